@@ -1,0 +1,2 @@
+//! dacapo, the command.
+fn main() {}

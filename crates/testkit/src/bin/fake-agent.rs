@@ -1,0 +1,2 @@
+//! Placeholder until the agent is written.
+fn main() {}

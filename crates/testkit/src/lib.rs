@@ -1,0 +1,1 @@
+//! What dacapo's tests are made with.
