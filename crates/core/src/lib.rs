@@ -1,1 +1,20 @@
-//! What dacapo decides.
+//! What dacapo decides: pure functions over facts.
+//!
+//! Nothing in here reads a clock, a file, an environment variable or a process; `clippy.toml` beside the
+//! manifest enforces it. Start with [`loop_machine`].
+
+pub mod agent;
+pub mod bus;
+pub mod config;
+pub mod duration;
+pub mod event;
+pub mod ids;
+pub mod judge;
+pub mod loop_machine;
+pub mod policy;
+pub mod prompt;
+pub mod receipt;
+pub mod text;
+pub mod trust;
+pub mod view;
+pub mod yaml;

@@ -1,0 +1,141 @@
+//! Any program as an agent: a command line split like a shell would, without a shell.
+
+use serde::{Deserialize, Serialize};
+
+/// A prompt longer than this never goes on a command line: the kernel's limit is near, and `ps` shows it to all.
+pub const PROMPT_ARGUMENT_LIMIT: usize = 100 * 1024;
+
+/// The command that is started in each iteration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentCommand {
+    /// What people call it.
+    pub name: String,
+    /// The program and its arguments, placeholders included.
+    pub argv: Vec<String>,
+    /// How the prompt reaches it.
+    pub prompt: PromptDelivery,
+}
+
+/// How a prompt reaches an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PromptDelivery {
+    /// On standard input, then end of file.
+    Stdin,
+    /// As a file whose path stands where `{prompt_file}` does.
+    File,
+    /// As text where `{prompt}` stands, up to [`PROMPT_ARGUMENT_LIMIT`].
+    Argument,
+}
+
+/// A command line that names no agent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AgentCommandError {
+    /// Nothing but white space.
+    #[error("the agent command is blank")]
+    Blank,
+    /// A quote that is never closed, or a backslash at the end.
+    #[error("the agent command has an unclosed quote or a trailing backslash: {0}")]
+    Unbalanced(String),
+    /// Two ways to hand over one prompt.
+    #[error("the agent command has both {{prompt}} and {{prompt_file}}; one of them is enough")]
+    TwoPlaceholders,
+    /// The prompt does not fit on a command line.
+    #[error("the prompt has {0} bytes, too many for a command line (at most {PROMPT_ARGUMENT_LIMIT})")]
+    PromptTooLong(usize),
+}
+
+impl AgentCommand {
+    /// The agent that `line` names, with `extra` arguments behind its own.
+    pub fn parse(line: &str, extra: &[String]) -> Result<Self, AgentCommandError> {
+        if line.trim().is_empty() {
+            return Err(AgentCommandError::Blank);
+        }
+        let mut argv = shlex::split(line).ok_or_else(|| AgentCommandError::Unbalanced(line.to_owned()))?;
+        argv.extend(extra.iter().cloned());
+        let program = argv.first().filter(|p| !p.trim().is_empty()).ok_or(AgentCommandError::Blank)?;
+        let name = program.rsplit('/').next().unwrap_or(program).to_owned();
+        let has = |placeholder| argv.iter().skip(1).any(|arg| arg.contains(placeholder));
+        if has("{prompt_file}") && has("{prompt}") {
+            return Err(AgentCommandError::TwoPlaceholders);
+        }
+        let prompt = if has("{prompt_file}") {
+            PromptDelivery::File
+        } else if has("{prompt}") {
+            PromptDelivery::Argument
+        } else {
+            PromptDelivery::Stdin
+        };
+        Ok(Self { name, argv, prompt })
+    }
+
+    /// The exact arguments of one attempt; `file` is where the prompt lies.
+    ///
+    /// Placeholders are filled in once, literally: a prompt that holds `{prompt_file}` stays as it is.
+    pub fn argv(&self, prompt: &str, file: &str) -> Result<Vec<String>, AgentCommandError> {
+        let (placeholder, value) = match self.prompt {
+            PromptDelivery::Stdin => return Ok(self.argv.clone()),
+            PromptDelivery::File => ("{prompt_file}", file),
+            PromptDelivery::Argument if prompt.len() > PROMPT_ARGUMENT_LIMIT => {
+                return Err(AgentCommandError::PromptTooLong(prompt.len()));
+            }
+            PromptDelivery::Argument => ("{prompt}", prompt),
+        };
+        let mut argv = self.argv.clone();
+        for arg in argv.iter_mut().skip(1) {
+            *arg = arg.replace(placeholder, value);
+        }
+        Ok(argv)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_is_split_like_a_shell_would() {
+        for (line, extra, argv, prompt) in [
+            ("my-agent", vec![], vec!["my-agent"], PromptDelivery::Stdin),
+            ("/opt/a b", vec!["-x"], vec!["/opt/a", "b", "-x"], PromptDelivery::Stdin),
+            (
+                "'/opt/a b' --say \"it's $HOME; ok\"",
+                vec![],
+                vec!["/opt/a b", "--say", "it's $HOME; ok"],
+                PromptDelivery::Stdin,
+            ),
+            ("a -f {prompt_file}", vec![], vec!["a", "-f", "{prompt_file}"], PromptDelivery::File),
+            ("a -p={prompt}", vec![], vec!["a", "-p={prompt}"], PromptDelivery::Argument),
+        ] {
+            let extra: Vec<String> = extra.into_iter().map(str::to_owned).collect();
+            let command = AgentCommand::parse(line, &extra).unwrap();
+            assert_eq!(
+                (command.argv, command.prompt),
+                (argv.into_iter().map(str::to_owned).collect(), prompt),
+                "{line}"
+            );
+        }
+        assert_eq!(AgentCommand::parse("  ", &[]), Err(AgentCommandError::Blank));
+        assert_eq!(AgentCommand::parse("''", &[]), Err(AgentCommandError::Blank));
+        assert!(matches!(AgentCommand::parse("a 'b", &[]), Err(AgentCommandError::Unbalanced(_))));
+        assert_eq!(
+            AgentCommand::parse("a {prompt} {prompt_file}", &[]),
+            Err(AgentCommandError::TwoPlaceholders)
+        );
+    }
+
+    #[test]
+    fn a_prompt_takes_its_place_literally_and_never_too_long() {
+        // fault I1: no prompt near the kernel's limit for one argument.
+        let command = AgentCommand::parse("a {prompt}", &[]).unwrap();
+        assert_eq!(command.argv("say {prompt}", "/f").unwrap(), ["a", "say {prompt}"]);
+        let fits = "x".repeat(PROMPT_ARGUMENT_LIMIT);
+        assert!(command.argv(&fits, "/f").is_ok());
+        assert_eq!(
+            command.argv(&format!("{fits}x"), "/f"),
+            Err(AgentCommandError::PromptTooLong(PROMPT_ARGUMENT_LIMIT + 1))
+        );
+        let command = AgentCommand::parse("a {prompt_file}", &[]).unwrap();
+        assert_eq!(command.argv("p", "/f/{prompt}").unwrap(), ["a", "/f/{prompt}"]);
+    }
+}

@@ -1,0 +1,7 @@
+//! Agents as data: what is started, how the prompt reaches it, what it finds in its environment.
+
+mod command;
+mod environment;
+
+pub use command::{AgentCommand, AgentCommandError, PROMPT_ARGUMENT_LIMIT, PromptDelivery};
+pub use environment::{agent_environment, gate_environment, is_nested_agent_marker, is_provider_key};

@@ -1,0 +1,30 @@
+//! `baseline`, `red_first`, `gate_in`, `gate_from`, `tolerate_baseline`: how claims are checked.
+
+use crate::policy::{GateFrom, GateIn};
+
+use super::{At, Section};
+
+/// What a file says about how claims are checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checks {
+    /// Whether gates run once before the first agent.
+    pub baseline: Option<At<bool>>,
+    /// Whether a gate must have been red on the base.
+    pub red_first: Option<At<bool>>,
+    /// Where gates run.
+    pub gate_in: Option<At<GateIn>>,
+    /// With whose protected paths gates run.
+    pub gate_from: Option<At<GateFrom>>,
+    /// Whether a gate that was red before may stay red.
+    pub tolerate_baseline: Option<At<bool>>,
+}
+
+pub(super) fn read(top: &mut Section<'_>) -> Checks {
+    Checks {
+        baseline: top.flag("baseline"),
+        red_first: top.flag("red_first"),
+        gate_in: top.choice("gate_in", &[("workspace", GateIn::Workspace), ("clean", GateIn::Clean)]),
+        gate_from: top.choice("gate_from", &[("workspace", GateFrom::Workspace), ("base", GateFrom::Base)]),
+        tolerate_baseline: top.flag("tolerate_baseline"),
+    }
+}

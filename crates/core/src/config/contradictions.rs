@@ -1,0 +1,53 @@
+//! `contradictions`: words of an agent that speak against its own claim.
+
+use super::{At, Section};
+use crate::{judge::contradiction::Patterns, yaml::Value};
+
+/// Which words speak against a claim; none of either means that nobody looks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contradictions {
+    /// The phrases that dacapo knows.
+    pub defaults: bool,
+    /// Phrases beside or instead of them.
+    pub phrases: Vec<String>,
+}
+
+impl Contradictions {
+    /// Whether nobody looks.
+    pub fn is_off(&self) -> bool {
+        !self.defaults && self.phrases.is_empty()
+    }
+
+    /// As they are looked for. A phrase that cannot be looked for is left out; the file was checked when it was read.
+    pub fn patterns(&self) -> Patterns {
+        if self.is_off() {
+            return Patterns::off();
+        }
+        let known = if self.defaults { Patterns::default() } else { Patterns::off() };
+        known.and(&self.phrases)
+    }
+}
+
+pub(super) fn read(top: &mut Section<'_>) -> Option<At<Contradictions>> {
+    let node = top.take("contradictions")?;
+    let (place, line) = (node.place, node.place.line);
+    let value = match node.value {
+        Value::Scalar { text, is_plain: true } if text == "off" => Contradictions::default(),
+        Value::Scalar { text, is_plain: true } if text == "default" => {
+            Contradictions { defaults: true, phrases: Vec::new() }
+        }
+        Value::List(items) if !items.is_empty() => {
+            let phrases = items
+                .into_iter()
+                .filter_map(|node| top.text_of("a phrase in `contradictions`", node))
+                .map(|phrase| phrase.value)
+                .collect();
+            Contradictions { defaults: false, phrases }
+        }
+        Value::Scalar { .. } | Value::List(_) | Value::Map(_) => {
+            top.wrong(place, "`contradictions` must be `default`, `off` or a list of phrases");
+            return None;
+        }
+    };
+    Some(At { value, line })
+}

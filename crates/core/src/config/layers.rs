@@ -1,0 +1,246 @@
+//! Who decides what: what was typed, what the user's file says, what the repository's says, and the defaults.
+//!
+//! A repository may ask for less of the user's time and for more checking, never for the opposite: limits are the
+//! smaller of the two, checks the stricter, lists are added up.
+
+use std::fmt;
+
+use super::{At, Config, Contradictions, SetupStep};
+use crate::{
+    duration::Millis,
+    policy::{GateFrom, GateIn, GateSpec, Origin},
+};
+
+/// Iterations unless anybody says otherwise.
+const DEFAULT_ITERATIONS: u32 = 100;
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Nobody said anything.
+    Default,
+    /// It was typed.
+    Flag(&'static str),
+    /// It stands in a file.
+    File {
+        /// As it is shown to people.
+        file: String,
+        /// The line.
+        line: u32,
+    },
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::Flag(flag) => f.write_str(flag),
+            Self::File { file, line } => write!(f, "{file}:{line}"),
+        }
+    }
+}
+
+/// A value and where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sourced<T> {
+    /// The value.
+    pub value: T,
+    /// Its source.
+    pub from: Source,
+}
+
+/// What was typed and has a place in configuration files, too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Typed {
+    /// `--max-iterations`
+    pub max_iterations: Option<u32>,
+    /// `--max-time`
+    pub max_time: Option<Millis>,
+    /// `--gate`
+    pub gates: Vec<String>,
+    /// `--gate-timeout`, for gates that have no timeout of their own.
+    pub gate_timeout: Millis,
+}
+
+impl Default for Typed {
+    fn default() -> Self {
+        Self { max_iterations: None, max_time: None, gates: Vec::new(), gate_timeout: GateSpec::TIMEOUT }
+    }
+}
+
+/// A gate that is in force.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EffectiveGate {
+    /// What is run.
+    pub spec: GateSpec,
+    /// Where it comes from.
+    pub from: Source,
+}
+
+/// What is in force, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Effective {
+    /// Charged iterations at most.
+    pub max_iterations: Sourced<u32>,
+    /// How long agents, checks and delays may take together.
+    pub max_time: Sourced<Option<Millis>>,
+    /// Iterations without progress after which a loop stops.
+    pub stuck_after: Sourced<Option<u32>>,
+    /// The user's, then the repository's, then those that were typed.
+    pub gates: Vec<EffectiveGate>,
+    /// Paths the agent may not change.
+    pub protect: Vec<Sourced<String>>,
+    /// What makes a fresh checkout ready.
+    pub setup: Vec<Sourced<SetupStep>>,
+    /// Whether gates run once before the first agent.
+    pub baseline: Sourced<bool>,
+    /// Whether a gate must have been red on the base.
+    pub red_first: Sourced<bool>,
+    /// Where gates run.
+    pub gate_in: Sourced<GateIn>,
+    /// With whose protected paths gates run.
+    pub gate_from: Sourced<GateFrom>,
+    /// Whether a gate that was red before may stay red.
+    pub tolerate_baseline: Sourced<bool>,
+    /// Which words speak against a claim.
+    pub contradictions: Sourced<Contradictions>,
+    /// How long snapshots are kept, if anybody said so.
+    pub snapshots_keep: Sourced<Option<Millis>>,
+}
+
+/// What follows from both files and from what was typed.
+pub fn resolve(user: &Config, repository: &Config, typed: &Typed) -> Effective {
+    let both = Both { user, repository };
+    let contradictions = both.pick(
+        |c| c.contradictions.clone(),
+        |user, repository| {
+            // Both lists count; `off` of either adds nothing.
+            let mut phrases = user.phrases.clone();
+            phrases
+                .extend(repository.phrases.iter().filter(|phrase| !user.phrases.contains(phrase)).cloned());
+            Contradictions { defaults: user.defaults || repository.defaults, phrases }
+        },
+    );
+    Effective {
+        max_iterations: match typed.max_iterations {
+            Some(value) => Sourced { value, from: Source::Flag("--max-iterations") },
+            None => {
+                let limit = both.limit(|c| c.limits.max_iterations.clone(), Some(DEFAULT_ITERATIONS));
+                Sourced { value: limit.value.unwrap_or(DEFAULT_ITERATIONS), from: limit.from }
+            }
+        },
+        max_time: match typed.max_time {
+            Some(value) => Sourced { value: Some(value), from: Source::Flag("--max-time") },
+            None => both.limit(|c| c.limits.max_time.clone(), None),
+        },
+        stuck_after: both.limit(|c| c.limits.stuck_after.clone(), None),
+        gates: gates(&both, typed),
+        protect: both.all(|c| &c.protect),
+        setup: both.all(|c| &c.worktree.setup),
+        baseline: both.pick(|c| c.checks.baseline.clone(), |a, b| *a || *b),
+        red_first: both.pick(|c| c.checks.red_first.clone(), |a, b| *a || *b),
+        gate_in: both.pick(|c| c.checks.gate_in.clone(), |a, b| *a.max(b)),
+        gate_from: both.pick(|c| c.checks.gate_from.clone(), |a, b| *a.max(b)),
+        tolerate_baseline: both.pick(|c| c.checks.tolerate_baseline.clone(), |a, b| *a && *b),
+        contradictions,
+        // The disk is the user's.
+        snapshots_keep: both.pick(|c| c.snapshots.keep.clone().map(some), |user, _| *user),
+    }
+}
+
+fn some<T>(at: At<T>) -> At<Option<T>> {
+    At { value: Some(at.value), line: at.line }
+}
+
+fn gates(both: &Both<'_>, typed: &Typed) -> Vec<EffectiveGate> {
+    let configured = |config: &Config, origin| -> Vec<EffectiveGate> {
+        config
+            .gates
+            .iter()
+            .map(|At { value: gate, line }| EffectiveGate {
+                spec: GateSpec {
+                    name: gate.name.clone(),
+                    run: gate.run.clone(),
+                    timeout: gate.timeout.unwrap_or(typed.gate_timeout),
+                    retries: gate.retries,
+                    origin,
+                },
+                from: Source::File { file: config.file.clone(), line: *line },
+            })
+            .collect()
+    };
+    let mut gates = configured(both.user, Origin::User);
+    gates.extend(configured(both.repository, Origin::Repository));
+    gates.extend(typed.gates.iter().map(|run| EffectiveGate {
+        spec: GateSpec { timeout: typed.gate_timeout, ..GateSpec::of_command(run) },
+        from: Source::Flag("--gate"),
+    }));
+    gates
+}
+
+struct Both<'a> {
+    user: &'a Config,
+    repository: &'a Config,
+}
+
+impl Both<'_> {
+    /// The user's word or the default, unless the repository's is smaller.
+    fn limit<T: Copy + Ord>(
+        &self,
+        of: impl Fn(&Config) -> Option<At<T>>,
+        default: Option<T>,
+    ) -> Sourced<Option<T>> {
+        let users = match of(self.user) {
+            Some(at) => Sourced { value: Some(at.value), from: source(self.user, at.line) },
+            None => Sourced { value: default, from: Source::Default },
+        };
+        match of(self.repository) {
+            Some(at) if users.value.is_none_or(|limit| at.value < limit) => {
+                Sourced { value: Some(at.value), from: source(self.repository, at.line) }
+            }
+            _ => users,
+        }
+    }
+
+    /// The word of whoever said something; if both did, what `settle` makes of the user's and the repository's.
+    fn pick<T: Clone + Default + PartialEq>(
+        &self,
+        of: impl Fn(&Config) -> Option<At<T>>,
+        settle: impl Fn(&T, &T) -> T,
+    ) -> Sourced<T> {
+        match (of(self.user), of(self.repository)) {
+            (None, None) => Sourced { value: T::default(), from: Source::Default },
+            (Some(at), None) => Sourced { value: at.value, from: source(self.user, at.line) },
+            (None, Some(at)) => Sourced { value: at.value, from: source(self.repository, at.line) },
+            (Some(user), Some(repository)) => {
+                let value = settle(&user.value, &repository.value);
+                let from = if value == user.value {
+                    source(self.user, user.line)
+                } else {
+                    source(self.repository, repository.line)
+                };
+                Sourced { value, from }
+            }
+        }
+    }
+
+    fn all<T: Clone>(&self, of: impl Fn(&Config) -> &Vec<At<T>>) -> Vec<Sourced<T>> {
+        [self.user, self.repository]
+            .into_iter()
+            .flat_map(|config| {
+                of(config)
+                    .iter()
+                    .map(|at| Sourced { value: at.value.clone(), from: source(config, at.line) })
+                    .collect::<Vec<_>>()
+            })
+            .collect()
+    }
+}
+
+fn source(config: &Config, line: u32) -> Source {
+    Source::File { file: config.file.clone(), line }
+}
+
+#[cfg(test)]
+#[path = "layers_tests.rs"]
+mod tests;

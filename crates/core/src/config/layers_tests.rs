@@ -1,0 +1,147 @@
+use super::*;
+use crate::config::{Author, parse};
+
+fn config(file: &str, text: &str) -> Config {
+    let author = if file == "user" { Author::User } else { Author::Repository };
+    parse(file, text.as_bytes(), author).unwrap()
+}
+
+fn resolved(user: &str, repository: &str, typed: &Typed) -> Effective {
+    resolve(&config("user", user), &config("repo", repository), typed)
+}
+
+fn file(file: &str, line: u32) -> Source {
+    Source::File { file: file.to_owned(), line }
+}
+
+#[test]
+fn without_anything_the_defaults_hold() {
+    let default = |value| Sourced { value, from: Source::Default };
+    assert_eq!(
+        resolved("", "", &Typed::default()),
+        Effective {
+            max_iterations: Sourced { value: 100, from: Source::Default },
+            max_time: Sourced { value: None, from: Source::Default },
+            stuck_after: Sourced { value: None, from: Source::Default },
+            gates: vec![],
+            protect: vec![],
+            setup: vec![],
+            baseline: default(false),
+            red_first: default(false),
+            gate_in: Sourced { value: GateIn::Workspace, from: Source::Default },
+            gate_from: Sourced { value: GateFrom::Workspace, from: Source::Default },
+            tolerate_baseline: default(false),
+            contradictions: Sourced { value: Contradictions::default(), from: Source::Default },
+            snapshots_keep: Sourced { value: None, from: Source::Default },
+        }
+    );
+}
+
+#[test]
+fn a_repository_lowers_limits_and_never_raises_them() {
+    // fault K1
+    for (user, repository, typed, value, from) in [
+        (None, None, None, 100, Source::Default),
+        (None, Some(30), None, 30, file("repo", 1)),
+        (None, Some(500), None, 100, Source::Default),
+        (Some(500), None, None, 500, file("user", 1)),
+        (Some(500), Some(200), None, 200, file("repo", 1)),
+        (Some(50), Some(200), None, 50, file("user", 1)),
+        (Some(50), Some(50), None, 50, file("user", 1)),
+        (Some(50), Some(20), Some(1000), 1000, Source::Flag("--max-iterations")),
+    ] {
+        let text = |n: Option<u32>| n.map(|n| format!("limits: {{max_iterations: {n}}}")).unwrap_or_default();
+        let typed = Typed { max_iterations: typed, ..Typed::default() };
+        let effective = resolved(&text(user), &text(repository), &typed);
+        assert_eq!(effective.max_iterations, Sourced { value, from }, "{user:?} {repository:?} {typed:?}");
+    }
+    for (user, repository, typed, value, from) in [
+        ("", "8h", None, Some("8h"), file("repo", 1)),
+        ("2h", "8h", None, Some("2h"), file("user", 1)),
+        ("8h", "2h", None, Some("2h"), file("repo", 1)),
+        ("8h", "", None, Some("8h"), file("user", 1)),
+        ("1h", "1h", Some("9h"), Some("9h"), Source::Flag("--max-time")),
+    ] {
+        let text = |time: &str| {
+            if time.is_empty() { String::new() } else { format!("limits: {{max_time: {time}}}") }
+        };
+        let millis = |text: Option<&str>| text.map(|text| text.parse().unwrap());
+        let typed = Typed { max_time: millis(typed), ..Typed::default() };
+        let effective = resolved(&text(user), &text(repository), &typed);
+        assert_eq!(effective.max_time, Sourced { value: millis(value), from }, "{user} {repository}");
+    }
+    let stuck =
+        resolved("limits: {stuck_after: 5}", "limits: {stuck_after: 9}", &Typed::default()).stuck_after;
+    assert_eq!(stuck, Sourced { value: Some(5), from: file("user", 1) });
+}
+
+#[test]
+fn gates_are_added_up_in_order() {
+    let typed = Typed { gates: vec!["c".to_owned()], gate_timeout: Millis(7), ..Typed::default() };
+    let effective = resolved("gates: [a]", "\ngates: [{name: B, run: b, timeout: 1s, retries: 3}]", &typed);
+    let gate = |name: &str, run: &str, timeout, origin, retries, from| EffectiveGate {
+        spec: GateSpec {
+            name: name.to_owned(),
+            run: run.to_owned(),
+            timeout: Millis(timeout),
+            retries,
+            origin,
+        },
+        from,
+    };
+    assert_eq!(
+        effective.gates,
+        [
+            gate("a", "a", 7, Origin::User, 0, file("user", 1)),
+            gate("B", "b", 1000, Origin::Repository, 3, file("repo", 2)),
+            gate("c", "c", 7, Origin::Typed, 0, Source::Flag("--gate")),
+        ]
+    );
+}
+
+#[test]
+fn checks_only_become_stricter() {
+    for (user, repository, expected) in [
+        ("baseline: false", "baseline: true", (true, false, false)),
+        ("baseline: true", "baseline: false", (true, false, false)),
+        ("", "red_first: true", (false, true, false)),
+        ("red_first: true", "red_first: false", (false, true, false)),
+        ("", "tolerate_baseline: true", (false, false, true)),
+        ("tolerate_baseline: false", "tolerate_baseline: true", (false, false, false)),
+    ] {
+        let e = resolved(user, repository, &Typed::default());
+        assert_eq!(
+            (e.baseline.value, e.red_first.value, e.tolerate_baseline.value),
+            expected,
+            "{user} {repository}"
+        );
+    }
+    let e = resolved("gate_in: clean", "gate_in: workspace\ngate_from: base", &Typed::default());
+    assert_eq!(e.gate_in, Sourced { value: GateIn::Clean, from: file("user", 1) });
+    assert_eq!(e.gate_from, Sourced { value: GateFrom::Base, from: file("repo", 2) });
+    for (user, repository, defaults, phrases) in [
+        ("default", "off", true, vec![]),
+        ("off", "default", true, vec![]),
+        ("[a, b]", "[b, c]", false, vec!["a", "b", "c"]),
+        ("default", "[x]", true, vec!["x"]),
+        ("off", "off", false, vec![]),
+    ] {
+        let text = |value: &str| format!("contradictions: {value}");
+        let e = resolved(&text(user), &text(repository), &Typed::default()).contradictions.value;
+        assert_eq!((e.defaults, e.phrases), (defaults, phrases.into_iter().map(str::to_owned).collect()));
+    }
+}
+
+#[test]
+fn lists_are_added_up_and_the_disk_is_the_users() {
+    let e = resolved(
+        "protect: [a]\nsnapshots: {keep: 1d}",
+        "protect: [b, c]\nsnapshots: {keep: 9d}\nworktree: {setup: [{run: x}]}",
+        &Typed::default(),
+    );
+    let paths: Vec<(&str, String)> =
+        e.protect.iter().map(|p| (p.value.as_str(), p.from.to_string())).collect();
+    assert_eq!(paths, [("a", "user:1".to_owned()), ("b", "repo:1".to_owned()), ("c", "repo:1".to_owned())]);
+    assert_eq!(e.snapshots_keep, Sourced { value: Some(Millis(86_400_000)), from: file("user", 2) });
+    assert_eq!(e.setup[0].from, file("repo", 3));
+}

@@ -1,0 +1,201 @@
+//! A map of a file under inspection: takes out what it knows, complains about the rest.
+
+use super::{At, Author, Problems};
+use crate::{
+    duration::Millis,
+    text::nearest::nearest,
+    yaml::{Key, Node, Place, Value, short},
+};
+
+/// What only the user may say; a repository that tries is told so instead of being corrected.
+const USERS_OWN: [&str; 10] = [
+    "agent",
+    "agents",
+    "env",
+    "environment",
+    "fallback",
+    "hooks",
+    "permissions",
+    "prices",
+    "sandbox",
+    "trust",
+];
+
+/// How many entries a list of commands or patterns may have.
+const MAX_ENTRIES: usize = 200;
+
+/// A map, its name for messages, and whoever collects what is wrong.
+pub(super) struct Section<'p> {
+    name: String,
+    entries: Vec<(Key, Node)>,
+    author: Author,
+    problems: &'p mut Problems,
+}
+
+impl<'p> Section<'p> {
+    /// The map in `node`, with complaints about every key that is not `known`.
+    pub(super) fn of(
+        name: &str,
+        node: Node,
+        known: &[&str],
+        author: Author,
+        problems: &'p mut Problems,
+    ) -> Option<Self> {
+        let Value::Map(mut entries) = node.value else {
+            problems.add(node.place, format!("{name} must be a map of keys, like `{}: …`", known[0]));
+            return None;
+        };
+        entries.retain(|(Key { place, name: key }, _)| {
+            let is_known = known.contains(&key.as_str());
+            if !is_known {
+                let is_forbidden = author == Author::Repository && USERS_OWN.contains(&key.as_str());
+                problems.add(*place, unknown(key, known, is_forbidden));
+            }
+            is_known
+        });
+        Some(Self { name: name.to_owned(), entries, author, problems })
+    }
+
+    /// The section under `key`.
+    pub(super) fn section(&mut self, key: &str, known: &[&str]) -> Option<Section<'_>> {
+        let node = self.take(key)?;
+        Section::of(&format!("`{}`", self.path(key)), node, known, self.author, self.problems)
+    }
+
+    /// The value under `key`, unless there is none; one without content is a mistake (req 201).
+    pub(super) fn take(&mut self, key: &str) -> Option<Node> {
+        let at = self.entries.iter().position(|(known, _)| known.name == key)?;
+        let (known, node) = self.entries.remove(at);
+        if is_nothing(&node) {
+            self.wrong(known.place, format!("`{}` has no value", self.path(key)));
+            return None;
+        }
+        Some(node)
+    }
+
+    /// Whether `key` is there at all.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.entries.iter().any(|(known, _)| known.name == key)
+    }
+
+    pub(super) fn wrong(&mut self, place: Place, what: impl Into<String>) {
+        self.problems.add(place, what);
+    }
+
+    /// Text that is not blank.
+    pub(super) fn text(&mut self, key: &str) -> Option<At<String>> {
+        let node = self.take(key)?;
+        let name = format!("`{}`", self.path(key));
+        self.text_of(&name, node)
+    }
+
+    pub(super) fn text_of(&mut self, name: &str, node: Node) -> Option<At<String>> {
+        match node.value {
+            Value::Scalar { text, .. } if text.trim().is_empty() => {
+                self.wrong(node.place, format!("{name} must not be blank"));
+                None
+            }
+            Value::Scalar { text, .. } => Some(At { value: text, line: node.place.line }),
+            Value::List(_) | Value::Map(_) => {
+                self.wrong(node.place, format!("{name} must be text"));
+                None
+            }
+        }
+    }
+
+    /// A whole number from `least` on.
+    pub(super) fn count(&mut self, key: &str, least: u32) -> Option<At<u32>> {
+        let node = self.take(key)?;
+        let line = node.place.line;
+        if let Value::Scalar { text, is_plain: true } = &node.value
+            && text.bytes().all(|b| b.is_ascii_digit())
+            && let Ok(value) = text.parse::<u32>()
+            && (least..=1_000_000_000).contains(&value)
+        {
+            return Some(At { value, line });
+        }
+        self.wrong(node.place, format!("`{}` must be a whole number, {least} or more", self.path(key)));
+        None
+    }
+
+    /// `true` or `false`.
+    pub(super) fn flag(&mut self, key: &str) -> Option<At<bool>> {
+        self.choice(key, &[("true", true), ("false", false)])
+    }
+
+    /// One of a few words, without quotes.
+    pub(super) fn choice<T: Copy>(&mut self, key: &str, words: &[(&str, T)]) -> Option<At<T>> {
+        let node = self.take(key)?;
+        if let Value::Scalar { text, is_plain: true } = &node.value
+            && let Some((_, value)) = words.iter().find(|(word, _)| word == text)
+        {
+            return Some(At { value: *value, line: node.place.line });
+        }
+        let words: Vec<String> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
+        self.wrong(node.place, format!("`{}` must be {}", self.path(key), words.join(" or ")));
+        None
+    }
+
+    /// A length of time of more than nothing.
+    pub(super) fn duration(&mut self, key: &str) -> Option<At<Millis>> {
+        let node = self.take(key)?;
+        let line = node.place.line;
+        if let Value::Scalar { text, .. } = &node.value {
+            match text.parse::<Millis>() {
+                Ok(value) if !value.is_zero() => return Some(At { value, line }),
+                Ok(_) => {
+                    self.wrong(node.place, format!("`{}` must be more than zero", self.path(key)));
+                    return None;
+                }
+                Err(_) => {}
+            }
+        }
+        let what = format!("`{}` must be a duration, for example 500ms, 90s, 5m, 1h30m", self.path(key));
+        self.wrong(node.place, what);
+        None
+    }
+
+    /// The entries of a list.
+    pub(super) fn list(&mut self, key: &str) -> Vec<Node> {
+        let Some(node) = self.take(key) else { return Vec::new() };
+        match node.value {
+            Value::List(items) if items.len() > MAX_ENTRIES => {
+                self.wrong(node.place, format!("`{}` has more than {MAX_ENTRIES} entries", self.path(key)));
+                Vec::new()
+            }
+            Value::List(items) => items,
+            Value::Scalar { .. } | Value::Map(_) => {
+                self.wrong(node.place, format!("`{}` must be a list", self.path(key)));
+                Vec::new()
+            }
+        }
+    }
+
+    /// A map in a list of this section.
+    pub(super) fn entry(&mut self, name: &str, node: Node, known: &[&str]) -> Option<Section<'_>> {
+        Section::of(name, node, known, self.author, self.problems)
+    }
+
+    fn path(&self, key: &str) -> String {
+        match self.name.trim_matches('`') {
+            "the file" => key.to_owned(),
+            name => format!("{name}.{key}"),
+        }
+    }
+}
+
+/// Whether there is nothing where a value could stand.
+pub(super) fn is_nothing(node: &Node) -> bool {
+    matches!(&node.value, Value::Scalar { text, is_plain: true } if matches!(text.as_str(), "" | "~" | "null"))
+}
+
+fn unknown(key: &str, known: &[&str], is_forbidden: bool) -> String {
+    if is_forbidden {
+        return format!("`{key}` is the user's to say, a repository cannot set it");
+    }
+    let key = short(key);
+    match nearest(&key, known) {
+        Some(meant) => format!("unknown key `{key}`; did you mean `{meant}`?"),
+        None => format!("unknown key `{key}`; known here: {}", known.join(", ")),
+    }
+}

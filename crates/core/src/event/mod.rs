@@ -1,0 +1,467 @@
+//! Facts in a journal: past tense, complete in themselves, never redefined once released.
+//!
+//! The JSON names are what scripts rely on (`docs/reference/events.md`). A field that a later version adds
+//! has a default, so that new code reads old journals.
+
+mod finish;
+mod workspace;
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+pub use finish::{FinishState, Reason};
+pub use workspace::{Base, Examination, ProtectedFile};
+
+use crate::{
+    duration::Millis,
+    ids::{LoopId, ProjectId, TaskId},
+    judge::{claim::RefusalReason, signal::Signal},
+    policy::Policy,
+    receipt::Receipt,
+};
+
+/// A fact with its place in the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Envelope {
+    /// Global to the journal, ordered, gaps allowed.
+    pub seq: u64,
+    /// When it was recorded.
+    pub at: Timestamp,
+    /// The stream it belongs to.
+    #[serde(rename = "loop")]
+    pub loop_id: LoopId,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: LoopEvent,
+}
+
+/// A fact in the life of a loop.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum LoopEvent {
+    /// The loop exists. Always the first.
+    LoopStarted(Box<LoopStarted>),
+    /// A person continued a loop that had ended without being done, or whose supervisor had died.
+    LoopResumed {
+        /// How many iterations were granted on top.
+        extra_iterations: u32,
+        /// The new limit of time, if one was typed.
+        max_time_ms: Option<Millis>,
+        /// Where the output of the next attempt will begin.
+        output: OutputMarks,
+        /// The supervisor's process.
+        pid: u32,
+    },
+    /// The loop will not start before these tasks are done.
+    TasksAwaited {
+        /// Those that are not done yet.
+        tasks: Vec<TaskId>,
+    },
+    /// An iteration was charged. Written before the agent is started, so that a crash leaves a trace of it.
+    IterationStarted {
+        /// 1-based.
+        iteration: u32,
+        /// The limit in force.
+        max_iterations: u32,
+    },
+    /// The agent is about to be started: intent, in the same append as its iteration.
+    AgentStarted {
+        /// The iteration it works in.
+        iteration: u32,
+        /// Counts agent processes of this loop, 1-based.
+        attempt: u32,
+        /// The agent's name.
+        agent: String,
+        /// Where its prompt and output begin in the loop's segments.
+        output: OutputMarks,
+    },
+    /// The agent exited, everything it left behind is dead, and its output was read to the end.
+    AgentExited {
+        /// The iteration it worked in.
+        iteration: u32,
+        /// Which agent process it was.
+        attempt: u32,
+        /// What it ended with.
+        #[serde(flatten)]
+        exit: AgentExit,
+    },
+    /// A hint was observed.
+    SignalSeen {
+        /// The iteration it was observed in or after.
+        iteration: u32,
+        /// What was observed.
+        #[serde(flatten)]
+        signal: Signal,
+    },
+    /// The signals add up to: done.
+    ClaimMade {
+        /// The iteration that made it; 0 before the first.
+        iteration: u32,
+        /// What it rests on.
+        by: Vec<Signal>,
+    },
+    /// The claim waits for child loops.
+    ChildrenAwaited {
+        /// Those still active.
+        children: Vec<LoopId>,
+    },
+    /// The wait for child loops is over.
+    ChildrenFinished {
+        /// Those that were still active when it ended.
+        left: Vec<LoopId>,
+        /// Whether they were told to end.
+        cancelled: bool,
+        /// How long it took.
+        waited_ms: Millis,
+    },
+    /// The workspace was kept as it was after an iteration; not recorded when nothing had changed.
+    SnapshotTaken {
+        /// After which iteration.
+        iteration: u32,
+        /// The snapshot.
+        id: String,
+        /// Its tree.
+        tree: String,
+    },
+    /// Everything the agent had started was dead, and the workspace was looked at.
+    ClaimExamined {
+        /// The iteration that made the claim.
+        iteration: u32,
+        /// What was found.
+        #[serde(flatten)]
+        found: Box<Examination>,
+    },
+    /// Every gate agrees.
+    GatesPassed {
+        /// The iteration that made the claim.
+        iteration: u32,
+    },
+    /// The workspace still was what the gates had seen.
+    TreeHeld {
+        /// The iteration that made the claim.
+        iteration: u32,
+    },
+    /// dacapo committed the kept tree.
+    Committed {
+        /// The iteration whose work it is.
+        iteration: u32,
+        /// The commit.
+        commit: String,
+    },
+    /// The proof of a finished loop.
+    ReceiptIssued {
+        /// The whole of it.
+        receipt: Box<Receipt>,
+    },
+    /// A check of a claim, or of whether there is one, began.
+    GateStarted {
+        /// The iteration whose work is checked.
+        iteration: u32,
+        /// What the check is for.
+        role: GateRole,
+        /// What people call it.
+        name: String,
+        /// The command line.
+        command: String,
+        /// Counts tries of a red one, 1-based.
+        #[serde(default = "one")]
+        attempt: u32,
+    },
+    /// A check ended.
+    GateFinished {
+        /// The iteration whose work was checked.
+        iteration: u32,
+        /// What the check was for.
+        role: GateRole,
+        /// What people call it.
+        name: String,
+        /// The command line.
+        command: String,
+        /// What it came to.
+        #[serde(flatten)]
+        result: GateResult,
+    },
+    /// The claim does not hold.
+    ClaimRefused {
+        /// The iteration that made it.
+        iteration: u32,
+        /// The kind of refusal.
+        reason: RefusalReason,
+        /// One line for people and for the agent.
+        detail: String,
+    },
+    /// The claim holds.
+    ClaimAccepted {
+        /// The iteration that made it.
+        iteration: u32,
+        /// Whether any gate stood behind it.
+        verified: bool,
+    },
+    /// An iteration is over, its claim judged.
+    IterationFinished {
+        /// Which.
+        iteration: u32,
+        /// What it came to.
+        outcome: IterationOutcome,
+        /// How long agents, checks and delays took so far, together.
+        spent_ms: Millis,
+    },
+    /// The loop waits without a process, until a time.
+    Parked {
+        /// When it goes on.
+        until: Timestamp,
+        /// Why.
+        why: String,
+    },
+    /// Something a person should know, and the loop goes on.
+    Warned {
+        /// One line.
+        text: String,
+    },
+    /// The agent asked a person something.
+    QuestionAsked {
+        /// The question.
+        text: String,
+    },
+    /// A person's words for the next prompt.
+    Steered {
+        /// The words.
+        text: String,
+    },
+    /// A person wants the loop to hold after this iteration.
+    PauseRequested {
+        /// Whether the agent is stopped for it.
+        now: bool,
+    },
+    /// The loop holds.
+    Paused,
+    /// The loop goes on.
+    Unpaused,
+    /// A person raised the limits of a loop that was paused.
+    LimitsRaised {
+        /// Iterations granted on top.
+        extra_iterations: u32,
+        /// The new limit of time, if one was typed.
+        max_time_ms: Option<Millis>,
+    },
+    /// Somebody wants the loop to end; its processes are being stopped.
+    StopRequested {
+        /// Who.
+        by: StopCause,
+    },
+    /// The loop is over. Nothing follows but [`LoopEvent::LoopResumed`].
+    LoopFinished {
+        /// How it stands.
+        state: FinishState,
+        /// Why.
+        reason: Reason,
+        /// One line for people.
+        detail: String,
+        /// What the command exits with.
+        exit_code: u8,
+        /// Iterations charged.
+        iterations: u32,
+    },
+}
+
+/// How a loop began.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoopStarted {
+    /// The project it belongs to.
+    pub project: ProjectId,
+    /// The task it works on.
+    pub task: TaskId,
+    /// Where the agent works.
+    pub workspace: PathBuf,
+    /// The loop whose agent started this one.
+    pub parent: Option<LoopId>,
+    /// How many loops are above it.
+    pub depth: u32,
+    /// Tasks that must be done first.
+    pub after: Vec<TaskId>,
+    /// What the agent is asked to do, as the user gave it.
+    pub prompt: String,
+    /// Random text that nonces are made from.
+    pub seed: String,
+    /// The settings.
+    pub policy: Policy,
+    /// The workspace before the first agent.
+    #[serde(default)]
+    pub base: Option<Base>,
+    /// Files that must not change.
+    #[serde(default)]
+    pub protected: Vec<ProtectedFile>,
+    /// The supervisor's process.
+    pub pid: u32,
+    /// The version of dacapo.
+    pub version: String,
+}
+
+/// Where things end in the loop's append-only segments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputMarks {
+    /// What agents printed.
+    pub stdout: u64,
+    /// What agents printed on stderr.
+    pub stderr: u64,
+    /// What agents were given.
+    pub prompt: u64,
+    /// What checks printed.
+    pub gates: u64,
+}
+
+/// What an agent process ended with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AgentExit {
+    /// Its exit code, unless a signal ended it.
+    pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// How long it ran.
+    pub duration_ms: Millis,
+    /// The class of its end.
+    pub outcome: Outcome,
+    /// How many bytes it printed.
+    pub stdout_bytes: u64,
+    /// How many bytes it printed on stderr.
+    pub stderr_bytes: u64,
+    /// How many of both were not kept because of the cap.
+    #[serde(default)]
+    pub dropped_bytes: u64,
+    /// Processes it had left behind, now dead.
+    pub leftovers: u32,
+    /// The session, where the agent names one.
+    pub session: Option<String>,
+    /// Tokens, where the agent reports them.
+    pub usage: Option<Usage>,
+    /// Money, where it can be told.
+    pub cost_usd: Option<f64>,
+    /// When a limit ends, where the agent reports one.
+    pub reset_at: Option<Timestamp>,
+    /// Where the segments end after it.
+    pub output: OutputMarks,
+}
+
+/// Tokens, by what they cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Read by the model.
+    pub input: u64,
+    /// Written by the model.
+    pub output: u64,
+    /// Read from the provider's cache.
+    pub cache_read: u64,
+    /// Written to it.
+    pub cache_write: u64,
+    /// Thought, not shown.
+    pub reasoning: u64,
+}
+
+impl Usage {
+    /// Takes another process's tokens in.
+    pub fn add(&mut self, other: Self) {
+        self.input += other.input;
+        self.output += other.output;
+        self.cache_read += other.cache_read;
+        self.cache_write += other.cache_write;
+        self.reasoning += other.reasoning;
+    }
+}
+
+/// The class of an agent's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It exited by itself, with whatever code.
+    Completed,
+    /// It ran longer than an iteration may.
+    Timeout,
+    /// It was silent for too long.
+    Hang,
+    /// The loop's time ran out while it ran.
+    OutOfTime,
+    /// A signal that dacapo did not send ended it.
+    Crash,
+    /// dacapo ended it because somebody asked.
+    Killed,
+}
+
+/// What a check is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateRole {
+    /// A claim must pass it.
+    Gate,
+    /// Passing it is a claim.
+    Until,
+    /// How a gate stands before the first agent.
+    Baseline,
+}
+
+/// What a check came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GateResult {
+    /// −1 when it timed out, was killed or could not be started.
+    pub exit_code: i32,
+    /// Whether it exited 0.
+    pub passed: bool,
+    /// Whether it passed only when tried again.
+    pub flaky: bool,
+    /// How long it took.
+    pub duration_ms: Millis,
+    /// How much it printed.
+    pub output_bytes: u64,
+    /// SHA-256 of all it printed.
+    #[serde(default)]
+    pub output_sha256: String,
+    /// Whether it is red as it was before the first agent, and that is tolerated.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tolerated: bool,
+    /// The end of what a red one printed, for the next prompt.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub output_tail: String,
+    /// Why there is no exit code, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// Where the segments end after it.
+    pub output: OutputMarks,
+}
+
+/// What an iteration came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IterationOutcome {
+    /// The agent claimed nothing.
+    NoClaim,
+    /// Its claim was refused.
+    Refused,
+    /// Its claim was accepted.
+    Accepted,
+    /// It waits for somebody.
+    Waiting,
+    /// It was cut short: a signal, a request, a crash of dacapo.
+    Interrupted,
+    /// The agent could not be started.
+    NotStarted,
+}
+
+/// Who wants a loop to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopCause {
+    /// `dacapo cancel`.
+    Cancel,
+    /// Ctrl-C.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+    /// The terminal is gone.
+    Hangup,
+}
+
+/// Journals from before tries were counted had one each.
+fn one() -> u32 {
+    1
+}

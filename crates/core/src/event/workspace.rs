@@ -1,0 +1,51 @@
+//! Facts about the workspace: what was there, what was changed, what was kept.
+
+use serde::{Deserialize, Serialize};
+
+use crate::judge::tamper::TamperScan;
+
+/// The workspace before the first agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Base {
+    /// Its snapshot: a commit in git, a content hash outside.
+    pub snapshot: String,
+    /// The tree of that snapshot.
+    pub tree: String,
+    /// HEAD, if it is a repository with a commit.
+    pub head: Option<String>,
+    /// Whether it is a git repository: only there can a snapshot be restored.
+    pub is_git: bool,
+}
+
+/// A file that must not change, and what it holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProtectedFile {
+    /// Relative to the workspace's root.
+    pub path: String,
+    /// SHA-256 of its content.
+    pub sha256: String,
+    /// Whether git ignores it, so that no snapshot holds it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ignored: bool,
+}
+
+/// What a look at the workspace found when a claim was made and nothing of the agent lived any more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Examination {
+    /// The snapshot that is judged.
+    pub snapshot: String,
+    /// Its tree.
+    pub tree: String,
+    /// How many paths differ from the base, dacapo's own left out.
+    pub changed: u64,
+    /// Some of them, for people.
+    pub some: Vec<String>,
+    /// Protected paths that differ from the base.
+    pub tampered: Vec<String>,
+    /// Commits on the branch since the base, oldest first.
+    pub commits: Vec<String>,
+    /// Tests that were deleted, skipped or emptied.
+    pub tamper: TamperScan,
+    /// The words of the agent that contradict its promise.
+    pub contradiction: Option<String>,
+}

@@ -1,0 +1,187 @@
+//! Names of things: loops, projects, tasks. Checked once, here, so that a path or a key can be built from them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// An id that is not `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{shown}` is not a valid {what} id: letters, digits, `.`, `_` and `-`, at most 64, starting with a letter or digit"
+)]
+pub struct InvalidId {
+    /// `project`, `task` or `loop`.
+    pub what: &'static str,
+    /// The text as given, shortened and without control characters.
+    pub shown: String,
+}
+
+fn check(what: &'static str, text: &str) -> Result<String, InvalidId> {
+    let mut bytes = text.bytes();
+    let starts_well = bytes.next().is_some_and(|b| b.is_ascii_alphanumeric());
+    let goes_on_well = bytes.all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
+    // It would lie where the project's bus lies.
+    let is_taken = what == "task" && text == "PROJECT-MESSAGE-BUS.md";
+    if starts_well && goes_on_well && text.len() <= 64 && !is_taken {
+        Ok(text.to_owned())
+    } else {
+        let shown = text.chars().take(40).map(|c| if c.is_control() { '?' } else { c }).collect();
+        Err(InvalidId { what, shown })
+    }
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// The id as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+        impl std::str::FromStr for $name {
+            type Err = InvalidId;
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                check($what, text).map(Self)
+            }
+        }
+        impl TryFrom<String> for $name {
+            type Error = InvalidId;
+            fn try_from(text: String) -> Result<Self, InvalidId> {
+                text.parse()
+            }
+        }
+        impl From<$name> for String {
+            fn from(id: $name) -> String {
+                id.0
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+id! {
+    /// A loop: ten random base32 characters.
+    LoopId, "loop"
+}
+id! {
+    /// A project: the folder's name with six hex digits of its path, unless the user names it.
+    ProjectId, "project"
+}
+id! {
+    /// A task: what a loop works on, and the name of its TASK_FOLDER.
+    TaskId, "task"
+}
+
+/// Base32 without the letters that read like digits.
+const ALPHABET: &[u8; 32] = b"abcdefghjkmnpqrstuvwxyz023456789";
+
+impl LoopId {
+    /// The id that `random` spells.
+    pub fn from_random(random: [u8; 10]) -> Self {
+        Self(base32(&random))
+    }
+}
+
+/// Five bits of each byte as one character.
+pub fn base32(random: &[u8]) -> String {
+    random.iter().map(|b| char::from(ALPHABET[usize::from(b & 31)])).collect()
+}
+
+/// A number that depends on every byte of `data`; for names and digests of no security value.
+pub fn fingerprint(data: &[u8]) -> u64 {
+    // FNV-1a, then a finaliser: FNV alone leaves the upper bits of short inputs alike.
+    let mut hash =
+        data.iter().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3));
+    hash ^= hash >> 33;
+    hash = hash.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash ^ (hash >> 33)
+}
+
+impl ProjectId {
+    /// The default project of a folder: its name, cleaned, with six hex digits of its whole path.
+    pub fn of_folder(name: &str, path: &[u8]) -> Self {
+        let name = slug(name, 40);
+        let name = if name.is_empty() { "root".to_owned() } else { name };
+        Self(format!("{name}-{:06x}", fingerprint(path) & 0xff_ffff))
+    }
+}
+
+impl TaskId {
+    /// A task id for a prompt that came without one: its first words and something random.
+    pub fn for_prompt(prompt: &str, random: [u8; 4]) -> Self {
+        let words =
+            slug(prompt.lines().find(|l| !l.trim().is_empty()).unwrap_or_default(), 28).to_lowercase();
+        let words = if words.is_empty() { "task".to_owned() } else { words };
+        Self(format!("{words}-{}", base32(&random)))
+    }
+}
+
+/// `text` with everything but letters and digits turned into single dashes, at most `longest` bytes.
+fn slug(text: &str, longest: usize) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        if c.is_ascii_alphanumeric() {
+            out.push(c);
+        } else if !out.is_empty() && !out.ends_with('-') {
+            out.push('-');
+        }
+        if out.len() >= longest {
+            break;
+        }
+    }
+    out.trim_end_matches('-').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_can_be_a_file_name_and_nothing_else() {
+        // fault I5: an id never becomes a path of its own.
+        for good in ["a", "TASK-001", "0x.y_z-", &"a".repeat(64)] {
+            assert_eq!(good.parse::<TaskId>().unwrap().as_str(), good);
+        }
+        for bad in [
+            "PROJECT-MESSAGE-BUS.md",
+            "",
+            ".",
+            "..",
+            "-rf",
+            "_x",
+            "a/b",
+            "../x",
+            "a b",
+            "ä",
+            "a\0",
+            "%2e%2e",
+            &"a".repeat(65),
+        ] {
+            assert!(bad.parse::<TaskId>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn names_made_up_are_valid_ids() {
+        for (name, path) in [("web app", "/x/web app"), ("", "/"), ("日本", "/日本"), ("--", "/--")] {
+            let id = ProjectId::of_folder(name, path.as_bytes());
+            assert!(id.as_str().parse::<ProjectId>().is_ok(), "{id}");
+        }
+        assert_ne!(ProjectId::of_folder("a", b"/x/a"), ProjectId::of_folder("a", b"/y/a"));
+        for prompt in ["Fix the failing tests, please", "", "\n\n  # Heading", "日本語", &"x".repeat(900)]
+        {
+            let id = TaskId::for_prompt(prompt, [1, 2, 3, 4]);
+            assert!(id.as_str().parse::<TaskId>().is_ok(), "{id}");
+        }
+        assert_eq!(TaskId::for_prompt("Fix the tests", [0, 1, 2, 3]).as_str(), "fix-the-tests-abcd");
+    }
+}

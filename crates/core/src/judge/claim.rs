@@ -1,0 +1,104 @@
+//! When a claim is refused before or by its gates, and in which words.
+
+use serde::{Deserialize, Serialize};
+
+use super::signal::Signal;
+use crate::{
+    event::{Examination, GateResult},
+    policy::{GateFrom, Policy},
+};
+
+/// The kind of a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusalReason {
+    /// A gate did not exit 0.
+    GateFailed,
+    /// A protected path was changed.
+    Tampered,
+    /// The agent's words contradict its promise.
+    Contradiction,
+    /// A stage's rule finds no evidence.
+    NoEvidence,
+    /// Nothing was changed.
+    Empty,
+    /// Somebody changed the workspace while it was being checked.
+    TreeChanged,
+    /// The signal itself cannot be believed.
+    Malformed,
+}
+
+impl RefusalReason {
+    /// As it stands in the journal.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::GateFailed => "gate_failed",
+            Self::Tampered => "tampered",
+            Self::Contradiction => "contradiction",
+            Self::NoEvidence => "no_evidence",
+            Self::Empty => "empty",
+            Self::TreeChanged => "tree_changed",
+            Self::Malformed => "malformed",
+        }
+    }
+}
+
+/// A refusal in words.
+pub type Refusal = (RefusalReason, String);
+
+/// What refuses a claim made in `iteration` before any gate runs.
+pub fn refused_at_once(by: &[Signal], iteration: u32, policy: &Policy) -> Option<Refusal> {
+    // One good signal carries a claim: a promise is not void because the DONE beside it is a link.
+    if let Some(Signal::MalformedDone(kind)) = by.first()
+        && by.iter().all(|signal| matches!(signal, Signal::MalformedDone(_)))
+    {
+        return Some((RefusalReason::Malformed, format!("DONE is a {kind}, not a regular file")));
+    }
+    if iteration == 0 && !policy.gates.is_empty() && !policy.allow_empty {
+        // No agent has run: whatever wrote it, it was not the work of this loop.
+        return Some((
+            RefusalReason::Empty,
+            "DONE was there before the loop began and nothing has changed since".to_owned(),
+        ));
+    }
+    None
+}
+
+/// What refuses a claim after a look at the workspace, before any gate runs.
+pub fn refused_by_examination(by: &[Signal], found: &Examination, policy: &Policy) -> Option<Refusal> {
+    if let Some(path) = found.tampered.first()
+        && policy.gate_from == GateFrom::Workspace
+    {
+        let more = match found.tampered.len() - 1 {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        return Some((RefusalReason::Tampered, format!("the protected path `{path}`{more} was changed")));
+    }
+    // What dacapo itself found out needs no change: the agent claimed nothing.
+    let is_ours = by.iter().all(|signal| *signal == Signal::UntilCommand);
+    if found.changed == 0 && !policy.gates.is_empty() && !policy.allow_empty && !is_ours {
+        return Some((RefusalReason::Empty, "nothing was changed since the loop began".to_owned()));
+    }
+    found.contradiction.as_ref().map(|text| {
+        (RefusalReason::Contradiction, format!("Output contains contradictions to promise: {text}"))
+    })
+}
+
+/// What refuses a claim whose workspace did not hold still while it was checked.
+pub fn refused_by_disturbance(disturbed: &[String]) -> Option<Refusal> {
+    let path = disturbed.first()?;
+    Some((RefusalReason::TreeChanged, format!("`{path}` was changed while the claim was being checked")))
+}
+
+/// What refuses a claim whose gate came to `result`.
+pub fn refused_by_gate(name: &str, result: &GateResult) -> Option<Refusal> {
+    if result.passed {
+        return None;
+    }
+    let detail = match &result.failure {
+        Some(failure) => format!("gate `{name}` {failure}"),
+        None => format!("gate `{name}` exited {}", result.exit_code),
+    };
+    Some((RefusalReason::GateFailed, detail))
+}

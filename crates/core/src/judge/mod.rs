@@ -1,0 +1,11 @@
+//! Facts → signals → claim → verdict: every judgement about what an agent did, as a pure function.
+
+pub mod claim;
+pub mod contradiction;
+pub mod evidence;
+pub mod gate_scripts;
+pub mod glob;
+pub mod progress;
+pub mod promise;
+pub mod signal;
+pub mod tamper;

@@ -1,0 +1,98 @@
+//! Telling a promise from the prompt repeated by the agent.
+
+use super::line::{Excerpt, KeptLine, Line};
+use super::plain::PlainWords;
+use super::reader::{LineReader, LineSink};
+use super::rule::PromiseRule;
+
+/// The places in the prompt that hold the promise.
+#[derive(Debug)]
+pub(super) struct PromptEchoes {
+    places: Vec<Place>,
+}
+
+/// A promise in the prompt and the nearest lines around it that are not blank.
+#[derive(Debug)]
+pub(super) struct Place {
+    first: KeptLine,
+    /// The same as `first` unless the tag spreads over lines.
+    last: KeptLine,
+    before: Option<KeptLine>,
+    after: Option<KeptLine>,
+}
+
+impl Place {
+    pub(super) fn follows(&self, before: Option<&KeptLine>) -> bool {
+        self.before.is_some() && self.before.as_ref() == before
+    }
+
+    pub(super) fn precedes(&self, after: &Excerpt<'_>) -> bool {
+        self.after.as_ref().is_some_and(|line| line.is(after))
+    }
+
+    /// Whether the prompt consists of this place alone.
+    pub(super) fn is_whole_prompt(&self) -> bool {
+        self.before.is_none() && self.after.is_none()
+    }
+}
+
+impl PromptEchoes {
+    pub(super) fn of(prompt: &str, rule: &PromiseRule, nonce: &str) -> Self {
+        let mut reader = LineReader::new(rule, nonce);
+        let plain = PlainWords::new(rule, nonce);
+        let mut places = PlaceCollector { plain, places: Vec::new(), latest: None, opened: None };
+        reader.read(prompt.as_bytes(), &mut places);
+        reader.finish(&mut places);
+        Self { places: places.places }
+    }
+
+    /// Whether no output can be an echo.
+    pub(super) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// The places whose lines are those from `first` to `last`, or just `last` without a `first`.
+    pub(super) fn matching(&self, first: Option<&KeptLine>, last: &Excerpt<'_>) -> Vec<usize> {
+        let same = |place: &Place| {
+            place.last.is(last) && first.map_or_else(|| place.first.is(last), |first| place.first == *first)
+        };
+        (0..self.places.len()).filter(|&index| same(&self.places[index])).collect()
+    }
+
+    pub(super) fn place(&self, index: usize) -> &Place {
+        &self.places[index]
+    }
+}
+
+struct PlaceCollector {
+    plain: PlainWords,
+    places: Vec<Place>,
+    /// The line before.
+    latest: Option<KeptLine>,
+    /// The line on which the open tag began, and the line before that.
+    opened: Option<(KeptLine, Option<KeptLine>)>,
+}
+
+impl LineSink for PlaceCollector {
+    fn blank(&mut self) {}
+
+    fn line(&mut self, line: &Line<'_>) {
+        let text = KeptLine::of(&line.text);
+        for place in self.places.iter_mut().rev().take_while(|place| place.after.is_none()) {
+            place.after = Some(text.clone());
+        }
+        if line.marks.across.is_some()
+            && let Some((first, before)) = self.opened.take()
+        {
+            self.places.push(Place { first, last: text.clone(), before, after: None });
+        }
+        if line.marks.tag.is_some() || self.plain.on(line).is_some() {
+            let (first, last) = (text.clone(), text.clone());
+            self.places.push(Place { first, last, before: self.latest.clone(), after: None });
+        }
+        if line.marks.opening.is_some() {
+            self.opened = Some((text.clone(), self.latest.clone()));
+        }
+        self.latest = Some(text);
+    }
+}

@@ -1,0 +1,195 @@
+//! Facts about one iteration, and the signals they are.
+
+use serde::{Deserialize, Serialize};
+
+use super::promise::MissReason;
+use crate::policy::Policy;
+
+/// What was observed when an agent had ended, or before one starts. Gathered by the engine, judged here.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// The exit code, if an agent ran and exited by itself.
+    pub exit_code: Option<i32>,
+    /// The promise the agent wrote, as it wrote it.
+    pub promise: Option<String>,
+    /// A tag that did not count.
+    pub near_miss: Option<MissReason>,
+    /// What stands at `$TASK_FOLDER/DONE`.
+    pub done: DoneFact,
+    /// Whether `$TASK_FOLDER/WAIT_WITHOUT_RESTART` is there.
+    pub wait_marker: bool,
+    /// Messages posted to the task's bus since the iteration began: type and body.
+    pub messages: Vec<(String, String)>,
+}
+
+/// What stands at `$TASK_FOLDER/DONE`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum DoneFact {
+    /// Nothing.
+    #[default]
+    Absent,
+    /// A regular file. Its content is not read.
+    File,
+    /// A directory.
+    Directory,
+    /// A link, FIFO, socket or device: its name.
+    NotAFile(&'static str),
+    /// It cannot be looked at: the system's words.
+    Unreadable(String),
+}
+
+/// One observed hint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "signal", content = "detail", rename_all = "snake_case")]
+pub enum Signal {
+    /// The promise tag, as the agent wrote it.
+    Promise(String),
+    /// The DONE file.
+    DoneFile,
+    /// Something at the DONE file's place that cannot be one.
+    MalformedDone(String),
+    /// All `--until-cmd` commands exited 0.
+    UntilCommand,
+    /// The exit code that means: do not restart me.
+    WaitExitCode(i32),
+    /// The file that means: do not restart me.
+    WaitMarker,
+    /// The bus message that means: do not restart me.
+    WaitMessage(String),
+    /// A question to a person.
+    Question(String),
+    /// A promise tag that did not count.
+    NearMiss(MissReason),
+}
+
+impl Signal {
+    /// Whether it says: done.
+    pub fn is_claim(&self) -> bool {
+        matches!(self, Self::Promise(_) | Self::DoneFile | Self::MalformedDone(_) | Self::UntilCommand)
+    }
+
+    /// Whether it says: do not restart me.
+    pub fn is_wait(&self) -> bool {
+        matches!(self, Self::WaitExitCode(_) | Self::WaitMarker | Self::WaitMessage(_))
+    }
+
+    /// A word or two for people.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Promise(_) => "promise",
+            Self::DoneFile => "DONE file",
+            Self::MalformedDone(_) => "malformed DONE",
+            Self::UntilCommand => "until command",
+            Self::WaitExitCode(_) => "wait exit code",
+            Self::WaitMarker => "WAIT_WITHOUT_RESTART",
+            Self::WaitMessage(_) => "wait message",
+            Self::Question(_) => "question",
+            Self::NearMiss(_) => "near miss",
+        }
+    }
+}
+
+/// Why a look at the DONE file fails the loop, in the restart preset's words.
+pub fn done_error(done: &DoneFact) -> Option<String> {
+    match done {
+        DoneFact::Directory => Some("DONE is a directory".to_owned()),
+        DoneFact::Unreadable(why) => Some(format!("stat DONE: {why}")),
+        DoneFact::Absent | DoneFact::File | DoneFact::NotAFile(_) => None,
+    }
+}
+
+/// The signals that `facts` are under `policy`, claims first.
+pub fn signals(facts: &Facts, policy: &Policy) -> Vec<Signal> {
+    let mut signals = Vec::new();
+    signals.extend(facts.promise.clone().map(Signal::Promise));
+    if policy.done_file {
+        match &facts.done {
+            DoneFact::File => signals.push(Signal::DoneFile),
+            DoneFact::NotAFile(kind) => signals.push(Signal::MalformedDone((*kind).to_owned())),
+            DoneFact::Absent | DoneFact::Directory | DoneFact::Unreadable(_) => {}
+        }
+    }
+    if let Some(code) = facts.exit_code
+        && policy.wait.exit_code == Some(code)
+    {
+        signals.push(Signal::WaitExitCode(code));
+    }
+    if policy.wait.marker && facts.wait_marker {
+        signals.push(Signal::WaitMarker);
+    }
+    for (kind, body) in &facts.messages {
+        if policy.wait.message.as_ref() == Some(kind) {
+            signals.push(Signal::WaitMessage(body.clone()));
+        } else if kind == "QUESTION" {
+            signals.push(Signal::Question(body.clone()));
+        }
+    }
+    if facts.promise.is_none() {
+        // An agent that repeats its prompt made no mistake that it could be told about.
+        signals.extend(facts.near_miss.filter(|miss| *miss != MissReason::Echo).map(Signal::NearMiss));
+    }
+    signals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{agent::AgentCommand, judge::promise::PromiseRule};
+
+    #[test]
+    fn each_fact_is_the_signal_the_policy_says() {
+        // req 66, req 67, req 86, req 87, req 88
+        let policy =
+            Policy::restart(AgentCommand::parse("a", &[]).unwrap(), PromiseRule::new("DONE").unwrap());
+        let message = |kind: &str| vec![(kind.to_owned(), "b".to_owned())];
+        for (facts, expected) in [
+            (Facts::default(), vec![]),
+            (Facts { exit_code: Some(0), ..Facts::default() }, vec![]),
+            (Facts { exit_code: Some(1), ..Facts::default() }, vec![]),
+            (Facts { exit_code: Some(42), ..Facts::default() }, vec![Signal::WaitExitCode(42)]),
+            (Facts { done: DoneFact::File, ..Facts::default() }, vec![Signal::DoneFile]),
+            (
+                Facts { done: DoneFact::NotAFile("symlink"), ..Facts::default() },
+                vec![Signal::MalformedDone("symlink".into())],
+            ),
+            (Facts { done: DoneFact::Directory, ..Facts::default() }, vec![]),
+            (Facts { wait_marker: true, ..Facts::default() }, vec![Signal::WaitMarker]),
+            (
+                Facts { messages: message("wait_without_restart"), ..Facts::default() },
+                vec![Signal::WaitMessage("b".into())],
+            ),
+            (Facts { messages: message("QUESTION"), ..Facts::default() }, vec![Signal::Question("b".into())]),
+            (Facts { messages: message("INFO"), ..Facts::default() }, vec![]),
+            (
+                Facts {
+                    promise: Some("p".into()),
+                    done: DoneFact::File,
+                    exit_code: Some(42),
+                    ..Facts::default()
+                },
+                vec![Signal::Promise("p".into()), Signal::DoneFile, Signal::WaitExitCode(42)],
+            ),
+        ] {
+            assert_eq!(signals(&facts, &policy), expected, "{facts:?}");
+        }
+        let mut deaf = policy;
+        deaf.done_file = false;
+        deaf.wait = crate::policy::WaitRule { exit_code: None, marker: false, message: None };
+        let all = Facts {
+            done: DoneFact::File,
+            exit_code: Some(42),
+            wait_marker: true,
+            messages: message("wait_without_restart"),
+            ..Facts::default()
+        };
+        assert_eq!(signals(&all, &deaf), []);
+    }
+
+    #[test]
+    fn a_done_that_cannot_be_one_fails_in_fixed_words() {
+        // req 68
+        assert_eq!(done_error(&DoneFact::Directory).as_deref(), Some("DONE is a directory"));
+        assert_eq!(done_error(&DoneFact::Unreadable("denied".into())).as_deref(), Some("stat DONE: denied"));
+        assert_eq!(done_error(&DoneFact::File), None);
+    }
+}

@@ -1,0 +1,543 @@
+//! What follows from an input. Reads no clock, no file, no global.
+
+use super::{
+    effect::{BusPost, BusTarget, Effect, Step},
+    input::{AgentReport, Begin, Input, Request, StartFailure},
+    state::{JudgeStep, LoopState, Phase},
+};
+use crate::{
+    duration::Millis,
+    event::{GateRole, IterationOutcome, LoopEvent, LoopStarted, Outcome, Reason, StopCause},
+    judge::signal::{Facts, Signal, done_error, signals},
+    policy::OnFatal,
+    prompt,
+    text::count,
+};
+
+/// After this many iterations without progress somebody is told.
+pub(crate) const STUCK: u32 = 5;
+
+/// What follows from `input` in `state`.
+pub fn decide(state: &LoopState, input: Input) -> Step {
+    let mut turn = Turn { state: state.clone(), step: Step::default() };
+    turn.take(input);
+    turn.step
+}
+
+/// One decision in the making: a copy of the state that what is recorded is folded into at once.
+pub(super) struct Turn {
+    pub(super) state: LoopState,
+    pub(super) step: Step,
+}
+
+impl Turn {
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Begin(begin) => self.begin(*begin),
+            Input::Resume { extra_iterations, max_time, output, pid } => {
+                if self.state.over().is_some_and(Reason::is_resumable) {
+                    self.record(LoopEvent::LoopResumed {
+                        extra_iterations,
+                        max_time_ms: max_time,
+                        output,
+                        pid,
+                    });
+                    self.perform(Effect::ConsumeWaitMarker);
+                    self.go_on();
+                }
+            }
+            Input::OwnerDied => self.owner_died(),
+            Input::Signalled(cause) => self.stop(cause),
+            Input::Requested(request) => self.requested(request),
+            Input::DiskFailed(detail) => {
+                if self.is_alive() {
+                    self.perform(Effect::StopWork { grace: Millis(0) });
+                    self.close_cut_iteration();
+                    self.finish(Reason::Disk, detail);
+                }
+            }
+            Input::TasksLookedAt { missing } => {
+                if self.state.phase == Phase::AwaitingTasks {
+                    let none = missing.is_empty();
+                    self.record(LoopEvent::TasksAwaited { tasks: missing });
+                    if none {
+                        self.look();
+                    }
+                }
+            }
+            Input::MarkersRead(facts) => {
+                if matches!(self.state.phase, Phase::Looking | Phase::Delaying) {
+                    self.markers_read(&facts);
+                }
+            }
+            Input::AgentExited(report) => {
+                if self.state.phase == Phase::Running {
+                    self.agent_exited(*report);
+                }
+            }
+            Input::AgentNotStarted(failure) => {
+                if self.state.phase == Phase::Running {
+                    self.agent_not_started(failure);
+                }
+            }
+            Input::ChildrenFound(children) => {
+                if matches!(self.state.phase, Phase::Judging(JudgeStep::Children { .. })) {
+                    self.children_found(children);
+                }
+            }
+            Input::ChildrenWaitedFor { left, waited } => {
+                if let Phase::Judging(JudgeStep::Children { cancelled }) = self.state.phase {
+                    self.children_waited_for(left, waited, cancelled);
+                }
+            }
+            Input::Examined(found) => {
+                if matches!(self.state.phase, Phase::Judging(JudgeStep::Children { .. })) {
+                    self.examined(found);
+                }
+            }
+            Input::ExaminationFailed(why) => {
+                if self.looks_at_workspace() {
+                    self.examination_failed(why);
+                }
+            }
+            Input::GateFinished(result) => {
+                if let Phase::Judging(JudgeStep::Check { role, index, attempt }) = self.state.phase {
+                    self.check_finished(role, index, attempt, *result);
+                }
+            }
+            Input::Rechecked(recheck) => {
+                if self.state.phase == Phase::Judging(JudgeStep::Rechecking) {
+                    self.rechecked(recheck);
+                }
+            }
+            Input::CommitDone(result, seal) => {
+                if self.state.phase == Phase::Judging(JudgeStep::Committing) {
+                    self.commit_done(result, seal);
+                }
+            }
+            Input::DelayOver => {
+                if self.state.phase == Phase::Delaying {
+                    self.perform(Effect::ReadMarkers);
+                }
+            }
+        }
+    }
+
+    // --- beginning and ending -------------------------------------------------------------------------------
+
+    fn begin(&mut self, begin: Begin) {
+        if self.state.phase != Phase::New {
+            return;
+        }
+        self.record(LoopEvent::LoopStarted(Box::new(begin.started)));
+        for text in begin.warnings {
+            self.warn(text);
+        }
+        // One that an earlier loop of this task left behind would speak for this one.
+        self.perform(Effect::ConsumeWaitMarker);
+        self.go_on();
+    }
+
+    /// Continues from the phase that `LoopStarted` or `LoopResumed` led to.
+    fn go_on(&mut self) {
+        match self.state.phase {
+            Phase::AwaitingTasks => {
+                let (tasks, every) = {
+                    let started = self.started();
+                    (started.after.clone(), started.policy.poll_interval)
+                };
+                self.perform(Effect::AwaitTasks { tasks, every });
+            }
+            Phase::Judging(_) => self.await_children(),
+            _ => self.look(),
+        }
+    }
+
+    /// Before an iteration: the markers; before the first one the gates too, if their past counts.
+    fn look(&mut self) {
+        let policy = &self.started().policy;
+        let wants_baseline =
+            (policy.baseline || policy.red_first || policy.tolerate_baseline) && !policy.gates.is_empty();
+        if wants_baseline && self.state.iterations == 0 && self.state.baseline.is_empty() {
+            self.run_check(GateRole::Baseline, 0, 1);
+        } else {
+            self.perform(Effect::ReadMarkers);
+        }
+    }
+
+    fn owner_died(&mut self) {
+        if !self.is_alive() {
+            return;
+        }
+        self.close_cut_iteration();
+        // A cancel that was under way is carried out; anything else can be resumed.
+        match self.state.stopping {
+            Some(StopCause::Cancel) => {
+                self.perform(Effect::CancelChildren);
+                self.finish(Reason::Cancelled, self.cancelled_line());
+            }
+            _ => self.finish(Reason::Interrupted, "dacapo died while the loop was running".to_owned()),
+        }
+    }
+
+    /// Closes an iteration that will never report: a claim without a verdict keeps it open, `resume` judges it again.
+    fn close_cut_iteration(&mut self) {
+        if self.state.iteration_is_open && self.state.claim.is_none() {
+            self.finish_iteration(IterationOutcome::Interrupted);
+        }
+    }
+
+    fn stop(&mut self, cause: StopCause) {
+        if !self.is_alive() {
+            return;
+        }
+        let again = self.state.stopping.is_some();
+        // A cancel outranks a signal; a second signal only hurries.
+        if !again || (cause == StopCause::Cancel && self.state.stopping != Some(StopCause::Cancel)) {
+            self.record(LoopEvent::StopRequested { by: cause });
+            self.perform(Effect::CancelChildren);
+        }
+        match self.state.phase {
+            Phase::Running | Phase::Judging(JudgeStep::Check { .. }) => {
+                // Somebody presses Ctrl-C twice on purpose; a service manager may well send TERM and HUP together.
+                let hurry = again && cause == StopCause::Interrupt;
+                let grace = if hurry { Millis(0) } else { self.started().policy.kill_grace };
+                self.perform(Effect::StopWork { grace });
+            }
+            _ => self.finish_stopped(),
+        }
+    }
+
+    /// Ends the loop for the reason in `stopping`; the caller has made sure that nothing runs any more.
+    pub(super) fn finish_stopped(&mut self) {
+        match self.state.stopping {
+            Some(StopCause::Cancel) => self.finish(Reason::Cancelled, self.cancelled_line()),
+            Some(StopCause::Interrupt) | None => {
+                self.finish(Reason::Interrupted, "interrupted by Ctrl-C".to_owned())
+            }
+            Some(StopCause::Terminate) => self.finish(Reason::Terminated, "terminated by SIGTERM".to_owned()),
+            Some(StopCause::Hangup) => {
+                self.finish(Reason::Terminated, "the terminal is gone (SIGHUP)".to_owned())
+            }
+        }
+    }
+
+    fn cancelled_line(&self) -> String {
+        format!(
+            "Cancelled Ralph loop for {} at iteration {}/{}",
+            self.started().task,
+            self.state.iterations,
+            self.state.max_iterations
+        )
+    }
+
+    pub(super) fn finish(&mut self, reason: Reason, detail: String) {
+        let kind = match reason {
+            Reason::Done => "INFO",
+            Reason::Waiting
+            | Reason::Question
+            | Reason::Interrupted
+            | Reason::Terminated
+            | Reason::Cancelled => "WARNING",
+            Reason::Error
+            | Reason::Agent
+            | Reason::Disk
+            | Reason::Lock
+            | Reason::MaxIterations
+            | Reason::MaxTime
+            | Reason::Stuck => "ERROR",
+        };
+        // The restart preset fixes these words for its bus; people read `detail`.
+        let body = if reason == Reason::MaxIterations {
+            format!("max restarts exceeded: {detail}")
+        } else {
+            detail.clone()
+        };
+        self.post(kind, body);
+        self.record(LoopEvent::LoopFinished {
+            state: reason.state(),
+            reason,
+            detail,
+            exit_code: reason.exit_code(),
+            iterations: self.state.iterations,
+        });
+    }
+
+    fn requested(&mut self, request: Request) {
+        match request {
+            Request::Cancel => {
+                if self.is_alive() {
+                    self.stop(StopCause::Cancel);
+                } else if self.state.over().is_some_and(Reason::is_resumable) {
+                    // Children outlive a supervisor that was killed.
+                    self.perform(Effect::CancelChildren);
+                    self.finish(Reason::Cancelled, self.cancelled_line());
+                }
+            }
+            Request::Steer { text } => {
+                if self.state.over().is_none_or(Reason::is_resumable) && self.state.phase != Phase::New {
+                    self.record(LoopEvent::Steered { text });
+                }
+            }
+            Request::Pause { now } => {
+                if !self.is_alive() || self.state.phase == Phase::Paused || self.state.stopping.is_some() {
+                    return;
+                }
+                self.record(LoopEvent::PauseRequested { now });
+                match self.state.phase {
+                    Phase::Delaying | Phase::Looking | Phase::AwaitingTasks => self.record(LoopEvent::Paused),
+                    Phase::Running if now => {
+                        let grace = self.started().policy.kill_grace;
+                        self.perform(Effect::StopWork { grace });
+                    }
+                    // A claim is judged to its end: there is no agent to hold.
+                    _ => {}
+                }
+            }
+            Request::Ask { text } => {
+                if self.is_alive() {
+                    self.ask(&text);
+                }
+            }
+            Request::Unpause { extra_iterations, max_time } => {
+                let is_held = self.state.phase == Phase::Paused || self.state.pausing;
+                if is_held && (extra_iterations > 0 || max_time.is_some()) {
+                    self.record(LoopEvent::LimitsRaised { extra_iterations, max_time_ms: max_time });
+                }
+                if self.state.phase == Phase::Paused {
+                    self.record(LoopEvent::Unpaused);
+                    self.go_on();
+                } else if self.state.pausing {
+                    self.record(LoopEvent::Unpaused);
+                }
+            }
+        }
+    }
+
+    // --- iterations -----------------------------------------------------------------------------------------
+
+    /// Before an iteration: a DONE ends the loop or is set aside, else the next agent starts.
+    fn markers_read(&mut self, facts: &Facts) {
+        if let Some(error) = self.done_error(facts) {
+            return self.finish(Reason::Error, error);
+        }
+        let by: Vec<Signal> =
+            signals(facts, &self.started().policy).into_iter().filter(|s| s.is_claim()).collect();
+        if by.is_empty() {
+            self.next_iteration();
+        } else {
+            self.claim(by);
+        }
+    }
+
+    fn done_error(&self, facts: &Facts) -> Option<String> {
+        if self.started().policy.done_file { done_error(&facts.done) } else { None }
+    }
+
+    pub(super) fn next_iteration(&mut self) {
+        if self.state.iterations >= self.state.max_iterations {
+            let detail =
+                format!("{} used without an accepted claim", count(self.state.iterations, "iteration"));
+            return self.finish(Reason::MaxIterations, detail);
+        }
+        let time_left = self.state.max_time.map(|max| max.minus(self.state.spent));
+        if time_left == Some(Millis(0)) {
+            let max = self.state.max_time.unwrap_or_default();
+            let detail = format!(
+                "{} of work used without an accepted claim; the limit is {}",
+                self.state.spent.human(),
+                max.human()
+            );
+            return self.finish(Reason::MaxTime, detail);
+        }
+        let stuck = self.state.progress.without_progress();
+        if self.started().policy.stuck_after.is_some_and(|limit| stuck >= limit) {
+            return self.finish(Reason::Stuck, format!("{stuck} iterations in a row without progress"));
+        }
+        if self.state.pausing {
+            return self.record(LoopEvent::Paused);
+        }
+        if stuck > 0 && stuck.is_multiple_of(STUCK) {
+            self.warn(format!("{stuck} iterations in a row without progress"));
+        }
+        let iteration = self.state.iterations + 1;
+        let attempt = self.state.attempts + 1;
+        let (agent, nonce) = {
+            let started = self.started();
+            (started.policy.agent.name.clone(), prompt::nonce(started, iteration))
+        };
+        let prompt = prompt::compose(&self.state, iteration, &nonce);
+        let output = self.state.output;
+        self.record(LoopEvent::IterationStarted { iteration, max_iterations: self.state.max_iterations });
+        self.record(LoopEvent::AgentStarted { iteration, attempt, agent, output });
+        self.post("RUN_START", format!("starting agent, restart #{}", iteration - 1));
+        self.perform(Effect::StartAgent { iteration, attempt, prompt, nonce, time_left });
+    }
+
+    fn agent_not_started(&mut self, failure: StartFailure) {
+        if self.state.stopping.is_some() {
+            self.finish_iteration(IterationOutcome::NotStarted);
+            return self.finish_stopped();
+        }
+        if failure.is_fatal && self.started().policy.fatal == OnFatal::Stop {
+            self.finish_iteration(IterationOutcome::NotStarted);
+            return self.finish(Reason::Agent, failure.detail);
+        }
+        self.warn(failure.detail);
+        self.go_round(IterationOutcome::NotStarted);
+    }
+
+    fn agent_exited(&mut self, report: AgentReport) {
+        let AgentReport { exit, facts, snapshot, warnings } = report;
+        let iteration = self.state.iterations;
+        self.report_exit(iteration, &exit);
+        self.record(LoopEvent::AgentExited { iteration, attempt: self.state.attempts, exit: exit.clone() });
+        if let Some((id, tree)) = snapshot {
+            self.record(LoopEvent::SnapshotTaken { iteration, id, tree });
+        }
+        for warning in warnings {
+            self.warn(warning);
+        }
+        let seen = signals(&facts, &self.started().policy);
+        for signal in &seen {
+            self.record(LoopEvent::SignalSeen { iteration, signal: signal.clone() });
+            if let Signal::Question(text) = signal {
+                self.ask(text);
+            }
+        }
+        if exit.dropped_bytes > 0 {
+            self.warn(format!("output over the cap: {} bytes were read but not kept", exit.dropped_bytes));
+        }
+        if self.state.stopping.is_some() {
+            self.finish_iteration(IterationOutcome::Interrupted);
+            return self.finish_stopped();
+        }
+        if let Some(error) = self.done_error(&facts) {
+            self.finish_iteration(IterationOutcome::NoClaim);
+            return self.finish(Reason::Error, error);
+        }
+        if exit.outcome == Outcome::Killed && self.state.pausing {
+            self.finish_iteration(IterationOutcome::Interrupted);
+            return self.record(LoopEvent::Paused);
+        }
+        let claims: Vec<Signal> = seen.into_iter().filter(Signal::is_claim).collect();
+        if !claims.is_empty() {
+            self.claim(claims);
+        } else if exit.outcome == Outcome::Killed {
+            // A `pause --now` that was taken back while the agent was being stopped.
+            self.not_done(IterationOutcome::Interrupted);
+        } else if !self.started().policy.until.is_empty() {
+            self.run_check(GateRole::Until, 0, 1);
+        } else {
+            self.not_done(IterationOutcome::NoClaim);
+        }
+    }
+
+    /// A question counts once: it is heard when it is asked, and read again when the agent has ended.
+    fn ask(&mut self, text: &str) {
+        if !self.state.asked.iter().any(|asked| asked == text) {
+            self.record(LoopEvent::QuestionAsked { text: text.to_owned() });
+        }
+    }
+
+    /// Says on the bus how the agent ended, in the restart preset's words.
+    fn report_exit(&mut self, iteration: u32, exit: &crate::event::AgentExit) {
+        let restart = iteration - 1;
+        let limit = self.state.max_iterations;
+        let how = match (exit.outcome, exit.exit_code, exit.signal) {
+            (Outcome::Timeout, ..) => {
+                let after = self.started().policy.iteration_timeout.unwrap_or_default();
+                self.post("WARNING", format!("Agent timeout after {after}, killing process group"));
+                "timeout".to_owned()
+            }
+            (Outcome::Hang, ..) => "no output for too long".to_owned(),
+            (_, Some(code), _) => format!("exit code {code}"),
+            (_, None, Some(signal)) => format!("signal {signal}"),
+            (_, None, None) => "unknown end".to_owned(),
+        };
+        if exit.exit_code == Some(0) && exit.outcome == Outcome::Completed {
+            self.post("RUN_STOP", format!("agent exited with code 0, restart #{restart}"));
+        } else {
+            let kind = if exit.signal.is_some() { "RUN_CRASH" } else { "RUN_STOP" };
+            self.post(kind, format!("agent ended: {how}, restart #{restart}"));
+            self.post(
+                "WARNING",
+                format!("agent failed on restart #{restart}: {how} (attempt {iteration}/{limit})"),
+            );
+        }
+    }
+
+    /// The iteration brought no accepted claim: waiting, then a limit, then the next one.
+    pub(super) fn not_done(&mut self, outcome: IterationOutcome) {
+        if !self.state.waits.is_empty() {
+            self.finish_iteration(IterationOutcome::Waiting);
+            let names: Vec<&str> = self.state.waits.iter().map(Signal::name).collect();
+            self.post("INFO", "Wait-without-restart signal detected".to_owned());
+            return match self.state.question.clone() {
+                Some(question) => self.finish(Reason::Question, question),
+                None => self.finish(Reason::Waiting, format!("the agent waits ({})", names.join(", "))),
+            };
+        }
+        self.go_round(outcome);
+    }
+
+    /// Closes the iteration; then a limit, a pause, or after a delay the next one.
+    fn go_round(&mut self, outcome: IterationOutcome) {
+        let out_of_iterations = self.state.iterations >= self.state.max_iterations;
+        let out_of_time = self.state.max_time.is_some_and(|max| self.state.spent >= max);
+        let is_last = out_of_iterations || out_of_time || self.state.pausing;
+        let delay = if is_last { Millis(0) } else { self.started().policy.restart_delay };
+        // No event says that a delay is over: it is charged when it begins.
+        self.finish_iteration_at(outcome, self.state.spent.plus(delay));
+        if !is_last {
+            let next = self.state.iterations + 1;
+            self.post("INFO", format!("restarting (attempt {next}/{})", self.state.max_iterations));
+        }
+        if delay.is_zero() {
+            self.next_iteration();
+        } else {
+            self.perform(Effect::Delay(delay));
+        }
+    }
+
+    pub(super) fn finish_iteration(&mut self, outcome: IterationOutcome) {
+        self.finish_iteration_at(outcome, self.state.spent);
+    }
+
+    fn finish_iteration_at(&mut self, outcome: IterationOutcome, spent_ms: Millis) {
+        self.record(LoopEvent::IterationFinished { iteration: self.state.iterations, outcome, spent_ms });
+    }
+
+    // --- small words ----------------------------------------------------------------------------------------
+
+    /// Whether a look at the workspace may be under way; while a check runs there is none.
+    fn looks_at_workspace(&self) -> bool {
+        matches!(self.state.phase, Phase::Judging(JudgeStep::Children { .. } | JudgeStep::Rechecking))
+    }
+
+    fn is_alive(&self) -> bool {
+        !matches!(self.state.phase, Phase::New | Phase::Over(_))
+    }
+
+    pub(super) fn started(&self) -> &LoopStarted {
+        // Every phase but `New` has one, and no input but `Begin` gets past `New`.
+        self.state.started.as_deref().expect("a loop that is asked something has begun")
+    }
+
+    pub(super) fn record(&mut self, event: LoopEvent) {
+        self.state.apply(&event);
+        self.step.events.push(event);
+    }
+
+    pub(super) fn perform(&mut self, effect: Effect) {
+        self.step.effects.push(effect);
+    }
+
+    pub(super) fn warn(&mut self, text: String) {
+        self.record(LoopEvent::Warned { text });
+    }
+
+    pub(super) fn post(&mut self, kind: &'static str, body: String) {
+        self.perform(Effect::Post(BusPost { to: BusTarget::Task, kind, body }));
+    }
+}

@@ -1,0 +1,212 @@
+//! Inputs nobody waits for, and events as they are written.
+
+use super::*;
+use crate::event::ProtectedFile;
+
+#[test]
+fn news_a_loop_does_not_wait_for_changes_nothing() {
+    // Every phase answers every input, if only with nothing.
+    let begin = Input::Begin(Box::new(Begin { started: started(policy(|_| {})), warnings: vec![] }));
+    let not_started = Input::AgentNotStarted(StartFailure { detail: "x".into(), is_fatal: true });
+    let looked = Input::ExaminationFailed("no git".into());
+    let news: [(Input, &[&str]); 13] = [
+        (begin, &[]),
+        (Input::TasksLookedAt { missing: vec![] }, &["awaiting"]),
+        (no_markers(), &["looking", "delaying"]),
+        (exits(0), &["running"]),
+        (not_started, &["running"]),
+        (Input::ChildrenFound(vec![loop_id("c")]), &["children", "examining"]),
+        (no_children(), &["children", "examining"]),
+        (examined(), &["children", "examining"]),
+        (looked, &["children", "examining", "rechecking"]),
+        (gate(0), &["baseline", "until", "gate"]),
+        (rechecked(&[]), &["rechecking"]),
+        (commit_done(Ok(None)), &["committing"]),
+        (Input::DelayOver, &["delaying"]),
+    ];
+    for (input, awaited_in) in news {
+        for (name, mut sim) in in_every_phase() {
+            let step = sim.feed(input.clone());
+            assert_eq!(step != Step::default(), awaited_in.contains(&name), "{name} + {input:?}");
+        }
+        if !matches!(input, Input::Begin(_)) {
+            assert_eq!(decide(&LoopState::default(), input), Step::default());
+        }
+    }
+    for input in [Input::OwnerDied, CTRL_C, CANCEL, PAUSE, UNPAUSE, Input::DiskFailed("x".into())] {
+        assert_eq!(decide(&LoopState::default(), input), Step::default(), "nothing has begun");
+    }
+}
+
+/// One sample of every event, in a journal's order; an end of every kind of value in it.
+pub(crate) fn every_event() -> Vec<LoopEvent> {
+    let exit = AgentExit {
+        exit_code: None,
+        signal: Some(9),
+        usage: Some(crate::event::Usage { input: 1, output: 2, cache_read: 3, cache_write: 4, reasoning: 5 }),
+        cost_usd: Some(0.25),
+        session: Some("s".into()),
+        reset_at: Some(jiff::Timestamp::UNIX_EPOCH),
+        output: OutputMarks { stdout: 1, stderr: 2, prompt: 3, gates: 4 },
+        ..agent_exit(0)
+    };
+    let red =
+        GateResult { output_tail: "boom\n".into(), failure: Some("timed out".into()), ..gate_result(-1) };
+    let signals = [
+        Signal::Promise("DONE".into()),
+        Signal::DoneFile,
+        Signal::MalformedDone("fifo".into()),
+        Signal::UntilCommand,
+        Signal::WaitExitCode(42),
+        Signal::WaitMarker,
+        Signal::WaitMessage("b".into()),
+        Signal::Question("q".into()),
+        Signal::NearMiss(MissReason::InCode),
+    ];
+    let found = Examination {
+        tampered: vec!["tests/a.rs".into()],
+        commits: vec!["c1".into()],
+        contradiction: Some("TODO: the rest".into()),
+        ..examination()
+    };
+    let mut started = started(gated(&["g"]));
+    started.protected =
+        vec![ProtectedFile { path: "tests/a.rs".into(), sha256: "ab".into(), ignored: false }];
+    (started.parent, started.after) = (Some(loop_id("p")), vec![task_id("a")]);
+    let mut events = vec![
+        LoopEvent::LoopStarted(Box::new(started)),
+        LoopEvent::TasksAwaited { tasks: vec![task_id("a")] },
+        LoopEvent::TasksAwaited { tasks: vec![] },
+        LoopEvent::IterationStarted { iteration: 1, max_iterations: 3 },
+        LoopEvent::AgentStarted {
+            iteration: 1,
+            attempt: 1,
+            agent: "coder".into(),
+            output: OutputMarks::default(),
+        },
+        LoopEvent::Warned { text: "w".into() },
+        LoopEvent::QuestionAsked { text: "q".into() },
+        LoopEvent::AgentExited { iteration: 1, attempt: 1, exit },
+        LoopEvent::SnapshotTaken { iteration: 1, id: "snap1".into(), tree: "tree1".into() },
+    ];
+    events.extend(signals.iter().cloned().map(|signal| LoopEvent::SignalSeen { iteration: 1, signal }));
+    events.extend([
+        LoopEvent::ClaimMade { iteration: 1, by: signals.to_vec() },
+        LoopEvent::ChildrenAwaited { children: vec![loop_id("c")] },
+        LoopEvent::ChildrenFinished { left: vec![loop_id("c")], cancelled: true, waited_ms: Millis(5) },
+        LoopEvent::ClaimExamined { iteration: 1, found: Box::new(found) },
+        LoopEvent::GateStarted {
+            iteration: 1,
+            role: GateRole::Gate,
+            name: "g".into(),
+            command: "g".into(),
+            attempt: 2,
+        },
+        LoopEvent::GateFinished {
+            iteration: 1,
+            role: GateRole::Gate,
+            name: "g".into(),
+            command: "g".into(),
+            result: red,
+        },
+        LoopEvent::ClaimRefused { iteration: 1, reason: RefusalReason::GateFailed, detail: "d".into() },
+        LoopEvent::IterationFinished {
+            iteration: 1,
+            outcome: IterationOutcome::Refused,
+            spent_ms: Millis(9),
+        },
+        LoopEvent::Parked { until: jiff::Timestamp::UNIX_EPOCH, why: "limit".into() },
+        LoopEvent::Steered { text: "use rust".into() },
+        LoopEvent::PauseRequested { now: true },
+        LoopEvent::Paused,
+        LoopEvent::Unpaused,
+        LoopEvent::LimitsRaised { extra_iterations: 2, max_time_ms: Some(Millis(5)) },
+        LoopEvent::StopRequested { by: StopCause::Hangup },
+        finished(Reason::Terminated, "the terminal is gone (SIGHUP)", 1),
+        LoopEvent::LoopResumed {
+            extra_iterations: 1,
+            max_time_ms: Some(Millis(7)),
+            output: OutputMarks::default(),
+            pid: 9,
+        },
+        LoopEvent::GateStarted {
+            iteration: 1,
+            role: GateRole::Until,
+            name: "u".into(),
+            command: "u".into(),
+            attempt: 1,
+        },
+        LoopEvent::GatesPassed { iteration: 1 },
+        LoopEvent::TreeHeld { iteration: 1 },
+        LoopEvent::Committed { iteration: 1, commit: "c0ffee".into() },
+        LoopEvent::ClaimAccepted { iteration: 1, verified: true },
+        LoopEvent::ReceiptIssued { receipt: Box::new(receipts::receipt()) },
+        finished(Reason::Done, "task completed", 1),
+    ]);
+    events
+}
+
+#[test]
+fn every_event_is_read_back_as_it_was_written() {
+    // req 203: resuming folds what the journal says, so nothing may be lost on the way.
+    for (seq, event) in (1_u64..).zip(every_event()) {
+        let text = serde_json::to_string(&event).unwrap();
+        assert_eq!(serde_json::from_str::<LoopEvent>(&text).unwrap(), event, "{text}");
+        let envelope = crate::event::Envelope {
+            seq,
+            at: jiff::Timestamp::UNIX_EPOCH,
+            loop_id: loop_id("abcdefghjk"),
+            event,
+        };
+        let text = serde_json::to_string(&envelope).unwrap();
+        assert_eq!(serde_json::from_str::<crate::event::Envelope>(&text).unwrap(), envelope, "{text}");
+        assert!(text.starts_with(&format!(
+            r#"{{"seq":{seq},"at":"1970-01-01T00:00:00Z","loop":"abcdefghjk","type":"#
+        )));
+    }
+    let mut kinds = names(&every_event());
+    kinds.sort();
+    kinds.dedup();
+    assert_eq!(kinds.len(), 31, "a new event needs a sample: {kinds:?}");
+}
+
+#[test]
+fn a_state_read_back_from_json_is_the_state() {
+    // req 203
+    for (name, sim) in in_every_phase() {
+        let lines: Vec<String> = sim.journal.iter().map(|e| serde_json::to_string(e).unwrap()).collect();
+        let read: Vec<LoopEvent> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(LoopState::fold(&read), sim.state, "{name}");
+    }
+}
+
+#[test]
+fn a_journal_from_before_verdicts_still_folds() {
+    // req 203: fields that came later have their defaults.
+    let old = include_str!("old_journal.jsonl");
+    let read: Vec<LoopEvent> = old.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let state = LoopState::fold(&read);
+    let started = state.started.as_deref().unwrap();
+    assert_eq!((&started.base, started.protected.len()), (&None, 0));
+    let p = &started.policy;
+    assert_eq!((p.baseline, p.red_first, p.tolerate_baseline, p.allow_empty), (false, false, false, false));
+    assert_eq!(
+        (&p.commit, p.stuck_after, p.contradictions.is_off(), p.gates[0].retries),
+        (&None, None, true, 0)
+    );
+    assert_eq!(state.phase, Phase::Judging(JudgeStep::Check { role: GateRole::Gate, index: 0, attempt: 1 }));
+    assert!(state.claim.is_some());
+    assert_eq!(state.refusals.len(), 1);
+    // And it is judged by the rules of today: what cannot be looked at is not held against it.
+    let mut sim = Sim { state, journal: read, starts: 2, is_told: true };
+    sim = sim.after([
+        Input::OwnerDied,
+        resume(),
+        no_children(),
+        Input::Examined(None),
+        gate(0),
+        rechecked(&[]),
+    ]);
+    assert_eq!(sim.over(), Some(Reason::Done));
+    assert_eq!(receipts::of(&sim).base, None);
+}

@@ -1,0 +1,111 @@
+//! What follows from a decision: facts to record, then things to do.
+
+use crate::{
+    duration::Millis,
+    event::{GateRole, LoopEvent},
+    ids::TaskId,
+    policy::GateSpec,
+};
+
+/// The answer of [`super::decide`]: recorded first, done second.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Step {
+    /// Facts for the journal, in order.
+    pub events: Vec<LoopEvent>,
+    /// Things to do, in order.
+    pub effects: Vec<Effect>,
+}
+
+/// Something to do. Each is answered by an input, except where it says so.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Look which of these tasks are done, now and again every `every`; answered by `TasksLookedAt` on a change.
+    AwaitTasks {
+        /// The tasks.
+        tasks: Vec<TaskId>,
+        /// How often.
+        every: Millis,
+    },
+    /// Read the markers in the task folder; answered by `MarkersRead`.
+    ReadMarkers,
+    /// Start the agent; answered by `AgentExited` or `AgentNotStarted`.
+    StartAgent {
+        /// The iteration.
+        iteration: u32,
+        /// The agent process.
+        attempt: u32,
+        /// What it is given.
+        prompt: String,
+        /// The nonce its promise must carry, if the policy wants one.
+        nonce: String,
+        /// What is left of the loop's time.
+        time_left: Option<Millis>,
+    },
+    /// Ask the running agent or check to end, and kill it after `grace`. Its end is reported as usual.
+    StopWork {
+        /// How long it may take.
+        grace: Millis,
+    },
+    /// Wait for child loops; answered by `ChildrenFound` if there are any, then `ChildrenWaitedFor`.
+    AwaitChildren {
+        /// How long at most.
+        timeout: Millis,
+        /// How often to look.
+        every: Millis,
+    },
+    /// Tell child loops to end. No answer.
+    CancelChildren,
+    /// Run a check; answered by `GateFinished`.
+    RunGate {
+        /// The check.
+        gate: GateSpec,
+        /// What it is for.
+        role: GateRole,
+        /// The snapshot that is judged, for checks that run in a checkout of it.
+        snapshot: Option<String>,
+    },
+    /// Look at the workspace for a claim; answered by `Examined`.
+    Examine,
+    /// Look again whether the snapshot still stands; answered by `Rechecked`.
+    Recheck {
+        /// The snapshot that was judged.
+        snapshot: Option<String>,
+    },
+    /// Commit a snapshot's tree; answered by `CommitDone`. Repeating it finds the commit that is there.
+    Commit {
+        /// The snapshot.
+        snapshot: String,
+        /// The iteration whose work it is.
+        iteration: u32,
+        /// In these words.
+        message: String,
+    },
+    /// Wait between iterations; answered by `DelayOver`.
+    Delay(Millis),
+    /// Move a refused DONE out of the way. No answer.
+    SetDoneAside,
+    /// Remove the wait marker, so that it does not speak twice. No answer.
+    ConsumeWaitMarker,
+    /// Tell the bus. Best effort, no answer.
+    Post(BusPost),
+}
+
+/// A message of dacapo's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BusPost {
+    /// Whose bus.
+    pub to: BusTarget,
+    /// INFO, WARNING, ERROR, FACT, RUN_START, …
+    pub kind: &'static str,
+    /// What it says.
+    pub body: String,
+}
+
+/// Whose bus a message goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BusTarget {
+    /// The task's.
+    Task,
+    /// The project's.
+    Project,
+}

@@ -1,0 +1,153 @@
+//! What can reach a loop from outside.
+
+use jiff::Timestamp;
+
+use crate::{
+    duration::Millis,
+    event::{AgentExit, Examination, GateResult, LoopStarted, OutputMarks, StopCause},
+    ids::{LoopId, TaskId},
+    judge::signal::Facts,
+};
+
+/// Something that came in.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// A new loop begins.
+    Begin(Box<Begin>),
+    /// A person continues it.
+    Resume {
+        /// Iterations granted on top.
+        extra_iterations: u32,
+        /// A new limit of time.
+        max_time: Option<Millis>,
+        /// Where the segments end.
+        output: OutputMarks,
+        /// The supervisor's process.
+        pid: u32,
+    },
+    /// Its supervisor was found dead; said by whoever found it.
+    OwnerDied,
+    /// Which of the tasks it waits for are not done.
+    TasksLookedAt {
+        /// None of them left: it may begin.
+        missing: Vec<TaskId>,
+    },
+    /// The markers in the task folder, read before an iteration.
+    MarkersRead(Facts),
+    /// The agent's process ended.
+    AgentExited(Box<AgentReport>),
+    /// It could not be started.
+    AgentNotStarted(StartFailure),
+    /// Child loops that were active when first looked for.
+    ChildrenFound(Vec<LoopId>),
+    /// The wait for them is over.
+    ChildrenWaitedFor {
+        /// Those still active.
+        left: Vec<LoopId>,
+        /// How long it took.
+        waited: Millis,
+    },
+    /// The check that was running ended.
+    GateFinished(Box<GateResult>),
+    /// The workspace was looked at for the claim; `None` where it cannot be.
+    Examined(Option<Box<Examination>>),
+    /// The workspace was looked at again after the gates.
+    Rechecked(Recheck),
+    /// It cannot be looked at: the reason.
+    ExaminationFailed(String),
+    /// The kept tree was committed, was there already (`None`), or could not be: the reason.
+    CommitDone(Result<Option<String>, String>, Seal),
+    /// The pause between two iterations is over.
+    DelayOver,
+    /// An OS signal to the supervisor.
+    Signalled(StopCause),
+    /// A request from the journal's database.
+    Requested(Request),
+    /// The disk does not take what must be written.
+    DiskFailed(String),
+}
+
+/// What a new loop begins with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Begin {
+    /// What is recorded of it.
+    pub started: LoopStarted,
+    /// Things to tell the user at once.
+    pub warnings: Vec<String>,
+}
+
+/// How an attempt went.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentReport {
+    /// How the process ended.
+    pub exit: AgentExit,
+    /// What was observed afterwards.
+    pub facts: Facts,
+    /// The workspace afterwards, as a snapshot and its tree; `None` if it is as it was or cannot be kept.
+    pub snapshot: Option<(String, String)>,
+    /// Things a person should know.
+    pub warnings: Vec<String>,
+}
+
+/// The workspace after the gates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recheck {
+    /// Files that were there when the claim was made and are not as they were.
+    pub disturbed: Vec<String>,
+    /// What the receipt is sealed with.
+    pub seal: Seal,
+}
+
+/// What ties a receipt to its time and its journal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seal {
+    /// Now.
+    pub at: Timestamp,
+    /// The loop.
+    pub loop_id: String,
+    /// When it began.
+    pub started_at: Option<Timestamp>,
+    /// SHA-256 of its journal so far.
+    pub journal: String,
+}
+
+/// Why an agent could not be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartFailure {
+    /// One line.
+    pub detail: String,
+    /// Whether trying again could help.
+    pub is_fatal: bool,
+}
+
+/// What a person asks of a loop.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case")]
+pub enum Request {
+    /// End for good.
+    Cancel,
+    /// Hold after this iteration, or now.
+    Pause {
+        /// Whether to stop the agent for it.
+        now: bool,
+    },
+    /// Go on after a pause.
+    Unpause {
+        /// Iterations granted on top.
+        #[serde(default)]
+        extra_iterations: u32,
+        /// A new limit of time.
+        #[serde(default)]
+        max_time: Option<Millis>,
+    },
+    /// The agent asks a person something while it runs.
+    Ask {
+        /// The question.
+        text: String,
+    },
+    /// Words for the next prompt.
+    Steer {
+        /// The words.
+        text: String,
+    },
+}

@@ -1,0 +1,36 @@
+//! The loop as a pure machine: inputs in one order go in, facts to record and things to do come out.
+//!
+//! ```text
+//!            Begin                 nothing to wait for
+//!   (new) ─────────► Awaiting ───────────────────────► Looking ◄───────────────┐
+//!                    tasks                               │ markers read        │ delay over, unpaused
+//!                                      a DONE is there   │                     │
+//!                    ┌───────────────────────────────────┤ none               │
+//!                    ▼                                   ▼                     │
+//!                 Judging ◄──── claim ────────────── Running ── no claim ──► Delaying / Paused
+//!       children → gates │                        (one agent)                  ▲
+//!                        ├── accepted ──► Over(done)                           │
+//!                        └── refused ──────────────────────────────────────────┘
+//!
+//!   any phase ── cancel, signal, limit, fatal ──► Over(reason) ── resume ──► Looking
+//! ```
+//!
+//! [`decide`] is total: every phase answers every input, if only with nothing. [`LoopState::apply`] folds what was
+//! recorded; resuming folds the journal and decides nothing again, so new code reads old journals. Of several
+//! reasons to stop the first of this order counts: cancelled, done, fatal, waiting, limit (req 92).
+
+mod decide;
+#[cfg(test)]
+pub(crate) mod decide_tests;
+mod effect;
+mod input;
+mod judging;
+#[cfg(test)]
+mod simulation_tests;
+mod state;
+
+pub(crate) use decide::STUCK;
+pub use decide::decide;
+pub use effect::{BusPost, BusTarget, Effect, Step};
+pub use input::{AgentReport, Begin, Input, Recheck, Request, Seal, StartFailure};
+pub use state::{Children, Claim, JudgeStep, LoopState, Phase};

@@ -1,0 +1,247 @@
+//! What must hold in any journal, whatever happened.
+
+use crate::{
+    duration::Millis,
+    event::{GateRole, IterationOutcome, LoopEvent, Reason},
+    policy::Policy,
+};
+
+/// Reads a journal along and panics at the first event that must not be there.
+#[derive(Default)]
+pub(super) struct Auditor {
+    max: u32,
+    iterations: u32,
+    attempts: u32,
+    is_open: bool,
+    policy: Option<Policy>,
+    /// Whether the workspace can be looked at.
+    sees: bool,
+    /// Gates that agreed with the claim since the loop was last taken up.
+    green: usize,
+    /// The tree that was found for it since then.
+    tree: Option<String>,
+    /// Whether all gates were said to agree, and the workspace to have held still.
+    passed: bool,
+    held: bool,
+    committed: Option<String>,
+    receipts: u32,
+    /// Gates that were red and green before the first agent.
+    before: (usize, usize),
+    check_runs: bool,
+    claim_is_open: bool,
+    pub(super) accepted: u32,
+    spent: Millis,
+    asked_to_stop: bool,
+    holds: bool,
+    pub(super) over: Option<Reason>,
+    /// A person's words that no finished agent has read, and the iteration whose prompt has them.
+    untold: Vec<(String, Option<u32>)>,
+    told: Vec<String>,
+}
+
+impl Auditor {
+    pub(super) fn read(&mut self, event: &LoopEvent) {
+        if let Some(reason) = self.over {
+            // fault B12: one reason per stretch; nothing follows but what a person asks of a loop that stands still.
+            let allowed = match event {
+                LoopEvent::LoopResumed { .. } | LoopEvent::Steered { .. } => true,
+                LoopEvent::LoopFinished { reason, .. } => *reason == Reason::Cancelled,
+                _ => false,
+            };
+            assert!(allowed && reason.is_resumable(), "{event:?} after {reason:?}");
+        }
+        match event {
+            LoopEvent::LoopStarted(started) => {
+                assert_eq!(self.max, 0, "a loop begins once");
+                self.max = started.policy.max_iterations;
+                (self.policy, self.sees) = (Some(started.policy.clone()), started.base.is_some());
+            }
+            LoopEvent::LoopResumed { extra_iterations, .. } => {
+                assert!(self.over.is_some(), "only what is over is resumed");
+                self.max += extra_iterations;
+                (self.over, self.asked_to_stop, self.holds, self.check_runs) = (None, false, false, false);
+                self.judge_anew();
+                if self.iterations == 0 && !self.claim_is_open {
+                    self.before = (0, 0);
+                }
+            }
+            LoopEvent::LimitsRaised { extra_iterations, .. } => self.max += extra_iterations,
+            LoopEvent::IterationStarted { iteration, max_iterations } => {
+                assert_eq!(*iteration, self.iterations + 1, "no number is used twice or left out");
+                assert_eq!(*max_iterations, self.max, "nothing but a person raises the limit");
+                assert!(*iteration <= self.max, "max N means N");
+                assert!(!self.is_open && !self.claim_is_open && !self.check_runs);
+                assert!(!self.asked_to_stop && !self.holds, "no iteration after a stop or a pause");
+                if *iteration == 1 {
+                    self.may_begin();
+                }
+                (self.iterations, self.is_open) = (*iteration, true);
+                for (_, told) in &mut self.untold {
+                    *told = Some(*iteration);
+                }
+            }
+            LoopEvent::AgentStarted { iteration, attempt, .. } => {
+                assert_eq!((*iteration, *attempt), (self.iterations, self.attempts + 1));
+                self.attempts = *attempt;
+            }
+            LoopEvent::AgentExited { iteration, attempt, .. } => {
+                assert!(self.is_open);
+                assert_eq!((*iteration, *attempt), (self.iterations, self.attempts));
+            }
+            LoopEvent::ClaimMade { iteration, .. } => {
+                assert!(!self.claim_is_open && self.accepted == 0, "one claim at a time");
+                assert_eq!(*iteration, self.iterations);
+                (self.claim_is_open, self.committed) = (true, None);
+                self.judge_anew();
+            }
+            LoopEvent::GateStarted { role, .. } => {
+                assert!(!self.check_runs, "one check at a time");
+                assert_eq!(*role == GateRole::Gate, self.claim_is_open);
+                assert!(
+                    *role != GateRole::Gate || self.has_looked(),
+                    "no gate before the look at the workspace"
+                );
+                assert!(*role != GateRole::Baseline || self.iterations == 0, "before the first agent only");
+                self.check_runs = true;
+            }
+            LoopEvent::GateFinished { role, result, .. } => {
+                assert!(self.check_runs);
+                self.check_runs = false;
+                assert!(!result.tolerated || self.policy().tolerate_baseline && self.before.0 > 0);
+                self.green += usize::from(*role == GateRole::Gate && (result.passed || result.tolerated));
+                if *role == GateRole::Baseline {
+                    self.before.0 += usize::from(!result.passed);
+                    self.before.1 += usize::from(result.passed);
+                }
+            }
+            LoopEvent::ClaimExamined { iteration, found } => {
+                assert!(self.claim_is_open && !self.check_runs && *iteration == self.iterations);
+                self.tree = Some(found.tree.clone());
+            }
+            LoopEvent::GatesPassed { iteration } => {
+                assert!(self.claim_is_open && !self.check_runs && *iteration == self.iterations);
+                assert!(self.has_looked(), "looked at in this stretch");
+                assert_eq!(self.green, self.policy().gates.len(), "every gate passed, and in this stretch");
+                self.passed = true;
+            }
+            LoopEvent::TreeHeld { iteration } => {
+                assert!(self.claim_is_open && self.passed && *iteration == self.iterations);
+                self.held = true;
+            }
+            LoopEvent::Committed { iteration, commit } => {
+                // fault G7
+                assert!(self.claim_is_open && self.held && *iteration == self.iterations);
+                assert_eq!(self.committed.replace(commit.clone()), None, "told once per claim");
+            }
+            LoopEvent::ReceiptIssued { receipt } => {
+                assert_eq!((self.accepted, self.receipts), (1, 0), "one receipt per accepted claim");
+                assert!(receipt.is_sound());
+                assert_eq!(receipt.tree, self.tree, "of what was looked at for this claim");
+                assert_eq!(receipt.gates.len(), self.policy().gates.len());
+                let own = self
+                    .committed
+                    .iter()
+                    .all(|own| receipt.commits.iter().filter(|c| *c == own).count() == 1);
+                assert!(own, "its own commit, once: {receipt:?}");
+                self.receipts = 1;
+            }
+            LoopEvent::ClaimRefused { iteration, .. } => {
+                assert!(self.claim_is_open, "one verdict per claim");
+                assert_eq!(*iteration, self.iterations);
+                self.claim_is_open = false;
+            }
+            LoopEvent::ClaimAccepted { iteration, verified } => {
+                assert!(self.claim_is_open, "one verdict per claim");
+                assert!(!self.asked_to_stop, "a stop outranks a claim");
+                assert_eq!((*iteration, *verified), (self.iterations, !self.policy().gates.is_empty()));
+                assert!(self.has_looked() && self.passed && self.held, "looked, gated, looked again");
+                self.claim_is_open = false;
+                self.accepted += 1;
+                assert_eq!(self.accepted, 1, "a loop is done once");
+            }
+            LoopEvent::IterationFinished { iteration, outcome, spent_ms } => {
+                assert!(self.is_open && !self.claim_is_open, "closed once, its claim judged");
+                assert_eq!(*iteration, self.iterations);
+                assert_eq!(*outcome == IterationOutcome::Accepted, self.accepted == 1);
+                assert!(*spent_ms >= self.spent, "time does not run backwards");
+                (self.spent, self.is_open, self.check_runs) = (*spent_ms, false, false);
+                let unread = matches!(outcome, IterationOutcome::Interrupted | IterationOutcome::NotStarted);
+                for (text, told) in std::mem::take(&mut self.untold) {
+                    match told {
+                        Some(_) if !unread => self.told.push(text),
+                        _ => self.untold.push((text, None)),
+                    }
+                }
+            }
+            LoopEvent::Steered { text } => self.untold.push((text.clone(), None)),
+            LoopEvent::PauseRequested { .. } | LoopEvent::Paused => self.holds = true,
+            LoopEvent::Unpaused => self.holds = false,
+            LoopEvent::StopRequested { .. } => self.asked_to_stop = true,
+            LoopEvent::LoopFinished { state, reason, exit_code, iterations, .. } => {
+                assert_eq!((*state, *exit_code), (reason.state(), reason.exit_code()));
+                assert_eq!(*iterations, self.iterations);
+                assert_eq!(
+                    *reason == Reason::Done,
+                    self.accepted == 1,
+                    "done is an accepted claim, and nothing else"
+                );
+                assert_eq!(self.receipts, self.accepted, "one receipt per accepted claim");
+                assert!(*reason != Reason::Stuck || self.policy().stuck_after.is_some());
+                assert!(*reason != Reason::MaxIterations || self.iterations >= self.max);
+                assert!(!self.is_open || self.claim_is_open, "only an open claim keeps an iteration open");
+                assert!(!self.check_runs || self.claim_is_open || self.iterations == 0);
+                self.over = Some(*reason);
+            }
+            LoopEvent::TasksAwaited { .. }
+            | LoopEvent::SignalSeen { .. }
+            | LoopEvent::SnapshotTaken { .. }
+            | LoopEvent::ChildrenAwaited { .. }
+            | LoopEvent::ChildrenFinished { .. }
+            | LoopEvent::Parked { .. }
+            | LoopEvent::Warned { .. }
+            | LoopEvent::QuestionAsked { .. } => {}
+        }
+    }
+
+    fn policy(&self) -> &Policy {
+        self.policy.as_ref().expect("a loop begins with its policy")
+    }
+
+    /// Whether the workspace was looked at for the open claim, and since the loop was last taken up.
+    fn has_looked(&self) -> bool {
+        self.tree.is_some() || !self.sees
+    }
+
+    /// The open claim has no proof yet.
+    fn judge_anew(&mut self) {
+        (self.green, self.tree, self.passed, self.held) = (0, None, false, false);
+    }
+
+    /// Whether all gates ran before the first agent, if that was asked for.
+    fn may_begin(&self) {
+        let policy = self.policy();
+        let (red, green) = self.before;
+        if policy.baseline || policy.red_first || policy.tolerate_baseline {
+            assert_eq!(red + green, policy.gates.len(), "each gate once before the first agent");
+        }
+        assert!(!policy.red_first || green == 0, "red first");
+    }
+
+    /// An accepted claim whose loop did not get to its end counts for nothing.
+    pub(super) fn forget_torn_end(&mut self) {
+        if self.accepted == 1 && self.over.is_none() {
+            (self.accepted, self.receipts) = (0, 0);
+        }
+    }
+
+    /// An agent is given `prompt`.
+    pub(super) fn prompted(&self, iteration: u32, prompt: &str) {
+        assert_eq!((iteration, self.is_open), (self.iterations, true), "recorded before it is started");
+        for (text, _) in &self.untold {
+            assert_eq!(prompt.matches(text.as_str()).count(), 1, "said in the next prompt: {text}");
+        }
+        for text in &self.told {
+            assert!(!prompt.contains(text), "said once: {text}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Random histories: a world that answers in any order, fails, crashes and is asked things, and what must hold anyway.
+//!
+//! `DACAPO_SIM_SEEDS=1000000` runs more of them, `DACAPO_SIM_SEED=42` replays one.
+
+mod audit;
+mod world;
+
+use super::LoopState;
+use crate::event::LoopEvent;
+use world::World;
+
+const HISTORIES: u64 = 10_000;
+
+// --- chance -------------------------------------------------------------------------------------------------
+
+/// splitmix64: small, seeded, the same everywhere.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        usize::try_from(self.next() % u64::try_from(n).unwrap()).unwrap()
+    }
+
+    /// True in so many of a hundred cases.
+    fn percent(&mut self, n: usize) -> bool {
+        self.below(100) < n
+    }
+
+    fn of<T: Clone>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())].clone()
+    }
+}
+
+// --- histories ----------------------------------------------------------------------------------------------
+
+/// Says how to see it again, if the history it watches over fails.
+struct Replay(u64);
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("this history fails; replay it with DACAPO_SIM_SEED={}", self.0);
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "which histories to run is asked of the test, not of the machine"
+)]
+fn number_from_environment(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+/// Runs `check` on histories of this share of all; the shares run beside each other.
+fn for_histories(share: u64, shares: u64, check: impl Fn(u64)) {
+    if let Some(seed) = number_from_environment("DACAPO_SIM_SEED") {
+        let _replay = Replay(seed);
+        return check(seed);
+    }
+    let all = number_from_environment("DACAPO_SIM_SEEDS").unwrap_or(HISTORIES);
+    for seed in (0..all).filter(|seed| seed % shares == share) {
+        let _replay = Replay(seed);
+        check(seed);
+    }
+}
+
+fn history(seed: u64, max_iterations: Option<u32>) -> World {
+    let mut chance = Chance(seed);
+    let max = max_iterations.unwrap_or_else(|| chance.of(&[1, 2, 3, 5, 8]));
+    let mut world = World::new(chance, max);
+    world.live();
+    world
+}
+
+/// Every prefix of the journal is a place where dacapo may have died: it is found, resumed, and comes to an end.
+fn every_prefix_recovers(world: World) {
+    let mut state = LoopState::default();
+    let journal = world.journal;
+    for (at, event) in journal.iter().enumerate() {
+        state.apply(event);
+        World::of_prefix(state.clone(), &journal[..=at], world.policy.clone()).recover();
+    }
+}
+
+macro_rules! shares {
+    ($($name:ident $share:literal),*) => {$(
+        #[test]
+        fn $name() {
+            // req 60, req 63, req 75, req 92, req 202, req 203, fault B1, fault B2, fault B7, fault B12, fault F10,
+            // fault A10, fault A11, fault G7:
+            // whatever happens in whatever order, and from wherever it is cut off.
+            for_histories($share, 4, |seed| every_prefix_recovers(history(seed, None)));
+        }
+    )*};
+}
+shares!(
+    random_histories_keep_the_rules_1 0,
+    random_histories_keep_the_rules_2 1,
+    random_histories_keep_the_rules_3 2,
+    random_histories_keep_the_rules_4 3
+);
+
+#[test]
+fn a_limit_of_one_is_one_run() {
+    // req 75, fault B1, fault B2: unless a person grants more.
+    for_histories(0, 10, |seed| {
+        let world = history(seed, Some(1));
+        let granted = |event: &LoopEvent| match event {
+            LoopEvent::LoopResumed { extra_iterations, .. }
+            | LoopEvent::LimitsRaised { extra_iterations, .. } => *extra_iterations,
+            _ => 0,
+        };
+        let granted = 1 + world.journal.iter().map(granted).sum::<u32>();
+        assert!(world.state.iterations <= granted);
+        every_prefix_recovers(world);
+    });
+}
+
+#[test]
+fn the_histories_come_by_every_end_and_every_event() {
+    // fault B12: a simulation that never cancels proves nothing about cancelling.
+    let mut seen = std::collections::BTreeSet::new();
+    let (mut starts, mut events) = (0, 0);
+    for seed in 0..500 {
+        for event in history(seed, None).journal {
+            starts += u32::from(matches!(event, LoopEvent::AgentStarted { .. }));
+            events += 1;
+            let json = serde_json::to_value(&event).unwrap();
+            for key in ["type", "reason", "outcome", "signal", "by", "role"] {
+                seen.extend(json[key].as_str().map(|value| format!("{key} {value}")));
+            }
+        }
+    }
+    let missing: Vec<&str> = [
+        "type loop_started",
+        "type loop_resumed",
+        "type tasks_awaited",
+        "type iteration_started",
+        "type agent_exited",
+        "type claim_made",
+        "type claim_accepted",
+        "type claim_refused",
+        "type children_awaited",
+        "type children_finished",
+        "type gate_started",
+        "type gate_finished",
+        "type snapshot_taken",
+        "type claim_examined",
+        "type gates_passed",
+        "type tree_held",
+        "type committed",
+        "type receipt_issued",
+        "type warned",
+        "type question_asked",
+        "type steered",
+        "type pause_requested",
+        "type paused",
+        "type unpaused",
+        "type stop_requested",
+        "reason done",
+        "reason error",
+        "reason agent",
+        "reason disk",
+        "reason max_iterations",
+        "reason max_time",
+        "reason waiting",
+        "reason question",
+        "reason interrupted",
+        "reason terminated",
+        "reason cancelled",
+        "reason gate_failed",
+        "reason empty",
+        "reason tree_changed",
+        "reason tampered",
+        "reason contradiction",
+        "reason stuck",
+        "reason malformed",
+        "outcome no_claim",
+        "outcome refused",
+        "outcome accepted",
+        "outcome waiting",
+        "outcome interrupted",
+        "outcome not_started",
+        "signal until_command",
+        "signal malformed_done",
+        "by cancel",
+        "by hangup",
+        "role baseline",
+    ]
+    .into_iter()
+    .filter(|wanted| !seen.contains(*wanted))
+    .collect();
+    assert_eq!(missing, Vec::<&str>::new());
+    assert!(starts > 500 && events > 10_000, "{starts} agents and {events} events in 500 histories");
+}

@@ -1,0 +1,483 @@
+//! A world that answers in any order, fails, crashes and is asked things.
+
+use std::collections::BTreeMap;
+
+use super::{
+    super::{
+        AgentReport, Begin, Effect, Input, LoopState, Phase, Recheck, Request, StartFailure, decide,
+        decide_tests::{agent_exit, base, examination, gate_result, policy, resume, seal, started},
+    },
+    Chance,
+    audit::Auditor,
+};
+use crate::{
+    duration::Millis,
+    event::{Examination, LoopEvent, LoopStarted, Outcome, OutputMarks, Reason, StopCause},
+    judge::{
+        promise::MissReason,
+        signal::{DoneFact, Facts},
+    },
+    policy::{CommitRule, GateFrom, GateSpec, OnFatal, Policy},
+};
+
+/// Something under way that will be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pending {
+    Tasks,
+    Markers,
+    Agent { stopped: bool },
+    Check { stopped: bool },
+    Children,
+    Examine,
+    Recheck,
+    Commit { iteration: u32 },
+    Delay,
+}
+
+/// A supervisor, its disk and its agents.
+pub(super) struct World {
+    chance: Chance,
+    pub(super) policy: Policy,
+    pub(super) state: LoopState,
+    pub(super) journal: Vec<LoopEvent>,
+    auditor: Auditor,
+    pending: Vec<Pending>,
+    done: DoneFact,
+    wait_marker: bool,
+    words: u32,
+    /// The workspace's tree; `None` where it cannot be looked at.
+    tree: Option<usize>,
+    /// The commits of dacapo itself, by the iteration whose work they hold.
+    commits: BTreeMap<u32, String>,
+    /// Whether nobody asks, crashes or meddles any more.
+    is_calm: bool,
+    /// Whether its journal begins with the loop, and not where a prefix was cut off.
+    is_whole: bool,
+}
+
+impl World {
+    pub(super) fn new(mut chance: Chance, max_iterations: u32) -> Self {
+        let policy = policy(|p| {
+            p.max_iterations = max_iterations;
+            p.gates = (0..chance.of(&[0, 0, 1, 2])).map(|i| GateSpec::of_command(["a", "a"][i])).collect();
+            p.until = (0..chance.of(&[0, 0, 0, 1, 2])).map(|i| ["u", "u"][i].to_owned()).collect();
+            p.max_time = chance.percent(15).then_some(Millis(20_000));
+            p.restart_delay = chance.of(&[Millis(0), Millis(1000)]);
+            p.fatal = chance.of(&[OnFatal::Stop, OnFatal::Restart]);
+            p.done_file = chance.percent(90);
+            p.feedback = chance.percent(80);
+            for gate in &mut p.gates {
+                gate.retries = chance.of(&[0, 0, 1]);
+            }
+            p.baseline = chance.percent(20);
+            p.tolerate_baseline = chance.percent(10);
+            p.red_first = chance.percent(10);
+            p.allow_empty = chance.percent(20);
+            p.gate_from = chance.of(&[GateFrom::Workspace, GateFrom::Workspace, GateFrom::Base]);
+            p.commit = chance.percent(40).then_some(CommitRule { message: None });
+            p.stuck_after = chance.percent(15).then_some(2);
+        });
+        let done = if chance.percent(5) { DoneFact::File } else { DoneFact::Absent };
+        let wait_marker = chance.percent(5);
+        let tree = chance.percent(90).then_some(0);
+        Self {
+            chance,
+            policy,
+            state: LoopState::default(),
+            journal: vec![],
+            auditor: Auditor::default(),
+            pending: vec![],
+            done,
+            wait_marker,
+            words: 0,
+            tree,
+            commits: BTreeMap::new(),
+            is_calm: false,
+            is_whole: true,
+        }
+    }
+
+    /// The world in which dacapo died when its journal said this, and no more.
+    pub(super) fn of_prefix(state: LoopState, journal: &[LoopEvent], policy: Policy) -> Self {
+        let mut auditor = Auditor::default();
+        journal.iter().for_each(|event| auditor.read(event));
+        let tree = state.started.as_ref().and_then(|started| started.base.as_ref()).map(|_| 1);
+        Self {
+            chance: Chance(journal.len() as u64),
+            policy,
+            state,
+            journal: vec![],
+            auditor,
+            pending: vec![],
+            done: DoneFact::Absent,
+            wait_marker: false,
+            words: 0,
+            tree,
+            commits: BTreeMap::new(),
+            is_calm: true,
+            is_whole: false,
+        }
+    }
+
+    /// A whole life: a stretch, perhaps a resume, another stretch.
+    pub(super) fn live(&mut self) {
+        let after = if self.chance.percent(15) { vec!["first".parse().unwrap()] } else { vec![] };
+        let base = self.tree.map(|_| base());
+        let started = LoopStarted { after, base, ..started(self.policy.clone()) };
+        self.feed(Input::Begin(Box::new(Begin { started, warnings: vec![] })));
+        for _ in 0..6 {
+            self.stretch();
+            let reason = self.state.over().expect("a stretch ends");
+            if self.chance.percent(30) {
+                self.meddle();
+            }
+            if self.chance.percent(if reason.is_resumable() { 15 } else { 90 }) {
+                break;
+            }
+            self.resume();
+        }
+    }
+
+    /// Runs until the loop is over; from some time on nobody disturbs it.
+    fn stretch(&mut self) {
+        let wild = self.chance.below(80);
+        for _ in 0..wild {
+            if self.state.over().is_some() {
+                return;
+            }
+            match self.chance.below(100) {
+                0..=79 => self.answer(),
+                80..=93 => self.meddle(),
+                94..=96 => self.crash(),
+                _ => self.lose_effects(),
+            }
+        }
+        self.calm_down();
+    }
+
+    /// Nobody disturbs it any more: it ends, and soon.
+    fn calm_down(&mut self) {
+        self.is_calm = true;
+        let checks = self.policy.gates.len() + self.policy.until.len();
+        // Each check may be tried twice, and each gate runs before the first agent too.
+        let bound = (self.state.max_iterations as usize + 1) * (2 * checks + 12) + checks + 8;
+        for _ in 0..bound {
+            if self.state.over().is_some() {
+                self.is_calm = false;
+                return;
+            }
+            self.answer();
+        }
+        panic!("it does not end: {:?}", self.state.phase);
+    }
+
+    /// Answers something that is under way; a paused loop is told to go on.
+    fn answer(&mut self) {
+        if self.pending.is_empty() || (self.state.phase == Phase::Paused && self.chance.percent(50)) {
+            assert_eq!(self.state.phase, Phase::Paused, "a loop that is alive waits for something");
+            return self.feed(Input::Requested(Request::Unpause { extra_iterations: 0, max_time: None }));
+        }
+        let at = self.chance.below(self.pending.len());
+        let input = match self.pending[at] {
+            Pending::Tasks if !self.is_calm && self.chance.percent(40) => {
+                return self.feed(Input::TasksLookedAt { missing: vec!["first".parse().unwrap()] });
+            }
+            Pending::Tasks => Input::TasksLookedAt { missing: vec![] },
+            Pending::Markers => self.markers(),
+            Pending::Agent { .. } if self.chance.percent(5) => self.not_started(),
+            Pending::Agent { stopped } => self.agent_ends(stopped),
+            Pending::Check { stopped } => self.check_ends(stopped),
+            Pending::Children if !self.is_calm && self.chance.percent(20) => {
+                return self.feed(Input::ChildrenFound(vec!["child".parse().unwrap()]));
+            }
+            Pending::Children => self.children_end(),
+            Pending::Examine => self.examined(),
+            Pending::Recheck => self.rechecked(),
+            Pending::Commit { iteration } => self.commit_done(iteration),
+            Pending::Delay => Input::DelayOver,
+        };
+        self.pending.remove(at);
+        self.feed(input);
+    }
+
+    /// A person, a signal, a disk, or news that nobody waits for.
+    fn meddle(&mut self) {
+        let cause = self.chance.of(&[StopCause::Interrupt, StopCause::Terminate, StopCause::Hangup]);
+        let input = match self.chance.below(100) {
+            0..=24 => {
+                self.words += 1;
+                Input::Requested(Request::Steer { text: format!("[word {}]", self.words) })
+            }
+            25..=34 => Input::Requested(Request::Pause { now: false }),
+            35..=44 => Input::Requested(Request::Pause { now: true }),
+            45..=50 => Input::Requested(Request::Unpause { extra_iterations: 1, max_time: None }),
+            51..=58 => Input::Requested(Request::Unpause { extra_iterations: 0, max_time: None }),
+            59..=61 => Input::Requested(Request::Cancel),
+            62..=65 => Input::Signalled(cause),
+            66 => Input::DiskFailed("full".into()),
+            // Late, stray and doubled news. An end of the very process that runs could not be told from its own.
+            67..=70 => Input::DelayOver,
+            71..=72 if !self.pending.contains(&Pending::Recheck) => self.rechecked(),
+            73..=74 if !self.pending.iter().any(|p| matches!(p, Pending::Commit { .. })) => {
+                self.commit_done(self.state.iterations)
+            }
+            75..=76 if !matches!(self.state.phase, Phase::Judging(_)) => self.examined(),
+            77..=81 => self.markers(),
+            82..=84 => Input::TasksLookedAt { missing: vec![] },
+            85..=88 => self.children_end(),
+            89..=90 => Input::ChildrenFound(vec![]),
+            91..=92 if !self.is_busy() => self.agent_ends(false),
+            93..=94 if !self.is_busy() => self.not_started(),
+            95..=97 if !self.is_busy() => self.check_ends(false),
+            98 if self.state.over().is_none() => resume(),
+            _ => Input::Begin(Box::new(Begin { started: started(self.policy.clone()), warnings: vec![] })),
+        };
+        self.feed(input);
+    }
+
+    /// The supervisor is killed; everything that was under way is gone. Somebody finds it, and perhaps goes on.
+    fn crash(&mut self) {
+        self.pending.clear();
+        self.feed(Input::OwnerDied);
+        assert!(self.state.over().is_some(), "a dead loop is over");
+        self.feed(Input::OwnerDied);
+        if self.chance.percent(70) {
+            self.resume();
+        }
+    }
+
+    /// What follows from the next answer is recorded, and the supervisor is killed before all of it is done.
+    fn lose_effects(&mut self) {
+        let Some(pending) = self.pending.pop() else { return self.crash() };
+        let input = match pending {
+            Pending::Tasks => Input::TasksLookedAt { missing: vec![] },
+            Pending::Markers => self.markers(),
+            Pending::Agent { stopped } => self.agent_ends(stopped),
+            Pending::Check { stopped } => self.check_ends(stopped),
+            Pending::Children => self.children_end(),
+            Pending::Examine => self.examined(),
+            Pending::Recheck => self.rechecked(),
+            Pending::Commit { iteration } => self.commit_done(iteration),
+            Pending::Delay => Input::DelayOver,
+        };
+        self.feed_and_do(input, true);
+        match self.state.over() {
+            None => self.crash(),
+            Some(_) => self.pending.clear(),
+        }
+    }
+
+    fn resume(&mut self) {
+        if !self.state.over().is_some_and(Reason::is_resumable) {
+            return;
+        }
+        self.pending.clear();
+        if !matches!(self.done, DoneFact::File) && self.chance.percent(50) {
+            self.done = DoneFact::Absent;
+        }
+        let max_time = self.chance.percent(50).then(|| self.state.spent.plus(Millis(3000)));
+        let extra_iterations = self.chance.of(&[0, 0, 1, 2]);
+        self.feed(Input::Resume { extra_iterations, max_time, output: OutputMarks::default(), pid: 8 });
+        assert_eq!(self.state.over(), None, "what is resumable is resumed");
+    }
+
+    fn feed(&mut self, input: Input) {
+        self.feed_and_do(input, false);
+    }
+
+    /// Decides, records all of it, and does all of it or only what comes before a crash.
+    fn feed_and_do(&mut self, input: Input, crashes: bool) {
+        let shown = format!("{input:?}");
+        let was = self.state.over();
+        let step = decide(&self.state, input);
+        for event in &step.events {
+            self.auditor.read(event);
+            self.state.apply(event);
+        }
+        self.journal.extend(step.events);
+        assert_eq!(self.state.over(), self.auditor.over, "after {shown}");
+        if self.is_whole {
+            assert_eq!(LoopState::fold(&self.journal), self.state, "the journal folds to the state: {shown}");
+        }
+        let done = if crashes { self.chance.below(step.effects.len() + 1) } else { step.effects.len() };
+        let ended = was.is_none() && self.state.over().is_some();
+        for effect in &step.effects[..done] {
+            self.perform(effect);
+        }
+        if ended && !crashes {
+            if self.state.over() == Some(Reason::Disk) {
+                self.pending.retain(|p| !matches!(p, Pending::Agent { .. } | Pending::Check { .. }));
+            }
+            assert!(!self.is_busy(), "nothing runs when it is over: {shown}");
+        }
+    }
+
+    fn perform(&mut self, effect: &Effect) {
+        match effect {
+            Effect::AwaitTasks { .. } => self.pending.push(Pending::Tasks),
+            Effect::ReadMarkers => self.pending.push(Pending::Markers),
+            Effect::StartAgent { iteration, prompt, .. } => {
+                assert!(!self.is_busy(), "one agent at a time");
+                assert!(
+                    self.done != DoneFact::File || !self.policy.done_file,
+                    "no agent starts beside a DONE"
+                );
+                self.auditor.prompted(*iteration, prompt);
+                self.pending.push(Pending::Agent { stopped: false });
+            }
+            Effect::StopWork { .. } => {
+                for pending in &mut self.pending {
+                    if let Pending::Agent { stopped } | Pending::Check { stopped } = pending {
+                        *stopped = true;
+                    }
+                }
+            }
+            Effect::AwaitChildren { .. } => self.pending.push(Pending::Children),
+            Effect::RunGate { .. } => {
+                assert!(!self.is_busy(), "one check at a time, and no agent beside it");
+                self.pending.push(Pending::Check { stopped: false });
+            }
+            Effect::Examine => self.pending.push(Pending::Examine),
+            Effect::Recheck { snapshot } => {
+                assert_eq!(snapshot.is_some(), self.tree.is_some(), "what was looked at is looked at again");
+                self.pending.push(Pending::Recheck);
+            }
+            Effect::Commit { iteration, .. } => {
+                // Found again by its iteration, however often it is asked for.
+                self.commits.entry(*iteration).or_insert_with(|| format!("commit of {iteration}"));
+                self.pending.push(Pending::Commit { iteration: *iteration });
+            }
+            Effect::Delay(_) => self.pending.push(Pending::Delay),
+            Effect::SetDoneAside => self.done = DoneFact::Absent,
+            Effect::ConsumeWaitMarker => self.wait_marker = false,
+            Effect::CancelChildren | Effect::Post(_) => {}
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        self.pending.iter().any(|p| matches!(p, Pending::Agent { .. } | Pending::Check { .. }))
+    }
+
+    fn markers(&mut self) -> Input {
+        // A person may touch DONE while nobody works.
+        if self.state.phase == Phase::Delaying && self.chance.percent(5) {
+            self.done = DoneFact::File;
+        }
+        let facts = Facts { done: self.done.clone(), wait_marker: self.wait_marker, ..Facts::default() };
+        Input::MarkersRead(facts)
+    }
+
+    fn agent_ends(&mut self, stopped: bool) -> Input {
+        let code = self.chance.of(&[0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 137, 42]);
+        let mut exit = agent_exit(code);
+        exit.duration_ms = Millis(self.chance.of(&[0, 1, 1000, 7000]));
+        if self.chance.percent(1) {
+            exit.duration_ms = Millis(u64::MAX); // fault F10
+        }
+        exit.outcome = match self.chance.below(10) {
+            _ if stopped && self.chance.percent(80) => Outcome::Killed,
+            0 => self.chance.of(&[Outcome::Timeout, Outcome::Hang, Outcome::OutOfTime, Outcome::Crash]),
+            _ => Outcome::Completed,
+        };
+        if exit.outcome != Outcome::Completed {
+            (exit.exit_code, exit.signal) = (None, Some(15));
+        }
+        // Its process is the only one that writes in the task folder.
+        if self.is_busy() || self.state.phase == Phase::Running {
+            let link = DoneFact::NotAFile("symlink");
+            self.done = match self.chance.below(40) {
+                0..=3 => DoneFact::File,
+                4 => link,
+                5 if self.chance.percent(50) => DoneFact::Directory,
+                6 if self.chance.percent(30) => DoneFact::Unreadable("denied".into()),
+                _ => self.done.clone(),
+            };
+            self.wait_marker |= self.chance.percent(3);
+        }
+        let mut messages = vec![];
+        if self.chance.percent(5) {
+            messages.push(("QUESTION".to_owned(), "Which port?".to_owned()));
+        }
+        if self.chance.percent(3) {
+            messages.push(("wait_without_restart".to_owned(), "b".to_owned()));
+        }
+        let facts = Facts {
+            exit_code: exit.exit_code,
+            promise: self.chance.percent(12).then(|| "DONE".to_owned()),
+            near_miss: self.chance.percent(10).then_some(MissReason::NotAlone),
+            done: self.done.clone(),
+            wait_marker: self.wait_marker,
+            messages,
+        };
+        if let Some(tree) = &mut self.tree {
+            // It changes something, changes it back, or lets it be.
+            *tree = self.chance.of(&[*tree, 0, 1, *tree + 1]);
+        }
+        let snapshot = self.tree.map(|tree| (format!("snap {tree}"), format!("tree {tree}")));
+        let warnings = if self.chance.percent(3) { vec!["10,000 files".to_owned()] } else { vec![] };
+        Input::AgentExited(Box::new(AgentReport { exit, facts, snapshot, warnings }))
+    }
+
+    fn not_started(&mut self) -> Input {
+        let is_fatal = self.chance.percent(30);
+        Input::AgentNotStarted(StartFailure { detail: "cannot start".into(), is_fatal })
+    }
+
+    fn check_ends(&mut self, stopped: bool) -> Input {
+        let code = if stopped { -1 } else { self.chance.of(&[0, 0, 1]) };
+        Input::GateFinished(Box::new(gate_result(code)))
+    }
+
+    fn children_end(&mut self) -> Input {
+        let left = if self.chance.percent(20) { vec!["child".parse().unwrap()] } else { vec![] };
+        Input::ChildrenWaitedFor { left, waited: Millis(self.chance.of(&[0, 0, 500, 300_000])) }
+    }
+
+    fn examined(&mut self) -> Input {
+        let Some(tree) = self.tree else { return Input::Examined(None) };
+        if self.chance.percent(2) {
+            return Input::ExaminationFailed("no git".into());
+        }
+        let found = Examination {
+            snapshot: format!("snap {tree}"),
+            tree: format!("tree {tree}"),
+            changed: u64::from(tree > 0),
+            tampered: if self.chance.percent(10) { vec!["tests/a.rs".into()] } else { vec![] },
+            commits: self.commits.values().cloned().collect(),
+            contradiction: self.chance.percent(10).then(|| "TODO: the rest".to_owned()),
+            ..examination()
+        };
+        Input::Examined(Some(Box::new(found)))
+    }
+
+    fn rechecked(&mut self) -> Input {
+        if self.chance.percent(2) {
+            return Input::ExaminationFailed("no git".into());
+        }
+        let disturbed = if self.chance.percent(10) { vec!["src/lib.rs".into()] } else { vec![] };
+        Input::Rechecked(Recheck { disturbed, seal: seal() })
+    }
+
+    fn commit_done(&mut self, iteration: u32) -> Input {
+        let commit = self.commits.get(&iteration).cloned();
+        let result = if self.chance.percent(5) { Err("locked".to_owned()) } else { Ok(commit) };
+        Input::CommitDone(result, seal())
+    }
+
+    /// dacapo is found dead, the loop is resumed and comes to an end.
+    pub(super) fn recover(&mut self) {
+        // Cut between an accepted claim and the end of its loop it is not known as done: a step is appended whole.
+        self.auditor.forget_torn_end();
+        if self.state.over().is_none() {
+            self.feed(Input::OwnerDied);
+        }
+        let reason = self.state.over().expect("a dead loop is over");
+        if !reason.is_resumable() {
+            return;
+        }
+        let iterations = self.state.iterations;
+        self.feed(resume());
+        self.calm_down();
+        assert!(self.state.iterations >= iterations, "no counter goes back");
+    }
+}

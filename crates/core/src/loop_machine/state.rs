@@ -1,0 +1,403 @@
+//! The state of a loop: a fold of its events and nothing else.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    duration::Millis,
+    event::{
+        Examination, FinishState, GateResult, GateRole, IterationOutcome, LoopEvent, LoopStarted,
+        OutputMarks, Reason, StopCause, Usage,
+    },
+    judge::{
+        claim::RefusalReason,
+        progress::{ProgressLog, failure_signature},
+        signal::Signal,
+    },
+    prompt::Feedback,
+};
+
+/// What the journal says about a loop, as far as deciding needs it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoopState {
+    /// How it began; `None` before its first event.
+    pub started: Option<Arc<LoopStarted>>,
+    /// What it is doing.
+    pub phase: Phase,
+    /// Iterations charged so far: also the number of the newest.
+    pub iterations: u32,
+    /// Whether the newest iteration has begun and not ended: a DONE that appears between two is judged while none is open.
+    pub iteration_is_open: bool,
+    /// The limit in force, extensions included.
+    pub max_iterations: u32,
+    /// The limit of time in force.
+    pub max_time: Option<Millis>,
+    /// Agent processes started so far.
+    pub attempts: u32,
+    /// How long agents, checks and delays took so far.
+    pub spent: Millis,
+    /// Where the segments end.
+    pub output: OutputMarks,
+    /// Who wants it to end, while its processes are being stopped.
+    pub stopping: Option<StopCause>,
+    /// Whether it is to hold as soon as it can.
+    pub pausing: bool,
+    /// A claim that has no verdict yet; outlives a crash.
+    pub claim: Option<Claim>,
+    /// What the workspace looked like when it was made.
+    pub examined: Option<Box<Examination>>,
+    /// What became of its child loops.
+    pub children: Children,
+    /// The gates it has passed or failed so far.
+    pub gates: Vec<(String, String, GateResult)>,
+    /// How the gates stood before the first agent: name and failure signature, empty if it passed.
+    pub baseline: BTreeMap<String, String>,
+    /// Commits dacapo made.
+    pub committed: Option<String>,
+    /// Refusals so far: iteration, reason, line.
+    pub refusals: Vec<(u32, RefusalReason, String)>,
+    /// Snapshots by the iteration they were taken after.
+    pub snapshots: Vec<(u32, String)>,
+    /// What counts as progress, and how long there was none.
+    pub progress: ProgressLog,
+    /// The workspace's newest tree.
+    pub tree: Option<String>,
+    /// The signature of the gate that refused the newest iteration.
+    pub failure: Option<String>,
+    /// Where the newest agent's output begins.
+    pub attempt_output: OutputMarks,
+    /// Tokens and money so far.
+    pub usage: Option<Usage>,
+    /// Money so far.
+    pub cost_usd: Option<f64>,
+    /// Signals of the newest iteration that say: do not restart me.
+    pub waits: Vec<Signal>,
+    /// The newest refusal, for the next prompt.
+    pub feedback: Option<Feedback>,
+    /// A person's words, and the iteration whose prompt holds them.
+    pub steers: Vec<(String, Option<u32>)>,
+    /// A question nobody has answered.
+    pub question: Option<String>,
+    /// All questions of the newest iteration.
+    pub asked: Vec<String>,
+    /// Why a tag in the newest iteration did not count.
+    pub near_miss: Option<crate::judge::promise::MissReason>,
+}
+
+/// What a loop is doing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Phase {
+    /// It does not exist yet.
+    #[default]
+    New,
+    /// It waits for other tasks.
+    AwaitingTasks,
+    /// It looks at the task folder before an iteration.
+    Looking,
+    /// An agent runs.
+    Running,
+    /// A claim is being judged, or looked for.
+    Judging(JudgeStep),
+    /// It waits between two iterations.
+    Delaying,
+    /// It holds until a person says go on.
+    Paused,
+    /// It is over.
+    Over(Reason),
+}
+
+/// How far the judging has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JudgeStep {
+    /// A check runs.
+    Check {
+        /// What for.
+        role: GateRole,
+        /// Which.
+        index: usize,
+        /// For the how-manyeth time.
+        attempt: u32,
+    },
+    /// Child loops are waited for.
+    Children {
+        /// Whether they were told to end already.
+        cancelled: bool,
+    },
+    /// Every gate agrees; the workspace is looked at once more.
+    Rechecking,
+    /// The workspace held still; what is kept may be committed.
+    Committing,
+}
+
+/// The child loops of the claim that is being judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Children {
+    /// There were none.
+    #[default]
+    None,
+    /// All have ended.
+    Finished,
+    /// They were told to end, and did.
+    Cancelled,
+    /// Some were left running.
+    Running,
+}
+
+/// A claim: done, says somebody.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    /// The iteration that made it; 0 before the first.
+    pub iteration: u32,
+    /// What it rests on.
+    pub by: Vec<Signal>,
+}
+
+impl LoopState {
+    /// The state that `events` add up to.
+    pub fn fold<'a>(events: impl IntoIterator<Item = &'a LoopEvent>) -> Self {
+        let mut state = Self::default();
+        for event in events {
+            state.apply(event);
+        }
+        state
+    }
+
+    /// Why it is over, if it is.
+    pub fn over(&self) -> Option<Reason> {
+        match self.phase {
+            Phase::Over(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Takes in one fact. Total: a journal of any version folds to something.
+    pub fn apply(&mut self, event: &LoopEvent) {
+        match event {
+            LoopEvent::LoopStarted(started) => {
+                *self = Self {
+                    phase: if started.after.is_empty() { Phase::Looking } else { Phase::AwaitingTasks },
+                    max_iterations: started.policy.max_iterations,
+                    max_time: started.policy.max_time,
+                    progress: ProgressLog::starting_at(started.base.as_ref().map(|base| base.tree.as_str())),
+                    tree: started.base.as_ref().map(|base| base.tree.clone()),
+                    started: Some(Arc::new((**started).clone())),
+                    ..Self::default()
+                };
+            }
+            LoopEvent::LoopResumed { extra_iterations, max_time_ms, output, pid: _ } => {
+                self.max_iterations = self.max_iterations.saturating_add(*extra_iterations);
+                self.max_time = max_time_ms.or(self.max_time);
+                self.output = *output;
+                self.stopping = None;
+                self.pausing = false;
+                self.waits.clear();
+                // A person who continues a stuck loop gives it as many tries again.
+                if self.phase == Phase::Over(Reason::Stuck) {
+                    self.progress.count_anew();
+                }
+                // A claim is judged again from its beginning; what was committed for it stays committed.
+                (self.examined, self.children) = (None, Children::None);
+                self.gates.clear();
+                // So are the gates before the first agent: nobody has worked yet.
+                if self.iterations == 0 && self.claim.is_none() {
+                    self.baseline.clear();
+                }
+                self.phase = match &self.claim {
+                    Some(_) => Phase::Judging(JudgeStep::Children { cancelled: false }),
+                    None => self.first_phase(),
+                };
+            }
+            LoopEvent::TasksAwaited { tasks } => {
+                self.phase = if tasks.is_empty() { Phase::Looking } else { Phase::AwaitingTasks };
+            }
+            LoopEvent::IterationStarted { iteration, .. } => {
+                self.iterations = *iteration;
+                self.iteration_is_open = true;
+                self.phase = Phase::Running;
+                self.waits.clear();
+                self.near_miss = None;
+                self.asked.clear();
+                for (_, told) in self.steers.iter_mut().filter(|(_, told)| told.is_none()) {
+                    *told = Some(*iteration);
+                }
+            }
+            LoopEvent::AgentStarted { attempt, output, .. } => {
+                self.attempts = *attempt;
+                self.output = *output;
+                self.attempt_output = *output;
+            }
+            LoopEvent::AgentExited { exit, .. } => {
+                self.spent = self.spent.plus(exit.duration_ms);
+                self.output = exit.output;
+                if let Some(usage) = exit.usage {
+                    self.usage.get_or_insert_default().add(usage);
+                }
+                if let Some(cost) = exit.cost_usd {
+                    *self.cost_usd.get_or_insert(0.0) += cost;
+                }
+            }
+            LoopEvent::SignalSeen { signal, .. } => {
+                if signal.is_wait() {
+                    self.waits.push(signal.clone());
+                }
+                if let Signal::NearMiss(miss) = signal {
+                    self.near_miss = Some(*miss);
+                }
+            }
+            LoopEvent::ClaimMade { iteration, by } => {
+                self.claim = Some(Claim { iteration: *iteration, by: by.clone() });
+                (self.examined, self.children, self.committed) = (None, Children::None, None);
+                self.gates.clear();
+                self.phase = Phase::Judging(JudgeStep::Children { cancelled: false });
+            }
+            LoopEvent::ChildrenAwaited { .. } => {}
+            LoopEvent::ChildrenFinished { cancelled, waited_ms, left } => {
+                self.children = match (cancelled, left.is_empty()) {
+                    (true, _) => Children::Cancelled,
+                    (false, true) => Children::Finished,
+                    (false, false) => Children::Running,
+                };
+                self.spent = self.spent.plus(*waited_ms);
+                self.phase = Phase::Judging(JudgeStep::Children { cancelled: *cancelled });
+            }
+            LoopEvent::SnapshotTaken { iteration, id, tree } => {
+                self.tree = Some(tree.clone());
+                self.snapshots.push((*iteration, id.clone()));
+            }
+            LoopEvent::ClaimExamined { found, .. } => self.examined = Some(found.clone()),
+            LoopEvent::GatesPassed { .. } => self.phase = Phase::Judging(JudgeStep::Rechecking),
+            LoopEvent::TreeHeld { .. } => self.phase = Phase::Judging(JudgeStep::Committing),
+            LoopEvent::Committed { commit, .. } => self.committed = Some(commit.clone()),
+            LoopEvent::ReceiptIssued { .. } => {}
+            LoopEvent::GateStarted { role, command, attempt, .. } => {
+                let index = self.index_of(*role, command, *attempt);
+                self.phase = Phase::Judging(JudgeStep::Check { role: *role, index, attempt: *attempt });
+            }
+            LoopEvent::GateFinished { name, command, result, role, .. } => {
+                self.spent = self.spent.plus(result.duration_ms);
+                self.output = result.output;
+                match role {
+                    GateRole::Baseline => {
+                        let seen = if result.passed { String::new() } else { signature(name, result) };
+                        self.baseline.insert(name.clone(), seen);
+                        self.end_baseline();
+                    }
+                    GateRole::Gate => self.gates.push((name.clone(), command.clone(), result.clone())),
+                    GateRole::Until => {}
+                }
+                let was_red = self.baseline.get(name).is_some_and(|seen| !seen.is_empty());
+                if *role == GateRole::Gate && (result.passed || result.tolerated) {
+                    // It may have been red when it was tried before.
+                    self.failure = None;
+                } else if *role == GateRole::Gate {
+                    self.failure = Some(signature(name, result));
+                    self.feedback = Some(Feedback::of_gate(self.iterations, name, command, result, was_red));
+                }
+            }
+            LoopEvent::ClaimRefused { iteration, reason, detail } => {
+                self.claim = None;
+                self.refusals.push((*iteration, *reason, detail.clone()));
+                let is_of_a_gate =
+                    self.feedback.as_ref().is_some_and(|f| f.iteration == *iteration && f.gate.is_some());
+                if !is_of_a_gate || *reason != RefusalReason::GateFailed {
+                    self.feedback = Some(Feedback::of_refusal(*iteration, detail));
+                }
+            }
+            LoopEvent::ClaimAccepted { .. } => {
+                self.claim = None;
+                self.feedback = None;
+            }
+            LoopEvent::IterationFinished { iteration, outcome, spent_ms } => {
+                self.spent = *spent_ms;
+                self.iteration_is_open = false;
+                let failure = self.failure.take();
+                self.progress.observe(self.tree.as_deref(), failure.as_deref(), false);
+                // An agent that was cut short or never started may not have read its prompt: what a person said goes
+                // into the next one too.
+                if matches!(outcome, IterationOutcome::Interrupted | IterationOutcome::NotStarted) {
+                    for (_, told) in &mut self.steers {
+                        *told = None;
+                    }
+                } else {
+                    self.steers.retain(|(_, told)| *told != Some(*iteration));
+                }
+                self.phase = Phase::Delaying;
+            }
+            LoopEvent::Parked { .. } | LoopEvent::Warned { .. } => {}
+            LoopEvent::QuestionAsked { text } => {
+                self.question = Some(text.clone());
+                self.asked.push(text.clone());
+            }
+            LoopEvent::LimitsRaised { extra_iterations, max_time_ms } => {
+                self.max_iterations = self.max_iterations.saturating_add(*extra_iterations);
+                self.max_time = max_time_ms.or(self.max_time);
+            }
+            LoopEvent::Steered { text } => {
+                self.steers.push((text.clone(), None));
+                self.question = None;
+            }
+            LoopEvent::PauseRequested { .. } => self.pausing = true,
+            LoopEvent::Paused => {
+                self.phase = Phase::Paused;
+                self.pausing = false;
+            }
+            LoopEvent::Unpaused => {
+                self.pausing = false;
+                if self.phase == Phase::Paused {
+                    self.phase = self.first_phase();
+                }
+            }
+            LoopEvent::StopRequested { by } => self.stopping = Some(*by),
+            LoopEvent::LoopFinished { reason, state, .. } => {
+                self.phase = Phase::Over(*reason);
+                self.stopping = None;
+                self.pausing = false;
+                if *state == FinishState::Cancelled {
+                    self.claim = None;
+                }
+            }
+        }
+    }
+
+    /// Where a loop goes on that is neither running nor judging.
+    fn first_phase(&self) -> Phase {
+        let awaits = self.iterations == 0 && self.started.as_ref().is_some_and(|s| !s.after.is_empty());
+        if awaits { Phase::AwaitingTasks } else { Phase::Looking }
+    }
+
+    /// After the last gate before the first agent the loop looks at its task folder.
+    fn end_baseline(&mut self) {
+        let gates = self.started.as_ref().map_or(0, |started| started.policy.gates.len());
+        if let Phase::Judging(JudgeStep::Check { role: GateRole::Baseline, index, .. }) = self.phase
+            && index + 1 >= gates
+        {
+            self.phase = Phase::Looking;
+        }
+    }
+
+    /// The index of the check with this command line, from the one that ran last on: commands may repeat.
+    fn index_of(&self, role: GateRole, command: &str, attempt: u32) -> usize {
+        let from = match self.phase {
+            Phase::Judging(JudgeStep::Check { role: last, index, .. }) if last == role => {
+                if attempt > 1 {
+                    index
+                } else {
+                    index + 1
+                }
+            }
+            _ => 0,
+        };
+        let Some(started) = &self.started else { return from };
+        let commands: Vec<&str> = match role {
+            GateRole::Until => started.policy.until.iter().map(String::as_str).collect(),
+            GateRole::Gate | GateRole::Baseline => {
+                started.policy.gates.iter().map(|gate| gate.run.as_str()).collect()
+            }
+        };
+        (from..commands.len()).find(|i| commands[*i] == command).unwrap_or(from)
+    }
+}
+
+/// What tells one failure of a gate from another.
+pub(super) fn signature(name: &str, result: &GateResult) -> String {
+    failure_signature(name, result.exit_code, result.output_tail.as_bytes())
+}

@@ -1,0 +1,334 @@
+//! Everything a loop was told before it began: one value, recorded whole in `loop_started` and frozen there.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    agent::AgentCommand,
+    duration::Millis,
+    judge::{contradiction::Patterns, promise::PromiseRule},
+};
+
+/// The settings of one loop.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Policy {
+    /// What is started in each iteration.
+    pub agent: AgentCommand,
+    /// Charged iterations at most; never zero.
+    pub max_iterations: u32,
+    /// How long agents, checks and delays may take together.
+    pub max_time: Option<Millis>,
+    /// How an agent says that it is done, in words.
+    pub promise: PromiseRule,
+    /// Whether `$TASK_FOLDER/DONE` is a claim.
+    pub done_file: bool,
+    /// How an agent says that it waits for somebody.
+    pub wait: WaitRule,
+    /// Commands that together make a claim by exiting 0 after an iteration.
+    pub until: Vec<String>,
+    /// Checks that a claim must pass, in order.
+    pub gates: Vec<GateSpec>,
+    /// Where gates run.
+    #[serde(default)]
+    pub gate_in: GateIn,
+    /// Whose version of the protected paths gates see.
+    #[serde(default)]
+    pub gate_from: GateFrom,
+    /// Commands that prepare a fresh checkout for gates.
+    #[serde(default)]
+    pub setup: Vec<SetupCommand>,
+    /// Paths the agent may not change if its claim is to count.
+    #[serde(default)]
+    pub protect: Vec<String>,
+    /// Whether gates run once before the first agent.
+    #[serde(default)]
+    pub baseline: bool,
+    /// Whether a gate that was red before and is red in the same way now may stay so.
+    #[serde(default)]
+    pub tolerate_baseline: bool,
+    /// Whether every gate must have been red before the first agent.
+    #[serde(default)]
+    pub red_first: bool,
+    /// Whether a claim without a change may count.
+    #[serde(default)]
+    pub allow_empty: bool,
+    /// Phrases that contradict a promise.
+    #[serde(default = "Patterns::off")]
+    pub contradictions: Patterns,
+    /// Whether dacapo commits the kept tree, and in which words.
+    #[serde(default)]
+    pub commit: Option<CommitRule>,
+    /// Stop after this many iterations without progress.
+    #[serde(default)]
+    pub stuck_after: Option<u32>,
+    /// Whether what a gate printed goes into the next prompt.
+    pub feedback: bool,
+    /// What follows when the agent cannot be started at all.
+    pub fatal: OnFatal,
+    /// The pause between two iterations.
+    pub restart_delay: Millis,
+    /// How long one iteration may take.
+    pub iteration_timeout: Option<Millis>,
+    /// How long an agent may stay silent.
+    pub idle_timeout: Option<Millis>,
+    /// How long a claim waits for child loops.
+    pub wait_timeout: Millis,
+    /// How often it looks whether they ended.
+    pub poll_interval: Millis,
+    /// The time between asking a process to end and killing it.
+    pub kill_grace: Millis,
+}
+
+/// How an agent says that it waits and must not be restarted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WaitRule {
+    /// By this exit code.
+    pub exit_code: Option<i32>,
+    /// By the file `$TASK_FOLDER/WAIT_WITHOUT_RESTART`.
+    pub marker: bool,
+    /// By a bus message of this type.
+    pub message: Option<String>,
+}
+
+impl Default for WaitRule {
+    fn default() -> Self {
+        Self { exit_code: Some(42), marker: true, message: Some("wait_without_restart".to_owned()) }
+    }
+}
+
+/// What follows when the agent's program is missing or may not be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFatal {
+    /// The loop stops at once: a hundred restarts would not install it.
+    Stop,
+    /// It counts as a failed iteration.
+    Restart,
+}
+
+/// One check of a claim, run by dacapo in the workspace with `sh -c`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GateSpec {
+    /// What people call it.
+    pub name: String,
+    /// The command line.
+    pub run: String,
+    /// How long it may take.
+    pub timeout: Millis,
+    /// How often a red one is tried again; what passes then is called flaky.
+    #[serde(default)]
+    pub retries: u32,
+    /// Whose words it is.
+    #[serde(default, skip_serializing_if = "Origin::is_typed")]
+    pub origin: Origin,
+}
+
+/// Where gates run. Later is stricter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateIn {
+    /// In the workspace itself.
+    #[default]
+    Workspace,
+    /// In a fresh checkout of the tree that would be kept.
+    Clean,
+}
+
+/// Whose version of the protected paths gates see. Later is stricter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateFrom {
+    /// The workspace's; a change there refuses the claim.
+    #[default]
+    Workspace,
+    /// The one from before the first agent; a change there is listed.
+    Base,
+}
+
+/// A command that prepares a fresh checkout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetupCommand {
+    /// The command line.
+    pub run: String,
+    /// Only if this file is there.
+    #[serde(default, rename = "if")]
+    pub only_if: Option<String>,
+}
+
+/// How dacapo commits the kept tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommitRule {
+    /// The message; `None` makes one from the task.
+    pub message: Option<String>,
+}
+
+/// Whose words a command is: what was typed is consent, what a repository says needs it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// The user's, on the command line.
+    #[default]
+    Typed,
+    /// The user's, in their own configuration.
+    User,
+    /// Those of whoever wrote the repository.
+    Repository,
+}
+
+impl Origin {
+    fn is_typed(&self) -> bool {
+        *self == Self::Typed
+    }
+}
+
+impl GateSpec {
+    /// A gate that was typed and is named by its command.
+    pub fn of_command(run: &str) -> Self {
+        Self {
+            name: run.trim().to_owned(),
+            run: run.to_owned(),
+            timeout: Self::TIMEOUT,
+            retries: 0,
+            origin: Origin::Typed,
+        }
+    }
+    /// How long a check may take unless it says otherwise.
+    pub const TIMEOUT: Millis = Millis::from_mins(5);
+}
+
+impl Policy {
+    /// The restart preset with its defaults (req 61).
+    pub fn restart(agent: AgentCommand, promise: PromiseRule) -> Self {
+        Self {
+            agent,
+            max_iterations: 100,
+            max_time: None,
+            promise,
+            done_file: true,
+            wait: WaitRule::default(),
+            until: Vec::new(),
+            gates: Vec::new(),
+            gate_in: GateIn::Workspace,
+            gate_from: GateFrom::Workspace,
+            setup: Vec::new(),
+            protect: Vec::new(),
+            baseline: false,
+            tolerate_baseline: false,
+            red_first: false,
+            allow_empty: false,
+            contradictions: Patterns::off(),
+            commit: None,
+            stuck_after: None,
+            feedback: true,
+            fatal: OnFatal::Stop,
+            restart_delay: Millis::from_secs(1),
+            iteration_timeout: None,
+            idle_timeout: Some(Millis::from_mins(30)),
+            wait_timeout: Millis::from_secs(300),
+            poll_interval: Millis::from_secs(1),
+            kill_grace: Millis::from_secs(5),
+        }
+    }
+
+    /// All that is wrong with it, in the order of the fields.
+    pub fn problems(&self) -> Vec<PolicyProblem> {
+        let mut problems = Vec::new();
+        let mut positive = |setting, value: Option<Millis>| {
+            if value.is_some_and(Millis::is_zero) {
+                problems.push(PolicyProblem::NotPositive { setting });
+            }
+        };
+        positive("--max-time", self.max_time);
+        positive("--iteration-timeout", self.iteration_timeout);
+        positive("--idle-timeout", self.idle_timeout);
+        positive("--wait-timeout", Some(self.wait_timeout));
+        positive("--poll-interval", Some(self.poll_interval));
+        for gate in &self.gates {
+            positive("--gate-timeout", Some(gate.timeout));
+        }
+        if self.stuck_after == Some(0) {
+            problems.push(PolicyProblem::NotPositive { setting: "--stuck-after" });
+        }
+        if self.max_iterations == 0 {
+            problems.push(PolicyProblem::NotPositive { setting: "--max-iterations" });
+        }
+        if self.gates.iter().any(|gate| gate.run.trim().is_empty()) {
+            problems.push(PolicyProblem::Blank { setting: "--gate" });
+        }
+        if self.until.iter().any(|command| command.trim().is_empty()) {
+            problems.push(PolicyProblem::Blank { setting: "--until-cmd" });
+        }
+        if self.agent.argv.first().is_none_or(|program| program.trim().is_empty()) {
+            problems.push(PolicyProblem::Blank { setting: "--agent-cmd" });
+        }
+        problems
+    }
+}
+
+/// A setting that would make a loop without an end or without a sense (req 201).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyProblem {
+    /// Zero where something is needed.
+    #[error("`{setting}` must be more than zero")]
+    NotPositive {
+        /// The flag.
+        setting: &'static str,
+    },
+    /// Nothing where words are needed.
+    #[error("`{setting}` must not be blank")]
+    Blank {
+        /// The flag.
+        setting: &'static str,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy() -> Policy {
+        Policy::restart(AgentCommand::parse("agent", &[]).unwrap(), PromiseRule::new("DONE").unwrap())
+    }
+
+    #[test]
+    fn the_restart_preset_has_its_defaults() {
+        // req 61: 300 s, 1 s, 100, 1 s; req 16 of the rules: silence 30 min, no wall clock limit.
+        let p = policy();
+        assert_eq!(
+            (p.wait_timeout, p.poll_interval, p.max_iterations, p.restart_delay, p.kill_grace),
+            (Millis(300_000), Millis(1000), 100, Millis(1000), Millis(5000))
+        );
+        assert_eq!(
+            (p.iteration_timeout, p.idle_timeout, p.wait.exit_code),
+            (None, Some(Millis(1_800_000)), Some(42))
+        );
+        assert_eq!(p.problems(), []);
+    }
+
+    #[test]
+    fn zero_and_blank_settings_are_refused() {
+        // req 62, req 201
+        type Break = fn(&mut Policy);
+        let table: [(Break, PolicyProblem); 9] = [
+            (|p| p.max_iterations = 0, PolicyProblem::NotPositive { setting: "--max-iterations" }),
+            (|p| p.wait_timeout = Millis(0), PolicyProblem::NotPositive { setting: "--wait-timeout" }),
+            (|p| p.poll_interval = Millis(0), PolicyProblem::NotPositive { setting: "--poll-interval" }),
+            (|p| p.max_time = Some(Millis(0)), PolicyProblem::NotPositive { setting: "--max-time" }),
+            (
+                |p| p.iteration_timeout = Some(Millis(0)),
+                PolicyProblem::NotPositive { setting: "--iteration-timeout" },
+            ),
+            (|p| p.idle_timeout = Some(Millis(0)), PolicyProblem::NotPositive { setting: "--idle-timeout" }),
+            (|p| p.gates = vec![GateSpec::of_command(" ")], PolicyProblem::Blank { setting: "--gate" }),
+            (|p| p.until = vec![String::new()], PolicyProblem::Blank { setting: "--until-cmd" }),
+            (|p| p.agent.argv = vec![], PolicyProblem::Blank { setting: "--agent-cmd" }),
+        ];
+        for (spoil, problem) in table {
+            let mut p = policy();
+            spoil(&mut p);
+            assert_eq!(p.problems(), [problem]);
+        }
+        let mut p = policy();
+        p.restart_delay = Millis(0);
+        assert_eq!(p.problems(), [], "no delay is a wish, not a mistake");
+    }
+}

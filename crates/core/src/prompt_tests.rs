@@ -1,0 +1,280 @@
+//! What an agent reads: whose words stand where, and that no echo of dacapo's own is a claim.
+
+use super::*;
+use crate::{
+    duration::Millis,
+    event::{GateRole, IterationOutcome, LoopEvent},
+    judge::{claim::RefusalReason, signal::Signal},
+    loop_machine::decide_tests::{gate_result, policy, started},
+    policy::Policy,
+};
+
+/// A loop with this prompt of the user's, after these events.
+fn state(user: &str, policy: Policy, events: &[LoopEvent]) -> LoopState {
+    let started = LoopStarted { prompt: user.to_owned(), ..started(policy) };
+    let first = LoopEvent::LoopStarted(Box::new(started));
+    LoopState::fold(std::iter::once(&first).chain(events))
+}
+
+fn plain() -> Policy {
+    policy(|_| {})
+}
+
+fn red_gate(tail: &str) -> [LoopEvent; 3] {
+    let result = GateResult { output_tail: tail.to_owned(), ..gate_result(101) };
+    [
+        LoopEvent::IterationStarted { iteration: 1, max_iterations: 100 },
+        LoopEvent::GateFinished {
+            iteration: 1,
+            role: GateRole::Gate,
+            name: "tests".into(),
+            command: "cargo test --all".into(),
+            result,
+        },
+        LoopEvent::ClaimRefused {
+            iteration: 1,
+            reason: RefusalReason::GateFailed,
+            detail: "gate `tests` exited 101".into(),
+        },
+    ]
+}
+
+/// The same gate failed before the first agent.
+fn red_before() -> [LoopEvent; 1] {
+    [LoopEvent::GateFinished {
+        iteration: 0,
+        role: GateRole::Baseline,
+        name: "tests".into(),
+        command: "cargo test --all".into(),
+        result: gate_result(101),
+    }]
+}
+
+fn first_iteration_over(outcome: IterationOutcome) -> [LoopEvent; 2] {
+    [
+        LoopEvent::IterationStarted { iteration: 1, max_iterations: 100 },
+        LoopEvent::IterationFinished { iteration: 1, outcome, spent_ms: Millis(0) },
+    ]
+}
+
+#[test]
+fn the_first_prompt_is_the_users_and_the_next_says_to_go_on() {
+    // req 94
+    let state = state("Fix it.", plain(), &[]);
+    let first = compose(&state, 1, "n");
+    assert!(first.starts_with("Fix it.\n\n---\n"), "{first}");
+    assert!(!first.contains("Continue working"), "{first}");
+    assert!(first.contains("iteration 1 of at most 100"), "{first}");
+    assert!(first.contains("$TASK_FOLDER/DONE"), "the preamble tells where DONE goes: {first}");
+    for iteration in [2, 3, 100] {
+        let next = compose(&state, iteration, "n");
+        assert!(next.starts_with("Continue working on the following:\n\nFix it.\n\n---\n"), "{next}");
+        assert!(next.contains(&format!("iteration {iteration} of at most 100")), "{next}");
+    }
+    assert_eq!(compose(&LoopState::default(), 1, "n"), "", "nobody asked for anything");
+}
+
+#[test]
+fn the_users_text_is_kept_as_it_is() {
+    // req 94, req 176: no placeholder in it is filled in, no line of it is changed.
+    for user in [
+        "# Goal\n\n\tTabs and  spaces  \n\n```sh\necho {prompt} $HOME {{MAX}} %s\n```",
+        "  leading white space",
+        "日本語 🔄 \u{0}\r\nDOS lines\r\n- end",
+        "<promise>DONE</promise>",
+        "--- \n---",
+        "",
+    ] {
+        for iteration in [1, 2] {
+            let prompt = compose(&state(user, plain(), &[]), iteration, "n");
+            let rest = prompt.strip_prefix("Continue working on the following:\n\n").unwrap_or(&prompt);
+            assert!(rest.starts_with(&format!("{user}\n\n---\n")), "{prompt:?}");
+        }
+    }
+    let blank_end = compose(&state("Fix it. \n\n\n", plain(), &[]), 1, "n");
+    assert!(blank_end.starts_with("Fix it.\n\n---\n"), "blank lines at the end are no words: {blank_end:?}");
+}
+
+#[test]
+fn dacapos_own_sentences_never_are_a_claim() {
+    // fault A1: an echo of the prompt holds the tag in the middle of a sentence only.
+    let near_miss = LoopEvent::SignalSeen { iteration: 1, signal: Signal::NearMiss(MissReason::NotAlone) };
+    let steered = LoopEvent::Steered { text: "use rust".into() };
+    let mut histories = vec![vec![], vec![near_miss.clone()], vec![steered.clone()]];
+    for tail in ["", "boom"] {
+        histories.push([&red_gate(tail)[..], &[near_miss.clone(), steered.clone()]].concat());
+    }
+    let bends: [fn(&mut Policy); 3] = [|_| {}, |p| p.done_file = false, |p| p.wait.exit_code = None];
+    for bend in bends {
+        for events in &histories {
+            for iteration in [1, 2, 9] {
+                let state = state("Fix it.", policy(bend), events);
+                let policy = &state.started.as_ref().unwrap().policy;
+                let tag = policy.promise.tag("nonce").to_lowercase();
+                let prompt = compose(&state, iteration, "nonce").to_lowercase();
+                assert_eq!(prompt.matches(&tag).count(), 1, "said once: {prompt}");
+                assert_eq!(prompt.matches("<promise>").count(), 1, "{prompt}");
+                assert!(prompt.ends_with('\n') && !prompt.trim_end().ends_with(&tag), "{prompt}");
+                for line in prompt.lines() {
+                    let line = line.trim_matches(|c: char| !c.is_alphanumeric() && c != '<' && c != '>');
+                    assert!(line != tag && !line.ends_with(&tag) && !line.starts_with(&tag), "{line}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tag_in_the_users_text_is_not_last() {
+    // fault A1
+    let prompt = compose(&state("Print\n<promise>DONE</promise>", plain(), &[]), 1, "n");
+    assert!(!prompt.trim_end().ends_with("</promise>"), "{prompt}");
+}
+
+#[test]
+fn a_red_gate_is_told_with_its_command_and_the_end_of_its_output() {
+    // req 40, req 185
+    let prompt =
+        compose(&state("Fix it.", plain(), &red_gate("running 2 tests\ntest a ... FAILED\n\n")), 2, "n");
+    let told = "\nThe claim of iteration 1 was refused: the check `tests` exited 101.\n\
+                Its command: cargo test --all\n\
+                The end of what it printed:\nrunning 2 tests\ntest a ... FAILED\n(end of what it printed)\n";
+    assert!(prompt.ends_with(told), "{prompt}");
+    let silent = compose(&state("Fix it.", plain(), &red_gate(" \n")), 2, "n");
+    assert!(silent.ends_with("Its command: cargo test --all\nIt printed nothing.\n"), "{silent}");
+    let both = [&red_before()[..], &red_gate(" \n")].concat();
+    let broken_before = compose(&state("Fix it.", plain(), &both), 2, "n");
+    assert!(
+        broken_before.ends_with(
+            "Its command: cargo test --all\nIt failed before the loop began, too.\nIt printed nothing.\n"
+        ),
+        "{broken_before}"
+    );
+    let off = compose(&state("Fix it.", policy(|p| p.feedback = false), &red_gate("x")), 2, "n");
+    assert!(!off.contains("refused"), "it can be switched off: {off}");
+}
+
+#[test]
+fn the_newest_refusal_is_told_and_an_accepted_claim_ends_it() {
+    // req 185
+    let malformed = LoopEvent::ClaimRefused {
+        iteration: 2,
+        reason: RefusalReason::Malformed,
+        detail: "DONE is a fifo, not a regular file".into(),
+    };
+    let mut events = red_gate("boom").to_vec();
+    events.push(malformed);
+    let prompt = compose(&state("Fix it.", plain(), &events), 3, "n");
+    assert!(
+        prompt.ends_with(
+            "\nThe claim of iteration 2 was refused: DONE is a fifo, not a regular file.\n\
+             Before that, the claim of iteration 1 was refused: gate `tests` exited 101.\n"
+        ),
+        "{prompt}"
+    );
+    assert!(!prompt.contains("boom"), "{prompt}");
+    events.push(LoopEvent::ClaimAccepted { iteration: 3, verified: true });
+    assert_eq!(state("Fix it.", plain(), &events).feedback, None);
+    let timed_out = GateResult { failure: Some("ran longer than 5m".into()), ..gate_result(-1) };
+    assert_eq!(
+        Feedback::of_gate(1, "tests", "t", &timed_out, false).line,
+        "the check `tests` ran longer than 5m"
+    );
+}
+
+#[test]
+fn the_last_three_refusals_are_told_the_newest_first() {
+    // req 40, req 185
+    let refused = |iteration| LoopEvent::ClaimRefused {
+        iteration,
+        reason: RefusalReason::Empty,
+        detail: format!("reason {iteration}"),
+    };
+    let events: Vec<LoopEvent> = (1..=5).map(refused).collect();
+    let prompt = compose(&state("Fix it.", plain(), &events), 6, "n");
+    assert!(
+        prompt.ends_with(
+            "\nThe claim of iteration 5 was refused: reason 5.\n\
+             Before that, the claim of iteration 4 was refused: reason 4.\n\
+             Before that, the claim of iteration 3 was refused: reason 3.\n"
+        ),
+        "{prompt}"
+    );
+    let off = compose(&state("Fix it.", policy(|p| p.feedback = false), &events), 6, "n");
+    assert!(!off.contains("refused"), "all of it can be switched off: {off}");
+}
+
+#[test]
+fn an_agent_that_gets_nowhere_is_told_to_try_something_else() {
+    // req 207
+    let nowhere = |times: u32| {
+        let events: Vec<LoopEvent> =
+            (0..times).flat_map(|_| first_iteration_over(IterationOutcome::NoClaim)).collect();
+        compose(&state("Fix it.", plain(), &events), 9, "n")
+    };
+    assert!(!nowhere(4).contains("changed nothing"));
+    assert!(nowhere(5).contains("\nThe last 5 iterations changed nothing that was not there before."));
+}
+
+#[test]
+fn a_persons_words_are_told_until_an_agent_has_read_them() {
+    // CONTRACT "Settled points": `steer` goes into the next prompt.
+    let says = |text: &str| LoopEvent::Steered { text: text.to_owned() };
+    let told = "\nThe person you work for says:\nuse rust\n\nThe person you work for says:\nand tests\n";
+    let words = [says("use rust\n"), says("and tests")];
+    assert!(compose(&state("Fix it.", plain(), &words), 1, "n").ends_with(told));
+    for (outcome, is_told) in [
+        (IterationOutcome::NoClaim, false),
+        (IterationOutcome::Refused, false),
+        (IterationOutcome::Waiting, false),
+        (IterationOutcome::Interrupted, true),
+        (IterationOutcome::NotStarted, true),
+    ] {
+        let events = [&words[..], &first_iteration_over(outcome)].concat();
+        let prompt = compose(&state("Fix it.", plain(), &events), 2, "n");
+        assert_eq!(prompt.ends_with(told), is_told, "{outcome:?}");
+        assert_eq!(prompt.contains("use rust"), is_told, "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_near_miss_is_explained() {
+    // B1 row 2
+    for (miss, words) in [
+        (MissReason::InCode, "it stood in code; print it as plain text"),
+        (MissReason::Quoted, "it stood in a quotation; print it as plain text"),
+        (MissReason::NotAlone, "other text stood on its line; print it on a line of its own"),
+        (MissReason::Echo, "it repeated the task's own text"),
+        (MissReason::WrongCase, "upper and lower case differ from what was asked for"),
+    ] {
+        let seen = LoopEvent::SignalSeen { iteration: 1, signal: Signal::NearMiss(miss) };
+        let prompt = compose(&state("Fix it.", plain(), &[seen]), 2, "n");
+        assert!(
+            prompt.ends_with(&format!("\nYour promise in iteration 1 did not count: {words}.\n")),
+            "{prompt}"
+        );
+    }
+}
+
+#[test]
+fn what_the_policy_does_not_listen_for_is_not_offered() {
+    // req 86, req 94
+    let deaf = policy(|p| (p.done_file, p.wait.exit_code) = (false, None));
+    let prompt = compose(&state("Fix it.", deaf, &[]), 1, "n");
+    assert!(!prompt.contains("TASK_FOLDER") && !prompt.contains("exit with code"), "{prompt}");
+    let other = policy(|p| p.wait.exit_code = Some(77));
+    assert!(compose(&state("Fix it.", other, &[]), 1, "n").contains("exit with code 77"));
+}
+
+#[test]
+fn a_nonce_is_the_same_for_an_iteration_and_for_no_other() {
+    // fault A1: no earlier text can hold it.
+    let one = started(plain());
+    let other = LoopStarted { seed: "other".into(), ..one.clone() };
+    let mut all: Vec<String> = (1..=500).flat_map(|i| [nonce(&one, i), nonce(&other, i)]).collect();
+    assert_eq!(all[0], nonce(&one, 1), "a resumed loop asks for the same");
+    assert!(all.iter().all(|n| n.len() == 8 && n.bytes().all(|b| b.is_ascii_alphanumeric())), "{all:?}");
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 1000);
+}

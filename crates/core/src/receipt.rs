@@ -1,0 +1,224 @@
+//! The proof of a finished loop: what was claimed, what was checked, what was kept.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::{
+    event::{Examination, ProtectedFile, Usage},
+    judge::{claim::RefusalReason, signal::Signal},
+    loop_machine::{Claim, LoopState, Seal},
+};
+
+/// A receipt. Its hash is over the canonical JSON of all other fields.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Receipt {
+    /// The loop.
+    #[serde(rename = "loop")]
+    pub loop_id: String,
+    /// The task.
+    pub task: String,
+    /// What the claim rests on.
+    pub claim: Vec<Signal>,
+    /// `verified` or `unverified`.
+    pub verdict: String,
+    /// The tree before the first agent.
+    pub base: Option<String>,
+    /// The tree that was judged and kept.
+    pub tree: Option<String>,
+    /// The snapshot that holds it.
+    pub snapshot: Option<String>,
+    /// Commits since the base, dacapo's own last.
+    pub commits: Vec<String>,
+    /// The gates it passed.
+    pub gates: Vec<GateProof>,
+    /// The gates before the first agent: name, and whether it passed.
+    pub baseline: Vec<(String, bool)>,
+    /// Files that did not change, and what they hold.
+    pub protected: Vec<ProtectedFile>,
+    /// Tests that were weakened.
+    pub tamper: Tamper,
+    /// Claims that were refused on the way.
+    pub refusals: Vec<RefusalLine>,
+    /// Iterations charged.
+    pub iterations: u32,
+    /// Tokens, where the agent reports them.
+    pub tokens: Option<Usage>,
+    /// Money, where it can be told.
+    pub cost_usd: Option<f64>,
+    /// When the loop began.
+    pub started_at: Option<Timestamp>,
+    /// When the verdict fell.
+    pub ended_at: Timestamp,
+    /// What judged.
+    pub versions: Versions,
+    /// SHA-256 of the loop's journal up to the verdict.
+    pub previous: String,
+    /// SHA-256 of all the rest.
+    pub sha256: String,
+}
+
+/// One gate in a receipt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GateProof {
+    /// What people call it.
+    pub name: String,
+    /// Its command line.
+    pub command: String,
+    /// What it exited with.
+    pub exit_code: i32,
+    /// How long it took.
+    pub duration_ms: u64,
+    /// SHA-256 of what it printed.
+    pub output_sha256: String,
+    /// Whether it passed only when tried again.
+    pub flaky: bool,
+    /// Whether it is red as it was before, which was allowed.
+    pub tolerated: bool,
+}
+
+/// Weakened tests, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tamper {
+    /// Gone.
+    pub deleted_tests: u32,
+    /// Switched off.
+    pub skipped_tests: u32,
+    /// Without a body.
+    pub emptied_tests: u32,
+}
+
+/// A refused claim in a receipt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusalLine {
+    /// The iteration that made it.
+    pub iteration: u32,
+    /// The kind.
+    pub reason: RefusalReason,
+    /// One line.
+    pub detail: String,
+}
+
+/// What judged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Versions {
+    /// dacapo's.
+    pub dacapo: String,
+}
+
+/// The receipt of an accepted claim.
+pub(crate) fn issue(state: &LoopState, claim: &Claim, verified: bool, seal: Seal) -> Option<Receipt> {
+    let started = state.started.as_ref()?;
+    let found: Option<&Examination> = state.examined.as_deref();
+    let mut commits = found.map(|found| found.commits.clone()).unwrap_or_default();
+    // After a crash behind the commit the look at the workspace has found it already.
+    commits.extend(state.committed.clone().filter(|own| !commits.contains(own)));
+    let tamper = found.map(|found| &found.tamper);
+    let mut receipt = Receipt {
+        loop_id: seal.loop_id,
+        task: started.task.to_string(),
+        claim: claim.by.clone(),
+        verdict: if verified { "verified" } else { "unverified" }.to_owned(),
+        base: started.base.as_ref().map(|base| base.tree.clone()),
+        tree: found.map(|found| found.tree.clone()),
+        snapshot: found.map(|found| found.snapshot.clone()),
+        commits,
+        gates: state
+            .gates
+            .iter()
+            .filter(|(_, _, result)| result.passed || result.tolerated)
+            .map(|(name, command, result)| GateProof {
+                name: name.clone(),
+                command: command.clone(),
+                exit_code: result.exit_code,
+                duration_ms: result.duration_ms.0,
+                output_sha256: result.output_sha256.clone(),
+                flaky: result.flaky,
+                tolerated: result.tolerated,
+            })
+            .collect(),
+        baseline: state.baseline.iter().map(|(name, seen)| (name.clone(), seen.is_empty())).collect(),
+        protected: started.protected.clone(),
+        tamper: Tamper {
+            deleted_tests: tamper.map_or(0, |scan| scan.deleted_tests),
+            skipped_tests: tamper.map_or(0, |scan| scan.skipped_tests),
+            emptied_tests: tamper.map_or(0, |scan| scan.emptied_tests),
+        },
+        refusals: state
+            .refusals
+            .iter()
+            .map(|(iteration, reason, detail)| RefusalLine {
+                iteration: *iteration,
+                reason: *reason,
+                detail: detail.clone(),
+            })
+            .collect(),
+        iterations: state.iterations,
+        tokens: state.usage,
+        cost_usd: state.cost_usd,
+        started_at: seal.started_at,
+        ended_at: seal.at,
+        versions: Versions { dacapo: started.version.clone() },
+        previous: seal.journal,
+        sha256: String::new(),
+    };
+    receipt.sha256 = receipt.hash();
+    Some(receipt)
+}
+
+impl Receipt {
+    /// The hash that its other fields have.
+    pub fn hash(&self) -> String {
+        let mut value = serde_json::to_value(self).unwrap_or_default();
+        if let Value::Object(fields) = &mut value {
+            fields.remove("sha256");
+        }
+        sha256(canonical(&value).as_bytes())
+    }
+
+    /// Whether nobody changed it since it was issued, as far as it can tell by itself.
+    pub fn is_sound(&self) -> bool {
+        self.sha256 == self.hash()
+    }
+
+    /// Fields in which it differs from `other`.
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        match (serde_json::to_value(self), serde_json::to_value(other)) {
+            (Ok(ours), Ok(theirs)) => differing_fields(&ours, &theirs),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Whether a receipt as somebody hands it in has the hash that it says it has; a field it should not have counts too.
+pub fn has_its_hash(receipt: &Value) -> bool {
+    let mut rest = receipt.clone();
+    let said = rest.as_object_mut().and_then(|fields| fields.remove("sha256"));
+    said.is_some_and(|said| said == sha256(canonical(&rest).as_bytes()))
+}
+
+/// The names of fields that are not the same in both, or only in one.
+pub fn differing_fields(ours: &Value, theirs: &Value) -> Vec<String> {
+    let (Value::Object(ours), Value::Object(theirs)) = (ours, theirs) else { return Vec::new() };
+    let mut names: Vec<String> = ours
+        .iter()
+        .filter(|(name, value)| theirs.get(*name) != Some(value))
+        .map(|(name, _)| name)
+        .chain(theirs.keys().filter(|name| !ours.contains_key(*name)))
+        .cloned()
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+/// JSON with sorted keys and no spaces.
+pub fn canonical(value: &Value) -> String {
+    // serde_json keeps objects sorted unless told otherwise; `to_string` writes no spaces.
+    value.to_string()
+}
+
+/// SHA-256 in hex.
+pub fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,150 @@
+//! What of a repository could run, and one number for all of it: consent is given to that number.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    config::{At, Config},
+    duration::Millis,
+    policy::{GateSpec, Origin},
+};
+
+/// A command that a repository could make dacapo run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runnable {
+    /// `gate`, `setup`.
+    pub what: String,
+    /// What people call it.
+    pub name: String,
+    /// The command line, to the byte.
+    pub command: String,
+    /// Only if this file exists.
+    #[serde(rename = "if", default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
+    /// How long it may take, if the file says so.
+    #[serde(rename = "timeout_ms", default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Millis>,
+    /// The file that says so, from the repository's root.
+    pub file: String,
+    /// The line.
+    pub line: u32,
+}
+
+impl Runnable {
+    /// Whether both would run the same in the same circumstances, wherever they stand in their file.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let place = |runnable: &Self| Self { line: 0, ..runnable.clone() };
+        place(self) == place(other)
+    }
+}
+
+/// Everything that could run, in the order of the file.
+pub fn runnables(repository: &Config) -> Vec<Runnable> {
+    let file = &repository.file;
+    let gates = repository.gates.iter().map(|At { value: gate, line }| Runnable {
+        what: "gate".to_owned(),
+        name: gate.name.clone(),
+        command: gate.run.clone(),
+        condition: None,
+        timeout: gate.timeout,
+        file: file.clone(),
+        line: *line,
+    });
+    let setup = repository.worktree.setup.iter().map(|At { value: step, line }| Runnable {
+        what: "setup".to_owned(),
+        name: step.run.trim().to_owned(),
+        command: step.run.clone(),
+        condition: step.condition.clone(),
+        timeout: None,
+        file: file.clone(),
+        line: *line,
+    });
+    gates.chain(setup).collect()
+}
+
+/// The number that stands for a list of commands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Fingerprint(String);
+
+impl Fingerprint {
+    /// Of these commands in this order: every byte of what runs counts, where it stands in its file does not.
+    pub fn of(runnables: &[Runnable]) -> Self {
+        let mut hash = Sha256::new();
+        // Every part goes in with its length, so that no two lists look alike.
+        let mut part = |bytes: Option<&[u8]>| {
+            hash.update([u8::from(bytes.is_some())]);
+            let bytes = bytes.unwrap_or_default();
+            hash.update((bytes.len() as u64).to_be_bytes());
+            hash.update(bytes);
+        };
+        part(Some(b"dacapo trust 1"));
+        for Runnable { what, name, command, condition, timeout, file, line: _ } in runnables {
+            part(Some(what.as_bytes()));
+            part(Some(name.as_bytes()));
+            part(Some(command.as_bytes()));
+            part(condition.as_ref().map(String::as_bytes));
+            part(timeout.map(|timeout| timeout.0.to_be_bytes()).as_ref().map(<[u8; 8]>::as_slice));
+            part(Some(file.as_bytes()));
+        }
+        Self(hex(&hash.finalize()))
+    }
+}
+
+/// The SHA-256 of some bytes.
+pub fn digest(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What differs between two lists of commands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes<'a> {
+    /// Only in the old one.
+    pub removed: Vec<&'a Runnable>,
+    /// Only in the new one.
+    pub added: Vec<&'a Runnable>,
+}
+
+impl<'a> Changes<'a> {
+    /// From `old` to `new`. Nothing removed and nothing added means that only the order differs.
+    pub fn between(old: &'a [Runnable], new: &'a [Runnable]) -> Self {
+        let mut removed: Vec<&Runnable> = old.iter().collect();
+        let mut added = Vec::new();
+        for runnable in new {
+            match removed.iter().position(|known| known.is_same(runnable)) {
+                Some(at) => drop(removed.remove(at)),
+                None => added.push(runnable),
+            }
+        }
+        Self { removed, added }
+    }
+}
+
+/// Gates of a loop that began earlier and came from its repository, as far as `granted` does not cover them.
+pub fn uncovered<'a>(gates: &'a [GateSpec], granted: &[Runnable]) -> Vec<&'a GateSpec> {
+    gates
+        .iter()
+        .filter(|gate| gate.origin == Origin::Repository)
+        .filter(|gate| {
+            !granted
+                .iter()
+                .any(|known| known.what == "gate" && known.name == gate.name && known.command == gate.run)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+#[path = "trust_tests.rs"]
+mod tests;

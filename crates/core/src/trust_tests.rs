@@ -1,0 +1,113 @@
+use super::*;
+use crate::config::{Author, parse};
+
+const FILE: &str = "\
+gates:
+  - cargo test
+  - {name: lint, run: make lint, timeout: 5m}
+protect: [tests/**]
+limits: {max_iterations: 5}
+worktree: {setup: [{run: npm ci, if: package.json}]}
+";
+
+fn list(text: &str) -> Vec<Runnable> {
+    runnables(&parse("config.yaml", text.as_bytes(), Author::Repository).unwrap())
+}
+
+fn fingerprint(text: &str) -> Fingerprint {
+    Fingerprint::of(&list(text))
+}
+
+#[test]
+fn everything_that_can_run_is_listed_with_its_line() {
+    let lines: Vec<String> = list(FILE)
+        .iter()
+        .map(|r| {
+            format!(
+                "{} {} [{}] {:?} {:?} {}:{}",
+                r.what, r.name, r.command, r.condition, r.timeout, r.file, r.line
+            )
+        })
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            "gate cargo test [cargo test] None None config.yaml:2",
+            "gate lint [make lint] None Some(Millis(300000)) config.yaml:3",
+            "setup npm ci [npm ci] Some(\"package.json\") None config.yaml:6",
+        ]
+    );
+}
+
+#[test]
+fn every_byte_of_what_runs_counts_and_nothing_else() {
+    // fault K2
+    let before = fingerprint(FILE);
+    for (from, to, is_same) in [
+        ("cargo test", "cargo tesT", false),
+        ("cargo test", "cargo test\u{a0}", false),
+        ("run: make lint", "run: 'make lint '", false),
+        ("name: lint", "name: link", false),
+        ("timeout: 5m", "timeout: 6m", false),
+        (", timeout: 5m", "", false),
+        ("if: package.json", "if: package.jso", false),
+        (", if: package.json", "", false),
+        ("  - cargo test\n", "", false),
+        ("  - cargo test\n", "  - cargo test\n  - id\n", false),
+        ("max_iterations: 5", "max_iterations: 9", true),
+        ("tests/**", "other/**", true),
+        ("gates:\n", "# words\n\ngates:\n", true),
+        ("timeout: 5m", "timeout: 300s", true),
+        ("run: make lint", "run: \"make lint\"", true),
+    ] {
+        assert!(FILE.contains(from), "{from}");
+        assert_eq!(fingerprint(&FILE.replacen(from, to, 1)) == before, is_same, "{from:?} -> {to:?}");
+    }
+    assert_ne!(fingerprint("gates: [a, b]"), fingerprint("gates: [b, a]"), "order matters");
+    assert_ne!(fingerprint("gates: [ab, c]"), fingerprint("gates: [a, bc]"));
+    assert_eq!(fingerprint(""), fingerprint("limits: {}"));
+    assert_eq!(before.to_string().len(), 64);
+}
+
+#[test]
+fn any_changed_byte_of_a_command_changes_the_number() {
+    // fault K2: each byte of each command, one at a time.
+    let original = list(FILE);
+    let before = Fingerprint::of(&original);
+    for (index, runnable) in original.iter().enumerate() {
+        for at in 0..runnable.command.len() {
+            let mut bytes = runnable.command.clone().into_bytes();
+            bytes[at] ^= 1;
+            let mut changed = original.clone();
+            changed[index].command = String::from_utf8(bytes).unwrap();
+            assert_ne!(Fingerprint::of(&changed), before);
+        }
+    }
+}
+
+#[test]
+fn changes_are_what_was_removed_and_added() {
+    let (old, new) = (list("gates: [a, b, c]"), list("\n\ngates: [c, b, d]"));
+    let changes = Changes::between(&old, &new);
+    let names = |list: &[&Runnable]| list.iter().map(|r| r.name.clone()).collect::<Vec<_>>();
+    assert_eq!(
+        (names(&changes.removed), names(&changes.added)),
+        (vec!["a".to_owned()], vec!["d".to_owned()])
+    );
+    let (old, new) = (list("gates: [a, b]"), list("gates: [b, a]"));
+    assert_eq!(Changes::between(&old, &new), Changes::default());
+}
+
+#[test]
+fn a_loops_gates_are_covered_by_what_was_granted() {
+    let gate = |run: &str, origin| GateSpec { origin, ..GateSpec::of_command(run) };
+    let gates = [
+        gate("a", Origin::Repository),
+        gate("x", Origin::Repository),
+        gate("y", Origin::Typed),
+        gate("z", Origin::User),
+    ];
+    let left: Vec<&str> =
+        uncovered(&gates, &list("gates: [a, b]")).into_iter().map(|gate| gate.run.as_str()).collect();
+    assert_eq!(left, ["x"]);
+}

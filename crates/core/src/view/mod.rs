@@ -1,0 +1,249 @@
+//! What people see of a loop: folds of its journal. `status`, the live view and `why` cannot disagree.
+
+#[cfg(test)]
+mod view_tests;
+mod why;
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+pub use why::{Why, why};
+
+use crate::{
+    duration::Millis,
+    event::{Envelope, GateRole, LoopEvent, Reason, Usage},
+    ids::{LoopId, ProjectId, TaskId},
+};
+
+/// One loop as `status --json` prints it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoopView {
+    /// The loop.
+    pub id: LoopId,
+    /// Its project.
+    pub project: ProjectId,
+    /// Its task.
+    pub task: TaskId,
+    /// The role it plays, in a pipeline.
+    pub stage: Option<String>,
+    /// Its agent.
+    pub agent: String,
+    /// `running`, `gating`, `parked`, `paused`, or how it ended.
+    pub state: String,
+    /// Why it ended.
+    pub reason: Option<Reason>,
+    /// The newest iteration.
+    pub iteration: u32,
+    /// The limit.
+    pub max_iterations: u32,
+    /// The promise it listens for.
+    pub completion_promise: String,
+    /// Where its agent works.
+    pub workspace: PathBuf,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// What it cost, where that can be told.
+    pub cost_usd: Option<f64>,
+    /// Whether that is an estimate.
+    pub cost_estimated: bool,
+    /// What it used, where its agent reports it.
+    pub tokens: Option<Usage>,
+    /// The supervisor's process.
+    pub pid: Option<u32>,
+    /// The loop whose agent started it.
+    pub parent: Option<LoopId>,
+    /// When a parked loop goes on.
+    pub until: Option<Timestamp>,
+    /// One line about how it ended or what it waits for.
+    pub detail: Option<String>,
+    /// A question nobody has answered.
+    pub question: Option<String>,
+    /// The newest refusal: iteration and line.
+    pub refused: Option<(u32, String)>,
+    /// Whether a gate stood behind the accepted claim.
+    pub verified: Option<bool>,
+    /// What the command exited with.
+    pub exit_code: Option<u8>,
+    /// Tasks that must be done first.
+    pub after: Vec<TaskId>,
+    /// Whether it holds as soon as it can.
+    #[serde(default)]
+    pub pausing: bool,
+    /// How many gates a claim must pass.
+    pub gates: usize,
+    /// How long agents, checks and delays took.
+    pub spent_ms: Millis,
+}
+
+impl LoopView {
+    /// The view of a loop whose first event is `first`; `None` if that is not a beginning.
+    pub fn begin(first: &Envelope) -> Option<Self> {
+        let LoopEvent::LoopStarted(started) = &first.event else { return None };
+        Some(Self {
+            id: first.loop_id.clone(),
+            project: started.project.clone(),
+            task: started.task.clone(),
+            stage: None,
+            agent: started.policy.agent.name.clone(),
+            state: "running".to_owned(),
+            reason: None,
+            iteration: 0,
+            max_iterations: started.policy.max_iterations,
+            completion_promise: started.policy.promise.text.clone(),
+            workspace: started.workspace.clone(),
+            started_at: first.at,
+            ended_at: None,
+            cost_usd: None,
+            cost_estimated: false,
+            tokens: None,
+            pid: Some(started.pid),
+            parent: started.parent.clone(),
+            until: None,
+            detail: None,
+            question: None,
+            refused: None,
+            verified: None,
+            exit_code: None,
+            after: started.after.clone(),
+            pausing: false,
+            gates: started.policy.gates.len(),
+            spent_ms: Millis(0),
+        })
+    }
+
+    /// Takes in one fact.
+    pub fn apply(&mut self, envelope: &Envelope) {
+        match &envelope.event {
+            LoopEvent::LoopStarted(_) | LoopEvent::Warned { .. } | LoopEvent::SignalSeen { .. } => {}
+            LoopEvent::LoopResumed { extra_iterations, pid, .. } => {
+                self.max_iterations = self.max_iterations.saturating_add(*extra_iterations);
+                self.set_state("running");
+                self.pid = Some(*pid);
+                (self.reason, self.ended_at, self.exit_code, self.detail) = (None, None, None, None);
+            }
+            LoopEvent::TasksAwaited { tasks } if tasks.is_empty() => self.set_state("running"),
+            LoopEvent::TasksAwaited { tasks } => {
+                self.set_state("parked");
+                let names: Vec<&str> = tasks.iter().map(TaskId::as_str).collect();
+                self.detail = Some(format!("waits for {}", names.join(", ")));
+            }
+            LoopEvent::IterationStarted { iteration, max_iterations } => {
+                self.set_state("running");
+                self.iteration = *iteration;
+                self.max_iterations = *max_iterations;
+                self.detail = None;
+            }
+            LoopEvent::AgentStarted { agent, .. } => self.agent.clone_from(agent),
+            LoopEvent::AgentExited { exit, .. } => {
+                if let Some(usage) = exit.usage {
+                    self.tokens.get_or_insert_default().add(usage);
+                }
+                if let Some(cost) = exit.cost_usd {
+                    *self.cost_usd.get_or_insert(0.0) += cost;
+                }
+            }
+            // No claim is checked before the first agent.
+            LoopEvent::GateStarted { role: GateRole::Baseline, .. } => {}
+            LoopEvent::ClaimMade { .. }
+            | LoopEvent::GateStarted { .. }
+            | LoopEvent::ChildrenAwaited { .. } => {
+                self.set_state("gating");
+            }
+            LoopEvent::ChildrenFinished { .. }
+            | LoopEvent::GateFinished { .. }
+            | LoopEvent::SnapshotTaken { .. }
+            | LoopEvent::ClaimExamined { .. }
+            | LoopEvent::GatesPassed { .. }
+            | LoopEvent::TreeHeld { .. }
+            | LoopEvent::Committed { .. }
+            | LoopEvent::ReceiptIssued { .. } => {}
+            LoopEvent::ClaimRefused { iteration, detail, .. } => {
+                self.set_state("running");
+                self.refused = Some((*iteration, detail.clone()));
+            }
+            LoopEvent::ClaimAccepted { verified, .. } => self.verified = Some(*verified),
+            LoopEvent::IterationFinished { spent_ms, .. } => {
+                self.set_state("running");
+                self.spent_ms = *spent_ms;
+            }
+            LoopEvent::Parked { until, why } => {
+                self.set_state("parked");
+                self.until = Some(*until);
+                self.detail = Some(why.clone());
+            }
+            LoopEvent::QuestionAsked { text } => self.question = Some(text.clone()),
+            LoopEvent::Steered { .. } => self.question = None,
+            LoopEvent::LimitsRaised { extra_iterations, .. } => {
+                self.max_iterations = self.max_iterations.saturating_add(*extra_iterations);
+            }
+            LoopEvent::PauseRequested { now } => {
+                self.pausing = true;
+                self.detail =
+                    Some(if *now { "pauses now" } else { "pauses after this iteration" }.to_owned());
+            }
+            LoopEvent::Paused => {
+                self.set_state("paused");
+                self.pausing = false;
+                self.detail = None;
+            }
+            LoopEvent::Unpaused => {
+                self.set_state("running");
+                self.pausing = false;
+                self.detail = None;
+            }
+            LoopEvent::StopRequested { .. } => self.detail = Some("is being stopped".to_owned()),
+            LoopEvent::LoopFinished { state, reason, detail, exit_code, .. } => {
+                self.set_state(state.as_str());
+                self.reason = Some(*reason);
+                self.detail = Some(detail.clone());
+                self.ended_at = Some(envelope.at);
+                self.exit_code = Some(*exit_code);
+                self.pid = None;
+            }
+        }
+    }
+
+    /// Whether its journal has come to an end.
+    pub fn is_over(&self) -> bool {
+        self.reason.is_some()
+    }
+
+    /// What stands in brackets behind the task: the stage, else the agent.
+    pub fn role(&self) -> &str {
+        self.stage.as_deref().unwrap_or(&self.agent)
+    }
+
+    /// A loop whose supervisor is gone although its journal has no end: shown as what `resume` will find.
+    #[must_use]
+    pub fn with_dead_owner(mut self) -> Self {
+        self.set_state("stopped");
+        self.reason = Some(Reason::Interrupted);
+        self.detail = Some("dacapo died while the loop was running".to_owned());
+        self.pid = None;
+        self
+    }
+
+    fn set_state(&mut self, state: &str) {
+        if self.state != state {
+            state.clone_into(&mut self.state);
+            self.until = None;
+        }
+    }
+}
+
+/// The line of one active loop in `status`; the words are fixed (req 193).
+pub fn status_line(view: &LoopView, now: Timestamp) -> String {
+    let age = Millis(u64::try_from(now.duration_since(view.started_at).as_millis()).unwrap_or(0));
+    format!(
+        "{} ({}): iteration {}/{}, started {} ago",
+        view.task,
+        view.role(),
+        view.iteration,
+        view.max_iterations,
+        age.coarse()
+    )
+}

@@ -1,0 +1,365 @@
+//! A life as people see it: the line of `status`, the fold behind it, and one reason with one next step.
+
+use super::*;
+use crate::{
+    event::{AgentExit, IterationOutcome, LoopStarted, OutputMarks, StopCause},
+    judge::{claim::RefusalReason, signal::Signal},
+    loop_machine::decide_tests::{agent_exit, every_event, gate_result, policy, started},
+    policy::GateSpec,
+};
+
+const START: i64 = 1_000_000_000;
+
+/// An instant this many seconds after the loop began.
+fn at(secs: i64) -> Timestamp {
+    Timestamp::from_second(START + secs).unwrap()
+}
+
+fn envelope(secs: i64, event: LoopEvent) -> Envelope {
+    Envelope { seq: 1, at: at(secs), loop_id: "abcdefghjk".parse().unwrap(), event }
+}
+
+/// The view of a loop with one gate and 15 iterations after these events, a minute apart.
+fn view(events: impl IntoIterator<Item = LoopEvent>) -> LoopView {
+    let mut started = started(policy(|p| {
+        p.max_iterations = 15;
+        p.gates = vec![GateSpec::of_command("cargo test")];
+    }));
+    started.policy.agent.name = "coder".into();
+    let mut view = LoopView::begin(&envelope(0, LoopEvent::LoopStarted(Box::new(started)))).unwrap();
+    for (minute, event) in (1..).zip(events) {
+        view.apply(&envelope(60 * minute, event));
+    }
+    view
+}
+
+fn iteration(iteration: u32) -> LoopEvent {
+    LoopEvent::IterationStarted { iteration, max_iterations: 15 }
+}
+
+fn over(reason: Reason, detail: &str) -> LoopEvent {
+    LoopEvent::LoopFinished {
+        state: reason.state(),
+        reason,
+        detail: detail.to_owned(),
+        exit_code: reason.exit_code(),
+        iterations: 3,
+    }
+}
+
+fn claim_made() -> LoopEvent {
+    LoopEvent::ClaimMade { iteration: 3, by: vec![Signal::DoneFile] }
+}
+
+fn refused() -> LoopEvent {
+    LoopEvent::ClaimRefused {
+        iteration: 3,
+        reason: RefusalReason::GateFailed,
+        detail: "gate `cargo test` exited 101".into(),
+    }
+}
+
+fn iteration_finished(spent: u64) -> LoopEvent {
+    LoopEvent::IterationFinished { iteration: 3, outcome: IterationOutcome::NoClaim, spent_ms: Millis(spent) }
+}
+
+#[test]
+fn the_status_line_keeps_its_words() {
+    // req 193
+    let running = view([iteration(3)]);
+    for (secs, line) in [
+        (0, "TASK-001 (coder): iteration 3/15, started 0s ago"),
+        (59, "TASK-001 (coder): iteration 3/15, started 59s ago"),
+        (300, "TASK-001 (coder): iteration 3/15, started 5m ago"),
+        (359, "TASK-001 (coder): iteration 3/15, started 5m ago"),
+        (7200, "TASK-001 (coder): iteration 3/15, started 2h ago"),
+        (3 * 86_400, "TASK-001 (coder): iteration 3/15, started 3d ago"),
+        // fault F10: the clock was set back.
+        (-3600, "TASK-001 (coder): iteration 3/15, started 0s ago"),
+    ] {
+        assert_eq!(status_line(&running, at(secs)), line);
+    }
+    let staged = LoopView { stage: Some("reviewer".into()), ..running };
+    assert_eq!(status_line(&staged, at(300)), "TASK-001 (reviewer): iteration 3/15, started 5m ago");
+    assert_eq!(
+        status_line(&view([]), at(1)),
+        "TASK-001 (coder): iteration 0/15, started 1s ago",
+        "before the first iteration"
+    );
+}
+
+#[test]
+fn the_farthest_times_there_are_do_no_harm() {
+    // fault F10: 1970 and the last instant there is
+    let first = Envelope {
+        at: Timestamp::MIN,
+        ..envelope(0, LoopEvent::LoopStarted(Box::new(started(policy(|_| {})))))
+    };
+    let view = LoopView::begin(&first).unwrap();
+    assert!(status_line(&view, Timestamp::MAX).ends_with("d ago"));
+    assert!(
+        status_line(&LoopView { started_at: Timestamp::MAX, ..view }, Timestamp::MIN)
+            .ends_with("started 0s ago")
+    );
+}
+
+#[test]
+fn a_life_is_folded_into_its_states() {
+    // req 193, req 202; each event with the state it leads to
+    let exit = |cost, tokens| AgentExit {
+        cost_usd: Some(cost),
+        usage: Some(Usage { input: tokens, output: 1, cache_read: 2, cache_write: 3, reasoning: 4 }),
+        ..agent_exit(0)
+    };
+    let exited = |cost, tokens| LoopEvent::AgentExited { iteration: 3, attempt: 3, exit: exit(cost, tokens) };
+    let gate_started = || LoopEvent::GateStarted {
+        iteration: 3,
+        role: GateRole::Gate,
+        name: "cargo test".into(),
+        command: "cargo test".into(),
+        attempt: 1,
+    };
+    let gate_finished = |code| LoopEvent::GateFinished {
+        iteration: 3,
+        role: GateRole::Gate,
+        name: "cargo test".into(),
+        command: "cargo test".into(),
+        result: gate_result(code),
+    };
+    let life = [
+        (LoopEvent::TasksAwaited { tasks: vec!["first".parse().unwrap()] }, "parked"),
+        (LoopEvent::TasksAwaited { tasks: vec![] }, "running"),
+        (iteration(3), "running"),
+        (exited(0.25, 10), "running"),
+        (claim_made(), "gating"),
+        (gate_started(), "gating"),
+        (gate_finished(101), "gating"),
+        (refused(), "running"),
+        (iteration_finished(9000), "running"),
+        (LoopEvent::PauseRequested { now: false }, "running"),
+        (LoopEvent::Paused, "paused"),
+        (LoopEvent::Unpaused, "running"),
+        (LoopEvent::Parked { until: at(9000), why: "rate limit".into() }, "parked"),
+        (iteration(4), "running"),
+        (LoopEvent::QuestionAsked { text: "Which port?".into() }, "running"),
+        (exited(0.5, 20), "running"),
+        (LoopEvent::StopRequested { by: StopCause::Interrupt }, "running"),
+        (over(Reason::Interrupted, "interrupted by Ctrl-C"), "stopped"),
+        (LoopEvent::Steered { text: "8080".into() }, "stopped"),
+        (
+            LoopEvent::LoopResumed {
+                extra_iterations: 5,
+                max_time_ms: None,
+                output: OutputMarks::default(),
+                pid: 9,
+            },
+            "running",
+        ),
+        (LoopEvent::IterationStarted { iteration: 5, max_iterations: 20 }, "running"),
+        (claim_made(), "gating"),
+        (LoopEvent::ClaimAccepted { iteration: 5, verified: true }, "gating"),
+        (iteration_finished(12_000), "running"),
+        (over(Reason::Done, "task completed"), "completed"),
+    ];
+    for length in 1..=life.len() {
+        let view = view(life[..length].iter().map(|(event, _)| event.clone()));
+        assert_eq!(view.state, life[length - 1].1, "after {:?}", life[length - 1].0);
+        assert_eq!(view.is_over(), matches!(view.state.as_str(), "stopped" | "completed"));
+        assert_eq!(
+            view.until.is_some(),
+            length == 13,
+            "only a parked loop has a time: {:?}",
+            life[length - 1].0
+        );
+        assert_eq!(view.pid.is_none(), view.is_over());
+        assert_eq!(view.question.is_some(), (15..19).contains(&length));
+    }
+    let end = view(life.into_iter().map(|(event, _)| event));
+    let whole = LoopView {
+        state: "completed".into(),
+        reason: Some(Reason::Done),
+        iteration: 5,
+        max_iterations: 20,
+        ended_at: Some(at(25 * 60)),
+        cost_usd: Some(0.75),
+        tokens: Some(Usage { input: 30, output: 2, cache_read: 4, cache_write: 6, reasoning: 8 }),
+        pid: None,
+        detail: Some("task completed".into()),
+        refused: Some((3, "gate `cargo test` exited 101".into())),
+        verified: Some(true),
+        exit_code: Some(0),
+        spent_ms: Millis(12_000),
+        ..view([])
+    };
+    assert_eq!(end, whole);
+}
+
+#[test]
+fn every_event_is_taken_and_nothing_else_begins_a_view() {
+    let mut events = every_event().into_iter().map(|event| envelope(0, event));
+    let mut view = LoopView::begin(&events.next().unwrap()).unwrap();
+    for envelope in events {
+        assert_eq!(LoopView::begin(&envelope), None);
+        view.apply(&envelope);
+    }
+    assert_eq!((view.state.as_str(), view.exit_code), ("completed", Some(0)));
+    let json = serde_json::to_string(&view).unwrap();
+    assert_eq!(serde_json::from_str::<LoopView>(&json).unwrap(), view);
+}
+
+#[test]
+fn a_loop_without_a_supervisor_is_shown_as_what_resume_will_find() {
+    // req 203
+    let dead = view([iteration(3)]).with_dead_owner();
+    assert_eq!((dead.state.as_str(), dead.reason, dead.pid), ("stopped", Some(Reason::Interrupted), None));
+    assert_eq!(
+        why(&dead),
+        Why {
+            because: "Stopped: dacapo died while the loop was running.".into(),
+            next: "`dacapo resume abcdefghjk` goes on at the next iteration.".into(),
+        }
+    );
+}
+
+#[test]
+fn why_gives_one_reason_and_one_next_step_for_every_end() {
+    // req 202, fault B12
+    let accepted = |verified| LoopEvent::ClaimAccepted { iteration: 3, verified };
+    let refusal = " The last claim was refused in iteration 3: gate `cargo test` exited 101.";
+    let resume = "`dacapo resume abcdefghjk` goes on at the next iteration.";
+    let table = [
+        (
+            vec![accepted(true)],
+            Reason::Done,
+            "task completed",
+            "Completed: the claim of iteration 3 passed 1 gate(s). task completed.".to_owned(),
+            "Nothing is left to do.",
+        ),
+        (
+            vec![accepted(false)],
+            Reason::Done,
+            "task completed",
+            "Completed, unverified: no gate stood behind the claim. task completed.".to_owned(),
+            "Check the work yourself; next time give `--gate CMD`.",
+        ),
+        (vec![], Reason::Error, "DONE is a directory", "Failed: DONE is a directory.".to_owned(), {
+            "Mend that, then `dacapo resume abcdefghjk`."
+        }),
+        (
+            vec![],
+            Reason::Agent,
+            "no `x` on PATH",
+            "Failed: no `x` on PATH.".to_owned(),
+            "Mend that, then `dacapo resume abcdefghjk`; `dacapo doctor` lists the agents that are there.",
+        ),
+        (vec![], Reason::Disk, "no space", "Failed: no space.".to_owned(), {
+            "Make room, then `dacapo resume abcdefghjk`."
+        }),
+        (vec![], Reason::Lock, "held by x", "Failed: held by x.".to_owned(), {
+            "`dacapo status` shows who holds it."
+        }),
+        (
+            vec![refused()],
+            Reason::MaxIterations,
+            "3 iterations used",
+            format!("Failed: 3 iterations used.{refusal}"),
+            "`dacapo resume abcdefghjk -n +10` grants ten more; `dacapo logs abcdefghjk` shows what the agent said.",
+        ),
+        (vec![refused()], Reason::MaxTime, "8h used", format!("Failed: 8h used.{refusal}"), {
+            "`dacapo resume abcdefghjk --max-time 8h` sets a new limit."
+        }),
+        (
+            vec![refused()],
+            Reason::Stuck,
+            "10 iterations in a row without progress",
+            format!("Failed: 10 iterations in a row without progress.{refusal}"),
+            "`dacapo logs abcdefghjk` shows what it kept trying; `dacapo steer abcdefghjk \"…\"` then \
+             `dacapo resume abcdefghjk` helps it out.",
+        ),
+        (
+            vec![],
+            Reason::Waiting,
+            "the agent waits",
+            "Stopped: the agent waits.".to_owned(),
+            "`dacapo steer abcdefghjk \"…\"` answers and goes on; `dacapo resume abcdefghjk` goes on without a word.",
+        ),
+        (vec![], Reason::Question, "Which port?", "Stopped: the agent asks: Which port?".to_owned(), {
+            "`dacapo steer abcdefghjk \"…\"` answers and goes on."
+        }),
+        (
+            vec![],
+            Reason::Interrupted,
+            "interrupted by Ctrl-C",
+            "Stopped: interrupted by Ctrl-C.".to_owned(),
+            resume,
+        ),
+        (
+            vec![],
+            Reason::Terminated,
+            "terminated by SIGTERM",
+            "Stopped: terminated by SIGTERM.".to_owned(),
+            resume,
+        ),
+        (vec![], Reason::Cancelled, "Cancelled Ralph loop", "Cancelled Ralph loop.".to_owned(), {
+            "A new `dacapo run` starts over."
+        }),
+    ];
+    for (events, reason, detail, because, next) in table {
+        let view = view([vec![iteration(3)], events, vec![over(reason, detail)]].concat());
+        assert_eq!(why(&view), Why { because, next: next.to_owned() }, "{reason:?}");
+    }
+}
+
+#[test]
+fn why_gives_one_reason_and_one_next_step_for_every_live_state() {
+    // req 202, fault B12
+    let follows = "`dacapo logs abcdefghjk -f` follows it.";
+    let running = "`dacapo logs abcdefghjk -f` follows it; `dacapo cancel abcdefghjk` ends it.";
+    let question = LoopEvent::QuestionAsked { text: "Which port?".into() };
+    let baseline = LoopEvent::GateStarted {
+        iteration: 0,
+        role: GateRole::Baseline,
+        name: "cargo test".into(),
+        command: "cargo test".into(),
+        attempt: 1,
+    };
+    for (events, because, next) in [
+        (vec![], "Running: iteration 0/15, no accepted claim yet.", running),
+        (vec![baseline], "Running: iteration 0/15, no accepted claim yet.", running),
+        (vec![iteration(3)], "Running: iteration 3/15, no accepted claim yet.", running),
+        (
+            vec![iteration(3), claim_made(), refused(), iteration_finished(1), question],
+            "Running: iteration 3/15, no accepted claim yet. The last claim was refused in iteration 3: \
+             gate `cargo test` exited 101. The agent asks: Which port?",
+            running,
+        ),
+        (vec![iteration(3), claim_made()], "A claim of iteration 3 is being checked.", follows),
+        (vec![LoopEvent::Paused], "Paused by a person.", "`dacapo resume abcdefghjk` goes on."),
+        (
+            vec![LoopEvent::Parked { until: at(0), why: "rate limit".into() }],
+            "Parked until 2001-09-09T01:46:40Z: rate limit.",
+            "It goes on by itself.",
+        ),
+        (
+            vec![LoopEvent::TasksAwaited { tasks: vec!["a".parse().unwrap(), "b".parse().unwrap()] }],
+            "Parked: waits for a, b.",
+            "It goes on by itself.",
+        ),
+    ] {
+        assert_eq!(why(&view(events)), Why { because: because.to_owned(), next: next.to_owned() });
+    }
+}
+
+#[test]
+fn a_view_says_the_same_as_the_machine_of_whether_it_is_over() {
+    // req 202: two folds of one journal cannot disagree.
+    let started = LoopStarted { after: vec![], ..started(policy(|_| {})) };
+    let mut journal = vec![LoopEvent::LoopStarted(Box::new(started))];
+    journal.extend([iteration(1), claim_made(), over(Reason::Waiting, "w")]);
+    for length in 1..=journal.len() {
+        let state = crate::loop_machine::LoopState::fold(&journal[..length]);
+        let mut view = LoopView::begin(&envelope(0, journal[0].clone())).unwrap();
+        journal[1..length].iter().for_each(|event| view.apply(&envelope(0, event.clone())));
+        assert_eq!((view.reason, view.iteration), (state.over(), state.iterations));
+    }
+}

@@ -1,0 +1,113 @@
+//! Why a loop stopped, goes on or waits, and the one next step.
+
+use serde::Serialize;
+
+use super::LoopView;
+use crate::event::Reason;
+
+/// The answer of `dacapo why`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Why {
+    /// What is the case, in a sentence.
+    pub because: String,
+    /// What to do about it, as a command or an act.
+    pub next: String,
+}
+
+/// The reason and the next step for `view`.
+pub fn why(view: &LoopView) -> Why {
+    let id = &view.id;
+    let detail = view.detail.as_deref().unwrap_or_default().trim_end_matches('.');
+    let refused = view
+        .refused
+        .as_ref()
+        .map(|(iteration, line)| {
+            format!(" The last claim was refused in iteration {iteration}: {}.", line.trim_end_matches('.'))
+        })
+        .unwrap_or_default();
+    let (because, next) = match view.reason {
+        Some(Reason::Done) => match view.verified {
+            Some(true) => (
+                format!(
+                    "Completed: the claim of iteration {} passed {} gate(s). {detail}.",
+                    view.iteration, view.gates
+                ),
+                "Nothing is left to do.".to_owned(),
+            ),
+            _ => (
+                format!("Completed, unverified: no gate stood behind the claim. {detail}."),
+                "Check the work yourself; next time give `--gate CMD`.".to_owned(),
+            ),
+        },
+        Some(Reason::MaxIterations) => (
+            format!("Failed: {detail}.{refused}"),
+            format!(
+                "`dacapo resume {id} -n +10` grants ten more; `dacapo logs {id}` shows what the agent said."
+            ),
+        ),
+        Some(Reason::MaxTime) => (
+            format!("Failed: {detail}.{refused}"),
+            format!("`dacapo resume {id} --max-time 8h` sets a new limit."),
+        ),
+        Some(Reason::Stuck) => (
+            format!("Failed: {detail}.{refused}"),
+            format!(
+                "`dacapo logs {id}` shows what it kept trying; `dacapo steer {id} \"…\"` then `dacapo resume {id}` helps it out."
+            ),
+        ),
+        Some(Reason::Error) => {
+            (format!("Failed: {detail}."), format!("Mend that, then `dacapo resume {id}`."))
+        }
+        Some(Reason::Agent) => (
+            format!("Failed: {detail}."),
+            format!("Mend that, then `dacapo resume {id}`; `dacapo doctor` lists the agents that are there."),
+        ),
+        Some(Reason::Disk) => {
+            (format!("Failed: {detail}."), format!("Make room, then `dacapo resume {id}`."))
+        }
+        Some(Reason::Lock) => {
+            (format!("Failed: {detail}."), "`dacapo status` shows who holds it.".to_owned())
+        }
+        Some(Reason::Waiting) => (
+            format!("Stopped: {detail}."),
+            format!(
+                "`dacapo steer {id} \"…\"` answers and goes on; `dacapo resume {id}` goes on without a word."
+            ),
+        ),
+        Some(Reason::Question) => (
+            format!("Stopped: the agent asks: {detail}"),
+            format!("`dacapo steer {id} \"…\"` answers and goes on."),
+        ),
+        Some(Reason::Interrupted | Reason::Terminated) => {
+            (format!("Stopped: {detail}."), format!("`dacapo resume {id}` goes on at the next iteration."))
+        }
+        Some(Reason::Cancelled) => (format!("{detail}."), "A new `dacapo run` starts over.".to_owned()),
+        None => live(view, detail, &refused),
+    };
+    Why { because, next }
+}
+
+fn live(view: &LoopView, detail: &str, refused: &str) -> (String, String) {
+    let id = &view.id;
+    match view.state.as_str() {
+        "paused" => ("Paused by a person.".to_owned(), format!("`dacapo resume {id}` goes on.")),
+        "parked" => {
+            let until = view.until.map(|t| format!(" until {t}")).unwrap_or_default();
+            (format!("Parked{until}: {detail}."), "It goes on by itself.".to_owned())
+        }
+        "gating" => (
+            format!("A claim of iteration {} is being checked.", view.iteration),
+            format!("`dacapo logs {id} -f` follows it."),
+        ),
+        _ => {
+            let asks = view.question.as_ref().map(|q| format!(" The agent asks: {q}")).unwrap_or_default();
+            (
+                format!(
+                    "Running: iteration {}/{}, no accepted claim yet.{refused}{asks}",
+                    view.iteration, view.max_iterations
+                ),
+                format!("`dacapo logs {id} -f` follows it; `dacapo cancel {id}` ends it."),
+            )
+        }
+    }
+}
