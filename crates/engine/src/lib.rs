@@ -1,1 +1,23 @@
-//! What dacapo does.
+//! What dacapo does: processes, files, the journal. It never prints: whoever wants to see listens.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "dacapo runs on Linux: what contains an agent is not to be had elsewhere. On Windows build it in WSL2."
+);
+
+pub mod bus;
+pub mod cleanup;
+pub mod config_files;
+pub mod health;
+pub mod home;
+pub mod observer;
+pub mod process;
+pub mod proof;
+pub mod scratch;
+mod signals;
+pub mod snapshots;
+pub mod store;
+pub mod supervisor;
+pub mod trust;
+pub mod watch;
+pub mod workspace;

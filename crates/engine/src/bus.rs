@@ -1,0 +1,374 @@
+//! The message bus as a file: posting under a lock, reading and following without one (req 97).
+
+use std::ffi::{CStr, OsStr};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::mem::MaybeUninit;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use dacapo_core::bus::{self, BusParser, Draft, DraftError, Message};
+use jiff::Timestamp;
+use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+
+/// How much of the end of a bus is searched for its last id at first.
+const TAIL: u64 = 16 * 1024;
+
+/// How soon to try again for a lock that somebody holds.
+const AGAIN: Duration = Duration::from_millis(2);
+
+/// A bus file, which need not exist before the first message.
+#[derive(Clone, Debug)]
+pub struct Bus {
+    path: PathBuf,
+    patience: Duration,
+}
+
+/// Why a bus could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BusError {
+    /// Nothing was posted: one of the drafts is not fit for a bus.
+    #[error("cannot post to the bus `{}`: {source}", path.display())]
+    Refused {
+        /// The bus.
+        path: PathBuf,
+        /// What is wrong with the draft.
+        source: DraftError,
+    },
+    /// A link would make the bus read and write elsewhere; a pipe or a device is no place to keep anything.
+    #[error("the bus `{}` is not a regular file", path.display())]
+    NotAFile {
+        /// The bus.
+        path: PathBuf,
+    },
+    /// The folder was moved or removed while it was watched.
+    #[error("the folder of the bus `{}` is gone", path.display())]
+    FolderGone {
+        /// The bus.
+        path: PathBuf,
+    },
+    /// The system said no.
+    #[error("cannot {action} the bus `{}`: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The bus.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Bus {
+    /// The bus at `path`. Touches nothing.
+    pub fn open(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), patience: Duration::from_secs(10) }
+    }
+
+    /// The same, waiting no longer than this for others who post.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Where the bus is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes its folder, for those who want to follow before anybody has posted.
+    pub fn prepare(&self) -> Result<(), BusError> {
+        match self.path.parent() {
+            Some(folder) => crate::home::make_dir(folder).map_err(self.failed("create the folder of")),
+            None => Ok(()),
+        }
+    }
+
+    /// Posts all of `drafts` or none of them, in their order and with nothing in between.
+    ///
+    /// Waits for other posters.
+    pub fn post(&self, drafts: &[Draft], now: Timestamp) -> Result<Vec<Message>, BusError> {
+        for draft in drafts {
+            draft.check().map_err(|source| BusError::Refused { path: self.path.clone(), source })?;
+        }
+        if drafts.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.prepare()?;
+        let file = self.open_locked()?;
+        let posted = self.append(&file, drafts, now);
+        // Closing is not enough while a process being started still shares the descriptor.
+        let _ = rustix::fs::flock(&file, FlockOperation::Unlock);
+        posted
+    }
+
+    /// All messages; none if nothing was posted yet. Takes no lock.
+    pub fn read(&self) -> Result<Vec<Message>, BusError> {
+        self.since(0)
+    }
+
+    /// How long the file is, for [`since`](Self::since) and [`follow`](Self::follow).
+    ///
+    /// A bus that cannot be looked at counts as empty: reading it will tell why.
+    pub fn size(&self) -> u64 {
+        self.path.symlink_metadata().map_or(0, |meta| if meta.is_file() { meta.len() } else { 0 })
+    }
+
+    /// What was posted after the bus had the size `offset`, such as during one run of an agent (req 87).
+    ///
+    /// All messages if the bus is shorter by now: somebody rewrote it, and a message too many is better
+    /// than one that is missed.
+    pub fn since(&self, offset: u64) -> Result<Vec<Message>, BusError> {
+        self.advance(&mut Cursor::at(offset))
+    }
+
+    /// The same, looking at no more than the first `most` bytes of it.
+    pub fn since_at_most(&self, offset: u64, most: u64) -> Result<Vec<Message>, BusError> {
+        let mut cursor = Cursor::at(offset);
+        cursor.most = most;
+        self.advance(&mut cursor)
+    }
+
+    /// Hands every message posted after the bus had the size `from` to `callback`, in order and as it
+    /// comes, until `callback` breaks. The folder of the bus has to exist, the file need not.
+    ///
+    /// If the file is replaced or cut, it is read from its start, without what was older than `from` or was
+    /// handed over before.
+    pub fn follow(
+        &self,
+        from: u64,
+        mut callback: impl FnMut(Message) -> ControlFlow<()>,
+    ) -> Result<(), BusError> {
+        // Watched before the first look, so that nothing falls in between.
+        let watched = self.watch().map_err(self.failed("watch"))?;
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(watched, &mut buffer);
+        let mut cursor = Cursor::at(from);
+        if let Some(file) = self.open_for_reading()?.filter(|_| from <= self.size()) {
+            cursor.newest = newest_id(&file, from).map_err(self.failed("read"))?;
+        }
+        loop {
+            for message in self.advance(&mut cursor)? {
+                if callback(message).is_break() {
+                    return Ok(());
+                }
+            }
+            self.wait_for_change(&mut events)?;
+        }
+    }
+
+    fn append(&self, file: &File, drafts: &[Draft], now: Timestamp) -> Result<Vec<Message>, BusError> {
+        let failed = self.failed("read the end of");
+        let size = file.metadata().map_err(&failed)?.len();
+        let mut last = newest_id(file, size).map_err(&failed)?;
+        let end = read_range(file, size.saturating_sub(2), size).map_err(&failed)?;
+        let mut text = bus::separator(&end).to_owned();
+        let mut posted = Vec::with_capacity(drafts.len());
+        for draft in drafts {
+            let id = bus::next_id(last.as_deref(), now, std::process::id());
+            last = Some(id.clone());
+            let message = draft.clone().into_message(id, now);
+            text.push_str(&bus::format(&message));
+            posted.push(message);
+        }
+        write_or_undo(file, size, text.as_bytes(), |mut file, bytes| file.write(bytes))
+            .map_err(self.failed("write to"))?;
+        Ok(posted)
+    }
+
+    /// What came after the cursor, which moves on.
+    fn advance(&self, cursor: &mut Cursor) -> Result<Vec<Message>, BusError> {
+        let Some(file) = self.open_for_reading()? else { return Ok(Vec::new()) };
+        let failed = self.failed("read");
+        let meta = file.metadata().map_err(&failed)?;
+        let identity = (meta.dev(), meta.ino());
+        let replaced = cursor.file.replace(identity).is_some_and(|seen| seen != identity);
+        let rewritten = replaced || meta.len() < cursor.offset;
+        if rewritten {
+            cursor.offset = 0;
+        }
+        let bytes =
+            read_range(&file, cursor.offset, cursor.offset.saturating_add(cursor.most)).map_err(&failed)?;
+        // From the end of the last whole entry each time: a half-written one may yet be undone.
+        let mut parser = BusParser::default();
+        let mut messages = parser.feed(bytes);
+        cursor.offset += parser.consumed();
+        if rewritten {
+            messages.retain(|message| cursor.newest.as_ref().is_none_or(|newest| message.id > *newest));
+        }
+        cursor.newest = highest_id(&messages).max(cursor.newest.take());
+        Ok(messages)
+    }
+
+    fn watch(&self) -> io::Result<rustix::fd::OwnedFd> {
+        let watched = inotify::init(inotify::CreateFlags::CLOEXEC)?;
+        let folder = match self.path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let flags = WatchFlags::CREATE
+            | WatchFlags::MODIFY
+            | WatchFlags::MOVED_TO
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR;
+        inotify::add_watch(&watched, folder, flags)?;
+        Ok(watched)
+    }
+
+    fn wait_for_change(&self, events: &mut inotify::Reader<'_, rustix::fd::OwnedFd>) -> Result<(), BusError> {
+        let gone = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED | ReadFlags::UNMOUNT;
+        let mut changed = false;
+        // Many writes between two looks need one look only.
+        while !changed || !events.is_buffer_empty() {
+            let event = match events.next() {
+                Ok(event) => event,
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(self.failed("watch")(errno.into())),
+            };
+            if event.events().intersects(gone) {
+                return Err(BusError::FolderGone { path: self.path.clone() });
+            }
+            let name = event.file_name().map(CStr::to_bytes).map(OsStr::from_bytes);
+            changed |= name == self.path.file_name() || event.events().contains(ReadFlags::QUEUE_OVERFLOW);
+        }
+        Ok(())
+    }
+
+    fn open_locked(&self) -> Result<File, BusError> {
+        let deadline = Instant::now() + self.patience;
+        loop {
+            let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE;
+            let file = self.regular(self.open_file(flags))?;
+            // Whoever holds the lock may never let go: an agent can take it too.
+            loop {
+                match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                    Ok(()) => break,
+                    Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(AGAIN),
+                    Err(Errno::INTR) => {}
+                    Err(errno) => return Err(self.failed("lock")(errno.into())),
+                }
+            }
+            // An editor may have put another file in its place while we waited.
+            let ours = file.metadata().map_err(self.failed("look at"))?;
+            match self.path.symlink_metadata() {
+                Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => return Ok(file),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(self.failed("look at")(error));
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+
+    fn open_for_reading(&self) -> Result<Option<File>, BusError> {
+        match self.open_file(OFlags::RDONLY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            opened => self.regular(opened).map(Some),
+        }
+    }
+
+    fn open_file(&self, flags: OFlags) -> io::Result<File> {
+        // Without `NONBLOCK` a pipe in place of the file would make opening wait for its other end.
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        Ok(File::from(retry_on_intr(|| rustix::fs::open(&self.path, flags, Mode::RUSR | Mode::WUSR))?))
+    }
+
+    fn regular(&self, opened: io::Result<File>) -> Result<File, BusError> {
+        let not_a_file = || BusError::NotAFile { path: self.path.clone() };
+        let file = opened.map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::LOOP) => not_a_file(), // what `NOFOLLOW` answers to a link
+            _ => self.failed("open")(error),
+        })?;
+        let meta = file.metadata().map_err(self.failed("look at"))?;
+        if meta.is_file() { Ok(file) } else { Err(not_a_file()) }
+    }
+
+    fn failed(&self, action: &'static str) -> impl Fn(io::Error) -> BusError {
+        move |source| BusError::Io { action, path: self.path.clone(), source }
+    }
+}
+
+/// How far somebody has read a bus.
+struct Cursor {
+    /// The end of the last entry read.
+    offset: u64,
+    /// Device and inode: another file in the same place is read from its start.
+    file: Option<(u64, u64)>,
+    /// The highest id up to `offset`, as far as it is known.
+    newest: Option<String>,
+    /// How much is read at once.
+    most: u64,
+}
+
+impl Cursor {
+    fn at(offset: u64) -> Self {
+        Self { offset, file: None, newest: None, most: u64::MAX }
+    }
+}
+
+/// The highest id near the end of the first `size` bytes. Ids rise, so the last entry has it, unless
+/// somebody edited the bus; an entry larger than the window makes the window grow.
+fn newest_id(file: &File, size: u64) -> io::Result<Option<String>> {
+    let mut window = TAIL;
+    loop {
+        let start = size.saturating_sub(window);
+        let mut parser = BusParser::default();
+        let mut messages = parser.feed(read_range(file, start, size)?);
+        // The next entry will complete one that lacks its blank line, so its id counts too.
+        messages.extend(parser.feed("\n\n---\n"));
+        let newest = highest_id(&messages);
+        if newest.is_some() || start == 0 {
+            return Ok(newest);
+        }
+        window *= 8;
+    }
+}
+
+fn highest_id(messages: &[Message]) -> Option<String> {
+    messages.iter().map(|message| &message.id).filter(|id| bus::is_id(id)).max().cloned()
+}
+
+/// The bytes from `start` to `end`, or to the end of the file if that comes first.
+fn read_range(file: &File, start: u64, end: u64) -> io::Result<Vec<u8>> {
+    let mut file = file;
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(start))?;
+    file.take(end.saturating_sub(start)).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Appends `bytes` with one call of `write`; if not all of them went in, the file gets its old size back.
+fn write_or_undo(
+    file: &File,
+    size: u64,
+    bytes: &[u8],
+    write: impl Fn(&File, &[u8]) -> io::Result<usize>,
+) -> io::Result<()> {
+    let written = loop {
+        match write(file, bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            written => break written,
+        }
+    };
+    let error = match written {
+        Ok(count) if count == bytes.len() => return Ok(()),
+        Ok(count) => {
+            let what = format!("only {count} of {} bytes could be written", bytes.len());
+            io::Error::new(io::ErrorKind::WriteZero, what)
+        }
+        Err(error) => error,
+    };
+    // Should this fail too, readers skip the torn entry.
+    let _ = file.set_len(size);
+    Err(error)
+}
+
+#[cfg(test)]
+#[path = "bus_tests.rs"]
+mod tests;

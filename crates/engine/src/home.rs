@@ -1,0 +1,124 @@
+//! Where state lies: outside every repository, so that no agent, `git clean` or `git add -A` touches it.
+
+use std::{
+    fs,
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink},
+    path::{Path, PathBuf},
+};
+
+use dacapo_core::ids::{ProjectId, TaskId};
+
+/// `$DACAPO_HOME`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home(PathBuf);
+
+/// Why there is no place for state.
+#[derive(Debug, thiserror::Error)]
+pub enum HomeError {
+    /// Nothing in the environment says where.
+    #[error("no place for state: neither DACAPO_HOME, XDG_STATE_HOME nor HOME is set")]
+    Nowhere,
+    /// A relative path would mean another place in every folder.
+    #[error("DACAPO_HOME is not an absolute path: `{}`", .0.display())]
+    Relative(PathBuf),
+    /// It cannot be made or written to.
+    #[error("cannot write to the state folder `{}`: {source}", path.display())]
+    Unwritable {
+        /// The folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+impl Home {
+    /// The place that the environment names: `DACAPO_HOME`, else a folder in `XDG_STATE_HOME`, else in `HOME`.
+    pub fn locate() -> Result<Self, HomeError> {
+        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let path = set("DACAPO_HOME")
+            .or_else(|| set("XDG_STATE_HOME").map(|state| state.join("dacapo")))
+            .or_else(|| set("HOME").map(|home| home.join(".local/state/dacapo")))
+            .ok_or(HomeError::Nowhere)?;
+        if path.is_absolute() { Ok(Self(path)) } else { Err(HomeError::Relative(path)) }
+    }
+
+    /// The state at `path`.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// Makes the folder if need be and says so if it cannot be written to.
+    pub fn prepare(&self) -> Result<(), HomeError> {
+        let unwritable = |source| HomeError::Unwritable { path: self.0.clone(), source };
+        make_dir(&self.0).map_err(unwritable)?;
+        rustix::fs::access(&self.0, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
+            .map_err(|error| unwritable(error.into()))
+    }
+
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The journal.
+    pub fn database(&self) -> PathBuf {
+        self.0.join("dacapo.db")
+    }
+
+    /// TASK_FOLDER of a task.
+    pub fn task_folder(&self, project: &ProjectId, task: &TaskId) -> PathBuf {
+        self.0.join("projects").join(project.as_str()).join(task.as_str())
+    }
+
+    /// A project's bus.
+    pub fn project_bus(&self, project: &ProjectId) -> PathBuf {
+        self.0.join("projects").join(project.as_str()).join("PROJECT-MESSAGE-BUS.md")
+    }
+
+    /// A task's bus.
+    pub fn task_bus(&self, project: &ProjectId, task: &TaskId) -> PathBuf {
+        self.task_folder(project, task).join("TASK-MESSAGE-BUS.md")
+    }
+
+    /// What a loop's attempts were given and printed.
+    pub fn runs(&self, project: &ProjectId, task: &TaskId) -> PathBuf {
+        self.task_folder(project, task).join("runs")
+    }
+
+    /// The lock that makes one supervisor the owner of a task.
+    pub fn lock(&self, project: &ProjectId, task: &TaskId) -> PathBuf {
+        self.0.join("locks").join(project.as_str()).join(task.as_str())
+    }
+
+    /// A folder that holds `dacapo` and nothing else, for the PATH of agents.
+    ///
+    /// The folder of the binary itself would bring its neighbours along and change which of them come first.
+    pub fn bin(&self) -> io::Result<PathBuf> {
+        let folder = self.0.join("bin");
+        let link = folder.join("dacapo");
+        let exe = std::env::current_exe()?;
+        if fs::read_link(&link).ok().as_ref() != Some(&exe) {
+            make_dir(&folder)?;
+            let fresh = folder.join(format!(".dacapo.{}", std::process::id()));
+            let _ = fs::remove_file(&fresh);
+            symlink(&exe, &fresh)?;
+            fs::rename(&fresh, &link)?;
+        }
+        Ok(folder)
+    }
+}
+
+/// Makes a folder that only its owner may enter, and those above it.
+pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Writes a file that only its owner may read.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
+    file.write_all(bytes)
+}

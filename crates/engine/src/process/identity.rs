@@ -1,0 +1,119 @@
+//! Which process it is: a pid alone is reused, a pid with its start time and boot is not (fault F13).
+
+use std::{fs, io, sync::OnceLock};
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// A process, for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot.
+    pub start: u64,
+    /// The boot it belongs to.
+    pub boot: String,
+}
+
+impl Identity {
+    /// This process.
+    pub fn own() -> Self {
+        let pid = std::process::id();
+        let start = stat(pid).map_or(0, |stat| stat.start);
+        Self { pid, start, boot: boot_id().to_owned() }
+    }
+
+    /// Whether that very process still runs.
+    pub fn is_alive(&self) -> bool {
+        self.boot == boot_id()
+            && stat(self.pid).is_some_and(|stat| stat.start == self.start && !stat.is_dead())
+    }
+
+    /// Sends it a signal, and never to a process that took its number.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        let gone = || io::Error::from_raw_os_error(rustix::io::Errno::SRCH.raw_os_error());
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).ok_or_else(gone)?;
+        // The descriptor pins the process; only then is looking at its start time conclusive.
+        let pinned = pidfd_open(pid, PidfdFlags::empty())?;
+        if !self.is_alive() {
+            return Err(gone());
+        }
+        Ok(pidfd_send_signal(&pinned, signal)?)
+    }
+}
+
+/// What the kernel says about a process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stat {
+    pub(crate) state: u8,
+    pub(crate) parent: u32,
+    pub(crate) group: u32,
+    pub(crate) start: u64,
+}
+
+impl Stat {
+    /// Dead but not yet waited for.
+    pub(crate) fn is_dead(self) -> bool {
+        matches!(self.state, b'Z' | b'X')
+    }
+}
+
+pub(crate) fn stat(pid: u32) -> Option<Stat> {
+    parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The same, or whether there is such a process that we may not look at: somebody else's, where `/proc` hides those.
+pub(crate) fn look(pid: u32) -> Result<Stat, IsHidden> {
+    match fs::read(format!("/proc/{pid}/stat")) {
+        Ok(text) => parse(&text).ok_or(IsHidden(false)),
+        Err(error) => Err(IsHidden(error.kind() == io::ErrorKind::PermissionDenied)),
+    }
+}
+
+/// Whether a process that could not be looked at is there all the same.
+pub(crate) struct IsHidden(pub(crate) bool);
+
+fn parse(text: &[u8]) -> Option<Stat> {
+    // The name stands in brackets and may hold anything, brackets too.
+    let rest = text.get(memchr::memrchr(b')', text)? + 2..)?;
+    let mut fields = rest.split(|b| *b == b' ').map(|f| std::str::from_utf8(f).unwrap_or(""));
+    let state = *fields.next()?.as_bytes().first()?;
+    let parent = fields.next()?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
+    let start = fields.nth(16)?.parse().ok()?;
+    Some(Stat { state, parent, group, start })
+}
+
+fn boot_id() -> &'static str {
+    static BOOT: OnceLock<String> = OnceLock::new();
+    BOOT.get_or_init(|| {
+        fs::read_to_string("/proc/sys/kernel/random/boot_id")
+            .map(|id| id.trim().to_owned())
+            .unwrap_or_default()
+    })
+}
+
+/// All processes there are, by number.
+pub(crate) fn all_pids() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_itself_and_nobody_else() {
+        // fault F13
+        let me = Identity::own();
+        assert!(me.is_alive());
+        assert!(
+            !Identity { start: me.start + 1, ..me.clone() }.is_alive(),
+            "another process with its number"
+        );
+        assert!(!Identity { boot: "another".into(), ..me.clone() }.is_alive(), "before a reboot");
+        let stranger = Identity { start: me.start + 1, ..me };
+        assert!(stranger.signal(Signal::KILL).is_err(), "the test would not be here any more");
+    }
+}

@@ -1,0 +1,308 @@
+//! The keeper: a small process of its own that starts what a loop runs and ends all of it.
+//!
+//! It is a child subreaper, so orphans become its children; it holds one end of a socket whose other end the
+//! supervisor holds, so a supervisor that dies, however, is an end of file here; and it runs in a session of its
+//! own, so a terminal's signals do not reach it. One keeper serves all attempts of a loop in turn.
+//!
+//! Loops that an agent started itself are no leftovers: they have keepers of their own and are spared.
+
+use std::{
+    cell::RefCell,
+    io::Read,
+    os::unix::{net::UnixStream, process::CommandExt},
+    path::PathBuf,
+    process::{Command as StdCommand, ExitCode},
+    time::{Duration, Instant},
+};
+
+use dacapo_core::{duration::Millis, ids::LoopId};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group},
+};
+
+use super::{
+    identity::Identity,
+    sweep::{Below, LONG_ENOUGH, descendants, signal_all},
+    wire::{Command, End, Order, Report, receive_order, send_report},
+};
+use crate::store::Store;
+
+/// The word on the command line that makes this binary a keeper.
+pub const KEEPER: &str = "keeper";
+
+/// How soon to look again for processes that a kill did not end at once.
+const AGAIN: Duration = Duration::from_millis(5);
+
+/// How long a loop that an agent started may take to get into the journal.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Runs the keeper of `loop_id`; the socket is standard input. Returns when the supervisor is gone and nothing is left.
+pub fn main(loop_id: LoopId, database: PathBuf) -> ExitCode {
+    match Keeper::new(loop_id, database).and_then(|mut keeper| keeper.serve()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(70),
+    }
+}
+
+struct Keeper {
+    loop_id: LoopId,
+    database: PathBuf,
+    socket: UnixStream,
+    child_ended: UnixStream,
+    work: Option<Work>,
+    grace: Millis,
+    is_orphan: bool,
+    known_children: RefCell<Vec<Identity>>,
+    /// Whether the last look found nothing and proved nothing.
+    is_unsure: bool,
+}
+
+/// What runs.
+struct Work {
+    leader: Pid,
+    end: Option<End>,
+    /// When what is left is killed; `None` while nobody asked anything to end.
+    kill_at: Option<Instant>,
+    /// Until when a loop that the agent just started may take to get into the journal.
+    patience: Option<Instant>,
+    /// Since when nothing was found, though not for certain.
+    nothing_since: Option<Instant>,
+}
+
+impl Keeper {
+    fn new(loop_id: LoopId, database: PathBuf) -> std::io::Result<Self> {
+        // Already a leader when started by hand; a session of its own is all that matters.
+        let _ = rustix::process::setsid();
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        // Not `dacapo`: who kills that by name wants the loop to end, and somebody must be left to see to it.
+        let _ = rustix::thread::set_name(c"dcp-keeper");
+        let socket = UnixStream::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
+        let (child_ended, writer) = UnixStream::pair()?;
+        child_ended.set_nonblocking(true)?;
+        signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, writer)?;
+        Ok(Self {
+            loop_id,
+            database,
+            socket,
+            child_ended,
+            work: None,
+            grace: Millis(0),
+            is_orphan: false,
+            known_children: RefCell::default(),
+            is_unsure: false,
+        })
+    }
+
+    fn serve(&mut self) -> std::io::Result<()> {
+        loop {
+            if self.is_orphan && self.work.is_none() {
+                return Ok(());
+            }
+            let (orders, children) = self.wait()?;
+            if children {
+                let mut bytes = [0; 64];
+                while matches!(self.child_ended.read(&mut bytes), Ok(n) if n > 0) {}
+            }
+            if orders && !self.is_orphan {
+                // An unreadable supervisor is as good as a dead one.
+                match receive_order(&mut self.socket).unwrap_or(None) {
+                    Some(order) => self.obey(order)?,
+                    None => self.orphaned(),
+                }
+            }
+            self.look_after()?;
+        }
+    }
+
+    /// Waits for an order, the end of a child, or the time to kill.
+    fn wait(&self) -> std::io::Result<(bool, bool)> {
+        let timeout = self
+            .work
+            .as_ref()
+            .and_then(|work| work.kill_at)
+            .map(|at| at.saturating_duration_since(Instant::now()).max(AGAIN))
+            .into_iter()
+            .chain(self.is_unsure.then_some(AGAIN))
+            .min()
+            .map(|left| Timespec {
+                tv_sec: left.as_secs().cast_signed(),
+                tv_nsec: left.subsec_nanos().into(),
+            });
+        let mut fds = vec![PollFd::new(&self.child_ended, PollFlags::IN)];
+        if !self.is_orphan {
+            fds.push(PollFd::new(&self.socket, PollFlags::IN));
+        }
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok((false, true)),
+            Err(error) => return Err(error.into()),
+        }
+        Ok((fds.get(1).is_some_and(|fd| !fd.revents().is_empty()), !fds[0].revents().is_empty()))
+    }
+
+    fn obey(&mut self, order: Order) -> std::io::Result<()> {
+        match order {
+            Order::Run(command, fds) => {
+                self.grace = command.grace;
+                match start(&command, fds) {
+                    Ok(leader) => {
+                        self.work = Some(Work {
+                            leader,
+                            end: None,
+                            kill_at: None,
+                            patience: None,
+                            nothing_since: None,
+                        })
+                    }
+                    Err(error) => self.report(&Report::NotStarted(error.raw_os_error().unwrap_or(0))),
+                }
+            }
+            Order::Stop(grace) => self.ask_to_end(grace),
+            Order::Suspend => signal_all(self.below().pids(), Signal::STOP),
+            Order::Continue => signal_all(self.below().pids(), Signal::CONT),
+        }
+        Ok(())
+    }
+
+    fn orphaned(&mut self) {
+        self.is_orphan = true;
+        self.ask_to_end(self.grace);
+    }
+
+    /// TERM to the group and to all that left it, once to each, then CONT: a stopped process cannot end.
+    fn ask_to_end(&mut self, grace: Millis) {
+        if self.work.is_none() {
+            return;
+        }
+        let spared = self.spared();
+        let below = descendants(std::process::id(), &spared);
+        let Some(work) = &mut self.work else { return };
+        let kill_at = Instant::now() + grace.std();
+        // A second order can only hurry.
+        work.kill_at = Some(work.kill_at.map_or(kill_at, |at| at.min(kill_at)));
+        if !grace.is_zero() {
+            // A loop that is spared may sit in the agent's group: then its members are told one by one.
+            let group = (work.end.is_none() && spared.is_empty()).then_some(work.leader);
+            if let Some(group) = group {
+                let _ = kill_process_group(group, Signal::TERM);
+            }
+            let group = group.map(|leader| leader.as_raw_nonzero().get().cast_unsigned());
+            let outside = below.processes.iter().filter(|(_, its)| Some(*its) != group).map(|(pid, _)| *pid);
+            signal_all(outside, Signal::TERM);
+            signal_all(below.pids(), Signal::CONT);
+        }
+    }
+
+    /// Waits for what has ended, kills what has not when it is time, and reports when nothing is left.
+    fn look_after(&mut self) -> std::io::Result<()> {
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => {
+                    if let Some(work) = &mut self.work
+                        && work.leader == pid
+                    {
+                        work.end = Some(end(status));
+                    }
+                }
+                Ok(None) => break,
+                // No child at all: with a subreaper that means no descendant at all.
+                Err(rustix::io::Errno::CHILD) => {
+                    self.finish();
+                    return Ok(());
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.is_unsure = false;
+        let Some(work) = &self.work else { return Ok(()) };
+        let time_to_kill = work.kill_at.is_some_and(|at| at <= Instant::now());
+        if work.end.is_none() && !time_to_kill {
+            return Ok(());
+        }
+        let below = self.below();
+        let Some(work) = &mut self.work else { return Ok(()) };
+        if below.processes.is_empty() && work.end.is_some() {
+            let since = work.nothing_since.get_or_insert_with(Instant::now);
+            if below.is_certain || since.elapsed() >= LONG_ENOUGH {
+                self.finish();
+            } else {
+                self.is_unsure = true;
+            }
+        } else if time_to_kill {
+            work.nothing_since = None;
+            signal_all(below.pids(), Signal::KILL);
+        } else if work.kill_at.is_none()
+            && below.pids().any(is_starting_loop)
+            && work.patience.get_or_insert_with(|| Instant::now() + PATIENCE) > &mut Instant::now()
+        {
+            // It will be in the journal in a moment, and then it is spared.
+            self.is_unsure = true;
+        } else if let Some(end) = &mut work.end
+            && work.kill_at.is_none()
+        {
+            end.leftovers = u32::try_from(below.processes.len()).unwrap_or(u32::MAX);
+            self.ask_to_end(self.grace);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) {
+        if let Some(work) = self.work.take() {
+            let end = work.end.unwrap_or(End { code: None, signal: None, leftovers: 0 });
+            self.report(&Report::Ended(end));
+        }
+    }
+
+    fn report(&mut self, report: &Report) {
+        // A supervisor that does not listen any more shows up as an end of file.
+        let _ = send_report(&mut self.socket, report);
+    }
+
+    /// All that must end: every descendant but loops of their own.
+    fn below(&self) -> Below {
+        descendants(std::process::id(), &self.spared())
+    }
+
+    /// Loops of their own. Read anew each time, as an agent may start one at any moment; if the journal cannot be read,
+    /// those that were known stay spared.
+    fn spared(&self) -> Vec<Identity> {
+        let read =
+            Store::open_existing(&self.database).and_then(|store| store.owners_of_children(&self.loop_id));
+        let mut known = self.known_children.borrow_mut();
+        if let Ok(owners) = read {
+            *known = owners;
+        }
+        known.clone()
+    }
+}
+
+/// Whether a process is a dacapo that is about to run a loop: this very program, told to run or resume one.
+fn is_starting_loop(pid: u32) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let file = |path: String| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    let own = file("/proc/self/exe".to_owned());
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let told = line.split(|b| *b == 0).nth(1).unwrap_or_default();
+    own.is_some() && own == file(format!("/proc/{pid}/exe")) && (told == b"run" || told == b"resume")
+}
+
+fn start(command: &Command, [stdin, stdout, stderr]: [std::os::fd::OwnedFd; 3]) -> std::io::Result<Pid> {
+    let child = StdCommand::new(&command.program)
+        .args(&command.args)
+        .env_clear()
+        .envs(command.env.iter().map(|(name, value)| (name, value)))
+        .current_dir(&command.dir)
+        .stdin(stdin)
+        .stdout(stdout)
+        .stderr(stderr)
+        .process_group(0)
+        .spawn()?;
+    // The value is dropped: the keeper waits for every child itself, this one too.
+    Pid::from_raw(child.id().cast_signed()).ok_or_else(|| std::io::ErrorKind::Other.into())
+}
+
+fn end(status: WaitStatus) -> End {
+    End { code: status.exit_status(), signal: status.terminating_signal(), leftovers: 0 }
+}

@@ -1,0 +1,110 @@
+//! The supervisor's end of its keeper.
+
+use std::{
+    io,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::{net::UnixStream, process::CommandExt},
+    },
+    path::Path,
+    process::{Child, Stdio},
+    time::{Duration, Instant},
+};
+
+use dacapo_core::{duration::Millis, ids::LoopId};
+
+use super::{identity::Identity, keeper::KEEPER, sweep, wire};
+
+/// A running keeper. Dropping it ends everything it keeps.
+pub struct KeeperLink {
+    socket: Option<UnixStream>,
+    keeper: Child,
+}
+
+impl KeeperLink {
+    /// Starts the keeper of `loop_id` from this very binary.
+    pub fn start(loop_id: &LoopId, database: &Path) -> io::Result<Self> {
+        // If the keeper is killed, its orphans come to us instead of getting away.
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        let (ours, theirs) = UnixStream::pair()?;
+        let keeper = std::process::Command::new("/proc/self/exe")
+            .arg0("dcp-keeper")
+            .arg(KEEPER)
+            .arg(loop_id.as_str())
+            .arg(database)
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .current_dir("/")
+            .env_remove("DACAPO_LOOP") // the mark of an agent's process, which a keeper is not
+            .spawn()?;
+        Ok(Self { socket: Some(ours), keeper })
+    }
+
+    /// Starts `command` with these as standard input, output and error.
+    pub fn run(&mut self, command: &wire::Command, fds: [BorrowedFd<'_>; 3]) -> io::Result<()> {
+        wire::send_run(self.socket()?, command, fds)
+    }
+
+    /// Ends what runs.
+    pub fn stop(&mut self, grace: Millis) -> io::Result<()> {
+        wire::send_stop(self.socket()?, grace)
+    }
+
+    /// Holds what runs.
+    pub fn suspend(&mut self) -> io::Result<()> {
+        wire::send_suspend(self.socket()?)
+    }
+
+    /// Lets it go on.
+    pub fn resume(&mut self) -> io::Result<()> {
+        wire::send_continue(self.socket()?)
+    }
+
+    /// The next report; `None` when the keeper is gone. Blocks unless the descriptor is readable.
+    pub fn receive(&mut self) -> io::Result<Option<wire::Report>> {
+        wire::receive_report(self.socket()?)
+    }
+
+    /// The descriptor to wait on.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.socket.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Ends what a keeper that was itself killed has left to us, but for the loops in `spared`.
+    pub fn sweep_after_loss(&mut self, spared: &[Identity]) {
+        self.socket = None;
+        let _ = self.keeper.wait();
+        let mut last_seen = Instant::now();
+        loop {
+            loop {
+                match rustix::process::wait(rustix::process::WaitOptions::NOHANG) {
+                    Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+                    Ok(None) => break,
+                    // No child at all.
+                    Err(_) => return,
+                }
+            }
+            let below = sweep::descendants(std::process::id(), spared);
+            if !below.processes.is_empty() {
+                last_seen = Instant::now();
+            } else if below.is_certain || last_seen.elapsed() >= sweep::LONG_ENOUGH {
+                return;
+            }
+            sweep::signal_all(below.pids(), rustix::process::Signal::KILL);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn socket(&mut self) -> io::Result<&mut UnixStream> {
+        self.socket.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
+impl Drop for KeeperLink {
+    fn drop(&mut self) {
+        self.socket = None;
+        // It ends when all it keeps has ended: only then may the supervisor go.
+        let _ = self.keeper.wait();
+    }
+}

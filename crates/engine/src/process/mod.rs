@@ -1,0 +1,16 @@
+//! Processes: one keeper owns everything a loop starts, and nothing it starts outlives it.
+
+pub mod background;
+pub mod identity;
+pub mod keeper;
+pub mod leftovers;
+mod link;
+mod once;
+mod program;
+mod sweep;
+mod wire;
+
+pub use link::KeeperLink;
+pub use once::{Ran, run_once};
+pub use program::{ProgramError, find_program};
+pub use wire::{Command, End, Report};

@@ -1,0 +1,121 @@
+//! One command outside of a loop, contained as in one: its end is the end of everything it started.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    os::fd::AsFd,
+    path::Path,
+    time::Instant,
+};
+
+use dacapo_core::{duration::Millis, ids::LoopId};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    pipe::{PipeFlags, pipe_with},
+};
+use sha2::{Digest, Sha256};
+
+use super::{Command, KeeperLink, Report};
+
+/// How much of the end of its output is kept.
+const TAIL: usize = 16 * 1024;
+
+/// How a command ended that ran once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// −1 when it timed out, was killed or could not be started.
+    pub exit_code: i32,
+    /// Why there is no exit code, in words.
+    pub failure: Option<String>,
+    /// SHA-256 of all it printed.
+    pub output_sha256: String,
+    /// The end of it.
+    pub tail: Vec<u8>,
+}
+
+/// Runs `command` to its end, but no longer than `timeout`; `mark` is a name that no loop has.
+pub fn run_once(mark: &LoopId, database: &Path, command: &Command, timeout: Millis) -> io::Result<Ran> {
+    let mut keeper = KeeperLink::start(mark, database)?;
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&reader, true)?;
+    let stdin = File::open("/dev/null")?;
+    keeper.run(command, [stdin.as_fd(), writer.as_fd(), writer.as_fd()])?;
+    drop(writer);
+    let mut output =
+        Output { reader: File::from(reader), is_open: true, digest: Sha256::new(), tail: Vec::new() };
+    let deadline = Instant::now() + timeout.std();
+    let mut timed_out = false;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() && !timed_out {
+            timed_out = true;
+            keeper.stop(command.grace)?;
+        }
+        let limit = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+        let Some(socket) = keeper.fd() else { return Err(io::ErrorKind::NotConnected.into()) };
+        let mut fds = vec![PollFd::from_borrowed_fd(socket, PollFlags::IN)];
+        if output.is_open {
+            fds.push(PollFd::new(&output.reader, PollFlags::IN));
+        }
+        match poll(&mut fds, if timed_out { None } else { Some(&limit) }) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let reported = !fds[0].revents().is_empty();
+        drop(fds);
+        output.read()?;
+        if !reported {
+            continue;
+        }
+        let ended = keeper.receive()?;
+        // All writers are dead, so what the pipe holds now is all there will ever be.
+        output.read()?;
+        let failure = match &ended {
+            Some(Report::NotStarted(errno)) => {
+                Some(format!("could not be started: {}", io::Error::from_raw_os_error(*errno)))
+            }
+            _ if timed_out => Some(format!("timed out after {timeout}")),
+            Some(Report::Ended(end)) => end.signal.map(|signal| format!("was ended by signal {signal}")),
+            None => Some("was lost".to_owned()),
+        };
+        let code = match (&ended, &failure) {
+            (Some(Report::Ended(end)), None) => end.code.unwrap_or(-1),
+            _ => -1,
+        };
+        return Ok(output.ran(code, failure));
+    }
+}
+
+struct Output {
+    reader: File,
+    is_open: bool,
+    digest: Sha256,
+    tail: Vec<u8>,
+}
+
+impl Output {
+    fn read(&mut self) -> io::Result<()> {
+        let mut buffer = vec![0; 64 * 1024];
+        while self.is_open {
+            match self.reader.read(&mut buffer) {
+                Ok(0) => self.is_open = false,
+                Ok(read) => {
+                    self.digest.update(&buffer[..read]);
+                    self.tail.extend_from_slice(&buffer[..read]);
+                    if self.tail.len() > 2 * TAIL {
+                        self.tail.drain(..self.tail.len() - TAIL);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn ran(self, exit_code: i32, failure: Option<String>) -> Ran {
+        let output_sha256 = self.digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        Ran { exit_code, failure, output_sha256, tail: self.tail }
+    }
+}

@@ -1,0 +1,75 @@
+//! Finding and ending every descendant of a process, however it tried to get away.
+//!
+//! A subreaper is the parent of all orphans below it, so a double fork or a new session does not leave the tree.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::identity::{Identity, IsHidden, all_pids, look};
+
+/// What one look found below a process.
+pub(crate) struct Below {
+    /// The living descendants, each with its process group.
+    pub(crate) processes: Vec<(u32, u32)>,
+    /// Whether nothing ended under our eyes. What did may have started another after the list was made, so only then
+    /// is an empty list a proof.
+    pub(crate) is_certain: bool,
+}
+
+impl Below {
+    /// Their numbers.
+    pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
+        self.processes.iter().map(|(pid, _)| *pid)
+    }
+}
+
+/// The living descendants of `root`, without those in `spared` and everything below them.
+pub(crate) fn descendants(root: u32, spared: &[Identity]) -> Below {
+    let mut children: HashMap<u32, Vec<(u32, u32)>> = HashMap::new();
+    let mut dead = HashSet::new();
+    let mut is_certain = true;
+    for pid in all_pids() {
+        let stat = match look(pid) {
+            Ok(stat) => stat,
+            Err(IsHidden(is_hidden)) => {
+                is_certain &= is_hidden;
+                continue;
+            }
+        };
+        if stat.is_dead() {
+            dead.insert(pid);
+        }
+        if spared.iter().any(|s| s.pid == pid && s.start == stat.start) {
+            continue;
+        }
+        children.entry(stat.parent).or_default().push((pid, stat.group));
+    }
+    let mut processes = Vec::new();
+    let mut next = vec![root];
+    while let Some(pid) = next.pop() {
+        for (child, group) in children.remove(&pid).unwrap_or_default() {
+            next.push(child);
+            if dead.contains(&child) {
+                is_certain = false;
+            } else {
+                processes.push((child, group));
+            }
+        }
+    }
+    Below { processes, is_certain }
+}
+
+/// How long looks that find nothing may stay uncertain: on a machine where processes come and go all the time, no look
+/// is ever certain.
+pub(crate) const LONG_ENOUGH: Duration = Duration::from_millis(250);
+
+/// Sends `signal` to each; those that are gone already are what was wanted.
+pub(crate) fn signal_all(pids: impl IntoIterator<Item = u32>, signal: Signal) {
+    for pid in pids.into_iter().filter_map(|pid| Pid::from_raw(i32::try_from(pid).ok()?)) {
+        let _ = kill_process(pid, signal);
+    }
+}

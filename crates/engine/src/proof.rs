@@ -1,0 +1,235 @@
+//! Receipts again: finding one, and doing once more what it says was done.
+
+use std::{ffi::OsStr, fs, io, os::unix::ffi::OsStrExt, path::Path};
+
+use dacapo_core::{
+    agent::gate_environment,
+    event::{LoopEvent, LoopStarted},
+    ids::LoopId,
+    policy::{GateFrom, GateSpec},
+    receipt::{Receipt, sha256},
+};
+
+use crate::{
+    home::Home,
+    process::{Command, Ran, run_once},
+    scratch::Scratch,
+    snapshots::{self, SnapshotError},
+    store::{Store, StoreError},
+    supervisor::{lay_out, with_setup},
+    workspace::{Workspace, WorkspaceError},
+};
+
+/// Why what a receipt says cannot be done again.
+#[derive(Debug, thiserror::Error)]
+pub enum ProofError {
+    /// The journal.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The files.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    /// The folder or its repository is gone.
+    #[error("cannot check the files again: {0}")]
+    Snapshot(#[from] SnapshotError),
+    /// The snapshot is gone.
+    #[error("cannot check the files again: the snapshot {0} is not in the repository any more")]
+    NoSnapshot(String),
+    /// A plain folder that went on.
+    #[error("cannot check the files again: `{0}` is a plain folder and has changed since")]
+    Changed(String),
+    /// The receipt speaks of no files.
+    #[error("cannot check the files again: the receipt names no snapshot")]
+    NoFiles,
+    /// The journal lacks the beginning of the loop.
+    #[error("there is no loop {0} in the journal")]
+    Unknown(LoopId),
+    /// The system.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done.
+        what: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+/// What came of doing it again.
+#[derive(Debug)]
+pub struct Again {
+    /// The tree of the snapshot, if it is not the receipt's.
+    pub other_tree: Option<String>,
+    /// Protected files that are not what the receipt says.
+    pub unlike: Vec<String>,
+    /// Each gate of the receipt, and what it came to now.
+    pub gates: Vec<GateAgain>,
+}
+
+/// A gate that was run again.
+#[derive(Debug)]
+pub struct GateAgain {
+    /// What people call it.
+    pub name: String,
+    /// What it exited with according to the receipt.
+    pub then: i32,
+    /// What it came to now.
+    pub now: Ran,
+    /// Whether it printed the same.
+    pub same_output: bool,
+}
+
+/// The receipt of a loop; the newest, if it has several.
+pub fn receipt(store: &Store, id: &LoopId) -> Result<Option<Receipt>, StoreError> {
+    let events = store.events(Some(id), 0)?;
+    Ok(events.into_iter().rev().find_map(|envelope| match envelope.event {
+        LoopEvent::ReceiptIssued { receipt } => Some(*receipt),
+        _ => None,
+    }))
+}
+
+/// Brings the files of the receipt back in a scratch folder and runs its gates there.
+pub fn check_again(
+    home: &Home,
+    store: &Store,
+    id: &LoopId,
+    receipt: &Receipt,
+    mut before_gate: impl FnMut(&str),
+) -> Result<Again, ProofError> {
+    let history = store.events(Some(id), 0)?;
+    let started = snapshots::started(&history).ok_or_else(|| ProofError::Unknown(id.clone()))?;
+    if receipt.gates.is_empty() && receipt.snapshot.is_none() {
+        return Ok(Again { other_tree: None, unlike: Vec::new(), gates: Vec::new() });
+    }
+    let snapshot = receipt.snapshot.as_deref().ok_or(ProofError::NoFiles)?;
+    let mut workspace = snapshots::open(home, id, &started.workspace)?;
+    if workspace.is_git() != started.base.as_ref().is_some_and(|base| base.is_git) {
+        return Err(SnapshotError::Gone(format!("{}/.git", started.workspace.display())).into());
+    }
+    let scratch = Scratch::new("dacapo-verify")
+        .map_err(|source| ProofError::Io { what: "cannot make a scratch folder", source })?;
+    let folder = scratch.path().join("files");
+    let other_tree = bring_back(&mut workspace, started, receipt, snapshot, &folder)?;
+    let unlike = unlike(&workspace, started, receipt, snapshot, &folder)?;
+    let below = started.workspace.strip_prefix(workspace.root()).unwrap_or(Path::new("")).to_owned();
+    let mut gates = Vec::new();
+    for proof in &receipt.gates {
+        before_gate(&proof.name);
+        let known =
+            started.policy.gates.iter().find(|gate| gate.name == proof.name && gate.run == proof.command);
+        let timeout = known.map_or(GateSpec::TIMEOUT, |gate| gate.timeout);
+        // A name of its own: nothing that belongs to the loop may be taken for this.
+        let mark = fresh_id().map_err(|source| ProofError::Io { what: "cannot make a name", source })?;
+        let command = Command {
+            program: "/bin/sh".into(),
+            args: ["-c", &with_setup(&started.policy, &proof.command)].map(Into::into).into(),
+            env: environment(home, started, &mark, receipt.iterations),
+            dir: folder.join(&below),
+            grace: started.policy.kill_grace,
+        };
+        let mut now = run_once(&mark, &home.database(), &command, timeout);
+        // What was called flaky then may be tried again now.
+        if proof.flaky {
+            for _ in 0..known.map_or(0, |gate| gate.retries) {
+                if now.as_ref().is_ok_and(|ran| ran.exit_code != proof.exit_code) {
+                    now = run_once(&mark, &home.database(), &command, timeout);
+                }
+            }
+        }
+        let now = now.map_err(|source| ProofError::Io { what: "cannot run a gate", source })?;
+        let same_output = now.output_sha256 == proof.output_sha256;
+        gates.push(GateAgain { name: proof.name.clone(), then: proof.exit_code, now, same_output });
+    }
+    Ok(Again { other_tree, unlike, gates })
+}
+
+/// The files of the snapshot in `folder`; their tree if it is not the one in the receipt.
+fn bring_back(
+    workspace: &mut Workspace,
+    started: &LoopStarted,
+    receipt: &Receipt,
+    snapshot: &str,
+    folder: &Path,
+) -> Result<Option<String>, ProofError> {
+    if workspace.is_git() {
+        let gone = |error| match error {
+            WorkspaceError::NoSnapshot(id) => ProofError::NoSnapshot(id),
+            other => other.into(),
+        };
+        let tree = workspace.tree_of(snapshot).map_err(gone)?;
+        lay_out(workspace, started, snapshot, folder).map_err(gone)?;
+        return Ok((receipt.tree.as_ref() != Some(&tree)).then_some(tree));
+    }
+    let now = workspace.content_hash()?;
+    if now != snapshot {
+        return Err(ProofError::Changed(started.workspace.display().to_string()));
+    }
+    for path in workspace.files(snapshot)? {
+        let path = Path::new(OsStr::from_bytes(&path));
+        copy(&workspace.root().join(path), &folder.join(path))
+            .map_err(|source| ProofError::Io { what: "cannot copy the files", source })?;
+    }
+    Ok((receipt.tree.as_deref() != Some(&now)).then_some(now))
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    if let Some(above) = to.parent() {
+        crate::home::make_dir(above)?;
+    }
+    if from.is_symlink() {
+        std::os::unix::fs::symlink(fs::read_link(from)?, to)
+    } else {
+        fs::copy(from, to).map(|_| ())
+    }
+}
+
+/// Protected files whose content is not what the receipt says.
+fn unlike(
+    workspace: &Workspace,
+    started: &LoopStarted,
+    receipt: &Receipt,
+    snapshot: &str,
+    folder: &Path,
+) -> Result<Vec<String>, ProofError> {
+    let held: Vec<_> = receipt.protected.iter().filter(|file| !file.ignored).collect();
+    let contents = if workspace.is_git() {
+        let paths: Vec<&[u8]> = held.iter().map(|file| file.path.as_bytes()).collect();
+        // Gates that saw the start's version are proof of that version.
+        let of = match &started.base {
+            Some(base) if started.policy.gate_from == GateFrom::Base => &base.snapshot,
+            _ => snapshot,
+        };
+        if paths.is_empty() { Vec::new() } else { workspace.files_at(of, &paths)? }
+    } else {
+        held.iter().map(|file| fs::read(folder.join(&file.path)).ok()).collect()
+    };
+    let differs = held
+        .iter()
+        .zip(contents)
+        .filter(|(file, content)| content.as_ref().is_none_or(|content| sha256(content) != file.sha256));
+    Ok(differs.map(|(file, _)| file.path.clone()).collect())
+}
+
+fn fresh_id() -> io::Result<LoopId> {
+    let mut random = [0; 10];
+    rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())?;
+    Ok(LoopId::from_random(random))
+}
+
+fn environment(
+    home: &Home,
+    started: &LoopStarted,
+    mark: &LoopId,
+    iteration: u32,
+) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
+    let folder = home.task_folder(&started.project, &started.task);
+    let iteration = iteration.to_string();
+    let own: [(&str, &OsStr); 6] = [
+        ("TASK_FOLDER", folder.as_os_str()),
+        ("DACAPO_LOOP", mark.as_str().as_ref()),
+        ("DACAPO_PROJECT", started.project.as_str().as_ref()),
+        ("DACAPO_TASK", started.task.as_str().as_ref()),
+        ("DACAPO_ITERATION", iteration.as_ref()),
+        ("DACAPO_HOME", home.path().as_os_str()),
+    ];
+    gate_environment(std::env::vars_os(), &own)
+}

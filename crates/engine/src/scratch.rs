@@ -1,0 +1,51 @@
+//! A folder that is gone when nobody needs it any more.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// A throw-away folder.
+pub struct Scratch {
+    path: PathBuf,
+    is_kept: bool,
+}
+
+impl Scratch {
+    /// A new one, named `name` and something random.
+    pub fn new(name: &str) -> io::Result<Self> {
+        let mut random = [0; 8];
+        rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())?;
+        let path = std::env::temp_dir().join(format!("{name}-{}", dacapo_core::ids::base32(&random)));
+        crate::home::make_dir(&path)?;
+        Ok(Self { path: path.canonicalize()?, is_kept: false })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes a file in it.
+    pub fn write(&self, name: &str, text: &str) -> io::Result<()> {
+        let file = self.path.join(name);
+        if let Some(folder) = file.parent() {
+            crate::home::make_dir(folder)?;
+        }
+        fs::write(file, text)
+    }
+
+    /// Leaves it where it is.
+    pub fn keep(mut self) -> PathBuf {
+        self.is_kept = true;
+        self.path.clone()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}

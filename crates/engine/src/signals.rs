@@ -1,0 +1,79 @@
+//! OS signals as something to wait on: a socket per signal, one byte per arrival.
+
+use std::{
+    io::{self, Read},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixStream,
+    },
+};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1};
+
+/// A signal that a supervisor answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrived {
+    Interrupt,
+    Terminate,
+    Hangup,
+    /// Ctrl-Z.
+    Suspend,
+    /// Somebody left a request.
+    Wake,
+}
+
+/// The signals this process listens to, from now until it ends.
+pub(crate) struct Signals {
+    sources: Vec<(Arrived, UnixStream)>,
+}
+
+impl Signals {
+    /// Starts to listen. A loop without a terminal does not care when one goes away.
+    pub(crate) fn listen(ignore_hangup: bool) -> io::Result<Self> {
+        let mut sources = Vec::new();
+        let ignored = ignored_signals();
+        for (signal, arrived) in [
+            (SIGINT, Arrived::Interrupt),
+            (SIGTERM, Arrived::Terminate),
+            (SIGHUP, Arrived::Hangup),
+            (SIGTSTP, Arrived::Suspend),
+            (SIGUSR1, Arrived::Wake),
+        ] {
+            // Whoever started us with it ignored, as `nohup` does, meant it.
+            if ignored & (1 << (signal - 1)) != 0 && signal != SIGUSR1 {
+                continue;
+            }
+            let (reader, writer) = UnixStream::pair()?;
+            reader.set_nonblocking(true)?;
+            signal_hook::low_level::pipe::register(signal, writer)?;
+            if !(ignore_hangup && arrived == Arrived::Hangup) {
+                sources.push((arrived, reader));
+            }
+        }
+        Ok(Self { sources })
+    }
+
+    /// What to wait on.
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.sources.iter().map(|(_, reader)| reader.as_fd())
+    }
+
+    /// Everything that arrived, each as often as it did.
+    pub(crate) fn take(&mut self) -> Vec<Arrived> {
+        let mut all = Vec::new();
+        for (arrived, reader) in &mut self.sources {
+            let mut bytes = [0; 16];
+            while let Ok(n @ 1..) = reader.read(&mut bytes) {
+                all.extend(std::iter::repeat_n(*arrived, n));
+            }
+        }
+        all
+    }
+}
+
+/// The signals that were ignored when we were started, as a mask.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}

@@ -1,0 +1,71 @@
+//! The shape of the database, one step per version. A released step is never changed.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+/// Version 1. `view` is a fold of the loop's events, kept so that `status` need not read them.
+const STEPS: [&str; 1] = ["
+    CREATE TABLE loops (
+        key INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        project TEXT NOT NULL,
+        task TEXT NOT NULL,
+        workspace TEXT NOT NULL,
+        parent TEXT,
+        head INTEGER NOT NULL,
+        over INTEGER NOT NULL,
+        view TEXT NOT NULL,
+        owner_pid INTEGER NOT NULL,
+        owner_start INTEGER NOT NULL,
+        owner_boot TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX loops_active ON loops (key) WHERE over = 0;
+    CREATE INDEX loops_task ON loops (project, task, key);
+    CREATE INDEX loops_children ON loops (parent) WHERE over = 0;
+    CREATE TABLE events (
+        seq INTEGER PRIMARY KEY,
+        loop INTEGER NOT NULL REFERENCES loops (key),
+        at INTEGER NOT NULL,
+        body TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX events_loop ON events (loop, seq);
+    CREATE TABLE requests (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        loop INTEGER NOT NULL REFERENCES loops (key),
+        at INTEGER NOT NULL,
+        body TEXT NOT NULL,
+        handled INTEGER NOT NULL DEFAULT 0
+    ) STRICT;
+    CREATE INDEX requests_open ON requests (loop) WHERE handled = 0;
+"];
+
+pub(super) enum MigrateError {
+    TooNew { found: i64, known: i64 },
+    Sql(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for MigrateError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+pub(super) fn migrate(db: &Connection) -> Result<(), MigrateError> {
+    let known = STEPS.len() as i64;
+    let version = |db: &Connection| db.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
+    let found = version(db)?;
+    if found == known {
+        return Ok(());
+    }
+    if found > known {
+        return Err(MigrateError::TooNew { found, known });
+    }
+    // Two may open a new journal at once: the second finds the work done when the lock is its own.
+    let transaction = rusqlite::Transaction::new_unchecked(db, TransactionBehavior::Immediate)?;
+    let found = version(&transaction)?;
+    for step in STEPS.iter().skip(usize::try_from(found).unwrap_or(0)) {
+        transaction.execute_batch(step)?;
+    }
+    transaction.pragma_update(None, "user_version", known)?;
+    transaction.commit()?;
+    Ok(())
+}

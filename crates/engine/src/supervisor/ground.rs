@@ -1,0 +1,139 @@
+//! The ground a loop stands on: its workspace before the first agent, and what in it must not change.
+
+use std::path::Path;
+
+use dacapo_core::{
+    event::{Base, ProtectedFile},
+    ids::LoopId,
+    judge::{gate_scripts::named_files, glob::Globs},
+    policy::Policy,
+    receipt::sha256,
+};
+
+use super::start::StartError;
+use crate::{
+    home::Home,
+    workspace::{Workspace, WorkspaceError},
+};
+
+/// What was found before the first agent.
+pub(super) struct Ground {
+    /// The files, where something about them has to be known.
+    pub(super) workspace: Option<Workspace>,
+    /// How they stand.
+    pub(super) base: Option<Base>,
+    /// Those that must not change.
+    pub(super) protected: Vec<ProtectedFile>,
+    /// What a person should know.
+    pub(super) warnings: Vec<String>,
+}
+
+impl Ground {
+    /// Looks at `dir`, keeps it as snapshot 0, and finds what is protected in it.
+    pub(super) fn prepare(home: &Home, id: &LoopId, policy: &Policy, dir: &Path) -> Result<Self, StartError> {
+        let globs = Globs::parse(&policy.protect)?;
+        let mut workspace = Workspace::open(dir, home, id)?;
+        if policy.commit.is_some() && !workspace.is_git() {
+            return Err(StartError::NoCommit("the workspace is not a git repository"));
+        }
+        // Hashing a plain folder costs what reading it costs: only where a verdict will need it.
+        if !workspace.is_git() && policy.gates.is_empty() && policy.protect.is_empty() {
+            return Ok(Self { workspace: None, base: None, protected: Vec::new(), warnings: Vec::new() });
+        }
+        let snapshot = workspace.begin()?.id;
+        if policy.commit.is_some() && workspace.had_staged_changes() {
+            workspace.forget()?;
+            return Err(StartError::NoCommit(
+                "there are staged changes that would go in; commit or unstage them first",
+            ));
+        }
+        let mut warnings: Vec<String> = workspace.take_warnings().iter().map(ToString::to_string).collect();
+        let named: Vec<String> = policy.gates.iter().flat_map(|gate| named_files(&gate.run)).collect();
+        let mut protected = Vec::new();
+        if !policy.protect.is_empty() || !named.is_empty() {
+            let files = workspace.files(&snapshot)?;
+            for pattern in globs.unmatched(&files) {
+                warnings.push(format!("the pattern `{pattern}` protects nothing: no file matches it"));
+            }
+            // What a gate names is meant from the folder it runs in.
+            let below = dir.strip_prefix(workspace.root()).unwrap_or(Path::new(""));
+            let mut named: Vec<String> =
+                named.iter().map(|name| below.join(name).to_string_lossy().into_owned()).collect();
+            // A script that is reached by a link is run as much as the link.
+            let behind: Vec<String> =
+                named.iter().filter_map(|name| behind_links(workspace.root(), name)).collect();
+            named.extend(behind);
+            named.sort_unstable();
+            named.dedup();
+            let paths: Vec<&[u8]> = files
+                .iter()
+                .map(Vec::as_slice)
+                .filter(|path| globs.matches(path) || named.iter().any(|name| name.as_bytes() == *path))
+                .collect();
+            protected = hashed(&workspace, &snapshot, &paths)?;
+            let unseen = |name: &&String| !files.iter().any(|path| path.as_slice() == name.as_bytes());
+            protected.extend(named.iter().filter(unseen).filter_map(|name| ignored(&workspace, name)));
+        }
+        let base = Base {
+            tree: workspace.tree_of(&snapshot)?,
+            head: workspace.head()?,
+            is_git: workspace.is_git(),
+            snapshot,
+        };
+        Ok(Self { workspace: Some(workspace), base: Some(base), protected, warnings })
+    }
+}
+
+/// The workspace of a loop that goes on.
+pub(super) fn reopen(home: &Home, id: &LoopId, dir: &Path, base: &Base) -> Result<Workspace, WorkspaceError> {
+    let mut workspace = Workspace::open(dir, home, id)?;
+    workspace.begin()?;
+    // A snapshot that is gone shows up here, before an agent works on what could never be judged.
+    workspace.tree_of(&base.snapshot)?;
+    Ok(workspace)
+}
+
+/// The file of the workspace that `name` leads to, if links lead to another.
+fn behind_links(root: &Path, name: &str) -> Option<String> {
+    let real = root.join(name).canonicalize().ok()?;
+    let real = real.strip_prefix(root).ok()?.to_str()?.to_owned();
+    (real != name).then_some(real)
+}
+
+/// A file that a gate runs and no snapshot holds.
+fn ignored(workspace: &Workspace, name: &str) -> Option<ProtectedFile> {
+    let path = workspace.root().join(name);
+    if !workspace.is_git() || !path.is_file() || name.split('/').any(|part| part == ".git") {
+        return None;
+    }
+    let content = std::fs::read(path).ok()?;
+    Some(ProtectedFile { path: name.to_owned(), sha256: sha256(&content), ignored: true })
+}
+
+fn hashed(
+    workspace: &Workspace,
+    snapshot: &str,
+    paths: &[&[u8]],
+) -> Result<Vec<ProtectedFile>, WorkspaceError> {
+    use std::os::unix::ffi::OsStrExt;
+    if paths.is_empty() {
+        return Ok(Vec::new());
+    }
+    let contents: Vec<Option<Vec<u8>>> = if workspace.is_git() {
+        workspace.files_at(snapshot, paths)?
+    } else {
+        paths
+            .iter()
+            .map(|path| std::fs::read(workspace.root().join(std::ffi::OsStr::from_bytes(path))).ok())
+            .collect()
+    };
+    Ok(paths
+        .iter()
+        .zip(contents)
+        .map(|(path, content)| ProtectedFile {
+            path: String::from_utf8_lossy(path).into_owned(),
+            sha256: sha256(&content.unwrap_or_default()),
+            ignored: false,
+        })
+        .collect())
+}

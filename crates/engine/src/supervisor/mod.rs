@@ -1,0 +1,380 @@
+//! The supervisor of one loop: inputs in one order, and for each of them journal → apply → publish → perform.
+//!
+//! One thread waits on everything at once: signals, the keeper, the pipes of what runs, and the next deadline.
+//! Nothing is polled that the kernel can announce.
+
+mod checks;
+mod ground;
+mod observe;
+mod start;
+mod timers;
+mod unattended;
+mod verdict;
+mod work;
+
+use std::{collections::VecDeque, io, path::PathBuf, sync::Arc, time::Instant};
+
+use dacapo_core::{
+    bus::Draft,
+    duration::Millis,
+    event::{LoopEvent, LoopStarted, Reason, StopCause},
+    ids::LoopId,
+    loop_machine::{BusTarget, Effect, Input, LoopState, Request, decide},
+    view::LoopView,
+};
+use jiff::Timestamp;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::Signal,
+};
+
+pub use start::{NewLoop, ResumeLoop, StartError, resume, run};
+pub use unattended::{reconcile, settle};
+pub(crate) use verdict::{lay_out, with_setup};
+
+use self::{timers::Timers, work::Work};
+use crate::{
+    bus::Bus,
+    home::Home,
+    observer::Observer,
+    process::{KeeperLink, Report},
+    signals::{Arrived, Signals},
+    store::{Head, Segments, Store, StoreError, TaskLock},
+    workspace::Workspace,
+};
+
+/// How a supervised loop ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Which.
+    pub id: LoopId,
+    /// Why.
+    pub reason: Reason,
+    /// One line.
+    pub detail: String,
+}
+
+/// Why a supervisor had to give up without an end in the journal.
+#[derive(Debug, thiserror::Error)]
+pub enum SuperviseError {
+    /// The journal.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The system.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done.
+        what: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+pub(crate) struct Supervisor<'a> {
+    home: &'a Home,
+    store: Store,
+    id: LoopId,
+    started: Arc<LoopStarted>,
+    state: LoopState,
+    head: Head,
+    view: LoopView,
+    segments: Segments,
+    // Before the lock, which is let go only when everything the keeper keeps has ended.
+    keeper: KeeperLink,
+    _lock: TaskLock,
+    signals: Signals,
+    /// The files the loop works on; `None` where nothing about them has to be known.
+    workspace: Option<Workspace>,
+    /// The snapshot that is checked out for gates, and where.
+    checkout: Option<(String, PathBuf)>,
+    observer: &'a mut dyn Observer,
+    inbox: VecDeque<Arrival>,
+    work: Option<Work>,
+    timers: Timers,
+    program: PathBuf,
+    task_bus: Bus,
+    project_bus: Bus,
+    /// The size of the task's bus when the running agent started.
+    bus_mark: u64,
+    next_tick: Option<Instant>,
+    buffer: Vec<u8>,
+}
+
+/// An input, and the request it came from.
+struct Arrival {
+    input: Input,
+    request: Option<i64>,
+}
+
+impl From<Input> for Arrival {
+    fn from(input: Input) -> Self {
+        Self { input, request: None }
+    }
+}
+
+impl Supervisor<'_> {
+    /// Runs the loop to an end.
+    fn supervise(mut self) -> Result<Finished, SuperviseError> {
+        self.read_requests()?;
+        loop {
+            if let Some(reason) = self.state.over() {
+                let detail = self.view.detail.clone().unwrap_or_default();
+                return Ok(Finished { id: self.id, reason, detail });
+            }
+            let Some(arrival) = self.inbox.pop_front() else {
+                self.wait()?;
+                continue;
+            };
+            self.step(arrival)?;
+        }
+    }
+
+    /// journal → apply → publish → perform.
+    fn step(&mut self, arrival: Arrival) -> Result<(), SuperviseError> {
+        let step = decide(&self.state, arrival.input);
+        let handled: Vec<i64> = arrival.request.into_iter().collect();
+        if let Err(error) = self.record(step.events, &handled) {
+            return self.journal_failed(error);
+        }
+        self.post(&step.effects);
+        for effect in step.effects {
+            self.perform(effect)?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, events: Vec<LoopEvent>, handled: &[i64]) -> Result<(), StoreError> {
+        let now = Timestamp::now();
+        let envelopes = self.store.append(&self.id, &mut self.head, &mut self.view, now, events, handled)?;
+        for envelope in &envelopes {
+            self.state.apply(&envelope.event);
+            self.observer.event(envelope, &self.view);
+        }
+        Ok(())
+    }
+
+    /// The journal takes nothing more: everything is ended, and an end is written if the disk is merely full.
+    fn journal_failed(&mut self, error: StoreError) -> Result<(), SuperviseError> {
+        if self.work.is_some() {
+            let _ = self.keeper.stop(Millis(0));
+        }
+        // A failed sync may have lost what it was about; trying again would only look like success (fault G5).
+        if !matches!(error, StoreError::Disk { is_full: true, .. }) || self.state.over().is_some() {
+            return Err(error.into());
+        }
+        start::release_reserve(self.home);
+        let step = decide(&self.state, Input::DiskFailed("the disk is full".to_owned()));
+        self.record(step.events, &[])?;
+        Ok(())
+    }
+
+    /// Best effort: a bus that cannot be written stops no loop (req 73).
+    fn post(&mut self, effects: &[Effect]) {
+        let now = Timestamp::now();
+        for (bus, to) in [(&self.task_bus, BusTarget::Task), (&self.project_bus, BusTarget::Project)] {
+            let drafts: Vec<Draft> = effects
+                .iter()
+                .filter_map(|effect| match effect {
+                    Effect::Post(post) if post.to == to => Some(post),
+                    _ => None,
+                })
+                .map(|post| Draft {
+                    kind: post.kind.to_owned(),
+                    project: self.started.project.to_string(),
+                    task: Some(self.started.task.to_string()),
+                    loop_id: Some(self.id.to_string()),
+                    body: post.body.clone(),
+                })
+                .collect();
+            if !drafts.is_empty() {
+                let _ = bus.post(&drafts, now);
+            }
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) -> Result<(), SuperviseError> {
+        match effect {
+            Effect::Post(_) => {}
+            Effect::ReadMarkers => {
+                let facts = observe::markers(&self.task_folder());
+                self.inbox.push_back(Input::MarkersRead(facts).into());
+            }
+            Effect::StartAgent { iteration, attempt: _, prompt, nonce, time_left } => {
+                self.start_agent(iteration, &prompt, &nonce, time_left)?;
+            }
+            Effect::RunGate { gate, role, snapshot } => self.start_gate(gate, role, snapshot.as_deref())?,
+            Effect::Examine => self.examine()?,
+            Effect::Recheck { snapshot } => self.recheck(snapshot.as_deref())?,
+            Effect::Commit { snapshot, iteration, message } => self.commit(&snapshot, iteration, &message)?,
+            Effect::StopWork { grace } => {
+                if let Some(work) = &mut self.work {
+                    work.is_stopped_by_us = true;
+                    let _ = self.keeper.stop(grace);
+                }
+            }
+            Effect::Delay(length) => self.timers.delay(length),
+            Effect::AwaitChildren { timeout, every } => {
+                self.timers.await_children(timeout, every);
+                self.look_for_children()?;
+            }
+            Effect::CancelChildren => {
+                for child in self.store.running_children(&self.id)? {
+                    self.store.request(&child.view.id, &Request::Cancel, Timestamp::now())?;
+                }
+            }
+            Effect::AwaitTasks { tasks, every } => {
+                self.timers.await_tasks(tasks, every);
+                self.look_for_tasks()?;
+            }
+            Effect::SetDoneAside => {
+                let done = self.task_folder().join("DONE");
+                let _ = std::fs::rename(&done, done.with_extension("refused"));
+            }
+            Effect::ConsumeWaitMarker => {
+                let _ = std::fs::remove_file(self.task_folder().join("WAIT_WITHOUT_RESTART"));
+            }
+        }
+        Ok(())
+    }
+
+    fn task_folder(&self) -> PathBuf {
+        self.home.task_folder(&self.started.project, &self.started.task)
+    }
+
+    // --- waiting --------------------------------------------------------------------------------------------
+
+    /// Waits until something happens and puts it into the inbox.
+    fn wait(&mut self) -> Result<(), SuperviseError> {
+        let ready = self.poll()?;
+        // Asked whatever `poll` said: a signal that came with something else is handled on its way back, after it had
+        // looked at the signals' own descriptors. What was asked before an agent ended counts before its end does.
+        for arrived in self.signals.take() {
+            self.signalled(arrived)?;
+        }
+        if ready.pipes {
+            self.read_output();
+        }
+        if ready.keeper {
+            match self.keeper.receive() {
+                Ok(Some(report)) => self.reported(&report),
+                Ok(None) | Err(_) => self.keeper_lost()?,
+            }
+        }
+        self.look_at_the_clock()
+    }
+
+    fn poll(&mut self) -> Result<Ready, SuperviseError> {
+        let deadline = [self.timers.next(), self.work.as_ref().and_then(Work::deadline), self.next_tick]
+            .into_iter()
+            .flatten()
+            .min();
+        let timeout = deadline.map(|at| {
+            let left = at.saturating_duration_since(Instant::now());
+            Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
+        });
+        let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(9);
+        fds.extend(self.signals.fds().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let signals = fds.len();
+        fds.extend(self.keeper.fd().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let keeper = fds.len();
+        if let Some(work) = &self.work {
+            fds.extend(work.pipes().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        }
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                return Err(SuperviseError::Io { what: "cannot wait for events", source: error.into() });
+            }
+        }
+        let any = |fds: &[PollFd<'_>]| fds.iter().any(|fd| !fd.revents().is_empty());
+        Ok(Ready { keeper: any(&fds[signals..keeper]), pipes: any(&fds[keeper..]) })
+    }
+
+    fn signalled(&mut self, arrived: Arrived) -> Result<(), SuperviseError> {
+        let cause = match arrived {
+            Arrived::Interrupt => StopCause::Interrupt,
+            Arrived::Terminate => StopCause::Terminate,
+            Arrived::Hangup => StopCause::Hangup,
+            Arrived::Suspend => {
+                self.suspend();
+                return Ok(());
+            }
+            Arrived::Wake => return self.read_requests(),
+        };
+        self.inbox.push_back(Input::Signalled(cause).into());
+        Ok(())
+    }
+
+    /// Ctrl-Z: everything holds, timers too, until somebody says go on.
+    fn suspend(&mut self) {
+        let _ = self.keeper.suspend();
+        let since = Instant::now();
+        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+        // Here the process has been continued.
+        let held = since.elapsed();
+        self.timers.shift(held);
+        if let Some(work) = &mut self.work {
+            work.shift(held);
+        }
+        let _ = self.keeper.resume();
+    }
+
+    fn read_requests(&mut self) -> Result<(), SuperviseError> {
+        let waiting: Vec<i64> = self.inbox.iter().filter_map(|arrival| arrival.request).collect();
+        for pending in self.store.pending(&self.id)? {
+            if !waiting.contains(&pending.id) {
+                self.inbox.push_back(Arrival {
+                    input: Input::Requested(pending.request),
+                    request: Some(pending.id),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn look_at_the_clock(&mut self) -> Result<(), SuperviseError> {
+        let now = Instant::now();
+        if self.next_tick.is_some_and(|at| at <= now) {
+            self.observer.tick();
+            self.next_tick = self.observer.tick_every().map(|every| now + every);
+        }
+        if self.timers.delay_is_over(now) {
+            self.inbox.push_back(Input::DelayOver.into());
+        }
+        if self.timers.children_are_due(now) {
+            self.look_for_children()?;
+        }
+        if self.timers.tasks_are_due(now) {
+            self.look_for_tasks()?;
+        }
+        self.enforce_deadlines(now)
+    }
+
+    fn reported(&mut self, report: &Report) {
+        match report {
+            Report::NotStarted(errno) => self.work_not_started(*errno),
+            Report::Ended(end) => self.work_ended(*end),
+        }
+    }
+
+    /// Somebody killed the keeper: what it kept came to us and is ended here, and a new one takes its place.
+    fn keeper_lost(&mut self) -> Result<(), SuperviseError> {
+        let spared = self.store.owners_of_children(&self.id)?;
+        self.keeper.sweep_after_loss(&spared);
+        self.keeper = KeeperLink::start(&self.id, &self.home.database())
+            .map_err(|source| SuperviseError::Io { what: "cannot start a keeper", source })?;
+        if self.work.is_some() {
+            self.work_ended(crate::process::End {
+                code: None,
+                signal: Some(Signal::KILL.as_raw()),
+                leftovers: 0,
+            });
+        }
+        Ok(())
+    }
+}
+
+struct Ready {
+    keeper: bool,
+    pipes: bool,
+}

@@ -1,0 +1,120 @@
+//! Loops that nobody runs: what was asked of them meanwhile, and the end of those whose supervisor died.
+
+use dacapo_core::{
+    duration::Millis,
+    ids::{LoopId, ProjectId, TaskId},
+    loop_machine::{Effect, Input, LoopState, Request, decide},
+    view::LoopView,
+};
+use jiff::Timestamp;
+
+use super::{
+    SuperviseError,
+    start::{StartError, take_lock},
+};
+use crate::{
+    home::Home,
+    process::leftovers,
+    store::{Head, Store, TaskLock},
+};
+
+/// Takes up what was asked of a loop that nobody runs: an end, or words for its next prompt.
+pub fn settle(home: &Home, store: &mut Store, id: &LoopId) -> Result<(), StartError> {
+    let row = store.row(id)?.ok_or_else(|| StartError::Unknown(id.clone()))?;
+    let _lock = take_lock(home, store, &row.view.project, &row.view.task)?;
+    let row = store.row(id)?.ok_or_else(|| StartError::Unknown(id.clone()))?;
+    let (mut head, history) = store.load(id)?.ok_or_else(|| StartError::Unknown(id.clone()))?;
+    let mut state = LoopState::fold(history.iter().map(|envelope| &envelope.event));
+    let mut view = row.view;
+    bury(home, store, id, &mut head, &mut view, &mut state)?;
+    take_up_requests(store, id, &mut head, &mut view, &mut state)
+}
+
+/// What was asked while nobody listened.
+pub(super) fn take_up_requests(
+    store: &mut Store,
+    id: &LoopId,
+    head: &mut Head,
+    view: &mut LoopView,
+    state: &mut LoopState,
+) -> Result<(), StartError> {
+    for pending in store.pending(id)? {
+        let step = decide(state, Input::Requested(pending.request));
+        for envelope in store.append(id, head, view, Timestamp::now(), step.events, &[pending.id])? {
+            state.apply(&envelope.event);
+        }
+        perform_without_supervisor(store, id, &step.effects)?;
+    }
+    Ok(())
+}
+
+/// Gives loops whose supervisor died their end, and ends what they left running (req 203, fault F14).
+///
+/// Nothing is resurrected: they stay stopped until somebody resumes them.
+pub fn reconcile(home: &Home, store: &mut Store) -> Result<Vec<LoopId>, StartError> {
+    reconcile_holding(home, store, None)
+}
+
+/// As [`reconcile`], by the one who has the lock of the task `held`.
+pub(super) fn reconcile_holding(
+    home: &Home,
+    store: &mut Store,
+    held: Option<(&ProjectId, &TaskId)>,
+) -> Result<Vec<LoopId>, StartError> {
+    let mut buried = Vec::new();
+    for row in store.active()? {
+        if row.owner.is_alive() {
+            continue;
+        }
+        let is_ours = held == Some((&row.view.project, &row.view.task));
+        let lock = TaskLock::take(&home.lock(&row.view.project, &row.view.task));
+        // Whoever else holds the lock is about to see to it.
+        if lock.is_err() && !is_ours {
+            continue;
+        }
+        let id = row.view.id.clone();
+        let Some((mut head, history)) = store.load(&id)? else { continue };
+        let mut state = LoopState::fold(history.iter().map(|envelope| &envelope.event));
+        let mut view = row.view;
+        bury(home, store, &id, &mut head, &mut view, &mut state)?;
+        buried.push(id);
+    }
+    Ok(buried)
+}
+
+/// Ends a loop whose supervisor is known to be dead: the caller holds its lock.
+pub(super) fn bury(
+    home: &Home,
+    store: &mut Store,
+    id: &LoopId,
+    head: &mut Head,
+    view: &mut LoopView,
+    state: &mut LoopState,
+) -> Result<(), StartError> {
+    if state.over().is_some() {
+        return Ok(());
+    }
+    let spared = store.owners_of_children(id)?;
+    let grace = state.started.as_ref().map_or(Millis(0), |started| started.policy.kill_grace);
+    leftovers::end(id, home.path(), &spared)
+        .and_then(|()| leftovers::await_keepers(id, &home.database(), grace.std()))
+        .map_err(|source| SuperviseError::Io {
+            what: "cannot end what a dead dacapo left running",
+            source,
+        })?;
+    let step = decide(state, Input::OwnerDied);
+    for envelope in store.append(id, head, view, Timestamp::now(), step.events, &[])? {
+        state.apply(&envelope.event);
+    }
+    perform_without_supervisor(store, id, &step.effects)
+}
+
+/// Of a loop that nobody runs there is one thing left to do: its children, which are loops of their own, end with it.
+fn perform_without_supervisor(store: &mut Store, id: &LoopId, effects: &[Effect]) -> Result<(), StartError> {
+    if effects.contains(&Effect::CancelChildren) {
+        for child in store.running_children(id)? {
+            store.request(&child.view.id, &Request::Cancel, Timestamp::now())?;
+        }
+    }
+    Ok(())
+}

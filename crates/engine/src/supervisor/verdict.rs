@@ -1,0 +1,355 @@
+//! What a verdict needs from the world: the workspace looked at before and after its gates, a place for them to
+//! run, a commit. Facts only; the judgement is `core`'s.
+
+use std::{
+    collections::HashSet,
+    fs,
+    io::{Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+};
+
+use dacapo_core::{
+    event::{Examination, GateRole, LoopStarted, ProtectedFile},
+    judge::{
+        contradiction,
+        gate_scripts::named_files,
+        glob::Globs,
+        tamper::{self, FileChange},
+    },
+    loop_machine::{Input, Recheck, Seal},
+    policy::{GateFrom, GateIn, GateSpec, Policy},
+    receipt::sha256,
+};
+use jiff::Timestamp;
+
+use super::{SuperviseError, Supervisor};
+use crate::{
+    store::{Segments, Stream},
+    workspace::{ChangeKind, CommitOutcome, Workspace, WorkspaceError},
+};
+
+/// How many changed paths are named for people.
+const NAMED: usize = 20;
+/// How much of what an agent printed is searched for contradictions.
+const SEARCHED: u64 = 1 << 20;
+
+impl Supervisor<'_> {
+    /// The workspace after an agent has ended, if it is not as it was.
+    pub(super) fn keep_workspace(&mut self) -> (Option<(String, String)>, Vec<String>) {
+        let Some(workspace) = &mut self.workspace else { return (None, Vec::new()) };
+        let taken = workspace.snapshot(u64::from(self.state.iterations));
+        let mut warnings: Vec<String> = workspace.take_warnings().iter().map(ToString::to_string).collect();
+        let kept = taken.and_then(|snapshot| {
+            let tree = snapshot.changed.then(|| workspace.tree_of(&snapshot.id)).transpose()?;
+            Ok(tree.map(|tree| (snapshot.id, tree)))
+        });
+        match kept {
+            Ok(kept) => (kept, warnings),
+            Err(error) => {
+                warnings.push(format!("the workspace could not be kept: {error}"));
+                (None, warnings)
+            }
+        }
+    }
+
+    pub(super) fn examine(&mut self) -> Result<(), SuperviseError> {
+        let found = match self.look_at_workspace() {
+            Ok(found) => found.map(Box::new),
+            Err(error) => {
+                self.inbox.push_back(Input::ExaminationFailed(error.to_string()).into());
+                return Ok(());
+            }
+        };
+        self.inbox.push_back(Input::Examined(found).into());
+        Ok(())
+    }
+
+    fn look_at_workspace(&mut self) -> Result<Option<Examination>, WorkspaceError> {
+        let started = self.started.clone();
+        let Some(base) = &started.base else { return Ok(None) };
+        let contradiction = self.contradiction();
+        let Some(workspace) = &mut self.workspace else { return Ok(None) };
+        // Child loops may have worked on since the agent ended.
+        let snapshot = workspace.snapshot(u64::from(self.state.iterations))?.id;
+        let changes = workspace.changes(&base.snapshot, &snapshot)?;
+        let protect = Protection::of(&started, workspace.root());
+        let mut paths: Vec<String> =
+            changes.iter().map(|change| String::from_utf8_lossy(&change.path).into_owned()).collect();
+        let mut tampered: Vec<String> = paths.iter().filter(|path| protect.matches(path)).cloned().collect();
+        tampered.extend(changed_unseen(workspace.root(), &started));
+        // What is dacapo's own is no work of the agent's, but may be protected like anything else.
+        paths.retain(|path| !path.starts_with(".dacapo/"));
+        let scan = scan(workspace, &base.snapshot, &snapshot, &changes)?;
+        let commits = match (workspace.head()?, &base.head) {
+            (Some(head), base_head) if Some(&head) != base_head.as_ref() => {
+                workspace.commits_between(base_head.as_deref(), &head).unwrap_or_default()
+            }
+            _ => Vec::new(),
+        };
+        let tree = workspace.tree_of(&snapshot)?;
+        Ok(Some(Examination {
+            snapshot,
+            tree,
+            changed: paths.len() as u64,
+            some: paths.into_iter().take(NAMED).collect(),
+            tampered,
+            commits,
+            tamper: scan,
+            contradiction,
+        }))
+    }
+
+    /// The words of the newest iteration that contradict its promise.
+    fn contradiction(&self) -> Option<String> {
+        let phrases = &self.started.policy.contradictions;
+        if phrases.is_off() {
+            return None;
+        }
+        let runs = self.home.runs(&self.started.project, &self.started.task);
+        let mut file = fs::File::open(Segments::path(&runs, &self.id, Stream::Stdout)).ok()?;
+        let end = self.state.output.stdout;
+        let begin = self.state.attempt_output.stdout.max(end.saturating_sub(SEARCHED));
+        file.seek(SeekFrom::Start(begin)).ok()?;
+        let mut bytes = Vec::new();
+        file.take(end - begin).read_to_end(&mut bytes).ok()?;
+        let text = dacapo_core::text::ansi::readable(&bytes);
+        contradiction::find(&text, phrases).map(|hit| hit.text)
+    }
+
+    pub(super) fn recheck(&mut self, snapshot: Option<&str>) -> Result<(), SuperviseError> {
+        self.leave_checkout();
+        let looked = match (snapshot, &self.workspace) {
+            // Without gates nothing ran since the look before.
+            (Some(id), Some(workspace)) if !self.started.policy.gates.is_empty() => {
+                workspace.disturbed_since(id)
+            }
+            _ => Ok(Vec::new()),
+        };
+        match looked {
+            Ok(paths) => {
+                let disturbed = paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect();
+                let seal = self.seal()?;
+                self.inbox.push_back(Input::Rechecked(Recheck { disturbed, seal }).into());
+            }
+            Err(error) => self.inbox.push_back(Input::ExaminationFailed(error.to_string()).into()),
+        }
+        Ok(())
+    }
+
+    pub(super) fn commit(
+        &mut self,
+        snapshot: &str,
+        iteration: u32,
+        message: &str,
+    ) -> Result<(), SuperviseError> {
+        let result = match &self.workspace {
+            Some(workspace) => match workspace.commit_tree(snapshot, message, u64::from(iteration)) {
+                Ok(CommitOutcome::Committed { commit, .. } | CommitOutcome::AlreadyCommitted { commit }) => {
+                    Ok(Some(commit))
+                }
+                Ok(CommitOutcome::NothingToCommit) => Ok(None),
+                Err(error) => Err(error.to_string()),
+            },
+            None => Err("the workspace is not a git repository".to_owned()),
+        };
+        let seal = self.seal()?;
+        self.inbox.push_back(Input::CommitDone(result, seal).into());
+        Ok(())
+    }
+
+    fn seal(&self) -> Result<Seal, SuperviseError> {
+        Ok(Seal {
+            at: Timestamp::now(),
+            loop_id: self.id.to_string(),
+            started_at: Some(self.view.started_at),
+            journal: self.store.journal_hash(&self.id)?,
+        })
+    }
+
+    /// Where a check runs: the workspace, or a fresh checkout of what would be kept.
+    pub(super) fn place_for(
+        &mut self,
+        gate: &GateSpec,
+        role: GateRole,
+        snapshot: Option<&str>,
+    ) -> Result<(PathBuf, String), WorkspaceError> {
+        let started = self.started.clone();
+        let policy = &started.policy;
+        let wants_checkout = policy.gate_in == GateIn::Clean || policy.gate_from == GateFrom::Base;
+        let (Some(snapshot), Some(workspace)) = (snapshot, &self.workspace) else {
+            return Ok((started.workspace.clone(), gate.run.clone()));
+        };
+        if role == GateRole::Until || !wants_checkout || !workspace.is_git() {
+            return Ok((started.workspace.clone(), gate.run.clone()));
+        }
+        // The folder within the repository that the loop works in.
+        let below = started.workspace.strip_prefix(workspace.root()).unwrap_or(Path::new("")).to_owned();
+        let root = match &self.checkout {
+            Some((of, folder)) if of == snapshot => folder.clone(),
+            _ => {
+                let folder = self.home.path().join("checks").join(self.id.as_str());
+                let _ = fs::remove_dir_all(&folder);
+                lay_out(workspace, &started, snapshot, &folder)?;
+                self.checkout = Some((snapshot.to_owned(), folder.clone()));
+                folder
+            }
+        };
+        Ok((root.join(below), with_setup(policy, &gate.run)))
+    }
+
+    /// Removes the checkout of a claim that has been judged.
+    pub(super) fn leave_checkout(&mut self) {
+        if let Some((_, folder)) = self.checkout.take() {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+}
+
+/// Puts the files of `snapshot` into `folder` as gates are to see them there.
+pub(crate) fn lay_out(
+    workspace: &Workspace,
+    started: &LoopStarted,
+    snapshot: &str,
+    folder: &Path,
+) -> Result<(), WorkspaceError> {
+    workspace.checkout(snapshot, folder)?;
+    match &started.base {
+        Some(base) if started.policy.gate_from == GateFrom::Base => {
+            as_at_start(workspace, &base.snapshot, snapshot, started, folder)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A gate's command with what prepares a fresh checkout before it.
+pub(crate) fn with_setup(policy: &Policy, gate: &str) -> String {
+    let mut script = String::new();
+    for setup in &policy.setup {
+        match &setup.only_if {
+            Some(file) => {
+                script.push_str(&format!("if [ -e {} ]; then {}\nfi || exit $?\n", quoted(file), setup.run));
+            }
+            None => script.push_str(&format!("{{ {}\n}} || exit $?\n", setup.run)),
+        }
+    }
+    script.push_str(gate);
+    script
+}
+
+/// The patterns that protect, and the files that were found at the start because a gate names them.
+struct Protection<'a> {
+    globs: Globs,
+    files: HashSet<&'a str>,
+    /// Files that a gate would take instead of one that was there at the start: a `GNUmakefile` beside a `Makefile`.
+    rivals: HashSet<String>,
+}
+
+impl<'a> Protection<'a> {
+    fn of(started: &'a LoopStarted, root: &Path) -> Self {
+        let files: HashSet<&str> = started.protected.iter().map(|file| file.path.as_str()).collect();
+        let below = started.workspace.strip_prefix(root).unwrap_or(Path::new(""));
+        let rivals = started.policy.gates.iter().flat_map(|gate| {
+            let named: Vec<String> = named_files(&gate.run)
+                .iter()
+                .map(|name| below.join(name).to_string_lossy().into_owned())
+                .collect();
+            let (known, new): (Vec<String>, Vec<String>) =
+                named.into_iter().partition(|name| files.contains(name.as_str()));
+            let known: Vec<(String, String)> = known.iter().map(|name| role(name)).collect();
+            new.into_iter().filter(move |name| known.contains(&role(name))).collect::<Vec<_>>()
+        });
+        Self {
+            // Patterns were checked before the loop began.
+            globs: Globs::parse(&started.policy.protect).unwrap_or_default(),
+            rivals: rivals.collect(),
+            files,
+        }
+    }
+
+    fn matches(&self, path: &str) -> bool {
+        self.files.contains(path) || self.rivals.contains(path) || self.globs.matches(path)
+    }
+}
+
+/// The folder of a file and what it is to a program that knows it under several names.
+fn role(path: &str) -> (String, String) {
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let name = name.to_ascii_lowercase();
+    let name = name.trim_start_matches('.');
+    let name = name.strip_prefix("gnu").unwrap_or(name);
+    (folder.to_owned(), name.split('.').next().unwrap_or(name).to_owned())
+}
+
+/// Protected files that no snapshot holds because git ignores them, and that are not what they were.
+fn changed_unseen(root: &Path, started: &LoopStarted) -> Vec<String> {
+    let is_same = |file: &ProtectedFile| {
+        fs::read(root.join(&file.path)).is_ok_and(|bytes| sha256(&bytes) == file.sha256)
+    };
+    let unseen = started.protected.iter().filter(|file| file.ignored && !is_same(file));
+    unseen.map(|file| file.path.clone()).collect()
+}
+
+/// Puts the protected paths in `folder` back to what they were before the first agent.
+fn as_at_start(
+    workspace: &Workspace,
+    base: &str,
+    snapshot: &str,
+    started: &LoopStarted,
+    folder: &Path,
+) -> Result<(), WorkspaceError> {
+    use std::os::unix::ffi::OsStrExt;
+    let protect = Protection::of(started, workspace.root());
+    let changes = workspace.changes(base, snapshot)?;
+    let protected = changes.iter().filter(|change| protect.matches(&String::from_utf8_lossy(&change.path)));
+    let mut back = Vec::new();
+    for change in protected {
+        if change.kind == ChangeKind::Added {
+            let _ = fs::remove_file(folder.join(std::ffi::OsStr::from_bytes(&change.path)));
+        } else {
+            back.push(&change.path[..]);
+        }
+    }
+    if back.is_empty() { Ok(()) } else { workspace.write_paths(base, &back, folder) }
+}
+
+/// Whether a file may hold tests in a language that is understood.
+fn is_source(path: &[u8]) -> bool {
+    const ENDINGS: [&[u8]; 10] =
+        [b".rs", b".py", b".js", b".jsx", b".ts", b".tsx", b".mjs", b".cjs", b".mts", b".go"];
+    ENDINGS.iter().any(|ending| path.ends_with(ending))
+}
+
+/// Tests that were weakened between two snapshots.
+fn scan(
+    workspace: &Workspace,
+    from: &str,
+    to: &str,
+    changes: &[crate::workspace::Change],
+) -> Result<tamper::TamperScan, WorkspaceError> {
+    if !workspace.is_git() {
+        return Ok(tamper::TamperScan::default());
+    }
+    let paths: Vec<&[u8]> =
+        changes.iter().map(|change| &change.path[..]).filter(|path| is_source(path)).collect();
+    if paths.is_empty() {
+        return Ok(tamper::TamperScan::default());
+    }
+    let text =
+        |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    let (old, new) = (workspace.files_at(from, &paths)?, workspace.files_at(to, &paths)?);
+    let files: Vec<(String, Option<String>, Option<String>)> = paths
+        .iter()
+        .zip(old.iter().zip(&new))
+        .map(|(path, (old, new))| (String::from_utf8_lossy(path).into_owned(), text(old), text(new)))
+        .collect();
+    let files: Vec<FileChange<'_>> = files
+        .iter()
+        .map(|(path, old, new)| FileChange { path, old: old.as_deref(), new: new.as_deref() })
+        .collect();
+    Ok(tamper::scan(&files))
+}
+
+/// `text` as one word of a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}

@@ -1,0 +1,455 @@
+//! What runs: an agent or a check, its pipes, its deadlines, and what becomes of its end.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::File,
+    io::{self, Seek, Write},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use dacapo_core::{
+    agent::{PromptDelivery, agent_environment},
+    duration::Millis,
+    event::{AgentExit, GateRole, Outcome},
+    judge::promise::PromiseDetector,
+    loop_machine::{AgentReport, Input, StartFailure},
+    policy::GateSpec,
+};
+use sha2::{Digest, Sha256};
+
+use rustix::{
+    fs::MemfdFlags,
+    pipe::{PipeFlags, pipe_with},
+};
+
+use super::{SuperviseError, Supervisor, checks, observe};
+use crate::{
+    home::write_private,
+    process::{Command, End},
+    store::{KEPT_PER_ATTEMPT, Stream},
+};
+
+/// Names and values of an environment.
+type Variables = Vec<(OsString, OsString)>;
+
+/// How much of what was posted during a run is read: agents write to the bus as they like.
+const MESSAGES: u64 = 4 << 20;
+
+/// A running process, as its supervisor sees it.
+pub(super) struct Work {
+    job: Job,
+    pipes: Vec<Pipe>,
+    since: Instant,
+    last_output: Instant,
+    deadline: Option<(Instant, Outcome)>,
+    idle: Option<Duration>,
+    dropped: u64,
+    ended_by: Option<Outcome>,
+    pub(super) is_stopped_by_us: bool,
+}
+
+enum Job {
+    Agent { detector: Box<PromiseDetector> },
+    Gate { spec: GateSpec, tail: Vec<u8>, digest: Sha256 },
+}
+
+struct Pipe {
+    stream: Stream,
+    end: OwnedFd,
+    bytes: u64,
+    is_open: bool,
+}
+
+impl Work {
+    /// When something must be done about it.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        if self.ended_by.is_some() {
+            return None;
+        }
+        let idle = self.idle.map(|idle| self.last_output + idle);
+        [self.deadline.map(|(at, _)| at), idle].into_iter().flatten().min()
+    }
+
+    /// What can be read from.
+    pub(super) fn pipes(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.pipes.iter().filter(|pipe| pipe.is_open).map(|pipe| pipe.end.as_fd())
+    }
+
+    /// Everything later by `held`.
+    pub(super) fn shift(&mut self, held: Duration) {
+        self.since += held;
+        self.last_output += held;
+        if let Some((at, _)) = &mut self.deadline {
+            *at += held;
+        }
+    }
+
+    fn bytes(&self, stream: Stream) -> u64 {
+        self.pipes.iter().find(|pipe| pipe.stream == stream).map_or(0, |pipe| pipe.bytes)
+    }
+}
+
+impl Supervisor<'_> {
+    pub(super) fn start_agent(
+        &mut self,
+        iteration: u32,
+        prompt: &str,
+        nonce: &str,
+        time_left: Option<Millis>,
+    ) -> Result<(), SuperviseError> {
+        let started = self.started.clone();
+        let policy = &started.policy;
+        if !started.workspace.is_dir() {
+            return self
+                .not_started(format!("the workspace `{}` is gone", started.workspace.display()), true);
+        }
+        if let Err(error) = self.segments.prompt.append(prompt.as_bytes()) {
+            return self.disk_failed(&error);
+        }
+        let prompt_file =
+            self.home.runs(&started.project, &started.task).join(format!("{}.prompt.md", self.id));
+        let file_name = prompt_file.to_string_lossy();
+        let argv = match policy.agent.argv(prompt, &file_name) {
+            Ok(argv) => argv,
+            Err(error) => return self.not_started(error.to_string(), true),
+        };
+        let stdin = match policy.agent.prompt {
+            PromptDelivery::Stdin => text_as_input(prompt),
+            PromptDelivery::File => {
+                write_private(&prompt_file, prompt.as_bytes()).and_then(|()| nothing_as_input())
+            }
+            PromptDelivery::Argument => nothing_as_input(),
+        };
+        let stdin = match stdin {
+            Ok(stdin) => stdin,
+            Err(error) => return self.disk_failed(&error),
+        };
+        let command = Command {
+            program: self.program.clone(),
+            args: argv.into_iter().skip(1).map(OsString::from).collect(),
+            env: self.environment(iteration, agent_environment, true),
+            dir: started.workspace.clone(),
+            grace: policy.kill_grace,
+        };
+        let wall = policy.iteration_timeout.map(|limit| (limit, Outcome::Timeout));
+        let whole = time_left.map(|limit| (limit, Outcome::OutOfTime));
+        let limit = [wall, whole].into_iter().flatten().min_by_key(|(limit, _)| *limit);
+        self.bus_mark = self.task_bus.size();
+        let detector = Box::new(PromiseDetector::new(&policy.promise, nonce, prompt));
+        self.start(Job::Agent { detector }, &command, stdin, limit, policy.idle_timeout)
+    }
+
+    pub(super) fn start_gate(
+        &mut self,
+        spec: GateSpec,
+        role: GateRole,
+        snapshot: Option<&str>,
+    ) -> Result<(), SuperviseError> {
+        let (dir, script) = match self.place_for(&spec, role, snapshot) {
+            Ok(place) => place,
+            Err(error) => {
+                let result = checks::not_started(&error, self.segments.marks());
+                self.inbox.push_back(Input::GateFinished(Box::new(result)).into());
+                return Ok(());
+            }
+        };
+        let command = Command {
+            program: "/bin/sh".into(),
+            args: ["-c", &script].map(OsString::from).into(),
+            env: self.environment(self.state.iterations, dacapo_core::agent::gate_environment, false),
+            dir,
+            grace: self.started.policy.kill_grace,
+        };
+        let limit = Some((spec.timeout, Outcome::Timeout));
+        let stdin = match nothing_as_input() {
+            Ok(stdin) => stdin,
+            Err(error) => return self.disk_failed(&error),
+        };
+        self.start(Job::Gate { spec, tail: Vec::new(), digest: Sha256::new() }, &command, stdin, limit, None)
+    }
+
+    fn start(
+        &mut self,
+        job: Job,
+        command: &Command,
+        stdin: File,
+        limit: Option<(Millis, Outcome)>,
+        idle: Option<Millis>,
+    ) -> Result<(), SuperviseError> {
+        let cannot = |source: io::Error| SuperviseError::Io { what: "cannot make a pipe", source };
+        let is_agent = matches!(job, Job::Agent { .. });
+        let (out, out_end) = pipe().map_err(cannot)?;
+        let mut pipes = vec![Pipe {
+            stream: if is_agent { Stream::Stdout } else { Stream::Gates },
+            end: out,
+            bytes: 0,
+            is_open: true,
+        }];
+        let err_end = if is_agent {
+            let (err, err_end) = pipe().map_err(cannot)?;
+            pipes.push(Pipe { stream: Stream::Stderr, end: err, bytes: 0, is_open: true });
+            err_end
+        } else {
+            // One pipe for both: a check's output is kept in the order it was printed.
+            out_end.try_clone().map_err(cannot)?
+        };
+        let now = Instant::now();
+        self.work = Some(Work {
+            job,
+            pipes,
+            since: now,
+            last_output: now,
+            deadline: limit.map(|(limit, outcome)| (now + limit.std(), outcome)),
+            idle: idle.map(Millis::std),
+            dropped: 0,
+            ended_by: None,
+            is_stopped_by_us: false,
+        });
+        if self.keeper.run(command, [stdin.as_fd(), out_end.as_fd(), err_end.as_fd()]).is_err() {
+            self.keeper_lost()?;
+        }
+        Ok(())
+    }
+
+    fn not_started(&mut self, detail: String, is_fatal: bool) -> Result<(), SuperviseError> {
+        self.inbox.push_back(Input::AgentNotStarted(StartFailure { detail, is_fatal }).into());
+        Ok(())
+    }
+
+    fn disk_failed(&mut self, error: &io::Error) -> Result<(), SuperviseError> {
+        self.inbox.push_back(Input::DiskFailed(format!("cannot keep output: {error}")).into());
+        Ok(())
+    }
+
+    /// What an agent or check finds in its environment.
+    fn environment(
+        &self,
+        iteration: u32,
+        filter: fn(Variables, &[(&str, &OsStr)]) -> Variables,
+        is_agent: bool,
+    ) -> Variables {
+        let started = &self.started;
+        let folder = self.task_folder();
+        let bus = self.home.task_bus(&started.project, &started.task);
+        let inherited = std::env::var_os("PATH").unwrap_or_default();
+        // Without the folder the agent can do without; `dacapo bus post` would not be found.
+        let path = match self.home.bin() {
+            Ok(bin) => {
+                let rest = std::env::split_paths(&inherited);
+                // An agent can write there: what it leaves must not come before the programs a check means.
+                let paths: Vec<PathBuf> = if is_agent {
+                    std::iter::once(bin).chain(rest).collect()
+                } else {
+                    rest.chain([bin]).collect()
+                };
+                std::env::join_paths(paths).unwrap_or_else(|_| inherited.clone())
+            }
+            Err(_) => inherited.clone(),
+        };
+        let iteration_text = iteration.to_string();
+        let restart = iteration.saturating_sub(1).to_string();
+        let max = self.state.max_iterations.to_string();
+        let promise = started.policy.promise.expected(&dacapo_core::prompt::nonce(started, iteration));
+        let parent = started.parent.as_ref().map_or("", |parent| parent.as_str());
+        let own: [(&str, &OsStr); 13] = [
+            ("TASK_FOLDER", folder.as_os_str()),
+            ("DACAPO_LOOP", self.id.as_str().as_ref()),
+            ("DACAPO_PROJECT", started.project.as_str().as_ref()),
+            ("DACAPO_TASK", started.task.as_str().as_ref()),
+            ("DACAPO_STAGE", "".as_ref()),
+            ("DACAPO_ITERATION", iteration_text.as_ref()),
+            ("DACAPO_MAX_ITERATIONS", max.as_ref()),
+            ("DACAPO_RESTART", restart.as_ref()),
+            ("DACAPO_PROMISE", promise.as_ref()),
+            ("DACAPO_BUS", bus.as_os_str()),
+            ("DACAPO_PARENT", parent.as_ref()),
+            ("DACAPO_HOME", self.home.path().as_os_str()),
+            ("PATH", path.as_os_str()),
+        ];
+        filter(std::env::vars_os().collect(), &own)
+    }
+
+    // --- while it runs --------------------------------------------------------------------------------------
+
+    /// Takes what the pipes hold now: a bounded amount, so that a flood starves nobody.
+    pub(super) fn read_output(&mut self) {
+        const TURNS: usize = 16;
+        for _ in 0..TURNS {
+            if !self.read_once() {
+                return;
+            }
+        }
+    }
+
+    /// One read of each open pipe; says whether anything came.
+    fn read_once(&mut self) -> bool {
+        let Some(work) = &mut self.work else { return false };
+        let mut came = false;
+        for pipe in work.pipes.iter_mut().filter(|pipe| pipe.is_open) {
+            let read = match rustix::io::read(&pipe.end, &mut self.buffer[..]) {
+                Ok(0) => {
+                    pipe.is_open = false;
+                    continue;
+                }
+                Ok(read) => read,
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => continue,
+                Err(_) => {
+                    pipe.is_open = false;
+                    continue;
+                }
+            };
+            came = true;
+            let bytes = &self.buffer[..read];
+            work.last_output = Instant::now();
+            let keep =
+                usize::try_from(KEPT_PER_ATTEMPT.saturating_sub(pipe.bytes)).unwrap_or(usize::MAX).min(read);
+            pipe.bytes += read as u64;
+            work.dropped += (read - keep) as u64;
+            match &mut work.job {
+                Job::Agent { detector } if pipe.stream == Stream::Stdout => detector.push(bytes),
+                Job::Agent { .. } => {}
+                Job::Gate { tail, digest, .. } => {
+                    checks::keep_tail(tail, bytes);
+                    digest.update(bytes);
+                }
+            }
+            let segment = match pipe.stream {
+                Stream::Stdout => &mut self.segments.stdout,
+                Stream::Stderr => &mut self.segments.stderr,
+                Stream::Gates | Stream::Prompt => &mut self.segments.gates,
+            };
+            if let Err(error) = segment.append(&bytes[..keep]) {
+                pipe.is_open = false;
+                self.inbox.push_back(Input::DiskFailed(format!("cannot keep output: {error}")).into());
+                return false;
+            }
+            self.observer.output(pipe.stream, bytes);
+        }
+        came
+    }
+
+    pub(super) fn enforce_deadlines(&mut self, now: Instant) -> Result<(), SuperviseError> {
+        let Some(work) = &mut self.work else { return Ok(()) };
+        if work.deadline().is_none_or(|at| at > now) {
+            return Ok(());
+        }
+        let outcome = match work.deadline {
+            Some((at, outcome)) if at <= now => outcome,
+            _ => {
+                // Silence while a child loop works is no hang.
+                if !self.store.running_children(&self.id)?.is_empty() {
+                    work.last_output = now;
+                    return Ok(());
+                }
+                Outcome::Hang
+            }
+        };
+        work.ended_by = Some(outcome);
+        let _ = self.keeper.stop(self.started.policy.kill_grace);
+        Ok(())
+    }
+
+    // --- when it ends ---------------------------------------------------------------------------------------
+
+    pub(super) fn work_not_started(&mut self, errno: i32) {
+        let Some(work) = self.work.take() else { return };
+        let error = io::Error::from_raw_os_error(errno);
+        match work.job {
+            Job::Agent { .. } => {
+                let detail = format!("cannot start `{}`: {error}", self.program.display());
+                // Too many processes or too little memory may pass; a missing file will not.
+                let is_fatal =
+                    !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory);
+                self.inbox.push_back(Input::AgentNotStarted(StartFailure { detail, is_fatal }).into());
+            }
+            Job::Gate { .. } => {
+                let result = checks::not_started(&error, self.segments.marks());
+                self.inbox.push_back(Input::GateFinished(Box::new(result)).into());
+            }
+        }
+    }
+
+    pub(super) fn work_ended(&mut self, end: End) {
+        // All writers are dead, so what the pipes hold now is all there will ever be.
+        while self.read_once() {}
+        let Some(work) = self.work.take() else { return };
+        let duration = Millis::from(work.since.elapsed());
+        let (stdout_bytes, stderr_bytes, gate_bytes) =
+            (work.bytes(Stream::Stdout), work.bytes(Stream::Stderr), work.bytes(Stream::Gates));
+        let outcome = match work.ended_by {
+            Some(outcome) => outcome,
+            None if work.is_stopped_by_us => Outcome::Killed,
+            None if end.signal.is_some() || end.code.is_none() => Outcome::Crash,
+            None => Outcome::Completed,
+        };
+        let input = match work.job {
+            Job::Gate { spec, tail, digest } => {
+                let result = checks::result(
+                    &spec,
+                    end,
+                    outcome,
+                    duration,
+                    gate_bytes,
+                    (&tail, hex(digest)),
+                    self.segments.marks(),
+                );
+                Input::GateFinished(Box::new(result))
+            }
+            Job::Agent { detector } => {
+                let detection = detector.finish();
+                let mut facts = observe::markers(&self.task_folder());
+                facts.exit_code = end.code.filter(|_| outcome == Outcome::Completed);
+                facts.promise = detection.promise;
+                facts.near_miss = detection.near_miss.map(|miss| miss.reason);
+                if self.task_bus.size() != self.bus_mark {
+                    let posted = self.task_bus.since_at_most(self.bus_mark, MESSAGES).unwrap_or_default();
+                    facts.messages = posted.into_iter().map(|message| (message.kind, message.body)).collect();
+                }
+                let exit = AgentExit {
+                    exit_code: end.code,
+                    signal: end.signal,
+                    duration_ms: duration,
+                    outcome,
+                    stdout_bytes,
+                    stderr_bytes,
+                    dropped_bytes: work.dropped,
+                    leftovers: end.leftovers,
+                    session: None,
+                    usage: None,
+                    cost_usd: None,
+                    reset_at: None,
+                    output: self.segments.marks(),
+                };
+                let (snapshot, warnings) = self.keep_workspace();
+                Input::AgentExited(Box::new(AgentReport { exit, facts, snapshot, warnings }))
+            }
+        };
+        self.inbox.push_back(input.into());
+    }
+}
+
+/// A pipe whose reading end never blocks; the larger the kernel allows, the fewer turns a flood takes.
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&reader, true)?;
+    Ok((reader, writer))
+}
+
+/// A digest as people write it.
+fn hex(digest: Sha256) -> String {
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// `text` as a file that ends where the text does: no writer that could block, whatever its length.
+fn text_as_input(text: &str) -> io::Result<File> {
+    let mut file = File::from(rustix::fs::memfd_create("prompt", MemfdFlags::CLOEXEC)?);
+    file.write_all(text.as_bytes())?;
+    file.rewind()?;
+    Ok(file)
+}
+
+fn nothing_as_input() -> io::Result<File> {
+    File::open("/dev/null")
+}

@@ -1,0 +1,186 @@
+//! Consent, kept with the state and outside of every repository: none can give it to itself.
+
+use std::{
+    fs,
+    io::{self, Write},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{MetadataExt, OpenOptionsExt},
+    },
+    path::{Path, PathBuf},
+};
+
+use dacapo_core::trust::{Fingerprint, Runnable};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::home::{Home, make_dir};
+
+/// Why consent cannot be kept or looked up.
+#[derive(Debug, thiserror::Error)]
+#[error("{what} `{}`: {source}", path.display())]
+pub struct TrustError {
+    what: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// How a repository stands with its user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// The user agreed to exactly this.
+    Trusted {
+        /// When.
+        since: Timestamp,
+    },
+    /// The user was never asked about this folder, or said no.
+    Never,
+    /// The user agreed to something else.
+    Changed {
+        /// What they agreed to.
+        old: Vec<Runnable>,
+    },
+}
+
+/// What the user agreed to. One file for each repository.
+#[derive(Debug, Serialize, Deserialize)]
+struct Consent {
+    /// For people; the file's name is what counts.
+    root: String,
+    /// The folder itself: another one at the same place is another repository.
+    device: u64,
+    inode: u64,
+    fingerprint: Fingerprint,
+    at: Timestamp,
+    commands: Vec<Runnable>,
+}
+
+/// Whether the user agreed that `runnables` of the repository at `root` may run.
+pub fn look(home: &Home, root: &Path, runnables: &[Runnable]) -> Result<Trust, TrustError> {
+    let Some(consent) = find(home, root)? else { return Ok(Trust::Never) };
+    Ok(if consent.fingerprint == Fingerprint::of(runnables) {
+        Trust::Trusted { since: consent.at }
+    } else {
+        Trust::Changed { old: consent.commands }
+    })
+}
+
+/// What the user agreed to for the repository at `root`; nothing if they did not.
+pub fn granted(home: &Home, root: &Path) -> Result<Vec<Runnable>, TrustError> {
+    Ok(find(home, root)?.map(|consent| consent.commands).unwrap_or_default())
+}
+
+/// Records the user's consent; it replaces an earlier one.
+pub fn grant(home: &Home, root: &Path, runnables: &[Runnable], at: Timestamp) -> Result<(), TrustError> {
+    let path = file(home, root)?;
+    let failed = |source| TrustError { what: "cannot keep consent in", path: path.clone(), source };
+    let folder = fs::metadata(root).map_err(failed)?;
+    let consent = Consent {
+        root: root.to_string_lossy().into_owned(),
+        device: folder.dev(),
+        inode: folder.ino(),
+        fingerprint: Fingerprint::of(runnables),
+        at,
+        commands: runnables.to_vec(),
+    };
+    let text = serde_json::to_vec_pretty(&consent).map_err(|error| failed(error.into()))?;
+    make_dir(path.parent().unwrap_or(home.path())).map_err(failed)?;
+    // Whole or not at all.
+    let fresh = path.with_extension(format!("{}.new", std::process::id()));
+    let write = || -> io::Result<()> {
+        let mut file =
+            fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        fs::rename(&fresh, &path)
+    };
+    write().map_err(failed)
+}
+
+/// Withdraws consent; says whether there was any.
+pub fn revoke(home: &Home, root: &Path) -> Result<bool, TrustError> {
+    let path = file(home, root)?;
+    match fs::remove_file(&path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(TrustError { what: "cannot remove", path, source }),
+    }
+}
+
+fn find(home: &Home, root: &Path) -> Result<Option<Consent>, TrustError> {
+    let path = file(home, root)?;
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(TrustError { what: "cannot read", path, source }),
+    };
+    // A record that cannot be understood is no consent; asking again repairs it.
+    let Ok(consent) = serde_json::from_slice::<Consent>(&text) else { return Ok(None) };
+    let folder = fs::metadata(root).map_err(|source| TrustError {
+        what: "cannot look at",
+        path: root.to_owned(),
+        source,
+    })?;
+    Ok((consent.device == folder.dev() && consent.inode == folder.ino()).then_some(consent))
+}
+
+/// The record of a repository: named by its real path, whatever bytes that has.
+fn file(home: &Home, root: &Path) -> Result<PathBuf, TrustError> {
+    let real = root.canonicalize().map_err(|source| TrustError {
+        what: "cannot look at",
+        path: root.to_owned(),
+        source,
+    })?;
+    let name = dacapo_core::trust::digest(real.as_os_str().as_bytes());
+    Ok(home.path().join("trust").join(format!("{name}.json")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn list(commands: &[&str]) -> Vec<Runnable> {
+        let runnable = |command: &&str| Runnable {
+            what: "gate".to_owned(),
+            name: (*command).to_owned(),
+            command: (*command).to_owned(),
+            condition: None,
+            timeout: None,
+            file: ".dacapo/config.yaml".to_owned(),
+            line: 1,
+        };
+        commands.iter().map(runnable).collect()
+    }
+
+    #[test]
+    fn consent_is_to_one_list_in_one_folder() {
+        // fault K1, fault K2
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path().join("state"));
+        let (root, link) = (dir.path().join("repo"), dir.path().join("link"));
+        fs::create_dir(&root).unwrap();
+        std::os::unix::fs::symlink(&root, &link).unwrap();
+        let (one, two, at) = (list(&["a"]), list(&["a", "b"]), Timestamp::UNIX_EPOCH);
+        assert_eq!(look(&home, &root, &one).unwrap(), Trust::Never);
+        assert!(!revoke(&home, &root).unwrap());
+        grant(&home, &root, &one, at).unwrap();
+        assert_eq!(look(&home, &root, &one).unwrap(), Trust::Trusted { since: at });
+        assert_eq!(look(&home, &link, &one).unwrap(), Trust::Trusted { since: at }, "by another name");
+        assert_eq!(look(&home, &root, &two).unwrap(), Trust::Changed { old: one.clone() });
+        let kept: Vec<_> = fs::read_dir(home.path().join("trust")).unwrap().flatten().collect();
+        assert_eq!(kept.len(), 1);
+        assert_eq!(kept[0].metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        // Another folder in its place is not the one that was trusted. The old one is kept so that its number stays taken.
+        fs::rename(&root, dir.path().join("old")).unwrap();
+        fs::create_dir(&root).unwrap();
+        assert_eq!(look(&home, &root, &one).unwrap(), Trust::Never);
+        assert_eq!(granted(&home, &root).unwrap(), []);
+        grant(&home, &root, &two, at).unwrap();
+        assert_eq!(granted(&home, &root).unwrap(), two);
+        fs::write(kept[0].path(), "{").unwrap();
+        assert_eq!(look(&home, &root, &two).unwrap(), Trust::Never, "a broken record is no consent");
+        assert!(revoke(&home, &root).unwrap());
+    }
+}

@@ -1,0 +1,39 @@
+//! Waiting for folders to change, for those who follow something.
+
+use std::{io, mem::MaybeUninit, os::fd::OwnedFd, path::Path, time::Duration};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::inotify::{self, CreateFlags, WatchFlags},
+};
+
+/// Folders under watch.
+pub struct Watch {
+    events: OwnedFd,
+}
+
+impl Watch {
+    /// Watches the files in each of `folders`.
+    pub fn folders(folders: &[&Path]) -> io::Result<Self> {
+        let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        for folder in folders {
+            let flags = WatchFlags::CREATE | WatchFlags::MODIFY | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
+            inotify::add_watch(&events, *folder, flags)?;
+        }
+        Ok(Self { events })
+    }
+
+    /// Waits until something has changed since the last call, or for `longest`.
+    pub fn wait(&self, longest: Duration) -> io::Result<()> {
+        let limit =
+            Timespec { tv_sec: longest.as_secs().cast_signed(), tv_nsec: longest.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&self.events, PollFlags::IN)], Some(&limit)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(&self.events, &mut buffer);
+        while reader.next().is_ok() {}
+        Ok(())
+    }
+}

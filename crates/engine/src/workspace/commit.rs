@@ -1,0 +1,168 @@
+//! Accepted work as a commit of the user's: once, on the branch it was made for, without a hook and without losing
+//! anything staged.
+
+use std::{fs, thread, time::Duration};
+
+use super::{
+    CommitOutcome,
+    error::{Refusal, WorkspaceError},
+    git::GitError,
+    refs::RepositoryLock,
+    shadow::Shadow,
+};
+
+/// How far back a commit of ours is looked for.
+const RECENT: &str = "-200";
+/// How often an index that somebody else holds is tried again, and how long in between.
+const TRIES: (u32, Duration) = (20, Duration::from_millis(100));
+
+impl Shadow {
+    /// Commits the snapshot's tree on top of HEAD, marked `Dacapo: <loop>/<iteration>`.
+    pub(crate) fn commit_tree(
+        &self,
+        lock: &RepositoryLock,
+        id: &str,
+        message: &str,
+        iteration: u64,
+    ) -> Result<CommitOutcome, WorkspaceError> {
+        let _held = lock;
+        let dir = || self.repository.toplevel.clone();
+        if self.state.had_staged {
+            return Err(WorkspaceError::Staged { dir: dir() });
+        }
+        let mark = format!("{}/{iteration}", self.loop_id);
+        let head = self.repository.head()?;
+        if head.is_some()
+            && let Some(commit) = self.find_marked(&mark)?
+        {
+            // A crash may have come between moving the branch and the index.
+            if head.as_ref() == Some(&commit) {
+                self.refresh_index(&commit)?;
+            }
+            return Ok(CommitOutcome::AlreadyCommitted { commit });
+        }
+        self.repository.check()?;
+        let tree = self.tree_of(id)?;
+        if let Some(head) = &head
+            && self.tree_of(head)? == tree
+        {
+            return Ok(CommitOutcome::NothingToCommit);
+        }
+        let mut make = self.repository.call().args(["commit-tree", &tree, "-F", "-"]);
+        if let Some(head) = &head {
+            make = make.args(["-p", head]);
+        }
+        let commit = match make.input(marked(message, &mark).into_bytes()).ok() {
+            Ok(output) => output.line(),
+            Err(GitError::Failed { said, .. }) if said.contains("dentity") => {
+                return Err(WorkspaceError::NoIdentity { dir: dir() });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        // Compare and swap: a branch that moved meanwhile is left where it is. No old value means it must not exist.
+        let old = head.unwrap_or_else(|| "0".repeat(commit.len()));
+        let reason = format!("dacapo: {}", message.lines().next().unwrap_or_default());
+        match self.repository.call().args(["update-ref", "-m", &reason, "HEAD", &commit, &old]).ok() {
+            Ok(_) => {}
+            Err(GitError::Failed { said, .. }) => {
+                return Err(WorkspaceError::HeadMoved { dir: dir(), why: said });
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let index_is_current = self.refresh_index(&commit)?;
+        Ok(CommitOutcome::Committed { commit, index_is_current })
+    }
+
+    fn find_marked(&self, mark: &str) -> Result<Option<String>, WorkspaceError> {
+        let format = "--format=%H %(trailers:key=Dacapo,valueonly,separator=%x20)";
+        let log =
+            self.repository.call().args(["log", RECENT, "--no-show-signature", format, "HEAD", "--"]).ok()?;
+        let log = String::from_utf8_lossy(&log.stdout).into_owned();
+        Ok(log.lines().find_map(|line| {
+            let mut words = line.split(' ');
+            let commit = words.next()?;
+            words.any(|word| word == mark).then(|| commit.to_owned())
+        }))
+    }
+
+    /// Makes the user's index that of `commit`, so that nothing shows as staged; false if somebody else holds it.
+    fn refresh_index(&self, commit: &str) -> Result<bool, WorkspaceError> {
+        let quiet = ["diff-index", "--cached", "--quiet", "--ignore-submodules=dirty", commit, "--"];
+        if self.repository.call().args(quiet).run()?.code == Some(0) {
+            return Ok(true);
+        }
+        let (tries, pause) = TRIES;
+        for _ in 0..tries {
+            match self.guarded()?.args(["read-tree", "--reset", commit]).ok() {
+                Ok(_) => {
+                    // Its exit code says whether files differ, which is none of our business here.
+                    self.guarded()?.args(["update-index", "-q", "--refresh"]).run()?;
+                    return Ok(true);
+                }
+                Err(GitError::Failed { said, .. }) if said.contains("index.lock") => thread::sleep(pause),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Removes a lock on the user's index that a git of the agent's left behind when it was killed (fault H4).
+    ///
+    /// Only for a caller that knows that nothing of the iteration runs any more; a lock older than `since` or one
+    /// that some process has open is not touched.
+    pub(crate) fn remove_stale_lock(&self, since: std::time::SystemTime) -> Result<bool, WorkspaceError> {
+        let lock = self.repository.git_dir.join("index.lock");
+        let Ok(metadata) = fs::symlink_metadata(&lock) else { return Ok(false) };
+        let modified = metadata.modified().map_err(WorkspaceError::io("read", &lock))?;
+        if modified < since || is_open(&lock) {
+            let state = Refusal::IndexLocked(lock);
+            return Err(WorkspaceError::Refused { dir: self.repository.toplevel.clone(), state });
+        }
+        fs::remove_file(&lock).map_err(WorkspaceError::io("remove", &lock))?;
+        Ok(true)
+    }
+}
+
+/// Whether any process that we may look at has the file open.
+fn is_open(file: &std::path::Path) -> bool {
+    crate::process::identity::all_pids().into_iter().any(|pid| {
+        let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+        fds.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == file))
+    })
+}
+
+/// The message with the mark among its trailers.
+fn marked(message: &str, mark: &str) -> String {
+    let message = message.trim_end();
+    let last = message.rsplit("\n\n").next().unwrap_or_default();
+    let is_trailer = |line: &str| {
+        line.split_once(": ").is_some_and(|(key, _)| {
+            !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+        })
+    };
+    // The subject alone is never a block of trailers, whatever it looks like.
+    let has_block = message.contains("\n\n") && last.lines().all(is_trailer);
+    let subject = if message.is_empty() { "dacapo" } else { message };
+    format!("{subject}{}Dacapo: {mark}\n", if has_block { "\n" } else { "\n\n" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mark_joins_the_trailers() {
+        for (message, expected) in [
+            ("Fix it", "Fix it\n\nDacapo: l/3\n"),
+            ("fix: it\n", "fix: it\n\nDacapo: l/3\n"),
+            (
+                "Fix\n\nWhy.\n\nSigned-off-by: A <a@b>\n",
+                "Fix\n\nWhy.\n\nSigned-off-by: A <a@b>\nDacapo: l/3\n",
+            ),
+            ("Fix\n\nBecause: it broke\nand more", "Fix\n\nBecause: it broke\nand more\n\nDacapo: l/3\n"),
+            ("", "dacapo\n\nDacapo: l/3\n"),
+        ] {
+            assert_eq!(marked(message, "l/3"), expected, "{message:?}");
+        }
+    }
+}

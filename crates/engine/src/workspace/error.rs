@@ -1,0 +1,170 @@
+//! What can be wrong with a workspace, and what to do about it.
+
+use std::{io, path::PathBuf};
+
+use super::git::GitError;
+
+/// Why a workspace cannot be used, or not for this.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkspaceError {
+    /// The repository is in a state that a loop cannot start from.
+    #[error("cannot work in `{}`: {state}", dir.display())]
+    Refused {
+        /// Where.
+        dir: PathBuf,
+        /// What is in the way.
+        state: Refusal,
+    },
+    /// git could not answer. Not knowing is never the same as nothing having changed (fault H6).
+    #[error(transparent)]
+    Git(#[from] GitError),
+    /// A file of the workspace or of ours cannot be used.
+    #[error("cannot {what} `{}`: {source}", path.display())]
+    Io {
+        /// What was to be done.
+        what: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// What is remembered of the loop's snapshots does not make sense.
+    #[error("the snapshots' state `{}` is damaged: {why}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// `begin` was never called.
+    #[error("there is no first snapshot of loop {0} yet")]
+    NotBegun(String),
+    /// A plain folder cannot do it.
+    #[error("cannot {what} in `{}`: it is not in a git repository", dir.display())]
+    Plain {
+        /// What was asked for.
+        what: &'static str,
+        /// Where.
+        dir: PathBuf,
+    },
+    /// No such snapshot.
+    #[error("there is no snapshot {0}")]
+    NoSnapshot(String),
+    /// A plain folder with more files than can be looked at after every iteration.
+    #[error("`{}` holds more than {most} files: too many to look at after every iteration", dir.display())]
+    TooManyFiles {
+        /// The folder.
+        dir: PathBuf,
+        /// How many are looked at.
+        most: usize,
+    },
+    /// The target of a checkout has something in it.
+    #[error("`{}` is not empty", .0.display())]
+    NotEmpty(PathBuf),
+    /// Staged work of the user would be lost.
+    #[error("cannot commit in `{}`: changes were staged before the loop began", dir.display())]
+    Staged {
+        /// The repository.
+        dir: PathBuf,
+    },
+    /// The branch moved while the commit was made.
+    #[error("cannot commit in `{}`: HEAD moved meanwhile ({why})", dir.display())]
+    HeadMoved {
+        /// The repository.
+        dir: PathBuf,
+        /// What git says.
+        why: String,
+    },
+    /// git does not know who commits.
+    #[error("cannot commit in `{}`: git does not know your name and email", dir.display())]
+    NoIdentity {
+        /// The repository.
+        dir: PathBuf,
+    },
+    /// Somebody holds the repository's lock.
+    #[error("another dacapo changes the repository `{}` and does not come to an end", .0.display())]
+    Locked(PathBuf),
+}
+
+/// A state of a repository that no loop starts from (fault H9).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No work tree.
+    #[error("it is a bare repository, there are no files to work on")]
+    Bare,
+    /// Within git's own folder.
+    #[error("it is inside git's own folder")]
+    InsideGitDir,
+    /// An operation has begun and not ended.
+    #[error("a {0} is in progress")]
+    Midway(&'static str),
+    /// Some git holds or left the lock.
+    #[error("the index is locked (`{}` exists)", .0.display())]
+    IndexLocked(PathBuf),
+    /// HEAD leads nowhere.
+    #[error("HEAD is corrupt: {0}")]
+    CorruptHead(String),
+    /// There is a `.git`, and git cannot use it.
+    #[error("`{}` is not a usable git repository: {said}", path.display())]
+    Corrupt {
+        /// Which.
+        path: PathBuf,
+        /// What git says.
+        said: String,
+    },
+    /// Somebody else's.
+    #[error("the repository belongs to another user")]
+    ForeignOwner,
+}
+
+impl WorkspaceError {
+    pub(crate) fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { what, path, source }
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Refused { state, dir } => return state.hint(dir),
+            Self::Git(GitError::Missing) => "install git, or work in a folder that is no repository",
+            Self::Git(GitError::TimedOut { .. }) => "is the disk slow, or a network folder not answering?",
+            Self::Plain { .. } => "`git init` makes it a repository",
+            Self::TooManyFiles { .. } => {
+                "`git init` makes it a repository, and `.gitignore` leaves out what does not count"
+            }
+            Self::Staged { .. } => "commit or unstage (`git restore --staged .`) before the loop begins",
+            Self::HeadMoved { .. } => {
+                "nothing was lost: the work is in the files and in the snapshot; commit again"
+            }
+            Self::NoIdentity { .. } => {
+                "`git config --global user.name …` and `git config --global user.email …`"
+            }
+            Self::NotEmpty(_) => "name a folder that does not exist yet",
+            Self::Damaged { path, .. } => {
+                return Some(format!("move `{}` away and begin a new loop", path.display()));
+            }
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+impl Refusal {
+    fn hint(&self, dir: &std::path::Path) -> Option<String> {
+        Some(match self {
+            Self::Bare => "clone it, or add a worktree (`git worktree add`), and work there".to_owned(),
+            Self::InsideGitDir => "go to the folder that holds the files".to_owned(),
+            Self::Midway("bisect") => "end it with `git bisect reset`".to_owned(),
+            Self::Midway("merge") => "finish it with `git commit`, or `git merge --abort`".to_owned(),
+            Self::Midway(what) => format!("finish it (`git {what} --continue`) or `git {what} --abort`"),
+            Self::IndexLocked(path) => {
+                format!("wait for the git that runs; if none does, `rm {}`", path.display())
+            }
+            Self::CorruptHead(_) | Self::Corrupt { .. } => "`git fsck` says what is damaged".to_owned(),
+            Self::ForeignOwner => {
+                format!("if you trust it: `git config --global --add safe.directory {}`", dir.display())
+            }
+        })
+    }
+}

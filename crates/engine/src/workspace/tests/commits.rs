@@ -1,0 +1,144 @@
+//! Accepted work becomes one commit, and nothing of the user's gets lost.
+
+use std::time::{Duration, SystemTime};
+
+use super::*;
+
+#[test]
+fn work_is_committed_once_however_often_asked() {
+    let fixture = Fixture::new();
+    let (mut workspace, _) = fixture.begun();
+    fixture.write("a", "x\n");
+    fixture.write("new", "n\n");
+    fs::remove_file(fixture.path("dir/b")).unwrap();
+    let next = workspace.snapshot(1).unwrap();
+    let CommitOutcome::Committed { commit, index_is_current: true } =
+        workspace.commit_tree(&next.id, "Do it\n\nBecause.", 3).unwrap()
+    else {
+        panic!()
+    };
+    assert_eq!(workspace.head().unwrap().unwrap(), commit);
+    assert_eq!(fixture.user(&["status", "--porcelain"]), "");
+    assert_eq!(fixture.user(&["symbolic-ref", "HEAD"]), "refs/heads/main\n");
+    let shown = fixture.user(&["log", "-1", "--format=%an|%s|%(trailers:key=Dacapo,valueonly)"]);
+    assert_eq!(shown.trim(), "User|Do it|abcdefghjk/3");
+    let again = workspace.commit_tree(&next.id, "Do it", 3).unwrap();
+    assert_eq!(again, CommitOutcome::AlreadyCommitted { commit });
+    fixture.user(&["commit", "-q", "--allow-empty", "-m", "of the user's"]);
+    assert!(matches!(workspace.commit_tree(&next.id, "x", 3), Ok(CommitOutcome::AlreadyCommitted { .. })));
+    assert_eq!(workspace.commit_tree(&next.id, "Do it", 4).unwrap(), CommitOutcome::NothingToCommit);
+    assert_eq!(fixture.user(&["rev-list", "--count", "HEAD"]), "3\n");
+}
+
+#[test]
+fn an_index_left_behind_by_a_crash_follows_when_asked_again() {
+    let fixture = Fixture::new();
+    let (mut workspace, _) = fixture.begun();
+    fixture.write("a", "x\n");
+    let next = workspace.snapshot(1).unwrap();
+    let index = fs::read(fixture.path(".git/index")).unwrap();
+    workspace.commit_tree(&next.id, "Do it", 1).unwrap();
+    fs::write(fixture.path(".git/index"), index).unwrap();
+    assert_ne!(fixture.user(&["status", "--porcelain"]), "");
+    workspace.commit_tree(&next.id, "Do it", 1).unwrap();
+    assert_eq!(fixture.user(&["status", "--porcelain"]), "");
+}
+
+#[test]
+fn staged_work_of_the_users_is_a_reason_not_to_commit() {
+    let fixture = Fixture::new();
+    fixture.write("a", "staged\n");
+    fixture.user(&["add", "a"]);
+    let (mut workspace, _) = fixture.begun();
+    fixture.write("dir/b", "x\n");
+    let next = workspace.snapshot(1).unwrap();
+    let before = fixture.own_state();
+    let error = workspace.commit_tree(&next.id, "x", 1).unwrap_err();
+    assert!(matches!(error, WorkspaceError::Staged { .. }) && error.hint().is_some());
+    assert_eq!(fixture.own_state(), before);
+}
+
+#[test]
+fn unborn_and_detached_heads_are_committed_on() {
+    let fixture = Fixture::empty();
+    fixture.user(&["init", "-q"]);
+    let (mut workspace, _) = fixture.begun();
+    fixture.write("a", "x\n");
+    let next = workspace.snapshot(1).unwrap();
+    assert!(matches!(workspace.commit_tree(&next.id, "x", 1), Ok(CommitOutcome::Committed { .. })));
+    assert_eq!(fixture.user(&["status", "--porcelain"]), "");
+    fixture.user(&["checkout", "-q", "--detach"]);
+    fixture.write("a", "y\n");
+    let next = workspace.snapshot(2).unwrap();
+    assert!(matches!(workspace.commit_tree(&next.id, "y", 2), Ok(CommitOutcome::Committed { .. })));
+    assert_eq!(fixture.user(&["rev-list", "--count", "main"]), "1\n");
+    assert_eq!(fixture.user(&["rev-list", "--count", "HEAD"]), "2\n");
+}
+
+#[test]
+fn a_branch_that_moves_meanwhile_is_left_where_it_is() {
+    let fixture = Fixture::new();
+    let (mut workspace, _) = fixture.begun();
+    fixture.write("a", "x\n");
+    let next = workspace.snapshot(1).unwrap();
+    // Somebody commits just before the branch is moved.
+    let wrapper = fixture.outside("bin/git");
+    let script = fs::read_to_string(&wrapper).unwrap();
+    let race = "case \"$*\" in *'update-ref -m'*) git commit -q --allow-empty -m theirs ;; esac\nexec ";
+    fs::write(&wrapper, script.replacen("exec ", race, 1)).unwrap();
+    let error = workspace.commit_tree(&next.id, "ours", 1).unwrap_err();
+    assert!(matches!(error, WorkspaceError::HeadMoved { .. }) && error.hint().is_some(), "{error}");
+    assert_eq!(fixture.user(&["log", "-1", "--format=%s"]), "theirs\n");
+    assert_eq!(fixture.user(&["status", "--porcelain"]), " M a\n");
+    fs::write(&wrapper, script).unwrap();
+    assert!(matches!(workspace.commit_tree(&next.id, "ours", 1), Ok(CommitOutcome::Committed { .. })));
+}
+
+#[test]
+fn an_index_that_somebody_holds_is_said_to_be_behind() {
+    let fixture = Fixture::new();
+    let (mut workspace, _) = fixture.begun();
+    fixture.write("a", "x\n");
+    let next = workspace.snapshot(1).unwrap();
+    let wrapper = fixture.outside("bin/git");
+    let script = fs::read_to_string(&wrapper).unwrap();
+    let hold = format!(
+        "case \"$*\" in *'update-ref -m'*) touch '{}' ;; esac\nexec ",
+        fixture.path(".git/index.lock").display()
+    );
+    fs::write(&wrapper, script.replacen("exec ", &hold, 1)).unwrap();
+    let outcome = workspace.commit_tree(&next.id, "x", 1).unwrap();
+    assert!(matches!(outcome, CommitOutcome::Committed { index_is_current: false, .. }), "{outcome:?}");
+    assert!(fixture.path(".git/index.lock").exists(), "not ours to remove");
+    fs::remove_file(fixture.path(".git/index.lock")).unwrap();
+    workspace.commit_tree(&next.id, "x", 1).unwrap();
+    assert_eq!(fixture.user(&["status", "--porcelain"]), "");
+}
+
+#[test]
+fn nobody_commits_without_a_name() {
+    let fixture = Fixture::new();
+    let (mut workspace, _) = fixture.begun();
+    fixture.write("a", "x\n");
+    let next = workspace.snapshot(1).unwrap();
+    fs::write(fixture.outside("gitconfig"), "[user]\n useConfigOnly = true\n").unwrap();
+    let error = workspace.commit_tree(&next.id, "x", 1).unwrap_err();
+    assert!(matches!(error, WorkspaceError::NoIdentity { .. }), "{error:?}");
+}
+
+#[test]
+fn a_lock_is_removed_only_if_the_iteration_left_it() {
+    // fault H4
+    let fixture = Fixture::new();
+    let (workspace, _) = fixture.begun();
+    let began = SystemTime::now() - Duration::from_secs(60);
+    assert!(!workspace.remove_stale_lock(began).unwrap());
+    let lock = fixture.path(".git/index.lock");
+    let held = fs::File::create(&lock).unwrap();
+    assert!(workspace.remove_stale_lock(began).is_err(), "a process has it open");
+    drop(held);
+    let later = SystemTime::now() + Duration::from_secs(60);
+    assert!(workspace.remove_stale_lock(later).is_err(), "older than the iteration");
+    assert!(workspace.remove_stale_lock(began).unwrap());
+    assert!(!lock.exists());
+}

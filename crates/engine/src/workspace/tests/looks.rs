@@ -1,0 +1,97 @@
+//! Looking back: what differs, what is disturbed, what was committed.
+
+use super::*;
+
+#[test]
+fn changes_name_what_became_of_each_path() {
+    let fixture = Fixture::new();
+    let (mut workspace, start) = fixture.begun();
+    fixture.write("a", "x\n");
+    fixture.write("new", "n\n");
+    fs::remove_file(fixture.path("dir/b")).unwrap();
+    fs::remove_file(fixture.path("link")).unwrap();
+    fixture.write("link", "a file now\n");
+    let next = workspace.snapshot(1).unwrap();
+    let expected = [
+        (ChangeKind::Modified, "a"),
+        (ChangeKind::Deleted, "dir/b"),
+        (ChangeKind::TypeChanged, "link"),
+        (ChangeKind::Added, "new"),
+    ];
+    let expected = expected.map(|(kind, name)| (kind, name.to_owned()));
+    assert_eq!(told(&workspace.changes(&start.id, &next.id).unwrap()), expected);
+    assert_eq!(workspace.changes(&start.id, &start.id).unwrap(), []);
+    assert_ne!(workspace.tree_of(&start.id).unwrap(), workspace.tree_of(&next.id).unwrap());
+    assert!(matches!(workspace.tree_of("nothing"), Err(WorkspaceError::NoSnapshot(_))));
+    assert!(matches!(workspace.tree_of("--help"), Err(WorkspaceError::NoSnapshot(_))));
+}
+
+#[test]
+fn disturbed_are_files_of_the_snapshot_that_differ_now() {
+    let fixture = Fixture::new();
+    let (mut workspace, start) = fixture.begun();
+    let disturbed = |workspace: &Workspace, id: &str| names(&workspace.disturbed_since(id).unwrap());
+    fixture.write("new", "n\n");
+    fixture.write("a", "one\n"); // written again, the same
+    assert_eq!(disturbed(&workspace, &start.id), Vec::<String>::new());
+    let next = workspace.snapshot(1).unwrap();
+    fixture.write("a", "x\n");
+    fs::remove_file(fixture.path("new")).unwrap();
+    fs::set_permissions(fixture.path("run"), fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(disturbed(&workspace, &next.id), ["a", "new", "run"]);
+    assert_eq!(disturbed(&workspace, &start.id), ["a", "run"], "an older one");
+    fixture.write("a", "one\n");
+    assert_eq!(disturbed(&workspace, &start.id), ["run"]);
+}
+
+#[test]
+fn commits_of_the_agent_are_listed_oldest_first() {
+    let fixture = Fixture::new();
+    let (workspace, _) = fixture.begun();
+    let base = workspace.head().unwrap().unwrap();
+    assert_eq!(workspace.commits_between(Some(&base), &base).unwrap(), Vec::<String>::new());
+    for n in ["1", "2"] {
+        fixture.user(&["commit", "-q", "--allow-empty", "-m", n]);
+    }
+    let head = workspace.head().unwrap().unwrap();
+    let commits = workspace.commits_between(Some(&base), &head).unwrap();
+    assert_eq!(commits.len(), 2);
+    assert_eq!(commits[1], head);
+    assert_eq!(workspace.commits_between(None, &head).unwrap().len(), 3);
+}
+
+#[test]
+fn snapshots_are_listed_forgotten_and_pruned_with_their_shadows() {
+    let fixture = Fixture::new();
+    let (workspace, start) = fixture.begun();
+    let other: LoopId = "other".parse().unwrap();
+    let mut second = Workspace::open_with(&fixture.git(), &fixture.repo(), &fixture.home, &other).unwrap();
+    second.begin().unwrap();
+    fixture.write("a", "x\n");
+    second.restore(&start.id, 1).unwrap();
+    let refs = workspace.refs().unwrap();
+    let listed: Vec<&str> = refs.iter().map(SnapshotRef::loop_name).collect();
+    assert_eq!(listed, ["abcdefghjk", "other", "other"]);
+    assert_eq!(workspace.prune(Timestamp::UNIX_EPOCH).unwrap(), []);
+    let soon = Timestamp::now() + jiff::SignedDuration::from_hours(1);
+    assert_eq!(workspace.prune(soon).unwrap().len(), 2, "all but its own");
+    assert!(!fixture.outside("home/shadow/other").exists());
+    assert_eq!(workspace.refs().unwrap().len(), 1);
+    workspace.forget().unwrap();
+    assert_eq!(fixture.user(&["for-each-ref", "refs/dacapo"]), "");
+    assert!(!fixture.outside("home/shadow/abcdefghjk").exists());
+}
+
+#[test]
+fn one_dacapo_at_a_time_changes_a_repository() {
+    // fault H1
+    let fixture = Fixture::new();
+    let workspace = fixture.open().unwrap();
+    let held = workspace.lock().unwrap();
+    let repository = &workspace.git("lock").unwrap().repository;
+    let now = std::time::Duration::ZERO;
+    let taken = RepositoryLock::take(&fixture.home, repository, now);
+    assert!(matches!(taken, Err(WorkspaceError::Locked(_))));
+    drop(held);
+    RepositoryLock::take(&fixture.home, repository, now).unwrap();
+}
