@@ -1,1 +1,25 @@
-//! What dacapo's tests are made with.
+//! What dacapo's tests are made with: a scriptable agent, a hermetic environment, the detector's corpus.
+//!
+//! ```no_run
+//! # let exe = "dacapo"; // tests pass env!("CARGO_BIN_EXE_dacapo")
+//! let env = dacapo_testkit::TestEnv::new(exe);
+//! env.run_agent("@1: say working; @2: promise", ["--max-iterations", "5"]).assert_code(0);
+//! assert_eq!(env.ledger().len(), 4); // two starts, two ends
+//! assert!(env.survivors().is_empty());
+//! ```
+
+pub mod corpus;
+mod env;
+mod fake_agent;
+pub mod noise;
+mod redact;
+mod running;
+pub mod script;
+
+pub use rustix::process::Signal;
+
+pub use crate::{
+    env::{LedgerEvent, LedgerLine, TestEnv, wait_until},
+    fake_agent::{fake_agent, zero_agent},
+    running::{Output, Running},
+};
