@@ -1,0 +1,441 @@
+//! What dacapo costs beside a bare shell loop: `cargo bench -p dacapo --bench loop [-- --quick] [--json]`.
+//!
+//! `docs/performance.md` explains every figure. Whatever is compared is measured in turns, and of all turns the median
+//! counts, so that a machine that slows down slows both sides down.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitCode, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use dacapo_testkit::{wait_until, zero_agent};
+use jiff::Timestamp;
+use rustix::{
+    process::{Pid, Signal, kill_process},
+    time::{ClockId, clock_gettime},
+};
+use serde::Serialize;
+use tempfile::TempDir;
+
+const DACAPO: &str = env!("CARGO_BIN_EXE_dacapo");
+const FLOOD: usize = 100_000_000;
+
+fn main() -> ExitCode {
+    let has = |flag: &str| std::env::args().any(|arg| arg == flag);
+    let is_quick = has("--quick");
+    let plan = if is_quick { Plan::QUICK } else { Plan::FULL };
+    let bench = Bench::new(plan).expect("folders for the measurement");
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    note(&format!("load before the run: {}", load.split(' ').next().unwrap_or("unknown")));
+    let mut figures = Vec::new();
+    for (what, measure) in [
+        ("iterations", Bench::iterations as fn(&Bench) -> Vec<Figure>),
+        ("100 MB of output", Bench::flood),
+        ("memory", Bench::memory),
+        ("start", Bench::start),
+        ("many iterations", Bench::endurance),
+        ("many loops", Bench::status),
+        ("size", Bench::size),
+    ] {
+        note(&format!("measuring: {what}"));
+        figures.extend(measure(&bench));
+    }
+    let mut out = io::stdout().lock();
+    // A reader that went away has seen enough.
+    let _ = if has("--json") {
+        serde_json::to_string(&figures).map_err(io::Error::other).and_then(|json| writeln!(out, "{json}"))
+    } else {
+        table(&mut out, &figures)
+    };
+    ExitCode::SUCCESS
+}
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+struct Plan {
+    rounds: usize,
+    iterations: u32,
+    floods: usize,
+    starts: usize,
+    long_run: usize,
+    loops: u32,
+    looks: usize,
+}
+
+impl Plan {
+    const FULL: Self = Self {
+        rounds: 9,
+        iterations: 500,
+        floods: 7,
+        starts: 41,
+        long_run: 10_000,
+        loops: 10_000,
+        looks: 41,
+    };
+    const QUICK: Self =
+        Self { rounds: 3, iterations: 100, floods: 3, starts: 11, long_run: 1_000, loops: 10_000, looks: 11 };
+}
+
+/// One result.
+#[derive(Serialize)]
+struct Figure {
+    figure: &'static str,
+    /// Measured of dacapo, in `unit`.
+    dacapo: f64,
+    /// Measured of what it is compared with, in `unit`.
+    beside: Option<f64>,
+    unit: &'static str,
+    /// What the target is about: the ratio of the two where `is_ratio`, else what was measured of dacapo.
+    value: f64,
+    is_ratio: bool,
+    target: f64,
+    is_met: bool,
+}
+
+impl Figure {
+    fn ratio(figure: &'static str, unit: &'static str, dacapo: f64, beside: f64, target: f64) -> Self {
+        let value = dacapo / beside;
+        let is_met = value <= target;
+        Self { figure, dacapo, beside: Some(beside), unit, value, is_ratio: true, target, is_met }
+    }
+
+    fn at_most(
+        figure: &'static str,
+        unit: &'static str,
+        dacapo: f64,
+        beside: Option<f64>,
+        target: f64,
+    ) -> Self {
+        let is_met = dacapo <= target;
+        Self { figure, dacapo, beside, unit, value: dacapo, is_ratio: false, target, is_met }
+    }
+}
+
+/// Where everything happens.
+struct Bench {
+    plan: Plan,
+    agent: String,
+    /// State and logs, where builds go: on a disk whose syncs are real, which `/tmp` may not be.
+    disk: TempDir,
+    /// Where agents work: outside every repository.
+    workspace: TempDir,
+}
+
+impl Bench {
+    fn new(plan: Plan) -> io::Result<Self> {
+        let disk = tempfile::Builder::new().prefix("bench-").tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+        let workspace = tempfile::Builder::new().prefix("dacapo-bench-").tempdir()?;
+        let agent = zero_agent().display().to_string();
+        fs::write(workspace.path().join("PROMPT"), "Do nothing.\n")?;
+        Ok(Self { plan, agent, disk, workspace })
+    }
+
+    // --- what is measured -----------------------------------------------------------------------------------
+
+    /// Wall clock and CPU per iteration, whole runs divided by their iterations.
+    fn iterations(&self) -> Vec<Figure> {
+        let n = self.plan.iterations;
+        let agent = self.agent.as_str();
+        let (mut dacapo, mut shell) = (Turns::default(), Turns::default());
+        for _ in 0..self.plan.rounds {
+            dacapo.push(timed(&mut self.dacapo_run("iterations", agent, n), 3));
+            shell.push(timed(&mut self.shell_loop(agent, n), 0));
+        }
+        let each = |seconds: f64| seconds * 1e3 / f64::from(n);
+        vec![
+            Figure::ratio("an iteration, wall clock", "ms", each(dacapo.wall()), each(shell.wall()), 0.8),
+            Figure::ratio("an iteration, CPU", "ms", each(dacapo.cpu()), each(shell.cpu()), 0.6),
+        ]
+    }
+
+    /// One iteration with much output.
+    fn flood(&self) -> Vec<Figure> {
+        let agent = format!("{} flood {FLOOD}", self.agent);
+        let (mut dacapo, mut shell) = (Turns::default(), Turns::default());
+        for _ in 0..self.plan.floods {
+            dacapo.push(timed(&mut self.dacapo_run("flood", &agent, 1), 3));
+            self.forget("flood");
+            shell.push(timed(&mut self.shell_loop(&agent, 1), 0));
+            // Not kept for either: a full cache would slow down whoever comes next.
+            let _ = fs::remove_file(self.disk.path().join("log"));
+        }
+        vec![Figure::ratio(
+            "100 MB of output, wall clock",
+            "ms",
+            dacapo.wall() * 1e3,
+            shell.wall() * 1e3,
+            1.0,
+        )]
+    }
+
+    /// The most that supervisor and keeper ever held, together.
+    fn memory(&self) -> Vec<Figure> {
+        let peak = |home: &str, agent: &str, bytes: u64| {
+            let running = Running::start(&mut self.dacapo_run(home, agent, 1));
+            wait_until("the agent has printed", Duration::from_secs(60), || self.printed(home) > bytes);
+            // A moment for what follows the last byte.
+            thread::sleep(Duration::from_millis(200));
+            let supervisor = running.0.id();
+            let keeper = child_named(supervisor, "dcp-keeper").expect("a loop has a keeper");
+            let megabytes = peak_memory(supervisor) + peak_memory(keeper);
+            drop(running);
+            self.forget(home);
+            megabytes
+        };
+        let flooded = peak("peak", &format!("{} flood {FLOOD} stay", self.agent), FLOOD as u64);
+        let idle = peak("idle", &format!("{} stay", self.agent), 0);
+        vec![
+            Figure::at_most("peak memory, 100 MB of output", "MB", flooded, None, 16.0),
+            Figure::at_most("peak memory, idle", "MB", idle, None, 16.0),
+        ]
+    }
+
+    /// From starting dacapo to the agent's first instruction.
+    fn start(&self) -> Vec<Figure> {
+        let stamp = self.disk.path().join("stamp");
+        let agent = format!("{} stamp {}", self.agent, stamp.display());
+        let first_act = |command: &mut Command, exit: i32| {
+            let began = monotonic();
+            timed(command, exit);
+            let acted: i64 = fs::read_to_string(&stamp).expect("a stamp").parse().expect("a number");
+            (acted - began) as f64 / 1e6
+        };
+        let (mut dacapo, mut shell) = (Vec::new(), Vec::new());
+        for _ in 0..self.plan.starts {
+            dacapo.push(first_act(&mut self.dacapo_run("start", &agent, 1), 3));
+            shell.push(first_act(self.command("sh").args(["-c", &agent]).stdout(Stdio::null()), 0));
+        }
+        vec![Figure::at_most("start to first agent", "ms", median(dacapo), Some(median(shell)), 15.0)]
+    }
+
+    /// Whether a loop slows down: the last quarter of a long run beside its first.
+    fn endurance(&self) -> Vec<Figure> {
+        let n = self.plan.long_run;
+        timed(&mut self.dacapo_run("long", &self.agent, n as u32), 3);
+        let events = self.dacapo("long").args(["events", "--json"]).stdout(Stdio::piped()).output();
+        let events = events.expect("the journal");
+        let starts: Vec<Timestamp> = String::from_utf8_lossy(&events.stdout)
+            .lines()
+            .filter(|line| line.contains("\"iteration_started\""))
+            .map(|line| {
+                let event: serde_json::Value = serde_json::from_str(line).expect("an event");
+                event["at"].as_str().expect("a time").parse().expect("a time")
+            })
+            .collect();
+        assert_eq!(starts.len(), n, "every iteration is in the journal");
+        let quarter = n / 4;
+        let each = |from: usize| {
+            starts[from + quarter].duration_since(starts[from]).as_secs_f64() * 1e3 / quarter as f64
+        };
+        vec![Figure::ratio("last quarter beside first", "ms", each(n - 1 - quarter), each(0), 1.1)]
+    }
+
+    /// `dacapo status` with many loops in the journal beside few.
+    fn status(&self) -> Vec<Figure> {
+        for (home, loops) in [("few", 10), ("many", self.plan.loops)] {
+            timed(&mut self.dacapo_run(home, &format!("{} promise", self.agent), 3), 0);
+            multiply(&self.home(home).join("dacapo.db"), loops).expect("a journal with many loops");
+        }
+        let (mut many, mut few) = (Turns::default(), Turns::default());
+        for _ in 0..self.plan.looks {
+            many.push(timed(self.dacapo("many").arg("status"), 0));
+            few.push(timed(self.dacapo("few").arg("status"), 0));
+        }
+        vec![Figure::ratio("status, 10,000 loops beside 10", "ms", many.wall() * 1e3, few.wall() * 1e3, 1.5)]
+    }
+
+    fn size(&self) -> Vec<Figure> {
+        let bytes = fs::metadata(DACAPO).expect("the binary").len();
+        vec![Figure::at_most("size of the binary", "MB", bytes as f64 / 1e6, None, 12.0)]
+    }
+
+    // --- what is run ----------------------------------------------------------------------------------------
+
+    fn home(&self, name: &str) -> PathBuf {
+        self.disk.path().join(name)
+    }
+
+    fn forget(&self, home: &str) {
+        let _ = fs::remove_dir_all(self.home(home));
+    }
+
+    /// A program with nothing of a loop that this benchmark may itself run in.
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        for (name, _) in std::env::vars_os() {
+            if name.to_str().is_some_and(|name| name.starts_with("DACAPO_")) {
+                command.env_remove(name);
+            }
+        }
+        command.current_dir(self.workspace.path()).stdin(Stdio::null());
+        command
+    }
+
+    fn dacapo(&self, home: &str) -> Command {
+        let mut command = self.command(DACAPO);
+        command.env("DACAPO_HOME", self.home(home)).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    fn dacapo_run(&self, home: &str, agent: &str, iterations: u32) -> Command {
+        let mut command = self.dacapo(home);
+        command.args(["run", "-q", "-P", "PROMPT", "--restart-delay", "0", "--agent-cmd", agent, "-n"]);
+        command.arg(iterations.to_string());
+        command
+    }
+
+    /// What people write without dacapo.
+    fn shell_loop(&self, agent: &str, iterations: u32) -> Command {
+        const LOOP: &str = "i=0; while [ $i -lt \"$1\" ]; do
+            $2 <PROMPT | tee -a \"$3\" | grep -q '<promise>DONE</promise>' && break
+            i=$((i + 1))
+        done";
+        let mut command = self.command("sh");
+        command.args(["-c", LOOP, "sh", &iterations.to_string(), agent]).arg(self.disk.path().join("log"));
+        command.stdout(Stdio::null());
+        command
+    }
+
+    /// How much the agents of a home have printed so far.
+    fn printed(&self, home: &str) -> u64 {
+        let Ok(projects) = fs::read_dir(self.home(home).join("projects")) else { return 0 };
+        let runs = |project: fs::DirEntry| fs::read_dir(project.path()).into_iter().flatten().flatten();
+        projects
+            .flatten()
+            .flat_map(runs)
+            .flat_map(|task| fs::read_dir(task.path().join("runs")).into_iter().flatten().flatten())
+            .filter(|file| file.path().extension().is_some_and(|kind| kind == "stdout"))
+            .filter_map(|file| Some(file.metadata().ok()?.len()))
+            .sum()
+    }
+}
+
+/// A process that does not outlive this value: dacapo ends its agent when it is told to end.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        Self(command.spawn().expect("the program can be started"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if matches!(self.0.try_wait(), Ok(None))
+            && let Some(pid) = Pid::from_raw(self.0.id().cast_signed())
+        {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+/// Seconds, wall clock and CPU, of each turn.
+#[derive(Default)]
+struct Turns(Vec<(f64, f64)>);
+
+impl Turns {
+    fn push(&mut self, turn: (f64, f64)) {
+        self.0.push(turn);
+    }
+    fn wall(&self) -> f64 {
+        median(self.0.iter().map(|turn| turn.0).collect())
+    }
+    fn cpu(&self) -> f64 {
+        median(self.0.iter().map(|turn| turn.1).collect())
+    }
+}
+
+/// Runs a command to its end: its wall clock, and the CPU of it and all its descendants, in seconds.
+fn timed(command: &mut Command, exit: i32) -> (f64, f64) {
+    let (began, before) = (Instant::now(), cpu_of_children());
+    let status = Running::start(command).0.wait().expect("its end");
+    let (wall, cpu) = (began.elapsed().as_secs_f64(), cpu_of_children() - before);
+    // 1 is a shell loop's last `grep`, which found no promise.
+    assert!(
+        status.code().is_some_and(|code| code == exit || (exit == 0 && code == 1)),
+        "{command:?}: {status}"
+    );
+    (wall, cpu)
+}
+
+/// User and system time of every descendant that has been waited for.
+fn cpu_of_children() -> f64 {
+    let stat = fs::read_to_string("/proc/self/stat").expect("our own times");
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks: u64 =
+        after_name.split_whitespace().skip(13).take(2).filter_map(|n| n.parse::<u64>().ok()).sum();
+    ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+}
+
+fn monotonic() -> i64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
+}
+
+/// The most a process ever held, in MB; pages it shares with others are counted for each.
+fn peak_memory(pid: u32) -> f64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a running process");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its peak");
+    line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number") * 1024.0 / 1e6
+}
+
+fn child_named(parent: u32, name: &str) -> Option<u32> {
+    fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        let (head, rest) = stat.rsplit_once(')')?;
+        let its_parent: u32 = rest.split_whitespace().nth(1)?.parse().ok()?;
+        (its_parent == parent && head.ends_with(&format!("({name}"))).then_some(pid)
+    })
+}
+
+/// Copies the first loop of a journal, with its events, until there are `loops`.
+fn multiply(database: &Path, loops: u32) -> rusqlite::Result<()> {
+    let db = rusqlite::Connection::open(database)?;
+    db.execute_batch(&format!(
+        "CREATE TEMP TABLE copies AS
+           WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {loops} - 1) SELECT i FROM n;
+         CREATE TEMP TABLE first AS SELECT * FROM loops WHERE key = 1;
+         CREATE TEMP TABLE told AS SELECT * FROM events WHERE loop = 1;
+         CREATE TEMP TABLE span AS SELECT max(seq) AS length FROM told;
+         BEGIN;
+         INSERT INTO loops SELECT key + i, printf('copy%06d', i), project, task, workspace, parent, head + i * length,
+             over, json_set(view, '$.id', printf('copy%06d', i)), owner_pid, owner_start, owner_boot
+           FROM copies, first, span;
+         INSERT INTO events SELECT seq + i * length, loop + i, at, body FROM copies, told, span ORDER BY 1;
+         COMMIT;"
+    ))
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+fn table(out: &mut impl io::Write, figures: &[Figure]) -> io::Result<()> {
+    writeln!(out, "{:<32}{:>12}{:>12}{:>12}{:>12}", "figure", "dacapo", "beside it", "value", "target")?;
+    for figure in figures {
+        let unit = figure.unit;
+        let beside = figure.beside.map(|n| format!("{n:.2} {unit}")).unwrap_or_default();
+        let show = |n: f64| if figure.is_ratio { format!("{n:.2}x") } else { format!("{n:.1} {unit}") };
+        writeln!(
+            out,
+            "{:<32}{:>12}{beside:>12}{:>12}{:>12}  {}",
+            figure.figure,
+            format!("{:.2} {unit}", figure.dacapo),
+            show(figure.value),
+            format!("≤ {}", show(figure.target)),
+            if figure.is_met { "met" } else { "missed" }
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! Asking before anything of a repository runs.
+
+use std::{
+    fmt::Write as _,
+    io::{BufRead, IsTerminal, Write},
+    path::Path,
+};
+
+use dacapo_core::{
+    policy::{GateSpec, Origin},
+    text::visible::visible,
+    trust::{Changes, Runnable, uncovered},
+};
+use dacapo_engine::process::background::is_background;
+use dacapo_engine::{
+    config_files,
+    home::Home,
+    trust::{self, Trust},
+};
+use jiff::Timestamp;
+
+use super::configured::Configured;
+use crate::error::UserError;
+
+/// Makes sure that the repository's commands may run: by `--trust`, by consent given before, or by asking now.
+pub(super) fn require(home: &Home, configured: &Configured, is_trusted_once: bool) -> Result<(), UserError> {
+    let Some(root) = configured.root() else { return Ok(()) };
+    let runnables = &configured.runnables;
+    if runnables.is_empty() || is_trusted_once {
+        return Ok(());
+    }
+    let trust = trust::look(home, root, runnables)?;
+    if let Trust::Trusted { .. } = trust {
+        return Ok(());
+    }
+    let mut text = headline(&trust, root);
+    text.push_str(&commands(&trust, runnables));
+    let mut stderr = std::io::stderr().lock();
+    let _ = write!(stderr, "{text}");
+    drop(stderr);
+    if can_ask() {
+        if ask()? {
+            return Ok(trust::grant(home, root, runnables, Timestamp::now())?);
+        }
+        return Err(UserError::needs_person("untrusted: you did not agree, so nothing was started"));
+    }
+    let reason = match trust {
+        Trust::Changed { .. } => "the commands of this repository have changed since you trusted it",
+        _ => "this repository defines commands, and you have not trusted it",
+    };
+    Err(UserError::needs_person(format!("untrusted: {reason}"))
+        .hint(format!("`{}` shows and asks; `--trust` agrees for this run only", how_to_trust(root))))
+}
+
+/// Makes sure that the gates a loop took from its repository when it began may run on.
+///
+/// The loop keeps them as they were, so what the file says by now does not matter here.
+pub(super) fn require_again(
+    home: &Home,
+    workspace: &Path,
+    gates: &[GateSpec],
+    is_trusted_once: bool,
+    id: &str,
+) -> Result<(), UserError> {
+    if is_trusted_once || gates.iter().all(|gate| gate.origin != Origin::Repository) {
+        return Ok(());
+    }
+    let granted = match config_files::repository_root(workspace) {
+        Some(root) => trust::granted(home, &root)?,
+        None => Vec::new(),
+    };
+    let missing = uncovered(gates, &granted);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let mut text =
+        format!("Loop {id} would run commands of {} that you have not trusted:\n", workspace.display());
+    for gate in missing {
+        line(&mut text, "  ", "gate", &gate.name, &gate.run, "");
+    }
+    let mut stderr = std::io::stderr().lock();
+    let _ = write!(stderr, "{text}");
+    drop(stderr);
+    if can_ask() && ask_about("Run them for this loop?")? {
+        return Ok(());
+    }
+    Err(UserError::needs_person(format!("untrusted: loop {id} took these commands from its repository"))
+        .hint(format!("`dacapo resume {id} --trust` agrees for this run")))
+}
+
+/// What stands over the list.
+pub(super) fn headline(trust: &Trust, root: &Path) -> String {
+    let root = one_line(&root.to_string_lossy());
+    match trust {
+        Trust::Trusted { .. } => format!("You have trusted {root}. It can make dacapo run:\n"),
+        Trust::Never => format!("{root} can make dacapo run:\n"),
+        Trust::Changed { .. } => format!("The commands of {root} have changed since you trusted it:\n"),
+    }
+}
+
+/// Every command, or what changed and then every command.
+pub(super) fn commands(trust: &Trust, runnables: &[Runnable]) -> String {
+    let mut text = String::new();
+    if let Trust::Changed { old } = trust {
+        let changes = Changes::between(old, runnables);
+        for runnable in &changes.removed {
+            show(&mut text, "  - ", runnable);
+        }
+        for runnable in &changes.added {
+            show(&mut text, "  + ", runnable);
+        }
+        if changes == Changes::default() {
+            text.push_str("  only their order\n");
+        }
+        text.push_str("It can now make dacapo run:\n");
+    }
+    for runnable in runnables {
+        show(&mut text, "  ", runnable);
+    }
+    text
+}
+
+fn show(text: &mut String, lead: &str, runnable: &Runnable) {
+    let Runnable { what, name, command, condition, timeout, file, line: at } = runnable;
+    let mut place = format!("{file}:{at}");
+    if let Some(condition) = condition {
+        let _ = write!(place, ", if {} exists", one_line(condition));
+    }
+    if let Some(timeout) = timeout {
+        let _ = write!(place, ", at most {timeout}");
+    }
+    line(text, lead, what, name, command, &format!("  ({place})"));
+}
+
+fn line(text: &mut String, lead: &str, what: &str, name: &str, command: &str, place: &str) {
+    let name = if name == command.trim() { String::new() } else { format!(" {}", one_line(name)) };
+    let command = visible(command.trim_end_matches('\n'));
+    if command.contains('\n') {
+        let _ = writeln!(text, "{lead}{what}{name}: {}", place.trim());
+        for part in command.lines() {
+            let _ = writeln!(text, "{lead}    {part}");
+        }
+    } else {
+        let _ = writeln!(text, "{lead}{what}{name}: {command}{place}");
+    }
+}
+
+fn one_line(text: &str) -> String {
+    visible(text).replace('\n', "\\n")
+}
+
+/// Whether somebody is there to answer.
+pub(super) fn can_ask() -> bool {
+    !is_background() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// Asks whether to trust. Anything but yes is no.
+pub(super) fn ask() -> Result<bool, UserError> {
+    ask_about("Trust these commands, now and later, until they change?")
+}
+
+fn ask_about(question: &str) -> Result<bool, UserError> {
+    let cannot = |error| UserError::environment(format!("cannot ask: {error}"));
+    let mut stderr = std::io::stderr().lock();
+    write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush()).map_err(cannot)?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer).map_err(cannot)?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+/// The command that gives consent, from where we are.
+pub(super) fn how_to_trust(root: &Path) -> String {
+    let here = std::env::current_dir().ok().and_then(|here| here.canonicalize().ok());
+    if here.and_then(|here| config_files::repository_root(&here)).as_deref() == Some(root) {
+        return "dacapo trust".to_owned();
+    }
+    let path = visible(&root.to_string_lossy());
+    let is_simple = path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-+@".contains(&b));
+    let path = if is_simple { path } else { format!("'{}'", path.replace('\'', r"'\''")) };
+    format!("dacapo trust --dir {path}")
+}

@@ -1,0 +1,134 @@
+//! `dacapo cancel`, `pause` and `steer`: a request in the journal's database, and a word to whoever runs the loop.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use dacapo_core::{
+    event::{FinishState, Reason},
+    loop_machine::Request,
+};
+use dacapo_engine::{store::Store, supervisor, watch::Watch};
+use jiff::Timestamp;
+
+use super::{detach, say, value};
+use crate::{context::Context, error::UserError};
+
+/// End a loop for good
+///
+/// Its agent is asked to end and then killed, with everything it started; loops it started are cancelled too.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  dacapo cancel fix-tests")]
+pub(super) struct CancelArgs {
+    /// The loop: its id, the beginning of it, or its task
+    id: String,
+}
+
+/// Hold a loop after its current iteration
+///
+/// `dacapo resume` goes on.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  dacapo pause fix-tests --now")]
+pub(super) struct PauseArgs {
+    /// The loop: its id, the beginning of it, or its task
+    id: String,
+    /// Stop the agent instead of waiting for it
+    #[arg(long)]
+    now: bool,
+}
+
+/// Tell the agent something
+///
+/// The words go into the next prompt. A loop that waits for a person goes on with them.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  dacapo steer fix-tests \"use the second approach\"")]
+pub(super) struct SteerArgs {
+    /// The loop: its id, the beginning of it, or its task
+    id: String,
+    /// What to say
+    #[arg(value_parser = value::not_blank)]
+    text: String,
+}
+
+pub(super) fn cancel(cx: &Context, args: &CancelArgs) -> Result<u8, UserError> {
+    let mut store = cx.store()?;
+    let row = cx.find(&store, &args.id)?;
+    let id = row.view.id.clone();
+    if row.view.reason.is_some_and(|reason| !reason.is_resumable()) {
+        return Err(UserError::failed(format!("loop {id} is not running: it is {} already", row.view.state)));
+    }
+    if store.request(&id, &Request::Cancel, Timestamp::now())? {
+        wait_for_end(cx, &store, &id)?;
+    }
+    if !is_over(&store, &id)?.is_some_and(|state| state == FinishState::Cancelled) {
+        supervisor::settle(&cx.home, &mut store, &id)?;
+    }
+    match store.row(&id)?.map(|row| row.view) {
+        Some(view) if view.reason == Some(Reason::Cancelled) => {
+            say(view.detail.unwrap_or_else(|| format!("Cancelled loop {id}")));
+            Ok(0)
+        }
+        Some(view) => {
+            Err(UserError::failed(format!("loop {id} ended before it could be cancelled: {}", view.state)))
+        }
+        None => Err(UserError::failed(format!("loop {id} is gone"))),
+    }
+}
+
+pub(super) fn pause(cx: &Context, args: &PauseArgs) -> Result<u8, UserError> {
+    let mut store = cx.store()?;
+    let row = cx.find(&store, &args.id)?;
+    let id = row.view.id.clone();
+    if !row.is_running() {
+        let view = row.current_view();
+        return Err(UserError::failed(format!("loop {id} is not running: it is {}", view.state)));
+    }
+    store.request(&id, &Request::Pause { now: args.now }, Timestamp::now())?;
+    let when = if args.now { "now" } else { "after this iteration" };
+    say(format!("Loop {id} pauses {when}; `dacapo resume {id}` goes on."));
+    Ok(0)
+}
+
+pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
+    let mut store = cx.store()?;
+    let row = cx.find(&store, &args.id)?;
+    let id = row.view.id.clone();
+    if row.view.reason.is_some_and(|reason| !reason.is_resumable()) {
+        return Err(UserError::failed(format!("loop {id} is {}: nobody would read it", row.view.state)));
+    }
+    let is_heard = store.request(&id, &Request::Steer { text: args.text.clone() }, Timestamp::now())?;
+    if is_heard {
+        say(format!("Loop {id} reads it in its next prompt."));
+        return Ok(0);
+    }
+    if matches!(row.view.reason, Some(Reason::Waiting | Reason::Question)) {
+        drop(store);
+        return detach::start(["resume", id.as_str()]);
+    }
+    supervisor::settle(&cx.home, &mut store, &id)?;
+    let more = if row.view.reason == Some(Reason::MaxIterations) { " -n +10" } else { "" };
+    say(format!("Loop {id} reads it when it goes on: `dacapo resume {id}{more}`."));
+    Ok(0)
+}
+
+/// How a loop stands whose journal has come to an end.
+fn is_over(store: &Store, id: &dacapo_core::ids::LoopId) -> Result<Option<FinishState>, UserError> {
+    Ok(store.row(id)?.and_then(|row| row.view.reason).map(Reason::state))
+}
+
+/// Waits until nobody runs the loop any more.
+fn wait_for_end(cx: &Context, store: &Store, id: &dacapo_core::ids::LoopId) -> Result<(), UserError> {
+    let watch = Watch::folders(&[cx.home.path()]).map_err(|error| {
+        UserError::environment(format!("cannot watch `{}`: {error}", cx.home.path().display()))
+    })?;
+    let patience = Instant::now() + Duration::from_secs(60);
+    while store.row(id)?.is_some_and(|row| row.is_running()) {
+        if Instant::now() > patience {
+            return Err(UserError::failed(format!("loop {id} has not ended after a minute; it was told to")));
+        }
+        // The journal's end comes before the process's: a last look must not wait long.
+        watch
+            .wait(Duration::from_millis(100))
+            .map_err(|error| UserError::environment(format!("cannot wait for the journal: {error}")))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! The command line: one file per command, its doc comment is its help.
+
+mod bus;
+mod clean;
+mod completions;
+mod configured;
+mod consent;
+mod control;
+mod demo;
+mod detach;
+mod doctor;
+mod events;
+mod explain;
+mod logs;
+mod receipt;
+#[cfg(test)]
+mod reference_tests;
+mod resume;
+mod run;
+mod snapshots;
+mod status;
+mod trust;
+mod value;
+mod verify;
+mod why;
+
+use dacapo_engine::process::background::leave_terminal;
+use std::process::ExitCode;
+
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use dacapo_core::text::ansi::readable;
+
+use crate::{context::Context, error::UserError};
+
+/// Runs coding agents in a loop until the work is proven done
+///
+/// Start it in the evening, read the result in the morning: every claim of the agent is checked, nothing it starts
+/// outlives it, and whatever happens can be resumed.
+#[derive(Parser, Debug)]
+#[command(
+    name = "dacapo",
+    version,
+    max_term_width = 100,
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+#[command(
+    after_help = "Examples:\n  dacapo demo\n  dacapo run \"make the tests pass\" --agent-cmd my-agent --gate \"cargo test\"\n  dacapo status\n\nExit codes: 0 complete, 1 failed, 2 usage, 3 a limit, 4 needs a person, 5 environment, 70 our bug, 130 interrupted, 143 terminated"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Demo(demo::DemoArgs),
+    Run(Box<run::RunArgs>),
+    Status(status::StatusArgs),
+    Logs(logs::LogsArgs),
+    Events(events::EventsArgs),
+    Why(why::WhyArgs),
+    Explain(explain::ExplainArgs),
+    Cancel(control::CancelArgs),
+    Pause(control::PauseArgs),
+    Resume(resume::ResumeArgs),
+    Steer(control::SteerArgs),
+    Bus(bus::BusArgs),
+    Receipt(receipt::ReceiptArgs),
+    Verify(verify::VerifyArgs),
+    Snapshots(snapshots::SnapshotsArgs),
+    Restore(snapshots::RestoreArgs),
+    Trust(trust::TrustArgs),
+    Doctor(doctor::DoctorArgs),
+    Clean(clean::CleanArgs),
+    Completions(completions::CompletionsArgs),
+}
+
+/// Runs the command that was typed.
+pub(crate) fn main() -> ExitCode {
+    leave_terminal();
+    let matches = Cli::command().get_matches();
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    match dispatch(&cli.command, &matches) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            error.print();
+            ExitCode::from(error.exit)
+        }
+    }
+}
+
+fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
+    // Neither needs a place for state.
+    match command {
+        Command::Completions(args) => return completions::completions(args, &mut Cli::command()),
+        Command::Demo(args) => return demo::demo(args),
+        _ => {}
+    }
+    let cx = Context::new()?;
+    match command {
+        Command::Completions(_) | Command::Demo(_) => Ok(0),
+        Command::Run(args) => run::run(&cx, args),
+        Command::Status(args) => status::status(&cx, args),
+        Command::Logs(args) => logs::logs(&cx, args),
+        Command::Events(args) => events::events(&cx, args),
+        Command::Why(args) => why::why(&cx, args),
+        Command::Explain(args) => explain::explain(&cx, args, matches),
+        Command::Cancel(args) => control::cancel(&cx, args),
+        Command::Pause(args) => control::pause(&cx, args),
+        Command::Resume(args) => resume::resume(&cx, args),
+        Command::Steer(args) => control::steer(&cx, args),
+        Command::Bus(args) => bus::bus(&cx, args),
+        Command::Receipt(args) => receipt::receipt(&cx, args),
+        Command::Verify(args) => verify::verify(&cx, args),
+        Command::Snapshots(args) => snapshots::list(&cx, args),
+        Command::Restore(args) => snapshots::restore(&cx, args),
+        Command::Trust(args) => trust::trust(&cx, args),
+        Command::Doctor(args) => doctor::doctor(&cx, args),
+        Command::Clean(args) => clean::clean(&cx, args),
+    }
+}
+
+/// Prints to standard output, without what an agent's words could do to a terminal.
+pub(crate) fn say(text: impl std::fmt::Display) {
+    use std::io::Write;
+    let text = readable(text.to_string().as_bytes());
+    match writeln!(std::io::stdout().lock(), "{text}") {
+        Ok(()) => {}
+        // Whoever read has seen enough.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => {
+            UserError::environment(format!("cannot write to standard output: {error}")).print();
+            std::process::exit(i32::from(crate::error::ENVIRONMENT));
+        }
+    }
+}
+
+/// Prints a value as JSON.
+pub(crate) fn say_json(value: &impl serde::Serialize) -> Result<u8, UserError> {
+    let text = serde_json::to_string(value).map_err(UserError::failed)?;
+    say(text);
+    Ok(0)
+}

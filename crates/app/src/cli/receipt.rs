@@ -1,0 +1,101 @@
+//! `dacapo receipt`.
+
+use clap::Args;
+use dacapo_core::{duration::Millis, receipt::Receipt, text::count};
+use dacapo_engine::proof;
+
+use super::{say, say_json};
+use crate::{context::Context, error::UserError};
+
+/// Show the proof of a finished loop
+///
+/// What was claimed, which gates agreed, what was kept, and which claims were refused on the way. With `--json` it is
+/// the receipt itself, which `dacapo verify FILE` checks.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  dacapo receipt fix-tests --json >receipt.json")]
+pub(super) struct ReceiptArgs {
+    /// The loop: its id, the beginning of it, or its task
+    id: String,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn receipt(cx: &Context, args: &ReceiptArgs) -> Result<u8, UserError> {
+    let store = cx.store()?;
+    let view = cx.find(&store, &args.id)?.current_view();
+    let Some(receipt) = proof::receipt(&store, &view.id)? else {
+        return Err(no_receipt(&view));
+    };
+    if args.json {
+        return say_json(&receipt);
+    }
+    print(&receipt);
+    Ok(0)
+}
+
+/// A loop that ended without a verdict, or has not ended, has none.
+pub(super) fn no_receipt(view: &dacapo_core::view::LoopView) -> UserError {
+    let why = match view.reason {
+        Some(_) if view.state == "completed" => "it was completed before there were receipts".to_owned(),
+        Some(reason) => format!("it is {} ({}) without an accepted claim", view.state, reason.as_str()),
+        None => format!("it is {}, and nothing has been accepted yet", view.state),
+    };
+    UserError::failed(format!("loop {} has no receipt: {why}", view.id))
+        .hint(format!("`dacapo why {}` says more", view.id))
+}
+
+pub(super) fn print(receipt: &Receipt) {
+    say(format!("Receipt of loop {}, task {}: {}", receipt.loop_id, receipt.task, receipt.verdict));
+    let claim: Vec<&str> = receipt.claim.iter().map(dacapo_core::judge::signal::Signal::name).collect();
+    say(format!("  claimed by  {} after {}", claim.join(", "), count(receipt.iterations, "iteration")));
+    say(format!("  decided     {}", receipt.ended_at.strftime("%Y-%m-%d %H:%M:%SZ")));
+    if let Some(base) = &receipt.base {
+        say(format!("  from tree   {}", short(base)));
+    }
+    if let Some(tree) = &receipt.tree {
+        say(format!("  to tree     {}", short(tree)));
+    }
+    for commit in &receipt.commits {
+        say(format!("  commit      {}", short(commit)));
+    }
+    if receipt.gates.is_empty() {
+        say("  gates       none: the claim was believed, nothing was checked");
+    }
+    for gate in &receipt.gates {
+        let took = Millis(gate.duration_ms);
+        let label = match (gate.flaky, gate.tolerated) {
+            (true, _) => ", flaky",
+            (_, true) => ", red as before",
+            _ => "",
+        };
+        say(format!("  gate        `{}` exited {}, {took}{label}", gate.name, gate.exit_code));
+    }
+    for (name, passed) in &receipt.baseline {
+        say(format!("  before      `{name}` was {}", if *passed { "green" } else { "red" }));
+    }
+    for file in &receipt.protected {
+        say(format!("  protected   {} ({})", file.path, short(&file.sha256)));
+    }
+    let tamper = receipt.tamper;
+    if tamper.deleted_tests + tamper.skipped_tests + tamper.emptied_tests > 0 {
+        say(format!(
+            "  tests       {} deleted, {} skipped, {} emptied",
+            tamper.deleted_tests, tamper.skipped_tests, tamper.emptied_tests
+        ));
+    }
+    for refusal in &receipt.refusals {
+        say(format!(
+            "  refused     iteration {}: {} ({})",
+            refusal.iteration,
+            refusal.detail,
+            refusal.reason.as_str()
+        ));
+    }
+    say(format!("  sha256      {}", receipt.sha256));
+}
+
+/// Enough of a hash to know it again.
+pub(super) fn short(hash: &str) -> &str {
+    hash.get(..12).unwrap_or(hash)
+}

@@ -1,0 +1,83 @@
+//! `dacapo resume`.
+
+use clap::Args;
+use dacapo_core::{
+    duration::Millis,
+    loop_machine::{LoopState, Request},
+};
+use dacapo_engine::process::background::is_background;
+use dacapo_engine::supervisor::{self, ResumeLoop};
+use jiff::Timestamp;
+
+use super::{consent, detach, say, value};
+use crate::{
+    context::Context,
+    error::UserError,
+    report::{Style, reporter},
+};
+
+/// Continue a loop that is paused, stopped or failed
+///
+/// It goes on at the next iteration, with its counters; limits rise only by what is typed here.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  dacapo resume fix-tests -n +10")]
+pub(super) struct ResumeArgs {
+    /// The loop: its id, the beginning of it, or its task
+    id: String,
+    /// Grant N more iterations
+    #[arg(short = 'n', long, value_name = "+N", value_parser = value::extra, allow_hyphen_values = true)]
+    max_iterations: Option<u32>,
+    /// Set a new limit for the time of agents, checks and delays together
+    #[arg(long, value_name = "DUR")]
+    max_time: Option<Millis>,
+    /// Agree to the commands that the loop took from its repository, for this run only
+    #[arg(long)]
+    trust: bool,
+    /// Run in the background and print how to follow it
+    #[arg(long)]
+    detach: bool,
+    #[command(flatten)]
+    style: Style,
+}
+
+pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
+    let mut store = cx.store()?;
+    let row = cx.find(&store, &args.id)?;
+    let id = row.view.id.clone();
+    if args.max_time.is_some_and(Millis::is_zero) {
+        return Err(UserError::usage("`--max-time` must be more than zero"));
+    }
+    if row.is_running() {
+        return if row.view.state == "paused" || row.view.pausing {
+            let request = Request::Unpause {
+                extra_iterations: args.max_iterations.unwrap_or(0),
+                max_time: args.max_time,
+            };
+            store.request(&id, &request, Timestamp::now())?;
+            say(format!("Loop {id} goes on."));
+            Ok(0)
+        } else {
+            Err(UserError::environment(format!("loop {id} is running already"))
+                .hint(format!("`dacapo logs {id} -f` follows it")))
+        };
+    }
+    if let Some((_, history)) = store.load(&id)?
+        && let Some(started) = LoopState::fold(history.iter().map(|envelope| &envelope.event)).started
+    {
+        consent::require_again(&cx.home, &started.workspace, &started.policy.gates, args.trust, id.as_str())?;
+    }
+    drop(store);
+    if args.detach && !is_background() {
+        return detach::detach();
+    }
+    let wanted = ResumeLoop {
+        id,
+        extra_iterations: args.max_iterations.unwrap_or(0),
+        max_time: args.max_time,
+        is_detached: is_background(),
+    };
+    let mut observer = reporter(&args.style);
+    let finished = supervisor::resume(&cx.home, wanted, observer.as_mut())?;
+    drop(observer);
+    Ok(crate::report::last_line(&finished))
+}

@@ -1,0 +1,105 @@
+//! `dacapo snapshots` and `dacapo restore`.
+
+use clap::Args;
+use dacapo_core::text::count;
+use dacapo_engine::snapshots::{self, Which};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{receipt::short, say, say_json};
+use crate::{context::Context, error::UserError};
+
+/// List the states of a loop's files that were kept
+///
+/// One before the first iteration, one after each iteration that changed something. Files that git ignores are not in
+/// them.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  dacapo snapshots fix-tests")]
+pub(super) struct SnapshotsArgs {
+    /// The loop: its id, the beginning of it, or its task
+    id: String,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Line {
+    iteration: u32,
+    id: String,
+    at: Timestamp,
+    changed: Option<usize>,
+}
+
+pub(super) fn list(cx: &Context, args: &SnapshotsArgs) -> Result<u8, UserError> {
+    let store = cx.store()?;
+    let id = cx.find(&store, &args.id)?.view.id;
+    let kept = snapshots::list(&cx.home, &store, &id)?;
+    let lines: Vec<Line> = kept
+        .into_iter()
+        .map(|kept| Line { iteration: kept.iteration, id: kept.id, at: kept.at, changed: kept.changed })
+        .collect();
+    if args.json {
+        return say_json(&lines);
+    }
+    for line in lines {
+        let changed = match (line.iteration, line.changed) {
+            (0, _) => "before the first iteration".to_owned(),
+            (_, Some(n)) => format!("{} changed", count(u32::try_from(n).unwrap_or(u32::MAX), "path")),
+            (_, None) => "not there any more".to_owned(),
+        };
+        let at = line.at.strftime("%Y-%m-%d %H:%M:%SZ");
+        say(format!("{id}@{:<4} {}  {at}  {changed}", line.iteration, short(&line.id)));
+    }
+    Ok(0)
+}
+
+/// Put a loop's files back to how they were after an iteration
+///
+/// `ID@0` is before the first iteration, `ID@undo` takes the last restore back. HEAD, the index and files that git
+/// ignores stay as they are.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  dacapo restore fix-tests@2\n  dacapo restore fix-tests@undo")]
+pub(super) struct RestoreArgs {
+    /// The loop, and after which iteration
+    #[arg(value_name = "ID@N")]
+    what: String,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Done {
+    #[serde(rename = "loop")]
+    loop_id: String,
+    snapshot: String,
+    changed: bool,
+}
+
+pub(super) fn restore(cx: &Context, args: &RestoreArgs) -> Result<u8, UserError> {
+    let malformed = || {
+        UserError::usage(format!("`{}` does not say which state", args.what))
+            .hint("`ID@2` is after iteration 2, `ID@0` before the first, `ID@undo` before the last restore")
+    };
+    let (name, state) = args.what.rsplit_once('@').ok_or_else(malformed)?;
+    let which = match state {
+        "undo" => Which::Undo,
+        number => Which::After(number.parse().map_err(|_| malformed())?),
+    };
+    let store = cx.store()?;
+    let row = cx.find(&store, name)?;
+    let id = row.view.id.clone();
+    let restored = snapshots::restore(&cx.home, &store, &row, which)?;
+    if args.json {
+        return say_json(&Done { loop_id: id.to_string(), snapshot: restored.id, changed: restored.changed });
+    }
+    let dir = row.view.workspace.display();
+    if restored.changed {
+        say(format!("Restored `{dir}` to snapshot {}.", short(&restored.id)));
+        say(format!("`dacapo restore {id}@undo` takes that back."));
+    } else {
+        say(format!("`{dir}` is at snapshot {} already.", short(&restored.id)));
+    }
+    Ok(0)
+}

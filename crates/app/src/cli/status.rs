@@ -1,0 +1,108 @@
+//! `dacapo status`.
+
+use clap::Args;
+use dacapo_core::{
+    text::count,
+    view::{LoopView, status_line},
+};
+use dacapo_engine::store::{LoopRow, Store};
+use jiff::Timestamp;
+
+use super::{say, say_json};
+use crate::{context::Context, error::UserError};
+
+/// How many ended loops are worth a look.
+const RECENT: u32 = 10;
+
+/// Show what runs, then what ended lately
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  dacapo status --json")]
+pub(super) struct StatusArgs {
+    /// One loop: its id, the beginning of it, or its task
+    id: Option<String>,
+    /// All that ended, not only the newest
+    #[arg(long)]
+    all: bool,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
+    // Looking makes nothing: no journal means no loops.
+    let nothing_there = !cx.home.path().exists();
+    let store = if nothing_there { None } else { Some(cx.store()?) };
+    let (active, ended) = match (&store, &args.id) {
+        (Some(store), Some(id)) => (vec![cx.find(store, id)?.current_view()], Vec::new()),
+        (Some(store), None) => views(store, args.all)?,
+        (None, Some(id)) => return Err(UserError::usage(format!("no loop and no task is called `{id}`"))),
+        (None, None) => (Vec::new(), Vec::new()),
+    };
+    if args.json {
+        let all: Vec<&LoopView> = active.iter().chain(&ended).collect();
+        return say_json(&all);
+    }
+    let now = Timestamp::now();
+    if args.id.is_some() {
+        for view in &active {
+            detail(view, now);
+        }
+        return Ok(0);
+    }
+    if active.is_empty() {
+        say("No active Ralph loops.");
+    } else {
+        say("Active Ralph Loops:");
+        for view in &active {
+            say(format!("  {}", status_line(view, now)));
+            if view.state != "running" {
+                let detail = view.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
+                say(format!("    {}{detail}", view.state));
+            }
+            if let Some(question) = &view.question {
+                say(format!("    asks: {question}"));
+            }
+        }
+    }
+    if !ended.is_empty() {
+        say("\nEnded:");
+        for view in &ended {
+            let reason = view.reason.map_or("", |reason| reason.as_str());
+            say(format!(
+                "  {}  {} ({}): {} ({reason}) after {}",
+                view.id,
+                view.task,
+                view.role(),
+                view.state,
+                count(view.iteration, "iteration")
+            ));
+        }
+    }
+    Ok(0)
+}
+
+/// Those that run, and those that do not.
+fn views(store: &Store, all: bool) -> Result<(Vec<LoopView>, Vec<LoopView>), UserError> {
+    let (active, dead): (Vec<LoopRow>, Vec<LoopRow>) =
+        store.active()?.into_iter().partition(LoopRow::is_running);
+    let ended = dead.into_iter().rev().chain(store.recent(if all { u32::MAX } else { RECENT })?);
+    Ok((active.into_iter().map(|row| row.view).collect(), ended.map(LoopRow::current_view).collect()))
+}
+
+fn detail(view: &LoopView, now: Timestamp) {
+    say(format!("Loop {}: {}", view.id, view.state));
+    say(format!("  {}", status_line(view, now)));
+    say(format!("  project {}, in {}", view.project, view.workspace.display()));
+    if let Some(detail) = &view.detail {
+        say(format!("  {detail}"));
+    }
+    if let Some((iteration, line)) = &view.refused {
+        say(format!("  last refusal, iteration {iteration}: {line}"));
+    }
+    if let Some(question) = &view.question {
+        say(format!("  asks: {question}"));
+    }
+    if let Some(parent) = &view.parent {
+        say(format!("  started by loop {parent}"));
+    }
+}

@@ -1,0 +1,63 @@
+//! Values on the command line that need more than their type.
+
+use dacapo_core::policy;
+
+/// Text that is not blank.
+pub(super) fn not_blank(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() { Err("must not be blank".to_owned()) } else { Ok(text.to_owned()) }
+}
+
+/// Text on one line that is not blank.
+pub(super) fn one_line(text: &str) -> Result<String, String> {
+    if text.contains(['\n', '\r']) { Err("must be one line".to_owned()) } else { not_blank(text) }
+}
+
+/// A count of at least one.
+pub(super) fn positive(text: &str) -> Result<u32, String> {
+    match text.trim().parse::<i64>() {
+        Ok(n @ 1..=1_000_000_000) => Ok(n as u32),
+        Ok(..=0) => {
+            Err("must be at least 1: a loop without iterations does nothing, one without a limit never ends"
+                .to_owned())
+        }
+        Ok(_) => Err("is more than a billion".to_owned()),
+        Err(_) => Err("is not a whole number".to_owned()),
+    }
+}
+
+/// `+N`, or `N` for people who leave the plus out.
+pub(super) fn extra(text: &str) -> Result<u32, String> {
+    positive(text.strip_prefix('+').unwrap_or(text))
+}
+
+/// Where gates run.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(super) enum GateIn {
+    Workspace,
+    Clean,
+}
+
+impl From<GateIn> for policy::GateIn {
+    fn from(value: GateIn) -> Self {
+        match value {
+            GateIn::Workspace => Self::Workspace,
+            GateIn::Clean => Self::Clean,
+        }
+    }
+}
+
+/// Whose version of the protected paths gates see.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(super) enum GateFrom {
+    Workspace,
+    Base,
+}
+
+impl From<GateFrom> for policy::GateFrom {
+    fn from(value: GateFrom) -> Self {
+        match value {
+            GateFrom::Workspace => Self::Workspace,
+            GateFrom::Base => Self::Base,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What every command needs: where state lies, the journal, and which loop an id means.
+
+use std::path::PathBuf;
+
+use dacapo_core::ids::{LoopId, ProjectId};
+use dacapo_engine::{
+    home::Home,
+    store::{LoopRow, Store},
+};
+
+use crate::error::UserError;
+
+/// Where state lies and where we are.
+pub(crate) struct Context {
+    pub(crate) home: Home,
+}
+
+impl Context {
+    pub(crate) fn new() -> Result<Self, UserError> {
+        Ok(Self { home: Home::locate()? })
+    }
+
+    /// The journal, made if there is none.
+    pub(crate) fn store(&self) -> Result<Store, UserError> {
+        self.home.prepare()?;
+        Ok(Store::open(&self.home.database())?)
+    }
+
+    /// The folder we are in, or the one named, absolute and real.
+    pub(crate) fn folder(dir: Option<&PathBuf>) -> Result<PathBuf, UserError> {
+        let dir = dir.cloned().unwrap_or_else(|| PathBuf::from("."));
+        let real = dir
+            .canonicalize()
+            .map_err(|error| UserError::usage(format!("cannot work in `{}`: {error}", dir.display())))?;
+        if real.to_str().is_none() {
+            return Err(UserError::usage(format!("the path of `{}` is not UTF-8", dir.display())));
+        }
+        if real.is_dir() {
+            Ok(real)
+        } else {
+            Err(UserError::usage(format!("`{}` is not a folder", dir.display())))
+        }
+    }
+
+    /// The default project of a folder.
+    pub(crate) fn project_of(folder: &std::path::Path) -> ProjectId {
+        let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        ProjectId::of_folder(&name, folder.as_os_str().as_encoded_bytes())
+    }
+
+    /// The loop that `text` means: its id, the beginning of its id, or its task.
+    pub(crate) fn find(&self, store: &Store, text: &str) -> Result<LoopRow, UserError> {
+        if let Ok(id) = text.parse::<LoopId>()
+            && let Some(row) = store.row(&id)?
+        {
+            return Ok(row);
+        }
+        let here = std::env::var("DACAPO_PROJECT")
+            .ok()
+            .and_then(|project| project.parse().ok())
+            .or_else(|| Self::folder(None).ok().map(|folder| Self::project_of(&folder)));
+        let mut candidates = match &here {
+            Some(project) => store.newest_of_task(Some(project), text)?,
+            None => Vec::new(),
+        };
+        if candidates.is_empty() {
+            candidates = store.newest_of_task(None, text)?;
+            if text.len() >= 2 && text.bytes().all(|b| b.is_ascii_alphanumeric()) {
+                candidates.extend(store.with_prefix(text)?);
+            }
+        }
+        match candidates.len() {
+            0 => Err(UserError::usage(format!("no loop and no task is called `{text}`"))
+                .hint("`dacapo status --all` lists them")),
+            1 => Ok(candidates.remove(0)),
+            _ => {
+                let names: Vec<String> =
+                    candidates.iter().map(|row| format!("{} ({})", row.view.id, row.view.task)).collect();
+                Err(UserError::usage(format!("`{text}` could mean several loops: {}", names.join(", ")))
+                    .hint("give more of the id"))
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What went wrong, for people: one line, one hint, one exit code.
+
+use std::{fmt::Display, io::Write};
+
+use dacapo_engine::{
+    bus::BusError,
+    config_files::ConfigError,
+    home::HomeError,
+    snapshots::SnapshotError,
+    store::StoreError,
+    supervisor::{StartError, SuperviseError},
+    trust::TrustError,
+    workspace::WorkspaceError,
+};
+
+/// Exit codes that no loop's end gives.
+pub(crate) const USAGE: u8 = 2;
+pub(crate) const FAILED: u8 = 1;
+pub(crate) const NEEDS_PERSON: u8 = 4;
+pub(crate) const ENVIRONMENT: u8 = 5;
+
+/// An error as a user meets it.
+#[derive(Debug)]
+pub(crate) struct UserError {
+    /// What stands before everything else: places in a file.
+    pub(crate) details: Option<String>,
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+    pub(crate) exit: u8,
+}
+
+impl UserError {
+    pub(crate) fn usage(message: impl Display) -> Self {
+        Self { details: None, message: message.to_string(), hint: None, exit: USAGE }
+    }
+    pub(crate) fn failed(message: impl Display) -> Self {
+        Self { details: None, message: message.to_string(), hint: None, exit: FAILED }
+    }
+    pub(crate) fn environment(message: impl Display) -> Self {
+        Self { details: None, message: message.to_string(), hint: None, exit: ENVIRONMENT }
+    }
+    pub(crate) fn needs_person(message: impl Display) -> Self {
+        Self { details: None, message: message.to_string(), hint: None, exit: NEEDS_PERSON }
+    }
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Prints it; the reason is the last line.
+    pub(crate) fn print(&self) {
+        let mut stderr = std::io::stderr().lock();
+        if let Some(details) = &self.details {
+            let _ = writeln!(stderr, "{details}");
+        }
+        if let Some(hint) = &self.hint {
+            let _ = writeln!(stderr, "hint: {hint}");
+        }
+        let _ = writeln!(stderr, "dacapo: {}", self.message);
+    }
+}
+
+impl From<HomeError> for UserError {
+    fn from(error: HomeError) -> Self {
+        Self::environment(error).hint("set DACAPO_HOME to a folder you can write to")
+    }
+}
+
+impl From<StoreError> for UserError {
+    fn from(error: StoreError) -> Self {
+        let hint = error.hint();
+        Self { hint, ..Self::environment(error) }
+    }
+}
+
+impl From<WorkspaceError> for UserError {
+    fn from(error: WorkspaceError) -> Self {
+        let hint = error.hint();
+        Self { hint, ..Self::environment(error) }
+    }
+}
+
+impl From<SnapshotError> for UserError {
+    fn from(error: SnapshotError) -> Self {
+        match error {
+            SnapshotError::Store(error) => error.into(),
+            SnapshotError::Workspace(error) => error.into(),
+            SnapshotError::Held { ref holder, .. } => {
+                let hint = format!("wait for its end, or `dacapo cancel {holder}`");
+                Self::environment(error).hint(hint)
+            }
+            SnapshotError::Busy(_) => Self::environment(error).hint("`dacapo status` shows who runs it"),
+            SnapshotError::NoIteration { ref id, .. } => {
+                let hint = format!("`dacapo snapshots {id}` lists what there is");
+                Self::usage(error).hint(hint)
+            }
+            SnapshotError::Plain(_) | SnapshotError::None(_) => {
+                Self::failed(error).hint("`git init` makes a folder a repository, before the loop begins")
+            }
+            SnapshotError::NoUndo(_) | SnapshotError::Gone(_) => Self::failed(error),
+        }
+    }
+}
+
+impl From<BusError> for UserError {
+    fn from(error: BusError) -> Self {
+        Self::environment(error)
+    }
+}
+
+impl From<TrustError> for UserError {
+    fn from(error: TrustError) -> Self {
+        Self::environment(error)
+    }
+}
+
+impl From<ConfigError> for UserError {
+    fn from(error: ConfigError) -> Self {
+        match error {
+            ConfigError::Problems(problems) => {
+                let many = match problems.list.len() {
+                    1 => "a mistake".to_owned(),
+                    n => format!("{n} mistakes"),
+                };
+                let message = format!("{many} in `{}`; nothing was started", problems.file);
+                Self { details: Some(problems.to_string()), ..Self::usage(message) }
+            }
+            ConfigError::OpenToAll { ref path } => {
+                let hint = format!("`chmod o-w {}`", path.display());
+                Self::usage(error).hint(hint)
+            }
+            ConfigError::Refused { .. } | ConfigError::Io { .. } => Self::usage(error),
+        }
+    }
+}
+
+impl From<StartError> for UserError {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Home(error) => error.into(),
+            StartError::Store(error) | StartError::Supervise(SuperviseError::Store(error)) => error.into(),
+            StartError::Supervise(SuperviseError::Io { .. }) | StartError::Io { .. } => {
+                Self::environment(error)
+            }
+            StartError::Program(_) => Self::environment(error)
+                .hint("`dacapo doctor` lists the agents found; `--agent-cmd CMD` names any program"),
+            StartError::Workspace(ref why) => {
+                let hint = why.hint();
+                Self { hint, ..Self::environment(error) }
+            }
+            StartError::TaskHeld { ref task, ref holder } => {
+                let holder = holder.as_ref().map_or(task.as_str(), |id| id.as_str());
+                let hint = format!("`dacapo cancel {holder}` ends it; another `--task` starts beside it");
+                Self::environment(error).hint(hint)
+            }
+            StartError::WorkspaceHeld { .. } => Self::environment(error)
+                .hint("a loop with gates needs its folder for itself; choose another with `--dir`"),
+            StartError::NoPrompt(_) => Self::usage(error)
+                .hint("`dacapo run \"what to do\"`, `-P FILE`, or a PROMPT.md in the folder"),
+            StartError::NotResumable { .. } => Self::failed(error).hint("a new `dacapo run` starts over"),
+            StartError::Policy(_)
+            | StartError::Glob(_)
+            | StartError::NoCommit(_)
+            | StartError::BlankPrompt
+            | StartError::Cycle(_)
+            | StartError::TooDeep
+            | StartError::Unknown(_) => Self::usage(error),
+        }
+    }
+}
+
+/// A panic is ours, never the user's.
+pub(crate) fn report_bug(what: &str) {
+    let mut stderr = std::io::stderr().lock();
+    let _ = writeln!(stderr, "{what}\ndacapo: this is a bug in dacapo; no recorded work is lost");
+}

@@ -1,0 +1,299 @@
+//! A loop for people: lines that stay, and in a terminal one below them that lives.
+
+use std::time::{Duration, Instant};
+
+use dacapo_core::{
+    duration::Millis,
+    event::{Envelope, FinishState, GateRole, IterationOutcome, LoopEvent},
+    judge::signal::Signal,
+    text::{ansi::readable, count},
+    view::LoopView,
+};
+use dacapo_engine::{observer::Observer, store::Stream};
+
+use super::{out::Out, words};
+
+/// Shows a loop to a person.
+pub(super) struct Human {
+    out: Out,
+    is_live: bool,
+    is_coloured: bool,
+    is_verbose: bool,
+    began: Instant,
+    since: Instant,
+    doing: String,
+    /// The end of what was printed last, not yet a whole line.
+    tail: Vec<u8>,
+    last: String,
+    turn: usize,
+    /// What was said of the agent's end, waiting for what its iteration came to.
+    exit: Option<String>,
+}
+
+impl Human {
+    pub(super) fn new(is_live: bool, is_verbose: bool) -> Self {
+        let is_coloured = is_live && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Self {
+            out: Out::new(),
+            is_live,
+            is_coloured,
+            is_verbose,
+            began: Instant::now(),
+            since: Instant::now(),
+            doing: String::new(),
+            tail: Vec::new(),
+            last: String::new(),
+            turn: 0,
+            exit: None,
+        }
+    }
+
+    /// A line that stays.
+    fn line(&self, colour: &str, text: &str) {
+        self.out.write(self.dressed(colour, text));
+    }
+
+    fn dressed(&self, colour: &str, text: &str) -> Vec<u8> {
+        let text = readable(text.as_bytes());
+        let clear = if self.is_live { "\r\x1b[2K" } else { "" };
+        match (self.is_coloured, colour) {
+            (true, colour) if !colour.is_empty() => format!("{clear}\x1b[{colour}m{text}\x1b[0m\n"),
+            _ => format!("{clear}{text}\n"),
+        }
+        .into_bytes()
+    }
+
+    /// The line that lives.
+    fn draw(&self) {
+        if !self.is_live || self.doing.is_empty() {
+            return;
+        }
+        const TURNS: [&str; 4] = ["⠋", "⠙", "⠸", "⠴"];
+        let elapsed = Millis::from(self.since.elapsed()).human();
+        let head = format!("{} {} · {elapsed}", TURNS[self.turn % TURNS.len()], self.doing);
+        // Whatever is wider than the terminal would leave a line behind that nobody clears.
+        let room = width().saturating_sub(1);
+        let head: String = head.chars().take(room).collect();
+        let room = room.saturating_sub(head.chars().count() + 3);
+        let last: String = self.last.chars().take(room).collect();
+        let last = if last.is_empty() { last } else { format!(" · {last}") };
+        let line = if self.is_coloured {
+            format!("\r\x1b[2K{head}\x1b[2m{last}\x1b[0m")
+        } else {
+            format!("\r\x1b[2K{head}{last}")
+        };
+        self.out.write_if_read(line.into_bytes());
+    }
+
+    fn now_doing(&mut self, what: String) {
+        self.doing = what;
+        self.since = Instant::now();
+        self.last.clear();
+        self.tail.clear();
+    }
+
+    fn show(&mut self, envelope: &Envelope, view: &LoopView) {
+        match &envelope.event {
+            LoopEvent::LoopStarted(started) => {
+                self.line(
+                    "1",
+                    &format!("dacapo: loop {} · task {} · agent {}", view.id, view.task, view.agent),
+                );
+                let gates = match started.policy.gates.len() {
+                    0 => "no gate: a claim is believed".to_owned(),
+                    1 => "1 gate".to_owned(),
+                    n => format!("{n} gates"),
+                };
+                self.line(
+                    "2",
+                    &format!(
+                        "  in {} · {gates} · at most {}",
+                        started.workspace.display(),
+                        count(started.policy.max_iterations, "iteration")
+                    ),
+                );
+            }
+            LoopEvent::LoopResumed { .. } => {
+                self.line(
+                    "1",
+                    &format!("dacapo: loop {} resumed · task {} · agent {}", view.id, view.task, view.agent),
+                );
+            }
+            LoopEvent::TasksAwaited { tasks } if !tasks.is_empty() => {
+                let names = tasks.iter().map(|t| t.as_str()).collect::<Vec<_>>().join(", ");
+                self.line("", &format!("waits for {names}"));
+                self.now_doing(format!("waiting for {names}"));
+            }
+            LoopEvent::IterationStarted { iteration, max_iterations } => {
+                self.now_doing(format!("iteration {iteration}/{max_iterations}"));
+            }
+            LoopEvent::AgentExited { exit, .. } => self.exit = Some(words::exit(exit)),
+            LoopEvent::ClaimMade { iteration, by } => {
+                let exit = self.exit.take().map(|exit| format!("{exit} · ")).unwrap_or_default();
+                self.line(
+                    "36",
+                    &format!(
+                        "iteration {iteration}/{}  {exit}claims to be done ({})",
+                        view.max_iterations,
+                        words::basis(by)
+                    ),
+                );
+                self.now_doing("judging the claim".to_owned());
+            }
+            LoopEvent::ChildrenAwaited { children } => {
+                self.now_doing(format!("waiting for {} child loops", children.len()))
+            }
+            LoopEvent::SignalSeen { signal: Signal::NearMiss(miss), .. } => {
+                self.line(
+                    "33",
+                    &format!("  a promise that does not count: {}", dacapo_core::prompt::hint(*miss)),
+                );
+            }
+            LoopEvent::GateStarted { name, role, iteration, .. } => {
+                // The agent claimed nothing; whether there is a claim all the same is what `--until-cmd` asks.
+                if let Some(exit) = self.exit.take() {
+                    self.line(
+                        "",
+                        &format!("iteration {iteration}/{}  {exit} · no claim", view.max_iterations),
+                    );
+                }
+                let what = match role {
+                    GateRole::Gate => "gate",
+                    GateRole::Until => "until",
+                    GateRole::Baseline => "baseline: gate",
+                };
+                self.now_doing(format!("{what} `{name}`"));
+            }
+            LoopEvent::GateFinished { name, role, result, .. } => {
+                let (what, colour) = match (role, result.passed) {
+                    (GateRole::Gate, true) => ("gate", "32"),
+                    (GateRole::Gate, false) => ("gate", "31"),
+                    (GateRole::Until, _) => ("until", "2"),
+                    (GateRole::Baseline, _) => ("baseline: gate", "2"),
+                };
+                self.line(colour, &format!("  {what} {}", words::gate(name, result)));
+            }
+            LoopEvent::ClaimRefused { detail, .. } => self.line("31", &format!("  refused: {detail}")),
+            LoopEvent::ClaimAccepted { verified, .. } => {
+                self.line(
+                    "32",
+                    if *verified { "  accepted" } else { "  accepted, unverified: no gate stood behind it" },
+                );
+            }
+            LoopEvent::IterationFinished { iteration, outcome, .. } => {
+                if let Some(exit) = self.exit.take() {
+                    let what = match outcome {
+                        IterationOutcome::NoClaim => "no claim",
+                        IterationOutcome::Waiting => "waits for somebody",
+                        IterationOutcome::Interrupted => "interrupted",
+                        IterationOutcome::Refused
+                        | IterationOutcome::Accepted
+                        | IterationOutcome::NotStarted => "",
+                    };
+                    self.line("", &format!("iteration {iteration}/{}  {exit} · {what}", view.max_iterations));
+                }
+                self.now_doing(format!("after iteration {iteration}/{}", view.max_iterations));
+            }
+            LoopEvent::Warned { text } => self.line("33", &format!("  warning: {text}")),
+            LoopEvent::QuestionAsked { text } => self.line("35", &format!("  the agent asks: {text}")),
+            LoopEvent::Steered { text } => self.line("35", &format!("  steered: {text}")),
+            LoopEvent::PauseRequested { .. } => self.line("33", "  pauses after this iteration"),
+            LoopEvent::Paused => {
+                self.line("33", &format!("paused; `dacapo resume {}` goes on", view.id));
+                self.now_doing("paused".to_owned());
+            }
+            LoopEvent::Unpaused => self.line("33", "goes on"),
+            LoopEvent::StopRequested { by } => self.line("33", words::stopping(*by)),
+            LoopEvent::LoopFinished { state, iterations, .. } => {
+                self.doing.clear();
+                let colour = if *state == FinishState::Completed { "1;32" } else { "1;31" };
+                let count = count(*iterations, "iteration");
+                let took = Millis::from(self.began.elapsed()).human();
+                self.line(colour, &format!("{} after {count}, {took}", state.as_str()));
+            }
+            LoopEvent::Committed { commit, .. } => {
+                self.line("32", &format!("  committed as {}", words::short(commit)))
+            }
+            LoopEvent::ReceiptIssued { receipt } => {
+                let tamper = receipt.tamper;
+                let weakened = tamper.deleted_tests + tamper.skipped_tests + tamper.emptied_tests;
+                if weakened > 0 {
+                    self.line(
+                        "33",
+                        &format!(
+                            "  look at the tests: {} deleted, {} skipped, {} emptied",
+                            tamper.deleted_tests, tamper.skipped_tests, tamper.emptied_tests
+                        ),
+                    );
+                }
+                self.line(
+                    "2",
+                    &format!("  receipt {} · `dacapo receipt {}`", words::short(&receipt.sha256), view.id),
+                );
+            }
+            LoopEvent::TasksAwaited { .. }
+            | LoopEvent::SnapshotTaken { .. }
+            | LoopEvent::ClaimExamined { .. }
+            | LoopEvent::GatesPassed { .. }
+            | LoopEvent::TreeHeld { .. }
+            | LoopEvent::LimitsRaised { .. }
+            | LoopEvent::AgentStarted { .. }
+            | LoopEvent::SignalSeen { .. }
+            | LoopEvent::ChildrenFinished { .. }
+            | LoopEvent::Parked { .. } => {}
+        }
+    }
+}
+
+impl Observer for Human {
+    fn event(&mut self, envelope: &Envelope, view: &LoopView) {
+        self.show(envelope, view);
+        self.draw();
+    }
+
+    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        if !self.is_live && !self.is_verbose {
+            return;
+        }
+        // Of a flood only the end is worth a look; a verbose reader wants all of it.
+        const LONGEST: usize = 4096;
+        let bytes = if self.is_verbose { bytes } else { &bytes[bytes.len().saturating_sub(LONGEST)..] };
+        self.tail.extend_from_slice(bytes);
+        while let Some(end) = self.tail.iter().position(|b| *b == b'\n' || *b == b'\r') {
+            let line = readable(&self.tail[..end]);
+            self.tail.drain(..=end);
+            if line.trim().is_empty() {
+                continue;
+            }
+            if self.is_verbose {
+                let mark = if stream == Stream::Stderr { "!" } else { "│" };
+                self.out.write_if_read(self.dressed("2", &format!("  {mark} {line}")));
+            }
+            self.last = line.trim().to_owned();
+        }
+        if self.tail.len() > LONGEST {
+            self.tail.drain(..self.tail.len() - LONGEST);
+        }
+    }
+
+    fn tick(&mut self) {
+        self.turn += 1;
+        self.draw();
+    }
+
+    fn tick_every(&self) -> Option<Duration> {
+        self.is_live.then_some(Duration::from_millis(120))
+    }
+}
+
+impl Drop for Human {
+    fn drop(&mut self) {
+        if self.is_live {
+            self.out.write(b"\r\x1b[2K".to_vec());
+        }
+    }
+}
+
+fn width() -> usize {
+    rustix::termios::tcgetwinsize(std::io::stdout()).map_or(80, |size| usize::from(size.ws_col)).max(20)
+}

@@ -1,0 +1,44 @@
+//! The journal as JSON lines, and the one word of a loop that goes to the background.
+
+use std::io::Write;
+
+use dacapo_core::{event::Envelope, view::LoopView};
+use dacapo_engine::observer::Observer;
+
+use super::out::Out;
+
+/// Every event as a line of JSON on standard output.
+pub(super) struct JsonLines {
+    out: Out,
+}
+
+impl JsonLines {
+    pub(super) fn new() -> Self {
+        Self { out: Out::new() }
+    }
+}
+
+impl Observer for JsonLines {
+    fn event(&mut self, envelope: &Envelope, _: &LoopView) {
+        if let Ok(line) = serde_json::to_string(envelope) {
+            self.out.write(format!("{line}\n").into_bytes());
+        }
+    }
+}
+
+/// Says the loop's id once, to whoever sent it to the background.
+#[derive(Default)]
+pub(super) struct FirstWord {
+    is_said: bool,
+}
+
+impl Observer for FirstWord {
+    fn event(&mut self, envelope: &Envelope, _: &LoopView) {
+        if !self.is_said {
+            self.is_said = true;
+            let mut stdout = std::io::stdout().lock();
+            let _ = writeln!(stdout, "{}", envelope.loop_id);
+            let _ = stdout.flush();
+        }
+    }
+}

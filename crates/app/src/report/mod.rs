@@ -1,0 +1,55 @@
+//! What a running loop shows: a live view in a terminal, plain lines in a pipe, the journal as JSON.
+
+mod human;
+mod jsonl;
+mod out;
+mod words;
+
+use dacapo_engine::process::background::is_background;
+use std::io::Write;
+
+use clap::Args;
+use dacapo_engine::{observer::Observer, supervisor::Finished};
+
+pub(crate) use words::event_line;
+
+/// How much is shown, and how.
+#[derive(Args, Debug, Clone, Default)]
+pub(crate) struct Style {
+    /// Print the journal as JSON lines
+    #[arg(long, conflicts_with_all = ["quiet", "verbose"])]
+    pub(crate) json: bool,
+    /// Print only how it ends
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Print what the agent prints, too
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+/// Whoever shows a loop in the style that was asked for.
+pub(crate) fn reporter(style: &Style) -> Box<dyn Observer> {
+    if is_background() {
+        return Box::new(jsonl::FirstWord::default());
+    }
+    if style.json {
+        return Box::new(jsonl::JsonLines::new());
+    }
+    if style.quiet {
+        return Box::new(dacapo_engine::observer::Nobody);
+    }
+    let is_live = out::Out::is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+    Box::new(human::Human::new(is_live, style.verbose))
+}
+
+/// The reason, as the last line on standard error; gives the exit code.
+pub(crate) fn last_line(finished: &Finished) -> u8 {
+    let Finished { id, reason, detail } = finished;
+    let _ = writeln!(
+        std::io::stderr().lock(),
+        "dacapo: {} ({}): {detail} [loop {id}]",
+        reason.state().as_str(),
+        reason.as_str()
+    );
+    reason.exit_code()
+}

@@ -1,0 +1,12 @@
+//! The command end to end: real processes, a scripted agent, no network (req 205). One binary, one file per topic.
+
+mod bad_input;
+mod bus;
+mod children;
+mod claims;
+mod control;
+mod environment;
+mod gates;
+mod output;
+mod stopping;
+mod support;

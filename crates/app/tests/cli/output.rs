@@ -1,0 +1,233 @@
+//! What people and scripts read: lines, JSON, logs, help.
+
+use serde_json::Value;
+
+use crate::support::{LONG, Task, assert_has, last_line, world};
+
+#[test]
+fn a_short_loop_in_a_pipe_is_a_few_plain_lines() {
+    // req 202
+    let env = world();
+    let script = "@1: exit 1; @2: promise; @3: write fixed; promise";
+    let output =
+        env.run_loop(script, &["-n", "5", "--allow-empty", "--gate", "test -e fixed"]).assert_code(0);
+    insta::assert_snapshot!(without_hash(&env.redact(&output.stdout)), @"
+    dacapo: loop [LOOP] · task t · agent fake-agent
+      in [WORKSPACE] · 1 gate · at most 5 iterations
+    iteration 1/5  exit 1, [DURATION] · no claim
+    iteration 2/5  exit 0, [DURATION] · claims to be done (promise)
+      gate `test -e fixed` exited 1, [DURATION]
+      refused: gate `test -e fixed` exited 1
+    iteration 3/5  exit 0, [DURATION] · claims to be done (promise)
+      gate `test -e fixed` passed, [DURATION]
+      accepted
+      receipt [SHA] · `dacapo receipt [LOOP]`
+    completed after 3 iterations, [DURATION]
+    ");
+    insta::assert_snapshot!(
+        env.redact(&output.stderr),
+        @"dacapo: completed (done): task completed (promise, no active children) [loop [LOOP]]"
+    );
+}
+
+#[test]
+fn json_lines_are_the_journal() {
+    let env = world();
+    let output = env.run_loop("@2: promise", &["--json"]).assert_code(0);
+    let printed: Vec<Value> = output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(printed, env.events(Some("t")));
+    let seqs: Vec<u64> = printed.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
+    assert!(seqs.is_sorted_by(|a, b| a < b), "{seqs:?}");
+    assert!(printed.iter().all(|event| event["loop"].is_string() && event["type"].is_string()));
+    assert_has(last_line(&output), "completed (done)");
+
+    let from = seqs[4].to_string();
+    let later = env.run(["events", "t", "--json", "--from", &from]).assert_code(0).stdout;
+    assert_eq!(later.lines().count(), seqs.len() - 4);
+    assert_has(later.lines().next().unwrap(), &format!("\"seq\":{from},"));
+}
+
+#[test]
+fn events_carry_the_agreed_keys() {
+    let env = world();
+    env.run_loop("write work; promise", &["-n", "1", "--gate", "false"]).assert_code(3);
+    for (kind, keys) in [
+        ("agent_exited", "exit_code signal duration_ms outcome session usage cost_usd reset_at"),
+        ("gate_finished", "name command exit_code passed flaky duration_ms output_bytes"),
+        ("claim_refused", "reason detail"),
+        ("loop_finished", "state reason detail exit_code"),
+    ] {
+        let event = &env.events_of("t", kind)[0];
+        for key in ["seq", "at", "loop"].into_iter().chain(keys.split(' ')) {
+            assert!(event.get(key).is_some(), "no `{key}` in {event}");
+        }
+    }
+}
+
+#[test]
+fn following_ends_with_the_loop() {
+    // req 100
+    let env = world();
+    let running = env.start_loop("say hello; write ready; wait-file go; say bye; promise", &[]);
+    let logs = env.spawn(["logs", "t", "-f"]);
+    let events = env.spawn(["events", "t", "-f"]);
+    logs.wait_for_line(|line| line == "hello", LONG);
+    events.wait_for_line(|line| line.contains("agent fake-agent started"), LONG);
+    env.write("go", "");
+    running.wait(LONG).assert_code(0);
+    assert_has(&logs.wait(LONG).assert_code(0).stdout, "bye\n<promise>DONE</promise>\n");
+    assert_has(&events.wait(LONG).assert_code(0).stdout, "completed (done)");
+}
+
+#[test]
+fn quiet_says_only_how_it_ends_and_verbose_what_the_agent_says() {
+    // req 202
+    let env = world();
+    let output = env.run_loop("say chatter; promise", &["-q"]).assert_code(0);
+    assert_eq!(output.stdout, "");
+    assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
+    let output = env.run_loop("say chatter; err grumble; promise", &["-v"]).assert_code(0);
+    assert_has(&output.stdout, "│ chatter");
+    assert_has(&output.stdout, "! grumble");
+    let output = env.run_loop("say chatter; promise", &[]).assert_code(0);
+    assert!(!output.stdout.contains("chatter"), "{}", output.stdout);
+}
+
+#[test]
+fn logs_are_readable_or_raw_whole_or_of_one_iteration() {
+    // req 96, req 100, fault D3, fault D8
+    let env = world();
+    env.run_loop("@1: say \\e[31mred\\e[0m \\e]0\\;title\\aplain; err oops; @2: promise", &[]).assert_code(0);
+    let logs = |args: &[&str]| env.run(["logs", "t"].iter().chain(args)).assert_code(0).stdout;
+    assert_eq!(logs(&[]), "── iteration 1 ──\nred plain\n── iteration 2 ──\n<promise>DONE</promise>\n");
+    assert_eq!(logs(&["--raw"]), "\x1b[31mred\x1b[0m \x1b]0;title\x07plain\n<promise>DONE</promise>\n");
+    assert_eq!(logs(&["--iteration", "2"]), "── iteration 2 ──\n<promise>DONE</promise>\n");
+    assert_eq!(logs(&["--stderr"]), "── iteration 1 ──\noops\n");
+    let output = env.run(["logs", "t", "--iteration", "3"]).assert_code(2);
+    assert_has(last_line(&output), "has no iteration 3");
+}
+
+#[test]
+fn a_flood_on_both_streams_is_kept_and_blocks_nobody() {
+    // fault D1, fault D2, fault D5
+    let env = world();
+    let script = "flood-err 2m; flood-out 2m; line 3m; utf8-split; random 100k 7; say; promise";
+    env.run_loop(script, &["-n", "1"]).assert_code(0);
+    let exit = &env.events_of("t", "agent_exited")[0];
+    assert!(exit["stderr_bytes"].as_u64() >= Some(2 << 20), "{exit}");
+    assert!(exit["stdout_bytes"].as_u64() >= Some(5 << 20), "{exit}");
+    let raw = env.run(["logs", "t", "--stderr", "--raw"]).assert_code(0).stdout;
+    assert_eq!(raw.len() as u64, exit["stderr_bytes"].as_u64().unwrap());
+}
+
+#[test]
+fn explain_prints_the_defaults_and_where_each_value_comes_from() {
+    // req 61, req 200
+    let env = world();
+    let agent = env.agent_cmd();
+    let args = ["explain", "run", "do it", "--agent-cmd", &agent, "--poll-interval", "2s", "--json"];
+    let explained: Value = serde_json::from_str(&env.run(args).assert_code(0).stdout).unwrap();
+    let policy = &explained["policy"];
+    for (setting, value, from) in [
+        ("wait_timeout", Value::from(300_000), "default"),
+        ("poll_interval", 2_000.into(), "--poll-interval"),
+        ("max_iterations", 100.into(), "default"),
+        ("restart_delay", 1_000.into(), "default"),
+        ("kill_grace", 5_000.into(), "default"),
+        ("idle_timeout", 1_800_000.into(), "default"),
+        ("iteration_timeout", Value::Null, "default"),
+    ] {
+        assert_eq!(
+            (&policy[setting]["value"], &policy[setting]["from"]),
+            (&value, &from.into()),
+            "{setting}"
+        );
+    }
+    let argv: Vec<&str> = explained["argv"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert_eq!(argv.join(" "), agent);
+    assert_eq!(env.starts(), 0);
+
+    let args = ["explain", "run", "do it", "--agent-cmd", "sh -c {prompt}", "-n", "7", "--", "-x"];
+    let text = env.run(args).assert_code(0).stdout;
+    assert_has(&text, r#"argv         ["sh","-c","<the prompt>","-x"]"#);
+    let line = text.lines().find(|line| line.starts_with("max_iterations")).unwrap();
+    assert!(line.contains(" 7 ") && line.ends_with("--max-iterations"), "{line}");
+    // Nothing was made.
+    assert!(!env.dacapo_home().exists());
+}
+
+#[test]
+fn every_command_has_an_example_in_its_help() {
+    let env = world();
+    let help = env.run(["--help"]).assert_code(0).stdout;
+    let commands: Vec<&str> = help
+        .lines()
+        .skip_while(|line| !line.starts_with("Commands:"))
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|command| *command != "help")
+        .collect();
+    assert!(commands.len() >= 15, "{commands:?}");
+    for command in commands {
+        let help = env.run([command, "--help"]).assert_code(0).stdout;
+        assert_has(&help, &format!("Example:\n  dacapo {command}"));
+    }
+    assert_has(&help, "Exit codes: ");
+}
+
+#[test]
+fn completions_are_printed_without_any_state() {
+    let env = world();
+    for shell in ["bash", "zsh", "fish"] {
+        let output = env.run(["completions", shell]).assert_code(0);
+        assert_has(&output.stdout, "dacapo");
+    }
+    assert!(!env.dacapo_home().exists());
+}
+
+#[test]
+fn the_demo_shows_a_refused_promise_and_needs_nothing() {
+    // req 202
+    let env = world();
+    let output = env.run(["demo"]).assert_code(0);
+    // Its state is a throw-away too, so nobody else knows these.
+    let id = last_line(&output).rsplit(['[', ' ', ']']).nth(1).unwrap();
+    let folder = output.stdout.split('/').find(|part| part.starts_with("dacapo-demo-")).unwrap();
+    let stdout = output.stdout.replace(id, "[LOOP]").replace(folder, "[FOLDER]");
+    let (loop_itself, receipt) = stdout.split_once("\n\nReceipt of loop ").unwrap();
+    for part in ["verified", "sh check.sh", "refused"] {
+        assert_has(receipt, part);
+    }
+    assert_has(receipt, "dacapo run \"what to do\" --agent-cmd");
+    insta::assert_snapshot!(without_hash(&env.redact(loop_itself)), @r#"
+    A scripted agent is asked for a program that greets; `sh check.sh` is the gate.
+    In its second iteration it will promise more than it did.
+
+    dacapo: loop [LOOP] · task write-a-greeter · agent scripted-agent
+      in [ROOT]/tmp/[FOLDER]/greeter · 1 gate · at most 5 iterations
+    iteration 1/5  exit 0, [DURATION] · no claim
+    iteration 2/5  exit 0, [DURATION] · claims to be done (promise)
+      gate `sh check.sh` exited 1, [DURATION]
+      refused: gate `sh check.sh` exited 1
+    iteration 3/5  exit 0, [DURATION] · claims to be done (promise)
+      gate `sh check.sh` passed, [DURATION]
+      accepted
+      receipt [SHA] · `dacapo receipt [LOOP]`
+    completed after 3 iterations, [DURATION]
+    "#);
+    assert_has(last_line(&output), "completed (done)");
+    assert!(!env.dacapo_home().exists());
+    assert_eq!(std::fs::read_dir(env.root().join("tmp")).unwrap().count(), 0);
+    assert_eq!(env.survivors(), Vec::<u32>::new());
+}
+
+/// The beginning of a receipt's hash may look like anything.
+fn without_hash(text: &str) -> String {
+    let line = |line: &str| match line.strip_prefix("  receipt ").and_then(|rest| rest.split_once(' ')) {
+        Some((_, rest)) => format!("  receipt [SHA] {rest}\n"),
+        None => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
+}

@@ -1,0 +1,307 @@
+//! Disks that are full, read-only, failing or lying: a clear end, a reason, and never a panic.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::PathBuf,
+    process::Command,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::Duration,
+};
+
+use dacapo_testkit::{Output, Running, TestEnv, wait_until};
+
+use crate::world::{
+    Account, Dice, LONG, agent_args, all_gone, assert_nothing_left, count, keeper_of, text, world,
+};
+
+/// A small disk of its own for `DACAPO_HOME`, in a mount namespace that goes with this value.
+struct SmallDisk<'a> {
+    env: &'a TestEnv,
+    holder: Running,
+    enter: Vec<String>,
+}
+
+impl<'a> SmallDisk<'a> {
+    fn mount(env: &'a TestEnv, size: &str) -> Self {
+        let home = env.dacapo_home();
+        fs::create_dir_all(&home).expect("a folder to mount on");
+        let mount = format!(
+            "mount --make-rprivate / && mount -t tmpfs -o size={size},mode=700 small {} && echo mounted && exec sleep 600",
+            home.display()
+        );
+        // As root a mount namespace is enough; others need one for users around it.
+        for (make, enter) in
+            [(vec!["-m"], vec!["-m"]), (vec!["-r", "-m"], vec!["--preserve-credentials", "-U", "-m"])]
+        {
+            let mut unshare = env.command("unshare");
+            unshare.args(&make).args(["sh", "-c", &mount]);
+            let mut holder = Running::start(unshare);
+            wait_until("the disk is mounted or refused", LONG, || {
+                holder.stdout().contains("mounted") || !holder.is_running()
+            });
+            if holder.is_running() {
+                let target = holder.pid().to_string();
+                let mut enter: Vec<String> = enter.into_iter().map(str::to_owned).collect();
+                enter.extend(["-t".to_owned(), target]);
+                return Self { env, holder, enter };
+            }
+        }
+        panic!("this test mounts a tmpfs: run it as root, or allow unprivileged user namespaces");
+    }
+
+    /// dacapo as it sees this disk.
+    fn dacapo(&self, args: &[String]) -> Command {
+        let inner = self.env.dacapo(args);
+        let mut command = self.env.command("nsenter");
+        command.args(&self.enter).arg(format!("--wd={}", self.env.workspace().display())).arg("--");
+        command.arg(inner.get_program()).args(inner.get_args());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        self.env.run_command(self.dacapo(&args))
+    }
+
+    /// A file of the disk, from outside.
+    fn path(&self, name: &str) -> PathBuf {
+        let home = self.env.dacapo_home();
+        let inside = home.strip_prefix("/").expect("an absolute path");
+        PathBuf::from(format!("/proc/{}/root", self.holder.pid())).join(inside).join(name)
+    }
+
+    fn fill(&self) {
+        let mut file = File::create(self.path("fill")).expect("a file on the disk");
+        while file.write_all(&[0; 1 << 12]).is_ok() {}
+    }
+
+    fn free(&self) {
+        fs::remove_file(self.path("fill")).expect("it was filled");
+    }
+
+    fn remount(&self, how: &str) {
+        let mut command = self.env.command("nsenter");
+        let home = self.env.dacapo_home();
+        command.args(&self.enter).args(["--", "mount", "-o", &format!("remount,{how}")]).arg(home);
+        self.env.run_command(command).assert_code(0);
+    }
+
+    fn events(&self) -> Vec<serde_json::Value> {
+        let output = self.run(&["events", "t", "--json"]).assert_code(0).stdout;
+        output.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+}
+
+/// The last line is the reason; no bug, no backtrace.
+#[track_caller]
+fn assert_ended_well(output: &Output, code: i32, words: &str) {
+    assert_eq!(output.code, Some(code), "{output:?}");
+    let last = output.stderr.lines().last().unwrap_or_default();
+    assert!(last.starts_with("dacapo: ") && last.contains(words), "{}", output.stderr);
+    assert!(!output.stderr.contains("panicked"), "{}", output.stderr);
+}
+
+#[test]
+fn a_disk_that_fills_up_ends_the_loop_with_a_reason_and_room_lets_it_go_on() {
+    // fault G4
+    for afterwards in
+        ["exit 0", "say words that cannot be kept; exit 0", "flood-out 1000000; hang", "promise"]
+    {
+        let env = world();
+        let disk = SmallDisk::mount(&env, "2m");
+        let script = format!("@2: touch ready; wait-file full; {afterwards}\n@3+: promise");
+        let args = agent_args(&env, &script, ["--task", "t", "-n", "9", "--kill-grace", "50ms"]);
+        let running = Running::start(disk.dacapo(&args));
+        wait_until("the second agent works", LONG, || env.workspace().join("ready").exists());
+        disk.fill();
+        env.write("full", "");
+        let output = running.wait(LONG);
+        assert_ended_well(&output, 5, "");
+        assert!(output.stderr.contains("full") || output.stderr.contains("No space"), "{}", output.stderr);
+        let still = disk.run(&["resume", "t"]);
+        assert!(matches!(still.code, Some(0 | 5)), "with no room: {still:?}");
+        disk.free();
+        let events = disk.events();
+        let ended = events.iter().find(|event| event["type"] == "loop_finished").expect("an end");
+        assert_eq!(text(ended, "reason"), "disk", "{afterwards}: {ended}");
+        if still.code != Some(0) {
+            disk.run(&["resume", "t"]).assert_code(0);
+        }
+        let end = disk.events().pop().unwrap();
+        assert_eq!((text(&end, "type"), text(&end, "reason")), ("loop_finished", "done"), "{afterwards}");
+        let first: Vec<_> = env.ledger().iter().map(|line| line.iteration).collect();
+        assert!(first.is_sorted(), "{first:?}");
+        drop(disk);
+        all_gone(&env, LONG);
+    }
+}
+
+#[test]
+fn no_agent_starts_where_nothing_can_be_recorded() {
+    // fault G6
+    let env = world();
+    let disk = SmallDisk::mount(&env, "2m");
+    let args = agent_args(&env, "@1: exit 0\n@2: touch ran; promise", ["--task", "t", "-n", "1"]);
+    env.run_command(disk.dacapo(&args)).assert_code(3);
+    disk.remount("ro");
+    let output = env.run_command(disk.dacapo(&agent_args(&env, "touch ran", ["--task", "other"])));
+    assert_ended_well(&output, 5, "");
+    let output = disk.run(&["resume", "t", "-n", "+1"]);
+    assert_ended_well(&output, 5, "");
+    assert!(!env.workspace().join("ran").exists(), "an agent ran that nobody could record");
+    disk.remount("rw");
+    disk.run(&["resume", "t", "-n", "+1"]).assert_code(0);
+
+    disk.fill();
+    let output = env.run_command(disk.dacapo(&agent_args(&env, "touch ran-too", ["--task", "third"])));
+    assert_ended_well(&output, 5, "");
+    assert!(!env.workspace().join("ran-too").exists());
+}
+
+#[test]
+fn a_write_that_fails_stops_the_loop_and_is_not_tried_again() {
+    // fault G5: what a failed sync was about may be lost, and a second one would say otherwise.
+    let dice = Dice::new();
+    let calls = ["fsync,fdatasync", "pwrite64", "write", "ftruncate", "openat"];
+    let errors = ["EIO", "ENOSPC"];
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for worker in 0..2 {
+            let (mut dice, next) = (dice.split(worker), &next);
+            scope.spawn(move || {
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    if n >= count(60, 600) as usize {
+                        return;
+                    }
+                    // The first ones are fixed: a sync in the middle of a loop.
+                    let (call, error, when) = match n {
+                        0 => ("fsync,fdatasync", "EIO", 3),
+                        1 => ("fsync,fdatasync", "EIO", 9),
+                        2 => ("fsync,fdatasync", "EIO", 1),
+                        3 => ("pwrite64", "ENOSPC", 12),
+                        _ => (dice.one_of(&calls), dice.one_of(&errors), 1 + dice.below(30)),
+                    };
+                    fail_one_call(call, error, when);
+                }
+            });
+        }
+    });
+}
+
+fn fail_one_call(call: &str, error: &str, when: u64) {
+    let env = world();
+    let args = agent_args(&env, "say x; sleep 1", ["--task", "t", "-n", "4", "--kill-grace", "50ms"]);
+    let dacapo = env.dacapo(&args);
+    let mut strace = env.command("strace");
+    // Without `-f`: only the supervisor fails, the agents and their keeper are not of interest.
+    strace.args(["-qq", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e"]);
+    // From that call on, so that an error which is tried again does not pass for a success.
+    strace.arg(format!("inject={call}:error={error}:when={when}+"));
+    strace.arg(dacapo.get_program()).args(dacapo.get_args());
+    let output = env.run_command(strace);
+    let what = format!("{call} {error} {when}: {output:?}");
+    assert!(matches!(output.code, Some(3 | 5 | 127)), "{what}");
+    assert!(!output.stderr.contains("panicked") && !output.stderr.contains("bug in dacapo"), "{what}");
+    assert_nothing_left(&env);
+    let started = env.ledger().len();
+    if call.contains("sync") && output.code == Some(5) {
+        assert!(output.stderr.lines().last().unwrap_or_default().starts_with("dacapo: "), "{what}");
+    }
+    // Whatever was left of it can be read, and goes on where the disk is sound again.
+    let events = env.run(["events", "t", "--json"]);
+    assert!(matches!(events.code, Some(0 | 2 | 5)), "{what}\n{events:?}");
+    if events.code == Some(0) {
+        let output = env.run(["resume", "t", "-n", "+2"]);
+        assert_eq!(output.code, Some(3), "{what}\n{output:?}");
+        Account::of(&env, "t");
+    } else {
+        assert_eq!(started, 0, "agents ran and the journal does not know: {what}");
+    }
+}
+
+#[test]
+fn a_failed_sync_ends_the_loop_before_another_agent_starts() {
+    // fault G5
+    // The first is the one that makes the journal.
+    for when in [1, 8, 12, 20] {
+        let env = world();
+        let args = agent_args(&env, "exit 0", ["--task", "t", "-n", "50"]);
+        let dacapo = env.dacapo(&args);
+        let mut strace = env.command("strace");
+        strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e"]);
+        strace.arg(format!("inject=fsync,fdatasync:error=EIO:when={when}"));
+        strace.arg(dacapo.get_program()).args(dacapo.get_args());
+        let output = env.run_command(strace);
+        assert_ended_well(&output, 5, "cannot write the journal");
+        assert!(env.ledger().len() < 2 * when, "it went on: {:?}", env.ledger());
+        all_gone(&env, LONG);
+        // Without a loop in the journal there is nothing to resume, and nothing in the way of a new one.
+        let again = if env.ledger().is_empty() { args } else { ["resume", "t"].map(str::to_owned).to_vec() };
+        env.run(again).assert_code(3);
+        Account::of(&env, "t");
+    }
+}
+
+#[test]
+fn a_damaged_journal_is_an_error_or_works_but_never_a_panic() {
+    // faults G1, G3
+    let env = world();
+    let script = "@1: promise\n@2: touch ready; wait-file go\n@3+: promise";
+    let args = ["--task", "t", "-n", "5", "--gate", "test $DACAPO_ITERATION -gt 2"];
+    let running = env.spawn(agent_args(&env, script, args));
+    wait_until("the second agent works", LONG, || env.workspace().join("ready").exists());
+    // Both at once, so that nobody tidies the log of recent writes up.
+    let keeper = keeper_of(running.pid()).expect("a keeper");
+    crate::crash::kill_both(running, keeper);
+    env.write("go", ""); // older states may start that agent again
+    let files = ["dacapo.db", "dacapo.db-wal"].map(|name| env.dacapo_home().join(name));
+    let sound = files.each_ref().map(|file| fs::read(file).unwrap());
+    assert!(sound[1].len() > 4096, "there is a log of recent writes");
+    let mut dice = Dice::new();
+    for n in 0..count(200, 5000) {
+        let mut bytes = sound.clone();
+        let which = dice.below(2) as usize;
+        let length = bytes[which].len() as u64;
+        let what = match n % 3 {
+            0 => {
+                let at = if n == 0 { 0 } else { dice.below(length) };
+                bytes[which].truncate(at as usize);
+                format!("file {which} cut at {at}")
+            }
+            1 => {
+                let (at, bit) = (dice.below(length), dice.below(8));
+                bytes[which][at as usize] ^= 1 << bit;
+                format!("file {which}, bit {bit} of byte {at} flipped")
+            }
+            _ => {
+                let (at, length) = (dice.below(length), dice.below(300));
+                let end = bytes[which].len().min((at + length) as usize);
+                let seed = dice.below(u64::MAX);
+                let noise = dacapo_testkit::noise::bytes(end - at as usize, seed);
+                bytes[which][at as usize..end].copy_from_slice(&noise);
+                format!("file {which}, {length} bytes from {at} overwritten (seed {seed})")
+            }
+        };
+        for (file, bytes) in files.iter().zip(&bytes) {
+            fs::write(file, bytes).unwrap();
+        }
+        let _ = fs::remove_file(env.dacapo_home().join("dacapo.db-shm"));
+        let commands: [&[&str]; 6] = [
+            &["status", "--all", "--json"],
+            &["events", "--json"],
+            &["why", "t"],
+            &["logs", "t"],
+            &["doctor"],
+            &["resume", "t"],
+        ];
+        for command in [commands[n as usize % 5], commands[5]] {
+            let output = Running::start(env.dacapo(command)).wait(Duration::from_secs(30));
+            let is_fine = matches!(output.code, Some(0..=5)) && !output.stderr.contains("panicked");
+            assert!(is_fine, "{what}: `{}`: {output:?}", command.join(" "));
+        }
+    }
+    assert_nothing_left(&env);
+}

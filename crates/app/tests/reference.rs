@@ -1,0 +1,92 @@
+//! The hand-written pages in `docs/reference/` name exactly what there is.
+
+use std::{collections::BTreeSet, fs};
+
+use dacapo_core::event::{LoopEvent, Reason};
+use dacapo_testkit::TestEnv;
+use serde::de::DeserializeOwned;
+
+fn page(name: &str) -> String {
+    let path = format!("{}/../../docs/reference/{name}", env!("CARGO_MANIFEST_DIR"));
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("cannot read {path}: {error}"))
+}
+
+/// The names of a type's variants: serde lists them when it is asked for one that does not exist.
+fn variants<T: DeserializeOwned>(unknown: &str) -> BTreeSet<String> {
+    let error = serde_json::from_str::<T>(unknown).err().expect("there is no such variant").to_string();
+    let (_, expected) = error.split_once("expected one of").expect("serde lists what it expects");
+    expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// The names in headings `### \`name\`` with the text below each.
+fn sections(page: &str) -> Vec<(String, &str)> {
+    page.split("\n### `")
+        .skip(1)
+        .map(|section| {
+            let (name, text) = section.split_once('`').expect("a heading ends");
+            (name.to_owned(), text.split("\n## ").next().unwrap_or(text))
+        })
+        .collect()
+}
+
+#[test]
+fn every_event_has_its_section_and_every_section_its_event() {
+    let page = page("events.md");
+    let documented: BTreeSet<String> = sections(&page).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(documented, variants::<LoopEvent>(r#"{"type": "?"}"#));
+}
+
+#[test]
+fn every_field_that_a_loop_records_is_named_in_its_section() {
+    let page = page("events.md");
+    let sections = sections(&page);
+    let env = TestEnv::new(env!("CARGO_BIN_EXE_dacapo"));
+    env.run_agent("@1: say working; @2: promise; @3: promise", ["--gate", "test -f ok", "-n", "2"])
+        .assert_code(3);
+    env.write("ok", "");
+    let id = env.events(None)[0]["loop"].as_str().unwrap().to_owned();
+    env.run(["resume", &id, "-n", "+1"]).assert_code(0);
+    for event in env.events(None) {
+        let kind = event["type"].as_str().unwrap();
+        let (_, section) = sections.iter().find(|(name, _)| name == kind).unwrap();
+        for field in event.as_object().unwrap().keys() {
+            let is_common = ["seq", "at", "loop", "type"].contains(&field.as_str());
+            assert!(is_common || section.contains(&format!("`{field}`")), "{kind} has no word about {field}");
+        }
+    }
+}
+
+#[test]
+fn every_reason_stands_in_the_table_with_its_state_and_code() {
+    // req 202
+    let page = page("exit-codes.md");
+    let reasons = variants::<Reason>(r#""?""#);
+    for name in &reasons {
+        let reason: Reason = serde_json::from_str(&format!("\"{name}\"")).unwrap();
+        let row = format!("| `{name}` | {} | {} |", reason.state().as_str(), reason.exit_code());
+        assert!(page.contains(&row), "no row begins {row}");
+    }
+}
+
+#[test]
+fn every_variable_that_an_agent_finds_is_named_and_nothing_else() {
+    // req 93
+    let env = TestEnv::new(env!("CARGO_BIN_EXE_dacapo"));
+    let output = env.run(["run", "x", "--agent-cmd", "env", "-n", "1", "-v"]).assert_code(3).stdout;
+    let is_ours = |name: &str| name.starts_with("DACAPO_") || name == "TASK_FOLDER";
+    let found: BTreeSet<String> = output
+        .lines()
+        .filter_map(|line| line.trim_start_matches([' ', '│']).split_once('='))
+        .map(|(name, _)| name.to_owned())
+        .filter(|name| is_ours(name))
+        .collect();
+    let page = page("environment.md");
+    let (given, _) = page.split_once("\n## What dacapo itself reads").expect("its own section");
+    let named: BTreeSet<String> = given
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .map(str::to_owned)
+        .filter(|name| is_ours(name))
+        .collect();
+    assert_eq!(named, found);
+}

@@ -1,0 +1,8 @@
+//! Done is a verdict: who lies is refused, who works is believed, and the proof survives crashes. Real processes.
+
+mod cheats;
+mod commands;
+mod crash;
+mod honest;
+mod states;
+mod support;
