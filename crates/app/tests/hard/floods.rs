@@ -102,7 +102,8 @@ fn output_is_kept_byte_for_byte_and_read_for_what_it_is() {
         ("lines 1000000; promise", numbers(), 0),
         ("utf8-split; utf8-split; promise", split.repeat(2), 0),
         (r"print \xff\xfe\0<promise>; say; promise", b"\xff\xfe\0<promise>\n".to_vec(), 0),
-        (r"print \xe2\x82; promise", vec![0xe2, 0x82], 3),
+        // Half a character before the tag: not alone on its line, but still the very last thing that was written.
+        (r"print \xe2\x82; promise", vec![0xe2, 0x82], 0),
     ];
     for (script, sent, code) in all {
         let env = world();
@@ -111,8 +112,6 @@ fn output_is_kept_byte_for_byte_and_read_for_what_it_is() {
         expected.extend_from_slice(b"<promise>DONE</promise>\n");
         let kept = raw_bytes(&env, &[]);
         assert!(kept == expected, "{script}: {} bytes were sent, {} kept", expected.len(), kept.len());
-        // Half a character before the tag means that it does not stand alone on its line.
-        let code = if code == 3 { output.code.unwrap() } else { code };
         output.assert_code(code);
         // For people it is readable, whatever it was.
         let readable = env.run(["logs", "t"]).assert_code(0).stdout;
@@ -141,9 +140,6 @@ fn an_iteration_ends_with_its_agent_not_with_whoever_holds_its_output() {
 #[test]
 fn a_loop_keeps_no_more_than_its_share_of_a_flood() {
     // fault D7
-    if count(0, 1) == 0 {
-        return;
-    }
     let env = world();
     let script = format!("flood-out {}; promise", 300 * MIB);
     let running = env.spawn(agent_args(&env, &script, ["--task", "t", "-n", "1"]));

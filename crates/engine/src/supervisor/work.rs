@@ -372,7 +372,8 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn work_ended(&mut self, end: End) {
-        // All writers are dead, so what the pipes hold now is all there will ever be.
+        // The agent and its leftovers are dead: what the pipes hold now is all they wrote. A child loop that is spared may
+        // write on, into a pipe that nobody reads.
         while self.read_once() {}
         let Some(work) = self.work.take() else { return };
         let duration = Millis::from(work.since.elapsed());
@@ -430,7 +431,7 @@ impl Supervisor<'_> {
     }
 }
 
-/// A pipe whose reading end never blocks; the larger the kernel allows, the fewer turns a flood takes.
+/// A pipe whose reading end never blocks.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     rustix::io::ioctl_fionbio(&reader, true)?;
