@@ -4,5 +4,6 @@ mod cheats;
 mod commands;
 mod crash;
 mod honest;
+mod processes;
 mod states;
 mod support;

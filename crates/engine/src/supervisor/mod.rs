@@ -85,6 +85,8 @@ pub(crate) struct Supervisor<'a> {
     signals: Signals,
     /// The files the loop works on; `None` where nothing about them has to be known.
     workspace: Option<Workspace>,
+    /// The snapshot that holds the files as they are: taken when the agent ended, and nothing was waited for since.
+    kept: Option<String>,
     /// The snapshot that is checked out for gates, and where.
     checkout: Option<(String, PathBuf)>,
     observer: &'a mut dyn Observer,
@@ -245,6 +247,7 @@ impl Supervisor<'_> {
 
     /// Waits until something happens and puts it into the inbox.
     fn wait(&mut self) -> Result<(), SuperviseError> {
+        self.kept = None;
         let ready = self.poll()?;
         // Asked whatever `poll` said: a signal that came with something else is handled on its way back, after it had
         // looked at the signals' own descriptors. What was asked before an agent ended counts before its end does.

@@ -361,6 +361,7 @@ impl<'a> Parts<'a> {
             signals: self.signals,
             next_tick: observer.tick_every().map(|every| Instant::now() + every),
             workspace: self.workspace,
+            kept: None,
             checkout: None,
             observer,
             inbox: Default::default(),

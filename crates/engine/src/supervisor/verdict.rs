@@ -37,7 +37,10 @@ impl Supervisor<'_> {
     /// The workspace after an agent has ended, if it is not as it was.
     pub(super) fn keep_workspace(&mut self) -> (Option<(String, String)>, Vec<String>) {
         let Some(workspace) = &mut self.workspace else { return (None, Vec::new()) };
+        // Asked before: a child loop that ends meanwhile may have written meanwhile.
+        let is_alone = self.store.running_children(&self.id).is_ok_and(|children| children.is_empty());
         let taken = workspace.snapshot(u64::from(self.state.iterations));
+        self.kept = taken.as_ref().ok().filter(|_| is_alone).map(|snapshot| snapshot.id.clone());
         let mut warnings: Vec<String> = workspace.take_warnings().iter().map(ToString::to_string).collect();
         let kept = taken.and_then(|snapshot| {
             let tree = snapshot.changed.then(|| workspace.tree_of(&snapshot.id)).transpose()?;
@@ -69,9 +72,14 @@ impl Supervisor<'_> {
         let Some(base) = &started.base else { return Ok(None) };
         let contradiction = self.contradiction();
         let Some(workspace) = &mut self.workspace else { return Ok(None) };
-        // Child loops may have worked on since the agent ended.
-        let snapshot = workspace.snapshot(u64::from(self.state.iterations))?.id;
-        let changes = workspace.changes(&base.snapshot, &snapshot)?;
+        // Child loops or a check may have worked on since the agent ended.
+        let snapshot = match self.kept.take() {
+            Some(kept) => kept,
+            None => workspace.snapshot(u64::from(self.state.iterations))?.id,
+        };
+        let tree = workspace.tree_of(&snapshot)?;
+        let changes =
+            if tree == base.tree { Vec::new() } else { workspace.changes(&base.snapshot, &snapshot)? };
         let protect = Protection::of(&started, workspace.root());
         let mut paths: Vec<String> =
             changes.iter().map(|change| String::from_utf8_lossy(&change.path).into_owned()).collect();
@@ -79,14 +87,13 @@ impl Supervisor<'_> {
         tampered.extend(changed_unseen(workspace.root(), &started));
         // What is dacapo's own is no work of the agent's, but may be protected like anything else.
         paths.retain(|path| !path.starts_with(".dacapo/"));
-        let scan = scan(workspace, &base.snapshot, &snapshot, &changes)?;
-        let commits = match (workspace.head()?, &base.head) {
-            (Some(head), base_head) if Some(&head) != base_head.as_ref() => {
-                workspace.commits_between(base_head.as_deref(), &head).unwrap_or_default()
-            }
-            _ => Vec::new(),
+        let sources: Vec<&[u8]> = match workspace.is_git() {
+            true => changes.iter().map(|change| &change.path[..]).filter(|path| is_source(path)).collect(),
+            false => Vec::new(),
         };
-        let tree = workspace.tree_of(&snapshot)?;
+        let (contents, commits) =
+            workspace.look_back([&base.snapshot, &snapshot], &sources, base.head.as_deref())?;
+        let scan = scan(&sources, &contents);
         Ok(Some(Examination {
             snapshot,
             tree,
@@ -319,34 +326,20 @@ fn is_source(path: &[u8]) -> bool {
     ENDINGS.iter().any(|ending| path.ends_with(ending))
 }
 
-/// Tests that were weakened between two snapshots.
-fn scan(
-    workspace: &Workspace,
-    from: &str,
-    to: &str,
-    changes: &[crate::workspace::Change],
-) -> Result<tamper::TamperScan, WorkspaceError> {
-    if !workspace.is_git() {
-        return Ok(tamper::TamperScan::default());
-    }
-    let paths: Vec<&[u8]> =
-        changes.iter().map(|change| &change.path[..]).filter(|path| is_source(path)).collect();
-    if paths.is_empty() {
-        return Ok(tamper::TamperScan::default());
-    }
+/// Tests that were weakened; `contents` are what the files held before and after.
+fn scan(paths: &[&[u8]], [old, new]: &[Vec<Option<Vec<u8>>>; 2]) -> tamper::TamperScan {
     let text =
         |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    let (old, new) = (workspace.files_at(from, &paths)?, workspace.files_at(to, &paths)?);
     let files: Vec<(String, Option<String>, Option<String>)> = paths
         .iter()
-        .zip(old.iter().zip(&new))
+        .zip(old.iter().zip(new))
         .map(|(path, (old, new))| (String::from_utf8_lossy(path).into_owned(), text(old), text(new)))
         .collect();
     let files: Vec<FileChange<'_>> = files
         .iter()
         .map(|(path, old, new)| FileChange { path, old: old.as_deref(), new: new.as_deref() })
         .collect();
-    Ok(tamper::scan(&files))
+    tamper::scan(&files)
 }
 
 /// `text` as one word of a shell.

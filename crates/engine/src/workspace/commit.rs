@@ -6,7 +6,7 @@ use std::{fs, thread, time::Duration};
 use super::{
     CommitOutcome,
     error::{Refusal, WorkspaceError},
-    git::GitError,
+    git::{GitError, refusal},
     refs::RepositoryLock,
     shadow::Shadow,
 };
@@ -15,6 +15,14 @@ use super::{
 const RECENT: &str = "-200";
 /// How often an index that somebody else holds is tried again, and how long in between.
 const TRIES: (u32, Duration) = (20, Duration::from_millis(100));
+
+/// A commit of the user's branch.
+struct Recent {
+    id: String,
+    tree: String,
+    /// Which iterations of which loops it says it is from.
+    marks: Vec<String>,
+}
 
 impl Shadow {
     /// Commits the snapshot's tree on top of HEAD, marked `Dacapo: <loop>/<iteration>`.
@@ -31,23 +39,23 @@ impl Shadow {
             return Err(WorkspaceError::Staged { dir: dir() });
         }
         let mark = format!("{}/{iteration}", self.loop_id);
-        let head = self.repository.head()?;
-        if head.is_some()
-            && let Some(commit) = self.find_marked(&mark)?
-        {
+        let (tree, recent) = (self.tree_of(id)?, self.recent()?);
+        let head = recent.first();
+        // An agent can write our mark as well as we can, but then it marks this very tree or nothing.
+        let is_ours = |commit: &&Recent| commit.tree == tree && commit.marks.contains(&mark);
+        if let Some(marked) = recent.iter().find(is_ours) {
+            let commit = marked.id.clone();
             // A crash may have come between moving the branch and the index.
-            if head.as_ref() == Some(&commit) {
+            if head.is_some_and(|head| head.id == commit) && !self.is_index_of(&commit)? {
                 self.refresh_index(&commit)?;
             }
             return Ok(CommitOutcome::AlreadyCommitted { commit });
         }
-        self.repository.check()?;
-        let tree = self.tree_of(id)?;
-        if let Some(head) = &head
-            && self.tree_of(head)? == tree
-        {
+        self.repository.check_files()?;
+        if head.is_some_and(|head| head.tree == tree) {
             return Ok(CommitOutcome::NothingToCommit);
         }
+        let head = head.map(|head| head.id.clone());
         let mut make = self.repository.call().args(["commit-tree", &tree, "-F", "-"]);
         if let Some(head) = &head {
             make = make.args(["-p", head]);
@@ -73,24 +81,36 @@ impl Shadow {
         Ok(CommitOutcome::Committed { commit, index_is_current })
     }
 
-    fn find_marked(&self, mark: &str) -> Result<Option<String>, WorkspaceError> {
-        let format = "--format=%H %(trailers:key=Dacapo,valueonly,separator=%x20)";
-        let log =
-            self.repository.call().args(["log", RECENT, "--no-show-signature", format, "HEAD", "--"]).ok()?;
+    /// The latest commits of HEAD, newest first; none on an unborn branch.
+    fn recent(&self) -> Result<Vec<Recent>, WorkspaceError> {
+        let format = "--format=%H %T %(trailers:key=Dacapo,valueonly,separator=%x20)";
+        let log = self.repository.call().args(["log", RECENT, "--no-show-signature", format, "HEAD", "--"]);
+        let shown = log.shown();
+        let log = log.run()?;
+        if log.code != Some(0) {
+            return match self.repository.head()? {
+                Some(_) => Err(refusal(shown, self.repository.toplevel.clone(), &log).into()),
+                None => Ok(Vec::new()),
+            };
+        }
         let log = String::from_utf8_lossy(&log.stdout).into_owned();
-        Ok(log.lines().find_map(|line| {
-            let mut words = line.split(' ');
-            let commit = words.next()?;
-            words.any(|word| word == mark).then(|| commit.to_owned())
-        }))
+        Ok(log
+            .lines()
+            .filter_map(|line| {
+                let mut words = line.split(' ').map(str::to_owned);
+                Some(Recent { id: words.next()?, tree: words.next()?, marks: words.collect() })
+            })
+            .collect())
+    }
+
+    /// Whether the user's index holds what `commit` does.
+    fn is_index_of(&self, commit: &str) -> Result<bool, WorkspaceError> {
+        let quiet = ["diff-index", "--cached", "--quiet", "--ignore-submodules=dirty", commit, "--"];
+        Ok(self.repository.call().args(quiet).run()?.code == Some(0))
     }
 
     /// Makes the user's index that of `commit`, so that nothing shows as staged; false if somebody else holds it.
     fn refresh_index(&self, commit: &str) -> Result<bool, WorkspaceError> {
-        let quiet = ["diff-index", "--cached", "--quiet", "--ignore-submodules=dirty", commit, "--"];
-        if self.repository.call().args(quiet).run()?.code == Some(0) {
-            return Ok(true);
-        }
         let (tries, pause) = TRIES;
         for _ in 0..tries {
             match self.guarded()?.args(["read-tree", "--reset", commit]).ok() {

@@ -149,6 +149,24 @@ impl Git {
         Self { limit, ..self }
     }
 
+    /// Where settings stand that are no repository's: the machine's and the user's.
+    pub(crate) fn outer_config(&self) -> Vec<PathBuf> {
+        let set = |name: &str| {
+            let own =
+                self.environment.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+            own.or_else(|| std::env::var_os(name)).filter(|value| !value.is_empty()).map(PathBuf::from)
+        };
+        let machine = set("GIT_CONFIG_SYSTEM").unwrap_or_else(|| "/etc/gitconfig".into());
+        if let Some(file) = set("GIT_CONFIG_GLOBAL") {
+            return vec![machine, file];
+        }
+        let home = set("HOME");
+        let shared = set("XDG_CONFIG_HOME").or_else(|| home.as_ref().map(|home| home.join(".config")));
+        let files =
+            [shared.map(|folder| folder.join("git/config")), home.map(|home| home.join(".gitconfig"))];
+        std::iter::once(machine).chain(files.into_iter().flatten()).collect()
+    }
+
     /// A call in `dir`, which finds its repository by itself.
     pub(crate) fn call(&self, dir: &Path) -> Call<'_> {
         let mut call = Call {

@@ -2,11 +2,24 @@
 
 use memchr::memchr;
 
-use super::{Change, ChangeKind, error::WorkspaceError, git::by_nul, shadow::Shadow};
+use super::{
+    Change, ChangeKind, LookBack, error::WorkspaceError, git::by_nul, loose, repository::Repository,
+    shadow::Shadow,
+};
 
 /// What every diff is made with: no program of the repository's runs, no setting of the user's changes the form.
 const DIFF: &[&str] =
     &["--raw", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-relative", "--no-abbrev"];
+
+/// How many commits of an agent are read one by one; beyond that git walks.
+const FEW: usize = 16;
+
+/// What git keeps under a name.
+struct Object {
+    id: String,
+    kind: String,
+    content: Vec<u8>,
+}
 
 impl Shadow {
     pub(crate) fn changes(&self, from: &str, to: &str) -> Result<Vec<Change>, WorkspaceError> {
@@ -42,31 +55,76 @@ impl Shadow {
     }
 
     pub(crate) fn files_at(&self, id: &str, paths: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, WorkspaceError> {
-        let names: Vec<Vec<u8>> = paths.iter().map(|path| [id.as_bytes(), b":", path].concat()).collect();
+        let names: Vec<Vec<u8>> = paths.iter().map(|path| file_name(id, path)).collect();
+        Ok(self.objects(&names)?.into_iter().map(blob).collect())
+    }
+
+    /// The content of files in two snapshots and the commits on top of `base`, by one process if they are few.
+    pub(crate) fn look_back(
+        &self,
+        snapshots: [&str; 2],
+        paths: &[&[u8]],
+        base: Option<&str>,
+    ) -> Result<LookBack, WorkspaceError> {
+        let Repository { git_dir, common_dir, .. } = &self.repository;
+        let head = match loose::head(git_dir, common_dir) {
+            Some(head) => Some(head),
+            None => self.repository.head()?,
+        };
+        let moved = head.filter(|head| Some(head.as_str()) != base);
+        let mut names: Vec<Vec<u8>> =
+            snapshots.iter().flat_map(|id| paths.iter().map(|path| file_name(id, path))).collect();
+        // Where nothing else is asked for, git itself may as well walk.
+        if let (Some(head), false) = (&moved, names.is_empty()) {
+            names.extend((0..=FEW).map(|n| format!("{head}~{n}").into_bytes()));
+        }
+        let mut objects = if names.is_empty() { Vec::new() } else { self.objects(&names)? };
+        let commits = objects.split_off(objects.len().min(2 * paths.len()));
+        let mut files = objects.into_iter().map(blob);
+        let old = files.by_ref().take(paths.len()).collect();
+        let contents = [old, files.collect()];
+        let Some(head) = moved else { return Ok((contents, Vec::new())) };
+        let commits = match line_from(base, commits) {
+            Some(commits) => commits,
+            // Commits that are gone are no proof of anything and no reason to fail.
+            None => self.commits_between(base, &head).unwrap_or_default(),
+        };
+        Ok((contents, commits))
+    }
+
+    /// Objects by any name git knows them under, in the order asked for.
+    fn objects(&self, names: &[Vec<u8>]) -> Result<Vec<Option<Object>>, WorkspaceError> {
         let input = names.iter().flat_map(|name| [name, &b"\0"[..]].concat()).collect();
         let output = self.repository.call().args(["cat-file", "--batch", "-z"]).input(input).ok()?.stdout;
         let mut rest = output.as_slice();
-        let garbled = || WorkspaceError::NoSnapshot(id.to_owned());
-        let mut files = Vec::new();
-        for name in &names {
+        let mut objects = Vec::new();
+        for name in names {
+            let garbled = || WorkspaceError::NoSnapshot(String::from_utf8_lossy(name).into_owned());
             // The name may hold a newline, so the answer is told from what was asked.
             if let Some(after) =
                 rest.strip_prefix(name.as_slice()).and_then(|r| r.strip_prefix(b" missing\n"))
             {
                 rest = after;
-                files.push(None);
+                objects.push(None);
                 continue;
             }
             let end = memchr(b'\n', rest).ok_or_else(garbled)?;
             let head = String::from_utf8_lossy(&rest[..end]).into_owned();
-            let mut words = head.split(' ').skip(1);
-            let (kind, size) = (words.next(), words.next().and_then(|size| size.parse::<usize>().ok()));
-            let size = size.ok_or_else(garbled)?;
-            let content = rest.get(end + 1..end + 1 + size).ok_or_else(garbled)?;
-            files.push((kind == Some("blob")).then(|| content.to_vec()));
+            let (id, kind, size) = match head.split(' ').collect::<Vec<_>>()[..] {
+                [id, kind, size] => (id, kind, size.parse::<usize>().map_err(|_| garbled())?),
+                // The commit of a submodule is not here.
+                [_, "submodule"] => {
+                    rest = &rest[end + 1..];
+                    objects.push(None);
+                    continue;
+                }
+                _ => return Err(garbled()),
+            };
+            let content = rest.get(end + 1..end + 1 + size).ok_or_else(garbled)?.to_vec();
             rest = rest.get(end + 2 + size..).ok_or_else(garbled)?;
+            objects.push(Some(Object { id: id.to_owned(), kind: kind.to_owned(), content }));
         }
-        Ok(files)
+        Ok(objects)
     }
 
     /// Commits of `head` that are not of `base`, oldest first.
@@ -82,6 +140,38 @@ impl Shadow {
         let output = call.ok()?;
         Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
     }
+}
+
+fn file_name(id: &str, path: &[u8]) -> Vec<u8> {
+    [id.as_bytes(), b":", path].concat()
+}
+
+fn blob(object: Option<Object>) -> Option<Vec<u8>> {
+    object.filter(|object| object.kind == "blob").map(|object| object.content)
+}
+
+/// The commits of a line, newest first, down to `base`, turned round; none if it is no line or does not lead there.
+fn line_from(base: Option<&str>, commits: Vec<Option<Object>>) -> Option<Vec<String>> {
+    let mut line = Vec::new();
+    for commit in commits {
+        let commit = commit.filter(|object| object.kind == "commit")?;
+        if base == Some(commit.id.as_str()) {
+            line.reverse();
+            return Some(line);
+        }
+        let head = commit.content.split(|b| *b == b'\n').take_while(|line| !line.is_empty());
+        let parents = head.filter(|line| line.starts_with(b"parent ")).count();
+        line.push(commit.id);
+        match (parents, base) {
+            (0, None) => {
+                line.reverse();
+                return Some(line);
+            }
+            (1, _) => {}
+            _ => return None,
+        }
+    }
+    None
 }
 
 /// `:mode mode id id X` and a path, each ended by NUL.

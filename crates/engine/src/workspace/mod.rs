@@ -10,8 +10,9 @@
 //! ignore rules, new files stay visible as long as they are fewer than 2,000; beyond that [`Warning::HiddenByNewRules`]
 //! says how many were left out.
 //!
-//! Filters run as the loop's beginning knew them. What an agent puts into the configuration of a submodule is read by
-//! the `git status` that git itself starts there, which has our hardening but knows nothing of new filters.
+//! Filters run as the loop's beginning knew them, unless somebody edits a file that the user's own configuration
+//! includes. What an agent puts into the configuration of a submodule is read by the `git status` that git itself starts
+//! there, which has our hardening but knows nothing of new filters.
 //!
 //! One loop is run by one dacapo at a time; that is the caller's to see to (`TaskLock`). git 2.38 or later is needed.
 //!
@@ -23,6 +24,7 @@ mod frozen;
 mod git;
 mod guard;
 mod history;
+mod loose;
 mod plain;
 mod refs;
 mod repository;
@@ -61,6 +63,9 @@ pub struct Snapshot {
     /// Whether anything differs from the snapshot before.
     pub changed: bool,
 }
+
+/// What files held in each of two snapshots, and the commits of the time between.
+pub type LookBack = ([Vec<Option<Vec<u8>>>; 2], Vec<String>);
 
 /// What became of a path between two snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -309,6 +314,20 @@ impl Workspace {
         match &self.kind {
             Kind::Git(shadow) => shadow.repository.head(),
             Kind::Plain(_) => Ok(None),
+        }
+    }
+
+    /// What files held in two snapshots, and what was committed on top of `base`, oldest first: together, because
+    /// each question by itself would be a process.
+    pub fn look_back(
+        &self,
+        snapshots: [&str; 2],
+        paths: &[&[u8]],
+        base: Option<&str>,
+    ) -> Result<LookBack, WorkspaceError> {
+        match &self.kind {
+            Kind::Git(shadow) => shadow.look_back(snapshots, paths, base),
+            Kind::Plain(_) => Ok(([vec![None; paths.len()], vec![None; paths.len()]], Vec::new())),
         }
     }
 

@@ -96,6 +96,12 @@ impl Repository {
 
     /// Says so if no loop should start from its state.
     pub(crate) fn check(&self) -> Result<(), WorkspaceError> {
+        self.check_files()?;
+        self.head().map(drop)
+    }
+
+    /// The part of it that files tell.
+    pub(crate) fn check_files(&self) -> Result<(), WorkspaceError> {
         let refused = |state| WorkspaceError::Refused { dir: self.toplevel.clone(), state };
         if let Some((_, what)) = MIDWAY.iter().find(|(file, _)| self.git_dir.join(file).exists()) {
             return Err(refused(Refusal::Midway(what)));
@@ -104,7 +110,7 @@ impl Repository {
         if lock.exists() {
             return Err(refused(Refusal::IndexLocked(lock)));
         }
-        self.head().map(drop)
+        Ok(())
     }
 
     /// The commit that HEAD names; none on an unborn branch.

@@ -9,28 +9,49 @@ use super::{
     error::WorkspaceError,
     frozen::{self, Config},
     git::{Call, by_nul},
+    repository::Repository,
     shadow::Shadow,
-    state::{fingerprint_of, replace},
+    state::replace,
 };
 
 /// More files than this hidden by rules that came later are counted, not taken.
 const MOST_HIDDEN: usize = 2_000;
 
 impl Shadow {
-    /// What keeps filters as they were (fault K3); costs a process only if the configuration was edited or includes
-    /// other files, whose edits do not show in it.
+    /// What keeps filters as they were (fault K3); costs a process once after the configuration was edited, and always
+    /// if it includes other files, whose edits do not show in it.
     pub(crate) fn filter_settings(&self) -> Result<Vec<String>, WorkspaceError> {
-        let path = self.repository.common_dir.join("config");
-        let text = fs::read(&path).unwrap_or_default().to_ascii_lowercase();
-        let is_same = fingerprint_of(&path) == self.state.config;
-        if (is_same && memmem::find(&text, b"[include").is_none()) || self.state.config == 0 {
+        let (print, is_all) = self.config_print();
+        if (print == self.state.config && is_all) || self.state.config == 0 {
             return Ok(Vec::new());
         }
+        if let (true, Some((known, settings))) = (is_all, &*self.undone.borrow())
+            && *known == print
+        {
+            return Ok(settings.clone());
+        }
         let now = self.list_config()?.filters();
-        frozen::undo_filters(&self.state.filters, &now).map_err(|key| WorkspaceError::Damaged {
-            path,
-            why: format!("the setting `{key}` was added and cannot be switched off"),
-        })
+        let settings = frozen::undo_filters(&self.state.filters, &now).map_err(|key| {
+            let why = format!("the setting `{key}` was added and cannot be switched off");
+            WorkspaceError::Damaged { path: self.repository.common_dir.join("config"), why }
+        })?;
+        self.undone.replace(Some((print, settings.clone())));
+        Ok(settings)
+    }
+
+    /// The files that settings are read from, as one number, and whether the repository's name no others.
+    ///
+    /// What the user's own files include is not looked at: a process per call would be the price, and many have some.
+    pub(crate) fn config_print(&self) -> (u64, bool) {
+        let Repository { git, git_dir, common_dir, .. } = &self.repository;
+        let of_repository: Vec<u8> = [common_dir.join("config"), git_dir.join("config.worktree")]
+            .iter()
+            .flat_map(|path| fs::read(path).unwrap_or_default())
+            .collect();
+        let is_all = memmem::find(&of_repository.to_ascii_lowercase(), b"[include").is_none();
+        let outer = git.outer_config().into_iter().flat_map(|path| fs::read(path).unwrap_or_default());
+        let all: Vec<u8> = of_repository.into_iter().chain(outer).collect();
+        (dacapo_core::ids::fingerprint(&all), is_all)
     }
 
     /// A call on the user's own index that may read files, with the filters of the loop's beginning.
@@ -80,24 +101,29 @@ impl Shadow {
         replace(&path, &[own.as_slice(), b"\n", &shared, b"\n", &rules, &self.own_pattern()].concat())
     }
 
-    /// Corrects the index after rules were edited: new rules hide nothing, dropped ones let nothing in.
-    pub(crate) fn apply_frozen_rules(&mut self) -> Result<(), WorkspaceError> {
+    /// Corrects the index after rules were edited: new rules hide nothing, dropped ones let nothing in, which they can
+    /// only have done if anything was added. Says whether there was something to correct.
+    pub(crate) fn apply_frozen_rules(&mut self, was_added: bool) -> Result<bool, WorkspaceError> {
         let mut rules = OsString::from("--exclude-from=");
         rules.push(self.folder.join("exclude"));
         let list = |what: &[&str]| -> Result<Vec<u8>, WorkspaceError> {
             Ok(self.call()?.args(["ls-files", "-z"]).args(what).args([&rules]).ok()?.stdout)
         };
-        let hidden = list(&["--others"])?;
-        let ignored = list(&["--cached", "--ignored"])?;
-        let start = self.state.start.clone().unwrap_or_default();
-        let begun = self.call()?.args(["ls-tree", "-r", "-z", "--name-only", &start]).ok()?.stdout;
-        let begun: std::collections::HashSet<&[u8]> = by_nul(&begun).collect();
         let listed =
             |entries: Vec<&[u8]>| entries.iter().flat_map(|e| [*e, b"\0"].concat()).collect::<Vec<u8>>();
-        let dropped: Vec<&[u8]> = by_nul(&ignored).filter(|path| !begun.contains(path)).collect();
-        if !dropped.is_empty() {
-            let input = listed(dropped);
-            self.call()?.args(["update-index", "--force-remove", "-z", "--stdin"]).input(input).ok()?;
+        let hidden = list(&["--others"])?;
+        let ignored = if was_added { list(&["--cached", "--ignored"])? } else { Vec::new() };
+        let mut is_corrected = false;
+        if !ignored.is_empty() {
+            let start = self.state.start.clone().unwrap_or_default();
+            let begun = self.call()?.args(["ls-tree", "-r", "-z", "--name-only", &start]).ok()?.stdout;
+            let begun: std::collections::HashSet<&[u8]> = by_nul(&begun).collect();
+            let dropped: Vec<&[u8]> = by_nul(&ignored).filter(|path| !begun.contains(path)).collect();
+            if !dropped.is_empty() {
+                let input = listed(dropped);
+                self.call()?.args(["update-index", "--force-remove", "-z", "--stdin"]).input(input).ok()?;
+                is_corrected = true;
+            }
         }
         // A trailing slash is a nested repository.
         let hidden: Vec<&[u8]> = by_nul(&hidden).filter(|path| !path.ends_with(b"/")).collect();
@@ -106,7 +132,8 @@ impl Shadow {
         } else if !hidden.is_empty() {
             let input = listed(hidden);
             self.call()?.args(["update-index", "--add", "--remove", "-z", "--stdin"]).input(input).ok()?;
+            is_corrected = true;
         }
-        Ok(())
+        Ok(is_corrected)
     }
 }

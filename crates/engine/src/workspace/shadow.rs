@@ -5,6 +5,7 @@
 //! process, something changed two. Objects land in the user's repository and are held by `refs/dacapo/<loop>`.
 
 use std::{
+    cell::RefCell,
     ffi::OsString,
     fs, io,
     os::unix::ffi::OsStrExt,
@@ -20,6 +21,7 @@ use super::{
     frozen,
     git::{Call, Output, by_nul, refusal},
     guard::Guard,
+    loose,
     repository::Repository,
     state::{State, fingerprint_of, replace},
 };
@@ -39,6 +41,10 @@ pub(crate) struct Shadow {
     /// committing.
     is_settled: bool,
     pub(crate) guard: Option<Guard>,
+    /// The snapshot that was written last, and its tree.
+    known_tree: Option<(String, String)>,
+    /// The repository's configuration that was looked at last, as a number, and what undoes its filters.
+    pub(crate) undone: RefCell<Option<(u64, Vec<String>)>>,
 }
 
 impl Shadow {
@@ -56,7 +62,18 @@ impl Shadow {
         }
         let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
         let (state, warnings) = (known.unwrap_or_default(), Vec::new());
-        Ok(Self { repository, loop_id, folder, state, warnings, home, is_settled: false, guard: None })
+        Ok(Self {
+            repository,
+            loop_id,
+            folder,
+            state,
+            warnings,
+            home,
+            is_settled: false,
+            guard: None,
+            known_tree: None,
+            undone: RefCell::default(),
+        })
     }
 
     /// The ref that holds the snapshots.
@@ -97,10 +114,9 @@ impl Shadow {
             self.state.rules_moved = true;
             self.save()?;
         }
-        if self.state.rules_moved {
-            self.apply_frozen_rules()?;
-        }
-        if !was_settled || self.state.rules_moved {
+        let is_corrected = self.state.rules_moved
+            && self.apply_frozen_rules(!was_settled || memmem::find(&printed, b"add '").is_some())?;
+        if !was_settled || is_corrected {
             // What was printed is not the whole story here; the trees are.
             let now = self.call()?.args(["write-tree"]).ok()?.line();
             if now == self.tree_of(&last)? {
@@ -150,6 +166,11 @@ impl Shadow {
     }
 
     pub(crate) fn tree_of(&self, id: &str) -> Result<String, WorkspaceError> {
+        if let Some((known, tree)) = &self.known_tree
+            && known == id
+        {
+            return Ok(tree.clone());
+        }
         let name = format!("{id}^{{tree}}");
         let output = self
             .repository
@@ -219,7 +240,7 @@ impl Shadow {
             },
             is_sparse: config.is_on("core.sparsecheckout"),
             filters: config.filters(),
-            config: fingerprint_of(&repository.common_dir.join("config")),
+            config: self.config_print().0,
             exclude: fingerprint_of(&repository.common_dir.join("info/exclude")),
             ..State::default()
         };
@@ -318,10 +339,10 @@ impl Shadow {
     }
 
     /// Commits the index as it is and gives the commit's id.
-    pub(crate) fn commit(&self, message: &str) -> Result<String, WorkspaceError> {
+    pub(crate) fn commit(&mut self, message: &str) -> Result<String, WorkspaceError> {
         let args =
             ["commit", "--quiet", "--no-verify", "--allow-empty", "--no-gpg-sign", "--cleanup=verbatim"];
-        let mut call = self.call()?.args(args).args(["--no-status", "-m", message]);
+        let mut call = self.call()?.config(loose::STORED).args(args).args(["--no-status", "-m", message]);
         for role in ["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"] {
             call = call.env(role, "dacapo");
         }
@@ -329,23 +350,17 @@ impl Shadow {
             call = call.env(role, "dacapo@localhost");
         }
         call.ok()?;
-        match self.read_reference() {
-            Some(id) => Ok(id),
-            None => Ok(self.call()?.args(["rev-parse", "--verify", &self.reference()]).ok()?.line()),
-        }
+        let id = match self.read_reference() {
+            Some(id) => id,
+            None => self.call()?.args(["rev-parse", "--verify", &self.reference()]).ok()?.line(),
+        };
+        let tree = loose::tree_of_commit(&self.repository.common_dir, &id);
+        self.known_tree = tree.map(|tree| (id.clone(), tree));
+        Ok(id)
     }
 
-    /// The ref, from its file or the packed ones; none if it is stored in another way.
     fn read_reference(&self) -> Option<String> {
-        let (common, name) = (&self.repository.common_dir, self.reference());
-        let is_id = |id: &str| id.len() >= 40 && id.bytes().all(|b| b.is_ascii_hexdigit());
-        if let Ok(text) = fs::read_to_string(common.join(&name)) {
-            return Some(text.trim().to_owned()).filter(|id| is_id(id));
-        }
-        let packed = fs::read_to_string(common.join("packed-refs")).ok()?;
-        let line =
-            packed.lines().find(|line| line.split_once(' ').is_some_and(|(_, found)| found == name))?;
-        line.split_once(' ').map(|(id, _)| id.to_owned()).filter(|id| is_id(id))
+        loose::reference(&self.repository.common_dir, &self.reference())
     }
 
     /// Puts the ref back if somebody moved or deleted it, so that snapshots stay one chain.

@@ -19,7 +19,7 @@ pub(crate) struct State {
     pub(crate) is_sparse: bool,
     /// The filters when the loop began.
     pub(crate) filters: Vec<(String, String)>,
-    /// The repository's configuration when the loop began, as a number.
+    /// The configuration when the loop began, as a number.
     pub(crate) config: u64,
     /// `info/exclude` when the loop began, as a number.
     pub(crate) exclude: u64,

@@ -31,6 +31,36 @@ fn work_is_committed_once_however_often_asked() {
 }
 
 #[test]
+fn a_mark_on_other_files_is_a_forgery_and_the_kept_ones_are_committed() {
+    // fault A12, fault G7
+    let fixture = Fixture::new();
+    let (mut workspace, _) = fixture.begun();
+    fixture.write("a", "half\n");
+    fixture.user(&["commit", "-qam", "x\n\nDacapo: abcdefghjk/1"]);
+    fixture.write("a", "whole\n");
+    let next = workspace.snapshot(1).unwrap();
+    let outcome = workspace.commit_tree(&next.id, "Do it", 1).unwrap();
+    assert!(matches!(outcome, CommitOutcome::Committed { .. }), "{outcome:?}");
+    assert_eq!(fixture.user(&["show", "HEAD:a"]), "whole\n");
+    assert!(matches!(
+        workspace.commit_tree(&next.id, "Do it", 1).unwrap(),
+        CommitOutcome::AlreadyCommitted { .. }
+    ));
+}
+
+#[test]
+fn a_commit_takes_five_processes() {
+    let fixture = Fixture::new();
+    let (mut workspace, _) = fixture.begun();
+    fixture.write("a", "x\n");
+    let next = workspace.snapshot(1).unwrap();
+    let before = fixture.calls();
+    workspace.commit_tree(&next.id, "Do it", 1).unwrap();
+    assert_eq!(fixture.calls() - before, 5);
+    assert_eq!(fixture.user(&["status", "--porcelain"]), "");
+}
+
+#[test]
 fn an_index_left_behind_by_a_crash_follows_when_asked_again() {
     let fixture = Fixture::new();
     let (mut workspace, _) = fixture.begun();

@@ -61,6 +61,72 @@ fn commits_of_the_agent_are_listed_oldest_first() {
 }
 
 #[test]
+fn files_and_commits_are_looked_at_together() {
+    let fixture = Fixture::new();
+    let (mut workspace, start) = fixture.begun();
+    let base = workspace.head().unwrap();
+    let looked = |workspace: &Workspace, to: &str, paths: &[&[u8]], expected: usize| {
+        let before = fixture.calls();
+        let found = workspace.look_back([&start.id, to], paths, base.as_deref()).unwrap();
+        assert_eq!(fixture.calls() - before, expected);
+        found
+    };
+    let text = |text: &str| Some(text.as_bytes().to_vec());
+    let head = || fixture.user(&["rev-parse", "HEAD"]).trim().to_owned();
+    let nothing = ([vec![], vec![]], vec![]);
+    assert_eq!(looked(&workspace, &start.id, &[], 0), nothing);
+
+    fixture.write("a", "x\n");
+    let next = workspace.snapshot(1).unwrap().id;
+    let contents = [vec![text("one\n"), None], vec![text("x\n"), None]];
+    assert_eq!(looked(&workspace, &next, &[b"a", b"none"], 1), (contents.clone(), vec![]));
+
+    let mut commits = Vec::new();
+    for _ in 0..2 {
+        fixture.user(&["commit", "-q", "--allow-empty", "-am", "of the agent's"]);
+        commits.push(head());
+    }
+    assert_eq!(looked(&workspace, &next, &[b"a", b"none"], 1), (contents.clone(), commits.clone()));
+    assert_eq!(looked(&workspace, &next, &[], 1), ([vec![], vec![]], commits.clone()));
+    fixture.user(&["pack-refs", "--all"]);
+    assert_eq!(looked(&workspace, &next, &[b"a", b"none"], 1), (contents.clone(), commits.clone()));
+    fixture.user(&["checkout", "-q", "--detach"]);
+    assert_eq!(looked(&workspace, &next, &[b"a", b"none"], 1), (contents.clone(), commits.clone()));
+
+    // No line that leads to the base: git walks.
+    fixture.user(&["commit", "-q", "--amend", "--allow-empty", "-m", "again"]);
+    commits[1] = head();
+    fixture.user(&["merge", "-q", "--no-ff", "-m", "merged", "main"]);
+    let merged = looked(&workspace, &next, &[b"a", b"none"], 2);
+    assert_eq!(merged.0, contents);
+    assert_eq!((merged.1.len(), merged.1.last()), (4, Some(&head())));
+    for n in 0..20 {
+        fixture.user(&["commit", "-q", "--allow-empty", "-m", &n.to_string()]);
+    }
+    assert_eq!(looked(&workspace, &next, &[b"a", b"none"], 2).1.len(), 24);
+    fixture.user(&["reset", "-q", "--hard", base.as_deref().unwrap()]);
+    assert_eq!(looked(&workspace, &next, &[b"a", b"none"], 1), (contents, vec![]));
+}
+
+#[test]
+fn commits_on_a_branch_that_was_unborn_go_down_to_the_first() {
+    let fixture = Fixture::empty();
+    fixture.user(&["init", "-q"]);
+    fixture.write("a.py", "x\n");
+    let (mut workspace, start) = fixture.begun();
+    let look =
+        |workspace: &Workspace, to: &str| workspace.look_back([&start.id, to], &[b"a.py"], None).unwrap();
+    assert_eq!(look(&workspace, &start.id).1, Vec::<String>::new());
+    fixture.user(&["add", "-A"]);
+    for _ in 0..2 {
+        fixture.user(&["commit", "-q", "--allow-empty", "-m", "x"]);
+    }
+    let next = workspace.snapshot(1).unwrap().id;
+    let commits = fixture.user(&["rev-list", "--reverse", "HEAD"]);
+    assert_eq!(look(&workspace, &next).1, commits.lines().collect::<Vec<_>>());
+}
+
+#[test]
 fn snapshots_are_listed_forgotten_and_pruned_with_their_shadows() {
     let fixture = Fixture::new();
     let (workspace, start) = fixture.begun();

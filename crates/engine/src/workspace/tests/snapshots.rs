@@ -45,8 +45,35 @@ fn nothing_changed_is_one_process_and_something_changed_two() {
     calls(2, &|| fixture.write("new", "x\n"));
     calls(2, &|| fs::remove_file(fixture.path("dir/b")).unwrap());
     calls(2, &|| fs::set_permissions(fixture.path("a"), fs::Permissions::from_mode(0o755)).unwrap());
-    calls(1, &|| fixture.write("ignored/x", "x\n"));
+    let last = calls(1, &|| fixture.write("ignored/x", "x\n"));
     assert_eq!(fixture.user(&["log", "--format=%s", "refs/dacapo/abcdefghjk"]).lines().count(), 5);
+    let before = fixture.calls();
+    let tree = workspace.tree_of(&last.id).unwrap();
+    assert_eq!(fixture.calls(), before, "the tree's name is known from the commit that was written");
+    assert_eq!(fixture.user(&["rev-parse", &format!("{}^{{tree}}", last.id)]).trim(), tree);
+    // A later dacapo asks.
+    assert_eq!(fixture.open().unwrap().tree_of(&last.id).unwrap(), tree);
+}
+
+#[test]
+fn settings_and_rules_that_an_agent_edits_cost_little_from_then_on() {
+    let fixture = Fixture::new();
+    let (mut workspace, _) = fixture.begun();
+    let mut calls = |expected: usize, change: &dyn Fn()| {
+        change();
+        let before = fixture.calls();
+        workspace.snapshot(1).unwrap();
+        assert_eq!(fixture.calls() - before, expected);
+    };
+    calls(2, &|| drop(fixture.user(&["config", "user.name", "Agent"])));
+    calls(1, &|| ());
+    calls(2, &|| fixture.write("a", "x\n"));
+    // New rules hide nothing, which takes a look of its own.
+    calls(4, &|| fixture.write(".gitignore", "ignored/\n*.tmp\n"));
+    calls(2, &|| ());
+    calls(4, &|| fixture.write("a", "y\n"));
+    calls(5, &|| fixture.write("b.tmp", "hidden by the new rule\n"));
+    calls(2, &|| ());
 }
 
 #[test]
