@@ -33,6 +33,14 @@ impl Shadow {
 
     /// Puts the small files back; says whether the index is ours.
     fn put_back(&self) -> Result<bool, WorkspaceError> {
+        // Never ours, and read by git as settings once the repository's allow it (fault K3).
+        let planted = self.folder.join("config.worktree");
+        match fs::remove_file(&planted) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(WorkspaceError::io("remove", planted)(error));
+            }
+            _ => {}
+        }
         let Some(guard) = &self.guard else { return Ok(false) };
         for (name, content) in SMALL.iter().zip(&guard.small) {
             let path = self.folder.join(name);

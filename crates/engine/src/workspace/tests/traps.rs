@@ -77,16 +77,21 @@ fn what_the_repository_says_to_run_is_not_run() {
 }
 
 #[test]
-fn a_filter_that_comes_later_is_not_run_even_if_included_from_elsewhere() {
-    for is_included in [false, true] {
+fn a_filter_that_comes_later_is_not_run_wherever_it_is_set() {
+    // fault K3
+    for place in ["config", "config.worktree", "more", "gitconfig"] {
         let fixture = Fixture::new();
         let canary = canary(&fixture);
-        if is_included {
-            fixture.user(&["config", "include.path", "more"]);
+        match place {
+            "more" => drop(fixture.user(&["config", "include.path", "more"])),
+            "config.worktree" => drop(fixture.user(&["config", "extensions.worktreeConfig", "true"])),
+            _ => {}
         }
         let (mut workspace, start) = fixture.begun();
-        let file = if is_included { ".git/more" } else { ".git/config" };
-        let file = fixture.path(file);
+        let file = match place {
+            "gitconfig" => fixture.outside("gitconfig"),
+            _ => fixture.path(".git").join(place),
+        };
         for key in ["clean", "smudge"] {
             fixture.user(&["config", "-f", file.to_str().unwrap(), &format!("filter.evil.{key}"), &canary]);
         }
@@ -98,7 +103,7 @@ fn a_filter_that_comes_later_is_not_run_even_if_included_from_elsewhere() {
         workspace.checkout(&next.id, &fixture.outside("copy")).unwrap();
         workspace.commit_tree(&next.id, "x", 1).unwrap();
         workspace.restore(&start.id, 2).unwrap();
-        assert!(!fixture.outside("CANARY").exists(), "included: {is_included}");
+        assert!(!fixture.outside("CANARY").exists(), "{place}");
     }
 }
 
