@@ -1,7 +1,9 @@
-//! What dacapo costs beside a bare shell loop: `cargo bench -p dacapo --bench loop [-- --quick] [--json]`.
+//! What dacapo costs beside a bare shell loop: `cargo bench -p dacapo --bench loop [-- [--quick] [--json] [WORD…]]`.
 //!
 //! `docs/performance.md` explains every figure. Whatever is compared is measured in turns, and of all turns the median
 //! counts, so that a machine that slows down slows both sides down.
+
+mod repository;
 
 use std::{
     fs,
@@ -32,8 +34,13 @@ fn main() -> ExitCode {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     note(&format!("load before the run: {}", load.split(' ').next().unwrap_or("unknown")));
     let mut figures = Vec::new();
+    // Words that are no flag say which measurements are wanted.
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     for (what, measure) in [
         ("iterations", Bench::iterations as fn(&Bench) -> Vec<Figure>),
+        ("iterations in git", Bench::in_git),
+        ("snapshots", Bench::snapshot),
+        ("processes of git", Bench::processes),
         ("100 MB of output", Bench::flood),
         ("memory", Bench::memory),
         ("start", Bench::start),
@@ -41,6 +48,9 @@ fn main() -> ExitCode {
         ("many loops", Bench::status),
         ("size", Bench::size),
     ] {
+        if !wanted.is_empty() && !wanted.iter().any(|word| what.contains(word.as_str())) {
+            continue;
+        }
         note(&format!("measuring: {what}"));
         figures.extend(measure(&bench));
     }
@@ -422,14 +432,14 @@ fn note(text: &str) {
 }
 
 fn table(out: &mut impl io::Write, figures: &[Figure]) -> io::Result<()> {
-    writeln!(out, "{:<32}{:>12}{:>12}{:>12}{:>12}", "figure", "dacapo", "beside it", "value", "target")?;
+    writeln!(out, "{:<36}{:>12}{:>12}{:>12}{:>12}", "figure", "dacapo", "beside it", "value", "target")?;
     for figure in figures {
         let unit = figure.unit;
         let beside = figure.beside.map(|n| format!("{n:.2} {unit}")).unwrap_or_default();
         let show = |n: f64| if figure.is_ratio { format!("{n:.2}x") } else { format!("{n:.1} {unit}") };
         writeln!(
             out,
-            "{:<32}{:>12}{beside:>12}{:>12}{:>12}  {}",
+            "{:<36}{:>12}{beside:>12}{:>12}{:>12}  {}",
             figure.figure,
             format!("{:.2} {unit}", figure.dacapo),
             show(figure.value),
