@@ -133,15 +133,18 @@ struct Bench {
     disk: TempDir,
     /// Where agents work: outside every repository.
     workspace: TempDir,
+    /// Where agents work inside of repositories.
+    repositories: TempDir,
 }
 
 impl Bench {
     fn new(plan: Plan) -> io::Result<Self> {
         let disk = tempfile::Builder::new().prefix("bench-").tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
         let workspace = tempfile::Builder::new().prefix("dacapo-bench-").tempdir()?;
+        let repositories = tempfile::Builder::new().prefix("dacapo-bench-").tempdir()?;
         let agent = zero_agent().display().to_string();
         fs::write(workspace.path().join("PROMPT"), "Do nothing.\n")?;
-        Ok(Self { plan, agent, disk, workspace })
+        Ok(Self { plan, agent, disk, workspace, repositories })
     }
 
     // --- what is measured -----------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ impl Bench {
 
     /// A repository with so many files in folders of a hundred, all committed, and a prompt.
     fn repository(&self, name: &str, files: usize) -> io::Result<PathBuf> {
-        let top = self.workspace.path().join(name);
+        let top = self.repositories.path().join(name);
         for n in 0..files {
             let file = if files > 100 {
                 top.join(format!("{}/file-{n}", n / 100))

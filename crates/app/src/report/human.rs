@@ -233,6 +233,7 @@ impl Human {
             }
             LoopEvent::TasksAwaited { .. }
             | LoopEvent::SnapshotTaken { .. }
+            | LoopEvent::OutlineTaken { .. }
             | LoopEvent::ClaimExamined { .. }
             | LoopEvent::GatesPassed { .. }
             | LoopEvent::TreeHeld { .. }

@@ -90,6 +90,10 @@ fn describe(event: &LoopEvent) -> String {
         LoopEvent::ChildrenFinished { left, .. } if left.is_empty() => "child loops have ended".to_owned(),
         LoopEvent::ChildrenFinished { left, .. } => format!("{} child loops still run", left.len()),
         LoopEvent::SnapshotTaken { id, .. } => format!("workspace kept as {}", short(id)),
+        LoopEvent::OutlineTaken { outline: Some(_), .. } => "files in the folder have changed".to_owned(),
+        LoopEvent::OutlineTaken { outline: None, .. } => {
+            "too many files to tell whether any changed".to_owned()
+        }
         LoopEvent::ClaimExamined { found, .. } => {
             format!("workspace looked at: {} changed", count_paths(found.changed))
         }

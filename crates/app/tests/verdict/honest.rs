@@ -146,6 +146,26 @@ fn an_agent_that_gets_nowhere_is_stopped() {
 }
 
 #[test]
+fn in_a_plain_folder_without_gates_getting_nowhere_shows_too() {
+    // req 207
+    let env = project();
+    let output = env.loop_of("true", &["-n", "20", "--stuck-after", "3"]).assert_code(3);
+    assert_has(&output.stderr, "stuck");
+    assert_eq!((env.agents(), env.of_type("outline_taken").len()), (3, 0));
+
+    let env = project();
+    env.loop_of("date +%N >>work.txt", &["-n", "6", "--stuck-after", "3"]).assert_code(3);
+    assert_eq!((env.agents(), env.of_type("outline_taken").len()), (6, 6), "each of them did something");
+    // Nothing was hashed or kept for that.
+    assert!(!env.dacapo_home().join("shadow").exists());
+
+    let env = project();
+    env.loop_of("true", &["-n", "6"]).assert_code(3);
+    let warned: Vec<_> = env.of_type("warned").into_iter().map(|event| event["text"].clone()).collect();
+    assert_eq!(warned, ["5 iterations in a row without progress"]);
+}
+
+#[test]
 fn the_kept_tree_is_committed_once_with_its_trailer() {
     let env = repository();
     let agent = format!("if [ $DACAPO_ITERATION = 1 ]; then echo try >work.txt; else {FIX}; fi; {PROMISE}");

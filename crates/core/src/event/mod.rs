@@ -125,6 +125,13 @@ pub enum LoopEvent {
         /// Its tree.
         tree: String,
     },
+    /// The files of a plain folder that nothing is proven about were looked at; not recorded when nothing had changed.
+    OutlineTaken {
+        /// After which iteration.
+        iteration: u32,
+        /// What their paths, sizes and times come to; `None` if they are too many to tell.
+        outline: Option<String>,
+    },
     /// Everything the agent had started was dead, and the workspace was looked at.
     ClaimExamined {
         /// The iteration that made the claim.
@@ -290,6 +297,9 @@ pub struct LoopStarted {
     /// The workspace before the first agent.
     #[serde(default)]
     pub base: Option<Base>,
+    /// What the files of a plain folder come to by path, size and time, where nothing more is known about them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outline: Option<String>,
     /// Files that must not change.
     #[serde(default)]
     pub protected: Vec<ProtectedFile>,

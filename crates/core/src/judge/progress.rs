@@ -2,7 +2,8 @@
 //!
 //! Progress is judged by outcome, not by what an agent says or how often it says it: a workspace tree not
 //! seen before in this loop, a task closed, or a gate failing in a new way. Trees are compared, not
-//! uncommitted changes, so an agent that commits its own work makes progress like any other.
+//! uncommitted changes, so an agent that commits its own work makes progress like any other. Outside git, where no gate
+//! and no protected path makes the content be hashed, an [`Outline`] stands for the tree.
 
 use std::collections::VecDeque;
 
@@ -16,6 +17,12 @@ const SIGNATURE_LINES: usize = 50;
 /// How many trees and signatures are remembered, each. A loop that comes back to an older one is taken
 /// to have made progress.
 const REMEMBERED: usize = 4096;
+
+/// How many files of a plain folder are looked at after every iteration.
+pub const MOST_FILES: usize = 50_000;
+
+/// What is said where there are more.
+pub const TOO_MANY: &str = "more than 50,000 files in a folder without git: progress is not judged by them";
 
 /// What a gate's failure looks like, whatever the run: 16 hexadecimal digits.
 ///
@@ -93,6 +100,41 @@ fn mask_numbers(text: &str, masked: &mut String) {
         }
     }
     masked.push_str(rest);
+}
+
+/// What the files of a folder come to by path, size and time, in whatever order they are found: cheap, and good enough
+/// to tell that something was done. No verdict rests on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outline {
+    files: u64,
+    sum: u64,
+}
+
+impl Outline {
+    /// Takes in a file; `modified` is its time in seconds and nanoseconds.
+    pub fn add(&mut self, path: &[u8], size: u64, modified: (i64, i64)) {
+        let mut hash = Fnv::new();
+        hash.part(path);
+        hash.part(&size.to_le_bytes());
+        hash.part(&modified.0.to_le_bytes());
+        hash.part(&modified.1.to_le_bytes());
+        self.files += 1;
+        // Mixed before it is added, or two files that differ a little each might come to the same.
+        let mixed = (hash.0 ^ (hash.0 >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        self.sum = self.sum.wrapping_add(mixed ^ (mixed >> 33));
+    }
+
+    /// How many files were taken in.
+    #[must_use]
+    pub fn files(&self) -> u64 {
+        self.files
+    }
+
+    /// It as text, equal for equal files.
+    #[must_use]
+    pub fn text(&self) -> String {
+        format!("{}:{:016x}", self.files, self.sum)
+    }
 }
 
 /// What a loop has come to so far, folded from its iterations.

@@ -102,6 +102,37 @@ fn progress_is_judged_by_outcome() {
 }
 
 #[test]
+fn an_outline_is_made_of_path_size_and_time_in_any_order() {
+    // req 207
+    type File<'a> = (&'a [u8], u64, (i64, i64));
+    let outline = |files: &[File<'_>]| {
+        let mut outline = Outline::default();
+        for (path, size, modified) in files {
+            outline.add(path, *size, *modified);
+        }
+        assert_eq!(outline.files(), files.len() as u64);
+        outline.text()
+    };
+    let (a, b): (File<'_>, File<'_>) = ((b"a", 1, (10, 5)), (b"dir/b", 2, (20, 0)));
+    let same = outline(&[a, b]);
+    assert_eq!(same, outline(&[b, a]));
+    for other in [
+        vec![a],
+        vec![a, b, b],
+        vec![a, (b"dir/c", 2, (20, 0))],
+        vec![a, (b"dir/b", 3, (20, 0))],
+        vec![a, (b"dir/b", 2, (21, 0))],
+        vec![a, (b"dir/b", 2, (20, 1))],
+        vec![(b"a", 2, (20, 0)), (b"dir/b", 1, (10, 5))],
+        vec![],
+    ] {
+        assert_ne!(outline(&other), same, "{other:?}");
+    }
+    // It is kept in journals.
+    assert_eq!(same, "2:6f123f666663ab9d");
+}
+
+#[test]
 fn memory_is_bounded_and_the_log_is_data() {
     let mut log = ProgressLog::default();
     for tree in 0..3 * REMEMBERED {

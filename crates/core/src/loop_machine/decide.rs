@@ -8,7 +8,10 @@ use super::{
 use crate::{
     duration::Millis,
     event::{GateRole, IterationOutcome, LoopEvent, LoopStarted, Outcome, Reason, StopCause},
-    judge::signal::{Facts, Signal, done_error, signals},
+    judge::{
+        progress,
+        signal::{Facts, Signal, done_error, signals},
+    },
     policy::OnFatal,
     prompt,
     text::count,
@@ -388,12 +391,18 @@ impl Turn {
     }
 
     fn agent_exited(&mut self, report: AgentReport) {
-        let AgentReport { exit, facts, snapshot, warnings } = report;
+        let AgentReport { exit, facts, snapshot, outline, warnings } = report;
         let iteration = self.state.iterations;
         self.report_exit(iteration, &exit);
         self.record(LoopEvent::AgentExited { iteration, attempt: self.state.attempts, exit: exit.clone() });
         if let Some((id, tree)) = snapshot {
             self.record(LoopEvent::SnapshotTaken { iteration, id, tree });
+        }
+        if self.started().base.is_none() && self.state.tree != outline {
+            if outline.is_none() {
+                self.warn(progress::TOO_MANY.to_owned());
+            }
+            self.record(LoopEvent::OutlineTaken { iteration, outline });
         }
         for warning in warnings {
             self.warn(warning);

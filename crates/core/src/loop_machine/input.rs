@@ -85,6 +85,8 @@ pub struct AgentReport {
     pub facts: Facts,
     /// The workspace afterwards, as a snapshot and its tree; `None` if it is as it was or cannot be kept.
     pub snapshot: Option<(String, String)>,
+    /// Where there are no snapshots: what the files come to by path, size and time; `None` if that cannot be told.
+    pub outline: Option<String>,
     /// Things a person should know.
     pub warnings: Vec<String>,
 }

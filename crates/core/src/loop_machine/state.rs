@@ -59,7 +59,7 @@ pub struct LoopState {
     pub snapshots: Vec<(u32, String)>,
     /// What counts as progress, and how long there was none.
     pub progress: ProgressLog,
-    /// The workspace's newest tree.
+    /// The workspace's newest tree, or its outline where nothing more is known.
     pub tree: Option<String>,
     /// The signature of the gate that refused the newest iteration.
     pub failure: Option<String>,
@@ -173,12 +173,13 @@ impl LoopState {
     pub fn apply(&mut self, event: &LoopEvent) {
         match event {
             LoopEvent::LoopStarted(started) => {
+                let tree = started.base.as_ref().map(|base| base.tree.clone()).or(started.outline.clone());
                 *self = Self {
                     phase: if started.after.is_empty() { Phase::Looking } else { Phase::AwaitingTasks },
                     max_iterations: started.policy.max_iterations,
                     max_time: started.policy.max_time,
-                    progress: ProgressLog::starting_at(started.base.as_ref().map(|base| base.tree.as_str())),
-                    tree: started.base.as_ref().map(|base| base.tree.clone()),
+                    progress: ProgressLog::starting_at(tree.as_deref()),
+                    tree,
                     started: Some(Arc::new((**started).clone())),
                     ..Self::default()
                 };
@@ -263,6 +264,7 @@ impl LoopState {
                 self.tree = Some(tree.clone());
                 self.snapshots.push((*iteration, id.clone()));
             }
+            LoopEvent::OutlineTaken { outline, .. } => self.tree.clone_from(outline),
             LoopEvent::ClaimExamined { found, .. } => self.examined = Some(found.clone()),
             LoopEvent::GatesPassed { .. } => self.phase = Phase::Judging(JudgeStep::Rechecking),
             LoopEvent::TreeHeld { .. } => self.phase = Phase::Judging(JudgeStep::Committing),

@@ -156,6 +156,7 @@ impl LoopView {
             LoopEvent::ChildrenFinished { .. }
             | LoopEvent::GateFinished { .. }
             | LoopEvent::SnapshotTaken { .. }
+            | LoopEvent::OutlineTaken { .. }
             | LoopEvent::ClaimExamined { .. }
             | LoopEvent::GatesPassed { .. }
             | LoopEvent::TreeHeld { .. }

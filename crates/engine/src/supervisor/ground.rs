@@ -5,7 +5,7 @@ use std::path::Path;
 use dacapo_core::{
     event::{Base, ProtectedFile},
     ids::LoopId,
-    judge::{gate_scripts::named_files, glob::Globs},
+    judge::{gate_scripts::named_files, glob::Globs, progress::TOO_MANY},
     policy::Policy,
     receipt::sha256,
 };
@@ -13,13 +13,17 @@ use dacapo_core::{
 use super::start::StartError;
 use crate::{
     home::Home,
-    workspace::{Workspace, WorkspaceError},
+    workspace::{Folder, Workspace, WorkspaceError},
 };
 
 /// What was found before the first agent.
 pub(super) struct Ground {
     /// The files, where something about them has to be known.
     pub(super) workspace: Option<Workspace>,
+    /// A plain folder, where nothing but progress is told from its files.
+    pub(super) folder: Option<Folder>,
+    /// What those come to before the first agent.
+    pub(super) outline: Option<String>,
     /// How they stand.
     pub(super) base: Option<Base>,
     /// Those that must not change.
@@ -38,7 +42,7 @@ impl Ground {
         }
         // Hashing a plain folder costs what reading it costs: only where a verdict will need it.
         if !workspace.is_git() && policy.gates.is_empty() && policy.protect.is_empty() {
-            return Ok(Self { workspace: None, base: None, protected: Vec::new(), warnings: Vec::new() });
+            return Ok(Self::outlined(Folder::at(dir, home)));
         }
         let snapshot = workspace.begin()?.id;
         if policy.commit.is_some() && workspace.had_staged_changes() {
@@ -80,7 +84,15 @@ impl Ground {
             is_git: workspace.is_git(),
             snapshot,
         };
-        Ok(Self { workspace: Some(workspace), base: Some(base), protected, warnings })
+        let (workspace, base) = (Some(workspace), Some(base));
+        Ok(Self { workspace, folder: None, outline: None, base, protected, warnings })
+    }
+
+    fn outlined(folder: Folder) -> Self {
+        let outline = folder.outline();
+        let warnings = if outline.is_none() { vec![TOO_MANY.to_owned()] } else { Vec::new() };
+        let folder = outline.is_some().then_some(folder);
+        Self { workspace: None, folder, outline, base: None, protected: Vec::new(), warnings }
     }
 }
 

@@ -40,7 +40,7 @@ use crate::{
     process::{KeeperLink, Report},
     signals::{Arrived, Signals},
     store::{Head, Segments, Store, StoreError, TaskLock},
-    workspace::Workspace,
+    workspace::{Folder, Workspace},
 };
 
 /// How a supervised loop ended.
@@ -85,6 +85,8 @@ pub(crate) struct Supervisor<'a> {
     signals: Signals,
     /// The files the loop works on; `None` where nothing about them has to be known.
     workspace: Option<Workspace>,
+    /// The plain folder, where nothing but progress is told from its files.
+    folder: Option<Folder>,
     /// The snapshot that holds the files as they are: taken when the agent ended, and nothing was waited for since.
     kept: Option<String>,
     /// The snapshot that is checked out for gates, and where.

@@ -32,7 +32,7 @@ use crate::{
     process::{KeeperLink, ProgramError, find_program, identity::Identity},
     signals::Signals,
     store::{Head, LockError, LoopRow, Segments, Store, StoreError, TaskLock},
-    workspace::{Workspace, WorkspaceError},
+    workspace::{Folder, Workspace, WorkspaceError},
 };
 
 /// How long a supervisor waits for others who post.
@@ -235,6 +235,7 @@ pub fn run(home: &Home, new: NewLoop, observer: &mut dyn Observer) -> Result<Fin
             seed: dacapo_core::ids::base32(&random[14..]),
             policy: new.policy,
             base: ground.base,
+            outline: ground.outline,
             protected: ground.protected,
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -259,6 +260,7 @@ pub fn run(home: &Home, new: NewLoop, observer: &mut dyn Observer) -> Result<Fin
         signals,
         program,
         workspace: ground.workspace,
+        folder: ground.folder,
     };
     parts.supervise(step.effects, observer)
 }
@@ -300,6 +302,9 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
         Some(base) => Some(ground::reopen(home, &id, &started.workspace, base)?),
         None => None,
     };
+    // Too many files once are too many for good: one warning is enough.
+    let is_outlined = started.base.is_none() && state.tree.is_some();
+    let folder = is_outlined.then(|| Folder::at(&started.workspace, home));
     let keeper = start_keeper(home, &id)?;
     store.take_over(head, &view, &Identity::own(), &kin)?;
     let step = decide(
@@ -313,8 +318,21 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
     );
     let envelopes = store.append(&id, &mut head, &mut view, Timestamp::now(), step.events, &[])?;
     publish(&envelopes, &view, &mut state, observer);
-    let parts =
-        Parts { home, store, id, state, head, view, lock, segments, keeper, signals, program, workspace };
+    let parts = Parts {
+        home,
+        store,
+        id,
+        state,
+        head,
+        view,
+        lock,
+        segments,
+        keeper,
+        signals,
+        program,
+        workspace,
+        folder,
+    };
     parts.supervise(step.effects, observer)
 }
 
@@ -339,6 +357,7 @@ struct Parts<'a> {
     signals: Signals,
     program: PathBuf,
     workspace: Option<Workspace>,
+    folder: Option<Folder>,
 }
 
 impl<'a> Parts<'a> {
@@ -361,6 +380,7 @@ impl<'a> Parts<'a> {
             signals: self.signals,
             next_tick: observer.tick_every().map(|every| Instant::now() + every),
             workspace: self.workspace,
+            folder: self.folder,
             kept: None,
             checkout: None,
             observer,

@@ -55,6 +55,15 @@ impl Supervisor<'_> {
         }
     }
 
+    /// What the files of a plain folder come to; looked at no more once they are too many.
+    pub(super) fn outline(&mut self) -> Option<String> {
+        let outline = self.folder.as_ref()?.outline();
+        if outline.is_none() {
+            self.folder = None;
+        }
+        outline
+    }
+
     pub(super) fn examine(&mut self) -> Result<(), SuperviseError> {
         let found = match self.look_at_workspace() {
             Ok(found) => found.map(Box::new),

@@ -424,7 +424,8 @@ impl Supervisor<'_> {
                     output: self.segments.marks(),
                 };
                 let (snapshot, warnings) = self.keep_workspace();
-                Input::AgentExited(Box::new(AgentReport { exit, facts, snapshot, warnings }))
+                let outline = self.outline();
+                Input::AgentExited(Box::new(AgentReport { exit, facts, snapshot, outline, warnings }))
             }
         };
         self.inbox.push_back(input.into());

@@ -45,7 +45,7 @@ use jiff::Timestamp;
 
 pub use error::{Refusal, WorkspaceError};
 pub use git::{Git, GitError};
-pub use plain::MOST_FILES;
+pub use plain::Folder;
 pub use refs::RepositoryLock;
 
 use plain::Plain;

@@ -88,6 +88,7 @@ pub(crate) fn every_event() -> Vec<LoopEvent> {
         LoopEvent::QuestionAsked { text: "q".into() },
         LoopEvent::AgentExited { iteration: 1, attempt: 1, exit },
         LoopEvent::SnapshotTaken { iteration: 1, id: "snap1".into(), tree: "tree1".into() },
+        LoopEvent::OutlineTaken { iteration: 1, outline: Some("outline1".into()) },
     ];
     events.extend(signals.iter().cloned().map(|signal| LoopEvent::SignalSeen { iteration: 1, signal }));
     events.extend([
@@ -167,7 +168,7 @@ fn every_event_is_read_back_as_it_was_written() {
     let mut kinds = names(&every_event());
     kinds.sort();
     kinds.dedup();
-    assert_eq!(kinds.len(), 31, "a new event needs a sample: {kinds:?}");
+    assert_eq!(kinds.len(), 32, "a new event needs a sample: {kinds:?}");
 }
 
 #[test]

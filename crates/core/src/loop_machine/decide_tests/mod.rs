@@ -59,6 +59,7 @@ pub(crate) fn started(policy: Policy) -> LoopStarted {
         seed: "seed".to_owned(),
         policy,
         base: Some(base()),
+        outline: None,
         protected: vec![],
         pid: 7,
         version: "0.1.0".to_owned(),
@@ -154,7 +155,8 @@ pub(super) fn exits(code: i32) -> Input {
 /// An agent that exited with `code`; `bend` says what else is known of it.
 pub(super) fn exits_with(code: i32, bend: impl FnOnce(&mut AgentReport)) -> Input {
     let facts = Facts { exit_code: Some(code), ..Facts::default() };
-    let mut report = AgentReport { exit: agent_exit(code), facts, snapshot: None, warnings: vec![] };
+    let mut report =
+        AgentReport { exit: agent_exit(code), facts, snapshot: None, outline: None, warnings: vec![] };
     bend(&mut report);
     Input::AgentExited(Box::new(report))
 }

@@ -100,6 +100,31 @@ fn a_gate_that_fails_in_a_new_way_is_progress() {
 }
 
 #[test]
+fn in_a_plain_folder_paths_sizes_and_times_are_the_tree() {
+    // req 207
+    let policy = policy(|p| (p.restart_delay, p.stuck_after) = (Millis(0), Some(3)));
+    let begun = LoopStarted { base: None, outline: Some("0".into()), ..started(policy) };
+    let looks = |outline: Option<&'static str>| exits_with(0, |r| r.outline = outline.map(str::to_owned));
+    let after = |outlines: &[Option<&'static str>]| {
+        let looked = outlines.iter().map(|outline| looks(*outline));
+        Sim::begun(begun.clone()).after([no_markers()]).after(looked)
+    };
+    let taken =
+        |sim: &Sim| sim.journal.iter().filter(|e| matches!(e, LoopEvent::OutlineTaken { .. })).count();
+    let sim = after(&[Some("0"), Some("0")]);
+    assert_eq!((sim.state.progress.without_progress(), sim.over(), taken(&sim)), (2, None, 0));
+    assert_eq!(after(&[Some("0"); 3]).over(), Some(Reason::Stuck));
+    let sim = after(&[Some("0"), Some("0"), Some("1"), Some("1")]);
+    assert_eq!((sim.state.progress.without_progress(), sim.over(), taken(&sim)), (1, None, 1));
+    let sim = after(&[Some("1"), Some("0"), Some("1")]);
+    assert_eq!((sim.state.progress.without_progress(), taken(&sim)), (2, 3), "to and fro is no progress");
+    // Too many to tell: said once, and nothing is held against the loop from then on.
+    let sim = after(&[Some("0"), Some("0"), None, None, None, None]);
+    assert_eq!((sim.state.progress.without_progress(), sim.over(), taken(&sim)), (2, None, 1));
+    assert_eq!(warnings(&sim), [crate::judge::progress::TOO_MANY]);
+}
+
+#[test]
 fn where_nothing_is_known_nothing_is_held_against_a_loop() {
     // req 207: a workspace that cannot be kept, and no gate
     let begun = LoopStarted { base: None, ..started(policy(|p| p.restart_delay = Millis(0))) };

@@ -195,6 +195,7 @@ impl Auditor {
             LoopEvent::TasksAwaited { .. }
             | LoopEvent::SignalSeen { .. }
             | LoopEvent::SnapshotTaken { .. }
+            | LoopEvent::OutlineTaken { .. }
             | LoopEvent::ChildrenAwaited { .. }
             | LoopEvent::ChildrenFinished { .. }
             | LoopEvent::Parked { .. }

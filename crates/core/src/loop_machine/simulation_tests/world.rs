@@ -415,7 +415,7 @@ impl World {
         }
         let snapshot = self.tree.map(|tree| (format!("snap {tree}"), format!("tree {tree}")));
         let warnings = if self.chance.percent(3) { vec!["10,000 files".to_owned()] } else { vec![] };
-        Input::AgentExited(Box::new(AgentReport { exit, facts, snapshot, warnings }))
+        Input::AgentExited(Box::new(AgentReport { exit, facts, snapshot, outline: None, warnings }))
     }
 
     fn not_started(&mut self) -> Input {

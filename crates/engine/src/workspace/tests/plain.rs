@@ -1,6 +1,9 @@
 //! A folder without git.
 
-use std::os::unix::fs::symlink;
+use std::{
+    os::unix::fs::symlink,
+    time::{Duration, SystemTime},
+};
 
 use super::*;
 
@@ -96,4 +99,63 @@ fn too_many_files_are_said_to_be_and_can_be_hashed_all_the_same() {
     let error = plain.hash(9).unwrap_err();
     assert!(matches!(error, WorkspaceError::TooManyFiles { most: 9, .. }) && error.hint().is_some());
     assert_eq!(plain.hash(10).unwrap(), plain.hash(usize::MAX).unwrap());
+}
+
+#[test]
+fn an_outline_follows_paths_sizes_and_times_and_reads_nothing() {
+    // req 207
+    let fixture = Fixture::empty();
+    fixture.write("a", "one");
+    fixture.write("dir/b", "two");
+    fs::set_permissions(fixture.path("dir/b"), fs::Permissions::from_mode(0)).unwrap();
+    let folder = Folder::at(&fixture.repo(), &fixture.home);
+    let first = folder.outline().unwrap();
+    assert_eq!(folder.outline().as_ref(), Some(&first), "nothing changed");
+    let mut seen = vec![first];
+    let mut assert_new = |what: &str| {
+        let outline = folder.outline().unwrap();
+        assert!(!seen.contains(&outline), "{what}");
+        seen.push(outline);
+    };
+    fixture.write("a", "longer");
+    assert_new("a size");
+    let later = fs::FileTimes::new().set_modified(SystemTime::now() + Duration::from_secs(9));
+    fs::File::options().append(true).open(fixture.path("a")).unwrap().set_times(later).unwrap();
+    assert_new("a time");
+    fs::rename(fixture.path("a"), fixture.path("c")).unwrap();
+    assert_new("a path");
+    symlink("nowhere", fixture.path("link")).unwrap();
+    assert_new("a link");
+    fs::remove_file(fixture.path("dir/b")).unwrap();
+    assert_new("one less");
+    let outline = folder.outline().unwrap();
+    fixture.write(".git/index", "what git keeps is no work");
+    fs::create_dir(fixture.path("empty")).unwrap();
+    assert_eq!(folder.outline(), Some(outline));
+}
+
+#[test]
+fn an_outline_is_given_up_where_there_are_too_many_files_or_folders() {
+    let fixture = Fixture::empty();
+    for n in 0..4 {
+        fixture.write(&format!("f{n}"), "");
+    }
+    let folder = Folder::at(&fixture.repo(), &fixture.home);
+    assert_eq!((folder.outline_of(4).is_some(), folder.outline_of(3)), (true, None));
+    for n in 0..4 {
+        fs::create_dir(fixture.path(&n.to_string())).unwrap();
+    }
+    assert_eq!((folder.outline_of(5).is_some(), folder.outline_of(4)), (true, None));
+    assert!(Folder::at(&fixture.path("none"), &fixture.home).outline().is_some(), "nothing is there");
+}
+
+#[test]
+fn state_inside_a_plain_folder_is_no_part_of_its_outline() {
+    let fixture = Fixture::empty();
+    let home = Home::at(fixture.path("state"));
+    fixture.write("state/dacapo.db", "1");
+    let folder = Folder::at(&fixture.repo(), &home);
+    let before = folder.outline();
+    fixture.write("state/dacapo.db", "12");
+    assert_eq!(folder.outline(), before);
 }
