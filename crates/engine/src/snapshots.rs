@@ -195,16 +195,22 @@ pub fn restore(home: &Home, store: &Store, row: &LoopRow, which: Which) -> Resul
     Ok(Restored { id: wanted, changed: restored.changed })
 }
 
-/// Loops whose snapshots nobody needs: completed or cancelled before `before`, and without a receipt.
-pub fn old(home: &Home, store: &Store, before: Timestamp) -> Result<Vec<LoopId>, StoreError> {
+/// Loops whose snapshots nobody needs: completed or cancelled before what `before` says for their workspace, and without
+/// a receipt. Where it says nothing they stay.
+pub fn old(
+    home: &Home,
+    store: &Store,
+    mut before: impl FnMut(&Path) -> Option<Timestamp>,
+) -> Result<Vec<LoopId>, StoreError> {
     let mut old = Vec::new();
     for row in store.recent(u32::MAX)? {
         let view = row.view;
         let is_final = matches!(view.reason, Some(Reason::Done | Reason::Cancelled));
-        if !is_final || view.ended_at.is_none_or(|ended| ended >= before) {
+        if !is_final || !home.path().join("shadow").join(view.id.as_str()).is_dir() {
             continue;
         }
-        if !home.path().join("shadow").join(view.id.as_str()).is_dir() {
+        let (Some(ended), Some(before)) = (view.ended_at, before(&view.workspace)) else { continue };
+        if ended >= before {
             continue;
         }
         if crate::proof::receipt(store, &view.id)?.is_none() {

@@ -1,12 +1,14 @@
 //! `dacapo clean`.
 
+use std::{collections::HashMap, path::Path};
+
 use clap::Args;
-use dacapo_core::{duration::Millis, ids::LoopId, text::count};
+use dacapo_core::{config::Typed, duration::Millis, ids::LoopId, text::count};
 use dacapo_engine::{cleanup, snapshots, supervisor};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{say, say_json};
+use super::{configured::Configured, say, say_json};
 use crate::{context::Context, error::UserError};
 
 /// Remove what is safe to remove
@@ -17,9 +19,9 @@ use crate::{context::Context, error::UserError};
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo clean --older-than 7d --dry-run")]
 pub(super) struct CleanArgs {
-    /// Only what ended longer ago than this
-    #[arg(long, value_name = "DUR", default_value = "30d")]
-    older_than: Millis,
+    /// Only what ended longer ago than this (default: 30d; for snapshots what `snapshots.keep` says, if anything)
+    #[arg(long, value_name = "DUR")]
+    older_than: Option<Millis>,
     /// Say what would be removed, and remove nothing
     #[arg(long)]
     dry_run: bool,
@@ -27,6 +29,9 @@ pub(super) struct CleanArgs {
     #[arg(long)]
     json: bool,
 }
+
+/// What is old unless somebody says otherwise.
+const OLD: Millis = Millis::from_secs(30 * 24 * 60 * 60);
 
 #[derive(Serialize)]
 struct Cleaned {
@@ -40,8 +45,7 @@ struct Cleaned {
 pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
     let mut store = cx.store()?;
     let ended = if args.dry_run { Vec::new() } else { supervisor::reconcile(&cx.home, &mut store)? };
-    let before = Timestamp::now() - args.older_than.std();
-    let old = cleanup::old_output(&cx.home, &store, before)?;
+    let old = cleanup::old_output(&cx.home, &store, long_ago(args.older_than.unwrap_or(OLD)))?;
     let bytes = old.iter().map(|output| output.bytes).sum();
     if !args.dry_run {
         for output in &old {
@@ -50,8 +54,24 @@ pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
                 .map_err(|error| UserError::environment(format!("cannot remove output: {error}")))?;
         }
     }
-    let mut forgotten = snapshots::old(&cx.home, &store, before)?;
     let mut troubles = Vec::new();
+    let mut ages = HashMap::new();
+    let mut forgotten = snapshots::old(&cx.home, &store, |workspace| {
+        let age =
+            ages.entry(workspace.to_owned()).or_insert_with(|| match (args.older_than, kept(workspace)) {
+                (Some(typed), _) => Some(typed),
+                (None, Ok(configured)) => Some(configured.unwrap_or(OLD)),
+                (None, Err(error)) => {
+                    troubles.push(format!(
+                        "The snapshots of `{}` stay: {}",
+                        workspace.display(),
+                        error.message
+                    ));
+                    None
+                }
+            });
+        age.map(long_ago)
+    })?;
     if !args.dry_run {
         forgotten.retain(|id| match snapshots::forget(&cx.home, &store, id) {
             Ok(()) => true,
@@ -84,4 +104,13 @@ pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
         say(format!("Loop {id} had lost its dacapo; it is stopped now, `dacapo resume {id}` goes on."));
     }
     Ok(0)
+}
+
+/// How long snapshots of this workspace are kept, if a file says so.
+fn kept(workspace: &Path) -> Result<Option<Millis>, UserError> {
+    Ok(Configured::load(workspace)?.effective(&Typed::default()).snapshots_keep.value)
+}
+
+fn long_ago(age: Millis) -> Timestamp {
+    Timestamp::now().checked_sub(age.std()).unwrap_or(Timestamp::MIN)
 }

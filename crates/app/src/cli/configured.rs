@@ -1,12 +1,9 @@
 //! What configuration files add to a command line.
 
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use dacapo_core::{
-    config::{Effective, Source, Typed, resolve},
+    config::{Effective, Typed, resolve},
     trust::{Runnable, runnables},
 };
 use dacapo_engine::config_files::{self, ConfigFiles};
@@ -35,22 +32,5 @@ impl Configured {
     /// What is in force together with what was typed.
     pub(super) fn effective(&self, typed: &Typed) -> Effective {
         resolve(&self.files.user, &self.files.repository, typed)
-    }
-}
-
-/// Settings that files can already make and loops do not follow yet, with where they stand.
-///
-/// Whoever makes one of them work takes it off this list.
-pub(super) fn without_effect(effective: &Effective) -> Vec<(&'static str, &Source)> {
-    let mut found = vec![("snapshots.keep", &effective.snapshots_keep.from)];
-    found.retain(|(_, from)| matches!(from, Source::File { .. }));
-    found
-}
-
-/// Says which settings have no effect yet: somebody may count on them.
-pub(super) fn warn_without_effect(effective: &Effective) {
-    let mut stderr = std::io::stderr().lock();
-    for (key, from) in without_effect(effective) {
-        let _ = writeln!(stderr, "WARNING: `{key}` ({from}) is read, but has no effect in this version");
     }
 }

@@ -12,7 +12,7 @@ use dacapo_engine::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    configured::{Configured, without_effect},
+    configured::Configured,
     run::{Plan, RunArgs},
     say, say_json,
 };
@@ -103,10 +103,6 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
             })
         })
         .collect();
-    let without_effect: Vec<Value> = without_effect(&effective)
-        .into_iter()
-        .map(|(key, from)| json!({ "key": key, "from": from.to_string() }))
-        .collect();
     if run.style.json {
         return say_json(&json!({
             "preset": "restart",
@@ -120,7 +116,6 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
             "repository": configured.root(),
             "trust": trust,
             "gates": gates,
-            "without_effect": without_effect,
         }));
     }
     say(format!(
@@ -162,15 +157,6 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
             _ => "not trusted; `dacapo run` would ask",
         };
         say(format!("{:<18} {:<60} {}", "trust", words, root.display()));
-    }
-    for entry in &without_effect {
-        let (key, from) = (entry["key"].as_str(), entry["from"].as_str());
-        say(format!(
-            "{:<18} {:<60} {}",
-            key.unwrap_or_default(),
-            "no effect in this version",
-            from.unwrap_or_default()
-        ));
     }
     if found.is_err() {
         say("\nIt would not start: the agent's program is missing.");

@@ -15,10 +15,7 @@ use dacapo_core::{
 };
 use dacapo_engine::supervisor::{self, NewLoop};
 
-use super::{
-    configured::{self, Configured},
-    consent, detach, value,
-};
+use super::{configured::Configured, consent, detach, value};
 use crate::{
     context::Context,
     error::UserError,
@@ -283,14 +280,10 @@ pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
             .hint("write it to a file and give that with `-P FILE`"));
     }
     // Also before going to the background, so that mistakes and questions show up where they were typed.
-    let Plan { new, effective, configured } = args.plan()?;
+    let Plan { new, configured, .. } = args.plan()?;
     consent::require(&cx.home, &configured, args.trust)?;
     if args.detach && !is_background() {
-        configured::warn_without_effect(&effective);
         return detach::detach();
-    }
-    if !is_background() {
-        configured::warn_without_effect(&effective);
     }
     let mut observer = reporter(&args.style);
     let finished = supervisor::run(&cx.home, new, observer.as_mut())?;

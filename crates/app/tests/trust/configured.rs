@@ -106,13 +106,6 @@ fn mistakes_are_told_with_their_places_before_anything_starts() {
 }
 
 #[test]
-fn what_has_no_effect_yet_is_said() {
-    let env = configured("snapshots: {keep: 7d}\n");
-    let output = run(&env, &[]).assert_code(0);
-    assert!(output.stderr.contains("WARNING: `snapshots.keep` (.dacapo/config.yaml:"), "{}", output.stderr);
-}
-
-#[test]
 fn what_a_repository_protects_is_protected() {
     let env = configured("gates: ['true']\nprotect: [spec/**]\n");
     env.write("spec/a", "as agreed");

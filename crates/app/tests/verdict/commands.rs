@@ -259,3 +259,31 @@ fn clean_forgets_snapshots_of_cancelled_loops_and_keeps_receipts_and_what_can_be
     env.run(["verify", &proven]).assert_code(0);
     env.run(["resume", &resumable, "-n", "+1"]).assert_code(3);
 }
+
+#[test]
+fn clean_follows_the_configured_age_unless_one_is_typed() {
+    let env = repository();
+    env.loop_of("echo y >>lib.sh", &["-n", "1", "--gate", "false"]).assert_code(3);
+    env.run(["cancel", "t"]).assert_code(0);
+    let is_kept = || !env.git(["for-each-ref", "refs/dacapo/"]).is_empty();
+    let clean = |typed: &[&str]| env.run([&["clean"], typed].concat()).assert_code(0).stdout;
+    clean(&[]);
+    assert!(is_kept(), "it is younger than 30 days");
+    // A file that makes no sense is a reason to keep, and said.
+    env.write(".dacapo/config.yaml", "snapshots: {keep: for ever}\n");
+    assert_has(&clean(&[]), "stay: ");
+    assert!(is_kept());
+    env.write(".dacapo/config.yaml", "snapshots: {keep: 0s}\n");
+    clean(&["--older-than", "365d"]);
+    assert!(is_kept(), "what is typed outranks a file");
+    let mine = env.home().join(".config/dacapo/config.yaml");
+    std::fs::create_dir_all(mine.parent().unwrap()).unwrap();
+    std::fs::write(&mine, "snapshots: {keep: 9d}\n").unwrap();
+    clean(&[]);
+    assert!(is_kept(), "the user's own file outranks the repository's");
+    std::fs::remove_file(mine).unwrap();
+    assert_has(&clean(&[]), "Removed the snapshots of 1 loop");
+    assert!(!is_kept());
+    let output = env.loop_of("true", &["-n", "1"]).assert_code(3);
+    assert!(!output.stderr.contains("no effect"), "{}", output.stderr);
+}
