@@ -166,6 +166,22 @@ fn in_a_plain_folder_without_gates_getting_nowhere_shows_too() {
 }
 
 #[test]
+fn what_was_not_committed_before_is_told_to_go_into_the_commit() {
+    // fault H10
+    let env = repository();
+    let agent = format!("{FIX}; {PROMISE}");
+    env.write("lint.cfg", "of the user's, not committed\n");
+    env.loop_of(&agent, &["-n", "1", "--gate", "./check.sh", "--commit"]).assert_code(0);
+    let warned = env.of_type("warned")[0]["text"].to_string();
+    assert_has(&warned, "what is not committed yet goes into it");
+    assert_eq!(env.git(["status", "--porcelain"]), "");
+
+    let env = repository();
+    env.loop_of(&agent, &["-n", "1", "--gate", "./check.sh", "--commit"]).assert_code(0);
+    assert!(env.of_type("warned").is_empty(), "everything was committed");
+}
+
+#[test]
 fn the_kept_tree_is_committed_once_with_its_trailer() {
     let env = repository();
     let agent = format!("if [ $DACAPO_ITERATION = 1 ]; then echo try >work.txt; else {FIX}; fi; {PROMISE}");

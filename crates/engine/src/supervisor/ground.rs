@@ -84,6 +84,11 @@ impl Ground {
             is_git: workspace.is_git(),
             snapshot,
         };
+        if policy.commit.is_some() && !is_committed(&workspace, &base)? {
+            let told =
+                "dacapo's commit will hold the whole workspace: what is not committed yet goes into it";
+            warnings.push(told.to_owned());
+        }
         let (workspace, base) = (Some(workspace), Some(base));
         Ok(Self { workspace, folder: None, outline: None, base, protected, warnings })
     }
@@ -93,6 +98,14 @@ impl Ground {
         let warnings = if outline.is_none() { vec![TOO_MANY.to_owned()] } else { Vec::new() };
         let folder = outline.is_some().then_some(folder);
         Self { workspace: None, folder, outline, base: None, protected: Vec::new(), warnings }
+    }
+}
+
+/// Whether HEAD holds what the workspace does (fault H10).
+fn is_committed(workspace: &Workspace, base: &Base) -> Result<bool, WorkspaceError> {
+    match &base.head {
+        Some(head) => Ok(workspace.tree_of(head)? == base.tree),
+        None => Ok(false),
     }
 }
 
