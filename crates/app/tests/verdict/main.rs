@@ -1,5 +1,7 @@
 //! Done is a verdict: who lies is refused, who works is believed, and the proof survives crashes. Real processes.
 
+mod audit;
+mod bad_gates;
 mod cheats;
 mod commands;
 mod crash;

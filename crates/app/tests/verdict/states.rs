@@ -48,6 +48,23 @@ const STATES: &[State] = &[
         "a stale submodule entry",
         "printf '[submodule \"x\"]\\n\\tpath = x\\n\\turl = ./x\\n' >.gitmodules; git add -A; git commit -qm sub",
     ),
+    handled(
+        "a submodule",
+        "git init -q ../m; git -C ../m commit -q --allow-empty -m m; \
+         git -c protocol.file.allow=always submodule --quiet add file://$PWD/../m sub; git commit -qm sub; echo x >sub/x",
+    ),
+    handled("a sparse checkout", "git sparse-checkout set scripts 2>/dev/null"),
+    handled("5,000 files", "mkdir many; cd many; seq 5000 | xargs touch; git add -A; git commit -qm many"),
+    handled(
+        "other objects",
+        "rm -rf .git; git init -q --object-format=sha256; git add -A; git commit -qm start",
+    ),
+    handled(
+        "refs in tables",
+        "git init -q --ref-format=reftable ../r 2>/dev/null || exit 0; \
+         rm -rf .git; mv ../r/.git .; git add -A; git commit -qm start",
+    ),
+    handled("no repository at all", "rm -rf .git"),
     handled("assume-unchanged files", "git update-index --assume-unchanged work.txt"),
     refused(
         "a bare repository",
@@ -81,6 +98,12 @@ const STATES: &[State] = &[
         make: "rm -rf .git",
         extra: &["--commit"],
         expected: Err((2, "not a git repository")),
+    },
+    State {
+        name: "commit with files that are not committed",
+        make: "echo dirty >>lib.sh",
+        extra: &["--commit"],
+        expected: Ok(()),
     },
     State { name: "a bad pattern", make: "", extra: &["--protect", "[a"], expected: Err((2, "--protect")) },
 ];

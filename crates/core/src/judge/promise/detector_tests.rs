@@ -229,6 +229,29 @@ fn the_other_placements() {
     check(&regardless, "", "```\na <promise>\nCOMPLETE</promise> b", Promise);
 }
 
+// req 175: a stage's promise stands alone on its line, to the letter.
+#[test]
+fn the_strict_rule_of_stages() {
+    let strict = PromiseRule {
+        case: Case::Sensitive,
+        placement: Placement::OwnLine,
+        ..PromiseRule::new("TESTS_COMPLETE").unwrap()
+    };
+    for (output, want) in [
+        ("All is well.\n<promise>TESTS_COMPLETE</promise>\nBye.", Promise),
+        ("<promise>TESTS_COMPLETE</promise>", Promise),
+        ("<promise>tests_complete</promise>", Miss(WrongCase)),
+        ("<promise>TESTS_COMPLETE!</promise>", Nothing),
+        ("<promise>QA_PASSED</promise>", Nothing),
+        ("Here: <promise>TESTS_COMPLETE</promise>", Miss(NotAlone)),
+        ("<promise>TESTS_COMPLETE</promise> it is", Miss(NotAlone)),
+        ("TESTS_COMPLETE", Nothing),
+        ("", Nothing),
+    ] {
+        check(&strict, "", output, want);
+    }
+}
+
 // req 204, fault A6: several words are one opaque string.
 #[test]
 fn wording() {
