@@ -68,7 +68,7 @@ impl Shadow {
     ) -> Result<LookBack, WorkspaceError> {
         let Repository { git_dir, common_dir, .. } = &self.repository;
         let head = match loose::head(git_dir, common_dir) {
-            Some(head) => Some(head),
+            Some(head) => head,
             None => self.repository.head()?,
         };
         let moved = head.filter(|head| Some(head.as_str()) != base);
@@ -84,10 +84,16 @@ impl Shadow {
         let old = files.by_ref().take(paths.len()).collect();
         let contents = [old, files.collect()];
         let Some(head) = moved else { return Ok((contents, Vec::new())) };
-        let commits = match line_from(base, commits) {
-            Some(commits) => commits,
-            // Commits that are gone are no proof of anything and no reason to fail.
-            None => self.commits_between(base, &head).unwrap_or_default(),
+        if let Some(commits) = line_from(base, commits) {
+            return Ok((contents, commits));
+        }
+        let commits = match self.commits_between(base, &head) {
+            Ok(commits) => commits,
+            // A base that is gone is no proof of anything and no reason to fail; a HEAD that leads nowhere is.
+            Err(_) => {
+                self.repository.head()?;
+                Vec::new()
+            }
         };
         Ok((contents, commits))
     }

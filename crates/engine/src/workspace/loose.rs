@@ -39,15 +39,21 @@ pub(crate) fn reference(common_dir: &Path, name: &str) -> Option<String> {
     line.split_once(' ').map(|(id, _)| id.to_owned()).filter(|id| is_id(id))
 }
 
-/// The commit that HEAD names, on a branch or not; none on an unborn one, and where refs are no files.
-pub(crate) fn head(git_dir: &Path, common_dir: &Path) -> Option<String> {
+/// The commit that HEAD names, on a branch or not; `Some(None)` on an unborn one.
+pub(crate) fn head(git_dir: &Path, common_dir: &Path) -> Option<Option<String>> {
     let head = fs::read_to_string(git_dir.join("HEAD")).ok()?;
     let head = head.trim_end();
-    match head.strip_prefix("ref: ") {
-        // Only branches are shared by all work trees for certain.
-        Some(name) if name.starts_with("refs/heads/") => reference(common_dir, name),
-        Some(_) => None,
-        None => is_id(head).then(|| head.to_owned()),
+    let Some(name) = head.strip_prefix("ref: ") else {
+        return is_id(head).then(|| Some(head.to_owned()));
+    };
+    // Only branches are shared by all work trees for certain, and only files can be read.
+    if !name.starts_with("refs/heads/") || common_dir.join("reftable").exists() {
+        return None;
+    }
+    match reference(common_dir, name) {
+        Some(id) => Some(Some(id)),
+        // A file that holds no commit is damaged, not unborn.
+        None => fs::symlink_metadata(common_dir.join(name)).is_err().then_some(None),
     }
 }
 

@@ -104,6 +104,12 @@ fn files_and_commits_are_looked_at_together() {
         fixture.user(&["commit", "-q", "--allow-empty", "-m", &n.to_string()]);
     }
     assert_eq!(looked(&workspace, &next, &[b"a", b"none"], 2).1.len(), 24);
+    fs::write(fixture.path(".git/HEAD"), format!("{}\n", "1".repeat(40))).unwrap();
+    for paths in [&[][..], &[&b"a"[..]]] {
+        let nowhere = workspace.look_back([&start.id, &next], paths, base.as_deref());
+        assert!(matches!(nowhere, Err(WorkspaceError::Refused { .. })), "{nowhere:?}");
+    }
+    fixture.user(&["checkout", "-q", "--force", "main"]);
     fixture.user(&["reset", "-q", "--hard", base.as_deref().unwrap()]);
     assert_eq!(looked(&workspace, &next, &[b"a", b"none"], 1), (contents, vec![]));
 }
@@ -116,7 +122,13 @@ fn commits_on_a_branch_that_was_unborn_go_down_to_the_first() {
     let (mut workspace, start) = fixture.begun();
     let look =
         |workspace: &Workspace, to: &str| workspace.look_back([&start.id, to], &[b"a.py"], None).unwrap();
+    let before = fixture.calls();
     assert_eq!(look(&workspace, &start.id).1, Vec::<String>::new());
+    assert_eq!(fixture.calls() - before, 1);
+    // A branch that is there and holds no commit is not unborn: git says what is wrong.
+    fixture.write(".git/refs/heads/main", "damaged\n");
+    assert!(workspace.look_back([&start.id, &start.id], &[], None).is_err());
+    fs::remove_file(fixture.path(".git/refs/heads/main")).unwrap();
     fixture.user(&["add", "-A"]);
     for _ in 0..2 {
         fixture.user(&["commit", "-q", "--allow-empty", "-m", "x"]);
