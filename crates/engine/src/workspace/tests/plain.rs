@@ -107,7 +107,7 @@ fn an_outline_follows_paths_sizes_and_times_and_reads_nothing() {
     let fixture = Fixture::empty();
     fixture.write("a", "one");
     fixture.write("dir/b", "two");
-    fs::set_permissions(fixture.path("dir/b"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(fixture.path("dir/b"), fs::Permissions::from_mode(0o000)).unwrap();
     let folder = Folder::at(&fixture.repo(), &fixture.home);
     let first = folder.outline().unwrap();
     assert_eq!(folder.outline().as_ref(), Some(&first), "nothing changed");
