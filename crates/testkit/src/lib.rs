@@ -11,6 +11,7 @@
 pub mod corpus;
 mod env;
 mod fake_agent;
+pub mod model_server;
 pub mod noise;
 mod redact;
 mod running;
