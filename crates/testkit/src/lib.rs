@@ -13,6 +13,7 @@ mod env;
 mod fake_agent;
 pub mod model_server;
 pub mod noise;
+mod real_agent;
 mod redact;
 mod running;
 pub mod script;
@@ -22,5 +23,6 @@ pub use rustix::process::Signal;
 pub use crate::{
     env::{LedgerEvent, LedgerLine, TestEnv, wait_until},
     fake_agent::{fake_agent, zero_agent},
+    real_agent::{NotInstalled, PreparedAgent, RealAgent},
     running::{Output, Running},
 };
