@@ -14,6 +14,7 @@ pub mod loop_machine;
 pub mod policy;
 pub mod prompt;
 pub mod receipt;
+pub mod secrets;
 pub mod text;
 pub mod trust;
 pub mod view;

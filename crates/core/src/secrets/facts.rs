@@ -1,0 +1,73 @@
+//! What is recorded, without secrets: events, settings, requests.
+
+use serde_json::Value;
+
+use super::Secrets;
+use crate::{event::LoopEvent, loop_machine::Request, policy::Policy};
+
+impl Secrets {
+    /// An event as it may be recorded.
+    ///
+    /// Of a loop's beginning only the prompt is looked at: its settings must be found again as they are when it is
+    /// resumed, so a loop whose settings hold a secret does not begin ([`Secrets::in_policy`]).
+    pub fn redact_event(&self, event: LoopEvent) -> Result<LoopEvent, serde_json::Error> {
+        match event {
+            LoopEvent::LoopStarted(mut started) => {
+                if self.is_in(&started.prompt) {
+                    started.prompt = self.redact(&started.prompt).into_owned();
+                }
+                return Ok(LoopEvent::LoopStarted(started));
+            }
+            // Names of tasks and loops, and nothing else.
+            LoopEvent::TasksAwaited { .. }
+            | LoopEvent::ChildrenAwaited { .. }
+            | LoopEvent::ChildrenFinished { .. } => return Ok(event),
+            _ => {}
+        }
+        if !self.is_in(&serde_json::to_string(&event)?) {
+            return Ok(event);
+        }
+        let mut value = serde_json::to_value(&event)?;
+        self.redact_value(&mut value);
+        let mut event = serde_json::from_value(value)?;
+        if let LoopEvent::ReceiptIssued { receipt } = &mut event {
+            receipt.sha256 = receipt.hash();
+        }
+        Ok(event)
+    }
+
+    /// A request as it may be left for a loop.
+    #[must_use]
+    pub fn redact_request(&self, request: &Request) -> Request {
+        match request {
+            Request::Steer { text } => Request::Steer { text: self.redact(text).into_owned() },
+            Request::Ask { text } => Request::Ask { text: self.redact(text).into_owned() },
+            Request::Cancel | Request::Pause { .. } | Request::Unpause { .. } => request.clone(),
+        }
+    }
+
+    /// What in the settings holds a secret, without it.
+    pub fn in_policy(&self, policy: &Policy) -> Option<String> {
+        let agent = policy.agent.argv.join(" ");
+        let promise = serde_json::to_string(&policy.promise).unwrap_or_default();
+        let message = policy.commit.iter().filter_map(|rule| rule.message.as_ref());
+        let mut all = vec![("the agent's command", &agent), ("the promise", &promise)];
+        all.extend(policy.gates.iter().flat_map(|gate| [("the gate", &gate.run), ("the gate", &gate.name)]));
+        all.extend(policy.until.iter().map(|command| ("--until-cmd", command)));
+        all.extend(policy.setup.iter().map(|step| ("the setup command", &step.run)));
+        all.extend(policy.protect.iter().map(|glob| ("--protect", glob)));
+        all.extend(message.map(|message| ("--commit-message", message)));
+        all.into_iter()
+            .find(|(_, text)| self.is_in(text))
+            .map(|(what, text)| format!("{what} `{}`", self.redact(text)))
+    }
+
+    fn redact_value(&self, value: &mut Value) {
+        match value {
+            Value::String(text) if self.is_in(text) => *text = self.redact(text).into_owned(),
+            Value::Array(values) => values.iter_mut().for_each(|value| self.redact_value(value)),
+            Value::Object(fields) => fields.values_mut().for_each(|value| self.redact_value(value)),
+            _ => {}
+        }
+    }
+}

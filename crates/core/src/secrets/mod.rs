@@ -1,0 +1,117 @@
+//! Secrets in what is about to be written: found by their value and by their shape, and replaced.
+//!
+//! A [`Redactor`] sits before every writer of output; [`Secrets::redact`] serves texts that are whole. Both are the
+//! same search: a prefilter names the places where a secret could begin, and rules look at those places only.
+
+mod facts;
+mod finder;
+mod known;
+mod place;
+mod redactor;
+mod shapes;
+mod tail;
+
+use std::{borrow::Cow, ffi::OsString, fmt, sync::Arc};
+
+pub use known::is_secret_name;
+pub use redactor::Redactor;
+
+use self::{finder::Finder, place::Look, place::Place, shapes::Rule};
+
+/// What stands where a secret stood: nothing of it is kept, not even its beginning.
+pub const REDACTED: &str = "[redacted]";
+
+/// What must not be written, ready to be searched for.
+pub struct Secrets {
+    /// In the order of `keys`.
+    rules: Vec<Rule>,
+    /// The first three bytes of each.
+    keys: Vec<[u8; 3]>,
+    finder: Finder,
+    values: usize,
+}
+
+impl Secrets {
+    /// Those with the values `values`, in every form they are known to take, and those of well-known shapes.
+    pub fn new(values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
+        let mut forms = Vec::new();
+        let mut count = 0;
+        for value in values {
+            count += 1;
+            for piece in known::pieces(value.as_ref()) {
+                forms.extend(known::forms(piece));
+            }
+        }
+        forms.sort_unstable();
+        forms.dedup();
+        let mut rules: Vec<Rule> = forms.into_iter().map(Rule::Known).chain(shapes::all()).collect();
+        rules.sort_by_key(|rule| key(rule.beginning()));
+        let keys = rules.iter().filter_map(|rule| key(rule.beginning())).collect();
+        let finder = Finder::new(rules.iter().map(Rule::beginning));
+        Self { rules, keys, finder, values: count }
+    }
+
+    /// Those in an environment: the values of variables that open an account, as far as their names tell.
+    pub fn of_environment(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        Self::new(variables.into_iter().filter_map(|(name, value)| {
+            let value = value.into_encoded_bytes();
+            name.to_str().is_some_and(|name| known::is_secret(name, &value)).then_some(value)
+        }))
+    }
+
+    /// `text` without its secrets.
+    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match redactor::redact_whole(self, text.as_bytes()) {
+            None => Cow::Borrowed(text),
+            // Only whole letters are replaced, but for a private key that is cut within one.
+            Some(bytes) => Cow::Owned(match String::from_utf8(bytes) {
+                Ok(text) => text,
+                Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+            }),
+        }
+    }
+
+    /// Whether there is a secret in `text`.
+    pub fn is_in(&self, text: &str) -> bool {
+        matches!(self.redact(text), Cow::Owned(_))
+    }
+
+    /// A redactor for one stream.
+    pub fn redactor(self: &Arc<Self>) -> Redactor {
+        Redactor::new(Arc::clone(self))
+    }
+
+    /// What the rules say about a place: all those that found something, or that more has to be seen.
+    fn look(&self, place: &Place<'_>) -> Result<Vec<place::Found>, NeedsMore> {
+        let mut found = Vec::new();
+        let Some(key) = key(place.bytes) else { return Ok(found) };
+        let begin = self.keys.partition_point(|other| *other < key);
+        let alike = self.keys[begin..].iter().take_while(|other| **other == key).count();
+        for rule in &self.rules[begin..begin + alike] {
+            match rule.look(place) {
+                Look::No => {}
+                Look::More => return Err(NeedsMore),
+                Look::Found(at) => found.push(at),
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// What rules are sorted by; every place that is found has as many bytes.
+fn key(bytes: &[u8]) -> Option<[u8; 3]> {
+    bytes.first_chunk().copied()
+}
+
+/// The place cannot be judged before more of the stream is known.
+struct NeedsMore;
+
+impl fmt::Debug for Secrets {
+    /// Without the secrets: this ends up in messages.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secrets").field("values", &self.values).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
