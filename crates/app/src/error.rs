@@ -6,6 +6,7 @@ use dacapo_engine::{
     bus::BusError,
     config_files::ConfigError,
     home::HomeError,
+    secrets::secrets,
     snapshots::SnapshotError,
     store::StoreError,
     supervisor::{StartError, SuperviseError},
@@ -51,12 +52,12 @@ impl UserError {
     pub(crate) fn print(&self) {
         let mut stderr = std::io::stderr().lock();
         if let Some(details) = &self.details {
-            let _ = writeln!(stderr, "{details}");
+            let _ = writeln!(stderr, "{}", secrets().redact(details));
         }
         if let Some(hint) = &self.hint {
-            let _ = writeln!(stderr, "hint: {hint}");
+            let _ = writeln!(stderr, "hint: {}", secrets().redact(hint));
         }
-        let _ = writeln!(stderr, "dacapo: {}", self.message);
+        let _ = writeln!(stderr, "dacapo: {}", secrets().redact(&self.message));
     }
 }
 
@@ -157,6 +158,10 @@ impl From<StartError> for UserError {
                 .hint("a loop with gates needs its folder for itself; choose another with `--dir`"),
             StartError::NoPrompt(_) => Self::usage(error)
                 .hint("`dacapo run \"what to do\"`, `-P FILE`, or a PROMPT.md in the folder"),
+            StartError::Secret(_) => Self::usage(error).hint(
+                "put it into an environment variable, which agents and commands inherit: gates write `$NAME`; \
+                 the environment is not recorded",
+            ),
             StartError::NotResumable { .. } => Self::failed(error).hint("a new `dacapo run` starts over"),
             StartError::Policy(_)
             | StartError::Glob(_)
@@ -172,5 +177,6 @@ impl From<StartError> for UserError {
 /// A panic is ours, never the user's.
 pub(crate) fn report_bug(what: &str) {
     let mut stderr = std::io::stderr().lock();
+    let what = secrets().redact(what);
     let _ = writeln!(stderr, "{what}\ndacapo: this is a bug in dacapo; no recorded work is lost");
 }

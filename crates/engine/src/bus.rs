@@ -16,6 +16,8 @@ use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
+use crate::secrets::secrets;
+
 /// How much of the end of a bus is searched for its last id at first.
 const TAIL: u64 = 16 * 1024;
 
@@ -172,7 +174,8 @@ impl Bus {
         for draft in drafts {
             let id = bus::next_id(last.as_deref(), now, std::process::id());
             last = Some(id.clone());
-            let message = draft.clone().into_message(id, now);
+            let mut message = draft.clone().into_message(id, now);
+            message.body = secrets().redact(&message.body).into_owned();
             text.push_str(&bus::format(&message));
             posted.push(message);
         }

@@ -14,6 +14,7 @@ pub mod observer;
 pub mod process;
 pub mod proof;
 pub mod scratch;
+pub mod secrets;
 mod signals;
 pub mod snapshots;
 pub mod store;

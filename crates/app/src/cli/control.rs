@@ -1,13 +1,16 @@
 //! `dacapo cancel`, `pause` and `steer`: a request in the journal's database, and a word to whoever runs the loop.
 
-use std::time::{Duration, Instant};
+use std::{
+    io::Write,
+    time::{Duration, Instant},
+};
 
 use clap::Args;
 use dacapo_core::{
     event::{FinishState, Reason},
     loop_machine::Request,
 };
-use dacapo_engine::{store::Store, supervisor, watch::Watch};
+use dacapo_engine::{secrets::secrets, store::Store, supervisor, watch::Watch};
 use jiff::Timestamp;
 
 use super::{detach, say, value};
@@ -94,6 +97,10 @@ pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
     let id = row.view.id.clone();
     if row.view.reason.is_some_and(|reason| !reason.is_resumable()) {
         return Err(UserError::failed(format!("loop {id} is {}: nobody would read it", row.view.state)));
+    }
+    if secrets().is_in(&args.text) {
+        let mut stderr = std::io::stderr().lock();
+        let _ = writeln!(stderr, "warning: a secret was left out; an environment variable could hold it");
     }
     let is_heard = store.request(&id, &Request::Steer { text: args.text.clone() }, Timestamp::now())?;
     if is_heard {

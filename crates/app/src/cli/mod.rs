@@ -24,8 +24,8 @@ mod value;
 mod verify;
 mod why;
 
-use dacapo_engine::process::background::leave_terminal;
-use std::process::ExitCode;
+use dacapo_engine::{process::background::leave_terminal, secrets::secrets};
+use std::{io::Write, process::ExitCode};
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use dacapo_core::text::ansi::readable;
@@ -80,10 +80,13 @@ enum Command {
 /// Runs the command that was typed.
 pub(crate) fn main() -> ExitCode {
     leave_terminal();
-    let matches = Cli::command().get_matches();
-    let cli = match Cli::from_arg_matches(&matches) {
-        Ok(cli) => cli,
-        Err(error) => error.exit(),
+    let parsed = Cli::command().try_get_matches().and_then(|matches| {
+        let cli = Cli::from_arg_matches(&matches)?;
+        Ok((matches, cli))
+    });
+    let (matches, cli) = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => refuse(&error),
     };
     match dispatch(&cli.command, &matches) {
         Ok(code) => ExitCode::from(code),
@@ -92,6 +95,16 @@ pub(crate) fn main() -> ExitCode {
             ExitCode::from(error.exit)
         }
     }
+}
+
+/// Says what is wrong with what was typed, which it quotes.
+fn refuse(error: &clap::Error) -> ! {
+    let text = error.render().to_string();
+    if !secrets().is_in(&text) {
+        error.exit();
+    }
+    let _ = write!(std::io::stderr().lock(), "{}", secrets().redact(&text));
+    std::process::exit(error.exit_code())
 }
 
 fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
@@ -127,8 +140,7 @@ fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
 
 /// Prints to standard output, without what an agent's words could do to a terminal.
 pub(crate) fn say(text: impl std::fmt::Display) {
-    use std::io::Write;
-    let text = readable(text.to_string().as_bytes());
+    let text = readable(secrets().redact(&text.to_string()).as_bytes());
     match writeln!(std::io::stdout().lock(), "{text}") {
         Ok(()) => {}
         // Whoever read has seen enough.

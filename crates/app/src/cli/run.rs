@@ -230,6 +230,8 @@ impl RunArgs {
             parent: std::env::var("DACAPO_LOOP").ok().and_then(|id| id.parse::<LoopId>().ok()),
             is_detached: is_background(),
         };
+        // Before anything of it is kept or shown to others.
+        supervisor::refuse_secrets(&new)?;
         Ok(Plan { new, effective, configured })
     }
 

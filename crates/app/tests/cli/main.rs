@@ -8,5 +8,6 @@ mod control;
 mod environment;
 mod gates;
 mod output;
+mod secrets;
 mod stopping;
 mod support;

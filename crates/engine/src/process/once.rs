@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-use dacapo_core::{duration::Millis, ids::LoopId};
+use dacapo_core::{duration::Millis, ids::LoopId, secrets::Redactor};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     pipe::{PipeFlags, pipe_with},
@@ -16,6 +16,7 @@ use rustix::{
 use sha2::{Digest, Sha256};
 
 use super::{Command, KeeperLink, Report};
+use crate::secrets::secrets;
 
 /// How much of the end of its output is kept.
 const TAIL: usize = 16 * 1024;
@@ -41,8 +42,13 @@ pub fn run_once(mark: &LoopId, database: &Path, command: &Command, timeout: Mill
     let stdin = File::open("/dev/null")?;
     keeper.run(command, [stdin.as_fd(), writer.as_fd(), writer.as_fd()])?;
     drop(writer);
-    let mut output =
-        Output { reader: File::from(reader), is_open: true, digest: Sha256::new(), tail: Vec::new() };
+    let mut output = Output {
+        reader: File::from(reader),
+        is_open: true,
+        redactor: secrets().redactor(),
+        digest: Sha256::new(),
+        tail: Vec::new(),
+    };
     let deadline = Instant::now() + timeout.std();
     let mut timed_out = false;
     loop {
@@ -89,6 +95,7 @@ pub fn run_once(mark: &LoopId, database: &Path, command: &Command, timeout: Mill
 struct Output {
     reader: File,
     is_open: bool,
+    redactor: Redactor,
     digest: Sha256,
     tail: Vec<u8>,
 }
@@ -100,8 +107,10 @@ impl Output {
             match self.reader.read(&mut buffer) {
                 Ok(0) => self.is_open = false,
                 Ok(read) => {
-                    self.digest.update(&buffer[..read]);
-                    self.tail.extend_from_slice(&buffer[..read]);
+                    // Hashed as the loop's own output was: without its secrets.
+                    let shown = self.redactor.push(&buffer[..read]);
+                    self.digest.update(shown);
+                    self.tail.extend_from_slice(shown);
                     if self.tail.len() > 2 * TAIL {
                         self.tail.drain(..self.tail.len() - TAIL);
                     }
@@ -114,7 +123,10 @@ impl Output {
         Ok(())
     }
 
-    fn ran(self, exit_code: i32, failure: Option<String>) -> Ran {
+    fn ran(mut self, exit_code: i32, failure: Option<String>) -> Ran {
+        let shown = self.redactor.finish();
+        self.digest.update(shown);
+        self.tail.extend_from_slice(shown);
         let output_sha256 = self.digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         Ran { exit_code, failure, output_sha256, tail: self.tail }
     }

@@ -10,7 +10,7 @@ use rusqlite::{OptionalExtension, Row, Transaction, TransactionBehavior, params}
 use sha2::{Digest, Sha256};
 
 use super::{Store, StoreError};
-use crate::process::identity::Identity;
+use crate::{process::identity::Identity, secrets::secrets};
 
 /// The end of a loop's stream, as its writer knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,7 @@ impl Store {
         kin: &[LoopId],
     ) -> Result<(Head, Vec<Envelope>, LoopView), StoreError> {
         let path = self.db.path().unwrap_or_default().to_owned();
+        let events = without_secrets(events)?;
         self.transact(|transaction| {
             let mut seq = next_seq(transaction)?;
             let mut envelopes = envelopes(id, now, &mut seq, events);
@@ -105,6 +106,7 @@ impl Store {
             return Ok(Vec::new());
         }
         let (at, mut seen) = (*head, view.clone());
+        let events = without_secrets(events)?;
         let (envelopes, last) = self.transact(|transaction| {
             let mut seq = next_seq(transaction)?;
             let envelopes = envelopes(id, now, &mut seq, events);
@@ -363,6 +365,12 @@ fn refuse_shared_folder(
     }
 }
 
+/// The one way into the journal: what is recorded, applied and published has no secrets.
+fn without_secrets(events: Vec<LoopEvent>) -> Result<Vec<LoopEvent>, StoreError> {
+    let redact = |event| secrets().redact_event(event);
+    events.into_iter().map(redact).collect::<Result<_, _>>().map_err(|error| unwritable(&error))
+}
+
 fn next_seq(transaction: &Transaction<'_>) -> Result<i64, StoreError> {
     Ok(transaction
         .prepare_cached("SELECT COALESCE(MAX(seq), 0) + 1 FROM events")?
@@ -393,6 +401,9 @@ fn insert(transaction: &Transaction<'_>, key: i64, envelopes: &[Envelope]) -> Re
 }
 
 fn to_json(value: &impl serde::Serialize) -> Result<String, StoreError> {
-    serde_json::to_string(value)
-        .map_err(|error| StoreError::Other { path: String::new(), why: error.to_string() })
+    serde_json::to_string(value).map_err(|error| unwritable(&error))
+}
+
+fn unwritable(error: &serde_json::Error) -> StoreError {
+    StoreError::Other { path: String::new(), why: error.to_string() }
 }

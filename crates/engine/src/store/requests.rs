@@ -6,6 +6,7 @@ use rusqlite::params;
 use rustix::process::Signal;
 
 use super::{Store, StoreError};
+use crate::secrets::secrets;
 
 /// A request nobody has taken up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub struct PendingRequest {
 impl Store {
     /// Leaves a request for `id` and wakes its supervisor if there is one; says whether there is.
     pub fn request(&mut self, id: &LoopId, request: &Request, now: Timestamp) -> Result<bool, StoreError> {
-        let body = serde_json::to_string(request)
+        let body = serde_json::to_string(&secrets().redact_request(request))
             .map_err(|error| StoreError::Other { path: String::new(), why: error.to_string() })?;
         self.transact(|transaction| {
             transaction.execute(

@@ -28,7 +28,7 @@ use rustix::{
     process::Signal,
 };
 
-pub use start::{NewLoop, ResumeLoop, StartError, resume, run};
+pub use start::{NewLoop, ResumeLoop, StartError, refuse_secrets, resume, run};
 pub use unattended::{reconcile, settle};
 pub(crate) use verdict::{lay_out, with_setup};
 

@@ -15,6 +15,7 @@ use dacapo_core::{
     judge::glob::GlobError,
     loop_machine::{Begin, Effect, Input, LoopState, decide},
     policy::{Policy, PolicyProblem},
+    secrets::Secrets,
     view::LoopView,
 };
 use jiff::Timestamp;
@@ -30,6 +31,7 @@ use crate::{
     home::{Home, HomeError, make_dir, write_private},
     observer::Observer,
     process::{KeeperLink, ProgramError, find_program, identity::Identity},
+    secrets::secrets,
     signals::Signals,
     store::{Head, LockError, LoopRow, Segments, Store, StoreError, TaskLock},
     workspace::{Folder, Workspace, WorkspaceError},
@@ -37,6 +39,10 @@ use crate::{
 
 /// How long a supervisor waits for others who post.
 const PATIENCE: Duration = Duration::from_millis(100);
+
+/// What is said about a prompt with a secret.
+const HELD_IN_PROMPT: &str = "the prompt holds a secret, which is kept with it (TASK.md and the prompts in runs/, \
+     readable by you alone); an environment variable would not be";
 
 /// How deep loops may start loops.
 const DEEPEST: u32 = 3;
@@ -143,6 +149,9 @@ pub enum StartError {
     /// dacapo was asked to commit where that is not possible.
     #[error("cannot commit for you: {0}")]
     NoCommit(&'static str),
+    /// Settings are recorded, and a secret must not be.
+    #[error("{0} holds a secret, and would be recorded with it")]
+    Secret(String),
     /// The folder cannot be used.
     #[error("{what} `{}`: {source}", path.display())]
     Io {
@@ -170,11 +179,42 @@ impl From<StoreError> for StartError {
     }
 }
 
+/// Refuses settings that hold a secret: recorded, they would give it away; recorded without it, nobody could resume.
+///
+/// Folders and names may happen to be what somebody has for a password; tokens they are not.
+pub fn refuse_secrets(new: &NewLoop) -> Result<(), StartError> {
+    if let Some(what) = secrets().in_policy(&new.policy) {
+        return Err(StartError::Secret(what));
+    }
+    let workspace = new.workspace.to_string_lossy();
+    let names = [("the project", new.project.as_str()), ("the folder", &workspace)];
+    let tasks = new.task.iter().chain(&new.after).map(|task| ("the task", task.as_str()));
+    for (what, name) in names.into_iter().chain(tasks).filter(|(_, name)| secrets().is_in(name)) {
+        let shapes = Secrets::new(<[&str; 0]>::default());
+        if shapes.is_in(name) {
+            return Err(StartError::Secret(format!("{what} `{}`", shapes.redact(name))));
+        }
+    }
+    Ok(())
+}
+
+/// Puts the user's own words back where the journal has them without secrets. `words` count only if they are the ones
+/// that were recorded: an agent can write to the file they come from.
+fn say_in_own_words(state: &mut LoopState, words: String) {
+    if let Some(started) = &mut state.started
+        && started.prompt != words
+        && started.prompt == secrets().redact(&words)
+    {
+        Arc::make_mut(started).prompt = words;
+    }
+}
+
 /// Runs a new loop to its end.
 pub fn run(home: &Home, new: NewLoop, observer: &mut dyn Observer) -> Result<Finished, StartError> {
     if let Some(problem) = new.policy.problems().into_iter().next() {
         return Err(problem.into());
     }
+    refuse_secrets(&new)?;
     let program = find_agent(&new.policy, &new.workspace)?;
     home.prepare()?;
     let mut store = Store::open(&home.database())?;
@@ -183,7 +223,8 @@ pub fn run(home: &Home, new: NewLoop, observer: &mut dyn Observer) -> Result<Fin
     let task = match (&new.task, &new.prompt) {
         (Some(task), _) => task.clone(),
         (None, prompt) => TaskId::for_prompt(
-            prompt.as_deref().unwrap_or_default(),
+            // The name of a folder.
+            &secrets().redact(prompt.as_deref().unwrap_or_default()),
             random[10..14].try_into().unwrap_or_default(),
         ),
     };
@@ -210,6 +251,9 @@ pub fn run(home: &Home, new: NewLoop, observer: &mut dyn Observer) -> Result<Fin
             ));
         }
     }
+    if secrets().is_in(&prompt) {
+        warnings.push(HELD_IN_PROMPT.to_owned());
+    }
     let at = |what, path: &PathBuf| {
         let path = path.clone();
         move |source| StartError::Io { what, path, source }
@@ -231,7 +275,7 @@ pub fn run(home: &Home, new: NewLoop, observer: &mut dyn Observer) -> Result<Fin
             parent: parent.map(|row| row.view.id),
             depth,
             after: new.after,
-            prompt,
+            prompt: prompt.clone(),
             seed: dacapo_core::ids::base32(&random[14..]),
             policy: new.policy,
             base: ground.base,
@@ -247,6 +291,7 @@ pub fn run(home: &Home, new: NewLoop, observer: &mut dyn Observer) -> Result<Fin
         store.create(&id, &Identity::own(), Timestamp::now(), step.events, &ancestors)?;
     let mut state = LoopState::default();
     publish(&envelopes, &view, &mut state, observer);
+    say_in_own_words(&mut state, prompt);
     let parts = Parts {
         home,
         store,
@@ -281,6 +326,11 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
     bury(home, &mut store, &id, &mut head, &mut view, &mut state)?;
     reconcile_holding(home, &mut store, Some((&view.project, &view.task)))?;
     take_up_requests(&mut store, &id, &mut head, &mut view, &mut state)?;
+    if let Some(started) = &state.started {
+        let task = home.task_folder(&started.project, &started.task).join("TASK.md");
+        let words = fs::read_to_string(task).unwrap_or_default();
+        say_in_own_words(&mut state, words);
+    }
     let Some(started) = state.started.clone() else { return Err(StartError::Unknown(id)) };
     if state.over().is_none_or(|reason| !reason.is_resumable()) {
         return Err(StartError::NotResumable { id, state: view.state });

@@ -16,6 +16,7 @@ use dacapo_core::{
     judge::promise::PromiseDetector,
     loop_machine::{AgentReport, Input, StartFailure},
     policy::GateSpec,
+    secrets::Redactor,
 };
 use sha2::{Digest, Sha256};
 
@@ -27,8 +28,10 @@ use rustix::{
 use super::{SuperviseError, Supervisor, checks, observe};
 use crate::{
     home::write_private,
+    observer::Observer,
     process::{Command, End},
-    store::{KEPT_PER_ATTEMPT, Stream},
+    secrets::secrets,
+    store::{KEPT_PER_ATTEMPT, Segments, Stream},
 };
 
 /// Names and values of an environment.
@@ -59,7 +62,48 @@ struct Pipe {
     stream: Stream,
     end: OwnedFd,
     bytes: u64,
+    /// Bytes that were kept.
+    kept: u64,
+    redactor: Redactor,
     is_open: bool,
+}
+
+impl Pipe {
+    fn new(stream: Stream, end: OwnedFd) -> Self {
+        Self { stream, end, bytes: 0, kept: 0, redactor: secrets().redactor(), is_open: true }
+    }
+}
+
+/// Where output goes once its secrets are out: the only writer of it.
+struct Keeping<'a> {
+    job: &'a mut Job,
+    segments: &'a mut Segments,
+    observer: &'a mut dyn Observer,
+    dropped: &'a mut u64,
+}
+
+impl Keeping<'_> {
+    fn keep(&mut self, stream: Stream, kept: &mut u64, shown: &[u8]) -> io::Result<()> {
+        if shown.is_empty() {
+            return Ok(());
+        }
+        if let Job::Gate { tail, digest, .. } = self.job {
+            checks::keep_tail(tail, shown);
+            digest.update(shown);
+        }
+        let room = usize::try_from(KEPT_PER_ATTEMPT.saturating_sub(*kept)).unwrap_or(usize::MAX);
+        let keep = room.min(shown.len());
+        *kept += keep as u64;
+        *self.dropped += (shown.len() - keep) as u64;
+        let segment = match stream {
+            Stream::Stdout => &mut self.segments.stdout,
+            Stream::Stderr => &mut self.segments.stderr,
+            Stream::Gates | Stream::Prompt => &mut self.segments.gates,
+        };
+        segment.append(&shown[..keep])?;
+        self.observer.output(stream, shown);
+        Ok(())
+    }
 }
 
 impl Work {
@@ -181,15 +225,10 @@ impl Supervisor<'_> {
         let cannot = |source: io::Error| SuperviseError::Io { what: "cannot make a pipe", source };
         let is_agent = matches!(job, Job::Agent { .. });
         let (out, out_end) = pipe().map_err(cannot)?;
-        let mut pipes = vec![Pipe {
-            stream: if is_agent { Stream::Stdout } else { Stream::Gates },
-            end: out,
-            bytes: 0,
-            is_open: true,
-        }];
+        let mut pipes = vec![Pipe::new(if is_agent { Stream::Stdout } else { Stream::Gates }, out)];
         let err_end = if is_agent {
             let (err, err_end) = pipe().map_err(cannot)?;
-            pipes.push(Pipe { stream: Stream::Stderr, end: err, bytes: 0, is_open: true });
+            pipes.push(Pipe::new(Stream::Stderr, err));
             err_end
         } else {
             // One pipe for both: a check's output is kept in the order it was printed.
@@ -303,31 +342,42 @@ impl Supervisor<'_> {
             came = true;
             let bytes = &self.buffer[..read];
             work.last_output = Instant::now();
-            let keep =
-                usize::try_from(KEPT_PER_ATTEMPT.saturating_sub(pipe.bytes)).unwrap_or(usize::MAX).min(read);
             pipe.bytes += read as u64;
-            work.dropped += (read - keep) as u64;
-            match &mut work.job {
-                Job::Agent { detector } if pipe.stream == Stream::Stdout => detector.push(bytes),
-                Job::Agent { .. } => {}
-                Job::Gate { tail, digest, .. } => {
-                    checks::keep_tail(tail, bytes);
-                    digest.update(bytes);
-                }
+            if let Job::Agent { detector } = &mut work.job
+                && pipe.stream == Stream::Stdout
+            {
+                detector.push(bytes);
             }
-            let segment = match pipe.stream {
-                Stream::Stdout => &mut self.segments.stdout,
-                Stream::Stderr => &mut self.segments.stderr,
-                Stream::Gates | Stream::Prompt => &mut self.segments.gates,
+            let mut keeping = Keeping {
+                job: &mut work.job,
+                segments: &mut self.segments,
+                observer: &mut *self.observer,
+                dropped: &mut work.dropped,
             };
-            if let Err(error) = segment.append(&bytes[..keep]) {
+            if let Err(error) = keeping.keep(pipe.stream, &mut pipe.kept, pipe.redactor.push(bytes)) {
                 pipe.is_open = false;
                 self.inbox.push_back(Input::DiskFailed(format!("cannot keep output: {error}")).into());
                 return false;
             }
-            self.observer.output(pipe.stream, bytes);
         }
         came
+    }
+
+    /// Takes what could have become a secret and did not.
+    fn read_rest(&mut self) {
+        let Some(work) = &mut self.work else { return };
+        let mut keeping = Keeping {
+            job: &mut work.job,
+            segments: &mut self.segments,
+            observer: &mut *self.observer,
+            dropped: &mut work.dropped,
+        };
+        for pipe in &mut work.pipes {
+            if let Err(error) = keeping.keep(pipe.stream, &mut pipe.kept, pipe.redactor.finish()) {
+                self.inbox.push_back(Input::DiskFailed(format!("cannot keep output: {error}")).into());
+                return;
+            }
+        }
     }
 
     pub(super) fn enforce_deadlines(&mut self, now: Instant) -> Result<(), SuperviseError> {
@@ -375,6 +425,7 @@ impl Supervisor<'_> {
         // The agent and its leftovers are dead: what the pipes hold now is all they wrote. A child loop that is spared may
         // write on, into a pipe that nobody reads.
         while self.read_once() {}
+        self.read_rest();
         let Some(work) = self.work.take() else { return };
         let duration = Millis::from(work.since.elapsed());
         let (stdout_bytes, stderr_bytes, gate_bytes) =
