@@ -17,6 +17,18 @@ pub struct Policy {
     pub max_iterations: u32,
     /// How long agents, checks and delays may take together.
     pub max_time: Option<Millis>,
+    /// Money that agents may cost together, in US dollars.
+    #[serde(default)]
+    pub max_cost: Option<f64>,
+    /// Tokens that agents may use together.
+    #[serde(default)]
+    pub max_tokens: Option<u64>,
+    /// Whether an iteration goes on with the session of the one before.
+    #[serde(default)]
+    pub continue_session: bool,
+    /// Agents to go to, in this order, when the provider of the one at work is at its limit; empty: wait.
+    #[serde(default)]
+    pub fallback: Vec<AgentCommand>,
     /// How an agent says that it is done, in words.
     pub promise: PromiseRule,
     /// Whether `$TASK_FOLDER/DONE` is a claim.
@@ -202,6 +214,10 @@ impl Policy {
             agent,
             max_iterations: 100,
             max_time: None,
+            max_cost: None,
+            max_tokens: None,
+            continue_session: false,
+            fallback: Vec::new(),
             promise,
             done_file: true,
             wait: WaitRule::default(),

@@ -78,11 +78,9 @@ fn play(
     agent: &Path,
     style: &Style,
 ) -> Result<supervisor::Finished, UserError> {
-    let agent = AgentCommand {
-        name: "scripted-agent".to_owned(),
-        argv: vec!["sh".to_owned(), agent.display().to_string()],
-        prompt: dacapo_core::agent::PromptDelivery::Stdin,
-    };
+    let script = agent.display().to_string();
+    let mut agent = AgentCommand::parse("sh", &[script]).map_err(UserError::usage)?;
+    agent.name = "scripted-agent".to_owned();
     let promise = PromiseRule::new("DONE").map_err(UserError::usage)?;
     let policy = Policy {
         max_iterations: 5,

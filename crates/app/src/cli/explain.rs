@@ -77,7 +77,7 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
     let here = std::env::current_dir().unwrap_or_else(|_| new.workspace.clone());
     let found = find_program(&program, &std::env::var_os("PATH").unwrap_or_default(), &here);
     let argv: Vec<String> =
-        new.policy.agent.argv("<the prompt>", "<the prompt's file>").map_err(UserError::usage)?;
+        new.policy.agent.argv("<the prompt>", "<the prompt's file>", None).map_err(UserError::usage)?;
     let policy = serde_json::to_value(&new.policy).map_err(UserError::failed)?;
     let settings: Map<String, Value> = policy
         .as_object()

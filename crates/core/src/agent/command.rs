@@ -1,5 +1,7 @@
 //! Any program as an agent: a command line split like a shell would, without a shell.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// A prompt longer than this never goes on a command line: the kernel's limit is near, and `ps` shows it to all.
@@ -14,7 +16,49 @@ pub struct AgentCommand {
     pub argv: Vec<String>,
     /// How the prompt reaches it.
     pub prompt: PromptDelivery,
+    /// What it prints.
+    #[serde(default)]
+    pub format: Format,
+    /// What stands in for the argument `{resume}` when a session is continued, `{session}` being its id; empty where
+    /// sessions cannot be.
+    #[serde(default)]
+    pub resume: Vec<String>,
+    /// Variables it is given beside what it inherits.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Whose models it asks: loops with the same provider meet the same limits.
+    #[serde(default)]
+    pub provider: String,
+    /// The model it was told to use.
+    #[serde(default)]
+    pub model: Option<String>,
 }
+
+/// What an agent prints on standard output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// Words: all of it is the agent's own.
+    #[default]
+    Text,
+    /// Lines of JSON, as Claude Code has them.
+    Claude,
+    /// As Codex has them.
+    Codex,
+    /// As Gemini CLI has them.
+    Gemini,
+    /// As OpenCode has them.
+    Opencode,
+    /// As Qwen Code has them.
+    Qwen,
+    /// As Copilot CLI has them.
+    Copilot,
+    /// As pi has them.
+    Pi,
+}
+
+/// Where the arguments stand that continue a session.
+const RESUME: &str = "{resume}";
 
 /// How a prompt reaches an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,22 +110,48 @@ impl AgentCommand {
         } else {
             PromptDelivery::Stdin
         };
-        Ok(Self { name, argv, prompt })
+        Ok(Self {
+            provider: name.clone(),
+            name,
+            argv,
+            prompt,
+            format: Format::Text,
+            resume: Vec::new(),
+            env: BTreeMap::new(),
+            model: None,
+        })
     }
 
-    /// The exact arguments of one attempt; `file` is where the prompt lies.
+    /// Whether it can go on with a session it had.
+    pub fn can_continue(&self) -> bool {
+        !self.resume.is_empty()
+    }
+
+    /// The exact arguments of one attempt; `file` is where the prompt lies, `session` what it goes on with.
     ///
     /// Placeholders are filled in once, literally: a prompt that holds `{prompt_file}` stays as it is.
-    pub fn argv(&self, prompt: &str, file: &str) -> Result<Vec<String>, AgentCommandError> {
+    pub fn argv(
+        &self,
+        prompt: &str,
+        file: &str,
+        session: Option<&str>,
+    ) -> Result<Vec<String>, AgentCommandError> {
+        let mut argv = Vec::with_capacity(self.argv.len() + self.resume.len());
+        for arg in &self.argv {
+            if arg != RESUME {
+                argv.push(arg.clone());
+            } else if let Some(session) = session {
+                argv.extend(self.resume.iter().map(|arg| arg.replace("{session}", session)));
+            }
+        }
         let (placeholder, value) = match self.prompt {
-            PromptDelivery::Stdin => return Ok(self.argv.clone()),
+            PromptDelivery::Stdin => return Ok(argv),
             PromptDelivery::File => ("{prompt_file}", file),
             PromptDelivery::Argument if prompt.len() > PROMPT_ARGUMENT_LIMIT => {
                 return Err(AgentCommandError::PromptTooLong(prompt.len()));
             }
             PromptDelivery::Argument => ("{prompt}", prompt),
         };
-        let mut argv = self.argv.clone();
         for arg in argv.iter_mut().skip(1) {
             *arg = arg.replace(placeholder, value);
         }
@@ -128,14 +198,14 @@ mod tests {
     fn a_prompt_takes_its_place_literally_and_never_too_long() {
         // fault I1: no prompt near the kernel's limit for one argument.
         let command = AgentCommand::parse("a {prompt}", &[]).unwrap();
-        assert_eq!(command.argv("say {prompt}", "/f").unwrap(), ["a", "say {prompt}"]);
+        assert_eq!(command.argv("say {prompt}", "/f", None).unwrap(), ["a", "say {prompt}"]);
         let fits = "x".repeat(PROMPT_ARGUMENT_LIMIT);
-        assert!(command.argv(&fits, "/f").is_ok());
+        assert!(command.argv(&fits, "/f", None).is_ok());
         assert_eq!(
-            command.argv(&format!("{fits}x"), "/f"),
+            command.argv(&format!("{fits}x"), "/f", None),
             Err(AgentCommandError::PromptTooLong(PROMPT_ARGUMENT_LIMIT + 1))
         );
         let command = AgentCommand::parse("a {prompt_file}", &[]).unwrap();
-        assert_eq!(command.argv("p", "/f/{prompt}").unwrap(), ["a", "/f/{prompt}"]);
+        assert_eq!(command.argv("p", "/f/{prompt}", None).unwrap(), ["a", "/f/{prompt}"]);
     }
 }

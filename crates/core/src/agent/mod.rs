@@ -3,5 +3,5 @@
 mod command;
 mod environment;
 
-pub use command::{AgentCommand, AgentCommandError, PROMPT_ARGUMENT_LIMIT, PromptDelivery};
+pub use command::{AgentCommand, AgentCommandError, Format, PROMPT_ARGUMENT_LIMIT, PromptDelivery};
 pub use environment::{agent_environment, gate_environment, is_nested_agent_marker, is_provider_key};

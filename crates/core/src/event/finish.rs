@@ -34,12 +34,18 @@ pub enum Reason {
     MaxIterations,
     /// All time is used up.
     MaxTime,
+    /// All money or all tokens are used up.
+    Budget,
     /// Too many iterations without progress.
     Stuck,
     /// The agent waits for somebody.
     Waiting,
     /// The agent asked something.
     Question,
+    /// The agent is not signed in.
+    Auth,
+    /// The agent's account has no money.
+    Billing,
     /// Ctrl-C, or dacapo died.
     Interrupted,
     /// SIGTERM or SIGHUP.
@@ -59,8 +65,14 @@ impl Reason {
             | Self::Lock
             | Self::MaxIterations
             | Self::MaxTime
+            | Self::Budget
             | Self::Stuck => FinishState::Failed,
-            Self::Waiting | Self::Question | Self::Interrupted | Self::Terminated => FinishState::Stopped,
+            Self::Waiting
+            | Self::Question
+            | Self::Auth
+            | Self::Billing
+            | Self::Interrupted
+            | Self::Terminated => FinishState::Stopped,
             Self::Cancelled => FinishState::Cancelled,
         }
     }
@@ -70,8 +82,8 @@ impl Reason {
         match self {
             Self::Done => 0,
             Self::Error => 1,
-            Self::MaxIterations | Self::MaxTime | Self::Stuck => 3,
-            Self::Waiting | Self::Question => 4,
+            Self::MaxIterations | Self::MaxTime | Self::Budget | Self::Stuck => 3,
+            Self::Waiting | Self::Question | Self::Auth | Self::Billing => 4,
             Self::Agent | Self::Disk | Self::Lock => 5,
             Self::Interrupted | Self::Cancelled => 130,
             Self::Terminated => 143,
@@ -93,9 +105,12 @@ impl Reason {
             Self::Lock => "lock",
             Self::MaxIterations => "max_iterations",
             Self::MaxTime => "max_time",
+            Self::Budget => "budget",
             Self::Stuck => "stuck",
             Self::Waiting => "waiting",
             Self::Question => "question",
+            Self::Auth => "auth",
+            Self::Billing => "billing",
             Self::Interrupted => "interrupted",
             Self::Terminated => "terminated",
             Self::Cancelled => "cancelled",
@@ -130,9 +145,12 @@ mod tests {
             (Reason::Lock, "failed", 5, true),
             (Reason::MaxIterations, "failed", 3, true),
             (Reason::MaxTime, "failed", 3, true),
+            (Reason::Budget, "failed", 3, true),
             (Reason::Stuck, "failed", 3, true),
             (Reason::Waiting, "stopped", 4, true),
             (Reason::Question, "stopped", 4, true),
+            (Reason::Auth, "stopped", 4, true),
+            (Reason::Billing, "stopped", 4, true),
             (Reason::Interrupted, "stopped", 130, true),
             (Reason::Terminated, "stopped", 143, true),
             (Reason::Cancelled, "cancelled", 130, false),

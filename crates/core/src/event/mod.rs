@@ -384,8 +384,28 @@ impl Usage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It exited by itself, with whatever code.
+    /// It exited by itself, with whatever code; where it prints events, it said that it had finished.
     Completed,
+    /// It used up its turns.
+    MaxTurns,
+    /// What the user's plan allows is used up until a time.
+    UsageLimit,
+    /// Too many requests.
+    RateLimit,
+    /// The provider is overloaded or broken.
+    Overload,
+    /// The provider cannot be reached.
+    Network,
+    /// The user is not signed in.
+    Auth,
+    /// The account has no money.
+    Billing,
+    /// What the model was to read is too long for it.
+    Context,
+    /// It wanted a permission that nobody was there to give.
+    Permission,
+    /// It was called in a way it does not accept.
+    Misuse,
     /// It ran longer than an iteration may.
     Timeout,
     /// It was silent for too long.

@@ -239,6 +239,8 @@ impl Turn {
             Reason::Done => "INFO",
             Reason::Waiting
             | Reason::Question
+            | Reason::Auth
+            | Reason::Billing
             | Reason::Interrupted
             | Reason::Terminated
             | Reason::Cancelled => "WARNING",
@@ -248,6 +250,7 @@ impl Turn {
             | Reason::Lock
             | Reason::MaxIterations
             | Reason::MaxTime
+            | Reason::Budget
             | Reason::Stuck => "ERROR",
         };
         // The restart preset fixes these words for its bus; people read `detail`.

@@ -49,6 +49,14 @@ pub fn why(view: &LoopView) -> Why {
             format!("Failed: {detail}.{refused}"),
             format!("`dacapo resume {id} --max-time 8h` sets a new limit."),
         ),
+        Some(Reason::Budget) => (
+            format!("Failed: {detail}.{refused}"),
+            format!("`dacapo resume {id} --max-cost USD` (or `--max-tokens N`) sets a new limit."),
+        ),
+        Some(Reason::Auth) => (format!("Stopped: {detail}."), format!("Sign in, then `dacapo resume {id}`.")),
+        Some(Reason::Billing) => {
+            (format!("Stopped: {detail}."), format!("Mend the account, then `dacapo resume {id}`."))
+        }
         Some(Reason::Stuck) => (
             format!("Failed: {detail}.{refused}"),
             format!(

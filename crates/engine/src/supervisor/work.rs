@@ -155,7 +155,7 @@ impl Supervisor<'_> {
         let prompt_file =
             self.home.runs(&started.project, &started.task).join(format!("{}.prompt.md", self.id));
         let file_name = prompt_file.to_string_lossy();
-        let argv = match policy.agent.argv(prompt, &file_name) {
+        let argv = match policy.agent.argv(prompt, &file_name, None) {
             Ok(argv) => argv,
             Err(error) => return self.not_started(error.to_string(), true),
         };
