@@ -10,6 +10,7 @@ pub mod duration;
 pub mod event;
 pub mod ids;
 pub mod judge;
+pub mod limits;
 pub mod loop_machine;
 pub mod policy;
 pub mod prompt;

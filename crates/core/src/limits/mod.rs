@@ -1,0 +1,3 @@
+//! What an agent's provider allows, and what it costs.
+
+pub mod reset;
