@@ -354,18 +354,18 @@ pub struct AgentExit {
     pub output: OutputMarks,
 }
 
-/// Tokens, by what they cost.
+/// Tokens, by what they cost. Each is counted once, so all but `reasoning` add up to the whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Read by the model.
+    /// Read by the model, neither from the provider's cache nor into it.
     pub input: u64,
-    /// Written by the model.
+    /// Written by the model, thoughts included.
     pub output: u64,
     /// Read from the provider's cache.
     pub cache_read: u64,
     /// Written to it.
     pub cache_write: u64,
-    /// Thought, not shown.
+    /// Thought, not shown: a part of `output`, told apart for people.
     pub reasoning: u64,
 }
 
