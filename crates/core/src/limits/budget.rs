@@ -1,0 +1,171 @@
+//! Whether there is money and are tokens left: for a loop, a project, a day.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::meter::{Metered, tokens};
+
+/// What may be spent at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Budget {
+    /// Money, in USD.
+    pub max_cost: Option<f64>,
+    /// Tokens of every kind: input, output, written to the cache and read from it.
+    pub max_tokens: Option<u64>,
+}
+
+/// What was spent, or will be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spent {
+    /// Money, in USD; what has no price adds nothing, and no budget of money lets it start.
+    pub cost_usd: f64,
+    /// Tokens of every kind.
+    pub tokens: u64,
+}
+
+impl Spent {
+    /// What a ledger counts against budgets, a guess as much as a figure.
+    pub fn of(metered: &Metered) -> Self {
+        Self { cost_usd: metered.cost_usd.unwrap_or(0.0), tokens: tokens(&metered.usage) }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { cost_usd: self.cost_usd + other.cost_usd, tokens: self.tokens.saturating_add(other.tokens) }
+    }
+}
+
+/// Who shares a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Share {
+    /// This loop alone.
+    Loop,
+    /// All loops of the project.
+    Project,
+    /// All loops on the machine, since midnight.
+    Day,
+}
+
+/// A budget and what everybody who shares it has spent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Account {
+    /// Who shares it.
+    pub share: Share,
+    /// What may be spent.
+    pub budget: Budget,
+    /// What was spent, by agents that run as well.
+    pub spent: Spent,
+    /// What agents that run have reserved and not yet spent.
+    pub reserved: Spent,
+}
+
+/// A budget that is used up, in words: `cost 5.03 of 5.00 USD`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Exceeded {
+    /// Money.
+    Cost {
+        /// What was spent.
+        spent: f64,
+        /// What may be.
+        max: f64,
+    },
+    /// Tokens.
+    Tokens {
+        /// What was spent.
+        spent: u64,
+        /// What may be.
+        max: u64,
+    },
+}
+
+impl fmt::Display for Exceeded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            // A budget of cents is told in fractions of them.
+            Self::Cost { spent, max } if max < 0.1 => write!(f, "cost {spent:.4} of {max:.4} USD"),
+            Self::Cost { spent, max } => write!(f, "cost {spent:.2} of {max:.2} USD"),
+            Self::Tokens { spent, max } => write!(f, "{spent} of {max} tokens"),
+        }
+    }
+}
+
+/// Which budget stands in the way, in words: `cost 5.03 of 5.00 USD today`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Refusal {
+    /// Whose budget it is.
+    pub share: Share,
+    /// What is used up, reservations included.
+    pub exceeded: Exceeded,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whose = match self.share {
+            Share::Loop => "",
+            Share::Project => " in this project",
+            Share::Day => " today",
+        };
+        write!(f, "{}{whose}", self.exceeded)
+    }
+}
+
+/// Whether a budget is used up: what may be spent was spent, to the cent or beyond. Then the agent is
+/// stopped; it is not made cheaper.
+pub fn exceeded(budget: &Budget, spent: &Spent) -> Option<Exceeded> {
+    if let Some(max) = budget.max_cost
+        && spent.cost_usd >= max
+    {
+        return Some(Exceeded::Cost { spent: spent.cost_usd, max });
+    }
+    let max = budget.max_tokens.filter(|max| spent.tokens >= *max)?;
+    Some(Exceeded::Tokens { spent: spent.tokens, max })
+}
+
+/// The first budget that an agent which runs has used up. Reservations do not count: they are the agent's
+/// own.
+pub fn first_exceeded(accounts: &[Account]) -> Option<Refusal> {
+    accounts.iter().find_map(|account| {
+        let exceeded = exceeded(&account.budget, &account.spent)?;
+        Some(Refusal { share: account.share, exceeded })
+    })
+}
+
+/// Whether an agent may start: in every account something is left, and at least `reserve` beside what others
+/// have reserved. Whoever starts reserves it in the same step, or two loops would start on the same last
+/// dollar.
+///
+/// Reserve what the largest message so far cost ([`largest`]); nothing is known before the first.
+pub fn may_start(accounts: &[Account], reserve: &Spent) -> Result<(), Refusal> {
+    for account in accounts {
+        let taken = account.spent.plus(account.reserved);
+        let refused = exceeded(&account.budget, &taken).or_else(|| {
+            let wanted = taken.plus(*reserve);
+            // As much as is left may be reserved; `exceeded` would refuse the last cent of it.
+            let (cost, tokens) = (account.budget.max_cost, account.budget.max_tokens);
+            let too_dear = cost.filter(|max| wanted.cost_usd > *max);
+            let too_many = tokens.filter(|max| wanted.tokens > *max);
+            too_dear
+                .map(|max| Exceeded::Cost { spent: wanted.cost_usd, max })
+                .or(too_many.map(|max| Exceeded::Tokens { spent: wanted.tokens, max }))
+        });
+        if let Some(exceeded) = refused {
+            return Err(Refusal { share: account.share, exceeded });
+        }
+    }
+    Ok(())
+}
+
+/// The largest of what earlier attempts' messages took, to be reserved for the next.
+pub fn largest(messages: impl IntoIterator<Item = Spent>) -> Spent {
+    messages.into_iter().fold(Spent::default(), |most, message| Spent {
+        cost_usd: most.cost_usd.max(message.cost_usd),
+        tokens: most.tokens.max(message.tokens),
+    })
+}
+
+#[cfg(test)]
+#[path = "budget_tests.rs"]
+mod tests;
