@@ -14,6 +14,7 @@ mod fake_agent;
 pub mod model_server;
 pub mod noise;
 mod real_agent;
+pub mod recordings;
 mod redact;
 mod running;
 pub mod script;

@@ -1,7 +1,12 @@
-//! Agents as data: what is started, how the prompt reaches it, what it finds in its environment.
+//! Agents as data: what is started, how the prompt reaches it, what it finds in its environment, what its output says
+//! and what its end means.
 
+mod builtin;
+pub mod catalog;
 mod command;
 mod environment;
+pub mod outcome;
+pub mod transcript;
 
 pub use command::{AgentCommand, AgentCommandError, Format, PROMPT_ARGUMENT_LIMIT, PromptDelivery};
 pub use environment::{agent_environment, gate_environment, is_nested_agent_marker, is_provider_key};

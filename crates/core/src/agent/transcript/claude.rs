@@ -1,0 +1,422 @@
+//! Claude Code: `--output-format stream-json --verbose`.
+//!
+//! One line per finished content block; several share a message's id and repeat its usage. `subtype` says "success"
+//! of failures too, so the end is read from `is_error` and `terminal_reason`.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use serde::Deserialize;
+
+use super::{
+    Dialect, Ear, Ending, EndingKind, UsageScope, fields,
+    lenient::{Leaf, Many, Maybe, ToolInput},
+};
+use crate::event::Usage;
+
+/// The model that banners of errors are put down to.
+const SYNTHETIC: &str = "<synthetic>";
+
+#[derive(Debug, Default)]
+pub(super) struct Claude {
+    /// The message that is being written, and how much of it was.
+    message: String,
+    written: usize,
+    /// What earlier turns of this process have used.
+    used: Usage,
+    cost_usd: f64,
+    reset_at: Option<i64>,
+    /// The last thing said was a banner.
+    banner: Option<Ending>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Line<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Leaf<'a>,
+    #[serde(borrow)]
+    subtype: Leaf<'a>,
+    #[serde(borrow)]
+    session_id: Leaf<'a>,
+    #[serde(borrow)]
+    parent_tool_use_id: Leaf<'a>,
+    #[serde(borrow)]
+    model: Leaf<'a>,
+    #[serde(borrow)]
+    message: Maybe<Message<'a>>,
+    #[serde(borrow)]
+    event: Maybe<StreamEvent<'a>>,
+    // Notices.
+    #[serde(borrow)]
+    key: Leaf<'a>,
+    #[serde(borrow)]
+    text: Leaf<'a>,
+    #[serde(borrow)]
+    rate_limit_info: Maybe<RateLimit<'a>>,
+    // Errors and retries.
+    #[serde(borrow)]
+    error: Leaf<'a>,
+    #[serde(borrow)]
+    error_status: Leaf<'a>,
+    #[serde(borrow)]
+    attempt: Leaf<'a>,
+    #[serde(borrow)]
+    max_retries: Leaf<'a>,
+    #[serde(borrow)]
+    is_api_error_message: Leaf<'a>,
+    // The result.
+    #[serde(borrow)]
+    is_error: Leaf<'a>,
+    #[serde(borrow)]
+    api_error: Leaf<'a>,
+    #[serde(borrow)]
+    api_error_status: Leaf<'a>,
+    #[serde(borrow)]
+    terminal_reason: Leaf<'a>,
+    #[serde(borrow)]
+    result: Leaf<'a>,
+    #[serde(borrow)]
+    errors: Many<Leaf<'a>>,
+    #[serde(borrow)]
+    usage: Maybe<Tokens<'a>>,
+    #[serde(borrow)]
+    total_cost_usd: Leaf<'a>,
+    #[serde(borrow)]
+    model_usage_since_last_result: Maybe<BTreeMap<Cow<'a, str>, Maybe<ModelTokens<'a>>>>,
+    #[serde(borrow)]
+    permission_denials: Many<Maybe<Denial<'a>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Message<'a> {
+    #[serde(borrow)]
+    pub(super) id: Leaf<'a>,
+    #[serde(borrow)]
+    pub(super) model: Leaf<'a>,
+    #[serde(borrow)]
+    pub(super) content: Many<Maybe<Block<'a>>>,
+    #[serde(borrow)]
+    pub(super) usage: Maybe<Tokens<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Block<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Leaf<'a>,
+    #[serde(borrow)]
+    text: Leaf<'a>,
+    #[serde(borrow)]
+    thinking: Leaf<'a>,
+    #[serde(borrow)]
+    name: Leaf<'a>,
+    input: ToolInput,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Tokens<'a> {
+    #[serde(borrow)]
+    input_tokens: Leaf<'a>,
+    #[serde(borrow)]
+    output_tokens: Leaf<'a>,
+    #[serde(borrow)]
+    cache_read_input_tokens: Leaf<'a>,
+    #[serde(borrow)]
+    cache_creation_input_tokens: Leaf<'a>,
+    #[serde(borrow)]
+    output_tokens_details: Maybe<Details<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Details<'a> {
+    #[serde(borrow)]
+    thinking_tokens: Leaf<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ModelTokens<'a> {
+    #[serde(borrow)]
+    input_tokens: Leaf<'a>,
+    #[serde(borrow)]
+    output_tokens: Leaf<'a>,
+    #[serde(borrow)]
+    cache_read_input_tokens: Leaf<'a>,
+    #[serde(borrow)]
+    cache_creation_input_tokens: Leaf<'a>,
+    #[serde(borrow)]
+    thinking_tokens: Leaf<'a>,
+    #[serde(rename = "costUSD", borrow)]
+    cost_usd: Leaf<'a>,
+}
+
+/// A piece of a message, with `--include-partial-messages`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct StreamEvent<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Leaf<'a>,
+    #[serde(borrow)]
+    message: Maybe<Message<'a>>,
+    #[serde(borrow)]
+    delta: Maybe<Delta<'a>>,
+    #[serde(borrow)]
+    usage: Maybe<Tokens<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Delta<'a> {
+    #[serde(borrow)]
+    text: Leaf<'a>,
+    #[serde(borrow)]
+    thinking: Leaf<'a>,
+    #[serde(borrow)]
+    partial_json: Leaf<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct RateLimit<'a> {
+    #[serde(borrow)]
+    status: Leaf<'a>,
+    #[serde(borrow)]
+    resets_at: Leaf<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Denial<'a> {
+    #[serde(borrow)]
+    tool_name: Leaf<'a>,
+}
+
+impl Tokens<'_> {
+    /// As Anthropic counts: input without what was cached, output with what was thought.
+    pub(super) fn usage(&self) -> Usage {
+        let output = self.output_tokens.count();
+        let thought =
+            self.output_tokens_details.0.as_ref().map_or(0, |d| d.thinking_tokens.count()).min(output);
+        Usage {
+            input: self.input_tokens.count(),
+            output: output - thought,
+            cache_read: self.cache_read_input_tokens.count(),
+            cache_write: self.cache_creation_input_tokens.count(),
+            reasoning: thought,
+        }
+    }
+}
+
+impl ModelTokens<'_> {
+    fn usage(&self) -> Usage {
+        let output = self.output_tokens.count();
+        let thought = self.thinking_tokens.count().min(output);
+        Usage {
+            input: self.input_tokens.count(),
+            output: output - thought,
+            cache_read: self.cache_read_input_tokens.count(),
+            cache_write: self.cache_creation_input_tokens.count(),
+            reasoning: thought,
+        }
+    }
+}
+
+impl Message<'_> {
+    /// The words of all blocks.
+    pub(super) fn words(&self) -> Cow<'_, str> {
+        let mut texts = self.blocks().filter(|block| block.kind.is("text")).map(|block| block.text.words());
+        let first = texts.next().unwrap_or_default();
+        texts.fold(Cow::Borrowed(first), |words, text| words + text)
+    }
+
+    pub(super) fn blocks(&self) -> impl Iterator<Item = &Block<'_>> {
+        self.content.0.iter().filter_map(|block| block.0.as_ref())
+    }
+
+    /// The tools it calls.
+    pub(super) fn calls(&self) -> impl Iterator<Item = (&str, &ToolInput)> {
+        self.blocks()
+            .filter(|block| block.kind.text().is_some_and(|kind| kind.ends_with("tool_use")))
+            .map(|block| (block.name.words(), &block.input))
+    }
+
+    /// How much the model wrote, shown or not.
+    fn bytes(&self) -> usize {
+        self.blocks().map(|b| b.text.words().len() + b.thinking.words().len() + b.input.bytes).sum()
+    }
+}
+
+impl Dialect for Claude {
+    fn dull(&self) -> &'static [&'static [u8]] {
+        // A user's turns: tool results, most of them, and most of all bytes.
+        &[b"{\"type\":\"user\""]
+    }
+
+    fn read(&mut self, line: &[u8], ear: &mut Ear<'_>) -> bool {
+        let Some(line) = fields::<Line<'_>>(line) else { return false };
+        let Some(kind) = line.kind.text() else { return false };
+        ear.session(line.session_id.text());
+        match kind {
+            "assistant" => self.assistant(&line, ear),
+            "stream_event" => self.piece(&line, ear),
+            "system" => notice(&line, ear),
+            "rate_limit_event" => {
+                let rejected = line.rate_limit_info.0.filter(|info| info.status.is("rejected"));
+                self.reset_at = rejected.and_then(|info| info.resets_at.whole()).or(self.reset_at);
+            }
+            "result" => self.result(&line, ear),
+            _ => {}
+        }
+        true
+    }
+}
+
+impl Claude {
+    fn assistant(&mut self, line: &Line<'_>, ear: &mut Ear<'_>) {
+        let Some(message) = &line.message.0 else { return };
+        if message.model.is(SYNTHETIC) || line.is_api_error_message.truth() == Some(true) {
+            let error = Ending::bad(&message.words())
+                .with_status(line.api_error_status.status())
+                .of_kind(line.error.text().and_then(error_kind));
+            self.banner = Some(error.clone());
+            ear.told.trouble = Some(error);
+            return;
+        }
+        self.banner = None;
+        let id = message.id.text();
+        if let Some(tokens) = &message.usage.0 {
+            ear.usage(UsageScope::Call, id, tokens.usage(), None);
+        }
+        self.begin(id);
+        self.written += message.bytes();
+        ear.written(self.written);
+        // A sub-agent's tokens cost money, but its words are not the agent's.
+        if line.parent_tool_use_id.text().is_some() {
+            return;
+        }
+        ear.model(message.model.text());
+        ear.message(&message.words());
+        for (name, input) in message.calls() {
+            ear.tool(name, input);
+        }
+    }
+
+    fn begin(&mut self, id: Option<&str>) {
+        if id != Some(&self.message) {
+            self.message = id.unwrap_or_default().to_owned();
+            self.written = 0;
+        }
+    }
+
+    fn piece(&mut self, line: &Line<'_>, ear: &mut Ear<'_>) {
+        let Some(event) = &line.event.0 else { return };
+        if let Some(message) = &event.message.0 {
+            self.begin(message.id.text());
+        }
+        if let Some(delta) = &event.delta.0 {
+            let texts = [&delta.text, &delta.thinking, &delta.partial_json];
+            let bytes: usize = texts.iter().map(|text| text.words().len()).sum();
+            if bytes > 0 {
+                self.written += bytes;
+                ear.written(self.written);
+            }
+        }
+        if event.kind.is("message_delta")
+            && let Some(tokens) = &event.usage.0
+        {
+            let id = Some(self.message.as_str()).filter(|id| !id.is_empty());
+            ear.usage(UsageScope::Call, id, tokens.usage(), None);
+        }
+    }
+
+    fn result(&mut self, line: &Line<'_>, ear: &mut Ear<'_>) {
+        self.count(line, ear);
+        for tool in line.permission_denials.0.iter().filter_map(|denial| denial.0.as_ref()) {
+            ear.warn(&denied(tool));
+        }
+        let reason = line.terminal_reason.words();
+        let errors: Vec<&str> = line.errors.0.iter().filter_map(Leaf::text).collect();
+        let kind = match reason {
+            "max_turns" => Some(EndingKind::MaxTurns),
+            "budget_exhausted" => Some(EndingKind::Budget),
+            "prompt_too_long" => Some(EndingKind::PromptTooLong),
+            _ if reason.starts_with("aborted") => Some(EndingKind::Interrupted),
+            _ if line.api_error.is("usage_limit_reached") => Some(EndingKind::UsageLimit),
+            // Before 2.1 these came without `is_error`.
+            _ if line.subtype.is("error_max_turns") => Some(EndingKind::MaxTurns),
+            _ => None,
+        };
+        let is_error = line.is_error.truth().unwrap_or(!errors.is_empty());
+        let banner = self.banner.take();
+        if !is_error && kind.is_none() && banner.is_none() {
+            return ear.end(Ending::good());
+        }
+        let message = match (&*errors, line.result.text(), &banner) {
+            ([_, ..], _, _) => errors.join("; "),
+            (_, Some(result), _) if is_error => result.to_owned(),
+            (_, _, Some(banner)) => banner.message.clone(),
+            (_, result, _) => result.unwrap_or_default().to_owned(),
+        };
+        let banner = banner.unwrap_or_default();
+        let ending = Ending::bad(&message)
+            .with_status(banner.status)
+            .with_status(line.api_error_status.status())
+            .of_kind(banner.kind)
+            .of_kind(kind);
+        ear.end(Ending { reset_at: self.reset_at, ..ending });
+    }
+
+    /// The process's total. `usage` leaves out a turn that was broken off, so the sum over the models goes first;
+    /// `total_cost_usd` is the session's.
+    fn count(&mut self, line: &Line<'_>, ear: &mut Ear<'_>) {
+        if let Some(models) = &line.model_usage_since_last_result.0 {
+            for model in models.values().filter_map(|model| model.0.as_ref()) {
+                self.used.add(model.usage());
+                self.cost_usd += model.cost_usd.real().unwrap_or(0.0);
+            }
+            ear.usage(UsageScope::Process, None, self.used, Some(self.cost_usd));
+        } else if let Some(tokens) = &line.usage.0 {
+            self.used.add(tokens.usage());
+            ear.usage(UsageScope::Process, None, self.used, None);
+            if let Some(cost) = line.total_cost_usd.real() {
+                ear.usage(UsageScope::Session, None, Usage::default(), Some(cost));
+            }
+        }
+    }
+}
+
+/// What was wanted and not allowed.
+pub(super) fn denied(denial: &Denial<'_>) -> String {
+    format!("the agent was not allowed to use {}", denial.tool_name.text().unwrap_or("a tool"))
+}
+
+fn notice(line: &Line<'_>, ear: &mut Ear<'_>) {
+    match line.subtype.words() {
+        "init" => ear.model(line.model.text()),
+        "api_retry" => {
+            let error = line.error.text().unwrap_or("unknown error");
+            let status = line.error_status.status();
+            let named = status.map_or_else(String::new, |status| format!("{status} "));
+            let (attempt, most) = (line.attempt.count(), line.max_retries.count());
+            let detail = format!("{named}{error}, retry {attempt} of {most}");
+            ear.retry(Ending::bad(&detail).with_status(status).of_kind(error_kind(error)));
+        }
+        "notification" if line.key.is("stop-hook-block-cap") => ear.warn(line.text.words()),
+        _ => {}
+    }
+}
+
+/// The `error` of an assistant's line or a retry.
+fn error_kind(error: &str) -> Option<EndingKind> {
+    Some(match error {
+        "authentication_failed" => EndingKind::Auth,
+        "rate_limit" => EndingKind::RateLimit,
+        "server_error" | "overloaded" => EndingKind::Overload,
+        "billing_error" => EndingKind::Billing,
+        "model_not_found" => EndingKind::Misuse,
+        _ => return None,
+    })
+}

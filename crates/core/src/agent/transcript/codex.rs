@@ -1,0 +1,186 @@
+//! Codex: `exec --json`.
+//!
+//! An item of type `error` is a warning and stands in every good run; a top-level `error` is a retry or comes before
+//! the end; only `turn.failed` is a failure.
+
+use serde::Deserialize;
+
+use super::{
+    Dialect, Ear, Ending, UsageScope, fields,
+    lenient::{Leaf, Many, Maybe, ToolInput, one_line},
+};
+use crate::event::Usage;
+
+#[derive(Debug, Default)]
+pub(super) struct Codex {
+    /// Tools that were told of when they began.
+    begun: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Line<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Leaf<'a>,
+    #[serde(borrow)]
+    thread_id: Leaf<'a>,
+    #[serde(borrow)]
+    item: Maybe<Item<'a>>,
+    #[serde(borrow)]
+    message: Leaf<'a>,
+    #[serde(borrow)]
+    error: Maybe<Failure<'a>>,
+    #[serde(borrow)]
+    usage: Maybe<Tokens<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Item<'a> {
+    #[serde(borrow)]
+    id: Leaf<'a>,
+    #[serde(rename = "type", borrow)]
+    kind: Leaf<'a>,
+    #[serde(borrow)]
+    text: Leaf<'a>,
+    #[serde(borrow)]
+    message: Leaf<'a>,
+    #[serde(borrow)]
+    command: Leaf<'a>,
+    #[serde(borrow)]
+    tool: Leaf<'a>,
+    #[serde(borrow)]
+    query: Leaf<'a>,
+    arguments: ToolInput,
+    #[serde(borrow)]
+    changes: Many<Maybe<Change<'a>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Change<'a> {
+    #[serde(borrow)]
+    path: Leaf<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Failure<'a> {
+    #[serde(borrow)]
+    message: Leaf<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Tokens<'a> {
+    #[serde(borrow)]
+    input_tokens: Leaf<'a>,
+    #[serde(borrow)]
+    cached_input_tokens: Leaf<'a>,
+    #[serde(borrow)]
+    cache_write_input_tokens: Leaf<'a>,
+    #[serde(borrow)]
+    output_tokens: Leaf<'a>,
+    #[serde(borrow)]
+    reasoning_output_tokens: Leaf<'a>,
+}
+
+impl Tokens<'_> {
+    /// As OpenAI counts: what was cached is part of the input, what was thought part of the output.
+    fn usage(&self) -> Usage {
+        let (cache_read, cache_write) =
+            (self.cached_input_tokens.count(), self.cache_write_input_tokens.count());
+        let reasoning = self.reasoning_output_tokens.count();
+        Usage {
+            input: self.input_tokens.count().saturating_sub(cache_read + cache_write),
+            output: self.output_tokens.count().saturating_sub(reasoning),
+            cache_read,
+            cache_write,
+            reasoning,
+        }
+    }
+}
+
+impl Dialect for Codex {
+    fn read(&mut self, line: &[u8], ear: &mut Ear<'_>) -> bool {
+        let Some(line) = fields::<Line<'_>>(line) else { return false };
+        let Some(kind) = line.kind.text() else { return false };
+        match kind {
+            "thread.started" => ear.session(line.thread_id.text()),
+            "item.started" | "item.completed" => {
+                if let Some(item) = &line.item.0 {
+                    self.item(item, kind == "item.completed", ear);
+                }
+            }
+            "error" => {
+                let message = line.message.words();
+                if message.starts_with("Reconnecting") {
+                    ear.retry(Ending::bad(message));
+                } else {
+                    ear.told.trouble = Some(Ending::bad(message));
+                }
+            }
+            "turn.completed" => {
+                if let Some(tokens) = &line.usage.0 {
+                    ear.usage(UsageScope::Session, None, tokens.usage(), None);
+                }
+                ear.end(Ending::good());
+            }
+            "turn.failed" => {
+                let told = line.error.0.as_ref().map_or("", |error| error.message.words());
+                ear.end(Ending::bad(told));
+            }
+            _ => {}
+        }
+        true
+    }
+}
+
+impl Codex {
+    fn item(&mut self, item: &Item<'_>, is_complete: bool, ear: &mut Ear<'_>) {
+        match item.kind.words() {
+            "agent_message" => {
+                if is_complete {
+                    ear.written(item.text.words().len());
+                    ear.message(item.text.words());
+                }
+            }
+            "error" => ear.warn(item.message.words()),
+            // A plan is neither words nor a deed.
+            "reasoning" | "todo_list" | "" => {}
+            kind => {
+                let id = item.id.words();
+                let was_told = self.begun.iter().position(|begun| begun == id);
+                match (was_told, is_complete) {
+                    (Some(at), true) => {
+                        self.begun.swap_remove(at);
+                    }
+                    (Some(_), false) => {}
+                    (None, is_complete) => {
+                        if !is_complete {
+                            self.begun.push(id.to_owned());
+                        }
+                        tool(kind, item, ear);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn tool(kind: &str, item: &Item<'_>, ear: &mut Ear<'_>) {
+    let path =
+        item.changes.0.first().and_then(|change| change.0.as_ref()).and_then(|change| change.path.text());
+    let line = item
+        .command
+        .text()
+        .or(item.query.text())
+        .or(path)
+        .map_or_else(|| item.arguments.line.clone(), one_line);
+    let name = item.tool.text().unwrap_or(match kind {
+        "command_execution" => "shell",
+        "file_change" => "edit",
+        kind => kind,
+    });
+    ear.tool(name, &ToolInput { line, bytes: 0 });
+}

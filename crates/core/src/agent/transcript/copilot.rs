@@ -1,0 +1,128 @@
+//! Copilot CLI: `--output-format json`. It reports no tokens.
+
+use serde::Deserialize;
+
+use super::{
+    Dialect, Ear, Ending, EndingKind, fields,
+    lenient::{Leaf, Many, Maybe, ToolInput},
+};
+
+#[derive(Debug, Default)]
+pub(super) struct Copilot {
+    /// How much of the current message was written.
+    written: usize,
+    /// The last failure of a call, for the retry that follows.
+    failure: Option<Ending>,
+    /// What ended the turn.
+    error: Option<Ending>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Line<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Leaf<'a>,
+    #[serde(borrow)]
+    data: Maybe<Data<'a>>,
+    #[serde(rename = "sessionId", borrow)]
+    session_id: Leaf<'a>,
+    #[serde(rename = "exitCode", borrow)]
+    exit_code: Leaf<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Data<'a> {
+    #[serde(borrow)]
+    content: Leaf<'a>,
+    #[serde(borrow)]
+    delta_content: Leaf<'a>,
+    #[serde(borrow)]
+    model: Leaf<'a>,
+    #[serde(borrow)]
+    parent_tool_call_id: Leaf<'a>,
+    #[serde(borrow)]
+    tool_requests: Many<Maybe<Request<'a>>>,
+    #[serde(borrow)]
+    error_type: Leaf<'a>,
+    #[serde(borrow)]
+    message: Leaf<'a>,
+    #[serde(borrow)]
+    error_message: Leaf<'a>,
+    #[serde(borrow)]
+    status_code: Leaf<'a>,
+    #[serde(borrow)]
+    reason: Leaf<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Request<'a> {
+    #[serde(borrow)]
+    name: Leaf<'a>,
+    arguments: ToolInput,
+}
+
+impl Dialect for Copilot {
+    fn dull(&self) -> &'static [&'static [u8]] {
+        &[b"{\"type\":\"user.message\"", b"{\"type\":\"tool.", b"{\"type\":\"session.skills_loaded\""]
+    }
+
+    fn read(&mut self, line: &[u8], ear: &mut Ear<'_>) -> bool {
+        let Some(line) = fields::<Line<'_>>(line) else { return false };
+        let Some(kind) = line.kind.text() else { return false };
+        let data = line.data.0.unwrap_or_default();
+        match kind {
+            "assistant.message_start" => self.written = 0,
+            "assistant.message_delta" => {
+                self.written += data.delta_content.words().len();
+                ear.written(self.written);
+            }
+            // A sub-agent's words are not the agent's.
+            "assistant.message" if data.parent_tool_call_id.text().is_none() => {
+                self.error = None;
+                ear.model(data.model.text());
+                ear.message(data.content.words());
+                for request in data.tool_requests.0.iter().filter_map(|request| request.0.as_ref()) {
+                    ear.tool(request.name.words(), &request.arguments);
+                }
+            }
+            "model.call_failure" => {
+                let error = Ending::bad(data.error_message.words()).with_status(data.status_code.status());
+                self.failure = Some(error);
+            }
+            "assistant.turn_retry" => {
+                let reason = data.reason.text().unwrap_or("unknown error");
+                let failure = self.failure.take().unwrap_or_default();
+                ear.retry(Ending { message: reason.to_owned(), ..failure.of_kind(error_kind(reason)) });
+            }
+            "session.error" => {
+                let error = Ending::bad(data.message.words())
+                    .with_status(data.status_code.status())
+                    .of_kind(error_kind(data.error_type.words()));
+                ear.told.trouble = Some(error.clone());
+                self.error = Some(error);
+            }
+            "result" => {
+                ear.session(line.session_id.text());
+                let error = self.error.take();
+                ear.end(match line.exit_code.whole() {
+                    Some(0) => Ending::good(),
+                    _ => error.unwrap_or_else(|| Ending::bad("")),
+                });
+            }
+            _ => {}
+        }
+        true
+    }
+}
+
+fn error_kind(kind: &str) -> Option<EndingKind> {
+    Some(match kind {
+        "rate_limit" => EndingKind::RateLimit,
+        "authentication" => EndingKind::Auth,
+        "quota" => EndingKind::UsageLimit,
+        "context_limit" => EndingKind::PromptTooLong,
+        _ => return None,
+    })
+}

@@ -1,0 +1,177 @@
+//! Gemini CLI: `-o stream-json`.
+//!
+//! Words come in pieces, and only the next event tells that they are complete. A user's turn is echoed.
+
+use serde::Deserialize;
+
+use super::{
+    Dialect, Ear, Ending, EndingKind, UsageScope, fields,
+    lenient::{Leaf, Maybe, ToolInput},
+};
+use crate::event::Usage;
+
+/// A message longer than this loses its beginning.
+const LONGEST_MESSAGE: usize = 16 << 20;
+
+#[derive(Debug, Default)]
+pub(super) struct Gemini {
+    /// What the agent has written since the last event of another kind.
+    words: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Line<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Leaf<'a>,
+    #[serde(borrow)]
+    session_id: Leaf<'a>,
+    #[serde(borrow)]
+    model: Leaf<'a>,
+    #[serde(borrow)]
+    role: Leaf<'a>,
+    #[serde(borrow)]
+    content: Leaf<'a>,
+    #[serde(borrow)]
+    delta: Leaf<'a>,
+    #[serde(borrow)]
+    tool_name: Leaf<'a>,
+    parameters: ToolInput,
+    #[serde(borrow)]
+    severity: Leaf<'a>,
+    #[serde(borrow)]
+    message: Leaf<'a>,
+    #[serde(borrow)]
+    status: Leaf<'a>,
+    #[serde(borrow)]
+    error: Maybe<Failure<'a>>,
+    #[serde(borrow)]
+    stats: Maybe<Stats<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Failure<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Leaf<'a>,
+    #[serde(borrow)]
+    message: Leaf<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Stats<'a> {
+    #[serde(borrow)]
+    total_tokens: Leaf<'a>,
+    #[serde(borrow)]
+    input_tokens: Leaf<'a>,
+    #[serde(borrow)]
+    output_tokens: Leaf<'a>,
+    #[serde(borrow)]
+    cached: Leaf<'a>,
+}
+
+impl Stats<'_> {
+    /// As Google counts: what was cached is part of the input; what was thought is in the total alone.
+    fn usage(&self) -> Usage {
+        let (input, output, cached) =
+            (self.input_tokens.count(), self.output_tokens.count(), self.cached.count());
+        Usage {
+            input: input.saturating_sub(cached),
+            output,
+            cache_read: cached,
+            cache_write: 0,
+            reasoning: self.total_tokens.count().saturating_sub(input + output),
+        }
+    }
+}
+
+impl Dialect for Gemini {
+    fn read(&mut self, line: &[u8], ear: &mut Ear<'_>) -> bool {
+        let Some(line) = fields::<Line<'_>>(line) else { return false };
+        let Some(kind) = line.kind.text() else { return false };
+        match kind {
+            "init" => {
+                ear.session(line.session_id.text());
+                ear.model(line.model.text());
+            }
+            "message" if line.role.is("assistant") => {
+                if line.delta.truth() == Some(true) {
+                    self.piece(line.content.words(), ear);
+                } else {
+                    self.complete(ear);
+                    ear.message(line.content.words());
+                }
+            }
+            "tool_use" => {
+                self.complete(ear);
+                ear.tool(line.tool_name.words(), &line.parameters);
+            }
+            "tool_result" => self.complete(ear),
+            "error" => self.error(&line, ear),
+            "result" => self.result(&line, ear),
+            _ => {}
+        }
+        true
+    }
+
+    fn finish(&mut self, ear: &mut Ear<'_>) {
+        self.drop_words(ear);
+    }
+}
+
+impl Gemini {
+    fn piece(&mut self, words: &str, ear: &mut Ear<'_>) {
+        self.words.push_str(words);
+        if self.words.len() > LONGEST_MESSAGE {
+            let cut = self.words.floor_char_boundary(self.words.len() / 2);
+            self.words.drain(..cut);
+        }
+        ear.written(self.words.len());
+    }
+
+    fn complete(&mut self, ear: &mut Ear<'_>) {
+        ear.message(&self.words);
+        self.words.clear();
+    }
+
+    fn drop_words(&mut self, ear: &mut Ear<'_>) {
+        ear.told.unfinished |= !self.words.trim().is_empty();
+        self.words.clear();
+    }
+
+    fn error(&mut self, line: &Line<'_>, ear: &mut Ear<'_>) {
+        let message = line.message.words();
+        ear.warn(message);
+        if message.starts_with("Agent execution") {
+            // A hook had the whole answer and wants another one.
+            self.complete(ear);
+        } else if message.contains("Loop detected") || !line.severity.is("warning") {
+            self.drop_words(ear);
+        }
+    }
+
+    fn result(&mut self, line: &Line<'_>, ear: &mut Ear<'_>) {
+        if let Some(stats) = &line.stats.0 {
+            ear.usage(UsageScope::Process, None, stats.usage(), None);
+        }
+        if line.status.is("success") {
+            self.complete(ear);
+            return ear.end(Ending::good());
+        }
+        self.drop_words(ear);
+        let (kind, message) = line.error.0.as_ref().map_or(("", ""), |e| (e.kind.words(), e.message.words()));
+        ear.end(Ending::bad(message).of_kind(error_kind(kind)));
+    }
+}
+
+/// The `type` of an error; most are `unknown`.
+fn error_kind(kind: &str) -> Option<EndingKind> {
+    Some(match kind {
+        "FatalTurnLimitedError" => EndingKind::MaxTurns,
+        "FatalAuthenticationError" => EndingKind::Auth,
+        "FatalInputError" | "FatalConfigError" | "FatalSandboxError" => EndingKind::Misuse,
+        "FatalCancellationError" => EndingKind::Interrupted,
+        _ => return None,
+    })
+}

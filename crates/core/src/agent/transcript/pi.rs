@@ -1,0 +1,170 @@
+//! pi: `--mode json`. It exits 0 whatever happened, so the last message says how it ended.
+
+use serde::Deserialize;
+
+use super::{
+    Dialect, Ear, Ending, EndingKind, UsageScope, fields,
+    lenient::{Leaf, Many, Maybe, ToolInput},
+};
+use crate::event::Usage;
+
+#[derive(Debug, Default)]
+pub(super) struct Pi {
+    written: usize,
+    /// What the last message ended with, if not well.
+    error: Option<Ending>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Line<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Leaf<'a>,
+    #[serde(borrow)]
+    id: Leaf<'a>,
+    #[serde(borrow)]
+    message: Maybe<Message<'a>>,
+    #[serde(rename = "assistantMessageEvent", borrow)]
+    piece: Maybe<Piece<'a>>,
+    #[serde(rename = "errorMessage", borrow)]
+    error_message: Leaf<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Message<'a> {
+    #[serde(borrow)]
+    role: Leaf<'a>,
+    #[serde(borrow)]
+    model: Leaf<'a>,
+    #[serde(borrow)]
+    content: Many<Maybe<Block<'a>>>,
+    #[serde(borrow)]
+    usage: Maybe<Tokens<'a>>,
+    #[serde(borrow)]
+    stop_reason: Leaf<'a>,
+    #[serde(borrow)]
+    error_message: Leaf<'a>,
+    #[serde(borrow)]
+    response_id: Leaf<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Block<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Leaf<'a>,
+    #[serde(borrow)]
+    text: Leaf<'a>,
+    #[serde(borrow)]
+    name: Leaf<'a>,
+    arguments: ToolInput,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Piece<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Leaf<'a>,
+    #[serde(borrow)]
+    delta: Leaf<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Tokens<'a> {
+    #[serde(borrow)]
+    input: Leaf<'a>,
+    #[serde(borrow)]
+    output: Leaf<'a>,
+    #[serde(borrow)]
+    cache_read: Leaf<'a>,
+    #[serde(borrow)]
+    cache_write: Leaf<'a>,
+    #[serde(borrow)]
+    cost: Maybe<Cost<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Cost<'a> {
+    #[serde(borrow)]
+    total: Leaf<'a>,
+}
+
+impl Tokens<'_> {
+    fn usage(&self) -> Usage {
+        Usage {
+            input: self.input.count(),
+            output: self.output.count(),
+            cache_read: self.cache_read.count(),
+            cache_write: self.cache_write.count(),
+            reasoning: 0,
+        }
+    }
+}
+
+impl Dialect for Pi {
+    fn dull(&self) -> &'static [&'static [u8]] {
+        &[b"{\"type\":\"tool_execution_", b"{\"type\":\"turn_end\""]
+    }
+
+    fn read(&mut self, line: &[u8], ear: &mut Ear<'_>) -> bool {
+        let Some(line) = fields::<Line<'_>>(line) else { return false };
+        let Some(kind) = line.kind.text() else { return false };
+        match kind {
+            "session" => ear.session(line.id.text()),
+            "agent_start" => ear.told.ending = None,
+            "message_start" => self.written = 0,
+            "message_update" => {
+                if let Some(piece) = line.piece.0.filter(|piece| piece.kind.words().ends_with("_delta")) {
+                    self.written += piece.delta.words().len();
+                    ear.written(self.written);
+                }
+            }
+            "message_end" => {
+                if let Some(message) = line.message.0.filter(|message| message.role.is("assistant")) {
+                    self.message(&message, ear);
+                }
+            }
+            "auto_retry_start" => {
+                ear.told.ending = None;
+                ear.retry(Ending::bad(line.error_message.words()));
+            }
+            "agent_end" => match self.error.take() {
+                None => ear.end(Ending::good()),
+                // It may try again, so nothing says that it is over but its exit.
+                error => ear.told.ending = error,
+            },
+            _ => {}
+        }
+        true
+    }
+}
+
+impl Pi {
+    fn message(&mut self, message: &Message<'_>, ear: &mut Ear<'_>) {
+        ear.model(message.model.text());
+        if let Some(tokens) = &message.usage.0 {
+            let cost = tokens.cost.0.as_ref().and_then(|cost| cost.total.real());
+            ear.usage(UsageScope::Call, message.response_id.text(), tokens.usage(), cost);
+        }
+        let blocks = || message.content.0.iter().filter_map(|block| block.0.as_ref());
+        let words: String = blocks().filter(|b| b.kind.is("text")).map(|b| b.text.words()).collect();
+        let reason = message.stop_reason.words();
+        self.error = match reason {
+            "error" => Some(Ending::bad(message.error_message.words())),
+            "aborted" => Some(Ending::bad("aborted").of_kind(Some(EndingKind::Interrupted))),
+            _ => None,
+        };
+        if self.error.is_some() || reason == "length" {
+            ear.told.unfinished |= !words.trim().is_empty();
+            ear.told.trouble = self.error.clone();
+            return;
+        }
+        ear.message(&words);
+        for call in blocks().filter(|block| block.kind.is("toolCall")) {
+            ear.tool(call.name.words(), &call.arguments);
+        }
+    }
+}

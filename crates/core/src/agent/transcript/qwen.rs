@@ -1,0 +1,129 @@
+//! Qwen Code: `--output-format stream-json`; Claude's events with a few differences.
+//!
+//! Every line has an id of its own, the result's usage is the session's, side requests included, and an error is also
+//! said in the assistant's place.
+
+use serde::Deserialize;
+
+use super::{
+    Dialect, Ear, Ending, EndingKind, UsageScope,
+    claude::{Denial, Message, Tokens, denied},
+    fields,
+    lenient::{Leaf, Many, Maybe},
+};
+use crate::event::Usage;
+
+#[derive(Debug)]
+pub(super) struct Qwen;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Line<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Leaf<'a>,
+    #[serde(borrow)]
+    subtype: Leaf<'a>,
+    #[serde(borrow)]
+    session_id: Leaf<'a>,
+    #[serde(borrow)]
+    parent_tool_use_id: Leaf<'a>,
+    #[serde(borrow)]
+    model: Leaf<'a>,
+    #[serde(borrow)]
+    message: Maybe<Message<'a>>,
+    #[serde(borrow)]
+    data: Maybe<RetryData<'a>>,
+    #[serde(borrow)]
+    is_error: Leaf<'a>,
+    #[serde(borrow)]
+    error: Maybe<Failure<'a>>,
+    #[serde(borrow)]
+    result: Leaf<'a>,
+    #[serde(borrow)]
+    usage: Maybe<Tokens<'a>>,
+    #[serde(borrow)]
+    permission_denials: Many<Maybe<Denial<'a>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct RetryData<'a> {
+    #[serde(borrow)]
+    attempt: Leaf<'a>,
+    #[serde(borrow)]
+    max_retries: Leaf<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Failure<'a> {
+    #[serde(borrow)]
+    message: Leaf<'a>,
+}
+
+/// As OpenAI counts, in Anthropic's words: what was cached is part of the input.
+fn usage(tokens: &Tokens<'_>) -> Usage {
+    let usage = tokens.usage();
+    Usage { input: usage.input.saturating_sub(usage.cache_read), ..usage }
+}
+
+impl Dialect for Qwen {
+    fn dull(&self) -> &'static [&'static [u8]] {
+        &[b"{\"type\":\"user\""]
+    }
+
+    fn read(&mut self, line: &[u8], ear: &mut Ear<'_>) -> bool {
+        let Some(line) = fields::<Line<'_>>(line) else { return false };
+        let Some(kind) = line.kind.text() else { return false };
+        ear.session(line.session_id.text());
+        match kind {
+            "system" if line.subtype.is("init") => ear.model(line.model.text()),
+            "system" if line.subtype.is("retry") => {
+                // The second line of a pair says that the wait is over.
+                if let Some(data) = line.data.0.filter(|data| data.attempt.whole().is_some()) {
+                    let (attempt, most) = (data.attempt.count(), data.max_retries.count());
+                    ear.retry(Ending::bad(&format!("retry {attempt} of {most}")));
+                }
+            }
+            "assistant" => assistant(&line, ear),
+            "result" => result(&line, ear),
+            _ => {}
+        }
+        true
+    }
+}
+
+fn assistant(line: &Line<'_>, ear: &mut Ear<'_>) {
+    let Some(message) = &line.message.0 else { return };
+    let used = message.usage.0.as_ref().map(usage).unwrap_or_default();
+    let words = message.words();
+    if words.starts_with("[API Error: ") && used == Usage::default() {
+        ear.told.trouble = Some(Ending::bad(&words));
+        return;
+    }
+    ear.usage(UsageScope::Call, message.id.text(), used, None);
+    if line.parent_tool_use_id.text().is_some() {
+        return;
+    }
+    ear.model(message.model.text());
+    ear.written(words.len());
+    ear.message(&words);
+    for (name, input) in message.calls() {
+        ear.tool(name, input);
+    }
+}
+
+fn result(line: &Line<'_>, ear: &mut Ear<'_>) {
+    if let Some(tokens) = &line.usage.0 {
+        ear.usage(UsageScope::Session, None, usage(tokens), None);
+    }
+    for denial in line.permission_denials.0.iter().filter_map(|denial| denial.0.as_ref()) {
+        ear.warn(&denied(denial));
+    }
+    let error = line.error.0.as_ref().and_then(|error| error.message.text());
+    if !line.is_error.truth().unwrap_or(error.is_some()) {
+        return ear.end(Ending::good());
+    }
+    let kind = line.subtype.is("error_max_turns").then_some(EndingKind::MaxTurns);
+    ear.end(Ending::bad(error.or(line.result.text()).unwrap_or_default()).of_kind(kind));
+}
