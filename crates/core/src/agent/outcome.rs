@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
 use self::errors::{Meaning, meaning};
 use super::transcript::{Ending, EndingKind, Told};
-use crate::{duration::Millis, event::Outcome, limits::reset::reset_at};
+use crate::{duration::Millis, event::Outcome, limits::reset_at};
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use crate::{
     event::Outcome,
-    limits::failure::{FailureClass, limit_class},
+    limits::{FailureClass, limit_class},
 };
 
 /// What an error means, and what helps.

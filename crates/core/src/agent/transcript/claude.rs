@@ -18,9 +18,8 @@ const SYNTHETIC: &str = "<synthetic>";
 
 #[derive(Debug, Default)]
 pub(super) struct Claude {
-    /// The message that is being written, and how much of it was.
+    /// The message that comes in pieces.
     message: String,
-    written: usize,
     /// What earlier turns of this process have used.
     used: Usage,
     cost_usd: f64,
@@ -197,12 +196,11 @@ pub(super) struct Denial<'a> {
 impl Tokens<'_> {
     /// As Anthropic counts: input without what was cached, output with what was thought.
     pub(super) fn usage(&self) -> Usage {
-        let output = self.output_tokens.count();
         let thought =
-            self.output_tokens_details.0.as_ref().map_or(0, |d| d.thinking_tokens.count()).min(output);
+            self.output_tokens_details.0.as_ref().map_or(0, |details| details.thinking_tokens.count());
         Usage {
             input: self.input_tokens.count(),
-            output: output - thought,
+            output: self.output_tokens.count(),
             cache_read: self.cache_read_input_tokens.count(),
             cache_write: self.cache_creation_input_tokens.count(),
             reasoning: thought,
@@ -212,14 +210,12 @@ impl Tokens<'_> {
 
 impl ModelTokens<'_> {
     fn usage(&self) -> Usage {
-        let output = self.output_tokens.count();
-        let thought = self.thinking_tokens.count().min(output);
         Usage {
             input: self.input_tokens.count(),
-            output: output - thought,
+            output: self.output_tokens.count(),
             cache_read: self.cache_read_input_tokens.count(),
             cache_write: self.cache_creation_input_tokens.count(),
-            reasoning: thought,
+            reasoning: self.thinking_tokens.count(),
         }
     }
 }
@@ -290,9 +286,9 @@ impl Claude {
         if let Some(tokens) = &message.usage.0 {
             ear.usage(UsageScope::Call, id, tokens.usage(), None);
         }
-        self.begin(id);
-        self.written += message.bytes();
-        ear.written(self.written);
+        if id != Some(&self.message) {
+            ear.written(message.bytes());
+        }
         // A sub-agent's tokens cost money, but its words are not the agent's.
         if line.parent_tool_use_id.text().is_some() {
             return;
@@ -304,25 +300,14 @@ impl Claude {
         }
     }
 
-    fn begin(&mut self, id: Option<&str>) {
-        if id != Some(&self.message) {
-            self.message = id.unwrap_or_default().to_owned();
-            self.written = 0;
-        }
-    }
-
     fn piece(&mut self, line: &Line<'_>, ear: &mut Ear<'_>) {
         let Some(event) = &line.event.0 else { return };
         if let Some(message) = &event.message.0 {
-            self.begin(message.id.text());
+            self.message = message.id.words().to_owned();
         }
         if let Some(delta) = &event.delta.0 {
             let texts = [&delta.text, &delta.thinking, &delta.partial_json];
-            let bytes: usize = texts.iter().map(|text| text.words().len()).sum();
-            if bytes > 0 {
-                self.written += bytes;
-                ear.written(self.written);
-            }
+            ear.written(texts.iter().map(|text| text.words().len()).sum());
         }
         if event.kind.is("message_delta")
             && let Some(tokens) = &event.usage.0

@@ -90,13 +90,12 @@ impl Tokens<'_> {
     fn usage(&self) -> Usage {
         let (cache_read, cache_write) =
             (self.cached_input_tokens.count(), self.cache_write_input_tokens.count());
-        let reasoning = self.reasoning_output_tokens.count();
         Usage {
             input: self.input_tokens.count().saturating_sub(cache_read + cache_write),
-            output: self.output_tokens.count().saturating_sub(reasoning),
+            output: self.output_tokens.count(),
             cache_read,
             cache_write,
-            reasoning,
+            reasoning: self.reasoning_output_tokens.count(),
         }
     }
 }

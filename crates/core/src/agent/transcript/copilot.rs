@@ -9,8 +9,6 @@ use super::{
 
 #[derive(Debug, Default)]
 pub(super) struct Copilot {
-    /// How much of the current message was written.
-    written: usize,
     /// The last failure of a call, for the retry that follows.
     failure: Option<Ending>,
     /// What ended the turn.
@@ -73,11 +71,7 @@ impl Dialect for Copilot {
         let Some(kind) = line.kind.text() else { return false };
         let data = line.data.0.unwrap_or_default();
         match kind {
-            "assistant.message_start" => self.written = 0,
-            "assistant.message_delta" => {
-                self.written += data.delta_content.words().len();
-                ear.written(self.written);
-            }
+            "assistant.message_delta" => ear.written(data.delta_content.words().len()),
             // A sub-agent's words are not the agent's.
             "assistant.message" if data.parent_tool_call_id.text().is_none() => {
                 self.error = None;
@@ -97,7 +91,10 @@ impl Dialect for Copilot {
                 ear.retry(Ending { message: reason.to_owned(), ..failure.of_kind(error_kind(reason)) });
             }
             "session.error" => {
-                let error = Ending::bad(data.message.words())
+                // What it says of its own retries before is not what the provider said.
+                let words = data.message.words();
+                let words = words.split_once("Last error: ").map_or(words, |(_, error)| error);
+                let error = Ending::bad(words)
                     .with_status(data.status_code.status())
                     .of_kind(error_kind(data.error_type.words()));
                 ear.told.trouble = Some(error.clone());

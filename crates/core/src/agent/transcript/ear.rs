@@ -35,7 +35,9 @@ impl<'a> Ear<'a> {
     }
 
     pub(super) fn written(&mut self, bytes: usize) {
-        (self.heard)(Heard::Written(bytes));
+        if bytes > 0 {
+            (self.heard)(Heard::Written(bytes));
+        }
     }
 
     /// The CLI tries again after an error.

@@ -76,12 +76,13 @@ impl Stats<'_> {
     fn usage(&self) -> Usage {
         let (input, output, cached) =
             (self.input_tokens.count(), self.output_tokens.count(), self.cached.count());
+        let thought = self.total_tokens.count().saturating_sub(input + output);
         Usage {
             input: input.saturating_sub(cached),
-            output,
+            output: output + thought,
             cache_read: cached,
             cache_write: 0,
-            reasoning: self.total_tokens.count().saturating_sub(input + output),
+            reasoning: thought,
         }
     }
 }
@@ -127,7 +128,7 @@ impl Gemini {
             let cut = self.words.floor_char_boundary(self.words.len() / 2);
             self.words.drain(..cut);
         }
-        ear.written(self.words.len());
+        ear.written(words.len());
     }
 
     fn complete(&mut self, ear: &mut Ear<'_>) {

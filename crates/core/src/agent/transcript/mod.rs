@@ -20,7 +20,8 @@ use serde::Deserialize;
 
 use self::{ear::Ear, lines::Lines};
 use super::command::Format;
-use crate::{duration::Millis, event::Usage};
+pub use crate::limits::Scope as UsageScope;
+use crate::{duration::Millis, event::Usage, limits::Meter};
 
 /// Something in an agent's output, as soon as it is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,14 +40,14 @@ pub enum Heard<'a> {
     Usage {
         /// What they are the sum of.
         scope: UsageScope,
-        /// The message they belong to; a later report for the same one replaces the earlier.
+        /// The message they belong to, where its tokens are reported more than once.
         id: Option<&'a str>,
         /// How many.
         usage: Usage,
         /// What the CLI says they cost, in the same scope.
         cost_usd: Option<f64>,
     },
-    /// How many bytes the model has written so far in this message, for an estimate until its tokens are reported.
+    /// The model wrote this many more bytes, shown or not: for an estimate until its tokens are reported.
     Written(usize),
     /// The CLI asks its provider again by itself.
     Retry {
@@ -57,15 +58,19 @@ pub enum Heard<'a> {
     Final,
 }
 
-/// What reported tokens are the sum of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UsageScope {
-    /// One call of the model: add it, once per id.
-    Call,
-    /// This process so far: it replaces the sum of its calls.
-    Process,
-    /// The session so far: subtract what earlier processes of it have reported.
-    Session,
+impl Heard<'_> {
+    /// Enters it in the ledger of its attempt, if it counts.
+    pub fn meter(&self, meter: &mut Meter) {
+        match *self {
+            Self::Usage { id: Some(id), usage, .. } => meter.report_message(id, usage),
+            Self::Usage { scope, usage, cost_usd: Some(cost), .. } if usage == Usage::default() => {
+                meter.report_cost(scope, cost);
+            }
+            Self::Usage { scope, usage, cost_usd, .. } => meter.report(scope, usage, cost_usd),
+            Self::Written(bytes) => meter.estimate(bytes as u64),
+            Self::Message(_) | Self::Tool { .. } | Self::Retry { .. } | Self::Final => {}
+        }
+    }
 }
 
 /// What an agent's output has told by its end.

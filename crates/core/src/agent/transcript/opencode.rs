@@ -30,8 +30,6 @@ struct Line<'a> {
 #[serde(default)]
 struct Part<'a> {
     #[serde(borrow)]
-    id: Leaf<'a>,
-    #[serde(borrow)]
     text: Leaf<'a>,
     #[serde(borrow)]
     tool: Leaf<'a>,
@@ -127,7 +125,8 @@ impl Tokens<'_> {
         let cache = self.cache.0.as_ref();
         Usage {
             input: self.input.count(),
-            output: self.output.count(),
+            // What was thought comes beside what was written.
+            output: self.output.count() + self.reasoning.count(),
             cache_read: cache.map_or(0, |cache| cache.read.count()),
             cache_write: cache.map_or(0, |cache| cache.write.count()),
             reasoning: self.reasoning.count(),
@@ -152,7 +151,7 @@ impl Dialect for Opencode {
             }
             ("step_finish", Some(part)) => {
                 if let Some(tokens) = &part.tokens.0 {
-                    ear.usage(UsageScope::Call, part.id.text(), tokens.usage(), part.cost.real());
+                    ear.usage(UsageScope::Call, None, tokens.usage(), part.cost.real());
                 }
                 if !part.reason.is("tool-calls") {
                     ear.end(Ending::good());

@@ -10,7 +10,6 @@ use crate::event::Usage;
 
 #[derive(Debug, Default)]
 pub(super) struct Pi {
-    written: usize,
     /// What the last message ended with, if not well.
     error: Option<Ending>,
 }
@@ -45,8 +44,6 @@ struct Message<'a> {
     stop_reason: Leaf<'a>,
     #[serde(borrow)]
     error_message: Leaf<'a>,
-    #[serde(borrow)]
-    response_id: Leaf<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -115,11 +112,9 @@ impl Dialect for Pi {
         match kind {
             "session" => ear.session(line.id.text()),
             "agent_start" => ear.told.ending = None,
-            "message_start" => self.written = 0,
             "message_update" => {
                 if let Some(piece) = line.piece.0.filter(|piece| piece.kind.words().ends_with("_delta")) {
-                    self.written += piece.delta.words().len();
-                    ear.written(self.written);
+                    ear.written(piece.delta.words().len());
                 }
             }
             "message_end" => {
@@ -147,7 +142,7 @@ impl Pi {
         ear.model(message.model.text());
         if let Some(tokens) = &message.usage.0 {
             let cost = tokens.cost.0.as_ref().and_then(|cost| cost.total.real());
-            ear.usage(UsageScope::Call, message.response_id.text(), tokens.usage(), cost);
+            ear.usage(UsageScope::Call, None, tokens.usage(), cost);
         }
         let blocks = || message.content.0.iter().filter_map(|block| block.0.as_ref());
         let words: String = blocks().filter(|b| b.kind.is("text")).map(|b| b.text.words()).collect();

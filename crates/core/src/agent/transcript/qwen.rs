@@ -101,7 +101,7 @@ fn assistant(line: &Line<'_>, ear: &mut Ear<'_>) {
         ear.told.trouble = Some(Ending::bad(&words));
         return;
     }
-    ear.usage(UsageScope::Call, message.id.text(), used, None);
+    ear.usage(UsageScope::Call, None, used, None);
     if line.parent_tool_use_id.text().is_some() {
         return;
     }

@@ -62,12 +62,11 @@ fn only_what_claude_itself_wrote_is_its_words() {
         [
             "used Call a 5+1+7+9+0",
             "wrote 2",
-            "wrote 11",
+            "wrote 9",
             "says one two",
             "calls Bash(ls)",
             "used Call b 3+0+0+0+0",
             "wrote 11",
-            "wrote 0",
             "wrote 1",
             "calls web(q)",
         ]
@@ -125,8 +124,8 @@ fn claude_in_pieces_is_counted_while_it_writes() {
         listen(Format::Claude, &lines).0,
         [
             "wrote 9",
-            "wrote 11",
-            "used Call a 9+20+0+0+10",
+            "wrote 2",
+            "used Call a 9+30+0+0+10",
             "used Process - 9+30+0+0+0",
             "used Session - 0+0+0+0+0 $0.5",
             "final"
@@ -184,7 +183,7 @@ fn codex_warns_retries_and_fails_in_different_ways() {
             "calls edit(a.rs)",
             "calls look(x)",
             "retries Reconnecting... 1/5 (why)",
-            "used Session - 40+15+60+0+5",
+            "used Session - 40+20+60+0+5",
             "final",
         ]
     );
@@ -228,7 +227,7 @@ fn opencode_is_over_when_its_last_step_is() {
     let tools = r#"{"type":"step_finish","part":{"id":"1","reason":"tool-calls","tokens":{"input":1,"output":2,"reasoning":3,"cache":{"read":4,"write":5}},"cost":0.25}}"#;
     let stop = r#"{"type":"step_finish","part":{"id":"2","reason":"stop"}}"#;
     let error = r#"{"type":"error","error":{"name":"ContextOverflowError","data":{"message":"too much"}}}"#;
-    assert_eq!(listen(Format::Opencode, &[start, tools]).0, ["used Call 1 1+2+4+5+3 $0.25"]);
+    assert_eq!(listen(Format::Opencode, &[start, tools]).0, ["used Call - 1+5+4+5+3 $0.25"]);
     for (lines, expected) in [
         (vec![start, tools], None),
         (vec![start, tools, start, stop], Some((true, None, String::new()))),
@@ -300,7 +299,7 @@ fn qwens_banner_is_not_its_words() {
     assert_eq!((seen, told.trouble.map(|t| t.message)), (vec![], Some("[API Error: 401 no]".to_owned())));
     assert_eq!(
         listen(Format::Qwen, &[quoted]).0,
-        ["used Call 2 6+2+4+0+0", "wrote 25", "says [API Error: is what I saw"]
+        ["used Call - 6+2+4+0+0", "wrote 25", "says [API Error: is what I saw"]
     );
 }
 
