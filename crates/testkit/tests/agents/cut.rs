@@ -76,6 +76,24 @@ fn a_recording_in_pieces_is_the_same_as_whole() {
 }
 
 #[test]
+fn a_damaged_recording_is_read_as_far_as_it_goes() {
+    // fault D3
+    let mut state = 3;
+    for recording in recordings().iter().filter(|recording| !recording.stdout.is_empty()) {
+        for _ in 0..20 {
+            let mut output = recording.stdout.clone();
+            for _ in 0..=below(&mut state, 8) {
+                let at = below(&mut state, output.len());
+                output[at] = below(&mut state, 256) as u8;
+            }
+            let (_, told) = listen(format(recording), output.chunks(1 + below(&mut state, 4096)));
+            let judged = judge(recording, &told);
+            assert!(told.ending.is_some() || judged.outcome != Outcome::Completed, "{}", recording.name);
+        }
+    }
+}
+
+#[test]
 fn a_banner_noise_and_events_of_another_version_change_nothing() {
     // fault C13, fault D3
     for recording in recordings().iter().filter(|recording| recording.name.ends_with("-tool-call")) {

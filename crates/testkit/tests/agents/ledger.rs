@@ -1,10 +1,10 @@
 //! What a CLI says it has used, against what was counted.
 
-use dacapo_core::agent::transcript::UsageScope;
+use dacapo_core::limits::meter::tokens;
 use dacapo_testkit::recordings::{Recording, recordings};
 use serde_json::Value;
 
-use super::{Kept, calls, format, listen, total, used};
+use super::{Kept, format, listen, used};
 
 /// Tokens and money as the CLI itself adds them up, read in another way.
 fn reported(recording: &Recording) -> (u64, Option<f64>) {
@@ -31,11 +31,15 @@ fn reported(recording: &Recording) -> (u64, Option<f64>) {
             })
         }
         "codex" => {
-            let usage = of_type("turn.completed").last().map(|line| &line["usage"]);
+            let usage = of_type("turn.completed").next_back().map(|line| &line["usage"]);
             (usage.map_or(0, |usage| number(&usage["input_tokens"]) + number(&usage["output_tokens"])), None)
         }
-        "gemini" => (of_type("result").last().map_or(0, |line| number(&line["stats"]["total_tokens"])), None),
-        "qwen" => (of_type("result").last().map_or(0, |line| number(&line["usage"]["total_tokens"])), None),
+        "gemini" => {
+            (of_type("result").next_back().map_or(0, |line| number(&line["stats"]["total_tokens"])), None)
+        }
+        "qwen" => {
+            (of_type("result").next_back().map_or(0, |line| number(&line["usage"]["total_tokens"])), None)
+        }
         "opencode" => of_type("step_finish").fold((0, None), |(tokens, cost), line| {
             let part = &line["part"];
             (
@@ -57,39 +61,49 @@ fn reported(recording: &Recording) -> (u64, Option<f64>) {
 
 #[test]
 fn what_was_counted_is_what_the_cli_reports() {
-    // req 192: within 1 % is asked for; it is exact.
+    // req 192: within 1 % is asked for; it is exact, and no longer an estimate.
     let mut compared = 0;
     for recording in recordings() {
-        let (kept, told) = listen(format(&recording), [&recording.stdout[..]]);
-        if told.ending.is_none() {
+        let (_, told) = listen(format(&recording), [&recording.stdout[..]]);
+        let (expected, cost) = reported(&recording);
+        if told.ending.is_none() || recording.agent() == "copilot" {
             continue;
         }
-        let (tokens, cost) = reported(&recording);
-        let (usage, counted_cost) = used(&kept);
-        assert_eq!(total(usage), tokens, "{}", recording.name);
-        match (cost, counted_cost) {
-            (Some(cost), Some(counted)) => {
-                assert!((cost - counted).abs() <= cost * 1e-9, "{}", recording.name)
-            }
-            (Some(cost), None) => assert_eq!(cost, 0.0, "{}", recording.name),
-            (None, counted) => assert_eq!(counted, None, "{}", recording.name),
-        }
-        compared += usize::from(tokens > 0);
+        let counted = used(format(&recording), &recording.stdout);
+        assert_eq!((tokens(&counted.usage), counted.is_estimate), (expected, false), "{}", recording.name);
+        let difference = cost.unwrap_or(0.0) - counted.cost_usd.unwrap_or(0.0);
+        assert!(difference.abs() < 1e-9, "{}: {difference}", recording.name);
+        compared += usize::from(expected > 0);
     }
     assert!(compared > 40, "{compared}");
 }
 
 #[test]
-fn while_claude_runs_its_input_is_exact_and_counted_once_per_message() {
-    // Several lines repeat one message's usage.
+fn while_claude_runs_its_input_is_exact_and_its_output_a_guess() {
+    // Several lines repeat one message's usage; how much was written is reported at the end alone.
     for recording in recordings().iter().filter(|recording| recording.agent() == "claude") {
-        let (kept, _) = listen(format(recording), [&recording.stdout[..]]);
-        let process = kept.iter().rev().find_map(|kept| match kept {
-            Kept::Usage(UsageScope::Process, _, usage, _) => Some(*usage),
-            _ => None,
-        });
-        if let Some(process) = process {
-            assert_eq!(calls(&kept).0.input, process.input, "{}", recording.name);
+        let (before, _) = listen(format(recording), [&recording.stdout[..]]);
+        let Some(result) = first_result(&recording.stdout) else { continue };
+        let (running, done) = (
+            used(format(recording), &recording.stdout[..result]),
+            used(format(recording), &recording.stdout),
+        );
+        if recording.name != "claude-stream-input" {
+            assert_eq!(running.usage.input, done.usage.input, "{}", recording.name);
         }
+        let has_written = before.iter().any(|kept| matches!(kept, Kept::Written(_)));
+        assert_eq!(running.is_estimate, has_written, "{}", recording.name);
     }
+}
+
+/// Where the first line with a result begins.
+fn first_result(output: &[u8]) -> Option<usize> {
+    let mut start = 0;
+    for line in output.split_inclusive(|byte| *byte == b'\n') {
+        if serde_json::from_slice::<Value>(line).is_ok_and(|line| line["type"] == "result") {
+            return Some(start);
+        }
+        start += line.len();
+    }
+    None
 }

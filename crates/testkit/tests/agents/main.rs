@@ -6,8 +6,6 @@ mod cut;
 mod ledger;
 mod table;
 
-use std::collections::BTreeMap;
-
 use dacapo_core::{
     agent::{
         Format, catalog,
@@ -15,6 +13,7 @@ use dacapo_core::{
         transcript::{Heard, Told, Transcript, UsageScope},
     },
     event::Usage,
+    limits::{Meter, Metered},
 };
 use dacapo_testkit::recordings::Recording;
 
@@ -65,35 +64,13 @@ fn messages(kept: &[Kept]) -> Vec<&str> {
         .collect()
 }
 
-/// What was used by the end: the widest scope goes first.
-fn used(kept: &[Kept]) -> (Usage, Option<f64>) {
-    let last = |wanted| {
-        kept.iter().rev().find_map(|kept| match kept {
-            Kept::Usage(scope, _, usage, cost) if *scope == wanted => Some((*usage, *cost)),
-            _ => None,
-        })
-    };
-    last(UsageScope::Session).or_else(|| last(UsageScope::Process)).unwrap_or_else(|| calls(kept))
-}
-
-/// The sum of the calls, each once.
-fn calls(kept: &[Kept]) -> (Usage, Option<f64>) {
-    let mut by_id = BTreeMap::new();
-    for (number, kept) in kept.iter().enumerate() {
-        if let Kept::Usage(UsageScope::Call, id, usage, cost) = kept {
-            by_id.insert(id.clone().unwrap_or_else(|| number.to_string()), (*usage, *cost));
-        }
-    }
-    let mut sum = (Usage::default(), None);
-    for (usage, cost) in by_id.into_values() {
-        sum.0.add(usage);
-        sum.1 = cost.map(|cost| sum.1.unwrap_or(0.0) + cost).or(sum.1);
-    }
-    sum
-}
-
-fn total(usage: Usage) -> u64 {
-    usage.input + usage.output + usage.cache_read + usage.cache_write + usage.reasoning
+/// What was used by the end, as its ledger has it.
+fn used(format: Format, output: &[u8]) -> Metered {
+    let mut meter = Meter::new(None, None);
+    let mut transcript = Transcript::new(format);
+    transcript.push(output, &mut |heard| heard.meter(&mut meter));
+    transcript.finish(&mut |heard| heard.meter(&mut meter));
+    meter.total()
 }
 
 /// How the recorded process ended.

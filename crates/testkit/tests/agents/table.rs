@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use dacapo_core::limits::Metered;
 use dacapo_testkit::recordings::recordings;
 use jiff::{Timestamp, tz::TimeZone};
 
@@ -14,7 +15,7 @@ fn table() -> String {
     for recording in recordings() {
         let (kept, told) = listen(format(&recording), [&recording.stdout[..]]);
         let judged = judge(&recording, &told);
-        let (usage, cost) = used(&kept);
+        let Metered { usage, cost_usd, is_estimate } = used(format(&recording), &recording.stdout);
         let count = |is: fn(&Kept) -> bool| kept.iter().filter(|kept| is(kept)).count();
         let or_none = |text: Option<&str>| text.unwrap_or("-").to_owned();
         let _ = writeln!(table, "{}: {:?}", recording.name, judged.outcome);
@@ -35,13 +36,14 @@ fn table() -> String {
         );
         let _ = writeln!(
             table,
-            "  input {}, output {}, cache {}/{}, reasoning {}, cost {}",
+            "  input {}, output {}, cache {}/{}, reasoning {}, cost {}{}",
             usage.input,
             usage.output,
             usage.cache_read,
             usage.cache_write,
             usage.reasoning,
-            cost.map_or("-".to_owned(), |cost| format!("{cost:.5}"))
+            cost_usd.map_or("-".to_owned(), |cost| format!("{cost:.5}")),
+            if is_estimate { ", estimated" } else { "" }
         );
         let _ = writeln!(
             table,
