@@ -34,6 +34,9 @@ pub const KEEPER: &str = "keeper";
 /// How soon to look again for processes that a kill did not end at once.
 const AGAIN: Duration = Duration::from_millis(5);
 
+/// How long a child may stay that no look finds: one of another user, on a machine that hides those.
+const UNSEEN: Duration = Duration::from_secs(10);
+
 /// How long a loop that an agent started may take to get into the journal.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -221,11 +224,18 @@ impl Keeper {
         if work.end.is_none() && !time_to_kill {
             return Ok(());
         }
-        let below = self.below();
+        let spared = self.spared();
+        let below = descendants(std::process::id(), &spared);
         let Some(work) = &mut self.work else { return Ok(()) };
         if below.processes.is_empty() && work.end.is_some() {
-            let since = work.nothing_since.get_or_insert_with(Instant::now);
-            if below.is_certain || since.elapsed() >= LONG_ENOUGH {
+            let since = work.nothing_since.get_or_insert_with(Instant::now).elapsed();
+            let is_over = if spared.is_empty() {
+                // `wait` has just said that there is a child: it ended meanwhile, or came after the look.
+                since >= UNSEEN
+            } else {
+                below.is_certain || since >= LONG_ENOUGH
+            };
+            if is_over {
                 self.finish();
             } else {
                 self.is_unsure = true;
