@@ -131,6 +131,7 @@ impl From<ConfigError> for UserError {
                 Self::usage(error).hint(hint)
             }
             ConfigError::Refused { .. } | ConfigError::Io { .. } => Self::usage(error),
+            ConfigError::Write { .. } => Self::environment(error),
         }
     }
 }

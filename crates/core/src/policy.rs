@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    agent::AgentCommand,
+    agent::{AgentCommand, EnvironmentRule, Format},
     duration::Millis,
     judge::{contradiction::Patterns, promise::PromiseRule},
+    limits::{self, Budget, Prices},
 };
 
 /// The settings of one loop.
@@ -23,12 +24,27 @@ pub struct Policy {
     /// Tokens that agents may use together.
     #[serde(default)]
     pub max_tokens: Option<u64>,
+    /// What all loops on the machine may cost together in a day.
+    #[serde(default)]
+    pub per_day: Budget,
+    /// What all loops of the project may cost together.
+    #[serde(default)]
+    pub per_project: Budget,
     /// Whether an iteration goes on with the session of the one before.
     #[serde(default)]
     pub continue_session: bool,
     /// Agents to go to, in this order, when the provider of the one at work is at its limit; empty: wait.
     #[serde(default)]
     pub fallback: Vec<AgentCommand>,
+    /// How long an outage is waited out at first, at most; also how far apart loops come back from the same limit.
+    #[serde(default = "Policy::default_backoff")]
+    pub backoff: Millis,
+    /// Prices that go before the ones that are built in.
+    #[serde(default)]
+    pub prices: Prices,
+    /// What agents inherit of the caller's environment.
+    #[serde(default)]
+    pub environment: EnvironmentRule,
     /// How an agent says that it is done, in words.
     pub promise: PromiseRule,
     /// Whether `$TASK_FOLDER/DONE` is a claim.
@@ -216,8 +232,13 @@ impl Policy {
             max_time: None,
             max_cost: None,
             max_tokens: None,
+            per_day: Budget::default(),
+            per_project: Budget::default(),
             continue_session: false,
             fallback: Vec::new(),
+            backoff: Self::default_backoff(),
+            prices: Prices::default(),
+            environment: EnvironmentRule::Inherit,
             promise,
             done_file: true,
             wait: WaitRule::default(),
@@ -245,6 +266,33 @@ impl Policy {
         }
     }
 
+    fn default_backoff() -> Millis {
+        limits::backoff::FIRST
+    }
+
+    /// The agent of this number: its own is 0, the stand-ins follow.
+    pub fn agent(&self, index: usize) -> &AgentCommand {
+        index.checked_sub(1).and_then(|i| self.fallback.get(i)).unwrap_or(&self.agent)
+    }
+
+    /// The number of the agent with this name.
+    pub fn index_of(&self, agent: &str) -> Option<usize> {
+        (0..=self.fallback.len()).find(|index| self.agent(*index).name == agent)
+    }
+
+    /// Whether it draws on a budget together with other loops.
+    pub fn shares_budgets(&self) -> bool {
+        self.per_day != Budget::default() || self.per_project != Budget::default()
+    }
+
+    /// Whether something has to be known before an agent starts: what was spent, and whether its provider answers.
+    pub fn needs_supply(&self) -> bool {
+        let has_budget = self.max_cost.is_some() || self.max_tokens.is_some();
+        has_budget
+            || self.shares_budgets()
+            || (0..=self.fallback.len()).any(|i| self.agent(i).format != Format::Text)
+    }
+
     /// All that is wrong with it, in the order of the fields.
     pub fn problems(&self) -> Vec<PolicyProblem> {
         let mut problems = Vec::new();
@@ -260,6 +308,13 @@ impl Policy {
         positive("--poll-interval", Some(self.poll_interval));
         for gate in &self.gates {
             positive("--gate-timeout", Some(gate.timeout));
+        }
+        // Also not a number is not more than zero.
+        if self.max_cost.is_some_and(|cost| cost.is_nan() || cost <= 0.0) {
+            problems.push(PolicyProblem::NotPositive { setting: "--max-cost" });
+        }
+        if self.max_tokens == Some(0) {
+            problems.push(PolicyProblem::NotPositive { setting: "--max-tokens" });
         }
         if self.stuck_after == Some(0) {
             problems.push(PolicyProblem::NotPositive { setting: "--stuck-after" });
@@ -324,10 +379,13 @@ mod tests {
     fn zero_and_blank_settings_are_refused() {
         // req 62, req 201
         type Break = fn(&mut Policy);
-        let table: [(Break, PolicyProblem); 9] = [
+        let table: [(Break, PolicyProblem); 12] = [
             (|p| p.max_iterations = 0, PolicyProblem::NotPositive { setting: "--max-iterations" }),
             (|p| p.wait_timeout = Millis(0), PolicyProblem::NotPositive { setting: "--wait-timeout" }),
             (|p| p.poll_interval = Millis(0), PolicyProblem::NotPositive { setting: "--poll-interval" }),
+            (|p| p.max_cost = Some(0.0), PolicyProblem::NotPositive { setting: "--max-cost" }),
+            (|p| p.max_cost = Some(f64::NAN), PolicyProblem::NotPositive { setting: "--max-cost" }),
+            (|p| p.max_tokens = Some(0), PolicyProblem::NotPositive { setting: "--max-tokens" }),
             (|p| p.max_time = Some(Millis(0)), PolicyProblem::NotPositive { setting: "--max-time" }),
             (
                 |p| p.iteration_timeout = Some(Millis(0)),

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    agent::Format,
     event::{GateResult, LoopStarted},
     ids::{base32, fingerprint},
     judge::promise::MissReason,
@@ -70,10 +71,15 @@ pub fn compose(state: &LoopState, iteration: u32, nonce: &str) -> String {
     prompt.push_str(started.prompt.trim_end());
     prompt.push_str("\n\n---\n");
     prompt.push_str(&format!(
-        "You work in a loop; this is iteration {iteration} of at most {}. Every iteration starts afresh in this \
-         directory: what lies in its files and in its history is all that carries over.\n",
+        "You work in a loop; this is iteration {iteration} of at most {}. ",
         state.max_iterations
     ));
+    prompt.push_str(if policy.continue_session {
+        "A session may be lost at any time: what must carry over belongs into this directory's files and history.\n"
+    } else {
+        "Every iteration starts afresh in this directory: what lies in its files and in its history is all that \
+         carries over.\n"
+    });
     let done_file = if policy.done_file { ", or create the file $TASK_FOLDER/DONE" } else { "" };
     prompt.push_str(&format!(
         "When all of it is done and you have checked it, print the line {} and nothing else on it{done_file}. \
@@ -81,9 +87,14 @@ pub fn compose(state: &LoopState, iteration: u32, nonce: &str) -> String {
         policy.promise.tag(nonce),
     ));
     if let Some(code) = policy.wait.exit_code {
+        // What runs inside a CLI cannot choose the exit code of that.
+        let by_code = match policy.agent(state.agent).format {
+            Format::Text => format!("exit with code {code}, or "),
+            _ => String::new(),
+        };
         prompt.push_str(&format!(
             "If you cannot go on without a person, post your question with `dacapo bus post --type QUESTION` and \
-             exit with code {code}, or create the file $TASK_FOLDER/WAIT_WITHOUT_RESTART.\n"
+             {by_code}create the file $TASK_FOLDER/WAIT_WITHOUT_RESTART.\n"
         ));
     }
     for (text, _) in state.steers.iter().filter(|(_, told)| told.is_none_or(|t| t == iteration)) {

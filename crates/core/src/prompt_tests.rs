@@ -50,9 +50,17 @@ fn red_before() -> [LoopEvent; 1] {
     }]
 }
 
-fn first_iteration_over(outcome: IterationOutcome) -> [LoopEvent; 2] {
+fn first_iteration_over(outcome: IterationOutcome) -> [LoopEvent; 3] {
     [
         LoopEvent::IterationStarted { iteration: 1, max_iterations: 100 },
+        LoopEvent::AgentStarted {
+            iteration: 1,
+            attempt: 1,
+            agent: "a".to_owned(),
+            session: None,
+            reserve: None,
+            output: crate::event::OutputMarks::default(),
+        },
         LoopEvent::IterationFinished { iteration: 1, outcome, spent_ms: Millis(0) },
     ]
 }

@@ -155,8 +155,8 @@ pub(crate) fn issue(state: &LoopState, claim: &Claim, verified: bool, seal: Seal
             })
             .collect(),
         iterations: state.iterations,
-        tokens: state.usage,
-        cost_usd: state.cost_usd,
+        tokens: state.ledger.total().usage,
+        cost_usd: state.ledger.total().cost_usd,
         started_at: seal.started_at,
         ended_at: seal.at,
         versions: Versions { dacapo: started.version.clone() },

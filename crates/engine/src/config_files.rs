@@ -13,7 +13,7 @@ use dacapo_core::{
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 
 /// The folder of a repository that is ours.
-const FOLDER: &str = ".dacapo";
+pub(crate) const FOLDER: &str = ".dacapo";
 /// A repository's configuration, from its root.
 pub const REPOSITORY_FILE: &str = ".dacapo/config.yaml";
 
@@ -40,6 +40,14 @@ pub enum ConfigError {
     /// It cannot be read.
     #[error("cannot read `{}`: {source}", path.display())]
     Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// It cannot be written.
+    #[error("cannot write `{}`: {source}", path.display())]
+    Write {
         /// The file.
         path: PathBuf,
         /// The system's reason.

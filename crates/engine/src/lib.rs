@@ -5,6 +5,7 @@ compile_error!(
     "dacapo runs on Linux: what contains an agent is not to be had elsewhere. On Windows build it in WSL2."
 );
 
+pub mod agents;
 pub mod bus;
 pub mod cleanup;
 pub mod config_files;
@@ -17,6 +18,7 @@ pub mod scratch;
 pub mod secrets;
 mod signals;
 pub mod snapshots;
+pub mod starter;
 pub mod store;
 pub mod supervisor;
 pub mod trust;

@@ -16,6 +16,11 @@ pub trait Observer {
         let _ = (stream, bytes);
     }
 
+    /// Whether it looks at what is printed: nobody else needs it in words.
+    fn sees_output(&self) -> bool {
+        true
+    }
+
     /// Time has passed.
     fn tick(&mut self) {}
 
@@ -30,4 +35,8 @@ pub struct Nobody;
 
 impl Observer for Nobody {
     fn event(&mut self, _: &Envelope, _: &LoopView) {}
+
+    fn sees_output(&self) -> bool {
+        false
+    }
 }

@@ -209,7 +209,8 @@ fn unlike(
     Ok(differs.map(|(file, _)| file.path.clone()).collect())
 }
 
-fn fresh_id() -> io::Result<LoopId> {
+/// A name that no loop has.
+pub(crate) fn fresh_id() -> io::Result<LoopId> {
     let mut random = [0; 10];
     rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())?;
     Ok(LoopId::from_random(random))

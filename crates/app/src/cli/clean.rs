@@ -3,12 +3,21 @@
 use std::{collections::HashMap, path::Path};
 
 use clap::Args;
-use dacapo_core::{config::Typed, duration::Millis, ids::LoopId, text::count};
-use dacapo_engine::{cleanup, snapshots, supervisor};
+use dacapo_core::{
+    config::{Typed, resolve},
+    duration::Millis,
+    ids::LoopId,
+    text::count,
+};
+use dacapo_engine::{
+    cleanup,
+    config_files::{self, ConfigError},
+    snapshots, supervisor,
+};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{configured::Configured, say, say_json};
+use super::{say, say_json};
 use crate::{context::Context, error::UserError};
 
 /// Remove what is safe to remove
@@ -62,11 +71,7 @@ pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
                 (Some(typed), _) => Some(typed),
                 (None, Ok(configured)) => Some(configured.unwrap_or(OLD)),
                 (None, Err(error)) => {
-                    troubles.push(format!(
-                        "The snapshots of `{}` stay: {}",
-                        workspace.display(),
-                        error.message
-                    ));
+                    troubles.push(format!("The snapshots of `{}` stay: {}", workspace.display(), error));
                     None
                 }
             });
@@ -107,8 +112,9 @@ pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
 }
 
 /// How long snapshots of this workspace are kept, if a file says so.
-fn kept(workspace: &Path) -> Result<Option<Millis>, UserError> {
-    Ok(Configured::load(workspace)?.effective(&Typed::default()).snapshots_keep.value)
+fn kept(workspace: &Path) -> Result<Option<Millis>, ConfigError> {
+    let files = config_files::load(workspace)?;
+    Ok(resolve(&files.user, &files.repository, &Typed::default()).snapshots_keep.value)
 }
 
 fn long_ago(age: Millis) -> Timestamp {

@@ -1,6 +1,9 @@
 //! What configuration files add to a command line.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use dacapo_core::{
     config::{Effective, Typed, resolve},
@@ -32,5 +35,13 @@ impl Configured {
     /// What is in force together with what was typed.
     pub(super) fn effective(&self, typed: &Typed) -> Effective {
         resolve(&self.files.user, &self.files.repository, typed)
+    }
+}
+
+/// Says what else is not as somebody may think.
+pub(super) fn warn(warnings: &[String]) {
+    let mut stderr = std::io::stderr().lock();
+    for warning in warnings {
+        let _ = writeln!(stderr, "WARNING: {warning}");
     }
 }

@@ -1,19 +1,44 @@
 //! `dacapo doctor`.
 
 use clap::Args;
-use dacapo_engine::{health, store::LoopRow};
+use dacapo_core::{
+    agent::{
+        self, Format,
+        outcome::{Judged, ProcessEnd},
+        transcript::{Heard, Transcript},
+    },
+    config::Typed,
+    event::Outcome,
+    text::ansi::readable,
+};
+use dacapo_engine::{
+    agents::{self, PROBE_TIMEOUT, ProbeError},
+    health,
+    process::Answered,
+    store::LoopRow,
+};
 use serde::Serialize;
 
-use super::{say, say_json};
-use crate::{context::Context, error::UserError};
+use super::{
+    agents::{Found, missing},
+    configured::Configured,
+    say, say_json, value,
+};
+use crate::{
+    context::Context,
+    error::{ENVIRONMENT, FAILED, NEEDS_PERSON, UserError},
+};
 
 /// Look at the health of this machine and of dacapo's state
 ///
 /// Says how processes are contained, which agents are there, and whether the journal is sound. Exits 5 if a loop
 /// could not run.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  dacapo doctor --json")]
+#[command(after_help = "Examples:\n  dacapo doctor --json\n  dacapo doctor --probe claude")]
 pub(super) struct DoctorArgs {
+    /// Send AGENT one tiny prompt, in an empty folder, and say what came of it; this costs a few tokens
+    #[arg(long, value_name = "AGENT", value_parser = value::not_blank)]
+    probe: Option<String>,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -23,85 +48,236 @@ pub(super) struct DoctorArgs {
 #[derive(Serialize)]
 struct Finding {
     name: &'static str,
-    /// `ok`, `warn` or `bad`.
-    level: &'static str,
+    level: Level,
     detail: String,
     hint: Option<String>,
+    /// What is known about the agent, where it is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<Found>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Level {
+    Ok,
+    Warn,
+    Bad,
+}
+
+impl Level {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+/// Everything that was found, in order.
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, name: &'static str, level: Level, detail: impl Into<String>, hint: Option<&str>) {
+        let (detail, hint) = (detail.into(), hint.map(str::to_owned));
+        self.0.push(Finding { name, level, detail, hint, agent: None });
+    }
 }
 
 pub(super) fn doctor(cx: &Context, args: &DoctorArgs) -> Result<u8, UserError> {
-    let mut findings = Vec::new();
-    let mut add = |name, level, detail: String, hint: Option<&str>| {
-        findings.push(Finding { name, level, detail, hint: hint.map(str::to_owned) });
-    };
-    let containment = health::containment();
-    add("containment", if containment.is_full { "ok" } else { "warn" }, containment.words, None);
-    match cx.store() {
-        Err(error) => add("journal", "bad", error.message, error.hint.as_deref()),
-        Ok(store) => {
-            match store.check() {
-                Ok(damage) if damage.is_empty() => {
-                    add("journal", "ok", format!("{} is sound", cx.home.database().display()), None);
-                }
-                Ok(damage) => {
-                    add("journal", "bad", damage.join("; "), Some("move it aside; dacapo starts a new one"))
-                }
-                Err(error) => add("journal", "bad", error.to_string(), error.hint().as_deref()),
-            }
-            let dead: Vec<LoopRow> = store.active()?.into_iter().filter(|row| !row.is_running()).collect();
-            if !dead.is_empty() {
-                let names: Vec<String> = dead.iter().map(|row| row.view.id.to_string()).collect();
-                let hint = format!("`dacapo resume {}` goes on, `dacapo clean` puts it in order", names[0]);
-                add(
-                    "loops",
-                    "warn",
-                    format!("dacapo died while these ran: {}", names.join(", ")),
-                    Some(&hint),
-                );
-            }
-        }
+    if let Some(name) = &args.probe {
+        return probe(cx, name, args.json);
     }
+    let mut findings = Findings::default();
+    let containment = health::containment();
+    let level = if containment.is_full { Level::Ok } else { Level::Warn };
+    findings.add("containment", level, containment.words, None);
+    journal(cx, &mut findings)?;
     match health::free_space(cx.home.path()) {
         Ok(free) if free < 100 << 20 => {
-            add(
-                "disk",
-                "bad",
-                format!("{} MiB free at {}", free >> 20, cx.home.path().display()),
-                Some("make room"),
-            );
+            let detail = format!("{} MiB free at {}", free >> 20, cx.home.path().display());
+            findings.add("disk", Level::Bad, detail, Some("make room"));
         }
-        Ok(free) => add("disk", "ok", format!("{} GiB free", free >> 30), None),
-        Err(error) => add("disk", "warn", format!("cannot tell: {error}"), None),
+        Ok(free) => findings.add("disk", Level::Ok, format!("{} GiB free", free >> 30), None),
+        Err(error) => findings.add("disk", Level::Warn, format!("cannot tell: {error}"), None),
     }
     match health::find("git") {
-        Some(path) => add("git", "ok", path.display().to_string(), None),
-        None => add(
-            "git",
-            "warn",
-            "not on PATH".to_owned(),
-            Some("install git; loops outside a repository do without"),
-        ),
+        Some(path) => findings.add("git", Level::Ok, path.display().to_string(), None),
+        None => {
+            let hint = Some("install git; loops outside a repository do without");
+            findings.add("git", Level::Warn, "not on PATH", hint);
+        }
     }
-    let agents: Vec<&str> = ["claude", "codex", "gemini", "opencode"]
-        .into_iter()
-        .filter(|agent| health::find(agent).is_some())
-        .collect();
-    let words = if agents.is_empty() {
-        "none of claude, codex, gemini, opencode".to_owned()
-    } else {
-        agents.join(", ")
-    };
-    add("agents", "ok", format!("{words} on PATH; `--agent-cmd` takes any program"), None);
-    let is_bad = findings.iter().any(|finding| finding.level == "bad");
+    all_agents(cx, &mut findings);
+    let is_bad = findings.0.iter().any(|finding| finding.level == Level::Bad);
     if args.json {
-        say_json(&findings)?;
+        say_json(&findings.0)?;
     } else {
-        for finding in &findings {
-            say(format!("{:<5}{:<13}{}", finding.level, finding.name, finding.detail));
+        for finding in &findings.0 {
+            say(format!("{:<5}{:<13}{}", finding.level.word(), finding.name, finding.detail));
             if let Some(hint) = &finding.hint {
                 say(format!("     {:<13}hint: {hint}", ""));
             }
         }
     }
-    Ok(if is_bad { crate::error::ENVIRONMENT } else { 0 })
+    Ok(if is_bad { ENVIRONMENT } else { 0 })
+}
+
+fn journal(cx: &Context, findings: &mut Findings) -> Result<(), UserError> {
+    let store = match cx.store() {
+        Ok(store) => store,
+        Err(error) => {
+            findings.add("journal", Level::Bad, error.message, error.hint.as_deref());
+            return Ok(());
+        }
+    };
+    match store.check() {
+        Ok(damage) if damage.is_empty() => {
+            findings.add("journal", Level::Ok, format!("{} is sound", cx.home.database().display()), None);
+        }
+        Ok(damage) => {
+            let hint = Some("move it aside; dacapo starts a new one");
+            findings.add("journal", Level::Bad, damage.join("; "), hint);
+        }
+        Err(error) => findings.add("journal", Level::Bad, error.to_string(), error.hint().as_deref()),
+    }
+    let dead: Vec<LoopRow> = store.active()?.into_iter().filter(|row| !row.is_running()).collect();
+    if !dead.is_empty() {
+        let names: Vec<String> = dead.iter().map(|row| row.view.id.to_string()).collect();
+        let hint = format!("`dacapo resume {}` goes on, `dacapo clean` puts it in order", names[0]);
+        let detail = format!("dacapo died while these ran: {}", names.join(", "));
+        findings.add("loops", Level::Warn, detail, Some(&hint));
+    }
+    Ok(())
+}
+
+/// One finding for each agent that is installed, and one for the rest.
+fn all_agents(cx: &Context, findings: &mut Findings) {
+    let configured = Context::folder(None).and_then(|folder| Configured::load(&folder));
+    let effective = match configured {
+        Ok(configured) => configured.effective(&Typed::default()),
+        Err(error) => {
+            let hint = error.details.as_deref().or(error.hint.as_deref());
+            findings.add("config", Level::Bad, error.message, hint);
+            return;
+        }
+    };
+    let (installed, absent): (Vec<Found>, Vec<Found>) =
+        Found::all(cx, &effective).into_iter().partition(|agent| agent.path.is_some());
+    let is_none = installed.is_empty();
+    for agent in installed {
+        let path = agent.path.as_ref().map(|path| format!(" ({})", path.display())).unwrap_or_default();
+        let detail = format!("{}{path}", agent.words());
+        let (level, hint) = match agent.signed_in {
+            Some(false) => (Level::Warn, agent.sign_in.clone()),
+            _ => (Level::Ok, None),
+        };
+        findings.0.push(Finding { name: "agent", level, detail, hint, agent: Some(agent) });
+    }
+    let names: Vec<&str> = absent.iter().map(|agent| agent.name.as_str()).collect();
+    if is_none {
+        let hint = absent.iter().find_map(|agent| agent.install.as_ref());
+        let hint = hint.map(|install| format!("`{install}` installs one; `--agent-cmd` takes any program"));
+        findings.add("agents", Level::Warn, format!("none of {} on PATH", names.join(", ")), hint.as_deref());
+    } else if !names.is_empty() {
+        findings.add("agents", Level::Ok, format!("not installed: {}", names.join(", ")), None);
+    }
+}
+
+/// What came of a probe.
+#[derive(Serialize)]
+struct ProbeReport {
+    agent: String,
+    outcome: Outcome,
+    detail: String,
+    hint: Option<String>,
+    exit_code: i32,
+    duration_ms: u64,
+    argv: Vec<String>,
+}
+
+fn probe(cx: &Context, name: &str, json: bool) -> Result<u8, UserError> {
+    let effective = Configured::load(&Context::folder(None)?)?
+        .effective(&Typed { agent: Some(name.to_owned()), ..Typed::default() });
+    let chosen = super::agents::choose(&effective, None, &[])?;
+    if let Some(obstacle) = chosen.obstacle {
+        return Err(obstacle);
+    }
+    cx.home.prepare()?;
+    let definition = effective.agent_definition(name).map_err(UserError::usage)?;
+    let probed =
+        agents::probe(&cx.home, &chosen.command, effective.environment.value).map_err(
+            |error| match error {
+                ProbeError::Program(error) => missing(&error, &definition),
+                ProbeError::Command(error) => UserError::usage(error),
+                ProbeError::Io(_) => UserError::environment(error),
+            },
+        )?;
+    let (outcome, detail) = judge(chosen.command.format, &probed.answered);
+    let hint = definition.remedy(outcome);
+    let report = ProbeReport {
+        agent: name.to_owned(),
+        outcome,
+        detail,
+        hint,
+        exit_code: probed.answered.exit_code,
+        duration_ms: probed.duration.0,
+        argv: probed.argv,
+    };
+    if json {
+        say_json(&report)?;
+    } else {
+        let outcome = serde_json::to_value(report.outcome).map_err(UserError::failed)?;
+        let outcome = outcome.as_str().unwrap_or_default();
+        say(format!("{}: {outcome} after {}: {}", report.agent, probed.duration, report.detail));
+        if let Some(hint) = &report.hint {
+            say(format!("hint: {hint}"));
+        }
+    }
+    Ok(match outcome {
+        Outcome::Completed => 0,
+        Outcome::Auth | Outcome::Billing | Outcome::Permission | Outcome::Misuse => NEEDS_PERSON,
+        _ => FAILED,
+    })
+}
+
+/// What an agent's answer means, and the one line to tell about it.
+fn judge(format: Format, answered: &Answered) -> (Outcome, String) {
+    let mut answer = None;
+    let mut hear = |heard: Heard<'_>| {
+        if let Heard::Message(text) = heard {
+            answer = Some(text.to_owned());
+        }
+    };
+    let mut transcript = Transcript::new(format);
+    transcript.push(&answered.stdout, &mut hear);
+    let told = transcript.finish(&mut hear);
+    let stderr = readable(&answered.stderr);
+    if answered.timed_out {
+        let trouble = told.trouble.map(|trouble| format!("; its last trouble: {}", trouble.message));
+        return (Outcome::Timeout, format!("no end within {PROBE_TIMEOUT}{}", trouble.unwrap_or_default()));
+    }
+    let is_clean = answered.exit_code == 0;
+    let (outcome, mut detail) = if format == Format::Text {
+        answer = Some(readable(&answered.stdout));
+        let how = answered.failure.clone().unwrap_or_else(|| format!("exited {}", answered.exit_code));
+        let last = stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        if is_clean {
+            (Outcome::Completed, String::new())
+        } else {
+            (Outcome::Crash, format!("{how}: {last}"))
+        }
+    } else {
+        let code = Some(answered.exit_code).filter(|code| *code >= 0);
+        let Judged { outcome, detail, .. } =
+            agent::outcome::outcome(&told, &ProcessEnd { code, signal: answered.signal }, &stderr);
+        (outcome, detail)
+    };
+    if outcome == Outcome::Completed && detail.is_empty() {
+        let words = answer.unwrap_or_default();
+        let line = words.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it said nothing");
+        detail = line.to_owned();
+    }
+    (outcome, detail.chars().take(300).collect())
 }

@@ -2,6 +2,7 @@
 
 use clap::{ArgMatches, Args, Subcommand, parser::ValueSource};
 use dacapo_core::{
+    agent::AgentCommand,
     config::{Effective, Source},
     text::visible::visible,
 };
@@ -21,7 +22,7 @@ use crate::{context::Context, error::UserError};
 /// Show what a command would do, where each value comes from, and start nothing
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example:\n  dacapo explain run \"make the tests pass\" --agent-cmd my-agent --gate \"cargo test\" --json"
+    after_help = "Example:\n  dacapo explain run \"make the tests pass\" --agent claude --gate \"cargo test\" --json"
 )]
 pub(super) struct ExplainArgs {
     #[command(subcommand)]
@@ -35,7 +36,7 @@ enum ExplainCommand {
 }
 
 /// Which flag sets which part of the policy.
-const SETTINGS: [(&str, &str); 11] = [
+const SETTINGS: [(&str, &str); 10] = [
     ("allow_empty", "allow_empty"),
     ("commit", "commit"),
     ("promise", "completion_promise"),
@@ -46,17 +47,19 @@ const SETTINGS: [(&str, &str); 11] = [
     ("wait_timeout", "wait_timeout"),
     ("poll_interval", "poll_interval"),
     ("kill_grace", "kill_grace"),
-    ("agent", "agent_cmd"),
 ];
 
 pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) -> Result<u8, UserError> {
     let ExplainCommand::Run(run) = &args.command;
-    let Plan { new, effective, configured } = run.plan()?;
+    let Plan { new, effective, configured, agent_from, obstacle, warnings } = run.plan()?;
     let typed = matches.subcommand().and_then(|(_, explain)| explain.subcommand()).map(|(_, run)| run);
     let source = |setting: &str| {
         match setting {
             "max_iterations" => return effective.max_iterations.from.to_string(),
             "max_time" => return effective.max_time.from.to_string(),
+            "max_cost" => return effective.budget.max_cost.from.to_string(),
+            "max_tokens" => return effective.budget.max_tokens.from.to_string(),
+            "agent" => return agent_from.to_string(),
             "gates" => {
                 let mut from: Vec<String> =
                     effective.gates.iter().map(|gate| gate.from.to_string()).collect();
@@ -76,8 +79,20 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
     let program = new.policy.agent.argv.first().cloned().unwrap_or_default();
     let here = std::env::current_dir().unwrap_or_else(|_| new.workspace.clone());
     let found = find_program(&program, &std::env::var_os("PATH").unwrap_or_default(), &here);
-    let argv: Vec<String> =
-        new.policy.agent.argv("<the prompt>", "<the prompt's file>", None).map_err(UserError::usage)?;
+    let argv_of = |agent: &AgentCommand, session| {
+        agent.argv("<the prompt>", "<the prompt's file>", session).map_err(UserError::usage)
+    };
+    let argv = argv_of(&new.policy.agent, None)?;
+    let continued = match new.policy.continue_session {
+        true => Some(argv_of(&new.policy.agent, Some("<the session>"))?),
+        false => None,
+    };
+    let fallback = new
+        .policy
+        .fallback
+        .iter()
+        .map(|agent| Ok(json!({ "name": agent.name, "argv": argv_of(agent, None)?, "env": agent.env })))
+        .collect::<Result<Vec<Value>, UserError>>()?;
     let policy = serde_json::to_value(&new.policy).map_err(UserError::failed)?;
     let settings: Map<String, Value> = policy
         .as_object()
@@ -85,6 +100,12 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
         .flatten()
         .map(|(name, value)| (name.clone(), json!({ "value": value, "from": source(name) })))
         .collect();
+    // Which model an agent uses by itself is known only once it runs.
+    let price = new.policy.agent.model.as_ref().map(|model| {
+        let own = effective.prices.iter().find(|price| price.value.model == *model);
+        let from = own.map_or_else(|| "built in".to_owned(), |price| price.from.to_string());
+        json!({ "model": model, "price": new.policy.prices.price_of(model), "from": from })
+    });
     let agent = match &found {
         Ok(path) => path.display().to_string(),
         Err(error) => error.to_string(),
@@ -111,7 +132,13 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
             "task": new.task,
             "home": cx.home.path(),
             "argv": argv,
+            "argv_continued": continued,
             "program": agent,
+            "env": new.policy.agent.env,
+            "fallback": fallback,
+            "price": price,
+            "obstacle": obstacle.as_ref().map(|obstacle| &obstacle.message),
+            "warnings": warnings,
             "policy": settings,
             "repository": configured.root(),
             "trust": trust,
@@ -126,6 +153,26 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
     say(format!("state        {}", cx.home.path().display()));
     say(format!("program      {agent}"));
     say(format!("argv         {}", serde_json::to_string(&argv).unwrap_or_default()));
+    if let Some(continued) = &continued {
+        say(format!("then         {}", serde_json::to_string(continued).unwrap_or_default()));
+    }
+    for (name, value) in &new.policy.agent.env {
+        say(format!("env          {name}={value}"));
+    }
+    if let Some(price) = &price {
+        let (model, from) = (price["model"].as_str(), price["from"].as_str());
+        let (model, from) = (model.unwrap_or_default(), from.unwrap_or_default());
+        match price["price"].as_object() {
+            Some(parts) => {
+                let parts: Vec<String> = parts.iter().map(|(kind, usd)| format!("{kind} {usd}")).collect();
+                say(format!("price        {model}: {} USD per million tokens, {from}", parts.join(", ")));
+            }
+            None => say(format!("price        {model}: nobody knows")),
+        }
+    }
+    for agent in &fallback {
+        say(format!("fallback     {}", agent["argv"]));
+    }
     say(format!(
         "prompt by    {}\n",
         serde_json::to_value(new.policy.agent.prompt)
@@ -135,6 +182,12 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
     ));
     for (name, setting) in &settings {
         if name == "agent" {
+            say(format!("{name:<18} {:<60} {agent_from}", new.policy.agent.name));
+            continue;
+        }
+        if name == "fallback" && !new.policy.fallback.is_empty() {
+            let names: Vec<&str> = new.policy.fallback.iter().map(|agent| agent.name.as_str()).collect();
+            say(format!("{name:<18} {:<60} {}", names.join(", "), effective.fallback.from));
             continue;
         }
         if name == "gates" && !effective.gates.is_empty() {
@@ -158,8 +211,18 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
         };
         say(format!("{:<18} {:<60} {}", "trust", words, root.display()));
     }
-    if found.is_err() {
-        say("\nIt would not start: the agent's program is missing.");
+    for warning in &warnings {
+        say(format!("{:<18} {warning}", "warning"));
+    }
+    match &obstacle {
+        Some(obstacle) => {
+            say(format!("\nIt would not start: {}", obstacle.message));
+            if let Some(hint) = &obstacle.hint {
+                say(format!("hint: {hint}"));
+            }
+        }
+        None if found.is_err() => say("\nIt would not start: the agent's program is missing."),
+        None => {}
     }
     Ok(0)
 }
@@ -188,13 +251,20 @@ fn configured_source<'a>(effective: &'a Effective, setting: &str) -> Option<&'a 
         "gate_from" => Some(&effective.gate_from.from),
         "contradictions" => Some(&effective.contradictions.from),
         "stuck_after" => Some(&effective.stuck_after.from),
+        "fallback" => Some(&effective.fallback.from),
+        "environment" => Some(&effective.environment.from),
+        "backoff" => Some(&effective.backoff.from),
+        "per_day" => Some(effective.per_day.from()),
+        "per_project" => Some(effective.per_project.from()),
+        "prices" => effective.prices.first().map(|price| &price.from),
         _ => None,
     }
 }
 
 /// A value for people: times as they are written on the command line.
 fn show(name: &str, value: &Value) -> String {
-    const TIMES: [&str; 7] = [
+    const TIMES: [&str; 8] = [
+        "backoff",
         "max_time",
         "restart_delay",
         "iteration_timeout",
@@ -209,6 +279,12 @@ fn show(name: &str, value: &Value) -> String {
             dacapo_core::duration::Millis(n.as_u64().unwrap_or_default()).to_string()
         }
         Value::Array(list) if list.is_empty() => "none".to_owned(),
+        Value::Object(map) if map.is_empty() => "none".to_owned(),
+        Value::Object(map) if name.starts_with("per_") => {
+            let parts = map.iter().filter(|(_, value)| !value.is_null());
+            let parts: Vec<String> = parts.map(|(key, value)| format!("{key} {value}")).collect();
+            if parts.is_empty() { "off".to_owned() } else { parts.join(", ") }
+        }
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }

@@ -1,6 +1,7 @@
 //! `dacapo logs`.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::{Read, Seek, SeekFrom, Write},
     time::Duration,
@@ -8,10 +9,15 @@ use std::{
 
 use clap::Args;
 use dacapo_core::{
+    agent::{
+        Format,
+        transcript::{self, Heard, Transcript},
+    },
     event::{Envelope, LoopEvent, OutputMarks},
     text::ansi::readable,
 };
 use dacapo_engine::{
+    secrets::secrets,
     store::{Segments, Stream},
     watch::Watch,
 };
@@ -63,11 +69,24 @@ pub(super) fn logs(cx: &Context, args: &LogsArgs) -> Result<u8, UserError> {
         |error: std::io::Error| UserError::environment(format!("cannot read `{}`: {error}", path.display()));
     let watch = if args.follow { Watch::folders(&[&runs, cx.home.path()]).ok() } else { None };
     let (mut printed, mut from, mut starts) = (0, 0, Vec::new());
+    let (mut formats, mut printer, mut silent) = (BTreeMap::new(), None, Vec::new());
     loop {
         let is_over = store.row(&view.id)?.is_none_or(|row| !row.is_running());
         for envelope in store.events(Some(&view.id), from)? {
             from = envelope.seq + 1;
-            starts.extend(attempt(&envelope, stream));
+            if let LoopEvent::LoopStarted(started) = &envelope.event {
+                let policy = &started.policy;
+                let agents = (0..=policy.fallback.len()).map(|index| policy.agent(index));
+                formats = agents.map(|agent| (agent.name.clone(), agent.format)).collect();
+            }
+            starts.extend(attempt(&envelope, stream, &formats));
+            if let LoopEvent::AgentExited { iteration, exit, .. } = &envelope.event
+                && (exit.stdout_bytes, stream) == (0, Stream::Stdout)
+                && exit.stderr_bytes > 0
+                && args.iteration.is_none_or(|wanted| wanted == *iteration)
+            {
+                silent.push(*iteration);
+            }
         }
         let mut file = match File::open(&path) {
             Ok(file) => Some(file),
@@ -76,19 +95,22 @@ pub(super) fn logs(cx: &Context, args: &LogsArgs) -> Result<u8, UserError> {
         };
         if let Some(file) = &mut file {
             let end = file.metadata().map_err(cannot)?.len();
-            for (begin, until, iteration) in parts(&starts, printed, end, args.gates) {
-                if args.iteration.is_some_and(|wanted| wanted != iteration) {
+            for part in parts(&starts, printed, end, args.gates) {
+                if args.iteration.is_some_and(|wanted| wanted != part.iteration) {
                     continue;
                 }
-                let is_new = starts.iter().any(|(at, _)| *at == begin);
-                if !args.raw && !args.gates && is_new {
-                    say(format!("── iteration {iteration} ──"));
+                if part.is_first {
+                    printer.take().into_iter().for_each(Printer::finish);
+                    if !args.raw && !args.gates {
+                        say(format!("── iteration {} ──", part.iteration));
+                    }
                 }
-                copy(file, begin, until, args.raw).map_err(cannot)?;
+                let printer = printer.get_or_insert_with(|| Printer::new(args.raw, part.format));
+                copy(file, &part, printer).map_err(cannot)?;
             }
             printed = end;
         }
-        let known = args.iteration.is_none_or(|wanted| starts.iter().any(|(_, n)| *n == wanted));
+        let known = args.iteration.is_none_or(|wanted| starts.iter().any(|start| start.iteration == wanted));
         if !known {
             return Err(UserError::usage(format!(
                 "loop {} has no iteration {}",
@@ -99,72 +121,134 @@ pub(super) fn logs(cx: &Context, args: &LogsArgs) -> Result<u8, UserError> {
         }
         match &watch {
             Some(watch) if !is_over => watch.wait(Duration::from_secs(1)).map_err(cannot)?,
-            _ => return Ok(0),
+            _ => break,
         }
     }
+    printer.into_iter().for_each(Printer::finish);
+    if let Some(last) = silent.last().filter(|_| !args.raw) {
+        let id = &view.id;
+        say(format!(
+            "(iteration {last} printed on standard error alone: `dacapo logs {id} --iteration {last} --stderr`)"
+        ));
+    }
+    Ok(0)
+}
+
+/// An attempt's part of a stream.
+struct Start {
+    at: u64,
+    iteration: u32,
+    format: Format,
+}
+
+/// A stretch of a segment that belongs to one attempt.
+struct Part {
+    begin: u64,
+    until: u64,
+    iteration: u32,
+    format: Format,
+    /// Whether nothing of the attempt was printed before.
+    is_first: bool,
 }
 
 /// Where an attempt's part of `stream` begins.
-fn attempt(envelope: &Envelope, stream: Stream) -> Option<(u64, u32)> {
-    let LoopEvent::AgentStarted { iteration, output, .. } = &envelope.event else { return None };
+fn attempt(envelope: &Envelope, stream: Stream, formats: &BTreeMap<String, Format>) -> Option<Start> {
+    let LoopEvent::AgentStarted { iteration, agent, output, .. } = &envelope.event else { return None };
     let OutputMarks { stdout, stderr, prompt, gates } = output;
-    let at = match stream {
-        Stream::Stdout => stdout,
-        Stream::Stderr => stderr,
-        Stream::Prompt => prompt,
-        Stream::Gates => gates,
+    let (at, format) = match stream {
+        Stream::Stdout => (stdout, formats.get(agent).copied().unwrap_or_default()),
+        Stream::Stderr => (stderr, Format::Text),
+        Stream::Prompt => (prompt, Format::Text),
+        Stream::Gates => (gates, Format::Text),
     };
-    Some((*at, *iteration))
+    Some(Start { at: *at, iteration: *iteration, format })
 }
 
 /// The parts of a segment between `from` and `end`, cut where attempts begin.
-fn parts(starts: &[(u64, u32)], from: u64, end: u64, whole: bool) -> Vec<(u64, u64, u32)> {
+fn parts(starts: &[Start], from: u64, end: u64, whole: bool) -> Vec<Part> {
     if whole {
-        return vec![(from, end, 0)];
+        return vec![Part { begin: from, until: end, iteration: 0, format: Format::Text, is_first: false }];
     }
-    starts
-        .iter()
-        .enumerate()
-        .map(|(i, (begin, iteration))| {
-            let until = starts.get(i + 1).map_or(end, |(next, _)| *next).min(end);
-            ((*begin).max(from), until, *iteration)
-        })
-        .filter(|(begin, until, _)| begin < until)
-        .collect()
+    let part = |(i, start): (usize, &Start)| Part {
+        begin: start.at.max(from),
+        until: starts.get(i + 1).map_or(end, |next| next.at).min(end),
+        iteration: start.iteration,
+        format: start.format,
+        is_first: start.at >= from,
+    };
+    starts.iter().enumerate().map(part).filter(|part| part.begin < part.until).collect()
 }
 
-fn copy(file: &mut File, begin: u64, until: u64, raw: bool) -> std::io::Result<()> {
-    file.seek(SeekFrom::Start(begin))?;
-    let mut left = file.take(until - begin);
-    let mut stdout = std::io::stdout().lock();
-    let mut line = Vec::new();
+/// Prints bytes in one of three ways; a reader that went away is no error.
+enum Printer {
+    /// As they came.
+    Raw,
+    /// Lines without what would play with the terminal; holds one that is not whole yet.
+    Text(Vec<u8>),
+    /// What the events of a CLI say.
+    Events(Box<Transcript>),
+}
+
+impl Printer {
+    fn new(raw: bool, format: Format) -> Self {
+        match format {
+            _ if raw => Self::Raw,
+            Format::Text => Self::Text(Vec::new()),
+            format => Self::Events(Box::new(Transcript::new(format))),
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        let mut stdout = std::io::stdout().lock();
+        match self {
+            Self::Raw => {
+                let _ = stdout.write_all(bytes);
+            }
+            Self::Text(line) => {
+                // Whole lines, so that no escape sequence and no character is cut; a very long one in pieces.
+                line.extend_from_slice(bytes);
+                let whole = match line.iter().rposition(|b| *b == b'\n') {
+                    Some(newline) => newline + 1,
+                    None if line.len() > 1 << 20 => line.len(),
+                    None => 0,
+                };
+                let _ = stdout.write_all(readable(&line[..whole]).as_bytes());
+                line.drain(..whole);
+            }
+            Self::Events(transcript) => transcript.push(bytes, &mut show),
+        }
+    }
+
+    fn finish(self) {
+        match self {
+            Self::Text(line) if !line.is_empty() => say(readable(&line)),
+            Self::Events(transcript) => {
+                let told = transcript.finish(&mut show);
+                if let Some(ending) = told.ending.filter(|ending| !ending.is_ok) {
+                    say(readable(ending.message.as_bytes()));
+                }
+            }
+            Self::Raw | Self::Text(_) => {}
+        }
+    }
+}
+
+fn show(heard: Heard<'_>) {
+    if let Some(line) = transcript::readable(heard) {
+        // A secret that came in pieces is whole only here.
+        let line = secrets().redact(&line).into_owned();
+        let _ = std::io::stdout().lock().write_all(readable(line.as_bytes()).as_bytes());
+    }
+}
+
+fn copy(file: &mut File, part: &Part, printer: &mut Printer) -> std::io::Result<()> {
+    file.seek(SeekFrom::Start(part.begin))?;
+    let mut left = file.take(part.until - part.begin);
     let mut buffer = vec![0; 64 * 1024];
     loop {
-        let read = left.read(&mut buffer)?;
-        if read == 0 {
-            break;
+        match left.read(&mut buffer)? {
+            0 => return Ok(()),
+            read => printer.push(&buffer[..read]),
         }
-        if raw {
-            // A reader that went away is no error.
-            if stdout.write_all(&buffer[..read]).is_err() {
-                return Ok(());
-            }
-            continue;
-        }
-        // Whole lines, so that no escape sequence and no character is cut; a very long one in pieces.
-        line.extend_from_slice(&buffer[..read]);
-        let whole = match line.iter().rposition(|b| *b == b'\n') {
-            Some(newline) => newline + 1,
-            None if line.len() > 1 << 20 => line.len(),
-            None => 0,
-        };
-        if stdout.write_all(readable(&line[..whole]).as_bytes()).is_err() {
-            return Ok(());
-        }
-        line.drain(..whole);
     }
-    if !raw && !line.is_empty() {
-        let _ = writeln!(stdout, "{}", readable(&line));
-    }
-    Ok(())
 }

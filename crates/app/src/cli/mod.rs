@@ -1,5 +1,7 @@
 //! The command line: one file per command, its doc comment is its help.
 
+mod agents;
+mod budget;
 mod bus;
 mod clean;
 mod completions;
@@ -11,6 +13,7 @@ mod detach;
 mod doctor;
 mod events;
 mod explain;
+mod init;
 mod logs;
 mod receipt;
 #[cfg(test)]
@@ -46,7 +49,7 @@ use crate::{context::Context, error::UserError};
     arg_required_else_help = true
 )]
 #[command(
-    after_help = "Examples:\n  dacapo demo\n  dacapo run \"make the tests pass\" --agent-cmd my-agent --gate \"cargo test\"\n  dacapo status\n\nExit codes: 0 complete, 1 failed, 2 usage, 3 a limit, 4 needs a person, 5 environment, 70 our bug, 130 interrupted, 143 terminated"
+    after_help = "Examples:\n  dacapo demo\n  dacapo init\n  dacapo run \"make the tests pass\" --gate \"cargo test\"\n  dacapo status\n\nExit codes: 0 complete, 1 failed, 2 usage, 3 a limit, 4 needs a person, 5 environment, 70 our bug, 130 interrupted, 143 terminated"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -56,6 +59,7 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     Demo(demo::DemoArgs),
+    Init(init::InitArgs),
     Run(Box<run::RunArgs>),
     Status(status::StatusArgs),
     Logs(logs::LogsArgs),
@@ -117,6 +121,7 @@ fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
     let cx = Context::new()?;
     match command {
         Command::Completions(_) | Command::Demo(_) => Ok(0),
+        Command::Init(args) => init::init(&cx, args),
         Command::Run(args) => run::run(&cx, args),
         Command::Status(args) => status::status(&cx, args),
         Command::Logs(args) => logs::logs(&cx, args),

@@ -3,13 +3,14 @@
 use clap::Args;
 use dacapo_core::{
     duration::Millis,
+    event::Grant,
     loop_machine::{LoopState, Request},
 };
 use dacapo_engine::process::background::is_background;
 use dacapo_engine::supervisor::{self, ResumeLoop};
 use jiff::Timestamp;
 
-use super::{consent, detach, say, value};
+use super::{budget, consent, detach, say, value};
 use crate::{
     context::Context,
     error::UserError,
@@ -30,6 +31,12 @@ pub(super) struct ResumeArgs {
     /// Set a new limit for the time of agents, checks and delays together
     #[arg(long, value_name = "DUR")]
     max_time: Option<Millis>,
+    /// Set a new limit for what agents may cost together, in US dollars
+    #[arg(long, value_name = "USD", value_parser = value::dollars, allow_hyphen_values = true)]
+    max_cost: Option<f64>,
+    /// Set a new limit for the tokens that agents may use together
+    #[arg(long, value_name = "N", value_parser = value::tokens, allow_hyphen_values = true)]
+    max_tokens: Option<u64>,
     /// Agree to the commands that the loop took from its repository, for this run only
     #[arg(long)]
     trust: bool,
@@ -47,13 +54,21 @@ pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
     if args.max_time.is_some_and(Millis::is_zero) {
         return Err(UserError::usage("`--max-time` must be more than zero"));
     }
+    let grant = Grant {
+        extra_iterations: args.max_iterations.unwrap_or(0),
+        max_time_ms: args.max_time,
+        max_cost: args.max_cost,
+        max_tokens: args.max_tokens,
+    };
+    let started = store
+        .load(&id)?
+        .and_then(|(_, history)| LoopState::fold(history.iter().map(|envelope| &envelope.event)).started);
+    if let Some(started) = &started {
+        budget::allow_more(&started.policy, &grant)?;
+    }
     if row.is_running() {
         return if row.view.state == "paused" || row.view.pausing {
-            let request = Request::Unpause {
-                extra_iterations: args.max_iterations.unwrap_or(0),
-                max_time: args.max_time,
-            };
-            store.request(&id, &request, Timestamp::now())?;
+            store.request(&id, &Request::Unpause { grant }, Timestamp::now())?;
             say(format!("Loop {id} goes on."));
             Ok(0)
         } else {
@@ -61,21 +76,14 @@ pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
                 .hint(format!("`dacapo logs {id} -f` follows it")))
         };
     }
-    if let Some((_, history)) = store.load(&id)?
-        && let Some(started) = LoopState::fold(history.iter().map(|envelope| &envelope.event)).started
-    {
+    if let Some(started) = started {
         consent::require_again(&cx.home, &started.workspace, &started.policy.gates, args.trust, id.as_str())?;
     }
     drop(store);
     if args.detach && !is_background() {
         return detach::detach();
     }
-    let wanted = ResumeLoop {
-        id,
-        extra_iterations: args.max_iterations.unwrap_or(0),
-        max_time: args.max_time,
-        is_detached: is_background(),
-    };
+    let wanted = ResumeLoop { id, grant, is_detached: is_background() };
     let mut observer = reporter(&args.style);
     let finished = supervisor::resume(&cx.home, wanted, observer.as_mut())?;
     drop(observer);

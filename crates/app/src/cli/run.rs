@@ -5,8 +5,7 @@ use std::{io::Read, path::PathBuf};
 
 use clap::Args;
 use dacapo_core::{
-    agent::AgentCommand,
-    config::{Effective, Typed},
+    config::{Effective, Source, Typed},
     duration::Millis,
     ids::{LoopId, ProjectId, TaskId},
     judge::contradiction::Patterns,
@@ -15,7 +14,12 @@ use dacapo_core::{
 };
 use dacapo_engine::supervisor::{self, NewLoop};
 
-use super::{configured::Configured, consent, detach, value};
+use super::{
+    agents::{self, Chosen},
+    budget,
+    configured::{self, Configured},
+    consent, detach, value,
+};
 use crate::{
     context::Context,
     error::UserError,
@@ -28,7 +32,7 @@ use crate::{
 /// limit is reached. Ctrl-C stops it; `dacapo resume` goes on.
 #[derive(Args, Debug, Clone)]
 #[command(
-    after_help = "Example:\n  dacapo run \"make the tests pass\" --agent-cmd \"my-agent --yolo\" --gate \"cargo test\" -n 20"
+    after_help = "Examples:\n  dacapo run \"make the tests pass\" --gate \"cargo test\" -n 20\n  dacapo run -P PROMPT.md --agent codex --model gpt-5-codex --max-cost 5\n  dacapo run \"tidy up\" --agent-cmd \"my-agent --yolo\" --until-cmd \"make lint\""
 )]
 pub(super) struct RunArgs {
     /// What the agent is asked to do (default: PROMPT.md in the folder)
@@ -37,6 +41,13 @@ pub(super) struct RunArgs {
     /// Read the prompt from FILE, `-` for standard input
     #[arg(short = 'P', long, value_name = "FILE", conflicts_with = "prompt")]
     prompt_file: Option<PathBuf>,
+    /// The agent: claude, codex, gemini, opencode, qwen, copilot, pi, or one of your own (default: as configured, else
+    /// the first installed of claude, codex, gemini, opencode)
+    #[arg(short = 'a', long, value_name = "NAME", value_parser = value::not_blank, conflicts_with = "agent_cmd")]
+    agent: Option<String>,
+    /// The model the agent is to use, as the agent names it (default: the agent's own choice)
+    #[arg(long, value_name = "M", value_parser = value::one_line, conflicts_with = "agent_cmd")]
+    model: Option<String>,
     /// Any program as agent: split like a shell would, no shell started; the prompt goes to its standard input, or
     /// where {prompt_file} or {prompt} stands
     #[arg(long, value_name = "CMD", value_parser = value::not_blank)]
@@ -117,6 +128,18 @@ pub(super) struct RunArgs {
     /// How long agents, checks and delays may take together (default: as configured, else no limit)
     #[arg(long, value_name = "DUR")]
     max_time: Option<Millis>,
+    /// US dollars that agents may cost together (default: as configured, else no limit)
+    #[arg(long, value_name = "USD", value_parser = value::dollars, allow_hyphen_values = true)]
+    max_cost: Option<f64>,
+    /// Tokens that agents may use together (default: as configured, else no limit)
+    #[arg(long, value_name = "N", value_parser = value::tokens, allow_hyphen_values = true)]
+    max_tokens: Option<u64>,
+    /// Begin every iteration with a fresh session; this is the default
+    #[arg(long, conflicts_with = "continue_session")]
+    fresh: bool,
+    /// Go on, from the second iteration on, with the session of the iteration before
+    #[arg(long)]
+    continue_session: bool,
     /// The project (default: from the folder)
     #[arg(long, value_name = "ID")]
     project: Option<ProjectId>,
@@ -145,39 +168,59 @@ pub(super) struct Plan {
     /// Everything that is in force, the parts that loops do not follow yet included.
     pub(super) effective: Effective,
     pub(super) configured: Configured,
+    /// Who chose the agent.
+    pub(super) agent_from: Source,
+    /// Why it would not start after all.
+    pub(super) obstacle: Option<UserError>,
+    /// What is left out, and why.
+    pub(super) warnings: Vec<String>,
 }
 
 impl RunArgs {
     /// What was typed and what is configured, as a loop that can begin. Nothing of the repository runs for it.
     pub(super) fn plan(&self) -> Result<Plan, UserError> {
         let workspace = Context::folder(self.dir.as_ref())?;
-        let Some(agent) = &self.agent_cmd else {
-            return Err(UserError::usage("no agent: give one with `--agent-cmd CMD`").hint(
-                "for example `--agent-cmd \"my-agent --yolo\"`; it reads the prompt on standard input",
-            ));
-        };
-        let mut agent = AgentCommand::parse(agent, &self.agent_args).map_err(UserError::usage)?;
-        // A path is meant from here, also when somebody resumes the loop from elsewhere.
-        if let Some(program) = agent.argv.first_mut()
-            && program.contains('/')
-            && let Ok(here) = std::env::current_dir()
-        {
-            let absolute: PathBuf = here.join(&*program).components().collect();
-            *program = absolute.to_string_lossy().into_owned();
-        }
         let mut promise = PromiseRule::new(&self.completion_promise)
             .map_err(|error| UserError::usage(format!("--completion-promise: {error}")))?;
         promise.nonce = self.promise_nonce;
         let configured = Configured::load(&workspace)?;
         let effective = configured.effective(&Typed {
+            agent: self.agent.clone(),
             max_iterations: self.max_iterations,
             max_time: self.max_time,
+            max_cost: self.max_cost,
+            max_tokens: self.max_tokens,
             gates: self.gate.clone(),
             gate_timeout: self.gate_timeout,
         });
+        let Chosen { command: agent, from: agent_from, mut fallback, obstacle, mut warnings } =
+            match &self.agent_cmd {
+                Some(line) => Chosen::typed(line, &self.agent_args)?,
+                None => agents::choose(&effective, self.model.as_ref(), &self.agent_args)?,
+            };
+        if self.continue_session && !agent.can_continue() {
+            return Err(UserError::usage(format!("agent `{}` cannot go on with a session", agent.name))
+                .hint("leave `--continue-session` out, or say how with `agents.NAME.resume` in your configuration"));
+        }
+        let budget = budget::allow(&effective, &agent)?;
+        fallback.retain(|other| {
+            let why = budget::unfit(&effective, &budget, other);
+            warnings.extend(why.iter().map(|why| format!("fallback `{}` is left out: {why}", other.name)));
+            why.is_none()
+        });
+        warnings.extend(budget.warnings);
         let policy = Policy {
             max_iterations: effective.max_iterations.value,
             max_time: effective.max_time.value,
+            max_cost: budget.max_cost,
+            max_tokens: budget.max_tokens,
+            per_day: budget.per_day,
+            per_project: budget.per_project,
+            continue_session: self.continue_session,
+            fallback,
+            backoff: effective.backoff.value,
+            prices: effective.own_prices(),
+            environment: effective.environment.value,
             until: self.until_cmd.clone(),
             gates: effective
                 .gates
@@ -232,7 +275,7 @@ impl RunArgs {
         };
         // Before anything of it is kept or shown to others.
         supervisor::refuse_secrets(&new)?;
-        Ok(Plan { new, effective, configured })
+        Ok(Plan { new, effective, configured, agent_from, obstacle, warnings })
     }
 
     /// The prompt: the argument, a file, PROMPT.md, or `None` to use the task's own TASK.md.
@@ -282,10 +325,16 @@ pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
             .hint("write it to a file and give that with `-P FILE`"));
     }
     // Also before going to the background, so that mistakes and questions show up where they were typed.
-    let Plan { new, configured, .. } = args.plan()?;
+    let Plan { new, configured, obstacle, warnings, .. } = args.plan()?;
+    if let Some(obstacle) = obstacle {
+        return Err(obstacle);
+    }
     consent::require(&cx.home, &configured, args.trust)?;
-    if args.detach && !is_background() {
-        return detach::detach();
+    if !is_background() {
+        configured::warn(&warnings);
+        if args.detach {
+            return detach::detach();
+        }
     }
     let mut observer = reporter(&args.style);
     let finished = supervisor::run(&cx.home, new, observer.as_mut())?;

@@ -7,9 +7,14 @@ use dacapo_core::{
 };
 use dacapo_engine::store::{LoopRow, Store};
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::{say, say_json};
-use crate::{context::Context, error::UserError};
+use crate::{
+    context::Context,
+    error::UserError,
+    report::{clock, money},
+};
 
 /// How many ended loops are worth a look.
 const RECENT: u32 = 10;
@@ -39,7 +44,7 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
         (None, None) => (Vec::new(), Vec::new()),
     };
     if args.json {
-        let all: Vec<&LoopView> = active.iter().chain(&ended).collect();
+        let all: Vec<Value> = active.iter().chain(&ended).map(shown).collect();
         return say_json(&all);
     }
     let now = Timestamp::now();
@@ -57,7 +62,7 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
             say(format!("  {}", status_line(view, now)));
             if view.state != "running" {
                 let detail = view.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
-                say(format!("    {}{detail}", view.state));
+                say(format!("    {}{detail}", state(view)));
             }
             if let Some(question) = &view.question {
                 say(format!("    asks: {question}"));
@@ -69,16 +74,27 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
         for view in &ended {
             let reason = view.reason.map_or("", |reason| reason.as_str());
             say(format!(
-                "  {}  {} ({}): {} ({reason}) after {}",
+                "  {}  {} ({}): {} ({reason}){} after {}{}",
                 view.id,
                 view.task,
                 view.role(),
                 view.state,
-                count(view.iteration, "iteration")
+                if view.verified == Some(false) { ", unverified," } else { "" },
+                count(view.charged.unwrap_or(view.iteration), "iteration"),
+                money(&view.ledger.total()).map(|cost| format!(", {cost}")).unwrap_or_default(),
             ));
         }
     }
     Ok(0)
+}
+
+/// A loop as scripts see it: what its sums are made of is nobody else's business.
+fn shown(view: &LoopView) -> Value {
+    let mut value = serde_json::to_value(view).unwrap_or_default();
+    if let Some(keys) = value.as_object_mut() {
+        keys.remove("ledger");
+    }
+    value
 }
 
 /// Those that run, and those that do not.
@@ -89,12 +105,24 @@ fn views(store: &Store, all: bool) -> Result<(Vec<LoopView>, Vec<LoopView>), Use
     Ok((active.into_iter().map(|row| row.view).collect(), ended.map(LoopRow::current_view).collect()))
 }
 
+/// How it stands, and until when.
+fn state(view: &LoopView) -> String {
+    let until = view.until.map(|until| format!(" until {}", clock(until))).unwrap_or_default();
+    format!("{}{until}", view.state)
+}
+
 fn detail(view: &LoopView, now: Timestamp) {
-    say(format!("Loop {}: {}", view.id, view.state));
+    say(format!("Loop {}: {}", view.id, state(view)));
     say(format!("  {}", status_line(view, now)));
+    if let Some(cost) = money(&view.ledger.total()) {
+        say(format!("  used {cost}"));
+    }
     say(format!("  project {}, in {}", view.project, view.workspace.display()));
     if let Some(detail) = &view.detail {
         say(format!("  {detail}"));
+    }
+    if let Some(cost) = money(&view.ledger.total()) {
+        say(format!("  used so far: {cost}"));
     }
     if let Some((iteration, line)) = &view.refused {
         say(format!("  last refusal, iteration {iteration}: {line}"));

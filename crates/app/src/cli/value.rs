@@ -25,6 +25,23 @@ pub(super) fn positive(text: &str) -> Result<u32, String> {
     }
 }
 
+/// US dollars, more than none.
+pub(super) fn dollars(text: &str) -> Result<f64, String> {
+    let is_number = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    match text.parse::<f64>() {
+        Ok(value) if is_number && value > 0.0 && value <= 1e9 => Ok(value),
+        _ => Err("is not an amount of US dollars, more than 0, for example 2.50".to_owned()),
+    }
+}
+
+/// Tokens, more than none.
+pub(super) fn tokens(text: &str) -> Result<u64, String> {
+    match text.parse::<u64>() {
+        Ok(value @ 1..=1_000_000_000_000_000) => Ok(value),
+        _ => Err("is not a whole number of tokens, 1 or more".to_owned()),
+    }
+}
+
 /// `+N`, or `N` for people who leave the plus out.
 pub(super) fn extra(text: &str) -> Result<u32, String> {
     positive(text.strip_prefix('+').unwrap_or(text))

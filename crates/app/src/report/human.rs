@@ -26,8 +26,14 @@ pub(super) struct Human {
     tail: Vec<u8>,
     last: String,
     turn: usize,
+    /// What agents have cost so far.
+    cost: Option<String>,
     /// What was said of the agent's end, waiting for what its iteration came to.
     exit: Option<String>,
+    /// What goes below that line, and its colour.
+    notes: Vec<(&'static str, String)>,
+    /// What the agent's end was put down to: nobody wants to read it twice.
+    said: String,
 }
 
 impl Human {
@@ -44,7 +50,28 @@ impl Human {
             tail: Vec::new(),
             last: String::new(),
             turn: 0,
+            cost: None,
             exit: None,
+            notes: Vec::new(),
+            said: String::new(),
+        }
+    }
+
+    /// A line that belongs below the one about the agent's end.
+    fn note(&mut self, colour: &'static str, text: String) {
+        if self.exit.is_some() {
+            self.notes.push((colour, text));
+        } else {
+            self.line(colour, &text);
+        }
+    }
+
+    /// The line about an iteration, now that it is known what it came to, and what goes below it.
+    fn iteration(&mut self, colour: &str, iteration: u32, view: &LoopView, what: &str) {
+        let exit = self.exit.take().map(|exit| format!("{exit} · ")).unwrap_or_default();
+        self.line(colour, &format!("iteration {iteration}/{}  {exit}{what}", view.max_iterations));
+        for (colour, text) in std::mem::take(&mut self.notes) {
+            self.line(colour, &text);
         }
     }
 
@@ -70,7 +97,8 @@ impl Human {
         }
         const TURNS: [&str; 4] = ["⠋", "⠙", "⠸", "⠴"];
         let elapsed = Millis::from(self.since.elapsed()).human();
-        let head = format!("{} {} · {elapsed}", TURNS[self.turn % TURNS.len()], self.doing);
+        let cost = self.cost.as_ref().map(|cost| format!(" · {cost}")).unwrap_or_default();
+        let head = format!("{} {} · {elapsed}{cost}", TURNS[self.turn % TURNS.len()], self.doing);
         // Whatever is wider than the terminal would leave a line behind that nobody clears.
         let room = width().saturating_sub(1);
         let head: String = head.chars().take(room).collect();
@@ -93,6 +121,9 @@ impl Human {
     }
 
     fn show(&mut self, envelope: &Envelope, view: &LoopView) {
+        if let LoopEvent::AgentExited { exit, .. } = &envelope.event {
+            self.said = exit.detail.clone().unwrap_or_default();
+        }
         match &envelope.event {
             LoopEvent::LoopStarted(started) => {
                 self.line(
@@ -127,35 +158,43 @@ impl Human {
             LoopEvent::IterationStarted { iteration, max_iterations } => {
                 self.now_doing(format!("iteration {iteration}/{max_iterations}"));
             }
-            LoopEvent::AgentExited { exit, .. } => self.exit = Some(words::exit(exit)),
-            LoopEvent::ClaimMade { iteration, by } => {
-                let exit = self.exit.take().map(|exit| format!("{exit} · ")).unwrap_or_default();
+            LoopEvent::AgentStarted { iteration, attempt: _, .. } => {
+                self.now_doing(format!("iteration {iteration}/{}", view.max_iterations));
+            }
+            LoopEvent::AgentExited { exit, iteration, .. } if !exit.outcome.is_charged() => {
                 self.line(
-                    "36",
-                    &format!(
-                        "iteration {iteration}/{}  {exit}claims to be done ({})",
-                        view.max_iterations,
-                        words::basis(by)
-                    ),
+                    "33",
+                    &format!("iteration {iteration}/{}  {}", view.max_iterations, words::exit(exit)),
                 );
+            }
+            LoopEvent::AgentExited { exit, .. } => self.exit = Some(words::exit(exit)),
+            LoopEvent::Parked { until, why } => {
+                let until = words::clock(*until);
+                let why = unsaid(why, &self.said).map(|why| format!(": {why}")).unwrap_or_default();
+                self.line("33", &format!("  parked until {until}{why}"));
+                self.said.clear();
+                self.now_doing(format!("parked until {until}"));
+            }
+            LoopEvent::AgentSwitched { agent, why } => {
+                self.line("33", &format!("  goes on with {agent}: {why}"));
+            }
+            LoopEvent::BudgetReached { detail } => self.line("31", &format!("  budget reached: {detail}")),
+            LoopEvent::ClaimMade { iteration, by } => {
+                let what = format!("claims to be done ({})", words::basis(by));
+                self.iteration("36", *iteration, view, &what);
                 self.now_doing("judging the claim".to_owned());
             }
             LoopEvent::ChildrenAwaited { children } => {
                 self.now_doing(format!("waiting for {} child loops", children.len()))
             }
             LoopEvent::SignalSeen { signal: Signal::NearMiss(miss), .. } => {
-                self.line(
-                    "33",
-                    &format!("  a promise that does not count: {}", dacapo_core::prompt::hint(*miss)),
-                );
+                let hint = dacapo_core::prompt::hint(*miss);
+                self.note("33", format!("  a promise that does not count: {hint}"));
             }
             LoopEvent::GateStarted { name, role, iteration, .. } => {
                 // The agent claimed nothing; whether there is a claim all the same is what `--until-cmd` asks.
-                if let Some(exit) = self.exit.take() {
-                    self.line(
-                        "",
-                        &format!("iteration {iteration}/{}  {exit} · no claim", view.max_iterations),
-                    );
+                if self.exit.is_some() {
+                    self.iteration("", *iteration, view, "no claim");
                 }
                 let what = match role {
                     GateRole::Gate => "gate",
@@ -181,7 +220,7 @@ impl Human {
                 );
             }
             LoopEvent::IterationFinished { iteration, outcome, .. } => {
-                if let Some(exit) = self.exit.take() {
+                if self.exit.is_some() {
                     let what = match outcome {
                         IterationOutcome::NoClaim => "no claim",
                         IterationOutcome::Waiting => "waits for somebody",
@@ -190,12 +229,16 @@ impl Human {
                         | IterationOutcome::Accepted
                         | IterationOutcome::NotStarted => "",
                     };
-                    self.line("", &format!("iteration {iteration}/{}  {exit} · {what}", view.max_iterations));
+                    self.iteration("", *iteration, view, what);
                 }
                 self.now_doing(format!("after iteration {iteration}/{}", view.max_iterations));
             }
-            LoopEvent::Warned { text } => self.line("33", &format!("  warning: {text}")),
-            LoopEvent::QuestionAsked { text } => self.line("35", &format!("  the agent asks: {text}")),
+            LoopEvent::Warned { text } => {
+                if let Some(text) = unsaid(text, &self.said) {
+                    self.note("33", format!("  warning: {text}"));
+                }
+            }
+            LoopEvent::QuestionAsked { text } => self.note("35", format!("  the agent asks: {text}")),
             LoopEvent::Steered { text } => self.line("35", &format!("  steered: {text}")),
             LoopEvent::PauseRequested { .. } => self.line("33", "  pauses after this iteration"),
             LoopEvent::Paused => {
@@ -209,7 +252,8 @@ impl Human {
                 let colour = if *state == FinishState::Completed { "1;32" } else { "1;31" };
                 let count = count(*iterations, "iteration");
                 let took = Millis::from(self.began.elapsed()).human();
-                self.line(colour, &format!("{} after {count}, {took}", state.as_str()));
+                let cost = self.cost.as_ref().map(|cost| format!(", {cost}")).unwrap_or_default();
+                self.line(colour, &format!("{} after {count}, {took}{cost}", state.as_str()));
             }
             LoopEvent::Committed { commit, .. } => {
                 self.line("32", &format!("  committed as {}", words::short(commit)))
@@ -238,16 +282,16 @@ impl Human {
             | LoopEvent::GatesPassed { .. }
             | LoopEvent::TreeHeld { .. }
             | LoopEvent::LimitsRaised { .. }
-            | LoopEvent::AgentStarted { .. }
+            | LoopEvent::UsageSeen { .. }
             | LoopEvent::SignalSeen { .. }
-            | LoopEvent::ChildrenFinished { .. }
-            | LoopEvent::Parked { .. } => {}
+            | LoopEvent::ChildrenFinished { .. } => {}
         }
     }
 }
 
 impl Observer for Human {
     fn event(&mut self, envelope: &Envelope, view: &LoopView) {
+        self.cost = words::money(&view.ledger.total());
         self.show(envelope, view);
         self.draw();
     }
@@ -277,6 +321,10 @@ impl Observer for Human {
         }
     }
 
+    fn sees_output(&self) -> bool {
+        self.is_live || self.is_verbose
+    }
+
     fn tick(&mut self) {
         self.turn += 1;
         self.draw();
@@ -295,6 +343,29 @@ impl Drop for Human {
     }
 }
 
+/// What `text` has to say beyond what was `said`.
+fn unsaid<'a>(text: &'a str, said: &str) -> Option<&'a str> {
+    let rest = if said.is_empty() { text } else { text.strip_prefix(said).unwrap_or(text) };
+    Some(rest.strip_prefix("; ").unwrap_or(rest)).filter(|rest| !rest.is_empty())
+}
+
 fn width() -> usize {
     rustix::termios::tcgetwinsize(std::io::stdout()).map_or(80, |size| usize::from(size.ws_col)).max(20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_is_not_said_again() {
+        for (text, said, rest) in [
+            ("at its limit", "", Some("at its limit")),
+            ("at its limit", "at its limit", None),
+            ("overloaded; try 2 follows", "overloaded", Some("try 2 follows")),
+            ("a fresh session begins: gone", "gone", Some("a fresh session begins: gone")),
+        ] {
+            assert_eq!(unsaid(text, said), rest, "{text}");
+        }
+    }
 }

@@ -24,6 +24,10 @@ impl Observer for JsonLines {
             self.out.write(format!("{line}\n").into_bytes());
         }
     }
+
+    fn sees_output(&self) -> bool {
+        false
+    }
 }
 
 /// Says the loop's id once, to whoever sent it to the background.
@@ -40,5 +44,9 @@ impl Observer for FirstWord {
             let _ = writeln!(stdout, "{}", envelope.loop_id);
             let _ = stdout.flush();
         }
+    }
+
+    fn sees_output(&self) -> bool {
+        false
     }
 }

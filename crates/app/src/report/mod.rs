@@ -11,7 +11,7 @@ use std::io::Write;
 use clap::Args;
 use dacapo_engine::{observer::Observer, supervisor::Finished};
 
-pub(crate) use words::event_line;
+pub(crate) use words::{clock, event_line, money};
 
 /// How much is shown, and how.
 #[derive(Args, Debug, Clone, Default)]
@@ -44,10 +44,11 @@ pub(crate) fn reporter(style: &Style) -> Box<dyn Observer> {
 
 /// The reason, as the last line on standard error; gives the exit code.
 pub(crate) fn last_line(finished: &Finished) -> u8 {
-    let Finished { id, reason, detail } = finished;
+    let Finished { id, reason, detail, is_unverified } = finished;
+    let proof = if *is_unverified { ", unverified: no gate stood behind it" } else { "" };
     let _ = writeln!(
         std::io::stderr().lock(),
-        "dacapo: {} ({}): {detail} [loop {id}]",
+        "dacapo: {} ({}): {detail}{proof} [loop {id}]",
         reason.state().as_str(),
         reason.as_str()
     );

@@ -1,9 +1,12 @@
 //! Events in words: what happened, in one line each.
 
 use dacapo_core::{
-    event::{AgentExit, Envelope, GateResult, GateRole, IterationOutcome, LoopEvent, Outcome, StopCause},
+    event::{
+        AgentExit, Envelope, GateResult, GateRole, IterationOutcome, LoopEvent, Outcome, Spend, StopCause,
+    },
     judge::signal::Signal,
 };
+use jiff::{Timestamp, Zoned, tz::TimeZone};
 
 /// A whole event as `dacapo events` prints it.
 pub(crate) fn event_line(envelope: &Envelope) -> String {
@@ -18,16 +21,48 @@ pub(super) fn exit(exit: &AgentExit) -> String {
         (Outcome::Hang, ..) => "was silent for too long".to_owned(),
         (Outcome::OutOfTime, ..) => "ran out of the loop's time".to_owned(),
         (Outcome::Killed, ..) => "was stopped".to_owned(),
-        (_, Some(code), _) => format!("exit {code}"),
-        (_, None, Some(signal)) => format!("ended by signal {signal}"),
-        (_, None, None) => "ended".to_owned(),
+        (Outcome::Completed | Outcome::Crash, ..) => exit.detail.clone().unwrap_or_else(|| process_end(exit)),
+        (outcome, ..) => match &exit.detail {
+            Some(detail) => format!("{}: {detail}", outcome.as_str().replace('_', " ")),
+            None => outcome.as_str().replace('_', " "),
+        },
     };
     let left = match exit.leftovers {
         0 => String::new(),
         1 => ", ended 1 process it left behind".to_owned(),
         n => format!(", ended {n} processes it left behind"),
     };
-    format!("{how}, {}{left}", exit.duration_ms.human())
+    let cost = match money(&exit.spend()) {
+        Some(cost) => format!(", {cost}"),
+        None => String::new(),
+    };
+    format!("{how}, {}{cost}{left}", exit.duration_ms.human())
+}
+
+fn process_end(exit: &AgentExit) -> String {
+    match (exit.exit_code, exit.signal) {
+        (Some(code), _) => format!("exit {code}"),
+        (None, Some(signal)) => format!("ended by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+/// What something cost, or how many tokens it took where nobody can tell the price.
+pub(crate) fn money(spend: &Spend) -> Option<String> {
+    let about = if spend.estimated { "about " } else { "" };
+    match (spend.cost_usd, spend.usage) {
+        (Some(cost), _) if cost >= 0.0995 => Some(format!("{about}${cost:.2}")),
+        (Some(cost), _) if cost >= 0.000_05 => Some(format!("{about}${cost:.4}")),
+        (_, Some(usage)) if usage.total() > 0 => Some(format!("{about}{} tokens", usage.total())),
+        _ => None,
+    }
+}
+
+/// A time of day where the reader is, with its date unless that is today's.
+pub(crate) fn clock(at: Timestamp) -> String {
+    let (at, now) = (at.to_zoned(TimeZone::system()), Zoned::now());
+    let form = if at.date() == now.date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M" };
+    at.strftime(form).to_string()
 }
 
 /// What a check came to.
@@ -69,9 +104,9 @@ fn describe(event: &LoopEvent) -> String {
                 started.workspace.display()
             )
         }
-        LoopEvent::LoopResumed { extra_iterations: 0, .. } => "loop resumed".to_owned(),
-        LoopEvent::LoopResumed { extra_iterations, .. } => {
-            format!("loop resumed with {extra_iterations} more iterations")
+        LoopEvent::LoopResumed { grant, .. } if grant.extra_iterations == 0 => "loop resumed".to_owned(),
+        LoopEvent::LoopResumed { grant, .. } => {
+            format!("loop resumed with {} more iterations", grant.extra_iterations)
         }
         LoopEvent::TasksAwaited { tasks } if tasks.is_empty() => "no task to wait for any more".to_owned(),
         LoopEvent::TasksAwaited { tasks } => {
@@ -133,11 +168,18 @@ fn describe(event: &LoopEvent) -> String {
         LoopEvent::PauseRequested { now: false } => "is to pause after this iteration".to_owned(),
         LoopEvent::Paused => "paused".to_owned(),
         LoopEvent::Unpaused => "goes on".to_owned(),
-        LoopEvent::LimitsRaised { extra_iterations, max_time_ms } => {
-            let time =
-                max_time_ms.map(|max| format!(", at most {} of work", max.human())).unwrap_or_default();
-            format!("limits raised: {extra_iterations} more iterations{time}")
+        LoopEvent::LimitsRaised { grant } => {
+            let time = grant.max_time_ms.map(|max| format!(", at most {} of work", max.human()));
+            let cost = grant.max_cost.map(|max| format!(", at most {max} USD"));
+            let tokens = grant.max_tokens.map(|max| format!(", at most {max} tokens"));
+            let rest: String = [time, cost, tokens].into_iter().flatten().collect();
+            format!("limits raised: {} more iterations{rest}", grant.extra_iterations)
         }
+        LoopEvent::UsageSeen { spend, .. } => {
+            format!("used so far: {}", money(spend).unwrap_or_else(|| "nothing".to_owned()))
+        }
+        LoopEvent::BudgetReached { detail } => format!("budget reached: {detail}"),
+        LoopEvent::AgentSwitched { agent, why } => format!("goes on with {agent}: {why}"),
         LoopEvent::StopRequested { by } => stopping(*by).to_owned(),
         LoopEvent::LoopFinished { state, reason, detail, .. } => {
             format!("{} ({}): {detail}", state.as_str(), reason.as_str())

@@ -192,7 +192,7 @@ impl AgentDefinition {
             Outcome::Auth if !self.sign_in.is_empty() => Some(format!("sign in to {name}: {}", self.sign_in)),
             Outcome::Billing => Some(format!("the account behind {name} needs money or another plan")),
             Outcome::Permission => Some(format!(
-                "{name} asks for permissions; `permissions: unattended` in your configuration stops that"
+                "{name} asks for permissions; `permissions: {{unattended: true}}` in your configuration stops that"
             )),
             _ => None,
         }

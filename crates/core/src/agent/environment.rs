@@ -1,9 +1,60 @@
 //! What an agent and a gate find in their environment, as a function of the caller's.
 
-use std::ffi::{OsStr, OsString};
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+};
+
+use serde::{Deserialize, Serialize};
 
 /// One variable.
 pub(super) type Variable = (OsString, OsString);
+
+/// What an agent inherits of the caller's environment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EnvironmentRule {
+    /// All of it, less what would mislead it.
+    #[default]
+    Inherit,
+    /// What is needed to find programs, files and the user's language ([`is_basic`]), and nothing else.
+    Strict,
+}
+
+/// Says of a variable that an agent gets it also where only what is named is passed on.
+pub fn is_basic(name: &str) -> bool {
+    const NAMES: [&str; 15] = [
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "TERM",
+        "TMPDIR",
+        "TZ",
+        "LANG",
+        "LANGUAGE",
+        "XDG_CONFIG_HOME",
+        "XDG_DATA_HOME",
+        "XDG_STATE_HOME",
+        "XDG_CACHE_HOME",
+        "XDG_RUNTIME_DIR",
+    ];
+    NAMES.contains(&name) || name.starts_with("LC_")
+}
+
+/// The variable of the caller's that a value `$NAME` stands for.
+fn referred(value: &str) -> Option<&str> {
+    let name = value.strip_prefix('$')?;
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    is_name.then_some(name)
+}
+
+/// Whether a value is a variable of the caller's, `$NAME`, and not the text itself.
+pub fn is_reference(value: &str) -> bool {
+    referred(value).is_some()
+}
 
 /// Says of a variable that it tells an agent that it runs inside another one.
 ///
@@ -36,13 +87,34 @@ pub fn is_provider_key(name: &str) -> bool {
     ENDINGS.iter().any(|end| name.ends_with(end)) || NAMES.contains(&name)
 }
 
-/// The environment of an agent: the caller's, less what marks a nested agent and the caller's own `DACAPO_*`,
-/// with `own` on top. Nothing the caller set can outrank `own` (req 93).
+/// The environment of an agent: what `rule` lets through of the caller's, less what marks a nested agent and the
+/// caller's own `DACAPO_*`, with what the agent is `given` and then `own` on top. Nothing the caller set can outrank
+/// `own` (req 93).
 pub fn agent_environment(
     caller: impl IntoIterator<Item = Variable>,
+    rule: EnvironmentRule,
+    given: &BTreeMap<String, String>,
     own: &[(&str, &OsStr)],
 ) -> Vec<Variable> {
-    filtered(caller, own, is_nested_agent_marker)
+    let caller: Vec<Variable> = caller.into_iter().collect();
+    let mut all: Vec<(&str, &OsStr)> = given
+        .iter()
+        .filter(|(name, _)| !own.iter().any(|(own, _)| own == name))
+        .filter_map(|(name, value)| match referred(value) {
+            // What is not set there is not set here either.
+            Some(from) => caller.iter().find(|(n, _)| n == from).map(|(_, v)| (name.as_str(), v.as_os_str())),
+            None => Some((name.as_str(), OsStr::new(value))),
+        })
+        .collect();
+    all.extend(own);
+    let is_dropped = |name: &str| {
+        is_nested_agent_marker(name)
+            || given.contains_key(name)
+            || (rule == EnvironmentRule::Strict && !is_basic(name))
+    };
+    let inherited =
+        caller.iter().filter(|(name, _)| rule == EnvironmentRule::Inherit || name.to_str().is_some());
+    filtered(inherited.cloned(), &all, is_dropped)
 }
 
 /// The environment of a gate: an agent's, less provider keys.
@@ -92,7 +164,7 @@ mod tests {
         };
         let own: [(&str, &OsStr); 2] = [("TASK_FOLDER", "/t".as_ref()), ("DACAPO_ITERATION", "1".as_ref())];
         assert_eq!(
-            names(agent_environment(caller(), &own)),
+            names(agent_environment(caller(), EnvironmentRule::Inherit, &BTreeMap::new(), &own)),
             [
                 "HOME=/h",
                 "CLAUDE_CODE_OAUTH_TOKEN=t",
@@ -105,5 +177,24 @@ mod tests {
             names(gate_environment(caller(), &own)),
             ["HOME=/h", "TASK_FOLDER=/t", "DACAPO_ITERATION=1"]
         );
+    }
+
+    #[test]
+    fn a_strict_environment_holds_what_is_named_and_the_basics() {
+        // fault C11
+        let caller = ["HOME=/h", "LC_ALL=C", "AWS_PROFILE=prod", "MY_KEY=k", "CLAUDECODE=1", "MODE=old"]
+            .map(|v| v.split_once('=').map(|(n, v)| (n.into(), v.into())).unwrap());
+        let given =
+            [("ANTHROPIC_API_KEY", "$MY_KEY"), ("GONE", "$NOWHERE"), ("MODE", "a $5 word"), ("PATH", "x")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into();
+        let own: [(&str, &OsStr); 1] = [("PATH", "/bin".as_ref())];
+        for (rule, inherited) in [
+            (EnvironmentRule::Strict, vec!["HOME=/h", "LC_ALL=C"]),
+            (EnvironmentRule::Inherit, vec!["HOME=/h", "LC_ALL=C", "AWS_PROFILE=prod", "MY_KEY=k"]),
+        ] {
+            let expected = [inherited, vec!["ANTHROPIC_API_KEY=k", "MODE=a $5 word", "PATH=/bin"]].concat();
+            assert_eq!(names(agent_environment(caller.clone(), rule, &given, &own)), expected);
+        }
     }
 }

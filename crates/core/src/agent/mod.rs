@@ -6,7 +6,12 @@ pub mod catalog;
 mod command;
 mod environment;
 pub mod outcome;
+mod sign_in;
 pub mod transcript;
 
 pub use command::{AgentCommand, AgentCommandError, Format, PROMPT_ARGUMENT_LIMIT, PromptDelivery};
-pub use environment::{agent_environment, gate_environment, is_nested_agent_marker, is_provider_key};
+pub use environment::{
+    EnvironmentRule, agent_environment, gate_environment, is_basic, is_nested_agent_marker, is_provider_key,
+    is_reference,
+};
+pub use sign_in::SignIn;

@@ -9,7 +9,11 @@ use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
 use self::errors::{Meaning, meaning};
 use super::transcript::{Ending, EndingKind, Told};
-use crate::{duration::Millis, event::Outcome, limits::reset_at};
+use crate::{
+    duration::Millis,
+    event::Outcome,
+    limits::{reset::bounded, reset_at},
+};
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,8 +57,10 @@ impl ResetHint {
     pub fn instant(&self, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         match self {
             Self::Unknown => None,
-            Self::At(second) => Timestamp::from_second(*second).ok().map(|at| at.max(now)),
-            Self::After(wait) => now.checked_add(SignedDuration::try_from(wait.std()).ok()?).ok(),
+            Self::At(second) => bounded(Timestamp::from_second(*second).ok()?, now),
+            Self::After(wait) => {
+                bounded(now.checked_add(SignedDuration::try_from(wait.std()).ok()?).ok()?, now)
+            }
             Self::Words(words) => reset_at(words, now, zone),
         }
     }

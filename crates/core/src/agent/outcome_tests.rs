@@ -177,7 +177,10 @@ fn the_end_of_a_limit_is_taken_from_where_it_is_exact() {
         assert_eq!(instant(&judged.reset).as_deref(), expected, "{stdout}");
     }
     assert_eq!(instant(&ResetHint::After(Millis::from_secs(90))).as_deref(), Some("2026-11-15T18:01:30Z"));
-    assert_eq!(instant(&ResetHint::At(5)).as_deref(), Some("2026-11-15T18:00:00Z"));
+    // A while ago means now; years ago means nothing.
+    assert_eq!(instant(&ResetHint::At(1_794_760_000)).as_deref(), Some("2026-11-15T18:00:00Z"));
+    assert_eq!(instant(&ResetHint::At(5)), None);
+    assert_eq!(instant(&ResetHint::At(3_800_000_000)), None);
     assert_eq!(instant(&ResetHint::At(i64::MAX)), None);
     assert_eq!(instant(&ResetHint::After(Millis(u64::MAX))), None);
 }

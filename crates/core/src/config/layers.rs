@@ -5,9 +5,11 @@
 
 use std::fmt;
 
-use super::{At, Config, Contradictions, SetupStep};
+use super::{AgentSettings, At, BudgetSetting, Config, Contradictions, PriceSetting, SetupStep};
 use crate::{
+    agent::EnvironmentRule,
     duration::Millis,
+    limits::{self, Budget, Prices},
     policy::{GateFrom, GateIn, GateSpec, Origin},
 };
 
@@ -50,12 +52,18 @@ pub struct Sourced<T> {
 }
 
 /// What was typed and has a place in configuration files, too.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Typed {
+    /// `--agent`
+    pub agent: Option<String>,
     /// `--max-iterations`
     pub max_iterations: Option<u32>,
     /// `--max-time`
     pub max_time: Option<Millis>,
+    /// `--max-cost`
+    pub max_cost: Option<f64>,
+    /// `--max-tokens`
+    pub max_tokens: Option<u64>,
     /// `--gate`
     pub gates: Vec<String>,
     /// `--gate-timeout`, for gates that have no timeout of their own.
@@ -64,7 +72,15 @@ pub struct Typed {
 
 impl Default for Typed {
     fn default() -> Self {
-        Self { max_iterations: None, max_time: None, gates: Vec::new(), gate_timeout: GateSpec::TIMEOUT }
+        Self {
+            agent: None,
+            max_iterations: None,
+            max_time: None,
+            max_cost: None,
+            max_tokens: None,
+            gates: Vec::new(),
+            gate_timeout: GateSpec::TIMEOUT,
+        }
     }
 }
 
@@ -77,9 +93,52 @@ pub struct EffectiveGate {
     pub from: Source,
 }
 
+/// What may be spent, and who says so.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Allowance {
+    /// US dollars.
+    pub max_cost: Sourced<Option<f64>>,
+    /// Tokens of all kinds.
+    pub max_tokens: Sourced<Option<u64>>,
+}
+
+impl Allowance {
+    /// The figures alone.
+    pub fn budget(&self) -> Budget {
+        Budget { max_cost: self.max_cost.value, max_tokens: self.max_tokens.value }
+    }
+
+    /// Who says so; of two the one who limits money.
+    pub fn from(&self) -> &Source {
+        if self.max_cost.value.is_some() { &self.max_cost.from } else { &self.max_tokens.from }
+    }
+}
+
 /// What is in force, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effective {
+    /// The agent to use, if anybody says which.
+    pub agent: Sourced<Option<String>>,
+    /// Agents that the user defines or changes.
+    pub agents: Vec<Sourced<AgentSettings>>,
+    /// Agents to go to when a provider is at its limit.
+    pub fallback: Sourced<Vec<String>>,
+    /// What agents inherit.
+    pub environment: Sourced<EnvironmentRule>,
+    /// Whether agents are started in the mode in which they ask nobody.
+    pub unattended: Sourced<bool>,
+    /// Whether every agent may do so as root.
+    pub allow_root: Sourced<bool>,
+    /// Prices that the user gives.
+    pub prices: Vec<Sourced<PriceSetting>>,
+    /// What one loop may spend.
+    pub budget: Allowance,
+    /// What all loops may spend in a day.
+    pub per_day: Allowance,
+    /// What all loops of a project may spend.
+    pub per_project: Allowance,
+    /// How long an outage is waited out at first.
+    pub backoff: Sourced<Millis>,
     /// Charged iterations at most.
     pub max_iterations: Sourced<u32>,
     /// How long agents, checks and delays may take together.
@@ -121,7 +180,34 @@ pub fn resolve(user: &Config, repository: &Config, typed: &Typed) -> Effective {
             Contradictions { defaults: user.defaults || repository.defaults, phrases }
         },
     );
+    let mut budget = both.allowance(|c| &c.limits.budget);
+    if let Some(cost) = typed.max_cost {
+        budget.max_cost = Sourced { value: Some(cost), from: Source::Flag("--max-cost") };
+    }
+    if let Some(tokens) = typed.max_tokens {
+        budget.max_tokens = Sourced { value: Some(tokens), from: Source::Flag("--max-tokens") };
+    }
+    let users = |value| Sourced { value, from: Source::Default };
     Effective {
+        agent: match &typed.agent {
+            Some(agent) => Sourced { value: Some(agent.clone()), from: Source::Flag("--agent") },
+            // Whoever pays chooses.
+            None => both.pick(|c| c.agents.agent.clone().map(some), |user, _| user.clone()),
+        },
+        agents: both.all(|c| &c.agents.agents),
+        fallback: both.pick(|c| c.agents.fallback.clone(), |user, _| user.clone()),
+        environment: both.pick(|c| c.agents.environment.clone(), |user, _| *user),
+        unattended: user.permissions.unattended.as_ref().map_or(users(true), |at| at.sourced(user)),
+        allow_root: user.permissions.allow_root.as_ref().map_or(users(false), |at| at.sourced(user)),
+        prices: both.all(|c| &c.prices),
+        budget,
+        per_day: both.allowance(|c| &c.limits.per_day),
+        per_project: both.allowance(|c| &c.limits.per_project),
+        backoff: user
+            .limits
+            .backoff
+            .as_ref()
+            .map_or(Sourced { value: limits::backoff::FIRST, from: Source::Default }, |at| at.sourced(user)),
         max_iterations: match typed.max_iterations {
             Some(value) => Sourced { value, from: Source::Flag("--max-iterations") },
             None => {
@@ -185,7 +271,7 @@ struct Both<'a> {
 
 impl Both<'_> {
     /// The user's word or the default, unless the repository's is smaller.
-    fn limit<T: Copy + Ord>(
+    fn limit<T: Copy + PartialOrd>(
         &self,
         of: impl Fn(&Config) -> Option<At<T>>,
         default: Option<T>,
@@ -199,6 +285,14 @@ impl Both<'_> {
                 Sourced { value: Some(at.value), from: source(self.repository, at.line) }
             }
             _ => users,
+        }
+    }
+
+    /// Money and tokens, each as a limit of its own.
+    fn allowance(&self, of: impl Fn(&Config) -> &BudgetSetting) -> Allowance {
+        Allowance {
+            max_cost: self.limit(|c| of(c).max_cost.clone(), None),
+            max_tokens: self.limit(|c| of(c).max_tokens.clone(), None),
         }
     }
 
@@ -234,6 +328,19 @@ impl Both<'_> {
                     .collect::<Vec<_>>()
             })
             .collect()
+    }
+}
+
+impl Effective {
+    /// Prices that go before the ones that are built in.
+    pub fn own_prices(&self) -> Prices {
+        Prices(self.prices.iter().map(|price| (price.value.model.clone(), price.value.price)).collect())
+    }
+}
+
+impl<T: Clone> At<T> {
+    fn sourced(&self, config: &Config) -> Sourced<T> {
+        Sourced { value: self.value.clone(), from: source(config, self.line) }
     }
 }
 

@@ -17,9 +17,14 @@ fn file(file: &str, line: u32) -> Source {
 #[test]
 fn without_anything_the_defaults_hold() {
     let default = |value| Sourced { value, from: Source::Default };
+    let nothing = || Allowance {
+        max_cost: Sourced { value: None, from: Source::Default },
+        max_tokens: Sourced { value: None, from: Source::Default },
+    };
     assert_eq!(
         resolved("", "", &Typed::default()),
         Effective {
+            backoff: Sourced { value: Millis::from_secs(30), from: Source::Default },
             max_iterations: Sourced { value: 100, from: Source::Default },
             max_time: Sourced { value: None, from: Source::Default },
             stuck_after: Sourced { value: None, from: Source::Default },
@@ -33,6 +38,16 @@ fn without_anything_the_defaults_hold() {
             tolerate_baseline: default(false),
             contradictions: Sourced { value: Contradictions::default(), from: Source::Default },
             snapshots_keep: Sourced { value: None, from: Source::Default },
+            agent: Sourced { value: None, from: Source::Default },
+            agents: vec![],
+            fallback: Sourced { value: vec![], from: Source::Default },
+            environment: Sourced { value: EnvironmentRule::Inherit, from: Source::Default },
+            unattended: default(true),
+            allow_root: default(false),
+            prices: vec![],
+            budget: nothing(),
+            per_day: nothing(),
+            per_project: nothing(),
         }
     );
 }
@@ -144,4 +159,41 @@ fn lists_are_added_up_and_the_disk_is_the_users() {
     assert_eq!(paths, [("a", "user:1".to_owned()), ("b", "repo:1".to_owned()), ("c", "repo:1".to_owned())]);
     assert_eq!(e.snapshots_keep, Sourced { value: Some(Millis(86_400_000)), from: file("user", 2) });
     assert_eq!(e.setup[0].from, file("repo", 3));
+}
+
+#[test]
+fn a_repository_lowers_budgets_and_the_user_chooses_the_agent() {
+    // fault K1
+    let typed = Typed { max_tokens: Some(7), ..Typed::default() };
+    let e = resolved(
+        "limits: {max_cost: 20, per_day: {max_cost: 5}}\nagent: claude\npermissions: {unattended: false}",
+        "limits: {max_cost: 30, max_tokens: 3, per_day: {max_cost: 4.5, max_tokens: 9}}\nagent: codex",
+        &typed,
+    );
+    assert_eq!(e.budget.max_cost, Sourced { value: Some(20.0), from: file("user", 1) });
+    assert_eq!(e.budget.max_tokens, Sourced { value: Some(7), from: Source::Flag("--max-tokens") });
+    assert_eq!(e.per_day.max_cost, Sourced { value: Some(4.5), from: file("repo", 1) });
+    assert_eq!(e.per_day.max_tokens, Sourced { value: Some(9), from: file("repo", 1) });
+    assert_eq!(e.per_project.max_cost, Sourced { value: None, from: Source::Default });
+    assert_eq!(e.agent, Sourced { value: Some("claude".to_owned()), from: file("user", 2) });
+    assert_eq!(e.unattended, Sourced { value: false, from: file("user", 3) });
+    let typed = Typed { agent: Some("pi".to_owned()), ..Typed::default() };
+    for (user, repository, typed, agent) in [
+        ("", "agent: codex", Typed::default(), "codex repo:1"),
+        ("agent: mine", "", Typed::default(), "mine user:1"),
+        ("agent: mine", "agent: codex", typed, "pi --agent"),
+    ] {
+        let Sourced { value, from } = resolved(user, repository, &typed).agent;
+        assert_eq!(format!("{} {from}", value.unwrap()), agent);
+    }
+}
+
+#[test]
+fn how_often_a_provider_is_asked_again_is_the_user_s_word() {
+    // fault E4
+    let effective = resolved("limits: {backoff: 5s}", "", &Typed::default());
+    assert_eq!(effective.backoff, Sourced { value: Millis::from_secs(5), from: file("user", 1) });
+    let refused =
+        parse("repo", b"limits: {backoff: 1ms}", Author::Repository).err().map(|p| p.list[0].what.clone());
+    assert_eq!(refused.as_deref(), Some("`backoff` is the user's to say, a repository cannot set it"));
 }

@@ -2,24 +2,34 @@
 //!
 //! Each section has its file with its keys, its checks and its tests. [`resolve`] says who may decide what.
 
+mod agents;
 mod checks;
+mod chosen;
 mod contradictions;
 mod gates;
 mod layers;
 mod limits;
 mod paths;
+mod permissions;
+mod prices;
 mod problem;
 mod section;
 mod snapshots;
+mod starter;
 mod worktree;
 
+pub use agents::{AgentSettings, Agents};
 pub use checks::Checks;
+pub use chosen::ChoiceError;
 pub use contradictions::Contradictions;
 pub use gates::Gate;
-pub use layers::{Effective, EffectiveGate, Source, Sourced, Typed, resolve};
-pub use limits::Limits;
+pub use layers::{Allowance, Effective, EffectiveGate, Source, Sourced, Typed, resolve};
+pub use limits::{BudgetSetting, Limits};
+pub use permissions::Permissions;
+pub use prices::PriceSetting;
 pub use problem::{Problem, Problems};
 pub use snapshots::Snapshots;
+pub use starter::{Tests, guess_tests, starter};
 pub use worktree::{SetupStep, Worktree};
 
 use section::Section;
@@ -43,7 +53,7 @@ pub struct At<T> {
 }
 
 /// One configuration file; everything in it is optional.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     /// The file, as it is shown to people.
     pub file: String,
@@ -61,11 +71,18 @@ pub struct Config {
     pub contradictions: Option<At<Contradictions>>,
     /// `snapshots`.
     pub snapshots: Snapshots,
+    /// `agent`, `agents`, `fallback`, `environment`.
+    pub agents: Agents,
+    /// `prices`.
+    pub prices: Vec<At<PriceSetting>>,
+    /// `permissions`.
+    pub permissions: Permissions,
 }
 
-/// The keys of a file.
-pub const KEYS: [&str; 11] = [
+/// The keys of a file; those from `agents` on are the user's alone.
+pub const KEYS: [&str; 17] = [
     "limits",
+    "agent",
     "gates",
     "protect",
     "worktree",
@@ -76,18 +93,28 @@ pub const KEYS: [&str; 11] = [
     "tolerate_baseline",
     "contradictions",
     "snapshots",
+    "agents",
+    "fallback",
+    "environment",
+    "permissions",
+    "prices",
 ];
 
 /// Every key there is, written as a path, for the documentation to be held against.
 pub fn all_keys() -> Vec<String> {
     let below = |section: &str, keys: &[&str]| keys.iter().map(|key| format!("{section}.{key}")).collect();
-    let parts: [Vec<String>; 6] = [
+    let parts: [Vec<String>; 11] = [
         KEYS.map(str::to_owned).into(),
         below("limits", &limits::KEYS),
+        below("limits.per_day", &limits::BUDGET_KEYS),
+        below("limits.per_project", &limits::BUDGET_KEYS),
         below("gates[]", &gates::KEYS),
         below("worktree", &worktree::KEYS),
         below("worktree.setup[]", &worktree::SETUP_KEYS),
         below("snapshots", &snapshots::KEYS),
+        below("agents.NAME", &agents::KEYS),
+        below("permissions", &permissions::KEYS),
+        below("prices.MODEL", &prices::KEYS),
     ];
     parts.concat()
 }
@@ -98,9 +125,13 @@ pub fn parse(file: &str, bytes: &[u8], author: Author) -> Result<Config, Problem
     let mut problems = Problems::new(file, bytes);
     problems.extend(wrong);
     let mut config = Config { file: file.to_owned(), ..Config::default() };
+    let mut known = KEYS.to_vec();
+    if author == Author::Repository {
+        known.retain(|key| !section::USERS_OWN.contains(key));
+    }
     if let Some(root) = root
         && !section::is_nothing(&root)
-        && let Some(mut top) = Section::of("the file", root, &KEYS, author, &mut problems)
+        && let Some(mut top) = Section::of("the file", root, &known, author, &mut problems)
     {
         config.limits = limits::read(&mut top);
         config.gates = gates::read(&mut top);
@@ -109,6 +140,9 @@ pub fn parse(file: &str, bytes: &[u8], author: Author) -> Result<Config, Problem
         config.checks = checks::read(&mut top);
         config.contradictions = contradictions::read(&mut top);
         config.snapshots = snapshots::read(&mut top);
+        config.agents = agents::read(&mut top);
+        config.prices = prices::read(&mut top);
+        config.permissions = permissions::read(&mut top);
     }
     problems.or(config)
 }
@@ -116,3 +150,6 @@ pub fn parse(file: &str, bytes: &[u8], author: Author) -> Result<Config, Problem
 #[cfg(test)]
 #[path = "parse_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+mod users_tests;

@@ -18,7 +18,7 @@ fn problems(text: impl AsRef<[u8]>) -> Vec<String> {
 }
 
 const WHOLE: &str = r#"# everything there is
-limits: {max_iterations: 30, max_time: 8h, stuck_after: 10}
+limits: {max_iterations: 30, max_time: 8h, stuck_after: 10, max_cost: 20, max_tokens: 5000000, per_day: {max_cost: 50.5}, per_project: {max_tokens: 9}}
 gates:
   - cargo fmt --check
   - {name: tests, run: cargo test, timeout: 10m, retries: 2}
@@ -36,6 +36,7 @@ gate_from: base
 tolerate_baseline: true
 contradictions: [not yet, "still failing"]
 snapshots: {keep: 7d}
+agent: codex
 "#;
 
 #[test]
@@ -47,6 +48,13 @@ fn every_key_is_read() {
             max_iterations: Some(At { value: 30, line: 2 }),
             max_time: Some(At { value: Millis(28_800_000), line: 2 }),
             stuck_after: Some(At { value: 10, line: 2 }),
+            budget: BudgetSetting {
+                max_cost: Some(At { value: 20.0, line: 2 }),
+                max_tokens: Some(At { value: 5_000_000, line: 2 }),
+            },
+            per_day: BudgetSetting { max_cost: Some(At { value: 50.5, line: 2 }), max_tokens: None },
+            per_project: BudgetSetting { max_cost: None, max_tokens: Some(At { value: 9, line: 2 }) },
+            backoff: None,
         },
         gates: vec![
             At {
@@ -102,6 +110,8 @@ fn every_key_is_read() {
             line: 18,
         }),
         snapshots: Snapshots { keep: Some(At { value: Millis(604_800_000), line: 19 }) },
+        agents: Agents { agent: Some(At { value: "codex".to_owned(), line: 20 }), ..Agents::default() },
+        ..Config::default()
     };
     assert_eq!(repository(WHOLE), Ok(expected.clone()));
     // fault I7: a mark at the start and other line ends change nothing, not even in a command.
@@ -134,11 +144,13 @@ fn unknown_keys_name_the_nearest() {
         ("environment: inherit\n", "1:1 `environment` is the user's to say, a repository cannot set it"),
         ("trust: true\n", "1:1 `trust` is the user's to say, a repository cannot set it"),
         ("permissions: all\n", "1:1 `permissions` is the user's to say, a repository cannot set it"),
+        ("prices: {}\n", "1:1 `prices` is the user's to say, a repository cannot set it"),
+        ("fallback: [codex]\n", "1:1 `fallback` is the user's to say, a repository cannot set it"),
     ] {
         assert_eq!(problems(text), [expected], "{text:?}");
     }
-    let users = parse("config.yaml", b"agents: {}\n", Author::User).unwrap_err();
-    assert!(users.list[0].what.starts_with("unknown key `agents`"), "{users}");
+    let users = parse("config.yaml", b"hooks: {}\n", Author::User).unwrap_err();
+    assert!(users.list[0].what.starts_with("unknown key `hooks`"), "{users}");
 }
 
 #[test]
@@ -166,6 +178,24 @@ fn values_are_checked_where_they_stand() {
         ),
         ("limits: {max_time: 0s}\n", "1:20 `limits.max_time` must be more than zero"),
         ("limits: {stuck_after: 0}\n", "1:23 `limits.stuck_after` must be a whole number, 1 or more"),
+        (
+            "limits: {max_cost: 0}\n",
+            "1:20 `limits.max_cost` must be an amount of US dollars, more than 0, for example 2.50",
+        ),
+        (
+            "limits: {per_day: {max_cost: $5}}\n",
+            "1:30 `limits.per_day.max_cost` must be an amount of US dollars, more than 0, for example 2.50",
+        ),
+        (
+            "limits: {max_tokens: 2.5}\n",
+            "1:22 `limits.max_tokens` must be a whole number of tokens, 1 or more",
+        ),
+        (
+            "limits: {per_day: {max_iterations: 3}}\n",
+            "1:20 unknown key `max_iterations`; did you mean `max_tokens`?",
+        ),
+        ("limits: {per_project: 5}\n", "1:23 `limits.per_project` must be a map of keys, like `max_cost: …`"),
+        ("agent: ''\n", "1:8 `agent` must not be blank"),
         ("limits:\n", "1:1 `limits` has no value"),
         ("gates: cargo test\n", "1:8 `gates` must be a list"),
         ("gates: ~\n", "1:1 `gates` has no value"),

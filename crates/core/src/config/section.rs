@@ -8,9 +8,9 @@ use crate::{
 };
 
 /// What only the user may say; a repository that tries is told so instead of being corrected.
-const USERS_OWN: [&str; 10] = [
-    "agent",
+pub(super) const USERS_OWN: [&str; 10] = [
     "agents",
+    "backoff",
     "env",
     "environment",
     "fallback",
@@ -54,6 +54,11 @@ impl<'p> Section<'p> {
             is_known
         });
         Some(Self { name: name.to_owned(), entries, author, problems })
+    }
+
+    /// Whether the file is the user's own.
+    pub(super) fn is_users(&self) -> bool {
+        self.author == Author::User
     }
 
     /// The section under `key`.
@@ -118,6 +123,63 @@ impl<'p> Section<'p> {
         None
     }
 
+    /// A whole number of tokens, more than none.
+    pub(super) fn tokens(&mut self, key: &str) -> Option<At<u64>> {
+        const MOST: u64 = 1_000_000_000_000_000;
+        let node = self.take(key)?;
+        if let Value::Scalar { text, is_plain: true } = &node.value
+            && text.bytes().all(|b| b.is_ascii_digit())
+            && let Ok(value) = text.parse::<u64>()
+            && (1..=MOST).contains(&value)
+        {
+            return Some(At { value, line: node.place.line });
+        }
+        self.wrong(node.place, format!("`{}` must be a whole number of tokens, 1 or more", self.path(key)));
+        None
+    }
+
+    /// An amount of US dollars; nothing at all only where it `may_be_zero`.
+    pub(super) fn dollars(&mut self, key: &str, may_be_zero: bool) -> Option<At<f64>> {
+        const MOST: f64 = 1e9;
+        let node = self.take(key)?;
+        if let Value::Scalar { text, is_plain: true } = &node.value
+            // Digits and a point: `1e9`, `inf` and `$5` are more likely mistakes than amounts.
+            && text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+            && let Ok(value) = text.parse::<f64>()
+            && value <= MOST
+            && (value > 0.0 || may_be_zero)
+        {
+            return Some(At { value, line: node.place.line });
+        }
+        let least = if may_be_zero { "0 or more" } else { "more than 0" };
+        let what = format!("`{}` must be an amount of US dollars, {least}, for example 2.50", self.path(key));
+        self.wrong(node.place, what);
+        None
+    }
+
+    /// A list of words, each of them not blank.
+    pub(super) fn words(&mut self, key: &str) -> Option<At<Vec<String>>> {
+        let line = self.place(key)?.line;
+        let name = format!("an entry of `{}`", self.path(key));
+        let nodes = self.list(key);
+        let words = nodes.into_iter().filter_map(|node| self.text_of(&name, node)).map(|word| word.value);
+        Some(At { value: words.collect(), line })
+    }
+
+    /// The entries of a map whose keys are names that the user chose.
+    pub(super) fn named(&mut self, key: &str) -> Vec<(Key, Node)> {
+        let Some(node) = self.take(key) else { return Vec::new() };
+        let Value::Map(entries) = node.value else {
+            self.wrong(node.place, format!("`{}` must be a map of names", self.path(key)));
+            return Vec::new();
+        };
+        if entries.len() > MAX_ENTRIES {
+            self.wrong(node.place, format!("`{}` has more than {MAX_ENTRIES} entries", self.path(key)));
+            return Vec::new();
+        }
+        entries
+    }
+
     /// `true` or `false`.
     pub(super) fn flag(&mut self, key: &str) -> Option<At<bool>> {
         self.choice(key, &[("true", true), ("false", false)])
@@ -176,7 +238,13 @@ impl<'p> Section<'p> {
         Section::of(name, node, known, self.author, self.problems)
     }
 
-    fn path(&self, key: &str) -> String {
+    /// Where `key` stands.
+    pub(super) fn place(&self, key: &str) -> Option<Place> {
+        self.entries.iter().find(|(known, _)| known.name == key).map(|(known, _)| known.place)
+    }
+
+    /// `key` with the sections it lies in, for messages.
+    pub(super) fn path(&self, key: &str) -> String {
         match self.name.trim_matches('`') {
             "the file" => key.to_owned(),
             name => format!("{name}.{key}"),

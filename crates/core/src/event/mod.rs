@@ -18,6 +18,7 @@ use crate::{
     duration::Millis,
     ids::{LoopId, ProjectId, TaskId},
     judge::{claim::RefusalReason, signal::Signal},
+    limits::Spent,
     policy::Policy,
     receipt::Receipt,
 };
@@ -45,10 +46,9 @@ pub enum LoopEvent {
     LoopStarted(Box<LoopStarted>),
     /// A person continued a loop that had ended without being done, or whose supervisor had died.
     LoopResumed {
-        /// How many iterations were granted on top.
-        extra_iterations: u32,
-        /// The new limit of time, if one was typed.
-        max_time_ms: Option<Millis>,
+        /// What that person granted.
+        #[serde(flatten)]
+        grant: Grant,
         /// Where the output of the next attempt will begin.
         output: OutputMarks,
         /// The supervisor's process.
@@ -74,8 +74,36 @@ pub enum LoopEvent {
         attempt: u32,
         /// The agent's name.
         agent: String,
+        /// The session it goes on with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+        /// What is set aside for it in the budgets that loops share: as much as its largest message took so far.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reserve: Option<Spent>,
         /// Where its prompt and output begin in the loop's segments.
         output: OutputMarks,
+    },
+    /// What the running agent has used so far: recorded while it runs, so that no crash makes it forgotten.
+    UsageSeen {
+        /// The iteration it works in.
+        iteration: u32,
+        /// Which agent process it is.
+        attempt: u32,
+        /// All of this process so far.
+        #[serde(flatten)]
+        spend: Spend,
+    },
+    /// A budget is used up; what runs is being stopped.
+    BudgetReached {
+        /// Which, in one line.
+        detail: String,
+    },
+    /// Another agent takes the place of one whose provider is at its limit, or gives it back.
+    AgentSwitched {
+        /// The agent that works from here on.
+        agent: String,
+        /// Why.
+        why: String,
     },
     /// The agent exited, everything it left behind is dead, and its output was read to the end.
     AgentExited {
@@ -248,10 +276,9 @@ pub enum LoopEvent {
     Unpaused,
     /// A person raised the limits of a loop that was paused.
     LimitsRaised {
-        /// Iterations granted on top.
-        extra_iterations: u32,
-        /// The new limit of time, if one was typed.
-        max_time_ms: Option<Millis>,
+        /// By how much, or to what.
+        #[serde(flatten)]
+        grant: Grant,
     },
     /// Somebody wants the loop to end; its processes are being stopped.
     StopRequested {
@@ -271,6 +298,30 @@ pub enum LoopEvent {
         /// Iterations charged.
         iterations: u32,
     },
+}
+
+/// What a person grants a loop that goes on: only what was typed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Grant {
+    /// Iterations on top.
+    #[serde(default)]
+    pub extra_iterations: u32,
+    /// A new limit of time.
+    #[serde(default, alias = "max_time")]
+    pub max_time_ms: Option<Millis>,
+    /// A new limit of money.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cost: Option<f64>,
+    /// A new limit of tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+}
+
+impl Grant {
+    /// Whether it is nothing at all.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// How a loop began.
@@ -348,8 +399,14 @@ pub struct AgentExit {
     pub usage: Option<Usage>,
     /// Money, where it can be told.
     pub cost_usd: Option<f64>,
+    /// Whether tokens and money are an estimate.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
     /// When a limit ends, where the agent reports one.
     pub reset_at: Option<Timestamp>,
+    /// What the agent or its provider said about an end that is no completion, in one line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
     /// Where the segments end after it.
     pub output: OutputMarks,
 }
@@ -370,13 +427,100 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// All of them; what was thought is a part of what was written.
+    pub fn total(&self) -> u64 {
+        [self.output, self.cache_read, self.cache_write].into_iter().fold(self.input, u64::saturating_add)
+    }
+
     /// Takes another process's tokens in.
     pub fn add(&mut self, other: Self) {
-        self.input += other.input;
-        self.output += other.output;
-        self.cache_read += other.cache_read;
-        self.cache_write += other.cache_write;
-        self.reasoning += other.reasoning;
+        self.input = self.input.saturating_add(other.input);
+        self.output = self.output.saturating_add(other.output);
+        self.cache_read = self.cache_read.saturating_add(other.cache_read);
+        self.cache_write = self.cache_write.saturating_add(other.cache_write);
+        self.reasoning = self.reasoning.saturating_add(other.reasoning);
+    }
+}
+
+/// What agents used and cost; nothing where nobody reports it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spend {
+    /// Tokens.
+    pub usage: Option<Usage>,
+    /// Money.
+    pub cost_usd: Option<f64>,
+    /// Whether either is an estimate.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
+}
+
+impl Spend {
+    /// What counts against budgets: a guess as much as a figure.
+    pub fn spent(&self) -> Spent {
+        Spent { cost_usd: self.cost_usd.unwrap_or(0.0), tokens: self.usage.map_or(0, |usage| usage.total()) }
+    }
+
+    /// Takes another one in.
+    pub fn add(&mut self, other: &Self) {
+        if let Some(usage) = other.usage {
+            self.usage.get_or_insert_default().add(usage);
+        }
+        if let Some(cost) = other.cost_usd {
+            *self.cost_usd.get_or_insert(0.0) += cost;
+        }
+        self.estimated |= other.estimated;
+    }
+}
+
+/// The spend of a loop: agents that have ended, and the one at work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ledger {
+    settled: Spend,
+    newest: Spend,
+}
+
+impl Ledger {
+    /// Takes in one fact. What a crash cut short counts with what was last seen of it.
+    pub fn apply(&mut self, event: &LoopEvent) {
+        match event {
+            LoopEvent::AgentStarted { .. } => self.settle(),
+            LoopEvent::UsageSeen { spend, .. } => self.newest = *spend,
+            LoopEvent::AgentExited { exit, .. } => {
+                if exit.usage.is_some() || exit.cost_usd.is_some() {
+                    self.newest = exit.spend();
+                }
+                self.settle();
+            }
+            _ => {}
+        }
+    }
+
+    fn settle(&mut self) {
+        self.settled.add(&std::mem::take(&mut self.newest));
+    }
+
+    /// What was seen of an agent that has not ended: one that is at work, or that a crash cut short.
+    pub fn newest(&self) -> Spend {
+        self.newest
+    }
+
+    /// All of it.
+    pub fn total(&self) -> Spend {
+        self.with(&self.newest)
+    }
+
+    /// All of it, if the agent at work has used this much.
+    pub fn with(&self, newest: &Spend) -> Spend {
+        let mut total = self.settled;
+        total.add(newest);
+        total
+    }
+}
+
+impl AgentExit {
+    /// What the process used and cost.
+    pub fn spend(&self) -> Spend {
+        Spend { usage: self.usage, cost_usd: self.cost_usd, estimated: self.estimated }
     }
 }
 
@@ -416,6 +560,44 @@ pub enum Outcome {
     Crash,
     /// dacapo ended it because somebody asked.
     Killed,
+}
+
+impl Outcome {
+    /// Whether the attempt used up its iteration: an outage of somebody else's, a limit or a closed account does not.
+    pub fn is_charged(self) -> bool {
+        !matches!(
+            self,
+            Self::UsageLimit
+                | Self::RateLimit
+                | Self::Overload
+                | Self::Network
+                | Self::Auth
+                | Self::Billing
+                | Self::Misuse
+        )
+    }
+
+    /// As it stands in the journal.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::MaxTurns => "max_turns",
+            Self::UsageLimit => "usage_limit",
+            Self::RateLimit => "rate_limit",
+            Self::Overload => "overload",
+            Self::Network => "network",
+            Self::Auth => "auth",
+            Self::Billing => "billing",
+            Self::Context => "context",
+            Self::Permission => "permission",
+            Self::Misuse => "misuse",
+            Self::Timeout => "timeout",
+            Self::Hang => "hang",
+            Self::OutOfTime => "out_of_time",
+            Self::Crash => "crash",
+            Self::Killed => "killed",
+        }
+    }
 }
 
 /// What a check is for.

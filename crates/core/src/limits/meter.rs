@@ -1,6 +1,6 @@
 //! The live ledger of one attempt: tokens and money from whatever an agent reports, in whatever scope.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +44,9 @@ pub fn estimate_tokens(text_bytes: u64) -> u64 {
     text_bytes.div_ceil(4)
 }
 
+/// Messages that may be reported again: those of an agent and of its sub-agents, which take turns.
+const RECENT: usize = 256;
+
 /// Adds up what one attempt reports.
 ///
 /// Exact figures are never taken back: of two that cover the same, the higher counts. Only a guess is
@@ -56,6 +59,8 @@ pub struct Meter {
     calls: Usage,
     /// Messages, which are reported again and again under the same name.
     messages: HashMap<String, Usage>,
+    /// Their names, the oldest first.
+    order: VecDeque<String>,
     messages_total: Usage,
     /// The highest figure for the whole process.
     whole: Usage,
@@ -74,6 +79,11 @@ impl Meter {
     /// A ledger for a process that continues a session which had spent `before`.
     pub fn new(price: Option<Price>, before: Option<SessionTotals>) -> Self {
         Self { price, before: before.unwrap_or_default(), ..Self::default() }
+    }
+
+    /// The price is known, or known better: an agent may name its model only once it runs.
+    pub fn set_price(&mut self, price: Price) {
+        self.price = Some(price);
     }
 
     /// Takes a figure in. Money of another scope than its tokens goes to [`Meter::report_cost`].
@@ -120,7 +130,15 @@ impl Meter {
         let known = self.messages.get(id).copied().unwrap_or_default();
         let now = highest(known, usage);
         self.messages_total = plus(minus(self.messages_total, known), now);
-        self.messages.insert(id.to_owned(), now);
+        if self.messages.len() >= RECENT && !self.messages.contains_key(id) {
+            // Only the newest are reported again; the sum has them all.
+            if let Some(oldest) = self.order.pop_front() {
+                self.messages.remove(&oldest);
+            }
+        }
+        if self.messages.insert(id.to_owned(), now).is_none() {
+            self.order.push_back(id.to_owned());
+        }
         self.saw_message(&now, None);
     }
 

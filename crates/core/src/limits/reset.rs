@@ -50,7 +50,7 @@ pub fn reset_at(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp
 }
 
 /// Keeps what a limit can be; one that is over ends now.
-fn bounded(instant: Timestamp, now: Timestamp) -> Option<Timestamp> {
+pub(crate) fn bounded(instant: Timestamp, now: Timestamp) -> Option<Timestamp> {
     let ahead = instant.duration_since(now);
     (-STALE <= ahead && ahead <= LONGEST).then(|| instant.max(now))
 }

@@ -2,12 +2,13 @@
 
 use super::{
     effect::{BusPost, BusTarget, Effect, Step},
-    input::{AgentReport, Begin, Input, Request, StartFailure},
+    input::{AgentReport, Begin, Input, Request, StartFailure, Supply},
     state::{JudgeStep, LoopState, Phase},
 };
 use crate::{
     duration::Millis,
     event::{GateRole, IterationOutcome, LoopEvent, LoopStarted, Outcome, Reason, StopCause},
+    ids::fingerprint,
     judge::{
         progress,
         signal::{Facts, Signal, done_error, signals},
@@ -37,14 +38,9 @@ impl Turn {
     fn take(&mut self, input: Input) {
         match input {
             Input::Begin(begin) => self.begin(*begin),
-            Input::Resume { extra_iterations, max_time, output, pid } => {
+            Input::Resume { grant, output, pid } => {
                 if self.state.over().is_some_and(Reason::is_resumable) {
-                    self.record(LoopEvent::LoopResumed {
-                        extra_iterations,
-                        max_time_ms: max_time,
-                        output,
-                        pid,
-                    });
+                    self.record(LoopEvent::LoopResumed { grant, output, pid });
                     self.perform(Effect::ConsumeWaitMarker);
                     self.go_on();
                 }
@@ -68,9 +64,19 @@ impl Turn {
                     }
                 }
             }
-            Input::MarkersRead(facts) => {
-                if matches!(self.state.phase, Phase::Looking | Phase::Delaying) {
-                    self.markers_read(&facts);
+            Input::MarkersRead(facts, supply) => {
+                if matches!(self.state.phase, Phase::Looking | Phase::Delaying | Phase::Parked) {
+                    self.markers_read(&facts, &supply);
+                }
+            }
+            Input::UsageSeen { spend, shared, unpriced } => {
+                if self.state.phase == Phase::Running {
+                    self.usage_seen(spend, &shared, unpriced);
+                }
+            }
+            Input::ParkOver => {
+                if self.state.phase == Phase::Parked {
+                    self.perform(Effect::ReadMarkers);
                 }
             }
             Input::AgentExited(report) => {
@@ -152,6 +158,7 @@ impl Turn {
                 self.perform(Effect::AwaitTasks { tasks, every });
             }
             Phase::Judging(_) => self.await_children(),
+            Phase::Parked => self.park_again(),
             _ => self.look(),
         }
     }
@@ -183,9 +190,10 @@ impl Turn {
         }
     }
 
-    /// Closes an iteration that will never report: a claim without a verdict keeps it open, `resume` judges it again.
+    /// Closes an iteration that will never report: a claim without a verdict keeps it open, `resume` judges it again;
+    /// so does an attempt that met an outage, `resume` makes another one.
     fn close_cut_iteration(&mut self) {
-        if self.state.iteration_is_open && self.state.claim.is_none() {
+        if self.state.iteration_is_open && self.state.claim.is_none() && !self.state.awaits_attempt {
             self.finish_iteration(IterationOutcome::Interrupted);
         }
     }
@@ -265,7 +273,7 @@ impl Turn {
             reason,
             detail,
             exit_code: reason.exit_code(),
-            iterations: self.state.iterations,
+            iterations: self.state.iterations - u32::from(self.state.awaits_attempt),
         });
     }
 
@@ -291,7 +299,9 @@ impl Turn {
                 }
                 self.record(LoopEvent::PauseRequested { now });
                 match self.state.phase {
-                    Phase::Delaying | Phase::Looking | Phase::AwaitingTasks => self.record(LoopEvent::Paused),
+                    Phase::Delaying | Phase::Looking | Phase::AwaitingTasks | Phase::Parked => {
+                        self.record(LoopEvent::Paused);
+                    }
                     Phase::Running if now => {
                         let grace = self.started().policy.kill_grace;
                         self.perform(Effect::StopWork { grace });
@@ -305,10 +315,10 @@ impl Turn {
                     self.ask(&text);
                 }
             }
-            Request::Unpause { extra_iterations, max_time } => {
+            Request::Unpause { grant } => {
                 let is_held = self.state.phase == Phase::Paused || self.state.pausing;
-                if is_held && (extra_iterations > 0 || max_time.is_some()) {
-                    self.record(LoopEvent::LimitsRaised { extra_iterations, max_time_ms: max_time });
+                if is_held && !grant.is_nothing() {
+                    self.record(LoopEvent::LimitsRaised { grant });
                 }
                 if self.state.phase == Phase::Paused {
                     self.record(LoopEvent::Unpaused);
@@ -323,17 +333,22 @@ impl Turn {
     // --- iterations -----------------------------------------------------------------------------------------
 
     /// Before an iteration: a DONE ends the loop or is set aside, else the next agent starts.
-    fn markers_read(&mut self, facts: &Facts) {
+    fn markers_read(&mut self, facts: &Facts, supply: &Supply) {
         if let Some(error) = self.done_error(facts) {
             return self.finish(Reason::Error, error);
         }
         let by: Vec<Signal> =
             signals(facts, &self.started().policy).into_iter().filter(|s| s.is_claim()).collect();
-        if by.is_empty() {
-            self.next_iteration();
-        } else {
+        if !by.is_empty() {
             self.claim(by);
+        } else if self.may_draw_on(supply) {
+            self.next_attempt();
         }
+    }
+
+    /// Another agent process: in the iteration that waits for one, else in a new one.
+    fn next_attempt(&mut self) {
+        if self.state.awaits_attempt { self.retry() } else { self.next_iteration() }
     }
 
     fn done_error(&self, facts: &Facts) -> Option<String> {
@@ -346,15 +361,9 @@ impl Turn {
                 format!("{} used without an accepted claim", count(self.state.iterations, "iteration"));
             return self.finish(Reason::MaxIterations, detail);
         }
-        let time_left = self.state.max_time.map(|max| max.minus(self.state.spent));
+        let time_left = self.state.time_left();
         if time_left == Some(Millis(0)) {
-            let max = self.state.max_time.unwrap_or_default();
-            let detail = format!(
-                "{} of work used without an accepted claim; the limit is {}",
-                self.state.spent.human(),
-                max.human()
-            );
-            return self.finish(Reason::MaxTime, detail);
+            return self.out_of_time();
         }
         let stuck = self.state.progress.without_progress();
         if self.started().policy.stuck_after.is_some_and(|limit| stuck >= limit) {
@@ -367,17 +376,65 @@ impl Turn {
             self.warn(format!("{stuck} iterations in a row without progress"));
         }
         let iteration = self.state.iterations + 1;
-        let attempt = self.state.attempts + 1;
-        let (agent, nonce) = {
-            let started = self.started();
-            (started.policy.agent.name.clone(), prompt::nonce(started, iteration))
-        };
+        let nonce = prompt::nonce(self.started(), iteration);
         let prompt = prompt::compose(&self.state, iteration, &nonce);
-        let output = self.state.output;
         self.record(LoopEvent::IterationStarted { iteration, max_iterations: self.state.max_iterations });
-        self.record(LoopEvent::AgentStarted { iteration, attempt, agent, output });
+        self.start_agent(prompt, nonce, time_left);
+    }
+
+    /// Once more in the same iteration, with the same prompt: the attempt before was not charged.
+    fn retry(&mut self) {
+        let time_left = self.state.time_left();
+        if time_left == Some(Millis(0)) {
+            return self.out_of_time();
+        }
+        if self.state.pausing {
+            return self.record(LoopEvent::Paused);
+        }
+        let iteration = self.state.iterations;
+        let nonce = prompt::nonce(self.started(), iteration);
+        let prompt = prompt::compose(&self.state, iteration, &nonce);
+        self.start_agent(prompt, nonce, time_left);
+    }
+
+    fn out_of_time(&mut self) {
+        let detail = format!(
+            "{} of work used without an accepted claim; the limit is {}",
+            self.state.spent.human(),
+            self.state.max_time.unwrap_or_default().human()
+        );
+        self.finish(Reason::MaxTime, detail);
+    }
+
+    fn start_agent(&mut self, prompt: String, nonce: String, time_left: Option<Millis>) {
+        let (iteration, attempt) = (self.state.iterations, self.state.attempts + 1);
+        let (index, output) = (self.state.agent, self.state.output);
+        let policy = &self.started().policy;
+        let agent = policy.agent(index).name.clone();
+        let session = self.state.session.clone().filter(|_| policy.continue_session);
+        let reserve = Some(self.state.largest).filter(|_| policy.shares_budgets());
+        self.record(LoopEvent::AgentStarted {
+            iteration,
+            attempt,
+            agent,
+            session: session.clone(),
+            reserve,
+            output,
+        });
         self.post("RUN_START", format!("starting agent, restart #{}", iteration - 1));
-        self.perform(Effect::StartAgent { iteration, attempt, prompt, nonce, time_left });
+        let session = session.map(|id| {
+            let before = self.state.sessions.get(&id).copied().unwrap_or_default();
+            (id, before)
+        });
+        self.perform(Effect::StartAgent {
+            agent: index,
+            session,
+            iteration,
+            attempt,
+            prompt,
+            nonce,
+            time_left,
+        });
     }
 
     fn agent_not_started(&mut self, failure: StartFailure) {
@@ -394,7 +451,7 @@ impl Turn {
     }
 
     fn agent_exited(&mut self, report: AgentReport) {
-        let AgentReport { exit, facts, snapshot, outline, warnings } = report;
+        let AgentReport { at, exit, facts, snapshot, outline, warnings } = report;
         let iteration = self.state.iterations;
         self.report_exit(iteration, &exit);
         self.record(LoopEvent::AgentExited { iteration, attempt: self.state.attempts, exit: exit.clone() });
@@ -408,7 +465,10 @@ impl Turn {
             self.record(LoopEvent::OutlineTaken { iteration, outline });
         }
         for warning in warnings {
-            self.warn(warning);
+            // What a CLI complains about it complains about in every iteration.
+            if !self.state.warned.contains(&fingerprint(warning.as_bytes())) {
+                self.warn(warning);
+            }
         }
         let seen = signals(&facts, &self.started().policy);
         for signal in &seen {
@@ -435,13 +495,21 @@ impl Turn {
         let claims: Vec<Signal> = seen.into_iter().filter(Signal::is_claim).collect();
         if !claims.is_empty() {
             self.claim(claims);
-        } else if exit.outcome == Outcome::Killed {
+        } else if self.state.awaits_attempt && !self.state.waits.is_empty() {
+            // It said that it waits before it met the outage.
+            self.not_done(IterationOutcome::NoClaim);
+        } else if self.met_an_outage(at, &exit) {
+            // Said and done there.
+        } else if exit.outcome == Outcome::Killed && self.state.budget.is_none() {
             // A `pause --now` that was taken back while the agent was being stopped.
             self.not_done(IterationOutcome::Interrupted);
-        } else if !self.started().policy.until.is_empty() {
+        } else if !self.started().policy.until.is_empty() && !self.state.awaits_attempt {
             self.run_check(GateRole::Until, 0, 1);
         } else {
-            self.not_done(IterationOutcome::NoClaim);
+            self.not_done(match exit.outcome {
+                Outcome::Killed => IterationOutcome::Interrupted,
+                _ => IterationOutcome::NoClaim,
+            });
         }
     }
 
@@ -463,6 +531,7 @@ impl Turn {
                 "timeout".to_owned()
             }
             (Outcome::Hang, ..) => "no output for too long".to_owned(),
+            (outcome, ..) if !outcome.is_charged() => outcome.as_str().replace('_', " "),
             (_, Some(code), _) => format!("exit code {code}"),
             (_, None, Some(signal)) => format!("signal {signal}"),
             (_, None, None) => "unknown end".to_owned(),
@@ -497,7 +566,8 @@ impl Turn {
     fn go_round(&mut self, outcome: IterationOutcome) {
         let out_of_iterations = self.state.iterations >= self.state.max_iterations;
         let out_of_time = self.state.max_time.is_some_and(|max| self.state.spent >= max);
-        let is_last = out_of_iterations || out_of_time || self.state.pausing;
+        let out_of_money = self.state.budget.is_some();
+        let is_last = out_of_iterations || out_of_time || out_of_money || self.state.pausing;
         let delay = if is_last { Millis(0) } else { self.started().policy.restart_delay };
         // No event says that a delay is over: it is charged when it begins.
         self.finish_iteration_at(outcome, self.state.spent.plus(delay));
@@ -505,8 +575,12 @@ impl Turn {
             let next = self.state.iterations + 1;
             self.post("INFO", format!("restarting (attempt {next}/{})", self.state.max_iterations));
         }
-        if delay.is_zero() {
+        if let Some(detail) = self.state.budget.clone() {
+            self.finish(Reason::Budget, detail);
+        } else if delay.is_zero() && (is_last || !self.started().policy.needs_supply()) {
             self.next_iteration();
+        } else if delay.is_zero() {
+            self.perform(Effect::ReadMarkers);
         } else {
             self.perform(Effect::Delay(delay));
         }

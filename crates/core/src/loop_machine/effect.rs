@@ -1,8 +1,10 @@
 //! What follows from a decision: facts to record, then things to do.
 
+use jiff::Timestamp;
+
 use crate::{
     duration::Millis,
-    event::{GateRole, LoopEvent},
+    event::{GateRole, LoopEvent, Spend},
     ids::TaskId,
     policy::GateSpec,
 };
@@ -30,6 +32,10 @@ pub enum Effect {
     ReadMarkers,
     /// Start the agent; answered by `AgentExited` or `AgentNotStarted`.
     StartAgent {
+        /// Which: the policy's own is 0, its stand-ins follow.
+        agent: usize,
+        /// The session it goes on with, and what that has cost so far.
+        session: Option<(String, Spend)>,
         /// The iteration.
         iteration: u32,
         /// The agent process.
@@ -82,6 +88,22 @@ pub enum Effect {
     },
     /// Wait between iterations; answered by `DelayOver`.
     Delay(Millis),
+    /// Wait until a time of day, without a process; answered by `ParkOver`, not before the provider may be asked again.
+    Park {
+        /// The time.
+        until: Timestamp,
+        /// Whom the loop waits for.
+        provider: String,
+    },
+    /// Tell all loops on this machine that a provider is at its limit. No answer.
+    CloseProvider {
+        /// Which.
+        provider: String,
+        /// Until when.
+        until: Timestamp,
+        /// Why.
+        why: String,
+    },
     /// Move a refused DONE out of the way. No answer.
     SetDoneAside,
     /// Remove the wait marker, so that it does not speak twice. No answer.

@@ -1,12 +1,15 @@
 //! What can reach a loop from outside.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
 use crate::{
     duration::Millis,
-    event::{AgentExit, Examination, GateResult, LoopStarted, OutputMarks, StopCause},
+    event::{AgentExit, Examination, GateResult, Grant, LoopStarted, OutputMarks, Spend, StopCause},
     ids::{LoopId, TaskId},
     judge::signal::Facts,
+    limits::Spent,
 };
 
 /// Something that came in.
@@ -16,10 +19,8 @@ pub enum Input {
     Begin(Box<Begin>),
     /// A person continues it.
     Resume {
-        /// Iterations granted on top.
-        extra_iterations: u32,
-        /// A new limit of time.
-        max_time: Option<Millis>,
+        /// What that person grants.
+        grant: Grant,
         /// Where the segments end.
         output: OutputMarks,
         /// The supervisor's process.
@@ -32,8 +33,19 @@ pub enum Input {
         /// None of them left: it may begin.
         missing: Vec<TaskId>,
     },
-    /// The markers in the task folder, read before an iteration.
-    MarkersRead(Facts),
+    /// The markers in the task folder, read before an agent starts, and what it could draw on.
+    MarkersRead(Facts, Box<Supply>),
+    /// What the running agent has used so far, and what everything on this machine has.
+    UsageSeen {
+        /// All of this process so far.
+        spend: Spend,
+        /// What all loops have used together, this one included.
+        shared: SharedSpend,
+        /// The model it uses, if nobody can tell what that costs.
+        unpriced: Option<String>,
+    },
+    /// The time a parked loop waited for has come.
+    ParkOver,
     /// The agent's process ended.
     AgentExited(Box<AgentReport>),
     /// It could not be started.
@@ -67,6 +79,33 @@ pub enum Input {
     DiskFailed(String),
 }
 
+/// What an agent could draw on, as it stands before it starts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Supply {
+    /// Providers that are at their limit: until when, and why.
+    pub closed: BTreeMap<String, (Timestamp, String)>,
+    /// What everything on this machine has used.
+    pub shared: SharedSpend,
+}
+
+/// What all loops have used together, as far as budgets are shared.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SharedSpend {
+    /// Today, on this machine.
+    pub day: Purse,
+    /// In this project, ever.
+    pub project: Purse,
+}
+
+/// What was taken out of a budget that loops share.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Purse {
+    /// Spent, by this loop too.
+    pub spent: Spent,
+    /// Set aside by other loops whose agents have not yet reported anything.
+    pub reserved: Spent,
+}
+
 /// What a new loop begins with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Begin {
@@ -79,6 +118,8 @@ pub struct Begin {
 /// How an attempt went.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentReport {
+    /// When.
+    pub at: Timestamp,
     /// How the process ended.
     pub exit: AgentExit,
     /// What was observed afterwards.
@@ -123,7 +164,7 @@ pub struct StartFailure {
 }
 
 /// What a person asks of a loop.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
 pub enum Request {
     /// End for good.
@@ -135,12 +176,9 @@ pub enum Request {
     },
     /// Go on after a pause.
     Unpause {
-        /// Iterations granted on top.
-        #[serde(default)]
-        extra_iterations: u32,
-        /// A new limit of time.
-        #[serde(default)]
-        max_time: Option<Millis>,
+        /// What that person grants.
+        #[serde(flatten)]
+        grant: Grant,
     },
     /// The agent asks a person something while it runs.
     Ask {

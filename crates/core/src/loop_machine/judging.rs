@@ -274,8 +274,11 @@ impl Turn {
         if self.state.stopping.is_some() {
             return self.finish_stopped();
         }
-        if self.state.iteration_is_open {
+        if self.state.iteration_is_open && !self.state.awaits_attempt {
             self.not_done(IterationOutcome::Refused);
+        } else if self.state.awaits_attempt || self.started().policy.needs_supply() {
+            // Nobody was charged for this claim: whatever stands in the agent's way is looked at first.
+            self.perform(Effect::ReadMarkers);
         } else {
             self.next_iteration();
         }

@@ -25,6 +25,7 @@ pub(crate) mod decide_tests;
 mod effect;
 mod input;
 mod judging;
+mod outages;
 #[cfg(test)]
 mod simulation_tests;
 mod state;
@@ -32,5 +33,8 @@ mod state;
 pub(crate) use decide::STUCK;
 pub use decide::decide;
 pub use effect::{BusPost, BusTarget, Effect, Step};
-pub use input::{AgentReport, Begin, Input, Recheck, Request, Seal, StartFailure};
+pub use input::{
+    AgentReport, Begin, Input, Purse, Recheck, Request, Seal, SharedSpend, StartFailure, Supply,
+};
+pub use outages::is_broke;
 pub use state::{Children, Claim, JudgeStep, LoopState, Phase};

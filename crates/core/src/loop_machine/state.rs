@@ -1,20 +1,30 @@
 //! The state of a loop: a fold of its events and nothing else.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
 
 use crate::{
     duration::Millis,
     event::{
-        Examination, FinishState, GateResult, GateRole, IterationOutcome, LoopEvent, LoopStarted,
-        OutputMarks, Reason, StopCause, Usage,
+        AgentExit, Examination, FinishState, GateResult, GateRole, Grant, IterationOutcome, Ledger,
+        LoopEvent, LoopStarted, Outcome, OutputMarks, Reason, Spend, StopCause,
     },
+    ids::fingerprint,
     judge::{
         claim::RefusalReason,
         progress::{ProgressLog, failure_signature},
         signal::Signal,
     },
+    limits::{Spent, budget::largest},
     prompt::Feedback,
 };
+
+/// After this many tries in a row to go on with a session a fresh one is begun.
+pub(super) const LOST_SESSIONS: u32 = 2;
 
 /// What the journal says about a loop, as far as deciding needs it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,10 +75,40 @@ pub struct LoopState {
     pub failure: Option<String>,
     /// Where the newest agent's output begins.
     pub attempt_output: OutputMarks,
+    /// The limits of money and tokens in force.
+    pub max_cost: Option<f64>,
+    /// See above.
+    pub max_tokens: Option<u64>,
     /// Tokens and money so far.
-    pub usage: Option<Usage>,
-    /// Money so far.
-    pub cost_usd: Option<f64>,
+    pub ledger: Ledger,
+    /// The largest step that was seen of it: about what one message of the model takes.
+    pub largest: Spent,
+    /// The budget that is used up, in one line.
+    pub budget: Option<String>,
+    /// The agent at work: the policy's own is 0, its stand-ins follow.
+    pub agent: usize,
+    /// The session that the next iteration could go on with.
+    pub session: Option<String>,
+    /// What sessions of this loop have used and cost.
+    pub sessions: BTreeMap<String, Spend>,
+    /// The session the newest agent was told to go on with.
+    pub attempt_session: Option<String>,
+    /// How often in a row a session could not be gone on with.
+    pub lost_sessions: u32,
+    /// Whether the open iteration waits for another attempt, the one before not having been charged.
+    pub awaits_attempt: bool,
+    /// Whether the claim that is judged was made by such an attempt, or before another one.
+    pub claim_awaits_attempt: bool,
+    /// Until when it is parked, and why; outlives a crash.
+    pub parked: Option<(Timestamp, String)>,
+    /// Attempts in a row that met an outage.
+    pub outages: u32,
+    /// Attempts in a row that found the plan used up.
+    pub limits: u32,
+    /// Attempts in a row that wanted a permission, or more context than there is.
+    pub walls: u32,
+    /// Fingerprints of what was warned about.
+    pub warned: BTreeSet<u64>,
     /// Signals of the newest iteration that say: do not restart me.
     pub waits: Vec<Signal>,
     /// The newest refusal, for the next prompt.
@@ -99,6 +139,8 @@ pub enum Phase {
     Judging(JudgeStep),
     /// It waits between two iterations.
     Delaying,
+    /// It waits for a time of day, without a process.
+    Parked,
     /// It holds until a person says go on.
     Paused,
     /// It is over.
@@ -169,6 +211,11 @@ impl LoopState {
         }
     }
 
+    /// What is left of the loop's time.
+    pub fn time_left(&self) -> Option<Millis> {
+        self.max_time.map(|max| max.minus(self.spent))
+    }
+
     /// Takes in one fact. Total: a journal of any version folds to something.
     pub fn apply(&mut self, event: &LoopEvent) {
         match event {
@@ -178,15 +225,16 @@ impl LoopState {
                     phase: if started.after.is_empty() { Phase::Looking } else { Phase::AwaitingTasks },
                     max_iterations: started.policy.max_iterations,
                     max_time: started.policy.max_time,
+                    max_cost: started.policy.max_cost,
+                    max_tokens: started.policy.max_tokens,
                     progress: ProgressLog::starting_at(tree.as_deref()),
                     tree,
                     started: Some(Arc::new((**started).clone())),
                     ..Self::default()
                 };
             }
-            LoopEvent::LoopResumed { extra_iterations, max_time_ms, output, pid: _ } => {
-                self.max_iterations = self.max_iterations.saturating_add(*extra_iterations);
-                self.max_time = max_time_ms.or(self.max_time);
+            LoopEvent::LoopResumed { grant, output, pid: _ } => {
+                self.take_grant(grant);
                 self.output = *output;
                 self.stopping = None;
                 self.pausing = false;
@@ -217,24 +265,55 @@ impl LoopState {
                 self.waits.clear();
                 self.near_miss = None;
                 self.asked.clear();
+            }
+            LoopEvent::AgentStarted { iteration, attempt, output, session, .. } => {
                 for (_, told) in self.steers.iter_mut().filter(|(_, told)| told.is_none()) {
                     *told = Some(*iteration);
                 }
-            }
-            LoopEvent::AgentStarted { attempt, output, .. } => {
+                if let Some(cut_short) = &self.attempt_session {
+                    self.sessions.entry(cut_short.clone()).or_default().add(&self.ledger.newest());
+                }
+                self.ledger.apply(event);
+                self.phase = Phase::Running;
+                self.attempt_session.clone_from(session);
+                // The purse is looked at before each start.
+                (self.awaits_attempt, self.parked, self.budget) = (false, None, None);
                 self.attempts = *attempt;
                 self.output = *output;
                 self.attempt_output = *output;
             }
             LoopEvent::AgentExited { exit, .. } => {
+                self.ledger.apply(event);
                 self.spent = self.spent.plus(exit.duration_ms);
                 self.output = exit.output;
-                if let Some(usage) = exit.usage {
-                    self.usage.get_or_insert_default().add(usage);
+                self.take_session(exit);
+                if self.awaits_attempt {
+                    self.phase = Phase::Looking;
                 }
-                if let Some(cost) = exit.cost_usd {
-                    *self.cost_usd.get_or_insert(0.0) += cost;
-                }
+                let is_outage =
+                    matches!(exit.outcome, Outcome::RateLimit | Outcome::Overload | Outcome::Network);
+                self.outages = if is_outage { self.outages + 1 } else { 0 };
+                let is_limit = exit.outcome == Outcome::UsageLimit;
+                self.limits = if is_limit { self.limits + 1 } else { 0 };
+                let is_wall = matches!(exit.outcome, Outcome::Permission | Outcome::Context);
+                self.walls = if is_wall { self.walls + 1 } else { 0 };
+            }
+            LoopEvent::UsageSeen { .. } => {
+                let before = self.ledger.total().spent();
+                self.ledger.apply(event);
+                let now = self.ledger.total().spent();
+                let took = Spent {
+                    cost_usd: now.cost_usd - before.cost_usd,
+                    tokens: now.tokens.saturating_sub(before.tokens),
+                };
+                self.largest = largest([self.largest, took]);
+            }
+            LoopEvent::BudgetReached { detail } => self.budget = Some(detail.clone()),
+            LoopEvent::AgentSwitched { agent, .. } => {
+                let index = self.started.as_ref().and_then(|started| started.policy.index_of(agent));
+                self.agent = index.unwrap_or(0);
+                // A session is one agent's own, and so are its outages.
+                (self.session, self.lost_sessions, self.outages, self.limits) = (None, 0, 0, 0);
             }
             LoopEvent::SignalSeen { signal, .. } => {
                 if signal.is_wait() {
@@ -245,6 +324,8 @@ impl LoopState {
                 }
             }
             LoopEvent::ClaimMade { iteration, by } => {
+                self.claim_awaits_attempt = self.awaits_attempt;
+                (self.awaits_attempt, self.parked) = (false, None);
                 self.claim = Some(Claim { iteration: *iteration, by: by.clone() });
                 (self.examined, self.children, self.committed) = (None, Children::None, None);
                 self.gates.clear();
@@ -297,6 +378,10 @@ impl LoopState {
             }
             LoopEvent::ClaimRefused { iteration, reason, detail } => {
                 self.claim = None;
+                self.awaits_attempt = std::mem::take(&mut self.claim_awaits_attempt);
+                if self.awaits_attempt || !self.iteration_is_open {
+                    self.phase = Phase::Looking;
+                }
                 self.refusals.push((*iteration, *reason, detail.clone()));
                 let is_of_a_gate =
                     self.feedback.as_ref().is_some_and(|f| f.iteration == *iteration && f.gate.is_some());
@@ -310,7 +395,7 @@ impl LoopState {
             }
             LoopEvent::IterationFinished { iteration, outcome, spent_ms } => {
                 self.spent = *spent_ms;
-                self.iteration_is_open = false;
+                (self.iteration_is_open, self.awaits_attempt) = (false, false);
                 let failure = self.failure.take();
                 self.progress.observe(self.tree.as_deref(), failure.as_deref(), false);
                 // An agent that was cut short or never started may not have read its prompt: what a person said goes
@@ -324,15 +409,18 @@ impl LoopState {
                 }
                 self.phase = Phase::Delaying;
             }
-            LoopEvent::Parked { .. } | LoopEvent::Warned { .. } => {}
+            LoopEvent::Parked { until, why } => {
+                self.parked = Some((*until, why.clone()));
+                self.phase = Phase::Parked;
+            }
+            LoopEvent::Warned { text } => {
+                self.warned.insert(fingerprint(text.as_bytes()));
+            }
             LoopEvent::QuestionAsked { text } => {
                 self.question = Some(text.clone());
                 self.asked.push(text.clone());
             }
-            LoopEvent::LimitsRaised { extra_iterations, max_time_ms } => {
-                self.max_iterations = self.max_iterations.saturating_add(*extra_iterations);
-                self.max_time = max_time_ms.or(self.max_time);
-            }
+            LoopEvent::LimitsRaised { grant } => self.take_grant(grant),
             LoopEvent::Steered { text } => {
                 self.steers.push((text.clone(), None));
                 self.question = None;
@@ -360,10 +448,48 @@ impl LoopState {
         }
     }
 
+    /// Limits rise only by what a person types; a budget that was used up is judged anew.
+    fn take_grant(&mut self, grant: &Grant) {
+        self.max_iterations = self.max_iterations.saturating_add(grant.extra_iterations);
+        self.max_time = grant.max_time_ms.or(self.max_time);
+        self.max_cost = grant.max_cost.or(self.max_cost);
+        self.max_tokens = grant.max_tokens.or(self.max_tokens);
+        self.budget = None;
+    }
+
     /// Where a loop goes on that is neither running nor judging.
     fn first_phase(&self) -> Phase {
+        if self.parked.is_some() {
+            return Phase::Parked;
+        }
         let awaits = self.iterations == 0 && self.started.as_ref().is_some_and(|s| !s.after.is_empty());
         if awaits { Phase::AwaitingTasks } else { Phase::Looking }
+    }
+
+    /// What is known of sessions after an agent has ended.
+    fn take_session(&mut self, exit: &AgentExit) {
+        let is_lost = self.attempt_session.is_some()
+            && match exit.outcome {
+                Outcome::Misuse => true,
+                // A broken session may well crash the agent before it names any.
+                Outcome::Crash => exit.session.is_none(),
+                _ => false,
+            };
+        self.awaits_attempt = is_lost || !exit.outcome.is_charged();
+        if let Some(session) = &exit.session {
+            self.sessions.entry(session.clone()).or_default().add(&exit.spend());
+        }
+        if is_lost {
+            self.lost_sessions += 1;
+            if self.lost_sessions >= LOST_SESSIONS {
+                self.session = None;
+            }
+        } else if exit.outcome == Outcome::Context {
+            self.session = None;
+        } else if exit.session.is_some() {
+            self.session.clone_from(&exit.session);
+            self.lost_sessions = 0;
+        }
     }
 
     /// After the last gate before the first agent the loop looks at its task folder.

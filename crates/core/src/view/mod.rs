@@ -13,7 +13,7 @@ pub use why::{Why, why};
 
 use crate::{
     duration::Millis,
-    event::{Envelope, GateRole, LoopEvent, Reason, Usage},
+    event::{Envelope, GateRole, Ledger, LoopEvent, Reason, Usage},
     ids::{LoopId, ProjectId, TaskId},
 };
 
@@ -68,6 +68,9 @@ pub struct LoopView {
     pub verified: Option<bool>,
     /// What the command exited with.
     pub exit_code: Option<u8>,
+    /// Iterations that were charged, once it has ended: the newest may have met a limit before it could do anything.
+    #[serde(default)]
+    pub charged: Option<u32>,
     /// Tasks that must be done first.
     pub after: Vec<TaskId>,
     /// Whether it holds as soon as it can.
@@ -77,6 +80,9 @@ pub struct LoopView {
     pub gates: usize,
     /// How long agents, checks and delays took.
     pub spent_ms: Millis,
+    /// What `tokens` and `cost_usd` are the sum of.
+    #[serde(default)]
+    pub ledger: Ledger,
 }
 
 impl LoopView {
@@ -108,10 +114,12 @@ impl LoopView {
             refused: None,
             verified: None,
             exit_code: None,
+            charged: None,
             after: started.after.clone(),
             pausing: false,
             gates: started.policy.gates.len(),
             spent_ms: Millis(0),
+            ledger: Ledger::default(),
         })
     }
 
@@ -119,11 +127,12 @@ impl LoopView {
     pub fn apply(&mut self, envelope: &Envelope) {
         match &envelope.event {
             LoopEvent::LoopStarted(_) | LoopEvent::Warned { .. } | LoopEvent::SignalSeen { .. } => {}
-            LoopEvent::LoopResumed { extra_iterations, pid, .. } => {
-                self.max_iterations = self.max_iterations.saturating_add(*extra_iterations);
+            LoopEvent::LoopResumed { grant, pid, .. } => {
+                self.max_iterations = self.max_iterations.saturating_add(grant.extra_iterations);
                 self.set_state("running");
                 self.pid = Some(*pid);
                 (self.reason, self.ended_at, self.exit_code, self.detail) = (None, None, None, None);
+                self.charged = None;
             }
             LoopEvent::TasksAwaited { tasks } if tasks.is_empty() => self.set_state("running"),
             LoopEvent::TasksAwaited { tasks } => {
@@ -137,15 +146,14 @@ impl LoopView {
                 self.max_iterations = *max_iterations;
                 self.detail = None;
             }
-            LoopEvent::AgentStarted { agent, .. } => self.agent.clone_from(agent),
-            LoopEvent::AgentExited { exit, .. } => {
-                if let Some(usage) = exit.usage {
-                    self.tokens.get_or_insert_default().add(usage);
-                }
-                if let Some(cost) = exit.cost_usd {
-                    *self.cost_usd.get_or_insert(0.0) += cost;
-                }
+            LoopEvent::AgentStarted { agent, .. } => {
+                self.set_state("running");
+                self.agent.clone_from(agent);
+                self.take_spend(&envelope.event);
             }
+            LoopEvent::UsageSeen { .. } | LoopEvent::AgentExited { .. } => self.take_spend(&envelope.event),
+            LoopEvent::AgentSwitched { agent, .. } => self.agent.clone_from(agent),
+            LoopEvent::BudgetReached { detail } => self.detail = Some(detail.clone()),
             // No claim is checked before the first agent.
             LoopEvent::GateStarted { role: GateRole::Baseline, .. } => {}
             LoopEvent::ClaimMade { .. }
@@ -178,8 +186,8 @@ impl LoopView {
             }
             LoopEvent::QuestionAsked { text } => self.question = Some(text.clone()),
             LoopEvent::Steered { .. } => self.question = None,
-            LoopEvent::LimitsRaised { extra_iterations, .. } => {
-                self.max_iterations = self.max_iterations.saturating_add(*extra_iterations);
+            LoopEvent::LimitsRaised { grant } => {
+                self.max_iterations = self.max_iterations.saturating_add(grant.extra_iterations);
             }
             LoopEvent::PauseRequested { now } => {
                 self.pausing = true;
@@ -197,8 +205,9 @@ impl LoopView {
                 self.detail = None;
             }
             LoopEvent::StopRequested { .. } => self.detail = Some("is being stopped".to_owned()),
-            LoopEvent::LoopFinished { state, reason, detail, exit_code, .. } => {
+            LoopEvent::LoopFinished { state, reason, detail, exit_code, iterations } => {
                 self.set_state(state.as_str());
+                self.charged = Some(*iterations);
                 self.reason = Some(*reason);
                 self.detail = Some(detail.clone());
                 self.ended_at = Some(envelope.at);
@@ -206,6 +215,12 @@ impl LoopView {
                 self.pid = None;
             }
         }
+    }
+
+    fn take_spend(&mut self, event: &LoopEvent) {
+        self.ledger.apply(event);
+        let total = self.ledger.total();
+        (self.tokens, self.cost_usd, self.cost_estimated) = (total.usage, total.cost_usd, total.estimated);
     }
 
     /// Whether its journal has come to an end.

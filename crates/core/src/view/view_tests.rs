@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    event::{AgentExit, IterationOutcome, LoopStarted, OutputMarks, StopCause},
+    event::{AgentExit, Grant, IterationOutcome, LoopStarted, OutputMarks, StopCause},
     judge::{claim::RefusalReason, signal::Signal},
     loop_machine::decide_tests::{agent_exit, every_event, gate_result, policy, started},
     policy::GateSpec,
@@ -148,8 +148,7 @@ fn a_life_is_folded_into_its_states() {
         (LoopEvent::Steered { text: "8080".into() }, "stopped"),
         (
             LoopEvent::LoopResumed {
-                extra_iterations: 5,
-                max_time_ms: None,
+                grant: Grant { extra_iterations: 5, ..Grant::default() },
                 output: OutputMarks::default(),
                 pid: 9,
             },
@@ -188,7 +187,9 @@ fn a_life_is_folded_into_its_states() {
         refused: Some((3, "gate `cargo test` exited 101".into())),
         verified: Some(true),
         exit_code: Some(0),
+        charged: Some(3),
         spent_ms: Millis(12_000),
+        ledger: end.ledger,
         ..view([])
     };
     assert_eq!(end, whole);
@@ -361,5 +362,18 @@ fn a_view_says_the_same_as_the_machine_of_whether_it_is_over() {
         let mut view = LoopView::begin(&envelope(0, journal[0].clone())).unwrap();
         journal[1..length].iter().for_each(|event| view.apply(&envelope(0, event.clone())));
         assert_eq!((view.reason, view.iteration), (state.over(), state.iterations));
+    }
+}
+
+#[test]
+fn what_helps_against_an_empty_purse_depends_on_whose_it_is() {
+    for (detail, step) in [
+        ("cost 5.03 of 5.00 USD", "--max-cost USD"),
+        ("cost 5.03 of 5.00 USD today", "goes on tomorrow"),
+        ("cost 5.03 of 5.00 USD in this project", "`limits.per_project`"),
+    ] {
+        let why = why(&view([iteration(3), over(Reason::Budget, detail)]));
+        assert_eq!(why.because, format!("Failed: {detail}."));
+        assert!(why.next.contains(step), "{}", why.next);
     }
 }

@@ -39,6 +39,11 @@ pub fn why(view: &LoopView) -> Why {
                 "Check the work yourself; next time give `--gate CMD`.".to_owned(),
             ),
         },
+        Some(Reason::MaxIterations) if is_empty(view) => (
+            format!("Failed: {detail}.{refused}"),
+            "If the work was done before the loop began, run it with `--allow-empty`: then the gates alone decide."
+                .to_owned(),
+        ),
         Some(Reason::MaxIterations) => (
             format!("Failed: {detail}.{refused}"),
             format!(
@@ -49,10 +54,7 @@ pub fn why(view: &LoopView) -> Why {
             format!("Failed: {detail}.{refused}"),
             format!("`dacapo resume {id} --max-time 8h` sets a new limit."),
         ),
-        Some(Reason::Budget) => (
-            format!("Failed: {detail}.{refused}"),
-            format!("`dacapo resume {id} --max-cost USD` (or `--max-tokens N`) sets a new limit."),
-        ),
+        Some(Reason::Budget) => (format!("Failed: {detail}.{refused}"), budget_step(view, detail)),
         Some(Reason::Auth) => (format!("Stopped: {detail}."), format!("Sign in, then `dacapo resume {id}`.")),
         Some(Reason::Billing) => {
             (format!("Stopped: {detail}."), format!("Mend the account, then `dacapo resume {id}`."))
@@ -93,6 +95,23 @@ pub fn why(view: &LoopView) -> Why {
         None => live(view, detail, &refused),
     };
     Why { because, next }
+}
+
+/// Whether the newest claim was refused because nothing had changed.
+fn is_empty(view: &LoopView) -> bool {
+    view.refused.as_ref().is_some_and(|(_, line)| line.starts_with("nothing was changed"))
+}
+
+/// A loop's own budget can be raised; what it shares with others is as it was when it began.
+fn budget_step(view: &LoopView, detail: &str) -> String {
+    let id = &view.id;
+    if detail.ends_with(" today") {
+        format!("`dacapo resume {id}` goes on tomorrow; a new `dacapo run` follows a new `limits.per_day`.")
+    } else if detail.ends_with(" in this project") {
+        "A new `dacapo run` follows a new `limits.per_project` in your configuration.".to_owned()
+    } else {
+        format!("`dacapo resume {id} --max-cost USD` (or `--max-tokens N`) sets a new limit.")
+    }
 }
 
 fn live(view: &LoopView, detail: &str, refused: &str) -> (String, String) {

@@ -11,6 +11,6 @@ mod sweep;
 mod wire;
 
 pub use link::KeeperLink;
-pub use once::{Ran, run_once};
+pub use once::{Answered, Ran, ask_once, run_once};
 pub use program::{ProgramError, find_program};
 pub use wire::{Command, End, Report};

@@ -2,8 +2,8 @@
 
 use std::{
     fs::File,
-    io::{self, Read},
-    os::fd::AsFd,
+    io::{self, Read, Seek, Write},
+    os::fd::{AsFd, OwnedFd},
     path::Path,
     time::Instant,
 };
@@ -11,6 +11,7 @@ use std::{
 use dacapo_core::{duration::Millis, ids::LoopId, secrets::Redactor};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    fs::{MemfdFlags, memfd_create},
     pipe::{PipeFlags, pipe_with},
 };
 use sha2::{Digest, Sha256};
@@ -20,6 +21,8 @@ use crate::secrets::secrets;
 
 /// How much of the end of its output is kept.
 const TAIL: usize = 16 * 1024;
+/// How much of the end of an answer is kept.
+const ANSWER: usize = 1024 * 1024;
 
 /// How a command ended that ran once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,48 +37,92 @@ pub struct Ran {
     pub tail: Vec<u8>,
 }
 
+/// How a command ended that was given something to read, and what it answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// −1 when it timed out, was killed or could not be started.
+    pub exit_code: i32,
+    /// The signal that ended it, unless that was ours.
+    pub signal: Option<i32>,
+    /// Why there is no exit code, in words.
+    pub failure: Option<String>,
+    /// Whether it took too long.
+    pub timed_out: bool,
+    /// The end of its standard output.
+    pub stdout: Vec<u8>,
+    /// The end of its standard error.
+    pub stderr: Vec<u8>,
+}
+
 /// Runs `command` to its end, but no longer than `timeout`; `mark` is a name that no loop has.
 pub fn run_once(mark: &LoopId, database: &Path, command: &Command, timeout: Millis) -> io::Result<Ran> {
     let mut keeper = KeeperLink::start(mark, database)?;
-    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-    rustix::io::ioctl_fionbio(&reader, true)?;
+    let (mut output, writer) = Output::new(TAIL)?;
     let stdin = File::open("/dev/null")?;
     keeper.run(command, [stdin.as_fd(), writer.as_fd(), writer.as_fd()])?;
     drop(writer);
-    let mut output = Output {
-        reader: File::from(reader),
-        is_open: true,
-        redactor: secrets().redactor(),
-        digest: Sha256::new(),
-        tail: Vec::new(),
-    };
+    let end = wait(&mut keeper, command.grace, timeout, std::slice::from_mut(&mut output))?;
+    Ok(output.ran(end.code, end.failure))
+}
+
+/// Runs `command` with `input` to read, then end of file; otherwise as [`run_once`].
+pub fn ask_once(
+    mark: &LoopId,
+    database: &Path,
+    command: &Command,
+    input: &str,
+    timeout: Millis,
+) -> io::Result<Answered> {
+    let mut keeper = KeeperLink::start(mark, database)?;
+    let (stdout, out_writer) = Output::new(ANSWER)?;
+    let (stderr, err_writer) = Output::new(TAIL)?;
+    let mut stdin = File::from(memfd_create("prompt", MemfdFlags::CLOEXEC)?);
+    stdin.write_all(input.as_bytes())?;
+    stdin.rewind()?;
+    keeper.run(command, [stdin.as_fd(), out_writer.as_fd(), err_writer.as_fd()])?;
+    drop((out_writer, err_writer));
+    let mut outputs = [stdout, stderr];
+    let End { code, signal, failure, timed_out } = wait(&mut keeper, command.grace, timeout, &mut outputs)?;
+    let [stdout, stderr] = outputs.map(|output| output.tail);
+    Ok(Answered { exit_code: code, signal, failure, timed_out, stdout, stderr })
+}
+
+struct End {
+    code: i32,
+    signal: Option<i32>,
+    failure: Option<String>,
+    timed_out: bool,
+}
+
+/// Waits for the end of what runs and reads what it prints meanwhile.
+fn wait(keeper: &mut KeeperLink, grace: Millis, timeout: Millis, outputs: &mut [Output]) -> io::Result<End> {
     let deadline = Instant::now() + timeout.std();
     let mut timed_out = false;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() && !timed_out {
             timed_out = true;
-            keeper.stop(command.grace)?;
+            keeper.stop(grace)?;
         }
         let limit = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
         let Some(socket) = keeper.fd() else { return Err(io::ErrorKind::NotConnected.into()) };
         let mut fds = vec![PollFd::from_borrowed_fd(socket, PollFlags::IN)];
-        if output.is_open {
-            fds.push(PollFd::new(&output.reader, PollFlags::IN));
-        }
+        fds.extend(
+            outputs.iter().filter(|output| output.is_open).map(|o| PollFd::new(&o.reader, PollFlags::IN)),
+        );
         match poll(&mut fds, if timed_out { None } else { Some(&limit) }) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         let reported = !fds[0].revents().is_empty();
         drop(fds);
-        output.read()?;
+        outputs.iter_mut().try_for_each(Output::read)?;
         if !reported {
             continue;
         }
         let ended = keeper.receive()?;
-        // All writers are dead, so what the pipe holds now is all there will ever be.
-        output.read()?;
+        // All writers are dead, so what the pipes hold now is all there will ever be.
+        outputs.iter_mut().try_for_each(Output::read)?;
         let failure = match &ended {
             Some(Report::NotStarted(errno)) => {
                 Some(format!("could not be started: {}", io::Error::from_raw_os_error(*errno)))
@@ -88,7 +135,11 @@ pub fn run_once(mark: &LoopId, database: &Path, command: &Command, timeout: Mill
             (Some(Report::Ended(end)), None) => end.code.unwrap_or(-1),
             _ => -1,
         };
-        return Ok(output.ran(code, failure));
+        let signal = match &ended {
+            Some(Report::Ended(end)) if !timed_out => end.signal,
+            _ => None,
+        };
+        return Ok(End { code, signal, failure, timed_out });
     }
 }
 
@@ -98,9 +149,26 @@ struct Output {
     redactor: Redactor,
     digest: Sha256,
     tail: Vec<u8>,
+    kept: usize,
 }
 
 impl Output {
+    /// One of which the last `kept` bytes are kept, and the end to write to.
+    fn new(kept: usize) -> io::Result<(Self, OwnedFd)> {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(&reader, true)?;
+        let reader = File::from(reader);
+        let output = Self {
+            reader,
+            is_open: true,
+            redactor: secrets().redactor(),
+            digest: Sha256::new(),
+            tail: Vec::new(),
+            kept,
+        };
+        Ok((output, writer))
+    }
+
     fn read(&mut self) -> io::Result<()> {
         let mut buffer = vec![0; 64 * 1024];
         while self.is_open {
@@ -111,8 +179,8 @@ impl Output {
                     let shown = self.redactor.push(&buffer[..read]);
                     self.digest.update(shown);
                     self.tail.extend_from_slice(shown);
-                    if self.tail.len() > 2 * TAIL {
-                        self.tail.drain(..self.tail.len() - TAIL);
+                    if self.tail.len() > 2 * self.kept {
+                        self.tail.drain(..self.tail.len() - self.kept);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,

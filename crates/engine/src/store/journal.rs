@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use sha2::{Digest, Sha256};
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, supply::take_spend};
 use crate::{process::identity::Identity, secrets::secrets};
 
 /// The end of a loop's stream, as its writer knows it.
@@ -17,6 +17,13 @@ use crate::{process::identity::Identity, secrets::secrets};
 pub struct Head {
     key: i64,
     seq: i64,
+}
+
+impl Head {
+    /// The loop's number in the database.
+    pub(super) fn key(self) -> i64 {
+        self.key
+    }
 }
 
 /// A loop as the journal's index has it.
@@ -87,7 +94,7 @@ impl Store {
                     owner.boot,
                 ])?;
             let key = transaction.last_insert_rowid();
-            insert(transaction, key, &envelopes)?;
+            insert(transaction, key, &view.project, &envelopes)?;
             Ok((Head { key, seq: seq - 1 }, envelopes, view))
         })
     }
@@ -122,7 +129,7 @@ impl Store {
             if moved == 0 {
                 return Err(StoreError::Overtaken(id.to_string()));
             }
-            insert(transaction, at.key, &envelopes)?;
+            insert(transaction, at.key, &seen.project, &envelopes)?;
             for request in handled {
                 transaction
                     .prepare_cached("UPDATE requests SET handled = 1 WHERE id = ?1")?
@@ -390,12 +397,18 @@ fn envelopes(id: &LoopId, at: Timestamp, seq: &mut i64, events: Vec<LoopEvent>) 
         .collect()
 }
 
-fn insert(transaction: &Transaction<'_>, key: i64, envelopes: &[Envelope]) -> Result<(), StoreError> {
+fn insert(
+    transaction: &Transaction<'_>,
+    key: i64,
+    project: &ProjectId,
+    envelopes: &[Envelope],
+) -> Result<(), StoreError> {
     let mut statement =
         transaction.prepare_cached("INSERT INTO events (seq, loop, at, body) VALUES (?1, ?2, ?3, ?4)")?;
     for envelope in envelopes {
         let body = to_json(&envelope.event)?;
         statement.execute(params![envelope.seq.cast_signed(), key, envelope.at.as_microsecond(), body])?;
+        take_spend(transaction, key, project, envelope)?;
     }
     Ok(())
 }

@@ -2,8 +2,10 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-/// Version 1. `view` is a fold of the loop's events, kept so that `status` need not read them.
-const STEPS: [&str; 1] = ["
+/// Version 1: `view` is a fold of the loop's events, kept so that `status` need not read them. Version 2: what loops
+/// share; `spend` is a fold too, one row per agent process, kept so that a budget of a day need not read a day's events.
+const STEPS: [&str; 2] = [
+    "
     CREATE TABLE loops (
         key INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
@@ -36,7 +38,30 @@ const STEPS: [&str; 1] = ["
         handled INTEGER NOT NULL DEFAULT 0
     ) STRICT;
     CREATE INDEX requests_open ON requests (loop) WHERE handled = 0;
-"];
+",
+    "
+    CREATE TABLE providers (
+        name TEXT PRIMARY KEY,
+        until INTEGER NOT NULL,
+        why TEXT NOT NULL,
+        prober TEXT,
+        probe_until INTEGER
+    ) STRICT;
+    CREATE TABLE spend (
+        loop INTEGER NOT NULL REFERENCES loops (key),
+        attempt INTEGER NOT NULL,
+        project TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        cost REAL NOT NULL,
+        tokens INTEGER NOT NULL,
+        reserved_cost REAL NOT NULL,
+        reserved_tokens INTEGER NOT NULL,
+        PRIMARY KEY (loop, attempt)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX spend_at ON spend (at);
+    CREATE INDEX spend_project ON spend (project);
+",
+];
 
 pub(super) enum MigrateError {
     TooNew { found: i64, known: i64 },

@@ -5,6 +5,7 @@ mod lock;
 mod migrations;
 mod requests;
 mod segments;
+mod supply;
 
 use std::{
     path::Path,

@@ -9,7 +9,7 @@ use super::{Store, StoreError};
 use crate::secrets::secrets;
 
 /// A request nobody has taken up.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PendingRequest {
     /// Its row.
     pub id: i64,

@@ -5,8 +5,10 @@
 
 mod checks;
 mod ground;
+mod listen;
 mod observe;
 mod start;
+mod supply;
 mod timers;
 mod unattended;
 mod verdict;
@@ -19,6 +21,7 @@ use dacapo_core::{
     duration::Millis,
     event::{LoopEvent, LoopStarted, Reason, StopCause},
     ids::LoopId,
+    judge::signal::DoneFact,
     loop_machine::{BusTarget, Effect, Input, LoopState, Request, decide},
     view::LoopView,
 };
@@ -52,6 +55,8 @@ pub struct Finished {
     pub reason: Reason,
     /// One line.
     pub detail: String,
+    /// Whether it is done by the agent's word alone.
+    pub is_unverified: bool,
 }
 
 /// Why a supervisor had to give up without an end in the journal.
@@ -95,12 +100,17 @@ pub(crate) struct Supervisor<'a> {
     inbox: VecDeque<Arrival>,
     work: Option<Work>,
     timers: Timers,
-    program: PathBuf,
+    /// Of the policy's agent, then of its stand-ins.
+    programs: Vec<PathBuf>,
+    /// The provider of which this loop is to find out whether it answers again.
+    probes: Option<String>,
     task_bus: Bus,
     project_bus: Bus,
     /// The size of the task's bus when the running agent started.
     bus_mark: u64,
     next_tick: Option<Instant>,
+    /// When the journal may be told again what the running agent uses.
+    next_stock: Option<Instant>,
     buffer: Vec<u8>,
 }
 
@@ -122,8 +132,10 @@ impl Supervisor<'_> {
         self.read_requests()?;
         loop {
             if let Some(reason) = self.state.over() {
+                self.ask_no_more();
                 let detail = self.view.detail.clone().unwrap_or_default();
-                return Ok(Finished { id: self.id, reason, detail });
+                let is_unverified = self.view.verified == Some(false);
+                return Ok(Finished { id: self.id, reason, detail, is_unverified });
             }
             let Some(arrival) = self.inbox.pop_front() else {
                 self.wait()?;
@@ -201,10 +213,15 @@ impl Supervisor<'_> {
             Effect::Post(_) => {}
             Effect::ReadMarkers => {
                 let facts = observe::markers(&self.task_folder());
-                self.inbox.push_back(Input::MarkersRead(facts).into());
+                let supply = Box::new(self.supply()?);
+                self.inbox.push_back(Input::MarkersRead(facts, supply).into());
             }
-            Effect::StartAgent { iteration, attempt: _, prompt, nonce, time_left } => {
-                self.start_agent(iteration, &prompt, &nonce, time_left)?;
+            Effect::StartAgent { agent, session, iteration, attempt: _, prompt, nonce, time_left } => {
+                self.start_agent((agent, session), iteration, &prompt, &nonce, time_left)?;
+            }
+            Effect::Park { until, .. } => self.timers.park(until),
+            Effect::CloseProvider { provider, until, why } => {
+                self.store.close_provider(&provider, until, &why)?;
             }
             Effect::RunGate { gate, role, snapshot } => self.start_gate(gate, role, snapshot.as_deref())?,
             Effect::Examine => self.examine()?,
@@ -258,6 +275,7 @@ impl Supervisor<'_> {
         }
         if ready.pipes {
             self.read_output();
+            self.take_stock(Instant::now())?;
         }
         if ready.keeper {
             match self.keeper.receive() {
@@ -269,10 +287,9 @@ impl Supervisor<'_> {
     }
 
     fn poll(&mut self) -> Result<Ready, SuperviseError> {
-        let deadline = [self.timers.next(), self.work.as_ref().and_then(Work::deadline), self.next_tick]
-            .into_iter()
-            .flatten()
-            .min();
+        let work = self.work.as_ref().and_then(Work::deadline);
+        let deadline =
+            [self.timers.next(), work, self.stock_is_due_at(), self.next_tick].into_iter().flatten().min();
         let timeout = deadline.map(|at| {
             let left = at.saturating_duration_since(Instant::now());
             Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
@@ -343,8 +360,16 @@ impl Supervisor<'_> {
             self.observer.tick();
             self.next_tick = self.observer.tick_every().map(|every| now + every);
         }
+        if self.stock_is_due_at().is_some_and(|at| at <= now) {
+            self.take_stock(now)?;
+        }
         if self.timers.delay_is_over(now) {
             self.inbox.push_back(Input::DelayOver.into());
+        }
+        let folder = self.task_folder();
+        let is_done = || observe::markers(&folder).done != DoneFact::Absent;
+        if self.timers.park_is_over(now, Timestamp::now(), is_done) {
+            self.end_park()?;
         }
         if self.timers.children_are_due(now) {
             self.look_for_children()?;

@@ -8,9 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dacapo_core::duration::Millis;
 use dacapo_core::{
-    event::{Envelope, LoopStarted, Reason},
+    event::{Envelope, Grant, LoopStarted, Reason},
     ids::{LoopId, ProjectId, TaskId},
     judge::glob::GlobError,
     loop_machine::{Begin, Effect, Input, LoopState, decide},
@@ -76,10 +75,8 @@ pub struct NewLoop {
 pub struct ResumeLoop {
     /// Which.
     pub id: LoopId,
-    /// Iterations on top.
-    pub extra_iterations: u32,
-    /// A new limit of time.
-    pub max_time: Option<Millis>,
+    /// What the person who resumes it grants.
+    pub grant: Grant,
     /// Whether it runs without a terminal.
     pub is_detached: bool,
 }
@@ -215,7 +212,7 @@ pub fn run(home: &Home, new: NewLoop, observer: &mut dyn Observer) -> Result<Fin
         return Err(problem.into());
     }
     refuse_secrets(&new)?;
-    let program = find_agent(&new.policy, &new.workspace)?;
+    let programs = find_agents(&new.policy, &new.workspace)?;
     home.prepare()?;
     let mut store = Store::open(&home.database())?;
     let random = random();
@@ -303,7 +300,7 @@ pub fn run(home: &Home, new: NewLoop, observer: &mut dyn Observer) -> Result<Fin
         segments,
         keeper,
         signals,
-        program,
+        programs,
         workspace: ground.workspace,
         folder: ground.folder,
     };
@@ -335,7 +332,7 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
     if state.over().is_none_or(|reason| !reason.is_resumable()) {
         return Err(StartError::NotResumable { id, state: view.state });
     }
-    let program = find_agent(&started.policy, &started.workspace)?;
+    let programs = find_agents(&started.policy, &started.workspace)?;
     let mut kin = match &started.parent {
         Some(parent) => ancestors(&store, store.row(parent)?.as_ref())?,
         None => Vec::new(),
@@ -359,12 +356,7 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
     store.take_over(head, &view, &Identity::own(), &kin)?;
     let step = decide(
         &state,
-        Input::Resume {
-            extra_iterations: wanted.extra_iterations,
-            max_time: wanted.max_time,
-            output: segments.marks(),
-            pid: std::process::id(),
-        },
+        Input::Resume { grant: wanted.grant, output: segments.marks(), pid: std::process::id() },
     );
     let envelopes = store.append(&id, &mut head, &mut view, Timestamp::now(), step.events, &[])?;
     publish(&envelopes, &view, &mut state, observer);
@@ -379,7 +371,7 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
         segments,
         keeper,
         signals,
-        program,
+        programs,
         workspace,
         folder,
     };
@@ -405,7 +397,7 @@ struct Parts<'a> {
     segments: Segments,
     keeper: KeeperLink,
     signals: Signals,
-    program: PathBuf,
+    programs: Vec<PathBuf>,
     workspace: Option<Workspace>,
     folder: Option<Folder>,
 }
@@ -437,9 +429,11 @@ impl<'a> Parts<'a> {
             inbox: Default::default(),
             work: None,
             timers: Timers::default(),
-            program: self.program,
+            programs: self.programs,
+            probes: None,
             bus_mark: 0,
-            buffer: vec![0; 256 * 1024],
+            next_stock: None,
+            buffer: vec![0; 512 * 1024],
         };
         supervisor.post(&effects);
         for effect in effects {
@@ -449,11 +443,16 @@ impl<'a> Parts<'a> {
     }
 }
 
-fn find_agent(policy: &Policy, workspace: &std::path::Path) -> Result<PathBuf, StartError> {
-    let name = policy.agent.argv.first().map(String::as_str).unwrap_or_default();
+/// The program of the agent, and those of its stand-ins; one of these that is missing is found so when it is needed.
+fn find_agents(policy: &Policy, workspace: &std::path::Path) -> Result<Vec<PathBuf>, StartError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
     // A path is meant from where the user typed it, a name from PATH.
     let here = std::env::current_dir().unwrap_or_else(|_| workspace.to_owned());
-    Ok(find_program(name, &std::env::var_os("PATH").unwrap_or_default(), &here)?)
+    let name = |index| policy.agent(index).argv.first().map(String::as_str).unwrap_or_default();
+    let own = find_program(name(0), &path, &here)?;
+    let others = (1..=policy.fallback.len())
+        .map(|index| find_program(name(index), &path, &here).unwrap_or_else(|_| name(index).into()));
+    Ok(std::iter::once(own).chain(others).collect())
 }
 
 fn read_prompt(given: Option<String>, folder: &std::path::Path, task: &TaskId) -> Result<String, StartError> {

@@ -1,4 +1,4 @@
-//! What a loop waits for without a process: the delay between iterations, child loops, other tasks.
+//! What a loop waits for without a process: the delay between iterations, a time of day, child loops, other tasks.
 
 use std::time::{Duration, Instant};
 
@@ -15,9 +15,19 @@ use super::{SuperviseError, Supervisor};
 #[derive(Default)]
 pub(super) struct Timers {
     delay: Option<Instant>,
+    park: Option<Park>,
     children: Option<ChildrenWait>,
     tasks: Option<TasksWait>,
 }
+
+/// A time of day: the clock is looked at now and then, because it can be set and a machine can sleep.
+struct Park {
+    until: Timestamp,
+    next: Instant,
+}
+
+/// How often the clock is looked at while a loop is parked.
+const CLOCK: Duration = Duration::from_secs(30);
 
 struct ChildrenWait {
     since: Instant,
@@ -39,6 +49,27 @@ impl Timers {
         self.delay = Some(Instant::now() + length.std());
     }
 
+    pub(super) fn park(&mut self, until: Timestamp) {
+        self.park = Some(Park { until, next: Instant::now() });
+    }
+
+    /// Whether the time has come, or what `is_done` asks for; else looks again later.
+    pub(super) fn park_is_over(
+        &mut self,
+        now: Instant,
+        clock: Timestamp,
+        is_done: impl FnOnce() -> bool,
+    ) -> bool {
+        let Some(park) = self.park.as_mut().filter(|park| park.next <= now) else { return false };
+        let left = Duration::try_from(park.until.duration_since(clock)).unwrap_or_default();
+        if left.is_zero() || is_done() {
+            self.park = None;
+            return true;
+        }
+        park.next = now + left.min(CLOCK);
+        false
+    }
+
     pub(super) fn await_children(&mut self, timeout: Millis, every: Millis) {
         let since = Instant::now();
         let until = since + timeout.std();
@@ -54,7 +85,8 @@ impl Timers {
     pub(super) fn next(&self) -> Option<Instant> {
         let children = self.children.as_ref().map(|wait| wait.next.min(wait.until));
         let tasks = self.tasks.as_ref().map(|wait| wait.next);
-        [self.delay, children, tasks].into_iter().flatten().min()
+        let park = self.park.as_ref().map(|park| park.next);
+        [self.delay, park, children, tasks].into_iter().flatten().min()
     }
 
     pub(super) fn delay_is_over(&mut self, now: Instant) -> bool {

@@ -10,14 +10,15 @@ use std::{
 };
 
 use dacapo_core::{
-    agent::{PromptDelivery, agent_environment},
+    agent::{PromptDelivery, agent_environment, outcome::ProcessEnd},
     duration::Millis,
-    event::{AgentExit, GateRole, Outcome},
+    event::{AgentExit, GateRole, Outcome, Spend},
     judge::promise::PromiseDetector,
-    loop_machine::{AgentReport, Input, StartFailure},
+    loop_machine::{AgentReport, Input, StartFailure, is_broke},
     policy::GateSpec,
     secrets::Redactor,
 };
+use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
 use rustix::{
@@ -25,7 +26,7 @@ use rustix::{
     pipe::{PipeFlags, pipe_with},
 };
 
-use super::{SuperviseError, Supervisor, checks, observe};
+use super::{SuperviseError, Supervisor, checks, listen::Listener, observe};
 use crate::{
     home::write_private,
     observer::Observer,
@@ -39,6 +40,12 @@ type Variables = Vec<(OsString, OsString)>;
 
 /// How much of what was posted during a run is read: agents write to the bus as they like.
 const MESSAGES: u64 = 4 << 20;
+
+/// How often the journal is told what an agent uses, while that breaks no budget.
+const TAKE_STOCK: Duration = Duration::from_millis(500);
+
+/// How much a pipe holds: as much as one is granted without asking for more rights.
+const ROOM: usize = 1 << 20;
 
 /// A running process, as its supervisor sees it.
 pub(super) struct Work {
@@ -54,7 +61,7 @@ pub(super) struct Work {
 }
 
 enum Job {
-    Agent { detector: Box<PromiseDetector> },
+    Agent { listener: Box<Listener> },
     Gate { spec: GateSpec, tail: Vec<u8>, digest: Sha256 },
 }
 
@@ -101,7 +108,11 @@ impl Keeping<'_> {
             Stream::Gates | Stream::Prompt => &mut self.segments.gates,
         };
         segment.append(&shown[..keep])?;
-        self.observer.output(stream, shown);
+        // Of one that prints events, what these say was shown.
+        let is_shown = matches!(self.job, Job::Agent { listener } if listener.reads_events());
+        if stream != Stream::Stdout || !is_shown {
+            self.observer.output(stream, shown);
+        }
         Ok(())
     }
 }
@@ -113,7 +124,15 @@ impl Work {
             return None;
         }
         let idle = self.idle.map(|idle| self.last_output + idle);
-        [self.deadline.map(|(at, _)| at), idle].into_iter().flatten().min()
+        [self.deadline.map(|(at, _)| at), idle, self.lingers_until()].into_iter().flatten().min()
+    }
+
+    /// When an agent must have exited that has said that it has finished (fault C1).
+    fn lingers_until(&self) -> Option<Instant> {
+        match &self.job {
+            Job::Agent { listener } if !self.is_stopped_by_us => listener.deadline(),
+            _ => None,
+        }
     }
 
     /// What can be read from.
@@ -128,6 +147,9 @@ impl Work {
         if let Some((at, _)) = &mut self.deadline {
             *at += held;
         }
+        if let Job::Agent { listener } = &mut self.job {
+            listener.shift(held);
+        }
     }
 
     fn bytes(&self, stream: Stream) -> u64 {
@@ -138,6 +160,7 @@ impl Work {
 impl Supervisor<'_> {
     pub(super) fn start_agent(
         &mut self,
+        (index, session): (usize, Option<(String, Spend)>),
         iteration: u32,
         prompt: &str,
         nonce: &str,
@@ -145,6 +168,7 @@ impl Supervisor<'_> {
     ) -> Result<(), SuperviseError> {
         let started = self.started.clone();
         let policy = &started.policy;
+        let agent = policy.agent(index);
         if !started.workspace.is_dir() {
             return self
                 .not_started(format!("the workspace `{}` is gone", started.workspace.display()), true);
@@ -155,11 +179,11 @@ impl Supervisor<'_> {
         let prompt_file =
             self.home.runs(&started.project, &started.task).join(format!("{}.prompt.md", self.id));
         let file_name = prompt_file.to_string_lossy();
-        let argv = match policy.agent.argv(prompt, &file_name, None) {
+        let argv = match agent.argv(prompt, &file_name, session.as_ref().map(|(id, _)| id.as_str())) {
             Ok(argv) => argv,
             Err(error) => return self.not_started(error.to_string(), true),
         };
-        let stdin = match policy.agent.prompt {
+        let stdin = match agent.prompt {
             PromptDelivery::Stdin => text_as_input(prompt),
             PromptDelivery::File => {
                 write_private(&prompt_file, prompt.as_bytes()).and_then(|()| nothing_as_input())
@@ -170,10 +194,15 @@ impl Supervisor<'_> {
             Ok(stdin) => stdin,
             Err(error) => return self.disk_failed(&error),
         };
+        let env = self.environment(
+            iteration,
+            |caller, own| agent_environment(caller, policy.environment, &agent.env, own),
+            true,
+        );
         let command = Command {
-            program: self.program.clone(),
+            program: self.programs.get(index).cloned().unwrap_or_default(),
             args: argv.into_iter().skip(1).map(OsString::from).collect(),
-            env: self.environment(iteration, agent_environment, true),
+            env,
             dir: started.workspace.clone(),
             grace: policy.kill_grace,
         };
@@ -181,8 +210,10 @@ impl Supervisor<'_> {
         let whole = time_left.map(|limit| (limit, Outcome::OutOfTime));
         let limit = [wall, whole].into_iter().flatten().min_by_key(|(limit, _)| *limit);
         self.bus_mark = self.task_bus.size();
-        let detector = Box::new(PromiseDetector::new(&policy.promise, nonce, prompt));
-        self.start(Job::Agent { detector }, &command, stdin, limit, policy.idle_timeout)
+        let detector = PromiseDetector::new(&policy.promise, nonce, prompt);
+        let before = session.map(|(_, before)| before);
+        let listener = Box::new(Listener::new(agent, detector, policy.prices.clone(), before));
+        self.start(Job::Agent { listener }, &command, stdin, limit, policy.idle_timeout)
     }
 
     pub(super) fn start_gate(
@@ -266,7 +297,7 @@ impl Supervisor<'_> {
     fn environment(
         &self,
         iteration: u32,
-        filter: fn(Variables, &[(&str, &OsStr)]) -> Variables,
+        filter: impl Fn(Variables, &[(&str, &OsStr)]) -> Variables,
         is_agent: bool,
     ) -> Variables {
         let started = &self.started;
@@ -341,12 +372,21 @@ impl Supervisor<'_> {
             };
             came = true;
             let bytes = &self.buffer[..read];
-            work.last_output = Instant::now();
+            let now = Instant::now();
+            work.last_output = now;
             pipe.bytes += read as u64;
-            if let Job::Agent { detector } = &mut work.job
-                && pipe.stream == Stream::Stdout
-            {
-                detector.push(bytes);
+            if let Job::Agent { listener } = &mut work.job {
+                let observer = &mut *self.observer;
+                match pipe.stream {
+                    Stream::Stdout if observer.sees_output() => {
+                        let mut show = |line: &str| {
+                            observer.output(Stream::Stdout, secrets().redact(line).as_bytes());
+                        };
+                        listener.stdout(bytes, now, Some(&mut show));
+                    }
+                    Stream::Stdout => listener.stdout(bytes, now, None),
+                    _ => listener.stderr(bytes),
+                }
             }
             let mut keeping = Keeping {
                 job: &mut work.job,
@@ -361,6 +401,37 @@ impl Supervisor<'_> {
             }
         }
         came
+    }
+
+    /// Tells the machine what the running agent has used: at once if that breaks a budget, or if other loops draw on
+    /// it too, else now and then. Tells every loop that its provider answers.
+    pub(super) fn take_stock(&mut self, now: Instant) -> Result<(), SuperviseError> {
+        let Some(Work { job: Job::Agent { listener }, .. }) = &self.work else { return Ok(()) };
+        let (has_answered, news) = (listener.has_answered(), listener.news());
+        if let Some(spend) = news {
+            let shared = self.shared_spend(&spend)?;
+            let is_due = self.next_stock.is_none_or(|at| at <= now);
+            if (is_due || self.started.policy.shares_budgets() || is_broke(&self.state, &spend, &shared))
+                && let Some(Work { job: Job::Agent { listener }, .. }) = &mut self.work
+            {
+                listener.told(spend);
+                let unpriced = listener.unpriced();
+                self.inbox.push_back(Input::UsageSeen { spend, shared, unpriced }.into());
+                self.next_stock = Some(now + TAKE_STOCK);
+            }
+        }
+        if has_answered {
+            self.provider_answers()?;
+        }
+        Ok(())
+    }
+
+    /// When what is not told yet must be.
+    pub(super) fn stock_is_due_at(&self) -> Option<Instant> {
+        match &self.work {
+            Some(Work { job: Job::Agent { listener }, .. }) if listener.news().is_some() => self.next_stock,
+            _ => None,
+        }
     }
 
     /// Takes what could have become a secret and did not.
@@ -383,6 +454,11 @@ impl Supervisor<'_> {
     pub(super) fn enforce_deadlines(&mut self, now: Instant) -> Result<(), SuperviseError> {
         let Some(work) = &mut self.work else { return Ok(()) };
         if work.deadline().is_none_or(|at| at > now) {
+            return Ok(());
+        }
+        if work.lingers_until().is_some_and(|at| at <= now) {
+            work.is_stopped_by_us = true;
+            let _ = self.keeper.stop(self.started.policy.kill_grace);
             return Ok(());
         }
         let outcome = match work.deadline {
@@ -408,7 +484,8 @@ impl Supervisor<'_> {
         let error = io::Error::from_raw_os_error(errno);
         match work.job {
             Job::Agent { .. } => {
-                let detail = format!("cannot start `{}`: {error}", self.program.display());
+                let program = self.programs.get(self.state.agent).cloned().unwrap_or_default();
+                let detail = format!("cannot start `{}`: {error}", program.display());
                 // Too many processes or too little memory may pass; a missing file will not.
                 let is_fatal =
                     !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory);
@@ -430,14 +507,10 @@ impl Supervisor<'_> {
         let duration = Millis::from(work.since.elapsed());
         let (stdout_bytes, stderr_bytes, gate_bytes) =
             (work.bytes(Stream::Stdout), work.bytes(Stream::Stderr), work.bytes(Stream::Gates));
-        let outcome = match work.ended_by {
-            Some(outcome) => outcome,
-            None if work.is_stopped_by_us => Outcome::Killed,
-            None if end.signal.is_some() || end.code.is_none() => Outcome::Crash,
-            None => Outcome::Completed,
-        };
+        let ended_by = work.ended_by.or(work.is_stopped_by_us.then_some(Outcome::Killed));
         let input = match work.job {
             Job::Gate { spec, tail, digest } => {
+                let outcome = ended_by.unwrap_or(Outcome::Completed);
                 let result = checks::result(
                     &spec,
                     end,
@@ -449,12 +522,20 @@ impl Supervisor<'_> {
                 );
                 Input::GateFinished(Box::new(result))
             }
-            Job::Agent { detector } => {
-                let detection = detector.finish();
+            Job::Agent { listener } => {
+                let at = Timestamp::now();
+                let process = ProcessEnd { code: end.code, signal: end.signal };
+                let heard = listener.finish(process, ended_by, at);
+                if heard.has_answered && heard.outcome.is_charged() {
+                    // A limit that another loop waits for is over; it finds out by itself if this cannot be told.
+                    let _ = self.provider_answers();
+                } else if heard.outcome == Outcome::Killed {
+                    self.ask_no_more();
+                }
                 let mut facts = observe::markers(&self.task_folder());
-                facts.exit_code = end.code.filter(|_| outcome == Outcome::Completed);
-                facts.promise = detection.promise;
-                facts.near_miss = detection.near_miss.map(|miss| miss.reason);
+                facts.exit_code = end.code.filter(|_| heard.outcome == Outcome::Completed);
+                facts.promise = heard.detection.promise;
+                facts.near_miss = heard.detection.near_miss.map(|miss| miss.reason);
                 if self.task_bus.size() != self.bus_mark {
                     let posted = self.task_bus.since_at_most(self.bus_mark, MESSAGES).unwrap_or_default();
                     facts.messages = posted.into_iter().map(|message| (message.kind, message.body)).collect();
@@ -463,20 +544,23 @@ impl Supervisor<'_> {
                     exit_code: end.code,
                     signal: end.signal,
                     duration_ms: duration,
-                    outcome,
+                    outcome: heard.outcome,
                     stdout_bytes,
                     stderr_bytes,
                     dropped_bytes: work.dropped,
                     leftovers: end.leftovers,
-                    session: None,
-                    usage: None,
-                    cost_usd: None,
-                    reset_at: None,
+                    session: heard.session,
+                    usage: heard.spend.usage,
+                    cost_usd: heard.spend.cost_usd,
+                    estimated: heard.spend.estimated,
+                    reset_at: heard.reset_at,
+                    detail: heard.detail,
                     output: self.segments.marks(),
                 };
-                let (snapshot, warnings) = self.keep_workspace();
+                let (snapshot, mut warnings) = self.keep_workspace();
+                warnings.extend(heard.warnings);
                 let outline = self.outline();
-                Input::AgentExited(Box::new(AgentReport { exit, facts, snapshot, outline, warnings }))
+                Input::AgentExited(Box::new(AgentReport { at, exit, facts, snapshot, outline, warnings }))
             }
         };
         self.inbox.push_back(input.into());
@@ -487,6 +571,8 @@ impl Supervisor<'_> {
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     rustix::io::ioctl_fionbio(&reader, true)?;
+    // Whoever prints much need not wait for whoever reads; where the system allows less, less it is.
+    let _ = rustix::pipe::fcntl_setpipe_size(&reader, ROOM);
     Ok((reader, writer))
 }
 

@@ -22,11 +22,12 @@ impl Meaning {
 }
 
 /// What no provider says but a CLI itself: how such a line begins.
-const OWN_WORDS: [(&str, Outcome); 4] = [
+const OWN_WORDS: [(&str, Outcome); 5] = [
     ("reached max session turns", Outcome::MaxTurns),
     ("reached maximum number of turns", Outcome::MaxTurns),
     ("reached maximum budget", Outcome::MaxTurns),
     ("! permission requested", Outcome::Permission),
+    ("gemini cli is not running in a trusted directory", Outcome::Misuse),
 ];
 
 /// What a refusal is about.

@@ -41,6 +41,8 @@ struct Line<'a> {
     parent_tool_use_id: Leaf<'a>,
     #[serde(borrow)]
     model: Leaf<'a>,
+    #[serde(borrow, rename = "apiKeySource")]
+    key_source: Leaf<'a>,
     #[serde(borrow)]
     message: Maybe<Message<'a>>,
     #[serde(borrow)]
@@ -380,7 +382,11 @@ pub(super) fn denied(denial: &Denial<'_>) -> String {
 
 fn notice(line: &Line<'_>, ear: &mut Ear<'_>) {
     match line.subtype.words() {
-        "init" => ear.model(line.model.text()),
+        "init" => {
+            ear.model(line.model.text());
+            // Signed in without a key: a plan pays, and what is reported is what it would have cost.
+            ear.subscription(line.key_source.is("none"));
+        }
         "api_retry" => {
             let error = line.error.text().unwrap_or("unknown error");
             let status = line.error_status.status();

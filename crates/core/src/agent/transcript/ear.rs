@@ -50,6 +50,10 @@ impl<'a> Ear<'a> {
         set(&mut self.told.session, id);
     }
 
+    pub(super) fn subscription(&mut self, is_one: bool) {
+        self.told.is_subscription |= is_one;
+    }
+
     pub(super) fn model(&mut self, name: Option<&str>) {
         set(&mut self.told.model, name);
     }

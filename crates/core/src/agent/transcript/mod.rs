@@ -13,11 +13,13 @@ mod lines;
 mod opencode;
 mod pi;
 mod qwen;
+mod readable;
 mod repair;
 
 use memchr::memmem;
 use serde::Deserialize;
 
+pub use self::readable::readable;
 use self::{ear::Ear, lines::Lines};
 use super::command::Format;
 pub use crate::limits::Scope as UsageScope;
@@ -80,6 +82,8 @@ pub struct Told {
     pub session: Option<String>,
     /// The model that answered.
     pub model: Option<String>,
+    /// Whether a plan pays, so that what is said of money is an estimate.
+    pub is_subscription: bool,
     /// What the final event says. Without one the end is abnormal, whatever the exit code.
     pub ending: Option<Ending>,
     /// The last error that nothing good has followed; explains an end without a final event.
@@ -183,6 +187,16 @@ impl Transcript {
         let mut ear = Ear::new(heard, &mut self.told);
         let dialect = &mut *self.dialect;
         self.lines.push(bytes, &mut |line| read(dialect, line, &mut ear));
+    }
+
+    /// Whether a plan pays for it, once that is known.
+    pub fn is_subscription(&self) -> bool {
+        self.told.is_subscription
+    }
+
+    /// The model that answers, once it is known.
+    pub fn model(&self) -> Option<&str> {
+        self.told.model.as_deref()
     }
 
     /// The output is over.

@@ -79,6 +79,17 @@ impl PromiseDetector {
         }
     }
 
+    /// Reads a whole message of an agent that speaks in messages: a fence or a tag that is left open in one ends with
+    /// it, and only the last message has the last words.
+    pub fn push_message(&mut self, message: &str) {
+        self.push(message.as_bytes());
+        self.push(b"\n");
+        self.judge.opened = None;
+        if let Some(code) = &mut self.judge.code {
+            *code = CodeTracker::new();
+        }
+    }
+
     /// The output is over: what was in it.
     #[must_use]
     pub fn finish(mut self) -> Detection {

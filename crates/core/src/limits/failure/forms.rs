@@ -195,6 +195,9 @@ const FORMS: &[(FailureClass, &[&str])] = &[
         Network,
         &[
             "econnrefused",
+            "unable to connect (*",
+            "unable to connect to *",
+            "unable to connect$",
             "econnreset",
             "enotfound",
             "etimedout",
@@ -287,6 +290,7 @@ const FORMS: &[(FailureClass, &[&str])] = &[
             "invalid session id",
             "error resuming session:",
             "unknown option '*",
+            "unknown option \"*",
             "unknown option: *",
             "unknown argument: *",
             "unknown arguments: *",

@@ -28,7 +28,7 @@ fn a_pause_between_iterations_acts_at_once() {
     for (name, mut sim) in in_every_phase() {
         let step = sim.feed(PAUSE);
         match name {
-            "awaiting" | "looking" | "delaying" => {
+            "awaiting" | "looking" | "delaying" | "parked" => {
                 assert_eq!(names(&step.events), ["pause_requested", "paused"], "{name}");
             }
             "paused" => assert_eq!(step, Step::default()),

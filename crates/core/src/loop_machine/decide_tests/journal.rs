@@ -9,10 +9,12 @@ fn news_a_loop_does_not_wait_for_changes_nothing() {
     let begin = Input::Begin(Box::new(Begin { started: started(policy(|_| {})), warnings: vec![] }));
     let not_started = Input::AgentNotStarted(StartFailure { detail: "x".into(), is_fatal: true });
     let looked = Input::ExaminationFailed("no git".into());
-    let news: [(Input, &[&str]); 13] = [
+    let news: [(Input, &[&str]); 15] = [
         (begin, &[]),
         (Input::TasksLookedAt { missing: vec![] }, &["awaiting"]),
-        (no_markers(), &["looking", "delaying"]),
+        (no_markers(), &["looking", "delaying", "parked"]),
+        (Input::ParkOver, &["parked"]),
+        (uses(1.0), &["running"]),
         (exits(0), &["running"]),
         (not_started, &["running"]),
         (Input::ChildrenFound(vec![loop_id("c")]), &["children", "examining"]),
@@ -46,7 +48,7 @@ pub(crate) fn every_event() -> Vec<LoopEvent> {
         usage: Some(crate::event::Usage { input: 1, output: 2, cache_read: 3, cache_write: 4, reasoning: 5 }),
         cost_usd: Some(0.25),
         session: Some("s".into()),
-        reset_at: Some(jiff::Timestamp::UNIX_EPOCH),
+        reset_at: Some(Timestamp::UNIX_EPOCH),
         output: OutputMarks { stdout: 1, stderr: 2, prompt: 3, gates: 4 },
         ..agent_exit(0)
     };
@@ -82,9 +84,17 @@ pub(crate) fn every_event() -> Vec<LoopEvent> {
             iteration: 1,
             attempt: 1,
             agent: "coder".into(),
+            session: Some("s".into()),
+            reserve: Some(crate::limits::Spent { cost_usd: 0.5, tokens: 9 }),
             output: OutputMarks::default(),
         },
         LoopEvent::Warned { text: "w".into() },
+        LoopEvent::UsageSeen {
+            iteration: 1,
+            attempt: 1,
+            spend: Spend { usage: exit.usage, cost_usd: Some(0.1), estimated: true },
+        },
+        LoopEvent::BudgetReached { detail: "cost 5.03 of 5.00 USD".into() },
         LoopEvent::QuestionAsked { text: "q".into() },
         LoopEvent::AgentExited { iteration: 1, attempt: 1, exit },
         LoopEvent::SnapshotTaken { iteration: 1, id: "snap1".into(), tree: "tree1".into() },
@@ -116,17 +126,19 @@ pub(crate) fn every_event() -> Vec<LoopEvent> {
             outcome: IterationOutcome::Refused,
             spent_ms: Millis(9),
         },
-        LoopEvent::Parked { until: jiff::Timestamp::UNIX_EPOCH, why: "limit".into() },
+        LoopEvent::AgentSwitched { agent: "stand-in".into(), why: "limit".into() },
+        LoopEvent::Parked { until: Timestamp::UNIX_EPOCH, why: "limit".into() },
         LoopEvent::Steered { text: "use rust".into() },
         LoopEvent::PauseRequested { now: true },
         LoopEvent::Paused,
         LoopEvent::Unpaused,
-        LoopEvent::LimitsRaised { extra_iterations: 2, max_time_ms: Some(Millis(5)) },
+        LoopEvent::LimitsRaised {
+            grant: Grant { extra_iterations: 2, max_time_ms: Some(Millis(5)), ..NOTHING },
+        },
         LoopEvent::StopRequested { by: StopCause::Hangup },
         finished(Reason::Terminated, "the terminal is gone (SIGHUP)", 1),
         LoopEvent::LoopResumed {
-            extra_iterations: 1,
-            max_time_ms: Some(Millis(7)),
+            grant: Grant { extra_iterations: 1, max_cost: Some(2.5), max_tokens: Some(7), ..NOTHING },
             output: OutputMarks::default(),
             pid: 9,
         },
@@ -153,12 +165,8 @@ fn every_event_is_read_back_as_it_was_written() {
     for (seq, event) in (1_u64..).zip(every_event()) {
         let text = serde_json::to_string(&event).unwrap();
         assert_eq!(serde_json::from_str::<LoopEvent>(&text).unwrap(), event, "{text}");
-        let envelope = crate::event::Envelope {
-            seq,
-            at: jiff::Timestamp::UNIX_EPOCH,
-            loop_id: loop_id("abcdefghjk"),
-            event,
-        };
+        let envelope =
+            crate::event::Envelope { seq, at: Timestamp::UNIX_EPOCH, loop_id: loop_id("abcdefghjk"), event };
         let text = serde_json::to_string(&envelope).unwrap();
         assert_eq!(serde_json::from_str::<crate::event::Envelope>(&text).unwrap(), envelope, "{text}");
         assert!(text.starts_with(&format!(
@@ -168,7 +176,7 @@ fn every_event_is_read_back_as_it_was_written() {
     let mut kinds = names(&every_event());
     kinds.sort();
     kinds.dedup();
-    assert_eq!(kinds.len(), 32, "a new event needs a sample: {kinds:?}");
+    assert_eq!(kinds.len(), 35, "a new event needs a sample: {kinds:?}");
 }
 
 #[test]

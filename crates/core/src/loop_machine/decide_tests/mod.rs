@@ -4,6 +4,7 @@ mod claims;
 mod control;
 mod crash;
 mod journal;
+mod outages;
 mod progress;
 mod receipts;
 mod stops;
@@ -14,14 +15,16 @@ pub(crate) use journal::every_event;
 
 use super::{
     AgentReport, Begin, BusTarget, Effect, Input, JudgeStep, LoopState, Phase, Recheck, Request, Seal,
-    StartFailure, Step, decide,
+    SharedSpend, StartFailure, Step, Supply, decide,
 };
+use jiff::Timestamp;
+
 use crate::{
     agent::AgentCommand,
     duration::Millis,
     event::{
-        AgentExit, Base, Examination, GateResult, GateRole, IterationOutcome, LoopEvent, LoopStarted,
-        Outcome, OutputMarks, Reason, StopCause,
+        AgentExit, Base, Examination, GateResult, GateRole, Grant, IterationOutcome, LoopEvent, LoopStarted,
+        Outcome, OutputMarks, Reason, Spend, StopCause,
     },
     ids::{LoopId, TaskId},
     judge::{
@@ -29,6 +32,7 @@ use crate::{
         promise::{MissReason, PromiseRule},
         signal::{DoneFact, Facts, Signal},
     },
+    limits::reset::PROBE_EVERY,
     policy::{CommitRule, GateSpec, OnFatal, Policy},
     prompt,
 };
@@ -87,9 +91,9 @@ pub(crate) fn examination() -> Examination {
 
 pub(crate) fn seal() -> Seal {
     Seal {
-        at: jiff::Timestamp::UNIX_EPOCH,
+        at: Timestamp::UNIX_EPOCH,
         loop_id: "abcdefghjk".into(),
-        started_at: Some(jiff::Timestamp::UNIX_EPOCH),
+        started_at: Some(Timestamp::UNIX_EPOCH),
         journal: "0".repeat(64),
     }
 }
@@ -142,7 +146,9 @@ pub(crate) fn agent_exit(code: i32) -> AgentExit {
         session: None,
         usage: None,
         cost_usd: None,
+        estimated: false,
         reset_at: None,
+        detail: None,
         output: OutputMarks::default(),
     }
 }
@@ -155,10 +161,27 @@ pub(super) fn exits(code: i32) -> Input {
 /// An agent that exited with `code`; `bend` says what else is known of it.
 pub(super) fn exits_with(code: i32, bend: impl FnOnce(&mut AgentReport)) -> Input {
     let facts = Facts { exit_code: Some(code), ..Facts::default() };
-    let mut report =
-        AgentReport { exit: agent_exit(code), facts, snapshot: None, outline: None, warnings: vec![] };
+    let mut report = AgentReport {
+        at: Timestamp::UNIX_EPOCH,
+        exit: agent_exit(code),
+        facts,
+        snapshot: None,
+        outline: None,
+        warnings: vec![],
+    };
     bend(&mut report);
     Input::AgentExited(Box::new(report))
+}
+
+/// An agent that ended in this way and left nothing.
+pub(super) fn ends_by(outcome: Outcome) -> Input {
+    exits_with(1, |r| r.exit.outcome = outcome)
+}
+
+/// The running agent has cost this much so far.
+pub(super) fn uses(cost: f64) -> Input {
+    let spend = Spend { usage: None, cost_usd: Some(cost), estimated: false };
+    Input::UsageSeen { spend, shared: SharedSpend::default(), unpriced: None }
 }
 
 pub(super) fn promises(code: i32) -> Input {
@@ -178,11 +201,16 @@ pub(super) fn killed() -> Input {
 }
 
 pub(super) fn no_markers() -> Input {
-    Input::MarkersRead(Facts::default())
+    supplied(Supply::default())
+}
+
+/// Nothing in the task folder, and this to draw on.
+pub(super) fn supplied(supply: Supply) -> Input {
+    Input::MarkersRead(Facts::default(), Box::new(supply))
 }
 
 pub(super) fn done_is(done: DoneFact) -> Input {
-    Input::MarkersRead(Facts { done, ..Facts::default() })
+    Input::MarkersRead(Facts { done, ..Facts::default() }, Box::default())
 }
 
 /// What a check that exited with `code` came to.
@@ -223,7 +251,7 @@ pub(super) fn task_id(id: &str) -> TaskId {
 
 /// Nobody grants anything on top.
 pub(crate) fn resume() -> Input {
-    Input::Resume { extra_iterations: 0, max_time: None, output: OutputMarks::default(), pid: 8 }
+    Input::Resume { grant: Grant::default(), output: OutputMarks::default(), pid: 8 }
 }
 
 pub(super) fn steer(text: &str) -> Input {
@@ -233,7 +261,10 @@ pub(super) fn steer(text: &str) -> Input {
 pub(super) const CANCEL: Input = Input::Requested(Request::Cancel);
 pub(super) const PAUSE: Input = Input::Requested(Request::Pause { now: false });
 pub(super) const PAUSE_NOW: Input = Input::Requested(Request::Pause { now: true });
-pub(super) const UNPAUSE: Input = Input::Requested(Request::Unpause { extra_iterations: 0, max_time: None });
+pub(super) const UNPAUSE: Input = Input::Requested(Request::Unpause { grant: NOTHING });
+/// Nothing is granted on top.
+pub(crate) const NOTHING: Grant =
+    Grant { extra_iterations: 0, max_time_ms: None, max_cost: None, max_tokens: None };
 pub(super) const CTRL_C: Input = Input::Signalled(StopCause::Interrupt);
 pub(super) const GRACE: Effect = Effect::StopWork { grace: Millis::from_secs(5) };
 pub(super) const KILL: Effect = Effect::StopWork { grace: Millis(0) };
@@ -321,6 +352,7 @@ impl Sim {
                 Phase::New | Phase::Paused => panic!("{:?} does not go on by itself", self.state.phase),
                 Phase::AwaitingTasks => Input::TasksLookedAt { missing: vec![] },
                 Phase::Looking | Phase::Delaying => no_markers(),
+                Phase::Parked => Input::ParkOver,
                 Phase::Running => exits(1),
                 Phase::Judging(JudgeStep::Children { .. }) => no_children(),
                 Phase::Judging(_) => gate(1),
@@ -423,8 +455,20 @@ pub(super) fn in_every_phase() -> Vec<(&'static str, Sim)> {
         ("rechecking", told().after([promises(0), no_children(), examined()])),
         ("committing", told().after([promises(0), no_children(), examined(), rechecked(&[])])),
         ("delaying", running().after([exits(0), gate(1)])),
+        ("parked", running().after([ends_by(Outcome::UsageLimit)])),
         ("paused", running().after([PAUSE, exits(0), gate(1)])),
     ]
+}
+
+/// How the loop of `parked` waits.
+pub(super) fn parks() -> Effect {
+    let until = Timestamp::UNIX_EPOCH.checked_add(PROBE_EVERY.std()).unwrap();
+    Effect::Park { until, provider: "fake-agent".into() }
+}
+
+/// The iterations that were charged.
+pub(super) fn charged(sim: &Sim) -> u32 {
+    sim.state.iterations - u32::from(sim.state.awaits_attempt)
 }
 
 /// Whether a process of the loop runs in that phase, which has to be stopped before the loop is over.

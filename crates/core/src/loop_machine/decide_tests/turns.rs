@@ -33,6 +33,8 @@ fn an_iteration_is_recorded_before_its_agent_is_started() {
                 iteration: 1,
                 attempt: 1,
                 agent: "fake-agent".into(),
+                session: None,
+                reserve: None,
                 output: OutputMarks::default(),
             },
         ]
@@ -41,6 +43,8 @@ fn an_iteration_is_recorded_before_its_agent_is_started() {
     assert_eq!(
         work(&step),
         [Effect::StartAgent {
+            agent: 0,
+            session: None,
             iteration: 1,
             attempt: 1,
             prompt: prompt::compose(&before, 1, &nonce),

@@ -2,7 +2,7 @@
 
 use crate::{
     duration::Millis,
-    event::{GateRole, IterationOutcome, LoopEvent, Reason},
+    event::{GateRole, IterationOutcome, LoopEvent, Outcome, Reason},
     policy::Policy,
 };
 
@@ -13,6 +13,15 @@ pub(super) struct Auditor {
     iterations: u32,
     attempts: u32,
     is_open: bool,
+    /// Whether the open iteration has no agent that was charged for it.
+    awaits_attempt: bool,
+    /// Whether that was so when the claim was made.
+    claim_awaits_attempt: bool,
+    /// Whether a budget is used up.
+    broke: bool,
+    agent: String,
+    /// Whether the newest agent was told to go on with a session.
+    resumes: bool,
     policy: Option<Policy>,
     /// Whether the workspace can be looked at.
     sees: bool,
@@ -54,18 +63,23 @@ impl Auditor {
             LoopEvent::LoopStarted(started) => {
                 assert_eq!(self.max, 0, "a loop begins once");
                 self.max = started.policy.max_iterations;
+                self.agent.clone_from(&started.policy.agent.name);
                 (self.policy, self.sees) = (Some(started.policy.clone()), started.base.is_some());
             }
-            LoopEvent::LoopResumed { extra_iterations, .. } => {
+            LoopEvent::LoopResumed { grant, .. } => {
                 assert!(self.over.is_some(), "only what is over is resumed");
-                self.max += extra_iterations;
+                self.max += grant.extra_iterations;
+                self.broke = false;
                 (self.over, self.asked_to_stop, self.holds, self.check_runs) = (None, false, false, false);
                 self.judge_anew();
                 if self.iterations == 0 && !self.claim_is_open {
                     self.before = (0, 0);
                 }
             }
-            LoopEvent::LimitsRaised { extra_iterations, .. } => self.max += extra_iterations,
+            LoopEvent::LimitsRaised { grant } => {
+                self.max += grant.extra_iterations;
+                self.broke = false;
+            }
             LoopEvent::IterationStarted { iteration, max_iterations } => {
                 assert_eq!(*iteration, self.iterations + 1, "no number is used twice or left out");
                 assert_eq!(*max_iterations, self.max, "nothing but a person raises the limit");
@@ -75,22 +89,48 @@ impl Auditor {
                 if *iteration == 1 {
                     self.may_begin();
                 }
-                (self.iterations, self.is_open) = (*iteration, true);
+                assert!(!self.broke, "no iteration without money");
+                (self.iterations, self.is_open, self.awaits_attempt) = (*iteration, true, true);
+            }
+            LoopEvent::AgentStarted { iteration, attempt, agent, session, .. } => {
+                // req 25: told before and after, once each.
+                self.resumes = session.is_some();
+                assert_eq!((*iteration, *attempt), (self.iterations, self.attempts + 1));
+                assert!(self.is_open && self.awaits_attempt, "one agent per charged iteration");
+                assert!(!self.broke && !self.asked_to_stop && !self.holds);
+                assert_eq!(*agent, self.agent, "no agent but the one that was named");
+                (self.attempts, self.awaits_attempt) = (*attempt, false);
                 for (_, told) in &mut self.untold {
                     *told = Some(*iteration);
                 }
             }
-            LoopEvent::AgentStarted { iteration, attempt, .. } => {
-                assert_eq!((*iteration, *attempt), (self.iterations, self.attempts + 1));
-                self.attempts = *attempt;
+            LoopEvent::UsageSeen { iteration, attempt, .. } => {
+                assert_eq!((*iteration, *attempt), (self.iterations, self.attempts));
+                assert!(self.is_open && !self.awaits_attempt, "of an agent that runs");
             }
-            LoopEvent::AgentExited { iteration, attempt, .. } => {
+            LoopEvent::BudgetReached { .. } => {
+                assert!(!self.broke, "said once");
+                self.broke = true;
+            }
+            LoopEvent::AgentSwitched { agent, .. } => {
+                assert_ne!(*agent, self.agent);
+                assert!(!self.is_open || self.awaits_attempt, "not while one runs");
+                self.agent.clone_from(agent);
+            }
+            LoopEvent::Parked { .. } => {
+                assert!(!self.is_open || self.awaits_attempt, "not while an agent runs");
+            }
+            LoopEvent::AgentExited { iteration, attempt, exit } => {
                 assert!(self.is_open);
                 assert_eq!((*iteration, *attempt), (self.iterations, self.attempts));
+                // fault E1: nobody pays for an outage with an iteration; fault C9: nor for a session that is lost.
+                let is_lost = self.resumes && exit.outcome == Outcome::Crash && exit.session.is_none();
+                self.awaits_attempt = is_lost || !exit.outcome.is_charged();
             }
             LoopEvent::ClaimMade { iteration, .. } => {
                 assert!(!self.claim_is_open && self.accepted == 0, "one claim at a time");
                 assert_eq!(*iteration, self.iterations);
+                self.claim_awaits_attempt = std::mem::take(&mut self.awaits_attempt);
                 (self.claim_is_open, self.committed) = (true, None);
                 self.judge_anew();
             }
@@ -149,6 +189,8 @@ impl Auditor {
                 assert!(self.claim_is_open, "one verdict per claim");
                 assert_eq!(*iteration, self.iterations);
                 self.claim_is_open = false;
+                // A refused claim drops out, and what else ended the agent counts again.
+                self.awaits_attempt = std::mem::take(&mut self.claim_awaits_attempt);
             }
             LoopEvent::ClaimAccepted { iteration, verified } => {
                 assert!(self.claim_is_open, "one verdict per claim");
@@ -165,6 +207,7 @@ impl Auditor {
                 assert_eq!(*outcome == IterationOutcome::Accepted, self.accepted == 1);
                 assert!(*spent_ms >= self.spent, "time does not run backwards");
                 (self.spent, self.is_open, self.check_runs) = (*spent_ms, false, false);
+                self.awaits_attempt = false;
                 let unread = matches!(outcome, IterationOutcome::Interrupted | IterationOutcome::NotStarted);
                 for (text, told) in std::mem::take(&mut self.untold) {
                     match told {
@@ -179,7 +222,7 @@ impl Auditor {
             LoopEvent::StopRequested { .. } => self.asked_to_stop = true,
             LoopEvent::LoopFinished { state, reason, exit_code, iterations, .. } => {
                 assert_eq!((*state, *exit_code), (reason.state(), reason.exit_code()));
-                assert_eq!(*iterations, self.iterations);
+                assert_eq!(*iterations, self.iterations - u32::from(self.awaits_attempt), "what was charged");
                 assert_eq!(
                     *reason == Reason::Done,
                     self.accepted == 1,
@@ -188,7 +231,10 @@ impl Auditor {
                 assert_eq!(self.receipts, self.accepted, "one receipt per accepted claim");
                 assert!(*reason != Reason::Stuck || self.policy().stuck_after.is_some());
                 assert!(*reason != Reason::MaxIterations || self.iterations >= self.max);
-                assert!(!self.is_open || self.claim_is_open, "only an open claim keeps an iteration open");
+                assert!(
+                    !self.is_open || self.claim_is_open || self.awaits_attempt,
+                    "only an open claim or an outage keeps an iteration open"
+                );
                 assert!(!self.check_runs || self.claim_is_open || self.iterations == 0);
                 self.over = Some(*reason);
             }
@@ -198,7 +244,6 @@ impl Auditor {
             | LoopEvent::OutlineTaken { .. }
             | LoopEvent::ChildrenAwaited { .. }
             | LoopEvent::ChildrenFinished { .. }
-            | LoopEvent::Parked { .. }
             | LoopEvent::Warned { .. }
             | LoopEvent::QuestionAsked { .. } => {}
         }

@@ -115,8 +115,9 @@ fn a_limit_of_one_is_one_run() {
     for_histories(0, 10, |seed| {
         let world = history(seed, Some(1));
         let granted = |event: &LoopEvent| match event {
-            LoopEvent::LoopResumed { extra_iterations, .. }
-            | LoopEvent::LimitsRaised { extra_iterations, .. } => *extra_iterations,
+            LoopEvent::LoopResumed { grant, .. } | LoopEvent::LimitsRaised { grant } => {
+                grant.extra_iterations
+            }
             _ => 0,
         };
         let granted = 1 + world.journal.iter().map(granted).sum::<u32>();

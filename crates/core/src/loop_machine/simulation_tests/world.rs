@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 
 use super::{
     super::{
-        AgentReport, Begin, Effect, Input, LoopState, Phase, Recheck, Request, StartFailure, decide,
-        decide_tests::{agent_exit, base, examination, gate_result, policy, resume, seal, started},
+        AgentReport, Begin, Effect, Input, LoopState, Phase, Recheck, Request, SharedSpend, StartFailure,
+        Supply, decide,
+        decide_tests::{NOTHING, agent_exit, base, examination, gate_result, policy, resume, seal, started},
     },
     Chance,
     audit::Auditor,
 };
 use crate::{
+    agent::AgentCommand,
     duration::Millis,
-    event::{Examination, LoopEvent, LoopStarted, Outcome, OutputMarks, Reason, StopCause},
+    event::{Examination, Grant, LoopEvent, LoopStarted, Outcome, OutputMarks, Reason, Spend, StopCause},
     judge::{
         promise::MissReason,
         signal::{DoneFact, Facts},
@@ -32,6 +34,7 @@ enum Pending {
     Recheck,
     Commit { iteration: u32 },
     Delay,
+    Park,
 }
 
 /// A supervisor, its disk and its agents.
@@ -49,6 +52,11 @@ pub(super) struct World {
     tree: Option<usize>,
     /// The commits of dacapo itself, by the iteration whose work they hold.
     commits: BTreeMap<u32, String>,
+    /// Providers at their limit.
+    closed: BTreeMap<String, (jiff::Timestamp, String)>,
+    /// What agents have cost, and the newest of them.
+    spent: f64,
+    attempt_cost: f64,
     /// Whether nobody asks, crashes or meddles any more.
     is_calm: bool,
     /// Whether its journal begins with the loop, and not where a prefix was cut off.
@@ -76,6 +84,11 @@ impl World {
             p.gate_from = chance.of(&[GateFrom::Workspace, GateFrom::Workspace, GateFrom::Base]);
             p.commit = chance.percent(40).then_some(CommitRule { message: None });
             p.stuck_after = chance.percent(15).then_some(2);
+            p.max_cost = chance.percent(20).then_some(3.0);
+            p.continue_session = chance.percent(30);
+            if chance.percent(20) {
+                p.fallback = vec![AgentCommand::parse("stand-in", &[]).unwrap()];
+            }
         });
         let done = if chance.percent(5) { DoneFact::File } else { DoneFact::Absent };
         let wait_marker = chance.percent(5);
@@ -92,6 +105,9 @@ impl World {
             words: 0,
             tree,
             commits: BTreeMap::new(),
+            closed: BTreeMap::new(),
+            spent: 0.0,
+            attempt_cost: 0.0,
             is_calm: false,
             is_whole: true,
         }
@@ -114,6 +130,9 @@ impl World {
             words: 0,
             tree,
             commits: BTreeMap::new(),
+            closed: BTreeMap::new(),
+            spent: 0.0,
+            attempt_cost: 0.0,
             is_calm: true,
             is_whole: false,
         }
@@ -175,7 +194,7 @@ impl World {
     fn answer(&mut self) {
         if self.pending.is_empty() || (self.state.phase == Phase::Paused && self.chance.percent(50)) {
             assert_eq!(self.state.phase, Phase::Paused, "a loop that is alive waits for something");
-            return self.feed(Input::Requested(Request::Unpause { extra_iterations: 0, max_time: None }));
+            return self.feed(Input::Requested(Request::Unpause { grant: NOTHING }));
         }
         let at = self.chance.below(self.pending.len());
         let input = match self.pending[at] {
@@ -185,6 +204,10 @@ impl World {
             Pending::Tasks => Input::TasksLookedAt { missing: vec![] },
             Pending::Markers => self.markers(),
             Pending::Agent { .. } if self.chance.percent(5) => self.not_started(),
+            Pending::Agent { .. } if !self.is_calm && self.chance.percent(20) => {
+                let seen = self.usage_seen();
+                return self.feed(seen);
+            }
             Pending::Agent { stopped } => self.agent_ends(stopped),
             Pending::Check { stopped } => self.check_ends(stopped),
             Pending::Children if !self.is_calm && self.chance.percent(20) => {
@@ -195,6 +218,7 @@ impl World {
             Pending::Recheck => self.rechecked(),
             Pending::Commit { iteration } => self.commit_done(iteration),
             Pending::Delay => Input::DelayOver,
+            Pending::Park => Input::ParkOver,
         };
         self.pending.remove(at);
         self.feed(input);
@@ -210,13 +234,15 @@ impl World {
             }
             25..=34 => Input::Requested(Request::Pause { now: false }),
             35..=44 => Input::Requested(Request::Pause { now: true }),
-            45..=50 => Input::Requested(Request::Unpause { extra_iterations: 1, max_time: None }),
-            51..=58 => Input::Requested(Request::Unpause { extra_iterations: 0, max_time: None }),
+            45..=50 => Input::Requested(Request::Unpause { grant: Grant { extra_iterations: 1, ..NOTHING } }),
+            51..=58 => Input::Requested(Request::Unpause { grant: NOTHING }),
             59..=61 => Input::Requested(Request::Cancel),
             62..=65 => Input::Signalled(cause),
             66 => Input::DiskFailed("full".into()),
+            67 => Input::ParkOver,
+            68 if self.is_busy() => self.usage_seen(),
             // Late, stray and doubled news. An end of the very process that runs could not be told from its own.
-            67..=70 => Input::DelayOver,
+            69..=70 => Input::DelayOver,
             71..=72 if !self.pending.contains(&Pending::Recheck) => self.rechecked(),
             73..=74 if !self.pending.iter().any(|p| matches!(p, Pending::Commit { .. })) => {
                 self.commit_done(self.state.iterations)
@@ -259,6 +285,7 @@ impl World {
             Pending::Recheck => self.rechecked(),
             Pending::Commit { iteration } => self.commit_done(iteration),
             Pending::Delay => Input::DelayOver,
+            Pending::Park => Input::ParkOver,
         };
         self.feed_and_do(input, true);
         match self.state.over() {
@@ -277,7 +304,13 @@ impl World {
         }
         let max_time = self.chance.percent(50).then(|| self.state.spent.plus(Millis(3000)));
         let extra_iterations = self.chance.of(&[0, 0, 1, 2]);
-        self.feed(Input::Resume { extra_iterations, max_time, output: OutputMarks::default(), pid: 8 });
+        let grant = Grant {
+            extra_iterations,
+            max_time_ms: max_time,
+            max_cost: self.chance.percent(50).then_some(self.spent + 3.0),
+            max_tokens: None,
+        };
+        self.feed(Input::Resume { grant, output: OutputMarks::default(), pid: 8 });
         assert_eq!(self.state.over(), None, "what is resumable is resumed");
     }
 
@@ -323,6 +356,7 @@ impl World {
                     "no agent starts beside a DONE"
                 );
                 self.auditor.prompted(*iteration, prompt);
+                self.spent += std::mem::take(&mut self.attempt_cost);
                 self.pending.push(Pending::Agent { stopped: false });
             }
             Effect::StopWork { .. } => {
@@ -348,6 +382,10 @@ impl World {
                 self.pending.push(Pending::Commit { iteration: *iteration });
             }
             Effect::Delay(_) => self.pending.push(Pending::Delay),
+            Effect::Park { .. } => self.pending.push(Pending::Park),
+            Effect::CloseProvider { provider, until, why } => {
+                self.closed.insert(provider.clone(), (*until, why.clone()));
+            }
             Effect::SetDoneAside => self.done = DoneFact::Absent,
             Effect::ConsumeWaitMarker => self.wait_marker = false,
             Effect::CancelChildren | Effect::Post(_) => {}
@@ -364,7 +402,19 @@ impl World {
             self.done = DoneFact::File;
         }
         let facts = Facts { done: self.done.clone(), wait_marker: self.wait_marker, ..Facts::default() };
-        Input::MarkersRead(facts)
+        // A limit ends, some time.
+        if self.is_calm || self.chance.percent(60) {
+            self.closed.clear();
+        }
+        let supply = Supply { closed: self.closed.clone(), shared: SharedSpend::default() };
+        Input::MarkersRead(facts, Box::new(supply))
+    }
+
+    /// The running agent has used up more.
+    fn usage_seen(&mut self) -> Input {
+        self.attempt_cost += self.chance.of(&[0.25, 1.0]);
+        let spend = Spend { usage: None, cost_usd: Some(self.attempt_cost), estimated: false };
+        Input::UsageSeen { spend, shared: SharedSpend::default(), unpriced: None }
     }
 
     fn agent_ends(&mut self, stopped: bool) -> Input {
@@ -377,8 +427,22 @@ impl World {
         exit.outcome = match self.chance.below(10) {
             _ if stopped && self.chance.percent(80) => Outcome::Killed,
             0 => self.chance.of(&[Outcome::Timeout, Outcome::Hang, Outcome::OutOfTime, Outcome::Crash]),
+            1 if !self.is_calm => self.chance.of(&[
+                Outcome::UsageLimit,
+                Outcome::UsageLimit,
+                Outcome::RateLimit,
+                Outcome::Overload,
+                Outcome::Network,
+                Outcome::Auth,
+                Outcome::Billing,
+                Outcome::Context,
+                Outcome::Permission,
+                Outcome::Misuse,
+            ]),
             _ => Outcome::Completed,
         };
+        exit.session = self.chance.percent(60).then(|| "session".to_owned());
+        exit.cost_usd = (self.attempt_cost > 0.0).then_some(self.attempt_cost);
         if exit.outcome != Outcome::Completed {
             (exit.exit_code, exit.signal) = (None, Some(15));
         }
@@ -415,7 +479,14 @@ impl World {
         }
         let snapshot = self.tree.map(|tree| (format!("snap {tree}"), format!("tree {tree}")));
         let warnings = if self.chance.percent(3) { vec!["10,000 files".to_owned()] } else { vec![] };
-        Input::AgentExited(Box::new(AgentReport { exit, facts, snapshot, outline: None, warnings }))
+        Input::AgentExited(Box::new(AgentReport {
+            at: jiff::Timestamp::UNIX_EPOCH,
+            exit,
+            facts,
+            snapshot,
+            outline: None,
+            warnings,
+        }))
     }
 
     fn not_started(&mut self) -> Input {

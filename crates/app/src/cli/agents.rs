@@ -1,0 +1,221 @@
+//! Which agent a loop gets: the one that was named, else the first that is installed.
+
+use std::path::PathBuf;
+
+use dacapo_core::{
+    agent::{
+        AgentCommand,
+        catalog::{AgentDefinition, AgentDefinitionError, AgentOptions, PREFERRED, UsageReporting},
+    },
+    config::{ChoiceError, Effective, Source, Sourced},
+};
+use dacapo_engine::agents::{self, is_root, locate};
+
+use crate::error::{NEEDS_PERSON, UserError};
+
+/// The agent of a loop, and what stands in its way.
+pub(super) struct Chosen {
+    pub(super) command: AgentCommand,
+    /// Who chose it.
+    pub(super) from: Source,
+    /// Where to go when its provider is at its limit.
+    pub(super) fallback: Vec<AgentCommand>,
+    /// What `run` would say instead of starting it.
+    pub(super) obstacle: Option<UserError>,
+    /// What is left out, and why.
+    pub(super) warnings: Vec<String>,
+}
+
+impl Chosen {
+    /// The program of `--agent-cmd`. Nobody knows how it is installed, so a missing one is found when it starts.
+    pub(super) fn typed(line: &str, extra: &[String]) -> Result<Self, UserError> {
+        let mut command = AgentCommand::parse(line, extra).map_err(UserError::usage)?;
+        // A path is meant from here, also when somebody resumes the loop from elsewhere.
+        if let Some(program) = command.argv.first_mut()
+            && program.contains('/')
+            && let Ok(here) = std::env::current_dir()
+        {
+            let absolute: PathBuf = here.join(&*program).components().collect();
+            *program = absolute.to_string_lossy().into_owned();
+        }
+        let from = Source::Flag("--agent-cmd");
+        Ok(Self { command, from, fallback: Vec::new(), obstacle: None, warnings: Vec::new() })
+    }
+}
+
+/// The agent that was named on the command line or in a file, else the first that is installed.
+pub(super) fn choose(
+    effective: &Effective,
+    model: Option<&String>,
+    extra: &[String],
+) -> Result<Chosen, UserError> {
+    let (name, from) = match &effective.agent {
+        Sourced { value: Some(name), from } => (name.clone(), from.clone()),
+        Sourced { value: None, .. } => (first_installed(effective)?, Source::Default),
+    };
+    let options = |allow_root| AgentOptions {
+        model: model.cloned(),
+        extra: extra.to_vec(),
+        is_root: is_root(),
+        allow_root,
+        ..AgentOptions::default()
+    };
+    let definition = effective.agent_definition(&name).map_err(|error| named_by(&error, &from))?;
+    let mut obstacle = None;
+    let command = match effective.agent_command(&name, options(false)) {
+        Err(error @ ChoiceError::Option(AgentDefinitionError::Root { .. })) => {
+            obstacle = Some(as_root(&error));
+            // What it would be, for whoever only wants to look.
+            effective.agent_command(&name, options(true))
+        }
+        other => other,
+    }
+    .map_err(|error| named_by(&error, &from))?;
+    if let Err(error) = locate(program(&command)) {
+        obstacle = Some(missing(&error, &definition));
+    }
+    let (fallback, warnings) = fallback(effective, &command);
+    Ok(Chosen { command, from, fallback, obstacle, warnings })
+}
+
+/// The first agent on PATH of those that everybody may have.
+fn first_installed(effective: &Effective) -> Result<String, UserError> {
+    for name in PREFERRED {
+        if let Ok(agent) = effective.agent_definition(name)
+            && locate(agent.program()).is_ok()
+        {
+            return Ok(name.to_owned());
+        }
+    }
+    let install = effective.agent_definition(PREFERRED[0]).map(|agent| agent.install).unwrap_or_default();
+    let looked_for = PREFERRED.join(", ");
+    Err(UserError::environment(format!("no agent is installed: looked for {looked_for} on PATH"))
+        .hint(format!("`{install}` installs one; `--agent-cmd CMD` takes any program")))
+}
+
+/// The agents to go to; those that cannot be started are left out.
+fn fallback(effective: &Effective, first: &AgentCommand) -> (Vec<AgentCommand>, Vec<String>) {
+    let (mut found, mut warnings) = (Vec::<AgentCommand>::new(), Vec::new());
+    for name in &effective.fallback.value {
+        if *name == first.name || found.iter().any(|agent| agent.name == *name) {
+            continue;
+        }
+        let options = AgentOptions { is_root: is_root(), ..AgentOptions::default() };
+        let command =
+            effective.agent_command(name, options).map_err(|error| error.to_string()).and_then(|command| {
+                match locate(program(&command)) {
+                    Ok(_) => Ok(command),
+                    Err(error) => Err(error.to_string()),
+                }
+            });
+        match command {
+            Ok(command) => found.push(command),
+            Err(why) => {
+                warnings.push(format!("fallback `{name}` ({}) is left out: {why}", effective.fallback.from))
+            }
+        }
+    }
+    (found, warnings)
+}
+
+pub(super) fn program(command: &AgentCommand) -> &str {
+    command.argv.first().map(String::as_str).unwrap_or_default()
+}
+
+/// Whether an agent says what it used, so that a budget can be held.
+pub(super) fn reports_usage(command: &AgentCommand) -> bool {
+    UsageReporting::of(command.format) != UsageReporting::Never
+}
+
+fn named_by(choice: &ChoiceError, from: &Source) -> UserError {
+    let error = match from {
+        Source::File { .. } => UserError::usage(format!("{choice} ({from})")),
+        _ => UserError::usage(choice),
+    };
+    match choice {
+        ChoiceError::Unknown { .. } => {
+            error.hint("`dacapo doctor` lists the agents; `--agent-cmd CMD` takes any program")
+        }
+        ChoiceError::Option(option) => error.hint(option.hint()),
+    }
+}
+
+/// What somebody who works as root is told.
+pub(super) fn as_root(error: &ChoiceError) -> UserError {
+    UserError { exit: NEEDS_PERSON, ..UserError::usage(error) }.hint(
+        "work as another user, or, if this machine is a sandbox, put `permissions: {allow_root: true}` into \
+         ~/.config/dacapo/config.yaml",
+    )
+}
+
+/// What somebody is told whose agent is not there.
+pub(super) fn missing(error: &dyn std::fmt::Display, definition: &AgentDefinition) -> UserError {
+    let hint = if definition.install.is_empty() {
+        "see `agents` in ~/.config/dacapo/config.yaml".to_owned()
+    } else {
+        format!("`{}` installs it", definition.install)
+    };
+    UserError::environment(error).hint(format!("{hint}; `dacapo doctor` lists the agents found"))
+}
+
+/// What `init` and `doctor` tell about an agent.
+#[derive(serde::Serialize)]
+pub(super) struct Found {
+    pub(super) name: String,
+    /// Where its program is; null where it is not installed.
+    pub(super) path: Option<PathBuf>,
+    pub(super) version: Option<String>,
+    /// Null where that cannot be told.
+    pub(super) signed_in: Option<bool>,
+    /// By what.
+    pub(super) by: Option<String>,
+    /// The command that installs it.
+    pub(super) install: Option<String>,
+    /// How to sign in.
+    pub(super) sign_in: Option<String>,
+}
+
+impl Found {
+    /// Every agent there could be, in the order of the catalogue.
+    pub(super) fn all(cx: &crate::context::Context, effective: &Effective) -> Vec<Self> {
+        let definitions: Vec<AgentDefinition> =
+            effective.agent_names().iter().filter_map(|name| effective.agent_definition(name).ok()).collect();
+        let paths: Vec<Option<PathBuf>> =
+            definitions.iter().map(|agent| locate(agent.program()).ok()).collect();
+        let versions = agents::versions(&cx.home, &paths);
+        let rest = paths.into_iter().zip(versions);
+        definitions
+            .into_iter()
+            .zip(rest)
+            .map(|(agent, (path, version))| Self::of(agent, path, version))
+            .collect()
+    }
+
+    fn of(agent: AgentDefinition, path: Option<PathBuf>, version: Option<String>) -> Self {
+        let (signed_in, by) = match agents::signed_in(&agent.name) {
+            agents::SignedIn::Variable(name) => (Some(true), Some(name.to_owned())),
+            agents::SignedIn::File(file) => (Some(true), Some(file.display().to_string())),
+            agents::SignedIn::NotFound => (Some(false), None),
+            agents::SignedIn::Unknown => (None, None),
+        };
+        let [install, sign_in] =
+            [agent.install, agent.sign_in].map(|line| Some(line).filter(|line| !line.is_empty()));
+        Self { name: agent.name, path, version, signed_in, by, install, sign_in }
+    }
+
+    /// For people, in one line.
+    pub(super) fn words(&self) -> String {
+        let mut words = self.name.clone();
+        if let Some(version) = &self.version {
+            // Most say their name themselves.
+            let version = version.strip_prefix(&self.name).unwrap_or(version).trim_start();
+            words.push_str(&format!(" {version}"));
+        }
+        match (self.signed_in, &self.by) {
+            (Some(true), Some(by)) => words.push_str(&format!(", signed in by {by}")),
+            (Some(false), _) => words.push_str(", not signed in as far as can be told"),
+            _ => {}
+        }
+        words
+    }
+}

@@ -1,0 +1,19 @@
+//! `permissions`: what an agent may do without asking.
+
+use super::{At, Section};
+
+pub(super) const KEYS: [&str; 2] = ["unattended", "allow_root"];
+
+/// What a file says about permissions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Permissions {
+    /// Whether agents are started in the mode in which they ask nobody.
+    pub unattended: Option<At<bool>>,
+    /// Whether an agent that refuses to do so as root may be told that it is in a sandbox.
+    pub allow_root: Option<At<bool>>,
+}
+
+pub(super) fn read(top: &mut Section<'_>) -> Permissions {
+    let Some(mut section) = top.section("permissions", &KEYS) else { return Permissions::default() };
+    Permissions { unattended: section.flag("unattended"), allow_root: section.flag("allow_root") }
+}

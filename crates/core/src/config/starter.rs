@@ -1,0 +1,189 @@
+//! The file that `dacapo init` begins with: short, valid, and about this repository.
+
+use serde_json::Value;
+
+/// A command that runs a repository's tests, as far as its files tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tests {
+    /// The command line.
+    pub run: &'static str,
+    /// The file that tells.
+    pub from: &'static str,
+}
+
+/// The commands that run the tests of a repository; `read` gives the text of a file at its top, if it is there.
+pub fn guess_tests(read: impl Fn(&str) -> Option<String>) -> Vec<Tests> {
+    let has = |name: &str| read(name).is_some();
+    let mut found = Vec::new();
+    if has("Cargo.toml") {
+        found.push(Tests { run: "cargo test", from: "Cargo.toml" });
+    }
+    if read("package.json").is_some_and(|text| has_test_script(&text)) {
+        let run = match () {
+            () if has("pnpm-lock.yaml") => "pnpm test",
+            () if has("yarn.lock") => "yarn test",
+            () if has("bun.lock") || has("bun.lockb") => "bun run test",
+            () => "npm test",
+        };
+        found.push(Tests { run, from: "package.json" });
+    }
+    let python = ["pytest.ini", "pyproject.toml"].into_iter().find(|name| {
+        // Many projects keep the settings of other tools there.
+        read(name).is_some_and(|text| *name == "pytest.ini" || text.contains("pytest"))
+    });
+    if let Some(from) = python {
+        let run = match () {
+            () if has("uv.lock") => "uv run pytest",
+            () if has("poetry.lock") => "poetry run pytest",
+            () => "python3 -m pytest",
+        };
+        found.push(Tests { run, from });
+    }
+    if has("go.mod") {
+        found.push(Tests { run: "go test ./...", from: "go.mod" });
+    }
+    // Beside another one it most likely runs the very same tests.
+    if found.is_empty()
+        && let Some(from) = ["GNUmakefile", "makefile", "Makefile"]
+            .into_iter()
+            .find(|name| read(name).is_some_and(|text| text.lines().any(|line| is_target(line, "test"))))
+    {
+        found.push(Tests { run: "make test", from });
+    }
+    found
+}
+
+/// Whether npm would run something: the line that `npm init` writes only fails.
+fn has_test_script(package: &str) -> bool {
+    serde_json::from_str::<Value>(package)
+        .ok()
+        .and_then(|package| Some(package.get("scripts")?.get("test")?.as_str()?.to_owned()))
+        .is_some_and(|test| !test.trim().is_empty() && !test.contains("no test specified"))
+}
+
+fn is_target(line: &str, target: &str) -> bool {
+    line.split_once(':').is_some_and(|(names, rest)| {
+        !rest.starts_with('=') && names.split_ascii_whitespace().any(|name| name == target)
+    })
+}
+
+/// A configuration to begin with.
+pub fn starter(tests: &[Tests]) -> String {
+    let mut text = "\
+# How dacapo works on this repository. Every key is optional; `dacapo explain run` shows what is in force.
+
+# The agent, unless you type another or your own ~/.config/dacapo/config.yaml names one.
+# agent: claude
+
+# Where a loop ends at the latest. This file can only lower what your own
+# configuration allows; a flag outranks both.
+limits:
+  max_iterations: 30
+  # max_time: 8h
+  # max_cost: 20
+
+"
+    .to_owned();
+    if tests.is_empty() {
+        text.push_str(
+            "\
+# What must exit 0 before a claim to be done is believed. Without a gate every claim is.
+# gates:
+#   - {name: tests, run: make test, timeout: 10m}
+",
+        );
+    } else {
+        text.push_str(
+            "\
+# What must exit 0 before a claim to be done is believed. These commands run only after consent: `dacapo run` asks
+# once, `dacapo trust` agrees beforehand, and a change of them asks again.
+gates:
+",
+        );
+        for (index, test) in tests.iter().enumerate() {
+            let name = if index == 0 { "name: tests, " } else { "" };
+            let (run, from) = (test.run, test.from);
+            text.push_str(&format!("  - {{{name}run: {run}, timeout: 10m}} # guessed from {from}\n"));
+        }
+    }
+    text.push_str(
+        "
+# What the agent may not change if its claim is to count.
+# protect: [\"tests/**\", \".github/**\"]
+",
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Author, parse};
+
+    #[test]
+    fn tests_are_guessed_from_what_is_there() {
+        type Files = &'static [(&'static str, &'static str)];
+        let table: [(Files, &[&str]); 12] = [
+            (&[], &[]),
+            (&[("Cargo.toml", "[package]")], &["cargo test < Cargo.toml"]),
+            (&[("package.json", r#"{"scripts": {"test": "vitest"}}"#)], &["npm test < package.json"]),
+            (
+                &[("package.json", r#"{"scripts": {"test": "vitest"}}"#), ("pnpm-lock.yaml", "")],
+                &["pnpm test < package.json"],
+            ),
+            (
+                &[(
+                    "package.json",
+                    r#"{"scripts": {"test": "echo \"Error: no test specified\" && exit 1"}}"#,
+                )],
+                &[],
+            ),
+            (&[("package.json", "not JSON")], &[]),
+            (&[("pyproject.toml", "[tool.ruff]")], &[]),
+            (
+                &[("pyproject.toml", "[tool.pytest.ini_options]"), ("uv.lock", "")],
+                &["uv run pytest < pyproject.toml"],
+            ),
+            (&[("go.mod", "module x")], &["go test ./... < go.mod"]),
+            (&[("Makefile", "TEST := 1\nbuild test: all\n")], &["make test < Makefile"]),
+            (&[("Makefile", "test := 1\ntests:\n")], &[]),
+            (
+                &[("Cargo.toml", ""), ("go.mod", ""), ("Makefile", "test:\n")],
+                &["cargo test < Cargo.toml", "go test ./... < go.mod"],
+            ),
+        ];
+        for (files, expected) in table {
+            let read =
+                |name: &str| files.iter().find(|(file, _)| *file == name).map(|(_, text)| (*text).to_owned());
+            let found = guess_tests(read);
+            let shown: Vec<String> =
+                found.iter().map(|test| format!("{} < {}", test.run, test.from)).collect();
+            assert_eq!(shown, expected, "{files:?}");
+            // Whatever was guessed, the file is valid, and its gates are those.
+            let config = parse("config.yaml", starter(&found).as_bytes(), Author::Repository).unwrap();
+            let gates: Vec<&str> = config.gates.iter().map(|gate| gate.value.run.as_str()).collect();
+            assert_eq!(gates, found.iter().map(|test| test.run).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn what_is_commented_out_is_valid_too() {
+        let uncommented: String = starter(&[])
+            .lines()
+            .map(|line| match line.trim_start().strip_prefix("# ") {
+                Some(key) if key.contains(": ") || key.ends_with(':') || key.starts_with("  - ") => {
+                    let indent = line.len() - line.trim_start().len();
+                    if key.starts_with(|c: char| c.is_ascii_uppercase()) {
+                        String::new()
+                    } else {
+                        format!("{:indent$}{key}\n", "")
+                    }
+                }
+                _ => format!("{line}\n"),
+            })
+            .collect();
+        let config = parse("config.yaml", uncommented.as_bytes(), Author::Repository)
+            .unwrap_or_else(|problems| panic!("{problems}\n{uncommented}"));
+        assert_eq!((config.gates.len(), config.protect.len()), (1, 2), "{uncommented}");
+    }
+}

@@ -1,0 +1,434 @@
+//! Limits, outages, closed accounts, empty purses, lost sessions: what each does, and that none uses up an iteration.
+
+use super::*;
+use crate::{
+    event::Usage,
+    limits::{Budget, Spent},
+    loop_machine::Purse,
+};
+
+/// An agent that ended in this way; `bend` says what else is known of it.
+fn ends_with(outcome: Outcome, bend: impl FnOnce(&mut AgentExit)) -> Input {
+    exits_with(1, |r| {
+        r.exit.outcome = outcome;
+        bend(&mut r.exit);
+    })
+}
+
+fn second(at: i64) -> Timestamp {
+    Timestamp::from_second(at).unwrap()
+}
+
+/// Until when the loop is parked, in seconds after the agent's end.
+fn parked(step: &Step) -> i64 {
+    let park = step.effects.iter().find_map(|effect| match effect {
+        Effect::Park { until, .. } => Some(until.as_second()),
+        _ => None,
+    });
+    park.unwrap_or_else(|| panic!("not parked: {step:?}"))
+}
+
+/// A provider that is at its limit.
+fn closed(providers: &[(&str, i64)]) -> Supply {
+    let closed = providers.iter().map(|(name, until)| ((*name).to_owned(), (second(*until), "limit".into())));
+    Supply { closed: closed.collect(), ..Supply::default() }
+}
+
+#[test]
+fn a_usage_limit_parks_the_loop_until_its_reset_and_charges_nothing() {
+    // req 206, fault E1, fault E3
+    let mut sim = Sim::running(policy(|p| p.max_iterations = 1));
+    let limited = |reset: Option<i64>| {
+        ends_with(Outcome::UsageLimit, |exit| {
+            exit.reset_at = reset.map(second);
+            exit.detail = Some("You've hit your limit".into());
+        })
+    };
+    let step = sim.feed(limited(Some(3600)));
+    assert!((3600..3630).contains(&parked(&step)), "at the reset, a moment of its own later: {step:?}");
+    assert!(matches!(&step.effects[..], [.., Effect::CloseProvider { .. }, Effect::Park { .. }]));
+    assert!(
+        matches!(sim.journal.last(), Some(LoopEvent::Parked { why, .. }) if why == "You've hit your limit")
+    );
+    // It goes on in the same iteration, which is its only one.
+    assert_eq!(sim.work(Input::ParkOver), [Effect::ReadMarkers]);
+    assert!(matches!(sim.work(no_markers())[..], [Effect::StartAgent { iteration: 1, attempt: 2, .. }]));
+    // A short wait is not made a long one.
+    assert!((8..=10).contains(&parked(&sim.clone().feed(limited(Some(8))))));
+    // A reset that is past means now; one that nobody knows is looked for every quarter of an hour.
+    let mut stale = Sim::running(policy(|_| {}));
+    assert!(parked(&stale.feed(limited(Some(-100)))) < 30);
+    assert_eq!(parked(&sim.clone().feed(limited(None))), 900);
+    // A clock that is never right is not asked in a circle.
+    let mut stale = stale.after([Input::ParkOver, no_markers()]);
+    assert_eq!(parked(&stale.feed(limited(Some(-100)))), 900);
+    // A DONE that a person writes meanwhile ends the wait.
+    let mut touched = sim.clone().after([limited(None), Input::ParkOver]);
+    assert_eq!(touched.work(done_is(DoneFact::File)), [AWAIT_CHILDREN]);
+    let end = sim.after([exits(1), no_markers()]);
+    assert_eq!((end.over(), end.starts), (Some(Reason::MaxIterations), 2));
+    assert_eq!(end.outcomes(), [(1, IterationOutcome::NoClaim)]);
+}
+
+#[test]
+fn a_parked_loop_stays_parked_across_crashes_pauses_and_signals() {
+    // req 203, fault E1
+    let parked = || Sim::running(policy(|_| {})).after([ends_by(Outcome::UsageLimit)]);
+    for stop in [Input::OwnerDied, CTRL_C] {
+        let mut sim = parked().after([stop]);
+        assert_eq!(sim.over(), Some(Reason::Interrupted));
+        assert!(matches!(sim.journal.last(), Some(LoopEvent::LoopFinished { iterations: 0, .. })));
+        let step = sim.feed(resume());
+        assert_eq!(work(&step), [Effect::ConsumeWaitMarker, parks()]);
+        assert_eq!(names(&step.events), ["loop_resumed", "parked"], "whoever resumes it is told");
+        assert_eq!(sim.work(Input::ParkOver), [Effect::ReadMarkers]);
+        assert!(matches!(sim.work(no_markers())[..], [Effect::StartAgent { iteration: 1, attempt: 2, .. }]));
+    }
+    let mut held = parked().after([PAUSE]);
+    assert_eq!(held.state.phase, Phase::Paused);
+    assert_eq!(held.feed(Input::ParkOver), Step::default(), "the time that comes while it holds is no news");
+    let step = held.feed(UNPAUSE);
+    assert_eq!(work(&step), [parks()]);
+    assert_eq!(names(&step.events), ["unpaused", "parked"]);
+    let late = Sim::running(policy(|_| {})).after([PAUSE, ends_by(Outcome::UsageLimit)]);
+    assert_eq!(late.state.phase, Phase::Paused);
+    assert_eq!(late.clone().work(UNPAUSE), [parks()]);
+    // Words for the next prompt reach the next attempt, once.
+    let mut told = parked().after([steer("use rust"), Input::ParkOver]);
+    let step = told.feed(no_markers());
+    assert!(prompts(&step)[0].contains("use rust"));
+    told.feed(exits(0));
+    assert!(!prompts(&told.feed(no_markers()))[0].contains("use rust"));
+}
+
+#[test]
+fn an_outage_is_waited_out_longer_each_time_and_in_the_end_like_a_limit() {
+    // req 206, fault E4, fault E5
+    for outcome in [Outcome::RateLimit, Outcome::Overload, Outcome::Network] {
+        let mut sim = Sim::running(policy(|p| p.max_iterations = 1));
+        let mut waits = vec![];
+        for retry in 1..=20_u32 {
+            let step = sim.feed(ends_by(outcome));
+            waits.push(parked(&step));
+            let is_closed = step.effects.iter().any(|e| matches!(e, Effect::CloseProvider { .. }));
+            assert_eq!(is_closed, retry > 16, "others need not wait for a hiccup: {retry}");
+            sim.feed(Input::ParkOver);
+            assert!(matches!(sim.work(no_markers())[..], [Effect::StartAgent { iteration: 1, .. }]));
+        }
+        assert!(waits[..16].iter().all(|wait| (0..=300).contains(wait)), "{waits:?}");
+        assert!(waits[16..].iter().all(|wait| *wait == 900), "{waits:?}");
+        assert!(waits[..16].iter().sum::<i64>() <= 3600 + 900, "{waits:?}");
+        let better = sim.after([exits(1)]);
+        assert_eq!((better.state.outages, better.over()), (0, Some(Reason::MaxIterations)));
+    }
+    // What the provider asks for is waited for.
+    let asked = ends_with(Outcome::RateLimit, |exit| exit.reset_at = Some(second(240)));
+    assert!(parked(&Sim::running(policy(|_| {})).feed(asked)) >= 240);
+}
+
+#[test]
+fn a_closed_account_stops_the_loop_at_once_and_a_person_goes_on_where_it_was() {
+    // fault E6
+    for (outcome, reason, exit) in [
+        (Outcome::Auth, Reason::Auth, 4),
+        (Outcome::Billing, Reason::Billing, 4),
+        (Outcome::Misuse, Reason::Agent, 5),
+    ] {
+        let said = |outcome| ends_with(outcome, |exit| exit.detail = Some("run `claude /login`".into()));
+        let mut sim = Sim::running(policy(|_| {})).after([said(outcome)]);
+        assert_eq!((sim.over(), sim.detail()), (Some(reason), "run `claude /login`"));
+        assert!(matches!(
+            sim.journal.last(),
+            Some(LoopEvent::LoopFinished { exit_code, iterations: 0, .. }) if *exit_code == exit
+        ));
+        sim.feed(resume());
+        assert!(matches!(sim.work(no_markers())[..], [Effect::StartAgent { iteration: 1, attempt: 2, .. }]));
+    }
+}
+
+#[test]
+fn who_has_to_act_is_told_what_to_run() {
+    // fault E6
+    for (agent, outcome, detail) in [
+        ("codex", Outcome::Auth, "401 Unauthorized; sign in to codex: run `codex login`"),
+        ("claude", Outcome::Auth, "401 Unauthorized; sign in to claude: run `claude`, then `/login`"),
+        (
+            "claude",
+            Outcome::Billing,
+            "401 Unauthorized; the account behind claude needs money or another plan",
+        ),
+        // Nobody knows how.
+        ("mine", Outcome::Auth, "401 Unauthorized"),
+    ] {
+        let said = ends_with(outcome, |exit| exit.detail = Some("401 Unauthorized".into()));
+        let sim = Sim::running(policy(|p| p.agent.name = agent.to_owned())).after([said]);
+        assert_eq!(sim.detail(), detail);
+    }
+}
+
+#[test]
+fn what_a_cli_complains_about_every_time_is_said_once() {
+    let complains = |text: &str| {
+        let warnings = vec![text.to_owned()];
+        exits_with(0, move |r| r.warnings = warnings)
+    };
+    let warned = |step: &Step| names(&step.events).iter().filter(|name| **name == "warned").count();
+    let mut sim = Sim::running(policy(|_| {}));
+    assert_eq!(warned(&sim.feed(complains("old model"))), 1);
+    sim.feed(no_markers());
+    assert_eq!(warned(&sim.feed(complains("old model"))), 0);
+    sim.feed(no_markers());
+    assert_eq!(warned(&sim.feed(complains("older model"))), 1);
+    // Also by whoever resumes it.
+    let mut again = sim.after([no_markers(), Input::OwnerDied, resume(), no_markers()]);
+    assert_eq!(warned(&again.feed(complains("old model"))), 0);
+}
+
+#[test]
+fn a_promise_that_was_heard_outranks_whatever_ended_the_agent() {
+    // req 29, fault C8: precedence is over verdicts, so the outage counts again when the claim is refused.
+    for outcome in [Outcome::UsageLimit, Outcome::Overload, Outcome::Auth, Outcome::Crash, Outcome::Context] {
+        let claims = exits_with(1, |r| {
+            r.exit.outcome = outcome;
+            r.facts.promise = Some("DONE".into());
+        });
+        let mut sim = Sim::running(policy(|_| {}));
+        assert_eq!(sim.work(claims), [AWAIT_CHILDREN], "{outcome:?}");
+        assert!(sim.state.claim.is_some());
+        sim.feed(no_children());
+        assert_eq!(sim.over(), Some(Reason::Done), "{outcome:?}");
+    }
+    // Refused, it drops out: the next attempt is in the same iteration and meets what is still in its way.
+    for (outcome, iteration) in [(Outcome::UsageLimit, 1), (Outcome::Auth, 1), (Outcome::Crash, 2)] {
+        let claims = exits_with(1, |r| {
+            r.exit.outcome = outcome;
+            r.facts.promise = Some("DONE".into());
+        });
+        let mut sim = Sim::running(gated(&["g"])).after([claims, no_children()]);
+        let step = sim.feed(gate(1));
+        assert_eq!(work(&step).contains(&Effect::ReadMarkers), iteration == 1, "{outcome:?}: {step:?}");
+        let starts = sim.work(no_markers());
+        assert!(
+            matches!(starts[..], [Effect::StartAgent { iteration: i, attempt: 2, .. }] if i == iteration),
+            "{outcome:?}: {starts:?}"
+        );
+    }
+}
+
+#[test]
+fn an_old_done_that_is_refused_starts_no_agent_that_may_not_start() {
+    // fault E1, fault J7
+    let mut sim = Sim::new(policy(|p| {
+        p.gates = vec![GateSpec::of_command("g")];
+        (p.agent.provider, p.agent.format) = ("anthropic".into(), crate::agent::Format::Claude);
+    }));
+    let step = sim.feed(done_is(DoneFact::File));
+    assert_eq!(sim.refusals().len(), 1, "nothing was done in this loop yet");
+    assert!(work(&step).ends_with(&[Effect::SetDoneAside, Effect::ReadMarkers]), "{step:?}");
+    assert_eq!(parked(&sim.feed(supplied(closed(&[("anthropic", 500)])))), 500);
+    assert_eq!(sim.starts, 0);
+}
+
+#[test]
+fn another_agent_stands_in_if_the_user_says_so() {
+    let both = || {
+        policy(|p| {
+            p.agent.provider = "anthropic".into();
+            p.fallback = vec![AgentCommand::parse("codex", &[]).unwrap()];
+            p.fallback[0].provider = "openai".into();
+        })
+    };
+    let mut sim = Sim::running(both());
+    let step = sim.feed(ends_by(Outcome::UsageLimit));
+    assert!(
+        matches!(&work(&step)[..], [Effect::CloseProvider { provider, .. }, Effect::ReadMarkers] if provider == "anthropic")
+    );
+    let step = sim.feed(supplied(closed(&[("anthropic", 500)])));
+    assert_eq!(names(&step.events), ["agent_switched", "agent_started"]);
+    assert!(matches!(work(&step)[..], [Effect::StartAgent { agent: 1, iteration: 1, attempt: 2, .. }]));
+    // Both at their limit: until the first is not.
+    sim.feed(ends_by(Outcome::UsageLimit));
+    let step = sim.feed(supplied(closed(&[("anthropic", 500), ("openai", 400)])));
+    assert_eq!(parked(&step), 400);
+    // The user's first choice comes back as soon as it can.
+    sim.feed(Input::ParkOver);
+    let step = sim.feed(supplied(closed(&[("openai", 400)])));
+    assert!(matches!(work(&step)[..], [Effect::StartAgent { agent: 0, .. }]), "{step:?}");
+    // A limit that another loop met is known before the first agent starts.
+    let mut late = Sim::new(policy(|p| p.agent.provider = "anthropic".into()));
+    assert_eq!(parked(&late.feed(supplied(closed(&[("anthropic", 500)])))), 500);
+    assert_eq!(late.starts, 0);
+}
+
+#[test]
+fn a_budget_stops_the_agent_and_then_the_loop() {
+    // req 192, fault J1, fault J2, fault J6
+    let mut sim = Sim::running(policy(|p| p.max_cost = Some(5.0)));
+    assert_eq!(sim.work(uses(4.99)), []);
+    let step = sim.feed(uses(5.03));
+    assert_eq!(names(&step.events), ["usage_seen", "budget_reached"]);
+    assert_eq!(work(&step), [Effect::StopWork { grace: Millis::from_secs(1) }]);
+    assert_eq!(names(&sim.feed(uses(5.04)).events), ["usage_seen"], "said once");
+    // What was seen counts, also where the agent died before it could tell.
+    let mut dead = sim.clone().after([Input::OwnerDied, resume()]);
+    assert_eq!(dead.state.ledger.total().cost_usd, Some(5.04));
+    dead.feed(no_markers());
+    assert_eq!(dead.over(), Some(Reason::Budget), "and no agent starts on an empty purse");
+    let mut end = sim.clone().after([killed()]);
+    assert_eq!(end.over(), Some(Reason::Budget));
+    assert!(end.detail().contains("5.03") && end.detail().contains("5.00"), "{}", end.detail());
+    end.feed(resume());
+    end.feed(no_markers());
+    assert_eq!((end.over(), end.starts), (Some(Reason::Budget), 1));
+    let grant = Grant { max_cost: Some(10.0), ..NOTHING };
+    end.feed(Input::Resume { grant, output: OutputMarks::default(), pid: 9 });
+    assert!(matches!(end.work(no_markers())[..], [Effect::StartAgent { iteration: 2, .. }]));
+    // What is done, or waits for somebody, outranks an empty purse; a limit of the provider's does not.
+    let broke = |until: &[&str]| {
+        let until = until.iter().map(|command| (*command).to_owned()).collect();
+        Sim::running(policy(|p| (p.max_cost, p.until) = (Some(5.0), until))).after([uses(5.0)])
+    };
+    let mut until = broke(&["u"]);
+    assert!(matches!(until.work(killed())[..], [Effect::RunGate { role: GateRole::Until, .. }]));
+    assert_eq!(until.clone().after([gate(0), no_children()]).over(), Some(Reason::Done));
+    assert_eq!(until.after([gate(1)]).over(), Some(Reason::Budget));
+    let waits = exits_with(0, |r| {
+        r.exit.outcome = Outcome::Killed;
+        r.facts.wait_marker = true;
+    });
+    assert_eq!(broke(&[]).after([waits]).over(), Some(Reason::Waiting));
+    assert_eq!(broke(&[]).after([ends_by(Outcome::UsageLimit)]).over(), Some(Reason::Budget));
+    // A claim that the agent made with its last cent is judged.
+    let mut claimed = sim.after([exits_with(0, |r| {
+        r.exit.outcome = Outcome::Killed;
+        r.facts.promise = Some("DONE".into());
+    })]);
+    claimed.feed(no_children());
+    assert_eq!(claimed.over(), Some(Reason::Done));
+}
+
+#[test]
+fn tokens_days_and_projects_are_budgets_too() {
+    // fault J3, fault J7
+    let tokens = |input| Spend {
+        usage: Some(crate::event::Usage { input, cache_read: 10, ..Default::default() }),
+        ..Spend::default()
+    };
+    let cost = |cost| Spend { cost_usd: Some(cost), ..Spend::default() };
+    let purse = |cost_usd| Purse { spent: Spent { cost_usd, tokens: 0 }, reserved: Spent::default() };
+    let taken = |day, project| SharedSpend { day: purse(day), project: purse(project) };
+    let money = Budget { max_cost: Some(1.0), max_tokens: None };
+    type Bend = fn(&mut Policy, Budget);
+    let table: [(Bend, Spend, SharedSpend, bool); 6] = [
+        (|p, _| p.max_tokens = Some(100), tokens(90), SharedSpend::default(), true),
+        (|p, _| p.max_tokens = Some(101), tokens(90), SharedSpend::default(), false),
+        (|p, b| p.per_day = b, cost(0.1), taken(1.0, 0.0), true),
+        (|p, b| p.per_day = b, cost(0.1), taken(0.9, 1.0), false),
+        (|p, b| p.per_project = b, cost(0.1), taken(0.9, 1.0), true),
+        (|_, _| {}, cost(99.0), taken(99.0, 99.0), false),
+    ];
+    for (bend, spend, shared, is_over) in table {
+        let sim = Sim::new(policy(|p| bend(p, money)));
+        let mut running = sim.clone().after([no_markers()]);
+        let stops = running.work(Input::UsageSeen { spend, shared, unpriced: None });
+        assert_eq!(!stops.is_empty(), is_over, "{spend:?} {shared:?}");
+        let mut next = sim.after([supplied(Supply { shared, ..Supply::default() })]);
+        let is_shared = is_over && shared != SharedSpend::default();
+        assert_eq!(next.over().is_some(), is_shared, "known before an agent starts: {shared:?}");
+        next.feed(CANCEL);
+    }
+}
+
+#[test]
+fn a_session_is_gone_on_with_until_it_cannot_be() {
+    // req 150, req 151, fault C9, fault C10
+    let named = |name: &str| {
+        let name = name.to_owned();
+        exits_with(0, move |r| (r.exit.session, r.exit.cost_usd) = (Some(name), Some(1.5)))
+    };
+    let session = |step: &Step| {
+        let found = step.effects.iter().find_map(|effect| match effect {
+            Effect::StartAgent { session, .. } => Some(session.clone()),
+            _ => None,
+        });
+        found.expect("an agent starts")
+    };
+    let mut fresh = Sim::running(policy(|_| {})).after([named("a")]);
+    assert_eq!(session(&fresh.feed(no_markers())), None, "afresh is what a loop does unless told otherwise");
+
+    let mut sim = Sim::new(policy(|p| p.continue_session = true));
+    assert_eq!(session(&sim.feed(no_markers())), None, "the first is always fresh");
+    sim.feed(named("a"));
+    let (id, before) = session(&sim.feed(no_markers())).unwrap();
+    assert_eq!((id.as_str(), before.cost_usd), ("a", Some(1.5)));
+    sim.feed(named("b"));
+    assert_eq!(session(&sim.feed(no_markers())).unwrap().0, "b", "the newest, not the one it began with");
+    // Twice it cannot be continued: a fresh one, in the same iteration, and somebody is told.
+    let lost = || ends_with(Outcome::Misuse, |exit| exit.detail = Some("No conversation found".into()));
+    assert_eq!(sim.work(lost()), [Effect::ReadMarkers]);
+    assert_eq!(session(&sim.feed(no_markers())).unwrap().0, "b");
+    let step = sim.feed(lost());
+    assert_eq!(names(&step.events), ["agent_exited", "warned"]);
+    let step = sim.feed(no_markers());
+    assert_eq!((session(&step), sim.state.iterations), (None, 3));
+    // What does not fit is not tried again with all that came before.
+    sim.feed(named("c"));
+    assert_eq!(session(&sim.feed(no_markers())).unwrap().0, "c");
+    sim.feed(ends_by(Outcome::Context));
+    assert_eq!(session(&sim.feed(no_markers())), None);
+}
+
+#[test]
+fn an_agent_that_runs_into_the_same_wall_again_and_again_needs_a_person() {
+    // fault C6, fault C10
+    for outcome in [Outcome::Permission, Outcome::Context] {
+        let wall = || ends_with(outcome, |exit| exit.detail = Some("wants to run `rm`".into()));
+        let mut sim = Sim::running(policy(|_| {}));
+        for iteration in 2..=3 {
+            assert_eq!(names(&sim.feed(wall()).events), ["agent_exited", "warned", "iteration_finished"]);
+            assert!(
+                matches!(sim.work(no_markers())[..], [Effect::StartAgent { iteration: i, .. }] if i == iteration)
+            );
+        }
+        sim.feed(wall());
+        assert_eq!((sim.over(), sim.detail()), (Some(Reason::Waiting), "wants to run `rm`"));
+    }
+}
+
+#[test]
+fn a_model_that_nobody_has_a_price_of_makes_a_budget_of_money_fiction() {
+    // fault J5
+    let used = || Input::UsageSeen {
+        spend: Spend { usage: Some(Usage { output: 5, ..Usage::default() }), ..Spend::default() },
+        shared: SharedSpend::default(),
+        unpriced: Some("nobody-1".to_owned()),
+    };
+    for (cost, tokens, stops) in [
+        (None, None, false),
+        (Some(5.0), None, true),
+        (Some(5.0), Some(100), false),
+        (None, Some(100), false),
+    ] {
+        let mut sim = Sim::running(policy(|p| (p.max_cost, p.max_tokens) = (cost, tokens)));
+        sim.feed(used());
+        assert_eq!(sim.state.budget.is_some(), stops, "{cost:?} {tokens:?}");
+    }
+}
+
+#[test]
+fn who_is_parked_again_says_so() {
+    // req 203: `status` is a fold of the journal
+    let parked = || Sim::running(policy(|_| {})).after([ends_by(Outcome::UsageLimit)]);
+    for again in [parked().after([PAUSE, UNPAUSE]), parked().after([Input::OwnerDied, resume()])] {
+        assert!(matches!(again.journal.last(), Some(LoopEvent::Parked { .. })));
+        assert_eq!(again.state.phase, Phase::Parked);
+    }
+}
+
+#[test]
+fn who_must_sign_in_is_told_how() {
+    // fault E6
+    let mut sim = Sim::running(policy(|p| p.agent.name = "claude".into()));
+    sim.feed(ends_with(Outcome::Auth, |exit| exit.detail = Some("API Error: 401.".into())));
+    assert_eq!(sim.detail(), "API Error: 401; sign in to claude: run `claude`, then `/login`");
+}

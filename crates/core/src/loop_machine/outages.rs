@@ -1,0 +1,227 @@
+//! What follows when an agent meets a limit, an outage, a closed account or the end of a budget: nothing of it is the
+//! agent's fault, so nothing of it uses up an iteration (req 206).
+
+use jiff::Timestamp;
+
+use super::{
+    decide::Turn,
+    effect::Effect,
+    input::{Purse, SharedSpend, Supply},
+    state::{LOST_SESSIONS, LoopState},
+};
+use crate::{
+    agent::catalog,
+    duration::Millis,
+    event::{AgentExit, IterationOutcome, LoopEvent, Outcome, Reason, Spend},
+    ids::fingerprint,
+    limits::{Account, Budget, PROBE_EVERY, Share, Spent, backoff, first_exceeded, may_start},
+};
+
+/// How long an agent may take to end when the money is gone.
+const BUDGET_GRACE: Millis = Millis::from_secs(1);
+
+/// After this many agents in a row that wanted a permission, or more context than there is, a person is needed.
+const WALLS: u32 = 3;
+
+/// After this many tries, about an hour of them, an outage is waited for like a limit.
+const RETRIES: u32 = 16;
+
+impl Turn {
+    /// Says and does what follows from an end that is no completion; `false` if it was nothing of the kind.
+    pub(super) fn met_an_outage(&mut self, at: Timestamp, exit: &AgentExit) -> bool {
+        // Nobody waits for hours to be told then that the money is gone.
+        if self.state.budget.is_some() {
+            return false;
+        }
+        let detail = exit.detail.clone().unwrap_or_else(|| exit.outcome.as_str().replace('_', " "));
+        let detail = self.with_remedy(detail, exit.outcome);
+        match exit.outcome {
+            Outcome::UsageLimit => {
+                let until = match exit.reset_at {
+                    Some(reset) if reset > at => later(reset, self.spread(since(at, reset))),
+                    // Past already: it may be over. If it is not, the time that is named means nothing.
+                    Some(_) if self.state.limits <= 1 => later(at, self.spread(Millis(0))),
+                    _ => later(at, PROBE_EVERY),
+                };
+                self.provider_is_closed(until, detail);
+            }
+            Outcome::RateLimit | Outcome::Overload | Outcome::Network => self.back_off(at, exit, detail),
+            Outcome::Auth => self.finish(Reason::Auth, detail),
+            Outcome::Billing => self.finish(Reason::Billing, detail),
+            Outcome::Misuse | Outcome::Crash
+                if self.state.attempt_session.is_some() && self.state.awaits_attempt =>
+            {
+                if self.state.lost_sessions >= LOST_SESSIONS {
+                    self.warn(format!("a fresh session begins: {detail}"));
+                }
+                self.perform(Effect::ReadMarkers);
+            }
+            Outcome::Misuse => self.finish(Reason::Agent, detail),
+            Outcome::Permission | Outcome::Context if self.state.walls >= WALLS => {
+                self.finish_iteration(IterationOutcome::NoClaim);
+                self.finish(Reason::Waiting, detail);
+            }
+            Outcome::Permission | Outcome::Context => {
+                self.warn(detail);
+                return false;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// What happened, and what a person can do about it where that is known of the agent.
+    fn with_remedy(&self, detail: String, outcome: Outcome) -> String {
+        let name = &self.started().policy.agent(self.state.agent).name;
+        match catalog::find(name).and_then(|agent| agent.remedy(outcome)) {
+            Some(remedy) => format!("{}; {remedy}", detail.trim_end_matches('.')),
+            None => detail,
+        }
+    }
+
+    /// An outage passes: the loop waits a little longer each time, and in the end looks every quarter of an hour.
+    fn back_off(&mut self, at: Timestamp, exit: &AgentExit, detail: String) {
+        let outages = self.state.outages;
+        let suggested = exit.reset_at.map(|reset| since(at, reset));
+        if outages > RETRIES {
+            let wait = PROBE_EVERY.max(suggested.unwrap_or_default());
+            return self.provider_is_closed(later(at, wait), detail);
+        }
+        let wait = backoff(self.started().policy.backoff, outages, &self.started().seed, suggested);
+        self.park(later(at, wait), format!("{detail}; try {} follows", outages + 1));
+    }
+
+    /// The provider is at its limit: every loop that asks it waits, or this one goes to another agent.
+    fn provider_is_closed(&mut self, until: Timestamp, why: String) {
+        let provider = self.provider();
+        self.perform(Effect::CloseProvider { provider, until, why: why.clone() });
+        if self.started().policy.fallback.is_empty() {
+            self.park(until, why);
+        } else {
+            self.perform(Effect::ReadMarkers);
+        }
+    }
+
+    fn park(&mut self, until: Timestamp, why: String) {
+        self.record(LoopEvent::Parked { until, why });
+        if self.state.pausing {
+            self.record(LoopEvent::Paused);
+        } else {
+            let provider = self.provider();
+            self.perform(Effect::Park { until, provider });
+        }
+    }
+
+    /// Waits once more for the time it was parked until, after a pause or a restart of dacapo, and says so once more.
+    pub(super) fn park_again(&mut self) {
+        if let Some((until, why)) = self.state.parked.clone() {
+            self.park(until, why);
+        }
+    }
+
+    /// Whether an agent may be started on what there is: money, and a provider that answers. Else says what follows.
+    pub(super) fn may_draw_on(&mut self, supply: &Supply) -> bool {
+        // Where loops draw on one purse, as much as a message takes is set aside for this one.
+        let reserve =
+            if self.started().policy.shares_budgets() { self.state.largest } else { Spent::default() };
+        if let Err(refusal) =
+            may_start(&accounts(&self.state, self.state.ledger.total(), &supply.shared), &reserve)
+        {
+            self.finish(Reason::Budget, refusal.to_string());
+            return false;
+        }
+        let policy = &self.started().policy;
+        let open =
+            (0..=policy.fallback.len()).find(|i| !supply.closed.contains_key(&policy.agent(*i).provider));
+        match open {
+            Some(index) => {
+                self.switch_to(index, supply);
+                true
+            }
+            None => {
+                let first = supply.closed.values().min_by_key(|(until, _)| *until).cloned();
+                let (until, why) = first.unwrap_or((Timestamp::MAX, "no agent is left".to_owned()));
+                self.park(until, why);
+                false
+            }
+        }
+    }
+
+    fn switch_to(&mut self, index: usize, supply: &Supply) {
+        if index == self.state.agent {
+            return;
+        }
+        let policy = &self.started().policy;
+        let agent = policy.agent(index).name.clone();
+        let left = policy.agent(self.state.agent);
+        let why = match supply.closed.get(&left.provider) {
+            Some((until, why)) => format!("{} is at its limit until {until}: {why}", left.name),
+            None => format!("{agent} can be asked again"),
+        };
+        self.record(LoopEvent::AgentSwitched { agent, why });
+    }
+
+    /// The running agent has used `spend` so far.
+    pub(super) fn usage_seen(&mut self, spend: Spend, shared: &SharedSpend, unpriced: Option<String>) {
+        let (iteration, attempt) = (self.state.iterations, self.state.attempts);
+        self.record(LoopEvent::UsageSeen { iteration, attempt, spend });
+        if self.state.budget.is_some() || self.state.stopping.is_some() {
+            return;
+        }
+        // Tokens that nobody can turn into money would be fiction to a budget of it (fault J5).
+        let is_fiction = self.state.max_cost.is_some() && self.state.max_tokens.is_none();
+        let accounts = accounts(&self.state, self.state.ledger.total(), shared);
+        let detail = match first_exceeded(&accounts) {
+            Some(refusal) => Some(refusal.to_string()),
+            None => unpriced
+                .filter(|_| is_fiction)
+                .map(|model| format!("model `{model}` has no price, so `--max-cost` cannot be held")),
+        };
+        if let Some(detail) = detail {
+            self.record(LoopEvent::BudgetReached { detail });
+            let grace = self.started().policy.kill_grace.min(BUDGET_GRACE);
+            self.perform(Effect::StopWork { grace });
+        }
+    }
+
+    fn provider(&self) -> String {
+        self.started().policy.agent(self.state.agent).provider.clone()
+    }
+
+    /// A moment of this loop's own: those that wait for the same reset do not all come back in the same second. A short
+    /// wait does not become a long one by it.
+    fn spread(&self, wait: Millis) -> Millis {
+        let seed = format!("{}/{}", self.started().seed, self.state.attempts);
+        let backoff = self.started().policy.backoff;
+        // A reset that is past says nothing about when to come back: then all of it.
+        let most = if wait.is_zero() { backoff } else { backoff.min(Millis(wait.0 / 4 + 1)) };
+        Millis(fingerprint(seed.as_bytes()) % most.0.max(1))
+    }
+}
+
+/// Whether a budget is used up if the agent at work has used `running`: then nobody waits to say so.
+pub fn is_broke(state: &LoopState, running: &Spend, shared: &SharedSpend) -> bool {
+    first_exceeded(&accounts(state, state.ledger.with(running), shared)).is_some()
+}
+
+/// Every budget that bears on a loop that has used `own`, and what was taken out of it.
+fn accounts(state: &LoopState, own: Spend, shared: &SharedSpend) -> Vec<Account> {
+    let Some(started) = &state.started else { return Vec::new() };
+    let policy = &started.policy;
+    let account =
+        |share, budget, purse: Purse| Account { share, budget, spent: purse.spent, reserved: purse.reserved };
+    let budget = Budget { max_cost: state.max_cost, max_tokens: state.max_tokens };
+    vec![
+        account(Share::Loop, budget, Purse { spent: own.spent(), reserved: Spent::default() }),
+        account(Share::Project, policy.per_project, shared.project),
+        account(Share::Day, policy.per_day, shared.day),
+    ]
+}
+
+fn later(at: Timestamp, wait: Millis) -> Timestamp {
+    at.checked_add(wait.std()).unwrap_or(Timestamp::MAX)
+}
+
+fn since(at: Timestamp, later: Timestamp) -> Millis {
+    Millis(u64::try_from(later.duration_since(at).as_millis()).unwrap_or(0))
+}

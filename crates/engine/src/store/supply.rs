@@ -1,0 +1,247 @@
+//! What the loops on this machine share: providers at their limit, and what was spent.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use dacapo_core::{
+    event::{Envelope, LoopEvent},
+    ids::{LoopId, ProjectId, fingerprint},
+    limits::Spent,
+    loop_machine::{Purse, SharedSpend},
+};
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, Transaction, params};
+
+use super::{Head, Store, StoreError};
+use crate::secrets::secrets;
+
+/// How long one loop may take to find out whether a provider answers again, before another one tries.
+const PROBE: Duration = Duration::from_secs(120);
+
+/// How often the others look whether it does.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Providers that may not be asked: until when, and why.
+pub(crate) type Closed = BTreeMap<String, (Timestamp, String)>;
+
+impl Store {
+    /// Those of `providers`, before the first that `id` may ask now, which it may not: until when, and why. And that first
+    /// one, if `id` is to find out whether it answers again.
+    ///
+    /// When a limit ends, one loop goes first and the others wait for what becomes of it: no stampede (fault E8).
+    pub fn closed_providers(
+        &mut self,
+        id: &LoopId,
+        providers: &[&str],
+        now: Timestamp,
+    ) -> Result<(Closed, Option<String>), StoreError> {
+        self.transact(|transaction| {
+            let mut closed = Closed::new();
+            for provider in providers {
+                let found: Option<(i64, String, Option<String>, Option<i64>)> = transaction
+                    .prepare_cached("SELECT until, why, prober, probe_until FROM providers WHERE name = ?1")?
+                    .query_row([provider], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
+                    .optional()?;
+                let Some((until, why, prober, probe_until)) = found else { return Ok((closed, None)) };
+                if until > now.as_microsecond() {
+                    closed.insert((*provider).to_owned(), (instant(until, now), why));
+                    continue;
+                }
+                let is_probed = prober.is_some_and(|other| other != id.as_str())
+                    && probe_until.is_some_and(|until| until > now.as_microsecond());
+                if !is_probed {
+                    let until = now.as_microsecond() + i64::try_from(PROBE.as_micros()).unwrap_or(i64::MAX);
+                    transaction
+                        .prepare_cached("UPDATE providers SET prober = ?2, probe_until = ?3 WHERE name = ?1")?
+                        .execute(params![provider, id.as_str(), until])?;
+                    return Ok((closed, Some((*provider).to_owned())));
+                }
+                // Not all of them in the same moment.
+                let own = Duration::from_millis(fingerprint(id.as_str().as_bytes()) % 3000);
+                let next = now.checked_add(LOOK + own).unwrap_or(now);
+                closed.insert((*provider).to_owned(), (next, format!("another loop asks first; {why}")));
+            }
+            Ok((closed, None))
+        })
+    }
+
+    /// Tells every loop that a provider is at its limit.
+    pub fn close_provider(&mut self, provider: &str, until: Timestamp, why: &str) -> Result<(), StoreError> {
+        self.transact(|transaction| {
+            transaction.execute(
+                "INSERT INTO providers (name, until, why) VALUES (?1, ?2, ?3)
+                 ON CONFLICT (name) DO UPDATE SET until = ?2, why = ?3, prober = NULL, probe_until = NULL",
+                params![provider, until.as_microsecond(), secrets().redact(why)],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// Tells them that it answers.
+    pub fn open_provider(&mut self, provider: &str) -> Result<(), StoreError> {
+        self.transact(|transaction| {
+            transaction.execute("DELETE FROM providers WHERE name = ?1", [provider])?;
+            Ok(())
+        })
+    }
+
+    /// Lets another loop find out, because `id` will not.
+    pub fn release_probe(&mut self, id: &LoopId) -> Result<(), StoreError> {
+        self.transact(|transaction| {
+            transaction.execute(
+                "UPDATE providers SET prober = NULL, probe_until = NULL WHERE prober = ?1",
+                [id.as_str()],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// What was taken out of the budgets that loops share: since `midnight`, and in one project; one agent process
+    /// apart.
+    pub fn shared_spend(
+        &self,
+        midnight: Timestamp,
+        project: &ProjectId,
+        except: Option<(Head, u32)>,
+    ) -> Result<SharedSpend, StoreError> {
+        Ok(SharedSpend {
+            day: self
+                .purse("s.at >= ?3", params![key(except), attempt(except), midnight.as_microsecond()])?,
+            project: self.purse("s.project = ?3", params![key(except), attempt(except), project.as_str()])?,
+        })
+    }
+
+    fn purse(&self, whose: &str, params: impl rusqlite::Params) -> Result<Purse, StoreError> {
+        // What a loop has set aside counts only while it runs.
+        let sql = format!(
+            "SELECT TOTAL(s.cost), TOTAL(s.tokens),
+                    TOTAL(s.reserved_cost) FILTER (WHERE l.over = 0),
+                    TOTAL(s.reserved_tokens) FILTER (WHERE l.over = 0)
+             FROM spend s JOIN loops l ON l.key = s.loop
+             WHERE NOT (s.loop = ?1 AND s.attempt = ?2) AND {whose}"
+        );
+        let rows = self.query(&sql, params, |row| {
+            let spent = |cost, tokens| {
+                // A sum of tokens is far below where a float counts in twos.
+                let tokens = row.get::<_, f64>(tokens)? as u64;
+                Ok::<_, rusqlite::Error>(Spent { cost_usd: row.get(cost)?, tokens })
+            };
+            Ok(Purse { spent: spent(0, 1)?, reserved: spent(2, 3)? })
+        })?;
+        Ok(rows.into_iter().next().unwrap_or_default())
+    }
+}
+
+fn key(except: Option<(Head, u32)>) -> i64 {
+    except.map_or(-1, |(head, _)| head.key())
+}
+
+fn attempt(except: Option<(Head, u32)>) -> u32 {
+    except.map_or(0, |(_, attempt)| attempt)
+}
+
+/// Keeps the sum that budgets are judged by in step with the journal, in its transaction.
+pub(super) fn take_spend(
+    transaction: &Transaction<'_>,
+    key: i64,
+    project: &ProjectId,
+    envelope: &Envelope,
+) -> Result<(), StoreError> {
+    let give_back = |attempts: &str, attempt: u32| {
+        let sql = format!(
+            "UPDATE spend SET reserved_cost = 0, reserved_tokens = 0 WHERE loop = ?1 AND attempt {attempts} ?2"
+        );
+        transaction.prepare_cached(&sql)?.execute(params![key, attempt])
+    };
+    let (attempt, spent, reserved) = match &envelope.event {
+        LoopEvent::AgentStarted { attempt, reserve: Some(reserve), .. } => {
+            // Of one that a crash cut short.
+            give_back("<", *attempt)?;
+            (attempt, Spent::default(), *reserve)
+        }
+        LoopEvent::UsageSeen { attempt, spend, .. } => (attempt, spend.spent(), Spent::default()),
+        LoopEvent::AgentExited { attempt, exit, .. } if exit.usage.is_some() || exit.cost_usd.is_some() => {
+            (attempt, exit.spend().spent(), Spent::default())
+        }
+        LoopEvent::AgentExited { attempt, .. } => {
+            give_back("=", *attempt)?;
+            return Ok(());
+        }
+        _ => return Ok(()),
+    };
+    transaction
+        .prepare_cached(
+            "INSERT INTO spend (loop, attempt, project, at, cost, tokens, reserved_cost, reserved_tokens)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+             ON CONFLICT (loop, attempt) DO UPDATE
+             SET at = ?4, cost = ?5, tokens = ?6, reserved_cost = ?7, reserved_tokens = ?8",
+        )?
+        .execute(params![
+            key,
+            attempt,
+            project.as_str(),
+            envelope.at.as_microsecond(),
+            spent.cost_usd,
+            spent.tokens.cast_signed(),
+            reserved.cost_usd,
+            reserved.tokens.cast_signed(),
+        ])?;
+    Ok(())
+}
+
+fn instant(micros: i64, otherwise: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(micros).unwrap_or(otherwise)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp::from_second(secs).unwrap()
+    }
+
+    fn closed(store: &mut Store, id: &str, now: i64) -> Option<i64> {
+        let (found, _) =
+            store.closed_providers(&id.parse().unwrap(), &["anthropic", "openai"], at(now)).unwrap();
+        assert!(!found.contains_key("openai"));
+        found.get("anthropic").map(|(until, _)| until.as_second())
+    }
+
+    #[test]
+    fn nobody_holds_up_a_provider_it_does_not_ask() {
+        // fault E8
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&dir.path().join("dacapo.db")).unwrap();
+        store.close_provider("openai", at(100), "limit").unwrap();
+        let mut look = |id: &str, providers: &[&str]| {
+            store.closed_providers(&id.parse().unwrap(), providers, at(200)).unwrap()
+        };
+        assert_eq!(
+            look("one", &["anthropic", "openai"]),
+            (Closed::new(), None),
+            "its own agent can be asked"
+        );
+        assert_eq!(look("two", &["openai"]), (Closed::new(), Some("openai".into())));
+    }
+
+    #[test]
+    fn when_a_limit_ends_one_loop_asks_first() {
+        // fault E8
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&dir.path().join("dacapo.db")).unwrap();
+        assert_eq!(closed(&mut store, "one", 0), None);
+        store.close_provider("anthropic", at(100), "5-hour limit").unwrap();
+        assert_eq!(closed(&mut store, "one", 50), Some(100));
+        assert_eq!(closed(&mut store, "two", 99), Some(100));
+        assert_eq!(closed(&mut store, "two", 100), None, "the first to look asks");
+        let next = closed(&mut store, "one", 101);
+        assert!(next.is_some_and(|until| (105..110).contains(&until)), "the others wait for it: {next:?}");
+        assert_eq!(closed(&mut store, "two", 150), None, "it may ask again");
+        assert_eq!(closed(&mut store, "one", 300), None, "it took too long, or died");
+        assert!(closed(&mut store, "two", 301).is_some());
+        store.release_probe(&"one".parse().unwrap()).unwrap();
+        assert_eq!(closed(&mut store, "two", 302), None, "the one before will not ask");
+        store.open_provider("anthropic").unwrap();
+        assert_eq!((closed(&mut store, "one", 301), closed(&mut store, "two", 301)), (None, None));
+    }
+}
