@@ -174,6 +174,16 @@ impl TestEnv {
         agent_cmd(&file)
     }
 
+    /// A folder for `fake-agent --turns`: a script for each run, the last one for all that follow.
+    pub fn turns(&self, scripts: &[&str]) -> PathBuf {
+        let dir = self.root.join(format!("turns-{}", self.scripts.fetch_add(1, Ordering::Relaxed)));
+        fs::create_dir(&dir).expect("a folder");
+        for (number, script) in scripts.iter().enumerate() {
+            fs::write(dir.join(format!("{number:03}")), script).expect("the script can be written");
+        }
+        dir
+    }
+
     /// Puts the fake agent first on `PATH` under another name, such as `claude`; it follows [`TestEnv::script`].
     pub fn install_agent(&self, name: &str) -> &Self {
         symlink(fake_agent(), self.root.join("bin").join(name)).expect("the name is free");

@@ -240,8 +240,7 @@ fn gemini_settings(auth: &str) -> String {
     json!({
         "general": {"enableAutoUpdate": false, "maxAttempts": 1},
         "privacy": {"usageStatisticsEnabled": false},
-        // Else it refuses to work without questions in a folder nobody has trusted before.
-        "security": {"auth": {"selectedType": auth}, "folderTrust": {"enabled": false}},
+        "security": {"auth": {"selectedType": auth}},
     })
     .to_string()
 }
@@ -296,6 +295,8 @@ impl PreparedAgent {
         command.args(self.agent.arguments());
         // Claude does not run like this as root, unless it is told that nothing can come of it.
         command.env("IS_SANDBOX", "1");
+        // Nor does Gemini in a folder nobody has trusted before.
+        command.env("GEMINI_CLI_TRUST_WORKSPACE", "true");
         self.give_to(&mut command);
         command
     }

@@ -285,3 +285,20 @@ fn a_holding_daemon_keeps_the_pipe_open() {
     fs::write(place.path("go"), "").unwrap();
     assert_eq!(agent.wait_with_output().unwrap().stdout, b"early\nlate\n");
 }
+
+#[test]
+fn each_run_takes_the_next_turn_and_the_last_one_is_for_all_that_follow() {
+    let place = Place::new();
+    fs::create_dir(place.path("turns")).unwrap();
+    for (name, script) in [("2", "say two"), ("1", "say one"), ("3", "say three")] {
+        fs::write(place.path("turns").join(name), script).unwrap();
+    }
+    let run = || {
+        let mut agent = Command::new(env!("CARGO_BIN_EXE_fake-agent"));
+        agent.args(["-p", "--turns", "turns"]).current_dir(place.dir.path()).stdin(Stdio::null());
+        String::from_utf8(agent.output().unwrap().stdout).unwrap()
+    };
+    assert_eq!([run(), run(), run(), run()], ["one\n", "two\n", "three\n", "three\n"]);
+    fs::remove_dir_all(place.path("turns")).unwrap();
+    assert_eq!(run(), "");
+}

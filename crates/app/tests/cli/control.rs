@@ -6,7 +6,7 @@ use crate::support::{LONG, Task, assert_has, last_line, world};
 
 #[test]
 fn cancel_ends_a_running_loop_and_says_where_it_was() {
-    // req 63, req 83, req 100, req 102, req 202
+    // req 27, req 63, req 83, req 100, req 102, req 202
     let env = world();
     let running = env.start_loop("ignore TERM; daemonize hang; write ready; hang", &["-n", "9"]);
     let output = env.run(["cancel", "t"]).assert_code(0);

@@ -22,7 +22,7 @@ fn exit_code_0_alone_never_stops_a_loop_and_max_n_is_exactly_n_runs() {
 
 #[test]
 fn a_failing_agent_is_restarted_and_its_failure_told_with_number_and_time() {
-    // req 77, req 79, req 80, req 91, req 97, req 102
+    // req 26, req 77, req 79, req 80, req 91, req 97, req 102
     let env = world();
     env.run_loop("@1: exit 7; @2: kill SEGV; @3: promise", &["-n", "4"]).assert_code(0);
     let bus = env.bus("t");

@@ -1,7 +1,8 @@
 //! An agent that does what a script says; the language is described in `dacapo_testkit::script`.
 //!
-//! The script comes from `--script FILE`, from `--do TEXT` or from the file `FAKE_AGENT_SCRIPT` names; all other
-//! arguments are ignored, so that it can stand in for any agent. A script it cannot read ends it with 99, a command
+//! The script comes from `--script FILE`, from `--do TEXT`, from `--turns DIR` or from the file `FAKE_AGENT_SCRIPT`
+//! names; all other arguments are ignored, so that it can stand in for any agent. Of the files in DIR each run takes the
+//! first, by name, that no other has taken; the last one is for all that follow. A script it cannot read ends it with 99, a command
 //! it cannot perform with 98. If `FAKE_AGENT_LEDGER` names a file, each run adds `start LOOP ITERATION PID` to it and,
 //! unless it was killed, `end LOOP ITERATION PID`.
 
@@ -64,6 +65,7 @@ fn main() {
 struct Invocation {
     file: Option<PathBuf>,
     inline: Option<String>,
+    turns: Option<PathBuf>,
     /// Started by another fake agent: not an agent of its own in the ledger.
     descendant: bool,
     /// Start that many daemons with the script instead of performing it.
@@ -77,6 +79,7 @@ impl Invocation {
         while let Some(arg) = args.next() {
             match arg.to_str() {
                 Some("--script") => invocation.file = args.next().map(PathBuf::from),
+                Some("--turns") => invocation.turns = args.next().map(PathBuf::from),
                 Some("--do") => invocation.inline = args.next().map(|s| s.to_string_lossy().into_owned()),
                 Some("--descendant") => invocation.descendant = true,
                 Some("--daemons") => {
@@ -92,9 +95,32 @@ impl Invocation {
         if let Some(inline) = &self.inline {
             return Ok(inline.clone());
         }
+        if let Some(turns) = &self.turns {
+            return next_turn(turns).map_err(|e| format!("no turn in `{}`: {e}", turns.display()));
+        }
         let file = self.file.clone().or_else(|| env::var_os("FAKE_AGENT_SCRIPT").map(PathBuf::from));
         let file = file.ok_or("no script: give --script FILE, --do TEXT or FAKE_AGENT_SCRIPT")?;
         fs::read_to_string(&file).map_err(|e| format!("cannot read the script `{}`: {e}", file.display()))
+    }
+}
+
+/// The first script of `dir` that nobody has taken; all but the last are taken by giving them another name.
+fn next_turn(dir: &Path) -> io::Result<String> {
+    loop {
+        let files: io::Result<Vec<_>> = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect();
+        let mut files: Vec<_> = files?.into_iter().filter(|file| file.extension().is_none()).collect();
+        files.sort();
+        match &files[..] {
+            [] => return Err(io::Error::other("it is empty")),
+            [last] => return fs::read_to_string(last),
+            [first, ..] => {
+                let taken = first.with_extension("taken");
+                // Another run may have been faster.
+                if fs::rename(first, &taken).is_ok() {
+                    return fs::read_to_string(taken);
+                }
+            }
+        }
     }
 }
 

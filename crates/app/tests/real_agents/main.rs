@@ -1,0 +1,12 @@
+//! Whole loops with the agents as their makers ship them, against a scripted model on 127.0.0.1.
+//!
+//! They are installed by `scripts/install-agents`; those that are ignored here need its `--more`.
+
+mod budgets;
+mod kills;
+mod limits;
+mod root;
+mod sessions;
+mod sign_in;
+mod stage;
+mod work;
