@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         ("snapshots", Bench::snapshot),
         ("processes of git", Bench::processes),
         ("100 MB of output", Bench::flood),
+        ("100 MB of events", Bench::events),
         ("memory", Bench::memory),
         ("start", Bench::start),
         ("many iterations", Bench::endurance),
@@ -185,6 +186,65 @@ impl Bench {
         )]
     }
 
+    /// One iteration of an agent that prints Claude Code's events: kept, listened to and metered.
+    fn events(&self) -> Vec<Figure> {
+        let config = self.disk.path().join("config/dacapo");
+        let recording = self.disk.path().join("events.jsonl");
+        fs::create_dir_all(&config).expect("a folder for the configuration");
+        fs::write(&recording, events()).expect("room for 100 MB");
+        // Both sides start the same program on the same bytes.
+        let agent = format!("cat {}", recording.display());
+        let agents = format!(
+            "agents:\n  recorded: {{command: [cat, {0}], output: claude}}\n  \
+             lingering: {{command: [sh, -c, 'cat {0}; sleep 60'], output: claude}}\n",
+            recording.display()
+        );
+        fs::write(config.join("config.yaml"), agents).expect("a configuration");
+        let run = |home: &str, agent: &str| {
+            let mut command = self.dacapo(home);
+            command.env("XDG_CONFIG_HOME", self.disk.path().join("config"));
+            command.args([
+                "run",
+                "-q",
+                "-P",
+                "PROMPT",
+                "--agent",
+                agent,
+                "-n",
+                "1",
+                "--max-tokens",
+                "9000000000",
+            ]);
+            command
+        };
+        let (mut dacapo, mut shell) = (Turns::default(), Turns::default());
+        for _ in 0..self.plan.floods {
+            dacapo.push(timed(&mut run("events", "recorded"), 3));
+            self.forget("events");
+            shell.push(timed(&mut self.shell_loop(&agent, 1), 0));
+            let _ = fs::remove_file(self.disk.path().join("log"));
+        }
+        let running = Running::start(&mut run("events", "lingering"));
+        wait_until("the agent has printed", Duration::from_secs(60), || {
+            self.printed("events") >= FLOOD as u64
+        });
+        let keeper = child_named(running.0.id(), "dcp-keeper").expect("a loop has a keeper");
+        let peak = peak_memory(running.0.id()) + peak_memory(keeper);
+        drop(running);
+        self.forget("events");
+        let _ = fs::remove_file(recording);
+        vec![
+            Figure::ratio(
+                "100 MB of an agent's events, wall clock",
+                "ms",
+                dacapo.wall() * 1e3,
+                shell.wall() * 1e3,
+                1.2,
+            ),
+            Figure::at_most("peak memory, 100 MB of events", "MB", peak, None, 24.0),
+        ]
+    }
+
     /// The most that supervisor and keeper ever held, together.
     fn memory(&self) -> Vec<Figure> {
         let peak = |home: &str, agent: &str, bytes: u64| {
@@ -325,6 +385,37 @@ impl Bench {
             .filter_map(|file| Some(file.metadata().ok()?.len()))
             .sum()
     }
+}
+
+/// A long run of Claude Code: words, tool calls and what the tools gave back, each message with its tokens.
+fn events() -> Vec<u8> {
+    let result = "fn main() { println!(\\\"hello\\\"); }\\n".repeat(80);
+    let mut stream = Vec::with_capacity(FLOOD + (1 << 16));
+    let mut number = 0_u64;
+    while stream.len() < FLOOD {
+        let id = format!("msg_{number:08}");
+        let usage = r#""usage":{"input_tokens":1200,"cache_read_input_tokens":30000,"output_tokens":340}"#;
+        let line = match number % 3 {
+            0 => format!(
+                r#"{{"type":"assistant","session_id":"s","message":{{"id":"{id}","model":"claude-sonnet-4-5","role":"assistant","content":[{{"type":"text","text":"I look at the parser next, since the failing test names it. {}"}}],{usage}}}}}"#,
+                "Then I run the tests again. ".repeat(20)
+            ),
+            1 => format!(
+                r#"{{"type":"assistant","session_id":"s","message":{{"id":"{id}","model":"claude-sonnet-4-5","role":"assistant","content":[{{"type":"tool_use","id":"t","name":"Read","input":{{"file_path":"src/parser.rs"}}}}],{usage}}}}}"#
+            ),
+            _ => format!(
+                r#"{{"type":"user","session_id":"s","message":{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t","content":"{result}"}}]}}}}"#
+            ),
+        };
+        stream.extend_from_slice(line.as_bytes());
+        stream.push(b'\n');
+        number += 1;
+    }
+    stream.extend_from_slice(
+        br#"{"type":"result","subtype":"success","is_error":false,"result":"ok","session_id":"s","total_cost_usd":1.5,"usage":{"input_tokens":1,"output_tokens":1}}"#,
+    );
+    stream.push(b'\n');
+    stream
 }
 
 /// A process that does not outlive this value: dacapo ends its agent when it is told to end.
