@@ -1,7 +1,7 @@
 //! What an agent's provider allows, and what it costs.
 //!
 //! The text of a final error goes to [`limit_class`]: which failure is it? For a used-up plan [`reset_at`]
-//! says when it is over, for trouble that passes [`backoff`] how long to wait. While an agent runs, a
+//! says when it is over, for trouble that passes [`backoff()`] how long to wait. While an agent runs, a
 //! [`Meter`] adds up what it reports, at a [`Price`], and [`exceeded`] and [`may_start`] judge it against a
 //! [`Budget`].
 
