@@ -226,7 +226,7 @@ fn an_agent_that_gets_nowhere_is_told_to_try_something_else() {
 
 #[test]
 fn a_persons_words_are_told_until_an_agent_has_read_them() {
-    // CONTRACT "Settled points": `steer` goes into the next prompt.
+    // `steer` goes into the next prompt.
     let says = |text: &str| LoopEvent::Steered { text: text.to_owned() };
     let told = "\nThe person you work for says:\nuse rust\n\nThe person you work for says:\nand tests\n";
     let words = [says("use rust\n"), says("and tests")];

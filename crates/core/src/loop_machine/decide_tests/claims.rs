@@ -79,7 +79,7 @@ fn children_that_outlast_the_wait_are_left_alone_without_gates() {
 
 #[test]
 fn children_that_outlast_the_wait_are_cancelled_before_gates() {
-    // CONTRACT "Children"
+    // Child loops and gates.
     let waits = || Sim::running(gated(&["g"])).after([promises(0)]);
     let mut sim = waits();
     let step = sim.feed(children(&["c1"], 300_000));
@@ -187,7 +187,7 @@ fn a_red_gate_refuses_the_claim_and_the_next_ones_do_not_run() {
 
 #[test]
 fn until_commands_make_a_claim_when_all_exit_zero() {
-    // CONTRACT "--until-cmd": a claim of dacapo, gates apply.
+    // A claim of dacapo: gates apply.
     let until = |gates: &[&str]| {
         let mut policy = gated(gates);
         policy.until = vec!["u1 ".into(), "u2".into()];
@@ -231,7 +231,7 @@ fn until_commands_make_a_claim_when_all_exit_zero() {
 
 #[test]
 fn an_old_done_is_believed_without_gates_and_refused_with_them() {
-    // req 65, req 67; CONTRACT "An old DONE"
+    // req 65, req 67
     let mut sim = Sim::new(policy(|_| {}));
     assert_eq!(
         sim.feed(done_is(DoneFact::File)),
@@ -290,7 +290,7 @@ fn a_done_that_cannot_be_looked_at_fails_the_loop() {
 
 #[test]
 fn a_malformed_done_is_refused_unless_a_better_signal_stands_beside_it() {
-    // CONTRACT "What an agent can say": a link, FIFO or device is a refused claim.
+    // A link, FIFO or device is a refused claim.
     let fifo = || DoneFact::NotAFile("fifo");
     let mut sim = Sim::new(policy(|_| {}));
     let step = sim.feed(done_is(fifo()));

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_pause_acts_after_the_iteration() {
-    // CONTRACT "Settled points", resume and pause
+    // A pause acts after the iteration, and `resume` ends it.
     let mut sim = Sim::running(policy(|_| {}));
     assert_eq!(
         sim.feed(PAUSE),
@@ -89,7 +89,7 @@ fn a_limit_and_a_stop_outrank_a_pause() {
 
 #[test]
 fn a_persons_words_reach_the_next_prompt_once() {
-    // CONTRACT "Settled points": `steer` goes into the next prompt.
+    // `steer` goes into the next prompt.
     let told = |step: &Step| prompts(step).iter().map(|p| p.matches("use rust").count()).collect::<Vec<_>>();
     let again = [Input::DelayOver, no_markers()];
     let run = |sim: Sim, ends: Input| {

@@ -57,7 +57,7 @@ pub(crate) fn receipt() -> Receipt {
 
 #[test]
 fn a_receipt_says_what_was_claimed_checked_and_kept() {
-    // req 33, req 34, faults A10, A11 and A12; CONTRACT "Receipt"
+    // req 33, req 34, faults A10, A11 and A12
     let proof = |name: &str, code: i32| GateProof {
         name: name.into(),
         command: name.into(),

@@ -94,7 +94,7 @@ fn of_several_reasons_the_first_of_the_order_counts() {
             Sim::running(policy).after(asked).after([exits_with(0, bend), no_children(), gate(gate_exits)]);
         assert_eq!(sim.over(), Some(reason));
     }
-    // CONTRACT, "What an agent can say": a DONE that is a directory fails the loop, whatever else was said.
+    // A DONE that is a directory fails the loop, whatever else was said.
     let promise_beside_directory =
         exits_with(0, |r| (r.facts.promise, r.facts.done) = (Some("DONE".into()), DoneFact::Directory));
     assert_eq!(Sim::running(policy(|_| {})).after([promise_beside_directory]).over(), Some(Reason::Error));
@@ -184,7 +184,7 @@ fn a_cancel_ends_a_loop_in_every_phase() {
 
 #[test]
 fn the_first_signal_asks_and_the_second_kills() {
-    // req 63, req 64, req 82, CONTRACT "Signals to dacapo"
+    // req 63, req 64, req 82
     for (cause, reason) in [
         (StopCause::Interrupt, Reason::Interrupted),
         (StopCause::Terminate, Reason::Terminated),
@@ -232,7 +232,7 @@ fn a_cancel_outranks_a_signal_and_not_the_other_way_round() {
 
 #[test]
 fn a_stopped_loop_can_be_cancelled_without_a_supervisor() {
-    // req 194; CONTRACT "Children": its children may still run.
+    // req 194; its children may still run.
     let mut sim = Sim::running(policy(|_| {})).after([CTRL_C, killed()]);
     let step = sim.feed(CANCEL);
     assert_eq!(

@@ -124,7 +124,7 @@ fn of_several_refusals_the_first_of_the_order_is_told() {
 
 #[test]
 fn a_claim_without_a_change_needs_leave_where_gates_are() {
-    // fault A10; CONTRACT "What an agent can say" and "--until-cmd"
+    // fault A10
     let empty = || examined_with(|e| e.changed = 0);
     let until = |policy: Policy| {
         Sim::told(Policy { until: vec!["u".into()], ..policy }).after([exits(0), gate(0), no_children()])
@@ -155,7 +155,7 @@ fn a_claim_without_a_change_needs_leave_where_gates_are() {
 
 #[test]
 fn an_old_done_is_left_to_the_gates_where_no_change_is_needed() {
-    // fault A8; CONTRACT "An old DONE": a claim of iteration 0.
+    // fault A8; a claim of iteration 0.
     let begun = |red: bool| {
         let policy = Policy { allow_empty: true, ..gated(&["g"]) };
         let mut sim = Sim { is_told: true, ..Sim::new(policy) };
@@ -177,7 +177,7 @@ fn an_old_done_is_left_to_the_gates_where_no_change_is_needed() {
 
 #[test]
 fn a_changed_protected_path_refuses_unless_gates_see_the_old_one() {
-    // fault A12; CONTRACT: protection holds without gates too, and for dacapo's own claims.
+    // fault A12; protection holds without gates too, and for dacapo's own claims.
     let tampered = || examined_with(|e| e.tampered = vec!["tests/a.rs".into()]);
     let table: [(Bend, bool); 4] = [
         (|_| {}, true),
