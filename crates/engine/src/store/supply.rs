@@ -208,6 +208,44 @@ mod tests {
     }
 
     #[test]
+    fn what_was_set_aside_is_given_back_whatever_becomes_of_the_agent() {
+        // fault J7: else an hour of outages would eat a day's budget without a cent spent.
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&dir.path().join("dacapo.db")).unwrap();
+        let columns = "id, project, task, workspace, head, over, view, owner_pid, owner_start, owner_boot";
+        let row =
+            format!("INSERT INTO loops (key, {columns}) VALUES (1, 'l', 'p', 't', '/w', 0, 0, '', 1, 1, '')");
+        store.db.execute(&row, []).unwrap();
+        let project: ProjectId = "p".parse().unwrap();
+        let marks = r#""output":{"stdout":0,"stderr":0,"prompt":0,"gates":0}"#;
+        let start = |attempt: u32| {
+            format!(
+                r#"{{"type":"agent_started","iteration":1,"attempt":{attempt},"agent":"a",
+                    "reserve":{{"cost_usd":2.0,"tokens":9}},{marks}}}"#
+            )
+        };
+        let exit = |attempt: u32| {
+            format!(
+                r#"{{"type":"agent_exited","iteration":1,"attempt":{attempt},"exit_code":1,"signal":null,
+                    "duration_ms":1,"outcome":"overload","stdout_bytes":0,"stderr_bytes":0,"leftovers":0,
+                    "session":null,"usage":null,"cost_usd":null,"reset_at":null,{marks}}}"#
+            )
+        };
+        let mut reserved = |event: String| {
+            let event = serde_json::from_str(&event).unwrap();
+            let envelope = Envelope { seq: 1, at: at(10), loop_id: "l".parse().unwrap(), event };
+            store.transact(|transaction| take_spend(transaction, 1, &project, &envelope)).unwrap();
+            let shared = store.shared_spend(at(0), &project, None).unwrap();
+            assert_eq!(shared.day, shared.project);
+            (shared.day.reserved.cost_usd, shared.day.spent.cost_usd)
+        };
+        assert_eq!(reserved(start(1)), (2.0, 0.0));
+        assert_eq!(reserved(exit(1)), (0.0, 0.0), "it reported nothing");
+        assert_eq!(reserved(start(2)), (2.0, 0.0));
+        assert_eq!(reserved(start(3)), (2.0, 0.0), "the one before was cut short");
+    }
+
+    #[test]
     fn nobody_holds_up_a_provider_it_does_not_ask() {
         // fault E8
         let dir = tempfile::tempdir().unwrap();

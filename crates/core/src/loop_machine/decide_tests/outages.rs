@@ -361,6 +361,11 @@ fn a_session_is_gone_on_with_until_it_cannot_be() {
     sim.feed(named("a"));
     let (id, before) = session(&sim.feed(no_markers())).unwrap();
     assert_eq!((id.as_str(), before.cost_usd), ("a", Some(1.5)));
+    // fault J6: what was seen of one that dacapo died over is a part of what its session has cost.
+    let mut cut = sim.clone().after([uses(0.5), Input::OwnerDied, resume(), no_markers()]);
+    assert_eq!(cut.state.ledger.total().cost_usd, Some(2.0));
+    cut.feed(Input::OwnerDied);
+    assert_eq!(cut.state.sessions["a"].cost_usd, Some(2.0));
     sim.feed(named("b"));
     assert_eq!(session(&sim.feed(no_markers())).unwrap().0, "b", "the newest, not the one it began with");
     // Twice it cannot be continued: a fresh one, in the same iteration, and somebody is told.
