@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
     "`{shown}` is not a valid {what} id: letters, digits, `.`, `_` and `-`, at most 64, starting with a letter or digit"
 )]
 pub struct InvalidId {
-    /// `project`, `task` or `loop`.
+    /// `project`, `task`, `loop`, `run` or `unit`.
     pub what: &'static str,
     /// The text as given, shortened and without control characters.
     pub shown: String,
@@ -22,7 +22,10 @@ fn check(what: &'static str, text: &str) -> Result<String, InvalidId> {
     let goes_on_well = bytes.all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
     // It would lie where the project's bus lies.
     let is_taken = what == "task" && text == "PROJECT-MESSAGE-BUS.md";
-    if starts_well && goes_on_well && text.len() <= 64 && !is_taken {
+    // git accepts neither in the name of a branch.
+    let is_no_branch =
+        what == "unit" && (text.contains("..") || text.ends_with('.') || text.ends_with(".lock"));
+    if starts_well && goes_on_well && text.len() <= 64 && !is_taken && !is_no_branch {
         Ok(text.to_owned())
     } else {
         let shown = text.chars().take(40).map(|c| if c.is_control() { '?' } else { c }).collect();
@@ -77,6 +80,14 @@ id! {
     ProjectId, "project"
 }
 id! {
+    /// A run of units: ten random base32 characters.
+    RunId, "run"
+}
+id! {
+    /// A unit: the name of a folder of tasks, and a part of its branch's name.
+    UnitId, "unit"
+}
+id! {
     /// A task: what a loop works on, and the name of its TASK_FOLDER.
     TaskId, "task"
 }
@@ -85,6 +96,13 @@ id! {
 const ALPHABET: &[u8; 32] = b"abcdefghjkmnpqrstuvwxyz023456789";
 
 impl LoopId {
+    /// The id that `random` spells.
+    pub fn from_random(random: [u8; 10]) -> Self {
+        Self(base32(&random))
+    }
+}
+
+impl RunId {
     /// The id that `random` spells.
     pub fn from_random(random: [u8; 10]) -> Self {
         Self(base32(&random))
@@ -167,6 +185,9 @@ mod tests {
             &"a".repeat(65),
         ] {
             assert!(bad.parse::<TaskId>().is_err(), "{bad:?}");
+        }
+        for bad in ["a..b", "a.", "a.lock"] {
+            assert!(bad.parse::<TaskId>().is_ok() && bad.parse::<UnitId>().is_err(), "{bad:?}");
         }
     }
 

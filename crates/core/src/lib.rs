@@ -18,5 +18,6 @@ pub mod receipt;
 pub mod secrets;
 pub mod text;
 pub mod trust;
+pub mod unit;
 pub mod view;
 pub mod yaml;

@@ -7,6 +7,7 @@ use crate::{
     duration::Millis,
     judge::{contradiction::Patterns, promise::PromiseRule},
     limits::{self, Budget, Prices},
+    unit::TaskSet,
 };
 
 /// The settings of one loop.
@@ -85,6 +86,27 @@ pub struct Policy {
     /// Whether dacapo commits the kept tree, and in which words.
     #[serde(default)]
     pub commit: Option<CommitRule>,
+    /// The tasks of a unit that an iteration may complete; then a task's status is the only claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<TaskSet>,
+    /// The folder of units, from the top of the repository: below it no frontmatter may change, no file come or go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub units_dir: Option<String>,
+    /// When dacapo claims by itself that the work is done, for the gates alone to decide.
+    #[serde(default)]
+    pub own_claim: OwnClaim,
+    /// Whether the gates behind a red one run too.
+    #[serde(default)]
+    pub run_all_gates: bool,
+    /// How long the gates of one claim may take together.
+    #[serde(default)]
+    pub gates_timeout: Option<Millis>,
+    /// What all loops of its run may cost together.
+    #[serde(default)]
+    pub per_run: Budget,
+    /// The pause between iterations doubles each time, up to this; `None`: it stays as it is.
+    #[serde(default)]
+    pub delay_limit: Option<Millis>,
     /// Stop after this many iterations without progress.
     #[serde(default)]
     pub stuck_after: Option<u32>,
@@ -148,6 +170,22 @@ pub struct GateSpec {
     /// Whose words it is.
     #[serde(default, skip_serializing_if = "Origin::is_typed")]
     pub origin: Origin,
+    /// The task it is for: it runs only if that one is claimed, and decides about that one alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<u32>,
+}
+
+/// When dacapo claims by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OwnClaim {
+    /// It does not.
+    #[default]
+    Never,
+    /// Whenever an agent has ended.
+    AfterAgent,
+    /// Before the first agent too.
+    Always,
 }
 
 /// Where gates run. Later is stricter.
@@ -217,6 +255,7 @@ impl GateSpec {
             timeout: Self::TIMEOUT,
             retries: 0,
             origin: Origin::Typed,
+            task: None,
         }
     }
     /// How long a check may take unless it says otherwise.
@@ -254,6 +293,13 @@ impl Policy {
             allow_empty: false,
             contradictions: Patterns::off(),
             commit: None,
+            tasks: None,
+            units_dir: None,
+            own_claim: OwnClaim::Never,
+            run_all_gates: false,
+            gates_timeout: None,
+            per_run: Budget::default(),
+            delay_limit: None,
             stuck_after: None,
             feedback: true,
             fatal: OnFatal::Stop,

@@ -91,6 +91,7 @@ fn play(
     };
     let workspace = Context::folder(Some(&workspace.to_owned()))?;
     let new = NewLoop {
+        run: None,
         policy,
         prompt: Some(PROMPT.to_owned()),
         project: Context::project_of(&workspace),

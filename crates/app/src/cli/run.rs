@@ -271,6 +271,7 @@ impl RunArgs {
             workspace,
             after: self.after.clone(),
             parent: std::env::var("DACAPO_LOOP").ok().and_then(|id| id.parse::<LoopId>().ok()),
+            run: None,
             is_detached: is_background(),
         };
         // Before anything of it is kept or shown to others.

@@ -4,6 +4,7 @@
 //! has a default, so that new code reads old journals.
 
 mod finish;
+mod run;
 mod spend;
 mod workspace;
 
@@ -13,12 +14,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use finish::{FinishState, Reason};
+pub use run::{MergeMode, RunEnvelope, RunEvent, RunStarted, UnitEnd, UnitPlan};
 pub use spend::{Ledger, Spend, Usage};
 pub use workspace::{Base, Examination, ProtectedFile};
 
 use crate::{
     duration::Millis,
-    ids::{LoopId, ProjectId, TaskId},
+    ids::{LoopId, ProjectId, RunId, TaskId},
     judge::{claim::RefusalReason, signal::Signal},
     limits::Spent,
     policy::Policy,
@@ -337,6 +339,9 @@ pub struct LoopStarted {
     pub workspace: PathBuf,
     /// The loop whose agent started this one.
     pub parent: Option<LoopId>,
+    /// The run of units it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
     /// How many loops are above it.
     pub depth: u32,
     /// Tasks that must be done first.

@@ -50,6 +50,10 @@ pub enum Signal {
     MalformedDone(String),
     /// All `--until-cmd` commands exited 0.
     UntilCommand,
+    /// The file of this task says that it is complete.
+    Task(u32),
+    /// dacapo itself wants the gates to decide.
+    OwnClaim,
     /// The exit code that means: do not restart me.
     WaitExitCode(i32),
     /// The file that means: do not restart me.
@@ -65,7 +69,15 @@ pub enum Signal {
 impl Signal {
     /// Whether it says: done.
     pub fn is_claim(&self) -> bool {
-        matches!(self, Self::Promise(_) | Self::DoneFile | Self::MalformedDone(_) | Self::UntilCommand)
+        matches!(
+            self,
+            Self::Promise(_)
+                | Self::DoneFile
+                | Self::MalformedDone(_)
+                | Self::UntilCommand
+                | Self::Task(_)
+                | Self::OwnClaim
+        )
     }
 
     /// Whether it says: do not restart me.
@@ -80,6 +92,8 @@ impl Signal {
             Self::DoneFile => "DONE file",
             Self::MalformedDone(_) => "malformed DONE",
             Self::UntilCommand => "until command",
+            Self::Task(_) => "task status",
+            Self::OwnClaim => "own claim",
             Self::WaitExitCode(_) => "wait exit code",
             Self::WaitMarker => "WAIT_WITHOUT_RESTART",
             Self::WaitMessage(_) => "wait message",

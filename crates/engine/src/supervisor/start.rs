@@ -10,7 +10,7 @@ use std::{
 
 use dacapo_core::{
     event::{Envelope, Grant, LoopStarted, Reason},
-    ids::{LoopId, ProjectId, TaskId},
+    ids::{LoopId, ProjectId, RunId, TaskId},
     judge::glob::GlobError,
     loop_machine::{Begin, Effect, Input, LoopState, decide},
     policy::{Policy, PolicyProblem},
@@ -66,6 +66,8 @@ pub struct NewLoop {
     pub after: Vec<TaskId>,
     /// The loop in whose agent we run, by its word.
     pub parent: Option<LoopId>,
+    /// The run of units it belongs to.
+    pub run: Option<RunId>,
     /// Whether it runs without a terminal.
     pub is_detached: bool,
 }
@@ -270,6 +272,7 @@ pub fn run(home: &Home, new: NewLoop, observer: &mut dyn Observer) -> Result<Fin
             task,
             workspace: new.workspace,
             parent: parent.map(|row| row.view.id),
+            run: new.run,
             depth,
             after: new.after,
             prompt: prompt.clone(),

@@ -57,6 +57,7 @@ pub(crate) fn started(policy: Policy) -> LoopStarted {
         task: "TASK-001".parse().unwrap(),
         workspace: "/w".into(),
         parent: None,
+        run: None,
         depth: 0,
         after: vec![],
         prompt: "Fix it.".to_owned(),

@@ -1,0 +1,1 @@
+//! What follows from dependencies: ready tasks, the order of units, circles.

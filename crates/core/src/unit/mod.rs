@@ -1,0 +1,106 @@
+//! Units: folders of tasks with dependencies, and what follows from how they stand.
+
+pub mod account;
+pub mod check;
+pub mod frontmatter;
+pub mod graph;
+pub mod prompt;
+pub mod schedule;
+pub mod step;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::UnitId;
+
+/// How a task stands, by the word of its file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStatus {
+    /// Nobody has begun it.
+    #[default]
+    Pending,
+    /// Somebody has.
+    InProgress,
+    /// It is done.
+    Complete,
+    /// It was given up.
+    Failed,
+}
+
+impl TaskStatus {
+    /// All there are.
+    pub const ALL: [Self; 4] = [Self::Pending, Self::InProgress, Self::Complete, Self::Failed];
+
+    /// As it stands in a task file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::InProgress => "in_progress",
+            Self::Complete => "complete",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl fmt::Display for TaskStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A task but for its status: what may not change while somebody works on its unit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskSpec {
+    /// Its number within the unit, from 1.
+    pub number: u32,
+    /// The first heading of its file.
+    pub title: String,
+    /// Its file, from the top of the repository.
+    pub file: String,
+    /// The command that proves it.
+    pub backpressure: String,
+    /// The line of that command in the file.
+    pub line: u32,
+    /// Tasks of the unit that must be complete first.
+    pub depends_on: Vec<u32>,
+    /// SHA-256 of its frontmatter without the status.
+    pub frozen: String,
+}
+
+/// A task and how it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    /// What it is.
+    #[serde(flatten)]
+    pub spec: TaskSpec,
+    /// How it stands.
+    pub status: TaskStatus,
+}
+
+/// A unit as its files have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// Its name.
+    pub id: UnitId,
+    /// Its folder, from the top of the repository.
+    pub folder: String,
+    /// Units that must be merged first.
+    pub depends_on: Vec<UnitId>,
+    /// The agent its plan asks for.
+    pub provider: Option<String>,
+    /// Its tasks, by number.
+    pub tasks: Vec<Task>,
+}
+
+/// The tasks of a unit as they stood when a turn began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskSet {
+    /// The unit.
+    pub unit: UnitId,
+    /// All of its tasks, by number.
+    pub tasks: Vec<Task>,
+    /// The numbers of those that may be completed in this turn.
+    pub ready: Vec<u32>,
+}
