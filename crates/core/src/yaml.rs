@@ -19,6 +19,12 @@ pub struct Place {
     pub column: u32,
 }
 
+impl Place {
+    fn below(self, lines: u32) -> Self {
+        Self { line: self.line.saturating_add(lines), ..self }
+    }
+}
+
 /// A value and where it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
@@ -72,17 +78,22 @@ impl Wrong {
 /// Reads one document. The tree holds what could be understood; it is `None` for an empty file and for one that makes
 /// no sense at all.
 pub fn read(bytes: &[u8]) -> (Option<Node>, Vec<Wrong>) {
+    read_below(0, bytes)
+}
+
+/// Reads a document that stands in a larger file, below so many lines of it; places are those of the file.
+pub fn read_below(lines: u32, bytes: &[u8]) -> (Option<Node>, Vec<Wrong>) {
     let text = match plain_text(bytes) {
         Ok(text) => text,
-        Err(wrong) => return (None, vec![wrong]),
+        Err(wrong) => return (None, vec![Wrong { place: wrong.place.below(lines), ..wrong }]),
     };
-    let mut builder = Builder::default();
+    let mut builder = Builder { lines_above: lines, ..Builder::default() };
     let options = options! { disallow_directives: true, emit_unresolved_aliases: true };
     for next in Parser::new_from_str_with_options(text, options) {
         match next {
             Ok((event, span)) => builder.take(event, span),
             Err(error) => {
-                let place = place_of(error.marker().line(), error.marker().col());
+                let place = place_of(error.marker().line(), error.marker().col()).below(lines);
                 builder.wrong.push(Wrong::at(place, format!("not YAML: {}", error.info())));
                 // Half a tree would bring complaints about what only seems to be missing.
                 return (None, builder.wrong);
@@ -127,6 +138,7 @@ fn place_of(line: usize, column_from_zero: usize) -> Place {
 /// Puts events together to a tree, without calling itself: depth costs no stack.
 #[derive(Default)]
 struct Builder {
+    lines_above: u32,
     open: Vec<Open>,
     /// How many levels below the deepest that is kept.
     skipped: usize,
@@ -150,7 +162,7 @@ enum Next {
 
 impl Builder {
     fn take(&mut self, event: Event<'_>, span: Span) {
-        let place = place_of(span.start.line(), span.start.col());
+        let place = place_of(span.start.line(), span.start.col()).below(self.lines_above);
         let (anchor, has_tag) = match &event {
             Event::Scalar(_, _, anchor, tag)
             | Event::SequenceStart(_, anchor, tag)

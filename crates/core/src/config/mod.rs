@@ -27,6 +27,7 @@ pub use layers::{Allowance, Effective, EffectiveGate, Source, Sourced, Typed, re
 pub use limits::{BudgetSetting, Limits};
 pub use permissions::Permissions;
 pub use prices::PriceSetting;
+pub(crate) use problem::write_problem;
 pub use problem::{Problem, Problems};
 pub use snapshots::Snapshots;
 pub use starter::{Tests, guess_tests, starter};

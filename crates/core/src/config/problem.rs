@@ -65,22 +65,32 @@ impl Problems {
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, Problem { place: Place { line, column }, what, snippet }) in
-            self.list.iter().take(SHOWN).enumerate()
-        {
+        for (index, Problem { place, what, snippet }) in self.list.iter().take(SHOWN).enumerate() {
             if index > 0 {
                 writeln!(f)?;
             }
-            write!(f, "{}:{line}:{column}: {what}", self.file)?;
-            if !snippet.trim().is_empty() {
-                let width = line.to_string().len();
-                let indent = (*column as usize).saturating_sub(1).min(snippet.chars().count());
-                write!(f, "\n  {line} | {snippet}\n  {:width$} | {:indent$}^", "", "")?;
-            }
+            write_problem(f, &self.file, *place, what, snippet)?;
         }
         match self.list.len().saturating_sub(SHOWN) {
             0 => Ok(()),
             more => write!(f, "\n… and {more} more"),
         }
     }
+}
+
+/// One problem: its place, what it is, and the line with a mark below the place.
+pub(crate) fn write_problem(
+    f: &mut fmt::Formatter<'_>,
+    file: &str,
+    Place { line, column }: Place,
+    what: &str,
+    snippet: &str,
+) -> fmt::Result {
+    write!(f, "{file}:{line}:{column}: {what}")?;
+    if !snippet.trim().is_empty() {
+        let width = line.to_string().len();
+        let indent = (column as usize).saturating_sub(1).min(snippet.chars().count());
+        write!(f, "\n  {line} | {snippet}\n  {:width$} | {:indent$}^", "", "")?;
+    }
+    Ok(())
 }

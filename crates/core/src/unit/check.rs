@@ -1,1 +1,265 @@
-//! All that is wrong with the files of units, at once and each with its place.
+//! Whether the files of units make sense, alone and together; everything that does not is said at once (req 7).
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{
+    Task, TaskStatus, Unit, graph,
+    parse::{self, ParsedTask},
+    problem::{Source, Spot},
+};
+pub use super::{
+    parse::{ORCH_KEYS, Plan},
+    problem::Problem,
+};
+use crate::{ids::UnitId, text::nearest::nearest, yaml::short};
+
+/// How many steps of a ring are shown.
+const SHOWN: usize = 20;
+
+/// A file of a unit.
+#[derive(Clone, Copy, Debug)]
+pub struct File<'a> {
+    /// Its path from the top of the repository.
+    pub file: &'a str,
+    /// What it holds.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> File<'a> {
+    fn source(self) -> Source<'a> {
+        Source { file: self.file, bytes: self.bytes }
+    }
+}
+
+/// Reads a task file.
+pub fn task(file: &str, bytes: &[u8]) -> Result<Task, Vec<Problem>> {
+    let read = parse::task(Source { file, bytes });
+    read.parsed.map(|parsed| parsed.task).ok_or(read.problems)
+}
+
+/// Reads a plan.
+pub fn plan(file: &str, bytes: &[u8]) -> Result<Plan, Vec<Problem>> {
+    let (parsed, problems) = parse::plan(Source { file, bytes });
+    if problems.is_empty() { Ok(parsed.plan) } else { Err(problems) }
+}
+
+/// How a task stands by what its file says now (req 8).
+pub fn reread(file: &str, bytes: &[u8]) -> Result<TaskStatus, Problem> {
+    parse::status(Source { file, bytes })
+}
+
+/// What could be read of a unit.
+#[derive(Clone, Debug, Default)]
+pub struct Read {
+    /// The unit, if each of its files can be understood.
+    pub unit: Option<Unit>,
+    /// What is wrong with it, as far as that does not concern others.
+    pub problems: Vec<Problem>,
+    /// Its name, also if the rest of it cannot be used, and who says so.
+    id: Option<(UnitId, Spot)>,
+    /// Where it names what it depends on, in the same order.
+    depends_at: Vec<(String, Spot)>,
+}
+
+impl Read {
+    /// A folder that would be a unit if it could be read.
+    pub fn unreadable(folder: &str, problems: Vec<Problem>) -> Self {
+        let id = name_of(folder).parse().ok();
+        let id = id.map(|id| {
+            (id, Source { file: folder, bytes: &[] }.spot(crate::yaml::Place { line: 1, column: 1 }))
+        });
+        Self { problems, id, ..Self::default() }
+    }
+}
+
+/// All units of a repository, and all that is wrong with any of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Those that can be understood, by id.
+    pub units: Vec<Unit>,
+    /// By file and line; while there are any, nothing should be started.
+    pub problems: Vec<Problem>,
+}
+
+fn name_of(folder: &str) -> &str {
+    folder.rsplit('/').next().unwrap_or(folder)
+}
+
+/// Reads a unit from its plan and its task files.
+pub fn unit(folder: &str, plan: File<'_>, tasks: &[File<'_>]) -> Read {
+    let (parsed, mut problems) = parse::plan(plan.source());
+    let is_plan_good = problems.is_empty();
+    let id = parsed.plan.unit.as_deref().unwrap_or_else(|| name_of(folder)).parse::<UnitId>();
+    let id = match id {
+        Ok(id) => Some(id),
+        Err(error) => {
+            let fix = "rename the folder, or name the unit with `unit: NAME` in its plan";
+            problems.push(parsed.unit_at.problem(error.to_string(), fix));
+            None
+        }
+    };
+    let depends_on: Vec<UnitId> = parsed.plan.depends_on.iter().filter_map(|id| id.parse().ok()).collect();
+    let depends_at = parsed.plan.depends_on.into_iter().zip(parsed.depends_at).collect();
+    let (tasks, more) = self::tasks(tasks);
+    problems.extend(more);
+    let unit = match (&id, tasks) {
+        (Some(id), Some(tasks)) if is_plan_good => Some(Unit {
+            id: id.clone(),
+            folder: folder.to_owned(),
+            depends_on,
+            provider: parsed.plan.provider,
+            tasks,
+        }),
+        _ => None,
+    };
+    Read { unit, problems, id: id.map(|id| (id, parsed.unit_at)), depends_at }
+}
+
+/// Reads the task files of one unit: the tasks by number, if each file can be understood, and what is wrong.
+pub fn tasks(files: &[File<'_>]) -> (Option<Vec<Task>>, Vec<Problem>) {
+    let mut problems = Vec::new();
+    let mut parsed = Vec::new();
+    for file in files {
+        let read = parse::task(file.source());
+        problems.extend(read.problems);
+        parsed.extend(read.parsed);
+    }
+    // What a broken file would say is not known, so nothing is said about numbers that seem to be missing.
+    let is_whole = parsed.len() == files.len();
+    parsed.sort_by(|a, b| {
+        let key = |parsed: &ParsedTask| parsed.task.spec.number;
+        key(a).cmp(&key(b)).then_with(|| a.task.spec.file.cmp(&b.task.spec.file))
+    });
+    numbers(&parsed, is_whole, &mut problems);
+    dependencies(&parsed, is_whole, &mut problems);
+    let tasks = parsed.into_iter().map(|parsed| parsed.task).collect();
+    (is_whole.then_some(tasks), problems)
+}
+
+fn numbers(parsed: &[ParsedTask], is_whole: bool, problems: &mut Vec<Problem>) {
+    let fix = "number the tasks of a unit 1, 2, 3 and so on";
+    if let Some(first) = parsed.first()
+        && first.task.spec.number != 1
+        && is_whole
+    {
+        let what = format!("the first task has number {}, not 1", first.task.spec.number);
+        problems.push(first.number_at.problem(what, fix));
+    }
+    for pair in parsed.windows(2) {
+        let [before, after] = pair else { continue };
+        let (low, high) = (before.task.spec.number, after.task.spec.number);
+        if low == high {
+            let what = format!("number {high} is taken by `{}`", short(&before.task.spec.file));
+            problems.push(after.number_at.problem(what, fix));
+        } else if high != low + 1 && is_whole {
+            let missing =
+                if high == low + 2 { (low + 1).to_string() } else { format!("{} to {}", low + 1, high - 1) };
+            let what = format!("task {high} follows task {low}: {missing} is missing");
+            problems.push(after.number_at.problem(what, fix));
+        }
+    }
+}
+
+fn dependencies(parsed: &[ParsedTask], is_whole: bool, problems: &mut Vec<Problem>) {
+    let index: HashMap<u32, usize> =
+        parsed.iter().enumerate().rev().map(|(at, parsed)| (parsed.task.spec.number, at)).collect();
+    let mut edges: Vec<Vec<usize>> = vec![Vec::new(); parsed.len()];
+    for (at, ParsedTask { task, depends_at, .. }) in parsed.iter().enumerate() {
+        let own = task.spec.number;
+        for (number, spot) in depends_at {
+            match index.get(number) {
+                _ if *number == own => problems.push(
+                    spot.problem(format!("task {own} depends on itself"), "take its own number off the list"),
+                ),
+                Some(to) => edges[at].push(*to),
+                None if is_whole => problems.push(spot.problem(
+                    format!("task {own} depends on task {number}, which is not there"),
+                    format!("name tasks of this unit, from 1 to {}", parsed.len()),
+                )),
+                None => {}
+            }
+        }
+    }
+    for ring in graph::rings(&edges) {
+        let names: Vec<String> = ring.iter().map(|at| parsed[*at].task.spec.number.to_string()).collect();
+        let (from, to) = (ring[0], ring.get(1).copied().unwrap_or(ring[0]));
+        let to = parsed[to].task.spec.number;
+        let spot = parsed[from].depends_at.iter().find(|(number, _)| *number == to).map(|(_, spot)| spot);
+        problems.push(spot.unwrap_or(&parsed[from].number_at).problem(
+            format!("tasks wait for each other: {}", way(&names)),
+            "take one of these dependencies away",
+        ));
+    }
+}
+
+/// `a -> b -> a`, shortened if it is long.
+fn way(names: &[String]) -> String {
+    let mut steps: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
+    if names.len() > SHOWN {
+        steps.push("…");
+    }
+    steps.extend(names.first().map(String::as_str));
+    steps.join(" -> ")
+}
+
+/// Looks at all units of a repository together.
+pub fn all(units: Vec<Read>) -> Checked {
+    let mut known: BTreeMap<UnitId, usize> = BTreeMap::new();
+    let mut problems = Vec::new();
+    for (at, read) in units.iter().enumerate() {
+        let Some((id, spot)) = &read.id else { continue };
+        if let Some(first) = known.get(id) {
+            let other = units[*first].id.as_ref().map_or("", |(_, spot)| spot.file());
+            let what = format!("a unit is called `{id}` already, by `{}`", short(other));
+            problems.push(spot.problem(what, "give one of them another name with `unit: NAME` in its plan"));
+        } else {
+            known.insert(id.clone(), at);
+        }
+    }
+    let mut edges: Vec<Vec<usize>> = vec![Vec::new(); units.len()];
+    for (at, read) in units.iter().enumerate() {
+        for (name, spot) in &read.depends_at {
+            match name.parse::<UnitId>() {
+                Err(error) => problems.push(spot.problem(error.to_string(), "name a unit by its id")),
+                Ok(id) if read.id.as_ref().is_some_and(|(own, _)| *own == id) => problems
+                    .push(spot.problem(format!("unit `{id}` depends on itself"), "take it off the list")),
+                Ok(id) => match known.get(&id) {
+                    Some(to) => edges[at].push(*to),
+                    None => problems.push(unknown(&id, spot, &known)),
+                },
+            }
+        }
+    }
+    for ring in graph::rings(&edges) {
+        let name = |at: &usize| units[*at].id.as_ref().map_or("?", |(id, _)| id.as_str()).to_owned();
+        let names: Vec<String> = ring.iter().map(name).collect();
+        let next = names.get(1).unwrap_or(&names[0]);
+        if let Some((_, spot)) = units[ring[0]].depends_at.iter().find(|(name, _)| name == next) {
+            let what = format!("units wait for each other: {}", way(&names));
+            problems.push(spot.problem(what, "take one of these dependencies away"));
+        }
+    }
+    let mut checked = Checked { units: Vec::with_capacity(units.len()), problems };
+    for read in units {
+        checked.problems.extend(read.problems);
+        checked.units.extend(read.unit);
+    }
+    checked.units.sort_by(|a, b| a.id.cmp(&b.id).then_with(|| a.folder.cmp(&b.folder)));
+    checked.problems.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
+    checked
+}
+
+fn unknown(id: &UnitId, spot: &Spot, known: &BTreeMap<UnitId, usize>) -> Problem {
+    let words: Vec<&str> = known.keys().map(UnitId::as_str).collect();
+    // A word among thousands is likely to be near to something, and comparing costs time.
+    let meant = if words.len() <= 200 { nearest(id.as_str(), &words) } else { None };
+    let fix = match meant {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => "`dacapo unit list` shows the units there are".to_owned(),
+    };
+    spot.problem(format!("there is no unit `{id}`"), fix)
+}
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;

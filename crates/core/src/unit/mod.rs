@@ -4,6 +4,8 @@ pub mod account;
 pub mod check;
 pub mod frontmatter;
 pub mod graph;
+mod parse;
+mod problem;
 pub mod prompt;
 pub mod schedule;
 pub mod step;
