@@ -22,5 +22,6 @@ pub mod starter;
 pub mod store;
 pub mod supervisor;
 pub mod trust;
+pub mod units;
 pub mod watch;
 pub mod workspace;

@@ -1,0 +1,284 @@
+//! Finding and reading the files of units, with distrust: no link is followed, nothing but a regular file is opened.
+
+use std::{
+    ffi::CStr,
+    fs::{self, File},
+    io::{self, Read as _},
+    os::fd::{AsFd, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+use dacapo_core::{
+    text::visible::is_deceptive,
+    unit::{
+        Task,
+        check::{self, Checked, Problem, Read},
+        frontmatter::MAX_FILE_BYTES,
+    },
+};
+use rustix::{
+    fs::{Dir, FileType, Mode, OFlags, ResolveFlags},
+    io::Errno,
+};
+
+/// The plan of a unit, in its folder.
+pub const PLAN: &str = "IMPLEMENTATION_PLAN.md";
+/// How many tasks a unit may have.
+const MAX_TASKS: usize = 1000;
+/// How many entries of a folder are looked at.
+const MAX_ENTRIES: usize = 100_000;
+
+/// Why units cannot be looked for at all.
+#[derive(Debug, thiserror::Error)]
+pub enum UnitsError {
+    /// The folder is not one inside the repository.
+    #[error("`{dir}` is refused: {why}")]
+    Refused {
+        /// As it was given.
+        dir: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// It cannot be read.
+    #[error("cannot read `{}`: {source}", path.display())]
+    Io {
+        /// The folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+/// The top of the repository that `folder` lies in; without git, the folder itself. git is not asked.
+pub fn top(folder: &Path) -> PathBuf {
+    let top = folder.ancestors().find(|folder| fs::symlink_metadata(folder.join(".git")).is_ok());
+    top.unwrap_or(folder).to_owned()
+}
+
+/// Reads and checks all units in the folder `dir` of the repository at `root`. Without that folder there are none.
+///
+/// A unit is a folder with a plan and at least one task file; other folders are nobody's business (req 1).
+pub fn discover(root: &Path, dir: &str) -> Result<Checked, UnitsError> {
+    let io = |error: Errno| UnitsError::Io { path: root.join(dir), source: error.into() };
+    let refused = |why| UnitsError::Refused { dir: dir.to_owned(), why };
+    let dir = dir.trim_end_matches('/');
+    let top = open_root(root).map_err(io)?;
+    let units = match open_beneath(&top, dir, OFlags::DIRECTORY) {
+        Ok(units) => units,
+        Err(Errno::NOENT) => return Ok(Checked::default()),
+        Err(Errno::XDEV) => return Err(refused("it leads out of the repository")),
+        Err(Errno::LOOP) => return Err(refused("it is a link, or lies behind one")),
+        Err(Errno::NOTDIR) => return Err(refused("it is not a folder")),
+        Err(error) => return Err(io(error)),
+    };
+    let mut found = Vec::new();
+    let mut problems = Vec::new();
+    for entry in entries(&units).map_err(io)? {
+        let path = format!("{dir}/{}", entry.name);
+        match entry.kind {
+            FileType::Directory => found.extend(read_unit(&units, &path, &entry.name)),
+            FileType::Symlink => problems.push(Problem::of_file(
+                &path,
+                "a link, and links are not followed",
+                "put the folder itself there, or remove the link",
+            )),
+            _ => {}
+        }
+    }
+    let mut checked = check::all(found);
+    checked.problems.extend(problems);
+    checked.problems.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
+    Ok(checked)
+}
+
+/// Reads the tasks of one unit again, from its folder below `root`, which may be a worktree.
+pub fn read_tasks(root: &Path, folder: &str) -> Result<Vec<Task>, Vec<Problem>> {
+    let failed = |error: Errno| vec![cannot_read(folder, error)];
+    let top = open_root(root).map_err(failed)?;
+    let holder = open_beneath(&top, folder, OFlags::DIRECTORY).map_err(failed)?;
+    let found = entries(&holder).map_err(failed)?;
+    let names: Vec<&Entry> = found.iter().filter(|entry| is_task(&entry.name)).collect();
+    let (files, mut problems) = read_files(&holder, folder, &names);
+    let views: Vec<check::File<'_>> = files.iter().map(|(file, bytes)| check::File { file, bytes }).collect();
+    let (tasks, more) = check::tasks(&views);
+    problems.extend(more);
+    match tasks {
+        Some(tasks) if problems.is_empty() => Ok(tasks),
+        _ => Err(problems),
+    }
+}
+
+/// Reads one file below `root`, given by its path from there: a regular one of bounded size, behind no link.
+pub fn read_file(root: &Path, file: &str) -> Result<Vec<u8>, Problem> {
+    let failed = |error: Errno| cannot_read(file, error);
+    let top = open_root(root).map_err(failed)?;
+    read(&top, file, file)
+}
+
+fn open_root(root: &Path) -> Result<OwnedFd, Errno> {
+    rustix::fs::open(root, OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY, Mode::empty())
+}
+
+/// Opens what lies below a folder; one call that cannot be led astray, and a FIFO does not hold it up.
+fn open_beneath(folder: impl AsFd, name: &str, extra: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | extra;
+    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let open = || rustix::fs::openat2(&folder, name, flags, Mode::empty(), beneath);
+    // It has to be asked again if something is renamed meanwhile; who does that all the time gets an error.
+    (0..100)
+        .map(|_| open())
+        .find(|opened| !matches!(opened, Err(Errno::AGAIN | Errno::INTR)))
+        .unwrap_or_else(open)
+}
+
+struct Entry {
+    name: String,
+    kind: FileType,
+}
+
+/// What lies in a folder, by name.
+fn entries(folder: &OwnedFd) -> Result<Vec<Entry>, Errno> {
+    let mut found = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        if found.len() == MAX_ENTRIES {
+            return Err(Errno::OVERFLOW);
+        }
+        let kind = match entry.file_type() {
+            FileType::Unknown => kind_of(folder, name)?,
+            kind => kind,
+        };
+        found.push(Entry { name: name.to_string_lossy().into_owned(), kind });
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+/// Some filesystems do not say it in the listing.
+fn kind_of(folder: &OwnedFd, name: &CStr) -> Result<FileType, Errno> {
+    let stat = rustix::fs::statat(folder, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(FileType::from_raw_mode(stat.st_mode))
+}
+
+/// Whether a file is called like a task: `01-name.md`.
+fn is_task(name: &str) -> bool {
+    matches!(name.as_bytes(), [a, b, b'-', rest @ ..]
+        if a.is_ascii_digit() && b.is_ascii_digit() && rest.len() > 3 && rest.ends_with(b".md"))
+}
+
+/// Reads the unit in a folder, if it is one.
+fn read_unit(units: &OwnedFd, folder: &str, name: &str) -> Option<Read> {
+    let unreadable = |error: Errno| Some(Read::unreadable(folder, vec![cannot_read(folder, error)]));
+    let holder = match open_beneath(units, name, OFlags::DIRECTORY) {
+        Ok(holder) => holder,
+        Err(error) => return unreadable(error),
+    };
+    let found = match entries(&holder) {
+        Ok(found) => found,
+        Err(error) => return unreadable(error),
+    };
+    let plan = found.iter().find(|entry| entry.name == PLAN)?;
+    let tasks: Vec<&Entry> = found.iter().filter(|entry| is_task(&entry.name)).collect();
+    if tasks.is_empty() {
+        return None;
+    }
+    let mut names = vec![plan];
+    names.extend(tasks);
+    let (files, problems) = read_files(&holder, folder, &names);
+    let views: Vec<check::File<'_>> = files.iter().map(|(file, bytes)| check::File { file, bytes }).collect();
+    match views.split_first() {
+        Some((plan, tasks)) if problems.is_empty() => Some(check::unit(folder, *plan, tasks)),
+        // What can be read has its own mistakes, and those are said as well.
+        _ => {
+            let mut problems = problems;
+            for view in &views {
+                let is_plan = view.file.ends_with(PLAN);
+                let more = if is_plan {
+                    check::plan(view.file, view.bytes).err()
+                } else {
+                    check::task(view.file, view.bytes).err()
+                };
+                problems.extend(more.into_iter().flatten());
+            }
+            Some(Read::unreadable(folder, problems))
+        }
+    }
+}
+
+type Files = Vec<(String, Vec<u8>)>;
+
+/// The files that can be read, and what is wrong with the others.
+fn read_files(holder: &OwnedFd, folder: &str, entries: &[&Entry]) -> (Files, Vec<Problem>) {
+    let (mut files, mut problems) = (Vec::new(), Vec::new());
+    if entries.len() > MAX_TASKS + 1 {
+        let what = format!("more than {MAX_TASKS} tasks");
+        return (files, vec![Problem::of_file(folder, what, "split the unit")]);
+    }
+    for Entry { name, kind } in entries {
+        let path = format!("{folder}/{name}");
+        let read = if name.contains('\u{fffd}') || name.chars().any(is_deceptive) {
+            let what = "the name holds a character that cannot be seen";
+            Err(Problem::of_file(&path, what, "rename the file"))
+        } else {
+            match kind {
+                FileType::RegularFile => read(holder, name, &path),
+                FileType::Symlink => Err(cannot_read(&path, Errno::LOOP)),
+                _ => Err(not_regular(&path)),
+            }
+        };
+        match read {
+            Ok(bytes) => files.push((path, bytes)),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    (files, problems)
+}
+
+fn read(holder: &OwnedFd, name: &str, path: &str) -> Result<Vec<u8>, Problem> {
+    let failed = |error: Errno| cannot_read(path, error);
+    let file = open_beneath(holder, name, OFlags::empty()).map_err(failed)?;
+    let stat = rustix::fs::fstat(&file).map_err(failed)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(not_regular(path));
+    }
+    let expected = usize::try_from(stat.st_size).unwrap_or(0).min(MAX_FILE_BYTES);
+    let mut bytes = Vec::with_capacity(expected + 1);
+    // One byte more than is allowed, so that too much is seen to be too much.
+    File::from(file).take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| {
+        Problem::of_file(path, format!("cannot be read: {error}"), "look at its permissions")
+    })?;
+    Ok(bytes)
+}
+
+fn not_regular(path: &str) -> Problem {
+    Problem::of_file(path, "not a regular file", "put a file there, or remove it")
+}
+
+fn cannot_read(path: &str, error: Errno) -> Problem {
+    match error {
+        Errno::LOOP => Problem::of_file(
+            path,
+            "a link, or behind one, and links are not followed",
+            "put the file itself there, or remove the link",
+        ),
+        Errno::XDEV => Problem::of_file(path, "leads out of the repository", "name one inside of it"),
+        Errno::NXIO => not_regular(path),
+        Errno::OVERFLOW => Problem::of_file(
+            path,
+            format!("more than {MAX_ENTRIES} entries"),
+            "move what is no task elsewhere",
+        ),
+        error => {
+            let error = io::Error::from(error);
+            Problem::of_file(path, format!("cannot be read: {error}"), "look at its permissions")
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "units_tests.rs"]
+mod tests;
