@@ -1,26 +1,27 @@
 //! What of a repository could run, and one number for all of it: consent is given to that number.
 
-use std::fmt;
+use std::{collections::HashMap, fmt};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    config::{At, Config},
+    config::{At, Config, SetupStep},
     duration::Millis,
     policy::{GateSpec, Origin},
+    unit::{Task, Unit},
 };
 
 /// A command that a repository could make dacapo run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runnable {
-    /// `gate`, `setup`.
+    /// `gate`, `setup`, `teardown`, `baseline`, `backpressure`.
     pub what: String,
     /// What people call it.
     pub name: String,
     /// The command line, to the byte.
     pub command: String,
-    /// Only if this file exists.
+    /// Only if this file exists, or a file that matches.
     #[serde(rename = "if", default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
     /// How long it may take, if the file says so.
@@ -52,16 +53,64 @@ pub fn runnables(repository: &Config) -> Vec<Runnable> {
         file: file.clone(),
         line: *line,
     });
-    let setup = repository.worktree.setup.iter().map(|At { value: step, line }| Runnable {
-        what: "setup".to_owned(),
-        name: step.run.trim().to_owned(),
-        command: step.run.clone(),
-        condition: step.condition.clone(),
-        timeout: None,
+    let steps = |what: &'static str, steps: &'_ [At<SetupStep>]| -> Vec<Runnable> {
+        let steps = steps.iter().map(|At { value: step, line }| Runnable {
+            what: what.to_owned(),
+            name: step.run.trim().to_owned(),
+            command: step.run.clone(),
+            condition: step.condition.clone(),
+            timeout: None,
+            file: file.clone(),
+            line: *line,
+        });
+        steps.collect()
+    };
+    let baseline = repository.units.baseline.iter().map(|At { value: check, line }| Runnable {
+        what: "baseline".to_owned(),
+        name: check.name.clone(),
+        command: check.run.clone(),
+        condition: check.pattern.clone(),
+        timeout: check.timeout,
         file: file.clone(),
         line: *line,
     });
-    gates.chain(setup).collect()
+    let worktree = &repository.worktree;
+    gates
+        .chain(steps("setup", &worktree.setup))
+        .chain(steps("teardown", &worktree.teardown))
+        .chain(baseline)
+        .collect()
+}
+
+/// The commands that prove the tasks of units, in the order of the units.
+pub fn unit_runnables(units: &[Unit]) -> Vec<Runnable> {
+    let of_unit = |unit: &Unit| -> Vec<Runnable> {
+        let tasks = unit.tasks.iter().map(|Task { spec, .. }| Runnable {
+            what: "backpressure".to_owned(),
+            name: format!("{} #{}", unit.id, spec.number),
+            command: spec.backpressure.clone(),
+            condition: None,
+            timeout: None,
+            file: spec.file.clone(),
+            line: spec.line,
+        });
+        tasks.collect()
+    };
+    units.iter().flat_map(of_unit).collect()
+}
+
+/// Those of `needed` that are not in `granted`, wherever they stand in their files.
+pub fn not_granted<'a>(needed: &'a [Runnable], granted: &[Runnable]) -> Vec<&'a Runnable> {
+    // A list of ten thousand is looked up, not searched.
+    let mut known: HashMap<(&str, &str), Vec<&Runnable>> = HashMap::new();
+    for runnable in granted {
+        known.entry((&runnable.name, &runnable.command)).or_default().push(runnable);
+    }
+    let is_known = |runnable: &Runnable| {
+        let alike = known.get(&(runnable.name.as_str(), runnable.command.as_str()));
+        alike.into_iter().flatten().any(|known| known.is_same(runnable))
+    };
+    needed.iter().filter(|runnable| !is_known(runnable)).collect()
 }
 
 /// The number that stands for a list of commands.

@@ -111,3 +111,58 @@ fn a_loops_gates_are_covered_by_what_was_granted() {
         uncovered(&gates, &list("gates: [a, b]")).into_iter().map(|gate| gate.run.as_str()).collect();
     assert_eq!(left, ["x"]);
 }
+
+#[test]
+fn what_a_unit_needs_is_listed_too() {
+    // fault K1
+    let text = "units: {baseline: [{name: lint, run: make lint, pattern: '*.c', timeout: 1m}]}\nworktree: {teardown: [{run: docker stop x, if: a}]}\n";
+    let lines: Vec<String> = list(text)
+        .iter()
+        .map(|r| {
+            format!("{} {} [{}] {:?} {:?} {}", r.what, r.name, r.command, r.condition, r.timeout, r.line)
+        })
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            "teardown docker stop x [docker stop x] Some(\"a\") None 2",
+            "baseline lint [make lint] Some(\"*.c\") Some(Millis(60000)) 1",
+        ]
+    );
+    assert_ne!(fingerprint(text), fingerprint(&text.replace("make lint", "make link")));
+}
+
+fn units(text: &str) -> Vec<Runnable> {
+    use crate::unit::check::{File, all, unit};
+    let plan = |file| File { file, bytes: b"" };
+    let task = File { file: "s/a/01-x.md", bytes: text.as_bytes() };
+    let other = File { file: "s/b/01-x.md", bytes: b"---\ntask: 1\nbackpressure: make b\n---\n" };
+    let checked = all(vec![unit("s/a", plan("s/a/P.md"), &[task]), unit("s/b", plan("s/b/P.md"), &[other])]);
+    assert_eq!(checked.problems, []);
+    unit_runnables(&checked.units)
+}
+
+#[test]
+fn a_changed_backpressure_needs_consent_and_nothing_else_does() {
+    // fault K2, req 32
+    const TASK: &str = "---\ntask: 1\nstatus: pending\nbackpressure: make a\n---\n# Title\nText\n";
+    let granted = units(TASK);
+    let names: Vec<(&str, &str)> = granted.iter().map(|r| (r.what.as_str(), r.name.as_str())).collect();
+    assert_eq!(names, [("backpressure", "a #1"), ("backpressure", "b #1")]);
+    assert_eq!((granted[0].file.as_str(), granted[0].line), ("s/a/01-x.md", 4));
+    for (from, to, missing) in [
+        ("pending", "complete", 0),
+        ("Title", "Other", 0),
+        ("Text", "Other", 0),
+        ("---\ntask", "---\n# words\ntask", 0),
+        ("make a", "make A", 1),
+        ("make a", "make a ; id", 1),
+    ] {
+        let now = units(&TASK.replacen(from, to, 1));
+        assert_eq!(not_granted(&now, &granted).len(), missing, "{from} -> {to}");
+    }
+    // What one unit needs is covered by consent to all of them, never the other way round.
+    assert_eq!(not_granted(&granted[1..], &granted).len(), 0);
+    assert_eq!(not_granted(&granted, &granted[1..]).len(), 1);
+    assert_eq!(not_granted(&granted, &[]).len(), 2);
+}

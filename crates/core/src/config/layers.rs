@@ -5,7 +5,9 @@
 
 use std::fmt;
 
-use super::{AgentSettings, At, BudgetSetting, Config, Contradictions, PriceSetting, SetupStep};
+use super::{
+    AgentSettings, At, BudgetSetting, Config, Contradictions, EffectiveUnits, PriceSetting, SetupStep, units,
+};
 use crate::{
     agent::EnvironmentRule,
     duration::Millis,
@@ -151,6 +153,10 @@ pub struct Effective {
     pub protect: Vec<Sourced<String>>,
     /// What makes a fresh checkout ready.
     pub setup: Vec<Sourced<SetupStep>>,
+    /// What ends with a checkout.
+    pub teardown: Vec<Sourced<SetupStep>>,
+    /// What holds for units.
+    pub units: EffectiveUnits,
     /// Whether gates run once before the first agent.
     pub baseline: Sourced<bool>,
     /// Whether a gate must have been red on the base.
@@ -223,6 +229,8 @@ pub fn resolve(user: &Config, repository: &Config, typed: &Typed) -> Effective {
         gates: gates(&both, typed),
         protect: both.all(|c| &c.protect),
         setup: both.all(|c| &c.worktree.setup),
+        teardown: both.all(|c| &c.worktree.teardown),
+        units: units::resolve(&both),
         baseline: both.pick(|c| c.checks.baseline.clone(), |a, b| *a || *b),
         red_first: both.pick(|c| c.checks.red_first.clone(), |a, b| *a || *b),
         gate_in: both.pick(|c| c.checks.gate_in.clone(), |a, b| *a.max(b)),
@@ -265,14 +273,14 @@ fn gates(both: &Both<'_>, typed: &Typed) -> Vec<EffectiveGate> {
     gates
 }
 
-struct Both<'a> {
-    user: &'a Config,
-    repository: &'a Config,
+pub(super) struct Both<'a> {
+    pub(super) user: &'a Config,
+    pub(super) repository: &'a Config,
 }
 
 impl Both<'_> {
     /// The user's word or the default, unless the repository's is smaller.
-    fn limit<T: Copy + PartialOrd>(
+    pub(super) fn limit<T: Copy + PartialOrd>(
         &self,
         of: impl Fn(&Config) -> Option<At<T>>,
         default: Option<T>,
@@ -298,7 +306,7 @@ impl Both<'_> {
     }
 
     /// The word of whoever said something; if both did, what `settle` makes of the user's and the repository's.
-    fn pick<T: Clone + Default + PartialEq>(
+    pub(super) fn pick<T: Clone + Default + PartialEq>(
         &self,
         of: impl Fn(&Config) -> Option<At<T>>,
         settle: impl Fn(&T, &T) -> T,

@@ -16,6 +16,7 @@ mod problem;
 mod section;
 mod snapshots;
 mod starter;
+mod units;
 mod worktree;
 
 pub use agents::{AgentSettings, Agents};
@@ -31,8 +32,10 @@ pub(crate) use problem::write_problem;
 pub use problem::{Problem, Problems};
 pub use snapshots::Snapshots;
 pub use starter::{Tests, guess_tests, starter};
+pub use units::{BaselineCheck, EffectiveCheck, EffectiveUnits, Units};
 pub use worktree::{SetupStep, Worktree};
 
+use layers::Both;
 use section::Section;
 
 /// Whose file it is.
@@ -66,6 +69,8 @@ pub struct Config {
     pub protect: Vec<At<String>>,
     /// `worktree`.
     pub worktree: Worktree,
+    /// `units`.
+    pub units: Units,
     /// `baseline`, `red_first`, `gate_in`, `gate_from`, `tolerate_baseline`.
     pub checks: Checks,
     /// `contradictions`.
@@ -81,12 +86,13 @@ pub struct Config {
 }
 
 /// The keys of a file; those from `agents` on are the user's alone.
-pub const KEYS: [&str; 17] = [
+pub const KEYS: [&str; 18] = [
     "limits",
     "agent",
     "gates",
     "protect",
     "worktree",
+    "units",
     "baseline",
     "red_first",
     "gate_in",
@@ -104,14 +110,17 @@ pub const KEYS: [&str; 17] = [
 /// Every key there is, written as a path, for the documentation to be held against.
 pub fn all_keys() -> Vec<String> {
     let below = |section: &str, keys: &[&str]| keys.iter().map(|key| format!("{section}.{key}")).collect();
-    let parts: [Vec<String>; 11] = [
+    let parts: [Vec<String>; 14] = [
         KEYS.map(str::to_owned).into(),
         below("limits", &limits::KEYS),
         below("limits.per_day", &limits::BUDGET_KEYS),
         below("limits.per_project", &limits::BUDGET_KEYS),
         below("gates[]", &gates::KEYS),
         below("worktree", &worktree::KEYS),
-        below("worktree.setup[]", &worktree::SETUP_KEYS),
+        below("worktree.setup[]", &worktree::STEP_KEYS),
+        below("worktree.teardown[]", &worktree::STEP_KEYS),
+        below("units", &units::KEYS),
+        below("units.baseline[]", &units::BASELINE_KEYS),
         below("snapshots", &snapshots::KEYS),
         below("agents.NAME", &agents::KEYS),
         below("permissions", &permissions::KEYS),
@@ -138,6 +147,7 @@ pub fn parse(file: &str, bytes: &[u8], author: Author) -> Result<Config, Problem
         config.gates = gates::read(&mut top);
         config.protect = paths::read_protect(&mut top);
         config.worktree = worktree::read(&mut top);
+        config.units = units::read(&mut top);
         config.checks = checks::read(&mut top);
         config.contradictions = contradictions::read(&mut top);
         config.snapshots = snapshots::read(&mut top);

@@ -94,6 +94,7 @@ fn every_key_is_read() {
                 },
                 line: 12,
             }],
+            teardown: vec![],
         },
         checks: Checks {
             baseline: Some(At { value: true, line: 13 }),

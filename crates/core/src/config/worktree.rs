@@ -1,18 +1,20 @@
-//! `worktree`: what makes a fresh checkout ready for work.
+//! `worktree`: what makes a fresh checkout ready for work, and what ends with it.
 
 use super::{At, Section, paths};
 
-pub(super) const KEYS: [&str; 1] = ["setup"];
-pub(super) const SETUP_KEYS: [&str; 2] = ["run", "if"];
+pub(super) const KEYS: [&str; 2] = ["setup", "teardown"];
+pub(super) const STEP_KEYS: [&str; 2] = ["run", "if"];
 
 /// What a file says about fresh checkouts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Worktree {
-    /// Commands, in order.
+    /// Commands before the first agent, in order.
     pub setup: Vec<At<SetupStep>>,
+    /// Commands before it is removed, in order.
+    pub teardown: Vec<At<SetupStep>>,
 }
 
-/// One command of a setup.
+/// One command of a setup or teardown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetupStep {
     /// The command line, to the byte.
@@ -23,10 +25,15 @@ pub struct SetupStep {
 
 pub(super) fn read(top: &mut Section<'_>) -> Worktree {
     let Some(mut section) = top.section("worktree", &KEYS) else { return Worktree::default() };
-    let mut setup = Vec::new();
-    for node in section.list("setup") {
+    Worktree { setup: steps(&mut section, "setup"), teardown: steps(&mut section, "teardown") }
+}
+
+fn steps(section: &mut Section<'_>, key: &str) -> Vec<At<SetupStep>> {
+    let mut steps = Vec::new();
+    for node in section.list(key) {
         let place = node.place;
-        let Some(mut entry) = section.entry("`worktree.setup[]`", node, &SETUP_KEYS) else { continue };
+        let name = format!("`worktree.{key}[]`");
+        let Some(mut entry) = section.entry(&name, node, &STEP_KEYS) else { continue };
         let has_run = entry.has("run");
         let run = entry.text("run");
         let condition = entry.text("if").map(|file| file.value);
@@ -34,11 +41,11 @@ pub(super) fn read(top: &mut Section<'_>) -> Worktree {
             paths::is_inside(&mut entry, place, file);
         }
         if !has_run {
-            entry.wrong(place, "a setup step needs a command: `run: …`");
+            entry.wrong(place, format!("a {key} step needs a command: `run: …`"));
         }
         if let Some(run) = run {
-            setup.push(At { value: SetupStep { run: run.value, condition }, line: place.line });
+            steps.push(At { value: SetupStep { run: run.value, condition }, line: place.line });
         }
     }
-    Worktree { setup }
+    steps
 }
