@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use finish::{FinishState, Reason};
-pub use run::{MergeMode, RunEnvelope, RunEvent, RunStarted, UnitEnd, UnitPlan};
+pub use run::{MergeMode, RunEnvelope, RunEvent, RunProblem, RunStarted, RunStop, UnitEnd, UnitPlan};
 pub use spend::{Ledger, Spend, Usage};
 pub use workspace::{Base, Examination, ProtectedFile};
 

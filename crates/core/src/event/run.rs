@@ -1,10 +1,14 @@
 //! Facts about a run of units: its own stream, beside those of its loops.
 
-use std::path::PathBuf;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::{Reason, StopCause};
 use crate::{
     duration::Millis,
     ids::{LoopId, ProjectId, RunId, UnitId},
@@ -43,12 +47,18 @@ pub enum RunEvent {
     /// The run is over, and not every unit is done.
     #[serde(rename = "orch.failed")]
     OrchFailed {
-        /// `failed`, `interrupted`, `terminated`, `budget`, `max_time`, `error`.
+        /// `failed`, `person`, `budget`, `max_time`, `interrupted`, `terminated`, `cancelled`, `error`.
         reason: String,
         /// One line: the first thing that went wrong.
         detail: String,
         /// What the command exits with.
         exit_code: u8,
+    },
+    /// Somebody or something wants the run to end: nothing new is begun, and what runs is asked to stop.
+    #[serde(rename = "orch.stopping")]
+    OrchStopping {
+        /// Who, or what.
+        by: RunStop,
     },
     /// The unit has to wait: for others, or for a slot.
     #[serde(rename = "unit.queued")]
@@ -68,6 +78,15 @@ pub enum RunEvent {
         /// The newest commit of its branch.
         commit: String,
     },
+    /// It is being merged: no other one is meanwhile.
+    #[serde(rename = "unit.merging")]
+    UnitMerging,
+    /// Its branch is being pushed and a pull request opened: no other one meanwhile.
+    #[serde(rename = "unit.publishing")]
+    UnitPublishing,
+    /// The process that worked on it, merged or published it has ended.
+    #[serde(rename = "unit.job_ended")]
+    UnitJobEnded,
     /// The target holds it.
     #[serde(rename = "unit.merged")]
     UnitMerged {
@@ -112,6 +131,9 @@ pub enum RunEvent {
         task: u32,
         /// Its title.
         title: String,
+        /// The place of the loop's event that says so.
+        #[serde(default)]
+        of: u64,
     },
     /// An agent is about to be started.
     #[serde(rename = "task.claude.invoke")]
@@ -123,6 +145,9 @@ pub enum RunEvent {
         attempt: u32,
         /// The agent's name.
         agent: String,
+        /// The place of the loop's event that says so.
+        #[serde(default)]
+        of: u64,
     },
     /// It has ended.
     #[serde(rename = "task.claude.done")]
@@ -138,6 +163,9 @@ pub enum RunEvent {
         duration_ms: Millis,
         /// What went wrong, if anything did.
         error: Option<String>,
+        /// The place of the loop's event that says so.
+        #[serde(default)]
+        of: u64,
     },
     /// The command that proves a task is about to run.
     #[serde(rename = "task.backpressure")]
@@ -146,6 +174,9 @@ pub enum RunEvent {
         task: u32,
         /// The command.
         command: String,
+        /// The place of the loop's event that says so.
+        #[serde(default)]
+        of: u64,
     },
     /// It exited 0.
     #[serde(rename = "task.validation.ok")]
@@ -154,6 +185,9 @@ pub enum RunEvent {
         task: u32,
         /// How long it took.
         duration_ms: Millis,
+        /// The place of the loop's event that says so.
+        #[serde(default)]
+        of: u64,
     },
     /// It did not.
     #[serde(rename = "task.validation.fail")]
@@ -164,6 +198,9 @@ pub enum RunEvent {
         exit_code: i32,
         /// The end of what it printed.
         output: String,
+        /// The place of the loop's event that says so.
+        #[serde(default)]
+        of: u64,
     },
     /// The task's work is committed.
     #[serde(rename = "task.committed")]
@@ -174,6 +211,9 @@ pub enum RunEvent {
         commit: Option<String>,
         /// Whether there was nothing to commit.
         empty: bool,
+        /// The place of the loop's event that says so.
+        #[serde(default)]
+        of: u64,
     },
     /// The task is proven done.
     #[serde(rename = "task.completed")]
@@ -183,6 +223,9 @@ pub enum RunEvent {
         /// The loop whose receipt proves it.
         #[serde(rename = "loop")]
         loop_id: LoopId,
+        /// The place of the loop's event that says so.
+        #[serde(default)]
+        of: u64,
     },
     /// An attempt brought no accepted task, and there will be another one.
     #[serde(rename = "task.retry")]
@@ -191,6 +234,9 @@ pub enum RunEvent {
         attempt: u32,
         /// `backpressure_failed`, `no_task_completed`, `claude_invocation_failed`.
         reason: String,
+        /// The place of the loop's event that says so.
+        #[serde(default)]
+        of: u64,
     },
     /// A task was given up.
     #[serde(rename = "task.failed")]
@@ -250,6 +296,101 @@ pub enum RunEvent {
     },
 }
 
+impl RunEvent {
+    /// The place of the loop's event that it is a translation of.
+    pub fn of(&self) -> Option<u64> {
+        match self {
+            Self::TaskStarted { of, .. }
+            | Self::TaskClaudeInvoke { of, .. }
+            | Self::TaskClaudeDone { of, .. }
+            | Self::TaskBackpressure { of, .. }
+            | Self::TaskValidationOk { of, .. }
+            | Self::TaskValidationFail { of, .. }
+            | Self::TaskCommitted { of, .. }
+            | Self::TaskCompleted { of, .. }
+            | Self::TaskRetry { of, .. } => Some(*of),
+            _ => None,
+        }
+    }
+
+    /// As it stands in the journal.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::OrchStarted(_) => "orch.started",
+            Self::OrchCompleted { .. } => "orch.completed",
+            Self::OrchFailed { .. } => "orch.failed",
+            Self::OrchStopping { .. } => "orch.stopping",
+            Self::UnitQueued { .. } => "unit.queued",
+            Self::UnitStarted { .. } => "unit.started",
+            Self::UnitCompleted { .. } => "unit.completed",
+            Self::UnitMerging => "unit.merging",
+            Self::UnitPublishing => "unit.publishing",
+            Self::UnitJobEnded => "unit.job_ended",
+            Self::UnitMerged { .. } => "unit.merged",
+            Self::UnitSentBack { .. } => "unit.sent_back",
+            Self::UnitFailed { .. } => "unit.failed",
+            Self::UnitBlocked { .. } => "unit.blocked",
+            Self::UnitWarned { .. } => "unit.warned",
+            Self::TaskStarted { .. } => "task.started",
+            Self::TaskClaudeInvoke { .. } => "task.claude.invoke",
+            Self::TaskClaudeDone { .. } => "task.claude.done",
+            Self::TaskBackpressure { .. } => "task.backpressure",
+            Self::TaskValidationOk { .. } => "task.validation.ok",
+            Self::TaskValidationFail { .. } => "task.validation.fail",
+            Self::TaskCommitted { .. } => "task.committed",
+            Self::TaskCompleted { .. } => "task.completed",
+            Self::TaskRetry { .. } => "task.retry",
+            Self::TaskFailed { .. } => "task.failed",
+            Self::PrCreated { .. } => "pr.created",
+            Self::PrMerged { .. } => "pr.merged",
+            Self::PrFailed { .. } => "pr.failed",
+            Self::PrConflict { .. } => "pr.conflict",
+            Self::WorktreeCreated { .. } => "worktree.created",
+            Self::WorktreeRemoved { .. } => "worktree.removed",
+            Self::BranchPushed { .. } => "branch.pushed",
+        }
+    }
+}
+
+/// Who or what wants a run to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStop {
+    /// `dacapo cancel`.
+    Cancel,
+    /// Ctrl-C, or dacapo died.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+    /// The terminal is gone.
+    Hangup,
+    /// The run's time is used up.
+    MaxTime,
+}
+
+impl From<StopCause> for RunStop {
+    fn from(cause: StopCause) -> Self {
+        match cause {
+            StopCause::Cancel => Self::Cancel,
+            StopCause::Interrupt => Self::Interrupt,
+            StopCause::Terminate => Self::Terminate,
+            StopCause::Hangup => Self::Hangup,
+        }
+    }
+}
+
+impl RunStop {
+    /// The reason of a run that ends by it.
+    pub fn reason(self) -> Reason {
+        match self {
+            Self::Cancel => Reason::Cancelled,
+            Self::Interrupt => Reason::Interrupted,
+            Self::Terminate | Self::Hangup => Reason::Terminated,
+            Self::MaxTime => Reason::MaxTime,
+        }
+    }
+}
+
 /// How a run began.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunStarted {
@@ -269,6 +410,63 @@ pub struct RunStarted {
     pub pid: u32,
     /// The version of dacapo.
     pub version: String,
+}
+
+/// A run that cannot begin.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunProblem {
+    /// Nobody would work on anything.
+    #[error("`--parallel` must be more than zero")]
+    NoSlots,
+    /// Two would work in one worktree.
+    #[error("unit `{0}` is named twice")]
+    Duplicate(UnitId),
+    /// None of them could be the first.
+    #[error("these units wait for each other: {}", .0.iter().map(UnitId::as_str).collect::<Vec<_>>().join(", "))]
+    Circle(Vec<UnitId>),
+}
+
+impl RunStarted {
+    /// All that is wrong with it.
+    pub fn problems(&self) -> Vec<RunProblem> {
+        let mut problems = Vec::new();
+        if self.parallel == 0 {
+            problems.push(RunProblem::NoSlots);
+        }
+        let mut missing: BTreeMap<&UnitId, BTreeSet<&UnitId>> = BTreeMap::new();
+        for plan in &self.units {
+            if missing.insert(&plan.unit, plan.depends_on.iter().collect()).is_some() {
+                problems.push(RunProblem::Duplicate(plan.unit.clone()));
+            }
+        }
+        // Whoever waits for nobody here is taken out, and then those who waited for them: what is left is a circle,
+        // and what hangs on one.
+        let mut behind: BTreeMap<&UnitId, Vec<&UnitId>> = BTreeMap::new();
+        let known: BTreeSet<&UnitId> = missing.keys().copied().collect();
+        for (unit, first) in &mut missing {
+            first.retain(|other| known.contains(other));
+            for other in first.iter() {
+                behind.entry(*other).or_default().push(*unit);
+            }
+        }
+        let mut free: Vec<&UnitId> =
+            missing.iter().filter(|(_, first)| first.is_empty()).map(|(unit, _)| *unit).collect();
+        while let Some(unit) = free.pop() {
+            missing.remove(unit);
+            for other in behind.get(unit).into_iter().flatten() {
+                if let Some(first) = missing.get_mut(*other) {
+                    first.remove(unit);
+                    if first.is_empty() {
+                        free.push(*other);
+                    }
+                }
+            }
+        }
+        if !missing.is_empty() {
+            problems.push(RunProblem::Circle(missing.into_keys().cloned().collect()));
+        }
+        problems
+    }
 }
 
 /// What becomes of a finished unit.
@@ -297,6 +495,26 @@ pub struct UnitPlan {
     pub complete: Vec<u32>,
 }
 
+impl UnitEnd {
+    /// As it stands in the journal.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Blocked => "blocked",
+            Self::Exhausted => "exhausted",
+            Self::Baseline => "baseline",
+            Self::Setup => "setup",
+            Self::Merge => "merge",
+            Self::Budget => "budget",
+            Self::Person => "person",
+            Self::Auth => "auth",
+            Self::Cancelled => "cancelled",
+            Self::Stopped => "stopped",
+            Self::Error => "error",
+        }
+    }
+}
+
 /// The kind of a unit's bad end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -315,8 +533,10 @@ pub enum UnitEnd {
     Merge,
     /// A budget is used up.
     Budget,
-    /// It waits for a person: a question, a sign-in.
+    /// It waits for a person: a question, an approval.
     Person,
+    /// Its agent is not signed in, or its account has no money: that holds for the other units too.
+    Auth,
     /// Somebody cancelled it.
     Cancelled,
     /// It was stopped, and `unit run` goes on with it.

@@ -3,7 +3,11 @@
 use serde_json::Value;
 
 use super::Secrets;
-use crate::{event::LoopEvent, loop_machine::Request, policy::Policy};
+use crate::{
+    event::{LoopEvent, RunEvent},
+    loop_machine::Request,
+    policy::Policy,
+};
 
 impl Secrets {
     /// An event as it may be recorded.
@@ -34,6 +38,31 @@ impl Secrets {
             receipt.sha256 = receipt.hash();
         }
         Ok(event)
+    }
+
+    /// An event of a run as it may be recorded. Paths and names of units must be found again as they are.
+    pub fn redact_run_event(&self, event: RunEvent) -> Result<RunEvent, serde_json::Error> {
+        match event {
+            RunEvent::OrchStarted(mut started) => {
+                for (_, title) in started.units.iter_mut().flat_map(|plan| &mut plan.tasks) {
+                    if self.is_in(title) {
+                        *title = self.redact(title).into_owned();
+                    }
+                }
+                return Ok(RunEvent::OrchStarted(started));
+            }
+            RunEvent::UnitQueued { .. }
+            | RunEvent::UnitBlocked { .. }
+            | RunEvent::WorktreeCreated { .. }
+            | RunEvent::WorktreeRemoved { .. } => return Ok(event),
+            _ => {}
+        }
+        if !self.is_in(&serde_json::to_string(&event)?) {
+            return Ok(event);
+        }
+        let mut value = serde_json::to_value(&event)?;
+        self.redact_value(&mut value);
+        serde_json::from_value(value)
     }
 
     /// A request as it may be left for a loop.

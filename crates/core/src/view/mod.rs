@@ -1,5 +1,6 @@
 //! What people see of a loop: folds of its journal. `status`, the live view and `why` cannot disagree.
 
+mod unit;
 #[cfg(test)]
 mod view_tests;
 mod why;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use unit::{RunView, TaskView, UnitStatus, UnitView, unit_line, why_unit};
 pub use why::{Why, why};
 
 use crate::{

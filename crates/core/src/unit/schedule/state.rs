@@ -1,0 +1,313 @@
+//! How a run stands: a fold of its events.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::Job;
+use crate::{
+    event::{Envelope, MergeMode, RunEvent, RunStarted, RunStop, UnitEnd},
+    ids::UnitId,
+    unit::account::UnitAccount,
+};
+
+/// A run as its journal has it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunState {
+    pub(super) parallel: u32,
+    pub(super) merge: MergeMode,
+    /// In the order of the plan.
+    pub(super) units: Vec<UnitState>,
+    pub(super) index: BTreeMap<UnitId, usize>,
+    /// Units that could be worked on, those that were sent back first.
+    pub(super) ready: BTreeSet<(bool, usize)>,
+    /// Completed units that wait to be merged or published, in the order of their completion.
+    pub(super) lane: VecDeque<usize>,
+    /// Units with a job.
+    pub(super) busy: BTreeSet<usize>,
+    pub(super) free_slots: BTreeSet<u32>,
+    /// Units that have not come to an end.
+    pub(super) open: usize,
+    pub(super) stopping: Option<RunStop>,
+    /// The unit whose end holds for all others, and why.
+    pub(super) dry: Option<String>,
+    /// The first thing that went wrong: the unit, the kind, one line.
+    pub(super) first_failure: Option<(UnitId, UnitEnd, String)>,
+    over: Option<RunOver>,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunOver {
+    /// `completed`, or the reason of `orch.failed`.
+    pub reason: String,
+    /// One line.
+    pub detail: String,
+    /// What the command exits with.
+    pub exit_code: u8,
+}
+
+/// A unit of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct UnitState {
+    pub(super) id: UnitId,
+    pub(super) standing: Standing,
+    /// How many units must still come first.
+    pub(super) waits_for: usize,
+    /// Those that wait for it.
+    pub(super) behind: Vec<usize>,
+    /// What it waits for in this run.
+    pub(super) first: Vec<usize>,
+    /// The slot of its work; 0 for a job in the lane.
+    pub(super) slot: u32,
+    pub(super) sent_back: u32,
+    pub(super) back: Option<String>,
+    /// Whether its branch or pull request is out.
+    pub(super) is_out: bool,
+    pub(super) account: UnitAccount,
+}
+
+/// How a unit stands in the schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It waits for others or for a slot.
+    Queued,
+    /// Somebody works on it.
+    Working,
+    /// Its work is done; where that is not the end, it waits for its turn to be merged or published.
+    Completed,
+    /// It is being merged.
+    Merging,
+    /// It is being published.
+    Publishing,
+    /// The merged tree was red: it will be worked on again.
+    SentBack,
+    /// The target holds it.
+    Merged,
+    /// Its branch is out.
+    Published,
+    /// It came to no good end, or was stopped.
+    Failed(UnitEnd),
+    /// It cannot begin.
+    Blocked,
+}
+
+impl RunState {
+    /// How it ended, if it did.
+    pub fn over(&self) -> Option<&RunOver> {
+        self.over.as_ref()
+    }
+
+    /// Who or what wants it to end.
+    pub fn stopping(&self) -> Option<RunStop> {
+        self.stopping
+    }
+
+    /// How a unit stands.
+    pub fn standing(&self, unit: &UnitId) -> Option<Standing> {
+        self.get(unit).map(|unit| unit.standing)
+    }
+
+    /// All units in the order of the plan, and how they stand.
+    pub fn standings(&self) -> impl Iterator<Item = (&UnitId, Standing)> {
+        self.units.iter().map(|unit| (&unit.id, unit.standing))
+    }
+
+    /// Units whose job runs.
+    pub fn busy(&self) -> impl Iterator<Item = &UnitId> {
+        self.busy.iter().filter_map(|index| self.units.get(*index)).map(|unit| &unit.id)
+    }
+
+    /// What is known of a unit's loops.
+    pub fn account(&self, unit: &UnitId) -> Option<&UnitAccount> {
+        self.get(unit).map(|unit| &unit.account)
+    }
+
+    /// Takes in an event of a loop, once what follows from it is recorded. After a crash all loops of the run are read
+    /// again, from their beginnings.
+    pub fn see(&mut self, unit: &UnitId, envelope: &Envelope) {
+        if let Some(unit) = self.get_mut(unit) {
+            unit.account.apply(envelope);
+        }
+    }
+
+    /// Takes in one fact.
+    pub fn apply(&mut self, unit: Option<&UnitId>, event: &RunEvent) {
+        match event {
+            RunEvent::OrchStarted(started) => self.begin(started),
+            RunEvent::OrchStopping { by } => self.stopping = Some(*by),
+            RunEvent::OrchCompleted { detail } => {
+                self.over =
+                    Some(RunOver { reason: "completed".to_owned(), detail: detail.clone(), exit_code: 0 });
+            }
+            RunEvent::OrchFailed { reason, detail, exit_code } => {
+                self.over =
+                    Some(RunOver { reason: reason.clone(), detail: detail.clone(), exit_code: *exit_code });
+            }
+            _ => {
+                if let Some(index) = unit.and_then(|unit| self.index.get(unit)).copied() {
+                    self.apply_to(index, event);
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, started: &RunStarted) {
+        self.parallel = started.parallel.max(1);
+        self.merge = started.merge;
+        // A slot more than units is never used, and a slip of the finger is not a million of them.
+        let slots = self.parallel.min(u32::try_from(started.units.len()).unwrap_or(u32::MAX));
+        self.free_slots = (1..=slots).collect();
+        for plan in &started.units {
+            let at = self.units.len();
+            if self.index.contains_key(&plan.unit) {
+                continue;
+            }
+            self.index.insert(plan.unit.clone(), at);
+            self.units.push(UnitState {
+                id: plan.unit.clone(),
+                standing: Standing::Queued,
+                waits_for: 0,
+                behind: Vec::new(),
+                first: Vec::new(),
+                slot: 0,
+                sent_back: 0,
+                back: None,
+                is_out: false,
+                account: UnitAccount::default(),
+            });
+        }
+        for plan in &started.units {
+            let Some(at) = self.index.get(&plan.unit).copied() else { continue };
+            let first: BTreeSet<usize> =
+                plan.depends_on.iter().filter_map(|unit| self.index.get(unit)).copied().collect();
+            for before in &first {
+                self.units[*before].behind.push(at);
+            }
+            self.units[at].waits_for = first.len();
+            self.units[at].first = first.into_iter().collect();
+        }
+        self.open = self.units.len();
+        let free = self.units.iter().enumerate().filter(|(_, unit)| unit.waits_for == 0);
+        self.ready = free.map(|(at, _)| (true, at)).collect();
+    }
+
+    fn apply_to(&mut self, at: usize, event: &RunEvent) {
+        self.units[at].account.record(event);
+        match event {
+            RunEvent::UnitStarted { slot } => {
+                self.ready.remove(&(true, at));
+                self.ready.remove(&(false, at));
+                self.free_slots.remove(slot);
+                self.begin_job(at, Standing::Working, *slot);
+            }
+            RunEvent::UnitMerging => self.begin_job(at, Standing::Merging, 0),
+            RunEvent::UnitPublishing => self.begin_job(at, Standing::Publishing, 0),
+            RunEvent::UnitCompleted { .. } => {
+                self.units[at].standing = Standing::Completed;
+                if self.merge == MergeMode::Leave {
+                    self.end_well(at);
+                } else {
+                    self.lane.push_back(at);
+                }
+            }
+            RunEvent::UnitMerged { .. } => {
+                self.units[at].standing = Standing::Merged;
+                self.end_well(at);
+            }
+            RunEvent::UnitSentBack { detail } => {
+                let unit = &mut self.units[at];
+                unit.standing = Standing::SentBack;
+                unit.sent_back += 1;
+                unit.back = Some(detail.clone());
+            }
+            RunEvent::UnitFailed { reason, detail } => self.end_badly(at, *reason, detail),
+            RunEvent::UnitBlocked { .. } => {
+                self.ready.remove(&(true, at));
+                self.units[at].standing = Standing::Blocked;
+                self.open = self.open.saturating_sub(1);
+            }
+            RunEvent::PrCreated { .. } | RunEvent::BranchPushed { .. } => self.units[at].is_out = true,
+            RunEvent::UnitJobEnded => self.end_job(at),
+            _ => {}
+        }
+    }
+
+    fn begin_job(&mut self, at: usize, standing: Standing, slot: u32) {
+        self.lane.retain(|other| *other != at);
+        self.busy.insert(at);
+        let unit = &mut self.units[at];
+        (unit.standing, unit.slot, unit.is_out) = (standing, slot, false);
+    }
+
+    fn end_job(&mut self, at: usize) {
+        self.busy.remove(&at);
+        let unit = &mut self.units[at];
+        if unit.slot > 0 {
+            self.free_slots.insert(unit.slot);
+            unit.slot = 0;
+        }
+        match unit.standing {
+            Standing::SentBack => {
+                self.ready.insert((false, at));
+            }
+            Standing::Publishing if unit.is_out => {
+                unit.standing = Standing::Published;
+                self.end_well(at);
+            }
+            _ => {}
+        }
+    }
+
+    fn end_well(&mut self, at: usize) {
+        self.open = self.open.saturating_sub(1);
+        for behind in self.units[at].behind.clone() {
+            let unit = &mut self.units[behind];
+            unit.waits_for = unit.waits_for.saturating_sub(1);
+            if unit.waits_for == 0 && unit.standing == Standing::Queued {
+                self.ready.insert((true, behind));
+            }
+        }
+    }
+
+    fn end_badly(&mut self, at: usize, reason: UnitEnd, detail: &str) {
+        self.lane.retain(|other| *other != at);
+        self.ready.remove(&(true, at));
+        self.ready.remove(&(false, at));
+        self.open = self.open.saturating_sub(1);
+        let unit = &mut self.units[at];
+        unit.standing = Standing::Failed(reason);
+        if matches!(reason, UnitEnd::Budget | UnitEnd::Auth) && self.dry.is_none() {
+            self.dry = Some(format!("{}: {detail}", unit.id));
+        }
+        if self.first_failure.is_none() {
+            self.first_failure = Some((unit.id.clone(), reason, detail.to_owned()));
+        }
+    }
+
+    fn get(&self, unit: &UnitId) -> Option<&UnitState> {
+        self.units.get(*self.index.get(unit)?)
+    }
+
+    fn get_mut(&mut self, unit: &UnitId) -> Option<&mut UnitState> {
+        self.units.get_mut(*self.index.get(unit)?)
+    }
+}
+
+impl UnitState {
+    /// Whether nothing more will happen to it in this run.
+    pub(super) fn is_over(&self, merge: MergeMode) -> bool {
+        match self.standing {
+            Standing::Merged | Standing::Published | Standing::Failed(_) | Standing::Blocked => true,
+            Standing::Completed => merge == MergeMode::Leave,
+            Standing::Queued
+            | Standing::Working
+            | Standing::Merging
+            | Standing::Publishing
+            | Standing::SentBack => false,
+        }
+    }
+
+    /// The work that is due.
+    pub(super) fn work(&self) -> Job {
+        Job::Work { back: self.back.clone() }
+    }
+}

@@ -1,0 +1,451 @@
+//! What people see of a run and of its units: folds of the run's stream.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::Why;
+use crate::{
+    event::{MergeMode, RunEnvelope, RunEvent, RunStarted, UnitEnd, UnitPlan},
+    ids::{LoopId, ProjectId, RunId, UnitId},
+    unit::TaskStatus,
+};
+
+/// One run of units.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunView {
+    /// The run.
+    pub id: RunId,
+    /// Its project.
+    pub project: ProjectId,
+    /// The top of its repository.
+    pub root: PathBuf,
+    /// The branch that finished units go into.
+    pub target: String,
+    /// What becomes of a finished unit.
+    pub merge: MergeMode,
+    /// How many units are worked on at once.
+    pub parallel: u32,
+    /// How many units it is about.
+    pub units: u32,
+    /// `running`, `stopping`, `completed`, `failed` or `stopped`.
+    pub state: String,
+    /// Why it ended.
+    pub reason: Option<String>,
+    /// One line about how it ended.
+    pub detail: Option<String>,
+    /// What the command exited with.
+    pub exit_code: Option<u8>,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// The scheduler's process.
+    pub pid: Option<u32>,
+}
+
+impl RunView {
+    /// The view of a run whose first event is `first`; `None` if that is not a beginning.
+    pub fn begin(first: &RunEnvelope) -> Option<Self> {
+        let RunEvent::OrchStarted(started) = &first.event else { return None };
+        Some(Self {
+            id: first.run.clone(),
+            project: started.project.clone(),
+            root: started.root.clone(),
+            target: started.target.clone(),
+            merge: started.merge,
+            parallel: started.parallel,
+            units: u32::try_from(started.units.len()).unwrap_or(u32::MAX),
+            state: "running".to_owned(),
+            reason: None,
+            detail: None,
+            exit_code: None,
+            started_at: first.at,
+            ended_at: None,
+            pid: Some(started.pid),
+        })
+    }
+
+    /// Takes in one fact.
+    pub fn apply(&mut self, envelope: &RunEnvelope) {
+        match &envelope.event {
+            RunEvent::OrchStopping { .. } => "stopping".clone_into(&mut self.state),
+            RunEvent::OrchCompleted { detail } => self.end(envelope.at, "completed", "completed", detail, 0),
+            RunEvent::OrchFailed { reason, detail, exit_code } => {
+                let is_stopped =
+                    matches!(reason.as_str(), "interrupted" | "terminated" | "cancelled" | "person");
+                let state = if is_stopped { "stopped" } else { "failed" };
+                self.end(envelope.at, state, reason, detail, *exit_code);
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, at: Timestamp, state: &str, reason: &str, detail: &str, exit_code: u8) {
+        state.clone_into(&mut self.state);
+        (self.reason, self.detail) = (Some(reason.to_owned()), Some(detail.to_owned()));
+        (self.exit_code, self.ended_at, self.pid) = (Some(exit_code), Some(at), None);
+    }
+
+    /// Whether its journal has come to an end.
+    pub fn is_over(&self) -> bool {
+        self.reason.is_some()
+    }
+
+    /// A run whose scheduler is gone although its journal has no end.
+    #[must_use]
+    pub fn with_dead_owner(mut self) -> Self {
+        "stopped".clone_into(&mut self.state);
+        self.reason = Some("interrupted".to_owned());
+        self.detail = Some("dacapo died while the run was going on".to_owned());
+        self.pid = None;
+        self
+    }
+}
+
+/// One unit as `status --units --json` prints it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UnitView {
+    /// The unit.
+    pub unit: UnitId,
+    /// The newest run that was about it.
+    pub run: RunId,
+    /// Its project.
+    pub project: ProjectId,
+    /// How it stands.
+    pub status: UnitStatus,
+    /// Its tasks.
+    pub tasks: Vec<TaskView>,
+    /// The slot it is worked on in.
+    pub slot: Option<u32>,
+    /// Its branch.
+    pub branch: Option<String>,
+    /// Its worktree.
+    pub worktree: Option<PathBuf>,
+    /// The newest loop that worked on a task of it.
+    #[serde(rename = "loop")]
+    pub loop_id: Option<LoopId>,
+    /// Units that must come first.
+    pub depends_on: Vec<UnitId>,
+    /// Units that failed and that it waits for.
+    pub blocked_by: Vec<UnitId>,
+    /// Why it came to no good end, or was sent back.
+    pub detail: Option<String>,
+    /// The kind of its bad end.
+    pub reason: Option<UnitEnd>,
+    /// Loops whose receipts prove its tasks.
+    pub receipts: Vec<LoopId>,
+    /// Its pull request.
+    pub pr: Option<String>,
+    /// The commit of the target that holds it.
+    pub merged: Option<String>,
+    /// The branch that commit was left on, if the target could not be moved, and the command that moves it.
+    pub left_on: Option<(String, String)>,
+    /// When somebody first worked on it in this run.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// What becomes of it when its work is done.
+    pub merge: MergeMode,
+}
+
+/// How a unit stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnitStatus {
+    /// It waits for others, or for a slot.
+    Queued,
+    /// Somebody works on it.
+    Working,
+    /// Its work is done, and it waits for its turn to be merged or published.
+    WaitingToMerge,
+    /// It is being merged.
+    Merging,
+    /// It is being published.
+    Publishing,
+    /// The target holds it.
+    Merged,
+    /// Its work is done, and its branch stays or is out.
+    Completed,
+    /// It came to no good end.
+    Failed,
+    /// Something it waits for failed.
+    Blocked,
+    /// It was stopped, and the next run goes on with it.
+    Stopped,
+}
+
+impl UnitStatus {
+    /// For people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Working => "working",
+            Self::WaitingToMerge => "waiting to merge",
+            Self::Merging => "merging",
+            Self::Publishing => "publishing",
+            Self::Merged => "merged",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Blocked => "blocked",
+            Self::Stopped => "stopped",
+        }
+    }
+
+    /// Whether nothing more happens to it in its run.
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Merged | Self::Completed | Self::Failed | Self::Blocked | Self::Stopped)
+    }
+
+    /// Whether that is the end it was begun for.
+    pub fn is_good(self) -> bool {
+        matches!(self, Self::Merged | Self::Completed)
+    }
+}
+
+/// One task of a unit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskView {
+    /// Its number.
+    pub task: u32,
+    /// Its title.
+    pub title: String,
+    /// How it stands.
+    pub status: TaskStatus,
+}
+
+impl UnitView {
+    /// The view of a unit of a run that begins.
+    pub fn begin(run: &RunId, started: &RunStarted, plan: &UnitPlan) -> Self {
+        let task = |(number, title): &(u32, String)| TaskView {
+            task: *number,
+            title: title.clone(),
+            status: if plan.complete.contains(number) { TaskStatus::Complete } else { TaskStatus::Pending },
+        };
+        Self {
+            unit: plan.unit.clone(),
+            run: run.clone(),
+            project: started.project.clone(),
+            status: UnitStatus::Queued,
+            tasks: plan.tasks.iter().map(task).collect(),
+            slot: None,
+            branch: None,
+            worktree: None,
+            loop_id: None,
+            depends_on: plan.depends_on.clone(),
+            blocked_by: Vec::new(),
+            detail: None,
+            reason: None,
+            receipts: Vec::new(),
+            pr: None,
+            merged: None,
+            left_on: None,
+            started_at: None,
+            ended_at: None,
+            merge: started.merge,
+        }
+    }
+
+    /// Takes in one fact about it.
+    pub fn apply(&mut self, envelope: &RunEnvelope) {
+        match &envelope.event {
+            RunEvent::UnitStarted { slot } => {
+                self.status = UnitStatus::Working;
+                self.slot = Some(*slot);
+                self.started_at.get_or_insert(envelope.at);
+            }
+            RunEvent::UnitCompleted { .. } if self.merge == MergeMode::Leave => {
+                self.end(envelope.at, UnitStatus::Completed);
+            }
+            RunEvent::UnitCompleted { .. } => {
+                self.status = UnitStatus::WaitingToMerge;
+                self.detail = None;
+            }
+            RunEvent::UnitMerging => self.status = UnitStatus::Merging,
+            RunEvent::UnitPublishing => self.status = UnitStatus::Publishing,
+            RunEvent::UnitJobEnded => {
+                self.slot = None;
+                if self.status == UnitStatus::Publishing {
+                    self.end(envelope.at, UnitStatus::Completed);
+                }
+            }
+            RunEvent::UnitMerged { commit, left_on, .. } => {
+                self.merged = Some(commit.clone());
+                self.left_on.clone_from(left_on);
+                self.detail = None;
+                self.end(envelope.at, UnitStatus::Merged);
+            }
+            RunEvent::UnitSentBack { detail } => {
+                self.status = UnitStatus::Queued;
+                self.detail = Some(format!("sent back: {detail}"));
+            }
+            RunEvent::UnitFailed { reason, detail } => {
+                (self.reason, self.detail) = (Some(*reason), Some(detail.clone()));
+                let is_stopped = *reason == UnitEnd::Stopped;
+                self.end(envelope.at, if is_stopped { UnitStatus::Stopped } else { UnitStatus::Failed });
+            }
+            RunEvent::UnitBlocked { by } => {
+                self.blocked_by.clone_from(by);
+                self.end(envelope.at, UnitStatus::Blocked);
+            }
+            RunEvent::TaskStarted { task, .. } => self.set(*task, TaskStatus::InProgress),
+            RunEvent::TaskCompleted { task, loop_id, .. } => {
+                self.set(*task, TaskStatus::Complete);
+                if !self.receipts.contains(loop_id) {
+                    self.receipts.push(loop_id.clone());
+                }
+            }
+            RunEvent::TaskFailed { task, .. } => self.set(*task, TaskStatus::Failed),
+            RunEvent::TaskClaudeInvoke { loop_id, .. } => self.loop_id = Some(loop_id.clone()),
+            RunEvent::PrCreated { url } => self.pr = Some(url.clone()),
+            RunEvent::WorktreeCreated { path, branch, .. } => {
+                (self.worktree, self.branch) = (Some(path.clone()), Some(branch.clone()));
+            }
+            RunEvent::WorktreeRemoved { .. } => self.worktree = None,
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, at: Timestamp, status: UnitStatus) {
+        self.status = status;
+        self.slot = None;
+        self.ended_at = Some(at);
+    }
+
+    fn set(&mut self, number: u32, status: TaskStatus) {
+        if let Some(task) = self.tasks.iter_mut().find(|task| task.task == number) {
+            task.status = status;
+        }
+    }
+
+    /// How many of its tasks are complete, and how many there are.
+    pub fn progress(&self) -> (usize, usize) {
+        (self.tasks.iter().filter(|task| task.status == TaskStatus::Complete).count(), self.tasks.len())
+    }
+
+    /// A unit of a run whose scheduler is gone although its journal has no end.
+    #[must_use]
+    pub fn with_dead_owner(mut self) -> Self {
+        if !self.status.is_over() {
+            self.status = UnitStatus::Stopped;
+            self.reason = Some(UnitEnd::Stopped);
+            self.detail = Some("dacapo died while the run was going on".to_owned());
+            self.slot = None;
+        }
+        self
+    }
+}
+
+/// The line of one unit in `status`, its name as wide as `width`.
+pub fn unit_line(view: &UnitView, width: usize) -> String {
+    let (done, all) = view.progress();
+    let mut parts = vec![format!("{:width$}", view.unit.as_str())];
+    if view.status == UnitStatus::Blocked {
+        parts.push(format!("blocked by {}", names(&view.blocked_by)));
+        return parts.join("  ");
+    }
+    parts.push(view.status.words().to_owned());
+    parts.push(format!("tasks {done}/{all}"));
+    if let Some(slot) = view.slot {
+        parts.push(format!("slot {slot}"));
+    }
+    let where_it_is = match view.status {
+        UnitStatus::Merged => view.left_on.as_ref().map(|(branch, _)| format!("left on {branch}")),
+        _ => view.pr.clone().or_else(|| view.branch.clone()),
+    };
+    parts.extend(where_it_is);
+    parts.extend(view.detail.clone().filter(|_| !view.status.is_good()));
+    parts.join("  ")
+}
+
+/// Why a unit failed, is blocked or waits, and the one next step.
+pub fn why_unit(view: &UnitView) -> Why {
+    let (done, all) = view.progress();
+    let unit = &view.unit;
+    let detail = view.detail.as_deref().unwrap_or_default().trim_end_matches('.');
+    let tasks = format!("{done} of {all} tasks complete");
+    let logs = match &view.loop_id {
+        Some(id) => format!("`dacapo logs {id}` shows what the agent said; "),
+        None => String::new(),
+    };
+    let again = format!("`dacapo unit run {unit}`");
+    let (because, next) = match view.status {
+        UnitStatus::Queued if detail.is_empty() => {
+            let first = if view.depends_on.is_empty() {
+                "a free slot".to_owned()
+            } else {
+                format!("{} and a free slot", names(&view.depends_on))
+            };
+            (format!("Queued: it waits for {first}."), "It goes on by itself.".to_owned())
+        }
+        UnitStatus::Queued => (format!("Queued again, {detail}."), "It goes on by itself.".to_owned()),
+        UnitStatus::Working => (
+            format!("Working: {tasks}."),
+            match &view.loop_id {
+                Some(id) => format!("`dacapo logs {id} -f` follows its agent."),
+                None => "It goes on by itself.".to_owned(),
+            },
+        ),
+        UnitStatus::WaitingToMerge => (
+            "Its work is done; it waits for its turn to be merged.".to_owned(),
+            "It goes on by itself.".to_owned(),
+        ),
+        UnitStatus::Merging => ("It is being merged.".to_owned(), "It goes on by itself.".to_owned()),
+        UnitStatus::Publishing => ("It is being published.".to_owned(), "It goes on by itself.".to_owned()),
+        UnitStatus::Merged => match &view.left_on {
+            Some((branch, command)) => (
+                format!("Merged, on `{branch}`: the target could not be moved."),
+                format!("`{command}` moves it."),
+            ),
+            None => (format!("Merged: {tasks}."), "Nothing is left to do.".to_owned()),
+        },
+        UnitStatus::Completed => (
+            format!("Completed: {tasks}."),
+            match (&view.pr, &view.branch) {
+                (Some(pr), _) => format!("Its pull request is {pr}."),
+                (None, Some(branch)) => format!("Its branch is `{branch}`."),
+                (None, None) => "Nothing is left to do.".to_owned(),
+            },
+        ),
+        UnitStatus::Blocked => (
+            format!("Blocked: {} came to no good end.", names(&view.blocked_by)),
+            match view.blocked_by.first() {
+                Some(first) => {
+                    format!("`dacapo why {first}` says why; after that `dacapo unit run` goes on.")
+                }
+                None => again,
+            },
+        ),
+        UnitStatus::Stopped => {
+            (format!("Stopped: {detail}; {tasks}."), "`dacapo unit run` goes on with it.".to_owned())
+        }
+        UnitStatus::Failed => (
+            format!("Failed: {detail}; {tasks}."),
+            match view.reason {
+                Some(UnitEnd::Exhausted | UnitEnd::Failed) => {
+                    format!("{logs}`dacapo unit run {unit} --retry-failed` tries again.")
+                }
+                Some(UnitEnd::Auth) => format!("Sign in or mend the account, then {again}."),
+                Some(UnitEnd::Budget) => format!("{again} with a higher `--max-cost` goes on."),
+                Some(UnitEnd::Person) => match &view.loop_id {
+                    Some(id) => format!("`dacapo steer {id} \"…\"` answers; then {again}."),
+                    None => format!("Answer it, then {again}."),
+                },
+                Some(UnitEnd::Blocked) => {
+                    "`dacapo unit check` says which tasks wait for each other.".to_owned()
+                }
+                _ => format!("{logs}mend that, then {again}."),
+            },
+        ),
+    };
+    Why { because, next }
+}
+
+fn names(units: &[UnitId]) -> String {
+    units.iter().map(UnitId::as_str).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+#[path = "unit_tests.rs"]
+mod tests;
