@@ -2,7 +2,7 @@
 
 use dacapo_core::{
     event::{Envelope, LoopEvent},
-    ids::{LoopId, ProjectId, TaskId},
+    ids::{LoopId, ProjectId, RunId, TaskId},
     view::LoopView,
 };
 use jiff::Timestamp;
@@ -77,8 +77,8 @@ impl Store {
             refuse_shared_folder(transaction, &view, kin)?;
             transaction
                 .prepare_cached(
-                    "INSERT INTO loops (id, project, task, workspace, parent, head, over, view, owner_pid, owner_start, owner_boot)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                    "INSERT INTO loops (id, project, task, workspace, parent, head, over, view, owner_pid, owner_start, owner_boot, run)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
                 )?
                 .execute(params![
                     id.as_str(),
@@ -92,6 +92,7 @@ impl Store {
                     owner.pid,
                     owner.start.cast_signed(),
                     owner.boot,
+                    run_of(&envelopes).map(RunId::as_str),
                 ])?;
             let key = transaction.last_insert_rowid();
             insert(transaction, key, &view.project, &envelopes)?;
@@ -182,17 +183,7 @@ impl Store {
             Some(id) => self.query(ONE, params![from.cast_signed(), id.as_str()], read)?,
             None => self.query(ALL, params![from.cast_signed()], read)?,
         };
-        rows.into_iter()
-            .map(|(seq, at, id, body)| {
-                let unreadable = |why: String| StoreError::Unreadable { seq: seq.cast_unsigned(), why };
-                Ok(Envelope {
-                    seq: seq.cast_unsigned(),
-                    at: Timestamp::from_microsecond(at).map_err(|e| unreadable(e.to_string()))?,
-                    loop_id: id.parse().map_err(|_| unreadable(format!("`{id}` is no loop id")))?,
-                    event: serde_json::from_str(&body).map_err(|e| unreadable(e.to_string()))?,
-                })
-            })
-            .collect()
+        rows.into_iter().map(envelope).collect()
     }
 
     /// SHA-256 over a loop's events as they were recorded: what a receipt is tied to.
@@ -229,7 +220,7 @@ impl Store {
     /// The place of the newest event.
     pub fn last_seq(&self) -> Result<u64, StoreError> {
         Ok(self
-            .query_row("SELECT COALESCE(MAX(seq), 0) FROM events", [], |row| row.get::<_, i64>(0))?
+            .query_row(&format!("SELECT {LAST_SEQ}"), [], |row| row.get::<_, i64>(0))?
             .unwrap_or(0)
             .cast_unsigned())
     }
@@ -378,10 +369,30 @@ fn without_secrets(events: Vec<LoopEvent>) -> Result<Vec<LoopEvent>, StoreError>
     events.into_iter().map(redact).collect::<Result<_, _>>().map_err(|error| unwritable(&error))
 }
 
-fn next_seq(transaction: &Transaction<'_>) -> Result<i64, StoreError> {
-    Ok(transaction
-        .prepare_cached("SELECT COALESCE(MAX(seq), 0) + 1 FROM events")?
-        .query_row([], |row| row.get(0))?)
+/// Loops and runs count in one row. Two looks at the end of a key each: its cost does not grow with the journal.
+const LAST_SEQ: &str =
+    "MAX((SELECT COALESCE(MAX(seq), 0) FROM events), (SELECT COALESCE(MAX(seq), 0) FROM run_events))";
+
+pub(super) fn next_seq(transaction: &Transaction<'_>) -> Result<i64, StoreError> {
+    Ok(transaction.prepare_cached(&format!("SELECT {LAST_SEQ} + 1"))?.query_row([], |row| row.get(0))?)
+}
+
+/// The run that a loop which begins belongs to.
+fn run_of(envelopes: &[Envelope]) -> Option<&RunId> {
+    match envelopes.first().map(|first| &first.event) {
+        Some(LoopEvent::LoopStarted(started)) => started.run.as_ref(),
+        _ => None,
+    }
+}
+
+pub(super) fn envelope((seq, at, id, body): (i64, i64, String, String)) -> Result<Envelope, StoreError> {
+    let unreadable = |why: String| StoreError::Unreadable { seq: seq.cast_unsigned(), why };
+    Ok(Envelope {
+        seq: seq.cast_unsigned(),
+        at: Timestamp::from_microsecond(at).map_err(|e| unreadable(e.to_string()))?,
+        loop_id: id.parse().map_err(|_| unreadable(format!("`{id}` is no loop id")))?,
+        event: serde_json::from_str(&body).map_err(|e| unreadable(e.to_string()))?,
+    })
 }
 
 fn envelopes(id: &LoopId, at: Timestamp, seq: &mut i64, events: Vec<LoopEvent>) -> Vec<Envelope> {
@@ -413,10 +424,10 @@ fn insert(
     Ok(())
 }
 
-fn to_json(value: &impl serde::Serialize) -> Result<String, StoreError> {
+pub(super) fn to_json(value: &impl serde::Serialize) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| unwritable(&error))
 }
 
-fn unwritable(error: &serde_json::Error) -> StoreError {
+pub(super) fn unwritable(error: &serde_json::Error) -> StoreError {
     StoreError::Other { path: String::new(), why: error.to_string() }
 }

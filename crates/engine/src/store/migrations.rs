@@ -4,7 +4,8 @@ use rusqlite::{Connection, TransactionBehavior};
 
 /// Version 1: `view` is a fold of the loop's events, kept so that `status` need not read them. Version 2: what loops
 /// share; `spend` is a fold too, one row per agent process, kept so that a budget of a day need not read a day's events.
-const STEPS: [&str; 2] = [
+/// Version 3: runs of units, and which run a loop belongs to.
+const STEPS: [&str; 3] = [
     "
     CREATE TABLE loops (
         key INTEGER PRIMARY KEY,
@@ -60,6 +61,42 @@ const STEPS: [&str; 2] = [
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX spend_at ON spend (at);
     CREATE INDEX spend_project ON spend (project);
+",
+    "
+    ALTER TABLE loops ADD COLUMN run TEXT;
+    ALTER TABLE spend ADD COLUMN run TEXT;
+    CREATE INDEX spend_run ON spend (run) WHERE run IS NOT NULL;
+    CREATE TABLE runs (
+        key INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        project TEXT NOT NULL,
+        root TEXT NOT NULL,
+        head INTEGER NOT NULL,
+        over INTEGER NOT NULL,
+        view TEXT NOT NULL,
+        owner_pid INTEGER NOT NULL,
+        owner_start INTEGER NOT NULL,
+        owner_boot TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX runs_active ON runs (key) WHERE over = 0;
+    CREATE INDEX runs_project ON runs (project, key);
+    CREATE TABLE run_events (
+        seq INTEGER PRIMARY KEY,
+        run INTEGER NOT NULL REFERENCES runs (key),
+        unit TEXT,
+        at INTEGER NOT NULL,
+        body TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX run_events_run ON run_events (run, seq);
+    CREATE TABLE units (
+        key INTEGER PRIMARY KEY,
+        project TEXT NOT NULL,
+        unit TEXT NOT NULL,
+        run INTEGER NOT NULL REFERENCES runs (key),
+        view TEXT NOT NULL,
+        UNIQUE (project, unit)
+    ) STRICT;
+    CREATE INDEX units_run ON units (run);
 ",
 ];
 

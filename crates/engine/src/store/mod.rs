@@ -4,6 +4,7 @@ mod journal;
 mod lock;
 mod migrations;
 mod requests;
+mod runs;
 mod segments;
 mod supply;
 
@@ -17,6 +18,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 pub use journal::{Head, LoopRow};
 pub use lock::{LockError, TaskLock};
 pub use requests::PendingRequest;
+pub use runs::{RunHead, RunRow};
 pub use segments::{KEPT_PER_ATTEMPT, Segment, Segments, Stream};
 
 /// The journal's database.
@@ -61,6 +63,9 @@ pub enum StoreError {
     /// Another process wrote to the same loop.
     #[error("loop {0} was continued by another dacapo")]
     Overtaken(String),
+    /// Another process wrote to the same run.
+    #[error("run {0} was continued by another dacapo")]
+    RunOvertaken(String),
     /// A recorded fact cannot be read back.
     #[error("the journal holds an event that cannot be read (seq {seq}): {why}")]
     Unreadable {
@@ -94,7 +99,9 @@ impl StoreError {
             Self::Disk { .. } => {
                 Some("check the disk and its permissions, or set DACAPO_HOME to another folder".to_owned())
             }
-            Self::Overtaken(_) => Some("`dacapo status` shows who runs it".to_owned()),
+            Self::Overtaken(_) | Self::RunOvertaken(_) => {
+                Some("`dacapo status` shows who runs it".to_owned())
+            }
             Self::FolderHeld(_) | Self::Unreadable { .. } | Self::Other { .. } => None,
         }
     }
