@@ -328,7 +328,7 @@ impl Policy {
 
     /// Whether it draws on a budget together with other loops.
     pub fn shares_budgets(&self) -> bool {
-        self.per_day != Budget::default() || self.per_project != Budget::default()
+        [self.per_day, self.per_project, self.per_run].iter().any(|budget| *budget != Budget::default())
     }
 
     /// Whether something has to be known before an agent starts: what was spent, and whether its provider answers.

@@ -1,4 +1,4 @@
-//! Whether there is money and are tokens left: for a loop, a project, a day.
+//! Whether there is money and are tokens left: for a loop, a run, a project, a day.
 
 use std::fmt;
 
@@ -43,6 +43,8 @@ impl Spent {
 pub enum Share {
     /// This loop alone.
     Loop,
+    /// All loops of the run of units.
+    Run,
     /// All loops of the project.
     Project,
     /// All loops on the machine, since midnight.
@@ -105,6 +107,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whose = match self.share {
             Share::Loop => "",
+            Share::Run => " in this run",
             Share::Project => " in this project",
             Share::Day => " today",
         };

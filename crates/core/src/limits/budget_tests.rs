@@ -64,6 +64,7 @@ fn an_agent_starts_only_on_what_is_left() {
         (vec![account(Share::Loop, 5.0, 5.0, 0.0)], 0.0, Some("cost 5.00 of 5.00 USD")),
         (vec![account(Share::Day, 50.0, 49.0, 1.0)], 0.0, Some("cost 50.00 of 50.00 USD today")),
         (vec![account(Share::Day, 50.0, 49.0, 0.5)], 0.5, None),
+        (vec![account(Share::Run, 5.0, 4.0, 1.0)], 0.0, Some("cost 5.00 of 5.00 USD in this run")),
         (
             vec![account(Share::Loop, 5.0, 0.0, 0.0), account(Share::Project, 20.0, 19.5, 0.0)],
             0.6,

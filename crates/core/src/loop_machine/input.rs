@@ -95,6 +95,8 @@ pub struct SharedSpend {
     pub day: Purse,
     /// In this project, ever.
     pub project: Purse,
+    /// In the run of units it belongs to.
+    pub run: Purse,
 }
 
 /// What was taken out of a budget that loops share.

@@ -169,7 +169,9 @@ impl Turn {
             return;
         }
         // Tokens that nobody can turn into money would be fiction to a budget of it (fault J5).
-        let is_fiction = self.state.max_cost.is_some() && self.state.max_tokens.is_none();
+        let run = self.started().policy.per_run;
+        let is_fiction = (self.state.max_cost.is_some() && self.state.max_tokens.is_none())
+            || (run.max_cost.is_some() && run.max_tokens.is_none());
         let accounts = accounts(&self.state, self.state.ledger.total(), shared);
         let detail = match first_exceeded(&accounts) {
             Some(refusal) => Some(refusal.to_string()),
@@ -213,6 +215,7 @@ fn accounts(state: &LoopState, own: Spend, shared: &SharedSpend) -> Vec<Account>
     let budget = Budget { max_cost: state.max_cost, max_tokens: state.max_tokens };
     vec![
         account(Share::Loop, budget, Purse { spent: own.spent(), reserved: Spent::default() }),
+        account(Share::Run, policy.per_run, shared.run),
         account(Share::Project, policy.per_project, shared.project),
         account(Share::Day, policy.per_day, shared.day),
     ]

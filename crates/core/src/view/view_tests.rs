@@ -371,6 +371,7 @@ fn what_helps_against_an_empty_purse_depends_on_whose_it_is() {
         ("cost 5.03 of 5.00 USD", "--max-cost USD"),
         ("cost 5.03 of 5.00 USD today", "goes on tomorrow"),
         ("cost 5.03 of 5.00 USD in this project", "`limits.per_project`"),
+        ("cost 5.03 of 5.00 USD in this run", "`dacapo unit run` with a higher `--max-cost`"),
     ] {
         let why = why(&view([iteration(3), over(Reason::Budget, detail)]));
         assert_eq!(why.because, format!("Failed: {detail}."));

@@ -107,6 +107,8 @@ fn budget_step(view: &LoopView, detail: &str) -> String {
     let id = &view.id;
     if detail.ends_with(" today") {
         format!("`dacapo resume {id}` goes on tomorrow; a new `dacapo run` follows a new `limits.per_day`.")
+    } else if detail.ends_with(" in this run") {
+        "`dacapo unit run` with a higher `--max-cost` or `--max-tokens` goes on.".to_owned()
     } else if detail.ends_with(" in this project") {
         "A new `dacapo run` follows a new `limits.per_project` in your configuration.".to_owned()
     } else {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use dacapo_core::{
     event::{Envelope, LoopEvent},
-    ids::{LoopId, ProjectId, fingerprint},
+    ids::{LoopId, ProjectId, RunId, fingerprint},
     limits::Spent,
     loop_machine::{Purse, SharedSpend},
 };
@@ -95,18 +95,23 @@ impl Store {
         })
     }
 
-    /// What was taken out of the budgets that loops share: since `midnight`, and in one project; one agent process
-    /// apart.
+    /// What was taken out of the budgets that loops share: since `midnight`, in one project and in one run; one agent
+    /// process apart.
     pub fn shared_spend(
         &self,
         midnight: Timestamp,
         project: &ProjectId,
+        run: Option<&RunId>,
         except: Option<(Head, u32)>,
     ) -> Result<SharedSpend, StoreError> {
         Ok(SharedSpend {
             day: self
                 .purse("s.at >= ?3", params![key(except), attempt(except), midnight.as_microsecond()])?,
             project: self.purse("s.project = ?3", params![key(except), attempt(except), project.as_str()])?,
+            run: match run {
+                Some(run) => self.purse("s.run = ?3", params![key(except), attempt(except), run.as_str()])?,
+                None => Purse::default(),
+            },
         })
     }
 
@@ -170,8 +175,8 @@ pub(super) fn take_spend(
     };
     transaction
         .prepare_cached(
-            "INSERT INTO spend (loop, attempt, project, at, cost, tokens, reserved_cost, reserved_tokens)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+            "INSERT INTO spend (loop, attempt, project, at, cost, tokens, reserved_cost, reserved_tokens, run)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, (SELECT run FROM loops WHERE key = ?1))
              ON CONFLICT (loop, attempt) DO UPDATE
              SET at = ?4, cost = ?5, tokens = ?6, reserved_cost = ?7, reserved_tokens = ?8",
         )?
@@ -213,10 +218,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::open(&dir.path().join("dacapo.db")).unwrap();
         let columns = "id, project, task, workspace, head, over, view, owner_pid, owner_start, owner_boot";
-        let row =
-            format!("INSERT INTO loops (key, {columns}) VALUES (1, 'l', 'p', 't', '/w', 0, 0, '', 1, 1, '')");
+        let row = format!(
+            "INSERT INTO loops (key, run, {columns}) VALUES (1, 'r', 'l', 'p', 't', '/w', 0, 0, '', 1, 1, '')"
+        );
         store.db.execute(&row, []).unwrap();
-        let project: ProjectId = "p".parse().unwrap();
+        let (project, run): (ProjectId, RunId) = ("p".parse().unwrap(), "r".parse().unwrap());
         let marks = r#""output":{"stdout":0,"stderr":0,"prompt":0,"gates":0}"#;
         let start = |attempt: u32| {
             format!(
@@ -235,8 +241,10 @@ mod tests {
             let event = serde_json::from_str(&event).unwrap();
             let envelope = Envelope { seq: 1, at: at(10), loop_id: "l".parse().unwrap(), event };
             store.transact(|transaction| take_spend(transaction, 1, &project, &envelope)).unwrap();
-            let shared = store.shared_spend(at(0), &project, None).unwrap();
-            assert_eq!(shared.day, shared.project);
+            let shared = store.shared_spend(at(0), &project, Some(&run), None).unwrap();
+            assert_eq!((shared.day, shared.day), (shared.project, shared.run));
+            let other = store.shared_spend(at(0), &project, Some(&"other".parse().unwrap()), None).unwrap();
+            assert_eq!((other.day, other.run), (shared.day, Purse::default()), "another run has its own");
             (shared.day.reserved.cost_usd, shared.day.spent.cost_usd)
         };
         assert_eq!(reserved(start(1)), (2.0, 0.0));

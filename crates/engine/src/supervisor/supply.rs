@@ -37,8 +37,9 @@ impl Supervisor<'_> {
         let now = Zoned::now();
         let midnight = now.start_of_day().unwrap_or(now).timestamp();
         let own = self.work.is_some().then_some((self.head, self.state.attempts));
-        let mut shared = self.store.shared_spend(midnight, &self.started.project, own)?;
-        for purse in [&mut shared.day, &mut shared.project] {
+        let mut shared =
+            self.store.shared_spend(midnight, &self.started.project, self.started.run.as_ref(), own)?;
+        for purse in [&mut shared.day, &mut shared.project, &mut shared.run] {
             purse.spent = purse.spent.plus(running.spent());
         }
         Ok(shared)

@@ -308,7 +308,7 @@ fn a_budget_stops_the_agent_and_then_the_loop() {
 }
 
 #[test]
-fn tokens_days_and_projects_are_budgets_too() {
+fn tokens_days_projects_and_runs_are_budgets_too() {
     // fault J3, fault J7
     let tokens = |input| Spend {
         usage: Some(crate::event::Usage { input, cache_read: 10, ..Default::default() }),
@@ -316,15 +316,19 @@ fn tokens_days_and_projects_are_budgets_too() {
     };
     let cost = |cost| Spend { cost_usd: Some(cost), ..Spend::default() };
     let purse = |cost_usd| Purse { spent: Spent { cost_usd, tokens: 0 }, reserved: Spent::default() };
-    let taken = |day, project| SharedSpend { day: purse(day), project: purse(project) };
+    let taken =
+        |day, project| SharedSpend { day: purse(day), project: purse(project), ..SharedSpend::default() };
+    let in_run = |run| SharedSpend { run: purse(run), ..taken(9.0, 9.0) };
     let money = Budget { max_cost: Some(1.0), max_tokens: None };
     type Bend = fn(&mut Policy, Budget);
-    let table: [(Bend, Spend, SharedSpend, bool); 6] = [
+    let table: [(Bend, Spend, SharedSpend, bool); 8] = [
         (|p, _| p.max_tokens = Some(100), tokens(90), SharedSpend::default(), true),
         (|p, _| p.max_tokens = Some(101), tokens(90), SharedSpend::default(), false),
         (|p, b| p.per_day = b, cost(0.1), taken(1.0, 0.0), true),
         (|p, b| p.per_day = b, cost(0.1), taken(0.9, 1.0), false),
         (|p, b| p.per_project = b, cost(0.1), taken(0.9, 1.0), true),
+        (|p, b| p.per_run = b, cost(0.1), in_run(1.0), true),
+        (|p, b| p.per_run = b, cost(0.1), in_run(0.9), false),
         (|_, _| {}, cost(99.0), taken(99.0, 99.0), false),
     ];
     for (bend, spend, shared, is_over) in table {

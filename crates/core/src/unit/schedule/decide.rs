@@ -59,7 +59,7 @@ impl Turn {
     // --- inputs ---------------------------------------------------------------------------------------------
 
     fn begin(&mut self, started: RunStarted) {
-        if !self.state.units.is_empty() {
+        if self.state.has_begun() {
             return;
         }
         let problem = started.problems().into_iter().next();
@@ -73,9 +73,6 @@ impl Turn {
         }
         for (unit, depends_on) in plans {
             self.record(Some(unit), RunEvent::UnitQueued { depends_on });
-        }
-        if self.state.units.is_empty() {
-            self.finish();
         }
     }
 
@@ -172,7 +169,7 @@ impl Turn {
 
     /// Starts what can be started, or ends the run.
     fn go_on(&mut self) {
-        if self.state.over().is_some() || self.state.units.is_empty() {
+        if self.state.over().is_some() || !self.state.has_begun() {
             return;
         }
         if self.state.stopping.is_none() && self.state.dry.is_none() {

@@ -91,6 +91,11 @@ pub enum Standing {
 }
 
 impl RunState {
+    /// Whether there is a run at all.
+    pub(super) fn has_begun(&self) -> bool {
+        self.parallel > 0
+    }
+
     /// How it ended, if it did.
     pub fn over(&self) -> Option<&RunOver> {
         self.over.as_ref()
