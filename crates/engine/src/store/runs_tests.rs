@@ -1,1 +1,211 @@
+use dacapo_core::{
+    event::{LoopEvent, LoopStarted, MergeMode, RunStarted, UnitEnd, UnitPlan},
+    ids::LoopId,
+    unit::TaskStatus,
+    view::UnitStatus,
+};
 
+use super::*;
+
+struct World {
+    _dir: tempfile::TempDir,
+    path: std::path::PathBuf,
+    store: Store,
+}
+
+fn world() -> World {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("dacapo.db");
+    let store = Store::open(&path).unwrap();
+    World { _dir: dir, path, store }
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_000_000_000).unwrap()
+}
+
+fn unit(name: &str) -> UnitId {
+    name.parse().unwrap()
+}
+
+fn run(name: &str) -> RunId {
+    name.parse().unwrap()
+}
+
+fn dead() -> Identity {
+    Identity { pid: 1, start: 1, boot: "another boot".to_owned() }
+}
+
+fn begins(units: &[&str]) -> Vec<(Option<UnitId>, RunEvent)> {
+    let plan = |name: &&str| UnitPlan {
+        unit: unit(name),
+        depends_on: Vec::new(),
+        tasks: vec![(1, "One".to_owned()), (2, "Two".to_owned())],
+        complete: vec![1],
+    };
+    let started = RunStarted {
+        project: "p".parse().unwrap(),
+        root: "/repository".into(),
+        target: "main".to_owned(),
+        merge: MergeMode::Merge,
+        parallel: 2,
+        units: units.iter().map(plan).collect(),
+        pid: 7,
+        version: "0".to_owned(),
+    };
+    vec![(None, RunEvent::OrchStarted(Box::new(started)))]
+}
+
+fn about(name: &str, event: RunEvent) -> Vec<(Option<UnitId>, RunEvent)> {
+    vec![(Some(unit(name)), event)]
+}
+
+fn warned(text: &str) -> RunEvent {
+    RunEvent::UnitWarned { text: text.to_owned() }
+}
+
+/// A loop of a unit, as the first event of its journal.
+fn loop_started(unit: &str, run: Option<RunId>) -> LoopEvent {
+    let policy = dacapo_core::policy::Policy::restart(
+        dacapo_core::agent::AgentCommand::parse("agent", &[]).unwrap(),
+        dacapo_core::judge::promise::PromiseRule::new("DONE").unwrap(),
+    );
+    LoopEvent::LoopStarted(Box::new(LoopStarted {
+        project: "p".parse().unwrap(),
+        task: unit.parse().unwrap(),
+        workspace: "/w".into(),
+        parent: None,
+        run,
+        depth: 0,
+        after: Vec::new(),
+        prompt: "x".to_owned(),
+        seed: "s".to_owned(),
+        policy,
+        base: None,
+        outline: None,
+        protected: Vec::new(),
+        pid: 1,
+        version: "0".to_owned(),
+    }))
+}
+
+#[test]
+fn runs_and_loops_count_in_one_row_and_are_read_back_as_they_were() {
+    let mut world = world();
+    let store = &mut world.store;
+    let (mut head, first) =
+        store.create_run(&run("r1"), &Identity::own(), now(), begins(&["a", "b"])).unwrap();
+    let id: LoopId = "l1".parse().unwrap();
+    let (mut loop_head, of_loop, mut view) =
+        store.create(&id, &Identity::own(), now(), vec![loop_started("a", Some(run("r1")))], &[]).unwrap();
+    let second = store.append_run(&run("r1"), &mut head, now(), about("a", warned("one"))).unwrap();
+    let other: LoopId = "l2".parse().unwrap();
+    store.create(&other, &Identity::own(), now(), vec![loop_started("a", None)], &[]).unwrap();
+    let more = vec![LoopEvent::Warned { text: "two".to_owned() }];
+    store.append(&id, &mut loop_head, &mut view, now(), more, &[]).unwrap();
+    assert_eq!((first[0].seq, of_loop[0].seq, second[0].seq, store.last_seq().unwrap()), (1, 2, 3, 5));
+
+    let (loaded, events) = store.load_run(&run("r1")).unwrap().unwrap();
+    assert_eq!((&loaded, &events), (&head, &[first.clone(), second.clone()].concat()));
+    assert_eq!(store.run_events(None, None, 2).unwrap(), second);
+    let project: ProjectId = "p".parse().unwrap();
+    assert_eq!(store.run_events(None, Some((&project, &unit("a"))), 0).unwrap(), second);
+    assert_eq!(store.run_events(Some(&run("r2")), None, 0).unwrap(), []);
+    let places = |after| -> Vec<(String, u64)> {
+        let of_run = store.loops_of_run(&run("r1"), after).unwrap();
+        of_run.into_iter().map(|(unit, envelope)| (unit.to_string(), envelope.seq)).collect()
+    };
+    assert_eq!(places(0), [("a".to_owned(), 2), ("a".to_owned(), 5)], "not those of other runs");
+    assert_eq!(places(2), [("a".to_owned(), 5)]);
+}
+
+#[test]
+fn a_run_has_one_writer() {
+    // fault G10
+    let mut world = world();
+    let (mut mine, _) = world.store.create_run(&run("r1"), &Identity::own(), now(), begins(&["a"])).unwrap();
+    let mut yours = Store::open(&world.path).unwrap();
+    let (mut their_head, _) = yours.load_run(&run("r1")).unwrap().unwrap();
+    yours.append_run(&run("r1"), &mut their_head, now(), about("a", warned("theirs"))).unwrap();
+    let before = mine.clone();
+    let lost = world.store.append_run(&run("r1"), &mut mine, now(), about("a", warned("mine")));
+    assert!(matches!(lost, Err(StoreError::RunOvertaken(_))), "{lost:?}");
+    assert_eq!(mine, before);
+    assert_eq!(world.store.run_events(None, None, 0).unwrap().len(), 2);
+}
+
+#[test]
+fn what_people_see_of_a_unit_follows_its_newest_run() {
+    let mut world = world();
+    let store = &mut world.store;
+    let (mut head, _) = store.create_run(&run("r1"), &Identity::own(), now(), begins(&["b", "a"])).unwrap();
+    let mut events = about("a", RunEvent::UnitStarted { slot: 1 });
+    events.extend(about("a", RunEvent::TaskCompleted { task: 2, loop_id: "l1".parse().unwrap(), of: 1 }));
+    store.append_run(&run("r1"), &mut head, now(), events).unwrap();
+    let seen = |store: &Store| -> Vec<(String, String, UnitStatus)> {
+        let views = store.unit_views(None).unwrap();
+        views.into_iter().map(|view| (view.unit.to_string(), view.run.to_string(), view.status)).collect()
+    };
+    let row = |unit: &str, run: &str, status| (unit.to_owned(), run.to_owned(), status);
+    assert_eq!(seen(store), [row("b", "r1", UnitStatus::Queued), row("a", "r1", UnitStatus::Working)]);
+    let a = store.unit_view(None, "a").unwrap().pop().unwrap();
+    assert_eq!((a.progress(), a.slot, a.receipts.len()), ((2, 2), Some(1), 1));
+    assert_eq!(a.tasks[1].status, TaskStatus::Complete);
+
+    let fails = RunEvent::UnitFailed { reason: UnitEnd::Stopped, detail: "stopped".to_owned() };
+    let over =
+        RunEvent::OrchFailed { reason: "interrupted".to_owned(), detail: String::new(), exit_code: 130 };
+    let mut events = about("a", fails);
+    events.push((None, over));
+    store.append_run(&run("r1"), &mut head, now(), events).unwrap();
+    assert_eq!((store.active_runs().unwrap().len(), head.view().state.as_str()), (0, "stopped"));
+    store.create_run(&run("r2"), &Identity::own(), now(), begins(&["a"])).unwrap();
+    assert_eq!(seen(store), [row("b", "r1", UnitStatus::Queued), row("a", "r2", UnitStatus::Queued)]);
+    assert_eq!(store.units_of_run(&run("r1")).unwrap().len(), 1, "the other one belongs to a later run");
+    let newest = |store: &Store, project: &str| {
+        store.newest_run(Some(&project.parse().unwrap())).unwrap().map(|row| row.view.id.to_string())
+    };
+    assert_eq!((newest(store, "p"), newest(store, "q")), (Some("r2".to_owned()), None));
+    assert_eq!(store.newest_ended_run().unwrap().unwrap().view.id, run("r1"));
+}
+
+#[test]
+fn a_run_whose_scheduler_died_is_shown_as_stopped() {
+    // fault F10
+    let mut world = world();
+    let (mut head, _) = world.store.create_run(&run("r1"), &dead(), now(), begins(&["a"])).unwrap();
+    let works = about("a", RunEvent::UnitStarted { slot: 1 });
+    world.store.append_run(&run("r1"), &mut head, now(), works).unwrap();
+    let row = world.store.active_runs().unwrap().pop().unwrap();
+    assert!(!row.is_running());
+    let view = row.current_view();
+    assert_eq!((view.state.as_str(), view.reason.as_deref()), ("stopped", Some("interrupted")));
+    let unit = world.store.unit_view(None, "a").unwrap().pop().unwrap();
+    assert_eq!((unit.status, unit.slot), (UnitStatus::Stopped, None));
+}
+
+#[test]
+fn a_stream_must_begin_with_its_beginning() {
+    let mut world = world();
+    let begun = world.store.create_run(&run("r1"), &Identity::own(), now(), about("a", warned("x")));
+    assert!(matches!(begun, Err(StoreError::Other { .. })), "{begun:?}");
+    assert_eq!(world.store.last_seq().unwrap(), 0);
+}
+
+#[test]
+fn no_secret_gets_into_a_runs_stream() {
+    // fault K9
+    let mut world = world();
+    let secret = format!("sk-ant-api03-{}", "a1B2".repeat(20));
+    let mut begins = begins(&["a"]);
+    if let RunEvent::OrchStarted(started) = &mut begins[0].1 {
+        started.units[0].tasks[0].1 = format!("Use {secret}");
+    }
+    let (mut head, first) = world.store.create_run(&run("r1"), &Identity::own(), now(), begins).unwrap();
+    let told = about("a", warned(&format!("it printed {secret}")));
+    let second = world.store.append_run(&run("r1"), &mut head, now(), told).unwrap();
+    let shown = format!("{first:?} {second:?} {:?}", world.store.unit_views(None).unwrap());
+    assert!(!shown.contains(&secret), "{shown}");
+    assert!(shown.contains("it printed"), "{shown}");
+    assert_eq!(world.store.run_events(None, None, 0).unwrap(), [first, second].concat());
+}
