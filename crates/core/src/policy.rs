@@ -15,7 +15,7 @@ use crate::{
 pub struct Policy {
     /// What is started in each iteration.
     pub agent: AgentCommand,
-    /// Charged iterations at most; never zero.
+    /// Charged iterations at most; zero only where dacapo itself claims before the first agent: then there is none.
     pub max_iterations: u32,
     /// How long agents, checks and delays may take together.
     pub max_time: Option<Millis>,
@@ -316,6 +316,18 @@ impl Policy {
         limits::backoff::FIRST
     }
 
+    /// Whether an agent's words and its DONE file are claims: not where tasks are, nor where dacapo itself claims.
+    pub fn hears_promises(&self) -> bool {
+        self.tasks.is_none() && self.own_claim == OwnClaim::Never
+    }
+
+    /// The pause after so many iterations.
+    pub fn delay_after(&self, iterations: u32) -> Millis {
+        let Some(limit) = self.delay_limit else { return self.restart_delay };
+        let doublings = iterations.saturating_sub(1).min(63);
+        Millis(self.restart_delay.0.saturating_mul(1 << doublings)).min(limit)
+    }
+
     /// The agent of this number: its own is 0, the stand-ins follow.
     pub fn agent(&self, index: usize) -> &AgentCommand {
         index.checked_sub(1).and_then(|i| self.fallback.get(i)).unwrap_or(&self.agent)
@@ -365,7 +377,7 @@ impl Policy {
         if self.stuck_after == Some(0) {
             problems.push(PolicyProblem::NotPositive { setting: "--stuck-after" });
         }
-        if self.max_iterations == 0 {
+        if self.max_iterations == 0 && self.own_claim != OwnClaim::Always {
             problems.push(PolicyProblem::NotPositive { setting: "--max-iterations" });
         }
         if self.gates.iter().any(|gate| gate.run.trim().is_empty()) {
@@ -374,8 +386,14 @@ impl Policy {
         if self.until.iter().any(|command| command.trim().is_empty()) {
             problems.push(PolicyProblem::Blank { setting: "--until-cmd" });
         }
-        if self.agent.argv.first().is_none_or(|program| program.trim().is_empty()) {
+        let is_blank = self.agent.argv.first().is_none_or(|program| program.trim().is_empty());
+        if is_blank && self.max_iterations > 0 {
             problems.push(PolicyProblem::Blank { setting: "--agent-cmd" });
+        }
+        for number in self.tasks.iter().flat_map(|set| &set.ready) {
+            if !self.gates.iter().any(|gate| gate.task == Some(*number)) {
+                problems.push(PolicyProblem::Unproven { task: *number });
+            }
         }
         problems
     }
@@ -395,6 +413,12 @@ pub enum PolicyProblem {
     Blank {
         /// The flag.
         setting: &'static str,
+    },
+    /// Nothing would prove a task.
+    #[error("task #{task} has no check that could prove it")]
+    Unproven {
+        /// Which.
+        task: u32,
     },
 }
 

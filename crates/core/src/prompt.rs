@@ -8,6 +8,7 @@ use crate::{
     ids::{base32, fingerprint},
     judge::promise::MissReason,
     loop_machine::LoopState,
+    policy::{OwnClaim, Policy},
 };
 
 /// The newest refusal, in a form an agent can use.
@@ -17,13 +18,15 @@ pub struct Feedback {
     pub iteration: u32,
     /// One line.
     pub line: String,
-    /// The check that refused it.
-    pub gate: Option<GateFeedback>,
+    /// The checks that refused it.
+    pub gates: Vec<GateFeedback>,
 }
 
 /// What a red gate has to say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GateFeedback {
+    /// What it came to, in one line.
+    pub line: String,
     /// The command line.
     pub command: String,
     /// The end of its output.
@@ -32,21 +35,52 @@ pub struct GateFeedback {
     pub was_red: bool,
 }
 
-impl Feedback {
-    /// The feedback of a gate that came to `result`.
-    pub fn of_gate(iteration: u32, name: &str, command: &str, result: &GateResult, was_red: bool) -> Self {
+/// How much of the output of each of several gates an agent is shown, and of all of them together.
+const SEVERAL: (usize, usize) = (4 << 10, 16 << 10);
+
+/// Stands for output that nobody has room for.
+const LEFT_OUT: &str = "(left out here)";
+
+impl GateFeedback {
+    /// The feedback of a gate that came to `result`, about this task alone if it names one.
+    pub fn new(name: &str, command: &str, task: Option<u32>, result: &GateResult, was_red: bool) -> Self {
+        let about = task.map(|task| format!("task #{task}: ")).unwrap_or_default();
         let line = match &result.failure {
-            Some(failure) => format!("the check `{name}` {failure}"),
-            None => format!("the check `{name}` exited {}", result.exit_code),
+            Some(failure) => format!("{about}the check `{name}` {failure}"),
+            None => format!("{about}the check `{name}` exited {}", result.exit_code),
         };
-        let gate = GateFeedback { command: command.to_owned(), tail: result.output_tail.clone(), was_red };
-        Self { iteration, line, gate: Some(gate) }
+        Self { line, command: command.to_owned(), tail: result.output_tail.clone(), was_red }
+    }
+}
+
+impl Feedback {
+    /// The feedback of gates that are red: of several each gets its share of the room.
+    pub fn of_gates(iteration: u32, mut gates: Vec<GateFeedback>) -> Self {
+        if gates.len() > 1 {
+            let (each, mut left) = SEVERAL;
+            for gate in &mut gates {
+                let shown = end_of(&gate.tail, each.min(left));
+                left -= shown.len();
+                gate.tail = if left == 0 && shown.is_empty() { LEFT_OUT } else { shown }.to_owned();
+            }
+        }
+        let lines: Vec<&str> = gates.iter().map(|gate| gate.line.as_str()).collect();
+        Self { iteration, line: lines.join("; "), gates }
     }
 
     /// The feedback of a refusal without a gate.
     pub fn of_refusal(iteration: u32, detail: &str) -> Self {
-        Self { iteration, line: detail.to_owned(), gate: None }
+        Self { iteration, line: detail.to_owned(), gates: Vec::new() }
     }
+}
+
+/// The end of `text`, at most so many bytes of it.
+fn end_of(text: &str, most: usize) -> &str {
+    let mut from = text.len().saturating_sub(most);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    &text[from..]
 }
 
 /// The nonce of one iteration: not secret from an agent, but no earlier text can hold it.
@@ -80,12 +114,7 @@ pub fn compose(state: &LoopState, iteration: u32, nonce: &str) -> String {
         "Every iteration starts afresh in this directory: what lies in its files and in its history is all that \
          carries over.\n"
     });
-    let done_file = if policy.done_file { ", or create the file $TASK_FOLDER/DONE" } else { "" };
-    prompt.push_str(&format!(
-        "When all of it is done and you have checked it, print the line {} and nothing else on it{done_file}. \
-         Do neither before that: the loop goes on until the work is done, and a claim may be checked.\n",
-        policy.promise.tag(nonce),
-    ));
+    prompt.push_str(&how_to_claim(policy, nonce));
     if let Some(code) = policy.wait.exit_code {
         // What runs inside a CLI cannot choose the exit code of that.
         let by_code = match policy.agent(state.agent).format {
@@ -101,24 +130,7 @@ pub fn compose(state: &LoopState, iteration: u32, nonce: &str) -> String {
         prompt.push_str(&format!("\nThe person you work for says:\n{}\n", text.trim_end()));
     }
     if let Some(feedback) = state.feedback.as_ref().filter(|_| policy.feedback) {
-        prompt.push_str(&format!(
-            "\nThe claim of iteration {} was refused: {}.\n",
-            feedback.iteration, feedback.line
-        ));
-        if let Some(gate) = &feedback.gate {
-            prompt.push_str(&format!("Its command: {}\n", gate.command));
-            if gate.was_red {
-                prompt.push_str("It failed before the loop began, too.\n");
-            }
-            if gate.tail.trim().is_empty() {
-                prompt.push_str("It printed nothing.\n");
-            } else {
-                prompt.push_str(&format!(
-                    "The end of what it printed:\n{}\n(end of what it printed)\n",
-                    gate.tail.trim_end()
-                ));
-            }
-        }
+        prompt.push_str(&told(feedback, policy));
     }
     let older = state.refusals.iter().rev().skip(1).take(if policy.feedback { 2 } else { 0 });
     for (number, _, line) in older {
@@ -139,6 +151,53 @@ pub fn compose(state: &LoopState, iteration: u32, nonce: &str) -> String {
         ));
     }
     prompt
+}
+
+/// What makes a claim, in a sentence or two.
+fn how_to_claim(policy: &Policy, nonce: &str) -> String {
+    if policy.tasks.is_some() {
+        return "The `status` in the frontmatter of a task's file is what says that it is done, and nothing else does: \
+                set it to `complete` when you have checked the task. Its backpressure will be run then, and a task \
+                that does not pass it is set back.\n"
+            .to_owned();
+    }
+    if policy.own_claim != OwnClaim::Never {
+        return "When you end, checks are run on what you leave behind. Nothing you print counts for or against it.\n"
+            .to_owned();
+    }
+    let done_file = if policy.done_file { ", or create the file $TASK_FOLDER/DONE" } else { "" };
+    format!(
+        "When all of it is done and you have checked it, print the line {} and nothing else on it{done_file}. \
+         Do neither before that: the loop goes on until the work is done, and a claim may be checked.\n",
+        policy.promise.tag(nonce),
+    )
+}
+
+/// The newest refusal, and what its gates printed.
+fn told(feedback: &Feedback, policy: &Policy) -> String {
+    let mut text = if policy.own_claim == OwnClaim::Never {
+        format!("\nThe claim of iteration {} was refused: {}.\n", feedback.iteration, feedback.line)
+    } else {
+        format!("\nWhat was there was not accepted: {}.\n", feedback.line)
+    };
+    for gate in &feedback.gates {
+        if feedback.gates.len() > 1 {
+            text.push_str(&format!("\n{}.\n", gate.line));
+        }
+        text.push_str(&format!("Its command: {}\n", gate.command));
+        if gate.was_red {
+            text.push_str("It failed before the loop began, too.\n");
+        }
+        if gate.tail.trim().is_empty() {
+            text.push_str("It printed nothing.\n");
+        } else {
+            text.push_str(&format!(
+                "The end of what it printed:\n{}\n(end of what it printed)\n",
+                gate.tail.trim_end()
+            ));
+        }
+    }
+    text
 }
 
 /// Why a tag did not count, and what to do about it.

@@ -29,6 +29,7 @@ fn red_gate(tail: &str) -> [LoopEvent; 3] {
             role: GateRole::Gate,
             name: "tests".into(),
             command: "cargo test --all".into(),
+            task: None,
             result,
         },
         LoopEvent::ClaimRefused {
@@ -46,6 +47,7 @@ fn red_before() -> [LoopEvent; 1] {
         role: GateRole::Baseline,
         name: "tests".into(),
         command: "cargo test --all".into(),
+        task: None,
         result: gate_result(101),
     }]
 }
@@ -185,7 +187,7 @@ fn the_newest_refusal_is_told_and_an_accepted_claim_ends_it() {
     assert_eq!(state("Fix it.", plain(), &events).feedback, None);
     let timed_out = GateResult { failure: Some("ran longer than 5m".into()), ..gate_result(-1) };
     assert_eq!(
-        Feedback::of_gate(1, "tests", "t", &timed_out, false).line,
+        GateFeedback::new("tests", "t", None, &timed_out, false).line,
         "the check `tests` ran longer than 5m"
     );
 }

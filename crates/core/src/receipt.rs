@@ -25,9 +25,9 @@ pub struct Receipt {
     pub verdict: String,
     /// The tree before the first agent.
     pub base: Option<String>,
-    /// The tree that was judged and kept.
+    /// The tree that was judged and kept; of tasks, that of the last commit, which may differ in status lines.
     pub tree: Option<String>,
-    /// The snapshot that holds it.
+    /// The snapshot that was judged.
     pub snapshot: Option<String>,
     /// Commits since the base, dacapo's own last.
     pub commits: Vec<String>,
@@ -108,12 +108,24 @@ pub struct Versions {
 }
 
 /// The receipt of an accepted claim.
-pub(crate) fn issue(state: &LoopState, claim: &Claim, verified: bool, seal: Seal) -> Option<Receipt> {
+///
+/// `tree` is what was committed, where that is not what the gates saw to the last status line.
+pub(crate) fn issue(
+    state: &LoopState,
+    claim: &Claim,
+    verified: bool,
+    seal: Seal,
+    tree: Option<String>,
+) -> Option<Receipt> {
     let started = state.started.as_ref()?;
     let found: Option<&Examination> = state.examined.as_deref();
     let mut commits = found.map(|found| found.commits.clone()).unwrap_or_default();
     // After a crash behind the commit the look at the workspace has found it already.
-    commits.extend(state.committed.clone().filter(|own| !commits.contains(own)));
+    for (_, own) in &state.committed {
+        if !commits.contains(own) {
+            commits.push(own.clone());
+        }
+    }
     let tamper = found.map(|found| &found.tamper);
     let mut receipt = Receipt {
         loop_id: seal.loop_id,
@@ -121,7 +133,7 @@ pub(crate) fn issue(state: &LoopState, claim: &Claim, verified: bool, seal: Seal
         claim: claim.by.clone(),
         verdict: if verified { "verified" } else { "unverified" }.to_owned(),
         base: started.base.as_ref().map(|base| base.tree.clone()),
-        tree: found.map(|found| found.tree.clone()),
+        tree: tree.or(found.map(|found| found.tree.clone())),
         snapshot: found.map(|found| found.snapshot.clone()),
         commits,
         gates: state

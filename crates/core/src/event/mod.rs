@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use finish::{FinishState, Reason};
 pub use run::{MergeMode, RunEnvelope, RunEvent, RunProblem, RunStarted, RunStop, UnitEnd, UnitPlan};
 pub use spend::{Ledger, Spend, Usage};
-pub use workspace::{Base, Examination, ProtectedFile};
+pub use workspace::{Base, Examination, ProtectedFile, UnitFileChange, UnitFileKind};
 
 use crate::{
     duration::Millis,
@@ -188,6 +188,9 @@ pub enum LoopEvent {
         iteration: u32,
         /// The commit.
         commit: String,
+        /// The task of a unit that it completes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<u32>,
     },
     /// The proof of a finished loop.
     ReceiptIssued {
@@ -207,6 +210,9 @@ pub enum LoopEvent {
         /// Counts tries of a red one, 1-based.
         #[serde(default = "one")]
         attempt: u32,
+        /// The task of a unit that it is for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<u32>,
     },
     /// A check ended.
     GateFinished {
@@ -218,6 +224,9 @@ pub enum LoopEvent {
         name: String,
         /// The command line.
         command: String,
+        /// The task of a unit that it was for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<u32>,
         /// What it came to.
         #[serde(flatten)]
         result: GateResult,

@@ -48,4 +48,30 @@ pub struct Examination {
     pub tamper: TamperScan,
     /// The words of the agent that contradict its promise.
     pub contradiction: Option<String>,
+    /// Files of units that changed in a way they must not while a unit is worked on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unit_files: Vec<UnitFileChange>,
+}
+
+/// A forbidden change of a file of a unit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnitFileChange {
+    /// The file, from the top of the repository.
+    pub path: String,
+    /// What became of it.
+    pub kind: UnitFileKind,
+}
+
+/// What must not become of a file of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnitFileKind {
+    /// It was not there before, or something else stands in its place.
+    Added,
+    /// It is gone.
+    Deleted,
+    /// Its frontmatter is another.
+    Frontmatter,
+    /// Its status is another, and it is no task of this turn.
+    Status,
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::signal::Signal;
 use crate::{
-    event::{Examination, GateResult},
+    event::{Examination, GateResult, UnitFileChange, UnitFileKind},
     policy::{GateFrom, Policy},
 };
 
@@ -54,7 +54,7 @@ pub fn refused_at_once(by: &[Signal], iteration: u32, policy: &Policy) -> Option
     {
         return Some((RefusalReason::Malformed, format!("DONE is a {kind}, not a regular file")));
     }
-    if iteration == 0 && !policy.gates.is_empty() && !policy.allow_empty {
+    if iteration == 0 && !policy.gates.is_empty() && !policy.allow_empty && !is_ours(by) {
         // No agent has run: whatever wrote it, it was not the work of this loop.
         return Some((
             RefusalReason::Empty,
@@ -66,6 +66,9 @@ pub fn refused_at_once(by: &[Signal], iteration: u32, policy: &Policy) -> Option
 
 /// What refuses a claim after a look at the workspace, before any gate runs.
 pub fn refused_by_examination(by: &[Signal], found: &Examination, policy: &Policy) -> Option<Refusal> {
+    if let Some(change) = found.unit_files.first() {
+        return Some((RefusalReason::Tampered, with_more(forbidden(change), found.unit_files.len())));
+    }
     if let Some(path) = found.tampered.first()
         && policy.gate_from == GateFrom::Workspace
     {
@@ -76,13 +79,37 @@ pub fn refused_by_examination(by: &[Signal], found: &Examination, policy: &Polic
         return Some((RefusalReason::Tampered, format!("the protected path `{path}`{more} was changed")));
     }
     // What dacapo itself found out needs no change: the agent claimed nothing.
-    let is_ours = by.iter().all(|signal| *signal == Signal::UntilCommand);
-    if found.changed == 0 && !policy.gates.is_empty() && !policy.allow_empty && !is_ours {
+    if found.changed == 0 && !policy.gates.is_empty() && !policy.allow_empty && !is_ours(by) {
         return Some((RefusalReason::Empty, "nothing was changed since the loop began".to_owned()));
     }
     found.contradiction.as_ref().map(|text| {
         (RefusalReason::Contradiction, format!("Output contains contradictions to promise: {text}"))
     })
+}
+
+/// Whether nobody but dacapo claims.
+fn is_ours(by: &[Signal]) -> bool {
+    by.iter().all(|signal| matches!(signal, Signal::UntilCommand | Signal::OwnClaim))
+}
+
+/// What is wrong with a change of a unit's file.
+fn forbidden(UnitFileChange { path, kind }: &UnitFileChange) -> String {
+    match kind {
+        UnitFileKind::Added => {
+            format!("`{path}` was added to the units: none may appear while one is worked on")
+        }
+        UnitFileKind::Deleted => {
+            format!("`{path}` is gone from the units: none may vanish while one is worked on")
+        }
+        UnitFileKind::Frontmatter => {
+            format!("the frontmatter of `{path}` was changed: it is frozen while the unit is worked on")
+        }
+        UnitFileKind::Status => format!("the status of `{path}` was changed: it is no task of this turn"),
+    }
+}
+
+fn with_more(line: String, all: usize) -> String {
+    if all > 1 { format!("{line} (and {} more)", all - 1) } else { line }
 }
 
 /// What refuses a claim whose workspace did not hold still while it was checked.

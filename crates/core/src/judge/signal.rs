@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::promise::MissReason;
-use crate::policy::Policy;
+use crate::{policy::Policy, unit::TaskStatus};
 
 /// What was observed when an agent had ended, or before one starts. Gathered by the engine, judged here.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,6 +20,19 @@ pub struct Facts {
     pub wait_marker: bool,
     /// Messages posted to the task's bus since the iteration began: type and body.
     pub messages: Vec<(String, String)>,
+    /// The tasks of the turn by number, and what their files say; `None` where that cannot be told. Not looked at
+    /// before an agent starts: nobody has worked on them.
+    pub tasks: Vec<(u32, Option<TaskStatus>)>,
+}
+
+impl Facts {
+    /// The tasks whose files say that they are complete.
+    fn complete(&self) -> impl Iterator<Item = u32> {
+        self.tasks
+            .iter()
+            .filter(|(_, status)| *status == Some(TaskStatus::Complete))
+            .map(|(number, _)| *number)
+    }
 }
 
 /// What stands at `$TASK_FOLDER/DONE`.
@@ -115,8 +128,14 @@ pub fn done_error(done: &DoneFact) -> Option<String> {
 /// The signals that `facts` are under `policy`, claims first.
 pub fn signals(facts: &Facts, policy: &Policy) -> Vec<Signal> {
     let mut signals = Vec::new();
-    signals.extend(facts.promise.clone().map(Signal::Promise));
-    if policy.done_file {
+    let hears_promises = policy.hears_promises();
+    if let Some(set) = &policy.tasks {
+        let mut claimed: Vec<u32> = facts.complete().filter(|number| set.ready.contains(number)).collect();
+        claimed.sort_unstable();
+        signals.extend(claimed.into_iter().map(Signal::Task));
+    }
+    signals.extend(facts.promise.clone().filter(|_| hears_promises).map(Signal::Promise));
+    if policy.done_file && hears_promises {
         match &facts.done {
             DoneFact::File => signals.push(Signal::DoneFile),
             DoneFact::NotAFile(kind) => signals.push(Signal::MalformedDone((*kind).to_owned())),
@@ -138,11 +157,19 @@ pub fn signals(facts: &Facts, policy: &Policy) -> Vec<Signal> {
             signals.push(Signal::Question(body.clone()));
         }
     }
-    if facts.promise.is_none() {
+    if facts.promise.is_none() && hears_promises {
         // An agent that repeats its prompt made no mistake that it could be told about.
         signals.extend(facts.near_miss.filter(|miss| *miss != MissReason::Echo).map(Signal::NearMiss));
     }
     signals
+}
+
+/// Tasks that say that they are complete, were not when the turn began, and may not be completed in it.
+pub fn premature(facts: &Facts, policy: &Policy) -> Vec<u32> {
+    let Some(set) = &policy.tasks else { return Vec::new() };
+    let was_complete =
+        |number| set.tasks.iter().any(|t| t.spec.number == number && t.status == TaskStatus::Complete);
+    facts.complete().filter(|number| !set.ready.contains(number) && !was_complete(*number)).collect()
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use crate::{
     ids::fingerprint,
     judge::{
         progress,
-        signal::{Facts, Signal, done_error, signals},
+        signal::{Facts, Signal, done_error, premature, signals},
     },
-    policy::OnFatal,
+    policy::{OnFatal, OwnClaim},
     prompt,
     text::count,
 };
@@ -42,6 +42,10 @@ impl Turn {
                 if self.state.over().is_some_and(Reason::is_resumable) {
                     self.record(LoopEvent::LoopResumed { grant, output, pid });
                     self.perform(Effect::ConsumeWaitMarker);
+                    // What a cut-off agent wrote is nobody's claim, and a refusal may not have been carried out.
+                    if self.state.claim.is_none() {
+                        self.set_all_back();
+                    }
                     self.go_on();
                 }
             }
@@ -122,6 +126,11 @@ impl Turn {
             Input::CommitDone(result, seal) => {
                 if self.state.phase == Phase::Judging(JudgeStep::Committing) {
                     self.commit_done(result, seal);
+                }
+            }
+            Input::TasksCommitted(commits, seal) => {
+                if self.state.phase == Phase::Judging(JudgeStep::Committing) {
+                    self.tasks_committed(commits, seal);
                 }
             }
             Input::DelayOver => {
@@ -268,6 +277,10 @@ impl Turn {
             detail.clone()
         };
         self.post(kind, body);
+        // Nothing but an accepted claim leaves a task complete; a claim that is judged again later needs no file for it.
+        if !matches!(reason, Reason::Done | Reason::Disk) {
+            self.set_all_back();
+        }
         self.record(LoopEvent::LoopFinished {
             state: reason.state(),
             reason,
@@ -339,8 +352,13 @@ impl Turn {
         }
         let by: Vec<Signal> =
             signals(facts, &self.started().policy).into_iter().filter(|s| s.is_claim()).collect();
+        let is_first = self.state.iterations == 0 && self.state.refusals.is_empty();
         if !by.is_empty() {
             self.claim(by);
+        } else if is_first && self.started().policy.own_claim == OwnClaim::Always {
+            self.claim(vec![Signal::OwnClaim]);
+        } else if self.state.max_iterations == 0 {
+            self.next_iteration();
         } else if self.may_draw_on(supply) {
             self.next_attempt();
         }
@@ -352,13 +370,13 @@ impl Turn {
     }
 
     fn done_error(&self, facts: &Facts) -> Option<String> {
-        if self.started().policy.done_file { done_error(&facts.done) } else { None }
+        let policy = &self.started().policy;
+        if policy.done_file && policy.hears_promises() { done_error(&facts.done) } else { None }
     }
 
     pub(super) fn next_iteration(&mut self) {
         if self.state.iterations >= self.state.max_iterations {
-            let detail =
-                format!("{} used without an accepted claim", count(self.state.iterations, "iteration"));
+            let detail = self.out_of_iterations();
             return self.finish(Reason::MaxIterations, detail);
         }
         let time_left = self.state.time_left();
@@ -380,6 +398,17 @@ impl Turn {
         let prompt = prompt::compose(&self.state, iteration, &nonce);
         self.record(LoopEvent::IterationStarted { iteration, max_iterations: self.state.max_iterations });
         self.start_agent(prompt, nonce, time_left);
+    }
+
+    fn out_of_iterations(&self) -> String {
+        let used = format!("{} used without an accepted claim", count(self.state.iterations, "iteration"));
+        // Where nobody but dacapo claims, the checks are what it is about.
+        let own = self.started().policy.own_claim != OwnClaim::Never;
+        match self.state.refusals.last().filter(|_| own) {
+            Some((_, _, why)) if self.state.iterations == 0 => why.clone(),
+            Some((_, _, why)) => format!("{used}: {why}"),
+            None => used,
+        }
     }
 
     /// Once more in the same iteration, with the same prompt: the attempt before was not charged.
@@ -492,6 +521,7 @@ impl Turn {
             self.finish_iteration(IterationOutcome::Interrupted);
             return self.record(LoopEvent::Paused);
         }
+        self.set_back(&premature(&facts, &self.started().policy));
         let claims: Vec<Signal> = seen.into_iter().filter(Signal::is_claim).collect();
         if !claims.is_empty() {
             self.claim(claims);
@@ -503,7 +533,9 @@ impl Turn {
         } else if exit.outcome == Outcome::Killed && self.state.budget.is_none() {
             // A `pause --now` that was taken back while the agent was being stopped.
             self.not_done(IterationOutcome::Interrupted);
-        } else if !self.started().policy.until.is_empty() && !self.state.awaits_attempt {
+        } else if self.started().policy.own_claim != OwnClaim::Never && !self.state.awaits_attempt {
+            self.claim(vec![Signal::OwnClaim]);
+        } else if self.asks_until() && !self.state.awaits_attempt {
             self.run_check(GateRole::Until, 0, 1);
         } else {
             self.not_done(match exit.outcome {
@@ -511,6 +543,12 @@ impl Turn {
                 _ => IterationOutcome::NoClaim,
             });
         }
+    }
+
+    /// Whether commands are asked if there is a claim.
+    fn asks_until(&self) -> bool {
+        let policy = &self.started().policy;
+        !policy.until.is_empty() && policy.tasks.is_none()
     }
 
     /// A question counts once: it is heard when it is asked, and read again when the agent has ended.
@@ -568,7 +606,8 @@ impl Turn {
         let out_of_time = self.state.max_time.is_some_and(|max| self.state.spent >= max);
         let out_of_money = self.state.budget.is_some();
         let is_last = out_of_iterations || out_of_time || out_of_money || self.state.pausing;
-        let delay = if is_last { Millis(0) } else { self.started().policy.restart_delay };
+        let delay =
+            if is_last { Millis(0) } else { self.started().policy.delay_after(self.state.iterations) };
         // No event says that a delay is over: it is charged when it begins.
         self.finish_iteration_at(outcome, self.state.spent.plus(delay));
         if !is_last {

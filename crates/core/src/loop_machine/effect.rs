@@ -7,6 +7,7 @@ use crate::{
     event::{GateRole, LoopEvent, Spend},
     ids::TaskId,
     policy::GateSpec,
+    unit::TaskStatus,
 };
 
 /// The answer of [`super::decide`]: recorded first, done second.
@@ -86,6 +87,18 @@ pub enum Effect {
         /// In these words.
         message: String,
     },
+    /// Commit a snapshot's tree once per task; answered by `TasksCommitted`. Repeating it finds the commits that are
+    /// there.
+    CommitTasks {
+        /// The snapshot.
+        snapshot: String,
+        /// The iteration whose work it is.
+        iteration: u32,
+        /// The commits, in their order.
+        commits: Vec<TaskCommit>,
+    },
+    /// Set the status in the files of these tasks, and nothing else in them. No answer; doing it again changes nothing.
+    SetStatuses(Vec<(u32, TaskStatus)>),
     /// Wait between iterations; answered by `DelayOver`.
     Delay(Millis),
     /// Wait until a time of day, without a process; answered by `ParkOver`, not before the provider may be asked again.
@@ -110,6 +123,17 @@ pub enum Effect {
     ConsumeWaitMarker,
     /// Tell the bus. Best effort, no answer.
     Post(BusPost),
+}
+
+/// The commit of one task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskCommit {
+    /// The task.
+    pub task: u32,
+    /// In these words.
+    pub message: String,
+    /// What the files of all tasks of the turn say in it, whatever they say in the snapshot.
+    pub statuses: Vec<(u32, TaskStatus)>,
 }
 
 /// A message of dacapo's own.

@@ -69,6 +69,8 @@ pub enum Input {
     ExaminationFailed(String),
     /// The kept tree was committed, was there already (`None`), or could not be: the reason.
     CommitDone(Result<Option<String>, String>, Seal),
+    /// The tasks of the claim were committed, as far as they could be.
+    TasksCommitted(TaskCommits, Seal),
     /// The pause between two iterations is over.
     DelayOver,
     /// An OS signal to the supervisor.
@@ -141,6 +143,17 @@ pub struct Recheck {
     pub disturbed: Vec<String>,
     /// What the receipt is sealed with.
     pub seal: Seal,
+}
+
+/// What became of the commits of tasks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskCommits {
+    /// Each task that has its commit, or (`None`) had nothing left to commit.
+    pub made: Vec<(u32, Option<String>)>,
+    /// The tree of the last of them.
+    pub tree: Option<String>,
+    /// Why the next one could not be made.
+    pub failed: Option<String>,
 }
 
 /// What ties a receipt to its time and its journal.

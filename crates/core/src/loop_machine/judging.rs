@@ -3,6 +3,7 @@
 use super::{
     decide::Turn,
     effect::{BusPost, BusTarget, Effect},
+    gating::tasks_of,
     input::{Recheck, Seal},
     state::{Children, signature},
 };
@@ -11,10 +12,7 @@ use crate::{
     event::{Examination, GateResult, GateRole, IterationOutcome, LoopEvent, Reason},
     ids::LoopId,
     judge::{
-        claim::{
-            Refusal, RefusalReason, refused_at_once, refused_by_disturbance, refused_by_examination,
-            refused_by_gate,
-        },
+        claim::{Refusal, RefusalReason, refused_at_once, refused_by_disturbance, refused_by_examination},
         signal::Signal,
     },
     policy::GateSpec,
@@ -89,10 +87,9 @@ impl Turn {
                 return self.refuse(refusal);
             }
         }
-        if self.started().policy.gates.is_empty() {
-            self.gates_passed();
-        } else {
-            self.run_check(GateRole::Gate, 0, 1);
+        match self.state.order(GateRole::Gate).first() {
+            Some(first) => self.run_check(GateRole::Gate, *first, 1),
+            None => self.gates_passed(),
         }
     }
 
@@ -105,7 +102,12 @@ impl Turn {
 
     /// Starts the check of this index for the `attempt`th time.
     pub(super) fn run_check(&mut self, role: GateRole, index: usize, attempt: u32) {
-        let Some(gate) = self.check(role, index) else { return };
+        let Some(mut gate) = self.check(role, index) else { return };
+        if let Some(limit) = self.started().policy.gates_timeout.filter(|_| role == GateRole::Gate) {
+            // One for which no time is left has a moment all the same: it may need no more.
+            let left = limit.minus(self.state.gates_took()).max(Millis::from_secs(1));
+            gate.timeout = gate.timeout.min(left);
+        }
         let snapshot = match role {
             GateRole::Gate => self.state.examined.as_ref().map(|found| found.snapshot.clone()),
             GateRole::Baseline => self.started().base.as_ref().map(|base| base.snapshot.clone()),
@@ -117,6 +119,7 @@ impl Turn {
             name: gate.name.clone(),
             command: gate.run.clone(),
             attempt,
+            task: gate.task,
         });
         self.perform(Effect::RunGate { gate, role, snapshot });
     }
@@ -147,13 +150,14 @@ impl Turn {
         result.flaky = result.passed && attempt > 1;
         result.tolerated = role == GateRole::Gate && self.is_tolerated(&gate.name, &result);
         let (passed, is_last) = (result.passed, self.check(role, index + 1).is_none());
+        let task = gate.task;
         let holds = passed || result.tolerated;
-        let refusal = refused_by_gate(&gate.name, &result);
         self.record(LoopEvent::GateFinished {
             iteration: self.state.iterations,
             role,
             name: gate.name.clone(),
             command: gate.run,
+            task,
             result,
         });
         match (role, holds) {
@@ -172,13 +176,20 @@ impl Turn {
             }
             (GateRole::Until, false) => self.not_done(IterationOutcome::NoClaim),
             (GateRole::Gate, false) if attempt <= gate.retries => self.run_check(role, index, attempt + 1),
-            (GateRole::Gate, false) => {
-                if let Some(refusal) = refusal {
-                    self.refuse(refusal);
-                }
-            }
-            (GateRole::Gate, true) if is_last => self.gates_passed(),
-            (GateRole::Baseline | GateRole::Until | GateRole::Gate, _) => self.run_check(role, index + 1, 1),
+            (GateRole::Gate, _) => self.gate_has_spoken(index),
+            (GateRole::Baseline | GateRole::Until, _) => self.run_check(role, index + 1, 1),
+        }
+    }
+
+    /// The next gate; after the last one, or after one that speaks for all, the verdict of those that ran.
+    fn gate_has_spoken(&mut self, index: usize) {
+        let refusal = self.state.refused_by_gates();
+        let next = self.state.next_check(GateRole::Gate, index);
+        match (refusal, next) {
+            (Some(refusal), None) => self.refuse(refusal),
+            (Some(refusal), Some(_)) if !self.started().policy.run_all_gates => self.refuse(refusal),
+            (_, Some(next)) => self.run_check(GateRole::Gate, next, 1),
+            (None, None) => self.gates_passed(),
         }
     }
 
@@ -204,8 +215,17 @@ impl Turn {
             return self.refuse(refusal);
         }
         self.record(LoopEvent::TreeHeld { iteration: claim.iteration });
+        // Before the commits: a crash behind them must not leave a task that did not pass complete.
+        let standing = self.state.standing_tasks();
+        self.set_statuses(&standing);
         let policy = &self.started().policy;
         match (&policy.commit, &self.state.examined) {
+            (Some(_), Some(found)) if policy.tasks.is_some() => {
+                let (snapshot, set) = (found.snapshot.clone(), policy.tasks.clone());
+                if let Some(set) = set {
+                    self.commit_tasks(&set, snapshot, claim.iteration);
+                }
+            }
             (Some(rule), Some(found)) if found.changed > 0 => {
                 let message =
                     rule.message.clone().unwrap_or_else(|| format!("{}: complete", self.started().task));
@@ -213,7 +233,7 @@ impl Turn {
                     Effect::Commit { snapshot: found.snapshot.clone(), iteration: claim.iteration, message };
                 self.perform(effect);
             }
-            _ => self.accept(recheck.seal),
+            _ => self.accept(recheck.seal, None),
         }
     }
 
@@ -222,20 +242,24 @@ impl Turn {
         match result {
             Ok(commit) => {
                 // Told once, however often it is found again.
-                if let Some(commit) = commit.filter(|commit| self.state.committed.as_ref() != Some(commit)) {
-                    self.record(LoopEvent::Committed { iteration: claim.iteration, commit });
+                if let Some(commit) =
+                    commit.filter(|commit| !self.state.committed.iter().any(|(_, known)| known == commit))
+                {
+                    self.record(LoopEvent::Committed { iteration: claim.iteration, commit, task: None });
                 }
-                self.accept(seal);
+                self.accept(seal, None);
             }
             // The claim stays open: `resume` judges it again and tries once more.
             Err(why) => self.finish(Reason::Error, format!("the kept tree could not be committed: {why}")),
         }
     }
 
-    fn accept(&mut self, seal: Seal) {
-        let Some(claim) = self.state.claim.clone() else { return };
+    /// The claim holds; `tree` is what was committed of it, where that differs from what was judged.
+    pub(super) fn accept(&mut self, seal: Seal, tree: Option<String>) {
+        let Some(mut claim) = self.state.claim.clone() else { return };
+        claim.by = self.state.standing_signals();
         let verified = !self.started().policy.gates.is_empty();
-        let receipt = receipt::issue(&self.state, &claim, verified, seal);
+        let receipt = receipt::issue(&self.state, &claim, verified, seal, tree);
         self.record(LoopEvent::ClaimAccepted { iteration: claim.iteration, verified });
         if self.state.iteration_is_open {
             self.finish_iteration(IterationOutcome::Accepted);
@@ -243,8 +267,11 @@ impl Turn {
         if let Some(receipt) = receipt {
             self.record(LoopEvent::ReceiptIssued { receipt: Box::new(receipt) });
         }
-        let marker =
-            if claim.by.contains(&Signal::DoneFile) { "DONE marker present" } else { claim.by[0].name() };
+        let marker = match claim.by.first() {
+            _ if claim.by.contains(&Signal::DoneFile) => "DONE marker present".to_owned(),
+            Some(Signal::Task(_)) => numbered(&tasks_of(&claim.by)),
+            first => first.map_or("", Signal::name).to_owned(),
+        };
         let detail = match self.state.children {
             Children::None => format!("task completed ({marker}, no active children)"),
             Children::Finished => "task completed (all children finished)".to_owned(),
@@ -268,6 +295,7 @@ impl Turn {
         let Some(claim) = self.state.claim.clone() else { return };
         self.post("WARNING", format!("claim refused: {detail}"));
         self.record(LoopEvent::ClaimRefused { iteration: claim.iteration, reason, detail });
+        self.set_back(&tasks_of(&claim.by));
         if claim.by.iter().any(|s| matches!(s, Signal::DoneFile | Signal::MalformedDone(_))) {
             self.perform(Effect::SetDoneAside);
         }
@@ -276,6 +304,9 @@ impl Turn {
         }
         if self.state.iteration_is_open && !self.state.awaits_attempt {
             self.not_done(IterationOutcome::Refused);
+        } else if self.state.max_iterations == 0 {
+            // There is no agent for whom anything has to be there.
+            self.next_iteration();
         } else if self.state.awaits_attempt || self.started().policy.needs_supply() {
             // Nobody was charged for this claim: whatever stands in the agent's way is looked at first.
             self.perform(Effect::ReadMarkers);
@@ -283,6 +314,12 @@ impl Turn {
             self.next_iteration();
         }
     }
+}
+
+/// `#1 and #3`, for people.
+fn numbered(tasks: &[u32]) -> String {
+    let names: Vec<String> = tasks.iter().map(|task| format!("#{task}")).collect();
+    format!("{} {}", if tasks.len() == 1 { "task" } else { "tasks" }, names.join(", "))
 }
 
 fn list(loops: &[LoopId]) -> String {

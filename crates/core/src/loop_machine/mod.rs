@@ -23,18 +23,20 @@ mod decide;
 #[cfg(test)]
 pub(crate) mod decide_tests;
 mod effect;
+mod gating;
 mod input;
 mod judging;
 mod outages;
 #[cfg(test)]
 mod simulation_tests;
 mod state;
+mod tasks;
 
 pub(crate) use decide::STUCK;
 pub use decide::decide;
-pub use effect::{BusPost, BusTarget, Effect, Step};
+pub use effect::{BusPost, BusTarget, Effect, Step, TaskCommit};
 pub use input::{
-    AgentReport, Begin, Input, Purse, Recheck, Request, Seal, SharedSpend, StartFailure, Supply,
+    AgentReport, Begin, Input, Purse, Recheck, Request, Seal, SharedSpend, StartFailure, Supply, TaskCommits,
 };
 pub use outages::is_broke;
 pub use state::{Children, Claim, JudgeStep, LoopState, Phase};

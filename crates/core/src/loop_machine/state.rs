@@ -59,10 +59,12 @@ pub struct LoopState {
     pub children: Children,
     /// The gates it has passed or failed so far.
     pub gates: Vec<(String, String, GateResult)>,
+    /// The newest result of each gate of the claim: its place in the policy, its place in `gates`.
+    pub verdicts: BTreeMap<usize, usize>,
     /// How the gates stood before the first agent: name and failure signature, empty if it passed.
     pub baseline: BTreeMap<String, String>,
-    /// Commits dacapo made.
-    pub committed: Option<String>,
+    /// Commits dacapo made for the claim, and the tasks they complete.
+    pub committed: Vec<(Option<u32>, String)>,
     /// Refusals so far: iteration, reason, line.
     pub refusals: Vec<(u32, RefusalReason, String)>,
     /// Snapshots by the iteration they were taken after.
@@ -245,7 +247,7 @@ impl LoopState {
                 }
                 // A claim is judged again from its beginning; what was committed for it stays committed.
                 (self.examined, self.children) = (None, Children::None);
-                self.gates.clear();
+                self.forget_gates();
                 // So are the gates before the first agent: nobody has worked yet.
                 if self.iterations == 0 && self.claim.is_none() {
                     self.baseline.clear();
@@ -327,8 +329,9 @@ impl LoopState {
                 self.claim_awaits_attempt = self.awaits_attempt;
                 (self.awaits_attempt, self.parked) = (false, None);
                 self.claim = Some(Claim { iteration: *iteration, by: by.clone() });
-                (self.examined, self.children, self.committed) = (None, Children::None, None);
-                self.gates.clear();
+                (self.examined, self.children) = (None, Children::None);
+                self.committed.clear();
+                self.forget_gates();
                 self.phase = Phase::Judging(JudgeStep::Children { cancelled: false });
             }
             LoopEvent::ChildrenAwaited { .. } => {}
@@ -349,10 +352,10 @@ impl LoopState {
             LoopEvent::ClaimExamined { found, .. } => self.examined = Some(found.clone()),
             LoopEvent::GatesPassed { .. } => self.phase = Phase::Judging(JudgeStep::Rechecking),
             LoopEvent::TreeHeld { .. } => self.phase = Phase::Judging(JudgeStep::Committing),
-            LoopEvent::Committed { commit, .. } => self.committed = Some(commit.clone()),
+            LoopEvent::Committed { commit, task, .. } => self.committed.push((*task, commit.clone())),
             LoopEvent::ReceiptIssued { .. } => {}
-            LoopEvent::GateStarted { role, command, attempt, .. } => {
-                let index = self.index_of(*role, command, *attempt);
+            LoopEvent::GateStarted { role, command, attempt, task, .. } => {
+                let index = self.index_of(*role, command, *task, *attempt);
                 self.phase = Phase::Judging(JudgeStep::Check { role: *role, index, attempt: *attempt });
             }
             LoopEvent::GateFinished { name, command, result, role, .. } => {
@@ -364,16 +367,14 @@ impl LoopState {
                         self.baseline.insert(name.clone(), seen);
                         self.end_baseline();
                     }
-                    GateRole::Gate => self.gates.push((name.clone(), command.clone(), result.clone())),
+                    GateRole::Gate => {
+                        let index = match self.phase {
+                            Phase::Judging(JudgeStep::Check { index, .. }) => index,
+                            _ => self.gates.len(),
+                        };
+                        self.take_gate(index, name, command, result);
+                    }
                     GateRole::Until => {}
-                }
-                let was_red = self.baseline.get(name).is_some_and(|seen| !seen.is_empty());
-                if *role == GateRole::Gate && (result.passed || result.tolerated) {
-                    // It may have been red when it was tried before.
-                    self.failure = None;
-                } else if *role == GateRole::Gate {
-                    self.failure = Some(signature(name, result));
-                    self.feedback = Some(Feedback::of_gate(self.iterations, name, command, result, was_red));
                 }
             }
             LoopEvent::ClaimRefused { iteration, reason, detail } => {
@@ -384,7 +385,7 @@ impl LoopState {
                 }
                 self.refusals.push((*iteration, *reason, detail.clone()));
                 let is_of_a_gate =
-                    self.feedback.as_ref().is_some_and(|f| f.iteration == *iteration && f.gate.is_some());
+                    self.feedback.as_ref().is_some_and(|f| f.iteration == *iteration && !f.gates.is_empty());
                 if !is_of_a_gate || *reason != RefusalReason::GateFailed {
                     self.feedback = Some(Feedback::of_refusal(*iteration, detail));
                 }
@@ -502,26 +503,10 @@ impl LoopState {
         }
     }
 
-    /// The index of the check with this command line, from the one that ran last on: commands may repeat.
-    fn index_of(&self, role: GateRole, command: &str, attempt: u32) -> usize {
-        let from = match self.phase {
-            Phase::Judging(JudgeStep::Check { role: last, index, .. }) if last == role => {
-                if attempt > 1 {
-                    index
-                } else {
-                    index + 1
-                }
-            }
-            _ => 0,
-        };
-        let Some(started) = &self.started else { return from };
-        let commands: Vec<&str> = match role {
-            GateRole::Until => started.policy.until.iter().map(String::as_str).collect(),
-            GateRole::Gate | GateRole::Baseline => {
-                started.policy.gates.iter().map(|gate| gate.run.as_str()).collect()
-            }
-        };
-        (from..commands.len()).find(|i| commands[*i] == command).unwrap_or(from)
+    /// What the gates said about an earlier claim, or before a crash, is no proof.
+    fn forget_gates(&mut self) {
+        self.gates.clear();
+        self.verdicts.clear();
     }
 }
 

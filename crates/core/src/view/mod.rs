@@ -17,6 +17,7 @@ use crate::{
     duration::Millis,
     event::{Envelope, GateRole, Ledger, LoopEvent, Reason, Usage},
     ids::{LoopId, ProjectId, TaskId},
+    judge::signal::Signal,
 };
 
 /// One loop as `status --json` prints it.
@@ -170,8 +171,13 @@ impl LoopView {
             | LoopEvent::ClaimExamined { .. }
             | LoopEvent::GatesPassed { .. }
             | LoopEvent::TreeHeld { .. }
-            | LoopEvent::Committed { .. }
-            | LoopEvent::ReceiptIssued { .. } => {}
+            | LoopEvent::Committed { .. } => {}
+            LoopEvent::ReceiptIssued { receipt } => {
+                // Of a unit's gates only those of its claimed tasks run.
+                if receipt.claim.iter().any(|signal| matches!(signal, Signal::Task(_))) {
+                    self.gates = receipt.gates.len();
+                }
+            }
             LoopEvent::ClaimRefused { iteration, detail, .. } => {
                 self.set_state("running");
                 self.refused = Some((*iteration, detail.clone()));

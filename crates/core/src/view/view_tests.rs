@@ -118,12 +118,14 @@ fn a_life_is_folded_into_its_states() {
         name: "cargo test".into(),
         command: "cargo test".into(),
         attempt: 1,
+        task: None,
     };
     let gate_finished = |code| LoopEvent::GateFinished {
         iteration: 3,
         role: GateRole::Gate,
         name: "cargo test".into(),
         command: "cargo test".into(),
+        task: None,
         result: gate_result(code),
     };
     let life = [
@@ -323,6 +325,7 @@ fn why_gives_one_reason_and_one_next_step_for_every_live_state() {
         name: "cargo test".into(),
         command: "cargo test".into(),
         attempt: 1,
+        task: None,
     };
     for (events, because, next) in [
         (vec![], "Running: iteration 0/15, no accepted claim yet.", running),

@@ -127,6 +127,7 @@ fn gates_run_one_after_the_other_and_all_must_pass() {
                 role: GateRole::Gate,
                 name: "b".into(),
                 command: "b".into(),
+                task: None,
                 result: gate_result(0)
             },
             LoopEvent::GateStarted {
@@ -135,6 +136,7 @@ fn gates_run_one_after_the_other_and_all_must_pass() {
                 name: "a".into(),
                 command: "a".into(),
                 attempt: 1,
+                task: None,
             },
         ]
     );

@@ -87,6 +87,7 @@ pub(crate) fn examination() -> Examination {
         commits: vec![],
         tamper: crate::judge::tamper::TamperScan::default(),
         contradiction: None,
+        unit_files: vec![],
     }
 }
 

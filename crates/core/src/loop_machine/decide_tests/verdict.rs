@@ -167,7 +167,7 @@ fn an_old_done_is_left_to_the_gates_where_no_change_is_needed() {
     assert_eq!(done.times("receipt_issued"), 1);
     let red = begun(true);
     assert_eq!((red.over(), red.starts, red.times("iteration_finished")), (None, 1, 0));
-    assert_eq!(red.state.feedback.as_ref().map(|f| (f.iteration, f.gate.is_some())), Some((0, true)));
+    assert_eq!(red.state.feedback.as_ref().map(|f| (f.iteration, !f.gates.is_empty())), Some((0, true)));
     // Interrupted, it is judged again and not run twice.
     let mut cut = begun(false).after([CTRL_C]);
     assert_eq!(cut.work(resume()), [Effect::ConsumeWaitMarker, AWAIT_CHILDREN]);
@@ -359,7 +359,7 @@ fn a_commit_is_told_once_however_often_it_is_tried() {
     );
     // Written down, but not the end of the loop: it is not written down again.
     let mut sim = committing();
-    let torn = LoopEvent::Committed { iteration: 1, commit: "c0ffee".into() };
+    let torn = LoopEvent::Committed { iteration: 1, commit: "c0ffee".into(), task: None };
     sim.state.apply(&torn);
     sim.journal.push(torn);
     let sim = sim.after([Input::OwnerDied]).after(again(own())).after([commit_done(Ok(Some("c0ffee")))]);

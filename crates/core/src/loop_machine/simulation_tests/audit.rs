@@ -168,7 +168,7 @@ impl Auditor {
                 assert!(self.claim_is_open && self.passed && *iteration == self.iterations);
                 self.held = true;
             }
-            LoopEvent::Committed { iteration, commit } => {
+            LoopEvent::Committed { iteration, commit, .. } => {
                 // fault G7
                 assert!(self.claim_is_open && self.held && *iteration == self.iterations);
                 assert_eq!(self.committed.replace(commit.clone()), None, "told once per claim");

@@ -388,7 +388,8 @@ impl World {
             }
             Effect::SetDoneAside => self.done = DoneFact::Absent,
             Effect::ConsumeWaitMarker => self.wait_marker = false,
-            Effect::CancelChildren | Effect::Post(_) => {}
+            Effect::CancelChildren | Effect::Post(_) | Effect::SetStatuses(_) => {}
+            Effect::CommitTasks { .. } => unreachable!("there are no tasks"),
         }
     }
 
@@ -472,6 +473,7 @@ impl World {
             done: self.done.clone(),
             wait_marker: self.wait_marker,
             messages,
+            tasks: vec![],
         };
         if let Some(tree) = &mut self.tree {
             // It changes something, changes it back, or lets it be.
