@@ -8,6 +8,7 @@ mod outages;
 mod progress;
 mod receipts;
 mod stops;
+pub(crate) mod tasks;
 mod turns;
 mod verdict;
 

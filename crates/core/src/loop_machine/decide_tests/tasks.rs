@@ -1,0 +1,419 @@
+//! Tasks of a unit: their status is the claim, their gates decide about them alone, each has its commit.
+
+use super::*;
+use crate::{
+    event::{UnitFileChange, UnitFileKind},
+    loop_machine::{TaskCommit, TaskCommits},
+    policy::OwnClaim,
+    unit::{Task, TaskSet, TaskSpec, TaskStatus},
+};
+
+use TaskStatus::{Complete, InProgress, Pending};
+
+/// Four tasks: the first is complete, the second and third are ready, the fourth waits for them.
+pub(crate) fn task_set() -> TaskSet {
+    let task = |number: u32, status, depends_on| Task {
+        spec: TaskSpec {
+            number,
+            title: format!("Title {number}"),
+            file: format!("specs/tasks/app/0{number}-t.md"),
+            backpressure: format!("prove {number}"),
+            line: 4,
+            depends_on,
+            frozen: "f".into(),
+        },
+        status,
+    };
+    TaskSet {
+        unit: "app".parse().unwrap(),
+        tasks: vec![
+            task(1, Complete, vec![]),
+            task(2, Pending, vec![1]),
+            task(3, InProgress, vec![1]),
+            task(4, Pending, vec![2, 3]),
+        ],
+        ready: vec![2, 3],
+    }
+}
+
+/// A gate of a task.
+fn proof(task: u32) -> GateSpec {
+    GateSpec { task: Some(task), ..GateSpec::of_command(&format!("prove {task}")) }
+}
+
+/// A turn: the gates of tasks 3 and 2, in the wrong order, around one for all.
+pub(crate) fn turn(bend: impl FnOnce(&mut Policy)) -> Policy {
+    policy(|p| {
+        p.tasks = Some(task_set());
+        p.units_dir = Some("specs/tasks".into());
+        p.gates = vec![proof(3), GateSpec::of_command("lint"), proof(2)];
+        p.commit = Some(CommitRule { message: None });
+        p.max_iterations = 3;
+        bend(p);
+    })
+}
+
+/// An agent that exited with `code`, after which the files of tasks say this.
+fn says(code: i32, tasks: &[(u32, Option<TaskStatus>)]) -> Input {
+    exits_with(code, |r| r.facts.tasks = tasks.to_vec())
+}
+
+fn completes(tasks: &[u32]) -> Input {
+    let all = [(1, Complete), (2, Pending), (3, InProgress), (4, Pending)];
+    let said: Vec<_> =
+        all.iter().map(|(n, was)| (*n, Some(if tasks.contains(n) { Complete } else { *was }))).collect();
+    says(0, &said)
+}
+
+/// A loop whose agent has completed these, up to its first gate.
+fn claimed(policy: Policy, tasks: &[u32]) -> Sim {
+    Sim::told(policy).after([completes(tasks), no_children(), examined()])
+}
+
+fn runs(spec: GateSpec) -> Effect {
+    Effect::RunGate { gate: spec, role: GateRole::Gate, snapshot: Some(examination().snapshot) }
+}
+
+fn made(commits: &[(u32, Option<&str>)]) -> Input {
+    let made = commits.iter().map(|(task, commit)| (*task, commit.map(str::to_owned))).collect();
+    Input::TasksCommitted(TaskCommits { made, tree: Some("tree of tasks".into()), failed: None }, seal())
+}
+
+fn commit_of(task: u32, statuses: [TaskStatus; 4]) -> TaskCommit {
+    TaskCommit {
+        task,
+        message: format!("feat(app): complete task #{task} - Title {task}"),
+        statuses: (1..).zip(statuses).collect(),
+    }
+}
+
+fn set(statuses: [TaskStatus; 4]) -> Effect {
+    Effect::SetStatuses((1..).zip(statuses).collect())
+}
+
+#[test]
+fn the_status_of_a_ready_task_is_the_claim_and_the_only_one() {
+    // req 28, req 29, req 30, req 31
+    let unreadable = |n| (n, None);
+    let promised = exits_with(0, |r| {
+        (r.facts.promise, r.facts.done) = (Some("DONE".into()), DoneFact::File);
+        r.facts.near_miss = Some(MissReason::NotAlone);
+    });
+    let directory = exits_with(0, |r| r.facts.done = DoneFact::Directory);
+    for (input, claim) in [
+        (completes(&[]), None),
+        (promised, None),
+        (directory, None),
+        (completes(&[3]), Some(vec![Signal::Task(3)])),
+        (completes(&[3, 2]), Some(vec![Signal::Task(2), Signal::Task(3)])),
+        (says(1, &[(3, Some(Complete)), (2, Some(Complete))]), Some(vec![Signal::Task(2), Signal::Task(3)])),
+        (says(1, &[unreadable(2), (3, Some(Complete)), unreadable(4)]), Some(vec![Signal::Task(3)])),
+        (says(0, &[unreadable(2), unreadable(3)]), None),
+        (completes(&[4]), None),
+        (completes(&[4, 2]), Some(vec![Signal::Task(2)])),
+    ] {
+        let sim = Sim::told(turn(|_| {})).after([input.clone()]);
+        assert_eq!(sim.state.claim.as_ref().map(|claim| claim.by.clone()), claim, "{input:?}");
+        assert_eq!(sim.times("iteration_finished"), usize::from(claim.is_none()), "{input:?}");
+        assert_eq!(sim.state.near_miss, None, "nobody asked for a promise");
+    }
+    // Nor before the first agent, nor by a command.
+    let mut sim = Sim::new(turn(|p| p.until = vec!["u".into()]));
+    assert_eq!(prompts(&sim.feed(done_is(DoneFact::File))).len(), 1);
+    assert_eq!(sim.work(completes(&[])), [DELAY]);
+    // Waiting is as ever.
+    let waits = exits_with(42, |r| r.facts.tasks = vec![(2, Some(Pending))]);
+    assert_eq!(Sim::told(turn(|_| {})).after([waits]).over(), Some(Reason::Waiting));
+}
+
+#[test]
+fn a_task_whose_turn_it_is_not_is_set_back_and_never_believed() {
+    let mut sim = Sim::told(turn(|_| {}));
+    assert_eq!(sim.work(completes(&[4])), [Effect::SetStatuses(vec![(4, Pending)]), DELAY]);
+    let mut sim = Sim::told(turn(|_| {}));
+    assert_eq!(sim.work(completes(&[2, 4])), [Effect::SetStatuses(vec![(4, Pending)]), AWAIT_CHILDREN]);
+    // What was complete before is no news, and neither is work in progress.
+    let mut sim = Sim::told(turn(|_| {}));
+    assert_eq!(sim.work(says(0, &[(1, Some(Complete)), (4, Some(InProgress))])), [DELAY]);
+}
+
+#[test]
+fn the_gates_of_a_claim_are_those_of_all_then_those_of_its_tasks() {
+    // req 32, req 34
+    let mut sim = Sim::told(turn(|_| {})).after([completes(&[2, 3]), no_children()]);
+    assert_eq!(sim.work(examined()), [runs(GateSpec::of_command("lint"))]);
+    assert_eq!(sim.work(gate(0)), [runs(proof(2))]);
+    let step = sim.feed(gate(0));
+    assert!(matches!(&step.events[0], LoopEvent::GateFinished { task: Some(2), .. }));
+    assert!(matches!(&step.events[1], LoopEvent::GateStarted { task: Some(3), .. }));
+    assert_eq!(work(&step), [runs(proof(3))]);
+    assert_eq!(sim.work(gate(0)), [Effect::Recheck { snapshot: Some("snap1".into()) }]);
+    // Of a task that is not claimed no gate runs.
+    let mut sim = claimed(turn(|_| {}), &[3]);
+    assert_eq!(sim.work(gate(0)), [runs(proof(3))]);
+    assert_eq!(names(&sim.feed(gate(0)).events), ["gate_finished", "gates_passed"]);
+}
+
+#[test]
+fn the_same_command_proves_each_task_by_itself() {
+    let same = |task| GateSpec { task: Some(task), ..GateSpec::of_command("make") };
+    let policy = turn(|p| p.gates = vec![same(3), same(2)]);
+    let mut sim = claimed(policy, &[2, 3]);
+    assert_eq!(sim.work(gate(1)), [runs(same(3))]);
+    sim.feed(gate(0));
+    assert_eq!(sim.state.standing_tasks(), [3]);
+}
+
+#[test]
+fn of_several_tasks_the_good_ones_are_kept() {
+    // req 31, req 35, req 44, req 46
+    for (results, standing, complete, refused) in [
+        ([0, 0, 0], vec![2, 3], [Complete, Complete, Complete, Pending], None),
+        ([0, 1, 0], vec![3], [Complete, Pending, Complete, Pending], None),
+        ([0, 0, 1], vec![2], [Complete, Complete, InProgress, Pending], None),
+        (
+            [0, 1, 2],
+            vec![],
+            [Complete, Pending, InProgress, Pending],
+            Some("task #2: gate `prove 2` exited 1; task #3: gate `prove 3` exited 2"),
+        ),
+    ] {
+        let mut sim = claimed(turn(|_| {}), &[2, 3]).after(results.map(gate));
+        if let Some(detail) = refused {
+            assert_eq!(sim.refusals(), [(RefusalReason::GateFailed, detail)]);
+            continue;
+        }
+        let mut commits = vec![];
+        let mut statuses = [Complete, Pending, InProgress, Pending];
+        for task in &standing {
+            statuses[*task as usize - 1] = Complete;
+            commits.push(commit_of(*task, statuses));
+        }
+        let commits = Effect::CommitTasks { snapshot: "snap1".into(), iteration: 1, commits };
+        assert_eq!(sim.work(rechecked(&[])), [set(complete), commits], "{results:?}");
+        let ids: Vec<String> = standing.iter().map(|task| format!("c{task}")).collect();
+        let answers: Vec<(u32, Option<&str>)> =
+            standing.iter().zip(&ids).map(|(task, id)| (*task, Some(id.as_str()))).collect();
+        sim.feed(made(&answers));
+        assert_eq!(sim.over(), Some(Reason::Done));
+        assert_eq!(sim.times("committed"), standing.len());
+        let receipt = receipts::of(&sim);
+        let claim: Vec<Signal> = standing.iter().copied().map(Signal::Task).collect();
+        assert_eq!((receipt.claim.clone(), receipt.commits.clone()), (claim, ids));
+        assert_eq!(
+            (receipt.tree.as_deref(), receipt.snapshot.as_deref()),
+            (Some("tree of tasks"), Some("snap1"))
+        );
+        assert_eq!(receipt.gates.len(), 1 + standing.len(), "what passed, and nothing else");
+    }
+}
+
+#[test]
+fn a_red_gate_of_all_refuses_all() {
+    // req 35, req 36
+    let mut sim = claimed(turn(|_| {}), &[2, 3]);
+    let back = Effect::SetStatuses(vec![(2, Pending), (3, InProgress)]);
+    assert_eq!(sim.work(gate(7)), [back, DELAY]);
+    assert_eq!(sim.refusals(), [(RefusalReason::GateFailed, "gate `lint` exited 7")]);
+}
+
+#[test]
+fn a_red_gate_is_tried_again_before_its_task_is_out() {
+    let policy = turn(|p| p.gates.iter_mut().for_each(|gate| gate.retries = 1));
+    let tried = |task| GateSpec { retries: 1, ..proof(task) };
+    let mut sim = claimed(policy, &[2, 3]).after([gate(0)]);
+    assert_eq!(sim.work(gate(1)), [runs(tried(2))]);
+    assert_eq!(sim.work(gate(0)), [runs(tried(3))], "flaky, but it stands");
+    assert_eq!(sim.work(gate(1)), [runs(tried(3))]);
+    sim.feed(gate(1));
+    assert_eq!(sim.state.standing_tasks(), [2]);
+    assert_eq!(sim.state.phase, Phase::Judging(JudgeStep::Rechecking));
+}
+
+#[test]
+fn a_refusal_sets_back_what_was_claimed_and_is_told_by_task() {
+    // req 35, req 36, req 37, req 39, req 40, fault A12
+    let tail =
+        |text: &str| Input::GateFinished(Box::new(GateResult { output_tail: text.into(), ..gate_result(1) }));
+    let mut sim = claimed(turn(|_| {}), &[2, 3]).after([gate(0), tail("two broke")]);
+    let back = Effect::SetStatuses(vec![(2, Pending), (3, InProgress)]);
+    assert_eq!(sim.work(tail("three broke")), [back.clone(), DELAY]);
+    let step = sim.after([Input::DelayOver]).feed(no_markers());
+    let prompt = prompts(&step)[0];
+    for words in ["task #2: the check `prove 2` exited 1", "two broke", "task #3: the check", "three broke"] {
+        assert!(prompt.contains(words), "{words}: {prompt}");
+    }
+    // Before any gate too.
+    for found in [
+        examined_with(|e| e.changed = 0),
+        examined_with(|e| e.tampered = vec!["tests/a.rs".into()]),
+        examined_with(|e| {
+            let path = "specs/tasks/app/02-t.md".into();
+            e.unit_files = vec![UnitFileChange { path, kind: UnitFileKind::Frontmatter }];
+        }),
+    ] {
+        let mut sim = Sim::told(turn(|_| {})).after([completes(&[2, 3]), no_children()]);
+        assert_eq!(sim.work(found), [back.clone(), DELAY]);
+    }
+    // The third time is the last.
+    let again = || [completes(&[2]), no_children(), examined(), gate(1), Input::DelayOver, no_markers()];
+    let sim = Sim::told(turn(|_| {})).after(again()).after(again()).after(again());
+    assert_eq!((sim.over(), sim.starts), (Some(Reason::MaxIterations), 3));
+    assert_eq!(sim.detail(), "3 iterations used without an accepted claim");
+}
+
+#[test]
+fn forbidden_changes_of_unit_files_have_their_words() {
+    // fault A10, fault A12
+    use UnitFileKind::*;
+    let change = |kind| UnitFileChange { path: "u/01.md".into(), kind };
+    for (changes, detail) in [
+        (vec![change(Added)], "`u/01.md` was added to the units: none may appear while one is worked on"),
+        (vec![change(Deleted)], "`u/01.md` is gone from the units: none may vanish while one is worked on"),
+        (
+            vec![change(Frontmatter)],
+            "the frontmatter of `u/01.md` was changed: it is frozen while the unit is worked on",
+        ),
+        (
+            vec![change(Status), change(Added)],
+            "the status of `u/01.md` was changed: it is no task of this turn (and 1 more)",
+        ),
+    ] {
+        // Whoever's version of protected paths gates see, these are what is worked on.
+        let policy = turn(|p| p.gate_from = crate::policy::GateFrom::Base);
+        let sim = Sim::told(policy).after([
+            completes(&[2]),
+            no_children(),
+            examined_with(|e| e.unit_files.clone_from(&changes)),
+        ]);
+        assert_eq!(sim.refusals(), [(RefusalReason::Tampered, detail)]);
+    }
+}
+
+#[test]
+fn nothing_but_an_accepted_claim_leaves_a_task_complete() {
+    // req 41
+    let back = set([Complete, Pending, InProgress, Pending]);
+    let mut sim = claimed(turn(|_| {}), &[2]);
+    sim.feed(CANCEL);
+    let step = sim.feed(gate(-1));
+    assert!(step.effects.contains(&back), "{:?}", step.effects);
+    // A killed agent has claimed nothing: what it wrote is set back when the loop goes on.
+    let sim = Sim::told(turn(|_| {})).after([Input::OwnerDied]);
+    assert!(sim.clone().feed(resume()).effects.contains(&back));
+    // A claim that was made is judged again as it stands.
+    let mut sim = claimed(turn(|_| {}), &[2]).after([Input::OwnerDied]);
+    assert_eq!(sim.work(resume()), [Effect::ConsumeWaitMarker, AWAIT_CHILDREN]);
+    let mut sim = sim.after([no_children(), examined(), gate(0), gate(0)]);
+    let commits = vec![commit_of(2, [Complete, Complete, InProgress, Pending])];
+    let commits = Effect::CommitTasks { snapshot: "snap1".into(), iteration: 1, commits };
+    assert_eq!(sim.work(rechecked(&[])), [set([Complete, Complete, InProgress, Pending]), commits]);
+}
+
+#[test]
+fn each_commit_is_told_once_and_one_that_fails_ends_the_loop() {
+    // req 46, req 47, fault B6
+    let committing = || claimed(turn(|_| {}), &[2, 3]).after([gate(0), gate(0), gate(0), rechecked(&[])]);
+    // Nothing to commit is no failure.
+    let sim = committing().after([made(&[(2, Some("c2")), (3, None)])]);
+    assert_eq!((sim.over(), sim.times("committed")), (Some(Reason::Done), 1));
+    let mut sim = committing();
+    let half = TaskCommits { made: vec![(2, Some("c2".into()))], tree: None, failed: Some("locked".into()) };
+    let step = sim.feed(Input::TasksCommitted(half, seal()));
+    assert_eq!(names(&step.events), ["committed", "loop_finished"]);
+    assert_eq!(sim.over(), Some(Reason::Error));
+    assert_eq!(sim.detail(), "the kept tree could not be committed: locked");
+    // Judged again, the commit that is there is found and not told again.
+    let sim = sim
+        .after([resume(), no_children(), examined(), gate(0), gate(0), gate(0), rechecked(&[])])
+        .after([made(&[(2, Some("c2")), (3, Some("c3"))])]);
+    assert_eq!((sim.over(), sim.times("committed")), (Some(Reason::Done), 2));
+    assert_eq!(receipts::of(&sim).commits, ["c2", "c3"]);
+}
+
+#[test]
+fn what_dacapo_itself_claims_needs_no_agent_to_say_so() {
+    let own = |when, bend: fn(&mut Policy)| {
+        policy(|p| {
+            p.own_claim = when;
+            p.gates = vec![GateSpec::of_command("a"), GateSpec::of_command("b")];
+            p.run_all_gates = true;
+            p.max_iterations = 2;
+            bend(p);
+        })
+    };
+    // Green before the first agent: none starts.
+    let mut sim = Sim::new(own(OwnClaim::Always, |_| {}));
+    assert_eq!(sim.work(no_markers()), [AWAIT_CHILDREN]);
+    assert_eq!(sim.state.claim.as_ref().unwrap().by, [Signal::OwnClaim]);
+    sim.is_told = true;
+    let sim = sim.after([no_children(), examined_with(|e| e.changed = 0), gate(0), gate(0), rechecked(&[])]);
+    assert_eq!((sim.over(), sim.starts), (Some(Reason::Done), 0));
+    // Red: the gates behind run too, an agent is told of all of them, and its end is the next claim.
+    let mut sim = Sim::new(own(OwnClaim::Always, |_| {})).after([no_markers(), no_children(), gate(1)]);
+    let step = sim.feed(gate(2));
+    assert_eq!(sim.refusals(), [(RefusalReason::GateFailed, "gate `a` exited 1; gate `b` exited 2")]);
+    let prompt = prompts(&step)[0];
+    assert!(
+        prompt.contains("the check `a` exited 1") && prompt.contains("the check `b` exited 2"),
+        "{prompt}"
+    );
+    assert!(!prompt.contains("<promise>") && !prompt.contains("$TASK_FOLDER/DONE"), "{prompt}");
+    assert_eq!(sim.work(promises(0)), [AWAIT_CHILDREN]);
+    assert_eq!(sim.state.claim.as_ref().unwrap().by, [Signal::OwnClaim]);
+    let sim = sim.after([no_children(), gate(0), gate(0)]);
+    assert_eq!((sim.over(), sim.starts), (Some(Reason::Done), 1));
+    // Not before the first agent, if only after each.
+    let mut sim = Sim::new(own(OwnClaim::AfterAgent, |_| {}));
+    assert_eq!(prompts(&sim.feed(no_markers())).len(), 1);
+    assert_eq!(sim.work(ends_by(Outcome::Crash)), [AWAIT_CHILDREN]);
+    let sim = sim.after([no_children(), gate(1), gate(0), Input::DelayOver, no_markers()]);
+    let sim = sim.after([exits(1), no_children(), gate(1), gate(0)]);
+    assert_eq!(sim.detail(), "2 iterations used without an accepted claim: gate `a` exited 1");
+    // An outage is nobody's work.
+    let mut sim = Sim::running(own(OwnClaim::AfterAgent, |_| {}));
+    assert_eq!(sim.work(ends_by(Outcome::UsageLimit)).len(), 2);
+    assert_eq!(sim.state.claim, None);
+    // Without agents.
+    let alone = own(OwnClaim::Always, |p| p.max_iterations = 0);
+    assert_eq!(alone.problems(), []);
+    let sim = Sim::new(alone).after([no_markers(), no_children(), gate(1), gate(0)]);
+    assert_eq!((sim.over(), sim.starts), (Some(Reason::MaxIterations), 0));
+    assert_eq!(sim.detail(), "gate `a` exited 1");
+    let sim = sim.after([resume(), no_markers()]);
+    assert_eq!((sim.over(), sim.starts), (Some(Reason::MaxIterations), 0), "nothing was granted");
+}
+
+#[test]
+fn the_gates_of_a_claim_share_their_time() {
+    let policy = policy(|p| {
+        p.gates = ["a", "b", "c"].map(GateSpec::of_command).into();
+        p.gates_timeout = Some(Millis(90_000));
+    });
+    let mut sim = Sim::running(policy).after([promises(0)]);
+    let took = |ms| Input::GateFinished(Box::new(GateResult { duration_ms: Millis(ms), ..gate_result(0) }));
+    let limit = |effects: Vec<Effect>| match &effects[..] {
+        [Effect::RunGate { gate, .. }] => gate.timeout,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(limit(sim.work(no_children())), Millis(90_000));
+    assert_eq!(limit(sim.work(took(60_000))), Millis(30_000));
+    assert_eq!(limit(sim.work(took(60_000))), Millis(1000));
+}
+
+#[test]
+fn the_pause_doubles_up_to_its_limit() {
+    let policy = policy(|p| p.delay_limit = Some(Millis(3000)));
+    let mut sim = Sim::running(policy);
+    for delay in [1000, 2000, 3000, 3000] {
+        assert_eq!(sim.work(exits(1)), [Effect::Delay(Millis(delay))]);
+        sim = sim.after([Input::DelayOver, no_markers()]);
+    }
+}
+
+#[test]
+fn a_task_that_nothing_would_prove_is_a_problem() {
+    let problems = turn(|p| p.gates = vec![proof(2)]).problems();
+    assert_eq!(problems, [crate::policy::PolicyProblem::Unproven { task: 3 }]);
+    assert_eq!(turn(|_| {}).problems(), []);
+}
