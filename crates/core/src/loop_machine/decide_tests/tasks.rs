@@ -37,7 +37,7 @@ pub(crate) fn task_set() -> TaskSet {
 }
 
 /// A gate of a task.
-fn proof(task: u32) -> GateSpec {
+pub(crate) fn proof(task: u32) -> GateSpec {
     GateSpec { task: Some(task), ..GateSpec::of_command(&format!("prove {task}")) }
 }
 

@@ -3,8 +3,12 @@
 use crate::{
     duration::Millis,
     event::{GateRole, IterationOutcome, LoopEvent, Outcome, Reason},
+    judge::signal::Signal,
+    loop_machine::TaskCommit,
     policy::Policy,
+    unit::TaskStatus,
 };
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Reads a journal along and panics at the first event that must not be there.
 #[derive(Default)]
@@ -32,7 +36,12 @@ pub(super) struct Auditor {
     /// Whether all gates were said to agree, and the workspace to have held still.
     passed: bool,
     held: bool,
-    committed: Option<String>,
+    committed: Vec<String>,
+    /// The tasks that are claimed, and what the newest try of their gates came to.
+    claimed: BTreeSet<u32>,
+    proven: BTreeMap<u32, bool>,
+    /// The tasks of the accepted claim.
+    kept: BTreeSet<u32>,
     receipts: u32,
     /// Gates that were red and green before the first agent.
     before: (usize, usize),
@@ -127,11 +136,16 @@ impl Auditor {
                 let is_lost = self.resumes && exit.outcome == Outcome::Crash && exit.session.is_none();
                 self.awaits_attempt = is_lost || !exit.outcome.is_charged();
             }
-            LoopEvent::ClaimMade { iteration, .. } => {
+            LoopEvent::ClaimMade { iteration, by } => {
                 assert!(!self.claim_is_open && self.accepted == 0, "one claim at a time");
                 assert_eq!(*iteration, self.iterations);
                 self.claim_awaits_attempt = std::mem::take(&mut self.awaits_attempt);
-                (self.claim_is_open, self.committed) = (true, None);
+                (self.claim_is_open, self.committed) = (true, vec![]);
+                self.claimed = by.iter().filter_map(task_of).collect();
+                let has_tasks = self.policy().tasks.is_some();
+                assert_eq!(has_tasks, !self.claimed.is_empty(), "where tasks are they are the only claim");
+                let ready = self.policy().tasks.as_ref().map_or(&[][..], |set| &set.ready);
+                assert!(self.claimed.iter().all(|task| ready.contains(task)), "only what is ready");
                 self.judge_anew();
             }
             LoopEvent::GateStarted { role, .. } => {
@@ -144,11 +158,17 @@ impl Auditor {
                 assert!(*role != GateRole::Baseline || self.iterations == 0, "before the first agent only");
                 self.check_runs = true;
             }
-            LoopEvent::GateFinished { role, result, .. } => {
+            LoopEvent::GateFinished { role, result, task, .. } => {
                 assert!(self.check_runs);
                 self.check_runs = false;
                 assert!(!result.tolerated || self.policy().tolerate_baseline && self.before.0 > 0);
-                self.green += usize::from(*role == GateRole::Gate && (result.passed || result.tolerated));
+                let is_green = *role == GateRole::Gate && (result.passed || result.tolerated);
+                if let (GateRole::Gate, Some(task)) = (role, task) {
+                    assert!(self.claimed.contains(task), "of a task that is not claimed no gate runs");
+                    self.proven.insert(*task, is_green);
+                } else {
+                    self.green += usize::from(is_green);
+                }
                 if *role == GateRole::Baseline {
                     self.before.0 += usize::from(!result.passed);
                     self.before.1 += usize::from(result.passed);
@@ -161,23 +181,38 @@ impl Auditor {
             LoopEvent::GatesPassed { iteration } => {
                 assert!(self.claim_is_open && !self.check_runs && *iteration == self.iterations);
                 assert!(self.has_looked(), "looked at in this stretch");
-                assert_eq!(self.green, self.policy().gates.len(), "every gate passed, and in this stretch");
+                let of_all = self.policy().gates.iter().filter(|gate| gate.task.is_none()).count();
+                assert_eq!(self.green, of_all, "every gate passed, and in this stretch");
+                assert!(self.claimed.is_empty() || !self.standing().is_empty(), "none is left of it");
+                assert_eq!(self.proven.len(), self.claimed.len(), "each task was tried");
                 self.passed = true;
             }
             LoopEvent::TreeHeld { iteration } => {
                 assert!(self.claim_is_open && self.passed && *iteration == self.iterations);
                 self.held = true;
             }
-            LoopEvent::Committed { iteration, commit, .. } => {
+            LoopEvent::Committed { iteration, commit, task } => {
                 // fault G7
                 assert!(self.claim_is_open && self.held && *iteration == self.iterations);
-                assert_eq!(self.committed.replace(commit.clone()), None, "told once per claim");
+                assert!(!self.committed.contains(commit), "told once per claim");
+                assert!(task.is_some() || self.committed.is_empty(), "one commit, but for tasks");
+                assert!(
+                    task.is_none_or(|task| self.standing().contains(&task)),
+                    "no commit of what is unproven"
+                );
+                self.committed.push(commit.clone());
             }
             LoopEvent::ReceiptIssued { receipt } => {
                 assert_eq!((self.accepted, self.receipts), (1, 0), "one receipt per accepted claim");
                 assert!(receipt.is_sound());
-                assert_eq!(receipt.tree, self.tree, "of what was looked at for this claim");
-                assert_eq!(receipt.gates.len(), self.policy().gates.len());
+                let of_tasks = Some("tree of tasks".to_owned());
+                let is_ours =
+                    receipt.tree == self.tree || (!self.kept.is_empty() && receipt.tree == of_tasks);
+                assert!(is_ours, "of what was looked at for this claim");
+                let of_all = self.policy().gates.iter().filter(|gate| gate.task.is_none()).count();
+                assert_eq!(receipt.gates.len(), of_all + self.kept.len());
+                let claim: BTreeSet<u32> = receipt.claim.iter().filter_map(task_of).collect();
+                assert_eq!(claim, self.kept, "the tasks that were proven");
                 let own = self
                     .committed
                     .iter()
@@ -198,6 +233,7 @@ impl Auditor {
                 assert_eq!((*iteration, *verified), (self.iterations, !self.policy().gates.is_empty()));
                 assert!(self.has_looked() && self.passed && self.held, "looked, gated, looked again");
                 self.claim_is_open = false;
+                self.kept = self.standing();
                 self.accepted += 1;
                 assert_eq!(self.accepted, 1, "a loop is done once");
             }
@@ -261,6 +297,32 @@ impl Auditor {
     /// The open claim has no proof yet.
     fn judge_anew(&mut self) {
         (self.green, self.tree, self.passed, self.held) = (0, None, false, false);
+        self.proven.clear();
+    }
+
+    /// The tasks of the claim whose gates passed.
+    fn standing(&self) -> BTreeSet<u32> {
+        self.claimed.iter().copied().filter(|task| self.proven.get(task) == Some(&true)).collect()
+    }
+
+    /// The tasks that were accepted.
+    pub(super) fn accepted_tasks(&self) -> &BTreeSet<u32> {
+        &self.kept
+    }
+
+    /// These commits are asked for: of each task that was proven one, with its status and those of the ones before it.
+    pub(super) fn commits_tasks(&self, commits: &[TaskCommit]) {
+        assert!(self.held, "not before the workspace held still");
+        let tasks: Vec<u32> = commits.iter().map(|commit| commit.task).collect();
+        assert_eq!(tasks, self.standing().into_iter().collect::<Vec<_>>());
+        let set = self.policy().tasks.as_ref().expect("a set of tasks");
+        for (at, commit) in commits.iter().enumerate() {
+            for (task, (number, status)) in set.tasks.iter().zip(&commit.statuses) {
+                let is_new = tasks[..=at].contains(number);
+                let expected = if is_new { TaskStatus::Complete } else { task.status };
+                assert_eq!((task.spec.number, expected), (*number, *status));
+            }
+        }
     }
 
     /// Whether all gates ran before the first agent, if that was asked for.
@@ -277,6 +339,7 @@ impl Auditor {
     pub(super) fn forget_torn_end(&mut self) {
         if self.accepted == 1 && self.over.is_none() {
             (self.accepted, self.receipts) = (0, 0);
+            self.kept.clear();
         }
     }
 
@@ -289,5 +352,12 @@ impl Auditor {
         for text in &self.told {
             assert!(!prompt.contains(text), "said once: {text}");
         }
+    }
+}
+
+fn task_of(signal: &Signal) -> Option<u32> {
+    match signal {
+        Signal::Task(number) => Some(*number),
+        _ => None,
     }
 }

@@ -193,6 +193,7 @@ fn the_histories_come_by_every_end_and_every_event() {
         "outcome not_started",
         "signal until_command",
         "signal malformed_done",
+        "signal task",
         "by cancel",
         "by hangup",
         "role baseline",

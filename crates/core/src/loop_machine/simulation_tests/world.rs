@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use super::{
     super::{
         AgentReport, Begin, Effect, Input, LoopState, Phase, Recheck, Request, SharedSpend, StartFailure,
-        Supply, decide,
-        decide_tests::{NOTHING, agent_exit, base, examination, gate_result, policy, resume, seal, started},
+        Supply, TaskCommits, decide,
+        decide_tests::{
+            NOTHING, agent_exit, base, examination, gate_result, policy, resume, seal, started,
+            tasks::{proof, task_set},
+        },
     },
     Chance,
     audit::Auditor,
@@ -19,7 +22,8 @@ use crate::{
         promise::MissReason,
         signal::{DoneFact, Facts},
     },
-    policy::{CommitRule, GateFrom, GateSpec, OnFatal, Policy},
+    policy::{CommitRule, GateFrom, GateSpec, OnFatal, OwnClaim, Policy},
+    unit::TaskStatus,
 };
 
 /// Something under way that will be answered.
@@ -33,6 +37,7 @@ enum Pending {
     Examine,
     Recheck,
     Commit { iteration: u32 },
+    TaskCommits,
     Delay,
     Park,
 }
@@ -52,6 +57,10 @@ pub(super) struct World {
     tree: Option<usize>,
     /// The commits of dacapo itself, by the iteration whose work they hold.
     commits: BTreeMap<u32, String>,
+    /// What the files of tasks say.
+    tasks: BTreeMap<u32, TaskStatus>,
+    /// The commits of tasks that were asked for last, and how many of them were made.
+    asked: (Vec<(u32, String)>, usize),
     /// Providers at their limit.
     closed: BTreeMap<String, (jiff::Timestamp, String)>,
     /// What agents have cost, and the newest of them.
@@ -90,6 +99,7 @@ impl World {
                 p.fallback = vec![AgentCommand::parse("stand-in", &[]).unwrap()];
             }
         });
+        let policy = unit_policy(policy, &mut chance);
         let done = if chance.percent(5) { DoneFact::File } else { DoneFact::Absent };
         let wait_marker = chance.percent(5);
         let tree = chance.percent(90).then_some(0);
@@ -105,6 +115,8 @@ impl World {
             words: 0,
             tree,
             commits: BTreeMap::new(),
+            tasks: task_set().tasks.iter().map(|task| (task.spec.number, task.status)).collect(),
+            asked: (vec![], 0),
             closed: BTreeMap::new(),
             spent: 0.0,
             attempt_cost: 0.0,
@@ -130,6 +142,8 @@ impl World {
             words: 0,
             tree,
             commits: BTreeMap::new(),
+            tasks: task_set().tasks.iter().map(|task| (task.spec.number, task.status)).collect(),
+            asked: (vec![], 0),
             closed: BTreeMap::new(),
             spent: 0.0,
             attempt_cost: 0.0,
@@ -217,6 +231,7 @@ impl World {
             Pending::Examine => self.examined(),
             Pending::Recheck => self.rechecked(),
             Pending::Commit { iteration } => self.commit_done(iteration),
+            Pending::TaskCommits => self.tasks_committed(),
             Pending::Delay => Input::DelayOver,
             Pending::Park => Input::ParkOver,
         };
@@ -284,6 +299,7 @@ impl World {
             Pending::Examine => self.examined(),
             Pending::Recheck => self.rechecked(),
             Pending::Commit { iteration } => self.commit_done(iteration),
+            Pending::TaskCommits => self.tasks_committed(),
             Pending::Delay => Input::DelayOver,
             Pending::Park => Input::ParkOver,
         };
@@ -342,6 +358,10 @@ impl World {
                 self.pending.retain(|p| !matches!(p, Pending::Agent { .. } | Pending::Check { .. }));
             }
             assert!(!self.is_busy(), "nothing runs when it is over: {shown}");
+            // Who is found dead, or has no disk, does nothing any more.
+            if !matches!(self.state.over(), Some(Reason::Disk | Reason::Interrupted)) {
+                self.no_task_is_falsely_complete();
+            }
         }
     }
 
@@ -352,7 +372,7 @@ impl World {
             Effect::StartAgent { iteration, prompt, .. } => {
                 assert!(!self.is_busy(), "one agent at a time");
                 assert!(
-                    self.done != DoneFact::File || !self.policy.done_file,
+                    self.done != DoneFact::File || !self.policy.done_file || !self.policy.hears_promises(),
                     "no agent starts beside a DONE"
                 );
                 self.auditor.prompted(*iteration, prompt);
@@ -388,8 +408,17 @@ impl World {
             }
             Effect::SetDoneAside => self.done = DoneFact::Absent,
             Effect::ConsumeWaitMarker => self.wait_marker = false,
-            Effect::CancelChildren | Effect::Post(_) | Effect::SetStatuses(_) => {}
-            Effect::CommitTasks { .. } => unreachable!("there are no tasks"),
+            Effect::SetStatuses(statuses) => self.tasks.extend(statuses.iter().copied()),
+            Effect::CommitTasks { iteration, commits, .. } => {
+                let name = |task| format!("commit of {iteration} for #{task}");
+                let asked: Vec<_> = commits.iter().map(|commit| (commit.task, name(commit.task))).collect();
+                self.auditor.commits_tasks(commits);
+                let fails = !self.is_calm && self.chance.percent(20);
+                let made = if fails { self.chance.below(asked.len()) } else { asked.len() };
+                self.asked = (asked, made);
+                self.pending.push(Pending::TaskCommits);
+            }
+            Effect::CancelChildren | Effect::Post(_) => {}
         }
     }
 
@@ -473,7 +502,7 @@ impl World {
             done: self.done.clone(),
             wait_marker: self.wait_marker,
             messages,
-            tasks: vec![],
+            tasks: self.look_at_tasks(),
         };
         if let Some(tree) = &mut self.tree {
             // It changes something, changes it back, or lets it be.
@@ -489,6 +518,39 @@ impl World {
             outline: None,
             warnings,
         }))
+    }
+
+    /// What the files of tasks say when an agent has ended that may have completed any of them.
+    fn look_at_tasks(&mut self) -> Vec<(u32, Option<TaskStatus>)> {
+        if self.policy.tasks.is_none() {
+            return vec![];
+        }
+        let numbers: Vec<u32> = self.tasks.keys().copied().collect();
+        let mut said = vec![];
+        for number in numbers {
+            if self.chance.percent(30) {
+                let status =
+                    self.chance.of(&[TaskStatus::Complete, TaskStatus::Complete, TaskStatus::InProgress]);
+                self.tasks.insert(number, status);
+            }
+            let status = self.tasks[&number];
+            said.push((number, (!self.chance.percent(5)).then_some(status)));
+        }
+        said
+    }
+
+    fn tasks_committed(&mut self) -> Input {
+        let (asked, count) = std::mem::take(&mut self.asked);
+        let failed = (count < asked.len()).then(|| "locked".to_owned());
+        // Nothing to commit is an answer too.
+        let commit = |name: String, is_new: bool| is_new.then_some(name);
+        let mut made = vec![];
+        for (task, name) in asked.into_iter().take(count) {
+            let is_new = !self.chance.percent(5);
+            made.push((task, commit(name, is_new)));
+        }
+        let tree = failed.is_none().then(|| "tree of tasks".to_owned());
+        Input::TasksCommitted(TaskCommits { made, tree, failed }, seal())
     }
 
     fn not_started(&mut self) -> Input {
@@ -537,6 +599,18 @@ impl World {
         Input::CommitDone(result, seal())
     }
 
+    /// After a loop of tasks no file says more than was proven.
+    fn no_task_is_falsely_complete(&self) {
+        let Some(set) = &self.policy.tasks else { return };
+        let accepted = self.auditor.accepted_tasks();
+        for task in &set.tasks {
+            let number = task.spec.number;
+            let is_complete = self.tasks[&number] == TaskStatus::Complete;
+            let may_be = task.status == TaskStatus::Complete || accepted.contains(&number);
+            assert_eq!(is_complete, may_be, "#{number} after {:?}", self.state.over());
+        }
+    }
+
     /// dacapo is found dead, the loop is resumed and comes to an end.
     pub(super) fn recover(&mut self) {
         // Cut between an accepted claim and the end of its loop it is not known as done: a step is appended whole.
@@ -553,4 +627,30 @@ impl World {
         self.calm_down();
         assert!(self.state.iterations >= iterations, "no counter goes back");
     }
+}
+
+/// Some loops are those of units: of tasks, or of checks that dacapo itself wants.
+fn unit_policy(mut policy: Policy, chance: &mut Chance) -> Policy {
+    match chance.below(100) {
+        0..=24 => {
+            policy.tasks = Some(task_set());
+            let at = chance.below(policy.gates.len() + 1);
+            policy.gates.insert(at, proof(3));
+            policy.gates.push(proof(2));
+            for gate in &mut policy.gates {
+                gate.retries = chance.of(&[0, 0, 1]);
+            }
+        }
+        25..=39 => {
+            policy.own_claim = chance.of(&[OwnClaim::AfterAgent, OwnClaim::Always]);
+            if policy.own_claim == OwnClaim::Always && chance.percent(40) {
+                policy.max_iterations = 0;
+            }
+        }
+        _ => return policy,
+    }
+    policy.run_all_gates = chance.percent(50);
+    policy.gates_timeout = chance.percent(30).then_some(Millis(2000));
+    policy.delay_limit = chance.percent(30).then_some(Millis(4000));
+    policy
 }
