@@ -9,3 +9,4 @@ pub mod progress;
 pub mod promise;
 pub mod signal;
 pub mod tamper;
+pub mod unit_files;

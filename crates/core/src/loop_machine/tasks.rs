@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     event::{LoopEvent, Reason},
-    unit::{TaskSet, TaskStatus},
+    unit::{TaskSet, TaskStatus, graph},
 };
 
 impl Turn {
@@ -40,7 +40,7 @@ impl Turn {
             let task = set.tasks.iter().find(|task| task.spec.number == *number)?;
             Some(TaskCommit {
                 task: *number,
-                message: format!("feat({}): complete task #{} - {}", set.unit, number, task.spec.title),
+                message: graph::commit_message(&set.unit, &task.spec),
                 statuses: statuses(set, &standing[..=at]),
             })
         };

@@ -1,0 +1,157 @@
+//! Files of units while one is worked on: what in them may change, and what they say when dacapo sets them back.
+
+use crate::{
+    event::UnitFileKind,
+    policy::Policy,
+    unit::{TaskStatus, check, frontmatter},
+};
+
+/// What a change of a file below the folder of units comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnitFileVerdict {
+    /// It may change in this way.
+    Fine,
+    /// Nothing but its status is another: allowed, but no work.
+    OnlyStatus,
+    /// It must not.
+    Forbidden(UnitFileKind),
+}
+
+/// Whether a path lies below the folder of units.
+pub fn is_below(units_dir: &str, path: &str) -> bool {
+    let folder = units_dir.trim_start_matches("./").trim_end_matches('/');
+    path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Judges a file that held `before` when the loop began and holds `after` now; `None` where it is no regular file.
+pub fn judge(path: &str, before: Option<&[u8]>, after: Option<&[u8]>, policy: &Policy) -> UnitFileVerdict {
+    use UnitFileVerdict::{Fine, Forbidden, OnlyStatus};
+    let (before, after) = match (before, after) {
+        (Some(before), Some(after)) => (before, after),
+        (None, Some(_)) => return Forbidden(UnitFileKind::Added),
+        (_, None) => return Forbidden(UnitFileKind::Deleted),
+    };
+    // Notes and pictures have no frontmatter that could be frozen.
+    if !frontmatter::is_there(before) && !frontmatter::is_there(after) {
+        return Fine;
+    }
+    if frontmatter::frozen(before) != frontmatter::frozen(after) {
+        return Forbidden(UnitFileKind::Frontmatter);
+    }
+    let status = |bytes| check::reread(path, bytes).ok();
+    let is_task = || {
+        let mut tasks = policy.tasks.iter().flat_map(|set| &set.tasks);
+        tasks.any(|task| task.spec.file == path)
+    };
+    if status(before) != status(after) && !is_task() {
+        return Forbidden(UnitFileKind::Status);
+    }
+    if frontmatter::changes_only_status(before, after) { OnlyStatus } else { Fine }
+}
+
+/// What a task's file holds when it says `status`: its content `now` and nothing else changed, or what it held at the
+/// `base` if that cannot be read. `None` if neither can.
+pub fn restated(file: &str, base: Option<&[u8]>, now: Option<&[u8]>, status: TaskStatus) -> Option<Vec<u8>> {
+    let says = |bytes: &[u8]| check::reread(file, bytes).is_ok_and(|said| said == status);
+    if let (Some(base), Some(now)) = (base, now)
+        && says(base)
+        && frontmatter::changes_only_status(base, now)
+    {
+        // To the byte, also where there was no such line.
+        return Some(base.to_vec());
+    }
+    let restate = |bytes: &[u8]| match says(bytes) {
+        true => Some(bytes.to_vec()),
+        false => frontmatter::with_status(bytes, status).ok(),
+    };
+    now.and_then(restate).or_else(|| base.and_then(restate))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loop_machine::decide_tests::{policy, tasks::turn};
+
+    const FILE: &str = "specs/tasks/app/02-t.md";
+    const PENDING: &str = "---\ntask: 2\nstatus: pending\nbackpressure: make\n---\n# T\n";
+    const COMPLETE: &str = "---\ntask: 2\nstatus: complete\nbackpressure: make\n---\n# T\n";
+
+    #[test]
+    fn what_may_change_in_the_file_of_a_unit() {
+        // fault A10, fault A12
+        use UnitFileKind::*;
+        use UnitFileVerdict::{Fine, Forbidden, OnlyStatus};
+        let body = COMPLETE.replace("# T", "# T\n\nDone so.");
+        let easier = COMPLETE.replace("make", "true");
+        let bogus = COMPLETE.replace("complete", "finished");
+        let plan = "specs/tasks/app/IMPLEMENTATION_PLAN.md";
+        for (path, before, after, in_turn, otherwise) in [
+            (FILE, Some(PENDING), Some(COMPLETE), OnlyStatus, Forbidden(Status)),
+            (FILE, Some(PENDING), Some(&*body), Fine, Forbidden(Status)),
+            (FILE, Some(PENDING), Some(&*bogus), OnlyStatus, Forbidden(Status)),
+            (FILE, Some(PENDING), Some(&*easier), Forbidden(Frontmatter), Forbidden(Frontmatter)),
+            (FILE, Some(PENDING), Some("gone"), Forbidden(Frontmatter), Forbidden(Frontmatter)),
+            (FILE, Some(PENDING), None, Forbidden(Deleted), Forbidden(Deleted)),
+            (FILE, None, Some(PENDING), Forbidden(Added), Forbidden(Added)),
+            (
+                "specs/tasks/other/02-t.md",
+                Some(PENDING),
+                Some(COMPLETE),
+                Forbidden(Status),
+                Forbidden(Status),
+            ),
+            (plan, Some("---\nunit: a\n---\n"), Some("---\nunit: a\n---\nmore\n"), Fine, Fine),
+            (
+                plan,
+                Some("---\nunit: a\n---\n"),
+                Some("---\nunit: b\n---\n"),
+                Forbidden(Frontmatter),
+                Forbidden(Frontmatter),
+            ),
+            ("specs/tasks/app/notes.txt", Some("a"), Some("b"), Fine, Fine),
+        ] {
+            let bytes = |text: Option<&'static str>| text.map(str::as_bytes);
+            let after = after.map(str::as_bytes);
+            assert_eq!(judge(path, bytes(before), after, &turn(|_| {})), in_turn, "{path} {after:?}");
+            assert_eq!(judge(path, bytes(before), after, &policy(|_| {})), otherwise, "{path} {after:?}");
+        }
+    }
+
+    #[test]
+    fn below_is_below() {
+        for (folder, path, expected) in [
+            ("specs/tasks", "specs/tasks/app/01.md", true),
+            ("./specs/tasks/", "specs/tasks/app/01.md", true),
+            ("specs/tasks", "specs/tasks2/01.md", false),
+            ("specs/tasks", "src/specs/tasks/01.md", false),
+        ] {
+            assert_eq!(is_below(folder, path), expected, "{folder} {path}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_set_back_to_the_byte_and_work_in_it_is_kept() {
+        // req 36, req 41
+        let bare = "---\ntask: 2\nbackpressure: make\n---\n# T\n";
+        let worked = COMPLETE.replace("# T", "# T\n\nDone so.");
+        let worked_back = PENDING.replace("# T", "# T\n\nDone so.");
+        for (base, now, status, expected) in [
+            (Some(PENDING), Some(COMPLETE), TaskStatus::Pending, Some(PENDING)),
+            (Some(PENDING), Some(COMPLETE), TaskStatus::Complete, Some(COMPLETE)),
+            (Some(PENDING), Some(PENDING), TaskStatus::Complete, Some(COMPLETE)),
+            (Some(PENDING), Some(&*worked), TaskStatus::Pending, Some(&*worked_back)),
+            (
+                Some(bare),
+                Some("---\ntask: 2\nbackpressure: make\nstatus: complete\n---\n# T\n"),
+                TaskStatus::Pending,
+                Some(bare),
+            ),
+            (Some(PENDING), Some("torn"), TaskStatus::Pending, Some(PENDING)),
+            (Some(PENDING), None, TaskStatus::Complete, Some(COMPLETE)),
+            (None, None, TaskStatus::Pending, None),
+        ] {
+            let found = restated(FILE, base.map(str::as_bytes), now.map(str::as_bytes), status);
+            assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{now:?}");
+        }
+    }
+}
