@@ -21,6 +21,7 @@ pub mod snapshots;
 pub mod starter;
 pub mod store;
 pub mod supervisor;
+pub mod task_files;
 pub mod trust;
 pub mod units;
 pub mod watch;

@@ -155,8 +155,9 @@ fn bring_back(
             WorkspaceError::NoSnapshot(id) => ProofError::NoSnapshot(id),
             other => other.into(),
         };
-        let tree = workspace.tree_of(snapshot).map_err(gone)?;
-        lay_out(workspace, started, snapshot, folder).map_err(gone)?;
+        let judged = workspace.tree_of(snapshot).map_err(gone)?;
+        let (kept, tree) = kept(workspace, receipt, snapshot, judged);
+        lay_out(workspace, started, &kept, folder).map_err(gone)?;
         return Ok((receipt.tree.as_ref() != Some(&tree)).then_some(tree));
     }
     let now = workspace.content_hash()?;
@@ -169,6 +170,17 @@ fn bring_back(
             .map_err(|source| ProofError::Io { what: "cannot copy the files", source })?;
     }
     Ok((receipt.tree.as_deref() != Some(&now)).then_some(now))
+}
+
+/// What the receipt is about and its tree: the snapshot, or the last commit where that differs from it in status lines.
+fn kept(workspace: &Workspace, receipt: &Receipt, snapshot: &str, judged: String) -> (String, String) {
+    if let (Some(tree), Some(commit)) = (&receipt.tree, receipt.commits.last())
+        && *tree != judged
+        && workspace.tree_of(commit).is_ok_and(|committed| committed == *tree)
+    {
+        return (commit.clone(), tree.clone());
+    }
+    (snapshot.to_owned(), judged)
 }
 
 fn copy(from: &Path, to: &Path) -> io::Result<()> {

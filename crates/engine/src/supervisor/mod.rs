@@ -9,6 +9,7 @@ mod listen;
 mod observe;
 mod start;
 mod supply;
+mod tasks;
 mod timers;
 mod unattended;
 mod verdict;
@@ -227,6 +228,10 @@ impl Supervisor<'_> {
             Effect::Examine => self.examine()?,
             Effect::Recheck { snapshot } => self.recheck(snapshot.as_deref())?,
             Effect::Commit { snapshot, iteration, message } => self.commit(&snapshot, iteration, &message)?,
+            Effect::CommitTasks { snapshot, iteration, commits } => {
+                self.commit_tasks(&snapshot, iteration, &commits)?;
+            }
+            Effect::SetStatuses(statuses) => self.set_statuses(&statuses)?,
             Effect::StopWork { grace } => {
                 if let Some(work) = &mut self.work {
                     work.is_stopped_by_us = true;

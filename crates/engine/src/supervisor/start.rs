@@ -214,7 +214,7 @@ pub fn run(home: &Home, new: NewLoop, observer: &mut dyn Observer) -> Result<Fin
         return Err(problem.into());
     }
     refuse_secrets(&new)?;
-    let programs = find_agents(&new.policy, &new.workspace)?;
+    let programs = find_agents(&new.policy, new.policy.max_iterations, &new.workspace)?;
     home.prepare()?;
     let mut store = Store::open(&home.database())?;
     let random = random();
@@ -335,7 +335,8 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
     if state.over().is_none_or(|reason| !reason.is_resumable()) {
         return Err(StartError::NotResumable { id, state: view.state });
     }
-    let programs = find_agents(&started.policy, &started.workspace)?;
+    let iterations = state.max_iterations.saturating_add(wanted.grant.extra_iterations);
+    let programs = find_agents(&started.policy, iterations, &started.workspace)?;
     let mut kin = match &started.parent {
         Some(parent) => ancestors(&store, store.row(parent)?.as_ref())?,
         None => Vec::new(),
@@ -447,7 +448,16 @@ impl<'a> Parts<'a> {
 }
 
 /// The program of the agent, and those of its stand-ins; one of these that is missing is found so when it is needed.
-fn find_agents(policy: &Policy, workspace: &std::path::Path) -> Result<Vec<PathBuf>, StartError> {
+///
+/// A loop without iterations has none.
+fn find_agents(
+    policy: &Policy,
+    iterations: u32,
+    workspace: &std::path::Path,
+) -> Result<Vec<PathBuf>, StartError> {
+    if iterations == 0 {
+        return Ok(Vec::new());
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
     // A path is meant from where the user typed it, a name from PATH.
     let here = std::env::current_dir().unwrap_or_else(|_| workspace.to_owned());

@@ -9,12 +9,13 @@ use std::{
 };
 
 use dacapo_core::{
-    event::{Examination, GateRole, LoopStarted, ProtectedFile},
+    event::{Examination, GateRole, LoopStarted, ProtectedFile, UnitFileChange},
     judge::{
         contradiction,
         gate_scripts::named_files,
         glob::Globs,
         tamper::{self, FileChange},
+        unit_files::{self, UnitFileVerdict},
     },
     loop_machine::{Input, Recheck, Seal},
     policy::{GateFrom, GateIn, GateSpec, Policy},
@@ -25,7 +26,7 @@ use jiff::Timestamp;
 use super::{SuperviseError, Supervisor};
 use crate::{
     store::{Segments, Stream},
-    workspace::{ChangeKind, CommitOutcome, Workspace, WorkspaceError},
+    workspace::{Change, ChangeKind, CommitOutcome, Workspace, WorkspaceError},
 };
 
 /// How many changed paths are named for people.
@@ -100,9 +101,15 @@ impl Supervisor<'_> {
             true => changes.iter().map(|change| &change.path[..]).filter(|path| is_source(path)).collect(),
             false => Vec::new(),
         };
-        let (contents, commits) =
-            workspace.look_back([&base.snapshot, &snapshot], &sources, base.head.as_deref())?;
-        let scan = scan(&sources, &contents);
+        let units = unit_files(&changes, &started.policy);
+        let looked_at: Vec<&[u8]> =
+            sources.iter().copied().chain(units.iter().map(|change| &change.path[..])).collect();
+        let ([mut old, mut new], commits) =
+            workspace.look_back([&base.snapshot, &snapshot], &looked_at, base.head.as_deref())?;
+        let unit_contents = [old.split_off(sources.len()), new.split_off(sources.len())];
+        let scan = scan(&sources, &[old, new]);
+        let (unit_files, only_status) = judge_units(&units, &unit_contents, &started.policy);
+        paths.retain(|path| !only_status.contains(path));
         Ok(Some(Examination {
             snapshot,
             tree,
@@ -112,6 +119,7 @@ impl Supervisor<'_> {
             commits,
             tamper: scan,
             contradiction,
+            unit_files,
         }))
     }
 
@@ -173,7 +181,7 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    fn seal(&self) -> Result<Seal, SuperviseError> {
+    pub(super) fn seal(&self) -> Result<Seal, SuperviseError> {
         Ok(Seal {
             at: Timestamp::now(),
             loop_id: self.id.to_string(),
@@ -326,6 +334,38 @@ fn as_at_start(
         }
     }
     if back.is_empty() { Ok(()) } else { workspace.write_paths(base, &back, folder) }
+}
+
+/// The changes below the folder of units.
+fn unit_files<'a>(changes: &'a [Change], policy: &Policy) -> Vec<&'a Change> {
+    let Some(folder) = &policy.units_dir else { return Vec::new() };
+    let is_unit = |change: &&Change| unit_files::is_below(folder, &String::from_utf8_lossy(&change.path));
+    changes.iter().filter(is_unit).collect()
+}
+
+/// Those that must not be, and the paths of those that are no work.
+fn judge_units(
+    changes: &[&Change],
+    [old, new]: &[Vec<Option<Vec<u8>>>; 2],
+    policy: &Policy,
+) -> (Vec<UnitFileChange>, HashSet<String>) {
+    let (mut forbidden, mut only_status) = (Vec::new(), HashSet::new());
+    for (change, (old, new)) in changes.iter().zip(old.iter().zip(new)) {
+        let path = String::from_utf8_lossy(&change.path).into_owned();
+        // What a link holds is where it leads.
+        let (old, new) = match change.kind {
+            ChangeKind::TypeChanged => (None, Some(&b""[..])),
+            _ => (old.as_deref(), new.as_deref()),
+        };
+        match unit_files::judge(&path, old, new, policy) {
+            UnitFileVerdict::Fine => {}
+            UnitFileVerdict::OnlyStatus => {
+                only_status.insert(path);
+            }
+            UnitFileVerdict::Forbidden(kind) => forbidden.push(UnitFileChange { path, kind }),
+        }
+    }
+    (forbidden, only_status)
 }
 
 /// Whether a file may hold tests in a language that is understood.

@@ -10,6 +10,7 @@ use super::{
     refs::RepositoryLock,
     shadow::Shadow,
 };
+use crate::scratch::Scratch;
 
 /// How far back a commit of ours is looked for.
 const RECENT: &str = "-200";
@@ -25,11 +26,11 @@ struct Recent {
 }
 
 impl Shadow {
-    /// Commits the snapshot's tree on top of HEAD, marked `Dacapo: <loop>/<iteration>`.
+    /// Commits a tree on top of HEAD, marked `Dacapo: <loop>/<iteration>`.
     pub(crate) fn commit_tree(
         &self,
         lock: &RepositoryLock,
-        id: &str,
+        tree: &str,
         message: &str,
         iteration: u64,
     ) -> Result<CommitOutcome, WorkspaceError> {
@@ -39,7 +40,7 @@ impl Shadow {
             return Err(WorkspaceError::Staged { dir: dir() });
         }
         let mark = format!("{}/{iteration}", self.loop_id);
-        let (tree, recent) = (self.tree_of(id)?, self.recent()?);
+        let recent = self.recent()?;
         let head = recent.first();
         // An agent can write our mark as well as we can, but then it marks this very tree or nothing.
         let is_ours = |commit: &&Recent| commit.tree == tree && commit.marks.contains(&mark);
@@ -56,7 +57,7 @@ impl Shadow {
             return Ok(CommitOutcome::NothingToCommit);
         }
         let head = head.map(|head| head.id.clone());
-        let mut make = self.repository.call().args(["commit-tree", &tree, "-F", "-"]);
+        let mut make = self.repository.call().args(["commit-tree", tree, "-F", "-"]);
         if let Some(head) = &head {
             make = make.args(["-p", head]);
         }
@@ -79,6 +80,39 @@ impl Shadow {
         }
         let index_is_current = self.refresh_index(&commit)?;
         Ok(CommitOutcome::Committed { commit, index_is_current })
+    }
+
+    /// The snapshot's tree with other content in some of its files: made beside the work tree and its index.
+    pub(crate) fn tree_with(&self, id: &str, files: &[(&str, Vec<u8>)]) -> Result<String, WorkspaceError> {
+        let tree = self.tree_of(id)?;
+        if files.is_empty() {
+            return Ok(tree);
+        }
+        let scratch = Scratch::new("dacapo-index")
+            .map_err(WorkspaceError::io("make a folder in", std::env::temp_dir()))?;
+        let index = scratch.path().join("index");
+        let call = || {
+            let call = self.repository.call().env("GIT_INDEX_FILE", &index);
+            call.config("index.sparse=false").config("core.splitIndex=false")
+        };
+        call().args(["read-tree", &tree]).ok()?;
+        let mut entries = Vec::new();
+        for (path, content) in files {
+            // As it is: what a filter does to it was done when the snapshot was taken.
+            let write = ["hash-object", "-w", "--no-filters", "--stdin"];
+            let blob = call().args(write).input(content.clone()).ok()?.line();
+            let mode = self.mode_of(&tree, path)?;
+            entries.extend(format!("{mode} {blob} 0\t{path}\0").into_bytes());
+        }
+        call().args(["update-index", "-z", "--index-info"]).input(entries).ok()?;
+        Ok(call().args(["write-tree"]).ok()?.line())
+    }
+
+    /// The mode of a file in a tree; that of a plain one if it is none there.
+    fn mode_of(&self, tree: &str, path: &str) -> Result<&'static str, WorkspaceError> {
+        let list = ["ls-tree", "-z", "--full-tree", "--end-of-options", tree, path];
+        let listed = self.repository.call().args(list).ok()?.stdout;
+        Ok(if listed.starts_with(b"100755 ") { "100755" } else { "100644" })
     }
 
     /// The latest commits of HEAD, newest first; none on an unborn branch.

@@ -373,7 +373,22 @@ impl Workspace {
     ) -> Result<CommitOutcome, WorkspaceError> {
         let shadow = self.git("commit")?;
         let lock = self.lock()?;
-        shadow.commit_tree(&lock, id, message, iteration)
+        shadow.commit_tree(&lock, &shadow.tree_of(id)?, message, iteration)
+    }
+
+    /// As [`Workspace::commit_tree`], with other content in some files of the snapshot; gives the tree too. The files
+    /// themselves stay as they are.
+    pub fn commit_files(
+        &self,
+        id: &str,
+        files: &[(&str, Vec<u8>)],
+        message: &str,
+        iteration: u64,
+    ) -> Result<(CommitOutcome, String), WorkspaceError> {
+        let shadow = self.git("commit")?;
+        let lock = self.lock()?;
+        let tree = shadow.tree_with(id, files)?;
+        Ok((shadow.commit_tree(&lock, &tree, message, iteration)?, tree))
     }
 
     /// Removes `index.lock` if a git killed since `since` left it; only when nothing of the iteration runs any more.

@@ -1,0 +1,150 @@
+//! Tasks of a unit: what their files say, setting them, and the commits of those that were proven.
+
+use std::path::Path;
+
+use dacapo_core::{
+    event::LoopEvent,
+    judge::unit_files::restated,
+    loop_machine::{Input, TaskCommit, TaskCommits},
+    unit::{TaskSet, TaskStatus},
+};
+
+use super::{SuperviseError, Supervisor};
+use crate::{
+    task_files,
+    workspace::{CommitOutcome, Workspace, WorkspaceError},
+};
+
+impl Supervisor<'_> {
+    /// What the files of all tasks of the turn say now (req 28); one that cannot be read is passed over (req 30).
+    pub(super) fn task_statuses(&self) -> Vec<(u32, Option<TaskStatus>)> {
+        let Some(set) = &self.started.policy.tasks else { return Vec::new() };
+        let root = self.top();
+        let status = |file: &str| task_files::status(root, file);
+        set.tasks.iter().map(|task| (task.spec.number, status(&task.spec.file))).collect()
+    }
+
+    /// Sets files of tasks. What cannot be set is said and stops nothing.
+    pub(super) fn set_statuses(&mut self, statuses: &[(u32, TaskStatus)]) -> Result<(), SuperviseError> {
+        let started = self.started.clone();
+        let Some(set) = &started.policy.tasks else { return Ok(()) };
+        let root = self.top().to_owned();
+        let wanted = files(set, statuses);
+        let others: Vec<&(&str, TaskStatus)> =
+            wanted.iter().filter(|(file, status)| task_files::status(&root, file) != Some(*status)).collect();
+        if others.is_empty() {
+            return Ok(());
+        }
+        // The files are not what a snapshot taken before holds.
+        self.kept = None;
+        let paths: Vec<&[u8]> = others.iter().map(|(file, _)| file.as_bytes()).collect();
+        let base = match (&self.workspace, &started.base) {
+            (Some(workspace), Some(base)) => workspace.files_at(&base.snapshot, &paths).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        for (at, (file, status)) in others.into_iter().enumerate() {
+            let before = base.get(at).and_then(Option::as_deref);
+            if let Err(error) = task_files::set_status(&root, file, *status, before) {
+                self.warn_about_task(error.to_string())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn warn_about_task(&mut self, text: String) -> Result<(), SuperviseError> {
+        // Nothing follows the end of a loop in its journal.
+        if self.state.over().is_none() {
+            self.record(vec![LoopEvent::Warned { text }], &[])?;
+        }
+        Ok(())
+    }
+
+    /// One commit per task; those that were made before one that fails are told too.
+    pub(super) fn commit_tasks(
+        &mut self,
+        snapshot: &str,
+        iteration: u32,
+        commits: &[TaskCommit],
+    ) -> Result<(), SuperviseError> {
+        let mut result = TaskCommits::default();
+        if let Err(why) = self.make_commits(snapshot, iteration, commits, &mut result) {
+            result.failed = Some(why);
+        }
+        let seal = self.seal()?;
+        self.inbox.push_back(Input::TasksCommitted(result, seal).into());
+        Ok(())
+    }
+
+    fn make_commits(
+        &self,
+        snapshot: &str,
+        iteration: u32,
+        commits: &[TaskCommit],
+        result: &mut TaskCommits,
+    ) -> Result<(), String> {
+        let (Some(workspace), Some(base), Some(set)) =
+            (&self.workspace, &self.started.base, &self.started.policy.tasks)
+        else {
+            return Err("the workspace is not a git repository".to_owned());
+        };
+        let held = Held::of(workspace, [&base.snapshot, snapshot], set).map_err(|error| error.to_string())?;
+        for commit in commits {
+            let files = held.with(&commit.statuses)?;
+            let (outcome, tree) = workspace
+                .commit_files(snapshot, &files, &commit.message, u64::from(iteration))
+                .map_err(|error| error.to_string())?;
+            let id = match outcome {
+                CommitOutcome::Committed { commit, .. } | CommitOutcome::AlreadyCommitted { commit } => {
+                    Some(commit)
+                }
+                CommitOutcome::NothingToCommit => None,
+            };
+            result.made.push((commit.task, id));
+            result.tree = Some(tree);
+        }
+        Ok(())
+    }
+
+    /// The top of the repository, which the paths of task files count from.
+    fn top(&self) -> &Path {
+        self.workspace.as_ref().map_or(&self.started.workspace, |workspace| workspace.root())
+    }
+}
+
+/// What the files of tasks held before the first agent and hold in the snapshot that is kept.
+struct Held<'a> {
+    set: &'a TaskSet,
+    base: Vec<Option<Vec<u8>>>,
+    now: Vec<Option<Vec<u8>>>,
+}
+
+impl<'a> Held<'a> {
+    fn of(workspace: &Workspace, [base, now]: [&str; 2], set: &'a TaskSet) -> Result<Self, WorkspaceError> {
+        let paths: Vec<&[u8]> = set.tasks.iter().map(|task| task.spec.file.as_bytes()).collect();
+        Ok(Self { set, base: workspace.files_at(base, &paths)?, now: workspace.files_at(now, &paths)? })
+    }
+
+    /// The files that must be others than in the snapshot for the tasks to stand like this.
+    fn with(&self, statuses: &[(u32, TaskStatus)]) -> Result<Vec<(&'a str, Vec<u8>)>, String> {
+        let mut changed = Vec::new();
+        for (task, (base, now)) in self.set.tasks.iter().zip(self.base.iter().zip(&self.now)) {
+            let Some((_, status)) = statuses.iter().find(|(number, _)| *number == task.spec.number) else {
+                continue;
+            };
+            let file = task.spec.file.as_str();
+            let wanted = restated(file, base.as_deref(), now.as_deref(), *status)
+                .ok_or_else(|| format!("the status in `{file}` cannot be set"))?;
+            if now.as_ref() != Some(&wanted) {
+                changed.push((file, wanted));
+            }
+        }
+        Ok(changed)
+    }
+}
+
+/// The files of these tasks, and what they are to say.
+fn files<'a>(set: &'a TaskSet, statuses: &[(u32, TaskStatus)]) -> Vec<(&'a str, TaskStatus)> {
+    let file =
+        |number| set.tasks.iter().find(|task| task.spec.number == number).map(|t| t.spec.file.as_str());
+    statuses.iter().filter_map(|(number, status)| Some((file(*number)?, *status))).collect()
+}

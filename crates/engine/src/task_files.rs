@@ -1,0 +1,133 @@
+//! Task files in a workspace: read and set without ever following a link out of it, whole or not at all.
+
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    os::fd::OwnedFd,
+    path::{Component, Path},
+};
+
+use dacapo_core::{
+    judge::unit_files::restated,
+    unit::{TaskStatus, check},
+};
+use rustix::{
+    fs::{AtFlags, Mode, OFlags},
+    io::Errno,
+};
+
+/// No task file is larger; what is, is none.
+const LARGEST: u64 = 4 << 20;
+
+/// What a file without a mode of its own gets.
+const MODE: u32 = 0o644;
+
+/// Why a status could not be set.
+#[derive(Debug, thiserror::Error)]
+pub enum TaskFileError {
+    /// The system.
+    #[error("cannot write `{file}`: {source}")]
+    Io {
+        /// Which, from the top of the workspace.
+        file: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Neither the file nor what it once was can be understood.
+    #[error("cannot set the status in `{file}`: nothing of it can be read")]
+    Unreadable {
+        /// Which.
+        file: String,
+    },
+}
+
+/// What the file of a task says now; `None` if that cannot be told (req 30).
+pub fn status(root: &Path, file: &str) -> Option<TaskStatus> {
+    let bytes = read(root, file).ok()?;
+    check::reread(file, &bytes).ok()
+}
+
+/// The content of a regular file below `root`; no link on the way is followed.
+pub fn read(root: &Path, file: &str) -> io::Result<Vec<u8>> {
+    let (folder, name) = folder_of(root, file, false)?;
+    let (file, _) = open(&folder, name)?;
+    let mut bytes = Vec::new();
+    file.take(LARGEST).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Makes the file of a task say `status` and changes nothing else in it. One that is gone or cannot be read becomes
+/// what it was at the `base`. Says whether anything had to be written.
+pub fn set_status(
+    root: &Path,
+    file: &str,
+    status: TaskStatus,
+    base: Option<&[u8]>,
+) -> Result<bool, TaskFileError> {
+    let now = read(root, file).ok();
+    let wanted = restated(file, base, now.as_deref(), status)
+        .ok_or_else(|| TaskFileError::Unreadable { file: file.to_owned() })?;
+    let failed = |source| TaskFileError::Io { file: file.to_owned(), source };
+    let (folder, name) = folder_of(root, file, true).map_err(failed)?;
+    // Left by a dacapo that was killed while it wrote.
+    let fresh = format!(".{name}.dacapo");
+    let _ = rustix::fs::unlinkat(&folder, &fresh, AtFlags::empty());
+    if now.as_deref() == Some(&wanted[..]) {
+        return Ok(false);
+    }
+    replace(&folder, name, &fresh, &wanted).map_err(|source| {
+        let _ = rustix::fs::unlinkat(&folder, &fresh, AtFlags::empty());
+        failed(source)
+    })?;
+    Ok(true)
+}
+
+/// Puts `bytes` in the place of what stands at `name`, whatever that is but a folder.
+fn replace(folder: &OwnedFd, name: &str, fresh: &str, bytes: &[u8]) -> io::Result<()> {
+    let mode = open(folder, name).map_or(MODE, |(_, mode)| mode & 0o777);
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = File::from(rustix::fs::openat(folder, fresh, flags, Mode::from_raw_mode(0o600))?);
+    file.write_all(bytes)?;
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
+    file.sync_all()?;
+    rustix::fs::renameat(folder, fresh, folder, name)?;
+    Ok(())
+}
+
+/// A regular file in `folder`, and its mode. A FIFO does not hold it up.
+fn open(folder: &OwnedFd, name: &str) -> io::Result<(File, u32)> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty())?);
+    let stat = rustix::fs::fstat(&file)?;
+    if !rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() || file.metadata()?.len() > LARGEST {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file a task could be in"));
+    }
+    Ok((file, stat.st_mode))
+}
+
+/// The folder of a file below `root`, step by step, each of them a real folder; made if `makes` and it is gone.
+fn folder_of<'a>(root: &Path, file: &'a str, makes: bool) -> io::Result<(OwnedFd, &'a str)> {
+    let outside = || io::Error::new(io::ErrorKind::InvalidInput, "it does not lie below the workspace");
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut folder = rustix::fs::open(root, flags, Mode::empty())?;
+    let (above, name) = file.rsplit_once('/').unwrap_or(("", file));
+    if !matches!(Path::new(name).components().collect::<Vec<_>>()[..], [Component::Normal(_)]) {
+        return Err(outside());
+    }
+    for step in Path::new(above).components() {
+        let Component::Normal(step) = step else { return Err(outside()) };
+        let enter = || rustix::fs::openat(&folder, step, flags | OFlags::NOFOLLOW, Mode::empty());
+        folder = match enter() {
+            Err(Errno::NOENT) if makes => {
+                rustix::fs::mkdirat(&folder, step, Mode::from_raw_mode(0o755))?;
+                enter()?
+            }
+            entered => entered?,
+        };
+    }
+    Ok((folder, name))
+}
+
+#[cfg(test)]
+#[path = "task_files_tests.rs"]
+mod tests;
