@@ -5,7 +5,7 @@ use crate::{
     duration::Millis,
     event::{GateRole, IterationOutcome, LoopEvent},
     judge::{claim::RefusalReason, signal::Signal},
-    loop_machine::decide_tests::{gate_result, policy, started},
+    loop_machine::decide_tests::{gate_result, policy, started, tasks},
     policy::Policy,
 };
 
@@ -287,4 +287,39 @@ fn a_nonce_is_the_same_for_an_iteration_and_for_no_other() {
     all.sort();
     all.dedup();
     assert_eq!(all.len(), 1000);
+}
+
+#[test]
+fn where_tasks_are_their_status_is_asked_for_and_no_promise() {
+    // req 40
+    let of_tasks = compose(&state("Do one.", tasks::turn(|_| {}), &[]), 1, "n");
+    assert!(
+        of_tasks.contains("The `status` in the frontmatter of a task's file is what says that it is done")
+    );
+    assert!(of_tasks.contains("Its backpressure will be run then"));
+    let checked = compose(&state("Mend it.", policy(|p| p.own_claim = OwnClaim::AfterAgent), &[]), 1, "n");
+    assert!(checked.contains("When you end, checks are run on what you leave behind."));
+    for prompt in [of_tasks, checked] {
+        assert!(!prompt.contains("<promise>") && !prompt.contains("/DONE"), "{prompt}");
+        assert!(prompt.contains("WAIT_WITHOUT_RESTART"), "waiting is as ever: {prompt}");
+    }
+}
+
+#[test]
+fn several_red_gates_share_the_room() {
+    let gate = |n: usize| GateFeedback {
+        line: format!("the check `{n}` exited 1"),
+        command: "c".into(),
+        tail: format!("{}é{n}", "x".repeat(10_000)),
+        was_red: false,
+    };
+    let one = Feedback::of_gates(1, vec![gate(0)]);
+    assert_eq!(one.gates[0].tail, gate(0).tail, "one alone has all of it");
+    let many = Feedback::of_gates(1, (0..9).map(gate).collect());
+    assert!(many.gates.iter().all(|gate| gate.tail.len() <= 4096));
+    assert!(many.gates[..4].iter().all(|gate| gate.tail.len() > 4000));
+    assert!(many.gates[3].tail.ends_with("é3"), "its end");
+    assert_eq!(many.gates[8].tail, LEFT_OUT);
+    assert!(many.gates.iter().map(|gate| gate.tail.len()).sum::<usize>() < 16_500);
+    assert!(many.line.starts_with("the check `0` exited 1; the check `1` exited 1; "));
 }

@@ -180,8 +180,7 @@ impl Human {
             }
             LoopEvent::BudgetReached { detail } => self.line("31", &format!("  budget reached: {detail}")),
             LoopEvent::ClaimMade { iteration, by } => {
-                let what = format!("claims to be done ({})", words::basis(by));
-                self.iteration("36", *iteration, view, &what);
+                self.iteration("36", *iteration, view, &words::claim(by));
                 self.now_doing("judging the claim".to_owned());
             }
             LoopEvent::ChildrenAwaited { children } => {
@@ -255,8 +254,8 @@ impl Human {
                 let cost = self.cost.as_ref().map(|cost| format!(", {cost}")).unwrap_or_default();
                 self.line(colour, &format!("{} after {count}, {took}{cost}", state.as_str()));
             }
-            LoopEvent::Committed { commit, .. } => {
-                self.line("32", &format!("  committed as {}", words::short(commit)))
+            LoopEvent::Committed { commit, task, .. } => {
+                self.line("32", &format!("  {}", words::committed(commit, *task)));
             }
             LoopEvent::ReceiptIssued { receipt } => {
                 let tamper = receipt.tamper;

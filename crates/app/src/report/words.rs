@@ -91,7 +91,32 @@ pub(super) fn count_paths(paths: u64) -> String {
 
 /// What a claim rests on.
 pub(super) fn basis(by: &[Signal]) -> String {
-    by.iter().map(Signal::name).collect::<Vec<_>>().join(" and ")
+    let name = |signal: &Signal| match signal {
+        Signal::Task(number) => format!("task #{number}"),
+        other => other.name().to_owned(),
+    };
+    by.iter().map(name).collect::<Vec<_>>().join(" and ")
+}
+
+/// What a claim says, and by what.
+pub(super) fn claim(by: &[Signal]) -> String {
+    match by {
+        [Signal::OwnClaim] => "is checked as it stands".to_owned(),
+        _ => format!("claims to be done ({})", basis(by)),
+    }
+}
+
+/// `committed as …`, and for which task.
+pub(super) fn committed(commit: &str, task: Option<u32>) -> String {
+    match task {
+        Some(task) => format!("task #{task} committed as {}", short(commit)),
+        None => format!("committed as {}", short(commit)),
+    }
+}
+
+/// What a check is called, with the task it is for.
+fn of_task(task: Option<u32>) -> String {
+    task.map(|task| format!("task #{task}: ")).unwrap_or_default()
 }
 
 fn describe(event: &LoopEvent) -> String {
@@ -120,7 +145,7 @@ fn describe(event: &LoopEvent) -> String {
         }
         LoopEvent::AgentExited { exit: ended, .. } => format!("agent {}", exit(ended)),
         LoopEvent::SignalSeen { signal, .. } => format!("signal: {}", signal.name()),
-        LoopEvent::ClaimMade { by, .. } => format!("claims to be done ({})", basis(by)),
+        LoopEvent::ClaimMade { by, .. } => claim(by),
         LoopEvent::ChildrenAwaited { children } => format!("waits for {} child loops", children.len()),
         LoopEvent::ChildrenFinished { left, .. } if left.is_empty() => "child loops have ended".to_owned(),
         LoopEvent::ChildrenFinished { left, .. } => format!("{} child loops still run", left.len()),
@@ -134,7 +159,7 @@ fn describe(event: &LoopEvent) -> String {
         }
         LoopEvent::GatesPassed { .. } => "all gates agree".to_owned(),
         LoopEvent::TreeHeld { .. } => "the workspace held still".to_owned(),
-        LoopEvent::Committed { commit, .. } => format!("committed as {}", short(commit)),
+        LoopEvent::Committed { commit, task, .. } => committed(commit, *task),
         LoopEvent::ReceiptIssued { receipt } => format!("receipt {}", short(&receipt.sha256)),
         LoopEvent::GateStarted { role: GateRole::Baseline, name, .. } => {
             format!("baseline of gate `{name}` started")
@@ -142,12 +167,14 @@ fn describe(event: &LoopEvent) -> String {
         LoopEvent::GateFinished { role: GateRole::Baseline, name, result, .. } => {
             format!("baseline of gate {}", gate(name, result))
         }
-        LoopEvent::GateStarted { role: GateRole::Gate, name, .. } => format!("gate `{name}` started"),
+        LoopEvent::GateStarted { role: GateRole::Gate, name, task, .. } => {
+            format!("{}gate `{name}` started", of_task(*task))
+        }
         LoopEvent::GateStarted { role: GateRole::Until, name, .. } => {
             format!("until command `{name}` started")
         }
-        LoopEvent::GateFinished { role: GateRole::Gate, name, result, .. } => {
-            format!("gate {}", gate(name, result))
+        LoopEvent::GateFinished { role: GateRole::Gate, name, result, task, .. } => {
+            format!("{}gate {}", of_task(*task), gate(name, result))
         }
         LoopEvent::GateFinished { role: GateRole::Until, name, result, .. } => {
             format!("until command {}", gate(name, result))

@@ -39,6 +39,11 @@ pub fn why(view: &LoopView) -> Why {
                 "Check the work yourself; next time give `--gate CMD`.".to_owned(),
             ),
         },
+        // It has no agent that more iterations could help.
+        Some(Reason::MaxIterations) if view.max_iterations == 0 => (
+            format!("Failed: {detail}."),
+            format!("`dacapo events {id}` shows what each check came to."),
+        ),
         Some(Reason::MaxIterations) if is_empty(view) => (
             format!("Failed: {detail}.{refused}"),
             "If the work was done before the loop began, run it with `--allow-empty`: then the gates alone decide."
