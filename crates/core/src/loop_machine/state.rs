@@ -65,6 +65,8 @@ pub struct LoopState {
     pub baseline: BTreeMap<String, String>,
     /// Commits dacapo made for the claim, and the tasks they complete.
     pub committed: Vec<(Option<u32>, String)>,
+    /// Tasks whose commits were made, by whichever claim: nothing takes them back.
+    pub completed: BTreeSet<u32>,
     /// Refusals so far: iteration, reason, line.
     pub refusals: Vec<(u32, RefusalReason, String)>,
     /// Snapshots by the iteration they were taken after.
@@ -352,7 +354,10 @@ impl LoopState {
             LoopEvent::ClaimExamined { found, .. } => self.examined = Some(found.clone()),
             LoopEvent::GatesPassed { .. } => self.phase = Phase::Judging(JudgeStep::Rechecking),
             LoopEvent::TreeHeld { .. } => self.phase = Phase::Judging(JudgeStep::Committing),
-            LoopEvent::Committed { commit, task, .. } => self.committed.push((*task, commit.clone())),
+            LoopEvent::Committed { commit, task, .. } => {
+                self.committed.push((*task, commit.clone()));
+                self.completed.extend(task);
+            }
             LoopEvent::ReceiptIssued { .. } => {}
             LoopEvent::GateStarted { role, command, attempt, task, .. } => {
                 let index = self.index_of(*role, command, *task, *attempt);

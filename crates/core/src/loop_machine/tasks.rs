@@ -7,15 +7,15 @@ use super::{
 };
 use crate::{
     event::{LoopEvent, Reason},
-    unit::{TaskSet, TaskStatus, graph},
+    unit::{Task, TaskSet, TaskStatus, graph},
 };
 
 impl Turn {
     /// Sets the files of these tasks back to what they said when the turn began.
     pub(super) fn set_back(&mut self, tasks: &[u32]) {
         let Some(set) = &self.started().policy.tasks else { return };
-        let statuses: Vec<_> =
-            statuses(set, &[]).into_iter().filter(|(task, _)| tasks.contains(task)).collect();
+        let all = self.statuses(set, &[]).into_iter();
+        let statuses: Vec<_> = all.filter(|(task, _)| tasks.contains(task)).collect();
         if !statuses.is_empty() {
             self.perform(Effect::SetStatuses(statuses));
         }
@@ -29,8 +29,17 @@ impl Turn {
     /// Sets every file of the turn: complete are these tasks and no other that was not before.
     pub(super) fn set_statuses(&mut self, complete: &[u32]) {
         let Some(set) = &self.started().policy.tasks else { return };
-        let statuses = statuses(set, complete);
+        let statuses = self.statuses(set, complete);
         self.perform(Effect::SetStatuses(statuses));
+    }
+
+    /// What the files of the turn say when these are complete. All others are as they were; one that has its commit is
+    /// complete whatever became of the claim that it was part of.
+    fn statuses(&self, set: &TaskSet, complete: &[u32]) -> Vec<(u32, TaskStatus)> {
+        let is_complete = |number| complete.contains(&number) || self.state.completed.contains(&number);
+        let status =
+            |task: &Task| if is_complete(task.spec.number) { TaskStatus::Complete } else { task.status };
+        set.tasks.iter().map(|task| (task.spec.number, status(task))).collect()
     }
 
     /// One commit per task that stands, each with its own status line and that of those before it.
@@ -41,7 +50,7 @@ impl Turn {
             Some(TaskCommit {
                 task: *number,
                 message: graph::commit_message(&set.unit, &task.spec),
-                statuses: statuses(set, &standing[..=at]),
+                statuses: self.statuses(set, &standing[..=at]),
             })
         };
         let commits = standing.iter().enumerate().filter_map(commit).collect();
@@ -66,10 +75,4 @@ impl Turn {
             }
         }
     }
-}
-
-/// What the files of the turn say when these are complete and all others are as they were.
-fn statuses(set: &TaskSet, complete: &[u32]) -> Vec<(u32, TaskStatus)> {
-    let status = |number: u32, before| if complete.contains(&number) { TaskStatus::Complete } else { before };
-    set.tasks.iter().map(|task| (task.spec.number, status(task.spec.number, task.status))).collect()
 }

@@ -321,6 +321,8 @@ fn each_commit_is_told_once_and_one_that_fails_ends_the_loop() {
     let half = TaskCommits { made: vec![(2, Some("c2".into()))], tree: None, failed: Some("locked".into()) };
     let step = sim.feed(Input::TasksCommitted(half, seal()));
     assert_eq!(names(&step.events), ["committed", "loop_finished"]);
+    let kept = set([Complete, Complete, InProgress, Pending]);
+    assert!(step.effects.contains(&kept), "what has its commit stays complete");
     assert_eq!(sim.over(), Some(Reason::Error));
     assert_eq!(sim.detail(), "the kept tree could not be committed: locked");
     // Judged again, the commit that is there is found and not told again.

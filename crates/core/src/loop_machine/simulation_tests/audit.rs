@@ -40,8 +40,9 @@ pub(super) struct Auditor {
     /// The tasks that are claimed, and what the newest try of their gates came to.
     claimed: BTreeSet<u32>,
     proven: BTreeMap<u32, bool>,
-    /// The tasks of the accepted claim.
+    /// The tasks of the accepted claim, and those that have their commit.
     kept: BTreeSet<u32>,
+    completed: BTreeSet<u32>,
     receipts: u32,
     /// Gates that were red and green before the first agent.
     before: (usize, usize),
@@ -201,6 +202,7 @@ impl Auditor {
                     "no commit of what is unproven"
                 );
                 self.committed.push(commit.clone());
+                self.completed.extend(task);
             }
             LoopEvent::ReceiptIssued { receipt } => {
                 assert_eq!((self.accepted, self.receipts), (1, 0), "one receipt per accepted claim");
@@ -305,9 +307,9 @@ impl Auditor {
         self.claimed.iter().copied().filter(|task| self.proven.get(task) == Some(&true)).collect()
     }
 
-    /// The tasks that were accepted.
-    pub(super) fn accepted_tasks(&self) -> &BTreeSet<u32> {
-        &self.kept
+    /// The tasks that were accepted, or committed before the next one could not be.
+    pub(super) fn proven_tasks(&self) -> BTreeSet<u32> {
+        self.kept.union(&self.completed).copied().collect()
     }
 
     /// These commits are asked for: of each task that was proven one, with its status and those of the ones before it.
@@ -318,8 +320,8 @@ impl Auditor {
         let set = self.policy().tasks.as_ref().expect("a set of tasks");
         for (at, commit) in commits.iter().enumerate() {
             for (task, (number, status)) in set.tasks.iter().zip(&commit.statuses) {
-                let is_new = tasks[..=at].contains(number);
-                let expected = if is_new { TaskStatus::Complete } else { task.status };
+                let is_proven = tasks[..=at].contains(number) || self.completed.contains(number);
+                let expected = if is_proven { TaskStatus::Complete } else { task.status };
                 assert_eq!((task.spec.number, expected), (*number, *status));
             }
         }
