@@ -234,3 +234,18 @@ fn outcome_words(outcome: IterationOutcome) -> &'static str {
         IterationOutcome::NotStarted => "the agent could not be started",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_are_named_by_number() {
+        let by = [Signal::Task(2), Signal::Task(5)];
+        assert_eq!(claim(&by), "claims to be done (task #2 and task #5)");
+        assert_eq!(claim(&[Signal::OwnClaim]), "is checked as it stands");
+        assert_eq!(claim(&[Signal::DoneFile]), "claims to be done (DONE file)");
+        let commit = "0123456789abcdef0123456789abcdef01234567";
+        assert_eq!(committed(commit, Some(2)), format!("task #2 {}", committed(commit, None)));
+    }
+}

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     event::{AgentExit, Grant, IterationOutcome, LoopStarted, OutputMarks, StopCause},
     judge::{claim::RefusalReason, signal::Signal},
-    loop_machine::decide_tests::{agent_exit, every_event, gate_result, policy, started},
+    loop_machine::decide_tests::{agent_exit, every_event, gate_result, policy, receipts, started},
     policy::GateSpec,
 };
 
@@ -380,4 +380,28 @@ fn what_helps_against_an_empty_purse_depends_on_whose_it_is() {
         assert_eq!(why.because, format!("Failed: {detail}."));
         assert!(why.next.contains(step), "{}", why.next);
     }
+}
+
+#[test]
+fn loops_of_units_say_what_was_proven_and_what_was_red() {
+    // Checks without an agent: more iterations would help nobody.
+    let mut alone = view([over(Reason::MaxIterations, "gate `lint` exited 1")]);
+    alone.max_iterations = 0;
+    assert_eq!(
+        why(&alone),
+        Why {
+            because: "Failed: gate `lint` exited 1.".into(),
+            next: "`dacapo events abcdefghjk` shows what each check came to.".into(),
+        }
+    );
+    // Of all gates of a unit those of the claimed tasks ran.
+    let mut receipt = receipts::receipt();
+    receipt.claim = vec![Signal::Task(2)];
+    receipt.gates.truncate(1);
+    let mut view = view([iteration(1), LoopEvent::ReceiptIssued { receipt: Box::new(receipt) }]);
+    assert_eq!(view.gates, 1);
+    view.gates = 9;
+    let ordinary = LoopEvent::ReceiptIssued { receipt: Box::new(receipts::receipt()) };
+    view.apply(&envelope(600, ordinary));
+    assert_eq!(view.gates, 9);
 }

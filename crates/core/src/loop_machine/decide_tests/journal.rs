@@ -155,6 +155,7 @@ pub(crate) fn every_event() -> Vec<LoopEvent> {
         LoopEvent::GatesPassed { iteration: 1 },
         LoopEvent::TreeHeld { iteration: 1 },
         LoopEvent::Committed { iteration: 1, commit: "c0ffee".into(), task: None },
+        LoopEvent::Committed { iteration: 1, commit: "c0ffee2".into(), task: Some(2) },
         LoopEvent::ClaimAccepted { iteration: 1, verified: true },
         LoopEvent::ReceiptIssued { receipt: Box::new(receipts::receipt()) },
         finished(Reason::Done, "task completed", 1),

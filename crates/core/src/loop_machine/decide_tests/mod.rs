@@ -6,7 +6,7 @@ mod crash;
 mod journal;
 mod outages;
 mod progress;
-mod receipts;
+pub(crate) mod receipts;
 mod stops;
 pub(crate) mod tasks;
 mod turns;
