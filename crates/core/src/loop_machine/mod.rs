@@ -19,6 +19,7 @@
 //! recorded; resuming folds the journal and decides nothing again, so new code reads old journals. Of several
 //! reasons to stop the first of this order counts: cancelled, done, fatal, waiting, limit (req 92).
 
+mod control;
 mod decide;
 #[cfg(test)]
 pub(crate) mod decide_tests;

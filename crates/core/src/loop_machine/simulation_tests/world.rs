@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use super::{
     super::{
         AgentReport, Begin, Effect, Input, LoopState, Phase, Recheck, Request, SharedSpend, StartFailure,
-        Supply, TaskCommits, decide,
+        Supply, decide,
         decide_tests::{
             NOTHING, agent_exit, base, examination, gate_result, policy, resume, seal, started,
-            tasks::{proof, task_set},
+            tasks::task_set,
         },
     },
     Chance,
     audit::Auditor,
+    units::unit_policy,
 };
 use crate::{
     agent::AgentCommand,
@@ -22,7 +23,7 @@ use crate::{
         promise::MissReason,
         signal::{DoneFact, Facts},
     },
-    policy::{CommitRule, GateFrom, GateSpec, OnFatal, OwnClaim, Policy},
+    policy::{CommitRule, GateFrom, GateSpec, OnFatal, Policy},
     unit::TaskStatus,
 };
 
@@ -44,11 +45,11 @@ enum Pending {
 
 /// A supervisor, its disk and its agents.
 pub(super) struct World {
-    chance: Chance,
+    pub(super) chance: Chance,
     pub(super) policy: Policy,
     pub(super) state: LoopState,
     pub(super) journal: Vec<LoopEvent>,
-    auditor: Auditor,
+    pub(super) auditor: Auditor,
     pending: Vec<Pending>,
     done: DoneFact,
     wait_marker: bool,
@@ -58,9 +59,9 @@ pub(super) struct World {
     /// The commits of dacapo itself, by the iteration whose work they hold.
     commits: BTreeMap<u32, String>,
     /// What the files of tasks say.
-    tasks: BTreeMap<u32, TaskStatus>,
+    pub(super) tasks: BTreeMap<u32, TaskStatus>,
     /// The commits of tasks that were asked for last, and how many of them were made.
-    asked: (Vec<(u32, String)>, usize),
+    pub(super) asked: (Vec<(u32, String)>, usize),
     /// Providers at their limit.
     closed: BTreeMap<String, (jiff::Timestamp, String)>,
     /// What agents have cost, and the newest of them.
@@ -520,39 +521,6 @@ impl World {
         }))
     }
 
-    /// What the files of tasks say when an agent has ended that may have completed any of them.
-    fn look_at_tasks(&mut self) -> Vec<(u32, Option<TaskStatus>)> {
-        if self.policy.tasks.is_none() {
-            return vec![];
-        }
-        let numbers: Vec<u32> = self.tasks.keys().copied().collect();
-        let mut said = vec![];
-        for number in numbers {
-            if self.chance.percent(30) {
-                let status =
-                    self.chance.of(&[TaskStatus::Complete, TaskStatus::Complete, TaskStatus::InProgress]);
-                self.tasks.insert(number, status);
-            }
-            let status = self.tasks[&number];
-            said.push((number, (!self.chance.percent(5)).then_some(status)));
-        }
-        said
-    }
-
-    fn tasks_committed(&mut self) -> Input {
-        let (asked, count) = std::mem::take(&mut self.asked);
-        let failed = (count < asked.len()).then(|| "locked".to_owned());
-        // Nothing to commit is an answer too.
-        let commit = |name: String, is_new: bool| is_new.then_some(name);
-        let mut made = vec![];
-        for (task, name) in asked.into_iter().take(count) {
-            let is_new = !self.chance.percent(5);
-            made.push((task, commit(name, is_new)));
-        }
-        let tree = failed.is_none().then(|| "tree of tasks".to_owned());
-        Input::TasksCommitted(TaskCommits { made, tree, failed }, seal())
-    }
-
     fn not_started(&mut self) -> Input {
         let is_fatal = self.chance.percent(30);
         Input::AgentNotStarted(StartFailure { detail: "cannot start".into(), is_fatal })
@@ -599,18 +567,6 @@ impl World {
         Input::CommitDone(result, seal())
     }
 
-    /// After a loop of tasks no file says more than was proven.
-    fn no_task_is_falsely_complete(&self) {
-        let Some(set) = &self.policy.tasks else { return };
-        let proven = self.auditor.proven_tasks();
-        for task in &set.tasks {
-            let number = task.spec.number;
-            let is_complete = self.tasks[&number] == TaskStatus::Complete;
-            let may_be = task.status == TaskStatus::Complete || proven.contains(&number);
-            assert_eq!(is_complete, may_be, "#{number} after {:?}", self.state.over());
-        }
-    }
-
     /// dacapo is found dead, the loop is resumed and comes to an end.
     pub(super) fn recover(&mut self) {
         // Cut between an accepted claim and the end of its loop it is not known as done: a step is appended whole.
@@ -627,30 +583,4 @@ impl World {
         self.calm_down();
         assert!(self.state.iterations >= iterations, "no counter goes back");
     }
-}
-
-/// Some loops are those of units: of tasks, or of checks that dacapo itself wants.
-fn unit_policy(mut policy: Policy, chance: &mut Chance) -> Policy {
-    match chance.below(100) {
-        0..=24 => {
-            policy.tasks = Some(task_set());
-            let at = chance.below(policy.gates.len() + 1);
-            policy.gates.insert(at, proof(3));
-            policy.gates.push(proof(2));
-            for gate in &mut policy.gates {
-                gate.retries = chance.of(&[0, 0, 1]);
-            }
-        }
-        25..=39 => {
-            policy.own_claim = chance.of(&[OwnClaim::AfterAgent, OwnClaim::Always]);
-            if policy.own_claim == OwnClaim::Always && chance.percent(40) {
-                policy.max_iterations = 0;
-            }
-        }
-        _ => return policy,
-    }
-    policy.run_all_gates = chance.percent(50);
-    policy.gates_timeout = chance.percent(30).then_some(Millis(2000));
-    policy.delay_limit = chance.percent(30).then_some(Millis(4000));
-    policy
 }
