@@ -2,10 +2,13 @@
 
 use std::path::PathBuf;
 
-use dacapo_core::ids::{LoopId, ProjectId};
+use dacapo_core::{
+    ids::{LoopId, ProjectId, RunId},
+    view::UnitView,
+};
 use dacapo_engine::{
     home::Home,
-    store::{LoopRow, Store},
+    store::{LoopRow, RunRow, Store},
 };
 
 use crate::error::UserError;
@@ -48,6 +51,42 @@ impl Context {
         ProjectId::of_folder(&name, folder.as_os_str().as_encoded_bytes())
     }
 
+    /// The project we are in.
+    fn here() -> Option<ProjectId> {
+        std::env::var("DACAPO_PROJECT")
+            .ok()
+            .and_then(|project| project.parse().ok())
+            .or_else(|| Self::folder(None).ok().map(|folder| Self::project_of(&folder)))
+    }
+
+    /// The unit that `text` names, if it is one: of this project, else of the only one that has it.
+    pub(crate) fn find_unit(&self, store: &Store, text: &str) -> Result<Option<UnitView>, UserError> {
+        let mut candidates = match Self::here() {
+            Some(project) => store.unit_view(Some(&project), text)?,
+            None => Vec::new(),
+        };
+        if candidates.is_empty() {
+            candidates = store.unit_view(None, text)?;
+        }
+        if candidates.len() > 1 {
+            let projects: Vec<&str> = candidates.iter().map(|view| view.project.as_str()).collect();
+            return Err(UserError::usage(format!(
+                "several projects have a unit `{text}`: {}",
+                projects.join(", ")
+            ))
+            .hint("call dacapo in the repository of the one you mean"));
+        }
+        Ok(candidates.pop())
+    }
+
+    /// The run of units that has this id, if there is one.
+    pub(crate) fn find_run(&self, store: &Store, text: &str) -> Result<Option<RunRow>, UserError> {
+        match text.parse::<RunId>() {
+            Ok(id) => Ok(store.run_row(&id)?),
+            Err(_) => Ok(None),
+        }
+    }
+
     /// The loop that `text` means: its id, the beginning of its id, or its task.
     pub(crate) fn find(&self, store: &Store, text: &str) -> Result<LoopRow, UserError> {
         if let Ok(id) = text.parse::<LoopId>()
@@ -55,10 +94,7 @@ impl Context {
         {
             return Ok(row);
         }
-        let here = std::env::var("DACAPO_PROJECT")
-            .ok()
-            .and_then(|project| project.parse().ok())
-            .or_else(|| Self::folder(None).ok().map(|folder| Self::project_of(&folder)));
+        let here = Self::here();
         let mut candidates = match &here {
             Some(project) => store.newest_of_task(Some(project), text)?,
             None => Vec::new(),

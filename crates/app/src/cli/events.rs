@@ -3,19 +3,26 @@
 use std::time::Duration;
 
 use clap::Args;
-use dacapo_core::event::Envelope;
-use dacapo_engine::watch::Watch;
+use dacapo_core::{
+    event::{Envelope, RunEnvelope},
+    ids::{LoopId, ProjectId, RunId, UnitId},
+};
+use dacapo_engine::{store::Store, watch::Watch};
 
 use super::say;
-use crate::{context::Context, error::UserError, report::event_line};
+use crate::{
+    context::Context,
+    error::UserError,
+    report::{event_line, run_event_line},
+};
 
 /// Print the journal
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo events fix-tests -f --json | jq .type")]
 pub(super) struct EventsArgs {
-    /// One loop: its id, the beginning of it, or its task (default: all)
+    /// One loop (its id, the beginning of it, or its task), unit or run of units (default: all)
     id: Option<String>,
-    /// Go on printing as events happen; with ID, until the loop is over
+    /// Go on printing as events happen; with ID, until it is over
     #[arg(short, long)]
     follow: bool,
     /// As JSON lines
@@ -26,11 +33,25 @@ pub(super) struct EventsArgs {
     from: u64,
 }
 
+/// Whose events.
+enum Whose {
+    All,
+    Loop(LoopId),
+    Run(RunId),
+    Unit(RunId, ProjectId, UnitId),
+}
+
+/// A fact of either kind: both count in one row.
+enum Fact {
+    Loop(Envelope),
+    Run(RunEnvelope),
+}
+
 pub(super) fn events(cx: &Context, args: &EventsArgs) -> Result<u8, UserError> {
     let store = cx.store()?;
-    let id = match &args.id {
-        Some(text) => Some(cx.find(&store, text)?.view.id),
-        None => None,
+    let whose = match &args.id {
+        Some(text) => Whose::find(cx, &store, text)?,
+        None => Whose::All,
     };
     let cannot = |error: std::io::Error| {
         UserError::environment(format!("cannot watch `{}`: {error}", cx.home.path().display()))
@@ -39,14 +60,13 @@ pub(super) fn events(cx: &Context, args: &EventsArgs) -> Result<u8, UserError> {
     let mut from = args.from;
     loop {
         // Asked before the look: an end that comes between the two is printed in the next turn.
-        let is_over = match &id {
-            Some(id) => store.row(id)?.is_none_or(|row| !row.is_running()),
-            None => false,
-        };
-        for envelope in store.events(id.as_ref(), from)? {
-            from = envelope.seq + 1;
-            print(&envelope, args.json)?;
+        let is_over = whose.is_over(&store)?;
+        // Two looks, one at each kind: what comes between them waits for the next turn, or its order would be lost.
+        let last = store.last_seq()?;
+        for fact in whose.facts(&store, from)?.iter().filter(|fact| fact.seq() <= last) {
+            fact.print(args.json)?;
         }
+        from = from.max(last + 1);
         match &watch {
             Some(watch) if !is_over => watch.wait(Duration::from_secs(1)).map_err(cannot)?,
             _ => return Ok(0),
@@ -54,11 +74,67 @@ pub(super) fn events(cx: &Context, args: &EventsArgs) -> Result<u8, UserError> {
     }
 }
 
-fn print(envelope: &Envelope, json: bool) -> Result<(), UserError> {
-    if json {
-        say(serde_json::to_string(envelope).map_err(UserError::failed)?);
-    } else {
-        say(event_line(envelope));
+impl Whose {
+    fn find(cx: &Context, store: &Store, text: &str) -> Result<Self, UserError> {
+        if let Some(run) = cx.find_run(store, text)? {
+            return Ok(Self::Run(run.view.id));
+        }
+        if let Some(unit) = cx.find_unit(store, text)? {
+            return Ok(Self::Unit(unit.run, unit.project, unit.unit));
+        }
+        Ok(Self::Loop(cx.find(store, text)?.view.id))
     }
-    Ok(())
+
+    fn is_over(&self, store: &Store) -> Result<bool, UserError> {
+        Ok(match self {
+            Self::All => false,
+            Self::Loop(id) => store.row(id)?.is_none_or(|row| !row.is_running()),
+            Self::Run(run) => store.run_row(run)?.is_none_or(|row| !row.is_running()),
+            Self::Unit(run, project, unit) => {
+                let newest = store.unit_view(Some(project), unit.as_str())?.pop();
+                newest.is_none_or(|view| view.run != *run || view.status.is_over())
+            }
+        })
+    }
+
+    /// What is recorded from this place on, in order.
+    fn facts(&self, store: &Store, from: u64) -> Result<Vec<Fact>, UserError> {
+        let of_run = |run| store.loops_of_run(run, from.saturating_sub(1));
+        let (loops, runs) = match self {
+            Self::All => (store.events(None, from)?, store.run_events(None, None, from)?),
+            Self::Loop(id) => (store.events(Some(id), from)?, Vec::new()),
+            Self::Run(run) => {
+                let loops = of_run(run)?.into_iter().map(|(_, envelope)| envelope);
+                (loops.collect(), store.run_events(Some(run), None, from)?)
+            }
+            Self::Unit(run, project, unit) => {
+                let loops = of_run(run)?.into_iter().filter(|(of, _)| of == unit);
+                let told = store.run_events(Some(run), Some((project, unit)), from)?;
+                (loops.map(|(_, envelope)| envelope).collect(), told)
+            }
+        };
+        let mut facts: Vec<Fact> =
+            loops.into_iter().map(Fact::Loop).chain(runs.into_iter().map(Fact::Run)).collect();
+        facts.sort_by_key(Fact::seq);
+        Ok(facts)
+    }
+}
+
+impl Fact {
+    fn seq(&self) -> u64 {
+        match self {
+            Self::Loop(envelope) => envelope.seq,
+            Self::Run(envelope) => envelope.seq,
+        }
+    }
+
+    fn print(&self, json: bool) -> Result<(), UserError> {
+        say(match self {
+            Self::Loop(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
+            Self::Run(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
+            Self::Loop(envelope) => event_line(envelope),
+            Self::Run(envelope) => run_event_line(envelope),
+        });
+        Ok(())
+    }
 }

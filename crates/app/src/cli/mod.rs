@@ -22,6 +22,7 @@ mod resume;
 mod run;
 mod snapshots;
 mod status;
+mod status_units;
 mod trust;
 mod value;
 mod verify;

@@ -9,7 +9,7 @@ use dacapo_engine::store::{LoopRow, Store};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{say, say_json};
+use super::{say, say_json, status_units};
 use crate::{
     context::Context,
     error::UserError,
@@ -23,8 +23,11 @@ const RECENT: u32 = 10;
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo status --json")]
 pub(super) struct StatusArgs {
-    /// One loop: its id, the beginning of it, or its task
+    /// One loop or unit: a loop's id, the beginning of it, its task, or a unit's name
     id: Option<String>,
+    /// Units instead of loops
+    #[arg(long)]
+    units: bool,
     /// All that ended, not only the newest
     #[arg(long)]
     all: bool,
@@ -37,6 +40,11 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
     // Looking makes nothing: no journal means no loops.
     let nothing_there = !cx.home.path().exists();
     let store = if nothing_there { None } else { Some(cx.store()?) };
+    if let Some(store) = &store
+        && let Some(code) = units(cx, store, args)?
+    {
+        return Ok(code);
+    }
     let (active, ended) = match (&store, &args.id) {
         (Some(store), Some(id)) => (vec![cx.find(store, id)?.current_view()], Vec::new()),
         (Some(store), None) => views(store, args.all)?,
@@ -46,6 +54,10 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
     if args.json {
         let all: Vec<Value> = active.iter().chain(&ended).map(shown).collect();
         return say_json(&all);
+    }
+    if args.units {
+        say("No units.");
+        return Ok(0);
     }
     let now = Timestamp::now();
     if args.id.is_some() {
@@ -85,7 +97,34 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
             ));
         }
     }
+    if let Some(store) = &store {
+        status_units::sections(store)?;
+    }
     Ok(0)
+}
+
+/// Answers where units are asked for; `None` if loops are.
+fn units(cx: &Context, store: &Store, args: &StatusArgs) -> Result<Option<u8>, UserError> {
+    let views = match &args.id {
+        // Scripts that ask for a task are answered with its loop, whatever else has that name.
+        Some(_) if args.json && !args.units => return Ok(None),
+        Some(name) => match cx.find_unit(store, name)? {
+            Some(view) => vec![view],
+            None if args.units => return Err(UserError::usage(format!("no unit is called `{name}`"))),
+            None => return Ok(None),
+        },
+        None if args.units => store.unit_views(None)?,
+        None => return Ok(None),
+    };
+    if args.json {
+        return say_json(&views).map(Some);
+    }
+    match &args.id {
+        Some(_) => views.iter().for_each(status_units::detail),
+        None if views.is_empty() => return Ok(None),
+        None => status_units::sections(store)?,
+    }
+    Ok(Some(0))
 }
 
 /// A loop as scripts see it: what its sums are made of is nobody else's business.

@@ -1,15 +1,16 @@
 //! `dacapo why`.
 
 use clap::Args;
+use dacapo_core::view::{UnitStatus, why_unit};
 
 use super::{say, say_json};
 use crate::{context::Context, error::UserError};
 
-/// Say why a loop stopped, goes on or waits, and the one next step
+/// Say why a loop or a unit stopped, goes on or waits, and the one next step
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo why fix-tests")]
 pub(super) struct WhyArgs {
-    /// The loop: its id, the beginning of it, or its task
+    /// The loop: its id, the beginning of it, or its task; or a unit
     id: String,
     /// As JSON
     #[arg(long)]
@@ -18,8 +19,13 @@ pub(super) struct WhyArgs {
 
 pub(super) fn why(cx: &Context, args: &WhyArgs) -> Result<u8, UserError> {
     let store = cx.store()?;
-    let view = cx.find(&store, &args.id)?.current_view();
-    let why = dacapo_core::view::why(&view);
+    let unit = cx.find_unit(&store, &args.id)?;
+    // Of a unit that is worked on, the loop at work knows more.
+    let unit = unit.filter(|view| view.status != UnitStatus::Working || view.loop_id.is_none());
+    let why = match unit {
+        Some(view) => why_unit(&view),
+        None => dacapo_core::view::why(&cx.find(&store, &args.id)?.current_view()),
+    };
     if args.json {
         return say_json(&why);
     }

@@ -3,6 +3,7 @@
 mod human;
 mod jsonl;
 mod out;
+mod run_words;
 mod words;
 
 use dacapo_engine::process::background::is_background;
@@ -11,6 +12,7 @@ use std::io::Write;
 use clap::Args;
 use dacapo_engine::{observer::Observer, supervisor::Finished};
 
+pub(crate) use run_words::run_event_line;
 pub(crate) use words::{clock, event_line, money};
 
 /// How much is shown, and how.

@@ -1,1 +1,238 @@
+use super::*;
+use crate::event::RunStop;
 
+fn run() -> RunId {
+    "r1".parse().unwrap()
+}
+
+fn begun(merge: MergeMode) -> RunStarted {
+    RunStarted {
+        project: "p".parse().unwrap(),
+        root: "/repository".into(),
+        target: "main".to_owned(),
+        merge,
+        parallel: 2,
+        units: vec![UnitPlan {
+            unit: "auth".parse().unwrap(),
+            depends_on: vec!["core".parse().unwrap()],
+            tasks: vec![(1, "One".to_owned()), (2, "Two".to_owned())],
+            complete: vec![1],
+        }],
+        pid: 7,
+        version: "0".to_owned(),
+    }
+}
+
+fn at(secs: i64) -> Timestamp {
+    Timestamp::from_second(1_000_000_000 + secs).unwrap()
+}
+
+fn envelope(secs: i64, event: RunEvent) -> RunEnvelope {
+    RunEnvelope { seq: 1, at: at(secs), run: run(), unit: None, event }
+}
+
+/// A unit after these events, a second apart.
+fn seen(merge: MergeMode, events: Vec<RunEvent>) -> UnitView {
+    let started = begun(merge);
+    let mut view = UnitView::begin(&run(), &started, &started.units[0]);
+    for (secs, event) in (1..).zip(events) {
+        view.apply(&envelope(secs, event));
+    }
+    view
+}
+
+fn works() -> Vec<RunEvent> {
+    vec![
+        RunEvent::UnitStarted { slot: 1 },
+        RunEvent::WorktreeCreated {
+            path: "/w/auth".into(),
+            branch: "dacapo/auth-1a2b3c".to_owned(),
+            base: "b".to_owned(),
+        },
+        RunEvent::TaskStarted { task: 2, title: "Two".to_owned(), of: 1 },
+        RunEvent::TaskClaudeInvoke {
+            loop_id: "l1".parse().unwrap(),
+            attempt: 1,
+            agent: "mine".to_owned(),
+            of: 2,
+        },
+    ]
+}
+
+fn done() -> Vec<RunEvent> {
+    let mut events = works();
+    events.push(RunEvent::TaskCompleted { task: 2, loop_id: "l1".parse().unwrap(), of: 3 });
+    events.push(RunEvent::UnitCompleted { commit: "c".to_owned() });
+    events.push(RunEvent::UnitJobEnded);
+    events
+}
+
+fn with(mut events: Vec<RunEvent>, more: impl IntoIterator<Item = RunEvent>) -> Vec<RunEvent> {
+    events.extend(more);
+    events
+}
+
+fn merged(left_on: Option<(&str, &str)>) -> RunEvent {
+    RunEvent::UnitMerged {
+        target: "main".to_owned(),
+        commit: "m".to_owned(),
+        left_on: left_on.map(|(branch, command)| (branch.to_owned(), command.to_owned())),
+    }
+}
+
+fn fails(reason: UnitEnd, detail: &str) -> RunEvent {
+    RunEvent::UnitFailed { reason, detail: detail.to_owned() }
+}
+
+#[test]
+fn a_unit_is_one_line_and_one_reason_with_one_next_step() {
+    // req 58
+    let left = Some(("dacapo/merged-auth", "git merge --ff-only dacapo/merged-auth"));
+    let table = [
+        (seen(MergeMode::Merge, vec![]), "auth  queued  tasks 1/2", "it waits for core", "by itself"),
+        (
+            seen(MergeMode::Merge, works()),
+            "auth  working  tasks 1/2  slot 1  dacapo/auth-1a2b3c",
+            "Working: 1 of 2 tasks complete.",
+            "`dacapo logs l1 -f`",
+        ),
+        (
+            seen(MergeMode::Merge, done()),
+            "auth  waiting to merge  tasks 2/2  dacapo/auth-1a2b3c",
+            "waits for its turn",
+            "by itself",
+        ),
+        (
+            seen(MergeMode::Merge, with(done(), [RunEvent::UnitMerging])),
+            "auth  merging  tasks 2/2  dacapo/auth-1a2b3c",
+            "being merged",
+            "by itself",
+        ),
+        (
+            seen(MergeMode::Merge, with(done(), [RunEvent::UnitMerging, merged(None)])),
+            "auth  merged  tasks 2/2",
+            "Merged: 2 of 2 tasks complete.",
+            "Nothing is left to do.",
+        ),
+        (
+            seen(MergeMode::Merge, with(done(), [RunEvent::UnitMerging, merged(left)])),
+            "auth  merged  tasks 2/2  left on dacapo/merged-auth",
+            "the target could not be moved",
+            "`git merge --ff-only dacapo/merged-auth` moves it.",
+        ),
+        (
+            seen(
+                MergeMode::Merge,
+                with(
+                    done(),
+                    [RunEvent::UnitMerging, RunEvent::UnitSentBack { detail: "lint is red".to_owned() }],
+                ),
+            ),
+            "auth  queued  tasks 2/2  dacapo/auth-1a2b3c  sent back: lint is red",
+            "sent back: lint is red",
+            "by itself",
+        ),
+        (
+            seen(MergeMode::Leave, done()),
+            "auth  completed  tasks 2/2  dacapo/auth-1a2b3c",
+            "Completed",
+            "`dacapo/auth-1a2b3c`",
+        ),
+        (
+            seen(
+                MergeMode::PullRequest,
+                with(
+                    done(),
+                    [
+                        RunEvent::UnitPublishing,
+                        RunEvent::PrCreated { url: "https://example.invalid/1".to_owned() },
+                        RunEvent::UnitJobEnded,
+                    ],
+                ),
+            ),
+            "auth  completed  tasks 2/2  https://example.invalid/1",
+            "Completed",
+            "https://example.invalid/1",
+        ),
+        (
+            seen(MergeMode::Merge, vec![RunEvent::UnitBlocked { by: vec!["core".parse().unwrap()] }]),
+            "auth  blocked by core",
+            "core came to no good end",
+            "`dacapo why core`",
+        ),
+        (
+            seen(MergeMode::Merge, with(works(), [fails(UnitEnd::Exhausted, "3 tries were not enough.")])),
+            "auth  failed  tasks 1/2  dacapo/auth-1a2b3c  3 tries were not enough.",
+            "Failed: 3 tries were not enough; 1 of 2 tasks complete.",
+            "--retry-failed",
+        ),
+        (
+            seen(
+                MergeMode::Merge,
+                with(works(), [fails(UnitEnd::Budget, "cost 5.03 of 5.00 USD in this run")]),
+            ),
+            "auth  failed  tasks 1/2  dacapo/auth-1a2b3c  cost 5.03 of 5.00 USD in this run",
+            "cost 5.03",
+            "--max-cost",
+        ),
+        (
+            seen(MergeMode::Merge, with(works(), [fails(UnitEnd::Auth, "not signed in")])),
+            "auth  failed  tasks 1/2  dacapo/auth-1a2b3c  not signed in",
+            "not signed in",
+            "Sign in",
+        ),
+        (
+            seen(MergeMode::Merge, with(works(), [fails(UnitEnd::Stopped, "the run was stopped")])),
+            "auth  stopped  tasks 1/2  dacapo/auth-1a2b3c  the run was stopped",
+            "Stopped: the run was stopped",
+            "`dacapo unit run` goes on with it.",
+        ),
+    ];
+    for (view, line, because, next) in table {
+        assert_eq!(unit_line(&view, 4), line);
+        let why = why_unit(&view);
+        assert!(why.because.contains(because), "{because}: {why:?}");
+        assert!(why.next.contains(next), "{next}: {why:?}");
+    }
+}
+
+#[test]
+fn a_view_keeps_times_receipts_and_tasks() {
+    let view =
+        seen(MergeMode::Merge, with(done(), [RunEvent::UnitMerging, merged(None), RunEvent::UnitJobEnded]));
+    assert_eq!((view.started_at, view.ended_at), (Some(at(1)), Some(at(9))));
+    assert_eq!((view.receipts.len(), view.merged.as_deref(), view.slot), (1, Some("m"), None));
+    let json = serde_json::to_value(&view).unwrap();
+    assert_eq!(
+        (&json["status"], &json["loop"], &json["tasks"][1]["status"]),
+        (&"merged".into(), &"l1".into(), &"complete".into())
+    );
+    assert_eq!(view.clone().with_dead_owner(), view, "what has ended stays as it ended");
+}
+
+#[test]
+fn a_run_ends_as_its_last_event_says() {
+    // req 202
+    let failed = |reason: &str, exit_code| RunEvent::OrchFailed {
+        reason: reason.to_owned(),
+        detail: "why".to_owned(),
+        exit_code,
+    };
+    for (event, state, exit) in [
+        (RunEvent::OrchCompleted { detail: "1 unit merged".to_owned() }, "completed", 0),
+        (failed("failed", 1), "failed", 1),
+        (failed("budget", 3), "failed", 3),
+        (failed("max_time", 3), "failed", 3),
+        (failed("person", 4), "stopped", 4),
+        (failed("interrupted", 130), "stopped", 130),
+    ] {
+        let first = envelope(0, RunEvent::OrchStarted(Box::new(begun(MergeMode::Merge))));
+        let mut view = RunView::begin(&first).unwrap();
+        assert_eq!((view.state.as_str(), view.units, view.is_over()), ("running", 1, false));
+        view.apply(&envelope(1, RunEvent::OrchStopping { by: RunStop::Interrupt }));
+        assert_eq!(view.state, "stopping");
+        view.apply(&envelope(2, event));
+        assert_eq!((view.state.as_str(), view.exit_code, view.ended_at), (state, Some(exit), Some(at(2))));
+        assert!(view.is_over() && view.pid.is_none());
+    }
+}

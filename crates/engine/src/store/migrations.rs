@@ -131,3 +131,37 @@ pub(super) fn migrate(db: &Connection) -> Result<(), MigrateError> {
     transaction.commit()?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Store;
+    use super::*;
+
+    #[test]
+    fn a_journal_of_every_older_version_still_opens() {
+        // An upgrade keeps what was recorded.
+        for version in 1..STEPS.len() {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("dacapo.db");
+            let old = Connection::open(&path).unwrap();
+            for step in &STEPS[..version] {
+                old.execute_batch(step).unwrap();
+            }
+            old.execute_batch(
+                "INSERT INTO loops (key, id, project, task, workspace, head, over, view, owner_pid, owner_start, owner_boot)
+                 VALUES (1, 'abc', 'p', 't', '/w', 7, 1, '', 1, 1, '');
+                 INSERT INTO events (seq, loop, at, body) VALUES (7, 1, 0, '{\"type\":\"paused\"}');",
+            )
+            .unwrap();
+            old.pragma_update(None, "user_version", version as i64).unwrap();
+            drop(old);
+            let store = Store::open(&path).unwrap();
+            assert_eq!(
+                (store.last_seq().unwrap(), store.events(None, 0).unwrap().len()),
+                (7, 1),
+                "{version}"
+            );
+            assert!(store.active_runs().unwrap().is_empty() && store.unit_views(None).unwrap().is_empty());
+        }
+    }
+}

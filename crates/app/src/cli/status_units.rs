@@ -1,0 +1,82 @@
+//! The units of `dacapo status`.
+
+use dacapo_core::{
+    event::MergeMode,
+    view::{RunView, UnitView, unit_line},
+};
+use dacapo_engine::store::{RunRow, Store};
+
+use super::say;
+use crate::error::UserError;
+
+/// A section for each run that goes on, and for the newest that has ended.
+pub(super) fn sections(store: &Store) -> Result<(), UserError> {
+    let mut runs = store.active_runs()?;
+    runs.extend(store.newest_ended_run()?);
+    for run in runs.into_iter().map(RunRow::current_view) {
+        let units = store.units_of_run(&run.id)?;
+        if units.is_empty() {
+            continue;
+        }
+        say(format!("\n{}", heading(&run, &units)));
+        let width = units.iter().map(|view| view.unit.as_str().len()).max().unwrap_or(0);
+        for unit in &units {
+            say(format!("  {}", unit_line(unit, width)));
+        }
+    }
+    Ok(())
+}
+
+fn heading(run: &RunView, units: &[UnitView]) -> String {
+    let good = units.iter().filter(|view| view.status.is_good()).count();
+    let word = match run.merge {
+        MergeMode::Merge => "merged",
+        MergeMode::Leave => "completed",
+        MergeMode::PullRequest => "published",
+    };
+    let state = if run.state == "running" { String::new() } else { format!(", {}", run.state) };
+    format!("Units (run {}, target {}{state}): {good} of {} {word}", run.id, run.target, units.len())
+}
+
+/// One unit.
+pub(super) fn detail(view: &UnitView) {
+    let (done, all) = view.progress();
+    say(format!("Unit {}: {}", view.unit, view.status.words()));
+    say(format!("  project {}, run {}", view.project, view.run));
+    if let Some(detail) = &view.detail {
+        say(format!("  {detail}"));
+    }
+    if !view.blocked_by.is_empty() {
+        say(format!("  blocked by {}", list(&view.blocked_by)));
+    }
+    if !view.depends_on.is_empty() {
+        say(format!("  depends on {}", list(&view.depends_on)));
+    }
+    say(format!("  tasks {done}/{all}"));
+    for task in &view.tasks {
+        say(format!("    {:>2}  {:<11}  {}", task.task, task.status.as_str(), task.title));
+    }
+    for (what, value) in [
+        ("slot", view.slot.map(|slot| slot.to_string())),
+        ("branch", view.branch.clone()),
+        ("worktree", view.worktree.as_ref().map(|path| path.display().to_string())),
+        ("loop", view.loop_id.as_ref().map(ToString::to_string)),
+        ("pull request", view.pr.clone()),
+        ("merged as", view.merged.clone()),
+        (
+            "left on",
+            view.left_on.as_ref().map(|(branch, command)| format!("{branch}; `{command}` moves the target")),
+        ),
+    ] {
+        if let Some(value) = value {
+            say(format!("  {what} {value}"));
+        }
+    }
+    if !view.receipts.is_empty() {
+        say(format!("  receipts: {}", list(&view.receipts)));
+    }
+}
+
+fn list(ids: &[impl ToString]) -> String {
+    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
