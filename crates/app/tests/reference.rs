@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, fs};
 use dacapo_core::event::{LoopEvent, Reason, RunEvent};
 use dacapo_testkit::TestEnv;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
 fn page(name: &str) -> String {
     let path = format!("{}/../../docs/reference/{name}", env!("CARGO_MANIFEST_DIR"));
@@ -54,6 +55,64 @@ fn every_field_that_a_loop_records_is_named_in_its_section() {
         for field in event.as_object().unwrap().keys() {
             let is_common = ["seq", "at", "loop", "type"].contains(&field.as_str());
             assert!(is_common || section.contains(&format!("`{field}`")), "{kind} has no word about {field}");
+        }
+    }
+}
+
+#[test]
+fn every_field_of_a_runs_events_is_named_in_its_section() {
+    // req 57
+    let page = page("events.md");
+    let sections = sections(&page);
+    let samples = [
+        json!({"type": "orch.started", "project": "p", "root": "/r", "target": "main", "merge": "merge", "parallel": 4,
+            "units": [{"unit": "u", "depends_on": [], "tasks": [[1, "One"]], "complete": []}], "pid": 1, "version": "0"}),
+        json!({"type": "orch.stopping", "by": "max_time"}),
+        json!({"type": "orch.completed", "detail": "d"}),
+        json!({"type": "orch.failed", "reason": "failed", "detail": "d", "exit_code": 1}),
+        json!({"type": "unit.queued", "depends_on": ["u"]}),
+        json!({"type": "unit.started", "slot": 1}),
+        json!({"type": "unit.completed", "commit": "c"}),
+        json!({"type": "unit.merging"}),
+        json!({"type": "unit.publishing"}),
+        json!({"type": "unit.job_ended"}),
+        json!({"type": "unit.merged", "target": "main", "commit": "c", "left_on": ["b", "git merge b"]}),
+        json!({"type": "unit.sent_back", "detail": "d"}),
+        json!({"type": "unit.failed", "reason": "auth", "detail": "d"}),
+        json!({"type": "unit.blocked", "by": ["u"]}),
+        json!({"type": "unit.warned", "text": "t"}),
+        json!({"type": "task.started", "task": 1, "title": "t", "of": 1}),
+        json!({"type": "task.claude.invoke", "loop": "l", "attempt": 1, "agent": "a", "of": 1}),
+        json!({"type": "task.claude.done", "loop": "l", "attempt": 1, "exit_code": 0, "duration_ms": 1, "error": null, "of": 1}),
+        json!({"type": "task.backpressure", "task": 1, "command": "c", "of": 1}),
+        json!({"type": "task.validation.ok", "task": 1, "duration_ms": 1, "of": 1}),
+        json!({"type": "task.validation.fail", "task": 1, "exit_code": 1, "output": "o", "of": 1}),
+        json!({"type": "task.committed", "task": 1, "commit": "c", "empty": false, "of": 1}),
+        json!({"type": "task.completed", "task": 1, "loop": "l", "of": 1}),
+        json!({"type": "task.retry", "attempt": 1, "reason": "no_task_completed", "of": 1}),
+        json!({"type": "task.failed", "task": 1, "detail": "d"}),
+        json!({"type": "pr.created", "url": "u"}),
+        json!({"type": "pr.merged", "commit": "c"}),
+        json!({"type": "pr.failed", "detail": "d"}),
+        json!({"type": "pr.conflict", "paths": ["p"]}),
+        json!({"type": "worktree.created", "path": "/w", "branch": "b", "base": "c"}),
+        json!({"type": "worktree.removed", "path": "/w"}),
+        json!({"type": "branch.pushed", "branch": "b", "remote": "origin"}),
+    ];
+    let known = variants::<RunEvent>(r#"{"type": "?"}"#);
+    assert_eq!(
+        samples.iter().map(|sample| sample["type"].as_str().unwrap().to_owned()).collect::<BTreeSet<_>>(),
+        known
+    );
+    for sample in samples {
+        let event: RunEvent = serde_json::from_value(sample.clone()).unwrap();
+        assert_eq!(
+            (serde_json::to_value(&event).unwrap(), event.kind()),
+            (sample.clone(), sample["type"].as_str().unwrap())
+        );
+        let (_, section) = sections.iter().find(|(name, _)| name == event.kind()).unwrap();
+        for field in sample.as_object().unwrap().keys().filter(|field| *field != "type") {
+            assert!(section.contains(&format!("`{field}`")), "{} has no word about {field}", event.kind());
         }
     }
 }

@@ -1,7 +1,7 @@
 use dacapo_core::{
     event::{LoopEvent, LoopStarted, MergeMode, RunStarted, UnitEnd, UnitPlan},
     ids::LoopId,
-    unit::TaskStatus,
+    unit::{Task, TaskSet, TaskSpec, TaskStatus},
     view::UnitStatus,
 };
 
@@ -208,4 +208,61 @@ fn no_secret_gets_into_a_runs_stream() {
     assert!(!shown.contains(&secret), "{shown}");
     assert!(shown.contains("it printed"), "{shown}");
     assert_eq!(world.store.run_events(None, None, 0).unwrap(), [first, second].concat());
+}
+
+#[test]
+fn a_dead_run_is_brought_to_its_end_once() {
+    // req 25, fault F10: nothing that its loops did is lost or told twice.
+    let mut world = world();
+    let store = &mut world.store;
+    let project: ProjectId = "p".parse().unwrap();
+    let (mut head, _) = store.create_run(&run("r1"), &dead(), now(), begins(&["a", "b"])).unwrap();
+    store.append_run(&run("r1"), &mut head, now(), about("a", RunEvent::UnitStarted { slot: 1 })).unwrap();
+    let mut turn = loop_started("a", Some(run("r1")));
+    if let LoopEvent::LoopStarted(started) = &mut turn {
+        let task = |number: u32, status| Task {
+            spec: TaskSpec {
+                number,
+                title: format!("Task {number}"),
+                file: String::new(),
+                backpressure: "true".to_owned(),
+                line: 1,
+                depends_on: Vec::new(),
+                frozen: String::new(),
+            },
+            status,
+        };
+        let tasks = vec![task(1, TaskStatus::Complete), task(2, TaskStatus::Pending)];
+        started.policy.tasks = Some(TaskSet { unit: unit("a"), tasks, ready: vec![2] });
+    }
+    let agent = r#"{"type":"agent_started","iteration":1,"attempt":1,"agent":"mine",
+        "output":{"stdout":0,"stderr":0,"prompt":0,"gates":0}}"#;
+    let agent: LoopEvent = serde_json::from_str(agent).unwrap();
+    let id: LoopId = "l1".parse().unwrap();
+    let (_, of_loop, _) = store.create(&id, &dead(), now(), vec![turn, agent], &[]).unwrap();
+    // The scheduler told of the loop's beginning before it died, and not of its agent.
+    let started = RunEvent::TaskStarted { task: 2, title: "Task 2".to_owned(), of: of_loop[0].seq };
+    store.append_run(&run("r1"), &mut head, now(), about("a", started)).unwrap();
+
+    assert_eq!(store.close_dead_runs(&"q".parse().unwrap(), now()).unwrap(), []);
+    assert_eq!(store.close_dead_runs(&project, now()).unwrap(), [run("r1")]);
+    let kinds: Vec<&str> =
+        store.run_events(None, None, 0).unwrap().iter().map(|envelope| envelope.event.kind()).collect();
+    assert_eq!(
+        kinds,
+        [
+            "orch.started",
+            "unit.started",
+            "task.started",
+            "task.claude.invoke",
+            "orch.stopping",
+            "unit.job_ended",
+            "unit.failed",
+            "unit.failed",
+            "orch.failed",
+        ]
+    );
+    assert_eq!(store.close_dead_runs(&project, now()).unwrap(), []);
+    let view = store.newest_ended_run().unwrap().unwrap().view;
+    assert_eq!((view.state.as_str(), view.exit_code), ("stopped", Some(130)));
 }
