@@ -21,13 +21,13 @@ struct World {
 
 impl World {
     fn tell(&mut self, unit: &str, event: RunEvent) -> u64 {
-        let events = vec![(Some(unit.parse().unwrap()), event)];
-        self.store.append_run(&self.run, &mut self.head, Timestamp::now(), events).unwrap()[0].seq
+        let events = vec![(Some(unit.parse().expect("a name")), event)];
+        self.store.append_run(&self.run, &mut self.head, Timestamp::now(), events).expect("a journal")[0].seq
     }
 
     fn ends(&mut self, event: RunEvent) {
         let events = vec![(None, event)];
-        self.store.append_run(&self.run, &mut self.head, Timestamp::now(), events).unwrap();
+        self.store.append_run(&self.run, &mut self.head, Timestamp::now(), events).expect("a journal");
     }
 
     fn says(&self, args: &[&str]) -> String {
@@ -35,23 +35,23 @@ impl World {
     }
 
     fn lines(&self, args: &[&str]) -> Vec<Value> {
-        self.says(args).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        self.says(args).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
 }
 
 /// A run of `auth`, `core` and `web`, which waits for `core`; its scheduler is `owner`.
 fn world(owner: &Identity) -> World {
     let env = TestEnv::new(env!("CARGO_BIN_EXE_dacapo"));
-    std::fs::create_dir_all(env.dacapo_home()).unwrap();
-    let mut store = Store::open(&env.dacapo_home().join("dacapo.db")).unwrap();
+    std::fs::create_dir_all(env.dacapo_home()).expect("a journal");
+    let mut store = Store::open(&env.dacapo_home().join("dacapo.db")).expect("a journal");
     let plan = |name: &str, first: &[&str]| UnitPlan {
-        unit: name.parse().unwrap(),
-        depends_on: first.iter().map(|name| name.parse().unwrap()).collect(),
+        unit: name.parse().expect("a name"),
+        depends_on: first.iter().map(|name| name.parse().expect("a name")).collect(),
         tasks: vec![(1, "Sign in".to_owned()), (2, "Sign out".to_owned())],
         complete: vec![1],
     };
     let started = RunStarted {
-        project: "p".parse().unwrap(),
+        project: "p".parse().expect("a name"),
         root: "/repository".into(),
         target: "main".to_owned(),
         merge: MergeMode::Merge,
@@ -60,9 +60,9 @@ fn world(owner: &Identity) -> World {
         pid: 1,
         version: "0".to_owned(),
     };
-    let run: RunId = "abcdefghjk".parse().unwrap();
+    let run: RunId = "abcdefghjk".parse().expect("a name");
     let begins = vec![(None, RunEvent::OrchStarted(Box::new(started)))];
-    let (head, _) = store.create_run(&run, owner, Timestamp::now(), begins).unwrap();
+    let (head, _) = store.create_run(&run, owner, Timestamp::now(), begins).expect("a journal");
     let mut world = World { env, store, head, run };
     world.tell("auth", RunEvent::UnitStarted { slot: 1 });
     let (path, branch, base) = ("/w/auth".into(), "dacapo/auth-1a2b3c".to_owned(), "b".to_owned());
@@ -70,7 +70,7 @@ fn world(owner: &Identity) -> World {
     world.tell("core", RunEvent::UnitStarted { slot: 2 });
     let detail = "the baseline checks stay red".to_owned();
     world.tell("core", RunEvent::UnitFailed { reason: UnitEnd::Baseline, detail });
-    let by: Vec<UnitId> = vec!["core".parse().unwrap()];
+    let by: Vec<UnitId> = vec!["core".parse().expect("a name")];
     world.tell("web", RunEvent::UnitBlocked { by });
     world
 }

@@ -282,14 +282,15 @@ fn a_stopped_run_asks_then_kills_and_goes_on_another_time() {
 #[test]
 fn a_run_that_makes_no_sense_ends_at_once() {
     // req 56, req 7
-    let table: [(&[(&str, &[&str])], u32, RunProblem); 4] = [
+    type Units<'a> = &'a [(&'a str, &'a [&'a str])];
+    let table: [(Units<'_>, u32, RunProblem); 4] = [
         (&[("a", &[]), ("a", &[])], 1, RunProblem::Duplicate(unit("a"))),
         (&[("a", &[])], 0, RunProblem::NoSlots),
         (&[("a", &["a"])], 1, RunProblem::Circle(vec![unit("a")])),
         (&[("a", &["b"]), ("b", &["a"]), ("c", &[])], 1, RunProblem::Circle(vec![unit("a"), unit("b")])),
     ];
     for (units, parallel, problem) in table {
-        assert_eq!(started(units, parallel, MergeMode::Merge).problems(), [problem.clone()]);
+        assert_eq!(started(units, parallel, MergeMode::Merge).problems(), std::slice::from_ref(&problem));
         let (run, effects) = Sim::new(units, parallel, MergeMode::Merge);
         assert_eq!(effects, NOTHING);
         assert_eq!(run.over(), Some(("error", problem.to_string().as_str(), 1)));
