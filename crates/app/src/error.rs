@@ -11,6 +11,7 @@ use dacapo_engine::{
     store::StoreError,
     supervisor::{StartError, SuperviseError},
     trust::TrustError,
+    units::UnitsError,
     workspace::WorkspaceError,
 };
 
@@ -112,6 +113,17 @@ impl From<BusError> for UserError {
 impl From<TrustError> for UserError {
     fn from(error: TrustError) -> Self {
         Self::environment(error)
+    }
+}
+
+impl From<UnitsError> for UserError {
+    fn from(error: UnitsError) -> Self {
+        match error {
+            UnitsError::Refused { .. } => {
+                Self::usage(error).hint("`units.dir` in .dacapo/config.yaml says where units lie")
+            }
+            UnitsError::Io { .. } => Self::environment(error),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Consent, kept with the state and outside of every repository: none can give it to itself.
 
 use std::{
+    collections::HashSet,
     fs,
     io::{self, Write},
     os::unix::{
@@ -10,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use dacapo_core::trust::{Fingerprint, Runnable};
+use dacapo_core::trust::{Fingerprint, Runnable, not_granted};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -25,10 +26,19 @@ pub struct TrustError {
     source: io::Error,
 }
 
+/// What consent is about. Each kind has a record of its own: a new task asks nobody who only wants a loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The commands of the repository's configuration, all of them in their order.
+    Config,
+    /// The commands of task files. Consent to many is consent to each of them.
+    Units,
+}
+
 /// How a repository stands with its user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// The user agreed to exactly this.
+    /// The user agreed to it.
     Trusted {
         /// When.
         since: Timestamp,
@@ -42,7 +52,7 @@ pub enum Trust {
     },
 }
 
-/// What the user agreed to. One file for each repository.
+/// What the user agreed to. One file for each repository and scope.
 #[derive(Debug, Serialize, Deserialize)]
 struct Consent {
     /// For people; the file's name is what counts.
@@ -56,9 +66,13 @@ struct Consent {
 }
 
 /// Whether the user agreed that `runnables` of the repository at `root` may run.
-pub fn look(home: &Home, root: &Path, runnables: &[Runnable]) -> Result<Trust, TrustError> {
-    let Some(consent) = find(home, root)? else { return Ok(Trust::Never) };
-    Ok(if consent.fingerprint == Fingerprint::of(runnables) {
+pub fn look(home: &Home, root: &Path, scope: Scope, runnables: &[Runnable]) -> Result<Trust, TrustError> {
+    let Some(consent) = find(home, root, scope)? else { return Ok(Trust::Never) };
+    let is_covered = match scope {
+        Scope::Config => consent.fingerprint == Fingerprint::of(runnables),
+        Scope::Units => not_granted(runnables, &consent.commands).is_empty(),
+    };
+    Ok(if is_covered {
         Trust::Trusted { since: consent.at }
     } else {
         Trust::Changed { old: consent.commands }
@@ -66,22 +80,36 @@ pub fn look(home: &Home, root: &Path, runnables: &[Runnable]) -> Result<Trust, T
 }
 
 /// What the user agreed to for the repository at `root`; nothing if they did not.
-pub fn granted(home: &Home, root: &Path) -> Result<Vec<Runnable>, TrustError> {
-    Ok(find(home, root)?.map(|consent| consent.commands).unwrap_or_default())
+pub fn granted(home: &Home, root: &Path, scope: Scope) -> Result<Vec<Runnable>, TrustError> {
+    Ok(find(home, root, scope)?.map(|consent| consent.commands).unwrap_or_default())
 }
 
-/// Records the user's consent; it replaces an earlier one.
-pub fn grant(home: &Home, root: &Path, runnables: &[Runnable], at: Timestamp) -> Result<(), TrustError> {
-    let path = file(home, root)?;
+/// Records the user's consent. It replaces an earlier one; that to task files only as far as it is about the same tasks.
+pub fn grant(
+    home: &Home,
+    root: &Path,
+    scope: Scope,
+    runnables: &[Runnable],
+    at: Timestamp,
+) -> Result<(), TrustError> {
+    let path = file(home, root, scope)?;
+    let mut commands = runnables.to_vec();
+    if scope == Scope::Units {
+        let now: HashSet<(&str, &str)> =
+            runnables.iter().map(|runnable| (runnable.name.as_str(), runnable.file.as_str())).collect();
+        let mut earlier = granted(home, root, scope)?;
+        earlier.retain(|known| !now.contains(&(known.name.as_str(), known.file.as_str())));
+        commands.extend(earlier);
+    }
     let failed = |source| TrustError { what: "cannot keep consent in", path: path.clone(), source };
     let folder = fs::metadata(root).map_err(failed)?;
     let consent = Consent {
         root: root.to_string_lossy().into_owned(),
         device: folder.dev(),
         inode: folder.ino(),
-        fingerprint: Fingerprint::of(runnables),
+        fingerprint: Fingerprint::of(&commands),
         at,
-        commands: runnables.to_vec(),
+        commands,
     };
     let text = serde_json::to_vec_pretty(&consent).map_err(|error| failed(error.into()))?;
     make_dir(path.parent().unwrap_or(home.path())).map_err(failed)?;
@@ -98,8 +126,8 @@ pub fn grant(home: &Home, root: &Path, runnables: &[Runnable], at: Timestamp) ->
 }
 
 /// Withdraws consent; says whether there was any.
-pub fn revoke(home: &Home, root: &Path) -> Result<bool, TrustError> {
-    let path = file(home, root)?;
+pub fn revoke(home: &Home, root: &Path, scope: Scope) -> Result<bool, TrustError> {
+    let path = file(home, root, scope)?;
     match fs::remove_file(&path) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -107,8 +135,8 @@ pub fn revoke(home: &Home, root: &Path) -> Result<bool, TrustError> {
     }
 }
 
-fn find(home: &Home, root: &Path) -> Result<Option<Consent>, TrustError> {
-    let path = file(home, root)?;
+fn find(home: &Home, root: &Path, scope: Scope) -> Result<Option<Consent>, TrustError> {
+    let path = file(home, root, scope)?;
     let text = match fs::read(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -125,14 +153,18 @@ fn find(home: &Home, root: &Path) -> Result<Option<Consent>, TrustError> {
 }
 
 /// The record of a repository: named by its real path, whatever bytes that has.
-fn file(home: &Home, root: &Path) -> Result<PathBuf, TrustError> {
+fn file(home: &Home, root: &Path, scope: Scope) -> Result<PathBuf, TrustError> {
     let real = root.canonicalize().map_err(|source| TrustError {
         what: "cannot look at",
         path: root.to_owned(),
         source,
     })?;
     let name = dacapo_core::trust::digest(real.as_os_str().as_bytes());
-    Ok(home.path().join("trust").join(format!("{name}.json")))
+    let kind = match scope {
+        Scope::Config => "json",
+        Scope::Units => "units.json",
+    };
+    Ok(home.path().join("trust").join(format!("{name}.{kind}")))
 }
 
 #[cfg(test)]
@@ -163,24 +195,65 @@ mod tests {
         fs::create_dir(&root).unwrap();
         std::os::unix::fs::symlink(&root, &link).unwrap();
         let (one, two, at) = (list(&["a"]), list(&["a", "b"]), Timestamp::UNIX_EPOCH);
-        assert_eq!(look(&home, &root, &one).unwrap(), Trust::Never);
-        assert!(!revoke(&home, &root).unwrap());
-        grant(&home, &root, &one, at).unwrap();
-        assert_eq!(look(&home, &root, &one).unwrap(), Trust::Trusted { since: at });
-        assert_eq!(look(&home, &link, &one).unwrap(), Trust::Trusted { since: at }, "by another name");
-        assert_eq!(look(&home, &root, &two).unwrap(), Trust::Changed { old: one.clone() });
+        assert_eq!(look(&home, &root, Scope::Config, &one).unwrap(), Trust::Never);
+        assert!(!revoke(&home, &root, Scope::Config).unwrap());
+        grant(&home, &root, Scope::Config, &one, at).unwrap();
+        assert_eq!(look(&home, &root, Scope::Config, &one).unwrap(), Trust::Trusted { since: at });
+        assert_eq!(
+            look(&home, &link, Scope::Config, &one).unwrap(),
+            Trust::Trusted { since: at },
+            "by another name"
+        );
+        assert_eq!(look(&home, &root, Scope::Config, &two).unwrap(), Trust::Changed { old: one.clone() });
         let kept: Vec<_> = fs::read_dir(home.path().join("trust")).unwrap().flatten().collect();
         assert_eq!(kept.len(), 1);
         assert_eq!(kept[0].metadata().unwrap().permissions().mode() & 0o777, 0o600);
         // Another folder in its place is not the one that was trusted. The old one is kept so that its number stays taken.
         fs::rename(&root, dir.path().join("old")).unwrap();
         fs::create_dir(&root).unwrap();
-        assert_eq!(look(&home, &root, &one).unwrap(), Trust::Never);
-        assert_eq!(granted(&home, &root).unwrap(), []);
-        grant(&home, &root, &two, at).unwrap();
-        assert_eq!(granted(&home, &root).unwrap(), two);
+        assert_eq!(look(&home, &root, Scope::Config, &one).unwrap(), Trust::Never);
+        assert_eq!(granted(&home, &root, Scope::Config).unwrap(), []);
+        grant(&home, &root, Scope::Config, &two, at).unwrap();
+        assert_eq!(granted(&home, &root, Scope::Config).unwrap(), two);
         fs::write(kept[0].path(), "{").unwrap();
-        assert_eq!(look(&home, &root, &two).unwrap(), Trust::Never, "a broken record is no consent");
-        assert!(revoke(&home, &root).unwrap());
+        assert_eq!(
+            look(&home, &root, Scope::Config, &two).unwrap(),
+            Trust::Never,
+            "a broken record is no consent"
+        );
+        assert!(revoke(&home, &root, Scope::Config).unwrap());
+    }
+
+    #[test]
+    fn consent_to_tasks_is_kept_apart_and_adds_up() {
+        // fault K1, fault K2
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path().join("state"));
+        let root = dir.path().join("repo");
+        fs::create_dir(&root).unwrap();
+        let at = Timestamp::UNIX_EPOCH;
+        let task = |name: &str, command: &str| Runnable {
+            name: name.to_owned(),
+            what: "backpressure".to_owned(),
+            ..list(&[command]).remove(0)
+        };
+        let look = |list: &[Runnable]| look(&home, &root, Scope::Units, list).unwrap();
+        let (a, b) = (task("a #1", "make a"), task("b #1", "make b"));
+        grant(&home, &root, Scope::Config, &list(&["gate"]), at).unwrap();
+        assert_eq!(look(std::slice::from_ref(&a)), Trust::Never, "a configuration speaks for no task");
+        grant(&home, &root, Scope::Units, std::slice::from_ref(&a), at).unwrap();
+        assert_eq!(look(&[]), Trust::Trusted { since: at });
+        assert_eq!(look(&[a.clone(), b.clone()]), Trust::Changed { old: vec![a.clone()] });
+        grant(&home, &root, Scope::Units, std::slice::from_ref(&b), at).unwrap();
+        assert_eq!(look(&[a.clone(), b.clone()]), Trust::Trusted { since: at });
+        assert_eq!(look(std::slice::from_ref(&a)), Trust::Trusted { since: at });
+        // A changed command takes the place of the old one: going back to that asks again.
+        let changed = task("a #1", "make A");
+        grant(&home, &root, Scope::Units, std::slice::from_ref(&changed), at).unwrap();
+        assert_eq!(look(std::slice::from_ref(&changed)), Trust::Trusted { since: at });
+        assert!(matches!(look(std::slice::from_ref(&a)), Trust::Changed { .. }));
+        assert!(revoke(&home, &root, Scope::Units).unwrap());
+        assert_eq!(look(std::slice::from_ref(&b)), Trust::Never);
+        assert_eq!(granted(&home, &root, Scope::Config).unwrap(), list(&["gate"]));
     }
 }

@@ -1,6 +1,7 @@
 //! Asking before anything of a repository runs.
 
 use std::{
+    collections::HashMap,
     fmt::Write as _,
     io::{BufRead, IsTerminal, Write},
     path::Path,
@@ -9,13 +10,13 @@ use std::{
 use dacapo_core::{
     policy::{GateSpec, Origin},
     text::visible::visible,
-    trust::{Changes, Runnable, uncovered},
+    trust::{Changes, Runnable, not_granted, uncovered},
 };
 use dacapo_engine::process::background::is_background;
 use dacapo_engine::{
     config_files,
     home::Home,
-    trust::{self, Trust},
+    trust::{self, Scope, Trust},
 };
 use jiff::Timestamp;
 
@@ -29,7 +30,7 @@ pub(super) fn require(home: &Home, configured: &Configured, is_trusted_once: boo
     if runnables.is_empty() || is_trusted_once {
         return Ok(());
     }
-    let trust = trust::look(home, root, runnables)?;
+    let trust = trust::look(home, root, Scope::Config, runnables)?;
     if let Trust::Trusted { .. } = trust {
         return Ok(());
     }
@@ -40,7 +41,7 @@ pub(super) fn require(home: &Home, configured: &Configured, is_trusted_once: boo
     drop(stderr);
     if can_ask() {
         if ask()? {
-            return Ok(trust::grant(home, root, runnables, Timestamp::now())?);
+            return Ok(trust::grant(home, root, Scope::Config, runnables, Timestamp::now())?);
         }
         return Err(UserError::needs_person("untrusted: you did not agree, so nothing was started"));
     }
@@ -50,6 +51,64 @@ pub(super) fn require(home: &Home, configured: &Configured, is_trusted_once: boo
     };
     Err(UserError::needs_person(format!("untrusted: {reason}"))
         .hint(format!("`{}` shows and asks; `--trust` agrees for this run only", how_to_trust(root))))
+}
+
+/// Makes sure that these commands of task files may run, in the same ways. `root` is the top of the repository.
+#[allow(dead_code, reason = "for whatever runs tasks")]
+pub(super) fn require_units(
+    home: &Home,
+    root: &Path,
+    runnables: &[Runnable],
+    is_trusted_once: bool,
+) -> Result<(), UserError> {
+    if runnables.is_empty() || is_trusted_once {
+        return Ok(());
+    }
+    let trust = trust::look(home, root, Scope::Units, runnables)?;
+    if let Trust::Trusted { .. } = trust {
+        return Ok(());
+    }
+    let mut stderr = std::io::stderr().lock();
+    let _ = write!(stderr, "{}", of_tasks(&trust, root, runnables));
+    drop(stderr);
+    if can_ask() {
+        if ask()? {
+            return Ok(trust::grant(home, root, Scope::Units, runnables, Timestamp::now())?);
+        }
+        return Err(UserError::needs_person("untrusted: you did not agree, so nothing was started"));
+    }
+    let reason = match trust {
+        Trust::Changed { .. } => "task files hold commands that you have not trusted",
+        _ => "the task files of this repository define commands, and you have not trusted them",
+    };
+    Err(UserError::needs_person(format!("untrusted: {reason}"))
+        .hint(format!("`{}` shows and asks; `--trust` agrees for this run only", how_to_trust(root))))
+}
+
+/// The commands of task files: all of them, or those that are new, with what they were before.
+pub(super) fn of_tasks(trust: &Trust, root: &Path, runnables: &[Runnable]) -> String {
+    let root = one_line(&root.to_string_lossy());
+    let Trust::Changed { old } = trust else {
+        let mut text = match trust {
+            Trust::Trusted { .. } => {
+                format!("You have trusted the task files of {root}. They can make dacapo run:\n")
+            }
+            _ => format!("The task files of {root} can make dacapo run:\n"),
+        };
+        for runnable in runnables {
+            show(&mut text, "  ", runnable);
+        }
+        return text;
+    };
+    let before: HashMap<&str, &Runnable> = old.iter().map(|known| (known.name.as_str(), known)).collect();
+    let mut text = format!("The task files of {root} hold commands that you have not trusted:\n");
+    for runnable in not_granted(runnables, old) {
+        if let Some(before) = before.get(runnable.name.as_str()) {
+            show(&mut text, "  - ", before);
+        }
+        show(&mut text, "  + ", runnable);
+    }
+    text
 }
 
 /// Makes sure that the gates a loop took from its repository when it began may run on.
@@ -66,7 +125,7 @@ pub(super) fn require_again(
         return Ok(());
     }
     let granted = match config_files::repository_root(workspace) {
-        Some(root) => trust::granted(home, &root)?,
+        Some(root) => trust::granted(home, &root, Scope::Config)?,
         None => Vec::new(),
     };
     let missing = uncovered(gates, &granted);

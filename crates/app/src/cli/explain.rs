@@ -8,7 +8,7 @@ use dacapo_core::{
 };
 use dacapo_engine::{
     process::find_program,
-    trust::{self, Trust},
+    trust::{self, Scope, Trust},
 };
 use serde_json::{Map, Value, json};
 
@@ -232,7 +232,7 @@ fn trust(cx: &Context, configured: &Configured) -> Result<&'static str, UserErro
     let Some(root) = configured.root().filter(|_| !configured.runnables.is_empty()) else {
         return Ok("nothing_to_trust");
     };
-    Ok(match trust::look(&cx.home, root, &configured.runnables)? {
+    Ok(match trust::look(&cx.home, root, Scope::Config, &configured.runnables)? {
         Trust::Trusted { .. } => "trusted",
         Trust::Never => "untrusted",
         Trust::Changed { .. } => "changed",

@@ -24,6 +24,7 @@ mod snapshots;
 mod status;
 mod status_units;
 mod trust;
+mod unit;
 mod value;
 mod verify;
 mod why;
@@ -62,6 +63,7 @@ enum Command {
     Demo(demo::DemoArgs),
     Init(init::InitArgs),
     Run(Box<run::RunArgs>),
+    Unit(unit::UnitArgs),
     Status(status::StatusArgs),
     Logs(logs::LogsArgs),
     Events(events::EventsArgs),
@@ -124,6 +126,7 @@ fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
         Command::Completions(_) | Command::Demo(_) => Ok(0),
         Command::Init(args) => init::init(&cx, args),
         Command::Run(args) => run::run(&cx, args),
+        Command::Unit(args) => unit::unit(&cx, args),
         Command::Status(args) => status::status(&cx, args),
         Command::Logs(args) => logs::logs(&cx, args),
         Command::Events(args) => events::events(&cx, args),

@@ -3,21 +3,25 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use dacapo_core::trust::{Fingerprint, Runnable};
+use dacapo_core::trust::{Fingerprint, Runnable, unit_runnables};
 use dacapo_engine::{
     config_files,
-    trust::{self, Trust},
+    trust::{self, Scope, Trust},
+    units,
 };
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{configured::Configured, consent, say, say_json};
+use super::{
+    configured::{Configured, warn},
+    consent, say, say_json, unit,
+};
 use crate::{context::Context, error::UserError};
 
 /// Agree to the commands that a repository defines
 ///
-/// Nothing from a repository's .dacapo/config.yaml runs before you agree. Consent is for these very commands: if one
-/// byte of them changes, you are asked again.
+/// Nothing from a repository's .dacapo/config.yaml or its task files runs before you agree. Consent is for these very
+/// commands: if one byte of them changes, you are asked again.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo trust --show\n  dacapo trust")]
 pub(super) struct TrustArgs {
@@ -42,6 +46,17 @@ pub(super) struct TrustArgs {
 #[derive(Serialize)]
 struct Shown<'a> {
     root: Option<&'a PathBuf>,
+    /// What its configuration could run.
+    #[serde(flatten)]
+    config: Part<'a>,
+    /// What its task files could run.
+    units: Part<'a>,
+    agent_configuration: Vec<String>,
+}
+
+/// One list of commands, for scripts.
+#[derive(Serialize)]
+struct Part<'a> {
     /// `trusted`, `untrusted`, `changed` or `nothing_to_trust`.
     state: &'static str,
     since: Option<Timestamp>,
@@ -49,56 +64,82 @@ struct Shown<'a> {
     commands: &'a [Runnable],
     /// What was agreed to before, if it was something else.
     trusted_commands: Vec<Runnable>,
-    agent_configuration: Vec<String>,
+}
+
+/// One list of commands and how it stands.
+struct List {
+    scope: Scope,
+    root: PathBuf,
+    runnables: Vec<Runnable>,
+    trust: Trust,
+}
+
+impl List {
+    fn new(cx: &Context, scope: Scope, root: PathBuf, runnables: Vec<Runnable>) -> Result<Self, UserError> {
+        let is_empty = runnables.is_empty();
+        let trust = if is_empty { Trust::Never } else { trust::look(&cx.home, &root, scope, &runnables)? };
+        Ok(Self { scope, root, runnables, trust })
+    }
+
+    fn part(&self) -> Part<'_> {
+        let (state, since, trusted_commands) = match &self.trust {
+            _ if self.runnables.is_empty() => ("nothing_to_trust", None, Vec::new()),
+            Trust::Trusted { since } => ("trusted", Some(*since), Vec::new()),
+            Trust::Never => ("untrusted", None, Vec::new()),
+            Trust::Changed { old } => ("changed", None, old.clone()),
+        };
+        let fingerprint = Fingerprint::of(&self.runnables);
+        Part { state, since, fingerprint, commands: &self.runnables, trusted_commands }
+    }
+
+    fn text(&self) -> String {
+        let Self { scope, root, runnables, trust } = self;
+        match scope {
+            Scope::Config => {
+                format!("{}{}", consent::headline(trust, root), consent::commands(trust, runnables))
+            }
+            Scope::Units => consent::of_tasks(trust, root, runnables),
+        }
+    }
 }
 
 pub(super) fn trust(cx: &Context, args: &TrustArgs) -> Result<u8, UserError> {
     let folder = Context::folder(args.dir.as_ref())?;
     if args.revoke {
-        // Without reading the file: it may be broken by now.
-        let was = match config_files::repository_root(&folder) {
-            Some(root) => trust::revoke(&cx.home, &root)?,
+        // Without reading any file: it may be broken by now.
+        let of_config = match config_files::repository_root(&folder) {
+            Some(root) => trust::revoke(&cx.home, &root, Scope::Config)?,
             None => false,
         };
+        let of_units = trust::revoke(&cx.home, &units::top(&folder), Scope::Units)?;
+        let was = of_config || of_units;
         say(if was { "Consent is withdrawn." } else { "There was no consent to withdraw." });
         return Ok(0);
     }
     let configured = Configured::load(&folder)?;
-    let runnables = &configured.runnables;
-    let trust = match configured.root() {
-        Some(root) if !runnables.is_empty() => trust::look(&cx.home, root, runnables)?,
-        _ => Trust::Never,
-    };
-    let agents = configured.root().unwrap_or(&folder);
-    let agent_configuration = config_files::agent_configuration(agents);
+    let tasks = tasks(&folder, &configured);
+    let root = configured.root().unwrap_or(&folder).clone();
+    let agent_configuration = config_files::agent_configuration(&root);
+    let of_config = List::new(cx, Scope::Config, root, configured.runnables.clone())?;
+    let of_units = List::new(cx, Scope::Units, units::top(&folder), tasks)?;
     if args.json {
-        let (state, since, trusted_commands) = match trust {
-            _ if runnables.is_empty() => ("nothing_to_trust", None, Vec::new()),
-            Trust::Trusted { since } => ("trusted", Some(since), Vec::new()),
-            Trust::Never => ("untrusted", None, Vec::new()),
-            Trust::Changed { old } => ("changed", None, old),
-        };
-        return say_json(&Shown {
-            root: configured.root(),
-            state,
-            since,
-            fingerprint: Fingerprint::of(runnables),
-            commands: runnables,
-            trusted_commands,
-            agent_configuration,
-        });
+        let (config, units) = (of_config.part(), of_units.part());
+        return say_json(&Shown { root: configured.root(), config, units, agent_configuration });
     }
-    let root = match configured.root() {
-        Some(root) if !runnables.is_empty() => root,
-        _ => {
-            say(format!("Nothing to trust: no {} here defines a command.", config_files::REPOSITORY_FILE));
-            list_agents(&agent_configuration);
-            return Ok(0);
-        }
-    };
-    say(format!("{}{}", consent::headline(&trust, root), consent::commands(&trust, runnables)).trim_end());
+    let lists: Vec<List> =
+        [of_config, of_units].into_iter().filter(|list| !list.runnables.is_empty()).collect();
+    if lists.is_empty() {
+        say(format!("Nothing to trust: no {} here defines a command.", config_files::REPOSITORY_FILE));
+        list_agents(&agent_configuration);
+        return Ok(0);
+    }
+    for list in &lists {
+        say(list.text().trim_end());
+    }
     list_agents(&agent_configuration);
-    if let Trust::Trusted { since } = trust {
+    let since = |list: &List| if let Trust::Trusted { since } = list.trust { Some(since) } else { None };
+    if let Some(since) = lists.iter().map(since).collect::<Option<Vec<_>>>() {
+        let since = since.into_iter().max().unwrap_or_default();
         say(format!("Trusted since {}.", since.strftime("%Y-%m-%d %H:%M:%S UTC")));
         return Ok(0);
     }
@@ -119,9 +160,28 @@ pub(super) fn trust(cx: &Context, args: &TrustArgs) -> Result<u8, UserError> {
             return Err(UserError::needs_person("untrusted: you did not agree"));
         }
     }
-    trust::grant(&cx.home, root, runnables, Timestamp::now())?;
+    for list in lists.iter().filter(|list| since(list).is_none()) {
+        trust::grant(&cx.home, &list.root, list.scope, &list.runnables, Timestamp::now())?;
+    }
     say("Trusted. If one of these commands changes, you are asked again.");
     Ok(0)
+}
+
+/// The commands of task files, as far as those can be read: consent to a configuration does not hang on them.
+fn tasks(folder: &std::path::Path, configured: &Configured) -> Vec<Runnable> {
+    match unit::Found::with(folder, configured) {
+        Ok(found) => {
+            if !found.checked.problems.is_empty() {
+                let what = "not all task files can be read; `dacapo unit check` says why";
+                warn(&[what.to_owned()]);
+            }
+            unit_runnables(&found.checked.units)
+        }
+        Err(error) => {
+            warn(&[error.message]);
+            Vec::new()
+        }
+    }
 }
 
 fn list_agents(found: &[String]) {

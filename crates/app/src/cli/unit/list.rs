@@ -1,0 +1,111 @@
+//! `dacapo unit list`.
+
+use clap::Args;
+use dacapo_core::{
+    ids::UnitId,
+    unit::{Task, TaskStatus, Unit, graph},
+};
+use serde::Serialize;
+
+use super::{
+    super::{say, say_json},
+    Found, Place,
+};
+use crate::{context::Context, error::UserError};
+
+/// Show units, how far they are, and what they wait for
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  dacapo unit list\n  dacapo unit list --json")]
+pub(super) struct ListArgs {
+    #[command(flatten)]
+    place: Place,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A unit as scripts see it.
+#[derive(Serialize)]
+struct Line<'a> {
+    unit: &'a UnitId,
+    status: &'static str,
+    tasks: Vec<TaskLine<'a>>,
+    depends_on: &'a [UnitId],
+    branch: Option<String>,
+    blocked_by: Vec<UnitId>,
+}
+
+#[derive(Serialize)]
+struct TaskLine<'a> {
+    task: u32,
+    title: &'a str,
+    status: TaskStatus,
+    file: &'a str,
+}
+
+impl<'a> Line<'a> {
+    /// What the files say, and what is known beyond them.
+    fn of(unit: &'a Unit, known: Known) -> Self {
+        let task = |task: &'a Task| TaskLine {
+            task: task.spec.number,
+            title: &task.spec.title,
+            status: task.status,
+            file: &task.spec.file,
+        };
+        Self {
+            unit: &unit.id,
+            status: known.status.unwrap_or_else(|| graph::status(&unit.tasks).as_str()),
+            tasks: unit.tasks.iter().map(task).collect(),
+            depends_on: &unit.depends_on,
+            branch: known.branch,
+            blocked_by: known.blocked_by,
+        }
+    }
+}
+
+/// What is known about a unit that does not stand in its files.
+#[derive(Default)]
+struct Known {
+    status: Option<&'static str>,
+    branch: Option<String>,
+    blocked_by: Vec<UnitId>,
+}
+
+/// What is known about `unit` beyond its files.
+fn known(_cx: &Context, _unit: &Unit) -> Known {
+    Known::default()
+}
+
+pub(super) fn list(cx: &Context, args: &ListArgs) -> Result<u8, UserError> {
+    let found = Found::at(&args.place)?;
+    let lines: Vec<Line<'_>> =
+        found.checked.units.iter().map(|unit| Line::of(unit, known(cx, unit))).collect();
+    found.warn();
+    if args.json {
+        return say_json(&lines);
+    }
+    if lines.is_empty() {
+        say(format!("No units in `{}`.", found.dir));
+        return Ok(0);
+    }
+    let mut rows = vec![["UNIT", "TASKS", "STATUS", "DEPENDS ON"].map(str::to_owned)];
+    for line in &lines {
+        let done = line.tasks.iter().filter(|task| task.status == TaskStatus::Complete).count();
+        let depends_on: Vec<&str> = line.depends_on.iter().map(UnitId::as_str).collect();
+        rows.push([
+            line.unit.to_string(),
+            format!("{done}/{}", line.tasks.len()),
+            line.status.to_owned(),
+            depends_on.join(", "),
+        ]);
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let (unit, tasks, status) = (width(0), width(1), width(2));
+    let mut text = String::new();
+    for [a, b, c, d] in &rows {
+        text.push_str(format!("{a:unit$}  {b:tasks$}  {c:status$}  {d}").trim_end());
+        text.push('\n');
+    }
+    say(text.trim_end());
+    Ok(0)
+}

@@ -1,0 +1,102 @@
+//! `dacapo unit`: one file per command below it.
+
+mod check;
+mod list;
+mod prompt;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use dacapo_core::{
+    config::Typed,
+    text::nearest::nearest,
+    unit::{Unit, check::Checked},
+};
+use dacapo_engine::units;
+
+use super::configured::{Configured, warn};
+use crate::{context::Context, error::UserError};
+
+/// Work with units: folders of task files that depend on each other
+///
+/// A unit is a folder in specs/tasks (`units.dir` in .dacapo/config.yaml) with an IMPLEMENTATION_PLAN.md and task files
+/// called `01-name.md`. A task file begins with `task`, `status`, `backpressure` and `depends_on` between two lines of
+/// `---`; the backpressure is the command that proves the task.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  dacapo unit check\n  dacapo unit list --json\n  dacapo unit prompt app-shell"
+)]
+pub(super) struct UnitArgs {
+    #[command(subcommand)]
+    command: UnitCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum UnitCommand {
+    List(list::ListArgs),
+    Check(check::CheckArgs),
+    Prompt(prompt::PromptArgs),
+}
+
+pub(super) fn unit(cx: &Context, args: &UnitArgs) -> Result<u8, UserError> {
+    match &args.command {
+        UnitCommand::List(args) => list::list(cx, args),
+        UnitCommand::Check(args) => check::check(args),
+        UnitCommand::Prompt(args) => prompt::prompt(args),
+    }
+}
+
+/// Where to look.
+#[derive(Args, Debug)]
+struct Place {
+    /// The repository (default: the one we are in)
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+/// The units of a repository.
+pub(super) struct Found {
+    /// The folder they lie in, from the top of the repository.
+    pub(super) dir: String,
+    /// What was read there.
+    pub(super) checked: Checked,
+}
+
+impl Found {
+    fn at(place: &Place) -> Result<Self, UserError> {
+        let folder = Context::folder(place.dir.as_ref())?;
+        Self::with(&folder, &Configured::load(&folder)?)
+    }
+
+    /// Those of the repository that `folder` lies in. Reading them starts nothing, not even git.
+    pub(super) fn with(folder: &Path, configured: &Configured) -> Result<Self, UserError> {
+        let dir = configured.effective(&Typed::default()).units.dir.value;
+        let checked = units::discover(&units::top(folder), &dir)?;
+        Ok(Self { dir, checked })
+    }
+
+    /// The unit with this name.
+    fn unit(&self, name: &str) -> Result<&Unit, UserError> {
+        if let Some(unit) = self.checked.units.iter().find(|unit| unit.id.as_str() == name) {
+            return Ok(unit);
+        }
+        let known: Vec<&str> = self.checked.units.iter().map(|unit| unit.id.as_str()).collect();
+        let hint = match nearest(name, &known) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None if !self.checked.problems.is_empty() => {
+                "not all task files can be read; `dacapo unit check` says why".to_owned()
+            }
+            None => "`dacapo unit list` shows the units there are".to_owned(),
+        };
+        let (name, dir) = (dacapo_core::yaml::short(name), &self.dir);
+        Err(UserError::usage(format!("no unit in `{dir}` is called `{name}`")).hint(hint))
+    }
+
+    /// Says that there is more than is shown.
+    fn warn(&self) {
+        if !self.checked.problems.is_empty() {
+            let number = self.checked.problems.len();
+            warn(&[format!("problems in task files: {number}; `dacapo unit check` shows them")]);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! `dacapo unit prompt`.
+
+use clap::Args;
+use dacapo_core::{
+    ids::UnitId,
+    unit::{
+        TaskSet,
+        graph::{Standing, standing},
+        prompt::turn,
+    },
+};
+use serde::Serialize;
+
+use super::{
+    super::{say, say_json},
+    Found, Place,
+};
+use crate::error::UserError;
+
+/// Print what an agent would be told about a unit
+///
+/// That is all tasks of the unit that are ready, of which the agent completes one. What a loop adds to every prompt is
+/// not part of it.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  dacapo unit prompt app-shell\n  dacapo unit prompt app-shell --task 2")]
+pub(super) struct PromptArgs {
+    /// The unit
+    unit: String,
+    /// Only this task, ready or not
+    #[arg(long, value_name = "N")]
+    task: Option<u32>,
+    #[command(flatten)]
+    place: Place,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A prompt, for scripts.
+#[derive(Serialize)]
+struct Shown<'a> {
+    unit: &'a UnitId,
+    tasks: &'a [u32],
+    prompt: &'a str,
+}
+
+pub(super) fn prompt(args: &PromptArgs) -> Result<u8, UserError> {
+    let found = Found::at(&args.place)?;
+    let unit = found.unit(&args.unit)?;
+    let ready = match args.task {
+        Some(number) if unit.tasks.iter().any(|task| task.spec.number == number) => vec![number],
+        Some(number) => {
+            let what = format!("unit `{}` has no task {number}", unit.id);
+            return Err(UserError::usage(what).hint("`dacapo unit list --json` shows its tasks"));
+        }
+        None => match standing(&unit.tasks) {
+            Standing::Ready(ready) => ready,
+            Standing::AllComplete => return Err(none(&unit.id, "all are complete")),
+            Standing::SomeFailed(failed) => {
+                return Err(none(&unit.id, &format!("{} failed", numbers(&failed))));
+            }
+            Standing::Stuck(open) => {
+                let why = format!("{} wait for each other, or for what is not there", numbers(&open));
+                return Err(none(&unit.id, &why));
+            }
+        },
+    };
+    let set = TaskSet { unit: unit.id.clone(), tasks: unit.tasks.clone(), ready };
+    let text = turn(&set);
+    if args.json {
+        return say_json(&Shown { unit: &set.unit, tasks: &set.ready, prompt: &text });
+    }
+    say(text.trim_end());
+    Ok(0)
+}
+
+fn none(unit: &UnitId, why: &str) -> UserError {
+    UserError::failed(format!("no task of unit `{unit}` is ready: {why}"))
+        .hint("`--task N` prints the prompt of any task")
+}
+
+fn numbers(numbers: &[u32]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(|number| format!("#{number}")).collect();
+    numbers.join(", ")
+}
