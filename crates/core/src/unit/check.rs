@@ -250,9 +250,10 @@ pub fn all(units: Vec<Read>) -> Checked {
 }
 
 fn unknown(id: &UnitId, spot: &Spot, known: &BTreeMap<UnitId, usize>) -> Problem {
-    let words: Vec<&str> = known.keys().map(UnitId::as_str).collect();
     // A word among thousands is likely to be near to something, and comparing costs time.
-    let meant = if words.len() <= 200 { nearest(id.as_str(), &words) } else { None };
+    let words: Vec<&str> =
+        if known.len() <= 200 { known.keys().map(UnitId::as_str).collect() } else { Vec::new() };
+    let meant = nearest(id.as_str(), &words);
     let fix = match meant {
         Some(meant) => format!("did you mean `{meant}`?"),
         None => "`dacapo unit list` shows the units there are".to_owned(),
