@@ -8,6 +8,7 @@ use super::{
     error::{Refusal, WorkspaceError},
     git::{GitError, refusal},
     refs::RepositoryLock,
+    repository::Repository,
     shadow::Shadow,
 };
 use crate::scratch::Scratch;
@@ -165,16 +166,24 @@ impl Shadow {
     /// Only for a caller that knows that nothing of the iteration runs any more; a lock older than `since` or one
     /// that some process has open is not touched.
     pub(crate) fn remove_stale_lock(&self, since: std::time::SystemTime) -> Result<bool, WorkspaceError> {
-        let lock = self.repository.git_dir.join("index.lock");
-        let Ok(metadata) = fs::symlink_metadata(&lock) else { return Ok(false) };
-        let modified = metadata.modified().map_err(WorkspaceError::io("read", &lock))?;
-        if modified < since || is_open(&lock) {
-            let state = Refusal::IndexLocked(lock);
-            return Err(WorkspaceError::Refused { dir: self.repository.toplevel.clone(), state });
-        }
-        fs::remove_file(&lock).map_err(WorkspaceError::io("remove", &lock))?;
-        Ok(true)
+        remove_stale_lock(&self.repository, since)
     }
+}
+
+/// The same for any work tree.
+pub(crate) fn remove_stale_lock(
+    repository: &Repository,
+    since: std::time::SystemTime,
+) -> Result<bool, WorkspaceError> {
+    let lock = repository.git_dir.join("index.lock");
+    let Ok(metadata) = fs::symlink_metadata(&lock) else { return Ok(false) };
+    let modified = metadata.modified().map_err(WorkspaceError::io("read", &lock))?;
+    if modified < since || is_open(&lock) {
+        let state = Refusal::IndexLocked(lock);
+        return Err(WorkspaceError::Refused { dir: repository.toplevel.clone(), state });
+    }
+    fs::remove_file(&lock).map_err(WorkspaceError::io("remove", &lock))?;
+    Ok(true)
 }
 
 /// Whether any process that we may look at has the file open.

@@ -81,6 +81,52 @@ pub enum WorkspaceError {
         /// The repository.
         dir: PathBuf,
     },
+    /// A name that leads to no commit.
+    #[error("there is no commit `{0}`")]
+    NoCommit(String),
+    /// A branch that is not there.
+    #[error("there is no branch `{0}`")]
+    NoBranch(String),
+    /// A worktree that is none of this repository's.
+    #[error("`{}` is no worktree of the repository `{}`", path.display(), dir.display())]
+    Foreign {
+        /// The folder.
+        path: PathBuf,
+        /// The repository.
+        dir: PathBuf,
+    },
+    /// Every name is taken.
+    #[error("there is no free name for a worktree of `{name}` in `{}`", dir.display())]
+    NoName {
+        /// What it was wanted for.
+        name: String,
+        /// Where.
+        dir: PathBuf,
+    },
+    /// What is not committed would be lost.
+    #[error("`{}` has changes that are not committed: {}", dir.display(), paths.join(", "))]
+    NotClean {
+        /// The worktree.
+        dir: PathBuf,
+        /// Some of them.
+        paths: Vec<String>,
+    },
+    /// A branch is not where it was.
+    #[error("the branch `{branch}` has moved meanwhile, to {now}")]
+    BranchMoved {
+        /// Which.
+        branch: String,
+        /// Its newest commit.
+        now: String,
+    },
+    /// A worktree is on another branch.
+    #[error("`{}` is not on the branch `{branch}`", dir.display())]
+    OtherBranch {
+        /// The worktree.
+        dir: PathBuf,
+        /// The branch that it should be on.
+        branch: String,
+    },
     /// Somebody holds the repository's lock.
     #[error("another dacapo changes the repository `{}` and does not come to an end", .0.display())]
     Locked(PathBuf),
@@ -112,6 +158,9 @@ pub enum Refusal {
         /// What git says.
         said: String,
     },
+    /// There is nothing to begin from.
+    #[error("it has no commit yet")]
+    Unborn,
     /// Somebody else's.
     #[error("the repository belongs to another user")]
     ForeignOwner,
@@ -140,6 +189,8 @@ impl WorkspaceError {
             Self::NoIdentity { .. } => {
                 "`git config --global user.name …` and `git config --global user.email …`"
             }
+            Self::NotClean { .. } => "commit them, or take them away",
+            Self::Foreign { .. } => "look what is in it; `git worktree list` says which there are",
             Self::NotEmpty(_) => "name a folder that does not exist yet",
             Self::Damaged { path, .. } => {
                 return Some(format!("move `{}` away and begin a new loop", path.display()));
@@ -154,6 +205,7 @@ impl Refusal {
     fn hint(&self, dir: &std::path::Path) -> Option<String> {
         Some(match self {
             Self::Bare => "clone it, or add a worktree (`git worktree add`), and work there".to_owned(),
+            Self::Unborn => "commit something first (`git commit`)".to_owned(),
             Self::InsideGitDir => "go to the folder that holds the files".to_owned(),
             Self::Midway("bisect") => "end it with `git bisect reset`".to_owned(),
             Self::Midway("merge") => "finish it with `git commit`, or `git merge --abort`".to_owned(),

@@ -5,7 +5,10 @@ use std::{
     io::{self, Read, Seek, Write},
     os::{
         fd::{AsFd, OwnedFd},
-        unix::{ffi::OsStringExt, process::CommandExt},
+        unix::{
+            ffi::{OsStrExt, OsStringExt},
+            process::CommandExt,
+        },
     },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -259,10 +262,33 @@ impl Call<'_> {
         self
     }
 
+    /// With another limit on its time.
+    pub(crate) fn for_at_most(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Gives `command`, which may call git by itself, the settings of this call and `more`.
+    pub(crate) fn harden(self, command: &mut Command, more: impl IntoIterator<Item = String>) {
+        let settings = self.config.into_iter().chain(more.into_iter().map(OsString::from));
+        let mut count = 0;
+        for setting in settings {
+            let bytes = setting.into_vec();
+            let Some(at) = memchr::memchr(b'=', &bytes) else { continue };
+            command.env(format!("GIT_CONFIG_KEY_{count}"), OsStr::from_bytes(&bytes[..at]));
+            command.env(format!("GIT_CONFIG_VALUE_{count}"), OsStr::from_bytes(&bytes[at + 1..]));
+            count += 1;
+        }
+        command.env("GIT_CONFIG_COUNT", count.to_string());
+        for name in FOREIGN {
+            command.env_remove(name);
+        }
+        command.envs(self.git.environment.iter().map(|(n, v)| (n, v)));
+    }
+
     /// Runs it to its end, whatever that is.
     pub(crate) fn run(self) -> Result<Output, GitError> {
         let shown = self.shown();
-        let failed = |source| GitError::Run { command: shown.clone(), dir: self.dir.clone(), source };
         let mut command = Command::new(&self.git.program);
         for setting in &self.config {
             command.arg("-c").arg(setting);
@@ -285,19 +311,7 @@ impl Call<'_> {
         }
         command.envs(self.git.environment.iter().map(|(n, v)| (n, v)));
         command.envs(self.environment.iter().map(|(n, v)| (n, v)));
-        command.stdin(match &self.input {
-            Some(bytes) => Stdio::from(in_memory(bytes).map_err(failed)?),
-            None => Stdio::null(),
-        });
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let child = command.spawn().map_err(failed)?;
-        match collect(child, Instant::now() + self.limit).map_err(failed)? {
-            Collected::Output(output) => Ok(output),
-            Collected::TimedOut => {
-                Err(GitError::TimedOut { command: shown, dir: self.dir, seconds: self.limit.as_secs() })
-            }
-            Collected::TooMuch => Err(GitError::TooMuch { command: shown, dir: self.dir, most: MOST_OUTPUT }),
-        }
+        run_bounded(command, self.input.as_deref(), &shown, &self.dir, self.limit)
     }
 
     /// Runs it; anything but exit code 0 is an error.
@@ -311,6 +325,29 @@ impl Call<'_> {
     pub(crate) fn shown(&self) -> String {
         let words: Vec<_> = self.args.iter().take(2).map(|a| a.to_string_lossy()).collect();
         words.join(" ")
+    }
+}
+
+/// Runs a program in a group of its own, with `input` to read; what is left of the group when it ends is killed.
+pub(crate) fn run_bounded(
+    mut command: Command,
+    input: Option<&[u8]>,
+    shown: &str,
+    dir: &Path,
+    limit: Duration,
+) -> Result<Output, GitError> {
+    let (shown, dir) = (shown.to_owned(), dir.to_owned());
+    let failed = |source| GitError::Run { command: shown.clone(), dir: dir.clone(), source };
+    command.stdin(match input {
+        Some(bytes) => Stdio::from(in_memory(bytes).map_err(failed)?),
+        None => Stdio::null(),
+    });
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let child = command.spawn().map_err(failed)?;
+    match collect(child, Instant::now() + limit).map_err(failed)? {
+        Collected::Output(output) => Ok(output),
+        Collected::TimedOut => Err(GitError::TimedOut { command: shown, dir, seconds: limit.as_secs() }),
+        Collected::TooMuch => Err(GitError::TooMuch { command: shown, dir, most: MOST_OUTPUT }),
     }
 }
 

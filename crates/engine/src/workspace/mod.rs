@@ -16,6 +16,8 @@
 //!
 //! One loop is run by one dacapo at a time; that is the caller's to see to (`TaskLock`). git 2.38 or later is needed.
 //!
+//! [`Repo`] is for what is done to a whole repository: worktrees of units, merging them, moving the target.
+//!
 //! Snapshots are commits under `refs/dacapo/`: they show in `git log --all` and go with `git push --mirror`.
 
 mod commit;
@@ -25,15 +27,23 @@ mod git;
 mod guard;
 mod history;
 mod loose;
+mod merge;
 mod plain;
+mod planted;
+mod prepare;
 mod refs;
+mod remote;
+mod repo;
 mod repository;
 mod restore;
 mod rules;
 mod shadow;
+mod shift;
 mod state;
+mod target;
 #[cfg(test)]
 mod tests;
+mod worktree;
 
 use std::{
     path::{Path, PathBuf},
@@ -45,8 +55,14 @@ use jiff::Timestamp;
 
 pub use error::{Refusal, WorkspaceError};
 pub use git::{Git, GitError};
+pub use merge::Merged;
 pub use plain::Folder;
+pub use prepare::{Preparing, StepFailed, prepare};
 pub use refs::RepositoryLock;
+pub use remote::{PullRequest, PullRequestError};
+pub use repo::Repo;
+pub use target::TargetMoved;
+pub use worktree::{Known, Removal, Scratch, Spent, Worktree};
 
 use plain::Plain;
 use repository::Repository;

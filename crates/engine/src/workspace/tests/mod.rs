@@ -2,11 +2,16 @@
 
 mod commits;
 mod looks;
+mod merges;
 mod plain;
+mod random;
+mod remotes;
 mod restores;
 mod snapshots;
 mod states;
+mod targets;
 mod traps;
+mod worktrees;
 
 use std::{
     fs,
@@ -15,7 +20,7 @@ use std::{
     process::Command,
 };
 
-use dacapo_core::ids::LoopId;
+use dacapo_core::ids::{LoopId, ProjectId, UnitId};
 
 use super::*;
 use crate::home::Home;
@@ -109,6 +114,30 @@ impl Fixture {
         (workspace, start)
     }
 
+    pub(super) fn opened(&self) -> Repo {
+        Repo::open_with(&self.git(), &self.repo(), &self.home).unwrap()
+    }
+
+    /// git in any folder, as a person calls it.
+    pub(super) fn git_in(&self, dir: &Path, args: &[&str]) -> String {
+        let (code, text) = self.user_in(dir, args);
+        assert_eq!(code, 0, "git {args:?}: {text}");
+        text.trim_end().to_owned()
+    }
+
+    /// Commits everything in a folder and says what the commit is.
+    pub(super) fn commit_in(&self, dir: &Path, message: &str) -> String {
+        self.git_in(dir, &["add", "-A"]);
+        self.git_in(dir, &["commit", "-qm", message]);
+        self.git_in(dir, &["rev-parse", "HEAD"])
+    }
+
+    /// The branches there are.
+    pub(super) fn branches(&self) -> Vec<String> {
+        let all = self.user(&["for-each-ref", "--format=%(refname:short)", "refs/heads"]);
+        all.lines().map(str::to_owned).collect()
+    }
+
     pub(super) fn refusal(&self) -> Refusal {
         self.refusal_at(&self.repo())
     }
@@ -168,6 +197,14 @@ impl Fixture {
         files.sort();
         files
     }
+}
+
+pub(super) fn unit(name: &str) -> UnitId {
+    name.parse().unwrap()
+}
+
+pub(super) fn project() -> ProjectId {
+    "p".parse().unwrap()
 }
 
 pub(super) fn loop_id() -> LoopId {

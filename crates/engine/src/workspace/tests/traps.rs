@@ -5,7 +5,7 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, time::Duration};
 use super::*;
 
 /// A program that leaves a file behind.
-fn canary(fixture: &Fixture) -> String {
+pub(super) fn canary(fixture: &Fixture) -> String {
     let path = fixture.outside("canary.sh");
     fs::write(&path, format!("#!/bin/sh\ntouch '{}'\ncat\n", fixture.outside("CANARY").display())).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
