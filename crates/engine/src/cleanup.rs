@@ -1,4 +1,4 @@
-//! What is safe to remove: raw output of loops that ended for good, never the journal.
+//! What is safe to remove: raw output of loops that ended for good and worktrees that are merged, never the journal.
 
 use std::{fs, io, path::PathBuf};
 
@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use crate::{
     home::Home,
     store::{Segments, Store, StoreError, Stream},
+    workspace::{Git, Removal, Spent, WorkspaceError},
 };
 
 /// The output of one loop.
@@ -56,4 +57,32 @@ pub fn old_output(home: &Home, store: &Store, before: Timestamp) -> Result<Vec<O
         }
     }
     Ok(old)
+}
+
+/// Worktrees of units that nobody has touched since `before`, that are clean, merged, and in no loop's use. What is not
+/// known to be all of that is not named.
+pub fn old_worktrees(home: &Home, store: &Store, before: Timestamp) -> Result<Vec<Spent>, StoreError> {
+    let used: Vec<PathBuf> = store.active()?.into_iter().map(|row| row.view.workspace).collect();
+    let Ok(git) = Git::find() else { return Ok(Vec::new()) };
+    let below = |folder: PathBuf| {
+        fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.is_dir())
+    };
+    let mut old: Vec<Spent> = below(home.path().join("worktrees"))
+        .flat_map(below)
+        .filter_map(|path| path.canonicalize().ok())
+        .filter(|path| !used.iter().any(|dir| dir.starts_with(path)))
+        .filter_map(|path| Spent::at(&git, home, &path, before.into()))
+        .collect();
+    old.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(old)
+}
+
+/// Removes such a worktree and its branch, if that is still safe.
+pub fn remove_worktree(home: &Home, worktree: &Spent) -> Result<Removal, WorkspaceError> {
+    worktree.remove(&Git::find()?, home)
 }

@@ -1,6 +1,9 @@
 //! `dacapo clean`.
 
-use std::{collections::HashMap, path::Path};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use dacapo_core::{
@@ -13,6 +16,7 @@ use dacapo_engine::{
     cleanup,
     config_files::{self, ConfigError},
     snapshots, supervisor,
+    workspace::Removal,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -23,7 +27,7 @@ use crate::{context::Context, error::UserError};
 /// Remove what is safe to remove
 ///
 /// The raw output of loops that were completed or cancelled long ago goes, and so do their snapshots; the journal stays,
-/// and so does what a receipt speaks of. Loops whose dacapo died are given their end, and what they left running is
+/// and so does what a receipt speaks of. Worktrees of units go if all in them is committed and merged. Loops whose dacapo died are given their end, and what they left running is
 /// ended.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo clean --older-than 7d --dry-run")]
@@ -47,6 +51,7 @@ struct Cleaned {
     loops: Vec<LoopId>,
     bytes: u64,
     snapshots: Vec<LoopId>,
+    worktrees: Vec<PathBuf>,
     ended: Vec<LoopId>,
     dry_run: bool,
 }
@@ -86,8 +91,21 @@ pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
             }
         });
     }
+    let mut worktrees = cleanup::old_worktrees(&cx.home, &store, long_ago(args.older_than.unwrap_or(OLD)))?;
+    if !args.dry_run {
+        worktrees.retain(|worktree| {
+            let stays = match cleanup::remove_worktree(&cx.home, worktree) {
+                Ok(Removal::Removed) => return true,
+                Ok(Removal::Kept { why }) => why,
+                Err(error) => error.to_string(),
+            };
+            troubles.push(format!("The worktree `{}` stays: {stays}", worktree.path.display()));
+            false
+        });
+    }
     let cleaned = Cleaned {
         snapshots: forgotten,
+        worktrees: worktrees.into_iter().map(|worktree| worktree.path).collect(),
         loops: old.into_iter().map(|output| output.loop_id).collect(),
         bytes,
         ended,
@@ -101,6 +119,9 @@ pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
     if !cleaned.snapshots.is_empty() {
         let loops = u32::try_from(cleaned.snapshots.len()).unwrap_or(u32::MAX);
         say(format!("{verb} the snapshots of {}.", count(loops, "loop")));
+    }
+    for path in &cleaned.worktrees {
+        say(format!("{verb} the worktree `{}` and its branch.", path.display()));
     }
     for trouble in troubles {
         say(trouble);

@@ -287,3 +287,38 @@ fn clean_follows_the_configured_age_unless_one_is_typed() {
     let output = env.loop_of("true", &["-n", "1"]).assert_code(3);
     assert!(!output.stderr.contains("no effect"), "{}", output.stderr);
 }
+
+#[test]
+fn clean_removes_worktrees_that_are_merged_and_clean_and_no_others() {
+    // faults H2, H6
+    let env = done();
+    let folder = env.dacapo_home().join("worktrees/p");
+    std::fs::create_dir_all(folder.join("foreign")).unwrap();
+    std::fs::write(folder.join("foreign/mine"), "mine").unwrap();
+    for (name, branch) in [
+        ("merged", "dacapo/merged-000001"),
+        ("dirty", "dacapo/dirty-000002"),
+        ("ahead", "dacapo/ahead-000003"),
+        ("mine", "mine"),
+    ] {
+        let path = folder.join(name);
+        env.git(["worktree", "add", "-q", "-b", branch, path.to_str().unwrap()]);
+    }
+    std::fs::write(folder.join("dirty/new"), "mine").unwrap();
+    env.git(["-C", folder.join("ahead").to_str().unwrap(), "commit", "-q", "--allow-empty", "-m", "x"]);
+    let clean = |typed: &[&str]| env.run([&["clean"], typed].concat()).assert_code(0).stdout;
+    assert!(!clean(&[]).contains("worktree"), "none is old");
+    let dry: Value = serde_json::from_str(&clean(&["--older-than", "0s", "--dry-run", "--json"])).unwrap();
+    let merged = folder.canonicalize().unwrap().join("merged");
+    assert_eq!(dry["worktrees"], serde_json::json!([merged]));
+    assert!(merged.exists(), "it was only asked");
+    assert_has(&clean(&["--older-than", "0s"]), "merged` and its branch.");
+    let mut left: Vec<_> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["ahead", "dirty", "foreign", "mine"]);
+    let branches = env.git(["branch", "--list", "dacapo/*", "--format=%(refname:short)"]);
+    assert_eq!(branches.lines().collect::<Vec<_>>(), ["dacapo/ahead-000003", "dacapo/dirty-000002"]);
+}
