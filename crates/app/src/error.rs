@@ -6,6 +6,7 @@ use dacapo_engine::{
     bus::BusError,
     config_files::ConfigError,
     home::HomeError,
+    scheduler::RunError,
     secrets::secrets,
     snapshots::SnapshotError,
     store::StoreError,
@@ -183,6 +184,20 @@ impl From<StartError> for UserError {
             | StartError::Cycle(_)
             | StartError::TooDeep
             | StartError::Unknown(_) => Self::usage(error),
+        }
+    }
+}
+
+impl From<RunError> for UserError {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Home(error) => error.into(),
+            RunError::Store(error) => error.into(),
+            RunError::Workspace(error) => error.into(),
+            RunError::Start(error) => error.into(),
+            RunError::Held { .. } => Self::environment(error)
+                .hint("`dacapo status` shows it; one run at a time works on a project's units"),
+            RunError::Io { .. } => Self::environment(error),
         }
     }
 }

@@ -10,13 +10,17 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 fn main() -> ExitCode {
     // Before anything else: a keeper is started for every loop and must cost nothing.
     let mut args = std::env::args_os().skip(1);
-    if args.next().is_some_and(|word| word == dacapo_engine::process::keeper::KEEPER) {
+    let word = args.next();
+    if word.as_ref().is_some_and(|word| word == dacapo_engine::process::keeper::KEEPER) {
         return keep(args);
     }
     std::panic::set_hook(Box::new(|panic| {
         error::report_bug(&panic.to_string());
         std::process::exit(70);
     }));
+    if word.is_some_and(|word| word == dacapo_engine::scheduler::JOB) {
+        return dacapo_engine::scheduler::job_main();
+    }
     cli::main()
 }
 

@@ -62,7 +62,11 @@ pub fn old_output(home: &Home, store: &Store, before: Timestamp) -> Result<Vec<O
 /// Worktrees of units that nobody has touched since `before`, that are clean, merged, and in no loop's use. What is not
 /// known to be all of that is not named.
 pub fn old_worktrees(home: &Home, store: &Store, before: Timestamp) -> Result<Vec<Spent>, StoreError> {
-    let used: Vec<PathBuf> = store.active()?.into_iter().map(|row| row.view.workspace).collect();
+    let mut used: Vec<PathBuf> = store.active()?.into_iter().map(|row| row.view.workspace).collect();
+    // Between two loops of a unit there is none.
+    for run in store.active_runs()? {
+        used.extend(store.units_of_run(&run.view.id)?.into_iter().filter_map(|unit| unit.worktree));
+    }
     let Ok(git) = Git::find() else { return Ok(Vec::new()) };
     let below = |folder: PathBuf| {
         fs::read_dir(folder)

@@ -14,6 +14,7 @@ pub mod home;
 pub mod observer;
 pub mod process;
 pub mod proof;
+pub mod scheduler;
 pub mod scratch;
 pub mod secrets;
 mod signals;

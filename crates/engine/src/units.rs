@@ -11,7 +11,6 @@ use std::{
 use dacapo_core::{
     text::visible::is_deceptive,
     unit::{
-        Task,
         check::{self, Checked, Problem, Read},
         frontmatter::MAX_FILE_BYTES,
     },
@@ -91,30 +90,6 @@ pub fn discover(root: &Path, dir: &str) -> Result<Checked, UnitsError> {
     Ok(checked)
 }
 
-/// Reads the tasks of one unit again, from its folder below `root`, which may be a worktree.
-pub fn read_tasks(root: &Path, folder: &str) -> Result<Vec<Task>, Vec<Problem>> {
-    let failed = |error: Errno| vec![cannot_read(folder, error)];
-    let top = open_root(root).map_err(failed)?;
-    let holder = open_beneath(&top, folder, OFlags::DIRECTORY).map_err(failed)?;
-    let found = entries(&holder).map_err(failed)?;
-    let names: Vec<&Entry> = found.iter().filter(|entry| is_task(&entry.name)).collect();
-    let (files, mut problems) = read_files(&holder, folder, &names);
-    let views: Vec<check::File<'_>> = files.iter().map(|(file, bytes)| check::File { file, bytes }).collect();
-    let (tasks, more) = check::tasks(&views);
-    problems.extend(more);
-    match tasks {
-        Some(tasks) if problems.is_empty() => Ok(tasks),
-        _ => Err(problems),
-    }
-}
-
-/// Reads one file below `root`, given by its path from there: a regular one of bounded size, behind no link.
-pub fn read_file(root: &Path, file: &str) -> Result<Vec<u8>, Problem> {
-    let failed = |error: Errno| cannot_read(file, error);
-    let top = open_root(root).map_err(failed)?;
-    read(&top, file, file)
-}
-
 fn open_root(root: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(root, OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY, Mode::empty())
 }
@@ -162,6 +137,11 @@ fn entries(folder: &OwnedFd) -> Result<Vec<Entry>, Errno> {
 fn kind_of(folder: &OwnedFd, name: &CStr) -> Result<FileType, Errno> {
     let stat = rustix::fs::statat(folder, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
     Ok(FileType::from_raw_mode(stat.st_mode))
+}
+
+/// Whether a path leads to a file that is called like a task.
+pub fn is_task_file(path: &str) -> bool {
+    is_task(path.rsplit('/').next().unwrap_or(path))
 }
 
 /// Whether a file is called like a task: `01-name.md`.

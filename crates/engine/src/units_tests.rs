@@ -165,22 +165,6 @@ fn names_and_sizes_have_their_limits() {
 }
 
 #[test]
-fn one_unit_can_be_read_again() {
-    // req 8
-    let world = World::new();
-    world.unit("u", 2);
-    let tasks = read_tasks(world.root(), "specs/tasks/u").unwrap();
-    assert_eq!(tasks, world.discover().units[0].tasks);
-    assert_eq!(read_file(world.root(), "specs/tasks/u/01-t.md").unwrap(), task(1).as_bytes());
-    world.write("specs/tasks/u/02-t.md", "---\ntask: 3\n---\n");
-    assert!(read_tasks(world.root(), "specs/tasks/u").is_err());
-    for file in ["specs/tasks/../../../etc/passwd", "/etc/passwd", "nothing", "specs"] {
-        assert!(read_file(world.root(), file).is_err(), "{file}");
-    }
-    assert!(read_tasks(world.root(), "../x").is_err() && read_tasks(world.root(), "none").is_err());
-}
-
-#[test]
 fn the_top_is_where_git_is() {
     let world = World::new();
     fs::create_dir_all(world.root().join("r/.git")).unwrap();

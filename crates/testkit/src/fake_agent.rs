@@ -28,6 +28,12 @@ pub fn zero_agent() -> PathBuf {
     FOUND.get_or_init(|| find("zero-agent").expect("the zero-work agent can be found or built")).clone()
 }
 
+/// The agent that does what task files tell it to.
+pub fn unit_agent() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| find("unit-agent").expect("the agent for units can be found or built")).clone()
+}
+
 fn find(name: &str) -> io::Result<PathBuf> {
     let test = env::current_exe()?;
     let beside = test.parent().ok_or_else(|| io::Error::other("the test has no folder"))?;

@@ -54,7 +54,6 @@ pub(super) fn require(home: &Home, configured: &Configured, is_trusted_once: boo
 }
 
 /// Makes sure that these commands of task files may run, in the same ways. `root` is the top of the repository.
-#[allow(dead_code, reason = "for whatever runs tasks")]
 pub(super) fn require_units(
     home: &Home,
     root: &Path,

@@ -1,10 +1,15 @@
 //! `dacapo explain`.
 
+use std::path::PathBuf;
+
 use clap::{ArgMatches, Args, Subcommand, parser::ValueSource};
 use dacapo_core::{
     agent::AgentCommand,
     config::{Effective, Source},
+    ids::{ProjectId, TaskId},
+    policy::{Policy, SetupCommand},
     text::visible::visible,
+    unit::graph,
 };
 use dacapo_engine::{
     process::find_program,
@@ -14,8 +19,10 @@ use serde_json::{Map, Value, json};
 
 use super::{
     configured::Configured,
-    run::{Plan, RunArgs},
+    flags::Base,
+    run::{self, RunArgs},
     say, say_json,
+    unit::{self, UnitRunArgs},
 };
 use crate::{context::Context, error::UserError};
 
@@ -33,6 +40,93 @@ pub(super) struct ExplainArgs {
 enum ExplainCommand {
     /// The loop that `dacapo run` with these arguments would start
     Run(Box<RunArgs>),
+    /// The run that `dacapo unit run` with these arguments would start, and the loops in it
+    Unit(Box<UnitRunArgs>),
+}
+
+/// What is explained.
+struct Subject {
+    preset: &'static str,
+    workspace: PathBuf,
+    project: ProjectId,
+    task: Option<TaskId>,
+    policy: Policy,
+    effective: Effective,
+    configured: Configured,
+    agent_from: Source,
+    obstacle: Option<UserError>,
+    warnings: Vec<String>,
+    is_json: bool,
+    is_trusted: bool,
+    /// What only this preset has.
+    extra: Map<String, Value>,
+}
+
+impl Subject {
+    fn of_run(args: &RunArgs) -> Result<Self, UserError> {
+        let run::Plan { new, effective, configured, agent_from, obstacle, warnings } = args.plan()?;
+        Ok(Self {
+            preset: "restart",
+            workspace: new.workspace,
+            project: new.project,
+            task: new.task,
+            policy: new.policy,
+            effective,
+            configured,
+            agent_from,
+            obstacle,
+            warnings,
+            is_json: args.flags.style.json,
+            is_trusted: args.flags.trust,
+            extra: Map::new(),
+        })
+    }
+
+    fn of_units(cx: &Context, args: &UnitRunArgs) -> Result<Self, UserError> {
+        let unit::Plan { root, configured, base, units, settings, parallel, merge, target } =
+            args.plan(cx)?;
+        let commands =
+            |steps: &[SetupCommand]| -> Vec<String> { steps.iter().map(|step| step.run.clone()).collect() };
+        let checks: Vec<&str> = settings.baseline.iter().map(|check| check.run.as_str()).collect();
+        let proofs: Vec<Value> = units
+            .iter()
+            .flat_map(|unit| unit.tasks.iter().map(|task| (&unit.id, &task.spec)))
+            .map(|(unit, task)| json!(format!("{unit} #{}: {}", task.number, task.backpressure)))
+            .collect();
+        let extra = json!({
+            "units": graph::levels(&units),
+            "parallel": parallel,
+            "target": target.unwrap_or_else(|| "the branch that is checked out".to_owned()),
+            "merge": merge,
+            "backpressure": proofs,
+            "baseline_checks": checks,
+            "worktree_setup": commands(&settings.setup),
+            "worktree_teardown": commands(&settings.teardown),
+            "providers": settings.providers.iter().map(|(unit, agent)| (unit.to_string(), json!(agent.name))).collect::<Map<_, _>>(),
+        });
+        let Base { effective, agent_from, obstacle, warnings, .. } = base;
+        let policy = Policy {
+            max_iterations: settings.max_retries,
+            units_dir: Some(settings.units_dir.clone()),
+            done_file: false,
+            ..settings.policy
+        };
+        Ok(Self {
+            preset: "units",
+            project: Context::project_of(&root),
+            workspace: root,
+            task: None,
+            policy,
+            effective,
+            configured,
+            agent_from,
+            obstacle,
+            warnings,
+            is_json: args.flags().style.json,
+            is_trusted: args.flags().trust,
+            extra: extra.as_object().cloned().unwrap_or_default(),
+        })
+    }
 }
 
 /// Which flag sets which part of the policy.
@@ -50,8 +144,11 @@ const SETTINGS: [(&str, &str); 10] = [
 ];
 
 pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) -> Result<u8, UserError> {
-    let ExplainCommand::Run(run) = &args.command;
-    let Plan { new, effective, configured, agent_from, obstacle, warnings } = run.plan()?;
+    let subject = match &args.command {
+        ExplainCommand::Run(args) => Subject::of_run(args)?,
+        ExplainCommand::Unit(args) => Subject::of_units(cx, args)?,
+    };
+    let Subject { effective, configured, agent_from, obstacle, warnings, .. } = &subject;
     let typed = matches.subcommand().and_then(|(_, explain)| explain.subcommand()).map(|(_, run)| run);
     let source = |setting: &str| {
         match setting {
@@ -74,26 +171,26 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
         if is_flag && typed.and_then(|typed| typed.value_source(flag)) == Some(ValueSource::CommandLine) {
             return format!("--{}", flag.replace('_', "-"));
         }
-        configured_source(&effective, setting).map_or_else(|| "default".to_owned(), ToString::to_string)
+        configured_source(effective, setting).map_or_else(|| "default".to_owned(), ToString::to_string)
     };
-    let program = new.policy.agent.argv.first().cloned().unwrap_or_default();
-    let here = std::env::current_dir().unwrap_or_else(|_| new.workspace.clone());
+    let program = subject.policy.agent.argv.first().cloned().unwrap_or_default();
+    let here = std::env::current_dir().unwrap_or_else(|_| subject.workspace.clone());
     let found = find_program(&program, &std::env::var_os("PATH").unwrap_or_default(), &here);
     let argv_of = |agent: &AgentCommand, session| {
         agent.argv("<the prompt>", "<the prompt's file>", session).map_err(UserError::usage)
     };
-    let argv = argv_of(&new.policy.agent, None)?;
-    let continued = match new.policy.continue_session {
-        true => Some(argv_of(&new.policy.agent, Some("<the session>"))?),
+    let argv = argv_of(&subject.policy.agent, None)?;
+    let continued = match subject.policy.continue_session {
+        true => Some(argv_of(&subject.policy.agent, Some("<the session>"))?),
         false => None,
     };
-    let fallback = new
+    let fallback = subject
         .policy
         .fallback
         .iter()
         .map(|agent| Ok(json!({ "name": agent.name, "argv": argv_of(agent, None)?, "env": agent.env })))
         .collect::<Result<Vec<Value>, UserError>>()?;
-    let policy = serde_json::to_value(&new.policy).map_err(UserError::failed)?;
+    let policy = serde_json::to_value(&subject.policy).map_err(UserError::failed)?;
     let settings: Map<String, Value> = policy
         .as_object()
         .into_iter()
@@ -101,16 +198,16 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
         .map(|(name, value)| (name.clone(), json!({ "value": value, "from": source(name) })))
         .collect();
     // Which model an agent uses by itself is known only once it runs.
-    let price = new.policy.agent.model.as_ref().map(|model| {
+    let price = subject.policy.agent.model.as_ref().map(|model| {
         let own = effective.prices.iter().find(|price| price.value.model == *model);
         let from = own.map_or_else(|| "built in".to_owned(), |price| price.from.to_string());
-        json!({ "model": model, "price": new.policy.prices.price_of(model), "from": from })
+        json!({ "model": model, "price": subject.policy.prices.price_of(model), "from": from })
     });
     let agent = match &found {
         Ok(path) => path.display().to_string(),
         Err(error) => error.to_string(),
     };
-    let trust = trust(cx, &configured)?;
+    let trust = trust(cx, configured)?;
     let gates: Vec<Value> = effective
         .gates
         .iter()
@@ -124,17 +221,17 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
             })
         })
         .collect();
-    if run.style.json {
+    if subject.is_json {
         return say_json(&json!({
-            "preset": "restart",
-            "workspace": new.workspace,
-            "project": new.project,
-            "task": new.task,
+            "preset": subject.preset,
+            "workspace": subject.workspace,
+            "project": subject.project,
+            "task": subject.task,
             "home": cx.home.path(),
             "argv": argv,
             "argv_continued": continued,
             "program": agent,
-            "env": new.policy.agent.env,
+            "env": subject.policy.agent.env,
             "fallback": fallback,
             "price": price,
             "obstacle": obstacle.as_ref().map(|obstacle| &obstacle.message),
@@ -143,12 +240,14 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
             "repository": configured.root(),
             "trust": trust,
             "gates": gates,
+            "run": subject.extra,
         }));
     }
     say(format!(
-        "preset       restart\nworkspace    {}\nproject      {}",
-        new.workspace.display(),
-        new.project
+        "preset       {}\nworkspace    {}\nproject      {}",
+        subject.preset,
+        subject.workspace.display(),
+        subject.project
     ));
     say(format!("state        {}", cx.home.path().display()));
     say(format!("program      {agent}"));
@@ -156,7 +255,7 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
     if let Some(continued) = &continued {
         say(format!("then         {}", serde_json::to_string(continued).unwrap_or_default()));
     }
-    for (name, value) in &new.policy.agent.env {
+    for (name, value) in &subject.policy.agent.env {
         say(format!("env          {name}={value}"));
     }
     if let Some(price) = &price {
@@ -175,18 +274,21 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
     }
     say(format!(
         "prompt by    {}\n",
-        serde_json::to_value(new.policy.agent.prompt)
+        serde_json::to_value(subject.policy.agent.prompt)
             .ok()
             .and_then(|v| v.as_str().map(str::to_owned))
             .unwrap_or_default()
     ));
+    for (name, value) in &subject.extra {
+        say(format!("{name:<18} {}", show(name, value)));
+    }
     for (name, setting) in &settings {
         if name == "agent" {
-            say(format!("{name:<18} {:<60} {agent_from}", new.policy.agent.name));
+            say(format!("{name:<18} {:<60} {agent_from}", subject.policy.agent.name));
             continue;
         }
-        if name == "fallback" && !new.policy.fallback.is_empty() {
-            let names: Vec<&str> = new.policy.fallback.iter().map(|agent| agent.name.as_str()).collect();
+        if name == "fallback" && !subject.policy.fallback.is_empty() {
+            let names: Vec<&str> = subject.policy.fallback.iter().map(|agent| agent.name.as_str()).collect();
             say(format!("{name:<18} {:<60} {}", names.join(", "), effective.fallback.from));
             continue;
         }
@@ -204,17 +306,17 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
         && trust != "nothing_to_trust"
     {
         let words = match trust {
-            _ if run.trust => "trusted for this run by --trust",
+            _ if subject.is_trusted => "trusted for this run by --trust",
             "trusted" => "trusted",
             "changed" => "changed since you trusted it; `dacapo run` would ask",
             _ => "not trusted; `dacapo run` would ask",
         };
         say(format!("{:<18} {:<60} {}", "trust", words, root.display()));
     }
-    for warning in &warnings {
+    for warning in warnings {
         say(format!("{:<18} {warning}", "warning"));
     }
-    match &obstacle {
+    match obstacle {
         Some(obstacle) => {
             say(format!("\nIt would not start: {}", obstacle.message));
             if let Some(hint) = &obstacle.hint {

@@ -13,6 +13,7 @@ mod detach;
 mod doctor;
 mod events;
 mod explain;
+mod flags;
 mod init;
 mod logs;
 mod receipt;

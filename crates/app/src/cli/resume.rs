@@ -10,20 +10,20 @@ use dacapo_engine::process::background::is_background;
 use dacapo_engine::supervisor::{self, ResumeLoop};
 use jiff::Timestamp;
 
-use super::{budget, consent, detach, say, value};
+use super::{budget, consent, detach, say, unit, value};
 use crate::{
     context::Context,
     error::UserError,
     report::{Style, reporter},
 };
 
-/// Continue a loop that is paused, stopped or failed
+/// Continue a loop that is paused, stopped or failed, or units
 ///
-/// It goes on at the next iteration, with its counters; limits rise only by what is typed here.
+/// A loop goes on at the next iteration, with its counters; limits rise only by what is typed here.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo resume fix-tests -n +10")]
 pub(super) struct ResumeArgs {
-    /// The loop: its id, the beginning of it, or its task
+    /// The loop: its id, the beginning of it, or its task; or a unit, or a run of units
     id: String,
     /// Grant N more iterations
     #[arg(short = 'n', long, value_name = "+N", value_parser = value::extra, allow_hyphen_values = true)]
@@ -39,27 +39,37 @@ pub(super) struct ResumeArgs {
     max_tokens: Option<u64>,
     /// Agree to the commands that the loop took from its repository, for this run only
     #[arg(long)]
-    trust: bool,
+    pub(super) trust: bool,
     /// Run in the background and print how to follow it
     #[arg(long)]
-    detach: bool,
+    pub(super) detach: bool,
     #[command(flatten)]
-    style: Style,
+    pub(super) style: Style,
+}
+
+impl ResumeArgs {
+    /// What the person grants.
+    pub(super) fn grant(&self) -> Grant {
+        Grant {
+            extra_iterations: self.max_iterations.unwrap_or(0),
+            max_time_ms: self.max_time,
+            max_cost: self.max_cost,
+            max_tokens: self.max_tokens,
+        }
+    }
 }
 
 pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
     let mut store = cx.store()?;
+    if let Some((run, unit)) = unit::of_run(&store, &args.id)? {
+        return unit::resume(cx, &store, &run, unit.as_ref(), args);
+    }
     let row = cx.find(&store, &args.id)?;
     let id = row.view.id.clone();
     if args.max_time.is_some_and(Millis::is_zero) {
         return Err(UserError::usage("`--max-time` must be more than zero"));
     }
-    let grant = Grant {
-        extra_iterations: args.max_iterations.unwrap_or(0),
-        max_time_ms: args.max_time,
-        max_cost: args.max_cost,
-        max_tokens: args.max_tokens,
-    };
+    let grant = args.grant();
     let started = store
         .load(&id)?
         .and_then(|(_, history)| LoopState::fold(history.iter().map(|envelope| &envelope.event)).started);

@@ -5,26 +5,20 @@ use std::{io::Read, path::PathBuf};
 
 use clap::Args;
 use dacapo_core::{
-    config::{Effective, Source, Typed},
-    duration::Millis,
+    config::{Effective, Source},
     ids::{LoopId, ProjectId, TaskId},
-    judge::contradiction::Patterns,
     judge::promise::PromiseRule,
-    policy::{CommitRule, GateSpec, Policy, SetupCommand},
+    policy::{CommitRule, Policy},
 };
 use dacapo_engine::supervisor::{self, NewLoop};
 
 use super::{
-    agents::{self, Chosen},
-    budget,
     configured::{self, Configured},
-    consent, detach, value,
+    consent, detach,
+    flags::{Base, LoopFlags},
+    value,
 };
-use crate::{
-    context::Context,
-    error::UserError,
-    report::{Style, reporter},
-};
+use crate::{context::Context, error::UserError, report::reporter};
 
 /// Run one loop: an agent, from the top, until the work is done
 ///
@@ -41,20 +35,6 @@ pub(super) struct RunArgs {
     /// Read the prompt from FILE, `-` for standard input
     #[arg(short = 'P', long, value_name = "FILE", conflicts_with = "prompt")]
     prompt_file: Option<PathBuf>,
-    /// The agent: claude, codex, gemini, opencode, qwen, copilot, pi, or one of your own (default: as configured, else
-    /// the first installed of claude, codex, gemini, opencode)
-    #[arg(short = 'a', long, value_name = "NAME", value_parser = value::not_blank, conflicts_with = "agent_cmd")]
-    agent: Option<String>,
-    /// The model the agent is to use, as the agent names it (default: the agent's own choice)
-    #[arg(long, value_name = "M", value_parser = value::one_line, conflicts_with = "agent_cmd")]
-    model: Option<String>,
-    /// Any program as agent: split like a shell would, no shell started; the prompt goes to its standard input, or
-    /// where {prompt_file} or {prompt} stands
-    #[arg(long, value_name = "CMD", value_parser = value::not_blank)]
-    agent_cmd: Option<String>,
-    /// Arguments appended to the agent's own
-    #[arg(last = true, value_name = "ARGS")]
-    agent_args: Vec<String>,
     /// Stop after N iterations (default: as configured, else 100)
     #[arg(short = 'n', long, alias = "max-restarts", value_name = "N", value_parser = value::positive, allow_hyphen_values = true)]
     max_iterations: Option<u32>,
@@ -67,19 +47,6 @@ pub(super) struct RunArgs {
     /// Done when CMD exits 0 after an iteration, claim or no claim; given several times, all must
     #[arg(long, value_name = "CMD", value_parser = value::not_blank)]
     until_cmd: Vec<String>,
-    /// CMD must exit 0 before a claim is believed, after the configured gates; its output is fed back when it does not
-    #[arg(long, value_name = "CMD", value_parser = value::not_blank)]
-    gate: Vec<String>,
-    /// A path, as a glob, that the agent may not change if its claim is to count, beside the configured ones; scripts
-    /// that a gate names are protected by themselves
-    #[arg(long, value_name = "GLOB", value_parser = value::not_blank)]
-    protect: Vec<String>,
-    /// How long a gate may take that has no timeout of its own
-    #[arg(long, value_name = "DUR", default_value = "5m")]
-    gate_timeout: Millis,
-    /// Try a red gate again up to N times; what passes then is called flaky
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    gate_retries: u32,
     /// Where gates run: in the workspace, or in a fresh checkout of what would be kept
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = value::GateIn::Workspace)]
     gate_in: value::GateIn,
@@ -95,9 +62,6 @@ pub(super) struct RunArgs {
     /// Believe a claim although nothing was changed
     #[arg(long)]
     allow_empty: bool,
-    /// Refuse a claim whose own words contradict it ("still need to", "tests fail", …)
-    #[arg(long)]
-    contradictions: bool,
     /// Commit what was kept, once, with the trailer `Dacapo: LOOP/ITERATION`
     #[arg(long)]
     commit: bool,
@@ -107,33 +71,6 @@ pub(super) struct RunArgs {
     /// Stop after N iterations in a row without progress (default: a warning after 5)
     #[arg(long, value_name = "N", value_parser = value::positive, allow_hyphen_values = true)]
     stuck_after: Option<u32>,
-    /// Pause between iterations
-    #[arg(long, value_name = "DUR", default_value = "1s")]
-    restart_delay: Millis,
-    /// How long one iteration may take (default: no limit)
-    #[arg(long, value_name = "DUR")]
-    iteration_timeout: Option<Millis>,
-    /// How long the agent may be silent
-    #[arg(long, value_name = "DUR", default_value = "30m")]
-    idle_timeout: Millis,
-    /// How long a claim waits for child loops
-    #[arg(long, value_name = "DUR", default_value = "300s")]
-    wait_timeout: Millis,
-    /// How often it looks whether they ended
-    #[arg(long, value_name = "DUR", default_value = "1s")]
-    poll_interval: Millis,
-    /// Time between asking a process to end and killing it
-    #[arg(long, value_name = "DUR", default_value = "5s")]
-    kill_grace: Millis,
-    /// How long agents, checks and delays may take together (default: as configured, else no limit)
-    #[arg(long, value_name = "DUR")]
-    max_time: Option<Millis>,
-    /// US dollars that agents may cost together (default: as configured, else no limit)
-    #[arg(long, value_name = "USD", value_parser = value::dollars, allow_hyphen_values = true)]
-    max_cost: Option<f64>,
-    /// Tokens that agents may use together (default: as configured, else no limit)
-    #[arg(long, value_name = "N", value_parser = value::tokens, allow_hyphen_values = true)]
-    max_tokens: Option<u64>,
     /// Begin every iteration with a fresh session; this is the default
     #[arg(long, conflicts_with = "continue_session")]
     fresh: bool,
@@ -152,14 +89,8 @@ pub(super) struct RunArgs {
     /// Where the agent works (default: here)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Agree to the commands of this repository's .dacapo/config.yaml, for this run only
-    #[arg(long)]
-    pub(super) trust: bool,
-    /// Run in the background and print how to follow it
-    #[arg(long)]
-    detach: bool,
     #[command(flatten)]
-    pub(super) style: Style,
+    pub(super) flags: LoopFlags,
 }
 
 /// A loop that can begin, and what it was made from.
@@ -184,81 +115,28 @@ impl RunArgs {
             .map_err(|error| UserError::usage(format!("--completion-promise: {error}")))?;
         promise.nonce = self.promise_nonce;
         let configured = Configured::load(&workspace)?;
-        let effective = configured.effective(&Typed {
-            agent: self.agent.clone(),
-            max_iterations: self.max_iterations,
-            max_time: self.max_time,
-            max_cost: self.max_cost,
-            max_tokens: self.max_tokens,
-            gates: self.gate.clone(),
-            gate_timeout: self.gate_timeout,
-        });
-        let Chosen { command: agent, from: agent_from, mut fallback, obstacle, mut warnings } =
-            match &self.agent_cmd {
-                Some(line) => Chosen::typed(line, &self.agent_args)?,
-                None => agents::choose(&effective, self.model.as_ref(), &self.agent_args)?,
-            };
-        if self.continue_session && !agent.can_continue() {
-            return Err(UserError::usage(format!("agent `{}` cannot go on with a session", agent.name))
-                .hint("leave `--continue-session` out, or say how with `agents.NAME.resume` in your configuration"));
+        let Base { policy, effective, agent_from, obstacle, warnings } =
+            self.flags.base(&configured, self.max_iterations, promise)?;
+        if self.continue_session && !policy.agent.can_continue() {
+            return Err(UserError::usage(format!(
+                "agent `{}` cannot go on with a session",
+                policy.agent.name
+            ))
+            .hint(
+                "leave `--continue-session` out, or say how with `agents.NAME.resume` in your configuration",
+            ));
         }
-        let budget = budget::allow(&effective, &agent)?;
-        fallback.retain(|other| {
-            let why = budget::unfit(&effective, &budget, other);
-            warnings.extend(why.iter().map(|why| format!("fallback `{}` is left out: {why}", other.name)));
-            why.is_none()
-        });
-        warnings.extend(budget.warnings);
         let policy = Policy {
-            max_iterations: effective.max_iterations.value,
-            max_time: effective.max_time.value,
-            max_cost: budget.max_cost,
-            max_tokens: budget.max_tokens,
-            per_day: budget.per_day,
-            per_project: budget.per_project,
             continue_session: self.continue_session,
-            fallback,
-            backoff: effective.backoff.value,
-            prices: effective.own_prices(),
-            environment: effective.environment.value,
             until: self.until_cmd.clone(),
-            gates: effective
-                .gates
-                .iter()
-                .map(|gate| GateSpec {
-                    retries: gate.spec.retries.max(self.gate_retries),
-                    ..gate.spec.clone()
-                })
-                .collect(),
-            protect: effective.protect.iter().map(|glob| &glob.value).chain(&self.protect).cloned().collect(),
-            gate_in: effective.gate_in.value.max(self.gate_in.into()),
-            gate_from: effective.gate_from.value.max(self.gate_from.into()),
-            setup: effective
-                .setup
-                .iter()
-                .map(|step| SetupCommand {
-                    run: step.value.run.clone(),
-                    only_if: step.value.condition.clone(),
-                })
-                .collect(),
-            baseline: self.baseline || effective.baseline.value,
-            tolerate_baseline: effective.tolerate_baseline.value,
-            red_first: self.red_first || effective.red_first.value,
+            gate_in: policy.gate_in.max(self.gate_in.into()),
+            gate_from: policy.gate_from.max(self.gate_from.into()),
+            baseline: self.baseline || policy.baseline,
+            red_first: self.red_first || policy.red_first,
             allow_empty: self.allow_empty,
-            contradictions: if self.contradictions {
-                Patterns::default()
-            } else {
-                effective.contradictions.value.patterns()
-            },
             commit: self.commit.then(|| CommitRule { message: self.commit_message.clone() }),
-            stuck_after: self.stuck_after.or(effective.stuck_after.value),
-            restart_delay: self.restart_delay,
-            iteration_timeout: self.iteration_timeout,
-            idle_timeout: Some(self.idle_timeout),
-            wait_timeout: self.wait_timeout,
-            poll_interval: self.poll_interval,
-            kill_grace: self.kill_grace,
-            ..Policy::restart(agent, promise)
+            stuck_after: self.stuck_after.or(policy.stuck_after),
+            ..policy
         };
         if let Some(problem) = policy.problems().into_iter().next() {
             return Err(UserError::usage(problem));
@@ -321,7 +199,7 @@ impl RunArgs {
 }
 
 pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
-    if args.detach && args.prompt_file.as_deref() == Some(std::path::Path::new("-")) {
+    if args.flags.detach && args.prompt_file.as_deref() == Some(std::path::Path::new("-")) {
         return Err(UserError::usage("`--detach` cannot read the prompt from standard input")
             .hint("write it to a file and give that with `-P FILE`"));
     }
@@ -330,14 +208,14 @@ pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
     if let Some(obstacle) = obstacle {
         return Err(obstacle);
     }
-    consent::require(&cx.home, &configured, args.trust)?;
+    consent::require(&cx.home, &configured, args.flags.trust)?;
     if !is_background() {
         configured::warn(&warnings);
-        if args.detach {
+        if args.flags.detach {
             return detach::detach();
         }
     }
-    let mut observer = reporter(&args.style);
+    let mut observer = reporter(&args.flags.style);
     let finished = supervisor::run(&cx.home, new, observer.as_mut())?;
     drop(observer);
     Ok(crate::report::last_line(&finished))

@@ -348,7 +348,7 @@ fn unsaid<'a>(text: &'a str, said: &str) -> Option<&'a str> {
     Some(rest.strip_prefix("; ").unwrap_or(rest)).filter(|rest| !rest.is_empty())
 }
 
-fn width() -> usize {
+pub(super) fn width() -> usize {
     rustix::termios::tcgetwinsize(std::io::stdout()).map_or(80, |size| usize::from(size.ws_col)).max(20)
 }
 

@@ -2,8 +2,12 @@
 
 use std::io::Write;
 
-use dacapo_core::{event::Envelope, view::LoopView};
-use dacapo_engine::observer::Observer;
+use dacapo_core::{
+    event::{Envelope, RunEnvelope},
+    unit::schedule::RunState,
+    view::LoopView,
+};
+use dacapo_engine::{observer::Observer, scheduler::RunObserver};
 
 use super::out::Out;
 
@@ -15,6 +19,14 @@ pub(super) struct JsonLines {
 impl JsonLines {
     pub(super) fn new() -> Self {
         Self { out: Out::new() }
+    }
+}
+
+impl RunObserver for JsonLines {
+    fn event(&mut self, envelope: &RunEnvelope, _: &RunState) {
+        if let Ok(line) = serde_json::to_string(envelope) {
+            self.out.write(format!("{line}\n").into_bytes());
+        }
     }
 }
 
@@ -36,14 +48,26 @@ pub(super) struct FirstWord {
     is_said: bool,
 }
 
-impl Observer for FirstWord {
-    fn event(&mut self, envelope: &Envelope, _: &LoopView) {
+impl FirstWord {
+    fn say(&mut self, id: &str) {
         if !self.is_said {
             self.is_said = true;
             let mut stdout = std::io::stdout().lock();
-            let _ = writeln!(stdout, "{}", envelope.loop_id);
+            let _ = writeln!(stdout, "{id}");
             let _ = stdout.flush();
         }
+    }
+}
+
+impl RunObserver for FirstWord {
+    fn event(&mut self, envelope: &RunEnvelope, _: &RunState) {
+        self.say(envelope.run.as_str());
+    }
+}
+
+impl Observer for FirstWord {
+    fn event(&mut self, envelope: &Envelope, _: &LoopView) {
+        self.say(envelope.loop_id.as_str());
     }
 
     fn sees_output(&self) -> bool {

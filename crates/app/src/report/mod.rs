@@ -4,13 +4,18 @@ mod human;
 mod jsonl;
 mod out;
 mod run_words;
+mod units;
 mod words;
 
 use dacapo_engine::process::background::is_background;
 use std::io::Write;
 
 use clap::Args;
-use dacapo_engine::{observer::Observer, supervisor::Finished};
+use dacapo_engine::{
+    observer::Observer,
+    scheduler::{RunFinished, RunObserver},
+    supervisor::Finished,
+};
 
 pub(crate) use run_words::run_event_line;
 pub(crate) use words::{clock, event_line, money};
@@ -42,6 +47,40 @@ pub(crate) fn reporter(style: &Style) -> Box<dyn Observer> {
     }
     let is_live = out::Out::is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
     Box::new(human::Human::new(is_live, style.verbose))
+}
+
+/// Whoever shows a run of units in the style that was asked for.
+pub(crate) fn run_reporter(style: &Style) -> Box<dyn RunObserver> {
+    if is_background() {
+        return Box::new(jsonl::FirstWord::default());
+    }
+    if style.json {
+        return Box::new(jsonl::JsonLines::new());
+    }
+    if style.quiet {
+        return Box::new(dacapo_engine::observer::Nobody);
+    }
+    let is_live = out::Out::is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+    Box::new(units::HumanRun::new(is_live, style.verbose))
+}
+
+/// The same for a run of units.
+pub(crate) fn last_line_of_run(finished: &RunFinished) -> u8 {
+    let RunFinished { id, over, warnings } = finished;
+    let mut stderr = std::io::stderr().lock();
+    for warning in warnings {
+        let _ = writeln!(stderr, "WARNING: {warning}");
+    }
+    if over.exit_code != 0 {
+        let _ = writeln!(
+            stderr,
+            "hint: `dacapo status` shows how each unit stands; `dacapo resume {id}` goes on"
+        );
+    }
+    let state =
+        if over.exit_code == 0 { "completed".to_owned() } else { format!("failed ({})", over.reason) };
+    let _ = writeln!(stderr, "dacapo: {state}: {} [run {id}]", over.detail);
+    over.exit_code
 }
 
 /// The reason, as the last line on standard error; gives the exit code.

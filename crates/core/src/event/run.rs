@@ -12,6 +12,7 @@ use super::{Reason, StopCause};
 use crate::{
     duration::Millis,
     ids::{LoopId, ProjectId, RunId, UnitId},
+    unit::settings::RunSettings,
 };
 
 /// A fact with its place in the journal.
@@ -406,6 +407,10 @@ pub struct RunStarted {
     pub parallel: u32,
     /// The units it is about, in order.
     pub units: Vec<UnitPlan>,
+    /// What its loops are told.
+    pub settings: Box<RunSettings>,
+    /// The run whose budget it draws on: its own, or the one that it goes on with.
+    pub purse: RunId,
     /// The scheduler's process.
     pub pid: u32,
     /// The version of dacapo.

@@ -103,8 +103,8 @@ impl Turn {
                     self.green.insert(task);
                 }
             }
-            LoopEvent::Committed { .. } => {
-                if let Some(task) = self.next_commit() {
+            LoopEvent::Committed { task, .. } => {
+                if let Some(task) = task.or_else(|| self.next_commit()) {
                     self.committed.insert(task);
                 }
             }
@@ -199,8 +199,8 @@ pub fn told(envelope: &Envelope, known: &UnitAccount) -> Vec<RunEvent> {
             let task = turn.task_of(name, command).into_iter();
             task.map(|task| validation(task, result, of)).collect()
         }
-        LoopEvent::Committed { commit, .. } => {
-            let task = turn.next_commit().into_iter();
+        LoopEvent::Committed { commit, task, .. } => {
+            let task = task.or_else(|| turn.next_commit()).into_iter();
             task.map(|task| RunEvent::TaskCommitted { task, commit: Some(commit.clone()), empty: false, of })
                 .collect()
         }

@@ -8,6 +8,7 @@ mod parse;
 mod problem;
 pub mod prompt;
 pub mod schedule;
+pub mod settings;
 pub mod step;
 
 use std::fmt;

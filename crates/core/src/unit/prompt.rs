@@ -35,6 +35,15 @@ fn command(text: &str) -> String {
     }
 }
 
+/// What is added for a task that an earlier turn claimed beside others, and whose check was red.
+pub fn was_red(number: u32, output: &str) -> String {
+    format!(
+        "\nTask #{number} was said to be complete before, and its backpressure did not pass. The end of what it printed:\n\
+         {}\n(end of what it printed)\n",
+        output.trim_end()
+    )
+}
+
 /// What no agent may do to make a check pass.
 const HONESTLY: &str = "Correct what is wrong; do not make the checks weaker. Do not delete or skip tests, do not change \
     what the check commands are or do, and do not switch off a lint to silence it. Change nothing in the \

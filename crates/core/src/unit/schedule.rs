@@ -19,6 +19,8 @@ mod decide_tests;
 mod simulation_tests;
 mod state;
 
+use serde::{Deserialize, Serialize};
+
 pub use decide::decide;
 pub use state::{RunOver, RunState, Standing};
 
@@ -95,7 +97,8 @@ pub enum RunEffect {
 }
 
 /// What a process does for a unit.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Job {
     /// Worktree, turns, baseline.
     Work {

@@ -247,6 +247,32 @@ impl UnitView {
         }
     }
 
+    /// The view of a unit whose worktree an earlier run has left: what was done there is done.
+    #[must_use]
+    pub fn going_on(self, before: Self) -> Self {
+        if before.worktree.is_none() {
+            return self;
+        }
+        let is_done = |task: &TaskView| {
+            let old = before.tasks.iter().find(|old| old.task == task.task);
+            old.is_some_and(|old| old.status == TaskStatus::Complete)
+        };
+        let mut tasks = self.tasks;
+        for task in &mut tasks {
+            if is_done(task) {
+                task.status = TaskStatus::Complete;
+            }
+        }
+        Self {
+            tasks,
+            branch: before.branch,
+            worktree: before.worktree,
+            receipts: before.receipts,
+            pr: before.pr,
+            ..self
+        }
+    }
+
     /// Takes in one fact about it.
     pub fn apply(&mut self, envelope: &RunEnvelope) {
         match &envelope.event {

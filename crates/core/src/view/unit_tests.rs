@@ -18,6 +18,11 @@ fn begun(merge: MergeMode) -> RunStarted {
             tasks: vec![(1, "One".to_owned()), (2, "Two".to_owned())],
             complete: vec![1],
         }],
+        settings: Box::new(crate::unit::settings::RunSettings::new(crate::policy::Policy::restart(
+            crate::agent::AgentCommand::parse("agent", &[]).unwrap(),
+            crate::judge::promise::PromiseRule::new("DONE").unwrap(),
+        ))),
+        purse: "r1".parse().unwrap(),
         pid: 7,
         version: "0".to_owned(),
     }

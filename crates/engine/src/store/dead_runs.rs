@@ -1,5 +1,7 @@
 //! Runs whose scheduler died: brought to their end by whoever finds them.
 
+use std::collections::BTreeSet;
+
 use dacapo_core::{
     ids::{ProjectId, RunId},
     unit::schedule::{RunInput, RunState, decide},
@@ -35,8 +37,15 @@ impl Store {
         for envelope in &recorded {
             state.apply(envelope.unit.as_ref(), &envelope.event);
         }
-        let mut events = Vec::new();
-        for (unit, envelope) in self.loops_of_run(id, 0)? {
+        let Some(first) = recorded.first().map(|envelope| envelope.seq) else { return Ok(()) };
+        let project = head.view().project.clone();
+        let (mut events, mut known) = (Vec::new(), BTreeSet::new());
+        for (unit, envelope) in self.loops_of_units(&project, first)? {
+            // A loop that an earlier run began: what it did then is told there, but has to be known.
+            if known.insert(envelope.loop_id.clone()) {
+                let before = self.events(Some(&envelope.loop_id), 0)?;
+                before.iter().filter(|old| old.seq < first).for_each(|old| state.see(&unit, old));
+            }
             let step = decide(&state, RunInput::LoopSeen(Box::new(envelope.clone()), unit.clone()));
             for (unit, event) in &step.events {
                 state.apply(unit.as_ref(), event);

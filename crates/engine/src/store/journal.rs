@@ -261,6 +261,14 @@ impl Store {
         )
     }
 
+    /// All loops of a task, oldest first.
+    pub fn loops_of_task(&self, project: &ProjectId, task: &str) -> Result<Vec<LoopRow>, StoreError> {
+        self.rows(
+            &format!("SELECT {ROW} FROM loops WHERE project = ?1 AND task = ?2 ORDER BY key"),
+            params![project.as_str(), task],
+        )
+    }
+
     /// Whether the newest loop of a task is done.
     pub fn is_done(&self, project: &ProjectId, task: &TaskId) -> Result<bool, StoreError> {
         Ok(self

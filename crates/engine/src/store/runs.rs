@@ -223,11 +223,31 @@ impl Store {
 
     /// Events of the loops of a run, after a place in the journal, and the unit each is about.
     pub fn loops_of_run(&self, run: &RunId, after: u64) -> Result<Vec<(UnitId, Envelope)>, StoreError> {
-        // What is new is little, and the run's loops may be many: from the events to the loops, never the other way.
+        self.loops_where("l.run = ?1", run.as_str(), after)
+    }
+
+    /// The same of all loops that any run of a project has started.
+    pub fn loops_of_units(
+        &self,
+        project: &ProjectId,
+        after: u64,
+    ) -> Result<Vec<(UnitId, Envelope)>, StoreError> {
+        self.loops_where("l.run IS NOT NULL AND l.project = ?1", project.as_str(), after)
+    }
+
+    fn loops_where(
+        &self,
+        which: &str,
+        value: &str,
+        after: u64,
+    ) -> Result<Vec<(UnitId, Envelope)>, StoreError> {
+        // What is new is little, and the loops may be many: from the events to the loops, never the other way.
         let rows: Vec<(i64, i64, String, String, String)> = self.query(
-            "SELECT e.seq, e.at, l.id, e.body, l.task FROM events e CROSS JOIN loops l ON l.key = e.loop
-             WHERE e.seq > ?2 AND l.run = ?1 ORDER BY e.seq",
-            params![run.as_str(), after.cast_signed()],
+            &format!(
+                "SELECT e.seq, e.at, l.id, e.body, l.task FROM events e CROSS JOIN loops l ON l.key = e.loop
+                 WHERE e.seq > ?2 AND {which} ORDER BY e.seq"
+            ),
+            params![value, after.cast_signed()],
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)),
         )?;
         rows.into_iter()
@@ -321,7 +341,12 @@ fn insert(
     for envelope in envelopes {
         if let RunEvent::OrchStarted(started) = &envelope.event {
             for plan in &started.units {
+                let before: Option<UnitView> = transaction
+                    .prepare_cached("SELECT view FROM units WHERE project = ?1 AND unit = ?2")?
+                    .query_row(params![project.as_str(), plan.unit.as_str()], |row| json(row, 0))
+                    .optional()?;
                 let view = UnitView::begin(&envelope.run, started, plan);
+                let view = before.map_or(view.clone(), |before| view.going_on(before));
                 // Anew, not over: the order of the rows is that of the plan.
                 transaction
                     .prepare_cached(

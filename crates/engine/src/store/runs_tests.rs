@@ -50,6 +50,13 @@ fn begins(units: &[&str]) -> Vec<(Option<UnitId>, RunEvent)> {
         merge: MergeMode::Merge,
         parallel: 2,
         units: units.iter().map(plan).collect(),
+        settings: Box::new(dacapo_core::unit::settings::RunSettings::new(
+            dacapo_core::policy::Policy::restart(
+                dacapo_core::agent::AgentCommand::parse("agent", &[]).unwrap(),
+                dacapo_core::judge::promise::PromiseRule::new("DONE").unwrap(),
+            ),
+        )),
+        purse: "r1".parse().unwrap(),
         pid: 7,
         version: "0".to_owned(),
     };

@@ -6,13 +6,15 @@ use dacapo_core::{
     event::{Base, ProtectedFile},
     ids::LoopId,
     judge::{gate_scripts::named_files, glob::Globs, progress::TOO_MANY},
-    policy::Policy,
+    policy::{GateSpec, Policy},
     receipt::sha256,
+    unit::frontmatter,
 };
 
 use super::start::StartError;
 use crate::{
     home::Home,
+    task_files,
     workspace::{Folder, Workspace, WorkspaceError},
 };
 
@@ -52,7 +54,13 @@ impl Ground {
             ));
         }
         let mut warnings: Vec<String> = workspace.take_warnings().iter().map(ToString::to_string).collect();
-        let named: Vec<String> = policy.gates.iter().flat_map(|gate| named_files(&gate.run)).collect();
+        let named: Vec<String> = policy
+            .gates
+            .iter()
+            .flat_map(|gate| {
+                named_files(&gate.run).into_iter().filter(|file| !is_asked_for(policy, gate, dir, file))
+            })
+            .collect();
         let mut protected = Vec::new();
         if !policy.protect.is_empty() || !named.is_empty() {
             let files = workspace.files(&snapshot)?;
@@ -99,6 +107,14 @@ impl Ground {
         let folder = outline.is_some().then_some(folder);
         Self { workspace: None, folder, outline, base: None, protected: Vec::new(), warnings }
     }
+}
+
+/// Whether the words of a task name the file that its gate runs: then the user wants it written, as one wants tests.
+fn is_asked_for(policy: &Policy, gate: &GateSpec, dir: &Path, file: &str) -> bool {
+    let task =
+        policy.tasks.iter().flat_map(|set| &set.tasks).find(|task| Some(task.spec.number) == gate.task);
+    let Some(bytes) = task.and_then(|task| task_files::read(dir, &task.spec.file).ok()) else { return false };
+    frontmatter::split(&bytes).is_ok_and(|block| block.body.contains(file))
 }
 
 /// Whether HEAD holds what the workspace does (fault H10).

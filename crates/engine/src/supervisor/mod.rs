@@ -32,7 +32,7 @@ use rustix::{
     process::Signal,
 };
 
-pub use start::{NewLoop, ResumeLoop, StartError, refuse_secrets, resume, run};
+pub use start::{NewLoop, ResumeLoop, StartError, refuse_secrets, refuse_secrets_in, resume, run};
 pub use unattended::{reconcile, settle};
 pub(crate) use verdict::{lay_out, with_setup};
 

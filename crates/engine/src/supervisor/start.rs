@@ -182,9 +182,7 @@ impl From<StoreError> for StartError {
 ///
 /// Folders and names may happen to be what somebody has for a password; tokens they are not.
 pub fn refuse_secrets(new: &NewLoop) -> Result<(), StartError> {
-    if let Some(what) = secrets().in_policy(&new.policy) {
-        return Err(StartError::Secret(what));
-    }
+    refuse_secrets_in(&new.policy)?;
     let workspace = new.workspace.to_string_lossy();
     let names = [("the project", new.project.as_str()), ("the folder", &workspace)];
     let tasks = new.task.iter().chain(&new.after).map(|task| ("the task", task.as_str()));
@@ -195,6 +193,14 @@ pub fn refuse_secrets(new: &NewLoop) -> Result<(), StartError> {
         }
     }
     Ok(())
+}
+
+/// The same for settings alone.
+pub fn refuse_secrets_in(policy: &Policy) -> Result<(), StartError> {
+    match secrets().in_policy(policy) {
+        Some(what) => Err(StartError::Secret(what)),
+        None => Ok(()),
+    }
 }
 
 /// Puts the user's own words back where the journal has them without secrets. `words` count only if they are the ones

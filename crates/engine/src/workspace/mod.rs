@@ -26,6 +26,7 @@ mod frozen;
 mod git;
 mod guard;
 mod history;
+mod lineage;
 mod loose;
 mod merge;
 mod plain;

@@ -1,10 +1,14 @@
 //! `dacapo unit list`.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use dacapo_core::{
     ids::UnitId,
     unit::{Task, TaskStatus, Unit, graph},
+    view::UnitStatus,
 };
+use dacapo_engine::units;
 use serde::Serialize;
 
 use super::{
@@ -71,15 +75,33 @@ struct Known {
     blocked_by: Vec<UnitId>,
 }
 
-/// What is known about `unit` beyond its files.
-fn known(_cx: &Context, _unit: &Unit) -> Known {
-    Known::default()
+/// What the journal knows beyond the files, about each unit of the project that a run was ever about.
+fn known(cx: &Context, place: &Place) -> Result<BTreeMap<UnitId, Known>, UserError> {
+    // Looking makes nothing: no journal means no runs.
+    if !cx.home.path().exists() {
+        return Ok(BTreeMap::new());
+    }
+    let project = Context::project_of(&units::top(&Context::folder(place.dir.as_ref())?));
+    let views = cx.store()?.unit_views(Some(&project))?;
+    Ok(views
+        .into_iter()
+        .map(|view| {
+            let known = Known {
+                status: (view.status != UnitStatus::Merged).then(|| view.status.words()),
+                branch: view.branch.filter(|_| view.merged.is_none()),
+                blocked_by: view.blocked_by,
+            };
+            (view.unit, known)
+        })
+        .collect())
 }
 
 pub(super) fn list(cx: &Context, args: &ListArgs) -> Result<u8, UserError> {
     let found = Found::at(&args.place)?;
+    let mut known = known(cx, &args.place)?;
+    let units = found.checked.units.iter();
     let lines: Vec<Line<'_>> =
-        found.checked.units.iter().map(|unit| Line::of(unit, known(cx, unit))).collect();
+        units.map(|unit| Line::of(unit, known.remove(&unit.id).unwrap_or_default())).collect();
     found.warn();
     if args.json {
         return say_json(&lines);

@@ -3,6 +3,7 @@
 mod check;
 mod list;
 mod prompt;
+mod run;
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,7 @@ use crate::{context::Context, error::UserError};
 /// `---`; the backpressure is the command that proves the task.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example:\n  dacapo unit check\n  dacapo unit list --json\n  dacapo unit prompt app-shell"
+    after_help = "Example:\n  dacapo unit check\n  dacapo unit run --parallel 4\n  dacapo unit list --json\n  dacapo unit prompt app-shell"
 )]
 pub(super) struct UnitArgs {
     #[command(subcommand)]
@@ -36,13 +37,17 @@ enum UnitCommand {
     List(list::ListArgs),
     Check(check::CheckArgs),
     Prompt(prompt::PromptArgs),
+    Run(Box<run::UnitRunArgs>),
 }
+
+pub(super) use run::{Plan, UnitRunArgs, of_run, resume};
 
 pub(super) fn unit(cx: &Context, args: &UnitArgs) -> Result<u8, UserError> {
     match &args.command {
         UnitCommand::List(args) => list::list(cx, args),
         UnitCommand::Check(args) => check::check(args),
         UnitCommand::Prompt(args) => prompt::prompt(args),
+        UnitCommand::Run(args) => run::run(cx, args),
     }
 }
 

@@ -22,6 +22,11 @@ pub(super) fn started(units: &[(&str, &[&str])], parallel: u32, merge: MergeMode
         merge,
         parallel,
         units: units.iter().map(plan).collect(),
+        settings: Box::new(crate::unit::settings::RunSettings::new(crate::policy::Policy::restart(
+            crate::agent::AgentCommand::parse("agent", &[]).unwrap(),
+            crate::judge::promise::PromiseRule::new("DONE").unwrap(),
+        ))),
+        purse: "r1".parse().unwrap(),
         pid: 1,
         version: "0".to_owned(),
     }

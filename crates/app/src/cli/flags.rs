@@ -1,0 +1,180 @@
+//! The flags that loops have in common, whatever starts them, and the policy they make with the configuration.
+
+use clap::Args;
+use dacapo_core::{
+    config::{Effective, Source, Typed},
+    duration::Millis,
+    judge::{contradiction::Patterns, promise::PromiseRule},
+    policy::{GateSpec, Policy, SetupCommand},
+};
+
+use super::{
+    agents::{self, Chosen},
+    budget,
+    configured::Configured,
+    value,
+};
+use crate::{error::UserError, report::Style};
+
+/// What can be said about every loop.
+#[derive(Args, Debug, Clone)]
+pub(super) struct LoopFlags {
+    /// The agent: claude, codex, gemini, opencode, qwen, copilot, pi, or one of your own (default: as configured, else
+    /// the first installed of claude, codex, gemini, opencode)
+    #[arg(short = 'a', long, value_name = "NAME", value_parser = value::not_blank, conflicts_with = "agent_cmd")]
+    pub(super) agent: Option<String>,
+    /// The model the agent is to use, as the agent names it (default: the agent's own choice)
+    #[arg(long, value_name = "M", value_parser = value::one_line, conflicts_with = "agent_cmd")]
+    pub(super) model: Option<String>,
+    /// Any program as agent: split like a shell would, no shell started; the prompt goes to its standard input, or
+    /// where {prompt_file} or {prompt} stands
+    #[arg(long, value_name = "CMD", value_parser = value::not_blank)]
+    pub(super) agent_cmd: Option<String>,
+    /// Arguments appended to the agent's own
+    #[arg(last = true, value_name = "ARGS")]
+    pub(super) agent_args: Vec<String>,
+    /// CMD must exit 0 before a claim is believed, after the configured gates; its output is fed back when it does not
+    #[arg(long, value_name = "CMD", value_parser = value::not_blank)]
+    gate: Vec<String>,
+    /// A path, as a glob, that the agent may not change if its claim is to count, beside the configured ones; scripts
+    /// that a gate names are protected by themselves
+    #[arg(long, value_name = "GLOB", value_parser = value::not_blank)]
+    protect: Vec<String>,
+    /// How long a gate may take that has no timeout of its own
+    #[arg(long, value_name = "DUR", default_value = "5m")]
+    gate_timeout: Millis,
+    /// Try a red gate again up to N times; what passes then is called flaky
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    gate_retries: u32,
+    /// Refuse a claim whose own words contradict it ("still need to", "tests fail", …)
+    #[arg(long)]
+    contradictions: bool,
+    /// Pause between iterations
+    #[arg(long, value_name = "DUR", default_value = "1s")]
+    restart_delay: Millis,
+    /// How long one iteration may take (default: no limit)
+    #[arg(long, value_name = "DUR")]
+    iteration_timeout: Option<Millis>,
+    /// How long the agent may be silent
+    #[arg(long, value_name = "DUR", default_value = "30m")]
+    idle_timeout: Millis,
+    /// How long a claim waits for child loops
+    #[arg(long, value_name = "DUR", default_value = "300s")]
+    wait_timeout: Millis,
+    /// How often it looks whether they ended
+    #[arg(long, value_name = "DUR", default_value = "1s")]
+    poll_interval: Millis,
+    /// Time between asking a process to end and killing it
+    #[arg(long, value_name = "DUR", default_value = "5s")]
+    kill_grace: Millis,
+    /// How long agents, checks and delays may take together (default: as configured, else no limit)
+    #[arg(long, value_name = "DUR")]
+    max_time: Option<Millis>,
+    /// US dollars that agents may cost together (default: as configured, else no limit)
+    #[arg(long, value_name = "USD", value_parser = value::dollars, allow_hyphen_values = true)]
+    max_cost: Option<f64>,
+    /// Tokens that agents may use together (default: as configured, else no limit)
+    #[arg(long, value_name = "N", value_parser = value::tokens, allow_hyphen_values = true)]
+    max_tokens: Option<u64>,
+    /// Agree to the commands that this repository's files define, for this run only
+    #[arg(long)]
+    pub(super) trust: bool,
+    /// Run in the background and print how to follow it
+    #[arg(long)]
+    pub(super) detach: bool,
+    #[command(flatten)]
+    pub(super) style: Style,
+}
+
+/// What flags and configuration come to.
+pub(super) struct Base {
+    pub(super) policy: Policy,
+    /// Everything that is in force, the parts that loops do not follow included.
+    pub(super) effective: Effective,
+    /// Who chose the agent.
+    pub(super) agent_from: Source,
+    /// Why it would not start after all.
+    pub(super) obstacle: Option<UserError>,
+    /// What is left out, and why.
+    pub(super) warnings: Vec<String>,
+}
+
+impl LoopFlags {
+    /// The policy that these flags make; the caller adds what is its own.
+    pub(super) fn base(
+        &self,
+        configured: &Configured,
+        max_iterations: Option<u32>,
+        promise: PromiseRule,
+    ) -> Result<Base, UserError> {
+        let effective = configured.effective(&Typed {
+            agent: self.agent.clone(),
+            max_iterations,
+            max_time: self.max_time,
+            max_cost: self.max_cost,
+            max_tokens: self.max_tokens,
+            gates: self.gate.clone(),
+            gate_timeout: self.gate_timeout,
+        });
+        let Chosen { command: agent, from: agent_from, mut fallback, obstacle, mut warnings } =
+            match &self.agent_cmd {
+                Some(line) => Chosen::typed(line, &self.agent_args)?,
+                None => agents::choose(&effective, self.model.as_ref(), &self.agent_args)?,
+            };
+        let budget = budget::allow(&effective, &agent)?;
+        fallback.retain(|other| {
+            let why = budget::unfit(&effective, &budget, other);
+            warnings.extend(why.iter().map(|why| format!("fallback `{}` is left out: {why}", other.name)));
+            why.is_none()
+        });
+        warnings.extend(budget.warnings);
+        let policy = Policy {
+            max_iterations: effective.max_iterations.value,
+            max_time: effective.max_time.value,
+            max_cost: budget.max_cost,
+            max_tokens: budget.max_tokens,
+            per_day: budget.per_day,
+            per_project: budget.per_project,
+            fallback,
+            backoff: effective.backoff.value,
+            prices: effective.own_prices(),
+            environment: effective.environment.value,
+            gates: effective
+                .gates
+                .iter()
+                .map(|gate| GateSpec {
+                    retries: gate.spec.retries.max(self.gate_retries),
+                    ..gate.spec.clone()
+                })
+                .collect(),
+            protect: effective.protect.iter().map(|glob| &glob.value).chain(&self.protect).cloned().collect(),
+            gate_in: effective.gate_in.value,
+            gate_from: effective.gate_from.value,
+            setup: effective
+                .setup
+                .iter()
+                .map(|step| SetupCommand {
+                    run: step.value.run.clone(),
+                    only_if: step.value.condition.clone(),
+                })
+                .collect(),
+            baseline: effective.baseline.value,
+            tolerate_baseline: effective.tolerate_baseline.value,
+            red_first: effective.red_first.value,
+            contradictions: if self.contradictions {
+                Patterns::default()
+            } else {
+                effective.contradictions.value.patterns()
+            },
+            stuck_after: effective.stuck_after.value,
+            restart_delay: self.restart_delay,
+            iteration_timeout: self.iteration_timeout,
+            idle_timeout: Some(self.idle_timeout),
+            wait_timeout: self.wait_timeout,
+            poll_interval: self.poll_interval,
+            kill_grace: self.kill_grace,
+            ..Policy::restart(agent, promise)
+        };
+        Ok(Base { policy, effective, agent_from, obstacle, warnings })
+    }
+}

@@ -1,0 +1,427 @@
+//! `dacapo unit run`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use dacapo_core::{
+    agent::AgentCommand,
+    config::{Effective, EffectiveCheck, SetupStep, Sourced, Typed},
+    event::{MergeMode, RunEvent, RunStarted},
+    ids::{RunId, UnitId},
+    judge::promise::PromiseRule,
+    limits::Budget,
+    policy::{Policy, SetupCommand},
+    text::{count, nearest::nearest},
+    trust::unit_runnables,
+    unit::{
+        TaskStatus, Unit,
+        check::Checked,
+        graph,
+        settings::{BaselineCheck, RunSettings},
+    },
+};
+use dacapo_engine::{
+    process::background::is_background,
+    scheduler::{self, NewRun},
+    store::Store,
+    supervisor, units,
+    workspace::Repo,
+};
+
+use super::super::{
+    agents, budget,
+    configured::{self, Configured},
+    consent, detach,
+    flags::{Base, LoopFlags},
+    resume::ResumeArgs,
+    say, say_json, value,
+};
+use crate::{
+    context::Context,
+    error::UserError,
+    report::{Style, last_line_of_run, run_reporter},
+};
+
+/// Work units off in parallel, and merge each when the merged tree passes
+///
+/// Every unit has a worktree and a branch of its own. A task is complete when its backpressure passes, and then it is
+/// one commit; a unit is complete when all its tasks are and the baseline holds; it is merged when everything passes on
+/// the merged tree. What is unfinished from an earlier run goes on where it stood.
+#[derive(Args, Debug, Clone)]
+#[command(
+    after_help = "Examples:\n  dacapo unit run\n  dacapo unit run --unit auth --parallel 2 --max-cost 20\n  dacapo unit run --dry-run\n  dacapo unit run --pr --detach"
+)]
+pub(in crate::cli) struct UnitRunArgs {
+    /// Only this unit and what it depends on; may be given several times
+    #[arg(long, value_name = "ID")]
+    unit: Vec<UnitId>,
+    /// Work on N units at once (default: as configured, else 4)
+    #[arg(long, value_name = "N", value_parser = value::positive, allow_hyphen_values = true)]
+    parallel: Option<u32>,
+    /// The branch that finished units go into (default: as configured, else the one checked out)
+    #[arg(long, value_name = "BRANCH", value_parser = value::one_line)]
+    target: Option<String>,
+    /// Show which units would be worked on, in which order, and start nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Start although the checkout has uncommitted changes, which worktrees do not see
+    #[arg(long)]
+    force: bool,
+    /// Leave the branches of finished units as they are
+    #[arg(long, conflicts_with = "pr")]
+    no_merge: bool,
+    /// Push the branches of finished units and open pull requests with `gh`
+    #[arg(long)]
+    pr: bool,
+    /// Try N times to complete a task in one turn (default: as configured, else 3)
+    #[arg(short = 'n', long, alias = "max-iterations", value_name = "N", value_parser = value::positive, allow_hyphen_values = true)]
+    max_retries: Option<u32>,
+    /// Try tasks again that failed in an earlier run
+    #[arg(long)]
+    retry_failed: bool,
+    /// A folder of the repository (default: here)
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    #[command(flatten)]
+    flags: LoopFlags,
+}
+
+/// A run that can begin, and what it was made from. Nothing of the repository ran for it, not even git.
+pub(in crate::cli) struct Plan {
+    pub(in crate::cli) root: PathBuf,
+    pub(in crate::cli) configured: Configured,
+    pub(in crate::cli) base: Base,
+    pub(in crate::cli) units: Vec<Unit>,
+    pub(in crate::cli) settings: RunSettings,
+    pub(in crate::cli) parallel: u32,
+    pub(in crate::cli) merge: MergeMode,
+    /// The branch that was named; without one, the one that is checked out.
+    pub(in crate::cli) target: Option<String>,
+}
+
+impl UnitRunArgs {
+    pub(in crate::cli) fn flags(&self) -> &LoopFlags {
+        &self.flags
+    }
+
+    pub(in crate::cli) fn plan(&self, cx: &Context) -> Result<Plan, UserError> {
+        let root = root_of(self.dir.as_ref())?;
+        let configured = Configured::load(&root)?;
+        let promise = PromiseRule::new("DONE").map_err(UserError::usage)?;
+        let base = self.flags.base(&configured, self.max_retries, promise)?;
+        let units = selected(cx, &root, &base.effective.units.dir.value, &self.unit)?;
+        let settings = settings(self, &base.effective, base.policy.clone(), &units)?;
+        Ok(Plan {
+            parallel: self.parallel.unwrap_or(base.effective.units.parallel.value),
+            merge: match (self.no_merge, self.pr) {
+                (true, _) => MergeMode::Leave,
+                (_, true) => MergeMode::PullRequest,
+                _ => MergeMode::Merge,
+            },
+            target: self.target.clone().or_else(|| base.effective.units.target.value.clone()),
+            root,
+            configured,
+            base,
+            units,
+            settings,
+        })
+    }
+}
+
+pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserError> {
+    if args.dry_run {
+        // Before an agent is looked for: this needs none.
+        let root = root_of(args.dir.as_ref())?;
+        let units = Configured::load(&root)?.effective(&Typed::default()).units;
+        let chosen = selected(cx, &root, &units.dir.value, &args.unit)?;
+        return dry_run(&chosen, args.parallel.unwrap_or(units.parallel.value), args.flags.style.json);
+    }
+    let Plan { root, configured, base, units, settings, parallel, merge, target } = args.plan(cx)?;
+    if let Some(obstacle) = base.obstacle {
+        return Err(obstacle);
+    }
+    // Before git looks at the working tree: filters are programs.
+    consent::require(&cx.home, &configured, args.flags.trust)?;
+    consent::require_units(&cx.home, &root, &unit_runnables(&units), args.flags.trust)?;
+    let repo = Repo::open(&root, &cx.home)?;
+    let target = match target {
+        Some(target) => target,
+        None => repo.current_branch()?.ok_or_else(|| {
+            UserError::usage("no branch is checked out that finished units could go into")
+                .hint("name one with `--target BRANCH`, or `units.target` in .dacapo/config.yaml")
+        })?,
+    };
+    refuse_unseen(&repo, &target, args.force)?;
+    if !is_background() {
+        configured::warn(&base.warnings);
+        if args.flags.detach {
+            return detach::detach();
+        }
+    }
+    let new = NewRun {
+        project: Context::project_of(&root),
+        max_time: base.effective.max_time.value,
+        root,
+        target,
+        merge,
+        parallel,
+        units,
+        settings,
+        goes_on_with: None,
+        is_detached: is_background(),
+    };
+    start(cx, new, &args.flags.style)
+}
+
+/// The run that `text` means, and the unit of it, if that is what it names: a run by its id, a unit of the project we are
+/// in by its name.
+pub(in crate::cli) fn of_run(
+    store: &Store,
+    text: &str,
+) -> Result<Option<(RunId, Option<UnitId>)>, UserError> {
+    if let Ok(id) = text.parse::<RunId>()
+        && store.run_row(&id)?.is_some()
+    {
+        return Ok(Some((id, None)));
+    }
+    let Ok(root) = root_of(None) else { return Ok(None) };
+    let views = store.unit_view(Some(&Context::project_of(&root)), text)?;
+    let Some(view) = views.into_iter().next() else { return Ok(None) };
+    // While it is being worked on, the name means the loop that does.
+    let is_running = store.run_row(&view.run)?.is_some_and(|run| run.is_running());
+    Ok((!is_running).then_some((view.run, Some(view.unit))))
+}
+
+/// Goes on with a run that ended, or with one unit of it, as that was told to.
+pub(in crate::cli) fn resume(
+    cx: &Context,
+    store: &Store,
+    id: &RunId,
+    only: Option<&UnitId>,
+    flags: &ResumeArgs,
+) -> Result<u8, UserError> {
+    let history = store.run_events(Some(id), None, 0)?;
+    let before = history.into_iter().find_map(|envelope| match envelope.event {
+        RunEvent::OrchStarted(started) => Some(*started),
+        _ => None,
+    });
+    let before: RunStarted = before.ok_or_else(|| UserError::usage(format!("there is no run {id}")))?;
+    let configured = Configured::load(&before.root)?;
+    let wanted: Vec<UnitId> = match only {
+        Some(unit) => vec![unit.clone()],
+        None => before.units.iter().map(|plan| plan.unit.clone()).collect(),
+    };
+    let units = selected(cx, &before.root, &before.settings.units_dir, &wanted)?;
+    consent::require(&cx.home, &configured, flags.trust)?;
+    consent::require_units(&cx.home, &before.root, &unit_runnables(&units), flags.trust)?;
+    let mut settings = *before.settings;
+    // Whoever resumes wants it tried again; limits rise only by what is typed.
+    settings.retry_failed = true;
+    let grant = flags.grant();
+    settings.max_retries = settings.max_retries.saturating_add(grant.extra_iterations);
+    let budget = &mut settings.policy.per_run;
+    budget.max_cost = grant.max_cost.or(budget.max_cost);
+    budget.max_tokens = grant.max_tokens.or(budget.max_tokens);
+    if flags.detach && !is_background() {
+        return detach::detach();
+    }
+    let new = NewRun {
+        project: before.project,
+        root: before.root,
+        target: before.target,
+        merge: before.merge,
+        parallel: before.parallel,
+        units,
+        settings,
+        goes_on_with: Some(before.purse),
+        max_time: grant.max_time_ms,
+        is_detached: is_background(),
+    };
+    start(cx, new, &flags.style)
+}
+
+fn start(cx: &Context, new: NewRun, style: &Style) -> Result<u8, UserError> {
+    let mut observer = run_reporter(style);
+    let finished = scheduler::run(&cx.home, new, observer.as_mut())?;
+    drop(observer);
+    Ok(last_line_of_run(&finished))
+}
+
+/// The top of the repository that `dir` is in.
+pub(super) fn root_of(dir: Option<&PathBuf>) -> Result<PathBuf, UserError> {
+    let folder = Context::folder(dir)?;
+    let top = units::top(&folder);
+    if std::fs::symlink_metadata(top.join(".git")).is_ok() {
+        return Ok(top);
+    }
+    Err(UserError::usage(format!("`{}` is not in a git repository", folder.display()))
+        .hint("units are worked on in worktrees; `git init` and a first commit make them possible"))
+}
+
+/// The units to work on: those that were named and what they depend on, as far as it is not complete, or was cut short
+/// before its worktree was gone.
+fn selected(cx: &Context, root: &Path, dir: &str, wanted: &[UnitId]) -> Result<Vec<Unit>, UserError> {
+    let Checked { units, problems } = units::discover(root, dir)?;
+    if !problems.is_empty() {
+        let text: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let many = count(u32::try_from(problems.len()).unwrap_or(u32::MAX), "problem");
+        let message = format!("{many} in `{dir}`; nothing was started");
+        return Err(UserError { details: Some(text.join("\n")), ..UserError::usage(message) });
+    }
+    if units.is_empty() {
+        return Err(UserError::usage(format!("there are no units in `{dir}`"))
+            .hint("a unit is a folder there with an IMPLEMENTATION_PLAN.md and task files `01-name.md`, …"));
+    }
+    let views = if cx.home.path().exists() {
+        cx.store()?.unit_views(Some(&Context::project_of(root)))?
+    } else {
+        Vec::new()
+    };
+    let cut_short: BTreeSet<UnitId> = views
+        .into_iter()
+        .filter(|view| view.worktree.is_some() && !view.status.is_good())
+        .map(|view| view.unit)
+        .collect();
+    let by_name: BTreeMap<&UnitId, &Unit> = units.iter().map(|unit| (&unit.id, unit)).collect();
+    let mut chosen: BTreeSet<UnitId> = BTreeSet::new();
+    let mut open: Vec<UnitId> = Vec::new();
+    for id in wanted {
+        if !by_name.contains_key(id) {
+            let names: Vec<&str> = units.iter().map(|unit| unit.id.as_str()).collect();
+            let near = nearest(id.as_str(), &names);
+            let error = UserError::usage(format!("there is no unit `{id}` in `{dir}`"));
+            return Err(match near {
+                Some(near) => error.hint(format!("did you mean `{near}`?")),
+                None => error.hint("`dacapo unit list` lists them"),
+            });
+        }
+        open.push(id.clone());
+    }
+    if wanted.is_empty() {
+        open.extend(units.iter().map(|unit| unit.id.clone()));
+    }
+    while let Some(id) = open.pop() {
+        let Some(unit) = by_name.get(&id) else { continue };
+        if (is_complete(unit) && !cut_short.contains(&id)) || !chosen.insert(id) {
+            continue;
+        }
+        open.extend(unit.depends_on.iter().cloned());
+    }
+    Ok(units.into_iter().filter(|unit| chosen.contains(&unit.id)).collect())
+}
+
+fn is_complete(unit: &Unit) -> bool {
+    unit.tasks.iter().all(|task| task.status == TaskStatus::Complete)
+}
+
+fn dry_run(units: &[Unit], parallel: u32, is_json: bool) -> Result<u8, UserError> {
+    let levels = graph::levels(units);
+    if is_json {
+        return say_json(&levels);
+    }
+    if levels.is_empty() {
+        say("Nothing to do: every unit is complete.");
+        return Ok(0);
+    }
+    let tasks: usize =
+        units.iter().flat_map(|unit| &unit.tasks).filter(|task| task.status != TaskStatus::Complete).count();
+    let many = |n: usize, what| count(u32::try_from(n).unwrap_or(u32::MAX), what);
+    say(format!("{}, {} to do, {parallel} at once:", many(units.len(), "unit"), many(tasks, "task")));
+    for (level, ids) in (1..).zip(&levels) {
+        let names: Vec<&str> = ids.iter().map(UnitId::as_str).collect();
+        say(format!("  {level}. {}", names.join(", ")));
+    }
+    Ok(0)
+}
+
+/// Worktrees begin at the target's commit: what is not committed is not there.
+fn refuse_unseen(repo: &Repo, target: &str, is_forced: bool) -> Result<(), UserError> {
+    if let Some(branch) = repo.waiting_merges(target)?.first() {
+        return Err(UserError::environment(format!(
+            "`{branch}` holds merged units that `{target}` does not"
+        ))
+        .hint(format!("`git switch {target} && git merge --ff-only {branch}`, then run again")));
+    }
+    let dirty = repo.is_dirty()?;
+    let Some(first) = dirty.first().filter(|_| !is_forced) else { return Ok(()) };
+    let more = match dirty.len() - 1 {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    Err(UserError::environment(format!("the checkout has uncommitted changes: `{first}`{more}")).hint(
+        "worktrees would not see uncommitted specs: commit or stash them, or go on without them with `--force`",
+    ))
+}
+
+fn settings(
+    args: &UnitRunArgs,
+    effective: &Effective,
+    policy: Policy,
+    units: &[Unit],
+) -> Result<RunSettings, UserError> {
+    let steps = |steps: &[Sourced<SetupStep>]| -> Vec<SetupCommand> {
+        steps
+            .iter()
+            .map(|step| SetupCommand { run: step.value.run.clone(), only_if: step.value.condition.clone() })
+            .collect()
+    };
+    let policy = Policy {
+        // One purse for all slots.
+        per_run: Budget { max_cost: policy.max_cost, max_tokens: policy.max_tokens },
+        max_cost: None,
+        max_tokens: None,
+        max_time: None,
+        ..policy
+    };
+    let baseline = effective.units.baseline.iter().map(|EffectiveCheck { check, .. }| BaselineCheck {
+        name: check.name.clone(),
+        run: check.run.clone(),
+        pattern: check.pattern.clone(),
+        timeout: check.timeout,
+    });
+    let settings = RunSettings {
+        providers: providers(args, effective, &policy, units)?,
+        units_dir: effective.units.dir.value.clone(),
+        max_retries: args.max_retries.unwrap_or(effective.units.max_retries.value),
+        retry_failed: args.retry_failed,
+        setup: steps(&effective.setup),
+        teardown: steps(&effective.teardown),
+        submodules: effective.units.submodules.value,
+        baseline: baseline.collect(),
+        policy,
+    };
+    supervisor::refuse_secrets_in(&settings.policy)?;
+    Ok(settings)
+}
+
+/// The agents that plans ask for, found before anything is started. What was typed outranks them.
+fn providers(
+    args: &UnitRunArgs,
+    effective: &Effective,
+    policy: &Policy,
+    units: &[Unit],
+) -> Result<BTreeMap<UnitId, AgentCommand>, UserError> {
+    if args.flags.agent.is_some() || args.flags.agent_cmd.is_some() {
+        return Ok(BTreeMap::new());
+    }
+    let mut found = BTreeMap::new();
+    for unit in units {
+        let Some(provider) = &unit.provider else { continue };
+        let mut asked = effective.clone();
+        asked.agent.value = Some(provider.clone());
+        let chosen = agents::choose(&asked, args.flags.model.as_ref(), &args.flags.agent_args)
+            .and_then(|chosen| chosen.obstacle.map_or(Ok(chosen.command), Err))
+            .map_err(|error| UserError {
+                message: format!("unit {} asks for `{provider}`: {}", unit.id, error.message),
+                ..error
+            })?;
+        if policy.per_run != Budget::default() {
+            budget::allow(&asked, &chosen)?;
+        }
+        found.insert(unit.id.clone(), chosen);
+    }
+    Ok(found)
+}

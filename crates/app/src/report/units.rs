@@ -1,0 +1,347 @@
+//! A run of units for people: lines that stay, and in a terminal one below them for each unit that is worked on.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use dacapo_core::{
+    duration::Millis,
+    event::{Envelope, LoopEvent, MergeMode, RunEnvelope, RunEvent},
+    ids::UnitId,
+    judge::claim::RefusalReason,
+    text::{ansi::readable, count},
+    unit::schedule::RunState,
+};
+use dacapo_engine::scheduler::RunObserver;
+
+use super::{human::width, out::Out, words};
+
+/// Shows a run to a person.
+pub(super) struct HumanRun {
+    out: Out,
+    is_live: bool,
+    is_coloured: bool,
+    is_verbose: bool,
+    began: Instant,
+    turn: usize,
+    /// How many lines below the others live.
+    drawn: usize,
+    merge: MergeMode,
+    units: BTreeMap<UnitId, Shown>,
+    /// The longest name, for a column.
+    widest: usize,
+}
+
+/// What is shown of a unit.
+#[derive(Default)]
+struct Shown {
+    titles: BTreeMap<u32, String>,
+    /// The tasks of the turn.
+    offered: Vec<u32>,
+    done: usize,
+    slot: u32,
+    /// What is being done for it; nothing if it is not worked on.
+    doing: Option<(String, Instant)>,
+}
+
+impl HumanRun {
+    pub(super) fn new(is_live: bool, is_verbose: bool) -> Self {
+        let is_coloured = is_live && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Self {
+            out: Out::new(),
+            is_live,
+            is_coloured,
+            is_verbose,
+            began: Instant::now(),
+            turn: 0,
+            drawn: 0,
+            merge: MergeMode::Merge,
+            units: BTreeMap::new(),
+            widest: 0,
+        }
+    }
+
+    /// A line that stays.
+    fn line(&mut self, colour: &str, text: &str) {
+        let text = readable(text.as_bytes());
+        let above = self.rub_out();
+        self.out.write(
+            match (self.is_coloured, colour) {
+                (true, colour) if !colour.is_empty() => format!("{above}\x1b[{colour}m{text}\x1b[0m\n"),
+                _ => format!("{above}{text}\n"),
+            }
+            .into_bytes(),
+        );
+    }
+
+    /// A line about one unit.
+    fn about(&mut self, unit: &UnitId, colour: &str, text: &str) {
+        let line = format!("  {:<width$}  {text}", unit.as_str(), width = self.widest);
+        self.line(colour, &line);
+    }
+
+    /// What takes the lines that live off the screen.
+    fn rub_out(&mut self) -> String {
+        let lines = std::mem::take(&mut self.drawn);
+        if lines == 0 { String::new() } else { format!("\x1b[{lines}A\r\x1b[J") }
+    }
+
+    /// The lines that live: one for each unit somebody works on.
+    fn draw(&mut self) {
+        if !self.is_live {
+            return;
+        }
+        const TURNS: [&str; 4] = ["⠋", "⠙", "⠸", "⠴"];
+        let room = width().saturating_sub(1);
+        let mut busy: Vec<(&UnitId, &Shown)> =
+            self.units.iter().filter(|(_, shown)| shown.doing.is_some()).collect();
+        busy.sort_by_key(|(_, shown)| shown.slot);
+        let lines: Vec<String> = busy
+            .into_iter()
+            .filter_map(|(unit, shown)| {
+                let (doing, since) = shown.doing.as_ref()?;
+                let slot = if shown.slot == 0 { "train ".to_owned() } else { format!("slot {}", shown.slot) };
+                let line = format!(
+                    "{} {slot}  {:<widest$}  {}/{}  {doing} · {}",
+                    TURNS[self.turn % TURNS.len()],
+                    unit.as_str(),
+                    shown.done,
+                    shown.titles.len(),
+                    Millis::from(since.elapsed()).human(),
+                    widest = self.widest,
+                );
+                // Whatever is wider than the terminal would leave a line behind that nobody rubs out.
+                Some(readable(line.as_bytes()).chars().take(room).collect())
+            })
+            .collect();
+        let mut text = self.rub_out();
+        for line in &lines {
+            text.push_str(&if self.is_coloured {
+                format!("\x1b[2m{line}\x1b[0m\n")
+            } else {
+                format!("{line}\n")
+            });
+        }
+        self.drawn = lines.len();
+        self.out.write(text.into_bytes());
+    }
+
+    fn doing(&mut self, unit: &UnitId, what: impl Into<String>) {
+        if let Some(shown) = self.units.get_mut(unit) {
+            shown.doing = Some((what.into(), Instant::now()));
+        }
+    }
+
+    fn title(&self, unit: &UnitId, task: u32) -> String {
+        let title = self.units.get(unit).and_then(|shown| shown.titles.get(&task));
+        title.map_or_else(|| format!("#{task}"), |title| format!("#{task} {title}"))
+    }
+
+    fn rest(&mut self, unit: &UnitId) {
+        if let Some(shown) = self.units.get_mut(unit) {
+            (shown.doing, shown.slot) = (None, 0);
+        }
+    }
+
+    fn begin(&mut self, envelope: &RunEnvelope) {
+        let RunEvent::OrchStarted(started) = &envelope.event else { return };
+        self.merge = started.merge;
+        let tasks: usize = started.units.iter().map(|unit| unit.tasks.len() - unit.complete.len()).sum();
+        for plan in &started.units {
+            self.widest = self.widest.max(plan.unit.as_str().len());
+            let titles = plan.tasks.iter().cloned().collect();
+            self.units
+                .insert(plan.unit.clone(), Shown { titles, done: plan.complete.len(), ..Shown::default() });
+        }
+        let many = |n: usize, what| count(u32::try_from(n).unwrap_or(u32::MAX), what);
+        let where_to = match started.merge {
+            MergeMode::Merge => format!("merged into {}", started.target),
+            MergeMode::Leave => "left on branches".to_owned(),
+            MergeMode::PullRequest => format!("pull requests to {}", started.target),
+        };
+        self.line(
+            "1",
+            &format!(
+                "dacapo: run {} · {} · {} to do · agent {}",
+                envelope.run,
+                many(started.units.len(), "unit"),
+                many(tasks, "task"),
+                started.settings.policy.agent.name
+            ),
+        );
+        self.line(
+            "2",
+            &format!("  in {} · {} at once · {where_to}", started.root.display(), started.parallel),
+        );
+    }
+
+    fn show_unit(&mut self, unit: &UnitId, event: &RunEvent) {
+        match event {
+            RunEvent::UnitStarted { slot } => {
+                if let Some(shown) = self.units.get_mut(unit) {
+                    shown.slot = *slot;
+                }
+                self.doing(unit, "preparing its worktree");
+            }
+            RunEvent::WorktreeCreated { branch, .. } => self.about(unit, "", &format!("works on {branch}")),
+            RunEvent::TaskStarted { task, .. } => {
+                if self.is_verbose {
+                    let title = self.title(unit, *task);
+                    self.about(unit, "2", &format!("{title} is ready"));
+                }
+            }
+            RunEvent::TaskClaudeInvoke { attempt, agent, .. } => {
+                let offered = self.units.get(unit).map(|shown| shown.offered.as_slice()).unwrap_or_default();
+                let what = match offered {
+                    [only] => self.title(unit, *only),
+                    several => format!("one of {} tasks", several.len()),
+                };
+                self.doing(unit, format!("{what} · {agent}, try {attempt}"));
+            }
+            RunEvent::TaskClaudeDone { error: Some(error), attempt, .. } => {
+                self.about(unit, "33", &format!("try {attempt}: {error}"));
+            }
+            RunEvent::TaskBackpressure { task, .. } => {
+                let title = self.title(unit, *task);
+                self.doing(unit, format!("checking {title}"));
+            }
+            RunEvent::TaskValidationFail { task, exit_code, .. } => {
+                let title = self.title(unit, *task);
+                self.about(unit, "31", &format!("{title}: refused, its backpressure exited {exit_code}"));
+            }
+            RunEvent::TaskCommitted { task, commit, .. } => {
+                let title = self.title(unit, *task);
+                let commit = commit.as_deref().map_or("nothing to commit", words::short);
+                self.about(unit, "32", &format!("{title}: proven · {commit}"));
+            }
+            RunEvent::TaskCompleted { .. } => {
+                if let Some(shown) = self.units.get_mut(unit) {
+                    shown.done += 1;
+                }
+            }
+            RunEvent::TaskRetry { attempt, reason, .. } => {
+                if reason != "backpressure_failed" {
+                    self.about(unit, "33", &format!("try {attempt}: {}", reason.replace('_', " ")));
+                }
+            }
+            RunEvent::TaskFailed { task, .. } => {
+                let title = self.title(unit, *task);
+                self.about(unit, "31", &format!("{title}: given up"));
+            }
+            RunEvent::UnitCompleted { commit } => {
+                let next = if self.merge == MergeMode::Merge { ", waits to be merged" } else { "" };
+                self.about(unit, "32", &format!("all tasks complete · {}{next}", words::short(commit)));
+                self.rest(unit);
+            }
+            RunEvent::UnitMerging => self.doing(unit, "checking the merged tree"),
+            RunEvent::UnitPublishing => self.doing(unit, "pushing"),
+            RunEvent::PrConflict { paths } => {
+                self.about(unit, "33", &format!("conflicts in {}", paths.join(", ")));
+                self.doing(unit, "resolving the conflict");
+            }
+            RunEvent::UnitMerged { target, commit, left_on } => {
+                match left_on {
+                    None => {
+                        let text = format!("merged into {target} · {}", words::short(commit));
+                        self.about(unit, "1;32", &text);
+                    }
+                    Some((branch, command)) => {
+                        let text = format!(
+                            "merged on {branch}, because {target} has uncommitted changes; `{command}`"
+                        );
+                        self.about(unit, "1;33", &text);
+                    }
+                }
+                self.rest(unit);
+            }
+            RunEvent::UnitSentBack { detail } => {
+                self.about(unit, "33", &format!("the merged tree is red: {detail}"));
+                self.rest(unit);
+            }
+            RunEvent::UnitFailed { reason, detail } => {
+                let reason = serde_json::to_value(reason).unwrap_or_default();
+                self.about(unit, "1;31", &format!("{}: {detail}", reason.as_str().unwrap_or("failed")));
+                self.rest(unit);
+            }
+            RunEvent::UnitBlocked { by } => {
+                let names: Vec<&str> = by.iter().map(UnitId::as_str).collect();
+                self.about(unit, "31", &format!("blocked by {}", names.join(", ")));
+            }
+            RunEvent::UnitWarned { text } => self.about(unit, "33", &format!("warning: {text}")),
+            RunEvent::PrCreated { url } => self.about(unit, "1;32", &format!("pull request {url}")),
+            RunEvent::PrFailed { detail } => self.about(unit, "31", detail),
+            RunEvent::BranchPushed { branch, remote } => {
+                self.about(unit, "32", &format!("{branch} pushed to {remote}"));
+            }
+            RunEvent::UnitJobEnded => self.rest(unit),
+            _ => {}
+        }
+    }
+}
+
+impl RunObserver for HumanRun {
+    fn event(&mut self, envelope: &RunEnvelope, _: &RunState) {
+        match (&envelope.unit, &envelope.event) {
+            (Some(unit), event) => self.show_unit(unit, event),
+            (None, RunEvent::OrchStarted(_)) => self.begin(envelope),
+            (None, RunEvent::OrchStopping { .. }) => {
+                self.line("33", "stopping: no new work; Ctrl-C again kills what runs");
+            }
+            (None, RunEvent::OrchCompleted { detail }) => {
+                let took = Millis::from(self.began.elapsed()).human();
+                self.line("1;32", &format!("completed: {detail}, {took}"));
+            }
+            (None, RunEvent::OrchFailed { reason, .. }) => {
+                let took = Millis::from(self.began.elapsed()).human();
+                self.line("1;31", &format!("{reason} after {took}"));
+            }
+            _ => {}
+        }
+        self.draw();
+    }
+
+    fn loop_event(&mut self, unit: &UnitId, envelope: &Envelope) {
+        match &envelope.event {
+            LoopEvent::LoopStarted(started) => {
+                if let (Some(shown), Some(set)) = (self.units.get_mut(unit), &started.policy.tasks) {
+                    shown.offered.clone_from(&set.ready);
+                }
+            }
+            LoopEvent::GateStarted { name, .. } => self.doing(unit, format!("check `{name}`")),
+            LoopEvent::Parked { until, .. } => {
+                self.doing(unit, format!("parked until {}", words::clock(*until)))
+            }
+            LoopEvent::QuestionAsked { text } => {
+                let text = format!("asks: {text}");
+                self.about(unit, "35", &text);
+            }
+            // What a red check has to do with a task is told as the task's.
+            LoopEvent::ClaimRefused { reason, detail, .. } if *reason != RefusalReason::GateFailed => {
+                let text = format!("refused: {detail}");
+                self.about(unit, "31", &text);
+            }
+            LoopEvent::Warned { text } if self.is_verbose => {
+                let text = format!("warning: {text}");
+                self.about(unit, "33", &text);
+            }
+            _ => {}
+        }
+    }
+
+    fn tick(&mut self) {
+        self.turn += 1;
+        self.draw();
+    }
+
+    fn tick_every(&self) -> Option<Duration> {
+        self.is_live.then_some(Duration::from_millis(120))
+    }
+}
+
+impl Drop for HumanRun {
+    fn drop(&mut self) {
+        let above = self.rub_out();
+        self.out.write(above.into_bytes());
+    }
+}

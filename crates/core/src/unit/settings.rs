@@ -1,0 +1,188 @@
+//! What a run of units was told before it began, and the policies of the loops that follow from it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{TaskSet, TaskSpec};
+use crate::{
+    agent::AgentCommand,
+    duration::Millis,
+    ids::UnitId,
+    policy::{CommitRule, GateSpec, Origin, OwnClaim, Policy, SetupCommand},
+};
+
+/// How often an agent may try to resolve a conflict, or to turn red checks green (req 53, req 54).
+pub const FIXES: u32 = 3;
+/// How long the checks after all tasks may take together (req 52).
+pub const BASELINE_TIMEOUT: Millis = Millis::from_mins(10);
+/// The pause between two tries at a conflict, at first and at most (req 54).
+const CONFLICT_DELAY: (Millis, Millis) = (Millis::from_secs(1), Millis::from_secs(30));
+
+/// The settings of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunSettings {
+    /// What all its loops have in common; its gates come before those of tasks.
+    pub policy: Policy,
+    /// The folder of units, from the top of the repository.
+    pub units_dir: String,
+    /// Agents that units ask for themselves.
+    pub providers: BTreeMap<UnitId, AgentCommand>,
+    /// Tries per turn.
+    pub max_retries: u32,
+    /// Whether tasks that failed before are tried again.
+    pub retry_failed: bool,
+    /// What makes a fresh worktree ready.
+    pub setup: Vec<SetupCommand>,
+    /// What runs before a worktree goes.
+    pub teardown: Vec<SetupCommand>,
+    /// Whether submodules are fetched into a fresh worktree.
+    pub submodules: bool,
+    /// What must hold when all tasks of a unit are complete.
+    pub baseline: Vec<BaselineCheck>,
+}
+
+/// A check of a whole unit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BaselineCheck {
+    /// What people call it.
+    pub name: String,
+    /// The command line.
+    pub run: String,
+    /// Only if a file of the unit's tree matches this glob.
+    pub pattern: Option<String>,
+    /// How long it may take.
+    pub timeout: Option<Millis>,
+}
+
+impl RunSettings {
+    /// Defaults around a policy.
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            units_dir: "specs/tasks".to_owned(),
+            providers: BTreeMap::new(),
+            max_retries: 3,
+            retry_failed: false,
+            setup: Vec::new(),
+            teardown: Vec::new(),
+            submodules: false,
+            baseline: Vec::new(),
+        }
+    }
+
+    fn agent(&self, unit: &UnitId) -> AgentCommand {
+        self.providers.get(unit).unwrap_or(&self.policy.agent).clone()
+    }
+
+    /// What every loop of a unit has in common: its claims are never words.
+    fn of_unit(&self, unit: &UnitId) -> Policy {
+        Policy {
+            agent: self.agent(unit),
+            done_file: false,
+            until: Vec::new(),
+            baseline: false,
+            red_first: false,
+            tolerate_baseline: false,
+            units_dir: Some(self.units_dir.clone()),
+            ..self.policy.clone()
+        }
+    }
+
+    /// A turn: one of the ready tasks, proven and committed.
+    pub fn turn(&self, set: TaskSet) -> Policy {
+        let ready = set.tasks.iter().filter(|task| set.ready.contains(&task.spec.number));
+        let proofs = ready.map(|task| task_gate(&task.spec, Some(task.spec.number)));
+        Policy {
+            gates: self.policy.gates.iter().cloned().chain(proofs).collect(),
+            max_iterations: self.max_retries.max(1),
+            commit: Some(CommitRule { message: None }),
+            tasks: Some(set.clone()),
+            ..self.of_unit(&set.unit)
+        }
+    }
+
+    /// The checks after all tasks: first as things stand, then after each of a few fixes. All of them run.
+    pub fn baseline(&self, unit: &UnitId, checks: &[BaselineCheck]) -> Policy {
+        Policy {
+            gates: checks.iter().map(baseline_gate).collect(),
+            gates_timeout: Some(BASELINE_TIMEOUT),
+            commit: Some(CommitRule { message: Some(format!("fix({unit}): baseline checks")) }),
+            ..self.fixing(unit)
+        }
+    }
+
+    /// A unit that was sent back: everything that the merged tree had to pass, in its own worktree.
+    pub fn sent_back(&self, unit: &UnitId, tasks: &[TaskSpec], checks: &[BaselineCheck]) -> Policy {
+        Policy {
+            gates: self.proofs(tasks, checks),
+            commit: Some(CommitRule { message: Some(format!("fix({unit}): what the merge broke")) }),
+            ..self.fixing(unit)
+        }
+    }
+
+    /// The merged tree: nobody works on it, it passes or it does not.
+    pub fn merged(&self, unit: &UnitId, tasks: &[TaskSpec], checks: &[BaselineCheck]) -> Policy {
+        Policy { gates: self.proofs(tasks, checks), max_iterations: 0, commit: None, ..self.fixing(unit) }
+    }
+
+    /// A tree with conflicts, for an agent to resolve.
+    pub fn conflict(
+        &self,
+        unit: &UnitId,
+        tasks: &[TaskSpec],
+        checks: &[BaselineCheck],
+        markers: GateSpec,
+    ) -> Policy {
+        let (delay, most) = CONFLICT_DELAY;
+        Policy {
+            gates: std::iter::once(markers).chain(self.proofs(tasks, checks)).collect(),
+            own_claim: OwnClaim::AfterAgent,
+            restart_delay: delay,
+            delay_limit: Some(most),
+            commit: None,
+            ..self.fixing(unit)
+        }
+    }
+
+    fn fixing(&self, unit: &UnitId) -> Policy {
+        Policy {
+            max_iterations: FIXES,
+            own_claim: OwnClaim::Always,
+            run_all_gates: true,
+            allow_empty: true,
+            ..self.of_unit(unit)
+        }
+    }
+
+    /// Everything that must hold for the whole unit, each command once.
+    fn proofs(&self, tasks: &[TaskSpec], checks: &[BaselineCheck]) -> Vec<GateSpec> {
+        let tasks = tasks.iter().map(|task| task_gate(task, None));
+        let mut gates: Vec<GateSpec> = Vec::new();
+        for gate in self.policy.gates.iter().cloned().chain(tasks).chain(checks.iter().map(baseline_gate)) {
+            if !gates.iter().any(|known| known.run == gate.run) {
+                gates.push(gate);
+            }
+        }
+        gates
+    }
+}
+
+/// The gate that proves a task; `only` is the task it decides about, if it decides about that one alone.
+fn task_gate(task: &TaskSpec, only: Option<u32>) -> GateSpec {
+    GateSpec {
+        name: format!("task #{}", task.number),
+        origin: Origin::Repository,
+        task: only,
+        ..GateSpec::of_command(&task.backpressure)
+    }
+}
+
+fn baseline_gate(check: &BaselineCheck) -> GateSpec {
+    GateSpec {
+        name: check.name.clone(),
+        timeout: check.timeout.unwrap_or(BASELINE_TIMEOUT),
+        origin: Origin::Repository,
+        ..GateSpec::of_command(&check.run)
+    }
+}

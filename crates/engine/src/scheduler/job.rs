@@ -1,0 +1,236 @@
+//! One job for one unit, as a process of its own: what it is told, how it is started, what it says.
+//!
+//! It is the supervisor of the unit's loops, one after the other. It dies with its scheduler, and the loops' keepers see
+//! to it that agents die with it.
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek, Write},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::process::CommandExt,
+    },
+    path::PathBuf,
+    process::{Child, ChildStdout, ExitCode, Stdio},
+};
+
+use dacapo_core::{
+    event::{Envelope, RunEvent, RunStarted, UnitEnd},
+    ids::{RunId, UnitId},
+    unit::{Unit, schedule::Job},
+    view::LoopView,
+};
+use rustix::{
+    fs::{MemfdFlags, memfd_create},
+    process::{Pid, Signal, kill_process},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{train, work::Worker};
+use crate::observer::Observer;
+
+/// The word after which `dacapo` is a job.
+pub const JOB: &str = "unit-job";
+/// How much of a job's last words is kept.
+const LAST_WORDS: u64 = 4096;
+
+/// What a job is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct JobSpec {
+    /// Where state lies.
+    pub(super) home: PathBuf,
+    /// The scheduler's process.
+    pub(super) scheduler: u32,
+    /// The run.
+    pub(super) run: RunId,
+    /// How that began.
+    pub(super) started: RunStarted,
+    /// The unit, as its files were when consent was given.
+    pub(super) unit: UnitFiles,
+    /// What to do.
+    pub(super) job: Job,
+    /// Units that come first and whose work is on these branches, where nothing is merged.
+    pub(super) after: Vec<(UnitId, String)>,
+    /// Whether nobody is at a terminal.
+    pub(super) is_detached: bool,
+}
+
+/// The part of a unit that a job is held to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct UnitFiles {
+    /// Its name.
+    pub(super) id: UnitId,
+    /// Its folder, from the top of the repository.
+    pub(super) folder: String,
+    /// The commands that the user agreed to: file and command line.
+    pub(super) commands: Vec<(String, String)>,
+}
+
+impl From<&Unit> for UnitFiles {
+    fn from(unit: &Unit) -> Self {
+        let tasks = unit.tasks.iter().map(|task| &task.spec);
+        Self {
+            id: unit.id.clone(),
+            folder: unit.folder.clone(),
+            commands: tasks.map(|task| (task.file.clone(), task.backpressure.clone())).collect(),
+        }
+    }
+}
+
+/// Why a job does not come to its good end.
+#[derive(Debug)]
+pub(super) struct JobEnd(pub(super) UnitEnd, pub(super) String);
+
+impl JobEnd {
+    pub(super) fn error(detail: impl std::fmt::Display) -> Self {
+        Self(UnitEnd::Error, detail.to_string())
+    }
+}
+
+/// A running job, as its scheduler holds it.
+pub(super) struct JobLink {
+    pub(super) unit: UnitId,
+    child: Child,
+    stdout: ChildStdout,
+    stderr: File,
+    /// What it printed that is not a whole line yet.
+    rest: Vec<u8>,
+}
+
+/// What came from a job.
+pub(super) enum Said {
+    /// Something to record.
+    Event(RunEvent),
+    /// Its loops have written something.
+    Look,
+}
+
+impl JobLink {
+    /// Starts a job from this very binary, in a process group of its own: Ctrl-C is the scheduler's to pass on.
+    pub(super) fn start(spec: &JobSpec) -> io::Result<Self> {
+        let mut told = File::from(memfd_create("job", MemfdFlags::CLOEXEC)?);
+        told.write_all(&serde_json::to_vec(spec)?)?;
+        told.rewind()?;
+        let stderr = File::from(memfd_create("job", MemfdFlags::CLOEXEC)?);
+        let mut child = std::process::Command::new("/proc/self/exe")
+            .arg0("dcp-unit")
+            .arg(JOB)
+            .stdin(Stdio::from(told))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::from(stderr.try_clone()?))
+            .current_dir("/")
+            .process_group(0)
+            .env_remove("DACAPO_LOOP") // its loops are nobody's children
+            .spawn()?;
+        let stdout = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        rustix::io::ioctl_fionbio(&stdout, true)?;
+        Ok(Self { unit: spec.unit.id.clone(), child, stdout, stderr, rest: Vec::new() })
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.stdout.as_fd()
+    }
+
+    /// What it has said since; `None` when it will say no more.
+    pub(super) fn read(&mut self) -> Option<Vec<Said>> {
+        let mut said = Vec::new();
+        let mut buffer = [0; 16 * 1024];
+        loop {
+            match self.stdout.read(&mut buffer) {
+                Ok(0) => return if said.is_empty() { None } else { Some(said) },
+                Ok(n) => self.rest.extend_from_slice(&buffer[..n]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Some(said),
+                Err(_) => return None,
+            }
+            while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.rest.drain(..=end).collect();
+                said.push(match serde_json::from_slice(&line) {
+                    Ok(event) => Said::Event(event),
+                    Err(_) => Said::Look,
+                });
+            }
+        }
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        // Not waited for yet, so the number is still its own.
+        let _ = kill_process(Pid::from_child(&self.child), signal);
+    }
+
+    /// Its end, in words, with the last of what it complained about.
+    pub(super) fn finish(mut self) -> String {
+        let how = match self.child.wait() {
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        };
+        let mut words = String::new();
+        let length = self.stderr.metadata().map_or(0, |metadata| metadata.len());
+        let from = io::SeekFrom::Start(length.saturating_sub(LAST_WORDS));
+        let _ = self.stderr.seek(from).and_then(|_| {
+            let mut bytes = Vec::new();
+            self.stderr.read_to_end(&mut bytes)?;
+            words = String::from_utf8_lossy(&bytes).trim().replace('\n', "; ");
+            Ok(())
+        });
+        if words.is_empty() { how } else { format!("{how}: {words}") }
+    }
+}
+
+/// What a job says to its scheduler.
+pub(super) struct Voice(io::Stdout);
+
+impl Voice {
+    /// A fact for the run's stream.
+    pub(super) fn tell(&mut self, event: &RunEvent) {
+        if let Ok(line) = serde_json::to_string(event) {
+            self.line(&line);
+        }
+    }
+
+    /// A scheduler that is gone hears nothing, and the job is about to go too.
+    fn line(&mut self, line: &str) {
+        let mut stdout = self.0.lock();
+        let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    }
+}
+
+impl Observer for Voice {
+    fn event(&mut self, _: &Envelope, _: &LoopView) {
+        self.line("{}");
+    }
+
+    fn sees_output(&self) -> bool {
+        false
+    }
+}
+
+/// The life of a job: `dacapo unit-job`, which only dacapo itself calls.
+pub fn main() -> ExitCode {
+    // Whatever ends the scheduler ends its jobs.
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    let mut text = Vec::new();
+    let read = io::stdin().lock().read_to_end(&mut text);
+    let spec: JobSpec = match read.map_err(serde_json::Error::io).and_then(|_| serde_json::from_slice(&text))
+    {
+        Ok(spec) => spec,
+        Err(_) => return ExitCode::from(2),
+    };
+    // It may have died before it was asked for.
+    if rustix::process::getppid()
+        .is_none_or(|parent| parent.as_raw_nonzero().get().cast_unsigned() != spec.scheduler)
+    {
+        return ExitCode::from(5);
+    }
+    let mut voice = Voice(io::stdout());
+    let job = spec.job.clone();
+    let done = Worker::new(spec, &mut voice).and_then(|mut worker| match job {
+        Job::Work { back } => worker.work(back),
+        Job::Merge => train::merge(&mut worker),
+        Job::Publish => train::publish(&mut worker),
+    });
+    if let Err(JobEnd(reason, detail)) = done {
+        voice.tell(&RunEvent::UnitFailed { reason, detail });
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,469 @@
+//! The scheduler of one run of units: inputs in one order, and for each of them journal → apply → publish → perform.
+//!
+//! It works on no unit itself. It starts a job for each ([`job`]), records what jobs say, translates what their loops have
+//! written, and waits on all of them at once.
+
+mod job;
+mod train;
+mod work;
+
+use std::{
+    io,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use dacapo_core::{
+    duration::Millis,
+    event::{Envelope, MergeMode, RunEnvelope, RunEvent, RunStarted, StopCause, UnitEnd, UnitPlan},
+    ids::{ProjectId, RunId, UnitId},
+    unit::{
+        TaskStatus, Unit,
+        schedule::{Job, RunEffect, RunInput, RunOver, RunState, decide},
+        settings::RunSettings,
+    },
+    view::UnitStatus,
+};
+use jiff::Timestamp;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::Signal,
+};
+
+pub use job::{JOB, main as job_main};
+
+use self::job::{JobLink, JobSpec, Said, UnitFiles};
+use crate::{
+    home::{Home, HomeError},
+    process::identity::Identity,
+    proof,
+    signals::{Arrived, Signals},
+    store::{LockError, RunHead, RunRow, Store, StoreError, TaskLock},
+    supervisor::{self, StartError},
+    workspace::{Repo, WorkspaceError},
+};
+
+/// Whoever wants to see what a run does. It is told what is already recorded; nothing it does changes the run.
+pub trait RunObserver {
+    /// A fact was recorded.
+    fn event(&mut self, envelope: &RunEnvelope, state: &RunState);
+
+    /// A loop of this unit has recorded something.
+    fn loop_event(&mut self, unit: &UnitId, envelope: &Envelope) {
+        let _ = (unit, envelope);
+    }
+
+    /// Time has passed.
+    fn tick(&mut self) {}
+
+    /// How often it wants to be told so.
+    fn tick_every(&self) -> Option<Duration> {
+        None
+    }
+}
+
+impl RunObserver for crate::observer::Nobody {
+    fn event(&mut self, _: &RunEnvelope, _: &RunState) {}
+}
+
+/// A run that is to begin.
+#[derive(Clone, Debug)]
+pub struct NewRun {
+    /// Its project.
+    pub project: ProjectId,
+    /// The top of the repository.
+    pub root: PathBuf,
+    /// The branch that finished units go into.
+    pub target: String,
+    /// What becomes of a finished unit.
+    pub merge: MergeMode,
+    /// How many units are worked on at once.
+    pub parallel: u32,
+    /// The units, unfinished and with everything they depend on or that done before.
+    pub units: Vec<Unit>,
+    /// What its loops are told.
+    pub settings: RunSettings,
+    /// The run that it goes on with, on whose budget it draws.
+    pub goes_on_with: Option<RunId>,
+    /// How long it may take.
+    pub max_time: Option<Millis>,
+    /// Whether it runs without a terminal.
+    pub is_detached: bool,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunFinished {
+    /// Which.
+    pub id: RunId,
+    /// How.
+    pub over: RunOver,
+    /// What a person should know.
+    pub warnings: Vec<String>,
+}
+
+/// Why a run does not begin, or could not be brought to an end.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Nowhere to write.
+    #[error(transparent)]
+    Home(#[from] HomeError),
+    /// The journal.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The repository.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    /// Loops that a dead dacapo left.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// Somebody else runs units of this project.
+    #[error("units of this project are being run{}", holder.as_ref().map(|id| format!(" by run {id}")).unwrap_or_default())]
+    Held {
+        /// Who.
+        holder: Option<RunId>,
+    },
+    /// The system.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done.
+        what: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+struct Scheduler<'a> {
+    home: &'a Home,
+    store: Store,
+    id: RunId,
+    started: RunStarted,
+    units: Vec<Unit>,
+    is_detached: bool,
+    head: RunHead,
+    state: RunState,
+    observer: &'a mut dyn RunObserver,
+    jobs: Vec<JobLink>,
+    signals: Signals,
+    /// Up to where the loops' events were looked at.
+    seen: u64,
+    grace: Option<Instant>,
+    time: Option<Instant>,
+    next_tick: Option<Instant>,
+}
+
+/// Runs units to their end.
+pub fn run(home: &Home, new: NewRun, observer: &mut dyn RunObserver) -> Result<RunFinished, RunError> {
+    home.prepare()?;
+    let mut store = Store::open(&home.database())?;
+    let _lock = take_lock(home, &store, &new.project)?;
+    let signals = Signals::listen(new.is_detached)
+        .map_err(|source| RunError::Io { what: "cannot listen to signals", source })?;
+    supervisor::reconcile(home, &mut store)?;
+    // The lock says that nobody runs them.
+    store.close_dead_runs(&new.project, Timestamp::now())?;
+    let repo = Repo::open(&new.root, home)?;
+    tidy_up(&store, &repo, &new)?;
+    let was_dirty = !repo.is_dirty()?.is_empty();
+    let random = proof::fresh_id().map_err(|source| RunError::Io { what: "cannot make a name", source })?;
+    let id: RunId = random
+        .as_str()
+        .parse()
+        .map_err(|error| RunError::Io { what: "cannot make a name", source: io::Error::other(error) })?;
+    let plans = new.units.iter().map(plan).collect();
+    let started = RunStarted {
+        project: new.project,
+        root: new.root,
+        target: new.target,
+        merge: new.merge,
+        parallel: new.parallel,
+        units: plans,
+        settings: Box::new(new.settings),
+        purse: new.goes_on_with.unwrap_or_else(|| id.clone()),
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let seen = store.last_seq()?;
+    let step = decide(&RunState::default(), RunInput::Begin(Box::new(started.clone())));
+    let (head, envelopes) = store.create_run(&id, &Identity::own(), Timestamp::now(), step.events)?;
+    let mut state = RunState::default();
+    for envelope in &envelopes {
+        state.apply(envelope.unit.as_ref(), &envelope.event);
+        observer.event(envelope, &state);
+    }
+    // Loops that will be continued: what they wrote before is told already, but has to be known.
+    for unit in &new.units {
+        for row in store.newest_of_task(Some(&started.project), unit.id.as_str())? {
+            if row.view.reason.is_none_or(|reason| reason.is_resumable()) {
+                let history = store.load(&row.view.id)?.map(|(_, history)| history).unwrap_or_default();
+                history.iter().for_each(|envelope| state.see(&unit.id, envelope));
+            }
+        }
+    }
+    let mut scheduler = Scheduler {
+        home,
+        store,
+        id,
+        started,
+        units: new.units,
+        is_detached: new.is_detached,
+        head,
+        state,
+        jobs: Vec::new(),
+        signals,
+        seen,
+        grace: None,
+        time: new.max_time.map(|time| Instant::now() + time.std()),
+        next_tick: observer.tick_every().map(|every| Instant::now() + every),
+        observer,
+    };
+    for effect in step.effects {
+        scheduler.perform(effect)?;
+    }
+    let mut finished = scheduler.supervise()?;
+    // An agent that knows the path can write there; nobody would look for it in the morning (fault H12).
+    if !was_dirty && repo.is_dirty().is_ok_and(|paths| !paths.is_empty()) {
+        finished.warnings.push(
+            "the checkout was clean when the run began and is not now: somebody, maybe an agent, changed files in it"
+                .to_owned(),
+        );
+    }
+    Ok(finished)
+}
+
+/// Removes worktrees of units that were merged when somebody killed us; what is not surely merged and clean stays.
+fn tidy_up(store: &Store, repo: &Repo, new: &NewRun) -> Result<(), RunError> {
+    for view in store.unit_views(Some(&new.project))? {
+        if let (UnitStatus::Merged, Some(path), Some(branch)) = (view.status, view.worktree, view.branch)
+            && path.exists()
+        {
+            let _ = repo.remove(&path, &branch, &new.target);
+        }
+    }
+    Ok(())
+}
+
+fn plan(unit: &Unit) -> UnitPlan {
+    let complete = unit.tasks.iter().filter(|task| task.status == TaskStatus::Complete);
+    UnitPlan {
+        unit: unit.id.clone(),
+        depends_on: unit.depends_on.clone(),
+        tasks: unit.tasks.iter().map(|task| (task.spec.number, task.spec.title.clone())).collect(),
+        complete: complete.map(|task| task.spec.number).collect(),
+    }
+}
+
+/// One run per project: two would fight over worktrees and the target.
+fn take_lock(home: &Home, store: &Store, project: &ProjectId) -> Result<TaskLock, RunError> {
+    let path = home.path().join("locks").join(project.as_str()).join(".units");
+    match TaskLock::take(&path) {
+        Ok(lock) => Ok(lock),
+        Err(LockError::Held) => {
+            let holder = store.newest_run(Some(project))?.filter(RunRow::is_running).map(|run| run.view.id);
+            Err(RunError::Held { holder })
+        }
+        Err(LockError::Io { source, .. }) => {
+            Err(RunError::Io { what: "cannot lock the project's units", source })
+        }
+    }
+}
+
+impl Scheduler<'_> {
+    fn supervise(mut self) -> Result<RunFinished, RunError> {
+        loop {
+            if let Some(over) = self.state.over() {
+                return Ok(RunFinished { id: self.id, over: over.clone(), warnings: Vec::new() });
+            }
+            let inputs = self.wait()?;
+            self.step(inputs)?;
+        }
+    }
+
+    /// journal → apply → publish → perform, for everything that came at once.
+    fn step(&mut self, inputs: Vec<RunInput>) -> Result<(), RunError> {
+        let mut state = self.state.clone();
+        let (mut events, mut effects, mut loops) = (Vec::new(), Vec::new(), Vec::new());
+        for input in inputs {
+            let seen = match &input {
+                RunInput::LoopSeen(envelope, unit) => Some((envelope.clone(), unit.clone())),
+                _ => None,
+            };
+            let step = decide(&state, input);
+            for (unit, event) in &step.events {
+                state.apply(unit.as_ref(), event);
+            }
+            if let Some((envelope, unit)) = seen {
+                state.see(&unit, &envelope);
+                loops.push((unit, envelope));
+            }
+            events.extend(step.events);
+            effects.extend(step.effects);
+        }
+        let envelopes = self.store.append_run(&self.id, &mut self.head, Timestamp::now(), events)?;
+        self.state = state;
+        for (unit, envelope) in &loops {
+            self.observer.loop_event(unit, envelope);
+        }
+        for envelope in &envelopes {
+            self.observer.event(envelope, &self.state);
+        }
+        effects.into_iter().try_for_each(|effect| self.perform(effect))
+    }
+
+    fn perform(&mut self, effect: RunEffect) -> Result<(), RunError> {
+        match effect {
+            RunEffect::StartJob { unit, job, .. } => self.start(&unit, job)?,
+            RunEffect::AskJobsToStop => self.jobs.iter().for_each(|job| job.signal(Signal::INT)),
+            RunEffect::KillJobs => self.jobs.iter().for_each(|job| job.signal(Signal::KILL)),
+            RunEffect::ArmGrace(grace) => self.grace = Some(Instant::now() + grace.std()),
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, id: &UnitId, job: Job) -> Result<(), RunError> {
+        let Some(unit) = self.units.iter().find(|unit| unit.id == *id) else { return Ok(()) };
+        let mut after = Vec::new();
+        if self.started.merge != MergeMode::Merge {
+            for first in &unit.depends_on {
+                let views = self.store.unit_view(Some(&self.started.project), first.as_str())?;
+                let branches = views.into_iter().filter_map(|view| view.branch);
+                after.extend(branches.map(|branch| (first.clone(), branch)));
+            }
+        }
+        let spec = JobSpec {
+            home: self.home.path().to_owned(),
+            scheduler: std::process::id(),
+            run: self.id.clone(),
+            started: self.started.clone(),
+            unit: UnitFiles::from(unit),
+            job,
+            after,
+            is_detached: self.is_detached,
+        };
+        match JobLink::start(&spec) {
+            Ok(job) => {
+                self.jobs.push(job);
+                Ok(())
+            }
+            Err(error) => {
+                let (reason, detail) = (UnitEnd::Error, format!("cannot start a job: {error}"));
+                let event = RunEvent::UnitFailed { reason, detail: detail.clone() };
+                let unit = id.clone();
+                self.step(vec![
+                    RunInput::Told { unit: unit.clone(), event },
+                    RunInput::JobEnded { unit, detail },
+                ])
+            }
+        }
+    }
+
+    // --- waiting --------------------------------------------------------------------------------------------
+
+    /// Waits until something happens and says what.
+    fn wait(&mut self) -> Result<Vec<RunInput>, RunError> {
+        let deadline = [self.grace, self.time, self.next_tick].into_iter().flatten().min();
+        let timeout = deadline.map(|at| {
+            let left = at.saturating_duration_since(Instant::now());
+            Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
+        });
+        let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(8 + self.jobs.len());
+        fds.extend(self.signals.fds().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        fds.extend(self.jobs.iter().map(|job| PollFd::from_borrowed_fd(job.fd(), PollFlags::IN)));
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                return Err(RunError::Io { what: "cannot wait for events", source: error.into() });
+            }
+        }
+        drop(fds);
+        let mut inputs = Vec::new();
+        for arrived in self.signals.take() {
+            inputs.extend(self.signalled(arrived));
+        }
+        self.listen(&mut inputs)?;
+        self.look_at_the_clock(&mut inputs);
+        Ok(inputs)
+    }
+
+    /// What jobs say, in order; what their loops have written comes before the end of a job.
+    fn listen(&mut self, inputs: &mut Vec<RunInput>) -> Result<(), RunError> {
+        let mut said = Vec::new();
+        let (mut ended, mut look) = (Vec::new(), false);
+        let mut at = 0;
+        while at < self.jobs.len() {
+            match self.jobs[at].read() {
+                Some(words) => {
+                    look |= !words.is_empty();
+                    let unit = self.jobs[at].unit.clone();
+                    said.extend(words.into_iter().filter_map(|said| match said {
+                        Said::Event(event) => Some(RunInput::Told { unit: unit.clone(), event }),
+                        Said::Look => None,
+                    }));
+                    at += 1;
+                }
+                None => {
+                    look = true;
+                    let job = self.jobs.remove(at);
+                    let unit = job.unit.clone();
+                    ended.push(RunInput::JobEnded {
+                        unit,
+                        detail: format!("its job ended: {}", job.finish()),
+                    });
+                }
+            }
+        }
+        if look {
+            for (unit, envelope) in self.store.loops_of_units(&self.started.project, self.seen)? {
+                self.seen = self.seen.max(envelope.seq);
+                inputs.push(RunInput::LoopSeen(Box::new(envelope), unit));
+            }
+        }
+        inputs.extend(said);
+        inputs.extend(ended);
+        Ok(())
+    }
+
+    fn signalled(&mut self, arrived: Arrived) -> Option<RunInput> {
+        Some(RunInput::Stop(match arrived {
+            Arrived::Interrupt => {
+                // Whoever asks twice is in a hurry; the jobs' loops know what to make of that.
+                StopCause::Interrupt
+            }
+            Arrived::Terminate => StopCause::Terminate,
+            Arrived::Hangup => StopCause::Hangup,
+            Arrived::Suspend => {
+                self.suspend();
+                return None;
+            }
+            Arrived::Wake => return None,
+        }))
+    }
+
+    /// Ctrl-Z: jobs hold what they run and then themselves; so do we, until somebody says go on.
+    fn suspend(&mut self) {
+        self.jobs.iter().for_each(|job| job.signal(Signal::TSTP));
+        let since = Instant::now();
+        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+        let held = since.elapsed();
+        for at in [&mut self.grace, &mut self.time].into_iter().flatten() {
+            *at += held;
+        }
+        self.jobs.iter().for_each(|job| job.signal(Signal::CONT));
+    }
+
+    fn look_at_the_clock(&mut self, inputs: &mut Vec<RunInput>) {
+        let now = Instant::now();
+        if self.grace.is_some_and(|at| at <= now) {
+            self.grace = None;
+            inputs.push(RunInput::GraceOver);
+        }
+        if self.time.is_some_and(|at| at <= now) {
+            self.time = None;
+            inputs.push(RunInput::TimeOver);
+        }
+        if self.next_tick.is_some_and(|at| at <= now) {
+            self.observer.tick();
+            self.next_tick = self.observer.tick_every().map(|every| now + every);
+        }
+    }
+}

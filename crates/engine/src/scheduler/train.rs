@@ -1,0 +1,246 @@
+//! The merge train: one finished unit onto the target, and only if the merged tree passes; or a pull request.
+
+use std::{fmt::Write as _, rc::Rc};
+
+use dacapo_core::{
+    event::{Reason, RunEvent, UnitEnd},
+    policy::{GateSpec, Policy},
+    text::count,
+    unit::{TaskSpec, prompt, step},
+};
+
+use super::{job::JobEnd, work::Worker};
+use crate::{
+    proof,
+    supervisor::Finished,
+    workspace::{Known, Merged, PullRequestError, Removal, TargetMoved},
+};
+
+/// How often a target that others move is followed.
+const CHASES: u32 = 20;
+
+/// Merges the unit's branch into the target.
+pub(super) fn merge(worker: &mut Worker<'_>) -> Result<(), JobEnd> {
+    let known = worktree(worker)?;
+    let head = head(worker, &known)?;
+    for _ in 0..CHASES {
+        worker.stop_if_asked()?;
+        let tip = worker.tip()?;
+        let commit = match worker.repo.merge(&tip, &head).map_err(JobEnd::error)? {
+            // An earlier job was cut short behind its merge.
+            Merged::Nothing => tip.clone(),
+            Merged::Clean { tree } => match check(worker, &tip, &tree, None)? {
+                Checked::Green(tree) => commit(worker, &tree, &tip, &head)?,
+                Checked::Red(detail) => {
+                    worker.voice.tell(&RunEvent::UnitSentBack { detail });
+                    return Ok(());
+                }
+            },
+            Merged::Conflict { tree, paths, .. } => {
+                worker.voice.tell(&RunEvent::PrConflict { paths: paths.clone() });
+                match check(worker, &tip, &tree, Some(&paths))? {
+                    Checked::Green(tree) => commit(worker, &tree, &tip, &head)?,
+                    Checked::Red(detail) => {
+                        let detail = format!(
+                            "`{}` conflicts with `{}` in {}, and no agent could resolve it ({detail}); both branches are as they were",
+                            known.branch,
+                            worker.spec.started.target,
+                            paths.join(", ")
+                        );
+                        return Err(JobEnd(UnitEnd::Merge, detail));
+                    }
+                }
+            }
+        };
+        let (target, id) = (worker.spec.started.target.clone(), worker.spec.started.purse.clone());
+        let now = worker.repo.branch(&target).map_err(JobEnd::error)?;
+        let Some(now) = now else {
+            return Err(JobEnd::error(format!("the target branch `{target}` is gone")));
+        };
+        // Somebody committed to the target while its merge was being checked: that commit was never seen by a gate.
+        if !worker.repo.is_ancestor(&now, &commit).map_err(JobEnd::error)? {
+            continue;
+        }
+        let left_on =
+            match worker.repo.move_target(&target, &commit, &now, id.as_str()).map_err(JobEnd::error)? {
+                TargetMoved::Moved { .. } => None,
+                TargetMoved::LeftOn { branch, command, .. } => Some((branch, command)),
+                TargetMoved::Overtaken { .. } => continue,
+            };
+        worker.voice.tell(&RunEvent::UnitMerged { target, commit: commit.clone(), left_on });
+        tidy(worker, &known, &commit);
+        return Ok(());
+    }
+    Err(JobEnd(UnitEnd::Merge, format!("the target moved {CHASES} times while the merge was being checked")))
+}
+
+enum Checked {
+    /// The tree that passed.
+    Green(String),
+    /// What was red.
+    Red(String),
+}
+
+/// Lays the merged tree out and runs everything that must hold for the unit on it; after a conflict an agent works on it.
+fn check(
+    worker: &mut Worker<'_>,
+    tip: &str,
+    tree: &str,
+    conflict: Option<&[String]>,
+) -> Result<Checked, JobEnd> {
+    let unit = worker.spec.unit.id.clone();
+    let settings = worker.spec.started.settings.clone();
+    let project = worker.spec.started.project.clone();
+    let repo = Rc::clone(&worker.repo);
+    let scratch = repo.scratch(&project, unit.as_str(), tip).map_err(JobEnd::error)?;
+    repo.lay_out(&scratch, tree).map_err(JobEnd::error)?;
+    if settings.submodules {
+        repo.init_submodules(scratch.path()).map_err(JobEnd::error)?;
+    }
+    worker
+        .prepare(scratch.path(), &settings.setup)
+        .map_err(|why| JobEnd(UnitEnd::Setup, format!("setup of the merged tree: {why}")))?;
+    let tasks: Vec<TaskSpec> = worker.tasks_at(tip)?.into_iter().map(|task| task.spec).collect();
+    let checks = worker.baseline_for(tip)?;
+    let (policy, words): (Policy, String) = match conflict {
+        None => (settings.merged(&unit, &tasks, &checks), format!("The merge of unit {unit} is checked.")),
+        Some(paths) => (
+            settings.conflict(&unit, &tasks, &checks, no_markers(paths)),
+            prompt::resolve_conflict(&unit, &worker.spec.started.target, paths),
+        ),
+    };
+    if policy.gates.is_empty() {
+        return Ok(Checked::Green(tree.to_owned()));
+    }
+    let Finished { id, reason, detail, .. } = worker.run_loop(policy, words, scratch.path())?;
+    match (reason, step::end_of(reason, UnitEnd::Merge)) {
+        (Reason::Done, _) | (_, None) => {
+            let receipt = proof::receipt(&worker.store, &id).map_err(JobEnd::error)?;
+            let kept = receipt.and_then(|receipt| receipt.tree);
+            kept.map(Checked::Green).ok_or_else(|| JobEnd::error(format!("loop {id} kept no tree")))
+        }
+        (_, Some(UnitEnd::Merge)) => Ok(Checked::Red(detail)),
+        (_, Some(end)) => Err(JobEnd(end, detail)),
+    }
+}
+
+/// The check that every conflict marker is gone.
+fn no_markers(paths: &[String]) -> GateSpec {
+    let mut run = String::from("for file in");
+    for path in paths {
+        let _ = write!(run, " '{}'", path.replace('\'', r"'\''"));
+    }
+    run.push_str(
+        "; do\n  [ -f \"$file\" ] || continue\n  if grep -nE '^(<<<<<<<|>>>>>>>|\\|\\|\\|\\|\\|\\|\\|)( |$)' \"$file\"; then \
+         echo \"$file: conflict markers\"; exit 1; fi\ndone",
+    );
+    GateSpec { name: "no conflict markers".to_owned(), ..GateSpec::of_command(&run) }
+}
+
+fn commit(worker: &Worker<'_>, tree: &str, tip: &str, head: &str) -> Result<String, JobEnd> {
+    let message = format!("Merge unit {}", worker.spec.unit.id);
+    worker.repo.commit_merge(tree, [tip, head], &message).map_err(JobEnd::error)
+}
+
+fn worktree(worker: &Worker<'_>) -> Result<Known, JobEnd> {
+    worker.known()?.ok_or_else(|| JobEnd::error("the unit has no worktree"))
+}
+
+fn head(worker: &Worker<'_>, known: &Known) -> Result<String, JobEnd> {
+    let head = worker.repo.branch(&known.branch).map_err(JobEnd::error)?;
+    head.ok_or_else(|| JobEnd::error(format!("the branch `{}` is gone", known.branch)))
+}
+
+/// Teardown, then the worktree and its branch; what is not surely merged and clean stays, and is named.
+fn tidy(worker: &mut Worker<'_>, known: &Known, merged: &str) {
+    let settings = worker.spec.started.settings.clone();
+    if let Err(why) = worker.prepare(&known.path, &settings.teardown) {
+        worker.voice.tell(&RunEvent::UnitWarned { text: format!("teardown: {why}") });
+    }
+    match worker.repo.remove(&known.path, &known.branch, merged) {
+        Ok(Removal::Removed) => {
+            worker.voice.tell(&RunEvent::WorktreeRemoved { path: known.path.clone() });
+        }
+        Ok(Removal::Kept { why }) => {
+            let text = format!("the worktree `{}` is left: {why}", known.path.display());
+            worker.voice.tell(&RunEvent::UnitWarned { text });
+        }
+        Err(error) => {
+            let text = format!("the worktree `{}` is left: {error}", known.path.display());
+            worker.voice.tell(&RunEvent::UnitWarned { text });
+        }
+    }
+}
+
+/// Pushes the unit's branch and opens a pull request.
+pub(super) fn publish(worker: &mut Worker<'_>) -> Result<(), JobEnd> {
+    let known = worktree(worker)?;
+    let target = worker.spec.started.target.clone();
+    let failed = |detail: String| JobEnd(UnitEnd::Merge, detail);
+    let Some(remote) = worker.repo.default_remote(&target).map_err(JobEnd::error)? else {
+        return Err(failed(
+            "there is no remote to push to; `git remote add origin URL` names one".to_owned(),
+        ));
+    };
+    worker.repo.push(&known.branch, &remote).map_err(|error| failed(error.to_string()))?;
+    let branch = known.branch.clone();
+    worker.voice.tell(&RunEvent::BranchPushed { branch, remote });
+    let unit = worker.spec.unit.id.clone();
+    let body = body(worker, &known)?;
+    let title = format!("Unit {unit}");
+    match worker.repo.open_pull_request(&known.branch, &target, &title, &body) {
+        Ok(opened) => worker.voice.tell(&RunEvent::PrCreated { url: opened.url }),
+        Err(PullRequestError::NoGh) => {
+            let text =
+                "the branch is pushed; there is no `gh` on PATH to open a pull request with".to_owned();
+            worker.voice.tell(&RunEvent::UnitWarned { text });
+        }
+        Err(error) => {
+            let detail = error.to_string();
+            worker.voice.tell(&RunEvent::PrFailed { detail: detail.clone() });
+            return Err(failed(format!("the branch is pushed, but no pull request: {detail}")));
+        }
+    }
+    Ok(())
+}
+
+/// What a reviewer reads: every task with the proof of it.
+fn body(worker: &Worker<'_>, known: &Known) -> Result<String, JobEnd> {
+    let head = head(worker, known)?;
+    let tasks = worker.tasks_at(&head)?;
+    let mut body = format!(
+        "{} of unit `{}`, each proven before it was committed.\n\n",
+        count(tasks.len() as u32, "task"),
+        worker.spec.unit.id
+    );
+    let loops = worker
+        .store
+        .loops_of_task(&worker.spec.started.project, worker.task()?.as_str())
+        .map_err(JobEnd::error)?;
+    for row in loops {
+        let Some(receipt) = proof::receipt(&worker.store, &row.view.id).map_err(JobEnd::error)? else {
+            continue;
+        };
+        let claims: Vec<String> = receipt
+            .claim
+            .iter()
+            .filter_map(|signal| match signal {
+                dacapo_core::judge::signal::Signal::Task(number) => tasks
+                    .iter()
+                    .find(|task| task.spec.number == *number)
+                    .map(|task| format!("#{number} {}", task.spec.title)),
+                _ => None,
+            })
+            .collect();
+        let what = if claims.is_empty() { "baseline".to_owned() } else { claims.join(", ") };
+        let _ = writeln!(
+            body,
+            "- **{what}** — {} (receipt `{}`, loop `{}`)",
+            receipt.verdict, receipt.sha256, row.view.id
+        );
+        for gate in &receipt.gates {
+            let _ = writeln!(body, "  - `{}` exited {}", gate.command.replace('\n', " "), gate.exit_code);
+        }
+    }
+    Ok(body)
+}

@@ -1,0 +1,487 @@
+//! The work on one unit: its worktree, its turns, its checks. What comes next is `core`'s to say; this does it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    rc::Rc,
+};
+
+use dacapo_core::{
+    event::{Grant, IterationOutcome, LoopEvent, Reason, RunEvent, UnitEnd},
+    ids::{LoopId, TaskId},
+    judge::{glob::Globs, signal::Signal as Hint},
+    policy::{Policy, SetupCommand},
+    unit::{
+        Task, TaskSet, TaskSpec, TaskStatus, check, prompt,
+        settings::BaselineCheck,
+        step::{self, Checks, UnitFacts, UnitStep},
+    },
+};
+
+use super::job::{JobEnd, JobSpec, Voice};
+use crate::{
+    home::Home,
+    proof,
+    signals::{Arrived, Signals},
+    store::Store,
+    supervisor::{self, Finished, NewLoop, ResumeLoop},
+    task_files, units,
+    workspace::{Known, Merged, Preparing, Repo, StepFailed, Worktree, prepare},
+};
+
+/// Whoever works for one unit.
+pub(super) struct Worker<'a> {
+    pub(super) spec: JobSpec,
+    pub(super) home: Home,
+    pub(super) repo: Rc<Repo>,
+    pub(super) store: Store,
+    pub(super) voice: &'a mut Voice,
+    /// Kept so that a signal between two loops ends nothing half-way.
+    signals: Signals,
+    /// Tasks that a receipt of this branch proves.
+    proven: BTreeSet<u32>,
+    /// What the checks of tasks printed that were claimed beside others that were accepted.
+    red: BTreeMap<u32, String>,
+}
+
+impl<'a> Worker<'a> {
+    pub(super) fn new(spec: JobSpec, voice: &'a mut Voice) -> Result<Self, JobEnd> {
+        let home = Home::at(&spec.home);
+        let signals = Signals::listen(spec.is_detached).map_err(JobEnd::error)?;
+        let repo = Rc::new(Repo::open(&spec.started.root, &home).map_err(JobEnd::error)?);
+        let store = Store::open(&home.database()).map_err(JobEnd::error)?;
+        Ok(Self { spec, home, repo, store, voice, signals, proven: BTreeSet::new(), red: BTreeMap::new() })
+    }
+
+    /// Worktree, turns, checks; `back` is what was red in the merged tree.
+    pub(super) fn work(&mut self, back: Option<String>) -> Result<(), JobEnd> {
+        let tree = self.worktree()?;
+        let base = self.begin_of(&tree)?;
+        let given = self.tasks_at(&base)?;
+        self.proven = self.proven_by_receipts(&tree, &base)?;
+        for task in &given {
+            // What a killed dacapo left beside a file while it wrote goes with the first look at it.
+            let status = task_files::status(&tree.path, &task.spec.file).unwrap_or(task.status);
+            write_status(&tree.path, &given, task.spec.number, status)?;
+        }
+        // Nothing of it is new to the target: an earlier job was cut short behind its merge.
+        let is_merged = self.repo.is_ancestor(&self.head(&tree)?, &base).map_err(JobEnd::error)?;
+        let is_merged = is_merged && given.iter().all(|task| task.status == TaskStatus::Complete);
+        let mut checks = if is_merged { Checks::Hold } else { Checks::Due };
+        if let Some(red) = back {
+            self.take_back(&tree, &red)?;
+            checks = Checks::Hold;
+        }
+        loop {
+            self.stop_if_asked()?;
+            let facts = self.facts(&tree, &given, checks)?;
+            match step::next(&self.spec.unit.id, &facts) {
+                UnitStep::Resume(id) => self.resume(id)?,
+                UnitStep::SetStatuses(statuses) => self.set_statuses(&tree, &facts.tasks, &statuses)?,
+                UnitStep::Turn(set) => self.turn(&tree, set)?,
+                UnitStep::Check => {
+                    self.check(&tree)?;
+                    checks = Checks::Hold;
+                }
+                UnitStep::Complete => {
+                    let commit = self.head(&tree)?;
+                    self.voice.tell(&RunEvent::UnitCompleted { commit });
+                    return Ok(());
+                }
+                UnitStep::End(reason, detail) => return Err(JobEnd(reason, detail)),
+            }
+        }
+    }
+
+    // --- the worktree ---------------------------------------------------------------------------------------
+
+    /// The unit's worktree, made and set up if it is not there.
+    fn worktree(&mut self) -> Result<Worktree, JobEnd> {
+        let failed = |error: &dyn std::fmt::Display| JobEnd(UnitEnd::Setup, error.to_string());
+        let known = self.known()?;
+        let base = self.base()?;
+        let (unit, project) = (self.spec.unit.id.clone(), self.spec.started.project.clone());
+        let asked = known.as_ref();
+        let tree = self.repo.worktree(&unit, &project, &base, asked).map_err(|error| failed(&error))?;
+        // Recorded only when it is set up: after a crash in between, setup runs again.
+        if known.as_ref().is_none_or(|known| known.path != tree.path || known.branch != tree.branch) {
+            let settings = self.spec.started.settings.clone();
+            if settings.submodules {
+                self.repo.init_submodules(&tree.path).map_err(|error| failed(&error))?;
+            }
+            self.prepare(&tree.path, &settings.setup).map_err(|why| failed(&format!("setup: {why}")))?;
+            let (path, branch) = (tree.path.clone(), tree.branch.clone());
+            self.voice.tell(&RunEvent::WorktreeCreated { path, branch, base });
+        }
+        Ok(tree)
+    }
+
+    /// Runs the commands that make a worktree ready, or those before it goes.
+    pub(super) fn prepare(&self, dir: &Path, steps: &[SetupCommand]) -> Result<(), String> {
+        let at = Preparing { project: &self.spec.started.project, unit: &self.spec.unit.id, dir };
+        match prepare(&self.home, at, steps) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(StepFailed { run, how, tail })) => Err(format!("`{run}` {how}: {}", tail.trim())),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// The worktree that an earlier job has made.
+    pub(super) fn known(&self) -> Result<Option<Known>, JobEnd> {
+        let (project, unit) = (&self.spec.started.project, &self.spec.unit.id);
+        let views = self.store.unit_view(Some(project), unit.as_str()).map_err(JobEnd::error)?;
+        Ok(views
+            .into_iter()
+            .next()
+            .and_then(|view| Some(Known { path: view.worktree?, branch: view.branch? })))
+    }
+
+    /// Where finished units go: the target, or, where that could not be moved, the branch that waits for it.
+    pub(super) fn tip(&self) -> Result<String, JobEnd> {
+        let target = &self.spec.started.target;
+        let Some(tip) = self.repo.branch(target).map_err(JobEnd::error)? else {
+            return Err(JobEnd(UnitEnd::Setup, format!("the target branch `{target}` does not exist")));
+        };
+        let waiting = format!("dacapo/merged-{}", self.spec.started.purse);
+        match self.repo.branch(&waiting).map_err(JobEnd::error)? {
+            Some(ahead) if self.repo.is_ancestor(&tip, &ahead).map_err(JobEnd::error)? => Ok(ahead),
+            _ => Ok(tip),
+        }
+    }
+
+    /// The commit a new worktree begins at: the target, with the units that come first.
+    fn base(&self) -> Result<String, JobEnd> {
+        let mut base = self.tip()?;
+        for (unit, branch) in &self.spec.after {
+            let Some(theirs) = self.repo.branch(branch).map_err(JobEnd::error)? else {
+                continue;
+            };
+            base = match self.repo.merge(&base, &theirs).map_err(JobEnd::error)? {
+                Merged::Nothing => base,
+                Merged::Clean { tree } => {
+                    let message = format!("Merge unit {unit}");
+                    self.repo.commit_merge(&tree, [&base, &theirs], &message).map_err(JobEnd::error)?
+                }
+                Merged::Conflict { paths, .. } => {
+                    let detail = format!(
+                        "the units it depends on cannot be put together: `{branch}` conflicts in {}",
+                        paths.join(", ")
+                    );
+                    return Err(JobEnd(UnitEnd::Merge, detail));
+                }
+            };
+        }
+        Ok(base)
+    }
+
+    /// The commit at which the unit's branch and the target part.
+    fn begin_of(&self, tree: &Worktree) -> Result<String, JobEnd> {
+        let head = self.head(tree)?;
+        let base = self.repo.merge_base(&self.tip()?, &head).map_err(JobEnd::error)?;
+        base.ok_or_else(|| JobEnd::error(format!("`{}` and the target have no common history", tree.branch)))
+    }
+
+    pub(super) fn head(&self, tree: &Worktree) -> Result<String, JobEnd> {
+        let head = self.repo.branch(&tree.branch).map_err(JobEnd::error)?;
+        head.ok_or_else(|| JobEnd::error(format!("the branch `{}` is gone", tree.branch)))
+    }
+
+    // --- facts ----------------------------------------------------------------------------------------------
+
+    /// `given` are the tasks as they were where the unit's branch began.
+    fn facts(&mut self, tree: &Worktree, given: &[Task], checks: Checks) -> Result<UnitFacts, JobEnd> {
+        let tasks = self.tasks_on_disk(tree, given)?;
+        let committed = given
+            .iter()
+            .map(
+                |task| {
+                    if self.proven.contains(&task.spec.number) { TaskStatus::Complete } else { task.status }
+                },
+            )
+            .collect();
+        let retry_failed = self.spec.started.settings.retry_failed;
+        Ok(UnitFacts { tasks, committed, open: self.open_loop(tree)?, retry_failed, checks })
+    }
+
+    /// The unit's tasks as a commit has them. Nothing else than what was agreed to is ever run.
+    pub(super) fn tasks_at(&self, commit: &str) -> Result<Vec<Task>, JobEnd> {
+        let files = self.repo.files_below(commit, &self.spec.unit.folder).map_err(JobEnd::error)?;
+        let mut tasks = Vec::new();
+        for (file, bytes) in files.iter().filter(|(file, _)| units::is_task_file(file)) {
+            let task = check::task(file, bytes).map_err(|problems| {
+                let problem = problems.first().map(ToString::to_string);
+                JobEnd::error(problem.unwrap_or_else(|| file.clone()))
+            })?;
+            tasks.push(task);
+        }
+        tasks.sort_by_key(|task| task.spec.number);
+        for TaskSpec { file, backpressure, .. } in tasks.iter().map(|task| &task.spec) {
+            if !self.spec.unit.commands.contains(&(file.clone(), backpressure.clone())) {
+                let detail = format!(
+                    "`{file}` is not what you agreed to: at {} its backpressure is `{backpressure}`",
+                    &commit[..commit.len().min(9)]
+                );
+                return Err(JobEnd(UnitEnd::Setup, detail));
+            }
+        }
+        if tasks.is_empty() {
+            let folder = &self.spec.unit.folder;
+            return Err(JobEnd(
+                UnitEnd::Setup,
+                format!("there are no tasks in `{folder}` of the target branch"),
+            ));
+        }
+        Ok(tasks)
+    }
+
+    /// The same tasks with the status they have in the worktree. A file that cannot be read is put back.
+    fn tasks_on_disk(&self, tree: &Worktree, given: &[Task]) -> Result<Vec<Task>, JobEnd> {
+        if !tree.path.join(&self.spec.unit.folder).is_dir() {
+            let folder = tree.path.join(&self.spec.unit.folder);
+            return Err(JobEnd::error(format!("the unit's folder is gone: `{}`", folder.display())));
+        }
+        let mut tasks = given.to_vec();
+        for task in &mut tasks {
+            task.status = match task_files::status(&tree.path, &task.spec.file) {
+                Some(status) => status,
+                None => {
+                    let bytes =
+                        self.repo.file_at(&self.head(tree)?, &task.spec.file).map_err(JobEnd::error)?;
+                    let put_back =
+                        task_files::set_status(&tree.path, &task.spec.file, task.status, bytes.as_deref());
+                    put_back.map_err(JobEnd::error)?;
+                    task.status
+                }
+            };
+        }
+        Ok(tasks)
+    }
+
+    /// Tasks that receipts of this unit prove and whose commits this branch holds: the word of a file, committed or not,
+    /// is an agent's.
+    fn proven_by_receipts(&self, tree: &Worktree, base: &str) -> Result<BTreeSet<u32>, JobEnd> {
+        let ours: BTreeSet<String> =
+            self.repo.commits_between(base, &self.head(tree)?).map_err(JobEnd::error)?.into_iter().collect();
+        let loops = self.store.loops_of_task(&self.spec.started.project, self.task()?.as_str());
+        let mut proven = BTreeSet::new();
+        for row in loops.map_err(JobEnd::error)? {
+            if row.view.reason == Some(Reason::Done) {
+                proven.extend(self.proven_by(&row.view.id, &ours)?);
+            }
+        }
+        Ok(proven)
+    }
+
+    fn proven_by(&self, id: &LoopId, commits: &BTreeSet<String>) -> Result<Vec<u32>, JobEnd> {
+        let Some(receipt) = proof::receipt(&self.store, id).map_err(JobEnd::error)? else {
+            return Ok(Vec::new());
+        };
+        if receipt.commits.last().is_none_or(|commit| !commits.contains(commit)) {
+            return Ok(Vec::new());
+        }
+        Ok(claimed(&receipt.claim).collect())
+    }
+
+    /// A loop of this unit that was cut short in this worktree.
+    fn open_loop(&self, tree: &Worktree) -> Result<Option<LoopId>, JobEnd> {
+        let rows = self
+            .store
+            .newest_of_task(Some(&self.spec.started.project), self.task()?.as_str())
+            .map_err(JobEnd::error)?;
+        Ok(rows
+            .into_iter()
+            .map(|row| row.current_view())
+            .find(|view| view.workspace == tree.path && view.reason.is_some_and(step::goes_on))
+            .map(|view| view.id))
+    }
+
+    // --- loops ----------------------------------------------------------------------------------------------
+
+    /// The task that all loops of the unit belong to.
+    pub(super) fn task(&self) -> Result<TaskId, JobEnd> {
+        self.spec.unit.id.as_str().parse().map_err(JobEnd::error)
+    }
+
+    pub(super) fn run_loop(
+        &mut self,
+        policy: Policy,
+        prompt: String,
+        workspace: &Path,
+    ) -> Result<Finished, JobEnd> {
+        let new = NewLoop {
+            policy,
+            prompt: Some(prompt),
+            project: self.spec.started.project.clone(),
+            task: Some(self.task()?),
+            workspace: workspace.to_owned(),
+            after: Vec::new(),
+            parent: None,
+            run: Some(self.spec.started.purse.clone()),
+            is_detached: self.spec.is_detached,
+        };
+        supervisor::run(&self.home, new, self.voice).map_err(JobEnd::error)
+    }
+
+    fn resume(&mut self, id: LoopId) -> Result<(), JobEnd> {
+        let Some((_, history)) = self.store.load(&id).map_err(JobEnd::error)? else {
+            return Err(JobEnd::error(format!("there is no loop {id}")));
+        };
+        // An iteration that dacapo's own end cut short is no failure of the agent's.
+        let cut = history.iter().rev().find_map(|envelope| match &envelope.event {
+            LoopEvent::IterationFinished { outcome, .. } => Some(*outcome == IterationOutcome::Interrupted),
+            LoopEvent::IterationStarted { .. } => Some(true),
+            _ => None,
+        });
+        let grant = Grant { extra_iterations: u32::from(cut == Some(true)), ..Grant::default() };
+        let wanted = ResumeLoop { id, grant, is_detached: self.spec.is_detached };
+        let finished = supervisor::resume(&self.home, wanted, self.voice).map_err(JobEnd::error)?;
+        let set = history.into_iter().find_map(|envelope| match envelope.event {
+            LoopEvent::LoopStarted(started) => Some(started.policy.tasks),
+            _ => None,
+        });
+        self.turn_ended(&finished, set.flatten().as_ref())
+    }
+
+    fn turn(&mut self, tree: &Worktree, set: TaskSet) -> Result<(), JobEnd> {
+        let policy = self.spec.started.settings.turn(set.clone());
+        let mut words = prompt::turn(&set);
+        for number in &set.ready {
+            if let Some(output) = self.red.get(number) {
+                words.push_str(&prompt::was_red(*number, output));
+            }
+        }
+        let finished = self.run_loop(policy, words, &tree.path)?;
+        self.turn_ended(&finished, Some(&set))
+    }
+
+    fn turn_ended(&mut self, finished: &Finished, set: Option<&TaskSet>) -> Result<(), JobEnd> {
+        let exhausted = if set.is_some() { UnitEnd::Exhausted } else { UnitEnd::Baseline };
+        let Some(end) = step::end_of(finished.reason, exhausted) else {
+            if let Some(receipt) = proof::receipt(&self.store, &finished.id).map_err(JobEnd::error)? {
+                self.proven.extend(claimed(&receipt.claim));
+            }
+            for envelope in self.store.events(Some(&finished.id), 0).map_err(JobEnd::error)? {
+                if let LoopEvent::GateFinished { task: Some(task), result, .. } = envelope.event {
+                    self.red.insert(task, result.output_tail);
+                }
+            }
+            self.red.retain(|task, output| !output.is_empty() && !self.proven.contains(task));
+            return Ok(());
+        };
+        let mut detail = finished.detail.clone();
+        if let (UnitEnd::Exhausted, Some(set)) = (end, set) {
+            let row = self.store.row(&finished.id).map_err(JobEnd::error)?;
+            if let Some((_, refusal)) = row.and_then(|row| row.view.refused) {
+                detail = format!("{detail}; the last was refused: {refusal}");
+            }
+            self.give_up(finished, set, &mut detail)?;
+        }
+        Err(JobEnd(end, detail))
+    }
+
+    /// Marks the task that the turn failed at, so that nobody takes it for ready again.
+    fn give_up(&mut self, finished: &Finished, set: &TaskSet, detail: &mut String) -> Result<(), JobEnd> {
+        let events = self.store.events(Some(&finished.id), 0).map_err(JobEnd::error)?;
+        let last = events.iter().rev().find_map(|envelope| match &envelope.event {
+            LoopEvent::ClaimMade { by, .. } => claimed(by).last(),
+            _ => None,
+        });
+        let Some(task) = step::given_up(set, last) else { return Ok(()) };
+        let root = events.iter().find_map(|envelope| match &envelope.event {
+            LoopEvent::LoopStarted(started) => Some(started.workspace.clone()),
+            _ => None,
+        });
+        if let Some(root) = root {
+            write_status(&root, &set.tasks, task, TaskStatus::Failed)?;
+        }
+        self.voice.tell(&RunEvent::TaskFailed { task, detail: detail.clone() });
+        *detail = format!("task #{task} was given up: {detail}");
+        Ok(())
+    }
+
+    fn set_statuses(
+        &mut self,
+        tree: &Worktree,
+        tasks: &[Task],
+        statuses: &[(u32, TaskStatus)],
+    ) -> Result<(), JobEnd> {
+        statuses.iter().try_for_each(|(task, status)| write_status(&tree.path, tasks, *task, *status))
+    }
+
+    /// The checks after all tasks, with an agent to turn red ones green.
+    fn check(&mut self, tree: &Worktree) -> Result<(), JobEnd> {
+        let checks = self.baseline_for(&self.head(tree)?)?;
+        if checks.is_empty() {
+            return Ok(());
+        }
+        let unit = self.spec.unit.id.clone();
+        let policy = self.spec.started.settings.baseline(&unit, &checks);
+        let commands: Vec<(&str, &str)> =
+            checks.iter().map(|check| (check.name.as_str(), check.run.as_str())).collect();
+        let finished = self.run_loop(policy, prompt::fix_baseline(&unit, &commands), &tree.path)?;
+        self.turn_ended(&finished, None)
+    }
+
+    /// The baseline checks that concern the files of a commit.
+    pub(super) fn baseline_for(&self, commit: &str) -> Result<Vec<BaselineCheck>, JobEnd> {
+        let all = &self.spec.started.settings.baseline;
+        if all.iter().all(|check| check.pattern.is_none()) {
+            return Ok(all.clone());
+        }
+        let paths = self.repo.paths(commit).map_err(JobEnd::error)?;
+        let concerns = |check: &&BaselineCheck| match &check.pattern {
+            Some(pattern) => Globs::parse(std::slice::from_ref(pattern))
+                .is_ok_and(|globs| paths.iter().any(|path| globs.matches(path))),
+            None => true,
+        };
+        Ok(all.iter().filter(concerns).cloned().collect())
+    }
+
+    /// The merged tree was red: the target comes into the unit's branch, and what was red is mended there.
+    fn take_back(&mut self, tree: &Worktree, red: &str) -> Result<(), JobEnd> {
+        let (tip, head) = (self.tip()?, self.head(tree)?);
+        match self.repo.merge(&head, &tip).map_err(JobEnd::error)? {
+            Merged::Nothing => {}
+            Merged::Clean { tree: merged } => {
+                let message = format!("Merge {} into {}", self.spec.started.target, tree.branch);
+                let commit =
+                    self.repo.commit_merge(&merged, [&head, &tip], &message).map_err(JobEnd::error)?;
+                self.repo.advance(&tree.path, &tree.branch, &commit, &head).map_err(JobEnd::error)?;
+            }
+            // The target moved on and conflicts by now: that is the next merge's business.
+            Merged::Conflict { .. } => return Ok(()),
+        }
+        let unit = self.spec.unit.id.clone();
+        let head = self.head(tree)?;
+        let tasks: Vec<TaskSpec> = self.tasks_at(&head)?.into_iter().map(|task| task.spec).collect();
+        let policy = self.spec.started.settings.sent_back(&unit, &tasks, &self.baseline_for(&head)?);
+        let words = format!("{}\n\n{red}\n", prompt::fix_merge(&unit, &self.spec.started.target));
+        let finished = self.run_loop(policy, words, &tree.path)?;
+        match step::end_of(finished.reason, UnitEnd::Merge) {
+            None => Ok(()),
+            Some(end) => Err(JobEnd(end, finished.detail)),
+        }
+    }
+
+    /// Ctrl-C between two loops.
+    pub(super) fn stop_if_asked(&mut self) -> Result<(), JobEnd> {
+        let stops = |arrived: &Arrived| !matches!(arrived, Arrived::Wake | Arrived::Suspend);
+        if !self.signals.take().iter().any(stops) {
+            return Ok(());
+        }
+        Err(JobEnd(UnitEnd::Stopped, "stopped between two loops".to_owned()))
+    }
+}
+
+/// The tasks among the signals of a claim.
+fn claimed(by: &[Hint]) -> impl DoubleEndedIterator<Item = u32> {
+    by.iter().filter_map(|signal| match signal {
+        Hint::Task(number) => Some(*number),
+        _ => None,
+    })
+}
+
+fn write_status(root: &Path, tasks: &[Task], number: u32, status: TaskStatus) -> Result<(), JobEnd> {
+    let Some(task) = tasks.iter().find(|task| task.spec.number == number) else { return Ok(()) };
+    task_files::set_status(root, &task.spec.file, status, None).map(drop).map_err(JobEnd::error)
+}
