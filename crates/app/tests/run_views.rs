@@ -57,6 +57,13 @@ fn world(owner: &Identity) -> World {
         merge: MergeMode::Merge,
         parallel: 2,
         units: vec![plan("auth", &[]), plan("core", &[]), plan("web", &["core"])],
+        settings: Box::new(dacapo_core::unit::settings::RunSettings::new(
+            dacapo_core::policy::Policy::restart(
+                dacapo_core::agent::AgentCommand::parse("agent", &[]).expect("right"),
+                dacapo_core::judge::promise::PromiseRule::new("DONE").expect("right"),
+            ),
+        )),
+        purse: "r1".parse().expect("right"),
         pid: 1,
         version: "0".to_owned(),
     };

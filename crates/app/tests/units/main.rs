@@ -3,6 +3,10 @@
 
 mod consent;
 mod files;
+mod merging;
+mod night;
+mod turns;
+mod world;
 
 use dacapo_testkit::TestEnv;
 
