@@ -9,6 +9,7 @@ use super::{
     error::WorkspaceError,
     frozen::{self, Config},
     git::{Call, by_nul},
+    planted::Planted,
     repository::Repository,
     shadow::Shadow,
     state::replace,
@@ -52,6 +53,37 @@ impl Shadow {
         let outer = git.outer_config().into_iter().flat_map(|path| fs::read(path).unwrap_or_default());
         let all: Vec<u8> = of_repository.into_iter().chain(outer).collect();
         (dacapo_core::ids::fingerprint(&all), is_all)
+    }
+
+    /// The filters that hold while the loop lasts, and the print of a configuration that needs nothing undone for them.
+    ///
+    /// What the user has set up counts. In a worktree of ours the configuration is one that agents of other loops could
+    /// write to before: there, as everywhere in the work on units, the repository's own filters count only if they are
+    /// well known.
+    pub(crate) fn filters_to_keep(
+        &self,
+        config: &Config,
+    ) -> Result<(Vec<(String, String)>, u64), WorkspaceError> {
+        let (mut filters, print) = (config.filters(), self.config_print().0);
+        if !self.repository.toplevel.starts_with(self.home.join("worktrees")) {
+            return Ok((filters, print));
+        }
+        let listed = self.repository.call().args(["config", "--list", "--show-scope", "-z"]).ok()?.stdout;
+        let undone = Planted::parse(&listed).undone().map_err(|key| {
+            let why = format!("the setting `{key}` would run a program and cannot be switched off");
+            WorkspaceError::Damaged { path: self.repository.common_dir.join("config"), why }
+        })?;
+        let mut is_as_it_is = true;
+        for (key, value) in undone.iter().filter_map(|setting| setting.split_once('=')) {
+            if !key.starts_with("filter.") {
+                continue;
+            }
+            is_as_it_is = false;
+            filters.retain(|(known, _)| known != key);
+            filters.push((key.to_owned(), value.to_owned()));
+        }
+        // No configuration has the other print, so that each call looks.
+        Ok((filters, if is_as_it_is { print } else { !print }))
     }
 
     /// A call on the user's own index that may read files, with the filters of the loop's beginning.

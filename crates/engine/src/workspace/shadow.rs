@@ -232,6 +232,7 @@ impl Shadow {
             repository.call().args(["diff", "--cached", "--quiet", "--no-ext-diff", "--no-textconv"]);
         let shown = staged.shown();
         let staged = staged.run()?;
+        let (filters, print) = self.filters_to_keep(&config)?;
         self.state = State {
             had_staged: match staged.code {
                 Some(0) => false,
@@ -239,8 +240,8 @@ impl Shadow {
                 _ => return Err(refusal(shown, repository.toplevel, &staged).into()),
             },
             is_sparse: config.is_on("core.sparsecheckout"),
-            filters: config.filters(),
-            config: self.config_print().0,
+            filters,
+            config: print,
             exclude: fingerprint_of(&repository.common_dir.join("info/exclude")),
             ..State::default()
         };
@@ -291,7 +292,7 @@ impl Shadow {
             return Ok(());
         }
         let status = ["status", "--porcelain=v2", "-z", "--untracked-files=no", "--ignore-submodules=none"];
-        let listed = self.repository.call().args(status).ok()?.stdout;
+        let listed = self.guarded()?.args(status).ok()?.stdout;
         for entry in by_nul(&listed).filter(|entry| entry.starts_with(b"1 ")) {
             // `1 XY S<c><m><u> mH mI mW hH hI path`
             let fields: Vec<&[u8]> = entry.splitn(9, |b| *b == b' ').collect();
