@@ -74,6 +74,8 @@ impl<'a> Worker<'a> {
         }
         loop {
             self.stop_if_asked()?;
+            // Work that is committed elsewhere is not on the branch that gets merged.
+            self.repo.rejoin(&tree.path, &tree.branch).map_err(JobEnd::error)?;
             let facts = self.facts(&tree, &given, checks)?;
             match step::next(&self.spec.unit.id, &facts) {
                 UnitStep::Resume(id) => self.resume(id)?,

@@ -15,7 +15,7 @@ use super::{
     error::WorkspaceError,
     git::{Call, Git, by_nul},
     remote::quiet,
-    repo::{Registered, Repo, branch_of},
+    repo::{Registered, Repo, Swapped, branch_of},
     repository::Repository,
 };
 use crate::home::Home;
@@ -186,6 +186,25 @@ impl Repo {
                 call.args([&registered.path]).ok()?;
             }
         }
+        Ok(())
+    }
+
+    /// Puts a worktree back on its branch. An agent may have left that for another one or for none; what it, and we after
+    /// it, committed there is the branch's if it builds on it.
+    pub fn rejoin(&self, path: &Path, branch: &str) -> Result<(), WorkspaceError> {
+        let worktree = self.at(path)?;
+        if branch_of(&worktree)?.as_deref() == Some(branch) {
+            return Ok(());
+        }
+        let _lock = self.lock()?;
+        let strayed = || WorkspaceError::OtherBranch { dir: path.to_owned(), branch: branch.to_owned() };
+        let (Some(tip), Some(head)) = (self.branch(branch)?, worktree.head()?) else { return Err(strayed()) };
+        let is_built_on = self.is_ancestor(&tip, &head)?;
+        if !is_built_on || matches!(self.swap(branch, &head, Some(&tip))?, Swapped::Not { .. }) {
+            return Err(strayed());
+        }
+        let whole = format!("refs/heads/{branch}");
+        worktree.call().args(["symbolic-ref", "-m", "dacapo: back on the branch", "HEAD", &whole]).ok()?;
         Ok(())
     }
 
