@@ -82,6 +82,13 @@ pub(super) fn read(top: &mut Section<'_>) -> Units {
     let dir = section
         .text("dir")
         .filter(|dir| place.is_none_or(|place| paths::is_inside(&mut section, place, &dir.value)));
+    let dir = dir.filter(|dir| {
+        let is_git = dir.value.split('/').any(|part| part.eq_ignore_ascii_case(".git"));
+        if let Some(place) = place.filter(|_| is_git) {
+            section.wrong(place, "`units.dir` is in git's own folder, where nothing is committed");
+        }
+        !is_git
+    });
     let place = section.place("target");
     let target = section.text("target").filter(|target| {
         let is_branch = is_branch(&target.value);
