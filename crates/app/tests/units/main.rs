@@ -3,6 +3,7 @@
 
 mod consent;
 mod files;
+mod hostile;
 mod merging;
 mod night;
 mod turns;
