@@ -129,7 +129,7 @@ pub(super) fn reports_usage(command: &AgentCommand) -> bool {
 
 fn named_by(choice: &ChoiceError, from: &Source) -> UserError {
     let error = match from {
-        Source::File { .. } => UserError::usage(format!("{choice} ({from})")),
+        Source::File { .. } | Source::Variable(_) => UserError::usage(format!("{choice} ({from})")),
         _ => UserError::usage(choice),
     };
     match choice {

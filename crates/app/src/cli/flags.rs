@@ -2,7 +2,7 @@
 
 use clap::Args;
 use dacapo_core::{
-    config::{Effective, Source, Typed},
+    config::{Effective, Source, Sourced, Typed},
     duration::Millis,
     judge::{contradiction::Patterns, promise::PromiseRule},
     policy::{GateSpec, Policy, SetupCommand},
@@ -16,11 +16,14 @@ use super::{
 };
 use crate::{error::UserError, report::Style};
 
+/// The agent of whoever types none: outranks files, but not what a unit's plan asks for (req 59).
+const AGENT_VARIABLE: &str = "DACAPO_AGENT";
+
 /// What can be said about every loop.
 #[derive(Args, Debug, Clone)]
 pub(super) struct LoopFlags {
-    /// The agent: claude, codex, gemini, opencode, qwen, copilot, pi, or one of your own (default: as configured, else
-    /// the first installed of claude, codex, gemini, opencode)
+    /// The agent: claude, codex, gemini, opencode, qwen, copilot, pi, or one of your own (default: DACAPO_AGENT,
+    /// else as configured, else the first installed of claude, codex, gemini, opencode)
     #[arg(short = 'a', long, value_name = "NAME", value_parser = value::not_blank, conflicts_with = "agent_cmd")]
     pub(super) agent: Option<String>,
     /// The model the agent is to use, as the agent names it (default: the agent's own choice)
@@ -107,7 +110,7 @@ impl LoopFlags {
         max_iterations: Option<u32>,
         promise: PromiseRule,
     ) -> Result<Base, UserError> {
-        let effective = configured.effective(&Typed {
+        let mut effective = configured.effective(&Typed {
             agent: self.agent.clone(),
             max_iterations,
             max_time: self.max_time,
@@ -116,6 +119,9 @@ impl LoopFlags {
             gates: self.gate.clone(),
             gate_timeout: self.gate_timeout,
         });
+        if let (None, Some(name)) = (&self.agent, agent_of_environment()?) {
+            effective.agent = Sourced { value: Some(name), from: Source::Variable(AGENT_VARIABLE) };
+        }
         let Chosen { command: agent, from: agent_from, mut fallback, obstacle, mut warnings } =
             match &self.agent_cmd {
                 Some(line) => Chosen::typed(line, &self.agent_args)?,
@@ -177,4 +183,11 @@ impl LoopFlags {
         };
         Ok(Base { policy, effective, agent_from, obstacle, warnings })
     }
+}
+
+/// What the environment says about the agent; a blank value says nothing.
+fn agent_of_environment() -> Result<Option<String>, UserError> {
+    let Some(value) = std::env::var_os(AGENT_VARIABLE) else { return Ok(None) };
+    let name = value.to_str().ok_or_else(|| UserError::usage(format!("{AGENT_VARIABLE} is not text")))?;
+    Ok(Some(name.trim()).filter(|name| !name.is_empty()).map(str::to_owned))
 }

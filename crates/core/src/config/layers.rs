@@ -25,6 +25,8 @@ pub enum Source {
     Default,
     /// It was typed.
     Flag(&'static str),
+    /// It is in the environment.
+    Variable(&'static str),
     /// It stands in a file.
     File {
         /// As it is shown to people.
@@ -38,7 +40,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
-            Self::Flag(flag) => f.write_str(flag),
+            Self::Flag(name) | Self::Variable(name) => f.write_str(name),
             Self::File { file, line } => write!(f, "{file}:{line}"),
         }
     }
