@@ -33,6 +33,9 @@ use crate::{
 /// How long jobs may take to end when the run is stopped (req 56).
 pub const GRACE: Millis = Millis::from_secs(30);
 
+/// How long they may take when it is asked for again.
+pub const HURRY: Millis = Millis::from_secs(5);
+
 /// How often a unit may be sent back from a merge.
 pub const SENT_BACK_AT_MOST: u32 = 3;
 
@@ -90,9 +93,11 @@ pub enum RunEffect {
     },
     /// Ask every job to stop.
     AskJobsToStop,
+    /// Ask every job again, which then kills what it runs.
+    HurryJobs,
     /// Kill every job.
     KillJobs,
-    /// Answered by `GraceOver` after so long.
+    /// Answered by `GraceOver` after so long, or sooner if it was armed before.
     ArmGrace(Millis),
 }
 

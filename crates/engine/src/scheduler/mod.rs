@@ -313,9 +313,14 @@ impl Scheduler<'_> {
     fn perform(&mut self, effect: RunEffect) -> Result<(), RunError> {
         match effect {
             RunEffect::StartJob { unit, job, .. } => self.start(&unit, job)?,
-            RunEffect::AskJobsToStop => self.jobs.iter().for_each(|job| job.signal(Signal::INT)),
+            RunEffect::AskJobsToStop | RunEffect::HurryJobs => {
+                self.jobs.iter().for_each(|job| job.signal(Signal::INT));
+            }
             RunEffect::KillJobs => self.jobs.iter().for_each(|job| job.signal(Signal::KILL)),
-            RunEffect::ArmGrace(grace) => self.grace = Some(Instant::now() + grace.std()),
+            RunEffect::ArmGrace(grace) => {
+                let at = Instant::now() + grace.std();
+                self.grace = Some(self.grace.map_or(at, |before| before.min(at)));
+            }
         }
         Ok(())
     }
@@ -425,17 +430,15 @@ impl Scheduler<'_> {
 
     fn signalled(&mut self, arrived: Arrived) -> Option<RunInput> {
         Some(RunInput::Stop(match arrived {
-            Arrived::Interrupt => {
-                // Whoever asks twice is in a hurry; the jobs' loops know what to make of that.
-                StopCause::Interrupt
-            }
+            Arrived::Interrupt => StopCause::Interrupt,
             Arrived::Terminate => StopCause::Terminate,
             Arrived::Hangup => StopCause::Hangup,
             Arrived::Suspend => {
                 self.suspend();
                 return None;
             }
-            Arrived::Wake => return None,
+            // `dacapo cancel`; nothing else is ever asked of a run.
+            Arrived::Wake => StopCause::Cancel,
         }))
     }
 

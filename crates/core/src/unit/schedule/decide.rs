@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{GRACE, Job, RunEffect, RunInput, RunState, RunStep, SENT_BACK_AT_MOST, Standing};
+use super::{GRACE, HURRY, Job, RunEffect, RunInput, RunState, RunStep, SENT_BACK_AT_MOST, Standing};
 use crate::{
     event::{MergeMode, Reason, RunEvent, RunStarted, RunStop, UnitEnd},
     ids::UnitId,
@@ -142,8 +142,9 @@ impl Turn {
         match self.state.stopping {
             // Somebody who asks a second time does not want to wait.
             Some(before) if before != RunStop::MaxTime => {
-                if by == RunStop::Interrupt {
-                    self.step.effects.push(RunEffect::KillJobs);
+                if by == RunStop::Interrupt && !self.state.busy.is_empty() {
+                    // A job that is killed cannot kill: its agents would be asked first, and have all their time.
+                    self.step.effects.extend([RunEffect::HurryJobs, RunEffect::ArmGrace(HURRY)]);
                 }
                 return;
             }

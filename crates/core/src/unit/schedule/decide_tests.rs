@@ -128,6 +128,7 @@ fn short(effect: &RunEffect) -> String {
         RunEffect::StartJob { unit, job: Job::Merge, .. } => format!("merge {unit}"),
         RunEffect::StartJob { unit, job: Job::Publish, .. } => format!("publish {unit}"),
         RunEffect::AskJobsToStop => "ask".to_owned(),
+        RunEffect::HurryJobs => "hurry".to_owned(),
         RunEffect::KillJobs => "kill".to_owned(),
         RunEffect::ArmGrace(after) => format!("grace {}", after.0),
     }
@@ -278,7 +279,8 @@ fn a_stopped_run_asks_then_kills_and_goes_on_another_time() {
     assert_eq!(run.feed(RunInput::TimeOver), ["ask", "grace 30000"]);
     assert_eq!(run.feed(RunInput::Stop(StopCause::Interrupt)), ["ask", "grace 30000"], "the first Ctrl-C");
     assert_eq!(run.feed(RunInput::Stop(StopCause::Terminate)), NOTHING);
-    assert_eq!(run.feed(RunInput::Stop(StopCause::Interrupt)), ["kill"], "the second");
+    assert_eq!(run.feed(RunInput::Stop(StopCause::Interrupt)), ["hurry", "grace 5000"], "the second");
+    assert_eq!(run.feed(RunInput::GraceOver), ["kill"]);
     run.tell("a", completed());
     run.ends("a");
     assert_eq!(run.over(), Some(("completed", "1 unit completed", 0)), "it was done all the same");
