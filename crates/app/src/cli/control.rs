@@ -8,21 +8,28 @@ use std::{
 use clap::Args;
 use dacapo_core::{
     event::{FinishState, Reason},
+    ids::RunId,
     loop_machine::Request,
 };
-use dacapo_engine::{secrets::secrets, store::Store, supervisor, watch::Watch};
+use dacapo_engine::{
+    secrets::secrets,
+    store::{RunRow, Store},
+    supervisor,
+    watch::Watch,
+};
 use jiff::Timestamp;
 
 use super::{detach, say, value};
 use crate::{context::Context, error::UserError};
 
-/// End a loop for good
+/// End a loop for good, or a run of units
 ///
-/// Its agent is asked to end and then killed, with everything it started; loops it started are cancelled too.
+/// Its agent is asked to end and then killed, with everything it started; loops it started are cancelled too. Units of a
+/// run that are not merged stay as they are, and `dacapo unit run` goes on with them.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo cancel fix-tests")]
 pub(super) struct CancelArgs {
-    /// The loop: its id, the beginning of it, or its task
+    /// The loop: its id, the beginning of it, its task or its unit; or a run of units
     id: String,
 }
 
@@ -54,13 +61,18 @@ pub(super) struct SteerArgs {
 
 pub(super) fn cancel(cx: &Context, args: &CancelArgs) -> Result<u8, UserError> {
     let mut store = cx.store()?;
+    if let Ok(run) = args.id.parse::<RunId>()
+        && let Some(row) = store.run_row(&run)?
+    {
+        return cancel_run(cx, &store, &run, row);
+    }
     let row = cx.find(&store, &args.id)?;
     let id = row.view.id.clone();
     if row.view.reason.is_some_and(|reason| !reason.is_resumable()) {
         return Err(UserError::failed(format!("loop {id} is not running: it is {} already", row.view.state)));
     }
     if store.request(&id, &Request::Cancel, Timestamp::now())? {
-        wait_for_end(cx, &store, &id)?;
+        wait_for_end(cx, &format!("loop {id}"), || Ok(store.row(&id)?.is_some_and(|row| row.is_running())))?;
     }
     if !is_over(&store, &id)?.is_some_and(|state| state == FinishState::Cancelled) {
         supervisor::settle(&cx.home, &mut store, &id)?;
@@ -75,6 +87,16 @@ pub(super) fn cancel(cx: &Context, args: &CancelArgs) -> Result<u8, UserError> {
         }
         None => Err(UserError::failed(format!("loop {id} is gone"))),
     }
+}
+
+fn cancel_run(cx: &Context, store: &Store, id: &RunId, row: RunRow) -> Result<u8, UserError> {
+    if !store.cancel_run(id)? {
+        let state = row.current_view().state;
+        return Err(UserError::failed(format!("run {id} is not running: it is {state}")));
+    }
+    wait_for_end(cx, &format!("run {id}"), || Ok(store.run_row(id)?.is_some_and(|row| row.is_running())))?;
+    say(format!("Run {id} has ended; `dacapo resume {id}` goes on with it."));
+    Ok(0)
 }
 
 pub(super) fn pause(cx: &Context, args: &PauseArgs) -> Result<u8, UserError> {
@@ -122,15 +144,19 @@ fn is_over(store: &Store, id: &dacapo_core::ids::LoopId) -> Result<Option<Finish
     Ok(store.row(id)?.and_then(|row| row.view.reason).map(Reason::state))
 }
 
-/// Waits until nobody runs the loop any more.
-fn wait_for_end(cx: &Context, store: &Store, id: &dacapo_core::ids::LoopId) -> Result<(), UserError> {
+/// Waits until nobody runs it any more.
+fn wait_for_end(
+    cx: &Context,
+    what: &str,
+    is_running: impl Fn() -> Result<bool, UserError>,
+) -> Result<(), UserError> {
     let watch = Watch::folders(&[cx.home.path()]).map_err(|error| {
         UserError::environment(format!("cannot watch `{}`: {error}", cx.home.path().display()))
     })?;
     let patience = Instant::now() + Duration::from_secs(60);
-    while store.row(id)?.is_some_and(|row| row.is_running()) {
+    while is_running()? {
         if Instant::now() > patience {
-            return Err(UserError::failed(format!("loop {id} has not ended after a minute; it was told to")));
+            return Err(UserError::failed(format!("{what} has not ended after a minute; it was told to")));
         }
         // The journal's end comes before the process's: a last look must not wait long.
         watch

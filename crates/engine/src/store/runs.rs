@@ -7,6 +7,7 @@ use dacapo_core::{
 };
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, Transaction, params};
+use rustix::process::Signal;
 
 use super::{
     Store, StoreError,
@@ -202,6 +203,12 @@ impl Store {
     /// One run.
     pub fn run_row(&self, id: &RunId) -> Result<Option<RunRow>, StoreError> {
         Ok(self.query(&format!("SELECT {ROW} FROM runs r WHERE r.id = ?1"), [id.as_str()], run_row)?.pop())
+    }
+
+    /// Asks whoever schedules a run to end it; says whether somebody does.
+    pub fn cancel_run(&self, id: &RunId) -> Result<bool, StoreError> {
+        let row = self.run_row(id)?;
+        Ok(row.is_some_and(|row| row.is_running() && row.owner.signal(Signal::USR1).is_ok()))
     }
 
     /// All units of a project as their newest runs left them; of all projects without one.
