@@ -154,11 +154,15 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
                 .hint("name one with `--target BRANCH`, or `units.target` in .dacapo/config.yaml")
         })?,
     };
+    if repo.branch(&target)?.is_none() {
+        let error = UserError::environment(format!("the target branch `{target}` does not exist"));
+        return Err(error.hint(format!("`git branch {target}` makes it; `--target BRANCH` names another")));
+    }
     refuse_unseen(&repo, &target, args.force)?;
     if !is_background() {
         configured::warn(&base.warnings);
         if args.flags.detach {
-            return detach::detach();
+            return detach::detach_run();
         }
     }
     let new = NewRun {
@@ -226,7 +230,7 @@ pub(in crate::cli) fn resume(
     budget.max_cost = grant.max_cost.or(budget.max_cost);
     budget.max_tokens = grant.max_tokens.or(budget.max_tokens);
     if flags.detach && !is_background() {
-        return detach::detach();
+        return detach::detach_run();
     }
     let new = NewRun {
         project: before.project,
