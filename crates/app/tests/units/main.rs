@@ -2,10 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod consent;
+mod control;
+mod crowd;
 mod files;
 mod hostile;
 mod merging;
 mod night;
+mod shared;
+mod starting;
 mod turns;
 mod world;
 
