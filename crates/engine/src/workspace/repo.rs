@@ -261,8 +261,21 @@ impl Repo {
         let foreign = || WorkspaceError::Foreign { path: path.to_owned(), dir: self.root().to_owned() };
         let place = path.canonicalize().map_err(|_| foreign())?;
         let found = Repository::find(&self.repository.git, &place)?.ok_or_else(foreign)?;
-        let is_ours = found.common_dir == self.repository.common_dir && found.toplevel == place;
+        let is_ours = found.common_dir == self.repository.common_dir
+            && found.toplevel == place
+            && self.is_its_own(&found, &place);
         if is_ours { Ok(found) } else { Err(foreign()) }
+    }
+
+    /// Whether git's folder knows of the worktree, and not only the worktree of it: an agent can write another one's name
+    /// into `.git`, and what is done to its branch would be done to that one's.
+    fn is_its_own(&self, found: &Repository, place: &Path) -> bool {
+        if found.git_dir == found.common_dir {
+            return !place.starts_with(self.home.path().canonicalize().unwrap_or_default().join("worktrees"));
+        }
+        let Ok(back) = fs::read(found.git_dir.join("gitdir")) else { return false };
+        let back = found.git_dir.join(OsStr::from_bytes(back.trim_ascii_end()));
+        back.canonicalize().is_ok_and(|back| back == place.join(".git"))
     }
 
     /// A call in one of the worktrees that may read or write files.

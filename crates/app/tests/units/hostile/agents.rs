@@ -234,6 +234,96 @@ const REPOSITORY: &[Hostile] = &[
     },
 ];
 
+/// The unit fails, and the checkout is where and as it was, also when it is tried again: what was proven and committed
+/// before may be merged then.
+fn untouched(world: &World, _: &Output) {
+    nothing_of_it(world);
+    let output = world.run(&["-n", "1", "--retry-failed"]);
+    assert!(matches!(output.code, Some(0 | 1)), "{output:#?}");
+    assert_eq!(world.env.git(["symbolic-ref", "HEAD"]), "refs/heads/main\n");
+    assert_eq!(world.env.git(["status", "--porcelain"]), "");
+}
+
+const UNTOUCHED: Hostile = Hostile { exit: 1, says: "u: ", then: untouched, ..HOSTILE };
+
+/// fault H5, K1, K2
+const WORKTREE: &[Hostile] = &[
+    Hostile {
+        name: "the worktree forgets its repository",
+        make: |w| does(w, "do: touch done && rm .git"),
+        ..UNTOUCHED
+    },
+    Hostile {
+        name: "the worktree calls itself the checkout",
+        make: |w| does(w, "do: touch done && echo 'gitdir: MAIN/.git' > .git"),
+        ..UNTOUCHED
+    },
+    Hostile {
+        name: "the worktree calls itself the checkout, and nothing is claimed",
+        make: |w| does(w, "do: echo 'gitdir: MAIN/.git' > .git\nclaim: no"),
+        ..UNTOUCHED
+    },
+    Hostile {
+        name: "the worktree calls itself another unit's",
+        make: |w| does(w, "do: touch done && echo 'gitdir: MAIN/.git/worktrees/v' > .git"),
+        ..UNTOUCHED
+    },
+    Hostile {
+        name: "the worktree is a repository of its own",
+        make: |w| {
+            does(
+                w,
+                "do: touch done && rm .git && git init -q . && git add -A && git commit -qm own && git config core.fsmonitor 'CANARY'",
+            )
+        },
+        ..UNTOUCHED
+    },
+    Hostile {
+        name: "the unit's branch is deleted",
+        make: |w| does(w, "do: touch done && git update-ref -d \"$(git symbolic-ref HEAD)\""),
+        exit: 1,
+        says: "u: ",
+        then: untouched,
+        ..HOSTILE
+    },
+    Hostile {
+        name: "dacapo's configuration is written",
+        make: |w| {
+            does(w, "do: touch done && mkdir -p .dacapo && echo 'gates: [CANARY]' > .dacapo/config.yaml")
+        },
+        then: |w, _| {
+            merged(w, &w.env.run(["unit", "list"]));
+            // What was merged has to be agreed to like everything else.
+            w.plan("w", &[]).task("w", 1, &[], "true", "do: touch w").commit();
+            let agent = dacapo_testkit::unit_agent().display().to_string();
+            let output = w.env.run(["unit", "run", "--agent-cmd", &agent]).assert_code(4);
+            assert!(output.stderr.contains("touch "), "{}", output.stderr);
+        },
+        ..HOSTILE
+    },
+    Hostile {
+        name: "the target holds other commands than were agreed to",
+        make: |w| does(w, "do: touch done"),
+        plant: |w| {
+            w.env.git(["checkout", "-q", "-b", "shown"]);
+            w.env.git(["checkout", "-q", "main"]);
+            let proof = format!("touch {}", canary(w));
+            w.task("u", 1, &[], &proof, "do: touch done").commit();
+            w.env.git(["checkout", "-q", "shown"]);
+            w.config("units: {target: main}\n").commit();
+        },
+        exit: 1,
+        says: "is not what you agreed to",
+        then: |w, _| assert!(w.at("main", "done").is_none()),
+        ..HOSTILE
+    },
+];
+
+#[test]
+fn agents_that_make_their_worktree_another_are_found_out() {
+    face(WORKTREE);
+}
+
 #[test]
 fn agents_that_edit_units_are_refused() {
     face(&FILES[..5]);
