@@ -315,7 +315,6 @@ const WORKTREE: &[Hostile] = &[
         exit: 1,
         says: "is not what you agreed to",
         then: |w, _| assert!(w.at("main", "done").is_none()),
-        ..HOSTILE
     },
 ];
 
