@@ -185,11 +185,9 @@ impl HumanRun {
                 self.doing(unit, "preparing its worktree");
             }
             RunEvent::WorktreeCreated { branch, .. } => self.about(unit, "", &format!("works on {branch}")),
-            RunEvent::TaskStarted { task, .. } => {
-                if self.is_verbose {
-                    let title = self.title(unit, *task);
-                    self.about(unit, "2", &format!("{title} is ready"));
-                }
+            RunEvent::TaskStarted { task, .. } if self.is_verbose => {
+                let title = self.title(unit, *task);
+                self.about(unit, "2", &format!("{title} is ready"));
             }
             RunEvent::TaskClaudeInvoke { attempt, agent, .. } => {
                 let offered = self.units.get(unit).map(|shown| shown.offered.as_slice()).unwrap_or_default();
@@ -220,10 +218,8 @@ impl HumanRun {
                     shown.done += 1;
                 }
             }
-            RunEvent::TaskRetry { attempt, reason, .. } => {
-                if reason != "backpressure_failed" {
-                    self.about(unit, "33", &format!("try {attempt}: {}", reason.replace('_', " ")));
-                }
+            RunEvent::TaskRetry { attempt, reason, .. } if reason != "backpressure_failed" => {
+                self.about(unit, "33", &format!("try {attempt}: {}", reason.replace('_', " ")));
             }
             RunEvent::TaskFailed { task, .. } => {
                 let title = self.title(unit, *task);
