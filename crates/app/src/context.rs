@@ -52,11 +52,22 @@ impl Context {
     }
 
     /// The project we are in.
-    fn here() -> Option<ProjectId> {
+    pub(crate) fn here() -> Option<ProjectId> {
         std::env::var("DACAPO_PROJECT")
             .ok()
             .and_then(|project| project.parse().ok())
             .or_else(|| Self::folder(None).ok().map(|folder| Self::project_of(&folder)))
+    }
+
+    /// The same as [`Self::find`], but of a unit's loops the newest that an agent worked in: behind it there may be the
+    /// check of a merge, which none did.
+    pub(crate) fn find_worked(&self, store: &Store, text: &str) -> Result<LoopRow, UserError> {
+        let row = self.find(store, text)?;
+        if row.view.iteration > 0 || row.view.id.as_str().starts_with(text) {
+            return Ok(row);
+        }
+        let all = store.loops_of_task(&row.view.project, row.view.task.as_str())?;
+        Ok(all.into_iter().rev().find(|row| row.view.iteration > 0).unwrap_or(row))
     }
 
     /// The unit that `text` names, if it is one: of this project, else of the only one that has it.
@@ -100,6 +111,13 @@ impl Context {
             None => Vec::new(),
         };
         if candidates.is_empty() {
+            // Elsewhere there may be a loop of that name; whoever stands here does not mean it.
+            if let Some(project) = &here
+                && !store.unit_view(Some(project), text)?.is_empty()
+            {
+                return Err(UserError::usage(format!("nobody has worked on unit `{text}` yet"))
+                    .hint("`dacapo status` shows how units stand; `dacapo cancel RUN` ends a whole run"));
+            }
             candidates = store.newest_of_task(None, text)?;
             if text.len() >= 2 && text.bytes().all(|b| b.is_ascii_alphanumeric()) {
                 candidates.extend(store.with_prefix(text)?);

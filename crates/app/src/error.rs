@@ -19,6 +19,7 @@ use dacapo_engine::{
 /// Exit codes that no loop's end gives.
 pub(crate) const USAGE: u8 = 2;
 pub(crate) const FAILED: u8 = 1;
+pub(crate) const LIMIT: u8 = 3;
 pub(crate) const NEEDS_PERSON: u8 = 4;
 pub(crate) const ENVIRONMENT: u8 = 5;
 

@@ -1,10 +1,15 @@
 //! Receipts again: finding one, and doing once more what it says was done.
 
-use std::{ffi::OsStr, fs, io, os::unix::ffi::OsStrExt, path::Path};
+use std::{
+    ffi::OsStr,
+    fs, io,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
 
 use dacapo_core::{
     agent::gate_environment,
-    event::{LoopEvent, LoopStarted},
+    event::{LoopEvent, LoopStarted, RunEvent},
     ids::LoopId,
     policy::{GateFrom, GateSpec},
     receipt::{Receipt, sha256},
@@ -101,7 +106,7 @@ pub fn check_again(
         return Ok(Again { other_tree: None, unlike: Vec::new(), gates: Vec::new() });
     }
     let snapshot = receipt.snapshot.as_deref().ok_or(ProofError::NoFiles)?;
-    let mut workspace = snapshots::open(home, id, &started.workspace)?;
+    let mut workspace = snapshots::open(home, id, &repository_of(store, started)?)?;
     if workspace.is_git() != started.base.as_ref().is_some_and(|base| base.is_git) {
         return Err(SnapshotError::Gone(format!("{}/.git", started.workspace.display())).into());
     }
@@ -140,6 +145,17 @@ pub fn check_again(
         gates.push(GateAgain { name: proof.name.clone(), then: proof.exit_code, now, same_output });
     }
     Ok(Again { other_tree, unlike, gates })
+}
+
+/// Where the snapshots of a loop are: its folder, or, if that was a worktree of a unit and is gone, its repository.
+fn repository_of(store: &Store, started: &LoopStarted) -> Result<PathBuf, StoreError> {
+    if let Some(run) = started.run.as_ref().filter(|_| !started.workspace.is_dir()) {
+        let events = store.run_events(Some(run), None, 0)?;
+        if let Some(RunEvent::OrchStarted(run)) = events.into_iter().next().map(|envelope| envelope.event) {
+            return Ok(run.root);
+        }
+    }
+    Ok(started.workspace.clone())
 }
 
 /// The files of the snapshot in `folder`; their tree if it is not the one in the receipt.

@@ -8,7 +8,10 @@ use std::{
     },
 };
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1};
+use signal_hook::{
+    SigId,
+    consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1},
+};
 
 /// A signal that a supervisor answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,15 +25,25 @@ pub(crate) enum Arrived {
     Wake,
 }
 
-/// The signals this process listens to, from now until it ends.
+/// The signals this process listens to, from now until it is dropped.
 pub(crate) struct Signals {
     sources: Vec<(Arrived, UnixStream)>,
+    registered: Vec<SigId>,
+}
+
+impl Drop for Signals {
+    /// A process may run many loops, one after the other.
+    fn drop(&mut self) {
+        for id in self.registered.drain(..) {
+            signal_hook::low_level::unregister(id);
+        }
+    }
 }
 
 impl Signals {
     /// Starts to listen. A loop without a terminal does not care when one goes away.
     pub(crate) fn listen(ignore_hangup: bool) -> io::Result<Self> {
-        let mut sources = Vec::new();
+        let (mut sources, mut registered) = (Vec::new(), Vec::new());
         let ignored = ignored_signals();
         for (signal, arrived) in [
             (SIGINT, Arrived::Interrupt),
@@ -45,12 +58,12 @@ impl Signals {
             }
             let (reader, writer) = UnixStream::pair()?;
             reader.set_nonblocking(true)?;
-            signal_hook::low_level::pipe::register(signal, writer)?;
+            registered.push(signal_hook::low_level::pipe::register(signal, writer)?);
             if !(ignore_hangup && arrived == Arrived::Hangup) {
                 sources.push((arrived, reader));
             }
         }
-        Ok(Self { sources })
+        Ok(Self { sources, registered })
     }
 
     /// What to wait on.

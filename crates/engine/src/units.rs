@@ -6,6 +6,7 @@ use std::{
     io::{self, Read as _},
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
+    thread,
 };
 
 use dacapo_core::{
@@ -24,6 +25,8 @@ use rustix::{
 pub const PLAN: &str = "IMPLEMENTATION_PLAN.md";
 /// How many tasks a unit may have.
 const MAX_TASKS: usize = 1000;
+/// As many folders are worth a thread.
+const MANY: usize = 100;
 /// How many entries of a folder are looked at.
 const MAX_ENTRIES: usize = 100_000;
 
@@ -70,22 +73,19 @@ pub fn discover(root: &Path, dir: &str) -> Result<Checked, UnitsError> {
         Err(Errno::NOTDIR) => return Err(refused("it is not a folder")),
         Err(error) => return Err(io(error)),
     };
-    let mut found = Vec::new();
-    let mut problems = Vec::new();
-    for entry in entries(&units).map_err(io)? {
-        let path = format!("{dir}/{}", entry.name);
-        match entry.kind {
-            FileType::Directory => found.extend(read_unit(&units, &path, &entry.name)),
-            FileType::Symlink => problems.push(Problem::of_file(
-                &path,
-                "a link, and links are not followed",
-                "put the folder itself there, or remove the link",
-            )),
-            _ => {}
-        }
-    }
+    let (folders, others): (Vec<Entry>, Vec<Entry>) =
+        entries(&units).map_err(io)?.into_iter().partition(|entry| entry.kind == FileType::Directory);
+    let links = others.iter().filter(|entry| entry.kind == FileType::Symlink);
+    let problems = links.map(|entry| {
+        let what = "a link, and links are not followed";
+        let fix = "put the folder itself there, or remove the link";
+        Problem::of_file(&format!("{dir}/{}", entry.name), what, fix)
+    });
+    let problems: Vec<Problem> = problems.collect();
+    let (found, notes) = read_units(&units, dir, &folders);
     let mut checked = check::all(found);
     checked.problems.extend(problems);
+    checked.notes = notes;
     checked.problems.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
     Ok(checked)
 }
@@ -150,8 +150,30 @@ fn is_task(name: &str) -> bool {
         if a.is_ascii_digit() && b.is_ascii_digit() && rest.len() > 3 && rest.ends_with(b".md"))
 }
 
+/// Reads the units in these folders, in order, by as many threads as there are processors if they are many.
+fn read_units(units: &OwnedFd, dir: &str, folders: &[Entry]) -> (Vec<Read>, Vec<String>) {
+    let read_some = |folders: &[Entry]| {
+        let (mut found, mut notes) = (Vec::new(), Vec::new());
+        for Entry { name, .. } in folders {
+            found.extend(read_unit(units, &format!("{dir}/{name}"), name, &mut notes));
+        }
+        (found, notes)
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(folders.len() / MANY + 1);
+    let share = folders.len().div_ceil(threads).max(1);
+    thread::scope(|scope| {
+        let parts: Vec<_> = folders.chunks(share).map(|part| scope.spawn(move || read_some(part))).collect();
+        let (mut found, mut notes) = (Vec::new(), Vec::new());
+        for (units, more) in parts.into_iter().filter_map(|part| part.join().ok()) {
+            found.extend(units);
+            notes.extend(more);
+        }
+        (found, notes)
+    })
+}
+
 /// Reads the unit in a folder, if it is one.
-fn read_unit(units: &OwnedFd, folder: &str, name: &str) -> Option<Read> {
+fn read_unit(units: &OwnedFd, folder: &str, name: &str, notes: &mut Vec<String>) -> Option<Read> {
     let unreadable = |error: Errno| Some(Read::unreadable(folder, vec![cannot_read(folder, error)]));
     let holder = match open_beneath(units, name, OFlags::DIRECTORY) {
         Ok(holder) => holder,
@@ -161,11 +183,10 @@ fn read_unit(units: &OwnedFd, folder: &str, name: &str) -> Option<Read> {
         Ok(found) => found,
         Err(error) => return unreadable(error),
     };
-    let plan = found.iter().find(|entry| entry.name == PLAN)?;
+    let plan = found.iter().find(|entry| entry.name == PLAN);
     let tasks: Vec<&Entry> = found.iter().filter(|entry| is_task(&entry.name)).collect();
-    if tasks.is_empty() {
-        return None;
-    }
+    notes.extend(near_misses(folder, plan.is_some(), !tasks.is_empty(), &found));
+    let plan = plan.filter(|_| !tasks.is_empty())?;
     let mut names = vec![plan];
     names.extend(tasks);
     let (files, problems) = read_files(&holder, folder, &names);
@@ -187,6 +208,33 @@ fn read_unit(units: &OwnedFd, folder: &str, name: &str) -> Option<Read> {
             Some(Read::unreadable(folder, problems))
         }
     }
+}
+
+/// What in a folder was probably meant to be a unit or a task.
+fn near_misses(folder: &str, has_plan: bool, has_tasks: bool, found: &[Entry]) -> Vec<String> {
+    let shown = |text: &str| dacapo_core::text::visible::visible(text).replace('\n', "\\n");
+    let mut notes = Vec::new();
+    match (has_plan, has_tasks) {
+        (false, true) => notes.push(format!("`{}` is no unit: it has tasks but no {PLAN}", shown(folder))),
+        (true, false) => notes
+            .push(format!("`{}` is no unit: it has a plan but no task called `01-name.md`", shown(folder))),
+        _ => {}
+    }
+    let looks_like_task = |entry: &&Entry| {
+        entry.name.ends_with(".md")
+            && entry.name.starts_with(|c: char| c.is_ascii_digit())
+            && !is_task(&entry.name)
+    };
+    if has_plan || has_tasks {
+        notes.extend(found.iter().filter(looks_like_task).map(|entry| {
+            format!(
+                "`{}/{}` is no task: its name is not like `01-name.md`",
+                shown(folder),
+                shown(&entry.name)
+            )
+        }));
+    }
+    notes
 }
 
 type Files = Vec<(String, Vec<u8>)>;

@@ -172,3 +172,24 @@ fn the_top_is_where_git_is() {
     assert_eq!(top(&world.root().join("r/a/b")), world.root().join("r"));
     assert_eq!(top(&world.root().join("r")), world.root().join("r"));
 }
+
+#[test]
+fn what_was_probably_meant_is_said_and_passed_over() {
+    // req 1: other folders are no error.
+    let world = World::new();
+    world.unit("good", 1);
+    world.write("specs/tasks/good/2-short.md", "");
+    world.write("specs/tasks/no-plan/01-t.md", "");
+    world.write("specs/tasks/no-task/IMPLEMENTATION_PLAN.md", "");
+    world.write("specs/tasks/notes/1.md", "");
+    let checked = world.discover();
+    assert_eq!((checked.units.len(), checked.problems.len()), (1, 0));
+    assert_eq!(
+        checked.notes,
+        [
+            "`specs/tasks/good/2-short.md` is no task: its name is not like `01-name.md`",
+            "`specs/tasks/no-plan` is no unit: it has tasks but no IMPLEMENTATION_PLAN.md",
+            "`specs/tasks/no-task` is no unit: it has a plan but no task called `01-name.md`",
+        ]
+    );
+}

@@ -9,7 +9,7 @@ use std::{
 
 use dacapo_core::{
     policy::{GateSpec, Origin},
-    text::visible::visible,
+    text::{shell::word, visible::visible},
     trust::{Changes, Runnable, not_granted, uncovered},
 };
 use dacapo_engine::process::background::is_background;
@@ -233,7 +233,5 @@ pub(super) fn how_to_trust(root: &Path) -> String {
         return "dacapo trust".to_owned();
     }
     let path = visible(&root.to_string_lossy());
-    let is_simple = path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-+@".contains(&b));
-    let path = if is_simple { path } else { format!("'{}'", path.replace('\'', r"'\''")) };
-    format!("dacapo trust --dir {path}")
+    format!("dacapo trust --dir {}", word(&path))
 }

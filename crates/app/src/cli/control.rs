@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 use dacapo_core::{
-    event::{FinishState, Reason},
+    event::{FinishState, LoopEvent, Reason},
     ids::RunId,
     loop_machine::Request,
 };
@@ -129,6 +129,11 @@ pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
         say(format!("Loop {id} reads it in its next prompt."));
         return Ok(0);
     }
+    if is_of_unit(&store, &id)? {
+        let unit = &row.view.task;
+        say(format!("Unit {unit} reads it when it goes on: `dacapo unit run --unit {unit}`."));
+        return Ok(0);
+    }
     if matches!(row.view.reason, Some(Reason::Waiting | Reason::Question)) {
         drop(store);
         return detach::start(["resume", id.as_str()]);
@@ -137,6 +142,16 @@ pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
     let more = if row.view.reason == Some(Reason::MaxIterations) { " -n +10" } else { "" };
     say(format!("Loop {id} reads it when it goes on: `dacapo resume {id}{more}`."));
     Ok(0)
+}
+
+/// Whether a run of units started it: alone it would not know what comes next.
+fn is_of_unit(store: &Store, id: &dacapo_core::ids::LoopId) -> Result<bool, UserError> {
+    let history = store.load(id)?.map(|(_, history)| history).unwrap_or_default();
+    let started = history.into_iter().find_map(|envelope| match envelope.event {
+        LoopEvent::LoopStarted(started) => Some(started),
+        _ => None,
+    });
+    Ok(started.is_some_and(|started| started.run.is_some()))
 }
 
 /// How a loop stands whose journal has come to an end.

@@ -64,6 +64,7 @@ pub(super) fn demo(args: &DemoArgs) -> Result<u8, UserError> {
         }
         say("\nNow with your own agent, in your own repository:");
         say("  dacapo run \"what to do\" --agent-cmd \"your-agent\" --gate \"your test command\"");
+        say("Many tasks that depend on each other, in parallel: `dacapo unit --help`");
     }
     if args.keep {
         let kept = scratch.keep();
@@ -92,6 +93,7 @@ fn play(
     let workspace = Context::folder(Some(&workspace.to_owned()))?;
     let new = NewLoop {
         run: None,
+        base: None,
         policy,
         prompt: Some(PROMPT.to_owned()),
         project: Context::project_of(&workspace),

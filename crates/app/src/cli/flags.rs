@@ -45,10 +45,13 @@ pub(super) struct LoopFlags {
     protect: Vec<String>,
     /// How long a gate may take that has no timeout of its own
     #[arg(long, value_name = "DUR", default_value = "5m")]
-    gate_timeout: Millis,
+    pub(super) gate_timeout: Millis,
     /// Try a red gate again up to N times; what passes then is called flaky
     #[arg(long, value_name = "N", default_value_t = 0)]
     gate_retries: u32,
+    /// Leave what a red gate printed, and why a claim was refused, out of the next prompt
+    #[arg(long)]
+    no_feedback: bool,
     /// Refuse a claim whose own words contradict it ("still need to", "tests fail", …)
     #[arg(long)]
     contradictions: bool,
@@ -173,6 +176,7 @@ impl LoopFlags {
                 effective.contradictions.value.patterns()
             },
             stuck_after: effective.stuck_after.value,
+            feedback: !self.no_feedback,
             restart_delay: self.restart_delay,
             iteration_timeout: self.iteration_timeout,
             idle_timeout: Some(self.idle_timeout),

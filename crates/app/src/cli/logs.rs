@@ -53,7 +53,7 @@ pub(super) struct LogsArgs {
 
 pub(super) fn logs(cx: &Context, args: &LogsArgs) -> Result<u8, UserError> {
     let store = cx.store()?;
-    let view = cx.find(&store, &args.id)?.view;
+    let view = cx.find_worked(&store, &args.id)?.view;
     let stream = if args.stderr {
         Stream::Stderr
     } else if args.gates {

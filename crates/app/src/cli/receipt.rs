@@ -23,7 +23,7 @@ pub(super) struct ReceiptArgs {
 
 pub(super) fn receipt(cx: &Context, args: &ReceiptArgs) -> Result<u8, UserError> {
     let store = cx.store()?;
-    let view = cx.find(&store, &args.id)?.current_view();
+    let view = cx.find_worked(&store, &args.id)?.current_view();
     let Some(receipt) = proof::receipt(&store, &view.id)? else {
         return Err(no_receipt(&view));
     };

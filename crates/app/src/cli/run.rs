@@ -150,6 +150,7 @@ impl RunArgs {
             after: self.after.clone(),
             parent: std::env::var("DACAPO_LOOP").ok().and_then(|id| id.parse::<LoopId>().ok()),
             run: None,
+            base: None,
             is_detached: is_background(),
         };
         // Before anything of it is kept or shown to others.

@@ -98,7 +98,7 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
         }
     }
     if let Some(store) = &store {
-        status_units::sections(store)?;
+        status_units::sections(store, true)?;
     }
     Ok(0)
 }
@@ -122,7 +122,7 @@ fn units(cx: &Context, store: &Store, args: &StatusArgs) -> Result<Option<u8>, U
     match &args.id {
         Some(_) => views.iter().for_each(status_units::detail),
         None if views.is_empty() => return Ok(None),
-        None => status_units::sections(store)?,
+        None => status_units::sections(store, false)?,
     }
     Ok(Some(0))
 }

@@ -7,18 +7,28 @@ use dacapo_core::{
 use dacapo_engine::store::{RunRow, Store};
 
 use super::say;
-use crate::error::UserError;
+use crate::{context::Context, error::UserError};
 
-/// A section for each run that goes on, and for the newest that has ended.
-pub(super) fn sections(store: &Store) -> Result<(), UserError> {
+/// A section for each run that goes on, and for the newest that has ended, here if there is one, `below` what was said
+/// before.
+pub(super) fn sections(store: &Store, below: bool) -> Result<(), UserError> {
+    let mut gap = if below { "\n" } else { "" };
     let mut runs = store.active_runs()?;
-    runs.extend(store.newest_ended_run()?);
+    let here = match Context::here() {
+        Some(project) => store.newest_run(Some(&project))?.filter(|run| run.view.is_over()),
+        None => None,
+    };
+    runs.extend(match here {
+        Some(run) => Some(run),
+        None => store.newest_ended_run()?,
+    });
     for run in runs.into_iter().map(RunRow::current_view) {
         let units = store.units_of_run(&run.id)?;
         if units.is_empty() {
             continue;
         }
-        say(format!("\n{}", heading(&run, &units)));
+        say(format!("{gap}{}", heading(&run, &units)));
+        gap = "\n";
         let width = units.iter().map(|view| view.unit.as_str().len()).max().unwrap_or(0);
         for unit in &units {
             say(format!("  {}", unit_line(unit, width)));
@@ -35,7 +45,8 @@ fn heading(run: &RunView, units: &[UnitView]) -> String {
         MergeMode::PullRequest => "published",
     };
     let state = if run.state == "running" { String::new() } else { format!(", {}", run.state) };
-    format!("Units (run {}, target {}{state}): {good} of {} {word}", run.id, run.target, units.len())
+    let (root, all) = (run.root.display(), units.len());
+    format!("Units of {root} (run {}, target {}{state}): {good} of {all} {word}", run.id, run.target)
 }
 
 /// One unit.

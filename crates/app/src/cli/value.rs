@@ -14,12 +14,17 @@ pub(super) fn one_line(text: &str) -> Result<String, String> {
 
 /// A count of at least one.
 pub(super) fn positive(text: &str) -> Result<u32, String> {
+    at_least_one(text).map_err(|why| match why.strip_prefix("must be") {
+        Some(_) => format!("{why}: a loop without iterations does nothing, one without a limit never ends"),
+        None => why,
+    })
+}
+
+/// A number of things of which there must be one.
+pub(super) fn at_least_one(text: &str) -> Result<u32, String> {
     match text.trim().parse::<i64>() {
         Ok(n @ 1..=1_000_000_000) => Ok(n as u32),
-        Ok(..=0) => {
-            Err("must be at least 1: a loop without iterations does nothing, one without a limit never ends"
-                .to_owned())
-        }
+        Ok(..=0) => Err("must be at least 1".to_owned()),
         Ok(_) => Err("is more than a billion".to_owned()),
         Err(_) => Err("is not a whole number".to_owned()),
     }

@@ -45,8 +45,12 @@ pub(crate) fn reporter(style: &Style) -> Box<dyn Observer> {
     if style.quiet {
         return Box::new(dacapo_engine::observer::Nobody);
     }
-    let is_live = out::Out::is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
-    Box::new(human::Human::new(is_live, style.verbose))
+    Box::new(human::Human::new(is_live(), style.verbose))
+}
+
+/// Whether lines can be drawn over.
+fn is_live() -> bool {
+    out::Out::is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// Whoever shows a run of units in the style that was asked for.
@@ -60,8 +64,7 @@ pub(crate) fn run_reporter(style: &Style) -> Box<dyn RunObserver> {
     if style.quiet {
         return Box::new(dacapo_engine::observer::Nobody);
     }
-    let is_live = out::Out::is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
-    Box::new(units::HumanRun::new(is_live, style.verbose))
+    Box::new(units::HumanRun::new(is_live(), style.verbose))
 }
 
 /// The same for a run of units.

@@ -192,10 +192,11 @@ impl HumanRun {
             RunEvent::TaskClaudeInvoke { attempt, agent, .. } => {
                 let offered = self.units.get(unit).map(|shown| shown.offered.as_slice()).unwrap_or_default();
                 let what = match offered {
-                    [only] => self.title(unit, *only),
-                    several => format!("one of {} tasks", several.len()),
+                    [] => String::new(),
+                    [only] => format!("{} · ", self.title(unit, *only)),
+                    several => format!("one of {} tasks · ", several.len()),
                 };
-                self.doing(unit, format!("{what} · {agent}, try {attempt}"));
+                self.doing(unit, format!("{what}{agent}, try {attempt}"));
             }
             RunEvent::TaskClaudeDone { error: Some(error), attempt, .. } => {
                 self.about(unit, "33", &format!("try {attempt}: {error}"));
@@ -219,7 +220,9 @@ impl HumanRun {
                 }
             }
             RunEvent::TaskRetry { attempt, reason, .. } if reason != "backpressure_failed" => {
-                self.about(unit, "33", &format!("try {attempt}: {}", reason.replace('_', " ")));
+                let what =
+                    if reason == "no_task_completed" { "no task completed" } else { "the agent failed" };
+                self.about(unit, "33", &format!("try {attempt}: {what}"));
             }
             RunEvent::TaskFailed { task, .. } => {
                 let title = self.title(unit, *task);
@@ -243,9 +246,7 @@ impl HumanRun {
                         self.about(unit, "1;32", &text);
                     }
                     Some((branch, command)) => {
-                        let text = format!(
-                            "merged on {branch}, because {target} has uncommitted changes; `{command}`"
-                        );
+                        let text = format!("merged on {branch}; `{command}` moves {target}");
                         self.about(unit, "1;33", &text);
                     }
                 }
@@ -323,6 +324,17 @@ impl RunObserver for HumanRun {
             }
             _ => {}
         }
+    }
+
+    fn output(&mut self, unit: &UnitId, line: &str) {
+        if !line.trim().is_empty() {
+            self.about(unit, "2", &format!("│ {line}"));
+            self.draw();
+        }
+    }
+
+    fn sees_output(&self) -> bool {
+        self.is_verbose
     }
 
     fn tick(&mut self) {

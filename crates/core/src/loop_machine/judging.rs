@@ -226,7 +226,8 @@ impl Turn {
                     self.commit_tasks(&set, snapshot, claim.iteration);
                 }
             }
-            (Some(rule), Some(found)) if found.changed > 0 => {
+            // In a unit's worktree also where nothing was changed: an agent may have moved the branch under the same files.
+            (Some(rule), Some(found)) if found.changed > 0 || policy.units_dir.is_some() => {
                 let message =
                     rule.message.clone().unwrap_or_else(|| format!("{}: complete", self.started().task));
                 let effect =

@@ -2,6 +2,7 @@
 
 pub mod ansi;
 pub mod nearest;
+pub mod shell;
 pub mod visible;
 
 /// A number of things: `1 iteration`, `3 iterations`.

@@ -18,6 +18,7 @@ fn begins(commits: bool) -> LoopEvent {
             backpressure: format!("check {number}"),
             line: 3,
             depends_on: Vec::new(),
+            writes: Vec::new(),
             frozen: String::new(),
         },
         status: TaskStatus::Pending,

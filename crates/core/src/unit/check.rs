@@ -79,6 +79,8 @@ pub struct Checked {
     pub units: Vec<Unit>,
     /// By file and line; while there are any, nothing should be started.
     pub problems: Vec<Problem>,
+    /// What is passed over and looks as if it was meant otherwise, for people.
+    pub notes: Vec<String>,
 }
 
 fn name_of(folder: &str) -> &str {
@@ -239,7 +241,7 @@ pub fn all(units: Vec<Read>) -> Checked {
             problems.push(spot.problem(what, "take one of these dependencies away"));
         }
     }
-    let mut checked = Checked { units: Vec::with_capacity(units.len()), problems };
+    let mut checked = Checked { units: Vec::with_capacity(units.len()), problems, notes: Vec::new() };
     for read in units {
         checked.problems.extend(read.problems);
         checked.units.extend(read.unit);

@@ -32,6 +32,7 @@ fn a_task_is_what_its_file_says() {
         backpressure: "go test ./...".to_owned(),
         line: 4,
         depends_on: vec![1],
+        writes: Vec::new(),
         frozen: frontmatter::frozen(GOOD.as_bytes()),
     };
     assert_eq!(task, Task { spec, status: TaskStatus::InProgress });
@@ -112,6 +113,11 @@ fn everything_wrong_in_a_task_file_is_said_at_once() {
             vec!["3:1: the value of `status` must be one word behind its key"],
         ),
         ("task: 1\nbackpressure: x\ndepends_on: 1", vec!["4:13: `depends_on` must be a list"]),
+        ("task: 1\nbackpressure: x\nwrites: a.py", vec!["4:9: `writes` must be a list"]),
+        (
+            "task: 1\nbackpressure: x\nwrites: [a.py, ' ']",
+            vec!["4:16: an entry of `writes` must be the path of a file"],
+        ),
         (
             "task: 1\nbackpressure: x\ndepends_on: [1, a, -2, 0, '1', [2]]",
             vec![

@@ -9,6 +9,7 @@ fn task(number: u32, status: TaskStatus, depends_on: &[u32]) -> Task {
         backpressure: "true".to_owned(),
         line: 4,
         depends_on: depends_on.to_vec(),
+        writes: Vec::new(),
         frozen: String::new(),
     };
     Task { spec, status }
@@ -52,7 +53,7 @@ fn ready_is_what_is_pending_with_nothing_before_it() {
 
 #[test]
 fn how_a_unit_stands_is_one_of_four() {
-    // req 14 to req 17
+    // req 14, req 15, req 16, req 17
     for (tasks, expected) in [
         (vec![task(1, InProgress, &[]), task(2, Pending, &[1])], Standing::Ready(vec![1])), // req 14
         (vec![task(1, Pending, &[]), task(2, Failed, &[])], Standing::Ready(vec![1])),

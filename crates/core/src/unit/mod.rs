@@ -68,6 +68,9 @@ pub struct TaskSpec {
     pub line: u32,
     /// Tasks of the unit that must be complete first.
     pub depends_on: Vec<u32>,
+    /// Files that its backpressure runs and that it wants written all the same, such as tests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writes: Vec<String>,
     /// SHA-256 of its frontmatter without the status.
     pub frozen: String,
 }

@@ -15,8 +15,8 @@ pub const ORCH_KEYS: [&str; 6] =
     ["orch_status", "orch_branch", "orch_worktree", "orch_pr_number", "orch_started_at", "orch_completed_at"];
 
 const TOP: Place = Place { line: 1, column: 1 };
-/// How much one may depend on.
-const MAX_DEPENDENCIES: usize = 1000;
+/// How long a list may be.
+const MAX_ENTRIES: usize = 1000;
 /// How much of a heading is a title.
 const MAX_TITLE: usize = 200;
 /// The largest number a task can have.
@@ -147,20 +147,20 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// The entries of `depends_on`.
-    fn dependencies(&mut self, like: &str) -> Vec<Node> {
-        let Some((_, node)) = self.find("depends_on") else { return Vec::new() };
+    /// The entries of a list.
+    fn list(&mut self, key: &str, like: &str) -> Vec<Node> {
+        let Some((_, node)) = self.find(key) else { return Vec::new() };
         let place = node.place;
         match &node.value {
             _ if is_nothing(node) => Vec::new(),
-            Value::List(items) if items.len() <= MAX_DEPENDENCIES => items.clone(),
+            Value::List(items) if items.len() <= MAX_ENTRIES => items.clone(),
             Value::List(_) => {
-                let what = format!("`depends_on` has more than {MAX_DEPENDENCIES} entries");
-                self.wrong(place, what, "name only what must be complete first");
+                let what = format!("`{key}` has more than {MAX_ENTRIES} entries");
+                self.wrong(place, what, "name only what is needed");
                 Vec::new()
             }
             Value::Scalar { .. } | Value::Map(_) => {
-                self.wrong(place, "`depends_on` must be a list", format!("write `depends_on: {like}`"));
+                self.wrong(place, format!("`{key}` must be a list"), format!("write `{key}: {like}`"));
                 Vec::new()
             }
         }
@@ -218,7 +218,7 @@ pub(super) fn task(source: Source<'_>) -> TaskFile {
     let backpressure = head.backpressure();
     let mut depends_at: Vec<(u32, Spot)> = Vec::new();
     let mut seen = std::collections::HashSet::new();
-    for node in head.dependencies("[1, 2]") {
+    for node in head.list("depends_on", "[1, 2]") {
         match number_of(&node) {
             Some(number) if seen.insert(number) => depends_at.push((number, source.spot(node.place))),
             Some(_) => {}
@@ -226,6 +226,17 @@ pub(super) fn task(source: Source<'_>) -> TaskFile {
                 node.place,
                 "an entry of `depends_on` must be the number of a task",
                 "write numbers only, like `depends_on: [1, 2]`",
+            ),
+        }
+    }
+    let mut writes = Vec::new();
+    for node in head.list("writes", "[tests/login.py]") {
+        match &node.value {
+            Value::Scalar { text, .. } if !text.trim().is_empty() => writes.push(text.trim().to_owned()),
+            _ => head.wrong(
+                node.place,
+                "an entry of `writes` must be the path of a file",
+                "write paths from the top of the repository, like `writes: [tests/login.py]`",
             ),
         }
     }
@@ -238,6 +249,7 @@ pub(super) fn task(source: Source<'_>) -> TaskFile {
                 backpressure,
                 line,
                 depends_on: depends_at.iter().map(|(number, _)| *number).collect(),
+                writes,
                 frozen: frontmatter::frozen(source.bytes),
             };
             let task = Task { spec, status };
@@ -277,7 +289,7 @@ pub(super) fn plan(source: Source<'_>) -> (ParsedPlan, Vec<Problem>) {
         }
     }
     let mut seen = std::collections::HashSet::new();
-    for node in head.dependencies("[first-unit]") {
+    for node in head.list("depends_on", "[first-unit]") {
         match &node.value {
             Value::Scalar { text, .. } if !text.trim().is_empty() && !is_nothing(&node) => {
                 let id = text.trim().to_owned();

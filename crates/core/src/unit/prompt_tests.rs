@@ -10,6 +10,7 @@ fn set() -> TaskSet {
             backpressure: backpressure.to_owned(),
             line: 4,
             depends_on: Vec::new(),
+            writes: Vec::new(),
             frozen: String::new(),
         },
         status: TaskStatus::Pending,

@@ -30,8 +30,14 @@ pub struct RunSettings {
     pub providers: BTreeMap<UnitId, AgentCommand>,
     /// Tries per turn.
     pub max_retries: u32,
+    /// How long a task's backpressure may take (req 33).
+    #[serde(default = "backpressure_timeout")]
+    pub backpressure_timeout: Millis,
     /// Whether tasks that failed before are tried again.
     pub retry_failed: bool,
+    /// How long the run may take.
+    #[serde(default)]
+    pub max_time: Option<Millis>,
     /// What makes a fresh worktree ready.
     pub setup: Vec<SetupCommand>,
     /// What runs before a worktree goes.
@@ -55,6 +61,10 @@ pub struct BaselineCheck {
     pub timeout: Option<Millis>,
 }
 
+fn backpressure_timeout() -> Millis {
+    GateSpec::TIMEOUT
+}
+
 impl RunSettings {
     /// Defaults around a policy.
     pub fn new(policy: Policy) -> Self {
@@ -63,7 +73,9 @@ impl RunSettings {
             units_dir: "specs/tasks".to_owned(),
             providers: BTreeMap::new(),
             max_retries: 3,
+            backpressure_timeout: backpressure_timeout(),
             retry_failed: false,
+            max_time: None,
             setup: Vec::new(),
             teardown: Vec::new(),
             submodules: false,
@@ -92,7 +104,7 @@ impl RunSettings {
     /// A turn: one of the ready tasks, proven and committed.
     pub fn turn(&self, set: TaskSet) -> Policy {
         let ready = set.tasks.iter().filter(|task| set.ready.contains(&task.spec.number));
-        let proofs = ready.map(|task| task_gate(&task.spec, Some(task.spec.number)));
+        let proofs = ready.map(|task| self.task_gate(&task.spec, Some(task.spec.number)));
         Policy {
             gates: self.policy.gates.iter().cloned().chain(proofs).collect(),
             max_iterations: self.max_retries.max(1),
@@ -157,7 +169,7 @@ impl RunSettings {
 
     /// Everything that must hold for the whole unit, each command once.
     fn proofs(&self, tasks: &[TaskSpec], checks: &[BaselineCheck]) -> Vec<GateSpec> {
-        let tasks = tasks.iter().map(|task| task_gate(task, None));
+        let tasks = tasks.iter().map(|task| self.task_gate(task, None));
         let mut gates: Vec<GateSpec> = Vec::new();
         for gate in self.policy.gates.iter().cloned().chain(tasks).chain(checks.iter().map(baseline_gate)) {
             if !gates.iter().any(|known| known.run == gate.run) {
@@ -166,15 +178,16 @@ impl RunSettings {
         }
         gates
     }
-}
 
-/// The gate that proves a task; `only` is the task it decides about, if it decides about that one alone.
-fn task_gate(task: &TaskSpec, only: Option<u32>) -> GateSpec {
-    GateSpec {
-        name: format!("task #{}", task.number),
-        origin: Origin::Repository,
-        task: only,
-        ..GateSpec::of_command(&task.backpressure)
+    /// The gate that proves a task; `only` is the task it decides about, if it decides about that one alone.
+    fn task_gate(&self, task: &TaskSpec, only: Option<u32>) -> GateSpec {
+        GateSpec {
+            name: format!("task #{}", task.number),
+            timeout: self.backpressure_timeout,
+            origin: Origin::Repository,
+            task: only,
+            ..GateSpec::of_command(&task.backpressure)
+        }
     }
 }
 
@@ -186,3 +199,7 @@ fn baseline_gate(check: &BaselineCheck) -> GateSpec {
         ..GateSpec::of_command(&check.run)
     }
 }
+
+#[cfg(test)]
+#[path = "settings_tests.rs"]
+mod tests;

@@ -12,7 +12,7 @@ use crate::{
 pub struct UnitFacts {
     /// Its tasks, with the status their files in the worktree have.
     pub tasks: Vec<Task>,
-    /// The status of each in the newest commit, in the same order: only what is committed was proven.
+    /// The status of each by the target's word and by receipts, in the same order: all that is proven.
     pub committed: Vec<TaskStatus>,
     /// A loop of it that was cut short.
     pub open: Option<LoopId>,
@@ -66,7 +66,7 @@ pub fn next(unit: &UnitId, facts: &UnitFacts) -> UnitStep {
         Standing::SomeFailed(failed) => UnitStep::End(
             UnitEnd::Failed,
             format!(
-                "no task is ready, and {} failed: {}",
+                "no task is ready, and {} failed: {}; `--retry-failed` tries again",
                 count(failed.len() as u32, "task"),
                 numbers(&failed)
             ),

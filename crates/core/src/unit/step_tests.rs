@@ -12,6 +12,7 @@ fn task(number: u32, status: TaskStatus, depends_on: &[u32]) -> Task {
         backpressure: "true".to_owned(),
         line: 1,
         depends_on: depends_on.to_vec(),
+        writes: Vec::new(),
         frozen: String::new(),
     };
     Task { spec, status }
@@ -66,7 +67,10 @@ fn failed_and_blocked_are_different_ends() {
     let mut failed = facts(&[(Failed, Pending, &[]), (Pending, Pending, &[1])]);
     assert_eq!(
         next(&unit(), &failed),
-        UnitStep::End(UnitEnd::Failed, "no task is ready, and 1 task failed: #1".to_owned())
+        UnitStep::End(
+            UnitEnd::Failed,
+            "no task is ready, and 1 task failed: #1; `--retry-failed` tries again".to_owned()
+        )
     );
     failed.retry_failed = true;
     assert_eq!(next(&unit(), &failed), UnitStep::SetStatuses(vec![(1, Pending)]));

@@ -395,7 +395,7 @@ pub fn why_unit(view: &UnitView) -> Why {
         Some(id) => format!("`dacapo logs {id}` shows what the agent said; "),
         None => String::new(),
     };
-    let again = format!("`dacapo unit run {unit}`");
+    let again = format!("`dacapo unit run --unit {unit}`");
     let (because, next) = match view.status {
         UnitStatus::Queued if detail.is_empty() => {
             let first = if view.depends_on.is_empty() {
@@ -450,7 +450,7 @@ pub fn why_unit(view: &UnitView) -> Why {
             format!("Failed: {detail}; {tasks}."),
             match view.reason {
                 Some(UnitEnd::Exhausted | UnitEnd::Failed) => {
-                    format!("{logs}`dacapo unit run {unit} --retry-failed` tries again.")
+                    format!("{logs}`dacapo unit run --unit {unit} --retry-failed` tries again.")
                 }
                 Some(UnitEnd::Auth) => format!("Sign in or mend the account, then {again}."),
                 Some(UnitEnd::Budget) => format!("{again} with a higher `--max-cost` goes on."),

@@ -17,7 +17,7 @@ use std::{
 use dacapo_core::{
     event::{Envelope, RunEvent, RunStarted, UnitEnd},
     ids::{RunId, UnitId},
-    unit::{Unit, schedule::Job},
+    unit::{TaskStatus, Unit, schedule::Job},
     view::LoopView,
 };
 use rustix::{
@@ -27,10 +27,12 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use super::{train, work::Worker};
-use crate::observer::Observer;
+use crate::{observer::Observer, store::Stream};
 
 /// The word after which `dacapo` is a job.
 pub const JOB: &str = "unit-job";
+/// The longest line of an agent that is passed on.
+const LONGEST_LINE: usize = 64 * 1024;
 /// How much of a job's last words is kept.
 const LAST_WORDS: u64 = 4096;
 
@@ -53,6 +55,8 @@ pub(super) struct JobSpec {
     pub(super) after: Vec<(UnitId, String)>,
     /// Whether nobody is at a terminal.
     pub(super) is_detached: bool,
+    /// Whether somebody wants to see what agents print.
+    pub(super) is_watched: bool,
 }
 
 /// The part of a unit that a job is held to.
@@ -64,6 +68,8 @@ pub(super) struct UnitFiles {
     pub(super) folder: String,
     /// The commands that the user agreed to: file and command line.
     pub(super) commands: Vec<(String, String)>,
+    /// Tasks that were complete in the user's checkout when the run began.
+    pub(super) complete: Vec<u32>,
 }
 
 impl From<&Unit> for UnitFiles {
@@ -73,6 +79,12 @@ impl From<&Unit> for UnitFiles {
             id: unit.id.clone(),
             folder: unit.folder.clone(),
             commands: tasks.map(|task| (task.file.clone(), task.backpressure.clone())).collect(),
+            complete: unit
+                .tasks
+                .iter()
+                .filter(|task| task.status == TaskStatus::Complete)
+                .map(|task| task.spec.number)
+                .collect(),
         }
     }
 }
@@ -101,8 +113,16 @@ pub(super) struct JobLink {
 pub(super) enum Said {
     /// Something to record.
     Event(RunEvent),
+    /// A line that its agent printed.
+    Output(String),
     /// Its loops have written something.
     Look,
+}
+
+/// A line of an agent on its way to whoever watches.
+#[derive(Serialize, Deserialize)]
+struct Printed {
+    output: String,
 }
 
 impl JobLink {
@@ -145,9 +165,10 @@ impl JobLink {
             }
             while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
-                said.push(match serde_json::from_slice(&line) {
-                    Ok(event) => Said::Event(event),
-                    Err(_) => Said::Look,
+                said.push(match (serde_json::from_slice(&line), serde_json::from_slice(&line)) {
+                    (Ok(event), _) => Said::Event(event),
+                    (_, Ok(Printed { output })) => Said::Output(output),
+                    _ => Said::Look,
                 });
             }
         }
@@ -178,7 +199,12 @@ impl JobLink {
 }
 
 /// What a job says to its scheduler.
-pub(super) struct Voice(io::Stdout);
+pub(super) struct Voice {
+    out: io::Stdout,
+    is_watched: bool,
+    /// What an agent printed that is not a whole line yet.
+    rest: Vec<u8>,
+}
 
 impl Voice {
     /// A fact for the run's stream.
@@ -190,7 +216,7 @@ impl Voice {
 
     /// A scheduler that is gone hears nothing, and the job is about to go too.
     fn line(&mut self, line: &str) {
-        let mut stdout = self.0.lock();
+        let mut stdout = self.out.lock();
         let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
     }
 }
@@ -200,8 +226,21 @@ impl Observer for Voice {
         self.line("{}");
     }
 
+    fn output(&mut self, _: Stream, bytes: &[u8]) {
+        self.rest.extend_from_slice(bytes);
+        while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.rest.drain(..=end).collect();
+            let output = String::from_utf8_lossy(line.trim_ascii_end()).into_owned();
+            if let Ok(line) = serde_json::to_string(&Printed { output }) {
+                self.line(&line);
+            }
+        }
+        // A line without an end is not worth the memory.
+        self.rest.truncate(LONGEST_LINE);
+    }
+
     fn sees_output(&self) -> bool {
-        false
+        self.is_watched
     }
 }
 
@@ -222,7 +261,7 @@ pub fn main() -> ExitCode {
     {
         return ExitCode::from(5);
     }
-    let mut voice = Voice(io::stdout());
+    let mut voice = Voice { out: io::stdout(), is_watched: spec.is_watched, rest: Vec::new() };
     let job = spec.job.clone();
     let done = Worker::new(spec, &mut voice).and_then(|mut worker| match job {
         Job::Work { back } => worker.work(back),

@@ -1,8 +1,9 @@
 //! The scheduler of one run of units: inputs in one order, and for each of them journal → apply → publish → perform.
 //!
-//! It works on no unit itself. It starts a job for each ([`job`]), records what jobs say, translates what their loops have
+//! It works on no unit itself. It starts a job for each (`job.rs`), records what jobs say, translates what their loops have
 //! written, and waits on all of them at once.
 
+mod branch;
 mod job;
 mod train;
 mod work;
@@ -14,7 +15,6 @@ use std::{
 };
 
 use dacapo_core::{
-    duration::Millis,
     event::{Envelope, MergeMode, RunEnvelope, RunEvent, RunStarted, StopCause, UnitEnd, UnitPlan},
     ids::{ProjectId, RunId, UnitId},
     unit::{
@@ -40,8 +40,11 @@ use crate::{
     signals::{Arrived, Signals},
     store::{LockError, RunHead, RunRow, Store, StoreError, TaskLock},
     supervisor::{self, StartError},
-    workspace::{Repo, WorkspaceError},
+    workspace::{Preparing, Repo, WorkspaceError, prepare},
 };
+
+/// How long news of loops may wait for more, so that they are looked at and recorded together.
+const LOOK_AFTER: Duration = Duration::from_millis(20);
 
 /// Whoever wants to see what a run does. It is told what is already recorded; nothing it does changes the run.
 pub trait RunObserver {
@@ -51,6 +54,16 @@ pub trait RunObserver {
     /// A loop of this unit has recorded something.
     fn loop_event(&mut self, unit: &UnitId, envelope: &Envelope) {
         let _ = (unit, envelope);
+    }
+
+    /// An agent of this unit printed a line.
+    fn output(&mut self, unit: &UnitId, line: &str) {
+        let _ = (unit, line);
+    }
+
+    /// Whether it looks at what is printed.
+    fn sees_output(&self) -> bool {
+        false
     }
 
     /// Time has passed.
@@ -85,8 +98,6 @@ pub struct NewRun {
     pub settings: RunSettings,
     /// The run that it goes on with, on whose budget it draws.
     pub goes_on_with: Option<RunId>,
-    /// How long it may take.
-    pub max_time: Option<Millis>,
     /// Whether it runs without a terminal.
     pub is_detached: bool,
 }
@@ -150,6 +161,8 @@ struct Scheduler<'a> {
     grace: Option<Instant>,
     time: Option<Instant>,
     next_tick: Option<Instant>,
+    /// When to look at what loops have written, if one has said that there is something.
+    next_look: Option<Instant>,
 }
 
 /// Runs units to their end.
@@ -163,13 +176,14 @@ pub fn run(home: &Home, new: NewRun, observer: &mut dyn RunObserver) -> Result<R
     // The lock says that nobody runs them.
     store.close_dead_runs(&new.project, Timestamp::now())?;
     let repo = Repo::open(&new.root, home)?;
-    tidy_up(&store, &repo, &new)?;
+    tidy_up(home, &store, &repo, &new)?;
     let was_dirty = !repo.is_dirty()?.is_empty();
     let random = proof::fresh_id().map_err(|source| RunError::Io { what: "cannot make a name", source })?;
     let id: RunId = random
         .as_str()
         .parse()
         .map_err(|error| RunError::Io { what: "cannot make a name", source: io::Error::other(error) })?;
+    let time = new.settings.max_time.map(|time| Instant::now() + time.std());
     let plans = new.units.iter().map(plan).collect();
     let started = RunStarted {
         project: new.project,
@@ -213,8 +227,9 @@ pub fn run(home: &Home, new: NewRun, observer: &mut dyn RunObserver) -> Result<R
         signals,
         seen,
         grace: None,
-        time: new.max_time.map(|time| Instant::now() + time.std()),
+        time,
         next_tick: observer.tick_every().map(|every| Instant::now() + every),
+        next_look: None,
         observer,
     };
     for effect in step.effects {
@@ -232,11 +247,13 @@ pub fn run(home: &Home, new: NewRun, observer: &mut dyn RunObserver) -> Result<R
 }
 
 /// Removes worktrees of units that were merged when somebody killed us; what is not surely merged and clean stays.
-fn tidy_up(store: &Store, repo: &Repo, new: &NewRun) -> Result<(), RunError> {
+fn tidy_up(home: &Home, store: &Store, repo: &Repo, new: &NewRun) -> Result<(), RunError> {
     for view in store.unit_views(Some(&new.project))? {
         if let (UnitStatus::Merged, Some(path), Some(branch)) = (view.status, view.worktree, view.branch)
             && path.exists()
         {
+            let at = Preparing { project: &new.project, unit: &view.unit, dir: &path };
+            let _ = prepare(home, at, &new.settings.teardown);
             let _ = repo.remove(&path, &branch, &new.target);
         }
     }
@@ -339,11 +356,12 @@ impl Scheduler<'_> {
             home: self.home.path().to_owned(),
             scheduler: std::process::id(),
             run: self.id.clone(),
-            started: self.started.clone(),
+            started: self.started_without_plan(),
             unit: UnitFiles::from(unit),
             job,
             after,
             is_detached: self.is_detached,
+            is_watched: self.observer.sees_output(),
         };
         match JobLink::start(&spec) {
             Ok(job) => {
@@ -362,11 +380,29 @@ impl Scheduler<'_> {
         }
     }
 
+    /// How the run began, for a job: of a plan of a thousand units it needs its own alone, which is told beside it.
+    fn started_without_plan(&self) -> RunStarted {
+        let RunStarted { project, root, target, merge, parallel, units: _, settings, purse, pid, version } =
+            &self.started;
+        RunStarted {
+            project: project.clone(),
+            root: root.clone(),
+            target: target.clone(),
+            merge: *merge,
+            parallel: *parallel,
+            units: Vec::new(),
+            settings: settings.clone(),
+            purse: purse.clone(),
+            pid: *pid,
+            version: version.clone(),
+        }
+    }
+
     // --- waiting --------------------------------------------------------------------------------------------
 
     /// Waits until something happens and says what.
     fn wait(&mut self) -> Result<Vec<RunInput>, RunError> {
-        let deadline = [self.grace, self.time, self.next_tick].into_iter().flatten().min();
+        let deadline = [self.grace, self.time, self.next_tick, self.next_look].into_iter().flatten().min();
         let timeout = deadline.map(|at| {
             let left = at.saturating_duration_since(Instant::now());
             Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
@@ -393,21 +429,27 @@ impl Scheduler<'_> {
     /// What jobs say, in order; what their loops have written comes before the end of a job.
     fn listen(&mut self, inputs: &mut Vec<RunInput>) -> Result<(), RunError> {
         let mut said = Vec::new();
-        let (mut ended, mut look) = (Vec::new(), false);
+        let mut ended = Vec::new();
+        let now = Instant::now();
         let mut at = 0;
         while at < self.jobs.len() {
             match self.jobs[at].read() {
                 Some(words) => {
-                    look |= !words.is_empty();
+                    // A loop writes several events at once, and every look is a transaction of ours that loops wait for.
+                    if !words.is_empty() {
+                        self.next_look.get_or_insert(now + LOOK_AFTER);
+                    }
                     let unit = self.jobs[at].unit.clone();
-                    said.extend(words.into_iter().filter_map(|said| match said {
-                        Said::Event(event) => Some(RunInput::Told { unit: unit.clone(), event }),
-                        Said::Look => None,
-                    }));
+                    for word in words {
+                        match word {
+                            Said::Event(event) => said.push(RunInput::Told { unit: unit.clone(), event }),
+                            Said::Output(line) => self.observer.output(&unit, &line),
+                            Said::Look => {}
+                        }
+                    }
                     at += 1;
                 }
                 None => {
-                    look = true;
                     let job = self.jobs.remove(at);
                     let unit = job.unit.clone();
                     ended.push(RunInput::JobEnded {
@@ -417,7 +459,9 @@ impl Scheduler<'_> {
                 }
             }
         }
-        if look {
+        // What loops have written comes before what is told about them.
+        if !said.is_empty() || !ended.is_empty() || self.next_look.is_some_and(|at| at <= now) {
+            self.next_look = None;
             for (unit, envelope) in self.store.loops_of_units(&self.started.project, self.seen)? {
                 self.seen = self.seen.max(envelope.seq);
                 inputs.push(RunInput::LoopSeen(Box::new(envelope), unit));

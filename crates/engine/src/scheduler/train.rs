@@ -4,16 +4,17 @@ use std::{fmt::Write as _, rc::Rc};
 
 use dacapo_core::{
     event::{Reason, RunEvent, UnitEnd},
+    judge::unit_files::{self, UnitFileVerdict},
     policy::{GateSpec, Policy},
-    text::count,
-    unit::{TaskSpec, prompt, step},
+    text::{count, shell::quoted},
+    unit::{TaskSet, TaskSpec, TaskStatus, check, prompt, step},
 };
 
 use super::{job::JobEnd, work::Worker};
 use crate::{
     proof,
     supervisor::Finished,
-    workspace::{Known, Merged, PullRequestError, Removal, TargetMoved},
+    workspace::{Known, Merged, PullRequestError, Removal, TargetMoved, Worktree},
 };
 
 /// How often a target that others move is followed.
@@ -28,8 +29,11 @@ pub(super) fn merge(worker: &mut Worker<'_>) -> Result<(), JobEnd> {
         let tip = worker.tip()?;
         let commit = match worker.repo.merge(&tip, &head).map_err(JobEnd::error)? {
             // An earlier job was cut short behind its merge.
-            Merged::Nothing => tip.clone(),
-            Merged::Clean { tree } => match check(worker, &tip, &tree, None)? {
+            Merged::Nothing => {
+                is_all_there(worker, &tip)?;
+                tip.clone()
+            }
+            Merged::Clean { tree } => match check_tree(worker, &tip, &tree, None)? {
                 Checked::Green(tree) => commit(worker, &tree, &tip, &head)?,
                 Checked::Red(detail) => {
                     worker.voice.tell(&RunEvent::UnitSentBack { detail });
@@ -38,7 +42,7 @@ pub(super) fn merge(worker: &mut Worker<'_>) -> Result<(), JobEnd> {
             },
             Merged::Conflict { tree, paths, .. } => {
                 worker.voice.tell(&RunEvent::PrConflict { paths: paths.clone() });
-                match check(worker, &tip, &tree, Some(&paths))? {
+                match check_tree(worker, &tip, &tree, Some(&paths))? {
                     Checked::Green(tree) => commit(worker, &tree, &tip, &head)?,
                     Checked::Red(detail) => {
                         let detail = format!(
@@ -52,6 +56,7 @@ pub(super) fn merge(worker: &mut Worker<'_>) -> Result<(), JobEnd> {
                 }
             }
         };
+        refuse_foreign(worker, &known, &head, [&tip, &commit])?;
         let (target, id) = (worker.spec.started.target.clone(), worker.spec.started.purse.clone());
         let now = worker.repo.branch(&target).map_err(JobEnd::error)?;
         let Some(now) = now else {
@@ -64,14 +69,64 @@ pub(super) fn merge(worker: &mut Worker<'_>) -> Result<(), JobEnd> {
         let left_on =
             match worker.repo.move_target(&target, &commit, &now, id.as_str()).map_err(JobEnd::error)? {
                 TargetMoved::Moved { .. } => None,
-                TargetMoved::LeftOn { branch, command, .. } => Some((branch, command)),
+                TargetMoved::LeftOn { branch, command, why } => {
+                    let text = format!("`{target}` was left where it is: {}", why.join(", "));
+                    worker.voice.tell(&RunEvent::UnitWarned { text });
+                    Some((branch, command))
+                }
                 TargetMoved::Overtaken { .. } => continue,
             };
+        worker.voice.tell(&RunEvent::PrMerged { commit: commit.clone() });
         worker.voice.tell(&RunEvent::UnitMerged { target, commit: commit.clone(), left_on });
         tidy(worker, &known, &commit);
         return Ok(());
     }
     Err(JobEnd(UnitEnd::Merge, format!("the target moved {CHASES} times while the merge was being checked")))
+}
+
+/// Nothing to merge is a merged unit only if the target has all of it.
+fn is_all_there(worker: &Worker<'_>, tip: &str) -> Result<(), JobEnd> {
+    let tasks = worker.tasks_at(tip)?;
+    match tasks.iter().find(|task| task.status != TaskStatus::Complete) {
+        None => Ok(()),
+        Some(task) => Err(JobEnd(
+            UnitEnd::Merge,
+            format!(
+                "there is nothing to merge, and task #{} is not complete in `{}`",
+                task.spec.number, worker.spec.started.target
+            ),
+        )),
+    }
+}
+
+/// Refuses a merge that would change more of the units' files than it may: the status of this unit's proven tasks.
+fn refuse_foreign(
+    worker: &mut Worker<'_>,
+    known: &Known,
+    head: &str,
+    [tip, merged]: [&str; 2],
+) -> Result<(), JobEnd> {
+    let Known { path, branch } = known.clone();
+    worker.look_at_branch(&Worktree { path, branch, head: head.to_owned(), is_new: false })?;
+    let settings = worker.spec.started.settings.clone();
+    let tasks = worker.tasks_at(tip)?;
+    let set = TaskSet { unit: worker.spec.unit.id.clone(), tasks: tasks.clone(), ready: Vec::new() };
+    let policy = Policy { tasks: Some(set), ..settings.policy };
+    for file in worker.repo.changed_below(tip, merged, &settings.units_dir).map_err(JobEnd::error)? {
+        let before = worker.repo.file_at(tip, &file).map_err(JobEnd::error)?;
+        let after = worker.repo.file_at(merged, &file).map_err(JobEnd::error)?;
+        let verdict = unit_files::judge(&file, before.as_deref(), after.as_deref(), &policy);
+        let is_proven = tasks.iter().find(|task| task.spec.file == file).is_none_or(|task| {
+            let said = after.as_deref().and_then(|bytes| check::reread(&file, bytes).ok());
+            said == Some(task.status)
+                || (said == Some(TaskStatus::Complete) && worker.proven.contains(&task.spec.number))
+        });
+        if matches!(verdict, UnitFileVerdict::Forbidden(_)) || !is_proven {
+            let detail = format!("the merge would change `{file}` in a way that nothing proves");
+            return Err(JobEnd(UnitEnd::Merge, detail));
+        }
+    }
+    Ok(())
 }
 
 enum Checked {
@@ -82,7 +137,7 @@ enum Checked {
 }
 
 /// Lays the merged tree out and runs everything that must hold for the unit on it; after a conflict an agent works on it.
-fn check(
+fn check_tree(
     worker: &mut Worker<'_>,
     tip: &str,
     tree: &str,
@@ -101,7 +156,7 @@ fn check(
         .prepare(scratch.path(), &settings.setup)
         .map_err(|why| JobEnd(UnitEnd::Setup, format!("setup of the merged tree: {why}")))?;
     let tasks: Vec<TaskSpec> = worker.tasks_at(tip)?.into_iter().map(|task| task.spec).collect();
-    let checks = worker.baseline_for(tip)?;
+    let checks = worker.baseline_for(tree)?;
     let (policy, words): (Policy, String) = match conflict {
         None => (settings.merged(&unit, &tasks, &checks), format!("The merge of unit {unit} is checked.")),
         Some(paths) => (
@@ -112,8 +167,10 @@ fn check(
     if policy.gates.is_empty() {
         return Ok(Checked::Green(tree.to_owned()));
     }
-    let Finished { id, reason, detail, .. } = worker.run_loop(policy, words, scratch.path())?;
+    let Finished { id, reason, detail, .. } = worker.run_loop(policy, words, scratch.path(), None)?;
     match (reason, step::end_of(reason, UnitEnd::Merge)) {
+        // What setup wrote is no part of it.
+        (Reason::Done, _) | (_, None) if conflict.is_none() => Ok(Checked::Green(tree.to_owned())),
         (Reason::Done, _) | (_, None) => {
             let receipt = proof::receipt(&worker.store, &id).map_err(JobEnd::error)?;
             let kept = receipt.and_then(|receipt| receipt.tree);
@@ -128,10 +185,10 @@ fn check(
 fn no_markers(paths: &[String]) -> GateSpec {
     let mut run = String::from("for file in");
     for path in paths {
-        let _ = write!(run, " '{}'", path.replace('\'', r"'\''"));
+        let _ = write!(run, " {}", quoted(path));
     }
     run.push_str(
-        "; do\n  [ -f \"$file\" ] || continue\n  if grep -nE '^(<<<<<<<|>>>>>>>|\\|\\|\\|\\|\\|\\|\\|)( |$)' \"$file\"; then \
+        "; do\n  [ -f \"$file\" ] || continue\n  if grep -nE '^(<<<<<<<|>>>>>>>|\\|\\|\\|\\|\\|\\|\\|)( |$)' -- \"$file\"; then \
          echo \"$file: conflict markers\"; exit 1; fi\ndone",
     );
     GateSpec { name: "no conflict markers".to_owned(), ..GateSpec::of_command(&run) }

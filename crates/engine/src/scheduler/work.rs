@@ -7,7 +7,7 @@ use std::{
 };
 
 use dacapo_core::{
-    event::{Grant, IterationOutcome, LoopEvent, Reason, RunEvent, UnitEnd},
+    event::{Grant, IterationOutcome, LoopEvent, RunEvent, UnitEnd},
     ids::{LoopId, TaskId},
     judge::{glob::Globs, signal::Signal as Hint},
     policy::{Policy, SetupCommand},
@@ -17,6 +17,8 @@ use dacapo_core::{
         step::{self, Checks, UnitFacts, UnitStep},
     },
 };
+
+use rustix::process::Signal;
 
 use super::job::{JobEnd, JobSpec, Voice};
 use crate::{
@@ -39,7 +41,9 @@ pub(super) struct Worker<'a> {
     /// Kept so that a signal between two loops ends nothing half-way.
     signals: Signals,
     /// Tasks that a receipt of this branch proves.
-    proven: BTreeSet<u32>,
+    pub(super) proven: BTreeSet<u32>,
+    /// The newest commit of the branch that is proven: what was changed since is what a claim is about.
+    pub(super) accepted: String,
     /// What the checks of tasks printed that were claimed beside others that were accepted.
     red: BTreeMap<u32, String>,
 }
@@ -50,23 +54,40 @@ impl<'a> Worker<'a> {
         let signals = Signals::listen(spec.is_detached).map_err(JobEnd::error)?;
         let repo = Rc::new(Repo::open(&spec.started.root, &home).map_err(JobEnd::error)?);
         let store = Store::open(&home.database()).map_err(JobEnd::error)?;
-        Ok(Self { spec, home, repo, store, voice, signals, proven: BTreeSet::new(), red: BTreeMap::new() })
+        Ok(Self {
+            spec,
+            home,
+            repo,
+            store,
+            voice,
+            signals,
+            proven: BTreeSet::new(),
+            accepted: String::new(),
+            red: BTreeMap::new(),
+        })
     }
 
     /// Worktree, turns, checks; `back` is what was red in the merged tree.
     pub(super) fn work(&mut self, back: Option<String>) -> Result<(), JobEnd> {
         let tree = self.worktree()?;
-        let base = self.begin_of(&tree)?;
+        self.bring_up(&tree)?;
+        // An agent may have staged what nobody accepted; nothing of the user's is there.
+        if !tree.is_new {
+            self.repo.unstage(&tree.path).map_err(JobEnd::error)?;
+        }
+        let base = self.look_at_branch(&tree)?;
         let given = self.tasks_at(&base)?;
-        self.proven = self.proven_by_receipts(&tree, &base)?;
+        self.refuse_unproven(&base, &given)?;
         for task in &given {
-            // What a killed dacapo left beside a file while it wrote goes with the first look at it.
-            let status = task_files::status(&tree.path, &task.spec.file).unwrap_or(task.status);
-            write_status(&tree.path, &given, task.spec.number, status)?;
+            // What a killed dacapo left beside a file while it wrote goes with the first look at it. A file that cannot be
+            // read is put back later.
+            if let Some(status) = task_files::status(&tree.path, &task.spec.file) {
+                let _ = write_status(&tree.path, &given, task.spec.number, status);
+            }
         }
         // Nothing of it is new to the target: an earlier job was cut short behind its merge.
-        let is_merged = self.repo.is_ancestor(&self.head(&tree)?, &base).map_err(JobEnd::error)?;
-        let is_merged = is_merged && given.iter().all(|task| task.status == TaskStatus::Complete);
+        let is_merged =
+            self.head(&tree)? == base && given.iter().all(|task| task.status == TaskStatus::Complete);
         let mut checks = if is_merged { Checks::Hold } else { Checks::Due };
         if let Some(red) = back {
             self.take_back(&tree, &red)?;
@@ -86,7 +107,18 @@ impl<'a> Worker<'a> {
                     checks = Checks::Hold;
                 }
                 UnitStep::Complete => {
+                    let proven = self.proven.clone();
+                    self.look_at_branch(&tree)?;
                     let commit = self.head(&tree)?;
+                    // Somebody took commits off the branch: what they proved is to be done again.
+                    if self.proven != proven {
+                        continue;
+                    }
+                    if commit != self.accepted {
+                        let detail =
+                            format!("`{}` holds commits after the last that was proven", tree.branch);
+                        return Err(JobEnd::error(detail));
+                    }
                     self.voice.tell(&RunEvent::UnitCompleted { commit });
                     return Ok(());
                 }
@@ -138,56 +170,6 @@ impl<'a> Worker<'a> {
             .and_then(|view| Some(Known { path: view.worktree?, branch: view.branch? })))
     }
 
-    /// Where finished units go: the target, or, where that could not be moved, the branch that waits for it.
-    pub(super) fn tip(&self) -> Result<String, JobEnd> {
-        let target = &self.spec.started.target;
-        let Some(tip) = self.repo.branch(target).map_err(JobEnd::error)? else {
-            return Err(JobEnd(UnitEnd::Setup, format!("the target branch `{target}` does not exist")));
-        };
-        let waiting = format!("dacapo/merged-{}", self.spec.started.purse);
-        match self.repo.branch(&waiting).map_err(JobEnd::error)? {
-            Some(ahead) if self.repo.is_ancestor(&tip, &ahead).map_err(JobEnd::error)? => Ok(ahead),
-            _ => Ok(tip),
-        }
-    }
-
-    /// The commit a new worktree begins at: the target, with the units that come first.
-    fn base(&self) -> Result<String, JobEnd> {
-        let mut base = self.tip()?;
-        for (unit, branch) in &self.spec.after {
-            let Some(theirs) = self.repo.branch(branch).map_err(JobEnd::error)? else {
-                continue;
-            };
-            base = match self.repo.merge(&base, &theirs).map_err(JobEnd::error)? {
-                Merged::Nothing => base,
-                Merged::Clean { tree } => {
-                    let message = format!("Merge unit {unit}");
-                    self.repo.commit_merge(&tree, [&base, &theirs], &message).map_err(JobEnd::error)?
-                }
-                Merged::Conflict { paths, .. } => {
-                    let detail = format!(
-                        "the units it depends on cannot be put together: `{branch}` conflicts in {}",
-                        paths.join(", ")
-                    );
-                    return Err(JobEnd(UnitEnd::Merge, detail));
-                }
-            };
-        }
-        Ok(base)
-    }
-
-    /// The commit at which the unit's branch and the target part.
-    fn begin_of(&self, tree: &Worktree) -> Result<String, JobEnd> {
-        let head = self.head(tree)?;
-        let base = self.repo.merge_base(&self.tip()?, &head).map_err(JobEnd::error)?;
-        base.ok_or_else(|| JobEnd::error(format!("`{}` and the target have no common history", tree.branch)))
-    }
-
-    pub(super) fn head(&self, tree: &Worktree) -> Result<String, JobEnd> {
-        let head = self.repo.branch(&tree.branch).map_err(JobEnd::error)?;
-        head.ok_or_else(|| JobEnd::error(format!("the branch `{}` is gone", tree.branch)))
-    }
-
     // --- facts ----------------------------------------------------------------------------------------------
 
     /// `given` are the tasks as they were where the unit's branch began.
@@ -220,8 +202,10 @@ impl<'a> Worker<'a> {
         for TaskSpec { file, backpressure, .. } in tasks.iter().map(|task| &task.spec) {
             if !self.spec.unit.commands.contains(&(file.clone(), backpressure.clone())) {
                 let detail = format!(
-                    "`{file}` is not what you agreed to: at {} its backpressure is `{backpressure}`",
-                    &commit[..commit.len().min(9)]
+                    "`{file}` is not what you agreed to: at {} its backpressure is `{backpressure}`; if the unit's \
+                     worktree is behind `{target}`, commit what is in it and `git merge {target}` there",
+                    &commit[..commit.len().min(9)],
+                    target = self.spec.started.target
                 );
                 return Err(JobEnd(UnitEnd::Setup, detail));
             }
@@ -238,10 +222,6 @@ impl<'a> Worker<'a> {
 
     /// The same tasks with the status they have in the worktree. A file that cannot be read is put back.
     fn tasks_on_disk(&self, tree: &Worktree, given: &[Task]) -> Result<Vec<Task>, JobEnd> {
-        if !tree.path.join(&self.spec.unit.folder).is_dir() {
-            let folder = tree.path.join(&self.spec.unit.folder);
-            return Err(JobEnd::error(format!("the unit's folder is gone: `{}`", folder.display())));
-        }
         let mut tasks = given.to_vec();
         for task in &mut tasks {
             task.status = match task_files::status(&tree.path, &task.spec.file) {
@@ -259,42 +239,34 @@ impl<'a> Worker<'a> {
         Ok(tasks)
     }
 
-    /// Tasks that receipts of this unit prove and whose commits this branch holds: the word of a file, committed or not,
-    /// is an agent's.
-    fn proven_by_receipts(&self, tree: &Worktree, base: &str) -> Result<BTreeSet<u32>, JobEnd> {
-        let ours: BTreeSet<String> =
-            self.repo.commits_between(base, &self.head(tree)?).map_err(JobEnd::error)?.into_iter().collect();
-        let loops = self.store.loops_of_task(&self.spec.started.project, self.task()?.as_str());
-        let mut proven = BTreeSet::new();
-        for row in loops.map_err(JobEnd::error)? {
-            if row.view.reason == Some(Reason::Done) {
-                proven.extend(self.proven_by(&row.view.id, &ours)?);
-            }
-        }
-        Ok(proven)
-    }
-
-    fn proven_by(&self, id: &LoopId, commits: &BTreeSet<String>) -> Result<Vec<u32>, JobEnd> {
-        let Some(receipt) = proof::receipt(&self.store, id).map_err(JobEnd::error)? else {
-            return Ok(Vec::new());
-        };
-        if receipt.commits.last().is_none_or(|commit| !commits.contains(commit)) {
-            return Ok(Vec::new());
-        }
-        Ok(claimed(&receipt.claim).collect())
-    }
-
-    /// A loop of this unit that was cut short in this worktree.
+    /// A loop of this unit that was cut short in this worktree and was told what this run would tell it: other limits,
+    /// another agent or other gates make another loop.
     fn open_loop(&self, tree: &Worktree) -> Result<Option<LoopId>, JobEnd> {
         let rows = self
             .store
             .newest_of_task(Some(&self.spec.started.project), self.task()?.as_str())
             .map_err(JobEnd::error)?;
-        Ok(rows
+        let view = rows
             .into_iter()
             .map(|row| row.current_view())
-            .find(|view| view.workspace == tree.path && view.reason.is_some_and(step::goes_on))
-            .map(|view| view.id))
+            .find(|view| view.workspace == tree.path && view.reason.is_some_and(step::goes_on));
+        let Some(view) = view else { return Ok(None) };
+        let history = self.store.events(Some(&view.id), 0).map_err(JobEnd::error)?;
+        let Some(LoopEvent::LoopStarted(started)) = history.first().map(|envelope| &envelope.event) else {
+            return Ok(None);
+        };
+        let (unit, settings) = (&self.spec.unit.id, &self.spec.started.settings);
+        let is_ours = match &started.policy.tasks {
+            Some(set) => started.policy == settings.turn(set.clone()),
+            None => {
+                let head = self.head(tree)?;
+                let checks = self.baseline_for(&head)?;
+                let tasks: Vec<TaskSpec> = self.tasks_at(&head)?.into_iter().map(|task| task.spec).collect();
+                started.policy == settings.baseline(unit, &checks)
+                    || started.policy == settings.sent_back(unit, &tasks, &checks)
+            }
+        };
+        Ok(is_ours.then_some(view.id))
     }
 
     // --- loops ----------------------------------------------------------------------------------------------
@@ -304,12 +276,15 @@ impl<'a> Worker<'a> {
         self.spec.unit.id.as_str().parse().map_err(JobEnd::error)
     }
 
+    /// Runs a loop to its end; its changes count from the commit `base`, else from the files as they are.
     pub(super) fn run_loop(
         &mut self,
         policy: Policy,
         prompt: String,
         workspace: &Path,
+        base: Option<String>,
     ) -> Result<Finished, JobEnd> {
+        self.stop_if_asked()?;
         let new = NewLoop {
             policy,
             prompt: Some(prompt),
@@ -319,6 +294,7 @@ impl<'a> Worker<'a> {
             after: Vec::new(),
             parent: None,
             run: Some(self.spec.started.purse.clone()),
+            base,
             is_detached: self.spec.is_detached,
         };
         supervisor::run(&self.home, new, self.voice).map_err(JobEnd::error)
@@ -352,7 +328,8 @@ impl<'a> Worker<'a> {
                 words.push_str(&prompt::was_red(*number, output));
             }
         }
-        let finished = self.run_loop(policy, words, &tree.path)?;
+        let base = Some(self.accepted.clone());
+        let finished = self.run_loop(policy, words, &tree.path, base)?;
         self.turn_ended(&finished, Some(&set))
     }
 
@@ -361,16 +338,31 @@ impl<'a> Worker<'a> {
         let Some(end) = step::end_of(finished.reason, exhausted) else {
             if let Some(receipt) = proof::receipt(&self.store, &finished.id).map_err(JobEnd::error)? {
                 self.proven.extend(claimed(&receipt.claim));
+                self.accepted = receipt.commits.last().unwrap_or(&self.accepted).clone();
             }
+            let mut is_paused = false;
             for envelope in self.store.events(Some(&finished.id), 0).map_err(JobEnd::error)? {
-                if let LoopEvent::GateFinished { task: Some(task), result, .. } = envelope.event {
-                    self.red.insert(task, result.output_tail);
+                match envelope.event {
+                    LoopEvent::GateFinished { task: Some(task), result, .. } => {
+                        self.red.insert(task, result.output_tail);
+                    }
+                    LoopEvent::PauseRequested { .. } => is_paused = true,
+                    LoopEvent::Paused | LoopEvent::Unpaused => is_paused = false,
+                    _ => {}
                 }
             }
             self.red.retain(|task, output| !output.is_empty() && !self.proven.contains(task));
-            return Ok(());
+            // A pause after the iteration that ended the loop holds the unit.
+            return match is_paused {
+                true => Err(JobEnd(UnitEnd::Stopped, "paused; `dacapo unit run` goes on".to_owned())),
+                false => Ok(()),
+            };
         };
         let mut detail = finished.detail.clone();
+        if end == UnitEnd::Stopped {
+            // Whatever ended the run was passed on to its jobs as Ctrl-C is.
+            "stopped with its run".clone_into(&mut detail);
+        }
         if let (UnitEnd::Exhausted, Some(set)) = (end, set) {
             let row = self.store.row(&finished.id).map_err(JobEnd::error)?;
             if let Some((_, refusal)) = row.and_then(|row| row.view.refused) {
@@ -420,7 +412,12 @@ impl<'a> Worker<'a> {
         let policy = self.spec.started.settings.baseline(&unit, &checks);
         let commands: Vec<(&str, &str)> =
             checks.iter().map(|check| (check.name.as_str(), check.run.as_str())).collect();
-        let finished = self.run_loop(policy, prompt::fix_baseline(&unit, &commands), &tree.path)?;
+        let finished = self.run_loop(
+            policy,
+            prompt::fix_baseline(&unit, &commands),
+            &tree.path,
+            Some(self.accepted.clone()),
+        )?;
         self.turn_ended(&finished, None)
     }
 
@@ -449,6 +446,7 @@ impl<'a> Worker<'a> {
                 let commit =
                     self.repo.commit_merge(&merged, [&head, &tip], &message).map_err(JobEnd::error)?;
                 self.repo.advance(&tree.path, &tree.branch, &commit, &head).map_err(JobEnd::error)?;
+                self.look_at_branch(tree)?;
             }
             // The target moved on and conflicts by now: that is the next merge's business.
             Merged::Conflict { .. } => return Ok(()),
@@ -458,17 +456,21 @@ impl<'a> Worker<'a> {
         let tasks: Vec<TaskSpec> = self.tasks_at(&head)?.into_iter().map(|task| task.spec).collect();
         let policy = self.spec.started.settings.sent_back(&unit, &tasks, &self.baseline_for(&head)?);
         let words = format!("{}\n\n{red}\n", prompt::fix_merge(&unit, &self.spec.started.target));
-        let finished = self.run_loop(policy, words, &tree.path)?;
+        let base = Some(self.accepted.clone());
+        let finished = self.run_loop(policy, words, &tree.path, base)?;
         match step::end_of(finished.reason, UnitEnd::Merge) {
-            None => Ok(()),
+            None => self.look_at_branch(tree).map(drop),
             Some(end) => Err(JobEnd(end, finished.detail)),
         }
     }
 
-    /// Ctrl-C between two loops.
+    /// Ctrl-C or Ctrl-Z between two loops.
     pub(super) fn stop_if_asked(&mut self) -> Result<(), JobEnd> {
-        let stops = |arrived: &Arrived| !matches!(arrived, Arrived::Wake | Arrived::Suspend);
-        if !self.signals.take().iter().any(stops) {
+        let arrived = self.signals.take();
+        if arrived.contains(&Arrived::Suspend) {
+            let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+        }
+        if !arrived.iter().any(|arrived| !matches!(arrived, Arrived::Wake | Arrived::Suspend)) {
             return Ok(());
         }
         Err(JobEnd(UnitEnd::Stopped, "stopped between two loops".to_owned()))
@@ -476,7 +478,7 @@ impl<'a> Worker<'a> {
 }
 
 /// The tasks among the signals of a claim.
-fn claimed(by: &[Hint]) -> impl DoubleEndedIterator<Item = u32> {
+pub(super) fn claimed(by: &[Hint]) -> impl DoubleEndedIterator<Item = u32> {
     by.iter().filter_map(|signal| match signal {
         Hint::Task(number) => Some(*number),
         _ => None,

@@ -214,18 +214,18 @@ impl Store {
     /// All units of a project as their newest runs left them; of all projects without one.
     pub fn unit_views(&self, project: Option<&ProjectId>) -> Result<Vec<UnitView>, StoreError> {
         let sql = format!("{UNITS} WHERE ?1 IS NULL OR u.project = ?1 ORDER BY u.key");
-        self.query(&sql, [project.map(ProjectId::as_str)], unit_view)
+        self.query(&sql, [project.map(ProjectId::as_str)], unit_views())
     }
 
     /// One unit; of the project named, or of every one that has it.
     pub fn unit_view(&self, project: Option<&ProjectId>, unit: &str) -> Result<Vec<UnitView>, StoreError> {
         let sql = format!("{UNITS} WHERE u.unit = ?2 AND (?1 IS NULL OR u.project = ?1) ORDER BY u.key");
-        self.query(&sql, params![project.map(ProjectId::as_str), unit], unit_view)
+        self.query(&sql, params![project.map(ProjectId::as_str), unit], unit_views())
     }
 
     /// The units of a run that no later one was about, in the order of its plan.
     pub fn units_of_run(&self, run: &RunId) -> Result<Vec<UnitView>, StoreError> {
-        self.query(&format!("{UNITS} WHERE r.id = ?1 ORDER BY u.key"), [run.as_str()], unit_view)
+        self.query(&format!("{UNITS} WHERE r.id = ?1 ORDER BY u.key"), [run.as_str()], unit_views())
     }
 
     /// Events of the loops of a run, after a place in the journal, and the unit each is about.
@@ -271,14 +271,24 @@ fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
     Ok(RunRow { view: json(row, 0)?, owner: owner(row, 1)? })
 }
 
-fn unit_view(row: &Row<'_>) -> rusqlite::Result<UnitView> {
-    let view: UnitView = json(row, 0)?;
-    let is_over: bool = row.get(1)?;
-    Ok(if is_over || view.status.is_over() || owner(row, 2)?.is_alive() {
-        view
-    } else {
-        view.with_dead_owner()
-    })
+/// Reads units; the processes of their schedulers are looked at once each.
+fn unit_views() -> impl FnMut(&Row<'_>) -> rusqlite::Result<UnitView> {
+    let mut known: Vec<(Identity, bool)> = Vec::new();
+    move |row| {
+        let view: UnitView = json(row, 0)?;
+        let is_over: bool = row.get(1)?;
+        if is_over || view.status.is_over() {
+            return Ok(view);
+        }
+        let owner = owner(row, 2)?;
+        let found = known.iter().find(|(other, _)| *other == owner).map(|(_, is_alive)| *is_alive);
+        let is_alive = found.unwrap_or_else(|| {
+            let is_alive = owner.is_alive();
+            known.push((owner, is_alive));
+            is_alive
+        });
+        Ok(if is_alive { view } else { view.with_dead_owner() })
+    }
 }
 
 fn owner(row: &Row<'_>, at: usize) -> rusqlite::Result<Identity> {

@@ -235,6 +235,7 @@ fn a_dead_run_is_brought_to_its_end_once() {
                 backpressure: "true".to_owned(),
                 line: 1,
                 depends_on: Vec::new(),
+                writes: Vec::new(),
                 frozen: String::new(),
             },
             status,

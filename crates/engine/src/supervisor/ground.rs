@@ -8,13 +8,11 @@ use dacapo_core::{
     judge::{gate_scripts::named_files, glob::Globs, progress::TOO_MANY},
     policy::{GateSpec, Policy},
     receipt::sha256,
-    unit::frontmatter,
 };
 
 use super::start::StartError;
 use crate::{
     home::Home,
-    task_files,
     workspace::{Folder, Workspace, WorkspaceError},
 };
 
@@ -35,8 +33,15 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// Looks at `dir`, keeps it as snapshot 0, and finds what is protected in it.
-    pub(super) fn prepare(home: &Home, id: &LoopId, policy: &Policy, dir: &Path) -> Result<Self, StartError> {
+    /// Looks at `dir`, keeps it as snapshot 0, and finds what is protected in it. Changes count from there, or from the
+    /// commit `since`, where the files hold work that nobody has accepted.
+    pub(super) fn prepare(
+        home: &Home,
+        id: &LoopId,
+        policy: &Policy,
+        dir: &Path,
+        since: Option<String>,
+    ) -> Result<Self, StartError> {
         let globs = Globs::parse(&policy.protect)?;
         let mut workspace = Workspace::open(dir, home, id)?;
         if policy.commit.is_some() && !workspace.is_git() {
@@ -46,19 +51,21 @@ impl Ground {
         if !workspace.is_git() && policy.gates.is_empty() && policy.protect.is_empty() {
             return Ok(Self::outlined(Folder::at(dir, home)));
         }
-        let snapshot = workspace.begin()?.id;
+        let begin = workspace.begin()?.id;
         if policy.commit.is_some() && workspace.had_staged_changes() {
             workspace.forget()?;
             return Err(StartError::NoCommit(
                 "there are staged changes that would go in; commit or unstage them first",
             ));
         }
+        let is_given = since.is_some();
+        let snapshot = since.clone().unwrap_or(begin);
         let mut warnings: Vec<String> = workspace.take_warnings().iter().map(ToString::to_string).collect();
         let named: Vec<String> = policy
             .gates
             .iter()
             .flat_map(|gate| {
-                named_files(&gate.run).into_iter().filter(|file| !is_asked_for(policy, gate, dir, file))
+                named_files(&gate.run).into_iter().filter(|file| !is_asked_for(policy, gate, file))
             })
             .collect();
         let mut protected = Vec::new();
@@ -86,13 +93,11 @@ impl Ground {
             let unseen = |name: &&String| !files.iter().any(|path| path.as_slice() == name.as_bytes());
             protected.extend(named.iter().filter(unseen).filter_map(|name| ignored(&workspace, name)));
         }
-        let base = Base {
-            tree: workspace.tree_of(&snapshot)?,
-            head: workspace.head()?,
-            is_git: workspace.is_git(),
-            snapshot,
-        };
-        if policy.commit.is_some() && !is_committed(&workspace, &base)? {
+        let (head, committed) = workspace.head_and_tree()?.unzip();
+        let head = since.or(head);
+        let base = Base { tree: workspace.tree_of(&snapshot)?, head, is_git: workspace.is_git(), snapshot };
+        // Fault H10.
+        if policy.commit.is_some() && !is_given && committed.as_ref() != Some(&base.tree) {
             let told =
                 "dacapo's commit will hold the whole workspace: what is not committed yet goes into it";
             warnings.push(told.to_owned());
@@ -109,20 +114,10 @@ impl Ground {
     }
 }
 
-/// Whether the words of a task name the file that its gate runs: then the user wants it written, as one wants tests.
-fn is_asked_for(policy: &Policy, gate: &GateSpec, dir: &Path, file: &str) -> bool {
-    let task =
-        policy.tasks.iter().flat_map(|set| &set.tasks).find(|task| Some(task.spec.number) == gate.task);
-    let Some(bytes) = task.and_then(|task| task_files::read(dir, &task.spec.file).ok()) else { return false };
-    frontmatter::split(&bytes).is_ok_and(|block| block.body.contains(file))
-}
-
-/// Whether HEAD holds what the workspace does (fault H10).
-fn is_committed(workspace: &Workspace, base: &Base) -> Result<bool, WorkspaceError> {
-    match &base.head {
-        Some(head) => Ok(workspace.tree_of(head)? == base.tree),
-        None => Ok(false),
-    }
+/// Whether a task names the file that its gate runs among those it wants written: tests are work like any other.
+fn is_asked_for(policy: &Policy, gate: &GateSpec, file: &str) -> bool {
+    let mut tasks = policy.tasks.iter().flat_map(|set| &set.tasks);
+    tasks.any(|task| Some(task.spec.number) == gate.task && task.spec.writes.iter().any(|path| path == file))
 }
 
 /// The workspace of a loop that goes on.

@@ -68,6 +68,8 @@ pub struct NewLoop {
     pub parent: Option<LoopId>,
     /// The run of units it belongs to.
     pub run: Option<RunId>,
+    /// The commit that its changes count from; `None` means the files as they are.
+    pub base: Option<String>,
     /// Whether it runs without a terminal.
     pub is_detached: bool,
 }
@@ -268,7 +270,7 @@ pub fn run(home: &Home, new: NewLoop, observer: &mut dyn Observer) -> Result<Fin
     keep_reserve(home);
     let runs = home.runs(&new.project, &task);
     let segments = Segments::open(&runs, &id).map_err(at("cannot make the folder", &runs))?;
-    let ground = Ground::prepare(home, &id, &new.policy, &new.workspace)?;
+    let ground = Ground::prepare(home, &id, &new.policy, &new.workspace, new.base)?;
     warnings.extend(ground.warnings);
     let keeper = start_keeper(home, &id)?;
 

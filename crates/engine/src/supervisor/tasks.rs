@@ -121,7 +121,8 @@ struct Held<'a> {
 impl<'a> Held<'a> {
     fn of(workspace: &Workspace, [base, now]: [&str; 2], set: &'a TaskSet) -> Result<Self, WorkspaceError> {
         let paths: Vec<&[u8]> = set.tasks.iter().map(|task| task.spec.file.as_bytes()).collect();
-        Ok(Self { set, base: workspace.files_at(base, &paths)?, now: workspace.files_at(now, &paths)? })
+        let [base, now] = workspace.files_of_both([base, now], &paths)?;
+        Ok(Self { set, base, now })
     }
 
     /// The files that must be others than in the snapshot for the tasks to stand like this.

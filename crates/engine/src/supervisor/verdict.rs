@@ -20,6 +20,7 @@ use dacapo_core::{
     loop_machine::{Input, Recheck, Seal},
     policy::{GateFrom, GateIn, GateSpec, Policy},
     receipt::sha256,
+    text::shell::quoted,
 };
 use jiff::Timestamp;
 
@@ -389,9 +390,4 @@ fn scan(paths: &[&[u8]], [old, new]: &[Vec<Option<Vec<u8>>>; 2]) -> tamper::Tamp
         .map(|(path, old, new)| FileChange { path, old: old.as_deref(), new: new.as_deref() })
         .collect();
     tamper::scan(&files)
-}
-
-/// `text` as one word of a shell.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
 }

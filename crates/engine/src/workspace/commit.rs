@@ -7,6 +7,7 @@ use super::{
     CommitOutcome,
     error::{Refusal, WorkspaceError},
     git::{GitError, refusal},
+    loose,
     refs::RepositoryLock,
     repository::Repository,
     shadow::Shadow,
@@ -41,7 +42,12 @@ impl Shadow {
             return Err(WorkspaceError::Staged { dir: dir() });
         }
         let mark = format!("{}/{iteration}", self.loop_id);
-        let recent = self.recent()?;
+        // A branch that stands where the loop found it holds no commit of the loop's.
+        let unmoved = self.head_in_files().filter(|head| self.state.head.as_ref() == Some(head));
+        let recent = match unmoved {
+            Some((id, tree)) => vec![Recent { id, tree, marks: Vec::new() }],
+            None => self.recent()?,
+        };
         let head = recent.first();
         // An agent can write our mark as well as we can, but then it marks this very tree or nothing.
         let is_ours = |commit: &&Recent| commit.tree == tree && commit.marks.contains(&mark);
@@ -58,7 +64,8 @@ impl Shadow {
             return Ok(CommitOutcome::NothingToCommit);
         }
         let head = head.map(|head| head.id.clone());
-        let mut make = self.repository.call().args(["commit-tree", tree, "-F", "-"]);
+        // The next loop here reads it from its file.
+        let mut make = self.repository.call().config(loose::STORED).args(["commit-tree", tree, "-F", "-"]);
         if let Some(head) = &head {
             make = make.args(["-p", head]);
         }

@@ -63,7 +63,7 @@ impl Shadow {
         }
         if self.state.is_sparse {
             // Which paths are left out stands in the index alone.
-            return if self.guard.is_some() { Err(self.meddled()) } else { self.clear_flags() };
+            return if self.guard.is_some() { Err(self.meddled()) } else { self.clear_flags().map(drop) };
         }
         let last = self.last()?;
         self.unsettle();

@@ -59,6 +59,47 @@ impl Shadow {
         Ok(self.objects(&names)?.into_iter().map(blob).collect())
     }
 
+    /// The content of files in two snapshots.
+    pub(crate) fn files_of_both(
+        &self,
+        snapshots: [&str; 2],
+        paths: &[&[u8]],
+    ) -> Result<[Vec<Option<Vec<u8>>>; 2], WorkspaceError> {
+        let names: Vec<Vec<u8>> =
+            snapshots.iter().flat_map(|id| paths.iter().map(|path| file_name(id, path))).collect();
+        let mut old: Vec<Option<Vec<u8>>> = self.objects(&names)?.into_iter().map(blob).collect();
+        let new = old.split_off(paths.len());
+        Ok([old, new])
+    }
+
+    /// The commit that HEAD names and its tree, by one process at most; none on an unborn branch.
+    pub(crate) fn head_and_tree(&self) -> Result<Option<(String, String)>, WorkspaceError> {
+        if let Some(found) = self.head_in_files() {
+            return Ok(Some(found));
+        }
+        let output =
+            self.repository.call().args(["rev-parse", "--quiet", "HEAD^{commit}", "HEAD^{tree}"]).run()?;
+        let text = output.line();
+        if let (Some(0), Some((commit, tree))) = (output.code, text.split_once('\n')) {
+            return Ok(Some((commit.to_owned(), tree.to_owned())));
+        }
+        // Whatever is wrong with it is said there.
+        match self.repository.head()? {
+            Some(commit) => Ok(Some((commit.clone(), self.tree_of(&commit)?))),
+            None => Ok(None),
+        }
+    }
+
+    /// The same from files alone, where they tell: it is the one that the loop began at, or a commit of ours.
+    pub(crate) fn head_in_files(&self) -> Option<(String, String)> {
+        let Repository { git_dir, common_dir, .. } = &self.repository;
+        let head = loose::head(git_dir, common_dir)??;
+        match &self.state.head {
+            Some(known) if known.0 == head => Some(known.clone()),
+            _ => loose::tree_of_commit(common_dir, &head).map(|tree| (head, tree)),
+        }
+    }
+
     /// The content of files in two snapshots and the commits on top of `base`, by one process if they are few.
     pub(crate) fn look_back(
         &self,

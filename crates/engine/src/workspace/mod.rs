@@ -69,8 +69,8 @@ use plain::Plain;
 use repository::Repository;
 use shadow::Shadow;
 
-/// How long another dacapo may hold a repository's lock.
-const LOCK_LIMIT: Duration = Duration::from_secs(60);
+/// How long another dacapo may hold a repository's lock: longer than it takes to fetch submodules.
+const LOCK_LIMIT: Duration = Duration::from_secs(11 * 60);
 
 /// The files as they were at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -321,6 +321,15 @@ impl Workspace {
         self.git("read a file of a snapshot")?.files_at(id, paths)
     }
 
+    /// The same of two snapshots, by one process.
+    pub fn files_of_both(
+        &self,
+        snapshots: [&str; 2],
+        paths: &[&[u8]],
+    ) -> Result<[Vec<Option<Vec<u8>>>; 2], WorkspaceError> {
+        self.git("read a file of a snapshot")?.files_of_both(snapshots, paths)
+    }
+
     /// What one file held in a snapshot.
     pub fn file_at(&self, id: &str, path: &[u8]) -> Result<Option<Vec<u8>>, WorkspaceError> {
         Ok(self.files_at(id, &[path])?.pop().flatten())
@@ -330,6 +339,14 @@ impl Workspace {
     pub fn head(&self) -> Result<Option<String>, WorkspaceError> {
         match &self.kind {
             Kind::Git(shadow) => shadow.repository.head(),
+            Kind::Plain(_) => Ok(None),
+        }
+    }
+
+    /// The same and the tree of that commit.
+    pub fn head_and_tree(&self) -> Result<Option<(String, String)>, WorkspaceError> {
+        match &self.kind {
+            Kind::Git(shadow) => shadow.head_and_tree(),
             Kind::Plain(_) => Ok(None),
         }
     }

@@ -15,6 +15,7 @@ use super::{
     error::{Refusal, WorkspaceError},
     frozen,
     git::{Call, Git, by_nul, refusal},
+    loose,
     planted::Planted,
     refs::RepositoryLock,
     repository::Repository,
@@ -165,6 +166,12 @@ impl Repo {
     /// The newest commit of a branch; none if there is no such branch.
     pub fn branch(&self, name: &str) -> Result<Option<String>, WorkspaceError> {
         let whole = format!("refs/heads/{name}");
+        // A name that git would not allow must not lead to another file, and one that names nothing is none to it.
+        let is_null = |id: &String| id.bytes().all(|b| b == b'0');
+        let found = loose::reference(&self.repository.common_dir, &whole).filter(|id| !is_null(id));
+        if let (Some(id), false) = (found, name.contains("..")) {
+            return Ok(Some(id));
+        }
         let format = "--format=%(objectname) %(refname)";
         let listed = self.repository.call().args(["for-each-ref", format, &whole]).ok()?.stdout;
         let listed = String::from_utf8_lossy(&listed).into_owned();

@@ -94,13 +94,7 @@ impl Repository {
         self.git.call(&self.toplevel).at(&self.git_dir, &self.toplevel)
     }
 
-    /// Says so if no loop should start from its state.
-    pub(crate) fn check(&self) -> Result<(), WorkspaceError> {
-        self.check_files()?;
-        self.head().map(drop)
-    }
-
-    /// The part of it that files tell.
+    /// Says so if no loop should start from its state, as far as files tell; HEAD has to be looked at as well.
     pub(crate) fn check_files(&self) -> Result<(), WorkspaceError> {
         let refused = |state| WorkspaceError::Refused { dir: self.toplevel.clone(), state };
         if let Some((_, what)) = MIDWAY.iter().find(|(file, _)| self.git_dir.join(file).exists()) {

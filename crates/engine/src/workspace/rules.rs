@@ -122,13 +122,24 @@ impl Shadow {
         Ok(())
     }
 
-    /// Adds the rules in the work tree to our own file, where they stay.
-    pub(crate) fn freeze_rules(&self) -> Result<(), WorkspaceError> {
-        let listed = self.call()?.args(["ls-files", "-z", "--", ":(top,glob)**/.gitignore"]).ok()?.stdout;
+    /// Adds the rules in the work tree to our own file, where they stay. `known` are all files with a letter and a space
+    /// before each, if somebody has just listed them.
+    pub(crate) fn freeze_rules(&self, known: Option<&[u8]>) -> Result<(), WorkspaceError> {
+        let is_rules = |path: &&[u8]| *path == b".gitignore" || path.ends_with(b"/.gitignore");
+        let files: Vec<Vec<u8>> = match known {
+            Some(known) => {
+                let paths = by_nul(known).filter_map(|entry| entry.get(2..));
+                paths.filter(is_rules).map(<[u8]>::to_vec).collect()
+            }
+            None => {
+                let list = self.call()?.args(["ls-files", "-z", "--", ":(top,glob)**/.gitignore"]);
+                by_nul(&list.ok()?.stdout).map(<[u8]>::to_vec).collect()
+            }
+        };
         let path = self.folder.join("exclude");
         let own = fs::read(&path).map_err(WorkspaceError::io("read", &path))?;
         let shared = fs::read(self.repository.common_dir.join("info/exclude")).unwrap_or_default();
-        let rules = frozen::gather(&self.repository.toplevel, by_nul(&listed).map(<[u8]>::to_vec).collect());
+        let rules = frozen::gather(&self.repository.toplevel, files);
         // Ours come again at the end: nested repositories and the state folder stay out whatever a rule says.
         replace(&path, &[own.as_slice(), b"\n", &shared, b"\n", &rules, &self.own_pattern()].concat())
     }

@@ -56,13 +56,10 @@ impl Shadow {
         loop_id: LoopId,
     ) -> Result<Self, WorkspaceError> {
         let known = State::read(&folder.join("dacapo.json"))?;
-        // Later the state is what the agent made of it, and snapshots can be taken in any.
-        if known.is_none() {
-            repository.check()?;
-        }
+        let is_new = known.is_none();
         let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
         let (state, warnings) = (known.unwrap_or_default(), Vec::new());
-        Ok(Self {
+        let mut shadow = Self {
             repository,
             loop_id,
             folder,
@@ -73,7 +70,13 @@ impl Shadow {
             guard: None,
             known_tree: None,
             undone: RefCell::default(),
-        })
+        };
+        // Later the state is what the agent made of it, and snapshots can be taken in any.
+        if is_new {
+            shadow.repository.check_files()?;
+            shadow.state.head = shadow.head_and_tree()?;
+        }
+        Ok(shadow)
     }
 
     /// The ref that holds the snapshots.
@@ -86,10 +89,12 @@ impl Shadow {
         if let Some(id) = self.state.start.clone() {
             return Ok(Snapshot { id, changed: false });
         }
-        self.make()?;
+        let listed = self.make()?;
         self.note_dirty_submodules()?;
-        self.add()?;
-        self.freeze_rules()?;
+        let printed = self.add()?;
+        // What was listed before files were added is still all there is.
+        let is_all = memmem::find(&printed, b".gitignore'\n").is_none();
+        self.freeze_rules(is_all.then_some(listed.as_slice()))?;
         let id = self.commit("dacapo snapshot 0")?;
         self.state.start = Some(id.clone());
         self.remember(&id)?;
@@ -207,8 +212,8 @@ impl Shadow {
         Ok(call)
     }
 
-    /// The folder, with an index that knows as much as the user's.
-    fn make(&mut self) -> Result<(), WorkspaceError> {
+    /// The folder, with an index that knows as much as the user's; gives what that lists, as `clear_flags` does.
+    fn make(&mut self) -> Result<Vec<u8>, WorkspaceError> {
         let folder = self.folder.clone();
         let repository = self.repository.clone();
         // Left by a beginning that was cut short.
@@ -234,6 +239,7 @@ impl Shadow {
         let staged = staged.run()?;
         let (filters, print) = self.filters_to_keep(&config)?;
         self.state = State {
+            head: self.head_and_tree()?,
             had_staged: match staged.code {
                 Some(0) => false,
                 Some(1) => true,
@@ -267,8 +273,8 @@ impl Shadow {
         self.clear_flags()
     }
 
-    /// Files the user told git not to look at are looked at by us.
-    pub(crate) fn clear_flags(&self) -> Result<(), WorkspaceError> {
+    /// Files the user told git not to look at are looked at by us. Gives all there are: a letter, a space, the path, NUL.
+    pub(crate) fn clear_flags(&self) -> Result<Vec<u8>, WorkspaceError> {
         let listed = self.call()?.args(["ls-files", "-v", "-z"]).ok()?.stdout;
         let marked = |is: &dyn Fn(u8) -> bool| -> Vec<u8> {
             by_nul(&listed).filter(|e| is(e[0])).flat_map(|e| [&e[2..], b"\0"].concat()).collect()
@@ -284,7 +290,7 @@ impl Shadow {
         if !skipped.is_empty() && !self.state.is_sparse {
             self.call()?.args(["update-index", "--no-skip-worktree", "-z", "--stdin"]).input(skipped).ok()?;
         }
-        Ok(())
+        Ok(listed)
     }
 
     fn note_dirty_submodules(&mut self) -> Result<(), WorkspaceError> {

@@ -13,6 +13,8 @@ pub(crate) struct State {
     pub(crate) start: Option<String>,
     /// The latest snapshot.
     pub(crate) last: Option<String>,
+    /// The commit that HEAD named when the loop began, and its tree.
+    pub(crate) head: Option<(String, String)>,
     /// Whether the user had staged anything when the loop began.
     pub(crate) had_staged: bool,
     /// Whether only a part of the tree is checked out.

@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use dacapo_core::text::shell::word;
+
 use super::{
     error::WorkspaceError,
     repo::{Registered, Repo, Swapped},
@@ -93,7 +95,7 @@ impl Repo {
         let branch = self.wait_on_branch(id, &new)?;
         let command = match &checkouts[..] {
             [one] if one != self.root() => {
-                format!("git -C {} merge --ff-only {branch}", quoted(&one.to_string_lossy()))
+                format!("git -C {} merge --ff-only {branch}", word(&one.to_string_lossy()))
             }
             _ => format!("git merge --ff-only {branch}"),
         };
@@ -176,14 +178,4 @@ impl Repo {
 
 fn waiting_name(id: &str, n: u32) -> String {
     if n == 1 { format!("dacapo/merged-{id}") } else { format!("dacapo/merged-{id}-{n}") }
-}
-
-/// A word of a shell.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }

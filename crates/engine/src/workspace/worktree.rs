@@ -192,6 +192,9 @@ impl Repo {
     /// Puts a worktree back on its branch. An agent may have left that for another one or for none; what it, and we after
     /// it, committed there is the branch's if it builds on it.
     pub fn rejoin(&self, path: &Path, branch: &str) -> Result<(), WorkspaceError> {
+        if self.is_on(path, branch) {
+            return Ok(());
+        }
         let worktree = self.at(path)?;
         if branch_of(&worktree)?.as_deref() == Some(branch) {
             return Ok(());
@@ -206,6 +209,19 @@ impl Repo {
         let whole = format!("refs/heads/{branch}");
         worktree.call().args(["symbolic-ref", "-m", "dacapo: back on the branch", "HEAD", &whole]).ok()?;
         Ok(())
+    }
+
+    /// Whether the worktree is this repository's and on the branch, as far as files tell.
+    fn is_on(&self, path: &Path, branch: &str) -> bool {
+        let link = path.join(".git");
+        let read = |path: &Path| fs::read_to_string(path).ok();
+        let Some(pointer) = read(&link) else { return false };
+        let Some(folder) = pointer.strip_prefix("gitdir: ").map(|folder| Path::new(folder.trim_end())) else {
+            return false;
+        };
+        folder.parent() == Some(&self.repository.common_dir.join("worktrees"))
+            && read(&folder.join("gitdir")).is_some_and(|back| Path::new(back.trim_end()) == link)
+            && read(&folder.join("HEAD")).is_some_and(|head| head == format!("ref: refs/heads/{branch}\n"))
     }
 
     /// Where worktrees of a project lie.

@@ -204,6 +204,7 @@ pub(crate) fn obey(order: &str) -> ExitCode {
             after: vec![],
             parent: None,
             run: None,
+            base: None,
             is_detached: false,
         };
         supervisor::run(&home, new, &mut Nobody)

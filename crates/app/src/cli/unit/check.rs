@@ -4,7 +4,7 @@ use clap::Args;
 use dacapo_core::text::count;
 
 use super::{
-    super::{say, say_json},
+    super::{configured::warn, say, say_json},
     Found, Place,
 };
 use crate::error::{USAGE, UserError};
@@ -29,6 +29,7 @@ pub(super) fn check(args: &CheckArgs) -> Result<u8, UserError> {
         say_json(problems)?;
         return Ok(if problems.is_empty() { 0 } else { USAGE });
     }
+    warn(&found.checked.notes);
     let number = |n: usize, thing: &str| count(u32::try_from(n).unwrap_or(u32::MAX), thing);
     if !problems.is_empty() {
         let text: Vec<String> = problems.iter().map(ToString::to_string).collect();

@@ -9,11 +9,12 @@ use clap::Args;
 use dacapo_core::{
     agent::AgentCommand,
     config::{Effective, EffectiveCheck, SetupStep, Sourced, Typed},
+    duration::Millis,
     event::{MergeMode, RunEvent, RunStarted},
     ids::{RunId, UnitId},
     judge::promise::PromiseRule,
     limits::Budget,
-    policy::{Policy, SetupCommand},
+    policy::{Origin, Policy, SetupCommand},
     text::{count, nearest::nearest},
     trust::unit_runnables,
     unit::{
@@ -24,10 +25,12 @@ use dacapo_core::{
     },
 };
 use dacapo_engine::{
+    agents::locate,
     process::background::is_background,
     scheduler::{self, NewRun},
-    store::Store,
-    supervisor, units,
+    store::{RunRow, Store},
+    supervisor::{self, StartError},
+    units,
     workspace::Repo,
 };
 
@@ -41,7 +44,7 @@ use super::super::{
 };
 use crate::{
     context::Context,
-    error::UserError,
+    error::{LIMIT, UserError},
     report::{Style, last_line_of_run, run_reporter},
 };
 
@@ -59,7 +62,7 @@ pub(in crate::cli) struct UnitRunArgs {
     #[arg(long, value_name = "ID")]
     unit: Vec<UnitId>,
     /// Work on N units at once (default: as configured, else 4)
-    #[arg(long, value_name = "N", value_parser = value::positive, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = value::at_least_one, allow_hyphen_values = true)]
     parallel: Option<u32>,
     /// The branch that finished units go into (default: as configured, else the one checked out)
     #[arg(long, value_name = "BRANCH", value_parser = value::one_line)]
@@ -77,7 +80,7 @@ pub(in crate::cli) struct UnitRunArgs {
     #[arg(long)]
     pr: bool,
     /// Try N times to complete a task in one turn (default: as configured, else 3)
-    #[arg(short = 'n', long, alias = "max-iterations", value_name = "N", value_parser = value::positive, allow_hyphen_values = true)]
+    #[arg(short = 'n', long, alias = "max-iterations", value_name = "N", value_parser = value::at_least_one, allow_hyphen_values = true)]
     max_retries: Option<u32>,
     /// Try tasks again that failed in an earlier run
     #[arg(long)]
@@ -143,6 +146,10 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
     if let Some(obstacle) = base.obstacle {
         return Err(obstacle);
     }
+    // Found once, before anything starts (req 59).
+    for agent in std::iter::once(&settings.policy.agent).chain(settings.providers.values()) {
+        locate(agents::program(agent)).map_err(StartError::from)?;
+    }
     // Before git looks at the working tree: filters are programs.
     consent::require(&cx.home, &configured, args.flags.trust)?;
     consent::require_units(&cx.home, &root, &unit_runnables(&units), args.flags.trust)?;
@@ -167,7 +174,6 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
     }
     let new = NewRun {
         project: Context::project_of(&root),
-        max_time: base.effective.max_time.value,
         root,
         target,
         merge,
@@ -221,11 +227,25 @@ pub(in crate::cli) fn resume(
     let units = selected(cx, &before.root, &before.settings.units_dir, &wanted)?;
     consent::require(&cx.home, &configured, flags.trust)?;
     consent::require_units(&cx.home, &before.root, &unit_runnables(&units), flags.trust)?;
-    let mut settings = *before.settings;
+    let effective = configured.effective(&Typed::default());
+    let mut settings = as_configured(*before.settings, &effective);
     // Whoever resumes wants it tried again; limits rise only by what is typed.
     settings.retry_failed = true;
     let grant = flags.grant();
+    if grant.max_time_ms.is_some_and(Millis::is_zero) {
+        return Err(UserError::usage("`--max-time` must be more than zero"));
+    }
     settings.max_retries = settings.max_retries.saturating_add(grant.extra_iterations);
+    settings.max_time = grant.max_time_ms.or(match (settings.max_time, store.run_row(id)?) {
+        (Some(most), Some(row)) => Some(most.minus(lasted(&row))),
+        (most, _) => most,
+    });
+    if settings.max_time.is_some_and(Millis::is_zero) {
+        let message = format!("the time of run {id} is used up");
+        return Err(
+            UserError { exit: LIMIT, ..UserError::usage(message) }.hint("`--max-time DUR` grants it more")
+        );
+    }
     let budget = &mut settings.policy.per_run;
     budget.max_cost = grant.max_cost.or(budget.max_cost);
     budget.max_tokens = grant.max_tokens.or(budget.max_tokens);
@@ -241,10 +261,47 @@ pub(in crate::cli) fn resume(
         units,
         settings,
         goes_on_with: Some(before.purse),
-        max_time: grant.max_time_ms,
         is_detached: is_background(),
     };
     start(cx, new, &flags.style)
+}
+
+/// How long a run took.
+fn lasted(run: &RunRow) -> Millis {
+    let ended = run.view.ended_at.unwrap_or(run.view.started_at);
+    Millis(u64::try_from(ended.duration_since(run.view.started_at).as_millis()).unwrap_or(0))
+}
+
+/// Settings of an earlier run with the commands that the repository has now: those are what consent is about.
+fn as_configured(before: RunSettings, effective: &Effective) -> RunSettings {
+    let typed = before.policy.gates.iter().filter(|gate| gate.origin == Origin::Typed).cloned();
+    let gates = effective.gates.iter().map(|gate| gate.spec.clone()).chain(typed).collect();
+    let policy = Policy { gates, setup: steps(&effective.setup), ..before.policy };
+    RunSettings {
+        setup: steps(&effective.setup),
+        teardown: steps(&effective.teardown),
+        baseline: baseline(effective),
+        policy,
+        ..before
+    }
+}
+
+fn steps(steps: &[Sourced<SetupStep>]) -> Vec<SetupCommand> {
+    let step = |step: &Sourced<SetupStep>| SetupCommand {
+        run: step.value.run.clone(),
+        only_if: step.value.condition.clone(),
+    };
+    steps.iter().map(step).collect()
+}
+
+fn baseline(effective: &Effective) -> Vec<BaselineCheck> {
+    let check = |EffectiveCheck { check, .. }: &EffectiveCheck| BaselineCheck {
+        name: check.name.clone(),
+        run: check.run.clone(),
+        pattern: check.pattern.clone(),
+        timeout: check.timeout,
+    };
+    effective.units.baseline.iter().map(check).collect()
 }
 
 fn start(cx: &Context, new: NewRun, style: &Style) -> Result<u8, UserError> {
@@ -268,7 +325,8 @@ pub(super) fn root_of(dir: Option<&PathBuf>) -> Result<PathBuf, UserError> {
 /// The units to work on: those that were named and what they depend on, as far as it is not complete, or was cut short
 /// before its worktree was gone.
 fn selected(cx: &Context, root: &Path, dir: &str, wanted: &[UnitId]) -> Result<Vec<Unit>, UserError> {
-    let Checked { units, problems } = units::discover(root, dir)?;
+    let Checked { units, problems, notes } = units::discover(root, dir)?;
+    configured::warn(&notes);
     if !problems.is_empty() {
         let text: Vec<String> = problems.iter().map(ToString::to_string).collect();
         let many = count(u32::try_from(problems.len()).unwrap_or(u32::MAX), "problem");
@@ -343,7 +401,8 @@ fn dry_run(units: &[Unit], parallel: u32, is_json: bool) -> Result<u8, UserError
 
 /// Worktrees begin at the target's commit: what is not committed is not there.
 fn refuse_unseen(repo: &Repo, target: &str, is_forced: bool) -> Result<(), UserError> {
-    if let Some(branch) = repo.waiting_merges(target)?.first() {
+    let tip = repo.branch(target)?.unwrap_or_default();
+    if let Some(branch) = repo.waiting_merges(&tip)?.first() {
         return Err(UserError::environment(format!(
             "`{branch}` holds merged units that `{target}` does not"
         ))
@@ -366,12 +425,6 @@ fn settings(
     policy: Policy,
     units: &[Unit],
 ) -> Result<RunSettings, UserError> {
-    let steps = |steps: &[Sourced<SetupStep>]| -> Vec<SetupCommand> {
-        steps
-            .iter()
-            .map(|step| SetupCommand { run: step.value.run.clone(), only_if: step.value.condition.clone() })
-            .collect()
-    };
     let policy = Policy {
         // One purse for all slots.
         per_run: Budget { max_cost: policy.max_cost, max_tokens: policy.max_tokens },
@@ -380,21 +433,17 @@ fn settings(
         max_time: None,
         ..policy
     };
-    let baseline = effective.units.baseline.iter().map(|EffectiveCheck { check, .. }| BaselineCheck {
-        name: check.name.clone(),
-        run: check.run.clone(),
-        pattern: check.pattern.clone(),
-        timeout: check.timeout,
-    });
     let settings = RunSettings {
         providers: providers(args, effective, &policy, units)?,
         units_dir: effective.units.dir.value.clone(),
         max_retries: args.max_retries.unwrap_or(effective.units.max_retries.value),
+        backpressure_timeout: args.flags.gate_timeout,
         retry_failed: args.retry_failed,
+        max_time: effective.max_time.value,
         setup: steps(&effective.setup),
         teardown: steps(&effective.teardown),
         submodules: effective.units.submodules.value,
-        baseline: baseline.collect(),
+        baseline: baseline(effective),
         policy,
     };
     supervisor::refuse_secrets_in(&settings.policy)?;

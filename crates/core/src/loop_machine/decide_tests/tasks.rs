@@ -20,6 +20,7 @@ pub(crate) fn task_set() -> TaskSet {
             backpressure: format!("prove {number}"),
             line: 4,
             depends_on,
+            writes: Vec::new(),
             frozen: "f".into(),
         },
         status,

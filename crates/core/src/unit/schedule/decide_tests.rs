@@ -136,7 +136,7 @@ fn short(effect: &RunEffect) -> String {
 
 #[test]
 fn units_run_in_slots_and_merge_one_at_a_time_in_order_of_completion() {
-    // req 54, req 55, fault H8
+    // req 54, req 55, fault H11
     let (mut run, effects) =
         Sim::new(&[("a", &[]), ("b", &[]), ("c", &[]), ("d", &["a", "b"])], 2, MergeMode::Merge);
     assert_eq!(effects, ["a in 1", "b in 2"]);
@@ -334,7 +334,7 @@ fn what_nobody_waits_for_changes_nothing() {
 
 #[test]
 fn a_large_run_begins_with_one_event_per_unit() {
-    // req 55, fault I9: 1,000 units of 10 tasks. Nothing grows with the square of them.
+    // req 55: 1,000 units of 10 tasks. Nothing grows with the square of them.
     let names: Vec<String> = (0..1000).map(|n| format!("u{n}")).collect();
     let first: Vec<[&str; 1]> = (0..1000).map(|n: usize| [names[n / 2].as_str()]).collect();
     let units: Vec<(&str, &[&str])> =

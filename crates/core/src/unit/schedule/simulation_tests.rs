@@ -207,7 +207,7 @@ proptest! {
 
     #[test]
     fn random_runs_keep_the_rules(plan in plan(), chances in prop::collection::vec(chance(), 0..60)) {
-        // req 55, req 56, fault H8: whatever happens in whatever order, and wherever it is cut off.
+        // req 55, req 56, fault H11: whatever happens in whatever order, and wherever it is cut off.
         let mut world = World::new(&plan);
         for chance in &chances {
             world.happen(chance);

@@ -49,15 +49,41 @@ fn a_mark_on_other_files_is_a_forgery_and_the_kept_ones_are_committed() {
 }
 
 #[test]
-fn a_commit_takes_five_processes() {
+fn a_commit_takes_four_processes() {
     let fixture = Fixture::new();
     let (mut workspace, _) = fixture.begun();
     fixture.write("a", "x\n");
     let next = workspace.snapshot(1).unwrap();
     let before = fixture.calls();
     workspace.commit_tree(&next.id, "Do it", 1).unwrap();
-    assert_eq!(fixture.calls() - before, 5);
+    assert_eq!(fixture.calls() - before, 4);
     assert_eq!(fixture.user(&["status", "--porcelain"]), "");
+    // Now the branch has moved, maybe by ours: it has to be looked through.
+    fixture.write("a", "y\n");
+    let next = workspace.snapshot(2).unwrap();
+    let before = fixture.calls();
+    workspace.commit_tree(&next.id, "Do more", 2).unwrap();
+    assert_eq!(fixture.calls() - before, 5);
+}
+
+#[test]
+fn head_and_its_tree_are_what_git_says_with_and_without_a_process() {
+    let fixture = Fixture::new();
+    let asked = |of: &str| fixture.user(&["rev-parse", of]).trim().to_owned();
+    let (mut workspace, _) = fixture.begun();
+    fixture.write("a", "x\n");
+    let next = workspace.snapshot(1).unwrap();
+    let expected = |commit: &str| Some((asked(commit), asked(&format!("{commit}^{{tree}}"))));
+    assert_eq!(workspace.head_and_tree().unwrap(), expected("HEAD"), "as the loop began");
+    workspace.commit_tree(&next.id, "Do it", 1).unwrap();
+    let before = fixture.calls();
+    assert_eq!(workspace.head_and_tree().unwrap(), expected("HEAD"), "a commit of ours");
+    assert_eq!(fixture.calls(), before, "from its file");
+    fixture.write("a", "y\n");
+    fixture.user(&["commit", "-qam", "by hand"]);
+    assert_eq!(workspace.head_and_tree().unwrap(), expected("HEAD"), "a commit of the user's");
+    fixture.user(&["checkout", "-q", "--orphan", "unborn"]);
+    assert_eq!(workspace.head_and_tree().unwrap(), None);
 }
 
 #[test]

@@ -173,3 +173,21 @@ fn one_dacapo_at_a_time_changes_a_repository() {
     drop(held);
     RepositoryLock::take(&fixture.home, repository, now).unwrap();
 }
+
+#[test]
+fn a_branch_is_read_from_its_file_or_the_packed_ones_and_never_from_another() {
+    let fixture = Fixture::new();
+    let repo = fixture.opened();
+    let head = fixture.user(&["rev-parse", "HEAD"]).trim().to_owned();
+    fixture.user(&["branch", "a/b"]);
+    fixture.user(&["update-ref", "ORIG_HEAD", "HEAD"]);
+    fixture.user(&["symbolic-ref", "refs/heads/link", "refs/heads/a/b"]);
+    for packed in [false, true] {
+        for (name, expected) in
+            [("a/b", Some(&head)), ("link", Some(&head)), ("a", None), ("c", None), ("../../ORIG_HEAD", None)]
+        {
+            assert_eq!(repo.branch(name).unwrap().as_ref(), expected, "{name}, packed: {packed}");
+        }
+        fixture.user(&["pack-refs", "--all"]);
+    }
+}

@@ -1,0 +1,100 @@
+//! The policies of a unit's loops: their numbers, and what they have in common.
+
+use super::*;
+use crate::{
+    judge::promise::PromiseRule,
+    unit::{Task, TaskStatus},
+};
+
+fn settings() -> RunSettings {
+    let agent = AgentCommand::parse("agent", &[]).unwrap();
+    RunSettings::new(Policy::restart(agent, PromiseRule::new("DONE").unwrap()))
+}
+
+fn spec(number: u32, backpressure: &str) -> TaskSpec {
+    TaskSpec {
+        number,
+        title: format!("Task {number}"),
+        file: format!("specs/tasks/u/{number:02}-t.md"),
+        backpressure: backpressure.to_owned(),
+        line: 3,
+        depends_on: Vec::new(),
+        writes: Vec::new(),
+        frozen: String::new(),
+    }
+}
+
+fn set(ready: &[u32]) -> TaskSet {
+    let tasks = [spec(1, "make one"), spec(2, "make two")];
+    let tasks = tasks.map(|spec| Task { spec, status: TaskStatus::Pending }).into();
+    TaskSet { unit: unit(), tasks, ready: ready.to_vec() }
+}
+
+fn unit() -> UnitId {
+    "u".parse().unwrap()
+}
+
+fn commands(policy: &Policy) -> Vec<(&str, Option<u32>, Millis)> {
+    policy.gates.iter().map(|gate| (gate.run.as_str(), gate.task, gate.timeout)).collect()
+}
+
+#[test]
+fn a_turn_has_a_proof_for_each_ready_task_and_five_minutes_for_it() {
+    // req 32, req 33
+    let five = Millis::from_mins(5);
+    assert_eq!(commands(&settings().turn(set(&[2]))), [("make two", Some(2), five)]);
+    let both = [("make one", Some(1), five), ("make two", Some(2), five)];
+    assert_eq!(commands(&settings().turn(set(&[1, 2]))), both);
+    let short = RunSettings { backpressure_timeout: Millis(7), ..settings() };
+    assert_eq!(commands(&short.turn(set(&[1]))), [("make one", Some(1), Millis(7))]);
+}
+
+#[test]
+fn tries_are_counted_from_one() {
+    // req 39: 3 unless told, and nothing below 1.
+    for (given, tries) in [(3, 3), (1, 1), (0, 1), (9, 9)] {
+        let settings = RunSettings { max_retries: given, ..settings() };
+        assert_eq!(settings.turn(set(&[1])).max_iterations, tries, "{given}");
+    }
+}
+
+#[test]
+fn checks_and_conflicts_have_three_fixes_and_their_own_times() {
+    // req 52, req 53, req 54
+    let check =
+        BaselineCheck { name: "lint".to_owned(), run: "lint".to_owned(), pattern: None, timeout: None };
+    let ten = Millis::from_mins(10);
+    let baseline = settings().baseline(&unit(), std::slice::from_ref(&check));
+    assert_eq!(commands(&baseline), [("lint", None, ten)]);
+    assert_eq!(
+        (baseline.max_iterations, baseline.gates_timeout, baseline.run_all_gates),
+        (3, Some(ten), true)
+    );
+    let markers = GateSpec::of_command("no markers");
+    let conflict = settings().conflict(&unit(), &[spec(1, "make one")], &[check], markers);
+    assert_eq!(
+        conflict.gates.iter().map(|gate| gate.run.as_str()).collect::<Vec<_>>(),
+        ["no markers", "make one", "lint"]
+    );
+    let delays = (conflict.restart_delay, conflict.delay_limit);
+    assert_eq!((conflict.max_iterations, delays), (3, (Millis::from_secs(1), Some(Millis::from_secs(30)))));
+}
+
+#[test]
+fn nobody_works_on_a_merged_tree_and_a_command_runs_once() {
+    // req 54, fault H11
+    let tasks = [spec(1, "make test"), spec(2, "make test"), spec(3, "make docs")];
+    let merged = settings().merged(&unit(), &tasks, &[]);
+    assert_eq!(merged.max_iterations, 0);
+    let runs: Vec<&str> = merged.gates.iter().map(|gate| gate.run.as_str()).collect();
+    assert_eq!(runs, ["make test", "make docs"]);
+}
+
+#[test]
+fn a_unit_may_have_an_agent_of_its_own() {
+    // req 59
+    let own = AgentCommand::parse("other", &[]).unwrap();
+    let settings = RunSettings { providers: [(unit(), own.clone())].into(), ..settings() };
+    assert_eq!(settings.turn(set(&[1])).agent, own);
+    assert_ne!(settings.merged(&"v".parse().unwrap(), &[], &[]).agent, own);
+}

@@ -1,0 +1,217 @@
+//! What of a unit's branch is proven, and how it stands to the target. The word of a file, committed or not, is an agent's;
+//! receipts are ours.
+
+use std::collections::BTreeSet;
+
+use dacapo_core::{
+    event::{Reason, RunEvent, UnitEnd},
+    unit::{Task, TaskStatus},
+};
+
+use super::{
+    job::JobEnd,
+    work::{Worker, claimed},
+};
+use crate::{
+    proof,
+    workspace::{Merged, WorkspaceError, Worktree},
+};
+
+/// What a receipt of the unit proves, and the commit it ends with.
+struct Proof {
+    tasks: Vec<u32>,
+    commit: String,
+}
+
+impl Worker<'_> {
+    /// Where finished units go: the target, or, where that could not be moved, the branch that waits for it.
+    pub(super) fn tip(&self) -> Result<String, JobEnd> {
+        let target = &self.spec.started.target;
+        let Some(mut tip) = self.repo.branch(target).map_err(JobEnd::error)? else {
+            return Err(JobEnd(UnitEnd::Setup, format!("the target branch `{target}` does not exist")));
+        };
+        let ours = format!("dacapo/merged-{}", self.spec.started.purse);
+        let waiting = self.repo.waiting_merges(&tip).map_err(JobEnd::error)?;
+        for branch in waiting.iter().filter(|branch| branch.starts_with(&ours)) {
+            let ahead = self.repo.branch(branch).map_err(JobEnd::error)?.unwrap_or_default();
+            if !self.repo.is_ancestor(&tip, &ahead).map_err(JobEnd::error)? {
+                let detail = format!(
+                    "`{branch}` holds merged units, and `{target}` has moved on without them; `git switch {target} && git \
+                     merge {branch}` brings both together"
+                );
+                return Err(JobEnd(UnitEnd::Merge, detail));
+            }
+            tip = ahead;
+        }
+        Ok(tip)
+    }
+
+    /// The commit a new worktree begins at: the target, with the units that come first.
+    pub(super) fn base(&self) -> Result<String, JobEnd> {
+        let mut base = self.tip()?;
+        for (unit, branch) in &self.spec.after {
+            let Some(theirs) = self.repo.branch(branch).map_err(JobEnd::error)? else {
+                continue;
+            };
+            base = match self.repo.merge(&base, &theirs).map_err(JobEnd::error)? {
+                Merged::Nothing => base,
+                Merged::Clean { tree } => {
+                    let message = format!("Merge unit {unit}");
+                    self.repo.commit_merge(&tree, [&base, &theirs], &message).map_err(JobEnd::error)?
+                }
+                Merged::Conflict { paths, .. } => {
+                    let detail = format!(
+                        "the units it depends on cannot be put together: `{branch}` conflicts in {}",
+                        paths.join(", ")
+                    );
+                    return Err(JobEnd(UnitEnd::Merge, detail));
+                }
+            };
+        }
+        Ok(base)
+    }
+
+    pub(super) fn head(&self, tree: &Worktree) -> Result<String, JobEnd> {
+        let head = self.repo.branch(&tree.branch).map_err(JobEnd::error)?;
+        head.ok_or_else(|| JobEnd::error(format!("the branch `{}` is gone", tree.branch)))
+    }
+
+    /// A branch with nothing of its own follows the target, and so does one whose task files have changed there. Files
+    /// that somebody changed in the worktree hold it where it is, and that is said.
+    pub(super) fn bring_up(&mut self, tree: &Worktree) -> Result<(), JobEnd> {
+        let (tip, head) = (self.tip()?, self.head(tree)?);
+        if head == tip {
+            return Ok(());
+        }
+        let Some(base) = self.repo.merge_base(&tip, &head).map_err(JobEnd::error)? else { return Ok(()) };
+        let folder = &self.spec.unit.folder;
+        let is_outdated = !self.repo.changed_below(&base, &tip, folder).map_err(JobEnd::error)?.is_empty();
+        let new = match base == head {
+            true => Some(tip.clone()),
+            false if !is_outdated => return Ok(()),
+            false => match self.repo.merge(&head, &tip).map_err(JobEnd::error)? {
+                Merged::Clean { tree: merged } => {
+                    let message = format!("Merge {} into {}", self.spec.started.target, tree.branch);
+                    Some(self.repo.commit_merge(&merged, [&head, &tip], &message).map_err(JobEnd::error)?)
+                }
+                Merged::Nothing | Merged::Conflict { .. } => None,
+            },
+        };
+        let moved = match new {
+            Some(new) => match self.repo.advance(&tree.path, &tree.branch, &new, &head) {
+                Ok(()) => true,
+                Err(WorkspaceError::NotClean { .. }) => false,
+                Err(error) => return Err(JobEnd::error(error)),
+            },
+            None => false,
+        };
+        if !moved && is_outdated {
+            let text = format!(
+                "its task files have changed in `{target}`, and its worktree still has the old ones, because of uncommitted \
+                 files or a conflict: `cd {}`, commit or stash, `git merge {target}`",
+                tree.path.display(),
+                target = self.spec.started.target
+            );
+            self.voice.tell(&RunEvent::UnitWarned { text });
+        }
+        Ok(())
+    }
+
+    /// Finds out which tasks are proven and which commit is the newest that is. Gives the commit at which the branch and
+    /// the target part.
+    pub(super) fn look_at_branch(&mut self, tree: &Worktree) -> Result<String, JobEnd> {
+        let (tip, head) = (self.tip()?, self.head(tree)?);
+        let base = match tip == head {
+            true => Some(tip.clone()),
+            false => self.repo.merge_base(&tip, &head).map_err(JobEnd::error)?,
+        };
+        let base = base.ok_or_else(|| {
+            JobEnd::error(format!("`{}` and the target have no common history", tree.branch))
+        })?;
+        (self.proven, self.accepted) = (BTreeSet::new(), base.clone());
+        if head == base {
+            return Ok(base);
+        }
+        let chain = self.repo.first_parents(&base, &head).map_err(JobEnd::error)?;
+        let proofs = self.proofs()?;
+        let mut after = chain.len();
+        for Proof { tasks, commit } in proofs {
+            if let Some(at) = chain.iter().position(|(id, _)| *id == commit) {
+                self.proven.extend(tasks);
+                after = after.min(at);
+            }
+        }
+        if let Some((newest, _)) = chain.get(after) {
+            self.accepted.clone_from(newest);
+        }
+        // What dacapo itself merged on top was proven where it comes from.
+        for (id, parents) in chain[..after].iter().rev() {
+            let [first, second] = &parents[..] else { break };
+            if *first != self.accepted || !self.is_our_merge(&tip, id, first, second)? {
+                break;
+            }
+            self.accepted.clone_from(id);
+        }
+        Ok(base)
+    }
+
+    /// Whether a commit is what merging its parents comes to, and the second one the target's or that of a unit that comes
+    /// first.
+    fn is_our_merge(&self, tip: &str, id: &str, first: &str, second: &str) -> Result<bool, JobEnd> {
+        let mut theirs = vec![tip.to_owned()];
+        for (_, branch) in &self.spec.after {
+            theirs.extend(self.repo.branch(branch).map_err(JobEnd::error)?);
+        }
+        let mut is_theirs = false;
+        for their in &theirs {
+            is_theirs |= self.repo.is_ancestor(second, their).map_err(JobEnd::error)?;
+        }
+        let merged = self.repo.merge(first, second).map_err(JobEnd::error)?;
+        let tree = self.repo.tree_of(id).map_err(JobEnd::error)?;
+        Ok(is_theirs && merged == Merged::Clean { tree })
+    }
+
+    /// What the receipts of the unit prove, oldest first.
+    fn proofs(&self) -> Result<Vec<Proof>, JobEnd> {
+        let loops = self.store.loops_of_task(&self.spec.started.project, self.task()?.as_str());
+        let mut proofs = Vec::new();
+        for row in loops.map_err(JobEnd::error)? {
+            if row.view.reason != Some(Reason::Done) {
+                continue;
+            }
+            if let Some(receipt) = proof::receipt(&self.store, &row.view.id).map_err(JobEnd::error)?
+                && let Some(commit) = receipt.commits.last()
+            {
+                proofs.push(Proof { tasks: claimed(&receipt.claim).collect(), commit: commit.clone() });
+            }
+        }
+        Ok(proofs)
+    }
+
+    /// Refuses a target that says more of this unit than it said when the run began, unless receipts say so too: an agent
+    /// can move branches.
+    pub(super) fn refuse_unproven(&self, base: &str, given: &[Task]) -> Result<(), JobEnd> {
+        let is_new = |task: &&Task| {
+            task.status == TaskStatus::Complete && !self.spec.unit.complete.contains(&task.spec.number)
+        };
+        let new: Vec<u32> = given.iter().filter(is_new).map(|task| task.spec.number).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let mut proven = BTreeSet::new();
+        for Proof { tasks, commit } in self.proofs()? {
+            if self.repo.is_ancestor(&commit, base).unwrap_or(false) {
+                proven.extend(tasks);
+            }
+        }
+        match new.iter().find(|task| !proven.contains(task)) {
+            None => Ok(()),
+            Some(task) => {
+                let target = &self.spec.started.target;
+                Err(JobEnd::error(format!(
+                    "`{target}` says since the run began that task #{task} is complete, and nothing proves it"
+                )))
+            }
+        }
+    }
+}
