@@ -2,7 +2,13 @@
 
 use std::{collections::BTreeSet, fs};
 
-use dacapo_core::event::{LoopEvent, Reason, RunEvent};
+use dacapo_core::{
+    agent::AgentCommand,
+    event::{LoopEvent, Reason, RunEvent},
+    judge::promise::PromiseRule,
+    policy::Policy,
+    unit::settings::RunSettings,
+};
 use dacapo_testkit::TestEnv;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -64,9 +70,13 @@ fn every_field_of_a_runs_events_is_named_in_its_section() {
     // req 57
     let page = page("events.md");
     let sections = sections(&page);
+    let agent = AgentCommand::parse("agent", &[]).unwrap();
+    let policy = Policy::restart(agent, PromiseRule::new("DONE").unwrap());
+    let settings = serde_json::to_value(RunSettings::new(policy)).unwrap();
     let samples = [
         json!({"type": "orch.started", "project": "p", "root": "/r", "target": "main", "merge": "merge", "parallel": 4,
-            "units": [{"unit": "u", "depends_on": [], "tasks": [[1, "One"]], "complete": []}], "pid": 1, "version": "0"}),
+            "units": [{"unit": "u", "depends_on": [], "tasks": [[1, "One"]], "complete": []}], "settings": settings,
+            "purse": "r1", "pid": 1, "version": "0"}),
         json!({"type": "orch.stopping", "by": "max_time"}),
         json!({"type": "orch.completed", "detail": "d"}),
         json!({"type": "orch.failed", "reason": "failed", "detail": "d", "exit_code": 1}),

@@ -93,7 +93,7 @@ fn status_shows_units_below_the_loops() {
     insta::assert_snapshot!(world.says(&["status"]), @"
     No active Ralph loops.
 
-    Units (run abcdefghjk, target main): 0 of 3 merged
+    Units of /repository (run abcdefghjk, target main): 0 of 3 merged
       auth  working  tasks 1/2  slot 1  dacapo/auth-1a2b3c
       core  failed  tasks 1/2  the baseline checks stay red
       web   blocked by core
@@ -119,7 +119,11 @@ fn status_shows_units_below_the_loops() {
 
     let failed = RunEvent::OrchFailed { reason: "failed".into(), detail: "core".into(), exit_code: 1 };
     world.ends(failed);
-    assert!(world.says(&["status"]).contains("Units (run abcdefghjk, target main, failed): 0 of 3 merged"));
+    assert!(
+        world
+            .says(&["status"])
+            .contains("Units of /repository (run abcdefghjk, target main, failed): 0 of 3 merged")
+    );
 }
 
 #[test]
@@ -127,7 +131,7 @@ fn a_run_whose_scheduler_died_is_stopped_and_so_are_its_units() {
     // fault F10
     let world = world(&gone());
     let status = world.says(&["status"]);
-    assert!(status.contains("Units (run abcdefghjk, target main, stopped)"), "{status}");
+    assert!(status.contains("Units of /repository (run abcdefghjk, target main, stopped)"), "{status}");
     assert!(status.contains("auth  stopped"), "{status}");
     assert!(world.says(&["why", "auth"]).contains("`dacapo unit run` goes on with it"));
 }
@@ -137,7 +141,7 @@ fn why_says_what_became_of_a_unit() {
     let world = world(&Identity::own());
     insta::assert_snapshot!(world.says(&["why", "core"]), @"
     Failed: the baseline checks stay red; 1 of 2 tasks complete.
-    Next: mend that, then `dacapo unit run core`.
+    Next: mend that, then `dacapo unit run --unit core`.
     ");
     insta::assert_snapshot!(world.says(&["why", "web"]), @"
     Blocked: core came to no good end.

@@ -28,6 +28,11 @@ fn cost(env: &TestEnv) -> Option<f64> {
     env.cost("t")
 }
 
+/// Without what a few words are guessed to cost, if they were seen before the agent had ended.
+fn about(cost: Option<f64>) -> Option<f64> {
+    cost.map(|cost| (cost * 1000.0).round() / 1000.0)
+}
+
 #[test]
 fn what_it_costs_is_known_while_it_runs_and_corrected_by_its_own_figure() {
     // req 192, fault J2, fault J3
@@ -107,7 +112,7 @@ fn what_was_spent_survives_a_kill_and_only_a_person_raises_the_limit() {
     env.run(["resume", "t"]).assert_code(3);
     // A cent is left, so another message may be asked for.
     env.run(["resume", "t", "--max-cost", "0.05"]).assert_code(0);
-    assert_eq!(cost(&env), Some(0.04));
+    assert_eq!(about(cost(&env)), Some(0.04));
 
     let env = world_of(&[&script(&[steps(3), "wait-file never".to_owned()]), &done()]);
     let running = env.start_mine(&["--max-cost", "0.06"]);
@@ -119,7 +124,7 @@ fn what_was_spent_survives_a_kill_and_only_a_person_raises_the_limit() {
     let output = env.run(["resume", "t", "--max-cost", "0"]).assert_code(2);
     assert_has(&output.stderr, "is not an amount of US dollars");
     env.run(["resume", "t", "--max-cost", "0.50"]).assert_code(0);
-    assert_eq!((env.starts(), cost(&env)), (2, Some(0.06)));
+    assert_eq!((env.starts(), about(cost(&env))), (2, Some(0.06)));
     assert_eq!(env.events_of("t", "loop_resumed")[1]["max_cost"], 0.5);
 }
 

@@ -8,6 +8,8 @@ mod files;
 mod hostile;
 mod merging;
 mod night;
+mod proof;
+mod requirements;
 mod shared;
 mod starting;
 mod turns;

@@ -7,7 +7,7 @@ use crate::world::{World, types_of};
 
 #[test]
 fn a_task_goes_from_pending_to_a_commit_and_says_so_step_by_step() {
-    // req 21, 23, 25, 32, 34, 42 to 48, 57
+    // req 25, req 32, req 34, req 42, req 43, req 44, req 46, req 47, req 48, req 57
     let world = World::new();
     world.unit("auth", 2, &[]).commit();
     world.run(&[]).assert_code(0);
@@ -25,7 +25,7 @@ fn a_task_goes_from_pending_to_a_commit_and_says_so_step_by_step() {
     expected.extend(turn);
     expected.extend(turn);
     let ours = |kind: &&str| !["unit.merging", "unit.job_ended"].contains(kind);
-    expected.extend(["unit.completed", "unit.merged", "worktree.removed"]);
+    expected.extend(["unit.completed", "pr.merged", "unit.merged", "worktree.removed"]);
     assert_eq!(types_of(&events, "auth").into_iter().filter(ours).collect::<Vec<_>>(), expected);
     let kinds: Vec<&str> = events.iter().filter_map(|event| event["type"].as_str()).collect();
     assert_eq!((kinds.first(), kinds.last()), (Some(&"orch.started"), Some(&"orch.completed")));
@@ -38,7 +38,7 @@ fn a_task_goes_from_pending_to_a_commit_and_says_so_step_by_step() {
 
 #[test]
 fn a_false_claim_is_taken_back_tried_again_and_given_up_after_three() {
-    // req 35, 36, 37, 38, 39, 40, 41; fault A10, B6
+    // req 35, req 36, req 37, req 38, req 39, req 40, req 41; fault A10, fault B6
     let world = World::new();
     world.plan("auth", &[]);
     world.task("auth", 1, &[], "echo nothing there >&2; test -f never", "do: echo tried >> tries.txt");
@@ -74,7 +74,7 @@ fn a_false_claim_is_taken_back_tried_again_and_given_up_after_three() {
 
 #[test]
 fn a_circle_of_tasks_and_a_failed_one_are_found_before_or_told_apart() {
-    // req 16, 17, 7
+    // req 7, req 17
     let world = World::new();
     world.plan("auth", &[]);
     world.task("auth", 1, &[2], "true", "").task("auth", 2, &[1], "true", "");
@@ -85,7 +85,7 @@ fn a_circle_of_tasks_and_a_failed_one_are_found_before_or_told_apart() {
 
 #[test]
 fn several_tasks_completed_in_one_turn_are_each_proven_and_committed() {
-    // req 28, 31; a red one among them is taken back alone.
+    // req 28, req 31; a red one among them is taken back alone.
     let world = World::new();
     world.plan("auth", &[]);
     world.task("auth", 1, &[], "test -f one", "do: touch one");
@@ -125,7 +125,7 @@ fn several_tasks_completed_in_one_turn_are_each_proven_and_committed() {
 
 #[test]
 fn completion_is_looked_for_after_a_failing_exit_and_the_frontmatter_is_frozen() {
-    // req 26, 29; fault A12, K2: an agent that edits its proof, or that of another, is refused.
+    // req 26, req 29; fault A12, fault K2: an agent that edits its proof, or that of another, is refused.
     let world = World::new();
     world.plan("auth", &[]);
     world.task("auth", 1, &[], "test -f one", "do: touch one");
@@ -166,7 +166,7 @@ fn an_agent_that_commits_its_own_claim_is_not_believed() {
 
 #[test]
 fn checks_after_all_tasks_are_all_run_and_may_be_fixed() {
-    // req 52, 53
+    // req 52, req 53
     let world = World::new();
     world.config(
         "units:\n  baseline:\n    - {name: lint, run: test -f linted}\n    - {name: format, run: echo ugly; test -f formatted}\n    - {name: rust, run: 'false', pattern: '**/*.rs'}\n",

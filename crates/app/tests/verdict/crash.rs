@@ -81,7 +81,7 @@ fn exactly_one_verdict_however_often_it_is_killed() {
 
 /// How often git is called from the end of an agent to the receipt: the snapshot, a look at it, another after the gates,
 /// and the commit.
-const CALLS: usize = 9;
+const CALLS: usize = 8;
 /// Those of them before the agent's end is in the journal.
 const SNAPSHOT: usize = 2;
 

@@ -1,0 +1,159 @@
+//! What counts as proven, across turns, runs and whatever agents do to files and branches in between.
+
+use dacapo_testkit::unit_agent;
+
+use crate::world::World;
+
+#[test]
+fn what_a_refused_turn_tampered_with_is_not_laundered_by_the_next() {
+    // fault A12, fault K2: the work of a turn is measured from the last accepted commit.
+    let world = World::new();
+    world.plan("a", &[]);
+    let other = "specs/tasks/b/01-step.md";
+    let cheat = format!("do: sed -i 's/^status: .*/status: complete/' {other} && touch done");
+    world.task("a", 1, &[], "test -f done", &cheat);
+    world.unit("b", 1, &[]);
+    world.commit();
+    world.run(&["--unit", "a", "-n", "1"]).assert_code(1);
+    // The agent is honest from here on; what the first one changed is still there.
+    let honest = world.env.root().join("honest.sh");
+    std::fs::write(
+        &honest,
+        "touch more && sed -i 's/^status: .*/status: complete/' specs/tasks/a/01-step.md\n",
+    )
+    .unwrap();
+    let agent = format!("sh {}", honest.display());
+    let again = ["unit", "run", "--unit", "a", "--trust", "--retry-failed", "-n", "1", "--agent-cmd", &agent];
+    world.env.run(again).assert_code(1);
+    assert!(world.at("main", "done").is_none());
+    assert!(world.at("main", other).unwrap().contains("status: pending"));
+}
+
+#[test]
+fn work_that_a_failed_turn_left_counts_for_the_next() {
+    // The check was red because of something else; the work is there and may be claimed.
+    let world = World::new();
+    let flag = world.env.root().join("flag");
+    world.plan("a", &[]);
+    world.task("a", 1, &[], &format!("test -f work && test -f {}", flag.display()), "do: touch work");
+    world.commit();
+    world.run(&["-n", "1"]).assert_code(1);
+    std::fs::write(&flag, "").unwrap();
+    world.run(&["-n", "1", "--retry-failed"]).assert_code(0);
+    assert!(world.at("main", "work").is_some());
+}
+
+#[test]
+fn staged_files_of_a_failed_turn_hold_nothing_up() {
+    let world = World::new();
+    let flag = world.env.root().join("flag");
+    world.plan("a", &[]);
+    world.task("a", 1, &[], &format!("test -f {}", flag.display()), "do: date > work && git add -A");
+    world.commit();
+    world.run(&["-n", "1"]).assert_code(1);
+    std::fs::write(&flag, "").unwrap();
+    world.run(&["-n", "1", "--retry-failed"]).assert_code(0);
+}
+
+#[test]
+fn a_check_that_a_task_runs_is_protected_unless_the_task_writes_it() {
+    // fault A12
+    for (head, code) in [("", 1), ("writes: [check.sh]\n", 0)] {
+        let world = World::new();
+        world.plan("a", &[]);
+        world.env.write("check.sh", "exit 1\n");
+        let task = format!(
+            "---\ntask: 1\nstatus: pending\nbackpressure: sh check.sh\n{head}---\n\n# Step 1\n\ncheck.sh\ndo: echo exit 0 > check.sh\n"
+        );
+        world.env.write("specs/tasks/a/01-step.md", task);
+        world.commit();
+        world.run(&["-n", "1"]).assert_code(code);
+    }
+}
+
+#[test]
+fn a_unit_that_was_merged_gets_its_new_tasks_done() {
+    let world = World::new();
+    world.unit("a", 1, &[]).commit();
+    world.run(&[]).assert_code(0);
+    world.task("a", 2, &[1], "test -f src/a-2.txt", "do: touch src/a-2.txt").commit();
+    world.run(&[]).assert_code(0);
+    assert!(world.at("main", "src/a-2.txt").is_some());
+}
+
+#[test]
+fn a_branch_that_was_taken_back_is_worked_on_again_and_not_called_merged() {
+    // fault A10: in the last checks the agent takes its commits off the branch.
+    let world = World::new();
+    world.config("units: {baseline: [{name: flag, run: test -f flag}]}\n");
+    world.unit("a", 2, &[]);
+    world.env.write("fix.sh", "touch flag; git reset -q --soft main\n");
+    world.commit();
+    world.run(&[]);
+    if world.at("main", "src/a-1.txt").is_some() {
+        let subjects = world.subjects();
+        for task in 1..=2 {
+            assert!(
+                subjects.contains_key(&format!("feat(a): complete task #{task} - Step {task}")),
+                "{subjects:?}"
+            );
+        }
+    } else {
+        let status = world.env.run(["status", "--units", "--json"]).stdout;
+        assert!(!status.contains("\"merged\",\"tasks\""), "{status}");
+    }
+}
+
+#[test]
+fn a_loop_that_was_cut_short_goes_on_only_as_this_run_would_have_it() {
+    let world = World::new();
+    world.unit("a", 1, &[]).commit();
+    let slow = format!("sh -c 'touch {}/began; sleep 60'", world.env.root().display());
+    let running = world.env.spawn(["unit", "run", "--trust", "--agent-cmd", &slow, "--kill-grace", "1s"]);
+    let began = world.env.root().join("began");
+    dacapo_testkit::wait_until("the agent runs", std::time::Duration::from_secs(60), || began.exists());
+    running.signal(dacapo_testkit::Signal::INT);
+    running.wait(std::time::Duration::from_secs(60));
+    let output = world.run(&[]).assert_code(0);
+    assert!(output.stdout.contains(&format!("agent {}", unit_agent().file_name().unwrap().display())));
+    assert!(world.at("main", "src/a-1.txt").is_some());
+}
+
+#[test]
+fn a_merged_units_proof_can_be_checked_again() {
+    // The worktree is gone; the repository has everything.
+    let world = World::new();
+    world.unit("a", 1, &[]).commit();
+    world.run(&[]).assert_code(0);
+    let events = world.run_events();
+    let done = events.iter().find(|event| event["type"] == "task.completed").unwrap();
+    let output = world.env.run(["verify", done["loop"].as_str().unwrap()]).assert_code(0);
+    assert!(output.stdout.contains("sound"), "{}", output.stdout);
+    let logs = world.env.run(["receipt", "a"]).assert_code(0);
+    assert!(logs.stdout.contains("task status"), "{}", logs.stdout);
+}
+
+#[test]
+fn names_mean_what_is_in_this_repository() {
+    let world = World::new();
+    world.unit("a", 1, &[]).commit();
+    let elsewhere = world.env.root().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let mut other = world.env.dacapo(["run", "say nothing", "--task", "a", "-n", "1", "--agent-cmd", "true"]);
+    other.current_dir(&elsewhere);
+    world.env.run_command(other).assert_code(3);
+    // Blocked by nothing, worked on by nobody: its loop is none of another folder's.
+    let broken = ["unit", "run", "--trust", "--agent-cmd", "true", "--target", "main"];
+    world.config("worktree: {setup: [{run: 'exit 1'}]}\n").commit();
+    world.env.run(broken).assert_code(1);
+    let output = world.env.run(["cancel", "a"]).assert_code(2);
+    assert!(output.stderr.contains("nobody has worked on unit `a`"), "{}", output.stderr);
+}
+
+#[test]
+fn what_agents_print_is_shown_to_whoever_asks() {
+    let world = World::new();
+    world.plan("a", &[]).task("a", 1, &[], "true", "do: echo hello from inside && touch x").commit();
+    let output = world.run(&["-v"]).assert_code(0);
+    assert!(output.stdout.contains("│ hello from inside"), "{}", output.stdout);
+}
