@@ -48,7 +48,7 @@ pub(super) struct LoopFlags {
     pub(super) gate_timeout: Millis,
     /// Try a red gate again up to N times; what passes then is called flaky
     #[arg(long, value_name = "N", default_value_t = 0)]
-    gate_retries: u32,
+    pub(super) gate_retries: u32,
     /// Leave what a red gate printed, and why a claim was refused, out of the next prompt
     #[arg(long)]
     no_feedback: bool,

@@ -33,6 +33,9 @@ pub struct RunSettings {
     /// How long a task's backpressure may take (req 33).
     #[serde(default = "backpressure_timeout")]
     pub backpressure_timeout: Millis,
+    /// How often a red backpressure is tried again.
+    #[serde(default)]
+    pub backpressure_retries: u32,
     /// Whether tasks that failed before are tried again.
     pub retry_failed: bool,
     /// How long the run may take.
@@ -74,6 +77,7 @@ impl RunSettings {
             providers: BTreeMap::new(),
             max_retries: 3,
             backpressure_timeout: backpressure_timeout(),
+            backpressure_retries: 0,
             retry_failed: false,
             max_time: None,
             setup: Vec::new(),
@@ -184,6 +188,7 @@ impl RunSettings {
         GateSpec {
             name: format!("task #{}", task.number),
             timeout: self.backpressure_timeout,
+            retries: self.backpressure_retries,
             origin: Origin::Repository,
             task: only,
             ..GateSpec::of_command(&task.backpressure)

@@ -45,8 +45,9 @@ fn a_turn_has_a_proof_for_each_ready_task_and_five_minutes_for_it() {
     assert_eq!(commands(&settings().turn(set(&[2]))), [("make two", Some(2), five)]);
     let both = [("make one", Some(1), five), ("make two", Some(2), five)];
     assert_eq!(commands(&settings().turn(set(&[1, 2]))), both);
-    let short = RunSettings { backpressure_timeout: Millis(7), ..settings() };
+    let short = RunSettings { backpressure_timeout: Millis(7), backpressure_retries: 2, ..settings() };
     assert_eq!(commands(&short.turn(set(&[1]))), [("make one", Some(1), Millis(7))]);
+    assert_eq!(short.turn(set(&[1])).gates[0].retries, 2);
 }
 
 #[test]

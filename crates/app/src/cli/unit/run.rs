@@ -438,6 +438,7 @@ fn settings(
         units_dir: effective.units.dir.value.clone(),
         max_retries: args.max_retries.unwrap_or(effective.units.max_retries.value),
         backpressure_timeout: args.flags.gate_timeout,
+        backpressure_retries: args.flags.gate_retries,
         retry_failed: args.retry_failed,
         max_time: effective.max_time.value,
         setup: steps(&effective.setup),
