@@ -9,4 +9,5 @@ mod root;
 mod sessions;
 mod sign_in;
 mod stage;
+mod units;
 mod work;

@@ -43,7 +43,7 @@ impl Stage {
     }
 
     /// dacapo with what the agent needs in its environment.
-    fn dacapo(&self, args: &[&str]) -> Command {
+    pub(crate) fn dacapo(&self, args: &[&str]) -> Command {
         let mut command = self.env.dacapo(args);
         self.agent.give_to(&mut command);
         command
