@@ -508,7 +508,8 @@ fn multiply(database: &Path, loops: u32) -> rusqlite::Result<()> {
          CREATE TEMP TABLE told AS SELECT * FROM events WHERE loop = 1;
          CREATE TEMP TABLE span AS SELECT max(seq) AS length FROM told;
          BEGIN;
-         INSERT INTO loops SELECT key + i, printf('copy%06d', i), project, task, workspace, parent, head + i * length,
+         INSERT INTO loops (key, id, project, task, workspace, parent, head, over, view, owner_pid, owner_start, owner_boot)
+           SELECT key + i, printf('copy%06d', i), project, task, workspace, parent, head + i * length,
              over, json_set(view, '$.id', printf('copy%06d', i)), owner_pid, owner_start, owner_boot
            FROM copies, first, span;
          INSERT INTO events SELECT seq + i * length, loop + i, at, body FROM copies, told, span ORDER BY 1;
