@@ -49,12 +49,26 @@ pub(crate) struct Stat {
     pub(crate) parent: u32,
     pub(crate) group: u32,
     pub(crate) start: u64,
+    flags: u32,
+    /// Where its program was loaded to; nowhere yet while `execve` replaces it.
+    start_code: u64,
 }
 
 impl Stat {
     /// Dead but not yet waited for.
     pub(crate) fn is_dead(self) -> bool {
         matches!(self.state, b'Z' | b'X')
+    }
+
+    /// One of the kernel's own, which runs no program.
+    pub(crate) fn is_kernels(self) -> bool {
+        const PF_KTHREAD: u32 = 0x0020_0000;
+        self.flags & PF_KTHREAD != 0
+    }
+
+    /// Between two programs: the old one's arguments and environment are gone, the new one's are not there yet.
+    pub(crate) fn is_in_exec(self) -> bool {
+        self.start_code == 0 && !self.is_kernels()
     }
 }
 
@@ -80,8 +94,10 @@ fn parse(text: &[u8]) -> Option<Stat> {
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
-    let start = fields.nth(16)?.parse().ok()?;
-    Some(Stat { state, parent, group, start })
+    let flags = fields.nth(3)?.parse().ok()?;
+    let start = fields.nth(12)?.parse().ok()?;
+    let start_code = fields.nth(3)?.parse().ok()?;
+    Some(Stat { state, parent, group, start, flags, start_code })
 }
 
 fn boot_id() -> &'static str {
@@ -102,6 +118,19 @@ pub(crate) fn all_pids() -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_kernel_says_is_read_field_by_field() {
+        let line = b"7 (a) b) S 1 7 9 0 -1 4194304 100 0 0 0 5 6 7 8 20 0 1 0 4711 9 9 9 94000 95000 0 0";
+        let stat = parse(line).expect("a whole line");
+        assert_eq!((stat.state, stat.parent, stat.group, stat.start), (b'S', 1, 7, 4711));
+        assert_eq!((stat.flags, stat.start_code), (4_194_304, 94_000));
+        assert!(!stat.is_kernels() && !stat.is_in_exec());
+        assert!(Stat { start_code: 0, ..stat }.is_in_exec());
+        let kernels = Stat { start_code: 0, flags: 0x0020_8040, ..stat };
+        assert!(kernels.is_kernels() && !kernels.is_in_exec());
+        assert!(parse(b"7 (a) S 1 7").is_none(), "cut short");
+    }
 
     #[test]
     fn a_process_is_itself_and_nobody_else() {

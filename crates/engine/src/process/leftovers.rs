@@ -15,7 +15,7 @@ use rustix::{
 };
 
 use super::{
-    identity::{Identity, all_pids, stat},
+    identity::{self, Identity, Stat, all_pids, stat},
     keeper::KEEPER,
 };
 
@@ -33,15 +33,16 @@ pub fn end(loop_id: &LoopId, home: &Path, spared: &[Identity]) -> io::Result<()>
     ];
     let deadline = Instant::now() + LONGEST;
     let mut strangers = HashSet::new();
-    let (mut gone_before, mut last_find) = (None, Instant::now());
+    let (mut unclear_before, mut last_find) = (None, Instant::now());
     loop {
-        let Pass { killed, gone } = pass(&marks, spared, &mut strangers)?;
+        let Pass { killed, unclear, in_exec } = pass(&marks, spared, &mut strangers)?;
         for process in &killed {
             wait_for(process, LONGEST)?;
         }
         if killed.is_empty() {
             // One that ended while we looked may have started another behind our back: look again.
-            if last_find.elapsed() >= ENOUGH || gone_before.is_some_and(|before| gone.is_subset(&before)) {
+            let is_settled = !in_exec && unclear_before.is_some_and(|before| unclear.is_subset(&before));
+            if is_settled || last_find.elapsed() >= ENOUGH {
                 return Ok(());
             }
         } else if Instant::now() >= deadline {
@@ -49,7 +50,7 @@ pub fn end(loop_id: &LoopId, home: &Path, spared: &[Identity]) -> io::Result<()>
         } else {
             last_find = Instant::now();
         }
-        gone_before = Some(gone);
+        unclear_before = Some(unclear);
     }
 }
 
@@ -72,14 +73,16 @@ pub fn await_keepers(loop_id: &LoopId, database: &Path, grace: Duration) -> io::
 struct Pass {
     /// Ours, and dead or dying.
     killed: Vec<OwnedFd>,
-    /// Those that were gone when it was their turn.
-    gone: HashSet<u32>,
+    /// Those that were gone when it was their turn, or had no environment.
+    unclear: HashSet<u32>,
+    /// One of them was between two programs, and will have an environment at once.
+    in_exec: bool,
 }
 
 /// Looks at everybody but the `strangers` of looks before, the newest first: what starts others and ends at once must
 /// be met while it is there.
 fn pass(marks: &[Vec<u8>; 2], spared: &[Identity], strangers: &mut HashSet<u32>) -> io::Result<Pass> {
-    let mut pass = Pass { killed: Vec::new(), gone: HashSet::new() };
+    let mut pass = Pass { killed: Vec::new(), unclear: HashSet::new(), in_exec: false };
     let own = std::process::id();
     let mut pids = all_pids();
     pids.sort_unstable_by(|a, b| b.cmp(a));
@@ -90,17 +93,23 @@ fn pass(marks: &[Vec<u8>; 2], spared: &[Identity], strangers: &mut HashSet<u32>)
         let pinned = handle(os_pid);
         let stat = stat(pid).filter(|stat| !stat.is_dead());
         let (Ok(pinned), Some(stat)) = (pinned, stat) else {
-            pass.gone.insert(pid);
+            pass.unclear.insert(pid);
             continue;
         };
-        let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else {
-            strangers.insert(pid);
-            continue;
-        };
-        let is_marked = marks.iter().all(|mark| environment.split(|b| *b == 0).any(|entry| entry == mark));
-        if !is_marked || spared.iter().any(|s| s.pid == pid && s.start == stat.start) {
-            strangers.insert(pid);
-            continue;
+        match owner(pid, stat, marks) {
+            Owner::Unclear => {
+                pass.unclear.insert(pid);
+                continue;
+            }
+            Owner::InExec => {
+                pass.in_exec = true;
+                continue;
+            }
+            Owner::Ours if !spared.iter().any(|s| s.pid == pid && s.start == stat.start) => {}
+            Owner::Ours | Owner::Somebody => {
+                strangers.insert(pid);
+                continue;
+            }
         }
         // At once: the longer it lives, the more it can start.
         match pidfd_send_signal(&pinned, Signal::KILL) {
@@ -109,6 +118,37 @@ fn pass(marks: &[Vec<u8>; 2], spared: &[Identity], strangers: &mut HashSet<u32>)
         }
     }
     Ok(pass)
+}
+
+/// Whose a process is, by its environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// It has all marks.
+    Ours,
+    /// It will never have them.
+    Somebody,
+    /// Between two programs it has no environment, and a moment later it may have the marks.
+    InExec,
+    /// It is ending, or has no environment at all.
+    Unclear,
+}
+
+fn owner(pid: u32, stat: Stat, marks: &[Vec<u8>]) -> Owner {
+    if stat.is_kernels() {
+        return Owner::Somebody;
+    }
+    let environment = match fs::read(format!("/proc/{pid}/environ")) {
+        Ok(environment) => environment,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Owner::Somebody,
+        Err(_) => return Owner::Unclear,
+    };
+    if environment.is_empty() {
+        // Asked afterwards: it may have begun since.
+        let is_in_exec = identity::stat(pid).is_some_and(|now| now.is_in_exec() && !now.is_dead());
+        return if is_in_exec { Owner::InExec } else { Owner::Unclear };
+    }
+    let is_marked = marks.iter().all(|mark| environment.split(|b| *b == 0).any(|entry| entry == mark));
+    if is_marked { Owner::Ours } else { Owner::Somebody }
 }
 
 fn handle(pid: Pid) -> rustix::io::Result<OwnedFd> {
@@ -121,5 +161,32 @@ fn wait_for(process: &OwnedFd, longest: Duration) -> io::Result<()> {
         Ok(0) => Err(io::ErrorKind::TimedOut.into()),
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_just_starting_is_nobody_elses() {
+        // faults F12, F14: between two programs it has no environment, which says nothing about whose it is.
+        let marks = [b"DACAPO_LOOP=t".to_vec()];
+        for _ in 0..500 {
+            let mut command = Command::new("/bin/cat");
+            command.env_clear().env("DACAPO_LOOP", "t").stdin(Stdio::piped());
+            // Returns as soon as the old program is left, often before the new one is there.
+            let mut child = command.spawn().expect("cat");
+            let mut seen = Vec::new();
+            while seen.last() != Some(&Owner::Ours) {
+                let stat = stat(child.id()).expect("it waits for its input");
+                seen.push(owner(child.id(), stat, &marks));
+                assert!(!seen.contains(&Owner::Somebody), "{seen:?}");
+            }
+            drop(child.stdin.take());
+            child.wait().expect("it ends with its input");
+        }
     }
 }
