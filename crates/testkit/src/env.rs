@@ -90,10 +90,12 @@ impl TestEnv {
             fs::create_dir(env.root.join(folder)).expect("a folder");
         }
         fs::set_permissions(env.root.join("run"), fs::Permissions::from_mode(0o700)).expect("permissions");
+        // A commit would leave a `git maintenance` behind for a moment, which looks like something of dacapo's.
         fs::write(
             env.root.join("gitconfig"),
             "[user]\n\tname = Test\n\temail = test@example.invalid\n\
-             [init]\n\tdefaultBranch = main\n[commit]\n\tgpgSign = false\n[gc]\n\tauto = 0\n",
+             [init]\n\tdefaultBranch = main\n[commit]\n\tgpgSign = false\n[gc]\n\tauto = 0\n\
+             [maintenance]\n\tauto = false\n",
         )
         .expect("git's configuration");
         env.script("exit 0");
