@@ -35,11 +35,11 @@ pub(super) struct CancelArgs {
 
 /// Hold a loop after its current iteration
 ///
-/// `dacapo resume` goes on.
+/// `dacapo resume` goes on. Of a run of units, one unit is held and the others go on.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo pause fix-tests --now")]
 pub(super) struct PauseArgs {
-    /// The loop: its id, the beginning of it, or its task
+    /// The loop: its id, the beginning of it, its task or its unit
     id: String,
     /// Stop the agent instead of waiting for it
     #[arg(long)]
@@ -99,8 +99,18 @@ fn cancel_run(cx: &Context, store: &Store, id: &RunId, row: RunRow) -> Result<u8
     Ok(0)
 }
 
+/// A run of units is worked on by many loops, and which of them is meant nobody said.
+fn refuse_run(cx: &Context, store: &Store, text: &str, verb: &str) -> Result<(), UserError> {
+    let Some(row) = cx.find_run(store, text)? else { return Ok(()) };
+    let id = row.view.id;
+    Err(UserError::usage(format!("{id} is a run of units, and this is about one of them")).hint(format!(
+        "`dacapo {verb} UNIT` names it; `dacapo cancel {id}` and `dacapo resume {id}` are about all"
+    )))
+}
+
 pub(super) fn pause(cx: &Context, args: &PauseArgs) -> Result<u8, UserError> {
     let mut store = cx.store()?;
+    refuse_run(cx, &store, &args.id, "pause")?;
     let row = cx.find(&store, &args.id)?;
     let id = row.view.id.clone();
     if !row.is_running() {
@@ -109,12 +119,15 @@ pub(super) fn pause(cx: &Context, args: &PauseArgs) -> Result<u8, UserError> {
     }
     store.request(&id, &Request::Pause { now: args.now }, Timestamp::now())?;
     let when = if args.now { "now" } else { "after this iteration" };
-    say(format!("Loop {id} pauses {when}; `dacapo resume {id}` goes on."));
+    // The iteration may prove the task and end the loop: what is held then is the unit.
+    let whose = if is_of_unit(&store, &id)? { row.view.task.as_str() } else { id.as_str() };
+    say(format!("Loop {id} pauses {when}; `dacapo resume {whose}` goes on."));
     Ok(0)
 }
 
 pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
     let mut store = cx.store()?;
+    refuse_run(cx, &store, &args.id, "steer")?;
     let row = cx.find(&store, &args.id)?;
     let id = row.view.id.clone();
     if row.view.reason.is_some_and(|reason| !reason.is_resumable()) {

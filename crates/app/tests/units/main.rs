@@ -8,6 +8,7 @@ mod files;
 mod hostile;
 mod merging;
 mod night;
+mod pausing;
 mod proof;
 mod requirements;
 mod shared;
