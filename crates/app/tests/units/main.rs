@@ -5,6 +5,7 @@ mod consent;
 mod control;
 mod crowd;
 mod files;
+mod going_on;
 mod hostile;
 mod merging;
 mod night;

@@ -11,7 +11,7 @@ use crate::world::World;
 const LONG: Duration = Duration::from_secs(40);
 
 /// An agent of the user's that prints what Claude Code does; `script` is a shell's.
-fn agent(world: &World, script: &str) {
+pub(crate) fn agent(world: &World, script: &str) {
     let file = world.env.root().join("bin/mine");
     fs::write(&file, format!("#!/bin/sh\ncat > /dev/null\n{script}\n")).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
@@ -24,12 +24,12 @@ fn agent(world: &World, script: &str) {
     fs::write(folder.join("config.yaml"), config).unwrap();
 }
 
-fn line(value: &Value) -> String {
+pub(crate) fn line(value: &Value) -> String {
     format!("echo '{value}'\n")
 }
 
 /// The task is done, for two US cents.
-fn work() -> String {
+pub(crate) fn work() -> String {
     let begins = json!({"type": "system", "subtype": "init", "session_id": "s1", "model": "claude-opus-5-5"});
     let message = json!({"type": "assistant", "session_id": "s1", "message": {
         "id": "m1", "model": "claude-opus-5-5", "role": "assistant", "content": [{"type": "text", "text": "Did it."}],
@@ -43,14 +43,14 @@ fn work() -> String {
     [&line(&begins), does, &line(&message), &line(&ends)].concat()
 }
 
-fn units(world: &World, names: &[&str]) {
+pub(crate) fn units(world: &World, names: &[&str]) {
     for name in names {
         world.plan(name, &[]).task(name, 1, &[], &format!("test -f {name}.txt"), "");
     }
     world.commit();
 }
 
-const ARGS: [&str; 9] =
+pub(crate) const ARGS: [&str; 9] =
     ["unit", "run", "--trust", "--restart-delay", "0s", "--agent", "mine", "--kill-grace", "100ms"];
 
 #[test]

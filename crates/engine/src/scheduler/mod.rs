@@ -174,7 +174,7 @@ pub fn run(home: &Home, new: NewRun, observer: &mut dyn RunObserver) -> Result<R
         .map_err(|source| RunError::Io { what: "cannot listen to signals", source })?;
     supervisor::reconcile(home, &mut store)?;
     // The lock says that nobody runs them.
-    store.close_dead_runs(&new.project, Timestamp::now())?;
+    store.close_dead_runs(&new.project)?;
     let repo = Repo::open(&new.root, home)?;
     tidy_up(home, &store, &repo, &new)?;
     let was_dirty = !repo.is_dirty()?.is_empty();

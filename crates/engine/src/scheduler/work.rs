@@ -184,7 +184,7 @@ impl<'a> Worker<'a> {
             )
             .collect();
         let retry_failed = self.spec.started.settings.retry_failed;
-        Ok(UnitFacts { tasks, committed, open: self.open_loop(tree)?, retry_failed, checks })
+        Ok(UnitFacts { tasks, committed, open: self.open_loop(tree, given)?, retry_failed, checks })
     }
 
     /// The unit's tasks as a commit has them. Nothing else than what was agreed to is ever run.
@@ -241,7 +241,7 @@ impl<'a> Worker<'a> {
 
     /// A loop of this unit that was cut short in this worktree and was told what this run would tell it: other limits,
     /// another agent or other gates make another loop.
-    fn open_loop(&self, tree: &Worktree) -> Result<Option<LoopId>, JobEnd> {
+    fn open_loop(&self, tree: &Worktree, given: &[Task]) -> Result<Option<LoopId>, JobEnd> {
         let rows = self
             .store
             .newest_of_task(Some(&self.spec.started.project), self.task()?.as_str())
@@ -257,7 +257,11 @@ impl<'a> Worker<'a> {
         };
         let (unit, settings) = (&self.spec.unit.id, &self.spec.started.settings);
         let is_ours = match &started.policy.tasks {
-            Some(set) => started.policy == settings.turn(set.clone()),
+            // A task that was changed meanwhile is frozen there as it was.
+            Some(set) => {
+                set.tasks.iter().map(|task| &task.spec).eq(given.iter().map(|task| &task.spec))
+                    && started.policy == settings.turn(set.clone())
+            }
             None => {
                 let head = self.head(tree)?;
                 let checks = self.baseline_for(&head)?;

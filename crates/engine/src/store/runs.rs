@@ -205,6 +205,16 @@ impl Store {
         Ok(self.query(&format!("SELECT {ROW} FROM runs r WHERE r.id = ?1"), [id.as_str()], run_row)?.pop())
     }
 
+    /// The newest run that draws on this purse: the run that it is called after, or one that goes on with it.
+    pub fn newest_of_purse(&self, purse: &RunId) -> Result<Option<RunRow>, StoreError> {
+        let sql = format!(
+            "SELECT {ROW} FROM runs r JOIN run_events e ON e.run = r.key
+             WHERE e.body ->> '$.type' = 'orch.started' AND e.body ->> '$.purse' = ?1
+             ORDER BY r.key DESC LIMIT 1"
+        );
+        Ok(self.query(&sql, [purse.as_str()], run_row)?.pop())
+    }
+
     /// Asks whoever schedules a run to end it; says whether somebody does.
     pub fn cancel_run(&self, id: &RunId) -> Result<bool, StoreError> {
         let row = self.run_row(id)?;

@@ -1,4 +1,5 @@
 use dacapo_core::{
+    duration::Millis,
     event::{LoopEvent, LoopStarted, MergeMode, RunStarted, UnitEnd, UnitPlan},
     ids::LoopId,
     unit::{Task, TaskSet, TaskSpec, TaskStatus},
@@ -252,8 +253,8 @@ fn a_dead_run_is_brought_to_its_end_once() {
     let started = RunEvent::TaskStarted { task: 2, title: "Task 2".to_owned(), of: of_loop[0].seq };
     store.append_run(&run("r1"), &mut head, now(), about("a", started)).unwrap();
 
-    assert_eq!(store.close_dead_runs(&"q".parse().unwrap(), now()).unwrap(), []);
-    assert_eq!(store.close_dead_runs(&project, now()).unwrap(), [run("r1")]);
+    assert_eq!(store.close_dead_runs(&"q".parse().unwrap()).unwrap(), []);
+    assert_eq!(store.close_dead_runs(&project).unwrap(), [run("r1")]);
     let kinds: Vec<&str> =
         store.run_events(None, None, 0).unwrap().iter().map(|envelope| envelope.event.kind()).collect();
     assert_eq!(
@@ -270,7 +271,43 @@ fn a_dead_run_is_brought_to_its_end_once() {
             "orch.failed",
         ]
     );
-    assert_eq!(store.close_dead_runs(&project, now()).unwrap(), []);
+    assert_eq!(store.close_dead_runs(&project).unwrap(), []);
     let view = store.newest_ended_run().unwrap().unwrap().view;
     assert_eq!((view.state.as_str(), view.exit_code), ("stopped", Some(130)));
+}
+
+#[test]
+fn a_dead_run_lasted_until_its_last_sign_of_life() {
+    let mut world = world();
+    let store = &mut world.store;
+    let after = |secs| now() + std::time::Duration::from_secs(secs);
+    let (mut head, _) = store.create_run(&run("r1"), &dead(), now(), begins(&["a"])).unwrap();
+    let lasted = |store: &Store| {
+        let row = store.run_row(&run("r1")).unwrap().unwrap();
+        store.run_lasted(&row.view).unwrap()
+    };
+    assert_eq!(lasted(store), Millis(0));
+    let event = about("a", RunEvent::UnitStarted { slot: 1 });
+    store.append_run(&run("r1"), &mut head, after(10), event).unwrap();
+    assert_eq!(lasted(store), Millis::from_secs(10));
+    // Its agent was busy for longer than its scheduler had anything to say.
+    let id: LoopId = "l1".parse().unwrap();
+    let begins = loop_started("a", Some(run("r1")));
+    let (mut head, _, mut view) = store.create(&id, &dead(), after(20), vec![begins], &[]).unwrap();
+    let used = r#"{"type":"usage_seen","iteration":1,"attempt":1,"usage":null,"cost_usd":1.0}"#;
+    let used: LoopEvent = serde_json::from_str(used).unwrap();
+    store.append(&id, &mut head, &mut view, after(70), vec![used], &[]).unwrap();
+    assert_eq!(lasted(store), Millis::from_secs(70));
+    // Found in the morning: the night is not counted, neither before nor after its end is written.
+    let end = LoopEvent::LoopFinished {
+        state: dacapo_core::event::FinishState::Stopped,
+        reason: dacapo_core::event::Reason::Interrupted,
+        detail: String::new(),
+        exit_code: 130,
+        iterations: 1,
+    };
+    store.append(&id, &mut head, &mut view, after(40_000), vec![end], &[]).unwrap();
+    assert_eq!(lasted(store), Millis::from_secs(70));
+    store.close_dead_runs(&"p".parse().unwrap()).unwrap();
+    assert_eq!(lasted(store), Millis::from_secs(70));
 }

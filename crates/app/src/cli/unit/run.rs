@@ -28,7 +28,7 @@ use dacapo_engine::{
     agents::locate,
     process::background::is_background,
     scheduler::{self, NewRun},
-    store::{RunRow, Store},
+    store::Store,
     supervisor::{self, StartError},
     units,
     workspace::Repo,
@@ -213,12 +213,7 @@ pub(in crate::cli) fn resume(
     only: Option<&UnitId>,
     flags: &ResumeArgs,
 ) -> Result<u8, UserError> {
-    let history = store.run_events(Some(id), None, 0)?;
-    let before = history.into_iter().find_map(|envelope| match envelope.event {
-        RunEvent::OrchStarted(started) => Some(*started),
-        _ => None,
-    });
-    let before: RunStarted = before.ok_or_else(|| UserError::usage(format!("there is no run {id}")))?;
+    let before = started(store, id)?.ok_or_else(|| UserError::usage(format!("there is no run {id}")))?;
     let configured = Configured::load(&before.root)?;
     let wanted: Vec<UnitId> = match only {
         Some(unit) => vec![unit.clone()],
@@ -236,10 +231,10 @@ pub(in crate::cli) fn resume(
         return Err(UserError::usage("`--max-time` must be more than zero"));
     }
     settings.max_retries = settings.max_retries.saturating_add(grant.extra_iterations);
-    settings.max_time = grant.max_time_ms.or(match (settings.max_time, store.run_row(id)?) {
-        (Some(most), Some(row)) => Some(most.minus(lasted(&row))),
-        (most, _) => most,
-    });
+    settings.max_time = match grant.max_time_ms {
+        None => time_left(store, &before.purse)?,
+        granted => granted,
+    };
     if settings.max_time.is_some_and(Millis::is_zero) {
         let message = format!("the time of run {id} is used up");
         return Err(
@@ -266,10 +261,22 @@ pub(in crate::cli) fn resume(
     start(cx, new, &flags.style)
 }
 
-/// How long a run took.
-fn lasted(run: &RunRow) -> Millis {
-    let ended = run.view.ended_at.unwrap_or(run.view.started_at);
-    Millis(u64::try_from(ended.duration_since(run.view.started_at).as_millis()).unwrap_or(0))
+/// What the newest run that draws on this purse has left of its time: a run may have been gone on with before.
+fn time_left(store: &Store, purse: &RunId) -> Result<Option<Millis>, UserError> {
+    let Some(newest) = store.newest_of_purse(purse)? else { return Ok(None) };
+    let Some(most) = started(store, &newest.view.id)?.and_then(|started| started.settings.max_time) else {
+        return Ok(None);
+    };
+    Ok(Some(most.minus(store.run_lasted(&newest.view)?)))
+}
+
+/// How a run began.
+fn started(store: &Store, id: &RunId) -> Result<Option<RunStarted>, UserError> {
+    let history = store.run_events(Some(id), None, 0)?;
+    Ok(history.into_iter().find_map(|envelope| match envelope.event {
+        RunEvent::OrchStarted(started) => Some(*started),
+        _ => None,
+    }))
 }
 
 /// Settings of an earlier run with the commands that the repository has now: those are what consent is about.
