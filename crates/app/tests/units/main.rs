@@ -8,6 +8,7 @@ mod files;
 mod going_on;
 mod hostile;
 mod merging;
+mod moving_target;
 mod night;
 mod pausing;
 mod proof;
