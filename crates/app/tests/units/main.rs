@@ -1,6 +1,7 @@
 //! Units through the real binary: folders of task files, and what becomes of them.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod changed_tasks;
 mod consent;
 mod control;
 mod crowd;

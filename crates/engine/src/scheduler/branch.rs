@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use dacapo_core::{
     event::{Reason, RunEvent, UnitEnd},
-    unit::{Task, TaskStatus},
+    unit::{Task, TaskStatus, check, frontmatter},
 };
 
 use super::{
@@ -13,7 +13,7 @@ use super::{
     work::{Worker, claimed},
 };
 use crate::{
-    proof,
+    proof, task_files, units,
     workspace::{Merged, WorkspaceError, Worktree},
 };
 
@@ -98,11 +98,19 @@ impl Worker<'_> {
             },
         };
         let moved = match new {
-            Some(new) => match self.repo.advance(&tree.path, &tree.branch, &new, &head) {
-                Ok(()) => true,
-                Err(WorkspaceError::NotClean { .. }) => false,
-                Err(error) => return Err(JobEnd::error(error)),
-            },
+            Some(new) => {
+                let marks = self.lift_marks(tree, &head)?;
+                let moved = self.repo.advance(&tree.path, &tree.branch, &new, &head);
+                for (file, status) in marks {
+                    // A task that is gone needs none.
+                    let _ = task_files::set_status(&tree.path, &file, status, None);
+                }
+                match moved {
+                    Ok(()) => true,
+                    Err(WorkspaceError::NotClean { .. }) => false,
+                    Err(error) => return Err(JobEnd::error(error)),
+                }
+            }
             None => false,
         };
         if !moved && is_outdated {
@@ -115,6 +123,29 @@ impl Worker<'_> {
             self.voice.tell(&RunEvent::UnitWarned { text });
         }
         Ok(())
+    }
+
+    /// Takes the marks off the files of tasks that are as they were committed but for their status: that a task was begun
+    /// or given up is no work that stands in the way. Gives what they said.
+    fn lift_marks(&self, tree: &Worktree, head: &str) -> Result<Vec<(String, TaskStatus)>, JobEnd> {
+        let mut marks = Vec::new();
+        let files = self.repo.files_below(head, &self.spec.unit.folder).map_err(JobEnd::error)?;
+        for (file, committed) in files.into_iter().filter(|(file, _)| units::is_task_file(file)) {
+            let (Ok(now), Ok(before)) =
+                (task_files::read(&tree.path, &file), check::reread(&file, &committed))
+            else {
+                continue;
+            };
+            if let Ok(status) = check::reread(&file, &now)
+                && status != before
+                && frontmatter::changes_only_status(&committed, &now)
+            {
+                let lifted = task_files::set_status(&tree.path, &file, before, Some(&committed));
+                lifted.map_err(JobEnd::error)?;
+                marks.push((file, status));
+            }
+        }
+        Ok(marks)
     }
 
     /// Finds out which tasks are proven and which commit is the newest that is. Gives the commit at which the branch and
