@@ -176,3 +176,48 @@ fn a_setup_that_fails_fails_the_unit_with_what_it_said() {
     let events = world.run_events();
     assert_eq!(events.iter().find(|event| event["type"] == "unit.failed").unwrap()["reason"], "setup");
 }
+
+#[test]
+fn the_files_of_the_merged_tree_decide_which_checks_concern_it() {
+    // req 52, req 54: what the target has gained or lost since the unit began counts there, and not in its worktree.
+    type Change = fn(&World);
+    let cases: &[(&str, Change, [bool; 2])] = &[
+        ("one.txt", |_| {}, [false, false]),
+        ("one.rs", |_| {}, [true, true]),
+        (
+            "one.txt",
+            |world| {
+                world.env.write("src/lib.rs", "");
+                world.commit();
+            },
+            [false, true],
+        ),
+        (
+            "old.rs",
+            |world| {
+                world.env.git(["rm", "-q", "old.rs"]);
+                world.commit();
+            },
+            [true, false],
+        ),
+    ];
+    for (file, change, expected) in cases {
+        let world = World::new();
+        let root = world.env.root().display().to_string();
+        let run = format!("case $PWD in */.merge-*) touch {root}/merged;; *) touch {root}/alone;; esac");
+        world.config(&format!(
+            "units: {{baseline: [{{name: rust, run: {}, pattern: '**/*.rs'}}]}}\n",
+            json!(run)
+        ));
+        if *file == "old.rs" {
+            world.env.write(file, "");
+        }
+        world.plan("a", &[]).task("a", 1, &[], "test -f done", &format!("do: touch done {file}")).commit();
+        world.run(&["--no-merge"]).assert_code(0);
+        change(&world);
+        world.run(&[]).assert_code(0);
+        assert!(world.at("main", "done").is_some(), "{file}");
+        let ran = ["alone", "merged"].map(|name| world.env.root().join(name).exists());
+        assert_eq!(ran, *expected, "{file}");
+    }
+}
