@@ -1,5 +1,7 @@
 //! The loop of a unit: what is believed, what is taken back, what is committed, how it ends.
 
+use std::fs;
+
 use dacapo_testkit::unit_agent;
 use serde_json::json;
 
@@ -204,4 +206,35 @@ fn checks_that_stay_red_fail_the_unit_after_three_fixes() {
     assert!(failed["detail"].as_str().unwrap().contains("lint"), "{failed}");
     let agents = world.env.events(None).iter().filter(|event| event["type"] == "agent_started").count();
     assert_eq!(agents, 1 + 3);
+}
+
+#[test]
+fn a_job_that_runs_many_loops_has_as_many_descriptors_open_as_with_one() {
+    // Each check looks at the process that supervises its loop: the parent of the keeper that started it.
+    let world = World::new();
+    let (seen, tasks) = (world.env.root().join("seen"), 8);
+    let look = format!(
+        "job=$(sed -n 's/^PPid:[^0-9]*//p' /proc/$PPID/status); case $PWD in */.merge-*) exit;; esac; \
+         echo $job $(tr '\\0' ' ' < /proc/$job/cmdline) $(ls /proc/$job/fd | wc -l) >> {}",
+        seen.display()
+    );
+    world.plan("auth", &[]);
+    for number in 1..=tasks {
+        let before = [number - 1];
+        let before = if number == 1 { &[][..] } else { &before };
+        world.task(
+            "auth",
+            number,
+            before,
+            &format!("{look}; test -f {number}"),
+            &format!("do: touch {number}"),
+        );
+    }
+    world.commit();
+    world.run(&[]).assert_code(0);
+    let seen = fs::read_to_string(seen).unwrap();
+    let seen: Vec<&str> = seen.lines().collect();
+    assert_eq!(seen.len(), tasks as usize, "{seen:#?}");
+    assert!(seen[0].contains("unit-job"), "{seen:#?}");
+    assert!(seen.iter().all(|line| *line == seen[0]), "{seen:#?}");
 }
