@@ -238,3 +238,35 @@ fn a_job_that_runs_many_loops_has_as_many_descriptors_open_as_with_one() {
     assert!(seen[0].contains("unit-job"), "{seen:#?}");
     assert!(seen.iter().all(|line| *line == seen[0]), "{seen:#?}");
 }
+
+#[test]
+fn a_task_that_was_given_up_leaves_no_trace_in_the_commits_of_others() {
+    // req 41, req 44: nor does one that was begun.
+    let world = World::new();
+    let go = world.env.root().join("go");
+    world.plan("auth", &[]);
+    let late = format!("do: test -f '{}' && touch one", go.display());
+    world.task("auth", 1, &[], "test -f one", &late);
+    let file = |number: u32| format!("specs/tasks/auth/{number:02}-step.md");
+    let begins = format!("do: sed -i 's/^status: .*/status: in_progress/' {}", file(3));
+    world.task("auth", 2, &[], "test -f two", &format!("{begins}\ndo: touch two"));
+    world.task("auth", 3, &[2], "test -f three", "do: touch three");
+    world.commit();
+    world.run(&["-n", "1"]).assert_code(1);
+    // The others are worked on, and the first is as failed as it was.
+    world.run(&["-n", "1"]).assert_code(1);
+    let events = world.run_events();
+    let created = events.iter().find(|event| event["type"] == "worktree.created").unwrap();
+    let text = fs::read_to_string(format!("{}/{}", created["path"].as_str().unwrap(), file(1))).unwrap();
+    assert!(text.contains("\nstatus: failed\n"), "{text}");
+    fs::write(go, "").unwrap();
+    world.run(&["-n", "1", "--retry-failed"]).assert_code(0);
+    for (number, work) in [(1, "one"), (2, "two"), (3, "three")] {
+        let subject = format!("feat(auth): complete task #{number} - Step {number}");
+        let commit = world.env.git(["log", "--fixed-strings", "--grep", &subject, "--format=%H", "main"]);
+        let names = world.env.git(["show", "--format=", "--name-only", commit.trim()]);
+        let mut names: Vec<&str> = names.lines().collect();
+        names.sort_unstable_by_key(|name| !name.starts_with("specs/"));
+        assert_eq!(names, [&*file(number), work]);
+    }
+}

@@ -67,6 +67,16 @@ pub fn restated(file: &str, base: Option<&[u8]>, now: Option<&[u8]>, status: Tas
     now.and_then(restate).or_else(|| base.and_then(restate))
 }
 
+/// What a task's file says in a commit, if it is to say `status` in the worktree: complete is what was proven. That a task
+/// was begun or given up is the worktree's business, and there the commit says what the `base` does.
+pub fn committed(file: &str, base: Option<&[u8]>, status: TaskStatus) -> TaskStatus {
+    let before = base.and_then(|bytes| check::reread(file, bytes).ok());
+    match (status, before) {
+        (TaskStatus::Complete, _) | (_, None | Some(TaskStatus::Complete)) => status,
+        (_, Some(before)) => before,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,6 +162,26 @@ mod tests {
         ] {
             let found = restated(FILE, base.map(str::as_bytes), now.map(str::as_bytes), status);
             assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{now:?}");
+        }
+    }
+
+    #[test]
+    fn a_commit_says_of_other_tasks_what_was_said_before() {
+        // req 41: marks of the worktree stay there; complete never comes from anywhere but a proof.
+        use TaskStatus::{Complete, Failed, InProgress, Pending};
+        let failed = PENDING.replace("pending", "failed");
+        for (base, status, expected) in [
+            (Some(PENDING), Failed, Pending),
+            (Some(PENDING), InProgress, Pending),
+            (Some(PENDING), Pending, Pending),
+            (Some(PENDING), Complete, Complete),
+            (Some(&*failed), Pending, Failed),
+            (Some(COMPLETE), Complete, Complete),
+            (Some(COMPLETE), Pending, Pending),
+            (Some("torn"), Failed, Failed),
+            (None, Pending, Pending),
+        ] {
+            assert_eq!(committed(FILE, base.map(str::as_bytes), status), expected, "{base:?} {status:?}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dacapo_core::{
     event::LoopEvent,
-    judge::unit_files::restated,
+    judge::unit_files::{committed, restated},
     loop_machine::{Input, TaskCommit, TaskCommits},
     unit::{TaskSet, TaskStatus},
 };
@@ -125,7 +125,7 @@ impl<'a> Held<'a> {
         Ok(Self { set, base, now })
     }
 
-    /// The files that must be others than in the snapshot for the tasks to stand like this.
+    /// The files that must be others than in the snapshot for the tasks to stand like this in a commit.
     fn with(&self, statuses: &[(u32, TaskStatus)]) -> Result<Vec<(&'a str, Vec<u8>)>, String> {
         let mut changed = Vec::new();
         for (task, (base, now)) in self.set.tasks.iter().zip(self.base.iter().zip(&self.now)) {
@@ -133,7 +133,8 @@ impl<'a> Held<'a> {
                 continue;
             };
             let file = task.spec.file.as_str();
-            let wanted = restated(file, base.as_deref(), now.as_deref(), *status)
+            let status = committed(file, base.as_deref(), *status);
+            let wanted = restated(file, base.as_deref(), now.as_deref(), status)
                 .ok_or_else(|| format!("the status in `{file}` cannot be set"))?;
             if now.as_ref() != Some(&wanted) {
                 changed.push((file, wanted));
