@@ -65,7 +65,7 @@ pub(super) fn detail(view: &UnitView) {
     }
     say(format!("  tasks {done}/{all}"));
     for task in &view.tasks {
-        say(format!("    {:>2}  {:<11}  {}", task.task, task.status.as_str(), task.title));
+        say(format!("    {:>2}  {:<11}  {}", task.task, task.words(), task.title));
     }
     for (what, value) in [
         ("slot", view.slot.map(|slot| slot.to_string())),

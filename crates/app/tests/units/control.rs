@@ -207,3 +207,32 @@ fn one_run_at_a_time_works_on_a_repository() {
     running.wait(LONG).assert_code(130);
     world.run(&["--unit", "b"]).assert_code(0);
 }
+
+#[test]
+fn what_is_begun_is_what_an_agent_has_chosen_for_all_that_is_known() {
+    // req 58: it was offered two tasks, and has not said yet which one it works on.
+    let world = World::new();
+    slow_unit(&world, "a", &[], "");
+    world.task("a", 2, &[], "test -f two", "do: touch two").task("a", 3, &[1, 2], "true", "do: touch three");
+    world.commit();
+    let running = start(&world, &[], &["a"]);
+    let invoked = || types_of(&world.run_events(), "a").contains(&"task.claude.invoke");
+    wait_until("the run knows of it", LONG, invoked);
+    let shown = world.env.run(["status", "a"]).assert_code(0).stdout;
+    for line in ["     1  ready        Step 1", "     2  ready        Step 2", "     3  pending      Step 3"]
+    {
+        assert!(shown.lines().any(|shown| shown == line), "{line}: {shown}");
+    }
+    let json = world.env.run(["status", "--units", "--json"]).assert_code(0).stdout;
+    let units: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        units[0]["tasks"][1],
+        json!({"task": 2, "title": "Step 2", "status": "pending", "ready": true})
+    );
+    running.signal(Signal::INT);
+    running.wait(LONG).assert_code(130);
+    go(&world);
+    world.run(&[]).assert_code(0);
+    let shown = world.env.run(["status", "a"]).assert_code(0).stdout;
+    assert_eq!(shown.matches("  complete  ").count(), 3, "{shown}");
+}

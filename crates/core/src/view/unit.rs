@@ -211,8 +211,26 @@ pub struct TaskView {
     pub task: u32,
     /// Its title.
     pub title: String,
-    /// How it stands.
+    /// How it stands. Begun is one that an agent claimed, or that was the only one it could choose.
     pub status: TaskStatus,
+    /// Whether it was offered to an agent, and is neither complete nor failed.
+    #[serde(default)]
+    pub ready: bool,
+}
+
+impl TaskView {
+    /// For people.
+    pub fn words(&self) -> &'static str {
+        match self.status {
+            TaskStatus::Pending if self.ready => "ready",
+            status => status.as_str(),
+        }
+    }
+
+    fn set(&mut self, status: TaskStatus) {
+        self.status = status;
+        self.ready &= matches!(status, TaskStatus::Pending | TaskStatus::InProgress);
+    }
 }
 
 impl UnitView {
@@ -222,6 +240,7 @@ impl UnitView {
             task: *number,
             title: title.clone(),
             status: if plan.complete.contains(number) { TaskStatus::Complete } else { TaskStatus::Pending },
+            ready: false,
         };
         Self {
             unit: plan.unit.clone(),
@@ -253,14 +272,12 @@ impl UnitView {
         if before.worktree.is_none() {
             return self;
         }
-        let is_done = |task: &TaskView| {
-            let old = before.tasks.iter().find(|old| old.task == task.task);
-            old.is_some_and(|old| old.status == TaskStatus::Complete)
-        };
         let mut tasks = self.tasks;
         for task in &mut tasks {
-            if is_done(task) {
-                task.status = TaskStatus::Complete;
+            let Some(old) = before.tasks.iter().find(|old| old.task == task.task) else { continue };
+            task.ready = old.ready && task.status == TaskStatus::Pending;
+            if old.status == TaskStatus::Complete {
+                task.set(TaskStatus::Complete);
             }
         }
         Self {
@@ -315,7 +332,14 @@ impl UnitView {
                 self.blocked_by.clone_from(by);
                 self.end(envelope.at, UnitStatus::Blocked);
             }
-            RunEvent::TaskStarted { task, .. } => self.set(*task, TaskStatus::InProgress),
+            // An agent chooses among those that it was offered: which one, only its claim tells.
+            RunEvent::TaskStarted { task, .. } => {
+                self.tasks
+                    .iter_mut()
+                    .filter(|known| known.task == *task)
+                    .for_each(|known| known.ready = true);
+            }
+            RunEvent::TaskBackpressure { task, .. } => self.set(*task, TaskStatus::InProgress),
             RunEvent::TaskCompleted { task, loop_id, .. } => {
                 self.set(*task, TaskStatus::Complete);
                 if !self.receipts.contains(loop_id) {
@@ -323,7 +347,13 @@ impl UnitView {
                 }
             }
             RunEvent::TaskFailed { task, .. } => self.set(*task, TaskStatus::Failed),
-            RunEvent::TaskClaudeInvoke { loop_id, .. } => self.loop_id = Some(loop_id.clone()),
+            RunEvent::TaskClaudeInvoke { loop_id, .. } => {
+                self.loop_id = Some(loop_id.clone());
+                let mut ready = self.tasks.iter_mut().filter(|task| task.ready);
+                if let (Some(only), None) = (ready.next(), ready.next()) {
+                    only.set(TaskStatus::InProgress);
+                }
+            }
             RunEvent::PrCreated { url } => self.pr = Some(url.clone()),
             RunEvent::WorktreeCreated { path, branch, .. } => {
                 (self.worktree, self.branch) = (Some(path.clone()), Some(branch.clone()));
@@ -341,7 +371,7 @@ impl UnitView {
 
     fn set(&mut self, number: u32, status: TaskStatus) {
         if let Some(task) = self.tasks.iter_mut().find(|task| task.task == number) {
-            task.status = status;
+            task.set(status);
         }
     }
 

@@ -216,6 +216,52 @@ fn a_view_keeps_times_receipts_and_tasks() {
 }
 
 #[test]
+fn a_task_is_begun_when_somebody_claims_it_or_has_no_other_choice() {
+    // req 58: an agent is offered all that are ready, and says at last which one it chose.
+    let offered = |task| RunEvent::TaskStarted { task, title: String::new(), of: 1 };
+    let works = || RunEvent::TaskClaudeInvoke {
+        loop_id: "l1".parse().unwrap(),
+        attempt: 1,
+        agent: "agent".to_owned(),
+        of: 2,
+    };
+    let claimed = |task| RunEvent::TaskBackpressure { task, command: "make".to_owned(), of: 3 };
+    let refused = |task| RunEvent::TaskValidationFail { task, output: String::new(), exit_code: 1, of: 4 };
+    let proven = |task| RunEvent::TaskCompleted { task, loop_id: "l1".parse().unwrap(), of: 5 };
+    let given_up = |task| RunEvent::TaskFailed { task, detail: String::new() };
+    for (events, expected) in [
+        (vec![], ["pending", "pending", "pending"]),
+        (vec![offered(1), offered(2)], ["ready", "ready", "pending"]),
+        (vec![offered(1), offered(2), works()], ["ready", "ready", "pending"]),
+        (vec![offered(1), offered(2), works(), claimed(2)], ["ready", "in_progress", "pending"]),
+        (vec![offered(1), offered(2), works(), claimed(2), refused(2)], ["ready", "in_progress", "pending"]),
+        (vec![offered(1), offered(2), works(), claimed(2), proven(2)], ["ready", "complete", "pending"]),
+        // The next turn has one left, and a third that waited for the second.
+        (vec![offered(1), offered(2), proven(2), works()], ["in_progress", "complete", "pending"]),
+        (vec![offered(1), offered(2), proven(2), offered(3), works()], ["ready", "complete", "ready"]),
+        (vec![offered(1), works(), given_up(1)], ["failed", "pending", "pending"]),
+    ] {
+        let mut started = begun(MergeMode::Merge);
+        started.units[0].tasks = (1..=3).map(|number| (number, String::new())).collect();
+        started.units[0].complete.clear();
+        let mut view = UnitView::begin(&run(), &started, &started.units[0]);
+        events.iter().for_each(|event| view.apply(&envelope(1, event.clone())));
+        let words: Vec<&str> = view.tasks.iter().map(TaskView::words).collect();
+        assert_eq!(words, expected, "{events:?}");
+        // The next run knows what was offered, and what is complete.
+        view.worktree = Some("/w/auth".into());
+        let next = UnitView::begin(&run(), &started, &started.units[0]).going_on(view);
+        let word = |word: &'static str| match word {
+            "in_progress" => "ready",
+            "failed" => "pending",
+            same => same,
+        };
+        let words: Vec<&str> = next.tasks.iter().map(TaskView::words).collect();
+        assert_eq!(words, expected.map(word), "{events:?}");
+    }
+}
+
+#[test]
 fn a_run_ends_as_its_last_event_says() {
     // req 202
     let failed = |reason: &str, exit_code| RunEvent::OrchFailed {
