@@ -9,7 +9,7 @@ use std::{
 
 use dacapo_core::{
     agent::gate_environment,
-    event::{LoopEvent, LoopStarted, RunEvent},
+    event::{Envelope, LoopEvent, LoopStarted, RunEvent},
     ids::LoopId,
     policy::{GateFrom, GateSpec},
     receipt::{Receipt, sha256},
@@ -85,11 +85,15 @@ pub struct GateAgain {
 
 /// The receipt of a loop; the newest, if it has several.
 pub fn receipt(store: &Store, id: &LoopId) -> Result<Option<Receipt>, StoreError> {
-    let events = store.events(Some(id), 0)?;
-    Ok(events.into_iter().rev().find_map(|envelope| match envelope.event {
+    Ok(newest(store.events(Some(id), 0)?))
+}
+
+/// The newest receipt in the history of a loop.
+pub(crate) fn newest(history: Vec<Envelope>) -> Option<Receipt> {
+    history.into_iter().rev().find_map(|envelope| match envelope.event {
         LoopEvent::ReceiptIssued { receipt } => Some(*receipt),
         _ => None,
-    }))
+    })
 }
 
 /// Brings the files of the receipt back in a scratch folder and runs its gates there.

@@ -2,7 +2,7 @@
 
 use dacapo_testkit::unit_agent;
 
-use crate::world::World;
+use crate::world::{World, types_of};
 
 #[test]
 fn what_a_refused_turn_tampered_with_is_not_laundered_by_the_next() {
@@ -81,20 +81,95 @@ fn a_unit_that_was_merged_gets_its_new_tasks_done() {
     assert!(world.at("main", "src/a-2.txt").is_some());
 }
 
+/// The unit is merged, with each of its tasks in a commit of its own.
+fn assert_merged(world: &World, case: &str) {
+    for task in 1..=2 {
+        assert!(world.at("main", &format!("src/a-{task}.txt")).is_some(), "{case}");
+        let subject = format!("feat(a): complete task #{task} - Step {task}");
+        let of_main = world.env.git(["log", "--format=%s", "main"]);
+        assert_eq!(of_main.lines().filter(|line| *line == subject).count(), 1, "{case}: {of_main}");
+    }
+    assert!(types_of(&world.run_events(), "a").contains(&"unit.merged"), "{case}");
+}
+
 #[test]
-fn a_branch_whose_commits_were_taken_off_is_not_called_merged() {
-    // fault A10: in the last checks the agent takes its commits off the branch.
+fn commits_that_an_agent_takes_off_its_branch_in_the_last_checks_are_put_back() {
+    // fault A10: what they proved stays proven, and what is on no branch then is kept on one.
+    for (taking, is_aside) in [
+        ("git reset -q --soft main", false),
+        ("git reset -q --soft main && git add -A && git commit -qm all", true),
+        ("git checkout -q --orphan mine && git commit -qm orphan", false),
+        ("git checkout -q --detach && git reset -q --soft main && git commit -qam off", true),
+        ("git symbolic-ref HEAD refs/heads/main", false),
+        ("git update-ref -d \"$(git symbolic-ref HEAD)\"", false),
+    ] {
+        let world = World::new();
+        world.config("units: {baseline: [{name: flag, run: test -f flag}]}\n");
+        world.unit("a", 2, &[]);
+        world.env.write("fix.sh", format!("touch flag; {taking}\n"));
+        world.commit();
+        let output = world.run(&["-v"]).assert_code(0);
+        assert!(output.stdout.contains("`dacapo/a-"), "{taking}: {}", output.stdout);
+        assert_merged(&world, taking);
+        assert!(world.at("main", "flag").is_some(), "{taking}");
+        let branches = world.env.git(["branch", "--list", "dacapo/aside-*"]);
+        assert_eq!(!branches.is_empty(), is_aside, "{taking}: {branches}");
+    }
+}
+
+#[test]
+fn commits_that_an_agent_takes_off_its_branch_in_a_turn_are_put_back() {
+    // fault A10
+    for taking in ["git reset -q --soft main", "git symbolic-ref HEAD refs/heads/main"] {
+        let world = World::new();
+        world.unit("a", 1, &[]);
+        let body = format!("do: echo two > src/a-2.txt && {taking}");
+        world.task("a", 2, &[1], "test -f src/a-2.txt", &body).commit();
+        world.run(&[]).assert_code(0);
+        assert_merged(&world, taking);
+    }
+}
+
+#[test]
+fn a_task_is_never_committed_to_the_target_itself() {
+    // fault A10: the very first turn, in which branch and target are the same commit.
     let world = World::new();
-    world.config("units: {baseline: [{name: flag, run: test -f flag}]}\n");
-    world.unit("a", 2, &[]);
-    world.env.write("fix.sh", "touch flag; git reset -q --soft main\n");
-    world.commit();
-    // What the commits proved is gone with them, and there is nothing left to do that could prove it again.
-    world.run(&[]).assert_code(1);
-    assert!(world.at("main", "src/a-1.txt").is_none());
-    let events = world.run_events();
-    let told = |kind: &str| events.iter().any(|event| event["type"] == kind);
-    assert!(told("unit.failed") && !told("unit.completed") && !told("unit.merged"));
+    let body = "do: touch done && git symbolic-ref HEAD refs/heads/main";
+    world.plan("a", &[]).task("a", 1, &[], "test -f done", body).commit();
+    let before = world.env.git(["rev-parse", "main"]);
+    world.run(&["--no-merge"]).assert_code(0);
+    assert_eq!(world.env.git(["rev-parse", "main"]), before);
+}
+
+#[test]
+fn what_was_taken_off_a_branch_between_runs_is_put_back() {
+    // fault A10: the agent squashes and fails, or somebody takes everything back; the next run needs no help.
+    let squash =
+        "do: echo wip > wip && git reset -q --soft main && git add -A && git commit -qm all\nclaim: no";
+    for (body, is_reset, is_aside) in [(squash, false, true), ("claim: no", true, false)] {
+        let world = World::new();
+        world.unit("a", 1, &[]);
+        world.task("a", 2, &[1], "test -f src/a-2.txt", body).commit();
+        world.run(&[]).assert_code(1);
+        if is_reset {
+            let events = world.run_events();
+            let made = events.iter().find(|event| event["type"] == "worktree.created").unwrap();
+            world.env.git(["-C", made["path"].as_str().unwrap(), "reset", "-q", "--hard", "main"]);
+        }
+        let honest = world.env.root().join("honest.sh");
+        std::fs::write(
+            &honest,
+            "test -f src/a-1.txt && echo two > src/a-2.txt && sed -i 's/^status: .*/status: complete/' specs/tasks/a/02-step.md\n",
+        )
+        .unwrap();
+        let agent = format!("sh {}", honest.display());
+        let again = ["unit", "run", "--trust", "--retry-failed", "--agent-cmd", &agent];
+        let output = world.env.run(again).assert_code(0);
+        assert!(output.stdout.contains("took accepted commits off `dacapo/a-"), "{}", output.stdout);
+        assert_merged(&world, body);
+        let branches = world.env.git(["branch", "--list", "dacapo/aside-*"]);
+        assert_eq!(!branches.is_empty(), is_aside, "{body}: {branches}");
+    }
 }
 
 #[test]

@@ -15,6 +15,10 @@ pub struct Base {
     pub head: Option<String>,
     /// Whether it is a git repository: only there can a snapshot be restored.
     pub is_git: bool,
+    /// The branch that commits go to, on top of `head`, whatever an agent does to either; only where the loop was given
+    /// the commit that changes count from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
 }
 
 /// A file that must not change, and what it holds.

@@ -13,7 +13,7 @@ use super::{
     work::{Worker, claimed},
 };
 use crate::{
-    proof, task_files, units,
+    proof, snapshots,
     workspace::{Merged, WorkspaceError, Worktree},
 };
 
@@ -21,6 +21,8 @@ use crate::{
 struct Proof {
     tasks: Vec<u32>,
     commit: String,
+    /// The branch that it was committed to.
+    branch: Option<String>,
 }
 
 impl Worker<'_> {
@@ -74,6 +76,28 @@ impl Worker<'_> {
     pub(super) fn head(&self, tree: &Worktree) -> Result<String, JobEnd> {
         let head = self.repo.branch(&tree.branch).map_err(JobEnd::error)?;
         head.ok_or_else(|| JobEnd::error(format!("the branch `{}` is gone", tree.branch)))
+    }
+
+    /// Puts the branch back to the newest commit that was accepted on it, if somebody took that off it: what receipts prove
+    /// is not done again.
+    pub(super) fn bring_back(&mut self, tree: &Worktree) -> Result<(), JobEnd> {
+        let mut proofs = self.proofs()?;
+        proofs.retain(|proof| proof.branch.as_ref() == Some(&tree.branch));
+        for Proof { commit, .. } in proofs.into_iter().rev() {
+            // One that is gone for good cannot be put back; what it proved is done again.
+            if self.repo.resolve(&commit).map_err(JobEnd::error)?.is_some() {
+                return self.put_back(tree, &commit).map(drop);
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for any commit that the branch has to hold; says whether it had to be put back.
+    pub(super) fn put_back(&mut self, tree: &Worktree, commit: &str) -> Result<bool, JobEnd> {
+        let back = self.repo.bring_back(&tree.path, &tree.branch, commit, true).map_err(JobEnd::error)?;
+        let Some(back) = back else { return Ok(false) };
+        self.voice.tell(&RunEvent::UnitWarned { text: back.to_string() });
+        Ok(true)
     }
 
     /// A branch with nothing of its own follows the target, and so does one whose task files have changed there. Files
@@ -166,7 +190,7 @@ impl Worker<'_> {
         let chain = self.repo.first_parents(&base, &head).map_err(JobEnd::error)?;
         let proofs = self.proofs()?;
         let mut after = chain.len();
-        for Proof { tasks, commit } in proofs {
+        for Proof { tasks, commit, .. } in proofs {
             if let Some(at) = chain.iter().position(|(id, _)| *id == commit) {
                 self.proven.extend(tasks);
                 after = after.min(at);
@@ -210,10 +234,14 @@ impl Worker<'_> {
             if row.view.reason != Some(Reason::Done) {
                 continue;
             }
-            if let Some(receipt) = proof::receipt(&self.store, &row.view.id).map_err(JobEnd::error)?
+            let history = self.store.events(Some(&row.view.id), 0).map_err(JobEnd::error)?;
+            let base = snapshots::started(&history).and_then(|started| started.base.as_ref());
+            let branch = base.and_then(|base| base.branch.clone());
+            if let Some(receipt) = proof::newest(history)
                 && let Some(commit) = receipt.commits.last()
             {
-                proofs.push(Proof { tasks: claimed(&receipt.claim).collect(), commit: commit.clone() });
+                let (tasks, commit) = (claimed(&receipt.claim).collect(), commit.clone());
+                proofs.push(Proof { tasks, commit, branch });
             }
         }
         Ok(proofs)
@@ -230,7 +258,7 @@ impl Worker<'_> {
             return Ok(());
         }
         let mut proven = BTreeSet::new();
-        for Proof { tasks, commit } in self.proofs()? {
+        for Proof { tasks, commit, .. } in self.proofs()? {
             if self.repo.is_ancestor(&commit, base).unwrap_or(false) {
                 proven.extend(tasks);
             }

@@ -70,6 +70,7 @@ impl<'a> Worker<'a> {
     /// Worktree, turns, checks; `back` is what was red in the merged tree.
     pub(super) fn work(&mut self, back: Option<String>) -> Result<(), JobEnd> {
         let tree = self.worktree()?;
+        self.bring_back(&tree)?;
         self.bring_up(&tree)?;
         // An agent may have staged what nobody accepted; nothing of the user's is there.
         if !tree.is_new {
@@ -95,8 +96,11 @@ impl<'a> Worker<'a> {
         }
         loop {
             self.stop_if_asked()?;
-            // Work that is committed elsewhere is not on the branch that gets merged.
-            self.repo.rejoin(&tree.path, &tree.branch).map_err(JobEnd::error)?;
+            // Work that is committed elsewhere is not on the branch that gets merged, and what was taken off it not either.
+            if self.put_back(&tree, &self.accepted.clone())? {
+                self.look_at_branch(&tree)?;
+                checks = Checks::Due;
+            }
             let facts = self.facts(&tree, &given, checks)?;
             match step::next(&self.spec.unit.id, &facts) {
                 UnitStep::Resume(id) => self.resume(id)?,
@@ -110,8 +114,11 @@ impl<'a> Worker<'a> {
                     let proven = self.proven.clone();
                     self.look_at_branch(&tree)?;
                     let commit = self.head(&tree)?;
-                    // Somebody took commits off the branch: what they proved is to be done again.
+                    // Somebody took commits off the branch this very moment.
                     if self.proven != proven {
+                        self.bring_back(&tree)?;
+                        self.look_at_branch(&tree)?;
+                        checks = Checks::Due;
                         continue;
                     }
                     if commit != self.accepted {

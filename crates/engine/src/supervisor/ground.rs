@@ -95,7 +95,9 @@ impl Ground {
         }
         let (head, committed) = workspace.head_and_tree()?.unzip();
         let head = since.or(head);
-        let base = Base { tree: workspace.tree_of(&snapshot)?, head, is_git: workspace.is_git(), snapshot };
+        let branch = if is_given { workspace.branch()? } else { None };
+        let tree = workspace.tree_of(&snapshot)?;
+        let base = Base { tree, head, is_git: workspace.is_git(), snapshot, branch };
         // Fault H10.
         if policy.commit.is_some() && !is_given && committed.as_ref() != Some(&base.tree) {
             let told =

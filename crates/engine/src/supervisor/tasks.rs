@@ -66,8 +66,9 @@ impl Supervisor<'_> {
         iteration: u32,
         commits: &[TaskCommit],
     ) -> Result<(), SuperviseError> {
+        let back = self.bring_back()?;
         let mut result = TaskCommits::default();
-        if let Err(why) = self.make_commits(snapshot, iteration, commits, &mut result) {
+        if let Err(why) = back.and_then(|()| self.make_commits(snapshot, iteration, commits, &mut result)) {
             result.failed = Some(why);
         }
         let seal = self.seal()?;

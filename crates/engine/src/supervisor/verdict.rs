@@ -9,7 +9,7 @@ use std::{
 };
 
 use dacapo_core::{
-    event::{Examination, GateRole, LoopStarted, ProtectedFile, UnitFileChange},
+    event::{Examination, GateRole, LoopEvent, LoopStarted, ProtectedFile, UnitFileChange},
     judge::{
         contradiction,
         gate_scripts::named_files,
@@ -66,11 +66,27 @@ impl Supervisor<'_> {
         outline
     }
 
+    /// Puts back the branch that commits go to, if somebody left it or took accepted commits off it.
+    pub(super) fn bring_back(&mut self) -> Result<Result<(), String>, SuperviseError> {
+        let base = self.started.base.as_ref();
+        let wanted = base.and_then(|base| Some((base.branch.as_deref()?, base.head.as_deref()?)));
+        let (Some((branch, head)), Some(workspace)) = (wanted, &self.workspace) else { return Ok(Ok(())) };
+        match workspace.bring_back(branch, head) {
+            Ok(None) => {}
+            Ok(Some(astray)) => {
+                self.record(vec![LoopEvent::Warned { text: astray.to_string() }], &[])?;
+            }
+            Err(error) => return Ok(Err(format!("`{branch}` cannot be put back: {error}"))),
+        }
+        Ok(Ok(()))
+    }
+
     pub(super) fn examine(&mut self) -> Result<(), SuperviseError> {
-        let found = match self.look_at_workspace() {
+        let back = self.bring_back()?;
+        let found = match back.and_then(|()| self.look_at_workspace().map_err(|error| error.to_string())) {
             Ok(found) => found.map(Box::new),
-            Err(error) => {
-                self.inbox.push_back(Input::ExaminationFailed(error.to_string()).into());
+            Err(why) => {
+                self.inbox.push_back(Input::ExaminationFailed(why).into());
                 return Ok(());
             }
         };
@@ -167,15 +183,17 @@ impl Supervisor<'_> {
         iteration: u32,
         message: &str,
     ) -> Result<(), SuperviseError> {
-        let result = match &self.workspace {
-            Some(workspace) => match workspace.commit_tree(snapshot, message, u64::from(iteration)) {
+        let back = self.bring_back()?;
+        let result = match (&self.workspace, back) {
+            (_, Err(why)) => Err(why),
+            (Some(workspace), _) => match workspace.commit_tree(snapshot, message, u64::from(iteration)) {
                 Ok(CommitOutcome::Committed { commit, .. } | CommitOutcome::AlreadyCommitted { commit }) => {
                     Ok(Some(commit))
                 }
                 Ok(CommitOutcome::NothingToCommit) => Ok(None),
                 Err(error) => Err(error.to_string()),
             },
-            None => Err("the workspace is not a git repository".to_owned()),
+            (None, _) => Err("the workspace is not a git repository".to_owned()),
         };
         let seal = self.seal()?;
         self.inbox.push_back(Input::CommitDone(result, seal).into());

@@ -28,13 +28,15 @@ struct Recent {
 }
 
 impl Shadow {
-    /// Commits a tree on top of HEAD, marked `Dacapo: <loop>/<iteration>`.
+    /// Commits a tree on top of HEAD, marked `Dacapo: <loop>/<iteration>`. One that is held stays, whatever becomes of the
+    /// branch.
     pub(crate) fn commit_tree(
         &self,
         lock: &RepositoryLock,
         tree: &str,
         message: &str,
         iteration: u64,
+        is_held: bool,
     ) -> Result<CommitOutcome, WorkspaceError> {
         let _held = lock;
         let dir = || self.repository.toplevel.clone();
@@ -79,7 +81,12 @@ impl Shadow {
         // Compare and swap: a branch that moved meanwhile is left where it is. No old value means it must not exist.
         let old = head.unwrap_or_else(|| "0".repeat(commit.len()));
         let reason = format!("dacapo: {}", message.lines().next().unwrap_or_default());
-        match self.repository.call().args(["update-ref", "-m", &reason, "HEAD", &commit, &old]).ok() {
+        let mut moves = format!("update HEAD {commit} {old}\n");
+        if is_held {
+            moves.push_str(&format!("update {}-commit {commit}\n", self.reference()));
+        }
+        let call = self.repository.call().args(["update-ref", "-m", &reason, "--stdin"]);
+        match call.input(moves.into_bytes()).ok() {
             Ok(_) => {}
             Err(GitError::Failed { said, .. }) => {
                 return Err(WorkspaceError::HeadMoved { dir: dir(), why: said });

@@ -57,6 +57,13 @@ pub(crate) fn head(git_dir: &Path, common_dir: &Path) -> Option<Option<String>> 
     }
 }
 
+/// The branch that HEAD is on; none if it is on none, or is stored in another way.
+pub(crate) fn head_branch(git_dir: &Path, common_dir: &Path) -> Option<String> {
+    let head = fs::read_to_string(git_dir.join("HEAD")).ok()?;
+    let name = head.trim_end().strip_prefix("ref: refs/heads/")?;
+    (!common_dir.join("reftable").exists()).then(|| name.to_owned())
+}
+
 fn is_id(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|b| b.is_ascii_hexdigit())
 }

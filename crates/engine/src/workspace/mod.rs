@@ -20,6 +20,7 @@
 //!
 //! Snapshots are commits under `refs/dacapo/`: they show in `git log --all` and go with `git push --mirror`.
 
+mod astray;
 mod commit;
 mod error;
 mod frozen;
@@ -54,6 +55,7 @@ use std::{
 use dacapo_core::ids::LoopId;
 use jiff::Timestamp;
 
+pub use astray::Astray;
 pub use error::{Refusal, WorkspaceError};
 pub use git::{Git, GitError};
 pub use merge::Merged;
@@ -190,7 +192,7 @@ impl SnapshotRef {
     /// The loop it belongs to.
     pub fn loop_name(&self) -> &str {
         let name = self.name.strip_prefix("refs/dacapo/").unwrap_or(&self.name);
-        name.strip_suffix("-undo").unwrap_or(name)
+        ["-undo", "-commit"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
     }
 }
 
@@ -407,11 +409,11 @@ impl Workspace {
     ) -> Result<CommitOutcome, WorkspaceError> {
         let shadow = self.git("commit")?;
         let lock = self.lock()?;
-        shadow.commit_tree(&lock, &shadow.tree_of(id)?, message, iteration)
+        shadow.commit_tree(&lock, &shadow.tree_of(id)?, message, iteration, false)
     }
 
     /// As [`Workspace::commit_tree`], with other content in some files of the snapshot; gives the tree too. The files
-    /// themselves stay as they are.
+    /// themselves stay as they are, and `refs/dacapo/<loop>-commit` holds the commit, whoever takes it off its branch.
     pub fn commit_files(
         &self,
         id: &str,
@@ -422,7 +424,27 @@ impl Workspace {
         let shadow = self.git("commit")?;
         let lock = self.lock()?;
         let tree = shadow.tree_with(id, files)?;
-        Ok((shadow.commit_tree(&lock, &tree, message, iteration)?, tree))
+        Ok((shadow.commit_tree(&lock, &tree, message, iteration, true)?, tree))
+    }
+
+    /// The branch that is checked out; none if HEAD is on none, and in a plain folder.
+    pub fn branch(&self) -> Result<Option<String>, WorkspaceError> {
+        match &self.kind {
+            Kind::Git(shadow) => shadow.branch(),
+            Kind::Plain(_) => Ok(None),
+        }
+    }
+
+    /// Sees to it that commits go to `branch`, on top of `commit`, whatever an agent did to either. The files stay.
+    pub fn bring_back(&self, branch: &str, commit: &str) -> Result<Option<Astray>, WorkspaceError> {
+        let shadow = self.git("commit")?;
+        if shadow.stands_on(branch, commit) {
+            return Ok(None);
+        }
+        let repo = Repo { repository: shadow.repository.clone(), home: self.home.clone() };
+        let astray = repo.bring_back(self.root(), branch, commit, false)?;
+        *shadow.footing.borrow_mut() = repo.branch(branch)?;
+        Ok(astray)
     }
 
     /// Removes `index.lock` if a git killed since `since` left it; only when nothing of the iteration runs any more.

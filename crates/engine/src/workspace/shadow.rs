@@ -45,6 +45,8 @@ pub(crate) struct Shadow {
     known_tree: Option<(String, String)>,
     /// The repository's configuration that was looked at last, as a number, and what undoes its filters.
     pub(crate) undone: RefCell<Option<(u64, Vec<String>)>>,
+    /// What HEAD named when it was last found where commits of the loop may go.
+    pub(crate) footing: RefCell<Option<String>>,
 }
 
 impl Shadow {
@@ -70,6 +72,7 @@ impl Shadow {
             guard: None,
             known_tree: None,
             undone: RefCell::default(),
+            footing: RefCell::default(),
         };
         // Later the state is what the agent made of it, and snapshots can be taken in any.
         if is_new {

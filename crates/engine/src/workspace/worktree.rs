@@ -15,7 +15,7 @@ use super::{
     error::WorkspaceError,
     git::{Call, Git, by_nul},
     remote::quiet,
-    repo::{Registered, Repo, Swapped, branch_of},
+    repo::{Registered, Repo, branch_of},
     repository::Repository,
 };
 use crate::home::Home;
@@ -189,30 +189,8 @@ impl Repo {
         Ok(())
     }
 
-    /// Puts a worktree back on its branch. An agent may have left that for another one or for none; what it, and we after
-    /// it, committed there is the branch's if it builds on it.
-    pub fn rejoin(&self, path: &Path, branch: &str) -> Result<(), WorkspaceError> {
-        if self.is_on(path, branch) {
-            return Ok(());
-        }
-        let worktree = self.at(path)?;
-        if branch_of(&worktree)?.as_deref() == Some(branch) {
-            return Ok(());
-        }
-        let _lock = self.lock()?;
-        let strayed = || WorkspaceError::OtherBranch { dir: path.to_owned(), branch: branch.to_owned() };
-        let (Some(tip), Some(head)) = (self.branch(branch)?, worktree.head()?) else { return Err(strayed()) };
-        let is_built_on = self.is_ancestor(&tip, &head)?;
-        if !is_built_on || matches!(self.swap(branch, &head, Some(&tip))?, Swapped::Not { .. }) {
-            return Err(strayed());
-        }
-        let whole = format!("refs/heads/{branch}");
-        worktree.call().args(["symbolic-ref", "-m", "dacapo: back on the branch", "HEAD", &whole]).ok()?;
-        Ok(())
-    }
-
     /// Whether the worktree is this repository's and on the branch, as far as files tell.
-    fn is_on(&self, path: &Path, branch: &str) -> bool {
+    pub(crate) fn is_on(&self, path: &Path, branch: &str) -> bool {
         let link = path.join(".git");
         let read = |path: &Path| fs::read_to_string(path).ok();
         let Some(pointer) = read(&link) else { return false };

@@ -74,7 +74,8 @@ pub(crate) fn started(policy: Policy) -> LoopStarted {
 
 /// The workspace before the first agent.
 pub(crate) fn base() -> Base {
-    Base { snapshot: "snap0".into(), tree: "tree0".into(), head: Some("head0".into()), is_git: true }
+    let (snapshot, tree, head) = ("snap0".into(), "tree0".into(), Some("head0".into()));
+    Base { snapshot, tree, head, is_git: true, branch: None }
 }
 
 /// What a look at a workspace finds in which one file was changed.
