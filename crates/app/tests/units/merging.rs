@@ -106,6 +106,34 @@ fn a_pull_request_holds_the_receipts_and_without_gh_the_branch_is_pushed() {
 }
 
 #[test]
+fn a_branch_is_pushed_to_where_the_remote_led_when_the_run_began_or_not_at_all() {
+    // fault K3
+    for turning in ["remote set-url origin EVIL", "config url.EVIL.insteadOf GOOD"] {
+        let world = World::new();
+        let bare = |name: &str| {
+            let path = world.env.root().join(name).display().to_string();
+            world.env.git(["init", "-q", "--bare", &path]);
+            path
+        };
+        let (good, evil) = (bare("good.git"), bare("evil.git"));
+        world.env.git(["remote", "add", "origin", &good]);
+        let turning = turning.replace("EVIL", &evil).replace("GOOD", &good);
+        let body = format!("do: touch done && git {turning}");
+        world.plan("a", &[]).task("a", 1, &[], "test -f done", &body).commit();
+        let output = world.run(&["--pr"]).assert_code(1);
+        let said = format!("{}{}", output.stdout, output.stderr);
+        assert!(
+            said.contains("was not pushed: somebody, maybe an agent, changed where"),
+            "{turning}: {said}"
+        );
+        for remote in [&good, &evil] {
+            assert_eq!(world.env.git(["-C", remote, "for-each-ref"]), "", "{turning}");
+        }
+        assert!(!world.env.git(["branch", "--list", "dacapo/a-*"]).is_empty(), "{turning}");
+    }
+}
+
+#[test]
 fn a_dirty_checkout_is_refused_and_forced_it_is_left_alone() {
     // req 58; the result waits on a branch.
     let world = World::new();

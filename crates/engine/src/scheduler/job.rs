@@ -27,7 +27,7 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use super::{train, work::Worker};
-use crate::{observer::Observer, store::Stream};
+use crate::{observer::Observer, store::Stream, workspace::Route};
 
 /// The word after which `dacapo` is a job.
 pub const JOB: &str = "unit-job";
@@ -53,6 +53,8 @@ pub(super) struct JobSpec {
     pub(super) job: Job,
     /// Units that come first and whose work is on these branches, where nothing is merged.
     pub(super) after: Vec<(UnitId, String)>,
+    /// How branches were pushed when the run began, if they are to be.
+    pub(super) route: Option<Route>,
     /// Whether nobody is at a terminal.
     pub(super) is_detached: bool,
     /// Whether somebody wants to see what agents print.

@@ -40,7 +40,7 @@ use crate::{
     signals::{Arrived, Signals},
     store::{LockError, RunHead, RunRow, Store, StoreError, TaskLock},
     supervisor::{self, StartError},
-    workspace::{Preparing, Repo, WorkspaceError, prepare},
+    workspace::{Preparing, Repo, Route, WorkspaceError, prepare},
 };
 
 /// How long news of loops may wait for more, so that they are looked at and recorded together.
@@ -151,6 +151,7 @@ struct Scheduler<'a> {
     started: RunStarted,
     units: Vec<Unit>,
     is_detached: bool,
+    route: Option<Route>,
     head: RunHead,
     state: RunState,
     observer: &'a mut dyn RunObserver,
@@ -177,6 +178,9 @@ pub fn run(home: &Home, new: NewRun, observer: &mut dyn RunObserver) -> Result<R
     store.close_dead_runs(&new.project)?;
     let repo = Repo::open(&new.root, home)?;
     tidy_up(home, &store, &repo, &new)?;
+    // Before any agent can turn it elsewhere.
+    let is_pushed = new.merge == MergeMode::PullRequest;
+    let route = is_pushed.then(|| repo.route(&new.target)).transpose()?;
     let was_dirty = !repo.is_dirty()?.is_empty();
     let random = proof::fresh_id().map_err(|source| RunError::Io { what: "cannot make a name", source })?;
     let id: RunId = random
@@ -221,6 +225,7 @@ pub fn run(home: &Home, new: NewRun, observer: &mut dyn RunObserver) -> Result<R
         started,
         units: new.units,
         is_detached: new.is_detached,
+        route,
         head,
         state,
         jobs: Vec::new(),
@@ -360,6 +365,7 @@ impl Scheduler<'_> {
             unit: UnitFiles::from(unit),
             job,
             after,
+            route: self.route.clone(),
             is_detached: self.is_detached,
             is_watched: self.observer.sees_output(),
         };

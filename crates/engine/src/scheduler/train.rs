@@ -234,7 +234,18 @@ pub(super) fn publish(worker: &mut Worker<'_>) -> Result<(), JobEnd> {
     let known = worktree(worker)?;
     let target = worker.spec.started.target.clone();
     let failed = |detail: String| JobEnd(UnitEnd::Merge, detail);
-    let Some(remote) = worker.repo.default_remote(&target).map_err(JobEnd::error)? else {
+    let now = worker.repo.route(&target).map_err(JobEnd::error)?;
+    let changed = worker.spec.route.as_ref().map(|route| route.changed(&now)).unwrap_or_default();
+    if !changed.is_empty() {
+        return Err(failed(format!(
+            "`{branch}` was not pushed: somebody, maybe an agent, changed where or how since the run began ({}); look at \
+             `git config --list --show-origin`, and if all is right there, `git push REMOTE {branch}` or another \
+             `dacapo unit run --pr` pushes it",
+            changed.join(", "),
+            branch = known.branch
+        )));
+    }
+    let Some(remote) = now.remote().map(str::to_owned) else {
         return Err(failed(
             "there is no remote to push to; `git remote add origin URL` names one".to_owned(),
         ));

@@ -38,6 +38,7 @@ mod remote;
 mod repo;
 mod repository;
 mod restore;
+mod route;
 mod rules;
 mod shadow;
 mod shift;
@@ -64,6 +65,7 @@ pub use prepare::{Preparing, StepFailed, prepare};
 pub use refs::RepositoryLock;
 pub use remote::{PullRequest, PullRequestError};
 pub use repo::Repo;
+pub use route::Route;
 pub use target::TargetMoved;
 pub use worktree::{Known, Removal, Scratch, Spent, Worktree};
 

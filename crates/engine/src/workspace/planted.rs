@@ -108,6 +108,11 @@ impl Planted {
         settings
     }
 
+    /// All of them, whoever's, in order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|setting| (setting.key.as_str(), setting.value.as_str()))
+    }
+
     /// The value that counts.
     pub(crate) fn last(&self, key: &str) -> Option<&str> {
         self.0.iter().rev().find(|setting| setting.key == key).map(|setting| setting.value.as_str())
