@@ -7,7 +7,6 @@ use super::{
     CommitOutcome,
     error::{Refusal, WorkspaceError},
     git::{GitError, refusal},
-    loose,
     refs::RepositoryLock,
     repository::Repository,
     shadow::Shadow,
@@ -66,8 +65,7 @@ impl Shadow {
             return Ok(CommitOutcome::NothingToCommit);
         }
         let head = head.map(|head| head.id.clone());
-        // The next loop here reads it from its file.
-        let mut make = self.repository.call().config(loose::STORED).args(["commit-tree", tree, "-F", "-"]);
+        let mut make = self.repository.call().args(["commit-tree", tree, "-F", "-"]);
         if let Some(head) = &head {
             make = make.args(["-p", head]);
         }

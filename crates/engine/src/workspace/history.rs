@@ -90,14 +90,12 @@ impl Shadow {
         }
     }
 
-    /// The same from files alone, where they tell: it is the one that the loop began at, or a commit of ours.
+    /// The same from files alone, where they tell: it is the one that the loop began at. The tree of any other is asked of
+    /// git, which checks that the commit is what its name says: an agent can write other content into the file of one.
     pub(crate) fn head_in_files(&self) -> Option<(String, String)> {
         let Repository { git_dir, common_dir, .. } = &self.repository;
         let head = loose::head(git_dir, common_dir)??;
-        match &self.state.head {
-            Some(known) if known.0 == head => Some(known.clone()),
-            _ => loose::tree_of_commit(common_dir, &head).map(|tree| (head, tree)),
-        }
+        self.state.head.clone().filter(|known| known.0 == head)
     }
 
     /// The content of files in two snapshots and the commits on top of `base`, by one process if they are few.

@@ -7,7 +7,8 @@ use std::{fs, path::Path};
 /// The setting by which git writes objects that can be read without inflating them.
 pub(crate) const STORED: &str = "core.looseCompression=0";
 
-/// The tree of a commit that was written with [`STORED`].
+/// The tree of a commit that we have just written with [`STORED`]. Nothing here checks that the file holds what its name says,
+/// so that a commit which an agent has had the time to overwrite is asked of git.
 pub(crate) fn tree_of_commit(common_dir: &Path, id: &str) -> Option<String> {
     let (folder, name) = id.split_at_checked(2)?;
     let bytes = fs::read(common_dir.join("objects").join(folder).join(name)).ok()?;

@@ -180,3 +180,34 @@ fn a_bare_repository_planted_inside_is_data() {
     everything(&fixture, &mut workspace, &start);
     assert!(!fixture.outside("CANARY").exists());
 }
+
+#[test]
+fn a_commit_whose_file_holds_another_is_not_believed() {
+    // fault K3: the file of an object can be overwritten, uncompressed as ours are.
+    let fixture = Fixture::new();
+    let (mut workspace, _) = fixture.begun();
+    fixture.write("a", "x\n");
+    let next = workspace.snapshot(1).unwrap();
+    workspace.commit_tree(&next.id, "work", 1).unwrap();
+    let head = fixture.user(&["rev-parse", "HEAD"]).trim().to_owned();
+    let tree = fixture.user(&["rev-parse", "HEAD~1^{tree}"]).trim().to_owned();
+    let text = format!("tree {tree}\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\n\nforged\n");
+    let object = format!("commit {}\0{text}", text.len());
+    let length = u16::try_from(object.len()).unwrap().to_le_bytes();
+    let (mut a, mut b) = (1_u32, 0_u32);
+    for byte in object.bytes() {
+        a = (a + u32::from(byte)) % 65521;
+        b = (b + a) % 65521;
+    }
+    let check = ((b << 16) | a).to_be_bytes();
+    let forged =
+        [&[0x78, 1, 1], &length[..], &length.map(|b| !b)[..], object.as_bytes(), &check[..]].concat();
+    let file = fixture.path(&format!(".git/objects/{}/{}", &head[..2], &head[2..]));
+    fs::remove_file(&file).unwrap();
+    fs::write(&file, forged).unwrap();
+    // git itself takes it for the commit in most of what it does.
+    assert!(fixture.user(&["cat-file", "-p", "HEAD"]).contains("forged"));
+    let other: LoopId = "other".parse().unwrap();
+    let opened = Workspace::open_with(&fixture.git(), &fixture.repo(), &fixture.home, &other);
+    assert!(matches!(opened, Err(WorkspaceError::Refused { state: Refusal::CorruptHead(_), .. })));
+}
