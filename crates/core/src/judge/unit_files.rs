@@ -35,7 +35,7 @@ pub fn judge(path: &str, before: Option<&[u8]>, after: Option<&[u8]>, policy: &P
     if !frontmatter::is_there(before) && !frontmatter::is_there(after) {
         return Fine;
     }
-    if frontmatter::frozen(before) != frontmatter::frozen(after) {
+    if !frontmatter::is_same_head(before, after) {
         return Forbidden(UnitFileKind::Frontmatter);
     }
     let status = |bytes| check::reread(path, bytes).ok();
@@ -125,6 +125,43 @@ mod tests {
             assert_eq!(judge(path, bytes(before), after, &turn(|_| {})), in_turn, "{path} {after:?}");
             assert_eq!(judge(path, bytes(before), after, &policy(|_| {})), otherwise, "{path} {after:?}");
         }
+    }
+
+    #[test]
+    fn an_editor_may_end_lines_in_another_way() {
+        use UnitFileVerdict::{Fine, Forbidden, OnlyStatus};
+        let tampered = Forbidden(UnitFileKind::Frontmatter);
+        let dos = |text: &str| text.replace('\n', "\r\n");
+        let head_alone = |text: &str| text.replacen('\n', "\r\n", 4);
+        let body = COMPLETE.replace("# T", "# T\n\nDone so.");
+        let block = PENDING.replace("make", "|\n  make\n  test");
+        let block_done = COMPLETE.replace("make", "|\n  make\n  test");
+        let quoted = PENDING.replace("make", "\"make\\r\\ntest\"");
+        let quoted_done = COMPLETE.replace("make", "\"make\\ntest\"");
+        for (before, after, expected) in [
+            (PENDING.to_owned(), dos(COMPLETE), OnlyStatus),
+            (dos(PENDING), COMPLETE.to_owned(), OnlyStatus),
+            (PENDING.to_owned(), head_alone(COMPLETE), OnlyStatus),
+            (head_alone(PENDING), dos(COMPLETE), OnlyStatus),
+            (PENDING.to_owned(), dos(&body), Fine),
+            (block.clone(), dos(&block_done), OnlyStatus),
+            (dos(&block), block_done, OnlyStatus),
+            // More than the ends of lines.
+            (quoted, quoted_done, tampered),
+            (PENDING.to_owned(), dos(COMPLETE).replace("make", "true"), tampered),
+            (PENDING.to_owned(), COMPLETE.replace("make", "ma\rke"), tampered),
+            (PENDING.to_owned(), dos(COMPLETE).replace("make", "make "), tampered),
+            (PENDING.to_owned(), dos(COMPLETE).replace("task: 2", "task: 2\r\nextra: 1"), tampered),
+            (PENDING.to_owned(), dos(COMPLETE).replacen("\r\n---", "\r\n\r\n---", 1), tampered),
+        ] {
+            let found = judge(FILE, Some(before.as_bytes()), Some(after.as_bytes()), &turn(|_| {}));
+            assert_eq!(found, expected, "{before:?} {after:?}");
+        }
+        // What is accepted is what the agent wrote; what is refused is what was there.
+        let restated =
+            |status| restated(FILE, Some(PENDING.as_bytes()), Some(dos(COMPLETE).as_bytes()), status);
+        assert_eq!(restated(TaskStatus::Complete), Some(dos(COMPLETE).into_bytes()));
+        assert_eq!(restated(TaskStatus::Pending), Some(PENDING.as_bytes().to_vec()));
     }
 
     #[test]

@@ -183,10 +183,6 @@ pub fn with_status(bytes: &[u8], status: TaskStatus) -> Result<Vec<u8>, Wrong> {
     after.extend_from_slice(&bytes[block_at + end..]);
     // Read it again: YAML has more ways to write a value than anybody remembers.
     let is_as_wished = split(&after).ok().and_then(|block| entries(&block).ok()).is_some_and(|now| {
-        let others = |entries: &[(Key, Node)]| -> Vec<(String, Plain)> {
-            let others = entries.iter().filter(|(key, _)| key.name != "status");
-            others.map(|(key, node)| (key.name.clone(), Plain::of(node))).collect()
-        };
         let says = now.iter().any(|(key, node)| {
             key.name == "status"
                 && matches!(&node.value, Value::Scalar { text, .. } if text == status.as_str())
@@ -222,6 +218,12 @@ impl Plain {
     }
 }
 
+/// Everything but the status, by value.
+fn others(entries: &[(Key, Node)]) -> Vec<(String, Plain)> {
+    let others = entries.iter().filter(|(key, _)| key.name != "status");
+    others.map(|(key, node)| (key.name.clone(), Plain::of(node))).collect()
+}
+
 /// SHA-256 of the head without its status; of the whole file if it has no head that can be read.
 pub fn frozen(bytes: &[u8]) -> String {
     match without_status(bytes) {
@@ -236,12 +238,30 @@ pub fn frozen(bytes: &[u8]) -> String {
     }
 }
 
-/// Whether two states of a file differ in nothing but the status.
+/// Whether the heads of two states of a file are the same but for the status, and for how their lines end: an editor may
+/// write other ends than it found. Then every value has to be the same, too.
+pub fn is_same_head(before: &[u8], after: &[u8]) -> bool {
+    if frozen(before) == frozen(after) {
+        return true;
+    }
+    let (Some((old, _)), Some((new, _))) = (without_status(before), without_status(after)) else {
+        return false;
+    };
+    let values = |bytes| split(bytes).ok().and_then(|block| entries(&block).ok()).map(|all| others(&all));
+    unix(&old) == unix(&new) && values(before) == values(after)
+}
+
+/// Whether two states of a file differ in nothing but the status, and how their lines end.
 pub fn changes_only_status(before: &[u8], after: &[u8]) -> bool {
     match (without_status(before), without_status(after)) {
-        (Some(before), Some(after)) => before == after,
+        (Some((_, old)), Some((_, new))) => is_same_head(before, after) && unix(old) == unix(new),
         _ => before == after,
     }
+}
+
+/// The text with every line ending as on Unix.
+fn unix(text: &str) -> String {
+    text.replace("\r\n", "\n")
 }
 
 /// The head without the line of its status, and the body.

@@ -104,11 +104,13 @@ const HEADS: &[Hostile] = &[
     Hostile {
         name: "lines that end like on Windows",
         make: |w| {
-            w.env.write(TASK, "---\r\ntask: 1\r\nstatus: pending\r\nbackpressure: test -f done\r\n---\r\n\r\n# S\r\n\r\nWords.\r\n");
+            w.env.write(TASK, "---\r\ntask: 1\r\nstatus: pending\r\nbackpressure: test -f done\r\n---\r\n\r\n# S\r\n\r\ndo: touch done\r\n");
         },
-        // This agent writes other ends of lines than it found, which changes the head.
-        exit: 1,
-        says: "refused: the frontmatter of `specs/tasks/u/01-step.md` was changed",
+        // This agent writes other ends of lines than it found, which changes no value.
+        then: |w, _| {
+            let file = w.at("main", TASK).unwrap();
+            assert!(file.contains("status: complete\n") && !file.contains('\r'), "{file:?}");
+        },
         ..HOSTILE
     },
     Hostile {
