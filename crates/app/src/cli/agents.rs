@@ -51,7 +51,10 @@ pub(super) fn choose(
 ) -> Result<Chosen, UserError> {
     let (name, from) = match &effective.agent {
         Sourced { value: Some(name), from } => (name.clone(), from.clone()),
-        Sourced { value: None, .. } => (first_installed(effective)?, Source::Default),
+        // Where none is installed it is the first that was looked for, with an obstacle in its way.
+        Sourced { value: None, .. } => {
+            (first_installed(effective).unwrap_or(PREFERRED[0]).to_owned(), Source::Default)
+        }
     };
     let options = |allow_root| AgentOptions {
         model: model.cloned(),
@@ -71,26 +74,31 @@ pub(super) fn choose(
         other => other,
     }
     .map_err(|error| named_by(&error, &from))?;
+    let (fallback, mut warnings) = fallback(effective, &command);
     if let Err(error) = locate(program(&command)) {
-        obstacle = Some(missing(&error, &definition));
+        obstacle = Some(match effective.agent.value {
+            None => {
+                warnings.push(format!("what is shown is how {name}, the first looked for, would be started"));
+                none_installed(&definition)
+            }
+            Some(_) => missing(&error, &definition),
+        });
     }
-    let (fallback, warnings) = fallback(effective, &command);
     Ok(Chosen { command, from, fallback, obstacle, warnings })
 }
 
 /// The first agent on PATH of those that everybody may have.
-fn first_installed(effective: &Effective) -> Result<String, UserError> {
-    for name in PREFERRED {
-        if let Ok(agent) = effective.agent_definition(name)
-            && locate(agent.program()).is_ok()
-        {
-            return Ok(name.to_owned());
-        }
-    }
-    let install = effective.agent_definition(PREFERRED[0]).map(|agent| agent.install).unwrap_or_default();
+fn first_installed(effective: &Effective) -> Option<&'static str> {
+    PREFERRED
+        .into_iter()
+        .find(|name| effective.agent_definition(name).is_ok_and(|agent| locate(agent.program()).is_ok()))
+}
+
+/// What somebody is told who has no agent at all; `first` is the one that was looked for first.
+fn none_installed(first: &AgentDefinition) -> UserError {
     let looked_for = PREFERRED.join(", ");
-    Err(UserError::environment(format!("no agent is installed: looked for {looked_for} on PATH"))
-        .hint(format!("`{install}` installs one; `--agent-cmd CMD` takes any program")))
+    UserError::environment(format!("no agent is installed: looked for {looked_for} on PATH"))
+        .hint(format!("`{}` installs one; `--agent-cmd CMD` takes any program", first.install))
 }
 
 /// The agents to go to; those that cannot be started are left out.

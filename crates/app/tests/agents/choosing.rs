@@ -61,6 +61,37 @@ fn a_missing_agent_is_named_with_the_way_to_install_it() {
 }
 
 #[test]
+fn without_an_agent_everything_else_is_explained() {
+    let env = world();
+    env.git_init();
+    env.write("specs/tasks/shop/IMPLEMENTATION_PLAN.md", "# Shop\n");
+    env.write("specs/tasks/shop/01-vat.md", "---\ntask: 1\nbackpressure: sh vat.sh\n---\n# Tax\n");
+    let none = "no agent is installed: looked for claude, codex, gemini, opencode on PATH";
+    for subject in [&["run", "x"][..], &["unit", "--unit", "shop"]] {
+        let args = [&["explain"], subject].concat();
+        let output = run(&env, &args).assert_code(0);
+        assert_has(&output.stdout, &format!("It would not start: {none}\nhint: `npm install -g"));
+        assert_has(&output.stdout, "how claude, the first looked for, would be started");
+        let told = json(&env, args.iter().chain(&["--json"]));
+        assert_eq!((&told["obstacle"], &told["argv"][0]), (&json!(none), &json!("claude")));
+        assert_eq!(told["policy"]["kill_grace"], json!({"value": 5000, "from": "default"}));
+    }
+    let told = json(&env, ["explain", "unit", "--json"]);
+    assert_eq!(told["run"]["backpressure"], json!(["shop #1: sh vat.sh"]));
+    // The same where a plan asks for one.
+    env.write("specs/tasks/shop/IMPLEMENTATION_PLAN.md", "---\nprovider: codex\n---\n# Shop\n");
+    install(&env, "claude", CURIOUS);
+    let output = run(&env, ["explain", "unit"]).assert_code(0);
+    assert_has(
+        &output.stdout,
+        "It would not start: unit shop asks for `codex`: agent `codex` is not installed: no such program on PATH\n\
+         hint: `npm install -g @openai/codex` installs it",
+    );
+    assert_eq!(json(&env, ["explain", "unit", "--json"])["run"]["providers"], json!({"shop": "codex"}));
+    assert!(!env.dacapo_home().join("projects").exists(), "nothing was begun");
+}
+
+#[test]
 fn claude_gets_the_arguments_that_were_asked_for_and_explain_shows_them_before() {
     // req 20, req 21, req 22, req 23, fault C4
     let env = world();

@@ -114,9 +114,10 @@ impl UnitRunArgs {
         let root = root_of(self.dir.as_ref())?;
         let configured = Configured::load(&root)?;
         let promise = PromiseRule::new("DONE").map_err(UserError::usage)?;
-        let base = self.flags.base(&configured, self.max_retries, promise)?;
+        let mut base = self.flags.base(&configured, self.max_retries, promise)?;
         let units = selected(cx, &root, &base.effective.units.dir.value, &self.unit)?;
-        let settings = settings(self, &base.effective, base.policy.clone(), &units)?;
+        let (settings, obstacle) = settings(self, &base.effective, base.policy.clone(), &units)?;
+        base.obstacle = base.obstacle.or(obstacle);
         Ok(Plan {
             parallel: self.parallel.unwrap_or(base.effective.units.parallel.value),
             merge: match (self.no_merge, self.pr) {
@@ -426,12 +427,13 @@ fn refuse_unseen(repo: &Repo, target: &str, is_forced: bool) -> Result<(), UserE
     ))
 }
 
+/// What the run does, and what stands in the way of an agent that a plan asks for.
 fn settings(
     args: &UnitRunArgs,
     effective: &Effective,
     policy: Policy,
     units: &[Unit],
-) -> Result<RunSettings, UserError> {
+) -> Result<(RunSettings, Option<UserError>), UserError> {
     let policy = Policy {
         // One purse for all slots.
         per_run: Budget { max_cost: policy.max_cost, max_tokens: policy.max_tokens },
@@ -440,8 +442,9 @@ fn settings(
         max_time: None,
         ..policy
     };
+    let (providers, obstacle) = providers(args, effective, &policy, units)?;
     let settings = RunSettings {
-        providers: providers(args, effective, &policy, units)?,
+        providers,
         units_dir: effective.units.dir.value.clone(),
         max_retries: args.max_retries.unwrap_or(effective.units.max_retries.value),
         backpressure_timeout: args.flags.gate_timeout,
@@ -455,34 +458,36 @@ fn settings(
         policy,
     };
     supervisor::refuse_secrets_in(&settings.policy)?;
-    Ok(settings)
+    Ok((settings, obstacle))
 }
 
-/// The agents that plans ask for, found before anything is started. What was typed outranks them.
+/// The agents that plans ask for, found before anything is started, and what stands in the way of the first that cannot
+/// be. What was typed outranks them.
 fn providers(
     args: &UnitRunArgs,
     effective: &Effective,
     policy: &Policy,
     units: &[Unit],
-) -> Result<BTreeMap<UnitId, AgentCommand>, UserError> {
+) -> Result<(BTreeMap<UnitId, AgentCommand>, Option<UserError>), UserError> {
+    let (mut found, mut obstacle) = (BTreeMap::new(), None);
     if args.flags.agent.is_some() || args.flags.agent_cmd.is_some() {
-        return Ok(BTreeMap::new());
+        return Ok((found, obstacle));
     }
-    let mut found = BTreeMap::new();
     for unit in units {
         let Some(provider) = &unit.provider else { continue };
         let mut asked = effective.clone();
         asked.agent.value = Some(provider.clone());
-        let chosen = agents::choose(&asked, args.flags.model.as_ref(), &args.flags.agent_args)
-            .and_then(|chosen| chosen.obstacle.map_or(Ok(chosen.command), Err))
-            .map_err(|error| UserError {
-                message: format!("unit {} asks for `{provider}`: {}", unit.id, error.message),
-                ..error
-            })?;
+        let said = |error: UserError| UserError {
+            message: format!("unit {} asks for `{provider}`: {}", unit.id, error.message),
+            ..error
+        };
+        let chosen =
+            agents::choose(&asked, args.flags.model.as_ref(), &args.flags.agent_args).map_err(said)?;
+        obstacle = obstacle.or_else(|| chosen.obstacle.map(said));
         if policy.per_run != Budget::default() {
-            budget::allow(&asked, &chosen)?;
+            budget::allow(&asked, &chosen.command)?;
         }
-        found.insert(unit.id.clone(), chosen);
+        found.insert(unit.id.clone(), chosen.command);
     }
-    Ok(found)
+    Ok((found, obstacle))
 }
