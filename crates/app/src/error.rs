@@ -124,7 +124,7 @@ impl From<UnitsError> for UserError {
             UnitsError::Refused { .. } => {
                 Self::usage(error).hint("`units.dir` in .dacapo/config.yaml says where units lie")
             }
-            UnitsError::Io { .. } => Self::environment(error),
+            UnitsError::Io { .. } | UnitsError::Write { .. } => Self::environment(error),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The first configuration of a repository: written once, and never over anything.
 
+mod unit;
+
 use std::{
     fs,
     io::{self, Read, Write},
@@ -9,6 +11,8 @@ use std::{
 
 use dacapo_core::config::{Tests, guess_tests, starter};
 use rustix::fs::OFlags;
+
+pub use unit::begin_unit;
 
 use crate::config_files::{ConfigError, FOLDER, REPOSITORY_FILE, repository_root};
 

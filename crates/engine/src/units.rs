@@ -49,6 +49,14 @@ pub enum UnitsError {
         /// The system's reason.
         source: io::Error,
     },
+    /// A first unit cannot be written.
+    #[error("cannot write `{}`: {source}", path.display())]
+    Write {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
 }
 
 /// The top of the repository that `folder` lies in; without git, the folder itself. git is not asked.
@@ -68,10 +76,7 @@ pub fn discover(root: &Path, dir: &str) -> Result<Checked, UnitsError> {
     let units = match open_beneath(&top, dir, OFlags::DIRECTORY) {
         Ok(units) => units,
         Err(Errno::NOENT) => return Ok(Checked::default()),
-        Err(Errno::XDEV) => return Err(refused("it leads out of the repository")),
-        Err(Errno::LOOP) => return Err(refused("it is a link, or lies behind one")),
-        Err(Errno::NOTDIR) => return Err(refused("it is not a folder")),
-        Err(error) => return Err(io(error)),
+        Err(error) => return Err(refusal(error).map_or_else(|| io(error), refused)),
     };
     let (folders, others): (Vec<Entry>, Vec<Entry>) =
         entries(&units).map_err(io)?.into_iter().partition(|entry| entry.kind == FileType::Directory);
@@ -90,12 +95,22 @@ pub fn discover(root: &Path, dir: &str) -> Result<Checked, UnitsError> {
     Ok(checked)
 }
 
-fn open_root(root: &Path) -> Result<OwnedFd, Errno> {
+/// Why a folder is none that units may lie in, if that is what the system says.
+pub(crate) fn refusal(error: Errno) -> Option<&'static str> {
+    match error {
+        Errno::XDEV => Some("it leads out of the repository"),
+        Errno::LOOP => Some("it is a link, or lies behind one"),
+        Errno::NOTDIR => Some("it is not a folder"),
+        _ => None,
+    }
+}
+
+pub(crate) fn open_root(root: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(root, OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY, Mode::empty())
 }
 
 /// Opens what lies below a folder; one call that cannot be led astray, and a FIFO does not hold it up.
-fn open_beneath(folder: impl AsFd, name: &str, extra: OFlags) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_beneath(folder: impl AsFd, name: &str, extra: OFlags) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | extra;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let open = || rustix::fs::openat2(&folder, name, flags, Mode::empty(), beneath);

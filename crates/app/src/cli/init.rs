@@ -1,8 +1,10 @@
 //! `dacapo init`.
 
+use std::path::{Path, PathBuf};
+
 use clap::Args;
-use dacapo_core::config::Typed;
-use dacapo_engine::{config_files::REPOSITORY_FILE, starter};
+use dacapo_core::{config::Typed, ids::UnitId, text::shell::word};
+use dacapo_engine::{config_files::REPOSITORY_FILE, starter, units};
 use serde_json::json;
 
 use super::{agents::Found, configured::Configured, say, say_json};
@@ -10,11 +12,16 @@ use crate::{context::Context, error::UserError};
 
 /// Write a first configuration for this repository, and say what was found
 ///
-/// Makes .dacapo/config.yaml at the top of the repository, with its tests as a gate where they can be guessed. A file
-/// that is there is never changed.
+/// Makes .dacapo/config.yaml at the top of the repository, with its tests as a gate where they can be guessed; with
+/// `--unit`, also an example of a unit that can be worked off as it is. What is there is never changed.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  dacapo init && dacapo run \"make the tests pass\"")]
+#[command(
+    after_help = "Examples:\n  dacapo init && dacapo run \"make the tests pass\"\n  dacapo init --unit hello"
+)]
 pub(super) struct InitArgs {
+    /// Write an example unit of this name, too: a folder of two small tasks in specs/tasks, or where `units.dir` says
+    #[arg(long, value_name = "NAME")]
+    unit: Option<UnitId>,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -28,14 +35,23 @@ pub(super) fn init(cx: &Context, args: &InitArgs) -> Result<u8, UserError> {
     let agents: Vec<Found> =
         Found::all(cx, &effective).into_iter().filter(|agent| agent.path.is_some()).collect();
     let gates: Vec<&str> = effective.gates.iter().map(|gate| gate.spec.run.as_str()).collect();
+    let unit = match &args.unit {
+        Some(name) => Some(begin_unit(&workspace, &effective.units.dir.value, name)?),
+        None => None,
+    };
+    let next = match &unit {
+        Some(unit) => unit.next(&workspace, begun.is_new.then_some(&begun.root)),
+        None => vec!["dacapo run \"what to do\"".to_owned()],
+    };
     if args.json {
         let tests: Vec<_> =
             begun.tests.iter().map(|test| json!({ "run": test.run, "from": test.from })).collect();
-        let (written, kept) = if begun.is_new {
-            ([REPOSITORY_FILE].as_slice(), [].as_slice())
-        } else {
-            ([].as_slice(), [REPOSITORY_FILE].as_slice())
-        };
+        let (mut written, mut kept) = (Vec::new(), Vec::new());
+        if begun.is_new { &mut written } else { &mut kept }.push(REPOSITORY_FILE);
+        if let Some(unit) = &unit {
+            written.extend(unit.written.iter().map(String::as_str));
+            kept.extend(unit.written.is_empty().then_some(unit.folder.as_str()));
+        }
         return say_json(&json!({
             "root": begun.root,
             "written": written,
@@ -43,13 +59,23 @@ pub(super) fn init(cx: &Context, args: &InitArgs) -> Result<u8, UserError> {
             "agents": agents,
             "tests": tests,
             "gates": gates,
+            "next": next,
         }));
     }
+    let kept = |path: PathBuf| say(format!("{} is there already; it was left as it is", path.display()));
     let file = begun.root.join(REPOSITORY_FILE);
     if begun.is_new {
         say(format!("Wrote {}", file.display()));
     } else {
-        say(format!("{} is there already; it was left as it is", file.display()));
+        kept(file);
+    }
+    if let Some(unit) = &unit {
+        for file in &unit.written {
+            say(format!("Wrote {}", unit.top.join(file).display()));
+        }
+        if unit.written.is_empty() {
+            kept(unit.top.join(&unit.folder));
+        }
     }
     if agents.is_empty() {
         let all = Found::all(cx, &effective);
@@ -78,8 +104,61 @@ pub(super) fn init(cx: &Context, args: &InitArgs) -> Result<u8, UserError> {
             }
         }
     }
-    let consent =
-        if gates.is_empty() { "" } else { "; it asks before it runs the gates, `dacapo trust` agrees now" };
-    say(format!("next     `dacapo run \"what to do\"`{consent}"));
+    let consent = match (&unit, gates.as_slice()) {
+        (Some(_), _) => "; it asks before it runs the tasks' commands, `dacapo trust` agrees now",
+        (None, []) => "",
+        (None, _) => "; it asks before it runs the gates, `dacapo trust` agrees now",
+    };
+    let next: Vec<String> = next.iter().map(|command| format!("`{command}`")).collect();
+    say(format!("next     {}{consent}", next.join(", then ")));
     Ok(0)
+}
+
+/// An example unit, and where it lies.
+struct Unit {
+    name: UnitId,
+    /// The top of the repository, from which the others are counted.
+    top: PathBuf,
+    folder: String,
+    /// Nothing, if there was something in the folder.
+    written: Vec<String>,
+}
+
+fn begin_unit(workspace: &Path, dir: &str, name: &UnitId) -> Result<Unit, UserError> {
+    let top = units::top(workspace);
+    let folder = format!("{}/{name}", dir.trim_end_matches('/'));
+    // Its name need not be that of its folder.
+    let other = units::discover(&top, dir)?.units.into_iter().find(|unit| unit.id == *name);
+    if let Some(task) = other.as_ref().and_then(|unit| unit.tasks.first())
+        && !task.spec.file.starts_with(&format!("{folder}/"))
+    {
+        let file = &task.spec.file;
+        return Err(UserError::usage(format!("there is a unit `{name}` already, with the task `{file}`"))
+            .hint("`dacapo unit list` lists the names that are taken"));
+    }
+    let written = starter::begin_unit(&top, dir, name)?;
+    Ok(Unit { name: name.clone(), top, folder, written })
+}
+
+impl Unit {
+    /// The commands that make it work; `config` is where a new configuration lies.
+    fn next(&self, workspace: &Path, config: Option<&PathBuf>) -> Vec<String> {
+        let mut next = Vec::new();
+        let is_git = std::fs::symlink_metadata(self.top.join(".git")).is_ok();
+        if !is_git {
+            next.push("git init".to_owned());
+        }
+        // Worktrees begin at a commit. From a folder further down, the paths begin at the top.
+        let from = if workspace == self.top { "" } else { ":/" };
+        if !self.written.is_empty() {
+            let config = config.and_then(|root| {
+                root.join(REPOSITORY_FILE).strip_prefix(&self.top).ok()?.to_str().map(str::to_owned)
+            });
+            let paths: Vec<String> =
+                config.iter().chain([&self.folder]).map(|path| word(&format!("{from}{path}"))).collect();
+            next.push(format!("git add {} && git commit -m \"Add unit {}\"", paths.join(" "), self.name));
+        }
+        next.push(format!("dacapo unit run --unit {}", self.name));
+        next
+    }
 }

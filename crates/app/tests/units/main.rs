@@ -5,6 +5,7 @@ mod changed_tasks;
 mod consent;
 mod control;
 mod crowd;
+mod example;
 mod files;
 mod going_on;
 mod hostile;

@@ -9,6 +9,7 @@ mod problem;
 pub mod prompt;
 pub mod schedule;
 pub mod settings;
+pub mod starter;
 pub mod step;
 
 use std::fmt;
