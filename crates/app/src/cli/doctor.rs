@@ -1,5 +1,7 @@
 //! `dacapo doctor`.
 
+use std::{io, time::Duration};
+
 use clap::Args;
 use dacapo_core::{
     agent::{
@@ -21,6 +23,7 @@ use serde::Serialize;
 
 use super::{
     agents::{Found, missing},
+    asking::while_asking,
     configured::Configured,
     say, say_json, value,
 };
@@ -43,6 +46,9 @@ pub(super) struct DoctorArgs {
     #[arg(long)]
     json: bool,
 }
+
+/// How often whoever waits for a probe is told that it goes on.
+const EVERY: Duration = Duration::from_secs(10);
 
 /// One finding.
 #[derive(Serialize)]
@@ -206,14 +212,16 @@ fn probe(cx: &Context, name: &str, json: bool) -> Result<u8, UserError> {
     }
     cx.home.prepare()?;
     let definition = effective.agent_definition(name).map_err(UserError::usage)?;
-    let probed =
-        agents::probe(&cx.home, &chosen.command, effective.environment.value).map_err(
-            |error| match error {
-                ProbeError::Program(error) => missing(&error, &definition),
-                ProbeError::Command(error) => UserError::usage(error),
-                ProbeError::Io(_) => UserError::environment(error),
-            },
-        )?;
+    let ask = || agents::probe(&cx.home, &chosen.command, effective.environment.value);
+    let probed = match json {
+        true => ask(),
+        false => while_asking(name, PROBE_TIMEOUT, EVERY, &mut io::stderr(), ask),
+    };
+    let probed = probed.map_err(|error| match error {
+        ProbeError::Program(error) => missing(&error, &definition),
+        ProbeError::Command(error) => UserError::usage(error),
+        ProbeError::Io(_) => UserError::environment(error),
+    })?;
     let (outcome, detail) = judge(chosen.command.format, &probed.answered);
     let hint = definition.remedy(outcome);
     let report = ProbeReport {

@@ -1,6 +1,7 @@
 //! The command line: one file per command, its doc comment is its help.
 
 mod agents;
+mod asking;
 mod budget;
 mod bus;
 mod clean;

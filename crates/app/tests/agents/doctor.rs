@@ -96,14 +96,16 @@ fn a_probe_says_what_came_of_one_tiny_prompt() {
         install(&env, "claude", &script);
         let output = run(&env, ["doctor", "--probe", "claude", "--json"]).assert_code(code);
         let told: Value = serde_json::from_str(&output.stdout).unwrap();
+        assert_eq!(output.stderr, "", "scripts are told nothing else");
         assert_eq!(told["outcome"], outcome, "{told}");
         assert_has(told["detail"].as_str().unwrap(), words);
         match hint {
             Some(hint) => assert_has(told["hint"].as_str().unwrap(), hint),
             None => assert_eq!(told["hint"], Value::Null),
         }
-        let text = run(&env, ["doctor", "--probe", "claude"]).assert_code(code).stdout;
-        assert_has(&text, &format!("claude: {outcome} after"));
+        let output = run(&env, ["doctor", "--probe", "claude"]).assert_code(code);
+        assert_has(&output.stderr, "asking claude … up to 2m0s\n");
+        assert_has(&output.stdout, &format!("claude: {outcome} after"));
         assert_has(&fs::read_to_string(&seen).unwrap(), "--dangerously-skip-permissions");
     }
     assert_cleaned(&env, &seen);
