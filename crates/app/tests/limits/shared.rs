@@ -1,5 +1,6 @@
 //! Loops that share a provider, or a purse.
 
+use dacapo_testkit::Running;
 use jiff::Timestamp;
 
 use crate::{
@@ -84,10 +85,16 @@ fn loops_that_share_a_day_s_budget_exceed_it_by_a_message_each() {
         ],
         "limits: {per_day: {max_cost: 0.05}}",
     );
-    let one = env.start_mine(&["-n", "1"]);
+    let zone = zone_of_noon();
+    let dacapo = |args: &[&str]| {
+        let mut dacapo = env.dacapo(args);
+        dacapo.env("TZ", &zone);
+        Running::start(dacapo)
+    };
+    let one = dacapo(&env.args("t", &["-n", "1"]));
     let args =
         ["run", "x", "-a", "yours", "--project", "q", "--task", "u", "--kill-grace", "100ms", "-n", "1"];
-    let two = env.spawn(args);
+    let two = dacapo(&args);
     let cost = |task: &str| env.cost(task);
     env.write("a1", "");
     env.wait_until("one has spent", LONG, || cost("t") == Some(0.02));
@@ -102,7 +109,15 @@ fn loops_that_share_a_day_s_budget_exceed_it_by_a_message_each() {
     let output = two.wait(LONG).assert_code(3);
     assert_has(last_line(&output), "failed (budget): cost 0.0800 of 0.0500 USD today");
     assert_eq!((cost("t"), cost("u")), (Some(0.04), Some(0.04)));
-    let output = env.run(["run", "x", "-a", "third", "--task", "v"]).assert_code(3);
+    let output = dacapo(&["run", "x", "-a", "third", "--task", "v"]).wait(LONG).assert_code(3);
     assert_has(last_line(&output), "failed (budget): cost 0.08");
     assert_eq!(env.starts(), 2, "no agent for an empty purse");
+}
+
+/// A place where it is noon now: no day ends while a test runs there.
+fn zone_of_noon() -> String {
+    let noon = 12 * 3600;
+    let west = Timestamp::now().as_second().rem_euclid(2 * noon) - noon;
+    let (sign, west) = (if west < 0 { "-" } else { "" }, west.abs());
+    format!("NOON{sign}{}:{:02}:{:02}", west / 3600, west / 60 % 60, west % 60)
 }
