@@ -10,6 +10,7 @@ use dacapo_core::{
     event::{FinishState, LoopEvent, Reason},
     ids::RunId,
     loop_machine::Request,
+    unit::step,
 };
 use dacapo_engine::{
     secrets::secrets,
@@ -133,6 +134,16 @@ pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
     if row.view.reason.is_some_and(|reason| !reason.is_resumable()) {
         return Err(UserError::failed(format!("loop {id} is {}: nobody would read it", row.view.state)));
     }
+    let is_of_unit = is_of_unit(&store, &id)?;
+    if is_of_unit && row.view.reason.is_some_and(|reason| !step::goes_on(reason)) {
+        let unit = &row.view.task;
+        let message =
+            format!("nobody would read it: unit {unit} goes on with a new turn, not with loop {id}");
+        return Err(UserError::failed(message).hint(format!(
+            "write it into the task's file, below its head, in the worktree that `dacapo status {unit}` names; \
+             `dacapo unit run --unit {unit} --retry-failed` tries again"
+        )));
+    }
     if secrets().is_in(&args.text) {
         let mut stderr = std::io::stderr().lock();
         let _ = writeln!(stderr, "warning: a secret was left out; an environment variable could hold it");
@@ -142,7 +153,7 @@ pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
         say(format!("Loop {id} reads it in its next prompt."));
         return Ok(0);
     }
-    if is_of_unit(&store, &id)? {
+    if is_of_unit {
         let unit = &row.view.task;
         say(format!("Unit {unit} reads it when it goes on: `dacapo unit run --unit {unit}`."));
         return Ok(0);

@@ -248,3 +248,23 @@ fn an_answer_waits_for_the_unit_to_go_on() {
     let prompt = world.env.run(["logs", "a", "--prompt", "--iteration", "2"]).assert_code(0).stdout;
     assert!(prompt.contains("take the blue one"), "{prompt}");
 }
+
+#[test]
+fn words_that_nobody_would_read_are_refused() {
+    // A task that was given up is tried again in a new turn, which knows nothing of the loop before.
+    let world = World::new();
+    world.plan("a", &[]).task("a", 1, &[], "test -f one", "claim: no").commit();
+    world.run(&[]).assert_code(1);
+    let output = world.env.run(["steer", "a", "make a file"]).assert_code(1);
+    assert!(
+        output.stderr.starts_with("dacapo: nobody would read it: unit a goes on with a new turn"),
+        "{output:?}"
+    );
+    let status = world.env.run(["status", "a"]).assert_code(0).stdout;
+    let worktree = status.lines().find_map(|line| line.strip_prefix("  worktree ")).unwrap();
+    let file = format!("{worktree}/specs/tasks/a/01-step.md");
+    let text = fs::read_to_string(&file).unwrap().replace("claim: no", "do: touch one");
+    fs::write(&file, text).unwrap();
+    world.run(&["--unit", "a", "--retry-failed"]).assert_code(0);
+    assert!(world.at("main", "one").is_some());
+}
