@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     fmt::Write as _,
     io::{BufRead, IsTerminal, Write},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use dacapo_core::{
@@ -17,6 +17,7 @@ use dacapo_engine::{
     config_files,
     home::Home,
     trust::{self, Scope, Trust},
+    units,
 };
 use jiff::Timestamp;
 
@@ -229,7 +230,9 @@ fn ask_about(question: &str) -> Result<bool, UserError> {
 /// The command that gives consent, from where we are.
 pub(super) fn how_to_trust(root: &Path) -> String {
     let here = std::env::current_dir().ok().and_then(|here| here.canonicalize().ok());
-    if here.and_then(|here| config_files::repository_root(&here)).as_deref() == Some(root) {
+    // Without a configuration it is about task files, which lie at the top.
+    let meant = |here: PathBuf| config_files::repository_root(&here).unwrap_or_else(|| units::top(&here));
+    if here.map(meant).as_deref() == Some(root) {
         return "dacapo trust".to_owned();
     }
     let path = visible(&root.to_string_lossy());

@@ -76,3 +76,21 @@ fn broken_task_files_do_not_stand_in_the_way() {
     let output = env.run(["trust", "--yes"]).assert_code(0);
     assert!(output.stderr.contains("`dacapo unit check` says why"), "{}", output.stderr);
 }
+
+#[test]
+fn whoever_stands_in_the_repository_need_not_name_it() {
+    let env = env();
+    plan(&env, "u", "");
+    task(&env, "u", 1, "backpressure: make one");
+    env.write("deep/x", "");
+    for (folder, command) in [
+        (env.workspace(), "dacapo trust".to_owned()),
+        (env.workspace().join("deep"), "dacapo trust".to_owned()),
+        (env.root().to_owned(), format!("dacapo trust --dir {}", env.workspace().display())),
+    ] {
+        let mut dacapo = env.dacapo(["unit", "run", "--agent-cmd", "true", "--dir"]);
+        dacapo.arg(env.workspace()).current_dir(&folder);
+        let output = env.run_command(dacapo).assert_code(4);
+        assert!(output.stderr.contains(&format!("\nhint: `{command}` shows and asks")), "{}", output.stderr);
+    }
+}
