@@ -10,10 +10,10 @@ use dacapo_core::{
     config::{Typed, resolve},
     duration::Millis,
     ids::LoopId,
-    text::count,
+    text::{count, shell::word},
 };
 use dacapo_engine::{
-    cleanup,
+    cleanup::{self, Abandoned},
     config_files::{self, ConfigError},
     snapshots, supervisor,
     workspace::Removal,
@@ -52,6 +52,7 @@ struct Cleaned {
     bytes: u64,
     snapshots: Vec<LoopId>,
     worktrees: Vec<PathBuf>,
+    abandoned: Vec<Abandoned>,
     ended: Vec<LoopId>,
     dry_run: bool,
 }
@@ -103,9 +104,13 @@ pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
             false
         });
     }
+    let worktrees: Vec<PathBuf> = worktrees.into_iter().map(|worktree| worktree.path).collect();
+    let mut abandoned = cleanup::abandoned(&store)?;
+    abandoned.retain(|left| !worktrees.contains(&left.path));
     let cleaned = Cleaned {
         snapshots: forgotten,
-        worktrees: worktrees.into_iter().map(|worktree| worktree.path).collect(),
+        worktrees,
+        abandoned,
         loops: old.into_iter().map(|output| output.loop_id).collect(),
         bytes,
         ended,
@@ -122,6 +127,16 @@ pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
     }
     for path in &cleaned.worktrees {
         say(format!("{verb} the worktree `{}` and its branch.", path.display()));
+    }
+    for Abandoned { unit, path, branch, root, units_dir } in &cleaned.abandoned {
+        let (root, place) = (root.display(), path.display());
+        say(format!(
+            "The worktree `{place}` stays: there is no unit `{unit}` in `{root}/{units_dir}` any more. If nobody needs it: \
+             `git -C {} worktree remove --force {} && git -C {} branch -D {branch}`.",
+            word(&root.to_string()),
+            word(&place.to_string()),
+            word(&root.to_string()),
+        ));
     }
     for trouble in troubles {
         say(trouble);

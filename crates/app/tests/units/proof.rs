@@ -225,3 +225,29 @@ fn what_agents_print_is_shown_to_whoever_asks() {
     let output = world.run(&["-v"]).assert_code(0);
     assert!(output.stdout.contains("│ hello from inside"), "{}", output.stdout);
 }
+
+#[test]
+fn clean_names_the_worktree_of_a_unit_that_was_renamed() {
+    let world = World::new();
+    world.plan("a", &[]).task("a", 1, &[], "test -f done", "claim: no").commit();
+    world.run(&["-n", "1"]).assert_code(1);
+    let clean = || world.env.run(["clean", "--dry-run"]).assert_code(0).stdout;
+    assert!(!clean().contains("worktree"), "{}", clean());
+    world.env.git(["mv", "specs/tasks/a", "specs/tasks/b"]);
+    std::fs::remove_dir(world.env.workspace().join("specs/tasks/a")).ok();
+    // Its plan still calls it `a`.
+    assert!(!clean().contains("worktree"), "{}", clean());
+    world.plan("b", &[]).commit();
+    let said = clean();
+    let branch = world.env.git(["branch", "--list", "dacapo/a-*", "--format=%(refname:short)"]);
+    for part in
+        ["there is no unit `a` in `", "worktree remove --force ", &format!("branch -D {}", branch.trim())]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    // What it says to type does it.
+    let command = said.split('`').find(|part| part.starts_with("git -C")).unwrap().to_owned();
+    let mut shell = world.env.command("sh");
+    assert!(shell.args(["-c", &command]).output().unwrap().status.success(), "{command}");
+    assert!(!clean().contains("worktree"), "{}", clean());
+}
