@@ -6,6 +6,7 @@ compile_error!(
 );
 
 pub mod agents;
+mod beneath;
 pub mod bus;
 pub mod cleanup;
 pub mod config_files;

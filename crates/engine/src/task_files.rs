@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read, Write},
+    io::{self, Write},
     os::fd::OwnedFd,
     path::{Component, Path},
 };
@@ -16,8 +16,10 @@ use rustix::{
     io::Errno,
 };
 
+use crate::beneath;
+
 /// No task file is larger; what is, is none.
-const LARGEST: u64 = 4 << 20;
+const LARGEST: usize = 4 << 20;
 
 /// What a file without a mode of its own gets.
 const MODE: u32 = 0o644;
@@ -50,10 +52,11 @@ pub fn status(root: &Path, file: &str) -> Option<TaskStatus> {
 /// The content of a regular file below `root`; no link on the way is followed.
 pub fn read(root: &Path, file: &str) -> io::Result<Vec<u8>> {
     let (folder, name) = folder_of(root, file, false)?;
-    let (file, _) = open(&folder, name)?;
-    let mut bytes = Vec::new();
-    file.take(LARGEST).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    let bytes = beneath::read(&folder, name, LARGEST)?;
+    match bytes.len() > LARGEST {
+        true => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file a task could be in")),
+        false => Ok(bytes),
+    }
 }
 
 /// Makes the file of a task say `status` and changes nothing else in it. One that is gone or cannot be read becomes
@@ -84,7 +87,7 @@ pub fn set_status(
 
 /// Puts `bytes` in the place of what stands at `name`, whatever that is but a folder.
 fn replace(folder: &OwnedFd, name: &str, fresh: &str, bytes: &[u8]) -> io::Result<()> {
-    let mode = open(folder, name).map_or(MODE, |(_, mode)| mode & 0o777);
+    let mode = beneath::file(folder, name).map_or(MODE, |(_, stat)| stat.st_mode & 0o777);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(rustix::fs::openat(folder, fresh, flags, Mode::from_raw_mode(0o600))?);
     file.write_all(bytes)?;
@@ -94,29 +97,17 @@ fn replace(folder: &OwnedFd, name: &str, fresh: &str, bytes: &[u8]) -> io::Resul
     Ok(())
 }
 
-/// A regular file in `folder`, and its mode. A FIFO does not hold it up.
-fn open(folder: &OwnedFd, name: &str) -> io::Result<(File, u32)> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty())?);
-    let stat = rustix::fs::fstat(&file)?;
-    if !rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() || file.metadata()?.len() > LARGEST {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file a task could be in"));
-    }
-    Ok((file, stat.st_mode))
-}
-
 /// The folder of a file below `root`, step by step, each of them a real folder; made if `makes` and it is gone.
 fn folder_of<'a>(root: &Path, file: &'a str, makes: bool) -> io::Result<(OwnedFd, &'a str)> {
     let outside = || io::Error::new(io::ErrorKind::InvalidInput, "it does not lie below the workspace");
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut folder = rustix::fs::open(root, flags, Mode::empty())?;
+    let mut folder = beneath::root(root)?;
     let (above, name) = file.rsplit_once('/').unwrap_or(("", file));
     if !matches!(Path::new(name).components().collect::<Vec<_>>()[..], [Component::Normal(_)]) {
         return Err(outside());
     }
     for step in Path::new(above).components() {
         let Component::Normal(step) = step else { return Err(outside()) };
-        let enter = || rustix::fs::openat(&folder, step, flags | OFlags::NOFOLLOW, Mode::empty());
+        let enter = || beneath::open(&folder, step, OFlags::DIRECTORY);
         folder = match enter() {
             Err(Errno::NOENT) if makes => {
                 rustix::fs::mkdirat(&folder, step, Mode::from_raw_mode(0o755))?;

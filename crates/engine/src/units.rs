@@ -2,9 +2,8 @@
 
 use std::{
     ffi::CStr,
-    fs::{self, File},
-    io::{self, Read as _},
-    os::fd::{AsFd, OwnedFd},
+    fs, io,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     thread,
 };
@@ -17,9 +16,11 @@ use dacapo_core::{
     },
 };
 use rustix::{
-    fs::{Dir, FileType, Mode, OFlags, ResolveFlags},
+    fs::{Dir, FileType, OFlags},
     io::Errno,
 };
+
+use crate::beneath::{self, Unread};
 
 /// The plan of a unit, in its folder.
 pub const PLAN: &str = "IMPLEMENTATION_PLAN.md";
@@ -72,8 +73,8 @@ pub fn discover(root: &Path, dir: &str) -> Result<Checked, UnitsError> {
     let io = |error: Errno| UnitsError::Io { path: root.join(dir), source: error.into() };
     let refused = |why| UnitsError::Refused { dir: dir.to_owned(), why };
     let dir = dir.trim_end_matches('/');
-    let top = open_root(root).map_err(io)?;
-    let units = match open_beneath(&top, dir, OFlags::DIRECTORY) {
+    let top = beneath::root(root).map_err(io)?;
+    let units = match beneath::open(&top, dir, OFlags::DIRECTORY) {
         Ok(units) => units,
         Err(Errno::NOENT) => return Ok(Checked::default()),
         Err(error) => return Err(refusal(error).map_or_else(|| io(error), refused)),
@@ -93,32 +94,6 @@ pub fn discover(root: &Path, dir: &str) -> Result<Checked, UnitsError> {
     checked.notes = notes;
     checked.problems.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
     Ok(checked)
-}
-
-/// Why a folder is none that units may lie in, if that is what the system says.
-pub(crate) fn refusal(error: Errno) -> Option<&'static str> {
-    match error {
-        Errno::XDEV => Some("it leads out of the repository"),
-        Errno::LOOP => Some("it is a link, or lies behind one"),
-        Errno::NOTDIR => Some("it is not a folder"),
-        _ => None,
-    }
-}
-
-pub(crate) fn open_root(root: &Path) -> Result<OwnedFd, Errno> {
-    rustix::fs::open(root, OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY, Mode::empty())
-}
-
-/// Opens what lies below a folder; one call that cannot be led astray, and a FIFO does not hold it up.
-pub(crate) fn open_beneath(folder: impl AsFd, name: &str, extra: OFlags) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | extra;
-    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    let open = || rustix::fs::openat2(&folder, name, flags, Mode::empty(), beneath);
-    // It has to be asked again if something is renamed meanwhile; who does that all the time gets an error.
-    (0..100)
-        .map(|_| open())
-        .find(|opened| !matches!(opened, Err(Errno::AGAIN | Errno::INTR)))
-        .unwrap_or_else(open)
 }
 
 struct Entry {
@@ -190,7 +165,7 @@ fn read_units(units: &OwnedFd, dir: &str, folders: &[Entry]) -> (Vec<Read>, Vec<
 /// Reads the unit in a folder, if it is one.
 fn read_unit(units: &OwnedFd, folder: &str, name: &str, notes: &mut Vec<String>) -> Option<Read> {
     let unreadable = |error: Errno| Some(Read::unreadable(folder, vec![cannot_read(folder, error)]));
-    let holder = match open_beneath(units, name, OFlags::DIRECTORY) {
+    let holder = match beneath::open(units, name, OFlags::DIRECTORY) {
         Ok(holder) => holder,
         Err(error) => return unreadable(error),
     };
@@ -282,19 +257,10 @@ fn read_files(holder: &OwnedFd, folder: &str, entries: &[&Entry]) -> (Files, Vec
 }
 
 fn read(holder: &OwnedFd, name: &str, path: &str) -> Result<Vec<u8>, Problem> {
-    let failed = |error: Errno| cannot_read(path, error);
-    let file = open_beneath(holder, name, OFlags::empty()).map_err(failed)?;
-    let stat = rustix::fs::fstat(&file).map_err(failed)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(not_regular(path));
-    }
-    let expected = usize::try_from(stat.st_size).unwrap_or(0).min(MAX_FILE_BYTES);
-    let mut bytes = Vec::with_capacity(expected + 1);
-    // One byte more than is allowed, so that too much is seen to be too much.
-    File::from(file).take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| {
-        Problem::of_file(path, format!("cannot be read: {error}"), "look at its permissions")
-    })?;
-    Ok(bytes)
+    beneath::read(holder, name, MAX_FILE_BYTES).map_err(|unread| match unread {
+        Unread::NotRegular => not_regular(path),
+        Unread::System(error) => cannot_read(path, error),
+    })
 }
 
 fn not_regular(path: &str) -> Problem {

@@ -33,7 +33,7 @@ impl World {
             rustix::fs::CWD,
             self.root().join(file),
             FileType::Fifo,
-            Mode::from_raw_mode(0o600),
+            rustix::fs::Mode::from_raw_mode(0o600),
             0,
         )
         .unwrap();
