@@ -10,7 +10,7 @@ use dacapo_core::{
     receipt::sha256,
 };
 
-use super::start::StartError;
+use super::refused::StartError;
 use crate::{
     home::Home,
     workspace::{Folder, Workspace, WorkspaceError},

@@ -3,16 +3,20 @@
 //! One thread waits on everything at once: signals, the keeper, the pipes of what runs, and the next deadline.
 //! Nothing is polled that the kernel can announce.
 
+mod around;
 mod checks;
 mod ground;
 mod listen;
 mod observe;
+mod refused;
+mod reserve;
 mod start;
 mod supply;
 mod tasks;
 mod timers;
 mod unattended;
 mod verdict;
+mod words;
 mod work;
 
 use std::{collections::VecDeque, io, path::PathBuf, sync::Arc, time::Instant};
@@ -32,9 +36,11 @@ use rustix::{
     process::Signal,
 };
 
-pub use start::{NewLoop, ResumeLoop, StartError, refuse_secrets, refuse_secrets_in, resume, run};
+pub use refused::StartError;
+pub use start::{NewLoop, ResumeLoop, resume, run};
 pub use unattended::{reconcile, settle};
 pub(crate) use verdict::{lay_out, with_setup};
+pub use words::{refuse_secrets, refuse_secrets_in};
 
 use self::{timers::Timers, work::Work};
 use crate::{
@@ -179,7 +185,7 @@ impl Supervisor<'_> {
         if !matches!(error, StoreError::Disk { is_full: true, .. }) || self.state.over().is_some() {
             return Err(error.into());
         }
-        start::release_reserve(self.home);
+        reserve::release_reserve(self.home);
         let step = decide(&self.state, Input::DiskFailed("the disk is full".to_owned()));
         self.record(step.events, &[])?;
         Ok(())

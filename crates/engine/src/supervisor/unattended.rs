@@ -8,10 +8,7 @@ use dacapo_core::{
 };
 use jiff::Timestamp;
 
-use super::{
-    SuperviseError,
-    start::{StartError, take_lock},
-};
+use super::{SuperviseError, around::take_lock, refused::StartError};
 use crate::{
     home::Home,
     process::leftovers,

@@ -1,0 +1,136 @@
+//! What is around a loop that is to begin: its programs, who else has its task or its folder, whom it waits for.
+
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use dacapo_core::{
+    event::Reason,
+    ids::{LoopId, ProjectId, TaskId},
+    policy::Policy,
+};
+
+use super::refused::StartError;
+use crate::{
+    home::Home,
+    process::find_program,
+    store::{LockError, LoopRow, Store, TaskLock},
+};
+
+/// How long the owner of a task may take from its lock to its first event before it goes unnamed.
+const UNTIL_KNOWN: Duration = Duration::from_secs(2);
+
+/// The program of the agent, and those of its stand-ins; one of these that is missing is found so when it is needed.
+///
+/// A loop without iterations has none.
+pub(super) fn find_agents(
+    policy: &Policy,
+    iterations: u32,
+    workspace: &Path,
+) -> Result<Vec<PathBuf>, StartError> {
+    if iterations == 0 {
+        return Ok(Vec::new());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // A path is meant from where the user typed it, a name from PATH.
+    let here = std::env::current_dir().unwrap_or_else(|_| workspace.to_owned());
+    let name = |index| policy.agent(index).argv.first().map(String::as_str).unwrap_or_default();
+    let own = find_program(name(0), &path, &here)?;
+    let others = (1..=policy.fallback.len())
+        .map(|index| find_program(name(index), &path, &here).unwrap_or_else(|_| name(index).into()));
+    Ok(std::iter::once(own).chain(others).collect())
+}
+
+pub(super) fn take_lock(
+    home: &Home,
+    store: &Store,
+    project: &ProjectId,
+    task: &TaskId,
+) -> Result<TaskLock, StartError> {
+    let deadline = Instant::now() + UNTIL_KNOWN;
+    loop {
+        match TaskLock::take(&home.lock(project, task)) {
+            Ok(lock) => return Ok(lock),
+            Err(LockError::Held) => {}
+            Err(LockError::Io { path, source }) => {
+                return Err(StartError::Io { what: "cannot lock", path, source });
+            }
+        }
+        let mut active = store.active()?.into_iter();
+        let holder = active
+            .find(|row| row.view.project == *project && row.view.task == *task && row.is_running())
+            .map(|row| row.view.id);
+        if holder.is_some() || Instant::now() >= deadline {
+            return Err(StartError::TaskHeld { task: task.clone(), holder });
+        }
+        // Whoever has the lock is about to be in the journal, or to give it back.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// `parent` and the loops above it.
+pub(super) fn ancestors(store: &Store, parent: Option<&LoopRow>) -> Result<Vec<LoopId>, StartError> {
+    let mut chain = Vec::new();
+    let mut next = parent.cloned();
+    while let Some(row) = next {
+        if chain.contains(&row.view.id) {
+            break;
+        }
+        chain.push(row.view.id);
+        next = match row.view.parent {
+            Some(parent) => store.row(&parent)?,
+            None => None,
+        };
+    }
+    Ok(chain)
+}
+
+/// A word about each loop in the same folder that is not of the family. Whether it may be there at all is decided when
+/// the loop is recorded, where nobody can come in between.
+pub(super) fn neighbours(
+    store: &Store,
+    workspace: &Path,
+    ancestors: &[LoopId],
+) -> Result<Vec<String>, StartError> {
+    let mut warnings = Vec::new();
+    for row in store.active()? {
+        let is_ours = ancestors.contains(&row.view.id)
+            || row.view.parent.as_ref().is_some_and(|p| ancestors.contains(p));
+        if row.view.workspace != workspace || is_ours || !row.is_running() {
+            continue;
+        }
+        warnings.push(format!("loop {} (task {}) works in the same folder", row.view.id, row.view.task));
+    }
+    Ok(warnings)
+}
+
+/// Refuses tasks that would wait for each other for ever (req 99).
+pub(super) fn check_cycle(
+    store: &Store,
+    project: &ProjectId,
+    task: &TaskId,
+    after: &[TaskId],
+) -> Result<(), StartError> {
+    let mut paths: Vec<Vec<TaskId>> = after.iter().map(|next| vec![task.clone(), next.clone()]).collect();
+    let mut seen = HashSet::new();
+    while let Some(path) = paths.pop() {
+        let Some(last) = path.last() else { continue };
+        if last == task {
+            let names: Vec<&str> = path.iter().map(TaskId::as_str).collect();
+            return Err(StartError::Cycle(names.join(" → ")));
+        }
+        if !seen.insert(last.clone()) {
+            continue;
+        }
+        for row in store.newest_of_task(Some(project), last.as_str())? {
+            if row.view.reason != Some(Reason::Done) {
+                paths.extend(
+                    row.view.after.iter().map(|next| [path.as_slice(), std::slice::from_ref(next)].concat()),
+                );
+            }
+        }
+    }
+    Ok(())
+}
