@@ -127,7 +127,7 @@ pub fn compose(state: &LoopState, iteration: u32, nonce: &str) -> String {
         ));
     }
     for (text, _) in state.steers.iter().filter(|(_, told)| told.is_none_or(|t| t == iteration)) {
-        prompt.push_str(&format!("\nThe person you work for says:\n{}\n", text.trim_end()));
+        prompt.push_str(&crate::unit::prompt::said(text));
     }
     if let Some(feedback) = state.feedback.as_ref().filter(|_| policy.feedback) {
         prompt.push_str(&told(feedback, policy));

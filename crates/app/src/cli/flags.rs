@@ -49,6 +49,9 @@ pub(super) struct LoopFlags {
     /// Try a red gate again up to N times; what passes then is called flaky
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) gate_retries: u32,
+    /// Believe a claim although nothing was changed
+    #[arg(long)]
+    allow_empty: bool,
     /// Leave what a red gate printed, and why a claim was refused, out of the next prompt
     #[arg(long)]
     no_feedback: bool,
@@ -176,6 +179,7 @@ impl LoopFlags {
                 effective.contradictions.value.patterns()
             },
             stuck_after: effective.stuck_after.value,
+            allow_empty: self.allow_empty,
             feedback: !self.no_feedback,
             restart_delay: self.restart_delay,
             iteration_timeout: self.iteration_timeout,

@@ -59,9 +59,6 @@ pub(super) struct RunArgs {
     /// Demand that every gate is red before the first agent
     #[arg(long)]
     red_first: bool,
-    /// Believe a claim although nothing was changed
-    #[arg(long)]
-    allow_empty: bool,
     /// Commit what was kept, once, with the trailer `Dacapo: LOOP/ITERATION`
     #[arg(long)]
     commit: bool,
@@ -133,7 +130,6 @@ impl RunArgs {
             gate_from: policy.gate_from.max(self.gate_from.into()),
             baseline: self.baseline || policy.baseline,
             red_first: self.red_first || policy.red_first,
-            allow_empty: self.allow_empty,
             commit: self.commit.then(|| CommitRule { message: self.commit_message.clone() }),
             stuck_after: self.stuck_after.or(policy.stuck_after),
             ..policy

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::{
-    events::{done, overload, script, usage_limit, works},
+    events::{done, limited_for, overload, script, usage_limit, works},
     support::{LONG, Limits, assert_has, in_seconds, world},
 };
 
@@ -13,7 +13,7 @@ fn at_a_limit_another_agent_goes_on_until_the_first_can_be_asked_again() {
     let busy = script(&["touch ready", "wait-file go", &works("s9")]);
     env.configure(
         &[
-            ("mine", "claude", "anthropic", &[&usage_limit(in_seconds(3)), &done()]),
+            ("mine", "claude", "anthropic", &[&limited_for(3), &done()]),
             ("other", "claude", "openai", &[&busy]),
         ],
         "fallback: [other]\nlimits: {backoff: 100ms}",

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::{
-    events::{begins, done, message, script, usage_limit, works},
+    events::{begins, done, limited_for, message, script, usage_limit, works},
     support::{LONG, Limits, in_seconds, world},
 };
 
@@ -20,7 +20,7 @@ fn every_field_of_these_events_is_in_the_reference() {
     env.configure(
         &[
             ("mine", "claude", "anthropic", &[&usage_limit(in_seconds(3600))]),
-            ("other", "claude", "openai", &[&usage_limit(in_seconds(1)), &works("s1"), &dear, &done()]),
+            ("other", "claude", "openai", &[&limited_for(2), &works("s1"), &dear, &done()]),
         ],
         "fallback: [other]\nlimits: {backoff: 100ms, per_day: {max_cost: 9}}",
     );

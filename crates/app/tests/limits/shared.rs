@@ -4,7 +4,7 @@ use dacapo_testkit::Running;
 use jiff::Timestamp;
 
 use crate::{
-    events::{begins, done, ends, message, script, usage_limit},
+    events::{begins, done, ends, limited_for, message, script, usage_limit},
     support::{LONG, Limits, assert_has, in_seconds, last_line, world, world_of},
 };
 
@@ -13,7 +13,7 @@ fn while_a_provider_is_closed_nobody_asks_it_and_then_one_asks_first() {
     // fault E8
     let first = script(&["touch probing", "wait-file go", "append order first", &done()]);
     let other = script(&["append order other".to_owned(), done()]);
-    let env = world_of(&[&usage_limit(in_seconds(6)), &first, &other]);
+    let env = world_of(&[&limited_for(6), &first, &other]);
     let one = env.start_mine(&["-n", "1"]);
     env.wait_for_state("t", "parked");
     let two = env.spawn(env.args("u", &["-n", "1"]));
@@ -40,7 +40,7 @@ fn while_a_provider_is_closed_nobody_asks_it_and_then_one_asks_first() {
 #[test]
 fn when_the_one_that_asks_first_is_stopped_another_one_asks() {
     // fault E8
-    let env = world_of(&[&usage_limit(in_seconds(4)), "touch probing\nhang", &done()]);
+    let env = world_of(&[&limited_for(4), "touch probing\nhang", &done()]);
     let one = env.start_mine(&["-n", "1"]);
     env.wait_for_state("t", "parked");
     let two = env.spawn(env.args("u", &["-n", "1"]));

@@ -4,6 +4,7 @@
 mod changed_tasks;
 mod consent;
 mod control;
+mod beside;
 mod crowd;
 mod example;
 mod files;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{TaskSet, TaskSpec};
+use super::{TaskSet, TaskSpec, TaskStatus};
 use crate::{
     agent::AgentCommand,
     duration::Millis,
@@ -109,7 +109,10 @@ impl RunSettings {
     pub fn turn(&self, set: TaskSet) -> Policy {
         let ready = set.tasks.iter().filter(|task| set.ready.contains(&task.spec.number));
         let proofs = ready.map(|task| self.task_gate(&task.spec, Some(task.spec.number)));
+        // Agents do more than the one task they claim, and what they did then needs no change any more.
+        let has_work = set.tasks.iter().any(|task| task.status == TaskStatus::Complete);
         Policy {
+            allow_empty: self.policy.allow_empty || has_work,
             gates: self.policy.gates.iter().cloned().chain(proofs).collect(),
             max_iterations: self.max_retries.max(1),
             commit: Some(CommitRule { message: None }),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     judge::promise::PromiseRule,
-    unit::{Task, TaskStatus},
+    unit::Task,
 };
 
 fn settings() -> RunSettings {
@@ -48,6 +48,18 @@ fn a_turn_has_a_proof_for_each_ready_task_and_five_minutes_for_it() {
     let short = RunSettings { backpressure_timeout: Millis(7), backpressure_retries: 2, ..settings() };
     assert_eq!(commands(&short.turn(set(&[1]))), [("make one", Some(1), Millis(7))]);
     assert_eq!(short.turn(set(&[1])).gates[0].retries, 2);
+}
+
+#[test]
+fn only_the_first_task_of_a_unit_has_to_change_something() {
+    // req 47, fault A10: an earlier turn may have done more than it claimed; then the proof alone decides.
+    let mut set = set(&[2]);
+    assert!(!settings().turn(set.clone()).allow_empty);
+    let mut told = settings();
+    told.policy.allow_empty = true;
+    assert!(told.turn(set.clone()).allow_empty);
+    set.tasks[0].status = TaskStatus::Complete;
+    assert!(settings().turn(set).allow_empty);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::{Task, TaskSet, TaskStatus, graph::Standing};
 use crate::{
-    event::{Reason, UnitEnd},
+    event::{LoopEvent, Reason, UnitEnd},
     ids::{LoopId, UnitId},
     text::count,
 };
@@ -133,6 +133,19 @@ pub fn goes_on(reason: Reason) -> bool {
             | Reason::Lock
             | Reason::Error
     )
+}
+
+/// What a person said to a loop after its last agent was started.
+pub fn unheard<'a>(history: impl IntoIterator<Item = &'a LoopEvent>) -> Vec<String> {
+    let mut said = Vec::new();
+    for event in history {
+        match event {
+            LoopEvent::IterationStarted { .. } => said.clear(),
+            LoopEvent::Steered { text } => said.push(text.clone()),
+            _ => {}
+        }
+    }
+    said
 }
 
 /// The task that a turn without an accepted claim failed at: the one that was claimed last, else the first that was ready.

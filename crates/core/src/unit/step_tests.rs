@@ -102,3 +102,12 @@ fn a_turn_gives_up_the_task_that_was_tried_last() {
     let set = TaskSet { unit: unit(), tasks: Vec::new(), ready: vec![2, 5] };
     assert_eq!((given_up(&set, Some(5)), given_up(&set, None)), (Some(5), Some(2)));
 }
+
+#[test]
+fn words_that_no_agent_was_started_with_are_unheard() {
+    let steered = |text: &str| LoopEvent::Steered { text: text.to_owned() };
+    let started = LoopEvent::IterationStarted { iteration: 1, max_iterations: 3 };
+    let none: [&str; 0] = [];
+    assert_eq!(unheard(&[steered("a"), started.clone()]), none);
+    assert_eq!(unheard(&[steered("a"), started, steered("b"), steered("c")]), ["b", "c"]);
+}

@@ -110,6 +110,9 @@ impl Worker<'_> {
         let Some(base) = self.repo.merge_base(&tip, &head).map_err(JobEnd::error)? else { return Ok(()) };
         let folder = &self.spec.unit.folder;
         let is_outdated = !self.repo.changed_below(&base, &tip, folder).map_err(JobEnd::error)?.is_empty();
+        if base == head && !is_outdated && self.is_in_a_turn(tree, &head)? {
+            return Ok(());
+        }
         let new = match base == head {
             true => Some(tip.clone()),
             false if !is_outdated => return Ok(()),
@@ -147,6 +150,14 @@ impl Worker<'_> {
             self.voice.tell(&RunEvent::UnitWarned { text });
         }
         Ok(())
+    }
+
+    /// Whether a loop was cut short that counts changes from `head` and is to go on: elsewhere it would take what others
+    /// have changed for its agent's doing.
+    fn is_in_a_turn(&mut self, tree: &Worktree, head: &str) -> Result<bool, JobEnd> {
+        head.clone_into(&mut self.accepted);
+        let given = self.tasks_at(head)?;
+        Ok(self.open_loop(tree, &given)?.is_some())
     }
 
     /// Takes the marks off the files of tasks that are as they were committed but for their status: that a task was begun

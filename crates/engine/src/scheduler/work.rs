@@ -7,9 +7,10 @@ use std::{
 };
 
 use dacapo_core::{
-    event::{Grant, IterationOutcome, LoopEvent, RunEvent, UnitEnd},
+    event::{Envelope, Grant, IterationOutcome, LoopEvent, RunEvent, UnitEnd},
     ids::{LoopId, TaskId},
     judge::{glob::Globs, signal::Signal as Hint},
+    loop_machine::Request,
     policy::{Policy, SetupCommand},
     unit::{
         Task, TaskSet, TaskSpec, TaskStatus, check, prompt,
@@ -246,22 +247,16 @@ impl<'a> Worker<'a> {
         Ok(tasks)
     }
 
-    /// A loop of this unit that was cut short in this worktree and was told what this run would tell it: other limits,
-    /// another agent or other gates make another loop.
-    fn open_loop(&self, tree: &Worktree, given: &[Task]) -> Result<Option<LoopId>, JobEnd> {
-        let rows = self
-            .store
-            .newest_of_task(Some(&self.spec.started.project), self.task()?.as_str())
-            .map_err(JobEnd::error)?;
-        let view = rows
-            .into_iter()
-            .map(|row| row.current_view())
-            .find(|view| view.workspace == tree.path && view.reason.is_some_and(step::goes_on));
-        let Some(view) = view else { return Ok(None) };
-        let history = self.store.events(Some(&view.id), 0).map_err(JobEnd::error)?;
+    /// A loop of this unit that was cut short in this worktree, was told what this run would tell it, and counts changes
+    /// from where the unit stands: other limits, another agent, other gates or another commit make another loop.
+    pub(super) fn open_loop(&self, tree: &Worktree, given: &[Task]) -> Result<Option<LoopId>, JobEnd> {
+        let Some((id, history)) = self.cut_loop(tree)? else { return Ok(None) };
         let Some(LoopEvent::LoopStarted(started)) = history.first().map(|envelope| &envelope.event) else {
             return Ok(None);
         };
+        if started.base.as_ref().is_none_or(|base| base.snapshot != self.accepted) {
+            return Ok(None);
+        }
         let (unit, settings) = (&self.spec.unit.id, &self.spec.started.settings);
         let is_ours = match &started.policy.tasks {
             // A task that was changed meanwhile is frozen there as it was.
@@ -277,7 +272,34 @@ impl<'a> Worker<'a> {
                     || started.policy == settings.sent_back(unit, &tasks, &checks)
             }
         };
-        Ok(is_ours.then_some(view.id))
+        Ok(is_ours.then_some(id))
+    }
+
+    /// The unit's newest loop, if it was cut short in this worktree.
+    fn cut_loop(&self, tree: &Worktree) -> Result<Option<(LoopId, Vec<Envelope>)>, JobEnd> {
+        let rows = self
+            .store
+            .newest_of_task(Some(&self.spec.started.project), self.task()?.as_str())
+            .map_err(JobEnd::error)?;
+        let view = rows
+            .into_iter()
+            .map(|row| row.current_view())
+            .find(|view| view.workspace == tree.path && view.reason.is_some_and(step::goes_on));
+        let Some(view) = view else { return Ok(None) };
+        let history = self.store.events(Some(&view.id), 0).map_err(JobEnd::error)?;
+        Ok(Some((view.id, history)))
+    }
+
+    /// What a person said to a loop that was cut short and that nobody goes on with: the next one hears it.
+    fn unheard(&self, tree: &Worktree) -> Result<Vec<String>, JobEnd> {
+        let Some((id, history)) = self.cut_loop(tree)? else { return Ok(Vec::new()) };
+        let mut words = step::unheard(history.iter().map(|envelope| &envelope.event));
+        let pending = self.store.pending(&id).map_err(JobEnd::error)?;
+        words.extend(pending.into_iter().filter_map(|pending| match pending.request {
+            Request::Steer { text } => Some(text),
+            _ => None,
+        }));
+        Ok(words)
     }
 
     // --- loops ----------------------------------------------------------------------------------------------
@@ -338,6 +360,9 @@ impl<'a> Worker<'a> {
             if let Some(output) = self.red.get(number) {
                 words.push_str(&prompt::was_red(*number, output));
             }
+        }
+        for said in self.unheard(tree)? {
+            words.push_str(&prompt::said(&said));
         }
         let base = Some(self.accepted.clone());
         let finished = self.run_loop(policy, words, &tree.path, base)?;
