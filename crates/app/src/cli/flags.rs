@@ -159,7 +159,7 @@ impl LoopFlags {
                     ..gate.spec.clone()
                 })
                 .collect(),
-            protect: effective.protect.iter().map(|glob| &glob.value).chain(&self.protect).cloned().collect(),
+            protect: effective.protected().into_iter().chain(self.protect.iter().cloned()).collect(),
             gate_in: effective.gate_in.value,
             gate_from: effective.gate_from.value,
             setup: effective

@@ -1,10 +1,10 @@
 //! Units through the real binary: folders of task files, and what becomes of them.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod beside;
 mod changed_tasks;
 mod consent;
 mod control;
-mod beside;
 mod crowd;
 mod example;
 mod files;

@@ -118,6 +118,9 @@ impl Allowance {
     }
 }
 
+/// The glob of a repository's configuration.
+pub const OWN_FILE: &str = "**/.dacapo/config.yaml";
+
 /// What is in force, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effective {
@@ -343,6 +346,20 @@ impl Both<'_> {
 }
 
 impl Effective {
+    /// What is protected: what anybody named, and the repository's configuration itself where that says what is checked.
+    /// Whoever empties it has no checks the next time.
+    pub fn protected(&self) -> Vec<String> {
+        let mut globs: Vec<String> = self.protect.iter().map(|glob| glob.value.clone()).collect();
+        let mut origins = self.gates.iter().map(|gate| gate.spec.origin);
+        let mut checks = self.units.baseline.iter().map(|check| check.origin);
+        if origins.any(|origin| origin == Origin::Repository)
+            || checks.any(|origin| origin == Origin::Repository)
+        {
+            globs.push(OWN_FILE.to_owned());
+        }
+        globs
+    }
+
     /// Prices that go before the ones that are built in.
     pub fn own_prices(&self) -> Prices {
         Prices(self.prices.iter().map(|price| (price.value.model.clone(), price.value.price)).collect())

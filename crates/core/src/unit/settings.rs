@@ -64,6 +64,17 @@ pub struct BaselineCheck {
     pub timeout: Option<Millis>,
 }
 
+/// What a unit's work has to pass where it meets the work of others.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MustHold {
+    /// Its own tasks.
+    pub tasks: Vec<TaskSpec>,
+    /// Tasks of units that were merged before and whose files it changes, too: what is proven stays so.
+    pub others: Vec<(UnitId, TaskSpec)>,
+    /// The checks of the whole repository.
+    pub checks: Vec<BaselineCheck>,
+}
+
 fn backpressure_timeout() -> Millis {
     GateSpec::TIMEOUT
 }
@@ -132,30 +143,24 @@ impl RunSettings {
     }
 
     /// A unit that was sent back: everything that the merged tree had to pass, in its own worktree.
-    pub fn sent_back(&self, unit: &UnitId, tasks: &[TaskSpec], checks: &[BaselineCheck]) -> Policy {
+    pub fn sent_back(&self, unit: &UnitId, must_hold: &MustHold) -> Policy {
         Policy {
-            gates: self.proofs(tasks, checks),
+            gates: self.proofs(must_hold),
             commit: Some(CommitRule { message: Some(format!("fix({unit}): what the merge broke")) }),
             ..self.fixing(unit)
         }
     }
 
     /// The merged tree: nobody works on it, it passes or it does not.
-    pub fn merged(&self, unit: &UnitId, tasks: &[TaskSpec], checks: &[BaselineCheck]) -> Policy {
-        Policy { gates: self.proofs(tasks, checks), max_iterations: 0, commit: None, ..self.fixing(unit) }
+    pub fn merged(&self, unit: &UnitId, must_hold: &MustHold) -> Policy {
+        Policy { gates: self.proofs(must_hold), max_iterations: 0, commit: None, ..self.fixing(unit) }
     }
 
     /// A tree with conflicts, for an agent to resolve.
-    pub fn conflict(
-        &self,
-        unit: &UnitId,
-        tasks: &[TaskSpec],
-        checks: &[BaselineCheck],
-        markers: GateSpec,
-    ) -> Policy {
+    pub fn conflict(&self, unit: &UnitId, must_hold: &MustHold, markers: GateSpec) -> Policy {
         let (delay, most) = CONFLICT_DELAY;
         Policy {
-            gates: std::iter::once(markers).chain(self.proofs(tasks, checks)).collect(),
+            gates: std::iter::once(markers).chain(self.proofs(must_hold)).collect(),
             own_claim: OwnClaim::AfterAgent,
             restart_delay: delay,
             delay_limit: Some(most),
@@ -174,11 +179,17 @@ impl RunSettings {
         }
     }
 
-    /// Everything that must hold for the whole unit, each command once.
-    fn proofs(&self, tasks: &[TaskSpec], checks: &[BaselineCheck]) -> Vec<GateSpec> {
+    /// Everything that must hold, each command once.
+    fn proofs(&self, must_hold: &MustHold) -> Vec<GateSpec> {
+        let MustHold { tasks, others, checks } = must_hold;
         let tasks = tasks.iter().map(|task| self.task_gate(task, None));
+        let others = others.iter().map(|(unit, task)| GateSpec {
+            name: format!("task #{} of {unit}", task.number),
+            ..self.task_gate(task, None)
+        });
+        let checks = checks.iter().map(baseline_gate);
         let mut gates: Vec<GateSpec> = Vec::new();
-        for gate in self.policy.gates.iter().cloned().chain(tasks).chain(checks.iter().map(baseline_gate)) {
+        for gate in self.policy.gates.iter().cloned().chain(tasks).chain(others).chain(checks) {
             if !gates.iter().any(|known| known.run == gate.run) {
                 gates.push(gate);
             }

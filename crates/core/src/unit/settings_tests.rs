@@ -1,10 +1,7 @@
 //! The policies of a unit's loops: their numbers, and what they have in common.
 
 use super::*;
-use crate::{
-    judge::promise::PromiseRule,
-    unit::Task,
-};
+use crate::{judge::promise::PromiseRule, unit::Task};
 
 fn settings() -> RunSettings {
     let agent = AgentCommand::parse("agent", &[]).unwrap();
@@ -84,7 +81,8 @@ fn checks_and_conflicts_have_three_fixes_and_their_own_times() {
         (3, Some(ten), true)
     );
     let markers = GateSpec::of_command("no markers");
-    let conflict = settings().conflict(&unit(), &[spec(1, "make one")], &[check], markers);
+    let must_hold = MustHold { tasks: vec![spec(1, "make one")], checks: vec![check], ..MustHold::default() };
+    let conflict = settings().conflict(&unit(), &must_hold, markers);
     assert_eq!(
         conflict.gates.iter().map(|gate| gate.run.as_str()).collect::<Vec<_>>(),
         ["no markers", "make one", "lint"]
@@ -96,11 +94,17 @@ fn checks_and_conflicts_have_three_fixes_and_their_own_times() {
 #[test]
 fn nobody_works_on_a_merged_tree_and_a_command_runs_once() {
     // req 54, fault H11
-    let tasks = [spec(1, "make test"), spec(2, "make test"), spec(3, "make docs")];
-    let merged = settings().merged(&unit(), &tasks, &[]);
+    let must_hold = MustHold {
+        tasks: vec![spec(1, "make test"), spec(2, "make test"), spec(3, "make docs")],
+        others: vec![("v".parse().unwrap(), spec(1, "make test")), ("v".parse().unwrap(), spec(2, "make v"))],
+        checks: Vec::new(),
+    };
+    let merged = settings().merged(&unit(), &must_hold);
     assert_eq!(merged.max_iterations, 0);
-    let runs: Vec<&str> = merged.gates.iter().map(|gate| gate.run.as_str()).collect();
-    assert_eq!(runs, ["make test", "make docs"]);
+    let gates: Vec<(&str, &str)> =
+        merged.gates.iter().map(|gate| (gate.name.as_str(), gate.run.as_str())).collect();
+    let expected = [("task #1", "make test"), ("task #3", "make docs"), ("task #2 of v", "make v")];
+    assert_eq!(gates, expected);
 }
 
 #[test]
@@ -109,5 +113,5 @@ fn a_unit_may_have_an_agent_of_its_own() {
     let own = AgentCommand::parse("other", &[]).unwrap();
     let settings = RunSettings { providers: [(unit(), own.clone())].into(), ..settings() };
     assert_eq!(settings.turn(set(&[1])).agent, own);
-    assert_ne!(settings.merged(&"v".parse().unwrap(), &[], &[]).agent, own);
+    assert_ne!(settings.merged(&"v".parse().unwrap(), &MustHold::default()).agent, own);
 }

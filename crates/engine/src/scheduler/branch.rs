@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use dacapo_core::{
     event::{Reason, RunEvent, UnitEnd},
-    unit::{Task, TaskStatus, check, frontmatter},
+    unit::{Task, TaskStatus, check, frontmatter, settings::MustHold},
 };
 
 use super::{
@@ -71,6 +71,27 @@ impl Worker<'_> {
             };
         }
         Ok(base)
+    }
+
+    /// What has to hold when `tree` stands where `tip` stood: of the unit, as `commit` has it, of units that were merged
+    /// before and whose files it changes, and of the whole repository.
+    pub(super) fn must_hold(&self, tip: &str, tree: &str, commit: &str) -> Result<MustHold, JobEnd> {
+        let specs = |tasks: Vec<Task>| tasks.into_iter().map(|task| task.spec);
+        let mut others = Vec::new();
+        if !self.spec.merged.is_empty() {
+            let mut paths = self.repo.changed_paths(tip, tree).map_err(JobEnd::error)?;
+            let folder = format!("{}/", self.spec.started.settings.units_dir);
+            paths.retain(|path| !path.starts_with(folder.as_bytes()));
+            let merges: Vec<&str> = self.spec.merged.iter().map(|(_, commit)| commit.as_str()).collect();
+            let merges = self.repo.that_changed(&merges, &paths).map_err(JobEnd::error)?;
+            for (unit, _) in self.spec.merged.iter().filter(|(_, commit)| merges.contains(&commit.as_str())) {
+                // A task that somebody has changed since is no longer what was agreed to, and is not run.
+                let tasks = self.tasks_of(unit, tip).unwrap_or_default();
+                others.extend(specs(tasks).map(|task| (unit.id.clone(), task)));
+            }
+        }
+        let tasks = specs(self.tasks_at(commit)?).collect();
+        Ok(MustHold { tasks, others, checks: self.baseline_for(tree)? })
     }
 
     pub(super) fn head(&self, tree: &Worktree) -> Result<String, JobEnd> {

@@ -53,6 +53,8 @@ pub(super) struct JobSpec {
     pub(super) job: Job,
     /// Units that come first and whose work is on these branches, where nothing is merged.
     pub(super) after: Vec<(UnitId, String)>,
+    /// Units that this run has merged, and the commit that holds each; for jobs that merge.
+    pub(super) merged: Vec<(UnitFiles, String)>,
     /// How branches were pushed when the run began, if they are to be.
     pub(super) route: Option<Route>,
     /// Whether nobody is at a terminal.

@@ -357,7 +357,13 @@ impl Scheduler<'_> {
                 after.extend(branches.map(|branch| (first.clone(), branch)));
             }
         }
+        let is_merging = matches!(job, Job::Merge | Job::Work { back: Some(_) });
+        let merged = self.state.merged().filter(|_| is_merging).filter_map(|(id, commit)| {
+            let unit = self.units.iter().find(|unit| unit.id == *id)?;
+            Some((UnitFiles::from(unit), commit.to_owned()))
+        });
         let spec = JobSpec {
+            merged: merged.collect(),
             home: self.home.path().to_owned(),
             scheduler: std::process::id(),
             run: self.id.clone(),

@@ -7,7 +7,7 @@ use dacapo_core::{
     judge::unit_files::{self, UnitFileVerdict},
     policy::{GateSpec, Policy},
     text::{count, shell::quoted},
-    unit::{TaskSet, TaskSpec, TaskStatus, check, prompt, step},
+    unit::{TaskSet, TaskStatus, check, prompt, step},
 };
 
 use super::{job::JobEnd, work::Worker};
@@ -155,12 +155,11 @@ fn check_tree(
     worker
         .prepare(scratch.path(), &settings.setup)
         .map_err(|why| JobEnd(UnitEnd::Setup, format!("setup of the merged tree: {why}")))?;
-    let tasks: Vec<TaskSpec> = worker.tasks_at(tip)?.into_iter().map(|task| task.spec).collect();
-    let checks = worker.baseline_for(tree)?;
+    let must_hold = worker.must_hold(tip, tree, tip)?;
     let (policy, words): (Policy, String) = match conflict {
-        None => (settings.merged(&unit, &tasks, &checks), format!("The merge of unit {unit} is checked.")),
+        None => (settings.merged(&unit, &must_hold), format!("The merge of unit {unit} is checked.")),
         Some(paths) => (
-            settings.conflict(&unit, &tasks, &checks, no_markers(paths)),
+            settings.conflict(&unit, &must_hold, no_markers(paths)),
             prompt::resolve_conflict(&unit, &worker.spec.started.target, paths),
         ),
     };
@@ -174,7 +173,13 @@ fn check_tree(
         (Reason::Done, _) | (_, None) => {
             let receipt = proof::receipt(&worker.store, &id).map_err(JobEnd::error)?;
             let kept = receipt.and_then(|receipt| receipt.tree);
-            kept.map(Checked::Green).ok_or_else(|| JobEnd::error(format!("loop {id} kept no tree")))
+            let kept = kept.ok_or_else(|| JobEnd::error(format!("loop {id} kept no tree")))?;
+            // Whoever resolved it may have changed files of units that had nothing to do with it.
+            if worker.must_hold(tip, &kept, tip)? == must_hold {
+                return Ok(Checked::Green(kept));
+            }
+            drop(scratch);
+            check_tree(worker, tip, &kept, None)
         }
         (_, Some(UnitEnd::Merge)) => Ok(Checked::Red(detail)),
         (_, Some(end)) => Err(JobEnd(end, detail)),

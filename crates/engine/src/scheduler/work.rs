@@ -21,7 +21,7 @@ use dacapo_core::{
 
 use rustix::process::Signal;
 
-use super::job::{JobEnd, JobSpec, Voice};
+use super::job::{JobEnd, JobSpec, UnitFiles, Voice};
 use crate::{
     home::Home,
     proof,
@@ -197,7 +197,12 @@ impl<'a> Worker<'a> {
 
     /// The unit's tasks as a commit has them. Nothing else than what was agreed to is ever run.
     pub(super) fn tasks_at(&self, commit: &str) -> Result<Vec<Task>, JobEnd> {
-        let files = self.repo.files_below(commit, &self.spec.unit.folder).map_err(JobEnd::error)?;
+        self.tasks_of(&self.spec.unit, commit)
+    }
+
+    /// The same for any unit.
+    pub(super) fn tasks_of(&self, unit: &UnitFiles, commit: &str) -> Result<Vec<Task>, JobEnd> {
+        let files = self.repo.files_below(commit, &unit.folder).map_err(JobEnd::error)?;
         let mut tasks = Vec::new();
         for (file, bytes) in files.iter().filter(|(file, _)| units::is_task_file(file)) {
             let task = check::task(file, bytes).map_err(|problems| {
@@ -208,7 +213,7 @@ impl<'a> Worker<'a> {
         }
         tasks.sort_by_key(|task| task.spec.number);
         for TaskSpec { file, backpressure, .. } in tasks.iter().map(|task| &task.spec) {
-            if !self.spec.unit.commands.contains(&(file.clone(), backpressure.clone())) {
+            if !unit.commands.contains(&(file.clone(), backpressure.clone())) {
                 let detail = format!(
                     "`{file}` is not what you agreed to: at {} its backpressure is `{backpressure}`; if the unit's \
                      worktree is behind `{target}`, commit what is in it and `git merge {target}` there",
@@ -219,11 +224,8 @@ impl<'a> Worker<'a> {
             }
         }
         if tasks.is_empty() {
-            let folder = &self.spec.unit.folder;
-            return Err(JobEnd(
-                UnitEnd::Setup,
-                format!("there are no tasks in `{folder}` of the target branch"),
-            ));
+            let detail = format!("there are no tasks in `{}` of the target branch", unit.folder);
+            return Err(JobEnd(UnitEnd::Setup, detail));
         }
         Ok(tasks)
     }
@@ -266,10 +268,9 @@ impl<'a> Worker<'a> {
             }
             None => {
                 let head = self.head(tree)?;
-                let checks = self.baseline_for(&head)?;
-                let tasks: Vec<TaskSpec> = self.tasks_at(&head)?.into_iter().map(|task| task.spec).collect();
-                started.policy == settings.baseline(unit, &checks)
-                    || started.policy == settings.sent_back(unit, &tasks, &checks)
+                let must_hold = self.must_hold(&self.tip()?, &head, &head)?;
+                started.policy == settings.baseline(unit, &must_hold.checks)
+                    || started.policy == settings.sent_back(unit, &must_hold)
             }
         };
         Ok(is_ours.then_some(id))
@@ -489,8 +490,8 @@ impl<'a> Worker<'a> {
         }
         let unit = self.spec.unit.id.clone();
         let head = self.head(tree)?;
-        let tasks: Vec<TaskSpec> = self.tasks_at(&head)?.into_iter().map(|task| task.spec).collect();
-        let policy = self.spec.started.settings.sent_back(&unit, &tasks, &self.baseline_for(&head)?);
+        let must_hold = self.must_hold(&tip, &head, &head)?;
+        let policy = self.spec.started.settings.sent_back(&unit, &must_hold);
         let words = format!("{}\n\n{red}\n", prompt::fix_merge(&unit, &self.spec.started.target));
         let base = Some(self.accepted.clone());
         let finished = self.run_loop(policy, words, &tree.path, base)?;

@@ -1,6 +1,6 @@
 //! How commits relate to each other and to branches, for whoever has to know what is whose.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use super::{
     error::WorkspaceError,
@@ -47,6 +47,35 @@ impl Repo {
             ["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-ext-diff", a, b, "--", folder];
         let listed = call.args(args).ok()?.stdout;
         Ok(by_nul(&listed).map(|path| String::from_utf8_lossy(path).into_owned()).collect())
+    }
+
+    /// Paths in which two commits or trees differ.
+    pub fn changed_paths(&self, a: &str, b: &str) -> Result<BTreeSet<Vec<u8>>, WorkspaceError> {
+        let call = self.repository.call().args(["diff-tree", "-r", "-z", "--name-only"]);
+        let call = call.args(["--no-renames", "--no-ext-diff", "--end-of-options", a, b]);
+        Ok(by_nul(&call.ok()?.stdout).map(<[u8]>::to_vec).collect())
+    }
+
+    /// Which of these merges have changed one of `paths` in the branch they were made on.
+    pub fn that_changed<'a>(
+        &self,
+        merges: &[&'a str],
+        paths: &BTreeSet<Vec<u8>>,
+    ) -> Result<Vec<&'a str>, WorkspaceError> {
+        let call = self.repository.call().args(["diff-tree", "--stdin", "-r", "-z", "--name-only"]);
+        let call = call.args(["--diff-merges=first-parent", "--no-renames", "--no-ext-diff"]);
+        let asked: String = merges.iter().map(|merge| format!("{merge}\n")).collect();
+        let listed = call.input(asked.into_bytes()).ok()?.stdout;
+        // Each begins with its own name, which no path looks like by chance.
+        let (mut found, mut current) = (Vec::new(), None);
+        for part in by_nul(&listed) {
+            match merges.iter().find(|merge| merge.as_bytes() == part) {
+                Some(merge) => current = Some(*merge),
+                None if paths.contains(part) => found.extend(current.take()),
+                None => {}
+            }
+        }
+        Ok(found)
     }
 
     /// Makes the index of a worktree that of its newest commit; files stay as they are.

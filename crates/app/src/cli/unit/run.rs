@@ -8,7 +8,7 @@ use std::{
 use clap::Args;
 use dacapo_core::{
     agent::AgentCommand,
-    config::{Effective, EffectiveCheck, SetupStep, Sourced, Typed},
+    config::{Effective, EffectiveCheck, OWN_FILE, SetupStep, Sourced, Typed},
     duration::Millis,
     event::{MergeMode, RunEvent, RunStarted},
     ids::{RunId, UnitId},
@@ -434,7 +434,13 @@ fn settings(
     policy: Policy,
     units: &[Unit],
 ) -> Result<(RunSettings, Option<UserError>), UserError> {
+    let mut protect = policy.protect.clone();
+    let mut written = units.iter().flat_map(|unit| &unit.tasks).flat_map(|task| &task.spec.writes);
+    if written.any(|path| path == ".dacapo/config.yaml") {
+        protect.retain(|glob| glob != OWN_FILE);
+    }
     let policy = Policy {
+        protect,
         // One purse for all slots.
         per_run: Budget { max_cost: policy.max_cost, max_tokens: policy.max_tokens },
         max_cost: None,

@@ -296,6 +296,17 @@ const WORKTREE: &[Hostile] = &[
         ..HOSTILE
     },
     Hostile {
+        name: "dacapo's configuration is emptied",
+        make: |w| {
+            w.config("units: {baseline: [{name: lint, run: 'true'}]}\n");
+            does(w, "do: touch done && echo > .dacapo/config.yaml")
+        },
+        exit: 1,
+        says: "`.dacapo/config.yaml`",
+        then: |w, _| assert!(w.at("main", ".dacapo/config.yaml").unwrap().contains("lint")),
+        ..HOSTILE
+    },
+    Hostile {
         name: "the target holds other commands than were agreed to",
         make: |w| does(w, "do: touch done"),
         plant: |w| {

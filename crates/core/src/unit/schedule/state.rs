@@ -62,6 +62,8 @@ pub(super) struct UnitState {
     pub(super) back: Option<String>,
     /// Whether its branch or pull request is out.
     pub(super) is_out: bool,
+    /// The commit that holds it in the target.
+    pub(super) merged: Option<String>,
     pub(super) account: UnitAccount,
 }
 
@@ -109,6 +111,11 @@ impl RunState {
     /// How a unit stands.
     pub fn standing(&self, unit: &UnitId) -> Option<Standing> {
         self.get(unit).map(|unit| unit.standing)
+    }
+
+    /// Units that this run has merged, and the commit that holds each.
+    pub fn merged(&self) -> impl Iterator<Item = (&UnitId, &str)> {
+        self.units.iter().filter_map(|unit| Some((&unit.id, unit.merged.as_deref()?)))
     }
 
     /// All units in the order of the plan, and how they stand.
@@ -177,6 +184,7 @@ impl RunState {
                 sent_back: 0,
                 back: None,
                 is_out: false,
+                merged: None,
                 account: UnitAccount::default(),
             });
         }
@@ -214,8 +222,9 @@ impl RunState {
                     self.lane.push_back(at);
                 }
             }
-            RunEvent::UnitMerged { .. } => {
+            RunEvent::UnitMerged { commit, .. } => {
                 self.units[at].standing = Standing::Merged;
+                self.units[at].merged = Some(commit.clone());
                 self.end_well(at);
             }
             RunEvent::UnitSentBack { detail } => {
