@@ -134,6 +134,27 @@ fn a_branch_is_pushed_to_where_the_remote_led_when_the_run_began_or_not_at_all()
 }
 
 #[test]
+fn what_nobody_proved_is_not_pushed() {
+    // req 54: somebody commits to the second branch while the first is published.
+    let world = World::new();
+    let remote = world.env.root().join("remote.git").display().to_string();
+    world.env.git(["init", "-q", "--bare", &remote]);
+    world.env.git(["remote", "add", "origin", &remote]);
+    world.unit("a", 1, &[]).unit("b", 1, &[]).commit();
+    let gh = world.env.root().join("bin/gh");
+    let script = "#!/bin/sh\ncat > /dev/null\ntries=0\n\
+         until [ \"$(dacapo events --json | grep -c '\"unit.completed\"')\" = 2 ] || [ $tries = 300 ]; do\n\
+         tries=$((tries + 1)); sleep 0.1; done\n\
+         for tree in \"$DACAPO_HOME\"/worktrees/*/*; do git -C \"$tree\" commit -q --allow-empty -m mine; done\n\
+         echo https://example.invalid/pull/7\n";
+    fs::write(&gh, script).unwrap();
+    fs::set_permissions(&gh, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = world.run(&["--pr"]).assert_code(1);
+    assert!(output.stdout.contains("holds commits after the last that was proven"), "{}", output.stdout);
+    assert_eq!(world.env.git(["ls-remote", "--heads", "origin"]).lines().count(), 1);
+}
+
+#[test]
 fn a_dirty_checkout_is_refused_and_forced_it_is_left_alone() {
     // req 58; the result waits on a branch.
     let world = World::new();

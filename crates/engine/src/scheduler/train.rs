@@ -255,6 +255,12 @@ pub(super) fn publish(worker: &mut Worker<'_>) -> Result<(), JobEnd> {
             "there is no remote to push to; `git remote add origin URL` names one".to_owned(),
         ));
     };
+    let head = head(worker, &known)?;
+    let Known { path, branch } = known.clone();
+    worker.look_at_branch(&Worktree { path, branch, head: head.clone(), is_new: false })?;
+    if head != worker.accepted {
+        return Err(failed(format!("`{}` holds commits after the last that was proven", known.branch)));
+    }
     worker.repo.push(&known.branch, &remote).map_err(|error| failed(error.to_string()))?;
     let branch = known.branch.clone();
     worker.voice.tell(&RunEvent::BranchPushed { branch, remote });
