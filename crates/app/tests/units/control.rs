@@ -44,6 +44,17 @@ fn start(world: &World, extra: &[&str], began: &[&str]) -> Running {
     running
 }
 
+/// Sends a signal to the one job that runs.
+fn signal_job(world: &World, signal: &str) {
+    let is_job = |pid: &u32| {
+        fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"dcp-unit\0"))
+    };
+    let job = world.env.survivors().into_iter().find(is_job).unwrap();
+    let mut kill = world.env.command("kill");
+    kill.args([signal, &job.to_string()]);
+    world.env.run_command(kill).assert_code(0);
+}
+
 fn statuses(world: &World) -> Vec<(String, String)> {
     let output = world.env.run(["status", "--units", "--json"]).assert_code(0);
     let units: Vec<Value> = serde_json::from_str(&output.stdout).unwrap();
@@ -116,6 +127,38 @@ fn whoever_asks_twice_does_not_wait_for_an_agent_that_does_not_listen() {
     go(&world);
     world.run(&[]).assert_code(0);
     assert_done(&world, &["a"]);
+}
+
+#[test]
+fn no_agent_outlives_a_run_whatever_time_it_would_have() {
+    // req 27, 56: a job that is killed cannot kill, and its keeper would give the agent ten minutes.
+    let world = World::new();
+    slow_unit(&world, "a", &[], "trap '' TERM INT HUP;");
+    world.commit();
+    let running = start(&world, &["--kill-grace", "10m"], &["a"]);
+    // It hears nothing, so that its scheduler has to kill it.
+    signal_job(&world, "-STOP");
+    running.signal(Signal::INT);
+    let has_heard = || world.env.run(["events", "--json"]).stdout.contains("\"orch.stopping\"");
+    wait_until("the first is recorded", LONG, has_heard);
+    running.signal(Signal::INT);
+    running.wait(LONG).assert_code(130);
+    assert_eq!(world.env.survivors(), Vec::<u32>::new());
+    assert_eq!(statuses(&world), are(&[("a", "stopped")]));
+    go(&world);
+    world.run(&[]).assert_code(0);
+    assert_done(&world, &["a"]);
+}
+
+#[test]
+fn what_a_job_that_somebody_killed_has_started_is_gone_before_its_run_is() {
+    let world = World::new();
+    slow_unit(&world, "a", &[], "trap '' TERM INT HUP;");
+    world.commit();
+    let running = start(&world, &["--kill-grace", "2s"], &["a"]);
+    signal_job(&world, "-KILL");
+    running.wait(LONG).assert_code(1);
+    assert_eq!(world.env.survivors(), Vec::<u32>::new());
 }
 
 #[test]

@@ -7,7 +7,7 @@ pub mod leftovers;
 mod link;
 mod once;
 mod program;
-mod sweep;
+pub(crate) mod sweep;
 mod wire;
 
 pub use link::KeeperLink;

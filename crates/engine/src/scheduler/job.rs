@@ -183,11 +183,11 @@ impl JobLink {
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
-    /// Its end, in words, with the last of what it complained about.
-    pub(super) fn finish(mut self) -> String {
-        let how = match self.child.wait() {
-            Ok(status) => status.to_string(),
-            Err(error) => error.to_string(),
+    /// Whether it ended before its time, and its end in words, with the last of what it complained about.
+    pub(super) fn finish(mut self) -> (bool, String) {
+        let (is_lost, how) = match self.child.wait() {
+            Ok(status) => (!status.success(), status.to_string()),
+            Err(error) => (true, error.to_string()),
         };
         let mut words = String::new();
         let length = self.stderr.metadata().map_or(0, |metadata| metadata.len());
@@ -198,7 +198,7 @@ impl JobLink {
             words = String::from_utf8_lossy(&bytes).trim().replace('\n', "; ");
             Ok(())
         });
-        if words.is_empty() { how } else { format!("{how}: {words}") }
+        (is_lost, if words.is_empty() { how } else { format!("{how}: {words}") })
     }
 }
 

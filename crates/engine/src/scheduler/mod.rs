@@ -5,6 +5,7 @@
 
 mod branch;
 mod job;
+mod orphans;
 mod train;
 mod work;
 
@@ -19,7 +20,7 @@ use dacapo_core::{
     ids::{ProjectId, RunId, UnitId},
     unit::{
         TaskStatus, Unit,
-        schedule::{Job, RunEffect, RunInput, RunOver, RunState, decide},
+        schedule::{GRACE, Job, RunEffect, RunInput, RunOver, RunState, decide},
         settings::RunSettings,
     },
     view::UnitStatus,
@@ -164,6 +165,8 @@ struct Scheduler<'a> {
     next_tick: Option<Instant>,
     /// When to look at what loops have written, if one has said that there is something.
     next_look: Option<Instant>,
+    /// Whether a job ended before it could end what it had started.
+    has_lost_job: bool,
 }
 
 /// Runs units to their end.
@@ -173,6 +176,7 @@ pub fn run(home: &Home, new: NewRun, observer: &mut dyn RunObserver) -> Result<R
     let _lock = take_lock(home, &store, &new.project)?;
     let signals = Signals::listen(new.is_detached)
         .map_err(|source| RunError::Io { what: "cannot listen to signals", source })?;
+    orphans::adopt().map_err(|source| RunError::Io { what: "cannot look after processes", source })?;
     supervisor::reconcile(home, &mut store)?;
     // The lock says that nobody runs them.
     store.close_dead_runs(&new.project)?;
@@ -235,6 +239,7 @@ pub fn run(home: &Home, new: NewRun, observer: &mut dyn RunObserver) -> Result<R
         time,
         next_tick: observer.tick_every().map(|every| Instant::now() + every),
         next_look: None,
+        has_lost_job: false,
         observer,
     };
     for effect in step.effects {
@@ -294,6 +299,12 @@ impl Scheduler<'_> {
     fn supervise(mut self) -> Result<RunFinished, RunError> {
         loop {
             if let Some(over) = self.state.over() {
+                if self.has_lost_job {
+                    // Loops that agents started are their own masters.
+                    let spared: Vec<Identity> =
+                        self.store.active()?.into_iter().map(|row| row.owner).collect();
+                    orphans::end_all(&spared, GRACE.std());
+                }
                 return Ok(RunFinished { id: self.id, over: over.clone(), warnings: Vec::new() });
             }
             let inputs = self.wait()?;
@@ -338,7 +349,11 @@ impl Scheduler<'_> {
             RunEffect::AskJobsToStop | RunEffect::HurryJobs => {
                 self.jobs.iter().for_each(|job| job.signal(Signal::INT));
             }
-            RunEffect::KillJobs => self.jobs.iter().for_each(|job| job.signal(Signal::KILL)),
+            RunEffect::KillJobs => {
+                // The jobs first: nothing that ends is to be news to them.
+                self.jobs.iter().for_each(|job| job.signal(Signal::KILL));
+                orphans::kill_all();
+            }
             RunEffect::ArmGrace(grace) => {
                 let at = Instant::now() + grace.std();
                 self.grace = Some(self.grace.map_or(at, |before| before.min(at)));
@@ -464,10 +479,9 @@ impl Scheduler<'_> {
                 None => {
                     let job = self.jobs.remove(at);
                     let unit = job.unit.clone();
-                    ended.push(RunInput::JobEnded {
-                        unit,
-                        detail: format!("its job ended: {}", job.finish()),
-                    });
+                    let (is_lost, how) = job.finish();
+                    self.has_lost_job |= is_lost;
+                    ended.push(RunInput::JobEnded { unit, detail: format!("its job ended: {how}") });
                 }
             }
         }
