@@ -197,7 +197,7 @@ impl From<RunError> for UserError {
             RunError::Workspace(error) => error.into(),
             RunError::Start(error) => error.into(),
             RunError::Held { .. } => Self::environment(error)
-                .hint("`dacapo status` shows it; one run at a time works on a project's units"),
+                .hint("`dacapo status` shows it; one run at a time works on a repository's units, whatever worktree it was started in"),
             RunError::Io { .. } => Self::environment(error),
         }
     }

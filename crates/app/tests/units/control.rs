@@ -246,9 +246,24 @@ fn one_run_at_a_time_works_on_a_repository() {
     assert!(output.stderr.lines().last().unwrap().contains(&run), "{}", output.stderr);
     let output = world.env.run(["resume", &run, "--trust"]);
     assert_eq!(output.code, Some(5), "{}", output.stderr);
-    running.signal(Signal::INT);
-    running.wait(LONG).assert_code(130);
-    world.run(&["--unit", "b"]).assert_code(0);
+    // Another worktree is another project, and another home has another journal; the branches are the same.
+    let other = world.env.root().join("other");
+    world.env.git(["worktree", "add", "-q", "-b", "side", other.to_str().unwrap()]);
+    for (folder, home) in [(&other, "state"), (&other, "state2"), (&world.env.workspace(), "state2")] {
+        let mut second = world.env.dacapo(world.args(&["--unit", "b", "--target", "main"]));
+        second.current_dir(folder).env("DACAPO_HOME", world.env.root().join(home));
+        let output = world.env.run_command(second).assert_code(5);
+        let last = output.stderr.lines().last().unwrap();
+        assert!(last.contains("units of this repository are being run") && last.contains(&run), "{last}");
+    }
+    // Whoever dies leaves no lock behind.
+    running.signal(Signal::KILL);
+    running.wait(LONG);
+    wait_until("nothing is left", LONG, || world.env.survivors().is_empty());
+    let mut second = world.env.dacapo(world.args(&["--unit", "b", "--target", "main"]));
+    second.current_dir(&other);
+    world.env.run_command(second).assert_code(0);
+    assert_eq!(world.subjects()["feat(b): complete task #1 - Step 1"], 1);
 }
 
 #[test]

@@ -129,8 +129,8 @@ pub enum RunError {
     /// Loops that a dead dacapo left.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// Somebody else runs units of this project.
-    #[error("units of this project are being run{}", holder.as_ref().map(|id| format!(" by run {id}")).unwrap_or_default())]
+    /// Somebody else runs units of this repository.
+    #[error("units of this repository are being run{}", holder.as_ref().map(|id| format!(" by run {id}")).unwrap_or_default())]
     Held {
         /// Who.
         holder: Option<RunId>,
@@ -174,13 +174,17 @@ pub fn run(home: &Home, new: NewRun, observer: &mut dyn RunObserver) -> Result<R
     home.prepare()?;
     let mut store = Store::open(&home.database())?;
     let _lock = take_lock(home, &store, &new.project)?;
+    let repo = Repo::open(&new.root, home)?;
+    // Another worktree of the repository is another project, and another home knows nothing of this one; the target and
+    // the branches are the same.
+    let mut repository_lock =
+        repo.run_lock()?.map_err(|held| RunError::Held { holder: held.said.trim().parse().ok() })?;
     let signals = Signals::listen(new.is_detached)
         .map_err(|source| RunError::Io { what: "cannot listen to signals", source })?;
     orphans::adopt().map_err(|source| RunError::Io { what: "cannot look after processes", source })?;
     supervisor::reconcile(home, &mut store)?;
     // The lock says that nobody runs them.
-    store.close_dead_runs(&new.project)?;
-    let repo = Repo::open(&new.root, home)?;
+    store.close_dead_runs(&new.project, Timestamp::now())?;
     tidy_up(home, &store, &repo, &new)?;
     // Before any agent can turn it elsewhere.
     let is_pushed = new.merge == MergeMode::PullRequest;
@@ -191,6 +195,7 @@ pub fn run(home: &Home, new: NewRun, observer: &mut dyn RunObserver) -> Result<R
         .as_str()
         .parse()
         .map_err(|error| RunError::Io { what: "cannot make a name", source: io::Error::other(error) })?;
+    repository_lock.say(id.as_str());
     let time = new.settings.max_time.map(|time| Instant::now() + time.std());
     let plans = new.units.iter().map(plan).collect();
     let started = RunStarted {

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, OpenOptions},
-    io,
+    io::{self, Read, Write},
     os::unix::fs::OpenOptionsExt,
     path::Path,
     thread,
@@ -17,6 +17,10 @@ use crate::home::Home;
 
 /// Where in a repository snapshots are held.
 const PREFIX: &str = "refs/dacapo/";
+/// The file in git's folder that whoever runs units holds.
+const RUN_LOCK: &str = "dacapo-run.lock";
+/// How much of it is read.
+const LONGEST_NAME: u64 = 64;
 
 /// The right to change a repository's refs, config or worktrees, until dropped or the process dies.
 #[derive(Debug)]
@@ -55,6 +59,52 @@ impl RepositoryLock {
                 Err(error) => return Err(failed()(error.into())),
             }
         }
+    }
+}
+
+/// The right to run units of a repository, whatever worktree or home that is done from, until dropped or the process dies.
+#[derive(Debug)]
+pub(crate) struct RunLock {
+    file: fs::File,
+}
+
+/// Somebody else has that right.
+#[derive(Debug)]
+pub(crate) struct RunHeld {
+    /// What is written about whoever it is.
+    pub(crate) said: String,
+}
+
+impl RunLock {
+    pub(crate) fn take(repository: &Repository) -> Result<Result<Self, RunHeld>, WorkspaceError> {
+        // Beside what all worktrees share, for each of them and each home sees the same file there.
+        let path = repository.common_dir.join(RUN_LOCK);
+        let failed = || WorkspaceError::io("lock", &path);
+        let no_follow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .custom_flags(no_follow)
+            .open(&path)
+            .map_err(failed())?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let mut said = String::new();
+                let _ = Read::by_ref(&mut file).take(LONGEST_NAME).read_to_string(&mut said);
+                return Ok(Err(RunHeld { said }));
+            }
+            Err(error) => return Err(failed()(error.into())),
+        }
+        file.set_len(0).map_err(failed())?;
+        Ok(Ok(Self { file }))
+    }
+
+    /// Writes down who has it, for others to name; nothing depends on it.
+    pub(crate) fn say(&mut self, who: &str) {
+        let _ = self.file.write_all(who.as_bytes());
     }
 }
 

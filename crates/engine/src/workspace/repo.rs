@@ -17,7 +17,7 @@ use super::{
     git::{Call, Git, by_nul, refusal},
     loose,
     planted::Planted,
-    refs::RepositoryLock,
+    refs::{RepositoryLock, RunHeld, RunLock},
     repository::Repository,
 };
 use crate::home::Home;
@@ -97,6 +97,11 @@ impl Repo {
     /// The right to change refs, config and worktrees, here and in every other dacapo (fault H1).
     pub(crate) fn lock(&self) -> Result<RepositoryLock, WorkspaceError> {
         RepositoryLock::take(&self.home, &self.repository, LOCK_LIMIT)
+    }
+
+    /// The right to run units here, from this worktree or any other.
+    pub(crate) fn run_lock(&self) -> Result<Result<RunLock, RunHeld>, WorkspaceError> {
+        RunLock::take(&self.repository)
     }
 
     /// State that lies in the work tree would be committed as a link to a commit (fault H13).
