@@ -16,7 +16,7 @@ use dacapo_engine::{
     cleanup::{self, Abandoned},
     config_files::{self, ConfigError},
     snapshots, supervisor,
-    workspace::Removal,
+    workspace::{Removal, Spent},
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -27,8 +27,8 @@ use crate::{context::Context, error::UserError};
 /// Remove what is safe to remove
 ///
 /// The raw output of loops that were completed or cancelled long ago goes, and so do their snapshots; the journal stays,
-/// and so does what a receipt speaks of. Worktrees of units go if all in them is committed and merged. Loops whose dacapo died are given their end, and what they left running is
-/// ended.
+/// and so does what a receipt speaks of. Worktrees and branches of units go if all in them is committed and merged. Loops whose
+/// dacapo died are given their end, and what they left running is ended.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo clean --older-than 7d --dry-run")]
 pub(super) struct CleanArgs {
@@ -52,7 +52,7 @@ struct Cleaned {
     bytes: u64,
     snapshots: Vec<LoopId>,
     worktrees: Vec<PathBuf>,
-    abandoned: Vec<Abandoned>,
+    branches: Vec<String>,
     ended: Vec<LoopId>,
     dry_run: bool,
 }
@@ -93,24 +93,27 @@ pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
         });
     }
     let mut worktrees = cleanup::old_worktrees(&cx.home, &store, long_ago(args.older_than.unwrap_or(OLD)))?;
+    let mut branches = cleanup::old_branches(&cx.home, &store, long_ago(args.older_than.unwrap_or(OLD)))?;
     if !args.dry_run {
-        worktrees.retain(|worktree| {
-            let stays = match cleanup::remove_worktree(&cx.home, worktree) {
+        let mut remove = |spent: &Spent, what: String| {
+            let stays = match cleanup::remove_worktree(&cx.home, spent) {
                 Ok(Removal::Removed) => return true,
                 Ok(Removal::Kept { why }) => why,
                 Err(error) => error.to_string(),
             };
-            troubles.push(format!("The worktree `{}` stays: {stays}", worktree.path.display()));
+            troubles.push(format!("The {what} stays: {stays}"));
             false
-        });
+        };
+        worktrees.retain(|spent| remove(spent, format!("worktree `{}`", spent.path.display())));
+        branches.retain(|spent| remove(spent, format!("branch `{}`", spent.branch)));
     }
     let worktrees: Vec<PathBuf> = worktrees.into_iter().map(|worktree| worktree.path).collect();
     let mut abandoned = cleanup::abandoned(&store)?;
     abandoned.retain(|left| !worktrees.contains(&left.path));
     let cleaned = Cleaned {
         snapshots: forgotten,
-        worktrees,
-        abandoned,
+        worktrees: worktrees.into_iter().map(|worktree| worktree.path).collect(),
+        branches: branches.into_iter().map(|spent| spent.branch).collect(),
         loops: old.into_iter().map(|output| output.loop_id).collect(),
         bytes,
         ended,
@@ -128,15 +131,8 @@ pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
     for path in &cleaned.worktrees {
         say(format!("{verb} the worktree `{}` and its branch.", path.display()));
     }
-    for Abandoned { unit, path, branch, root, units_dir } in &cleaned.abandoned {
-        let (root, place) = (root.display(), path.display());
-        say(format!(
-            "The worktree `{place}` stays: there is no unit `{unit}` in `{root}/{units_dir}` any more. If nobody needs it: \
-             `git -C {} worktree remove --force {} && git -C {} branch -D {branch}`.",
-            word(&root.to_string()),
-            word(&place.to_string()),
-            word(&root.to_string()),
-        ));
+    for branch in &cleaned.branches {
+        say(format!("{verb} the branch `{branch}`, all of which is merged."));
     }
     for trouble in troubles {
         say(trouble);

@@ -10,6 +10,7 @@ mod example;
 mod files;
 mod going_on;
 mod hostile;
+mod leftovers;
 mod merging;
 mod moving_target;
 mod night;

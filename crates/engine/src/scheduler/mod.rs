@@ -261,16 +261,20 @@ pub fn run(home: &Home, new: NewRun, observer: &mut dyn RunObserver) -> Result<R
     Ok(finished)
 }
 
-/// Removes worktrees of units that were merged when somebody killed us; what is not surely merged and clean stays.
+/// Removes worktrees and branches of units that were merged when somebody killed us; what is not surely merged and clean
+/// stays.
 fn tidy_up(home: &Home, store: &Store, repo: &Repo, new: &NewRun) -> Result<(), RunError> {
     for view in store.unit_views(Some(&new.project))? {
-        if let (UnitStatus::Merged, Some(path), Some(branch)) = (view.status, view.worktree, view.branch)
-            && path.exists()
-        {
+        let (UnitStatus::Merged, Some(path), Some(branch)) = (view.status, view.worktree, view.branch) else {
+            continue;
+        };
+        if path.exists() {
             let at = Preparing { project: &new.project, unit: &view.unit, dir: &path };
             let _ = prepare(home, at, &new.settings.teardown);
-            let _ = repo.remove(&path, &branch, &new.target);
+        } else if !repo.branch(&branch).is_ok_and(|tip| tip.is_some()) {
+            continue;
         }
+        let _ = repo.remove(&path, &branch, &new.target);
     }
     Ok(())
 }

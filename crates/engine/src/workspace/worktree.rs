@@ -64,7 +64,9 @@ pub enum Removal {
 /// A worktree that nobody needs any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spent {
-    /// The folder.
+    /// Its repository.
+    root: PathBuf,
+    /// The folder; it may be gone already.
     pub path: PathBuf,
     /// Its branch.
     pub branch: String,
@@ -93,17 +95,30 @@ impl Spent {
         let holders = String::from_utf8_lossy(&holders).into_owned();
         let merged_into = holders.lines().find(|name| !name.starts_with("dacapo/"))?.to_owned();
         match repo.reason_to_keep(path, &branch, &merged_into) {
-            None => Some(Self { path: path.to_owned(), branch, merged_into }),
+            None => Some(Self { root: repo.root().to_owned(), path: path.to_owned(), branch, merged_into }),
+            Some(_) => None,
+        }
+    }
+
+    /// What is left of a unit of the repository at `root` whose worktree at `path` is gone: its branch, if all of that
+    /// is in `merged_into`.
+    pub(crate) fn branch_of(
+        git: &Git,
+        home: &Home,
+        root: &Path,
+        (path, branch, merged_into): (PathBuf, String, String),
+    ) -> Option<Self> {
+        let repo = Repo::find(git, root, home).ok()?;
+        repo.branch(&branch).ok()??;
+        match repo.reason_to_keep(&path, &branch, &merged_into) {
+            None => Some(Self { root: repo.root().to_owned(), path, branch, merged_into }),
             Some(_) => None,
         }
     }
 
     /// Removes it, if that is still safe.
     pub(crate) fn remove(&self, git: &Git, home: &Home) -> Result<Removal, WorkspaceError> {
-        match Repo::of_worktree(git, home, &self.path) {
-            Some(repo) => repo.remove(&self.path, &self.branch, &self.merged_into),
-            None => Ok(Removal::Kept { why: "its repository cannot be found".to_owned() }),
-        }
+        Repo::find(git, &self.root, home)?.remove(&self.path, &self.branch, &self.merged_into)
     }
 }
 
