@@ -80,3 +80,33 @@ fn a_branch_that_is_merged_goes_though_its_worktree_went_before() {
     assert!(clean(&[]).contains(&format!("Removed the branch `{branch}`")));
     assert_eq!(branches(&world), "");
 }
+
+#[test]
+fn a_merge_whose_files_cannot_be_written_leaves_nothing_half_done() {
+    let world = World::new();
+    world.unit("a", 1, &[]).unit("b", 1, &[]).commit();
+    let before = world.env.git(["rev-parse", "main"]);
+    let fail = "case \"$PWD $*\" in *.merge-*) ;; *'read-tree -m -u --no-recurse'*|*checkout-index*) echo 'fatal: no room' >&2; exit 128;; esac";
+    wrap_git(&world, "", fail);
+    let output = world.run(&[]).assert_code(1);
+    unwrap_git(&world);
+    assert!(
+        output.stderr.lines().last().unwrap().contains("`main` is left where it was"),
+        "{}",
+        output.stderr
+    );
+    assert!(!output.stderr.contains("somebody, maybe an agent"), "{}", output.stderr);
+    assert_eq!(world.env.git(["rev-parse", "main"]), before);
+    assert_eq!(world.env.git(["status", "--porcelain"]), "");
+    assert_eq!(branches(&world).lines().count(), 2);
+    let failed: Vec<Value> =
+        world.run_events().into_iter().filter(|event| event["type"] == "unit.failed").collect();
+    assert_eq!(failed.len(), 2);
+    assert!(failed.iter().all(|event| event["detail"].as_str().unwrap().contains("no room")), "{failed:?}");
+    world.run(&[]).assert_code(0);
+    for unit in ["a", "b"] {
+        assert_eq!(world.subjects()[&format!("feat({unit}): complete task #1 - Step 1")], 1);
+        assert_eq!(world.subjects()[&format!("Merge unit {unit}")], 1);
+    }
+    assert_eq!(branches(&world), "");
+}

@@ -127,6 +127,30 @@ pub enum WorkspaceError {
         /// The branch that it should be on.
         branch: String,
     },
+    /// The files of a checkout could not follow its branch, so all is as it was.
+    #[error("`{branch}` is left where it was, because its files in `{}` cannot be written: {why}", dir.display())]
+    NotFollowed {
+        /// The branch.
+        branch: String,
+        /// Where it is checked out.
+        dir: PathBuf,
+        /// What git or the system says.
+        why: String,
+    },
+    /// Neither could they be put back.
+    #[error(
+        "not all files in `{dir}` are those of `{branch}`: moving it was begun and could neither be completed nor undone \
+         ({why}); mend that, then `git -C {dir} restore --staged --worktree .` makes them so",
+        dir = dir.display()
+    )]
+    HalfMoved {
+        /// The branch.
+        branch: String,
+        /// Where it is checked out.
+        dir: PathBuf,
+        /// What git or the system says.
+        why: String,
+    },
     /// Somebody holds the repository's lock.
     #[error("another dacapo changes the repository `{}` and does not come to an end", .0.display())]
     Locked(PathBuf),
@@ -191,6 +215,7 @@ impl WorkspaceError {
             }
             Self::NotClean { .. } => "commit them, or take them away",
             Self::Foreign { .. } => "look what is in it; `git worktree list` says which there are",
+            Self::NotFollowed { .. } => "is the disk full, or are they somebody else's?",
             Self::NotEmpty(_) => "name a folder that does not exist yet",
             Self::Damaged { path, .. } => {
                 return Some(format!("move `{}` away and begin a new loop", path.display()));

@@ -3,7 +3,7 @@
 //! Three things cannot change at once. So what is about to happen is written down first, then the ref is swapped, which
 //! nobody can do at the same time, then files and index follow. Whoever finds the note afterwards knows which files are as
 //! they were, which are as they will be, and which were edited since: without such, the rest follows; with one, all
-//! that we wrote is put back, and so is the ref.
+//! that we wrote is put back, and so is the ref. So they are if the files cannot be written.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -45,6 +45,17 @@ pub(crate) enum Shifted {
     Overtaken {
         now: String,
     },
+}
+
+/// How a move that was cut short was settled.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Settled {
+    /// It is complete, or there was none.
+    Done,
+    /// It was undone, because of files that were edited since.
+    Edited(Vec<String>),
+    /// It was undone, because files could not be written.
+    Undone { why: String },
 }
 
 /// A path that differs between the two commits. No mode means that it is not there.
@@ -103,8 +114,14 @@ impl Repo {
             return Ok(Shifted::Done);
         }
         // Somebody was faster than our look, or git was stopped: the same as after a crash.
-        let edited = self.recover_locked()?;
-        if edited.is_empty() { Ok(Shifted::Done) } else { Ok(Shifted::Dirty(edited)) }
+        match self.recover_locked()? {
+            Settled::Done => Ok(Shifted::Done),
+            Settled::Edited(paths) => Ok(Shifted::Dirty(paths)),
+            Settled::Undone { why } => {
+                let (branch, dir) = (step.branch.clone(), worktree.toplevel);
+                Err(WorkspaceError::NotFollowed { branch, dir, why })
+            }
+        }
     }
 
     /// The first step: what is about to happen, where it is found after a crash.
@@ -157,14 +174,14 @@ impl Repo {
         self.recover_locked().map(drop)
     }
 
-    /// The same for who holds the lock; names the edited files if it had to be undone because of them.
-    pub(crate) fn recover_locked(&self) -> Result<Vec<String>, WorkspaceError> {
+    /// The same for who holds the lock.
+    pub(crate) fn recover_locked(&self) -> Result<Settled, WorkspaceError> {
         let path = self.note_path();
         let bytes = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Settled::Done),
             bytes => bytes.map_err(WorkspaceError::io("read", &path))?,
         };
-        let over = || self.forget_move().map(|()| Vec::new());
+        let over = || self.forget_move().map(|()| Settled::Done);
         let Ok(step) = serde_json::from_slice::<Move>(&bytes) else { return over() };
         let is_there = self.branch(&step.branch)?.as_ref() == Some(&step.new);
         let worktree = match self.at(&step.worktree) {
@@ -176,12 +193,31 @@ impl Repo {
         remove_stale_lock(&worktree, since.unwrap_or_else(|_| SystemTime::now()))?;
         match worktree.check_files() {
             // The user has begun something there since; it has to end first.
-            Err(WorkspaceError::Refused { state: Refusal::Midway(_), .. }) => return Ok(Vec::new()),
+            Err(WorkspaceError::Refused { state: Refusal::Midway(_), .. }) => return Ok(Settled::Done),
             other => other?,
         }
-        let edited = self.complete(&worktree, &step)?;
+        let settled = match self.complete(&worktree, &step) {
+            Ok(edited) if edited.is_empty() => Settled::Done,
+            Ok(edited) => Settled::Edited(edited),
+            // A full disk, or a folder that is not ours to write: a commit on top of what the files do not follow would
+            // take it back.
+            Err(why) => match self.undo(&worktree, &step) {
+                Ok(()) => Settled::Undone { why: why.to_string() },
+                Err(second) => {
+                    let (branch, dir) = (step.branch, worktree.toplevel);
+                    return Err(WorkspaceError::HalfMoved { branch, dir, why: format!("{why}; {second}") });
+                }
+            },
+        };
         self.forget_move()?;
-        Ok(edited)
+        Ok(settled)
+    }
+
+    /// Makes files, index and ref what they were.
+    fn undo(&self, worktree: &Repository, step: &Move) -> Result<(), WorkspaceError> {
+        let changed = self.changed(worktree, step)?;
+        let likes = self.likes(worktree, step, &changed)?;
+        self.put_back(worktree, step, &changed, &likes)
     }
 
     /// Makes files and index those of the new commit, if nobody has edited any of them since; else those of the old.
@@ -201,32 +237,52 @@ impl Repo {
             .filter(is_edited)
             .map(|(c, _)| String::from_utf8_lossy(&c.path).into_owned())
             .collect();
-        let scratch = Scratch::new("dacapo-index")
-            .map_err(WorkspaceError::io("make a folder in", std::env::temp_dir()))?;
-        let ours = |wanted: Like| changed.iter().zip(&likes).filter(move |(_, like)| **like == wanted);
         if edited.is_empty() {
-            let files: Vec<&Changed> = ours(Like::Old).map(|(c, _)| c).collect();
+            let files: Vec<&Changed> = like(Like::Old, &changed, &likes).collect();
             let entries: Vec<&Changed> = changed.iter().collect();
-            self.write(worktree, scratch.path(), &files, &entries, |c| &c.new)?;
-            return Ok(edited);
+            self.write(worktree, &files, &entries, |c| &c.new)?;
+        } else {
+            self.put_back(worktree, step, &changed, &likes)?;
         }
-        let files: Vec<&Changed> = ours(Like::New).map(|(c, _)| c).collect();
+        Ok(edited)
+    }
+
+    /// Makes the old ones of all files and entries of the index that are the new ones, and of the ref.
+    fn put_back(
+        &self,
+        worktree: &Repository,
+        step: &Move,
+        changed: &[Changed],
+        likes: &[Like],
+    ) -> Result<(), WorkspaceError> {
+        let index = self.index(worktree)?;
+        let files: Vec<&Changed> = like(Like::New, changed, likes).collect();
         let entries: Vec<&Changed> =
             changed.iter().filter(|c| c.old != c.new && index.get(&c.path) == c.new.as_ref()).collect();
-        self.write(worktree, scratch.path(), &files, &entries, |c| &c.old)?;
-        self.swap(&step.branch, &step.old, Some(&step.new))?;
-        Ok(edited)
+        // What is only there since makes room, and needs none; whatever of it stays is met again below.
+        for entry in files.iter().filter(|c| c.old.is_none() && !c.is_link()) {
+            let _ = remove(&worktree.toplevel, &entry.path);
+        }
+        let written = self.write(worktree, &files, &entries, |c| &c.old);
+        // Whatever became of the files: theirs is the lesser harm.
+        match self.swap(&step.branch, &step.old, Some(&step.new))? {
+            Swapped::Not { now } if now != step.old => {
+                Err(WorkspaceError::BranchMoved { branch: step.branch.clone(), now })
+            }
+            _ => written,
+        }
     }
 
     /// Writes one side of `files` into the work tree, and of `entries` into the index.
     fn write(
         &self,
         worktree: &Repository,
-        scratch: &Path,
         files: &[&Changed],
         entries: &[&Changed],
         side: impl Fn(&Changed) -> &Option<(String, String)>,
     ) -> Result<(), WorkspaceError> {
+        let scratch = Scratch::new("dacapo-index")
+            .map_err(WorkspaceError::io("make a folder in", std::env::temp_dir()))?;
         let zeros =
             |c: &Changed| "0".repeat(c.old.as_ref().or(c.new.as_ref()).map_or(40, |(_, id)| id.len()));
         let line = |c: &Changed| match side(c) {
@@ -235,15 +291,23 @@ impl Repo {
         };
         let (gone, there): (Vec<&Changed>, Vec<&Changed>) =
             files.iter().filter(|c| !c.is_link()).partition(|c| side(c).is_none());
-        for entry in gone {
+        let is_below = |a: &[u8], b: &[u8]| a.strip_prefix(b).is_some_and(|rest| rest.first() == Some(&b'/'));
+        // Only what is in the way goes first: where nothing can be written, nothing else is to be missed.
+        let (first, last): (Vec<&Changed>, Vec<&Changed>) = gone.into_iter().partition(|c| {
+            there.iter().any(|other| is_below(&other.path, &c.path) || is_below(&c.path, &other.path))
+        });
+        for entry in first {
             remove(&worktree.toplevel, &entry.path)?;
         }
         if !there.is_empty() {
-            let own = scratch.join("index");
+            let own = scratch.path().join("index");
             let input = there.iter().flat_map(|c| line(c)).collect();
             let call = || Ok::<_, WorkspaceError>(self.guarded(worktree)?.env("GIT_INDEX_FILE", &own));
             call()?.args(["update-index", "--add", "-z", "--index-info"]).input(input).ok()?;
             call()?.args(["checkout-index", "--force", "--quiet", "--all"]).patiently(10).ok()?;
+        }
+        for entry in last {
+            remove(&worktree.toplevel, &entry.path)?;
         }
         // What goes makes room for what comes: a file may have become a folder.
         let (gone, there): (Vec<&Changed>, Vec<&Changed>) = entries.iter().partition(|c| side(c).is_none());
@@ -366,6 +430,11 @@ impl Repo {
         };
         Ok(by_nul(&listed).filter_map(parse).collect())
     }
+}
+
+/// The paths whose files are like one side.
+fn like<'a>(wanted: Like, changed: &'a [Changed], likes: &'a [Like]) -> impl Iterator<Item = &'a Changed> {
+    changed.iter().zip(likes).filter(move |(_, like)| **like == wanted).map(|(changed, _)| changed)
 }
 
 /// Whether there is anything but a folder.

@@ -346,6 +346,43 @@ fn a_git_that_is_killed_half_way_is_completed() {
 }
 
 #[test]
+fn files_that_cannot_follow_keep_their_branch_where_it_was() {
+    // A full disk or a folder of somebody else's: git fails half-way, and so does whoever completes it.
+    let script = fs::read_to_string(Fixture::empty().outside("bin/git")).unwrap();
+    let program = script.split("exec '").nth(1).unwrap().split('\'').next().unwrap().to_owned();
+    // What git wrote before it failed, and how often it fails to write files afterwards.
+    let half = "printf 'next\\n' >a; rm -r dir; mkdir added; echo added >added/deep;";
+    for (before, failures, is_undone) in [("", 1, true), (half, 1, true), (half, 9, false)] {
+        let stage = stage();
+        let repo = stage.found();
+        let was = files(&stage.fixture.repo());
+        let wrapper = stage.fixture.outside("bin/git");
+        let real = fs::read(&wrapper).unwrap();
+        let text = format!(
+            "#!/bin/sh\ncase \"$*\" in\n*'read-tree -m'*) {before} exit 128;;\n\
+             *checkout-index*) echo x >>'{0}'; [ $(wc -l <'{0}') -gt {failures} ] || exit 128;;\nesac\n\
+             exec '{program}' \"$@\"\n",
+            stage.fixture.outside("failures").display()
+        );
+        fs::write(&wrapper, text).unwrap();
+        let moved = repo.move_target("main", &stage.new, &stage.old, "u");
+        fs::write(&wrapper, real).unwrap();
+        assert_eq!(stage.at("main"), stage.old, "{before}");
+        assert_eq!(stage.fixture.user(&["diff", "--cached", "--name-only"]), "", "{before}");
+        if is_undone {
+            assert!(matches!(moved, Err(WorkspaceError::NotFollowed { .. })), "{moved:?}");
+        } else {
+            assert!(matches!(moved, Err(WorkspaceError::HalfMoved { .. })), "{moved:?}");
+            // What it says that is to be done.
+            stage.fixture.user(&["restore", "--staged", "--worktree", "."]);
+        }
+        assert_eq!((stage.status(), files(&stage.fixture.repo())), (String::new(), was), "{before}");
+        assert!(matches!(stage.moved(), TargetMoved::Moved { .. }));
+        stage.assert_new();
+    }
+}
+
+#[test]
 fn a_units_branch_is_advanced_with_its_files() {
     let stage = stage();
     let repo = stage.fixture.opened();
