@@ -14,7 +14,10 @@ use super::{
     configured::Configured,
     value,
 };
-use crate::{error::UserError, report::Style};
+use crate::{
+    error::{USAGE, UserError},
+    report::Style,
+};
 
 /// The agent of whoever types none: outranks files, but not what a unit's plan asks for (req 59).
 const AGENT_VARIABLE: &str = "DACAPO_AGENT";
@@ -109,12 +112,14 @@ pub(super) struct Base {
 }
 
 impl LoopFlags {
-    /// The policy that these flags make; the caller adds what is its own.
+    /// The policy that these flags make; the caller adds what is its own. `stand_in` is the agent that takes the place of one
+    /// that cannot be started, where nobody is going to ask for that.
     pub(super) fn base(
         &self,
         configured: &Configured,
         max_iterations: Option<u32>,
         promise: PromiseRule,
+        stand_in: Option<&str>,
     ) -> Result<Base, UserError> {
         let mut effective = configured.effective(&Typed {
             agent: self.agent.clone(),
@@ -128,11 +133,26 @@ impl LoopFlags {
         if let (None, Some(name)) = (&self.agent, agent_of_environment()?) {
             effective.agent = Sourced { value: Some(name), from: Source::Variable(AGENT_VARIABLE) };
         }
-        let Chosen { command: agent, from: agent_from, mut fallback, obstacle, mut warnings } =
-            match &self.agent_cmd {
-                Some(line) => Chosen::typed(line, &self.agent_args)?,
-                None => agents::choose(&effective, self.model.as_ref(), &self.agent_args)?,
-            };
+        let Chosen { command: agent, from: agent_from, mut fallback, obstacle, mut warnings } = match &self
+            .agent_cmd
+        {
+            Some(line) => Chosen::typed(line, &self.agent_args)?,
+            None => {
+                let choose = |asked: &Effective| agents::choose(asked, self.model.as_ref(), &self.agent_args);
+                let chosen = choose(&effective);
+                let is_missing = match &chosen {
+                    Ok(chosen) => chosen.obstacle.is_some(),
+                    Err(error) => error.exit != USAGE,
+                };
+                match stand_in.filter(|_| is_missing) {
+                    Some(name) => {
+                        effective.agent = Sourced { value: Some(name.to_owned()), from: Source::Default };
+                        choose(&effective)?
+                    }
+                    None => chosen?,
+                }
+            }
+        };
         let budget = budget::allow(&effective, &agent)?;
         fallback.retain(|other| {
             let why = budget::unfit(&effective, &budget, other);

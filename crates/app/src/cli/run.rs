@@ -113,7 +113,7 @@ impl RunArgs {
         promise.nonce = self.promise_nonce;
         let configured = Configured::load(&workspace)?;
         let Base { policy, effective, agent_from, obstacle, warnings } =
-            self.flags.base(&configured, self.max_iterations, promise)?;
+            self.flags.base(&configured, self.max_iterations, promise, None)?;
         if self.continue_session && !policy.agent.can_continue() {
             return Err(UserError::usage(format!(
                 "agent `{}` cannot go on with a session",

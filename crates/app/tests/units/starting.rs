@@ -78,6 +78,38 @@ fn a_unit_and_what_it_depends_on_are_chosen_by_name() {
 }
 
 #[test]
+fn an_agent_that_no_unit_would_be_worked_on_by_need_not_be_there() {
+    // req 59
+    let world = World::new();
+    install(&world, "mine");
+    user(&world, "agents: {mine: {command: [mine]}}\n");
+    world.unit("a", 1, &[]).unit("b", 1, &["a"]);
+    world.task("a", 1, &[], "test -f by-a.txt", "words").task("b", 1, &[], "test -f by-b.txt", "words");
+    asks_for(&world, "a", "mine");
+    world.commit();
+    // None of those that everybody may have is installed here.
+    let alone = |args: &[&str]| {
+        let mut command = world.env.dacapo(args);
+        let bin = world.env.root().join("bin");
+        command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
+        world.env.run_command(command)
+    };
+    let output = alone(&PLAIN).assert_code(5);
+    assert!(output.stderr.contains("no agent is installed"), "unit b needs one: {}", output.stderr);
+    asks_for(&world, "b", "mine");
+    world.commit();
+    for variable in ["claude", ""] {
+        let mut command = world.env.dacapo(["explain", "unit", "--trust"]);
+        let bin = world.env.root().join("bin");
+        command.env("PATH", format!("{}:/usr/bin:/bin", bin.display())).env("DACAPO_AGENT", variable);
+        let output = world.env.run_command(command).assert_code(0);
+        assert!(output.stdout.contains("mine"), "{}", output.stdout);
+    }
+    alone(&PLAIN).assert_code(0);
+    assert!(world.at("main", "by-a.txt").is_some() && world.at("main", "by-b.txt").is_some());
+}
+
+#[test]
 fn every_line_of_json_says_whose_it_is() {
     // req 57
     let world = World::new();

@@ -114,10 +114,13 @@ impl UnitRunArgs {
         let root = root_of(self.dir.as_ref())?;
         let configured = Configured::load(&root)?;
         let promise = PromiseRule::new("DONE").map_err(UserError::usage)?;
-        let mut base = self.flags.base(&configured, self.max_retries, promise)?;
-        let units = selected(cx, &root, &base.effective.units.dir.value, &self.unit)?;
-        let (settings, obstacle) = settings(self, &base.effective, base.policy.clone(), &units)?;
-        base.obstacle = base.obstacle.or(obstacle);
+        let dir = configured.effective(&Typed::default()).units.dir.value;
+        let units = selected(cx, &root, &dir, &self.unit)?;
+        // Where every plan names its agent, the one that nobody named need not be there.
+        let is_named = self.flags.agent.is_some() || units.iter().any(|unit| unit.provider.is_none());
+        let stand_in = units.iter().find_map(|unit| unit.provider.as_deref()).filter(|_| !is_named);
+        let base = self.flags.base(&configured, self.max_retries, promise, stand_in)?;
+        let settings = settings(self, &base.effective, base.policy.clone(), &units)?;
         Ok(Plan {
             parallel: self.parallel.unwrap_or(base.effective.units.parallel.value),
             merge: match (self.no_merge, self.pr) {
