@@ -110,6 +110,27 @@ fn an_agent_that_no_unit_would_be_worked_on_by_need_not_be_there() {
 }
 
 #[test]
+fn an_agent_that_vanishes_is_no_failure_of_the_unit() {
+    // As for a single loop: the environment's, and exit code 5.
+    for second in ["sleep", "work"] {
+        let world = World::new();
+        world.unit("a", 2, &[]).commit();
+        let (agent, real) = (world.env.root().join("bin/vanishing"), dacapo_testkit::unit_agent());
+        // Between two tries of a turn, or between two turns.
+        let work = if second == "work" { format!("{}", real.display()) } else { "true".to_owned() };
+        fs::write(&agent, format!("#!/bin/sh\nrm -f '{}'\nexec {work}\n", agent.display())).unwrap();
+        fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();
+        let agent = agent.display().to_string();
+        let output = world.env.run(PLAIN.iter().chain(&["--agent-cmd", agent.as_str()])).assert_code(5);
+        let last = output.stderr.lines().last().unwrap();
+        assert!(last.contains("failed (environment): a: ") && last.contains("vanishing"), "{last}");
+        // It goes on when there is one again.
+        world.run(&[]).assert_code(0);
+        assert!(world.at("main", "src/a-2.txt").is_some());
+    }
+}
+
+#[test]
 fn every_line_of_json_says_whose_it_is() {
     // req 57
     let world = World::new();

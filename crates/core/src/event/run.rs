@@ -515,6 +515,7 @@ impl UnitEnd {
             Self::Auth => "auth",
             Self::Cancelled => "cancelled",
             Self::Stopped => "stopped",
+            Self::Environment => "environment",
             Self::Error => "error",
         }
     }
@@ -546,6 +547,8 @@ pub enum UnitEnd {
     Cancelled,
     /// It was stopped, and `unit run` goes on with it.
     Stopped,
+    /// The agent is missing or cannot be started, the disk is full or failing, or somebody else holds what is needed.
+    Environment,
     /// Anything else.
     Error,
 }

@@ -113,7 +113,8 @@ pub fn end_of(reason: Reason, exhausted: UnitEnd) -> Option<UnitEnd> {
         Reason::Waiting | Reason::Question => Some(UnitEnd::Person),
         Reason::Interrupted | Reason::Terminated => Some(UnitEnd::Stopped),
         Reason::Cancelled => Some(UnitEnd::Cancelled),
-        Reason::Error | Reason::Agent | Reason::Disk | Reason::Lock => Some(UnitEnd::Error),
+        Reason::Agent | Reason::Disk | Reason::Lock => Some(UnitEnd::Environment),
+        Reason::Error => Some(UnitEnd::Error),
     }
 }
 

@@ -27,7 +27,7 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use super::{train, work::Worker};
-use crate::{observer::Observer, store::Stream, workspace::Route};
+use crate::{observer::Observer, store::Stream, supervisor::StartError};
 
 /// The word after which `dacapo` is a job.
 pub const JOB: &str = "unit-job";
@@ -100,6 +100,22 @@ pub(super) struct JobEnd(pub(super) UnitEnd, pub(super) String);
 impl JobEnd {
     pub(super) fn error(detail: impl std::fmt::Display) -> Self {
         Self(UnitEnd::Error, detail.to_string())
+    }
+}
+
+impl From<StartError> for JobEnd {
+    fn from(error: StartError) -> Self {
+        let end = match error {
+            StartError::Program(_)
+            | StartError::Home(_)
+            | StartError::Store(_)
+            | StartError::Io { .. }
+            | StartError::Supervise(_)
+            | StartError::TaskHeld { .. }
+            | StartError::WorkspaceHeld { .. } => UnitEnd::Environment,
+            _ => UnitEnd::Error,
+        };
+        Self(end, error.to_string())
     }
 }
 

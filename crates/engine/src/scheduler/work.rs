@@ -331,7 +331,7 @@ impl<'a> Worker<'a> {
             base,
             is_detached: self.spec.is_detached,
         };
-        supervisor::run(&self.home, new, self.voice).map_err(JobEnd::error)
+        Ok(supervisor::run(&self.home, new, self.voice)?)
     }
 
     fn resume(&mut self, id: LoopId) -> Result<(), JobEnd> {
@@ -346,7 +346,7 @@ impl<'a> Worker<'a> {
         });
         let grant = Grant { extra_iterations: u32::from(cut == Some(true)), ..Grant::default() };
         let wanted = ResumeLoop { id, grant, is_detached: self.spec.is_detached };
-        let finished = supervisor::resume(&self.home, wanted, self.voice).map_err(JobEnd::error)?;
+        let finished = supervisor::resume(&self.home, wanted, self.voice)?;
         let set = history.into_iter().find_map(|envelope| match envelope.event {
             LoopEvent::LoopStarted(started) => Some(started.policy.tasks),
             _ => None,

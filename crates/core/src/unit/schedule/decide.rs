@@ -263,6 +263,11 @@ impl Turn {
                         detail,
                         exit_code: Reason::Waiting.exit_code(),
                     },
+                    UnitEnd::Environment => RunEvent::OrchFailed {
+                        reason: reason.as_str().to_owned(),
+                        detail,
+                        exit_code: Reason::Agent.exit_code(),
+                    },
                     _ => RunEvent::OrchFailed {
                         reason: "failed".to_owned(),
                         detail,

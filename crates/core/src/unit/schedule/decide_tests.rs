@@ -202,6 +202,7 @@ fn the_first_failure_decides_what_the_command_exits_with() {
         (UnitEnd::Budget, 3, "budget"),
         (UnitEnd::Person, 4, "person"),
         (UnitEnd::Auth, 4, "person"),
+        (UnitEnd::Environment, 5, "environment"),
         (UnitEnd::Error, 1, "failed"),
     ] {
         let (mut run, _) = Sim::new(&[("a", &[]), ("b", &[])], 1, MergeMode::Merge);
