@@ -117,7 +117,7 @@ pub(super) fn trust(cx: &Context, args: &TrustArgs) -> Result<u8, UserError> {
         return Ok(0);
     }
     let configured = Configured::load(&folder)?;
-    let tasks = tasks(&folder, &configured);
+    let tasks = tasks(&folder);
     let root = configured.root().unwrap_or(&folder).clone();
     let agent_configuration = config_files::agent_configuration(&root);
     let of_config = List::new(cx, Scope::Config, root, configured.runnables.clone())?;
@@ -168,8 +168,8 @@ pub(super) fn trust(cx: &Context, args: &TrustArgs) -> Result<u8, UserError> {
 }
 
 /// The commands of task files, as far as those can be read: consent to a configuration does not hang on them.
-fn tasks(folder: &std::path::Path, configured: &Configured) -> Vec<Runnable> {
-    match unit::Found::with(folder, configured) {
+fn tasks(folder: &std::path::Path) -> Vec<Runnable> {
+    match unit::Found::around(folder) {
         Ok(found) => {
             if !found.checked.problems.is_empty() {
                 let what = "not all task files can be read; `dacapo unit check` says why";

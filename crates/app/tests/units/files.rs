@@ -299,3 +299,33 @@ fn looking_starts_no_program() {
     }
     assert!(!env.workspace().join("canary").exists());
 }
+
+#[test]
+fn units_are_those_of_the_repository_wherever_in_it_one_stands() {
+    let env = env();
+    env.write(".dacapo/config.yaml", "units: {dir: plans}\n");
+    env.write("plans/a/IMPLEMENTATION_PLAN.md", "# Plan\n");
+    env.write("plans/a/01-task.md", "---\ntask: 1\nbackpressure: test -f x\n---\n\n# One\n");
+    // A folder of that name without anything in it, and one that says something else.
+    env.write("pkg/.dacapo/keep", "");
+    env.write("lib/.dacapo/config.yaml", "units: {dir: elsewhere}\n");
+    let said: Vec<[String; 5]> = ["", "pkg", "lib"]
+        .map(|folder| {
+            [
+                &["unit", "list"][..],
+                &["unit", "check"],
+                &["unit", "prompt", "a"],
+                &["unit", "run", "--dry-run"],
+                &["trust", "--show"],
+            ]
+            .map(|args| {
+                let mut command = env.dacapo(args);
+                command.current_dir(env.workspace().join(folder));
+                env.run_command(command).assert_code(0).stdout
+            })
+        })
+        .into();
+    assert!(said[0].iter().all(|text| text.contains("test -f x") || text.contains('1')), "{said:?}");
+    assert_eq!(said[1], said[0]);
+    assert_eq!(said[2], said[0]);
+}

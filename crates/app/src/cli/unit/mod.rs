@@ -69,14 +69,15 @@ pub(super) struct Found {
 
 impl Found {
     fn at(place: &Place) -> Result<Self, UserError> {
-        let folder = Context::folder(place.dir.as_ref())?;
-        Self::with(&folder, &Configured::load(&folder)?)
+        Self::around(&Context::folder(place.dir.as_ref())?)
     }
 
-    /// Those of the repository that `folder` lies in. Reading them starts nothing, not even git.
-    pub(super) fn with(folder: &Path, configured: &Configured) -> Result<Self, UserError> {
-        let dir = configured.effective(&Typed::default()).units.dir.value;
-        let checked = units::discover(&units::top(folder), &dir)?;
+    /// Those of the repository that `folder` lies in, as the configuration at its top has them: a folder with one of its own
+    /// in between is no other repository. Reading them starts nothing, not even git.
+    pub(super) fn around(folder: &Path) -> Result<Self, UserError> {
+        let top = units::top(folder);
+        let dir = Configured::load(&top)?.effective(&Typed::default()).units.dir.value;
+        let checked = units::discover(&top, &dir)?;
         Ok(Self { dir, checked })
     }
 
