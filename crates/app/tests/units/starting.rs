@@ -131,6 +131,26 @@ fn an_agent_that_vanishes_is_no_failure_of_the_unit() {
 }
 
 #[test]
+fn submodules_that_are_asked_for_later_come_into_the_worktree_that_is_there() {
+    let world = World::new();
+    let other = world.env.root().join("other");
+    let inner = other.to_str().unwrap();
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("word"), "hello\n").unwrap();
+    for args in [&["init", "-q"][..], &["add", "-A"], &["commit", "-qm", "other"]] {
+        world.env.git(["-C", inner].iter().chain(args));
+    }
+    world.env.git(["config", "--global", "protocol.file.allow", "always"]);
+    world.env.git(["submodule", "--quiet", "add", inner, "sub"]);
+    world.plan("a", &[]).task("a", 1, &[], "grep -q hello got.txt", "do: cat sub/word > got.txt || true");
+    world.commit();
+    world.run(&["-n", "1"]).assert_code(1);
+    world.config("units: {submodules: true}\n").commit();
+    world.run(&["-n", "1", "--retry-failed"]).assert_code(0);
+    assert_eq!(world.at("main", "got.txt").as_deref(), Some("hello\n"));
+}
+
+#[test]
 fn every_line_of_json_says_whose_it_is() {
     // req 57
     let world = World::new();

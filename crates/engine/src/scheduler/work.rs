@@ -145,12 +145,13 @@ impl<'a> Worker<'a> {
         let (unit, project) = (self.spec.unit.id.clone(), self.spec.started.project.clone());
         let asked = known.as_ref();
         let tree = self.repo.worktree(&unit, &project, &base, asked).map_err(|error| failed(&error))?;
+        let settings = self.spec.started.settings.clone();
+        // In one that was there before, too: somebody may have asked for them since.
+        if settings.submodules {
+            self.repo.init_submodules(&tree.path).map_err(|error| failed(&error))?;
+        }
         // Recorded only when it is set up: after a crash in between, setup runs again.
         if known.as_ref().is_none_or(|known| known.path != tree.path || known.branch != tree.branch) {
-            let settings = self.spec.started.settings.clone();
-            if settings.submodules {
-                self.repo.init_submodules(&tree.path).map_err(|error| failed(&error))?;
-            }
             self.prepare(&tree.path, &settings.setup).map_err(|why| failed(&format!("setup: {why}")))?;
             let (path, branch) = (tree.path.clone(), tree.branch.clone());
             self.voice.tell(&RunEvent::WorktreeCreated { path, branch, base });

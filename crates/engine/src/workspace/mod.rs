@@ -43,6 +43,7 @@ mod rules;
 mod shadow;
 mod shift;
 mod state;
+mod submodules;
 mod target;
 #[cfg(test)]
 mod tests;

@@ -14,8 +14,7 @@ use super::{
     commit::remove_stale_lock,
     error::WorkspaceError,
     git::{Call, Git, by_nul},
-    remote::quiet,
-    repo::{Registered, Repo, branch_of},
+    repo::{Registered, Repo, Swapped, branch_of},
     repository::Repository,
 };
 use crate::home::Home;
@@ -387,25 +386,6 @@ impl Repo {
         self.forget_gone(path)
     }
 
-    /// Fetches the submodules of a worktree that nobody has worked in yet, over the usual protocols only (fault H7).
-    pub fn init_submodules(&self, path: &Path) -> Result<(), WorkspaceError> {
-        let worktree = self.at(path)?;
-        if !path.join(".gitmodules").exists() {
-            return Ok(());
-        }
-        // It writes to the configuration that all share.
-        let _lock = self.lock()?;
-        let network = self.planted(&worktree)?.undone_for_network();
-        let mut call = network.into_iter().fold(self.guarded(&worktree)?, Call::config);
-        for (variable, value) in quiet() {
-            call = call.env(variable, value);
-        }
-        let args = ["submodule", "update", "--init", "--recursive"];
-        // What a submodule is brought up to date with may be a command of the configuration's; a checkout is none.
-        call.args(args).args(["--checkout"]).patiently(10).ok()?;
-        Ok(())
-    }
-
     /// Removes a worktree and its branch if all of it is committed and in `merged_into`; else nothing.
     pub fn remove(
         &self,
@@ -489,51 +469,10 @@ impl Repo {
         }
         self.look_at_submodules(&found, MOST_DEPTH)
     }
-
-    /// A submodule's own history goes with the worktree, so it must be elsewhere too.
-    fn look_at_submodules(
-        &self,
-        repository: &Repository,
-        depth: u32,
-    ) -> Result<Option<String>, WorkspaceError> {
-        let listed = repository.call().args(["ls-files", "--stage", "-z"]).ok()?.stdout;
-        for entry in by_nul(&listed).filter(|entry| entry.starts_with(b"160000 ")) {
-            let Some(tab) = memchr::memchr(b'\t', entry) else { continue };
-            let shown = String::from_utf8_lossy(&entry[tab + 1..]).into_owned();
-            let path = repository.toplevel.join(OsStr::from_bytes(&entry[tab + 1..]));
-            if fs::symlink_metadata(path.join(".git")).is_err() {
-                let is_empty = fs::read_dir(&path).map_or(true, |mut entries| entries.next().is_none());
-                if is_empty {
-                    continue;
-                }
-                return Ok(Some(format!("the submodule `{shown}` holds files and is no repository")));
-            }
-            if depth == 0 {
-                return Ok(Some(format!("the submodule `{shown}` lies too deep to be looked at")));
-            }
-            let place = path.canonicalize().map_err(WorkspaceError::io("enter", &path))?;
-            let Some(inner) = Repository::find(&repository.git, &place)?.filter(|r| r.toplevel == place)
-            else {
-                return Ok(Some(format!("the submodule `{shown}` cannot be looked at")));
-            };
-            // Not by the `git status` of the repository around it, which knows nothing of the settings here (fault K3).
-            if !self.dirt(&inner, "normal", "dirty")?.is_empty() || hidden(&inner)?.is_some() {
-                return Ok(Some(format!("the submodule `{shown}` has changes that are not committed")));
-            }
-            let args = ["rev-list", "--max-count=1", "HEAD", "--all", "--not", "--remotes"];
-            if !inner.call().args(args).ok()?.stdout.is_empty() {
-                return Ok(Some(format!("the submodule `{shown}` has commits that no remote has")));
-            }
-            if let Some(why) = self.look_at_submodules(&inner, depth - 1)? {
-                return Ok(Some(why));
-            }
-        }
-        Ok(None)
-    }
 }
 
 /// A file that `git status` passes over because somebody said so.
-fn hidden(repository: &Repository) -> Result<Option<String>, WorkspaceError> {
+pub(super) fn hidden(repository: &Repository) -> Result<Option<String>, WorkspaceError> {
     let listed = repository.call().args(["ls-files", "-v", "-z"]).ok()?.stdout;
     let is_hidden = |entry: &&[u8]| {
         let path = repository.toplevel.join(OsStr::from_bytes(&entry[2..]));
