@@ -6,6 +6,7 @@ use dacapo_engine::{
     bus::BusError,
     config_files::ConfigError,
     home::HomeError,
+    reset::ResetError,
     scheduler::RunError,
     secrets::secrets,
     snapshots::SnapshotError,
@@ -185,6 +186,21 @@ impl From<StartError> for UserError {
             | StartError::Cycle(_)
             | StartError::TooDeep
             | StartError::Unknown(_) => Self::usage(error),
+        }
+    }
+}
+
+impl From<ResetError> for UserError {
+    fn from(error: ResetError) -> Self {
+        match error {
+            ResetError::Unknown(_) => {
+                Self::usage(error).hint("`dacapo status --units` shows those that something is kept of")
+            }
+            ResetError::Merged(_) => Self::failed(error)
+                .hint("nothing is kept of it; to do it again, set the status of its tasks back and commit that"),
+            ResetError::Run(RunError::Workspace(why @ WorkspaceError::NotClean { .. })) => Self::environment(why)
+                .hint("look at it; `--force` commits it to the branch that is kept, and resets the unit all the same"),
+            ResetError::Run(error) => error.into(),
         }
     }
 }

@@ -15,6 +15,7 @@ pub mod home;
 pub mod observer;
 pub mod process;
 pub mod proof;
+pub mod reset;
 pub mod scheduler;
 pub mod scratch;
 pub mod secrets;

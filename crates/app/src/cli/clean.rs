@@ -9,19 +9,20 @@ use clap::Args;
 use dacapo_core::{
     config::{Typed, resolve},
     duration::Millis,
-    ids::LoopId,
-    text::{count, shell::word},
+    ids::{LoopId, UnitId},
+    text::count,
 };
 use dacapo_engine::{
     cleanup::{self, Abandoned},
     config_files::{self, ConfigError},
+    reset::{self, ResetUnit},
     snapshots, supervisor,
-    workspace::{Removal, Spent},
+    workspace::{Removal, Retired, Spent},
 };
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{say, say_json};
+use super::{say, say_json, unit};
 use crate::{context::Context, error::UserError};
 
 /// Remove what is safe to remove
@@ -30,7 +31,12 @@ use crate::{context::Context, error::UserError};
 /// and so does what a receipt speaks of. Worktrees and branches of units go if all in them is committed and merged. Loops whose
 /// dacapo died are given their end, and what they left running is ended.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  dacapo clean --older-than 7d --dry-run")]
+///
+/// With `--reset`, nothing else is done than this: a unit that is not merged begins anew with the next run. Its worktree goes,
+/// and its branch is called `dacapo/old/…` from then on.
+#[command(
+    after_help = "Example:\n  dacapo clean --older-than 7d --dry-run\n  dacapo clean --reset mail --dry-run"
+)]
 pub(super) struct CleanArgs {
     /// Only what ended longer ago than this (default: 30d; for snapshots what `snapshots.keep` says, if anything)
     #[arg(long, value_name = "DUR")]
@@ -38,6 +44,12 @@ pub(super) struct CleanArgs {
     /// Say what would be removed, and remove nothing
     #[arg(long)]
     dry_run: bool,
+    /// Let this unit of the repository begin anew; may be given several times
+    #[arg(long, value_name = "UNIT", conflicts_with = "older_than")]
+    reset: Vec<UnitId>,
+    /// Reset a unit although its worktree has uncommitted changes; they are committed to `dacapo/old/…` first
+    #[arg(long, requires = "reset")]
+    force: bool,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -58,6 +70,9 @@ struct Cleaned {
 }
 
 pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
+    if !args.reset.is_empty() {
+        return reset_units(cx, args);
+    }
     let mut store = cx.store()?;
     let ended = if args.dry_run { Vec::new() } else { supervisor::reconcile(&cx.home, &mut store)? };
     let old = cleanup::old_output(&cx.home, &store, long_ago(args.older_than.unwrap_or(OLD)))?;
@@ -141,6 +156,57 @@ pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
         say(format!("Loop {id} had lost its dacapo; it is stopped now, `dacapo resume {id}` goes on."));
     }
     Ok(0)
+}
+
+/// A unit that was reset, as scripts see it.
+#[derive(Serialize)]
+struct ResetLine {
+    unit: UnitId,
+    worktree: Option<PathBuf>,
+    branch: Option<String>,
+    kept: Option<String>,
+    commit: Option<String>,
+    saved: Vec<String>,
+    dry_run: bool,
+}
+
+fn reset_units(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
+    let root = unit::root_of(None)?;
+    let project = Context::project_of(&root);
+    let mut lines = Vec::new();
+    for unit in &args.reset {
+        let ResetUnit { unit, worktree, branch, retired } =
+            reset::reset(&cx.home, (&project, &root), unit, args.force, args.dry_run)?;
+        let Retired { kept, commit, saved } = retired;
+        let line = ResetLine { unit, worktree, branch, kept, commit, saved, dry_run: args.dry_run };
+        if !args.json {
+            say(line.words());
+        }
+        lines.push(line);
+    }
+    if args.json { say_json(&lines) } else { Ok(0) }
+}
+
+impl ResetLine {
+    fn words(&self) -> String {
+        let Self { unit, branch, .. } = self;
+        let (begins, is_called) =
+            if self.dry_run { ("would begin", "would be called") } else { ("begins", "is called") };
+        let mut words = format!("Unit {unit} {begins} anew.");
+        if let (Some(kept), Some(commit), Some(branch)) = (&self.kept, &self.commit, branch) {
+            let commit = &commit[..commit.len().min(10)];
+            words.push_str(&format!(" Its branch `{branch}` {is_called} `{kept}` ({commit})"));
+            if let Some(first) = self.saved.first() {
+                let more = match self.saved.len() - 1 {
+                    0 => String::new(),
+                    n => format!(" and {n} more"),
+                };
+                words.push_str(&format!(", with what was not committed: `{first}`{more}"));
+            }
+            words.push_str(&format!("; `git branch -D {kept}` forgets it."));
+        }
+        words
+    }
 }
 
 /// How long snapshots of this workspace are kept, if a file says so.

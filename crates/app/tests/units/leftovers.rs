@@ -5,7 +5,10 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf, time::Duration};
 use dacapo_testkit::{Signal, wait_until};
 use serde_json::{Value, json};
 
-use crate::{control::wait_for_file, world::World};
+use crate::{
+    control::{go, slow_unit, wait_for_file},
+    world::World,
+};
 
 /// Far more than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
@@ -109,4 +112,93 @@ fn a_merge_whose_files_cannot_be_written_leaves_nothing_half_done() {
         assert_eq!(world.subjects()[&format!("Merge unit {unit}")], 1);
     }
     assert_eq!(branches(&world), "");
+}
+
+#[test]
+fn a_unit_that_is_reset_begins_anew_and_nothing_of_it_is_lost() {
+    // req 58
+    let world = World::new();
+    world.plan("a", &[]).task("a", 1, &[], "test -f one.txt", "do: touch one.txt");
+    world.task("a", 2, &[1], "test -f two.txt", "do: echo half > half.txt");
+    world.unit("b", 1, &[]).commit();
+    world.run(&["-n", "1"]).assert_code(1);
+    let branch = branches(&world).trim().to_owned();
+    let tip = world.env.git(["rev-parse", &branch]);
+    let worktree = PathBuf::from(unit(&world, "a").unwrap()["worktree"].as_str().unwrap());
+    let reset = |extra: &[&str]| {
+        let args = ["clean", "--reset", "a"].iter().chain(extra);
+        world.env.run(args)
+    };
+    world.env.run(["clean", "--reset", "x"]).assert_code(2);
+    world.env.run(["clean", "--reset", "b"]).assert_code(1);
+    // What is not committed is in the way, and a look changes nothing.
+    let output = reset(&[]).assert_code(5);
+    assert!(output.stderr.contains("half.txt") && output.stderr.contains("--force"), "{}", output.stderr);
+    let dry: Value =
+        serde_json::from_str(&reset(&["--force", "--dry-run", "--json"]).assert_code(0).stdout).unwrap();
+    let kept = branch.replace("dacapo/", "dacapo/old/");
+    assert_eq!((&dry[0]["kept"], &dry[0]["unit"]), (&json!(kept), &json!("a")));
+    assert_eq!((branches(&world).trim(), worktree.join("half.txt").exists()), (branch.as_str(), true));
+    // Of a repository inside, no commit would hold the files.
+    let inner = worktree.join("inner");
+    for args in [&["init", "-q"][..], &["commit", "-q", "--allow-empty", "-m", "inner"]] {
+        fs::create_dir_all(&inner).unwrap();
+        world.env.git(["-C", inner.to_str().unwrap()].iter().chain(args));
+    }
+    let output = reset(&["--force"]).assert_code(5);
+    assert!(output.stderr.contains("repository of its own"), "{}", output.stderr);
+    fs::remove_dir_all(&inner).unwrap();
+    let output = reset(&["--force"]).assert_code(0);
+    assert!(
+        output.stdout.contains(&kept) && output.stdout.contains("Unit a begins anew."),
+        "{}",
+        output.stdout
+    );
+    assert!(!worktree.exists());
+    assert_eq!(branches(&world).trim(), kept);
+    assert_eq!(world.env.git(["rev-parse", &format!("{kept}^")]), tip);
+    assert_eq!(world.at(&kept, "half.txt").as_deref(), Some("half\n"));
+    assert!(world.at(&kept, "one.txt").is_some());
+    assert_eq!(unit(&world, "a"), None);
+    reset(&[]).assert_code(2);
+    // From the beginning, with what the target says now.
+    world.task("a", 2, &[1], "test -f two.txt", "do: touch two.txt").commit();
+    world.run(&[]).assert_code(0);
+    assert_eq!(branches(&world).trim(), kept);
+    assert!(world.at("main", "two.txt").is_some() && world.at("main", "half.txt").is_none());
+    assert_eq!(
+        world.subjects()["feat(a): complete task #1 - Step 1"],
+        2,
+        "once more, and once on what is kept"
+    );
+}
+
+#[test]
+fn a_unit_is_not_reset_while_somebody_works_on_it() {
+    // req 58
+    let world = World::new();
+    slow_unit(&world, "a", &[], "");
+    world.commit();
+    let running = world.env.spawn(world.args(&[]));
+    wait_for_file(&world, "began-a");
+    let output = world.env.run(["clean", "--reset", "a", "--force"]).assert_code(5);
+    assert!(output.stderr.contains("are being run"), "{}", output.stderr);
+    running.signal(Signal::INT);
+    running.wait(LONG).assert_code(130);
+    // Nothing was done yet: nothing is to be kept. The loop that was cut short is not gone on with.
+    world.env.run(["clean", "--reset", "a"]).assert_code(0);
+    assert_eq!(branches(&world), "");
+    go(&world);
+    world.run(&[]).assert_code(0);
+    let loops = world.env.events(None).into_iter();
+    let begun = loops.filter(|event| event["type"] == "loop_started" && event["task"] == "a").count();
+    assert!(begun >= 2, "{begun}");
+    assert!(world.at("main", "a.txt").is_some());
+}
+
+/// A unit as `status` knows it.
+fn unit(world: &World, name: &str) -> Option<Value> {
+    let output = world.env.run(["status", "--units", "--json"]).assert_code(0);
+    let units: Vec<Value> = serde_json::from_str(&output.stdout).unwrap();
+    units.into_iter().find(|unit| unit["unit"] == name)
 }

@@ -41,7 +41,7 @@ use crate::{
     signals::{Arrived, Signals},
     store::{LockError, RunHead, RunRow, Store, StoreError, TaskLock},
     supervisor::{self, StartError},
-    workspace::{Preparing, Repo, Route, WorkspaceError, prepare},
+    workspace::{Preparing, Repo, RunHeld, RunLock, WorkspaceError, prepare},
 };
 
 /// How long news of loops may wait for more, so that they are looked at and recorded together.
@@ -173,12 +173,8 @@ struct Scheduler<'a> {
 pub fn run(home: &Home, new: NewRun, observer: &mut dyn RunObserver) -> Result<RunFinished, RunError> {
     home.prepare()?;
     let mut store = Store::open(&home.database())?;
-    let _lock = take_lock(home, &store, &new.project)?;
     let repo = Repo::open(&new.root, home)?;
-    // Another worktree of the repository is another project, and another home knows nothing of this one; the target and
-    // the branches are the same.
-    let mut repository_lock =
-        repo.run_lock()?.map_err(|held| RunError::Held { holder: held.said.trim().parse().ok() })?;
+    let (_lock, mut repository_lock) = take_locks(home, &store, &repo, &new.project)?;
     let signals = Signals::listen(new.is_detached)
         .map_err(|source| RunError::Io { what: "cannot listen to signals", source })?;
     orphans::adopt().map_err(|source| RunError::Io { what: "cannot look after processes", source })?;
@@ -287,6 +283,19 @@ fn plan(unit: &Unit) -> UnitPlan {
         tasks: unit.tasks.iter().map(|task| (task.spec.number, task.spec.title.clone())).collect(),
         complete: complete.map(|task| task.spec.number).collect(),
     }
+}
+
+/// The right to work on units: of the project, and of the repository. Another worktree of that is another project, and
+/// another home knows nothing of this one, but the target and the branches are the same.
+pub(crate) fn take_locks(
+    home: &Home,
+    store: &Store,
+    repo: &Repo,
+    project: &ProjectId,
+) -> Result<(TaskLock, RunLock), RunError> {
+    let lock = take_lock(home, store, project)?;
+    let held = |held: RunHeld| RunError::Held { holder: held.said.trim().parse().ok() };
+    Ok((lock, repo.run_lock()?.map_err(held)?))
 }
 
 /// One run per project: two would fight over worktrees and the target.

@@ -233,6 +233,17 @@ impl Store {
         self.query(&sql, params![project.map(ProjectId::as_str), unit], unit_views())
     }
 
+    /// Forgets how a unit stands; what happened stays in the journal.
+    pub fn forget_unit(&mut self, project: &ProjectId, unit: &UnitId) -> Result<(), StoreError> {
+        self.transact(|transaction| {
+            transaction.execute(
+                "DELETE FROM units WHERE project = ?1 AND unit = ?2",
+                params![project.as_str(), unit.as_str()],
+            )?;
+            Ok(())
+        })
+    }
+
     /// The units of a run that no later one was about, in the order of its plan.
     pub fn units_of_run(&self, run: &RunId) -> Result<Vec<UnitView>, StoreError> {
         self.query(&format!("{UNITS} WHERE r.id = ?1 ORDER BY u.key"), [run.as_str()], unit_views())

@@ -126,7 +126,7 @@ impl Repo {
     }
 
     /// The worktrees that a branch is in use in; those that are gone and not locked are none.
-    fn checkouts(&self, branch: &str) -> Result<Vec<PathBuf>, WorkspaceError> {
+    pub(super) fn checkouts(&self, branch: &str) -> Result<Vec<PathBuf>, WorkspaceError> {
         let whole = format!("refs/heads/{branch}");
         let mut found = Vec::new();
         for worktree in self.worktrees()? {

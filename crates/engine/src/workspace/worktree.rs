@@ -24,7 +24,7 @@ const MOST_NAMES: u32 = 100;
 /// A file in git's folder of a worktree that has been made and not been filled yet.
 const UNFILLED: &str = "dacapo-new";
 /// How deep submodules are looked into.
-const MOST_DEPTH: u32 = 5;
+pub(super) const MOST_DEPTH: u32 = 5;
 
 /// The worktree that a unit is known to have had.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -495,7 +495,7 @@ fn is_branch_of(unit: &UnitId, whole: &str) -> bool {
     })
 }
 
-fn six_hex() -> Result<String, WorkspaceError> {
+pub(super) fn six_hex() -> Result<String, WorkspaceError> {
     let mut random = [0; 3];
     rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())
         .map_err(|error| WorkspaceError::io("read", "/dev/urandom")(error.into()))?;

@@ -40,7 +40,7 @@ enum UnitCommand {
     Run(Box<run::UnitRunArgs>),
 }
 
-pub(super) use run::{Plan, UnitRunArgs, of_run, resume};
+pub(super) use run::{Plan, UnitRunArgs, of_run, resume, root_of};
 
 pub(super) fn unit(cx: &Context, args: &UnitArgs) -> Result<u8, UserError> {
     match &args.command {

@@ -323,7 +323,7 @@ fn start(cx: &Context, new: NewRun, style: &Style) -> Result<u8, UserError> {
 }
 
 /// The top of the repository that `dir` is in.
-pub(super) fn root_of(dir: Option<&PathBuf>) -> Result<PathBuf, UserError> {
+pub(in crate::cli) fn root_of(dir: Option<&PathBuf>) -> Result<PathBuf, UserError> {
     let folder = Context::folder(dir)?;
     let top = units::top(&folder);
     if std::fs::symlink_metadata(top.join(".git")).is_ok() {

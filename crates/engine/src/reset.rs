@@ -1,0 +1,86 @@
+//! Letting a unit begin anew: what is kept of it is put aside, and forgotten.
+
+use std::path::PathBuf;
+
+use dacapo_core::{
+    ids::{ProjectId, UnitId},
+    loop_machine::Request,
+    view::UnitStatus,
+};
+use jiff::Timestamp;
+
+use crate::{
+    home::Home,
+    scheduler::{RunError, take_locks},
+    store::Store,
+    supervisor,
+    workspace::{Known, Repo, Retired},
+};
+
+/// A unit that begins anew.
+#[derive(Clone, Debug)]
+pub struct ResetUnit {
+    /// Which.
+    pub unit: UnitId,
+    /// Where it was worked on.
+    pub worktree: Option<PathBuf>,
+    /// Its branch was called so.
+    pub branch: Option<String>,
+    /// What holds its work now.
+    pub retired: Retired,
+}
+
+/// Why it does not.
+#[derive(Debug, thiserror::Error)]
+pub enum ResetError {
+    /// Nothing was ever done for it.
+    #[error("nothing is kept of a unit `{0}` of this repository")]
+    Unknown(UnitId),
+    /// The target has it.
+    #[error("unit `{0}` is merged")]
+    Merged(UnitId),
+    /// Somebody works on it, or the repository.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// Resets a unit of the repository at `root`, if nobody runs units there. With `is_dry` it only says what would be.
+pub fn reset(
+    home: &Home,
+    (project, root): (&ProjectId, &std::path::Path),
+    unit: &UnitId,
+    is_forced: bool,
+    is_dry: bool,
+) -> Result<ResetUnit, ResetError> {
+    let mut store = Store::open(&home.database()).map_err(RunError::from)?;
+    let repo = Repo::open(root, home).map_err(RunError::from)?;
+    let _locks = take_locks(home, &store, &repo, project)?;
+    let views = store.unit_view(Some(project), unit.as_str()).map_err(RunError::from)?;
+    let view = views.into_iter().next().ok_or_else(|| ResetError::Unknown(unit.clone()))?;
+    if view.status == UnitStatus::Merged {
+        return Err(ResetError::Merged(unit.clone()));
+    }
+    if !is_dry {
+        supervisor::reconcile(home, &mut store).map_err(RunError::from)?;
+        store.close_dead_runs(project, Timestamp::now()).map_err(RunError::from)?;
+    }
+    let run = store.run_row(&view.run).map_err(RunError::from)?;
+    let target = run.map(|run| run.view.target).unwrap_or_default();
+    let retired = match (&view.worktree, &view.branch) {
+        (Some(path), Some(branch)) => {
+            let known = Known { path: path.clone(), branch: branch.clone() };
+            repo.retire(&known, &target, is_forced, is_dry).map_err(RunError::from)?
+        }
+        _ => Retired::default(),
+    };
+    if !is_dry {
+        // A loop that was cut short in that folder would be gone on with in the next one of that name.
+        for row in store.newest_of_task(Some(project), unit.as_str()).map_err(RunError::from)? {
+            let id = row.view.id;
+            store.request(&id, &Request::Cancel, Timestamp::now()).map_err(RunError::from)?;
+            supervisor::settle(home, &mut store, &id).map_err(RunError::from)?;
+        }
+        store.forget_unit(project, unit).map_err(RunError::from)?;
+    }
+    Ok(ResetUnit { unit: unit.clone(), worktree: view.worktree, branch: view.branch, retired })
+}
