@@ -4,17 +4,21 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// An id that is not `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`.
+/// An id that is not `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`, or that stands for something else.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{shown}` is not a valid {what} id: letters, digits, `.`, `_` and `-`, at most 64, starting with a letter or digit"
-)]
+#[error("`{shown}` is not a valid {what} id: {rule}")]
 pub struct InvalidId {
     /// `project`, `task`, `loop`, `run` or `unit`.
     pub what: &'static str,
     /// The text as given, shortened and without control characters.
     pub shown: String,
+    /// The rule that it breaks.
+    pub rule: &'static str,
 }
+
+const CHARACTERS: &str = "letters, digits, `.`, `_` and `-`, at most 64, starting with a letter or digit";
+const TAKEN: &str = "the messages of the project lie there";
+const NO_BRANCH: &str = "it becomes a part of a branch's name, in which git allows no `..`, and neither `.` nor `.lock` at the end";
 
 fn check(what: &'static str, text: &str) -> Result<String, InvalidId> {
     let mut bytes = text.bytes();
@@ -25,12 +29,14 @@ fn check(what: &'static str, text: &str) -> Result<String, InvalidId> {
     // git accepts neither in the name of a branch.
     let is_no_branch =
         what == "unit" && (text.contains("..") || text.ends_with('.') || text.ends_with(".lock"));
-    if starts_well && goes_on_well && text.len() <= 64 && !is_taken && !is_no_branch {
-        Ok(text.to_owned())
-    } else {
-        let shown = text.chars().take(40).map(|c| if c.is_control() { '?' } else { c }).collect();
-        Err(InvalidId { what, shown })
-    }
+    let rule = match (starts_well && goes_on_well && text.len() <= 64, is_taken, is_no_branch) {
+        (false, ..) => CHARACTERS,
+        (_, true, _) => TAKEN,
+        (.., true) => NO_BRANCH,
+        (true, false, false) => return Ok(text.to_owned()),
+    };
+    let shown = text.chars().take(40).map(|c| if c.is_control() { '?' } else { c }).collect();
+    Err(InvalidId { what, shown, rule })
 }
 
 macro_rules! id {
@@ -162,6 +168,18 @@ fn slug(text: &str, longest: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_names_the_rule_that_was_broken() {
+        for (name, rule) in
+            [("a b", CHARACTERS), ("a.lock", NO_BRANCH), ("x.", NO_BRANCH), ("a..b", NO_BRANCH)]
+        {
+            assert_eq!(name.parse::<UnitId>().unwrap_err().rule, rule, "{name}");
+        }
+        assert_eq!("PROJECT-MESSAGE-BUS.md".parse::<TaskId>().unwrap_err().rule, TAKEN);
+        let said = "a.lock".parse::<UnitId>().unwrap_err().to_string();
+        assert!(said.contains("git allows no `..`, and neither `.` nor `.lock` at the end"), "{said}");
+    }
 
     #[test]
     fn an_id_can_be_a_file_name_and_nothing_else() {

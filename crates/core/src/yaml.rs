@@ -7,6 +7,8 @@ use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span, options};
 
 /// The largest file that is read.
 pub const MAX_BYTES: usize = 64 * 1024;
+/// What is said of a key that is there again; the first one counts.
+pub const TWICE: &str = "is there twice, first in line";
 /// How deep lists and maps may lie in each other.
 pub const MAX_DEPTH: usize = 16;
 
@@ -257,7 +259,7 @@ impl Builder {
                             } else if let Some((first, _)) = entries.iter().find(|(key, _)| key.name == name)
                             {
                                 let line = first.place.line;
-                                format!("`{}` is there twice, first in line {line}", short(&name))
+                                format!("`{}` {TWICE} {line}", short(&name))
                             } else {
                                 *next = Next::Value(Key { place, name });
                                 return;

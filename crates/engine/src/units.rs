@@ -66,6 +66,12 @@ pub fn top(folder: &Path) -> PathBuf {
     top.unwrap_or(folder).to_owned()
 }
 
+/// Whether a folder looks like a repository without a work tree. git is not asked.
+pub fn is_bare(folder: &Path) -> bool {
+    let is_folder = |name: &str| folder.join(name).is_dir();
+    folder.join("HEAD").is_file() && is_folder("objects") && is_folder("refs")
+}
+
 /// Reads and checks all units in the folder `dir` of the repository at `root`. Without that folder there are none.
 ///
 /// A unit is a folder with a plan and at least one task file; other folders are nobody's business (req 1).

@@ -1,6 +1,6 @@
 //! Values on the command line that need more than their type.
 
-use dacapo_core::policy;
+use dacapo_core::{config::is_branch, policy};
 
 /// Text that is not blank.
 pub(super) fn not_blank(text: &str) -> Result<String, String> {
@@ -10,6 +10,11 @@ pub(super) fn not_blank(text: &str) -> Result<String, String> {
 /// Text on one line that is not blank.
 pub(super) fn one_line(text: &str) -> Result<String, String> {
     if text.contains(['\n', '\r']) { Err("must be one line".to_owned()) } else { not_blank(text) }
+}
+
+/// What git takes as the name of a branch.
+pub(super) fn branch(text: &str) -> Result<String, String> {
+    if is_branch(text) { Ok(text.to_owned()) } else { Err("is no name of a branch".to_owned()) }
 }
 
 /// A count of at least one.

@@ -32,7 +32,7 @@ pub(crate) use problem::write_problem;
 pub use problem::{Problem, Problems};
 pub use snapshots::Snapshots;
 pub use starter::{Tests, guess_tests, starter};
-pub use units::{BaselineCheck, EffectiveCheck, EffectiveUnits, Units};
+pub use units::{BaselineCheck, EffectiveCheck, EffectiveUnits, Units, is_branch};
 pub use worktree::{SetupStep, Worktree};
 
 use layers::Both;

@@ -141,7 +141,7 @@ fn check(section: &mut Section<'_>, node: Node) -> Option<At<BaselineCheck>> {
 }
 
 /// Whether git would take it as the name of a branch.
-fn is_branch(name: &str) -> bool {
+pub fn is_branch(name: &str) -> bool {
     let is_part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
     let is_odd = |c: char| c.is_control() || " ~^:?*[\\".contains(c) || crate::text::visible::is_deceptive(c);
     !name.starts_with('-')

@@ -34,7 +34,10 @@ impl<'a> File<'a> {
 /// Reads a task file.
 pub fn task(file: &str, bytes: &[u8]) -> Result<Task, Vec<Problem>> {
     let read = parse::task(Source { file, bytes });
-    read.parsed.map(|parsed| parsed.task).ok_or(read.problems)
+    match read.parsed {
+        Some(parsed) if read.problems.is_empty() => Ok(parsed.task),
+        _ => Err(read.problems),
+    }
 }
 
 /// Reads a plan.
@@ -110,6 +113,7 @@ pub fn unit(folder: &str, plan: File<'_>, tasks: &[File<'_>]) -> Read {
             folder: folder.to_owned(),
             depends_on,
             provider: parsed.plan.provider,
+            provider_at: parsed.provider_at,
             tasks,
         }),
         _ => None,
@@ -126,7 +130,8 @@ pub fn tasks(files: &[File<'_>]) -> (Option<Vec<Task>>, Vec<Problem>) {
         problems.extend(read.problems);
         parsed.extend(read.parsed);
     }
-    // What a broken file would say is not known, so nothing is said about numbers that seem to be missing.
+    let is_good = problems.is_empty();
+    // What number a broken file would have is not known, so nothing is said about those that seem to be missing.
     let is_whole = parsed.len() == files.len();
     parsed.sort_by(|a, b| {
         let key = |parsed: &ParsedTask| parsed.task.spec.number;
@@ -135,7 +140,7 @@ pub fn tasks(files: &[File<'_>]) -> (Option<Vec<Task>>, Vec<Problem>) {
     numbers(&parsed, is_whole, &mut problems);
     dependencies(&parsed, is_whole, &mut problems);
     let tasks = parsed.into_iter().map(|parsed| parsed.task).collect();
-    (is_whole.then_some(tasks), problems)
+    ((is_whole && is_good).then_some(tasks), problems)
 }
 
 fn numbers(parsed: &[ParsedTask], is_whole: bool, problems: &mut Vec<Problem>) {

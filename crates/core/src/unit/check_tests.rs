@@ -137,7 +137,14 @@ fn everything_wrong_in_a_task_file_is_said_at_once() {
             "task: &a 1\nnumber: *a",
             vec!["2:10: anchors (`&name`) are not allowed", "3:9: aliases (`*name`) are not allowed"],
         ),
-        ("task: 1\ntask: 2", vec!["3:1: `task` is there twice, first in line 2"]),
+        (
+            "task: 1\nstatus: done\ntask: 2",
+            vec![
+                "4:1: `task` is there twice, first in line 2",
+                "3:9: `done` is not a status",
+                "1:1: `backpressure` is missing",
+            ],
+        ),
         ("task: !!int 1", vec!["2:13: tags (`!name`) are not allowed"]),
     ] {
         let problems = task("a.md", format!("---\n{head}\n---\n# T\n").as_bytes()).unwrap_err();
@@ -206,6 +213,15 @@ fn a_plan_may_have_a_head() {
             "p.md:3:21: an entry of `depends_on` must be the name of a unit",
         ]
     );
+    for (head, expected) in [
+        ("unit: ''", "p.md:2:1: `unit` is blank"),
+        ("unit:", "p.md:2:1: `unit` is blank"),
+        ("provider: ~", "p.md:2:1: `provider` is blank"),
+        ("unit: a\nprovider: ' '", "p.md:3:1: `provider` is blank"),
+    ] {
+        let problems = plan("p.md", format!("---\n{head}\n---\n").as_bytes()).unwrap_err();
+        assert_eq!(shown(&problems), [expected]);
+    }
     assert!(plan("p.md", b"---\nunit: a\n").is_err());
     assert!(plan("p.md", &vec![b'x'; 2 * 1024 * 1024]).is_err());
 }
@@ -242,11 +258,25 @@ fn numbers_and_dependencies_of_a_unit_fit_together() {
         assert!(read.unit.is_some(), "each file can be understood");
         assert!(read.problems.iter().all(|p| p.fix.is_some() && p.snippet.is_some()));
     }
-    // A broken file brings no complaints about what only seems to be missing.
-    let (two, three) = ("---\ntask: 2\n---\n", task_file(3, "[2]"));
-    let read = read("u", "", &[&task_file(1, "[]"), two, &three]);
-    assert_eq!(shown(&read.problems), ["u/02-t.md:1:1: `backpressure` is missing"]);
-    assert!(read.unit.is_none());
+    // What can be known of a broken file is said at once, and nothing about what only seems to be missing.
+    for (two, expected) in [
+        ("---\ntask: 2\n---\n", vec!["u/02-t.md:1:1: `backpressure` is missing"]),
+        (
+            "---\ntask: 2\nbackpressure: x\ndepends_on: [7, x]\n---\n",
+            vec![
+                "u/02-t.md:4:17: an entry of `depends_on` must be the number of a task",
+                "u/02-t.md:4:14: task 2 depends on task 7, which is not there",
+            ],
+        ),
+        (
+            "---\ntask: two\nbackpressure: x\ndepends_on: [7]\n---\n",
+            vec!["u/02-t.md:2:7: `task` must be a whole number from 1 on"],
+        ),
+    ] {
+        let read = read("u", "", &[&task_file(1, "[]"), two, &task_file(3, "[2]")]);
+        assert_eq!(shown(&read.problems), expected);
+        assert!(read.unit.is_none());
+    }
 }
 
 #[test]
@@ -292,6 +322,43 @@ fn units_fit_together() {
     let checked = all(vec![broken, one("s/b", "---\ndepends_on: [a]\n---\n")]);
     assert_eq!(shown(&checked.problems), ["s/a/01-x.md:1:1: a link"]);
     assert_eq!(checked.units.len(), 1);
+}
+
+#[test]
+fn an_agent_that_nobody_has_is_named_with_its_line() {
+    let good = task_file(1, "[]");
+    let known = ["claude", "codex"].map(str::to_owned);
+    for (provider, expected) in [
+        ("codex", None),
+        (
+            "codx",
+            Some("`s/a/IMPLEMENTATION_PLAN.md`, line 3: no agent is called `codx`; did you mean `codex`?"),
+        ),
+        (
+            "nosuch",
+            Some(
+                "`s/a/IMPLEMENTATION_PLAN.md`, line 3: no agent is called `nosuch`; name one of claude, codex, or one of \
+                 `agents` in your configuration",
+            ),
+        ),
+    ] {
+        let read = read("s/a", &format!("---\nunit: a\nprovider: {provider}\n---\n"), &[&good]);
+        let unit = read.unit.unwrap();
+        assert_eq!(unit.provider_at(), Some(("s/a/IMPLEMENTATION_PLAN.md", 3)));
+        assert_eq!(unit.unknown_provider(&known).map(|problem| problem.line()).as_deref(), expected);
+    }
+}
+
+#[test]
+fn what_is_to_be_done_fits_what_is_wrong() {
+    let latin = b"---\ntask: 1\nbackpressure: gr\xfcn\n---\n";
+    let problem = task("a.md", latin).unwrap_err().remove(0);
+    assert_eq!((problem.what.as_str(), problem.fix.as_deref()), ("not UTF-8", Some("save it as UTF-8")));
+    assert_eq!(problem.line(), "`a.md`, line 3: not UTF-8; save it as UTF-8");
+    assert_eq!(
+        Problem::of_file("a.md", "it is gone", "put it back").line(),
+        "`a.md`: it is gone; put it back"
+    );
 }
 
 #[test]

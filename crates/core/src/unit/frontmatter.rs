@@ -71,6 +71,14 @@ fn place_at(bytes: &[u8], offset: usize) -> Place {
 
 /// The entries of a head that dacapo could also write to: lines of `key: value`, each key once.
 pub(super) fn entries(block: &Block<'_>) -> Result<Vec<(Key, Node)>, Vec<Wrong>> {
+    match readable(block) {
+        (Some(entries), wrong) if wrong.is_empty() => Ok(entries),
+        (_, wrong) => Err(wrong),
+    }
+}
+
+/// What can be read of a head, and what is wrong with it: behind a key that is there twice the rest makes sense.
+pub(super) fn readable(block: &Block<'_>) -> (Option<Vec<(Key, Node)>>, Vec<Wrong>) {
     let (root, mut wrong) = yaml::read_below(block.first_line - 1, block.yaml.as_bytes());
     let is_flow = block
         .yaml
@@ -83,16 +91,17 @@ pub(super) fn entries(block: &Block<'_>) -> Result<Vec<(Key, Node)>, Vec<Wrong>>
         wrong.push(Wrong::at(Place { line: block.first_line, column: 1 }, what));
     }
     match root {
-        _ if !wrong.is_empty() => Err(wrong),
-        None => Ok(Vec::new()),
-        Some(Node { value: Value::Map(entries), .. }) => Ok(entries),
+        _ if !wrong.iter().all(|wrong| wrong.what.contains(yaml::TWICE)) => (None, wrong),
+        None => (Some(Vec::new()), wrong),
+        Some(Node { value: Value::Map(entries), .. }) => (Some(entries), wrong),
         Some(Node { value: Value::Scalar { text, is_plain: true }, .. })
             if matches!(text.as_str(), "" | "~" | "null") =>
         {
-            Ok(Vec::new())
+            (Some(Vec::new()), wrong)
         }
         Some(Node { place, .. }) => {
-            Err(vec![Wrong::at(place, "the frontmatter must be lines of `key: value`")])
+            wrong.push(Wrong::at(place, "the frontmatter must be lines of `key: value`"));
+            (None, wrong)
         }
     }
 }

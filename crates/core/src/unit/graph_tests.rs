@@ -21,6 +21,7 @@ fn unit(id: &str, depends_on: &[&str], status: TaskStatus) -> Unit {
         folder: format!("specs/tasks/{id}"),
         depends_on: depends_on.iter().map(|id| id.parse().unwrap()).collect(),
         provider: None,
+        provider_at: None,
         tasks: vec![task(1, status, &[])],
     }
 }

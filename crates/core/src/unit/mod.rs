@@ -16,7 +16,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::UnitId;
+use crate::{ids::UnitId, text::nearest::nearest, yaml::short};
 
 /// How a task stands, by the word of its file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -97,8 +97,28 @@ pub struct Unit {
     pub depends_on: Vec<UnitId>,
     /// The agent its plan asks for.
     pub provider: Option<String>,
+    /// Where it does.
+    provider_at: Option<problem::Spot>,
     /// Its tasks, by number.
     pub tasks: Vec<Task>,
+}
+
+impl Unit {
+    /// The file and the line in which the plan asks for an agent.
+    pub fn provider_at(&self) -> Option<(&str, u32)> {
+        self.provider_at.as_ref().map(|spot| (spot.file(), spot.line()))
+    }
+
+    /// What is wrong with the agent that the plan asks for, if it is none of these.
+    pub fn unknown_provider(&self, known: &[String]) -> Option<check::Problem> {
+        let provider = self.provider.as_ref().filter(|name| !known.contains(name))?;
+        let words: Vec<&str> = known.iter().map(String::as_str).collect();
+        let fix = match nearest(provider, &words) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => format!("name one of {}, or one of `agents` in your configuration", words.join(", ")),
+        };
+        Some(self.provider_at.as_ref()?.problem(format!("no agent is called `{}`", short(provider)), fix))
+    }
 }
 
 /// The tasks of a unit as they stood when a turn began.

@@ -31,7 +31,7 @@ pub(super) struct ParsedTask {
 
 /// What could be read of a task file.
 pub(super) struct TaskFile {
-    /// All of it, if nothing is wrong.
+    /// As much of it as can be understood, if its number can; all of it if nothing is wrong.
     pub(super) parsed: Option<ParsedTask>,
     pub(super) problems: Vec<Problem>,
 }
@@ -53,6 +53,7 @@ pub struct Plan {
 pub(super) struct ParsedPlan {
     pub(super) plan: Plan,
     pub(super) unit_at: Spot,
+    pub(super) provider_at: Option<Spot>,
     pub(super) depends_at: Vec<Spot>,
 }
 
@@ -66,9 +67,12 @@ struct Head<'a> {
 impl<'a> Head<'a> {
     fn open(source: Source<'a>) -> Result<(Block<'a>, Self), Vec<Problem>> {
         let block = frontmatter::split(source.bytes).map_err(|wrong| vec![source.wrong(wrong)])?;
-        let entries = frontmatter::entries(&block)
-            .map_err(|wrong| wrong.into_iter().map(|wrong| source.wrong(wrong)).collect::<Vec<_>>())?;
-        Ok((block, Self { source, entries, problems: Vec::new() }))
+        let (entries, wrong) = frontmatter::readable(&block);
+        let problems = wrong.into_iter().map(|wrong| source.wrong(wrong)).collect();
+        match entries {
+            Some(entries) => Ok((block, Self { source, entries, problems })),
+            None => Err(problems),
+        }
     }
 
     fn wrong(&mut self, place: Place, what: impl Into<String>, fix: impl Into<String>) {
@@ -166,6 +170,19 @@ impl<'a> Head<'a> {
         }
     }
 
+    /// The same of a key that is there for its value: a blank one is a mistake.
+    fn word(&mut self, key: &str) -> Option<(String, Place)> {
+        if let Some((at, node)) = self.find(key)
+            && let Value::Scalar { text, .. } = &node.value
+            && (text.trim().is_empty() || is_nothing(node))
+        {
+            let place = at.place;
+            self.wrong(place, format!("`{key}` is blank"), "give it a value, or take the line away");
+            return None;
+        }
+        self.text(key)
+    }
+
     /// Text that is not blank, if the key has a value.
     fn text(&mut self, key: &str) -> Option<(String, Place)> {
         let (_, node) = self.find(key)?;
@@ -240,8 +257,9 @@ pub(super) fn task(source: Source<'_>) -> TaskFile {
             ),
         }
     }
-    let parsed = match (number, backpressure) {
-        (Some((number, place)), Some((backpressure, line))) if head.problems.is_empty() => {
+    let parsed = match number {
+        Some((number, place)) => {
+            let (backpressure, line) = backpressure.unwrap_or_default();
             let spec = TaskSpec {
                 number,
                 title: title(block.body).unwrap_or_else(|| tidy(name)),
@@ -255,7 +273,7 @@ pub(super) fn task(source: Source<'_>) -> TaskFile {
             let task = Task { spec, status };
             Some(ParsedTask { task, number_at: source.spot(place), depends_at })
         }
-        _ => None,
+        None => None,
     };
     TaskFile { parsed, problems: head.problems }
 }
@@ -270,7 +288,12 @@ pub(super) fn status(source: Source<'_>) -> Result<TaskStatus, Problem> {
 
 /// Reads a plan; a head is welcome there and not needed (req 6).
 pub(super) fn plan(source: Source<'_>) -> (ParsedPlan, Vec<Problem>) {
-    let mut parsed = ParsedPlan { plan: Plan::default(), unit_at: source.spot(TOP), depends_at: Vec::new() };
+    let mut parsed = ParsedPlan {
+        plan: Plan::default(),
+        unit_at: source.spot(TOP),
+        provider_at: None,
+        depends_at: Vec::new(),
+    };
     if !frontmatter::is_there(source.bytes) && source.bytes.len() <= frontmatter::MAX_FILE_BYTES {
         return (parsed, Vec::new());
     }
@@ -278,11 +301,14 @@ pub(super) fn plan(source: Source<'_>) -> (ParsedPlan, Vec<Problem>) {
         Ok((_, head)) => head,
         Err(problems) => return (parsed, problems),
     };
-    if let Some((unit, place)) = head.text("unit") {
+    if let Some((unit, place)) = head.word("unit") {
         parsed.unit_at = source.spot(place);
         parsed.plan.unit = Some(unit);
     }
-    parsed.plan.provider = head.text("provider").map(|(provider, _)| provider);
+    if let Some((provider, place)) = head.word("provider") {
+        parsed.provider_at = Some(source.spot(place));
+        parsed.plan.provider = Some(provider);
+    }
     for key in ORCH_KEYS {
         if let Some((text, _)) = head.text(key) {
             parsed.plan.orch.push((key.to_owned(), text));

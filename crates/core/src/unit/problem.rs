@@ -35,6 +35,18 @@ impl Problem {
     }
 }
 
+impl Problem {
+    /// All of it in one line.
+    pub fn line(&self) -> String {
+        let place = match &self.snippet {
+            Some(_) => format!("`{}`, line {}", self.file, self.line),
+            None => format!("`{}`", self.file),
+        };
+        let fix = self.fix.as_ref().map(|fix| format!("; {fix}")).unwrap_or_default();
+        format!("{place}: {}{fix}", self.what)
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = Place { line: self.line, column: self.column };
@@ -47,7 +59,7 @@ impl fmt::Display for Problem {
 }
 
 /// A place that can be complained about when its file is no longer at hand.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spot {
     file: String,
     place: Place,
@@ -57,6 +69,10 @@ pub(super) struct Spot {
 impl Spot {
     pub(super) fn file(&self) -> &str {
         &self.file
+    }
+
+    pub(super) fn line(&self) -> u32 {
+        self.place.line
     }
 
     pub(super) fn problem(&self, what: impl Into<String>, fix: impl Into<String>) -> Problem {
@@ -92,6 +108,8 @@ impl Source<'_> {
     pub(super) fn wrong(&self, wrong: Wrong) -> Problem {
         let fix = if wrong.what.contains("no frontmatter") || wrong.what.contains("not closed") {
             "begin the file with `---`, lines of `key: value`, and `---`"
+        } else if wrong.what == "not UTF-8" {
+            "save it as UTF-8"
         } else if wrong.what.contains("larger than") {
             "move what is not needed to another file"
         } else {

@@ -72,12 +72,15 @@ impl Found {
         Self::around(&Context::folder(place.dir.as_ref())?)
     }
 
-    /// Those of the repository that `folder` lies in, as the configuration at its top has them: a folder with one of its own
-    /// in between is no other repository. Reading them starts nothing, not even git.
-    pub(super) fn around(folder: &Path) -> Result<Self, UserError> {
-        let top = units::top(folder);
-        let dir = Configured::load(&top)?.effective(&Typed::default()).units.dir.value;
-        let checked = units::discover(&top, &dir)?;
+    /// Those of the repository that `folder` lies in. Reading them starts nothing, not even git.
+    pub(super) fn with(folder: &Path, configured: &Configured) -> Result<Self, UserError> {
+        let effective = configured.effective(&Typed::default());
+        let dir = effective.units.dir.value.clone();
+        let mut checked = units::discover(&units::top(folder), &dir)?;
+        // No problem: who has such an agent, or names one, can work with it.
+        let known = effective.agent_names();
+        let unknown = checked.units.iter().filter_map(|unit| unit.unknown_provider(&known));
+        checked.notes.extend(unknown.map(|problem| problem.line()).collect::<Vec<_>>());
         Ok(Self { dir, checked })
     }
 

@@ -8,7 +8,7 @@ use std::{
 use clap::Args;
 use dacapo_core::{
     agent::AgentCommand,
-    config::{Effective, EffectiveCheck, OWN_FILE, SetupStep, Sourced, Typed},
+    config::{Effective, EffectiveCheck, SetupStep, Source, Sourced, Typed},
     duration::Millis,
     event::{MergeMode, RunEvent, RunStarted},
     ids::{RunId, UnitId},
@@ -65,7 +65,7 @@ pub(in crate::cli) struct UnitRunArgs {
     #[arg(long, value_name = "N", value_parser = value::at_least_one, allow_hyphen_values = true)]
     parallel: Option<u32>,
     /// The branch that finished units go into (default: as configured, else the one checked out)
-    #[arg(long, value_name = "BRANCH", value_parser = value::one_line)]
+    #[arg(long, value_name = "BRANCH", value_parser = value::branch)]
     target: Option<String>,
     /// Show which units would be worked on, in which order, and start nothing
     #[arg(long)]
@@ -329,6 +329,12 @@ pub(in crate::cli) fn root_of(dir: Option<&PathBuf>) -> Result<PathBuf, UserErro
     if std::fs::symlink_metadata(top.join(".git")).is_ok() {
         return Ok(top);
     }
+    if let Some(bare) = folder.ancestors().find(|folder| units::is_bare(folder)) {
+        let what = format!("`{}` is a bare repository: it has no files to work on", bare.display());
+        return Err(
+            UserError::usage(what).hint("clone it, or add a worktree (`git worktree add`), and work there")
+        );
+    }
     Err(UserError::usage(format!("`{}` is not in a git repository", folder.display()))
         .hint("units are worked on in worktrees; `git init` and a first commit make them possible"))
 }
@@ -486,13 +492,15 @@ fn providers(
         let Some(provider) = &unit.provider else { continue };
         let mut asked = effective.clone();
         asked.agent.value = Some(provider.clone());
-        let said = |error: UserError| UserError {
-            message: format!("unit {} asks for `{provider}`: {}", unit.id, error.message),
-            ..error
-        };
-        let chosen =
-            agents::choose(&asked, args.flags.model.as_ref(), &args.flags.agent_args).map_err(said)?;
-        obstacle = obstacle.or_else(|| chosen.obstacle.map(said));
+        if let Some((file, line)) = unit.provider_at() {
+            asked.agent.from = Source::File { file: file.to_owned(), line };
+        }
+        let chosen = agents::choose(&asked, args.flags.model.as_ref(), &args.flags.agent_args)
+            .and_then(|chosen| chosen.obstacle.map_or(Ok(chosen.command), Err))
+            .map_err(|error| UserError {
+                message: format!("unit {} asks for `{provider}`: {}", unit.id, error.message),
+                ..error
+            })?;
         if policy.per_run != Budget::default() {
             budget::allow(&asked, &chosen.command)?;
         }
