@@ -9,14 +9,17 @@ use std::{
 
 use dacapo_core::{
     judge::unit_files::restated,
-    unit::{TaskStatus, check},
+    unit::{
+        TaskStatus,
+        check::{self, Problem},
+    },
 };
 use rustix::{
     fs::{AtFlags, Mode, OFlags},
     io::Errno,
 };
 
-use crate::beneath;
+use crate::units::{PLAN, cannot_read, not_regular};
 
 /// No task file is larger; what is, is none.
 const LARGEST: usize = 4 << 20;
@@ -45,8 +48,36 @@ pub enum TaskFileError {
 
 /// What the file of a task says now; `None` if that cannot be told (req 30).
 pub fn status(root: &Path, file: &str) -> Option<TaskStatus> {
-    let bytes = read(root, file).ok()?;
-    check::reread(file, &bytes).ok()
+    look(root, file).ok()
+}
+
+/// What the file of a task says now, or what is wrong with it.
+pub fn look(root: &Path, file: &str) -> Result<TaskStatus, Problem> {
+    let bytes = read(root, file).map_err(|error| unreadable(file, &error))?;
+    check::reread(file, &bytes)
+}
+
+/// What is wrong with a file of a unit that cannot be read.
+pub fn unreadable(file: &str, error: &io::Error) -> Problem {
+    match Errno::from_io_error(error) {
+        Some(error) => cannot_read(file, error),
+        None => not_regular(file),
+    }
+}
+
+/// Puts `bytes` in the place of a file that is gone, or of what cannot be read there.
+pub fn put_back(root: &Path, file: &str, bytes: &[u8]) -> Result<(), TaskFileError> {
+    let failed = |source| TaskFileError::Io { file: file.to_owned(), source };
+    let (folder, name) = folder_of(root, file, true).map_err(failed)?;
+    let fresh = format!(".{name}.dacapo");
+    let _ = rustix::fs::unlinkat(&folder, &fresh, AtFlags::empty());
+    replace(&folder, name, &fresh, bytes).map_err(failed)
+}
+
+/// The plan beside the file of a task.
+pub fn plan_of(task: &str) -> String {
+    let folder = task.rsplit_once('/').map_or("", |(folder, _)| folder);
+    format!("{folder}/{PLAN}")
 }
 
 /// The content of a regular file below `root`; no link on the way is followed.

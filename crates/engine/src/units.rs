@@ -269,11 +269,11 @@ fn read(holder: &OwnedFd, name: &str, path: &str) -> Result<Vec<u8>, Problem> {
     })
 }
 
-fn not_regular(path: &str) -> Problem {
+pub(crate) fn not_regular(path: &str) -> Problem {
     Problem::of_file(path, "not a regular file", "put a file there, or remove it")
 }
 
-fn cannot_read(path: &str, error: Errno) -> Problem {
+pub(crate) fn cannot_read(path: &str, error: Errno) -> Problem {
     match error {
         Errno::LOOP => Problem::of_file(
             path,
@@ -281,6 +281,7 @@ fn cannot_read(path: &str, error: Errno) -> Problem {
             "put the file itself there, or remove the link",
         ),
         Errno::XDEV => Problem::of_file(path, "leads out of the repository", "name one inside of it"),
+        Errno::NOENT => Problem::of_file(path, "it is gone", "leave it where it was"),
         Errno::NXIO => not_regular(path),
         Errno::OVERFLOW => Problem::of_file(
             path,

@@ -54,6 +54,9 @@ pub fn refused_at_once(by: &[Signal], iteration: u32, policy: &Policy) -> Option
     {
         return Some((RefusalReason::Malformed, format!("DONE is a {kind}, not a regular file")));
     }
+    if let Some(refusal) = malformed(by) {
+        return Some(refusal);
+    }
     if iteration == 0 && !policy.gates.is_empty() && !policy.allow_empty && !is_ours(by) {
         // No agent has run: whatever wrote it, it was not the work of this loop.
         return Some((
@@ -64,8 +67,19 @@ pub fn refused_at_once(by: &[Signal], iteration: u32, policy: &Policy) -> Option
     None
 }
 
+fn malformed(by: &[Signal]) -> Option<Refusal> {
+    match by {
+        [Signal::MalformedTask(why)] => Some((RefusalReason::Malformed, why.clone())),
+        _ => None,
+    }
+}
+
 /// What refuses a claim after a look at the workspace, before any gate runs.
 pub fn refused_by_examination(by: &[Signal], found: &Examination, policy: &Policy) -> Option<Refusal> {
+    // Refused at once, unless dacapo was killed in between.
+    if let Some(refusal) = malformed(by) {
+        return Some(refusal);
+    }
     if let Some(change) = found.unit_files.first() {
         return Some((RefusalReason::Tampered, with_more(forbidden(change), found.unit_files.len())));
     }

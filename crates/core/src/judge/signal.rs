@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::promise::MissReason;
 use crate::{policy::Policy, unit::TaskStatus};
 
+/// How many files that are no claim are named.
+const LOST_SHOWN: usize = 3;
+
 /// What was observed when an agent had ended, or before one starts. Gathered by the engine, judged here.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
@@ -23,6 +26,8 @@ pub struct Facts {
     /// The tasks of the turn by number, and what their files say; `None` where that cannot be told. Not looked at
     /// before an agent starts: nobody has worked on them.
     pub tasks: Vec<(u32, Option<TaskStatus>)>,
+    /// What is wrong with files of the turn's unit that cannot be understood, or are gone: one line each.
+    pub broken: Vec<String>,
 }
 
 impl Facts {
@@ -65,6 +70,8 @@ pub enum Signal {
     UntilCommand,
     /// The file of this task says that it is complete.
     Task(u32),
+    /// Files of tasks say something, and it cannot be a claim: why.
+    MalformedTask(String),
     /// dacapo itself wants the gates to decide.
     OwnClaim,
     /// The exit code that means: do not restart me.
@@ -89,6 +96,7 @@ impl Signal {
                 | Self::MalformedDone(_)
                 | Self::UntilCommand
                 | Self::Task(_)
+                | Self::MalformedTask(_)
                 | Self::OwnClaim
         )
     }
@@ -106,6 +114,7 @@ impl Signal {
             Self::MalformedDone(_) => "malformed DONE",
             Self::UntilCommand => "until command",
             Self::Task(_) => "task status",
+            Self::MalformedTask(_) => "malformed task",
             Self::OwnClaim => "own claim",
             Self::WaitExitCode(_) => "wait exit code",
             Self::WaitMarker => "WAIT_WITHOUT_RESTART",
@@ -132,6 +141,9 @@ pub fn signals(facts: &Facts, policy: &Policy) -> Vec<Signal> {
     if let Some(set) = &policy.tasks {
         let mut claimed: Vec<u32> = facts.complete().filter(|number| set.ready.contains(number)).collect();
         claimed.sort_unstable();
+        if claimed.is_empty() {
+            signals.extend(lost(facts, policy).map(Signal::MalformedTask));
+        }
         signals.extend(claimed.into_iter().map(Signal::Task));
     }
     signals.extend(facts.promise.clone().filter(|_| hears_promises).map(Signal::Promise));
@@ -170,6 +182,39 @@ pub fn premature(facts: &Facts, policy: &Policy) -> Vec<u32> {
     let was_complete =
         |number| set.tasks.iter().any(|t| t.spec.number == number && t.status == TaskStatus::Complete);
     facts.complete().filter(|number| !set.ready.contains(number) && !was_complete(*number)).collect()
+}
+
+/// What the files of a turn say that was perhaps meant as a claim and is none, for people and for the next agent.
+fn lost(facts: &Facts, policy: &Policy) -> Option<String> {
+    let set = policy.tasks.as_ref()?;
+    let too_early = premature(facts, policy).into_iter().map(|number| {
+        let task = set.tasks.iter().find(|task| task.spec.number == number);
+        let is_open = |number: &&u32| {
+            let mut open = set.tasks.iter().filter(|task| task.status != TaskStatus::Complete);
+            open.any(|task| task.spec.number == **number)
+        };
+        let first: Vec<String> = task
+            .iter()
+            .flat_map(|task| task.spec.depends_on.iter().filter(is_open))
+            .map(|number| format!("#{number}"))
+            .collect();
+        match first.is_empty() {
+            true => {
+                format!("task #{number} was set to `complete`, and it is none of the tasks that are ready")
+            }
+            false => {
+                format!("task #{number} was set to `complete`, and {} must come first", first.join(", "))
+            }
+        }
+    });
+    let mut lines: Vec<String> = too_early.chain(facts.broken.iter().cloned()).collect();
+    // A unit may have a thousand tasks, and somebody may delete them all.
+    let more = lines.len().saturating_sub(LOST_SHOWN);
+    lines.truncate(LOST_SHOWN);
+    if more > 0 {
+        lines.push(format!("and {more} more"));
+    }
+    (!lines.is_empty()).then(|| lines.join("; "))
 }
 
 #[cfg(test)]

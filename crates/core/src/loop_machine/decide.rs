@@ -403,6 +403,10 @@ impl Turn {
         }
         self.set_back(&premature(&facts, &self.started().policy));
         let claims: Vec<Signal> = seen.into_iter().filter(Signal::is_claim).collect();
+        if !facts.broken.is_empty() && matches!(claims[..], [Signal::MalformedTask(_)]) {
+            // An honest agent after this one must not stumble over what is gone. Under a claim it is evidence.
+            self.set_all_back();
+        }
         if !claims.is_empty() {
             self.claim(claims);
         } else if self.state.awaits_attempt && !self.state.waits.is_empty() {

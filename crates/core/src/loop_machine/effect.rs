@@ -97,7 +97,8 @@ pub enum Effect {
         /// The commits, in their order.
         commits: Vec<TaskCommit>,
     },
-    /// Set the status in the files of these tasks, and nothing else in them. No answer; doing it again changes nothing.
+    /// Set the status in the files of these tasks, and nothing else in them; files of the unit that are gone or cannot be
+    /// understood become what they were. No answer; doing it again changes nothing.
     SetStatuses(Vec<(u32, TaskStatus)>),
     /// Wait between iterations; answered by `DelayOver`.
     Delay(Millis),

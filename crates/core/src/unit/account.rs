@@ -14,6 +14,7 @@ use crate::{
         RunEvent,
     },
     ids::LoopId,
+    judge::signal::Signal,
 };
 
 /// What is known about the loops of a unit, and what was told of them.
@@ -43,6 +44,9 @@ struct Turn {
     committed: BTreeSet<u32>,
     /// Whether the newest agent failed or could not be started.
     agent_failed: bool,
+    /// Whether what it left in the files of tasks could not be a claim.
+    #[serde(default)]
+    malformed: bool,
     /// The newest iteration that came to nothing, and why.
     missed: Option<(u32, String)>,
 }
@@ -86,13 +90,15 @@ impl Turn {
             green: BTreeSet::new(),
             committed: BTreeSet::new(),
             agent_failed: false,
+            malformed: false,
             missed: None,
         }
     }
 
     fn apply(&mut self, event: &LoopEvent) {
         match event {
-            LoopEvent::ClaimMade { .. } => {
+            LoopEvent::ClaimMade { by, .. } => {
+                self.malformed = matches!(by[..], [Signal::MalformedTask(_)]);
                 self.green.clear();
                 self.committed.clear();
             }
@@ -108,7 +114,7 @@ impl Turn {
                     self.committed.insert(task);
                 }
             }
-            LoopEvent::AgentStarted { .. } => self.agent_failed = false,
+            LoopEvent::AgentStarted { .. } => (self.agent_failed, self.malformed) = (false, false),
             LoopEvent::AgentExited { exit, .. } => self.agent_failed = error(exit).is_some(),
             LoopEvent::IterationFinished { iteration, outcome, .. } => {
                 self.missed = self.reason(*outcome).map(|reason| (*iteration, reason.to_owned()));
@@ -131,10 +137,14 @@ impl Turn {
     /// Why an iteration came to nothing, if it did.
     fn reason(&self, outcome: IterationOutcome) -> Option<&'static str> {
         match outcome {
-            IterationOutcome::Refused => Some("backpressure_failed"),
-            IterationOutcome::NoClaim if self.agent_failed => Some("claude_invocation_failed"),
+            IterationOutcome::Refused if !self.malformed => Some("backpressure_failed"),
+            IterationOutcome::NoClaim | IterationOutcome::Refused if self.agent_failed => {
+                Some("claude_invocation_failed")
+            }
             IterationOutcome::NotStarted => Some("claude_invocation_failed"),
-            IterationOutcome::NoClaim | IterationOutcome::Interrupted => Some("no_task_completed"),
+            IterationOutcome::NoClaim | IterationOutcome::Refused | IterationOutcome::Interrupted => {
+                Some("no_task_completed")
+            }
             IterationOutcome::Accepted | IterationOutcome::Waiting => None,
         }
     }

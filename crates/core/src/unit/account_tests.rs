@@ -250,3 +250,25 @@ fn the_last_attempt_is_no_retry_and_what_is_no_turn_tells_nothing() {
         "a task is started once, however often it is offered"
     );
 }
+
+#[test]
+fn a_claim_that_is_none_is_no_red_backpressure() {
+    // req 37
+    let malformed = event(json!({"type": "claim_made", "iteration": 1,
+        "by": [{"signal": "malformed_task", "detail": "gone"}]}));
+    let journal = stream(
+        "turn1",
+        1,
+        vec![
+            begins(true),
+            iteration(1),
+            agent(1),
+            exits(1, 0, "completed"),
+            malformed,
+            finishes(1, IterationOutcome::Refused),
+            iteration(2),
+        ],
+    );
+    let told = tell(&journal);
+    assert_eq!(told.last().unwrap(), r#"task.retry {"attempt":1,"reason":"no_task_completed"}"#);
+}

@@ -183,6 +183,7 @@ impl<'a> Worker<'a> {
 
     /// `given` are the tasks as they were where the unit's branch began.
     fn facts(&mut self, tree: &Worktree, given: &[Task], checks: Checks) -> Result<UnitFacts, JobEnd> {
+        self.put_back_plan(tree)?;
         let tasks = self.tasks_on_disk(tree, given)?;
         let committed = given
             .iter()
@@ -250,35 +251,21 @@ impl<'a> Worker<'a> {
         Ok(tasks)
     }
 
-    /// A loop of this unit that was cut short in this worktree, was told what this run would tell it, and counts changes
-    /// from where the unit stands: other limits, another agent, other gates or another commit make another loop.
-    pub(super) fn open_loop(&self, tree: &Worktree, given: &[Task]) -> Result<Option<LoopId>, JobEnd> {
-        let Some((id, history)) = self.cut_loop(tree)? else { return Ok(None) };
-        let Some(LoopEvent::LoopStarted(started)) = history.first().map(|envelope| &envelope.event) else {
-            return Ok(None);
-        };
-        if started.base.as_ref().is_none_or(|base| base.snapshot != self.accepted) {
-            return Ok(None);
+    /// An agent may have deleted the plan; every claim would be refused for it.
+    fn put_back_plan(&self, tree: &Worktree) -> Result<(), JobEnd> {
+        let plan = format!("{}/{}", self.spec.unit.folder, units::PLAN);
+        if task_files::read(&tree.path, &plan).is_ok() {
+            return Ok(());
         }
-        let (unit, settings) = (&self.spec.unit.id, &self.spec.started.settings);
-        let is_ours = match &started.policy.tasks {
-            // A task that was changed meanwhile is frozen there as it was.
-            Some(set) => {
-                set.tasks.iter().map(|task| &task.spec).eq(given.iter().map(|task| &task.spec))
-                    && started.policy == settings.turn(set.clone())
-            }
-            None => {
-                let head = self.head(tree)?;
-                let must_hold = self.must_hold(&self.tip()?, &head, &head)?;
-                started.policy == settings.baseline(unit, &must_hold.checks)
-                    || started.policy == settings.sent_back(unit, &must_hold)
-            }
-        };
-        Ok(is_ours.then_some(id))
+        match self.repo.file_at(&self.accepted, &plan).map_err(JobEnd::error)? {
+            Some(bytes) => task_files::put_back(&tree.path, &plan, &bytes).map_err(JobEnd::error),
+            None => Ok(()),
+        }
     }
 
-    /// The unit's newest loop, if it was cut short in this worktree.
-    fn cut_loop(&self, tree: &Worktree) -> Result<Option<(LoopId, Vec<Envelope>)>, JobEnd> {
+    /// A loop of this unit that was cut short in this worktree and was told what this run would tell it: other limits,
+    /// another agent or other gates make another loop.
+    fn open_loop(&self, tree: &Worktree) -> Result<Option<LoopId>, JobEnd> {
         let rows = self
             .store
             .newest_of_task(Some(&self.spec.started.project), self.task()?.as_str())

@@ -1,12 +1,12 @@
 //! Tasks of a unit: what their files say, setting them, and the commits of those that were proven.
 
-use std::path::Path;
+use std::{io, path::Path};
 
 use dacapo_core::{
     event::LoopEvent,
-    judge::unit_files::{committed, restated},
+    judge::{signal::Facts, unit_files::restated},
     loop_machine::{Input, TaskCommit, TaskCommits},
-    unit::{TaskSet, TaskStatus},
+    unit::{TaskSet, TaskStatus, check::Problem},
 };
 
 use super::{SuperviseError, Supervisor};
@@ -17,11 +17,27 @@ use crate::{
 
 impl Supervisor<'_> {
     /// What the files of all tasks of the turn say now (req 28); one that cannot be read is passed over (req 30).
-    pub(super) fn task_statuses(&self) -> Vec<(u32, Option<TaskStatus>)> {
-        let Some(set) = &self.started.policy.tasks else { return Vec::new() };
+    pub(super) fn look_at_tasks(&self, facts: &mut Facts) {
+        let Some(set) = &self.started.policy.tasks else { return };
         let root = self.top();
-        let status = |file: &str| task_files::status(root, file);
-        set.tasks.iter().map(|task| (task.spec.number, status(&task.spec.file))).collect()
+        for task in &set.tasks {
+            let found = task_files::look(root, &task.spec.file);
+            facts.broken.extend(found.as_ref().err().map(Problem::line));
+            facts.tasks.push((task.spec.number, found.ok()));
+        }
+        if let Some((plan, error, _)) = self.lost_plan() {
+            facts.broken.push(task_files::unreadable(&plan, &error).line());
+        }
+    }
+
+    /// The unit's plan, if it was there when the loop began and cannot be read now: where, why, and what it held.
+    fn lost_plan(&self) -> Option<(String, io::Error, Vec<u8>)> {
+        let set = self.started.policy.tasks.as_ref()?;
+        let plan = task_files::plan_of(&set.tasks.first()?.spec.file);
+        let error = task_files::read(self.top(), &plan).err()?;
+        let base = &self.started.base.as_ref()?.snapshot;
+        let mut held = self.workspace.as_ref()?.files_at(base, &[plan.as_bytes()]).ok()?;
+        Some((plan, error, held.pop()??))
     }
 
     /// Sets files of tasks. What cannot be set is said and stops nothing.
@@ -29,7 +45,20 @@ impl Supervisor<'_> {
         let started = self.started.clone();
         let Some(set) = &started.policy.tasks else { return Ok(()) };
         let root = self.top().to_owned();
-        let wanted = files(set, statuses);
+        if let Some((plan, _, bytes)) = self.lost_plan() {
+            self.kept = None;
+            if let Err(error) = task_files::put_back(&root, &plan, &bytes) {
+                self.warn_about_task(error.to_string())?;
+            }
+        }
+        let mut wanted = files(set, statuses);
+        // What nobody can read is what it was, too: a claim after this one would be refused for it.
+        for task in &set.tasks {
+            let file = task.spec.file.as_str();
+            if !wanted.iter().any(|(known, _)| *known == file) && task_files::status(&root, file).is_none() {
+                wanted.push((file, task.status));
+            }
+        }
         let others: Vec<&(&str, TaskStatus)> =
             wanted.iter().filter(|(file, status)| task_files::status(&root, file) != Some(*status)).collect();
         if others.is_empty() {

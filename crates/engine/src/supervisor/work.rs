@@ -533,7 +533,7 @@ impl Supervisor<'_> {
                     self.ask_no_more();
                 }
                 let mut facts = observe::markers(&self.task_folder());
-                facts.tasks = self.task_statuses();
+                self.look_at_tasks(&mut facts);
                 facts.exit_code = end.code.filter(|_| heard.outcome == Outcome::Completed);
                 facts.promise = heard.detection.promise;
                 facts.near_miss = heard.detection.near_miss.map(|miss| miss.reason);

@@ -420,3 +420,36 @@ fn a_task_that_nothing_would_prove_is_a_problem() {
     assert_eq!(problems, [crate::policy::PolicyProblem::Unproven { task: 3 }]);
     assert_eq!(turn(|_| {}).problems(), []);
 }
+
+#[test]
+fn what_looks_like_a_claim_and_is_none_is_refused_in_words() {
+    // req 30; fault A10: the next agent is told, and finds what is gone in its place.
+    let line = "`specs/tasks/app/02-t.md`, line 3: `done` is not a status; write one of pending, complete";
+    let broken = |tasks: &[(u32, Option<TaskStatus>)]| {
+        let tasks = tasks.to_vec();
+        exits_with(0, move |r| (r.facts.tasks, r.facts.broken) = (tasks, vec![line.to_owned()]))
+    };
+    let back = set([Complete, Pending, InProgress, Pending]);
+    for (input, effects, detail) in [
+        (broken(&[(2, None)]), vec![back.clone(), DELAY], line.to_owned()),
+        (
+            completes(&[4]),
+            vec![Effect::SetStatuses(vec![(4, Pending)]), DELAY],
+            "task #4 was set to `complete`, and #2, #3 must come first".to_owned(),
+        ),
+        (
+            broken(&[(2, None), (4, Some(Complete))]),
+            vec![Effect::SetStatuses(vec![(4, Pending)]), back, DELAY],
+            format!("task #4 was set to `complete`, and #2, #3 must come first; {line}"),
+        ),
+    ] {
+        let mut sim = Sim::told(turn(|_| {}));
+        assert_eq!(sim.work(input), effects);
+        assert_eq!(sim.refusals(), [(RefusalReason::Malformed, detail.as_str())]);
+        let told = crate::prompt::compose(&sim.state, 2, "n");
+        assert!(told.contains(&format!("The claim of iteration 1 was refused: {detail}.")), "{told}");
+    }
+    // Beside a good claim it is the files' own matter.
+    let mut sim = Sim::told(turn(|_| {}));
+    assert_eq!(sim.work(broken(&[(2, None), (3, Some(Complete))])), [AWAIT_CHILDREN]);
+}

@@ -144,7 +144,9 @@ impl Auditor {
                 (self.claim_is_open, self.committed) = (true, vec![]);
                 self.claimed = by.iter().filter_map(task_of).collect();
                 let has_tasks = self.policy().tasks.is_some();
-                assert_eq!(has_tasks, !self.claimed.is_empty(), "where tasks are they are the only claim");
+                let is_none = matches!(by[..], [Signal::MalformedTask(_)]);
+                let of_tasks = is_none || !self.claimed.is_empty();
+                assert_eq!(has_tasks, of_tasks, "where tasks are they are the only claim");
                 let ready = self.policy().tasks.as_ref().map_or(&[][..], |set| &set.ready);
                 assert!(self.claimed.iter().all(|task| ready.contains(task)), "only what is ready");
                 self.judge_anew();

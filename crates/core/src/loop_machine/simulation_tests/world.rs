@@ -504,6 +504,7 @@ impl World {
             wait_marker: self.wait_marker,
             messages,
             tasks: self.look_at_tasks(),
+            broken: Vec::new(),
         };
         if let Some(tree) = &mut self.tree {
             // It changes something, changes it back, or lets it be.
