@@ -76,7 +76,7 @@ fn world(owner: &Identity) -> World {
     world.tell("auth", RunEvent::WorktreeCreated { path, branch, base });
     world.tell("core", RunEvent::UnitStarted { slot: 2 });
     let detail = "the baseline checks stay red".to_owned();
-    world.tell("core", RunEvent::UnitFailed { reason: UnitEnd::Baseline, detail });
+    world.tell("core", RunEvent::UnitFailed { reason: UnitEnd::Baseline, detail, loop_id: None });
     let by: Vec<UnitId> = vec!["core".parse().expect("a name")];
     world.tell("web", RunEvent::UnitBlocked { by });
     world

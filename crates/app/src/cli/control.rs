@@ -10,7 +10,7 @@ use dacapo_core::{
     event::{FinishState, LoopEvent, Reason},
     ids::RunId,
     loop_machine::Request,
-    unit::step,
+    view::LoopView,
 };
 use dacapo_engine::{
     secrets::secrets,
@@ -120,9 +120,17 @@ pub(super) fn pause(cx: &Context, args: &PauseArgs) -> Result<u8, UserError> {
     }
     store.request(&id, &Request::Pause { now: args.now }, Timestamp::now())?;
     let when = if args.now { "now" } else { "after this iteration" };
-    // The iteration may prove the task and end the loop: what is held then is the unit.
-    let whose = if is_of_unit(&store, &id)? { row.view.task.as_str() } else { id.as_str() };
-    say(format!("Loop {id} pauses {when}; `dacapo resume {whose}` goes on."));
+    if is_of_unit(&store, &id)? {
+        // Its loop may be over by then; the unit is not.
+        let again = again(&store, &row.view)?;
+        let unit = &row.view.task;
+        say(format!("Unit {unit} pauses {when}; `dacapo resume {unit}` goes on."));
+        say(format!(
+            "If that iteration completes a task, the unit stops: then `{again}` goes on, after this run."
+        ));
+        return Ok(0);
+    }
+    say(format!("Loop {id} pauses {when}; `dacapo resume {id}` goes on."));
     Ok(0)
 }
 
@@ -155,7 +163,8 @@ pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
     }
     if is_of_unit {
         let unit = &row.view.task;
-        say(format!("Unit {unit} reads it when it goes on: `dacapo unit run --unit {unit}`."));
+        let again = again(&store, &row.view)?;
+        say(format!("Unit {unit} reads it when it goes on: `{again}`."));
         return Ok(0);
     }
     if matches!(row.view.reason, Some(Reason::Waiting | Reason::Question)) {
@@ -176,6 +185,12 @@ fn is_of_unit(store: &Store, id: &dacapo_core::ids::LoopId) -> Result<bool, User
         _ => None,
     });
     Ok(started.is_some_and(|started| started.run.is_some()))
+}
+
+/// The command that goes on with the unit of a loop.
+fn again(store: &Store, view: &LoopView) -> Result<String, UserError> {
+    let unit = store.unit_view(Some(&view.project), view.task.as_str())?.into_iter().next();
+    Ok(unit.map_or_else(|| format!("dacapo unit run --unit {}", view.task), |unit| unit.run_again()))
 }
 
 /// How a loop stands whose journal has come to an end.

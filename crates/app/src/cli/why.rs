@@ -1,16 +1,16 @@
 //! `dacapo why`.
 
 use clap::Args;
-use dacapo_core::view::{UnitStatus, why_unit};
+use dacapo_core::view::{UnitStatus, why_run, why_unit};
 
 use super::{say, say_json};
 use crate::{context::Context, error::UserError};
 
-/// Say why a loop or a unit stopped, goes on or waits, and the one next step
+/// Say why a loop, a unit or a run stopped, goes on or waits, and the one next step
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo why fix-tests")]
 pub(super) struct WhyArgs {
-    /// The loop: its id, the beginning of it, or its task; or a unit
+    /// The loop: its id, the beginning of it, or its task; or a unit, or a run of units
     id: String,
     /// As JSON
     #[arg(long)]
@@ -22,9 +22,11 @@ pub(super) fn why(cx: &Context, args: &WhyArgs) -> Result<u8, UserError> {
     let unit = cx.find_unit(&store, &args.id)?;
     // Of a unit that is worked on, the loop at work knows more.
     let unit = unit.filter(|view| view.status != UnitStatus::Working || view.loop_id.is_none());
-    let why = match unit {
-        Some(view) => why_unit(&view),
-        None => dacapo_core::view::why(&cx.find(&store, &args.id)?.current_view()),
+    let run = if unit.is_none() { cx.find_run(&store, &args.id)? } else { None };
+    let why = match (unit, run) {
+        (Some(view), _) => why_unit(&view),
+        (None, Some(run)) => why_run(&run.current_view()),
+        (None, None) => dacapo_core::view::why(&cx.find(&store, &args.id)?.current_view()),
     };
     if args.json {
         return say_json(&why);

@@ -11,6 +11,7 @@ use dacapo_engine::process::background::is_background;
 use std::io::Write;
 
 use clap::Args;
+use dacapo_core::view::after_run;
 use dacapo_engine::{
     observer::Observer,
     scheduler::{RunFinished, RunObserver},
@@ -75,10 +76,7 @@ pub(crate) fn last_line_of_run(finished: &RunFinished) -> u8 {
         let _ = writeln!(stderr, "WARNING: {warning}");
     }
     if over.exit_code != 0 {
-        let _ = writeln!(
-            stderr,
-            "hint: `dacapo status` shows how each unit stands; `dacapo resume {id}` goes on"
-        );
+        let _ = writeln!(stderr, "hint: {}", after_run(id, &over.reason, &over.detail));
     }
     let state =
         if over.exit_code == 0 { "completed".to_owned() } else { format!("failed ({})", over.reason) };

@@ -50,7 +50,7 @@ pub(crate) fn describe_run(event: &RunEvent) -> String {
             format!("merged on {branch}; {target} could not be moved: `{command}` does it")
         }
         RunEvent::UnitSentBack { detail } => format!("sent back: {detail}"),
-        RunEvent::UnitFailed { reason, detail } => format!("failed ({}): {detail}", reason.as_str()),
+        RunEvent::UnitFailed { reason, detail, .. } => format!("failed ({}): {detail}", reason.as_str()),
         RunEvent::UnitBlocked { by } => format!("blocked by {}", names(by)),
         RunEvent::UnitWarned { text } => format!("WARNING: {text}"),
         RunEvent::TaskStarted { task, title, .. } => format!("task {task} offered: {title}"),

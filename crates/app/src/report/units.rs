@@ -256,7 +256,7 @@ impl HumanRun {
                 self.about(unit, "33", &format!("the merged tree is red: {detail}"));
                 self.rest(unit);
             }
-            RunEvent::UnitFailed { reason, detail } => {
+            RunEvent::UnitFailed { reason, detail, .. } => {
                 let reason = serde_json::to_value(reason).unwrap_or_default();
                 self.about(unit, "1;31", &format!("{}: {detail}", reason.as_str().unwrap_or("failed")));
                 self.rest(unit);

@@ -13,6 +13,7 @@ mod hostile;
 mod leftovers;
 mod merging;
 mod moving_target;
+mod messages;
 mod night;
 mod pausing;
 mod proof;

@@ -81,6 +81,73 @@ fn an_honest_agent_finds_what_the_one_before_has_deleted() {
 }
 
 #[test]
+fn a_unit_names_the_loop_and_the_command_that_matter() {
+    let world = World::new();
+    world.unit("a", 1, &[]);
+    world.config("units: {baseline: [{name: lint, run: 'exit 3'}]}\n").commit();
+    world.env.git(["branch", "next"]);
+    world.run(&["--no-merge", "--target", "next"]).assert_code(1);
+    let why = world.env.run(["why", "a"]).assert_code(0).stdout;
+    assert!(why.contains("then `dacapo unit run --unit a --target next --no-merge`"), "{why}");
+    let units: Vec<Value> =
+        serde_json::from_str(&world.env.run(["status", "--units", "--json"]).assert_code(0).stdout).unwrap();
+    let id = units[0]["loop"].as_str().unwrap();
+    assert!(why.contains(&format!("`dacapo logs {id}`")), "{why}");
+    let events = world.env.events(None);
+    let last = events.iter().rev().find(|event| event["type"] == "loop_finished").unwrap();
+    assert_eq!((&last["loop"], &last["state"]), (&id.into(), &"failed".into()));
+    let run = units[0]["run"].as_str().unwrap();
+    let why = world.env.run(["why", run]).assert_code(0).stdout;
+    assert!(
+        why.starts_with("Failed (failed): a: ") && why.contains(&format!("`dacapo resume {run}`")),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_result_that_waits_is_the_last_word_and_what_it_says_works() {
+    // req 58
+    let world = World::new();
+    world.env.write("mine.txt", "1\n");
+    world.plan("a", &[]).task("a", 1, &[], "grep 2 mine.txt", "do: echo 2 > mine.txt");
+    world.commit();
+    world.env.git(["branch", "rel"]);
+    let there = world.env.root().join("there");
+    world.env.git(["worktree", "add", "-q", there.to_str().unwrap(), "rel"]);
+    fs::write(there.join("mine.txt"), "dirty\n").unwrap();
+    let output = world.run(&["-q", "--target", "rel"]).assert_code(0);
+    let last =
+        line_of(&output.stderr, "dacapo: completed: 1 unit merged; what was merged waits on dacapo/merged-");
+    let command = format!("git -C {} merge --ff-only dacapo/merged-", there.display());
+    assert!(last.contains(&command), "{last}");
+    let output = world.run(&["--target", "rel"]).assert_code(5);
+    let hint = line_of(&output.stderr, "hint: ");
+    assert!(hint.contains(&command), "{hint}");
+    let typed = hint.split('`').nth(1).unwrap().to_owned();
+    fs::write(there.join("mine.txt"), "1\n").unwrap();
+    let mut shell = world.env.command("sh");
+    shell.args(["-c", &typed]).current_dir(world.env.workspace());
+    world.env.run_command(shell).assert_code(0);
+    assert_eq!(world.at("rel", "mine.txt").as_deref(), Some("2\n"));
+}
+
+#[test]
+fn a_changed_command_is_taken_into_the_worktree_as_it_is_said() {
+    let world = World::new();
+    world.plan("a", &[]).task("a", 1, &[], "test -f right.txt", "do: touch wrong.txt").commit();
+    world.run(&["-n", "1"]).assert_code(1);
+    world.task("a", 1, &[], "test -f wrong.txt", "do: touch wrong.txt").commit();
+    let output = world.run(&["--retry-failed"]).assert_code(1);
+    let said = output.stdout.lines().find(|line| line.contains("git -C ")).expect("a command");
+    let typed = said.split('`').find(|part| part.starts_with("git -C ")).unwrap().to_owned();
+    let mut shell = world.env.command("sh");
+    shell.args(["-c", &typed]).current_dir(world.env.workspace());
+    world.env.run_command(shell).assert_code(0);
+    world.run(&["--retry-failed"]).assert_code(0);
+    assert!(world.at("main", "wrong.txt").is_some());
+}
+
+#[test]
 fn an_agent_that_nobody_has_is_found_in_its_plan() {
     let world = World::new();
     world.unit("a", 1, &[]);
@@ -100,3 +167,35 @@ fn an_agent_that_nobody_has_is_found_in_its_plan() {
     assert!(output.stderr.contains(&format!("({place}:3)")), "{}", output.stderr);
 }
 
+#[test]
+fn what_was_typed_is_answered_in_plain_words() {
+    let world = World::new();
+    world.unit("a", 2, &[]).commit();
+    for (args, code, said) in [
+        (vec!["unit", "run", "--target", "bad name"], 2, "is no name of a branch"),
+        (vec!["unit", "prompt", "a", "--task", "x"], 2, "is not a whole number"),
+        (vec!["unit", "prompt", "a", "--task", "2"], 0, "task #2 is not ready: it waits for #1"),
+    ] {
+        let output = world.env.run(&args).assert_code(code);
+        assert!(output.stderr.contains(said) && !output.stderr.contains("git branch"), "{}", output.stderr);
+    }
+    let bare = world.env.root().join("bare.git");
+    world.env.git(["init", "-q", "--bare", bare.to_str().unwrap()]);
+    let output = world.env.run(["unit", "run", "--dir", bare.to_str().unwrap()]).assert_code(2);
+    assert!(output.stderr.contains("is a bare repository"), "{}", output.stderr);
+}
+
+#[test]
+fn whoever_pauses_a_unit_is_told_what_goes_on() {
+    let world = World::new();
+    slow_unit(&world, "a", &[], "");
+    world.commit();
+    let running = world.env.spawn(world.args(&["--no-merge"]));
+    wait_for_file(&world, "began-a");
+    let said = world.env.run(["pause", "a"]).assert_code(0).stdout;
+    assert!(said.contains("Unit a pauses after this iteration; `dacapo resume a` goes on."), "{said}");
+    assert!(said.contains("then `dacapo unit run --unit a --no-merge` goes on"), "{said}");
+    assert!(world.env.run(["resume", "a"]).assert_code(0).stdout.contains("goes on"));
+    running.signal(Signal::INT);
+    running.wait(Duration::from_secs(60)).assert_code(130);
+}

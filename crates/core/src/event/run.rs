@@ -112,6 +112,9 @@ pub enum RunEvent {
         reason: UnitEnd,
         /// One line.
         detail: String,
+        /// The loop that it failed in, if it did in one.
+        #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
+        loop_id: Option<LoopId>,
     },
     /// It cannot begin.
     #[serde(rename = "unit.blocked")]

@@ -177,6 +177,22 @@ pub fn commit_message(unit: &UnitId, task: &TaskSpec) -> String {
     format!("feat({unit}): complete task #{} - {title}", task.number)
 }
 
+/// Why nobody may complete a task now; `None` if somebody may.
+pub fn not_ready(tasks: &[Task], number: u32) -> Option<String> {
+    if matches!(standing(tasks), Standing::Ready(ready) if ready.contains(&number)) {
+        return None;
+    }
+    let find = |number: u32| tasks.iter().find(|task| task.spec.number == number);
+    let task = find(number)?;
+    let is_open = |number: &&u32| find(**number).is_none_or(|task| task.status != TaskStatus::Complete);
+    let first: Vec<String> = task.spec.depends_on.iter().filter(is_open).map(|n| format!("#{n}")).collect();
+    Some(match task.status {
+        TaskStatus::Complete => "it is complete".to_owned(),
+        TaskStatus::Failed => "it failed, and `--retry-failed` tries it again".to_owned(),
+        TaskStatus::Pending | TaskStatus::InProgress => format!("it waits for {}", first.join(", ")),
+    })
+}
+
 #[cfg(test)]
 #[path = "graph_tests.rs"]
 mod tests;

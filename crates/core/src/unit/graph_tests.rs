@@ -152,3 +152,22 @@ fn many_units_and_tasks_are_no_trouble() {
     assert_eq!(levels(&units).len(), 5000);
     assert_eq!(behind(&units, &"u0".parse().unwrap()).len(), 4999);
 }
+
+#[test]
+fn a_task_that_is_not_ready_says_what_it_waits_for() {
+    let tasks = [
+        task(1, TaskStatus::Complete, &[]),
+        task(2, TaskStatus::Pending, &[1]),
+        task(3, TaskStatus::InProgress, &[1, 2]),
+        task(4, TaskStatus::Failed, &[1]),
+    ];
+    for (number, expected) in [
+        (1, Some("it is complete")),
+        (2, None),
+        (3, Some("it waits for #2")),
+        (4, Some("it failed, and `--retry-failed` tries it again")),
+        (5, None),
+    ] {
+        assert_eq!(not_ready(&tasks, number).as_deref(), expected, "{number}");
+    }
+}

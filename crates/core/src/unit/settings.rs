@@ -38,6 +38,9 @@ pub struct RunSettings {
     pub backpressure_retries: u32,
     /// Whether tasks that failed before are tried again.
     pub retry_failed: bool,
+    /// The target that was typed; without one it follows from the configuration or the checkout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub typed_target: Option<String>,
     /// How long the run may take.
     #[serde(default)]
     pub max_time: Option<Millis>,
@@ -90,6 +93,7 @@ impl RunSettings {
             backpressure_timeout: backpressure_timeout(),
             backpressure_retries: 0,
             retry_failed: false,
+            typed_target: None,
             max_time: None,
             setup: Vec::new(),
             teardown: Vec::new(),

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use unit::{RunView, TaskView, UnitStatus, UnitView, unit_line, why_unit};
+pub use unit::{RunView, TaskView, UnitStatus, UnitView, after_run, run_again, unit_line, why_run, why_unit};
 pub use why::{Why, why};
 
 use crate::{

@@ -9,6 +9,7 @@ use super::Why;
 use crate::{
     event::{MergeMode, RunEnvelope, RunEvent, RunStarted, UnitEnd, UnitPlan},
     ids::{LoopId, ProjectId, RunId, UnitId},
+    text::shell::word,
     unit::TaskStatus,
 };
 
@@ -123,7 +124,7 @@ pub struct UnitView {
     pub branch: Option<String>,
     /// Its worktree.
     pub worktree: Option<PathBuf>,
-    /// The newest loop that worked on a task of it.
+    /// The loop that it failed in; before that, the newest that worked on a task of it.
     #[serde(rename = "loop")]
     pub loop_id: Option<LoopId>,
     /// Units that must come first.
@@ -148,6 +149,9 @@ pub struct UnitView {
     pub ended_at: Option<Timestamp>,
     /// What becomes of it when its work is done.
     pub merge: MergeMode,
+    /// The target that was typed for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub typed_target: Option<String>,
 }
 
 /// How a unit stands.
@@ -263,6 +267,7 @@ impl UnitView {
             started_at: None,
             ended_at: None,
             merge: started.merge,
+            typed_target: started.settings.typed_target.clone(),
         }
     }
 
@@ -323,7 +328,10 @@ impl UnitView {
                 self.status = UnitStatus::Queued;
                 self.detail = Some(format!("sent back: {detail}"));
             }
-            RunEvent::UnitFailed { reason, detail } => {
+            RunEvent::UnitFailed { reason, detail, loop_id } => {
+                if loop_id.is_some() {
+                    self.loop_id.clone_from(loop_id);
+                }
                 (self.reason, self.detail) = (Some(*reason), Some(detail.clone()));
                 let is_stopped = *reason == UnitEnd::Stopped;
                 self.end(envelope.at, if is_stopped { UnitStatus::Stopped } else { UnitStatus::Failed });
@@ -380,6 +388,11 @@ impl UnitView {
         (self.tasks.iter().filter(|task| task.status == TaskStatus::Complete).count(), self.tasks.len())
     }
 
+    /// The command that goes on with it, and treats its merge as its run was told to.
+    pub fn run_again(&self) -> String {
+        run_again(Some(&self.unit), self.merge, self.typed_target.as_deref())
+    }
+
     /// A unit of a run whose scheduler is gone although its journal has no end.
     #[must_use]
     pub fn with_dead_owner(mut self) -> Self {
@@ -391,6 +404,24 @@ impl UnitView {
         }
         self
     }
+}
+
+/// The command that goes on with a unit, or with all of them: without the flags that a run was given, finished units would
+/// be merged where they were not to be.
+pub fn run_again(unit: Option<&UnitId>, merge: MergeMode, target: Option<&str>) -> String {
+    let mut command = "dacapo unit run".to_owned();
+    if let Some(unit) = unit {
+        command.push_str(&format!(" --unit {unit}"));
+    }
+    if let Some(target) = target {
+        command.push_str(&format!(" --target {}", word(target)));
+    }
+    command.push_str(match merge {
+        MergeMode::Merge => "",
+        MergeMode::Leave => " --no-merge",
+        MergeMode::PullRequest => " --pr",
+    });
+    command
 }
 
 /// The line of one unit in `status`, its name as wide as `width`.
@@ -418,14 +449,14 @@ pub fn unit_line(view: &UnitView, width: usize) -> String {
 /// Why a unit failed, is blocked or waits, and the one next step.
 pub fn why_unit(view: &UnitView) -> Why {
     let (done, all) = view.progress();
-    let unit = &view.unit;
     let detail = view.detail.as_deref().unwrap_or_default().trim_end_matches('.');
     let tasks = format!("{done} of {all} tasks complete");
     let logs = match &view.loop_id {
         Some(id) => format!("`dacapo logs {id}` shows what the agent said; "),
         None => String::new(),
     };
-    let again = format!("`dacapo unit run --unit {unit}`");
+    let again = format!("`{}`", view.run_again());
+    let all_again = run_again(None, view.merge, view.typed_target.as_deref());
     let (because, next) = match view.status {
         UnitStatus::Queued if detail.is_empty() => {
             let first = if view.depends_on.is_empty() {
@@ -468,22 +499,24 @@ pub fn why_unit(view: &UnitView) -> Why {
             format!("Blocked: {} came to no good end.", names(&view.blocked_by)),
             match view.blocked_by.first() {
                 Some(first) => {
-                    format!("`dacapo why {first}` says why; after that `dacapo unit run` goes on.")
+                    format!("`dacapo why {first}` says why; after that `{all_again}` goes on.")
                 }
                 None => again,
             },
         ),
         UnitStatus::Stopped => {
-            (format!("Stopped: {detail}; {tasks}."), "`dacapo unit run` goes on with it.".to_owned())
+            (format!("Stopped: {detail}; {tasks}."), format!("`{all_again}` goes on with it."))
         }
         UnitStatus::Failed => (
             format!("Failed: {detail}; {tasks}."),
             match view.reason {
                 Some(UnitEnd::Exhausted | UnitEnd::Failed) => {
-                    format!("{logs}`dacapo unit run --unit {unit} --retry-failed` tries again.")
+                    format!("{logs}`{} --retry-failed` tries again.", view.run_again())
                 }
                 Some(UnitEnd::Auth) => format!("Sign in or mend the account, then {again}."),
-                Some(UnitEnd::Budget) => format!("{again} with a higher `--max-cost` goes on."),
+                Some(UnitEnd::Budget) => {
+                    format!("`dacapo resume {}{}` goes on.", view.run, more_of("budget", detail))
+                }
                 Some(UnitEnd::Person) => match &view.loop_id {
                     Some(id) => format!("`dacapo steer {id} \"…\"` answers; then {again}."),
                     None => format!("Answer it, then {again}."),
@@ -496,6 +529,42 @@ pub fn why_unit(view: &UnitView) -> Why {
         ),
     };
     Why { because, next }
+}
+
+/// Why a run ended or goes on, and the one next step.
+pub fn why_run(view: &RunView) -> Why {
+    let id = &view.id;
+    let detail = view.detail.as_deref().unwrap_or_default().trim_end_matches('.');
+    let (because, next) = match (view.state.as_str(), view.reason.as_deref()) {
+        ("completed", _) => (format!("Completed: {detail}."), "`dacapo status` shows its units.".to_owned()),
+        (state, Some(reason)) => {
+            let state = if state == "stopped" { "Stopped" } else { "Failed" };
+            (format!("{state} ({reason}): {detail}."), format!("{}.", after_run(id, reason, detail)))
+        }
+        (state, None) => (
+            format!("The run is {state}: {} units, {} at once.", view.units, view.parallel),
+            format!("`dacapo events {id} -f` follows it; `dacapo cancel {id}` ends it."),
+        ),
+    };
+    Why { because, next }
+}
+
+/// The one next step after a run that came to no good end.
+pub fn after_run(run: &RunId, reason: &str, detail: &str) -> String {
+    let more = more_of(reason, detail);
+    format!("`dacapo status` shows how each unit stands; `dacapo resume {run}{more}` goes on")
+}
+
+/// The flag without which a run whose limit is reached would end again at once.
+fn more_of(reason: &str, detail: &str) -> &'static str {
+    match reason {
+        "max_time" => " --max-time DUR",
+        // What several runs share is not this one's to raise.
+        "budget" if detail.ends_with(" today") || detail.ends_with(" in this project") => "",
+        "budget" if detail.contains(" tokens") => " --max-tokens N",
+        "budget" => " --max-cost USD",
+        _ => "",
+    }
 }
 
 fn names(units: &[UnitId]) -> String {

@@ -86,7 +86,7 @@ fn merged(left_on: Option<(&str, &str)>) -> RunEvent {
 }
 
 fn fails(reason: UnitEnd, detail: &str) -> RunEvent {
-    RunEvent::UnitFailed { reason, detail: detail.to_owned() }
+    RunEvent::UnitFailed { reason, detail: detail.to_owned(), loop_id: None }
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_unit_is_one_line_and_one_reason_with_one_next_step() {
             ),
             "auth  failed  tasks 1/2  dacapo/auth-1a2b3c  cost 5.03 of 5.00 USD in this run",
             "cost 5.03",
-            "--max-cost",
+            "`dacapo resume r1 --max-cost USD` goes on.",
         ),
         (
             seen(MergeMode::Merge, with(works(), [fails(UnitEnd::Auth, "not signed in")])),
@@ -285,5 +285,81 @@ fn a_run_ends_as_its_last_event_says() {
         view.apply(&envelope(2, event));
         assert_eq!((view.state.as_str(), view.exit_code, view.ended_at), (state, Some(exit), Some(at(2))));
         assert!(view.is_over() && view.pid.is_none());
+    }
+}
+
+#[test]
+fn what_goes_on_merges_as_the_run_was_told_to() {
+    let typed = |merge, target: Option<&str>| {
+        let mut view = seen(merge, with(works(), [fails(UnitEnd::Baseline, "red")]));
+        view.typed_target = target.map(str::to_owned);
+        view
+    };
+    for (view, command) in [
+        (typed(MergeMode::Merge, None), "dacapo unit run --unit auth"),
+        (typed(MergeMode::Leave, None), "dacapo unit run --unit auth --no-merge"),
+        (typed(MergeMode::PullRequest, Some("next")), "dacapo unit run --unit auth --target next --pr"),
+    ] {
+        assert!(why_unit(&view).next.ends_with(&format!("then `{command}`.")), "{:?}", why_unit(&view));
+        let mut given_up = view.clone();
+        given_up.reason = Some(UnitEnd::Exhausted);
+        assert!(why_unit(&given_up).next.contains(&format!("`{command} --retry-failed`")));
+        let mut stopped = view;
+        stopped.status = UnitStatus::Stopped;
+        assert!(why_unit(&stopped).next.starts_with(&format!("`{}`", command.replace(" --unit auth", ""))));
+    }
+    let mut started = begun(MergeMode::Merge);
+    started.settings.typed_target = Some("next".to_owned());
+    let view = UnitView::begin(&run(), &started, &started.units[0]);
+    assert_eq!(view.typed_target.as_deref(), Some("next"));
+}
+
+#[test]
+fn a_unit_names_the_loop_that_it_failed_in() {
+    let fails = |loop_id: Option<&str>| RunEvent::UnitFailed {
+        reason: UnitEnd::Baseline,
+        detail: "red".to_owned(),
+        loop_id: loop_id.map(|id| id.parse().unwrap()),
+    };
+    for (loop_id, expected) in [(Some("base1"), "base1"), (None, "l1")] {
+        let view = seen(MergeMode::Merge, with(works(), [fails(loop_id)]));
+        assert_eq!(view.loop_id.as_ref().unwrap().as_str(), expected);
+        assert!(why_unit(&view).next.contains(&format!("`dacapo logs {expected}`")));
+    }
+}
+
+#[test]
+fn a_run_has_a_reason_and_a_step_that_works() {
+    let failed = |reason: &str, detail: &str| RunEvent::OrchFailed {
+        reason: reason.to_owned(),
+        detail: detail.to_owned(),
+        exit_code: 1,
+    };
+    for (event, because, next) in [
+        (None, "The run is running: 1 units, 2 at once.", "`dacapo events r1 -f` follows it"),
+        (
+            Some(RunEvent::OrchCompleted { detail: "1 unit merged".to_owned() }),
+            "Completed: 1 unit merged.",
+            "`dacapo status` shows its units.",
+        ),
+        (Some(failed("failed", "auth: red")), "Failed (failed): auth: red.", "`dacapo resume r1` goes on."),
+        (
+            Some(failed("budget", "auth: cost 1.00 of 1.00 USD in this run")),
+            "Failed (budget)",
+            "`dacapo resume r1 --max-cost USD` goes on.",
+        ),
+        (
+            Some(failed("budget", "auth: 9 of 8 tokens in this run")),
+            "Failed (budget)",
+            "`dacapo resume r1 --max-tokens N` goes on.",
+        ),
+        (Some(failed("budget", "auth: cost 1 of 1 USD today")), "today", "`dacapo resume r1` goes on."),
+        (Some(failed("max_time", "used up")), "used up", "`dacapo resume r1 --max-time DUR` goes on."),
+    ] {
+        let first = envelope(0, RunEvent::OrchStarted(Box::new(begun(MergeMode::Merge))));
+        let mut view = RunView::begin(&first).unwrap();
+        event.into_iter().for_each(|event| view.apply(&envelope(1, event)));
+        let why = why_run(&view);
+        assert!(why.because.contains(because) && why.next.contains(next), "{why:?}");
     }
 }

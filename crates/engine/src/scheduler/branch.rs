@@ -1,11 +1,12 @@
 //! What of a unit's branch is proven, and how it stands to the target. The word of a file, committed or not, is an agent's;
 //! receipts are ours.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::Path};
 
 use dacapo_core::{
     event::{Reason, RunEvent, UnitEnd},
-    unit::{Task, TaskStatus, check, frontmatter, settings::MustHold},
+    text::shell::word,
+    unit::{Task, TaskStatus},
 };
 
 use super::{
@@ -37,9 +38,10 @@ impl Worker<'_> {
         for branch in waiting.iter().filter(|branch| branch.starts_with(&ours)) {
             let ahead = self.repo.branch(branch).map_err(JobEnd::error)?.unwrap_or_default();
             if !self.repo.is_ancestor(&tip, &ahead).map_err(JobEnd::error)? {
+                let command = self.repo.command_to_merge(target, branch).map_err(JobEnd::error)?;
                 let detail = format!(
-                    "`{branch}` holds merged units, and `{target}` has moved on without them; `git switch {target} && git \
-                     merge {branch}` brings both together"
+                    "`{branch}` holds merged units, and `{target}` has moved on without them; `{command}` brings both \
+                     together"
                 );
                 return Err(JobEnd(UnitEnd::Merge, detail));
             }
@@ -163,45 +165,23 @@ impl Worker<'_> {
         };
         if !moved && is_outdated {
             let text = format!(
-                "its task files have changed in `{target}`, and its worktree still has the old ones, because of uncommitted \
-                 files or a conflict: `cd {}`, commit or stash, `git merge {target}`",
-                tree.path.display(),
-                target = self.spec.started.target
+                "its task files have changed in `{}`, and its worktree still has the old ones, because of uncommitted \
+                 files or a conflict: `{}`",
+                self.spec.started.target,
+                self.catch_up(&tree.path)
             );
             self.voice.tell(&RunEvent::UnitWarned { text });
         }
         Ok(())
     }
 
-    /// Whether a loop was cut short that counts changes from `head` and is to go on: elsewhere it would take what others
-    /// have changed for its agent's doing.
-    fn is_in_a_turn(&mut self, tree: &Worktree, head: &str) -> Result<bool, JobEnd> {
-        head.clone_into(&mut self.accepted);
-        let given = self.tasks_at(head)?;
-        Ok(self.open_loop(tree, &given)?.is_some())
-    }
-
-    /// Takes the marks off the files of tasks that are as they were committed but for their status: that a task was begun
-    /// or given up is no work that stands in the way. Gives what they said.
-    fn lift_marks(&self, tree: &Worktree, head: &str) -> Result<Vec<(String, TaskStatus)>, JobEnd> {
-        let mut marks = Vec::new();
-        let files = self.repo.files_below(head, &self.spec.unit.folder).map_err(JobEnd::error)?;
-        for (file, committed) in files.into_iter().filter(|(file, _)| units::is_task_file(file)) {
-            let (Ok(now), Ok(before)) =
-                (task_files::read(&tree.path, &file), check::reread(&file, &committed))
-            else {
-                continue;
-            };
-            if let Ok(status) = check::reread(&file, &now)
-                && status != before
-                && frontmatter::changes_only_status(&committed, &now)
-            {
-                let lifted = task_files::set_status(&tree.path, &file, before, Some(&committed));
-                lifted.map_err(JobEnd::error)?;
-                marks.push((file, status));
-            }
-        }
-        Ok(marks)
+    /// The command that takes the target's task files into a worktree. A status that dacapo wrote there stands beside what
+    /// may have changed, and would conflict with it.
+    pub(super) fn catch_up(&self, worktree: &Path) -> String {
+        let started = &self.spec.started;
+        let dir = word(&worktree.to_string_lossy());
+        let (specs, target) = (word(&started.settings.units_dir), word(&started.target));
+        format!("git -C {dir} checkout -- {specs} && git -C {dir} merge {target}")
     }
 
     /// Finds out which tasks are proven and which commit is the newest that is. Gives the commit at which the branch and

@@ -15,8 +15,8 @@ use std::{
 };
 
 use dacapo_core::{
-    event::{Envelope, RunEvent, RunStarted, UnitEnd},
-    ids::{RunId, UnitId},
+    event::{Envelope, Reason, RunEvent, RunStarted, UnitEnd},
+    ids::{LoopId, RunId, UnitId},
     unit::{TaskStatus, Unit, schedule::Job},
     view::LoopView,
 };
@@ -224,6 +224,8 @@ pub(super) struct Voice {
     is_watched: bool,
     /// What an agent printed that is not a whole line yet.
     rest: Vec<u8>,
+    /// The newest loop, if it came to no good end.
+    failed: Option<LoopId>,
 }
 
 impl Voice {
@@ -242,7 +244,9 @@ impl Voice {
 }
 
 impl Observer for Voice {
-    fn event(&mut self, _: &Envelope, _: &LoopView) {
+    fn event(&mut self, envelope: &Envelope, view: &LoopView) {
+        let is_bad = view.reason.is_some_and(|reason| reason != Reason::Done);
+        self.failed = is_bad.then(|| envelope.loop_id.clone());
         self.line("{}");
     }
 
@@ -281,7 +285,7 @@ pub fn main() -> ExitCode {
     {
         return ExitCode::from(5);
     }
-    let mut voice = Voice { out: io::stdout(), is_watched: spec.is_watched, rest: Vec::new() };
+    let mut voice = Voice { out: io::stdout(), is_watched: spec.is_watched, rest: Vec::new(), failed: None };
     let job = spec.job.clone();
     let done = Worker::new(spec, &mut voice).and_then(|mut worker| match job {
         Job::Work { back } => worker.work(back),
@@ -289,7 +293,8 @@ pub fn main() -> ExitCode {
         Job::Publish => train::publish(&mut worker),
     });
     if let Err(JobEnd(reason, detail)) = done {
-        voice.tell(&RunEvent::UnitFailed { reason, detail });
+        let loop_id = voice.failed.take();
+        voice.tell(&RunEvent::UnitFailed { reason, detail, loop_id });
     }
     ExitCode::SUCCESS
 }

@@ -415,7 +415,7 @@ impl Scheduler<'_> {
             }
             Err(error) => {
                 let (reason, detail) = (UnitEnd::Error, format!("cannot start a job: {error}"));
-                let event = RunEvent::UnitFailed { reason, detail: detail.clone() };
+                let event = RunEvent::UnitFailed { reason, detail: detail.clone(), loop_id: None };
                 let unit = id.clone();
                 self.step(vec![
                     RunInput::Told { unit: unit.clone(), event },

@@ -17,6 +17,7 @@ use dacapo_core::{
         settings::BaselineCheck,
         step::{self, Checks, UnitFacts, UnitStep},
     },
+    view::run_again,
 };
 
 use rustix::process::Signal;
@@ -215,12 +216,15 @@ impl<'a> Worker<'a> {
         }
         tasks.sort_by_key(|task| task.spec.number);
         for TaskSpec { file, backpressure, .. } in tasks.iter().map(|task| &task.spec) {
-            if !unit.commands.contains(&(file.clone(), backpressure.clone())) {
+            if !self.spec.unit.commands.contains(&(file.clone(), backpressure.clone())) {
+                let behind = self.known()?.map(|known| {
+                    let (target, command) = (&self.spec.started.target, self.catch_up(&known.path));
+                    format!("; if the unit's worktree is behind `{target}`: `{command}`")
+                });
                 let detail = format!(
-                    "`{file}` is not what you agreed to: at {} its backpressure is `{backpressure}`; if the unit's \
-                     worktree is behind `{target}`, commit what is in it and `git merge {target}` there",
+                    "`{file}` is not what you agreed to: at {} its backpressure is `{backpressure}`{}",
                     &commit[..commit.len().min(9)],
-                    target = self.spec.started.target
+                    behind.unwrap_or_default()
                 );
                 return Err(JobEnd(UnitEnd::Setup, detail));
             }
@@ -379,7 +383,12 @@ impl<'a> Worker<'a> {
             self.red.retain(|task, output| !output.is_empty() && !self.proven.contains(task));
             // A pause after the iteration that ended the loop holds the unit.
             return match is_paused {
-                true => Err(JobEnd(UnitEnd::Stopped, "paused; `dacapo unit run` goes on".to_owned())),
+                true => {
+                    let started = &self.spec.started;
+                    let target = started.settings.typed_target.as_deref();
+                    let again = run_again(None, started.merge, target);
+                    Err(JobEnd(UnitEnd::Stopped, format!("paused; `{again}` goes on")))
+                }
                 false => Ok(()),
             };
         };

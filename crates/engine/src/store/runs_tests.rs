@@ -160,7 +160,8 @@ fn what_people_see_of_a_unit_follows_its_newest_run() {
     assert_eq!((a.progress(), a.slot, a.receipts.len()), ((2, 2), Some(1), 1));
     assert_eq!(a.tasks[1].status, TaskStatus::Complete);
 
-    let fails = RunEvent::UnitFailed { reason: UnitEnd::Stopped, detail: "stopped".to_owned() };
+    let fails =
+        RunEvent::UnitFailed { reason: UnitEnd::Stopped, detail: "stopped".to_owned(), loop_id: None };
     let over =
         RunEvent::OrchFailed { reason: "interrupted".to_owned(), detail: String::new(), exit_code: 130 };
     let mut events = about("a", fails);

@@ -94,12 +94,25 @@ impl Repo {
         };
         let branch = self.wait_on_branch(id, &new)?;
         let command = match &checkouts[..] {
-            [one] if one != self.root() => {
-                format!("git -C {} merge --ff-only {branch}", word(&one.to_string_lossy()))
-            }
+            [one] => self.merge_there(one, &format!("--ff-only {branch}")),
             _ => format!("git merge --ff-only {branch}"),
         };
         Ok(TargetMoved::LeftOn { branch, command, why })
+    }
+
+    /// The command that merges `what` into the branch `target`, wherever that is checked out.
+    pub fn command_to_merge(&self, target: &str, what: &str) -> Result<String, WorkspaceError> {
+        Ok(match &self.checkouts(target)?[..] {
+            [one] => self.merge_there(one, what),
+            _ => format!("git switch {} && git merge {what}", word(target)),
+        })
+    }
+
+    fn merge_there(&self, checkout: &Path, what: &str) -> String {
+        match checkout == self.root() {
+            true => format!("git merge {what}"),
+            false => format!("git -C {} merge {what}", word(&checkout.to_string_lossy())),
+        }
     }
 
     /// Moves the branch of a clean worktree, with files and index, from `old` to `new`; a move that was cut short is

@@ -5,14 +5,14 @@ use dacapo_core::{
     ids::UnitId,
     unit::{
         TaskSet,
-        graph::{Standing, standing},
+        graph::{Standing, not_ready, standing},
         prompt::turn,
     },
 };
 use serde::Serialize;
 
 use super::{
-    super::{say, say_json},
+    super::{configured::warn, say, say_json, value},
     Found, Place,
 };
 use crate::error::UserError;
@@ -27,7 +27,7 @@ pub(super) struct PromptArgs {
     /// The unit
     unit: String,
     /// Only this task, ready or not
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value::at_least_one, allow_hyphen_values = true)]
     task: Option<u32>,
     #[command(flatten)]
     place: Place,
@@ -48,7 +48,12 @@ pub(super) fn prompt(args: &PromptArgs) -> Result<u8, UserError> {
     let found = Found::at(&args.place)?;
     let unit = found.unit(&args.unit)?;
     let ready = match args.task {
-        Some(number) if unit.tasks.iter().any(|task| task.spec.number == number) => vec![number],
+        Some(number) if unit.tasks.iter().any(|task| task.spec.number == number) => {
+            if let Some(why) = not_ready(&unit.tasks, number) {
+                warn(&[format!("task #{number} is not ready: {why}")]);
+            }
+            vec![number]
+        }
         Some(number) => {
             let what = format!("unit `{}` has no task {number}", unit.id);
             return Err(UserError::usage(what).hint("`dacapo unit list --json` shows its tasks"));

@@ -420,10 +420,11 @@ fn dry_run(units: &[Unit], parallel: u32, is_json: bool) -> Result<u8, UserError
 fn refuse_unseen(repo: &Repo, target: &str, is_forced: bool) -> Result<(), UserError> {
     let tip = repo.branch(target)?.unwrap_or_default();
     if let Some(branch) = repo.waiting_merges(&tip)?.first() {
+        let command = repo.command_to_merge(target, &format!("--ff-only {branch}"))?;
         return Err(UserError::environment(format!(
             "`{branch}` holds merged units that `{target}` does not"
         ))
-        .hint(format!("`git switch {target} && git merge --ff-only {branch}`, then run again")));
+        .hint(format!("`{command}`, then run again")));
     }
     let dirty = repo.is_dirty()?;
     let Some(first) = dirty.first().filter(|_| !is_forced) else { return Ok(()) };
@@ -465,6 +466,7 @@ fn settings(
         backpressure_timeout: args.flags.gate_timeout,
         backpressure_retries: args.flags.gate_retries,
         retry_failed: args.retry_failed,
+        typed_target: args.target.clone(),
         max_time: effective.max_time.value,
         setup: steps(&effective.setup),
         teardown: steps(&effective.teardown),

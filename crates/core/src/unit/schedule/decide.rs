@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{GRACE, HURRY, Job, RunEffect, RunInput, RunState, RunStep, SENT_BACK_AT_MOST, Standing};
 use crate::{
     event::{MergeMode, Reason, RunEvent, RunStarted, RunStop, UnitEnd},
-    ids::UnitId,
+    ids::{LoopId, UnitId},
     text::count,
     unit::account::told,
 };
@@ -102,11 +102,11 @@ impl Turn {
         };
         match event {
             _ if !is_news => {}
-            RunEvent::UnitFailed { reason, detail } => self.fail(at, reason, detail),
+            RunEvent::UnitFailed { reason, detail, loop_id } => self.fail(at, reason, detail, loop_id),
             RunEvent::UnitSentBack { detail } if self.state.units[at].sent_back >= SENT_BACK_AT_MOST => {
                 let detail =
                     format!("the merged tree is still red after {SENT_BACK_AT_MOST} fixes: {detail}");
-                self.fail(at, UnitEnd::Merge, detail);
+                self.fail(at, UnitEnd::Merge, detail, None);
             }
             event => self.record(Some(unit.clone()), event),
         }
@@ -132,9 +132,9 @@ impl Turn {
                     Standing::Working => "while it was worked on",
                     _ => "while it was merged",
                 };
-                self.fail(at, UnitEnd::Stopped, format!("the run was stopped {what}"));
+                self.fail(at, UnitEnd::Stopped, format!("the run was stopped {what}"), None);
             }
-            None => self.fail(at, UnitEnd::Error, detail),
+            None => self.fail(at, UnitEnd::Error, detail, None),
         }
     }
 
@@ -209,9 +209,9 @@ impl Turn {
     }
 
     /// A unit has come to no good end: neither will those behind it, unless it was only stopped.
-    fn fail(&mut self, at: usize, reason: UnitEnd, detail: String) {
+    fn fail(&mut self, at: usize, reason: UnitEnd, detail: String, loop_id: Option<LoopId>) {
         let unit = self.state.units[at].id.clone();
-        self.record(Some(unit), RunEvent::UnitFailed { reason, detail });
+        self.record(Some(unit), RunEvent::UnitFailed { reason, detail, loop_id });
         if reason == UnitEnd::Stopped {
             return;
         }
@@ -248,7 +248,7 @@ impl Turn {
     /// No job is left and none can be started.
     fn finish(&mut self) {
         self.stop_the_rest();
-        let event = match (&self.state.first_failure, self.state.stopping) {
+        let mut event = match (&self.state.first_failure, self.state.stopping) {
             (None, _) => RunEvent::OrchCompleted { detail: self.all_is_done() },
             (Some((_, UnitEnd::Stopped, _)), Some(by)) => failed(by.reason(), stopped_by(by)),
             (Some((unit, _, detail)), Some(by)) => {
@@ -276,6 +276,12 @@ impl Turn {
                 }
             }
         };
+        // The last line is all that some look at.
+        if let Some((branch, command)) = &self.state.left_on
+            && let RunEvent::OrchCompleted { detail } | RunEvent::OrchFailed { detail, .. } = &mut event
+        {
+            detail.push_str(&format!("; what was merged waits on {branch}: `{command}` moves the target"));
+        }
         self.record(None, event);
     }
 
@@ -296,7 +302,11 @@ impl Turn {
                 Standing::SentBack => "before it was worked on again",
                 _ => "before it was merged",
             };
-            let event = RunEvent::UnitFailed { reason: UnitEnd::Stopped, detail: format!("{why}, {when}") };
+            let event = RunEvent::UnitFailed {
+                reason: UnitEnd::Stopped,
+                detail: format!("{why}, {when}"),
+                loop_id: None,
+            };
             self.record(Some(unit.id.clone()), event);
         }
     }

@@ -81,7 +81,7 @@ impl Sim {
 
     fn fails(&mut self, name: &str, reason: UnitEnd) -> Vec<String> {
         let detail = format!("{} it is", reason.as_str());
-        let mut effects = self.tell(name, RunEvent::UnitFailed { reason, detail });
+        let mut effects = self.tell(name, RunEvent::UnitFailed { reason, detail, loop_id: None });
         effects.extend(self.ends(name));
         effects
     }
@@ -351,7 +351,40 @@ fn a_large_run_begins_with_one_event_per_unit() {
     for (unit, event) in &step.events {
         state.apply(unit.as_ref(), event);
     }
-    let event = RunEvent::UnitFailed { reason: UnitEnd::Failed, detail: String::new() };
+    let event = RunEvent::UnitFailed { reason: UnitEnd::Failed, detail: String::new(), loop_id: None };
     let step = decide(&state, RunInput::Told { unit: unit("u0"), event });
     assert_eq!(step.events.len(), 1 + 999, "each is blocked once");
+}
+
+#[test]
+fn the_last_word_says_where_a_merge_waits() {
+    let waits = || RunEvent::UnitMerged {
+        target: "main".to_owned(),
+        commit: "m".to_owned(),
+        left_on: Some(("dacapo/merged-r".to_owned(), "git merge --ff-only dacapo/merged-r".to_owned())),
+    };
+    let units: &[(&str, &[&str])] = &[("a", &[]), ("b", &["a"])];
+    for (is_moved, detail) in [
+        (
+            false,
+            "2 units merged; what was merged waits on dacapo/merged-r: `git merge --ff-only dacapo/merged-r` moves the \
+             target",
+        ),
+        (true, "2 units merged"),
+    ] {
+        let (mut run, _) = Sim::new(units, 1, MergeMode::Merge);
+        for name in ["a", "b"] {
+            run.completes(name);
+            // A target that moves takes all along that waited.
+            run.tell(name, if is_moved && name == "b" { merged() } else { waits() });
+            run.ends(name);
+        }
+        assert_eq!(run.over(), Some(("completed", detail, 0)));
+    }
+    let (mut run, _) = Sim::new(units, 1, MergeMode::Merge);
+    run.completes("a");
+    run.tell("a", waits());
+    run.ends("a");
+    run.fails("b", UnitEnd::Exhausted);
+    assert!(run.over().unwrap().1.contains("`git merge --ff-only dacapo/merged-r`"), "{:?}", run.over());
 }

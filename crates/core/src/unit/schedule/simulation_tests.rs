@@ -153,7 +153,7 @@ impl World {
                 world.feed(RunInput::JobEnded { unit, detail: "exit 1".to_owned() });
             }
         };
-        let no_good = |reason| RunEvent::UnitFailed { reason, detail: "no".to_owned() };
+        let no_good = |reason| RunEvent::UnitFailed { reason, detail: "no".to_owned(), loop_id: None };
         match chance {
             Chance::Succeeds(n) => tell(self, *n, &Self::success, true),
             Chance::Speaks(n) => tell(self, *n, &Self::success, false),

@@ -31,6 +31,8 @@ pub struct RunState {
     pub(super) dry: Option<String>,
     /// The first thing that went wrong: the unit, the kind, one line.
     pub(super) first_failure: Option<(UnitId, UnitEnd, String)>,
+    /// Where the newest merge waits, if the target could not be moved, and the command that moves it.
+    pub(super) left_on: Option<(String, String)>,
     over: Option<RunOver>,
 }
 
@@ -222,7 +224,8 @@ impl RunState {
                     self.lane.push_back(at);
                 }
             }
-            RunEvent::UnitMerged { commit, .. } => {
+            RunEvent::UnitMerged { left_on, .. } => {
+                self.left_on.clone_from(left_on);
                 self.units[at].standing = Standing::Merged;
                 self.units[at].merged = Some(commit.clone());
                 self.end_well(at);
@@ -233,7 +236,7 @@ impl RunState {
                 unit.sent_back += 1;
                 unit.back = Some(detail.clone());
             }
-            RunEvent::UnitFailed { reason, detail } => self.end_badly(at, *reason, detail),
+            RunEvent::UnitFailed { reason, detail, .. } => self.end_badly(at, *reason, detail),
             RunEvent::UnitBlocked { .. } => {
                 self.ready.remove(&(true, at));
                 self.units[at].standing = Standing::Blocked;
