@@ -54,8 +54,28 @@ pub(super) fn require(home: &Home, configured: &Configured, is_trusted_once: boo
         .hint(format!("`{}` shows and asks; `--trust` agrees for this run only", how_to_trust(root))))
 }
 
+/// Makes sure of both at once: who cannot be asked sees all that `--trust` would agree to.
+pub(super) fn require_all(
+    home: &Home,
+    configured: &Configured,
+    root: &Path,
+    tasks: &[Runnable],
+    is_trusted_once: bool,
+) -> Result<(), UserError> {
+    if let Err(error) = require(home, configured, is_trusted_once) {
+        if !can_ask() && !tasks.is_empty() {
+            let trust = trust::look(home, root, Scope::Units, tasks)?;
+            if !matches!(trust, Trust::Trusted { .. }) {
+                let _ = write!(std::io::stderr().lock(), "{}", of_tasks(&trust, root, tasks));
+            }
+        }
+        return Err(error);
+    }
+    require_units(home, root, tasks, is_trusted_once)
+}
+
 /// Makes sure that these commands of task files may run, in the same ways. `root` is the top of the repository.
-pub(super) fn require_units(
+fn require_units(
     home: &Home,
     root: &Path,
     runnables: &[Runnable],

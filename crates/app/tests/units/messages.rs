@@ -148,6 +148,33 @@ fn a_changed_command_is_taken_into_the_worktree_as_it_is_said() {
 }
 
 #[test]
+fn what_agents_would_find_out_too_late_is_said_before_they_start() {
+    let world = World::new();
+    world.unit("a", 1, &[]).commit();
+    let output = world.run(&["--pr"]).assert_code(5);
+    assert!(output.stderr.contains("there is no remote to push to"), "{}", output.stderr);
+    for (key, value) in [("user.name", ""), ("user.email", ""), ("user.useConfigOnly", "true")] {
+        world.env.git(["config", key, value]);
+    }
+    let output = world.run(&[]).assert_code(5);
+    assert!(output.stderr.contains("git does not know your name and email"), "{}", output.stderr);
+    assert!(output.stderr.contains("git config --global user.name"), "{}", output.stderr);
+    assert_eq!(world.run_events().len(), 0, "nothing was started");
+}
+
+#[test]
+fn who_is_not_trusted_is_shown_every_command() {
+    // fault K1
+    let world = World::new();
+    world.unit("a", 1, &[]).config("gates: [make gate]\n").commit();
+    let args: Vec<String> = world.args(&[]).into_iter().filter(|word| word != "--trust").collect();
+    let output = world.env.run(args).assert_code(4);
+    for part in ["gate: make gate", "backpressure a #1: test -f src/a-1.txt"] {
+        assert!(output.stderr.contains(part), "{part}: {}", output.stderr);
+    }
+}
+
+#[test]
 fn an_agent_that_nobody_has_is_found_in_its_plan() {
     let world = World::new();
     world.unit("a", 1, &[]);

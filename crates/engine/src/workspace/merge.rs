@@ -83,6 +83,20 @@ impl Repo {
         }
     }
 
+    /// Whether git knows who commits.
+    pub fn check_identity(&self) -> Result<(), WorkspaceError> {
+        for role in ["GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"] {
+            match self.repository.call().args(["var", role]).ok() {
+                Ok(_) => {}
+                Err(GitError::Failed { .. }) => {
+                    return Err(WorkspaceError::NoIdentity { dir: self.root().to_owned() });
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
     /// Makes the files of a scratch worktree those of `tree`. Its index stays, so that they are changes to its commit.
     pub fn lay_out(&self, scratch: &worktree::Scratch<'_>, tree: &str) -> Result<(), WorkspaceError> {
         let worktree = self.at(scratch.path())?;

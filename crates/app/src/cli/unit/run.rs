@@ -155,8 +155,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
         locate(agents::program(agent)).map_err(StartError::from)?;
     }
     // Before git looks at the working tree: filters are programs.
-    consent::require(&cx.home, &configured, args.flags.trust)?;
-    consent::require_units(&cx.home, &root, &unit_runnables(&units), args.flags.trust)?;
+    consent::require_all(&cx.home, &configured, &root, &unit_runnables(&units), args.flags.trust)?;
     let repo = Repo::open(&root, &cx.home)?;
     let target = match target {
         Some(target) => target,
@@ -170,6 +169,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
         return Err(error.hint(format!("`git branch {target}` makes it; `--target BRANCH` names another")));
     }
     refuse_unseen(&repo, &target, args.force)?;
+    refuse_helpless(&repo, &target, merge)?;
     if !is_background() {
         configured::warn(&base.warnings);
         if args.flags.detach {
@@ -224,8 +224,7 @@ pub(in crate::cli) fn resume(
         None => before.units.iter().map(|plan| plan.unit.clone()).collect(),
     };
     let units = selected(cx, &before.root, &before.settings.units_dir, &wanted)?;
-    consent::require(&cx.home, &configured, flags.trust)?;
-    consent::require_units(&cx.home, &before.root, &unit_runnables(&units), flags.trust)?;
+    consent::require_all(&cx.home, &configured, &before.root, &unit_runnables(&units), flags.trust)?;
     let effective = configured.effective(&Typed::default());
     let mut settings = as_configured(*before.settings, &effective);
     // Whoever resumes wants it tried again; limits rise only by what is typed.
@@ -248,6 +247,7 @@ pub(in crate::cli) fn resume(
     let budget = &mut settings.policy.per_run;
     budget.max_cost = grant.max_cost.or(budget.max_cost);
     budget.max_tokens = grant.max_tokens.or(budget.max_tokens);
+    refuse_helpless(&Repo::open(&before.root, &cx.home)?, &before.target, before.merge)?;
     if flags.detach && !is_background() {
         return detach::detach_run();
     }
@@ -437,7 +437,17 @@ fn refuse_unseen(repo: &Repo, target: &str, is_forced: bool) -> Result<(), UserE
     ))
 }
 
-/// What the run does, and what stands in the way of an agent that a plan asks for.
+/// What would be found out only when agents have worked.
+fn refuse_helpless(repo: &Repo, target: &str, merge: MergeMode) -> Result<(), UserError> {
+    repo.check_identity()?;
+    if merge == MergeMode::PullRequest && repo.default_remote(target)?.is_none() {
+        return Err(UserError::environment("there is no remote to push to").hint(
+            "`git remote add origin URL` names one; `--no-merge` leaves finished units on their branches",
+        ));
+    }
+    Ok(())
+}
+
 fn settings(
     args: &UnitRunArgs,
     effective: &Effective,
