@@ -85,6 +85,13 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
         say("\nEnded:");
         for view in &ended {
             let reason = view.reason.map_or("", |reason| reason.as_str());
+            // A check without an agent has no iterations to speak of.
+            if view.max_iterations == 0 {
+                let detail = view.detail.as_deref().filter(|_| view.verified != Some(true));
+                let how = detail.map_or_else(|| "passed".to_owned(), |detail| format!("red: {detail}"));
+                say(format!("  {}  {} (checks of a merge): {how}", view.id, view.task));
+                continue;
+            }
             say(format!(
                 "  {}  {} ({}): {} ({reason}){} after {}{}",
                 view.id,

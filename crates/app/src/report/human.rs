@@ -6,7 +6,11 @@ use dacapo_core::{
     duration::Millis,
     event::{Envelope, FinishState, GateRole, IterationOutcome, LoopEvent},
     judge::signal::Signal,
-    text::{ansi::readable, count},
+    text::{
+        ansi::readable,
+        columns::{columns, fitting},
+        count,
+    },
     view::LoopView,
 };
 use dacapo_engine::{observer::Observer, store::Stream};
@@ -101,10 +105,10 @@ impl Human {
         let head = format!("{} {} · {elapsed}{cost}", TURNS[self.turn % TURNS.len()], self.doing);
         // Whatever is wider than the terminal would leave a line behind that nobody clears.
         let room = width().saturating_sub(1);
-        let head: String = head.chars().take(room).collect();
-        let room = room.saturating_sub(head.chars().count() + 3);
-        let last: String = self.last.chars().take(room).collect();
-        let last = if last.is_empty() { last } else { format!(" · {last}") };
+        let head = fitting(&head, room);
+        let room = room.saturating_sub(columns(head) + 3);
+        let last = fitting(&self.last, room);
+        let last = if last.is_empty() { String::new() } else { format!(" · {last}") };
         let line = if self.is_coloured {
             format!("\r\x1b[2K{head}\x1b[2m{last}\x1b[0m")
         } else {

@@ -10,7 +10,7 @@ use dacapo_core::{
     event::{Envelope, LoopEvent, MergeMode, RunEnvelope, RunEvent},
     ids::UnitId,
     judge::claim::RefusalReason,
-    text::{ansi::readable, count},
+    text::{ansi::readable, columns::fitting, count},
     unit::schedule::RunState,
 };
 use dacapo_engine::scheduler::RunObserver;
@@ -112,7 +112,7 @@ impl HumanRun {
                     widest = self.widest,
                 );
                 // Whatever is wider than the terminal would leave a line behind that nobody rubs out.
-                Some(readable(line.as_bytes()).chars().take(room).collect())
+                Some(fitting(&readable(line.as_bytes()), room).to_owned())
             })
             .collect();
         let mut text = self.rub_out();

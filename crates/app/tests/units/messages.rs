@@ -213,6 +213,19 @@ fn what_was_typed_is_answered_in_plain_words() {
 }
 
 #[test]
+fn the_reason_holds_what_the_agent_exited_with() {
+    let world = World::new();
+    world.plan("a", &[]).task("a", 1, &[], "true", "do: exit 7").commit();
+    let output = world.run(&["-n", "1"]).assert_code(1);
+    let last = output.stderr.lines().last().unwrap_or_default();
+    assert!(last.contains("the last agent failed: exit code 1"), "{last}");
+    let world = World::new();
+    world.unit("a", 1, &[]).config("worktree: {setup: [{run: 'exit 3'}]}\n").commit();
+    let output = world.run(&[]).assert_code(1);
+    assert!(output.stdout.contains("setup: worktree.setup: `exit 3`"), "{}", output.stdout);
+}
+
+#[test]
 fn whoever_pauses_a_unit_is_told_what_goes_on() {
     let world = World::new();
     slow_unit(&world, "a", &[], "");

@@ -1,6 +1,7 @@
 //! Turning the bytes a program writes into text, and text into what can safely be shown.
 
 pub mod ansi;
+pub mod columns;
 pub mod nearest;
 pub mod shell;
 pub mod visible;

@@ -243,7 +243,7 @@ fn validation(task: u32, result: &GateResult, of: u64) -> RunEvent {
 }
 
 /// What went wrong with an agent, if anything did.
-fn error(exit: &AgentExit) -> Option<String> {
+pub fn error(exit: &AgentExit) -> Option<String> {
     let detail = exit.detail.clone();
     match (exit.outcome, exit.exit_code, exit.signal) {
         (Outcome::Completed, Some(0), _) => None,

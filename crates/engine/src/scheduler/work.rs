@@ -13,7 +13,7 @@ use dacapo_core::{
     loop_machine::Request,
     policy::{Policy, SetupCommand},
     unit::{
-        Task, TaskSet, TaskSpec, TaskStatus, check, prompt,
+        Task, TaskSet, TaskSpec, TaskStatus, account, check, prompt,
         settings::BaselineCheck,
         step::{self, Checks, UnitFacts, UnitStep},
     },
@@ -153,7 +153,12 @@ impl<'a> Worker<'a> {
         }
         // Recorded only when it is set up: after a crash in between, setup runs again.
         if known.as_ref().is_none_or(|known| known.path != tree.path || known.branch != tree.branch) {
-            self.prepare(&tree.path, &settings.setup).map_err(|why| failed(&format!("setup: {why}")))?;
+            let settings = self.spec.started.settings.clone();
+            if settings.submodules {
+                self.repo.init_submodules(&tree.path).map_err(|error| failed(&error))?;
+            }
+            self.prepare(&tree.path, &settings.setup)
+                .map_err(|why| failed(&format!("worktree.setup: {why}")))?;
             let (path, branch) = (tree.path.clone(), tree.branch.clone());
             self.voice.tell(&RunEvent::WorktreeCreated { path, branch, base });
         }
@@ -399,12 +404,24 @@ impl<'a> Worker<'a> {
         }
         if let (UnitEnd::Exhausted, Some(set)) = (end, set) {
             let row = self.store.row(&finished.id).map_err(JobEnd::error)?;
-            if let Some((_, refusal)) = row.and_then(|row| row.view.refused) {
-                detail = format!("{detail}; the last was refused: {refusal}");
+            match row.and_then(|row| row.view.refused) {
+                Some((_, refusal)) => detail = format!("{detail}; the last was refused: {refusal}"),
+                None => detail.push_str(&self.last_exit(finished)?),
             }
             self.give_up(finished, set, &mut detail)?;
         }
         Err(JobEnd(end, detail))
+    }
+
+    /// How the last agent of a loop failed, if it did.
+    fn last_exit(&self, finished: &Finished) -> Result<String, JobEnd> {
+        let events = self.store.events(Some(&finished.id), 0).map_err(JobEnd::error)?;
+        let last = events.into_iter().rev().find_map(|envelope| match envelope.event {
+            LoopEvent::AgentExited { exit, .. } => Some(exit),
+            _ => None,
+        });
+        let error = last.and_then(|exit| account::error(&exit));
+        Ok(error.map_or_else(String::new, |error| format!("; the last agent failed: {error}")))
     }
 
     /// Marks the task that the turn failed at, so that nobody takes it for ready again.

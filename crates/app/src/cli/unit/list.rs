@@ -87,7 +87,12 @@ fn known(cx: &Context, place: &Place) -> Result<BTreeMap<UnitId, Known>, UserErr
         .into_iter()
         .map(|view| {
             let known = Known {
-                status: (view.status != UnitStatus::Merged).then(|| view.status.words()),
+                status: match view.status {
+                    UnitStatus::Merged => None,
+                    // As files call it.
+                    UnitStatus::Completed => Some(TaskStatus::Complete.as_str()),
+                    status => Some(status.words()),
+                },
                 branch: view.branch.filter(|_| view.merged.is_none()),
                 blocked_by: view.blocked_by,
             };
