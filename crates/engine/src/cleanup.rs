@@ -2,13 +2,18 @@
 
 use std::{collections::HashMap, fs, io, path::PathBuf};
 
-use dacapo_core::{ids::LoopId, view::UnitStatus};
+use dacapo_core::{
+    event::RunEvent,
+    ids::{LoopId, UnitId},
+    view::UnitStatus,
+};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
     home::Home,
     store::{RunRow, Segments, Store, StoreError, Stream},
+    units,
     workspace::{Git, Removal, Spent, WorkspaceError},
 };
 
@@ -81,6 +86,62 @@ pub fn old_worktrees(home: &Home, store: &Store, before: Timestamp) -> Result<Ve
         .collect();
     old.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(old)
+}
+
+/// Folders that somebody works in.
+fn used(store: &Store) -> Result<Vec<PathBuf>, StoreError> {
+    let mut used: Vec<PathBuf> = store.active()?.into_iter().map(|row| row.view.workspace).collect();
+    // Between two loops of a unit there is none.
+    for run in store.active_runs()? {
+        used.extend(store.units_of_run(&run.view.id)?.into_iter().filter_map(|unit| unit.worktree));
+    }
+    Ok(used)
+}
+
+/// The worktree of a unit that was renamed or removed: no run will ever come back to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Abandoned {
+    /// The unit.
+    pub unit: UnitId,
+    /// Its worktree.
+    pub path: PathBuf,
+    /// Its branch.
+    pub branch: String,
+    /// The top of its repository.
+    pub root: PathBuf,
+    /// The folder in there that units are in.
+    pub units_dir: String,
+}
+
+/// Worktrees of units that are not in the checkout of their repository any more. A unit whose files cannot be understood
+/// is there, and one whose repository is away is not looked for.
+pub fn abandoned(store: &Store) -> Result<Vec<Abandoned>, StoreError> {
+    let used = used(store)?;
+    let mut places: HashMap<(PathBuf, String), Vec<UnitId>> = HashMap::new();
+    let mut found = Vec::new();
+    for view in store.unit_views(None)? {
+        let (Some(path), Some(branch)) = (view.worktree, view.branch) else { continue };
+        if !path.is_dir() || used.iter().any(|dir| dir.starts_with(&path)) {
+            continue;
+        }
+        let history = store.load_run(&view.run)?.map(|(_, history)| history).unwrap_or_default();
+        let Some(RunEvent::OrchStarted(started)) = history.into_iter().next().map(|first| first.event) else {
+            continue;
+        };
+        let (root, units_dir) = (started.root, started.settings.units_dir);
+        if !root.is_dir() || root.join(&units_dir).join(view.unit.as_str()).is_dir() {
+            continue;
+        }
+        let known = places.entry((root.clone(), units_dir.clone())).or_insert_with(|| {
+            let checked = units::discover(&root, &units_dir).unwrap_or_default();
+            checked.units.into_iter().map(|unit| unit.id).collect()
+        });
+        if !known.contains(&view.unit) {
+            found.push(Abandoned { unit: view.unit, path, branch, root, units_dir });
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(found)
 }
 
 /// Branches of units that were merged before `before` and whose worktrees are gone: somebody was killed in between.

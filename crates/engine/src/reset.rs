@@ -62,7 +62,7 @@ pub fn reset(
     }
     if !is_dry {
         supervisor::reconcile(home, &mut store).map_err(RunError::from)?;
-        store.close_dead_runs(project, Timestamp::now()).map_err(RunError::from)?;
+        store.close_dead_runs(project).map_err(RunError::from)?;
     }
     let run = store.run_row(&view.run).map_err(RunError::from)?;
     let target = run.map(|run| run.view.target).unwrap_or_default();

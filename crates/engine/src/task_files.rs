@@ -19,7 +19,10 @@ use rustix::{
     io::Errno,
 };
 
-use crate::units::{PLAN, cannot_read, not_regular};
+use crate::{
+    beneath,
+    units::{PLAN, cannot_read, not_regular},
+};
 
 /// No task file is larger; what is, is none.
 const LARGEST: usize = 4 << 20;

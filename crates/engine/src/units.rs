@@ -102,6 +102,16 @@ pub fn discover(root: &Path, dir: &str) -> Result<Checked, UnitsError> {
     Ok(checked)
 }
 
+/// Why a folder is none that units may lie in, if that is what the system says.
+pub(crate) fn refusal(error: Errno) -> Option<&'static str> {
+    match error {
+        Errno::XDEV => Some("it leads out of the repository"),
+        Errno::LOOP => Some("it is a link, or lies behind one"),
+        Errno::NOTDIR => Some("it is not a folder"),
+        _ => None,
+    }
+}
+
 struct Entry {
     name: String,
     kind: FileType,

@@ -10,7 +10,7 @@ use dacapo_core::{
     config::{Typed, resolve},
     duration::Millis,
     ids::{LoopId, UnitId},
-    text::count,
+    text::{count, shell::word},
 };
 use dacapo_engine::{
     cleanup::{self, Abandoned},
@@ -64,6 +64,7 @@ struct Cleaned {
     bytes: u64,
     snapshots: Vec<LoopId>,
     worktrees: Vec<PathBuf>,
+    abandoned: Vec<Abandoned>,
     branches: Vec<String>,
     ended: Vec<LoopId>,
     dry_run: bool,
@@ -127,8 +128,9 @@ pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
     abandoned.retain(|left| !worktrees.contains(&left.path));
     let cleaned = Cleaned {
         snapshots: forgotten,
-        worktrees: worktrees.into_iter().map(|worktree| worktree.path).collect(),
+        worktrees,
         branches: branches.into_iter().map(|spent| spent.branch).collect(),
+        abandoned,
         loops: old.into_iter().map(|output| output.loop_id).collect(),
         bytes,
         ended,
@@ -145,6 +147,16 @@ pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
     }
     for path in &cleaned.worktrees {
         say(format!("{verb} the worktree `{}` and its branch.", path.display()));
+    }
+    for Abandoned { unit, path, branch, root, units_dir } in &cleaned.abandoned {
+        let (root, place) = (root.display(), path.display());
+        say(format!(
+            "The worktree `{place}` stays: there is no unit `{unit}` in `{root}/{units_dir}` any more. If nobody needs it: \
+             `git -C {} worktree remove --force {} && git -C {} branch -D {branch}`.",
+            word(&root.to_string()),
+            word(&place.to_string()),
+            word(&root.to_string()),
+        ));
     }
     for branch in &cleaned.branches {
         say(format!("{verb} the branch `{branch}`, all of which is merged."));

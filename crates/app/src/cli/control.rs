@@ -10,6 +10,7 @@ use dacapo_core::{
     event::{FinishState, LoopEvent, Reason},
     ids::RunId,
     loop_machine::Request,
+    unit::step,
     view::LoopView,
 };
 use dacapo_engine::{

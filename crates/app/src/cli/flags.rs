@@ -119,7 +119,7 @@ impl LoopFlags {
         configured: &Configured,
         max_iterations: Option<u32>,
         promise: PromiseRule,
-        stand_in: Option<&str>,
+        stand_in: Option<Sourced<String>>,
     ) -> Result<Base, UserError> {
         let mut effective = configured.effective(&Typed {
             agent: self.agent.clone(),
@@ -145,8 +145,8 @@ impl LoopFlags {
                     Err(error) => error.exit != USAGE,
                 };
                 match stand_in.filter(|_| is_missing) {
-                    Some(name) => {
-                        effective.agent = Sourced { value: Some(name.to_owned()), from: Source::Default };
+                    Some(Sourced { value, from }) => {
+                        effective.agent = Sourced { value: Some(value), from };
                         choose(&effective)?
                     }
                     None => chosen?,
@@ -179,7 +179,7 @@ impl LoopFlags {
                     ..gate.spec.clone()
                 })
                 .collect(),
-            protect: effective.protected().into_iter().chain(self.protect.iter().cloned()).collect(),
+            protect: effective.protect.iter().map(|glob| &glob.value).chain(&self.protect).cloned().collect(),
             gate_in: effective.gate_in.value,
             gate_from: effective.gate_from.value,
             setup: effective

@@ -100,6 +100,10 @@ fn all_problems_are_shown_at_once() {
       1 | ---
         | ^
       fix: add the command that proves the task, like `backpressure: cargo test`
+    specs/tasks/a/02-task.md:3:14: task 2 depends on itself
+      3 | depends_on: [2]
+        |              ^
+      fix: take its own number off the list
     specs/tasks/a/IMPLEMENTATION_PLAN.md:2:17: there is no unit `nowhere`
       2 | depends_on: [b, nowhere]
         |                 ^
@@ -121,7 +125,7 @@ fn all_problems_are_shown_at_once() {
         | ^
       fix: begin the file with `---`, lines of `key: value`, and `---`
     ");
-    assert_eq!(output.stderr, "dacapo: 7 problems in `specs/tasks`\n");
+    assert_eq!(output.stderr, "dacapo: 8 problems in `specs/tasks`\n");
     let output = env.run(["unit", "check", "--json"]).assert_code(2);
     let list: Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(
@@ -131,11 +135,11 @@ fn all_problems_are_shown_at_once() {
             "snippet": "status: doen", "fix": "write one of pending, in_progress, complete, failed",
         })
     );
-    assert_eq!(list.as_array().unwrap().len(), 7);
+    assert_eq!(list.as_array().unwrap().len(), 8);
     // What can be read is listed all the same.
     let output = env.run(["unit", "list"]).assert_code(0);
     assert!(output.stdout.contains("\nb ") && !output.stdout.contains("\na "), "{}", output.stdout);
-    assert!(output.stderr.contains("WARNING: problems in task files: 7;"), "{}", output.stderr);
+    assert!(output.stderr.contains("WARNING: problems in task files: 8;"), "{}", output.stderr);
 }
 
 #[test]

@@ -136,6 +136,11 @@ fn a_changed_command_is_taken_into_the_worktree_as_it_is_said() {
     let world = World::new();
     world.plan("a", &[]).task("a", 1, &[], "test -f right.txt", "do: touch wrong.txt").commit();
     world.run(&["-n", "1"]).assert_code(1);
+    // Somebody has written there, so that it does not follow by itself.
+    let status = world.env.run(["status", "a"]).assert_code(0).stdout;
+    let worktree = status.lines().find_map(|line| line.strip_prefix("  worktree ")).unwrap();
+    let file = format!("{worktree}/specs/tasks/a/01-step.md");
+    fs::write(&file, format!("{}Mine.\n", fs::read_to_string(&file).unwrap())).unwrap();
     world.task("a", 1, &[], "test -f wrong.txt", "do: touch wrong.txt").commit();
     let output = world.run(&["--retry-failed"]).assert_code(1);
     let said = output.stdout.lines().find(|line| line.contains("git -C ")).expect("a command");
@@ -235,7 +240,6 @@ fn whoever_pauses_a_unit_is_told_what_goes_on() {
     let said = world.env.run(["pause", "a"]).assert_code(0).stdout;
     assert!(said.contains("Unit a pauses after this iteration; `dacapo resume a` goes on."), "{said}");
     assert!(said.contains("then `dacapo unit run --unit a --no-merge` goes on"), "{said}");
-    assert!(world.env.run(["resume", "a"]).assert_code(0).stdout.contains("goes on"));
     running.signal(Signal::INT);
     running.wait(Duration::from_secs(60)).assert_code(130);
 }

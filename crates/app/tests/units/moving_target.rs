@@ -22,7 +22,9 @@ fn world(units: &[&str], rule: &str) -> World {
          mkdir {root}/held 2>/dev/null && cat {root}/hold;; esac; {rule}"
     );
     world.config(&format!("units: {{baseline: [{{name: rule, run: {}}}]}}\n", json!(check)));
-    units.iter().for_each(|unit| drop(world.unit(unit, 1, &[])));
+    for unit in units {
+        world.unit(unit, 1, &[]);
+    }
     world.commit();
     world
 }

@@ -118,9 +118,6 @@ impl Allowance {
     }
 }
 
-/// The glob of a repository's configuration.
-pub const OWN_FILE: &str = "**/.dacapo/config.yaml";
-
 /// What is in force, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effective {
@@ -346,18 +343,12 @@ impl Both<'_> {
 }
 
 impl Effective {
-    /// What is protected: what anybody named, and the repository's configuration itself where that says what is checked.
-    /// Whoever empties it has no checks the next time.
-    pub fn protected(&self) -> Vec<String> {
-        let mut globs: Vec<String> = self.protect.iter().map(|glob| glob.value.clone()).collect();
-        let mut origins = self.gates.iter().map(|gate| gate.spec.origin);
-        let mut checks = self.units.baseline.iter().map(|check| check.origin);
-        if origins.any(|origin| origin == Origin::Repository)
-            || checks.any(|origin| origin == Origin::Repository)
-        {
-            globs.push(OWN_FILE.to_owned());
-        }
-        globs
+    /// Whether the repository's own configuration says what is checked: whoever empties it has no checks the next time.
+    pub fn is_checked_by_repository(&self) -> bool {
+        let gates = self.gates.iter().map(|gate| gate.spec.origin);
+        gates
+            .chain(self.units.baseline.iter().map(|check| check.origin))
+            .any(|from| from == Origin::Repository)
     }
 
     /// Prices that go before the ones that are built in.

@@ -207,3 +207,19 @@ fn how_often_a_provider_is_asked_again_is_the_user_s_word() {
         parse("repo", b"limits: {backoff: 1ms}", Author::Repository).err().map(|p| p.list[0].what.clone());
     assert_eq!(refused.as_deref(), Some("`backoff` is the user's to say, a repository cannot set it"));
 }
+
+#[test]
+fn a_repository_may_say_what_is_checked() {
+    // fault K2
+    let lint = "units: {baseline: [{name: lint, run: make lint}]}";
+    for (user, repository, expected) in [
+        ("", "", false),
+        ("gates: [make test]", "protect: [tests/**]", false),
+        ("", "gates: [make test]", true),
+        ("gates: [make test]", lint, true),
+        (lint, "", false),
+    ] {
+        let effective = resolved(user, repository, &Typed::default());
+        assert_eq!(effective.is_checked_by_repository(), expected, "{user} {repository}");
+    }
+}

@@ -24,7 +24,7 @@ pub use checks::Checks;
 pub use chosen::ChoiceError;
 pub use contradictions::Contradictions;
 pub use gates::Gate;
-pub use layers::{Allowance, Effective, EffectiveGate, OWN_FILE, Source, Sourced, Typed, resolve};
+pub use layers::{Allowance, Effective, EffectiveGate, Source, Sourced, Typed, resolve};
 pub use limits::{BudgetSetting, Limits};
 pub use permissions::Permissions;
 pub use prices::PriceSetting;

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, path::Path};
 use dacapo_core::{
     event::{Reason, RunEvent, UnitEnd},
     text::shell::word,
-    unit::{Task, TaskStatus},
+    unit::{Task, TaskStatus, check, frontmatter, settings::MustHold},
 };
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
     work::{Worker, claimed},
 };
 use crate::{
-    proof, snapshots,
+    proof, snapshots, task_files, units,
     workspace::{Merged, WorkspaceError, Worktree},
 };
 
@@ -173,6 +173,37 @@ impl Worker<'_> {
             self.voice.tell(&RunEvent::UnitWarned { text });
         }
         Ok(())
+    }
+
+    /// Whether a loop was cut short that counts changes from `head` and is to go on: elsewhere it would take what others
+    /// have changed for its agent's doing.
+    fn is_in_a_turn(&mut self, tree: &Worktree, head: &str) -> Result<bool, JobEnd> {
+        head.clone_into(&mut self.accepted);
+        let given = self.tasks_at(head)?;
+        Ok(self.open_loop(tree, &given)?.is_some())
+    }
+
+    /// Takes the marks off the files of tasks that are as they were committed but for their status: that a task was begun
+    /// or given up is no work that stands in the way. Gives what they said.
+    fn lift_marks(&self, tree: &Worktree, head: &str) -> Result<Vec<(String, TaskStatus)>, JobEnd> {
+        let mut marks = Vec::new();
+        let files = self.repo.files_below(head, &self.spec.unit.folder).map_err(JobEnd::error)?;
+        for (file, committed) in files.into_iter().filter(|(file, _)| units::is_task_file(file)) {
+            let (Ok(now), Ok(before)) =
+                (task_files::read(&tree.path, &file), check::reread(&file, &committed))
+            else {
+                continue;
+            };
+            if let Ok(status) = check::reread(&file, &now)
+                && status != before
+                && frontmatter::changes_only_status(&committed, &now)
+            {
+                let lifted = task_files::set_status(&tree.path, &file, before, Some(&committed));
+                lifted.map_err(JobEnd::error)?;
+                marks.push((file, status));
+            }
+        }
+        Ok(marks)
     }
 
     /// The command that takes the target's task files into a worktree. A status that dacapo wrote there stands beside what

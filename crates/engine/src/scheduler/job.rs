@@ -27,7 +27,7 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use super::{train, work::Worker};
-use crate::{observer::Observer, store::Stream, supervisor::StartError};
+use crate::{observer::Observer, store::Stream, supervisor::StartError, workspace::Route};
 
 /// The word after which `dacapo` is a job.
 pub const JOB: &str = "unit-job";

@@ -41,7 +41,7 @@ use crate::{
     signals::{Arrived, Signals},
     store::{LockError, RunHead, RunRow, Store, StoreError, TaskLock},
     supervisor::{self, StartError},
-    workspace::{Preparing, Repo, RunHeld, RunLock, WorkspaceError, prepare},
+    workspace::{Preparing, Repo, Route, RunHeld, RunLock, WorkspaceError, prepare},
 };
 
 /// How long news of loops may wait for more, so that they are looked at and recorded together.
@@ -180,7 +180,7 @@ pub fn run(home: &Home, new: NewRun, observer: &mut dyn RunObserver) -> Result<R
     orphans::adopt().map_err(|source| RunError::Io { what: "cannot look after processes", source })?;
     supervisor::reconcile(home, &mut store)?;
     // The lock says that nobody runs them.
-    store.close_dead_runs(&new.project, Timestamp::now())?;
+    store.close_dead_runs(&new.project)?;
     tidy_up(home, &store, &repo, &new)?;
     // Before any agent can turn it elsewhere.
     let is_pushed = new.merge == MergeMode::PullRequest;

@@ -153,10 +153,6 @@ impl<'a> Worker<'a> {
         }
         // Recorded only when it is set up: after a crash in between, setup runs again.
         if known.as_ref().is_none_or(|known| known.path != tree.path || known.branch != tree.branch) {
-            let settings = self.spec.started.settings.clone();
-            if settings.submodules {
-                self.repo.init_submodules(&tree.path).map_err(|error| failed(&error))?;
-            }
             self.prepare(&tree.path, &settings.setup)
                 .map_err(|why| failed(&format!("worktree.setup: {why}")))?;
             let (path, branch) = (tree.path.clone(), tree.branch.clone());
@@ -221,7 +217,7 @@ impl<'a> Worker<'a> {
         }
         tasks.sort_by_key(|task| task.spec.number);
         for TaskSpec { file, backpressure, .. } in tasks.iter().map(|task| &task.spec) {
-            if !self.spec.unit.commands.contains(&(file.clone(), backpressure.clone())) {
+            if !unit.commands.contains(&(file.clone(), backpressure.clone())) {
                 let behind = self.known()?.map(|known| {
                     let (target, command) = (&self.spec.started.target, self.catch_up(&known.path));
                     format!("; if the unit's worktree is behind `{target}`: `{command}`")
@@ -272,9 +268,35 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// A loop of this unit that was cut short in this worktree and was told what this run would tell it: other limits,
-    /// another agent or other gates make another loop.
-    fn open_loop(&self, tree: &Worktree) -> Result<Option<LoopId>, JobEnd> {
+    /// A loop of this unit that was cut short in this worktree, was told what this run would tell it, and counts changes
+    /// from where the unit stands: other limits, another agent, other gates or another commit make another loop.
+    pub(super) fn open_loop(&self, tree: &Worktree, given: &[Task]) -> Result<Option<LoopId>, JobEnd> {
+        let Some((id, history)) = self.cut_loop(tree)? else { return Ok(None) };
+        let Some(LoopEvent::LoopStarted(started)) = history.first().map(|envelope| &envelope.event) else {
+            return Ok(None);
+        };
+        if started.base.as_ref().is_none_or(|base| base.snapshot != self.accepted) {
+            return Ok(None);
+        }
+        let (unit, settings) = (&self.spec.unit.id, &self.spec.started.settings);
+        let is_ours = match &started.policy.tasks {
+            // A task that was changed meanwhile is frozen there as it was.
+            Some(set) => {
+                set.tasks.iter().map(|task| &task.spec).eq(given.iter().map(|task| &task.spec))
+                    && started.policy == settings.turn(set.clone())
+            }
+            None => {
+                let head = self.head(tree)?;
+                let must_hold = self.must_hold(&self.tip()?, &head, &head)?;
+                started.policy == settings.baseline(unit, &must_hold.checks)
+                    || started.policy == settings.sent_back(unit, &must_hold)
+            }
+        };
+        Ok(is_ours.then_some(id))
+    }
+
+    /// The unit's newest loop, if it was cut short in this worktree.
+    fn cut_loop(&self, tree: &Worktree) -> Result<Option<(LoopId, Vec<Envelope>)>, JobEnd> {
         let rows = self
             .store
             .newest_of_task(Some(&self.spec.started.project), self.task()?.as_str())

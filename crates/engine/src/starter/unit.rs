@@ -13,7 +13,10 @@ use rustix::{
     io::Errno,
 };
 
-use crate::units::{UnitsError, open_beneath, open_root, refusal};
+use crate::{
+    beneath,
+    units::{UnitsError, refusal},
+};
 
 /// Writes an example unit into the folder `dir` of the repository at `root`, and gives the files it made, from there. If
 /// there is anything in the unit's folder, that is left as it is, and nothing is made.
@@ -24,13 +27,13 @@ pub fn begin_unit(root: &Path, dir: &str, unit: &UnitId) -> Result<Vec<String>, 
         None => UnitsError::Write { path: root.join(&folder), source: error.into() },
     };
     // Step by step, so that no link on the way leads elsewhere.
-    let mut place = open_root(root).map_err(failed)?;
+    let mut place = beneath::root(root).map_err(failed)?;
     for name in folder.split('/').filter(|name| !matches!(*name, "" | ".")) {
         match rustix::fs::mkdirat(&place, name, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(failed(error)),
         }
-        place = open_beneath(&place, name, OFlags::DIRECTORY).map_err(failed)?;
+        place = beneath::open(&place, name, OFlags::DIRECTORY).map_err(failed)?;
     }
     if !is_empty(&place).map_err(failed)? {
         return Ok(Vec::new());

@@ -4,7 +4,10 @@ use std::{io, path::Path};
 
 use dacapo_core::{
     event::LoopEvent,
-    judge::{signal::Facts, unit_files::restated},
+    judge::{
+        signal::Facts,
+        unit_files::{committed, restated},
+    },
     loop_machine::{Input, TaskCommit, TaskCommits},
     unit::{TaskSet, TaskStatus, check::Problem},
 };

@@ -39,6 +39,7 @@ mod repo;
 mod repository;
 mod restore;
 mod retire;
+mod route;
 mod rules;
 mod shadow;
 mod shift;
@@ -68,6 +69,7 @@ pub(crate) use refs::{RunHeld, RunLock};
 pub use remote::{PullRequest, PullRequestError};
 pub use repo::Repo;
 pub use retire::Retired;
+pub use route::Route;
 pub use target::TargetMoved;
 pub use worktree::{Known, Removal, Scratch, Spent, Worktree};
 

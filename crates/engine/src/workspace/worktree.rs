@@ -14,7 +14,7 @@ use super::{
     commit::remove_stale_lock,
     error::WorkspaceError,
     git::{Call, Git, by_nul},
-    repo::{Registered, Repo, Swapped, branch_of},
+    repo::{Registered, Repo, branch_of},
     repository::Repository,
 };
 use crate::home::Home;

@@ -72,11 +72,13 @@ impl Found {
         Self::around(&Context::folder(place.dir.as_ref())?)
     }
 
-    /// Those of the repository that `folder` lies in. Reading them starts nothing, not even git.
-    pub(super) fn with(folder: &Path, configured: &Configured) -> Result<Self, UserError> {
-        let effective = configured.effective(&Typed::default());
+    /// Those of the repository that `folder` lies in, as the configuration at its top has them: a folder with one of its own
+    /// in between is no other repository. Reading them starts nothing, not even git.
+    pub(super) fn around(folder: &Path) -> Result<Self, UserError> {
+        let top = units::top(folder);
+        let effective = Configured::load(&top)?.effective(&Typed::default());
         let dir = effective.units.dir.value.clone();
-        let mut checked = units::discover(&units::top(folder), &dir)?;
+        let mut checked = units::discover(&top, &dir)?;
         // No problem: who has such an agent, or names one, can work with it.
         let known = effective.agent_names();
         let unknown = checked.units.iter().filter_map(|unit| unit.unknown_provider(&known));

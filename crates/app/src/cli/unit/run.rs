@@ -118,9 +118,14 @@ impl UnitRunArgs {
         let units = selected(cx, &root, &dir, &self.unit)?;
         // Where every plan names its agent, the one that nobody named need not be there.
         let is_named = self.flags.agent.is_some() || units.iter().any(|unit| unit.provider.is_none());
-        let stand_in = units.iter().find_map(|unit| unit.provider.as_deref()).filter(|_| !is_named);
-        let base = self.flags.base(&configured, self.max_retries, promise, stand_in)?;
-        let settings = settings(self, &base.effective, base.policy.clone(), &units)?;
+        let stand_in = units.iter().filter(|_| !is_named).find_map(|unit| {
+            let (file, line) = unit.provider_at()?;
+            let from = Source::File { file: file.to_owned(), line };
+            Some(Sourced { value: unit.provider.clone()?, from })
+        });
+        let mut base = self.flags.base(&configured, self.max_retries, promise, stand_in)?;
+        let (settings, obstacle) = settings(self, &base.effective, base.policy.clone(), &units)?;
+        base.obstacle = base.obstacle.or(obstacle);
         Ok(Plan {
             parallel: self.parallel.unwrap_or(base.effective.units.parallel.value),
             merge: match (self.no_merge, self.pr) {
@@ -146,7 +151,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
         let chosen = selected(cx, &root, &units.dir.value, &args.unit)?;
         return dry_run(&chosen, args.parallel.unwrap_or(units.parallel.value), args.flags.style.json);
     }
-    let Plan { root, configured, base, units, settings, parallel, merge, target } = args.plan(cx)?;
+    let Plan { root, configured, base, units, mut settings, parallel, merge, target } = args.plan(cx)?;
     if let Some(obstacle) = base.obstacle {
         return Err(obstacle);
     }
@@ -164,10 +169,11 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
                 .hint("name one with `--target BRANCH`, or `units.target` in .dacapo/config.yaml")
         })?,
     };
-    if repo.branch(&target)?.is_none() {
+    let Some(tip) = repo.branch(&target)? else {
         let error = UserError::environment(format!("the target branch `{target}` does not exist"));
         return Err(error.hint(format!("`git branch {target}` makes it; `--target BRANCH` names another")));
-    }
+    };
+    settings.policy.protect.extend(own_file(&repo, &tip, &base.effective, &units)?);
     refuse_unseen(&repo, &target, args.force)?;
     refuse_helpless(&repo, &target, merge)?;
     if !is_background() {
@@ -188,6 +194,22 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
         is_detached: is_background(),
     };
     start(cx, new, &args.flags.style)
+}
+
+/// The repository's configuration, if that says what is checked and no task is to write it: an agent that empties it
+/// leaves the next run without checks.
+fn own_file(
+    repo: &Repo,
+    tip: &str,
+    effective: &Effective,
+    units: &[Unit],
+) -> Result<Option<String>, UserError> {
+    const CONFIG: &str = ".dacapo/config.yaml";
+    let mut written = units.iter().flat_map(|unit| &unit.tasks).flat_map(|task| &task.spec.writes);
+    if !effective.is_checked_by_repository() || written.any(|path| path == CONFIG) {
+        return Ok(None);
+    }
+    Ok(repo.file_at(tip, CONFIG)?.map(|_| CONFIG.to_owned()))
 }
 
 /// The run that `text` means, and the unit of it, if that is what it names: a run by its id, a unit of the project we are
@@ -448,19 +470,14 @@ fn refuse_helpless(repo: &Repo, target: &str, merge: MergeMode) -> Result<(), Us
     Ok(())
 }
 
+/// What the run does, and what stands in the way of an agent that a plan asks for.
 fn settings(
     args: &UnitRunArgs,
     effective: &Effective,
     policy: Policy,
     units: &[Unit],
 ) -> Result<(RunSettings, Option<UserError>), UserError> {
-    let mut protect = policy.protect.clone();
-    let mut written = units.iter().flat_map(|unit| &unit.tasks).flat_map(|task| &task.spec.writes);
-    if written.any(|path| path == ".dacapo/config.yaml") {
-        protect.retain(|glob| glob != OWN_FILE);
-    }
     let policy = Policy {
-        protect,
         // One purse for all slots.
         per_run: Budget { max_cost: policy.max_cost, max_tokens: policy.max_tokens },
         max_cost: None,
@@ -507,12 +524,13 @@ fn providers(
         if let Some((file, line)) = unit.provider_at() {
             asked.agent.from = Source::File { file: file.to_owned(), line };
         }
-        let chosen = agents::choose(&asked, args.flags.model.as_ref(), &args.flags.agent_args)
-            .and_then(|chosen| chosen.obstacle.map_or(Ok(chosen.command), Err))
-            .map_err(|error| UserError {
-                message: format!("unit {} asks for `{provider}`: {}", unit.id, error.message),
-                ..error
-            })?;
+        let said = |error: UserError| UserError {
+            message: format!("unit {} asks for `{provider}`: {}", unit.id, error.message),
+            ..error
+        };
+        let chosen =
+            agents::choose(&asked, args.flags.model.as_ref(), &args.flags.agent_args).map_err(said)?;
+        obstacle = obstacle.or_else(|| chosen.obstacle.map(said));
         if policy.per_run != Budget::default() {
             budget::allow(&asked, &chosen.command)?;
         }

@@ -224,7 +224,7 @@ impl RunState {
                     self.lane.push_back(at);
                 }
             }
-            RunEvent::UnitMerged { left_on, .. } => {
+            RunEvent::UnitMerged { commit, left_on, .. } => {
                 self.left_on.clone_from(left_on);
                 self.units[at].standing = Standing::Merged;
                 self.units[at].merged = Some(commit.clone());

@@ -219,3 +219,23 @@ fn what_an_agent_planted_never_runs() {
     assert_eq!(repo.remove(&worktree.path, &worktree.branch, "ours").unwrap(), Removal::Removed);
     assert!(!fixture.outside("CANARY").exists());
 }
+
+#[test]
+fn a_merge_is_known_by_the_paths_it_changed_where_it_was_made() {
+    // fault H11
+    let fixture = Fixture::new();
+    two(&fixture, |f| f.write("a", "ours\n"), |f| f.write("dir/é b", "theirs\n"));
+    let repo = fixture.opened();
+    let Merged::Clean { tree } = repo.merge("ours", "theirs").unwrap() else { panic!() };
+    let merge = repo.commit_merge(&tree, ["ours", "theirs"], "Merge theirs").unwrap();
+    let paths = |list: &[&str]| list.iter().map(|path| path.as_bytes().to_vec()).collect();
+    assert_eq!(repo.changed_paths("ours", &tree).unwrap(), paths(&["dir/é b"]));
+    // Where it was made, `a` was so already.
+    for (changed, is_found) in [(&["dir/é b", "x"][..], true), (&["a"], false), (&[], false)] {
+        let found = repo.that_changed(&[&merge], &paths(changed)).unwrap();
+        assert_eq!(found, [merge.as_str()].repeat(usize::from(is_found)), "{changed:?}");
+    }
+    let ours = fixture.user(&["rev-parse", "ours"]);
+    let both = [merge.as_str(), ours.trim()];
+    assert_eq!(repo.that_changed(&both, &paths(&["a", "dir/é b"])).unwrap(), both);
+}
