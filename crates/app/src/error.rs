@@ -200,6 +200,10 @@ impl From<ResetError> for UserError {
                 .hint("nothing is kept of it; to do it again, set the status of its tasks back and commit that"),
             ResetError::Run(RunError::Workspace(why @ WorkspaceError::NotClean { .. })) => Self::environment(why)
                 .hint("look at it; `--force` commits it to the branch that is kept, and resets the unit all the same"),
+            ResetError::Busy { ref loop_id, .. } => {
+                let hint = format!("`dacapo cancel {loop_id}` ends it");
+                Self::environment(error).hint(hint)
+            }
             ResetError::Run(error) => error.into(),
         }
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use dacapo_core::{
-    ids::{ProjectId, UnitId},
+    ids::{LoopId, ProjectId, UnitId},
     loop_machine::Request,
     view::UnitStatus,
 };
@@ -39,6 +39,14 @@ pub enum ResetError {
     /// The target has it.
     #[error("unit `{0}` is merged")]
     Merged(UnitId),
+    /// One of its loops runs by itself.
+    #[error("loop {loop_id} works on unit `{unit}`")]
+    Busy {
+        /// The unit.
+        unit: UnitId,
+        /// The loop.
+        loop_id: LoopId,
+    },
     /// Somebody works on it, or the repository.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -66,20 +74,25 @@ pub fn reset(
     }
     let run = store.run_row(&view.run).map_err(RunError::from)?;
     let target = run.map(|run| run.view.target).unwrap_or_default();
-    let retired = match (&view.worktree, &view.branch) {
-        (Some(path), Some(branch)) => {
-            let known = Known { path: path.clone(), branch: branch.clone() };
-            repo.retire(&known, &target, is_forced, is_dry).map_err(RunError::from)?
-        }
-        _ => Retired::default(),
+    let known = view.worktree.clone().zip(view.branch.clone()).map(|(path, branch)| Known { path, branch });
+    let retire = |is_dry| match &known {
+        Some(known) => repo.retire(known, &target, is_forced, is_dry).map_err(RunError::from),
+        None => Ok(Retired::default()),
     };
+    // What stands in the way is found before anything is changed.
+    let mut retired = retire(true)?;
     if !is_dry {
-        // A loop that was cut short in that folder would be gone on with in the next one of that name.
+        // A loop that was cut short in that folder would be gone on with in the next one of that name, and one that somebody
+        // runs by itself must not lose it.
         for row in store.newest_of_task(Some(project), unit.as_str()).map_err(RunError::from)? {
             let id = row.view.id;
+            if row.owner.is_alive() && row.view.reason.is_none() {
+                return Err(ResetError::Busy { unit: unit.clone(), loop_id: id });
+            }
             store.request(&id, &Request::Cancel, Timestamp::now()).map_err(RunError::from)?;
             supervisor::settle(home, &mut store, &id).map_err(RunError::from)?;
         }
+        retired = retire(false)?;
         store.forget_unit(project, unit).map_err(RunError::from)?;
     }
     Ok(ResetUnit { unit: unit.clone(), worktree: view.worktree, branch: view.branch, retired })

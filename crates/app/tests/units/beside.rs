@@ -73,6 +73,10 @@ fn a_task_that_an_earlier_turn_did_along_with_its_own_can_be_completed() {
     world.task("a", 2, &[1], "test -f two", "do: true").commit();
     world.run(&[]).assert_code(0);
     assert_eq!(world.subjects()["feat(a): complete task #2 - Step 2"], 1);
+    // What was merged before says nothing about a task that came later.
+    world.task("a", 3, &[2], "test -f two", "do: true").commit();
+    let output = world.run(&["-n", "1"]).assert_code(1);
+    assert!(output.stdout.contains("nothing was changed"), "{}", output.stdout);
     // The first has to be somebody's work, unless that is what was asked for.
     world.plan("b", &[]).task("b", 1, &[], "test -f two", "do: true").commit();
     let output = world.run(&["--unit", "b"]).assert_code(1);

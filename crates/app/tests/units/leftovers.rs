@@ -202,3 +202,31 @@ fn unit(world: &World, name: &str) -> Option<Value> {
     let units: Vec<Value> = serde_json::from_str(&output.stdout).unwrap();
     units.into_iter().find(|unit| unit["unit"] == name)
 }
+
+#[test]
+fn a_unit_is_not_reset_under_a_loop_that_somebody_resumed_by_itself() {
+    // fault H2: the loop holds neither the run's lock nor the repository's.
+    let world = World::new();
+    slow_unit(&world, "a", &[], "");
+    world.commit();
+    let running = world.env.spawn(world.args(&[]));
+    wait_for_file(&world, "began-a");
+    running.signal(Signal::INT);
+    running.wait(LONG).assert_code(130);
+    fs::remove_file(world.env.root().join("began-a")).unwrap();
+    let id = world
+        .env
+        .events(Some("a"))
+        .iter()
+        .find_map(|event| event["loop"].as_str().map(str::to_owned))
+        .unwrap();
+    let resumed = world.env.spawn(["resume", &id, "--trust", "-n", "+1"]);
+    wait_for_file(&world, "began-a");
+    let output = world.env.run(["clean", "--reset", "a", "--force"]).assert_code(5);
+    assert!(output.stderr.contains(&format!("loop {id} works on unit `a`")), "{}", output.stderr);
+    assert_eq!(world.env.git(["worktree", "list"]).lines().count(), 2, "its worktree is there");
+    resumed.signal(Signal::INT);
+    resumed.wait(LONG).assert_code(130);
+    world.env.run(["clean", "--reset", "a", "--force"]).assert_code(0);
+    assert_eq!(world.env.git(["worktree", "list"]).lines().count(), 1);
+}

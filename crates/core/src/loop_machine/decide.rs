@@ -402,10 +402,16 @@ impl Turn {
             return self.record(LoopEvent::Paused);
         }
         self.set_back(&premature(&facts, &self.started().policy));
-        let claims: Vec<Signal> = seen.into_iter().filter(Signal::is_claim).collect();
-        if !facts.broken.is_empty() && matches!(claims[..], [Signal::MalformedTask(_)]) {
-            // An honest agent after this one must not stumble over what is gone. Under a claim it is evidence.
-            self.set_all_back();
+        let mut claims: Vec<Signal> = seen.into_iter().filter(Signal::is_claim).collect();
+        if matches!(claims[..], [Signal::MalformedTask(_)]) {
+            if !facts.broken.is_empty() {
+                // An honest agent after this one must not stumble over what is gone. Under a claim it is evidence.
+                self.set_all_back();
+            }
+            if self.state.awaits_attempt {
+                // Whoever met an outage meant nothing by it, and the outage is what has to be waited out.
+                claims.clear();
+            }
         }
         if !claims.is_empty() {
             self.claim(claims);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{TaskSet, TaskSpec, TaskStatus};
+use super::{TaskSet, TaskSpec};
 use crate::{
     agent::AgentCommand,
     duration::Millis,
@@ -120,12 +120,11 @@ impl RunSettings {
         }
     }
 
-    /// A turn: one of the ready tasks, proven and committed.
-    pub fn turn(&self, set: TaskSet) -> Policy {
+    /// A turn: one of the ready tasks, proven and committed. `has_work` says that the unit's branch holds proven work already:
+    /// agents do more than the one task they claim, and what they did then needs no change any more.
+    pub fn turn(&self, set: TaskSet, has_work: bool) -> Policy {
         let ready = set.tasks.iter().filter(|task| set.ready.contains(&task.spec.number));
         let proofs = ready.map(|task| self.task_gate(&task.spec, Some(task.spec.number)));
-        // Agents do more than the one task they claim, and what they did then needs no change any more.
-        let has_work = set.tasks.iter().any(|task| task.status == TaskStatus::Complete);
         Policy {
             allow_empty: self.policy.allow_empty || has_work,
             gates: self.policy.gates.iter().cloned().chain(proofs).collect(),

@@ -261,7 +261,7 @@ pub(super) fn publish(worker: &mut Worker<'_>) -> Result<(), JobEnd> {
     if head != worker.accepted {
         return Err(failed(format!("`{}` holds commits after the last that was proven", known.branch)));
     }
-    worker.repo.push(&known.branch, &remote).map_err(|error| failed(error.to_string()))?;
+    worker.repo.push(&known.branch, &head, &remote).map_err(|error| failed(error.to_string()))?;
     let branch = known.branch.clone();
     worker.voice.tell(&RunEvent::BranchPushed { branch, remote });
     let unit = worker.spec.unit.id.clone();

@@ -283,7 +283,7 @@ impl<'a> Worker<'a> {
             // A task that was changed meanwhile is frozen there as it was.
             Some(set) => {
                 set.tasks.iter().map(|task| &task.spec).eq(given.iter().map(|task| &task.spec))
-                    && started.policy == settings.turn(set.clone())
+                    && started.policy == settings.turn(set.clone(), !self.proven.is_empty())
             }
             None => {
                 let head = self.head(tree)?;
@@ -374,7 +374,7 @@ impl<'a> Worker<'a> {
     }
 
     fn turn(&mut self, tree: &Worktree, set: TaskSet) -> Result<(), JobEnd> {
-        let policy = self.spec.started.settings.turn(set.clone());
+        let policy = self.spec.started.settings.turn(set.clone(), !self.proven.is_empty());
         let mut words = prompt::turn(&set);
         for number in &set.ready {
             if let Some(output) = self.red.get(number) {

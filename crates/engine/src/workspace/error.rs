@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf};
 
+use dacapo_core::text::shell::word;
+
 use super::git::GitError;
 
 /// Why a workspace cannot be used, or not for this.
@@ -140,8 +142,9 @@ pub enum WorkspaceError {
     /// Neither could they be put back.
     #[error(
         "not all files in `{dir}` are those of `{branch}`: moving it was begun and could neither be completed nor undone \
-         ({why}); mend that, then `git -C {dir} restore --staged --worktree .` makes them so",
-        dir = dir.display()
+         ({why}); mend that, and look at `git -C {dir} status`: for what you did not change yourself, \
+         `git -C {dir} restore --staged --worktree PATH` makes them so",
+        dir = word(&dir.to_string_lossy())
     )]
     HalfMoved {
         /// The branch.
@@ -151,6 +154,9 @@ pub enum WorkspaceError {
         /// What git or the system says.
         why: String,
     },
+    /// Somebody else was faster.
+    #[error("somebody has just made the branch `{0}`; nothing was changed, try again")]
+    BranchTaken(String),
     /// Somebody holds the repository's lock.
     #[error("another dacapo changes the repository `{}` and does not come to an end", .0.display())]
     Locked(PathBuf),

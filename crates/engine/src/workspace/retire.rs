@@ -3,7 +3,7 @@
 use super::{
     error::WorkspaceError,
     git::{GitError, by_nul},
-    repo::{Repo, branch_of},
+    repo::{Repo, Swapped, branch_of},
     repository::Repository,
     worktree::{Known, MOST_DEPTH, hidden, six_hex},
 };
@@ -51,11 +51,15 @@ impl Repo {
             };
         }
         if let Some(commit) = commit
-            && (!retired.saved.is_empty() || !self.is_ancestor(&commit, target)?)
+            && (!retired.saved.is_empty() || !self.is_ancestor(&commit, target).unwrap_or(false))
         {
             let name = self.old_name(&known.branch, &commit)?;
-            if !is_dry && self.branch(&name)?.is_none() {
-                self.swap(&name, &commit, None)?;
+            // Nothing goes before something else holds it.
+            if !is_dry
+                && self.branch(&name)?.is_none()
+                && let Swapped::Not { .. } = self.swap(&name, &commit, None)?
+            {
+                return Err(WorkspaceError::BranchTaken(name));
             }
             (retired.kept, retired.commit) = (Some(name), Some(commit));
         }

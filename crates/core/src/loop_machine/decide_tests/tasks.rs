@@ -452,4 +452,12 @@ fn what_looks_like_a_claim_and_is_none_is_refused_in_words() {
     // Beside a good claim it is the files' own matter.
     let mut sim = Sim::told(turn(|_| {}));
     assert_eq!(sim.work(broken(&[(2, None), (3, Some(Complete))])), [AWAIT_CHILDREN]);
+    // Nor is it a claim of an agent that met an outage: that is waited out.
+    let mut sim = Sim::told(turn(|_| {}));
+    sim.work(exits_with(1, |r| {
+        r.exit.outcome = super::Outcome::UsageLimit;
+        (r.facts.tasks, r.facts.broken) = (vec![(2, None)], vec![line.to_owned()]);
+    }));
+    assert_eq!(sim.refusals(), []);
+    assert!(matches!(sim.state.phase, crate::loop_machine::Phase::Parked), "{:?}", sim.state.phase);
 }

@@ -214,7 +214,7 @@ fn what_an_agent_planted_never_runs() {
     repo.advance(&worktree.path, &worktree.branch, &merged, "theirs").unwrap();
     assert!(matches!(repo.move_target("ours", &merged, "ours", "u").unwrap(), TargetMoved::Moved { .. }));
     assert_eq!(fixture.read("a"), Some(fs::read_to_string(worktree.path.join("a")).unwrap()));
-    assert!(repo.push("ours", "origin").is_err());
+    assert!(repo.push("ours", "ours", "origin").is_err());
     let _ = repo.init_submodules(&worktree.path);
     assert_eq!(repo.remove(&worktree.path, &worktree.branch, "ours").unwrap(), Removal::Removed);
     assert!(!fixture.outside("CANARY").exists());

@@ -37,12 +37,12 @@ fn a_branch_is_pushed_under_its_own_name_without_a_hook() {
     fixture.write(".git/hooks/pre-push", "#!/bin/sh\nexit 1\n");
     fs::set_permissions(fixture.path(".git/hooks/pre-push"), fs::Permissions::from_mode(0o755)).unwrap();
     for _ in 0..2 {
-        repo.push(&worktree.branch, "origin").unwrap();
+        repo.push(&worktree.branch, &worktree.branch, "origin").unwrap();
         assert_eq!(fixture.git_in(&bare, &["rev-parse", &worktree.branch]), commit);
     }
-    assert!(matches!(repo.push("gone", "origin"), Err(WorkspaceError::NoBranch(_))));
-    assert!(repo.push(&worktree.branch, "nowhere").is_err());
-    assert!(repo.push(&worktree.branch, "--all").is_err());
+    assert!(matches!(repo.push("gone", "gone", "origin"), Err(WorkspaceError::NoBranch(_))));
+    assert!(repo.push(&worktree.branch, &worktree.branch, "nowhere").is_err());
+    assert!(repo.push(&worktree.branch, &worktree.branch, "--all").is_err());
     // What others pushed there is not overwritten.
     let other = fixture.outside("other");
     fixture.git_in(&fixture.outside("."), &["clone", "-q", "-b", &worktree.branch, "remote.git", "other"]);
@@ -51,7 +51,7 @@ fn a_branch_is_pushed_under_its_own_name_without_a_hook() {
     fixture.git_in(&other, &["push", "-q"]);
     fs::write(worktree.path.join("z"), "z").unwrap();
     fixture.commit_in(&worktree.path, "more");
-    assert!(repo.push(&worktree.branch, "origin").is_err());
+    assert!(repo.push(&worktree.branch, &worktree.branch, "origin").is_err());
     assert_eq!(fixture.git_in(&bare, &["rev-parse", &worktree.branch]), theirs);
 }
 
@@ -68,13 +68,13 @@ fn what_is_planted_for_a_push_does_not_run() {
     fixture.user(&["config", "protocol.ext.allow", "always"]);
     fixture.user(&["branch", "work"]);
     let repo = fixture.opened();
-    repo.push("work", "origin").unwrap();
+    repo.push("work", "work", "origin").unwrap();
     fixture.git_in(&bare, &["rev-parse", "work"]);
     // Nobody listens on these; what counts is what git starts to get there.
     let ext = format!("ext::{canary} x");
     for url in ["ssh://127.0.0.1:1/x", "git://127.0.0.1:1/x", "http://127.0.0.1:1/x", &ext] {
         fixture.user(&["config", "remote.origin.url", url]);
-        assert!(repo.push("work", "origin").is_err(), "{url}");
+        assert!(repo.push("work", "work", "origin").is_err(), "{url}");
         assert!(!fixture.outside("CANARY").exists(), "{url}");
     }
 }
