@@ -1,6 +1,6 @@
 //! The merge train: one finished unit onto the target, and only if the merged tree passes; or a pull request.
 
-use std::{fmt::Write as _, rc::Rc};
+use std::{collections::BTreeMap, fmt::Write as _, rc::Rc};
 
 use dacapo_core::{
     event::{Reason, RunEvent, UnitEnd},
@@ -112,9 +112,15 @@ fn refuse_foreign(
     let tasks = worker.tasks_at(tip)?;
     let set = TaskSet { unit: worker.spec.unit.id.clone(), tasks: tasks.clone(), ready: Vec::new() };
     let policy = Policy { tasks: Some(set), ..settings.policy };
+    // Those of the unit are read at once; there are hardly ever others.
+    let folder = format!("{}/", worker.spec.unit.folder);
+    let (own_before, own_after) = (own_files(worker, tip)?, own_files(worker, merged)?);
+    let held = |own: &BTreeMap<String, Vec<u8>>, commit: &str, file: &str| match file.starts_with(&folder) {
+        true => Ok(own.get(file).cloned()),
+        false => worker.repo.file_at(commit, file).map_err(JobEnd::error),
+    };
     for file in worker.repo.changed_below(tip, merged, &settings.units_dir).map_err(JobEnd::error)? {
-        let before = worker.repo.file_at(tip, &file).map_err(JobEnd::error)?;
-        let after = worker.repo.file_at(merged, &file).map_err(JobEnd::error)?;
+        let (before, after) = (held(&own_before, tip, &file)?, held(&own_after, merged, &file)?);
         let verdict = unit_files::judge(&file, before.as_deref(), after.as_deref(), &policy);
         let is_proven = tasks.iter().find(|task| task.spec.file == file).is_none_or(|task| {
             let said = after.as_deref().and_then(|bytes| check::reread(&file, bytes).ok());
@@ -127,6 +133,12 @@ fn refuse_foreign(
         }
     }
     Ok(())
+}
+
+/// The files of the worker's own unit in a commit.
+fn own_files(worker: &Worker<'_>, commit: &str) -> Result<BTreeMap<String, Vec<u8>>, JobEnd> {
+    let files = worker.repo.files_below(commit, &worker.spec.unit.folder).map_err(JobEnd::error)?;
+    Ok(files.into_iter().collect())
 }
 
 enum Checked {
