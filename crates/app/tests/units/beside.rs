@@ -119,7 +119,7 @@ fn whoever_resolves_a_conflict_cannot_drop_the_other_side() {
     world.commit();
     let agent = world.env.root().join("agent.sh");
     let drops = format!(
-        "prompt=$(cat)\ncase $prompt in\n*'Conflict markers'*) echo $DACAPO_UNIT > shared ;;\n*) echo \"$prompt\" | {} ;;\nesac\n",
+        "prompt=$(cat)\ncase $prompt in\n*'Conflict markers'*) echo $DACAPO_TASK > shared ;;\n*) echo \"$prompt\" | {} ;;\nesac\n",
         unit_agent().display()
     );
     std::fs::write(&agent, drops).unwrap();

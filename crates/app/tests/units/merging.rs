@@ -142,11 +142,14 @@ fn what_nobody_proved_is_not_pushed() {
     world.env.git(["remote", "add", "origin", &remote]);
     world.unit("a", 1, &[]).unit("b", 1, &[]).commit();
     let gh = world.env.root().join("bin/gh");
-    let script = "#!/bin/sh\ncat > /dev/null\ntries=0\n\
-         until [ \"$(dacapo events --json | grep -c '\"unit.completed\"')\" = 2 ] || [ $tries = 300 ]; do\n\
+    let script = format!(
+        "#!/bin/sh\ncat > /dev/null\ntries=0\n\
+         until [ \"$({} events --json | grep -c '\"unit.completed\"')\" = 2 ] || [ $tries = 300 ]; do\n\
          tries=$((tries + 1)); sleep 0.1; done\n\
          for tree in \"$DACAPO_HOME\"/worktrees/*/*; do git -C \"$tree\" commit -q --allow-empty -m mine; done\n\
-         echo https://example.invalid/pull/7\n";
+         echo https://example.invalid/pull/7\n",
+        env!("CARGO_BIN_EXE_dacapo")
+    );
     fs::write(&gh, script).unwrap();
     fs::set_permissions(&gh, fs::Permissions::from_mode(0o755)).unwrap();
     let output = world.run(&["--pr"]).assert_code(1);
