@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-use dacapo_engine::{home::Home, workspace::Workspace};
+use dacapo_engine::{home::Home, snapshots::Workspace};
 
 use super::{Bench, Figure, Turns, median, timed};
 

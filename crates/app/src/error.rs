@@ -5,6 +5,7 @@ use std::{fmt::Display, io::Write};
 use dacapo_engine::{
     bus::BusError,
     config_files::ConfigError,
+    git::WorkspaceError,
     home::HomeError,
     reset::ResetError,
     scheduler::RunError,
@@ -14,7 +15,6 @@ use dacapo_engine::{
     supervisor::{StartError, SuperviseError},
     trust::TrustError,
     units::UnitsError,
-    workspace::WorkspaceError,
 };
 
 /// Exit codes that no loop's end gives.

@@ -11,10 +11,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
+    git::{Git, WorkspaceError},
     home::Home,
+    repository::{Removal, Spent},
     store::{RunRow, Segments, Store, StoreError, Stream},
     units,
-    workspace::{Git, Removal, Spent, WorkspaceError},
 };
 
 /// The output of one loop.

@@ -16,13 +16,14 @@ use dacapo_core::{
 };
 
 use crate::{
+    git::WorkspaceError,
     home::Home,
     process::{Command, Ran, run_once},
     scratch::Scratch,
+    snapshots::Workspace,
     snapshots::{self, SnapshotError},
     store::{Store, StoreError},
     supervisor::{lay_out, with_setup},
-    workspace::{Workspace, WorkspaceError},
 };
 
 /// Why what a receipt says cannot be done again.

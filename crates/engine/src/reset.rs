@@ -11,10 +11,10 @@ use jiff::Timestamp;
 
 use crate::{
     home::Home,
+    repository::{Known, Repo, Retired},
     scheduler::{RunError, take_locks},
     store::Store,
     supervisor,
-    workspace::{Known, Repo, Retired},
 };
 
 /// A unit that begins anew.

@@ -15,9 +15,9 @@ use dacapo_core::{
 use dacapo_engine::{
     cleanup::{self, Abandoned},
     config_files::{self, ConfigError},
+    repository::{Removal, Retired, Spent},
     reset::{self, ResetUnit},
     snapshots, supervisor,
-    workspace::{Removal, Retired, Spent},
 };
 use jiff::Timestamp;
 use serde::Serialize;

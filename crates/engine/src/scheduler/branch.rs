@@ -14,8 +14,10 @@ use super::{
     work::{Worker, claimed},
 };
 use crate::{
-    proof, snapshots, task_files, units,
-    workspace::{Merged, WorkspaceError, Worktree},
+    git::WorkspaceError,
+    proof,
+    repository::{Merged, Worktree},
+    snapshots, task_files, units,
 };
 
 /// What a receipt of the unit proves, and the commit it ends with.

@@ -27,7 +27,7 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use super::{train, work::Worker};
-use crate::{observer::Observer, store::Stream, supervisor::StartError, workspace::Route};
+use crate::{observer::Observer, repository::Route, store::Stream, supervisor::StartError};
 
 /// The word after which `dacapo` is a job.
 pub const JOB: &str = "unit-job";

@@ -35,13 +35,14 @@ pub use job::{JOB, main as job_main};
 
 use self::job::{JobLink, JobSpec, Said, UnitFiles};
 use crate::{
+    git::{RunHeld, RunLock, WorkspaceError},
     home::{Home, HomeError},
     process::identity::Identity,
     proof,
+    repository::{Preparing, Repo, Route, prepare},
     signals::{Arrived, Signals},
     store::{LockError, RunHead, RunRow, Store, StoreError, TaskLock},
     supervisor::{self, StartError},
-    workspace::{Preparing, Repo, Route, RunHeld, RunLock, WorkspaceError, prepare},
 };
 
 /// How long news of loops may wait for more, so that they are looked at and recorded together.

@@ -13,8 +13,8 @@ use dacapo_core::{
 use super::{job::JobEnd, work::Worker};
 use crate::{
     proof,
+    repository::{Known, Merged, PullRequestError, Removal, TargetMoved, Worktree},
     supervisor::Finished,
-    workspace::{Known, Merged, PullRequestError, Removal, TargetMoved, Worktree},
 };
 
 /// How often a target that others move is followed.

@@ -26,11 +26,11 @@ use super::job::{JobEnd, JobSpec, UnitFiles, Voice};
 use crate::{
     home::Home,
     proof,
+    repository::{Known, Merged, Preparing, Repo, StepFailed, Worktree, prepare},
     signals::{Arrived, Signals},
     store::Store,
     supervisor::{self, Finished, NewLoop, ResumeLoop},
     task_files, units,
-    workspace::{Known, Merged, Preparing, Repo, StepFailed, Worktree, prepare},
 };
 
 /// Whoever works for one unit.

@@ -12,8 +12,9 @@ use dacapo_core::{
 
 use super::refused::StartError;
 use crate::{
+    git::WorkspaceError,
     home::Home,
-    workspace::{Folder, Workspace, WorkspaceError},
+    snapshots::{Folder, Workspace},
 };
 
 /// What was found before the first agent.

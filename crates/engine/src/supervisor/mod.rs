@@ -49,8 +49,8 @@ use crate::{
     observer::Observer,
     process::{KeeperLink, Report},
     signals::{Arrived, Signals},
+    snapshots::{Folder, Workspace},
     store::{Head, Segments, Store, StoreError, TaskLock},
-    workspace::{Folder, Workspace},
 };
 
 /// How a supervised loop ended.

@@ -10,7 +10,7 @@ use dacapo_core::{
 };
 
 use super::SuperviseError;
-use crate::{home::HomeError, process::ProgramError, store::StoreError, workspace::WorkspaceError};
+use crate::{git::WorkspaceError, home::HomeError, process::ProgramError, store::StoreError};
 
 /// How deep loops may start loops.
 pub(super) const DEEPEST: u32 = 3;

@@ -33,8 +33,8 @@ use crate::{
     process::{KeeperLink, identity::Identity},
     secrets::secrets,
     signals::Signals,
+    snapshots::{Folder, Workspace},
     store::{Head, LoopRow, Segments, Store, TaskLock},
-    workspace::{Folder, Workspace},
 };
 
 /// How long a supervisor waits for others who post.

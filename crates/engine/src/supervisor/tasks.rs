@@ -14,8 +14,9 @@ use dacapo_core::{
 
 use super::{SuperviseError, Supervisor};
 use crate::{
+    git::WorkspaceError,
+    snapshots::{CommitOutcome, Workspace},
     task_files,
-    workspace::{CommitOutcome, Workspace, WorkspaceError},
 };
 
 impl Supervisor<'_> {

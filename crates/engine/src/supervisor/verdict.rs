@@ -26,8 +26,9 @@ use jiff::Timestamp;
 
 use super::{SuperviseError, Supervisor};
 use crate::{
+    git::WorkspaceError,
+    snapshots::{Change, ChangeKind, CommitOutcome, Workspace},
     store::{Segments, Stream},
-    workspace::{Change, ChangeKind, CommitOutcome, Workspace, WorkspaceError},
 };
 
 /// How many changed paths are named for people.

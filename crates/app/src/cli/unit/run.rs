@@ -27,11 +27,11 @@ use dacapo_core::{
 use dacapo_engine::{
     agents::locate,
     process::background::is_background,
+    repository::Repo,
     scheduler::{self, NewRun},
     store::Store,
     supervisor::{self, StartError},
     units,
-    workspace::Repo,
 };
 
 use super::super::{

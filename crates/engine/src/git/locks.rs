@@ -1,0 +1,134 @@
+//! Locks on a repository: one dacapo at a time changes it (fault H1), one runs its units, and a lock that a killed git
+//! left behind is removed.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{Read, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::{
+    checkout::Repository,
+    error::{Refusal, WorkspaceError},
+};
+use crate::home::Home;
+
+/// The file in git's folder that whoever runs units holds.
+const RUN_LOCK: &str = "dacapo-run.lock";
+/// How much of it is read.
+const LONGEST_NAME: u64 = 64;
+
+/// The right to change a repository's refs, config or worktrees, until dropped or the process dies.
+#[derive(Debug)]
+pub struct RepositoryLock {
+    _file: fs::File,
+}
+
+impl RepositoryLock {
+    pub(crate) fn take(
+        home: &Home,
+        repository: &Repository,
+        limit: Duration,
+    ) -> Result<Self, WorkspaceError> {
+        let folder = home.path().join("locks");
+        let path = folder.join(format!("repo-{:016x}", repository.fingerprint()));
+        let failed = || WorkspaceError::io("lock", &path);
+        crate::home::make_dir(&folder).map_err(failed())?;
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(failed())?;
+        let deadline = Instant::now() + limit;
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Self { _file: file }),
+                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => {
+                    // The kernel's own waiting cannot be bounded.
+                    thread::sleep(Duration::from_millis(20));
+                }
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    return Err(WorkspaceError::Locked(repository.toplevel.clone()));
+                }
+                Err(error) => return Err(failed()(error.into())),
+            }
+        }
+    }
+}
+
+/// The right to run units of a repository, whatever worktree or home that is done from, until dropped or the process dies.
+#[derive(Debug)]
+pub(crate) struct RunLock {
+    file: fs::File,
+}
+
+/// Somebody else has that right.
+#[derive(Debug)]
+pub(crate) struct RunHeld {
+    /// What is written about whoever it is.
+    pub(crate) said: String,
+}
+
+impl RunLock {
+    pub(crate) fn take(repository: &Repository) -> Result<Result<Self, RunHeld>, WorkspaceError> {
+        // Beside what all worktrees share, for each of them and each home sees the same file there.
+        let path = repository.common_dir.join(RUN_LOCK);
+        let failed = || WorkspaceError::io("lock", &path);
+        let no_follow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .custom_flags(no_follow)
+            .open(&path)
+            .map_err(failed())?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let mut said = String::new();
+                let _ = Read::by_ref(&mut file).take(LONGEST_NAME).read_to_string(&mut said);
+                return Ok(Err(RunHeld { said }));
+            }
+            Err(error) => return Err(failed()(error.into())),
+        }
+        file.set_len(0).map_err(failed())?;
+        Ok(Ok(Self { file }))
+    }
+
+    /// Writes down who has it, for others to name; nothing depends on it.
+    pub(crate) fn say(&mut self, who: &str) {
+        let _ = self.file.write_all(who.as_bytes());
+    }
+}
+
+/// Removes a lock on the user's index that a git of the agent's left behind when it was killed (fault H4).
+///
+/// Only for a caller that knows that nothing of the iteration runs any more; a lock older than `since` or one
+/// that some process has open is not touched.
+pub(crate) fn remove_stale_lock(repository: &Repository, since: SystemTime) -> Result<bool, WorkspaceError> {
+    let lock = repository.git_dir.join("index.lock");
+    let Ok(metadata) = fs::symlink_metadata(&lock) else { return Ok(false) };
+    let modified = metadata.modified().map_err(WorkspaceError::io("read", &lock))?;
+    if modified < since || is_open(&lock) {
+        let state = Refusal::IndexLocked(lock);
+        return Err(WorkspaceError::Refused { dir: repository.toplevel.clone(), state });
+    }
+    fs::remove_file(&lock).map_err(WorkspaceError::io("remove", &lock))?;
+    Ok(true)
+}
+
+/// Whether any process that we may look at has the file open.
+fn is_open(file: &Path) -> bool {
+    crate::process::identity::all_pids().into_iter().any(|pid| {
+        let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+        fds.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == file))
+    })
+}

@@ -1,0 +1,405 @@
+//! A repository that units are worked on in: what it holds and how it stands. What is done to it is in `worktree.rs`,
+//! `merge.rs`, `target.rs` and `remote.rs`.
+
+mod ancestry;
+mod merge;
+mod move_branch;
+mod prepare;
+mod push_route;
+mod recover_branch;
+mod remote;
+mod retire;
+mod submodules;
+mod target;
+#[cfg(test)]
+mod tests;
+mod worktree;
+
+use std::{
+    ffi::OsStr,
+    fs::{self, OpenOptions},
+    io::Write,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+pub use merge::Merged;
+pub use prepare::{Preparing, StepFailed, prepare};
+pub use push_route::Route;
+pub use recover_branch::Astray;
+pub use remote::{PullRequest, PullRequestError};
+pub use retire::Retired;
+pub use target::TargetMoved;
+pub use worktree::{Known, Removal, Scratch, Spent, Worktree};
+
+use crate::{
+    git::{
+        Call, Git, Planted, Refusal, Repository, RepositoryLock, RunHeld, RunLock, WorkspaceError, by_nul,
+        escaped, on_disk, refusal,
+    },
+    home::Home,
+};
+
+/// How long others may hold the lock: twelve worktrees of a large repository are made one after the other.
+const LOCK_LIMIT: Duration = Duration::from_secs(300);
+/// How often an index that somebody else holds is looked at again, and how long in between.
+const TRIES: (u32, Duration) = (20, Duration::from_millis(100));
+/// How many paths of a dirty tree are named.
+const MOST_NAMED: usize = 20;
+/// How many files, and how many bytes of them, are read at once.
+const MOST_FILES: (usize, u64) = (10_000, 64 << 20);
+
+/// A repository with a work tree and a commit.
+#[derive(Debug)]
+pub struct Repo {
+    pub(crate) repository: Repository,
+    pub(crate) home: Home,
+}
+
+/// A worktree as git has it registered.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    pub(crate) path: PathBuf,
+    /// The branch's whole name; none if HEAD is detached.
+    pub(crate) branch: Option<String>,
+    pub(crate) is_locked: bool,
+}
+
+impl Registered {
+    pub(crate) fn is_gone(&self) -> bool {
+        fs::symlink_metadata(self.path.join(".git")).is_err()
+    }
+}
+
+impl Repo {
+    /// The repository that holds `root`, or why units cannot be worked on there. A move of a branch that was cut short is
+    /// completed first.
+    pub fn open(root: &Path, home: &Home) -> Result<Self, WorkspaceError> {
+        Self::open_with(&Git::find()?, root, home)
+    }
+
+    /// The same with a git of the caller's choice.
+    pub fn open_with(git: &Git, root: &Path, home: &Home) -> Result<Self, WorkspaceError> {
+        let repo = Self::find(git, root, home)?;
+        repo.recover()?;
+        let (tries, pause) = TRIES;
+        for _ in 1..tries {
+            match repo.repository.check_files() {
+                // Somebody commits; that takes a moment.
+                Err(WorkspaceError::Refused { state: Refusal::IndexLocked(_), .. }) => thread::sleep(pause),
+                _ => break,
+            }
+        }
+        repo.repository.check_files()?;
+        if repo.repository.head()?.is_none() {
+            let dir = repo.root().to_owned();
+            return Err(WorkspaceError::Refused { dir, state: Refusal::Unborn });
+        }
+        repo.hide_home()?;
+        Ok(repo)
+    }
+
+    /// The repository in whatever state it is.
+    pub(crate) fn find(git: &Git, root: &Path, home: &Home) -> Result<Self, WorkspaceError> {
+        let dir = root.canonicalize().map_err(WorkspaceError::io("enter", root))?;
+        let repository =
+            Repository::find(git, &dir)?.ok_or(WorkspaceError::Plain { what: "work on units", dir })?;
+        Ok(Self { repository, home: home.clone() })
+    }
+
+    /// The top of its work tree.
+    pub fn root(&self) -> &Path {
+        &self.repository.toplevel
+    }
+
+    /// The right to change refs, config and worktrees, here and in every other dacapo (fault H1).
+    pub(crate) fn lock(&self) -> Result<RepositoryLock, WorkspaceError> {
+        RepositoryLock::take(&self.home, &self.repository, LOCK_LIMIT)
+    }
+
+    /// The right to run units here, from this worktree or any other.
+    pub(crate) fn run_lock(&self) -> Result<Result<RunLock, RunHeld>, WorkspaceError> {
+        RunLock::take(&self.repository)
+    }
+
+    /// State that lies in the work tree would be committed as a link to a commit (fault H13).
+    fn hide_home(&self) -> Result<(), WorkspaceError> {
+        let home = self.home.path().canonicalize().unwrap_or_else(|_| self.home.path().to_owned());
+        let Ok(inside) = home.strip_prefix(self.root()) else { return Ok(()) };
+        let rule = [b"/", escaped(inside.as_os_str().as_bytes()).as_slice(), b"/"].concat();
+        let path = self.repository.common_dir.join("info/exclude");
+        let known = fs::read(&path).unwrap_or_default();
+        if known.split(|b| *b == b'\n').any(|line| line == rule) {
+            return Ok(());
+        }
+        let line = [b"\n", rule.as_slice(), b"\n"].concat();
+        let failed = || WorkspaceError::io("write", &path);
+        crate::home::make_dir(&self.repository.common_dir.join("info")).map_err(failed())?;
+        let mut file = OpenOptions::new().create(true).append(true).open(&path).map_err(failed())?;
+        file.write_all(&line).map_err(failed())
+    }
+
+    /// What is not committed: tracked changes and untracked files, at most twenty of them. Ignored files do not count.
+    pub fn is_dirty(&self) -> Result<Vec<String>, WorkspaceError> {
+        let mut paths = self.dirt(&self.repository, "normal", "dirty")?;
+        paths.truncate(MOST_NAMED);
+        Ok(paths)
+    }
+
+    /// What `git status` would name in any of the worktrees.
+    pub(crate) fn dirt(
+        &self,
+        repository: &Repository,
+        untracked: &str,
+        ignored_of_submodules: &str,
+    ) -> Result<Vec<String>, WorkspaceError> {
+        let call = self.guarded(repository)?.args(["status", "--porcelain=v1", "-z", "--no-renames"]);
+        let untracked = format!("--untracked-files={untracked}");
+        let submodules = format!("--ignore-submodules={ignored_of_submodules}");
+        let listed = call.args([untracked, submodules]).patiently(5).ok()?.stdout;
+        Ok(by_nul(&listed)
+            .filter_map(|entry| entry.get(3..))
+            .map(|path| String::from_utf8_lossy(path).into_owned())
+            .collect())
+    }
+
+    /// The branch that is checked out; none if HEAD is detached.
+    pub fn current_branch(&self) -> Result<Option<String>, WorkspaceError> {
+        branch_of(&self.repository)
+    }
+
+    /// The commit that `rev` names; none if there is none.
+    pub fn resolve(&self, rev: &str) -> Result<Option<String>, WorkspaceError> {
+        let name = format!("{rev}^{{commit}}");
+        let call =
+            self.repository.call().args(["rev-parse", "--quiet", "--verify", "--end-of-options", &name]);
+        let shown = call.shown();
+        let output = call.run()?;
+        match output.code {
+            Some(0) => Ok(Some(output.line())),
+            Some(1) => Ok(None),
+            _ => Err(refusal(shown, self.root().to_owned(), &output).into()),
+        }
+    }
+
+    pub(crate) fn commit(&self, rev: &str) -> Result<String, WorkspaceError> {
+        self.resolve(rev)?.ok_or_else(|| WorkspaceError::NoCommit(rev.to_owned()))
+    }
+
+    /// The newest commit of a branch; none if there is no such branch.
+    pub fn branch(&self, name: &str) -> Result<Option<String>, WorkspaceError> {
+        let whole = format!("refs/heads/{name}");
+        // A name that git would not allow must not lead to another file, and one that names nothing is none to it.
+        let is_null = |id: &String| id.bytes().all(|b| b == b'0');
+        let found = on_disk::reference(&self.repository.common_dir, &whole).filter(|id| !is_null(id));
+        if let (Some(id), false) = (found, name.contains("..")) {
+            return Ok(Some(id));
+        }
+        let format = "--format=%(objectname) %(refname)";
+        let listed = self.repository.call().args(["for-each-ref", format, &whole]).ok()?.stdout;
+        let listed = String::from_utf8_lossy(&listed).into_owned();
+        let mut entries = listed.lines().filter_map(|line| line.split_once(' '));
+        Ok(entries.find(|(_, refname)| *refname == whole).map(|(id, _)| id.to_owned()))
+    }
+
+    /// Whether everything of `a` is in `b`.
+    pub fn is_ancestor(&self, a: &str, b: &str) -> Result<bool, WorkspaceError> {
+        let (a, b) = (self.commit(a)?, self.commit(b)?);
+        let call = self.repository.call().args(["merge-base", "--is-ancestor", &a, &b]);
+        let shown = call.shown();
+        let output = call.run()?;
+        match output.code {
+            Some(0) => Ok(true),
+            Some(1) => Ok(false),
+            _ => Err(refusal(shown, self.root().to_owned(), &output).into()),
+        }
+    }
+
+    /// What names the files of a commit: equal for equal files.
+    pub fn tree_of(&self, commit: &str) -> Result<String, WorkspaceError> {
+        let name = format!("{}^{{tree}}", self.commit(commit)?);
+        Ok(self.repository.call().args(["rev-parse", "--verify", &name]).ok()?.line())
+    }
+
+    /// What a file held in a commit; none if there is no such file.
+    pub fn file_at(&self, commit: &str, path: &str) -> Result<Option<Vec<u8>>, WorkspaceError> {
+        let commit = self.commit(commit)?;
+        let found =
+            self.list(&commit, path.as_bytes())?.into_iter().find(|entry| entry.path == path.as_bytes());
+        found
+            .map(|entry| Ok(self.repository.call().args(["cat-file", "blob", &entry.id]).ok()?.stdout))
+            .transpose()
+    }
+
+    /// The files of a commit below `folder`, by path from the top; links and submodules are left out.
+    pub fn files_below(&self, commit: &str, folder: &str) -> Result<Vec<(String, Vec<u8>)>, WorkspaceError> {
+        let commit = self.commit(commit)?;
+        let entries = self.list(&commit, folder.trim_end_matches('/').as_bytes())?;
+        let bytes: u64 = entries.iter().map(|entry| entry.size).sum();
+        if entries.len() > MOST_FILES.0 || bytes > MOST_FILES.1 {
+            return Err(WorkspaceError::TooManyFiles { dir: self.root().join(folder), most: MOST_FILES.0 });
+        }
+        let input: String = entries.iter().map(|entry| format!("{}\n", entry.id)).collect();
+        let output = self.repository.call().args(["cat-file", "--batch"]).input(input.into()).ok()?.stdout;
+        let mut rest = output.as_slice();
+        let mut files = Vec::new();
+        for entry in entries {
+            let garbled = || WorkspaceError::NoCommit(format!("{commit}:{}", entry.shown()));
+            let start = memchr::memchr(b'\n', rest).ok_or_else(garbled)? + 1;
+            let end = usize::try_from(entry.size)
+                .ok()
+                .and_then(|size| start.checked_add(size))
+                .ok_or_else(garbled)?;
+            files.push((entry.shown(), rest.get(start..end).ok_or_else(garbled)?.to_vec()));
+            rest = rest.get(end + 1..).ok_or_else(garbled)?;
+        }
+        Ok(files)
+    }
+
+    /// The plain files of a commit at or below a path; an empty path is the top.
+    fn list(&self, commit: &str, path: &[u8]) -> Result<Vec<Entry>, WorkspaceError> {
+        let mut call = self.repository.call().env("GIT_LITERAL_PATHSPECS", "1");
+        call = call.args(["ls-tree", "-r", "-l", "-z", "--full-tree", commit, "--"]);
+        if !path.is_empty() {
+            call = call.args([OsStr::from_bytes(path)]);
+        }
+        let listed = call.ok()?.stdout;
+        Ok(by_nul(&listed).filter_map(Entry::parse).collect())
+    }
+
+    /// All worktrees, the main one first.
+    pub(crate) fn worktrees(&self) -> Result<Vec<Registered>, WorkspaceError> {
+        let listed = self.repository.call().args(["worktree", "list", "--porcelain", "-z"]).ok()?.stdout;
+        let mut all: Vec<Registered> = Vec::new();
+        for line in by_nul(&listed) {
+            if let Some(path) = line.strip_prefix(b"worktree ") {
+                let path = PathBuf::from(OsStr::from_bytes(path));
+                all.push(Registered { path, branch: None, is_locked: false });
+            }
+            let Some(last) = all.last_mut() else { continue };
+            if let Some(branch) = line.strip_prefix(b"branch ") {
+                last.branch = Some(String::from_utf8_lossy(branch).into_owned());
+            } else if line == b"locked" || line.starts_with(b"locked ") {
+                last.is_locked = true;
+            }
+        }
+        Ok(all)
+    }
+
+    /// The worktree at `path`, which must be one of this repository, not a folder in one or a forgery of one.
+    pub(crate) fn at(&self, path: &Path) -> Result<Repository, WorkspaceError> {
+        let foreign = || WorkspaceError::Foreign { path: path.to_owned(), dir: self.root().to_owned() };
+        let place = path.canonicalize().map_err(|_| foreign())?;
+        let found = Repository::find(&self.repository.git, &place)?.ok_or_else(foreign)?;
+        let is_ours = found.common_dir == self.repository.common_dir
+            && found.toplevel == place
+            && self.is_its_own(&found, &place);
+        if is_ours { Ok(found) } else { Err(foreign()) }
+    }
+
+    /// Whether git's folder knows of the worktree, and not only the worktree of it: an agent can write another one's name
+    /// into `.git`, and what is done to its branch would be done to that one's.
+    fn is_its_own(&self, found: &Repository, place: &Path) -> bool {
+        if found.git_dir == found.common_dir {
+            return !place.starts_with(self.home.path().canonicalize().unwrap_or_default().join("worktrees"));
+        }
+        let Ok(back) = fs::read(found.git_dir.join("gitdir")) else { return false };
+        let back = found.git_dir.join(OsStr::from_bytes(back.trim_ascii_end()));
+        back.canonicalize().is_ok_and(|back| back == place.join(".git"))
+    }
+
+    /// A call in one of the worktrees that may read or write files.
+    pub(crate) fn guarded<'a>(&self, repository: &'a Repository) -> Result<Call<'a>, WorkspaceError> {
+        Ok(self.undone(repository)?.into_iter().fold(repository.call(), Call::config))
+    }
+
+    /// What outranks the settings that were planted there.
+    pub(crate) fn undone(&self, repository: &Repository) -> Result<Vec<String>, WorkspaceError> {
+        self.planted(repository)?.undone().map_err(|key| self.cannot_undo(&key))
+    }
+
+    pub(crate) fn planted(&self, repository: &Repository) -> Result<Planted, WorkspaceError> {
+        let listed = repository.call().args(["config", "--list", "--show-scope", "-z"]).ok()?.stdout;
+        Ok(Planted::parse(&listed))
+    }
+
+    pub(crate) fn cannot_undo(&self, key: &str) -> WorkspaceError {
+        let why = format!("the setting `{key}` would run a program and cannot be switched off");
+        WorkspaceError::Damaged { path: self.repository.common_dir.join("config"), why }
+    }
+
+    /// Moves a ref from `old` to `new`, or says where it is by now; nothing as `old` means that it must not exist.
+    pub(crate) fn swap(&self, branch: &str, new: &str, old: Option<&str>) -> Result<Swapped, WorkspaceError> {
+        let nothing = "0".repeat(new.len());
+        let name = format!("refs/heads/{branch}");
+        let reason = "dacapo: merge";
+        let call =
+            self.repository.call().args(["update-ref", "-m", reason, &name, new, old.unwrap_or(&nothing)]);
+        let shown = call.shown();
+        let output = call.run()?;
+        if output.code == Some(0) {
+            return Ok(Swapped::Yes);
+        }
+        match self.branch(branch)? {
+            Some(now) if Some(now.as_str()) != old => Ok(Swapped::Not { now }),
+            _ => Err(refusal(shown, self.root().to_owned(), &output).into()),
+        }
+    }
+
+    /// Deletes a branch if it is where it was.
+    pub(crate) fn delete_branch(&self, branch: &str, at: &str) -> Result<(), WorkspaceError> {
+        let name = format!("refs/heads/{branch}");
+        self.repository.call().args(["update-ref", "-d", &name, at]).ok()?;
+        Ok(())
+    }
+}
+
+/// What came of moving a ref.
+pub(crate) enum Swapped {
+    Yes,
+    Not { now: String },
+}
+
+/// A file in a tree.
+struct Entry {
+    id: String,
+    size: u64,
+    path: Vec<u8>,
+}
+
+impl Entry {
+    /// `mode SP type SP id SP+ size TAB path`.
+    fn parse(entry: &[u8]) -> Option<Self> {
+        let tab = memchr::memchr(b'\t', entry)?;
+        let head = String::from_utf8_lossy(&entry[..tab]).into_owned();
+        let words: Vec<&str> = head.split_ascii_whitespace().collect();
+        let [mode, "blob", id, size] = words[..] else { return None };
+        let is_file = mode != "120000";
+        is_file.then_some(Self {
+            id: id.to_owned(),
+            size: size.parse().ok()?,
+            path: entry[tab + 1..].to_vec(),
+        })
+    }
+
+    fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.path).into_owned()
+    }
+}
+
+/// The branch that a worktree is on.
+pub(crate) fn branch_of(repository: &Repository) -> Result<Option<String>, WorkspaceError> {
+    let call = repository.call().args(["symbolic-ref", "--quiet", "HEAD"]);
+    let shown = call.shown();
+    let output = call.run()?;
+    match output.code {
+        Some(0) => {
+            let name = output.line();
+            Ok(Some(name.strip_prefix("refs/heads/").map(str::to_owned).unwrap_or(name)))
+        }
+        Some(1) => Ok(None),
+        _ => Err(refusal(shown, repository.toplevel.clone(), &output).into()),
+    }
+}

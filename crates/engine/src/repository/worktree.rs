@@ -1,0 +1,520 @@
+//! A worktree per unit, outside the repository: made once, found again, and removed only when nothing of it can be lost.
+
+use std::{
+    ffi::OsStr,
+    fs, io,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use dacapo_core::ids::{ProjectId, UnitId};
+
+use super::{Registered, Repo, branch_of};
+use crate::{
+    git::{Call, Git, Repository, WorkspaceError, by_nul, remove_stale_lock},
+    home::Home,
+};
+
+/// How many names are tried before nothing is free.
+const MOST_NAMES: u32 = 100;
+/// A file in git's folder of a worktree that has been made and not been filled yet.
+const UNFILLED: &str = "dacapo-new";
+/// How deep submodules are looked into.
+pub(super) const MOST_DEPTH: u32 = 5;
+
+/// The worktree that a unit is known to have had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Where it was.
+    pub path: PathBuf,
+    /// Its branch.
+    pub branch: String,
+}
+
+/// Where a unit is worked on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Worktree {
+    /// The folder.
+    pub path: PathBuf,
+    /// Its branch, `dacapo/<unit>-<6 hex>`.
+    pub branch: String,
+    /// The newest commit of the branch.
+    pub head: String,
+    /// Whether the branch was made by this call.
+    pub is_new: bool,
+}
+
+/// What [`Repo::remove`] did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// Folder and branch are gone.
+    Removed,
+    /// Something could be lost, or nobody knows: all is as it was (faults H2, H6).
+    Kept {
+        /// What it is.
+        why: String,
+    },
+}
+
+/// A worktree that nobody needs any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spent {
+    /// Its repository.
+    root: PathBuf,
+    /// The folder; it may be gone already.
+    pub path: PathBuf,
+    /// Its branch.
+    pub branch: String,
+    /// The branch that holds all of it.
+    pub merged_into: String,
+}
+
+impl Spent {
+    /// The worktree at `path`, if it was not touched since `before`, all of it is committed, and a branch that is not
+    /// ours holds it. Whatever cannot be told is none.
+    pub(crate) fn at(git: &Git, home: &Home, path: &Path, before: SystemTime) -> Option<Self> {
+        let repo = Repo::of_worktree(git, home, path)?;
+        let worktree = repo.at(path).ok()?;
+        let files = ["index", "HEAD", "logs/HEAD"].map(|file| worktree.git_dir.join(file));
+        let is_recent = |file: &Path| {
+            let modified = fs::symlink_metadata(file).and_then(|metadata| metadata.modified());
+            modified.is_ok_and(|modified| modified >= before)
+        };
+        if is_recent(path) || files.iter().any(|file| is_recent(file)) {
+            return None;
+        }
+        let branch = branch_of(&worktree).ok()?.filter(|name| name.starts_with("dacapo/"))?;
+        let tip = repo.branch(&branch).ok()??;
+        let args = ["for-each-ref", "--format=%(refname:lstrip=2)", "--contains", &tip, "refs/heads"];
+        let holders = repo.repository.call().args(args).ok().ok()?.stdout;
+        let holders = String::from_utf8_lossy(&holders).into_owned();
+        let merged_into = holders.lines().find(|name| !name.starts_with("dacapo/"))?.to_owned();
+        match repo.reason_to_keep(path, &branch, &merged_into) {
+            None => Some(Self { root: repo.root().to_owned(), path: path.to_owned(), branch, merged_into }),
+            Some(_) => None,
+        }
+    }
+
+    /// What is left of a unit of the repository at `root` whose worktree at `path` is gone: its branch, if all of that
+    /// is in `merged_into`.
+    pub(crate) fn branch_of(
+        git: &Git,
+        home: &Home,
+        root: &Path,
+        (path, branch, merged_into): (PathBuf, String, String),
+    ) -> Option<Self> {
+        let repo = Repo::find(git, root, home).ok()?;
+        repo.branch(&branch).ok()??;
+        match repo.reason_to_keep(&path, &branch, &merged_into) {
+            None => Some(Self { root: repo.root().to_owned(), path, branch, merged_into }),
+            Some(_) => None,
+        }
+    }
+
+    /// Removes it, if that is still safe.
+    pub(crate) fn remove(&self, git: &Git, home: &Home) -> Result<Removal, WorkspaceError> {
+        Repo::find(git, &self.root, home)?.remove(&self.path, &self.branch, &self.merged_into)
+    }
+}
+
+/// A worktree for a look at a merge: on no branch, gone when dropped.
+#[derive(Debug)]
+pub struct Scratch<'a> {
+    repo: &'a Repo,
+    path: PathBuf,
+    is_kept: bool,
+}
+
+impl Scratch<'_> {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Leaves it where it is; the next one of the same name takes its place.
+    pub fn keep(mut self) -> PathBuf {
+        self.is_kept = true;
+        self.path.clone()
+    }
+
+    /// Removes it, and says so if it cannot.
+    pub fn remove(mut self) -> Result<(), WorkspaceError> {
+        self.is_kept = true;
+        let _lock = self.repo.lock()?;
+        self.repo.discard(&self.path)
+    }
+}
+
+impl Drop for Scratch<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept
+            && let Ok(_lock) = self.repo.lock()
+        {
+            let _ = self.repo.discard(&self.path);
+        }
+    }
+}
+
+impl Repo {
+    /// The repository that a worktree belongs to, in whatever state it is.
+    fn of_worktree(git: &Git, home: &Home, path: &Path) -> Option<Self> {
+        let main = Self::find(git, path, home).ok()?.worktrees().ok()?.into_iter().next()?;
+        Self::find(git, &main.path, home).ok()
+    }
+
+    /// The worktree of a unit: the one it had, if that can be used, else one of its own on a new branch at `base`.
+    ///
+    /// Whatever lies in the way and is not known to be the unit's is left alone (fault H5).
+    pub fn worktree(
+        &self,
+        unit: &UnitId,
+        project: &ProjectId,
+        base: &str,
+        known: Option<&Known>,
+    ) -> Result<Worktree, WorkspaceError> {
+        let base = self.commit(base)?;
+        let folder = self.folder(project)?;
+        let lock = self.lock()?;
+        self.forget_gone(&folder)?;
+        let found = match self.adopted(&folder, unit, known)? {
+            Some(found) => found,
+            None => self.added(&folder, unit, &base, known)?,
+        };
+        drop(lock);
+        // Writing the files takes long, and others need not wait for it.
+        self.fill(&found.path)?;
+        Ok(found)
+    }
+
+    /// Forgets worktrees at or below a folder of ours that are not there any more; those of others may lie on a drive that
+    /// is elsewhere today.
+    fn forget_gone(&self, folder: &Path) -> Result<(), WorkspaceError> {
+        for registered in self.worktrees()? {
+            let is_there = fs::symlink_metadata(&registered.path).is_ok();
+            if registered.path.starts_with(folder) && !is_there && !registered.is_locked {
+                let call = self.repository.call().args(["worktree", "remove", "--force"]);
+                call.args([&registered.path]).ok()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the worktree is this repository's and on the branch, as far as files tell.
+    pub(crate) fn is_on(&self, path: &Path, branch: &str) -> bool {
+        let link = path.join(".git");
+        let read = |path: &Path| fs::read_to_string(path).ok();
+        let Some(pointer) = read(&link) else { return false };
+        let Some(folder) = pointer.strip_prefix("gitdir: ").map(|folder| Path::new(folder.trim_end())) else {
+            return false;
+        };
+        folder.parent() == Some(&self.repository.common_dir.join("worktrees"))
+            && read(&folder.join("gitdir")).is_some_and(|back| Path::new(back.trim_end()) == link)
+            && read(&folder.join("HEAD")).is_some_and(|head| head == format!("ref: refs/heads/{branch}\n"))
+    }
+
+    /// Where worktrees of a project lie.
+    fn folder(&self, project: &ProjectId) -> Result<PathBuf, WorkspaceError> {
+        let folder = self.home.path().join("worktrees").join(project.as_str());
+        crate::home::make_dir(&folder).map_err(WorkspaceError::io("make", &folder))?;
+        folder.canonicalize().map_err(WorkspaceError::io("enter", folder))
+    }
+
+    /// A registered worktree that is the unit's: on the branch it is known to have, or on one of the unit's at its place.
+    fn adopted(
+        &self,
+        folder: &Path,
+        unit: &UnitId,
+        known: Option<&Known>,
+    ) -> Result<Option<Worktree>, WorkspaceError> {
+        let all = self.worktrees()?;
+        let is_usable = |registered: &&Registered| {
+            registered.path.starts_with(folder) && self.at(&registered.path).is_ok()
+        };
+        let on_known = known.and_then(|known| {
+            let whole = format!("refs/heads/{}", known.branch);
+            all.iter().filter(|registered| registered.branch.as_ref() == Some(&whole)).find(is_usable)
+        });
+        // A crash may have come before anybody could know.
+        let at_place = || {
+            let is_of_unit = |registered: &&Registered| {
+                let is_place = (1..=MOST_NAMES).any(|n| registered.path == folder.join(place_name(unit, n)));
+                is_place && registered.branch.as_deref().is_some_and(|whole| is_branch_of(unit, whole))
+            };
+            all.iter().filter(is_of_unit).find(is_usable)
+        };
+        let Some(found) = on_known.or_else(at_place) else { return Ok(None) };
+        let branch = found.branch.as_deref().and_then(|whole| whole.strip_prefix("refs/heads/"));
+        let Some(branch) = branch.map(str::to_owned) else { return Ok(None) };
+        let Some(head) = self.branch(&branch)? else { return Ok(None) };
+        Ok(Some(Worktree { path: found.path.clone(), branch, head, is_new: false }))
+    }
+
+    /// A worktree at a free place: of the known branch if it can be checked out, else of a new one.
+    fn added(
+        &self,
+        folder: &Path,
+        unit: &UnitId,
+        base: &str,
+        known: Option<&Known>,
+    ) -> Result<Worktree, WorkspaceError> {
+        let all = self.worktrees()?;
+        let tip = known.map(|known| self.branch(&known.branch)).transpose()?.flatten();
+        let is_out = known.is_some_and(|known| {
+            let whole = format!("refs/heads/{}", known.branch);
+            all.iter().any(|registered| registered.branch.as_ref() == Some(&whole))
+        });
+        let path = self.free_place(folder, unit, &all, known)?;
+        if let (Some(known), Some(head), false) = (known, &tip, is_out)
+            && self.add(&path, &[], &known.branch).is_ok()
+        {
+            let branch = known.branch.clone();
+            return Ok(Worktree { path, branch, head: head.clone(), is_new: false });
+        }
+        // In use where a person works: what it holds goes on under another name.
+        let head = tip.unwrap_or_else(|| base.to_owned());
+        for _ in 0..MOST_NAMES {
+            let branch = format!("dacapo/{unit}-{}", six_hex()?);
+            if self.branch(&branch)?.is_some() {
+                continue;
+            }
+            if let Err(error) = self.add(&path, &["--no-track", "-b", &branch], &head) {
+                // Made by nobody but us, under the lock.
+                if self.branch(&branch)?.as_ref() == Some(&head) {
+                    self.delete_branch(&branch, &head)?;
+                }
+                return Err(error);
+            }
+            return Ok(Worktree { path, branch, head, is_new: true });
+        }
+        Err(WorkspaceError::NoName { name: unit.to_string(), dir: folder.to_owned() })
+    }
+
+    fn free_place(
+        &self,
+        folder: &Path,
+        unit: &UnitId,
+        all: &[Registered],
+        known: Option<&Known>,
+    ) -> Result<PathBuf, WorkspaceError> {
+        let is_free = |path: &Path| {
+            let is_empty = match fs::read_dir(path) {
+                Ok(mut entries) => entries.next().is_none(),
+                Err(error) => error.kind() == io::ErrorKind::NotFound && !path.is_symlink(),
+            };
+            is_empty && !path.is_symlink() && !all.iter().any(|registered| registered.path == path)
+        };
+        let before = known.map(|known| known.path.clone()).filter(|path| path.parent() == Some(folder));
+        let names = (1..=MOST_NAMES).map(|n| folder.join(place_name(unit, n)));
+        before
+            .into_iter()
+            .chain(names)
+            .find(|path| is_free(path))
+            .ok_or_else(|| WorkspaceError::NoName { name: unit.to_string(), dir: folder.to_owned() })
+    }
+
+    /// Registers a worktree without its files; leaves nothing behind if that fails.
+    fn add(&self, path: &Path, how: &[&str], what: &str) -> Result<(), WorkspaceError> {
+        let call = self.guarded(&self.repository)?.args(["worktree", "add", "--quiet", "--no-checkout"]);
+        // How many of its bytes others have to wait for is none; git's own checkout would be under the lock.
+        let added = call.args(how).args([path.as_os_str(), OsStr::new(what)]).ok();
+        if let Err(error) = added {
+            if fs::read_dir(path)
+                .is_ok_and(|entries| entries.flatten().all(|entry| entry.file_name() == ".git"))
+            {
+                let _ = fs::remove_file(path.join(".git"));
+                let _ = fs::remove_dir(path);
+                let _ = self.forget_gone(path);
+            }
+            return Err(error.into());
+        }
+        let mark = self.at(path)?.git_dir.join(UNFILLED);
+        fs::write(&mark, "").map_err(WorkspaceError::io("write", mark))
+    }
+
+    /// Writes the files of a worktree that was made and never filled, also by a dacapo that is dead.
+    fn fill(&self, path: &Path) -> Result<(), WorkspaceError> {
+        let worktree = self.at(path)?;
+        // Nobody works there yet, so a lock is left over (fault H4).
+        remove_stale_lock(&worktree, SystemTime::UNIX_EPOCH)?;
+        let mark = worktree.git_dir.join(UNFILLED);
+        let is_bare = !worktree.git_dir.join("index").exists()
+            && fs::read_dir(path).is_ok_and(|mut entries| {
+                entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == ".git"))
+            });
+        if !is_bare && !mark.exists() {
+            return Ok(());
+        }
+        self.guarded(&worktree)?.args(["read-tree", "--reset", "-u", "HEAD"]).patiently(10).ok()?;
+        match fs::remove_file(&mark) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(WorkspaceError::io("remove", mark)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A fresh worktree at `commit`, on no branch, in place of any earlier one of that name.
+    pub fn scratch(
+        &self,
+        project: &ProjectId,
+        name: &str,
+        commit: &str,
+    ) -> Result<Scratch<'_>, WorkspaceError> {
+        let commit = self.commit(commit)?;
+        let path = self.folder(project)?.join(format!(".merge-{}", name.replace('/', "-")));
+        let lock = self.lock()?;
+        self.discard(&path)?;
+        self.add(&path, &["--detach"], &commit)?;
+        drop(lock);
+        let scratch = Scratch { repo: self, path, is_kept: false };
+        self.fill(&scratch.path)?;
+        Ok(scratch)
+    }
+
+    /// Removes what no one can have wanted to keep: a scratch worktree.
+    fn discard(&self, path: &Path) -> Result<(), WorkspaceError> {
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(WorkspaceError::io("remove", path)(error));
+            }
+            _ => {}
+        }
+        self.forget_gone(path)
+    }
+
+    /// Removes a worktree and its branch if all of it is committed and in `merged_into`; else nothing.
+    pub fn remove(
+        &self,
+        worktree: &Path,
+        branch: &str,
+        merged_into: &str,
+    ) -> Result<Removal, WorkspaceError> {
+        let _lock = self.lock()?;
+        if let Some(why) = self.reason_to_keep(worktree, branch, merged_into) {
+            return Ok(Removal::Kept { why });
+        }
+        if fs::symlink_metadata(worktree).is_ok() {
+            let found = self.at(worktree)?;
+            let remove = |how: &[&str]| {
+                // git looks at the files once more, with the settings of that worktree.
+                let settings = self.undone(&found)?;
+                let call = settings.into_iter().fold(self.guarded(&self.repository)?, Call::config);
+                let call = call.args(["worktree", "remove"]).args(how);
+                call.args([worktree]).patiently(10).ok().map_err(WorkspaceError::from)
+            };
+            // git refuses wherever a submodule is; that nothing is lost has been seen above (fault H7).
+            if let Err(error) = remove(&[])
+                && (!error.to_string().contains("submodules") || remove(&["--force"]).is_err())
+            {
+                return Ok(Removal::Kept { why: error.to_string() });
+            }
+        } else {
+            self.forget_gone(worktree)?;
+        }
+        if let Some(tip) = self.branch(branch)? {
+            self.delete_branch(branch, &tip)?;
+        }
+        Ok(Removal::Removed)
+    }
+
+    /// Why a worktree has to stay; what cannot be told is a reason (fault H6).
+    pub(crate) fn reason_to_keep(&self, worktree: &Path, branch: &str, merged_into: &str) -> Option<String> {
+        match self.look(worktree, branch, merged_into) {
+            Ok(why) => why,
+            Err(error) => Some(format!("its state cannot be told: {error}")),
+        }
+    }
+
+    fn look(&self, path: &Path, branch: &str, merged_into: &str) -> Result<Option<String>, WorkspaceError> {
+        let is_there = fs::symlink_metadata(path).is_ok();
+        let tip = self.branch(branch)?;
+        if let Some(tip) = &tip
+            && !self.is_ancestor(tip, merged_into)?
+        {
+            return Ok(Some(format!("`{branch}` has commits that are not in `{merged_into}`")));
+        }
+        let whole = format!("refs/heads/{branch}");
+        let elsewhere = self.worktrees()?.into_iter().find(|registered| {
+            let is_here =
+                path.canonicalize().is_ok_and(|path| path == registered.path) || path == registered.path;
+            registered.branch.as_ref() == Some(&whole)
+                && !is_here
+                && (!registered.is_gone() || registered.is_locked)
+        });
+        if let Some(elsewhere) = elsewhere {
+            return Ok(Some(format!("`{branch}` is checked out in `{}`", elsewhere.path.display())));
+        }
+        if !is_there {
+            return Ok(None);
+        }
+        let found = self.at(path)?;
+        if found.git_dir == self.repository.common_dir {
+            return Ok(Some("it is the repository's own work tree".to_owned()));
+        }
+        if branch_of(&found)?.as_deref() != Some(branch) {
+            return Ok(Some(format!("it is not on the branch `{branch}`")));
+        }
+        found.check_files()?;
+        let dirty = self.dirt(&found, "normal", "dirty")?;
+        if let Some(first) = dirty.first() {
+            let more = if dirty.len() > 1 { format!(" and {} more", dirty.len() - 1) } else { String::new() };
+            return Ok(Some(format!("`{first}`{more} is not committed")));
+        }
+        if let Some(hidden) = hidden(&found)? {
+            return Ok(Some(format!("git was told not to look at `{hidden}`")));
+        }
+        self.look_at_submodules(&found, MOST_DEPTH)
+    }
+}
+
+/// A file that `git status` passes over because somebody said so.
+pub(super) fn hidden(repository: &Repository) -> Result<Option<String>, WorkspaceError> {
+    let listed = repository.call().args(["ls-files", "-v", "-z"]).ok()?.stdout;
+    let is_hidden = |entry: &&[u8]| {
+        let path = repository.toplevel.join(OsStr::from_bytes(&entry[2..]));
+        // Left out of a sparse checkout, it is not there.
+        entry[0].is_ascii_lowercase() || (entry[0] == b'S' && fs::symlink_metadata(path).is_ok())
+    };
+    let mut entries = by_nul(&listed).filter(|entry| entry.len() > 2);
+    Ok(entries.find(is_hidden).map(|entry| String::from_utf8_lossy(&entry[2..]).into_owned()))
+}
+
+fn place_name(unit: &UnitId, n: u32) -> String {
+    if n == 1 { unit.to_string() } else { format!("{unit}-{n}") }
+}
+
+/// Whether a branch, by its whole name, is one that was made for the unit.
+fn is_branch_of(unit: &UnitId, whole: &str) -> bool {
+    let rest = whole.strip_prefix("refs/heads/dacapo/").and_then(|name| name.strip_prefix(unit.as_str()));
+    rest.and_then(|rest| rest.strip_prefix('-')).is_some_and(|hex| {
+        hex.len() == 6 && hex.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'a'..=b'f'))
+    })
+}
+
+pub(super) fn six_hex() -> Result<String, WorkspaceError> {
+    let mut random = [0; 3];
+    rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| WorkspaceError::io("read", "/dev/urandom")(error.into()))?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_branch_is_of_the_unit_whose_whole_name_it_has() {
+        let unit: UnitId = "a".parse().unwrap();
+        for (name, expected) in [
+            ("dacapo/a-0f3c2b", true),
+            ("dacapo/a-0F3C2B", false),
+            ("dacapo/a-b-0f3c2b", false),
+            ("dacapo/a-0f3c2", false),
+            ("dacapo/ab-0f3c2b", false),
+            ("a-0f3c2b", false),
+        ] {
+            assert_eq!(is_branch_of(&unit, &format!("refs/heads/{name}")), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,489 @@
+//! The files a loop works on: what changed, what was there, putting it back, committing it.
+//!
+//! A folder in a git repository gets snapshots of the whole repository ([`Workspace::snapshot`]) that leave the
+//! user's index, HEAD, branch and stash untouched; see `shadow.rs` for how. A plain folder gets hashes only.
+//!
+//! What a snapshot does not hold: files that were ignored when the loop began, untracked secrets (`.env*`, keys),
+//! the content of submodules and of repositories lying inside this one (warned of), empty folders. A file counts as
+//! unchanged if its stat is; git keeps change times in whole seconds, so a change in the very second of the snapshot
+//! that keeps the size and sets the old modification time back is not seen. If an agent edits
+//! ignore rules, new files stay visible as long as they are fewer than 2,000; beyond that [`Warning::HiddenByNewRules`]
+//! says how many were left out.
+//!
+//! Filters run as the loop's beginning knew them, unless somebody edits a file that the user's own configuration
+//! includes. What an agent puts into the configuration of a submodule is read by the `git status` that git itself starts
+//! there, which has our hardening but knows nothing of new filters.
+//!
+//! One loop is run by one dacapo at a time; that is the caller's to see to (`TaskLock`). git 2.38 or later is needed.
+//!
+//! Snapshots are commits under `refs/dacapo/`: they show in `git log --all` and go with `git push --mirror`.
+
+mod commit;
+mod frozen;
+mod guard;
+mod history;
+mod of_loop;
+mod plain;
+mod refs;
+mod restore;
+mod rules;
+mod shadow;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use dacapo_core::ids::LoopId;
+use jiff::Timestamp;
+
+pub use of_loop::{Kept, Restored, SnapshotError, Which, forget, list, old, restore};
+pub(crate) use of_loop::{open, started};
+pub use plain::Folder;
+
+use crate::{
+    git::{Git, Repository, RepositoryLock, WorkspaceError},
+    repository::{Astray, Repo},
+};
+use plain::Plain;
+use shadow::Shadow;
+
+/// How long another dacapo may hold a repository's lock: longer than it takes to fetch submodules.
+const LOCK_LIMIT: Duration = Duration::from_secs(11 * 60);
+
+/// The files as they were at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// A commit, or the hash of a plain folder.
+    pub id: String,
+    /// Whether anything differs from the snapshot before.
+    pub changed: bool,
+}
+
+/// What files held in each of two snapshots, and the commits of the time between.
+pub type LookBack = ([Vec<Option<Vec<u8>>>; 2], Vec<String>);
+
+/// What became of a path between two snapshots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What.
+    pub kind: ChangeKind,
+    /// Which, from the top of the repository; any bytes but NUL.
+    pub path: Vec<u8>,
+}
+
+/// What can become of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// It was not there before.
+    Added,
+    /// Other content or another execute bit.
+    Modified,
+    /// It is gone.
+    Deleted,
+    /// A file became a link, or the other way round.
+    TypeChanged,
+}
+
+/// What [`Workspace::commit_tree`] did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommitOutcome {
+    /// A new commit is on the branch.
+    Committed {
+        /// Its id.
+        commit: String,
+        /// Whether the user's index follows; not if another git held it all the while. `git reset` mends that.
+        index_is_current: bool,
+    },
+    /// It was committed by an earlier call.
+    AlreadyCommitted {
+        /// That commit.
+        commit: String,
+    },
+    /// HEAD holds these files already.
+    NothingToCommit,
+}
+
+/// Something a snapshot does not show, for people to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// A repository inside this one, not registered as a submodule: left out of snapshots.
+    NestedRepository(Vec<u8>),
+    /// A submodule with changes of its own, which snapshots do not hold.
+    DirtySubmodule(Vec<u8>),
+    /// A file that cannot be read.
+    Unreadable(Vec<u8>),
+    /// So many new files are hidden by ignore rules that came after the loop began; none of them is held.
+    HiddenByNewRules(usize),
+    /// Somebody moved or deleted the ref of our snapshots; it was put back unless lost.
+    ReferenceMoved {
+        /// Whether the snapshots before this one are gone.
+        is_lost: bool,
+    },
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+        match self {
+            Self::NestedRepository(path) => {
+                write!(
+                    f,
+                    "`{}` is a repository of its own and no submodule: snapshots leave it out",
+                    shown(path)
+                )
+            }
+            Self::DirtySubmodule(path) => {
+                write!(
+                    f,
+                    "the submodule `{}` has changes of its own, which snapshots do not hold",
+                    shown(path)
+                )
+            }
+            Self::Unreadable(path) => write!(f, "`{}` cannot be read: snapshots leave it out", shown(path)),
+            Self::HiddenByNewRules(files) => {
+                write!(f, "{files} new files are hidden by ignore rules that came after the loop began")
+            }
+            Self::ReferenceMoved { is_lost: false } => {
+                f.write_str("somebody moved the ref of the snapshots; it was put back")
+            }
+            Self::ReferenceMoved { is_lost: true } => {
+                f.write_str("somebody deleted the ref of the snapshots; those before this one are gone")
+            }
+        }
+    }
+}
+
+/// A ref that holds snapshots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotRef {
+    /// Its full name.
+    pub name: String,
+    /// The latest snapshot.
+    pub id: String,
+    /// When that was taken.
+    pub taken_at: Timestamp,
+}
+
+impl SnapshotRef {
+    /// The loop it belongs to.
+    pub fn loop_name(&self) -> &str {
+        let name = self.name.strip_prefix("refs/dacapo/").unwrap_or(&self.name);
+        ["-undo", "-commit"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
+    }
+}
+
+/// The files that one loop works on.
+pub struct Workspace {
+    home: crate::home::Home,
+    loop_id: LoopId,
+    kind: Kind,
+}
+
+enum Kind {
+    Git(Box<Shadow>),
+    Plain(Plain),
+}
+
+impl Workspace {
+    /// The workspace at `dir`, or why a loop cannot work there. Changes nothing.
+    pub fn open(dir: &Path, home: &crate::home::Home, loop_id: &LoopId) -> Result<Self, WorkspaceError> {
+        match Git::find() {
+            Ok(git) => Self::open_with(&git, dir, home, loop_id),
+            // Without git a plain folder is as good as ever; a repository is not.
+            Err(error) if dir.ancestors().any(|above| above.join(".git").exists()) => Err(error.into()),
+            Err(_) => Self::open_plain(dir, home, loop_id),
+        }
+    }
+
+    /// The same with a git of the caller's choice.
+    pub fn open_with(
+        git: &Git,
+        dir: &Path,
+        home: &crate::home::Home,
+        loop_id: &LoopId,
+    ) -> Result<Self, WorkspaceError> {
+        let dir = dir.canonicalize().map_err(WorkspaceError::io("enter", dir))?;
+        let Some(repository) = Repository::find(git, &dir)? else {
+            return Self::open_plain(&dir, home, loop_id);
+        };
+        let folder = shadows(home).join(loop_id.as_str());
+        let shadow = Shadow::open(repository, home.path(), folder, loop_id.clone())?;
+        Ok(Self { home: home.clone(), loop_id: loop_id.clone(), kind: Kind::Git(Box::new(shadow)) })
+    }
+
+    fn open_plain(dir: &Path, home: &crate::home::Home, loop_id: &LoopId) -> Result<Self, WorkspaceError> {
+        let dir = dir.canonicalize().map_err(WorkspaceError::io("enter", dir))?;
+        let plain = Plain::open(dir, home.path(), shadows(home).join(loop_id.as_str()));
+        Ok(Self { home: home.clone(), loop_id: loop_id.clone(), kind: Kind::Plain(plain) })
+    }
+
+    /// The top of what snapshots cover; it may lie above the folder that was opened.
+    pub fn root(&self) -> &Path {
+        match &self.kind {
+            Kind::Git(shadow) => &shadow.repository.toplevel,
+            Kind::Plain(plain) => &plain.dir,
+        }
+    }
+
+    /// Whether it is a git repository.
+    pub fn is_git(&self) -> bool {
+        matches!(self.kind, Kind::Git(_))
+    }
+
+    /// Snapshot 0, before the first agent starts. Asked for again, also by another dacapo, it is the same one.
+    pub fn begin(&mut self) -> Result<Snapshot, WorkspaceError> {
+        match &mut self.kind {
+            Kind::Git(shadow) => shadow.begin(),
+            Kind::Plain(plain) => plain.begin(),
+        }
+    }
+
+    /// The files as they are now, as snapshot `n`. If nothing changed it is the snapshot before.
+    pub fn snapshot(&mut self, n: u64) -> Result<Snapshot, WorkspaceError> {
+        match &mut self.kind {
+            Kind::Git(shadow) => shadow.snapshot(n),
+            Kind::Plain(plain) => plain.snapshot(),
+        }
+    }
+
+    /// The hash of a plain folder however large; the tree of the latest snapshot otherwise.
+    pub fn content_hash(&mut self) -> Result<String, WorkspaceError> {
+        match &mut self.kind {
+            Kind::Git(shadow) => shadow.tree_of(&shadow.last()?),
+            Kind::Plain(plain) => plain.hash(usize::MAX),
+        }
+    }
+
+    /// What there is to say about the snapshots since it was last asked.
+    pub fn take_warnings(&mut self) -> Vec<Warning> {
+        match &mut self.kind {
+            Kind::Git(shadow) => std::mem::take(&mut shadow.warnings),
+            Kind::Plain(_) => Vec::new(),
+        }
+    }
+
+    /// What names the files of a snapshot: equal for equal files.
+    pub fn tree_of(&self, id: &str) -> Result<String, WorkspaceError> {
+        match &self.kind {
+            Kind::Git(shadow) => shadow.tree_of(id),
+            Kind::Plain(_) => Ok(id.to_owned()),
+        }
+    }
+
+    /// What differs between two snapshots, by path. A renamed file is one deleted and one added.
+    pub fn changes(&self, from: &str, to: &str) -> Result<Vec<Change>, WorkspaceError> {
+        match &self.kind {
+            Kind::Git(shadow) => shadow.changes(from, to),
+            Kind::Plain(plain) => plain.changes(from, to),
+        }
+    }
+
+    /// Files of the snapshot that are missing or different in the work tree now. New files do not count.
+    pub fn disturbed_since(&self, id: &str) -> Result<Vec<Vec<u8>>, WorkspaceError> {
+        match &self.kind {
+            Kind::Git(shadow) => shadow.disturbed_since(id),
+            Kind::Plain(plain) => plain.disturbed_since(id),
+        }
+    }
+
+    /// Every path of a snapshot.
+    pub fn files(&self, id: &str) -> Result<Vec<Vec<u8>>, WorkspaceError> {
+        match &self.kind {
+            Kind::Git(shadow) => shadow.files(id),
+            Kind::Plain(plain) => plain.files(id),
+        }
+    }
+
+    /// What files held in a snapshot, in the order asked for; a link's content is its target.
+    pub fn files_at(&self, id: &str, paths: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, WorkspaceError> {
+        self.git("read a file of a snapshot")?.files_at(id, paths)
+    }
+
+    /// The same of two snapshots, by one process.
+    pub fn files_of_both(
+        &self,
+        snapshots: [&str; 2],
+        paths: &[&[u8]],
+    ) -> Result<[Vec<Option<Vec<u8>>>; 2], WorkspaceError> {
+        self.git("read a file of a snapshot")?.files_of_both(snapshots, paths)
+    }
+
+    /// What one file held in a snapshot.
+    pub fn file_at(&self, id: &str, path: &[u8]) -> Result<Option<Vec<u8>>, WorkspaceError> {
+        Ok(self.files_at(id, &[path])?.pop().flatten())
+    }
+
+    /// The commit HEAD names; none on an unborn branch and in a plain folder.
+    pub fn head(&self) -> Result<Option<String>, WorkspaceError> {
+        match &self.kind {
+            Kind::Git(shadow) => shadow.repository.head(),
+            Kind::Plain(_) => Ok(None),
+        }
+    }
+
+    /// The same and the tree of that commit.
+    pub fn head_and_tree(&self) -> Result<Option<(String, String)>, WorkspaceError> {
+        match &self.kind {
+            Kind::Git(shadow) => shadow.head_and_tree(),
+            Kind::Plain(_) => Ok(None),
+        }
+    }
+
+    /// What files held in two snapshots, and what was committed on top of `base`, oldest first: together, because
+    /// each question by itself would be a process.
+    pub fn look_back(
+        &self,
+        snapshots: [&str; 2],
+        paths: &[&[u8]],
+        base: Option<&str>,
+    ) -> Result<LookBack, WorkspaceError> {
+        match &self.kind {
+            Kind::Git(shadow) => shadow.look_back(snapshots, paths, base),
+            Kind::Plain(_) => Ok(([vec![None; paths.len()], vec![None; paths.len()]], Vec::new())),
+        }
+    }
+
+    /// Commits of `head` that are not of `base`, oldest first: what was committed in between.
+    pub fn commits_between(&self, base: Option<&str>, head: &str) -> Result<Vec<String>, WorkspaceError> {
+        self.git("list commits")?.commits_between(base, head)
+    }
+
+    /// All files of a snapshot in a folder that is missing or empty.
+    pub fn checkout(&self, id: &str, into: &Path) -> Result<(), WorkspaceError> {
+        self.git("check out a snapshot")?.checkout(id, into)
+    }
+
+    /// Some files of a snapshot, written into a folder over what is there.
+    pub fn write_paths(&self, id: &str, paths: &[&[u8]], into: &Path) -> Result<(), WorkspaceError> {
+        self.git("write files of a snapshot")?.write_paths(id, paths, into)
+    }
+
+    /// Makes the files those of a snapshot. The files as they are now become snapshot `n` first, also held by
+    /// `refs/dacapo/<loop>-undo`: restoring that one undoes this. HEAD, index and ignored files stay.
+    pub fn restore(&mut self, id: &str, n: u64) -> Result<Snapshot, WorkspaceError> {
+        self.git("restore a snapshot")?;
+        match &mut self.kind {
+            Kind::Git(shadow) => shadow.restore(id, n),
+            Kind::Plain(_) => Err(WorkspaceError::NoSnapshot(id.to_owned())),
+        }
+    }
+
+    /// Whether the user had staged changes when the loop began; then nothing can be committed for them.
+    pub fn had_staged_changes(&self) -> bool {
+        matches!(&self.kind, Kind::Git(shadow) if shadow.state.had_staged)
+    }
+
+    /// Commits a snapshot on top of HEAD with the trailer `Dacapo: <loop>/<iteration>`, once however often called.
+    ///
+    /// The commit holds the whole snapshot: what was uncommitted before the loop began goes in as well (fault H10),
+    /// so a caller who does not want that compares snapshot 0 with HEAD first. No hook runs.
+    pub fn commit_tree(
+        &self,
+        id: &str,
+        message: &str,
+        iteration: u64,
+    ) -> Result<CommitOutcome, WorkspaceError> {
+        let shadow = self.git("commit")?;
+        let lock = self.lock()?;
+        shadow.commit_tree(&lock, &shadow.tree_of(id)?, message, iteration, false)
+    }
+
+    /// As [`Workspace::commit_tree`], with other content in some files of the snapshot; gives the tree too. The files
+    /// themselves stay as they are, and `refs/dacapo/<loop>-commit` holds the commit, whoever takes it off its branch.
+    pub fn commit_files(
+        &self,
+        id: &str,
+        files: &[(&str, Vec<u8>)],
+        message: &str,
+        iteration: u64,
+    ) -> Result<(CommitOutcome, String), WorkspaceError> {
+        let shadow = self.git("commit")?;
+        let lock = self.lock()?;
+        let tree = shadow.tree_with(id, files)?;
+        Ok((shadow.commit_tree(&lock, &tree, message, iteration, true)?, tree))
+    }
+
+    /// The branch that is checked out; none if HEAD is on none, and in a plain folder.
+    pub fn branch(&self) -> Result<Option<String>, WorkspaceError> {
+        match &self.kind {
+            Kind::Git(shadow) => shadow.branch(),
+            Kind::Plain(_) => Ok(None),
+        }
+    }
+
+    /// Sees to it that commits go to `branch`, on top of `commit`, whatever an agent did to either. The files stay.
+    pub fn bring_back(&self, branch: &str, commit: &str) -> Result<Option<Astray>, WorkspaceError> {
+        let shadow = self.git("commit")?;
+        if shadow.stands_on(branch, commit) {
+            return Ok(None);
+        }
+        let repo = Repo { repository: shadow.repository.clone(), home: self.home.clone() };
+        let astray = repo.bring_back(self.root(), branch, commit, false)?;
+        *shadow.footing.borrow_mut() = repo.branch(branch)?;
+        Ok(astray)
+    }
+
+    /// Removes `index.lock` if a git killed since `since` left it; only when nothing of the iteration runs any more.
+    pub fn remove_stale_lock(&self, since: SystemTime) -> Result<bool, WorkspaceError> {
+        match &self.kind {
+            Kind::Git(shadow) => shadow.remove_stale_lock(since),
+            Kind::Plain(_) => Ok(false),
+        }
+    }
+
+    /// The right to change the repository's refs, config and worktrees; waits for others.
+    pub fn lock(&self) -> Result<RepositoryLock, WorkspaceError> {
+        RepositoryLock::take(&self.home, &self.git("lock the repository")?.repository, LOCK_LIMIT)
+    }
+
+    /// Snapshots in this repository, of all loops.
+    pub fn refs(&self) -> Result<Vec<SnapshotRef>, WorkspaceError> {
+        refs::list(&self.git("list snapshots")?.repository)
+    }
+
+    /// Forgets the snapshots of other loops whose latest is from before `before`, and says which.
+    pub fn prune(&self, before: Timestamp) -> Result<Vec<SnapshotRef>, WorkspaceError> {
+        let all = self.refs()?;
+        let is_live = |name: &str| {
+            name == self.loop_id.as_str() || all.iter().any(|r| r.loop_name() == name && r.taken_at >= before)
+        };
+        let old: Vec<SnapshotRef> = all.iter().filter(|r| !is_live(r.loop_name())).cloned().collect();
+        self.delete(&old)?;
+        Ok(old)
+    }
+
+    /// Forgets everything about this loop's snapshots. The objects stay until git collects them.
+    pub fn forget(self) -> Result<(), WorkspaceError> {
+        let mut own = if self.is_git() { self.refs()? } else { Vec::new() };
+        own.retain(|r| r.loop_name() == self.loop_id.as_str());
+        if !own.is_empty() {
+            self.delete(&own)?;
+        }
+        match std::fs::remove_dir_all(shadows(&self.home).join(self.loop_id.as_str())) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(WorkspaceError::io("remove the shadow of", self.loop_id.as_str())(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn delete(&self, old: &[SnapshotRef]) -> Result<(), WorkspaceError> {
+        let _lock = self.lock()?;
+        refs::delete(&self.git("forget snapshots")?.repository, &shadows(&self.home), old)
+    }
+
+    fn git(&self, what: &'static str) -> Result<&Shadow, WorkspaceError> {
+        match &self.kind {
+            Kind::Git(shadow) => Ok(shadow),
+            Kind::Plain(plain) => Err(WorkspaceError::Plain { what, dir: plain.dir.clone() }),
+        }
+    }
+}
+
+fn shadows(home: &crate::home::Home) -> PathBuf {
+    home.path().join("shadow")
+}

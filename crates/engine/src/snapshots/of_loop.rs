@@ -1,0 +1,234 @@
+//! The workspace as it was after each iteration: listing, putting back, forgetting.
+
+use std::{fs, path::Path};
+
+use dacapo_core::{
+    event::{Base, Envelope, LoopEvent, LoopStarted, Reason},
+    ids::LoopId,
+};
+use jiff::Timestamp;
+
+use super::Workspace;
+use crate::{
+    git::WorkspaceError,
+    home::Home,
+    store::{LoopRow, Store, StoreError, TaskLock},
+};
+
+/// One kept state of a workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// After which iteration; 0 before the first.
+    pub iteration: u32,
+    /// The snapshot.
+    pub id: String,
+    /// When it was taken.
+    pub at: Timestamp,
+    /// How many paths differ from the one before; `None` where that can no longer be told.
+    pub changed: Option<usize>,
+}
+
+/// Which state is meant by the word behind the `@`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// After this iteration; 0 before the first.
+    After(u32),
+    /// As it was before the last restore.
+    Undo,
+}
+
+/// What a restore did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// The snapshot that the files are now.
+    pub id: String,
+    /// Whether any file had to change.
+    pub changed: bool,
+}
+
+/// Why the states of a workspace cannot be told or put back.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// The journal.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The files.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    /// It never had any.
+    #[error("loop {0} has no snapshots: it works in a plain folder, and nothing there had to be known")]
+    None(LoopId),
+    /// It has hashes only.
+    #[error(
+        "loop {0} works in a plain folder: its files are known by their hashes only and cannot be put back"
+    )]
+    Plain(LoopId),
+    /// It did not come so far.
+    #[error("loop {id} has no iteration {wanted}: it came to {last}")]
+    NoIteration {
+        /// Which loop.
+        id: LoopId,
+        /// What was asked for.
+        wanted: u32,
+        /// The last one.
+        last: u32,
+    },
+    /// There was no restore.
+    #[error("nothing was restored in loop {0}, so there is nothing to undo")]
+    NoUndo(LoopId),
+    /// Somebody works there.
+    #[error("loop {holder} (task {task}) works in `{dir}`")]
+    Held {
+        /// Who.
+        holder: LoopId,
+        /// On what.
+        task: String,
+        /// Where.
+        dir: String,
+    },
+    /// Somebody is about to.
+    #[error("task {0} is being started or resumed by another dacapo")]
+    Busy(String),
+    /// The folder is not there any more.
+    #[error("the workspace `{0}` is gone")]
+    Gone(String),
+}
+
+/// How a loop began.
+pub(crate) fn started(history: &[Envelope]) -> Option<&LoopStarted> {
+    history.iter().find_map(|envelope| match &envelope.event {
+        LoopEvent::LoopStarted(started) => Some(&**started),
+        _ => None,
+    })
+}
+
+/// The workspace of a loop that has one.
+pub(crate) fn open(home: &Home, id: &LoopId, dir: &Path) -> Result<Workspace, SnapshotError> {
+    if !dir.is_dir() {
+        return Err(SnapshotError::Gone(dir.display().to_string()));
+    }
+    Ok(Workspace::open(dir, home, id)?)
+}
+
+/// Iteration, snapshot and time, as the journal has them, each state once.
+fn recorded(history: &[Envelope], base: &Base) -> Vec<(u32, String, Timestamp)> {
+    let mut all: Vec<(u32, String, Timestamp)> = Vec::new();
+    for envelope in history {
+        let (iteration, id) = match &envelope.event {
+            LoopEvent::LoopStarted(_) => (0, &base.snapshot),
+            LoopEvent::SnapshotTaken { iteration, id, .. } => (*iteration, id),
+            LoopEvent::ClaimExamined { iteration, found } => (*iteration, &found.snapshot),
+            _ => continue,
+        };
+        if all.last().is_none_or(|(_, last, _)| last != id) {
+            all.push((iteration, id.clone(), envelope.at));
+        }
+    }
+    all
+}
+
+/// The states that were kept of a loop's workspace, oldest first.
+pub fn list(home: &Home, store: &Store, id: &LoopId) -> Result<Vec<Kept>, SnapshotError> {
+    let history = store.events(Some(id), 0)?;
+    let Some((started, base)) = started(&history).and_then(|s| Some((s, s.base.as_ref()?))) else {
+        return Err(SnapshotError::None(id.clone()));
+    };
+    let workspace = open(home, id, &started.workspace).ok();
+    let mut before: Option<String> = None;
+    Ok(recorded(&history, base)
+        .into_iter()
+        .map(|(iteration, snapshot, at)| {
+            let changed = match (&before, &workspace) {
+                (None, _) => Some(0),
+                (Some(before), Some(workspace)) => {
+                    workspace.changes(before, &snapshot).ok().map(|changes| changes.len())
+                }
+                (Some(_), None) => None,
+            };
+            before = Some(snapshot.clone());
+            Kept { iteration, id: snapshot, at, changed }
+        })
+        .collect())
+}
+
+/// Makes the files of a loop's workspace what they were. What they are now can be had back by [`Which::Undo`].
+pub fn restore(home: &Home, store: &Store, row: &LoopRow, which: Which) -> Result<Restored, SnapshotError> {
+    let view = &row.view;
+    let id = &view.id;
+    let history = store.events(Some(id), 0)?;
+    let Some((started, base)) = started(&history).and_then(|s| Some((s, s.base.as_ref()?))) else {
+        return Err(SnapshotError::None(id.clone()));
+    };
+    if !base.is_git {
+        return Err(SnapshotError::Plain(id.clone()));
+    }
+    let mut workspace = open(home, id, &started.workspace)?;
+    let root = workspace.root().to_owned();
+    let holder = store.active()?.into_iter().find(|row| {
+        let dir = &row.view.workspace;
+        row.is_running() && (dir.starts_with(&root) || root.starts_with(dir))
+    });
+    if let Some(row) = holder {
+        return Err(SnapshotError::Held {
+            holder: row.view.id,
+            task: row.view.task.to_string(),
+            dir: row.view.workspace.display().to_string(),
+        });
+    }
+    let _lock = TaskLock::take(&home.lock(&view.project, &view.task))
+        .map_err(|_| SnapshotError::Busy(view.task.to_string()))?;
+    let wanted = match which {
+        Which::Undo => {
+            let name = format!("refs/dacapo/{id}-undo");
+            let undo = workspace.refs()?.into_iter().find(|reference| reference.name == name);
+            undo.ok_or_else(|| SnapshotError::NoUndo(id.clone()))?.id
+        }
+        Which::After(wanted) if wanted > view.iteration => {
+            return Err(SnapshotError::NoIteration { id: id.clone(), wanted, last: view.iteration });
+        }
+        Which::After(wanted) => {
+            let upto = recorded(&history, base).into_iter().filter(|(iteration, ..)| *iteration <= wanted);
+            upto.max_by_key(|(iteration, ..)| *iteration)
+                .map_or_else(|| base.snapshot.clone(), |(_, id, _)| id)
+        }
+    };
+    let restored = workspace.restore(&wanted, view.iteration.into())?;
+    Ok(Restored { id: wanted, changed: restored.changed })
+}
+
+/// Loops whose snapshots nobody needs: completed or cancelled before what `before` says for their workspace, and without
+/// a receipt. Where it says nothing they stay.
+pub fn old(
+    home: &Home,
+    store: &Store,
+    mut before: impl FnMut(&Path) -> Option<Timestamp>,
+) -> Result<Vec<LoopId>, StoreError> {
+    let mut old = Vec::new();
+    for row in store.recent(u32::MAX)? {
+        let view = row.view;
+        let is_final = matches!(view.reason, Some(Reason::Done | Reason::Cancelled));
+        if !is_final || !home.path().join("shadow").join(view.id.as_str()).is_dir() {
+            continue;
+        }
+        let (Some(ended), Some(before)) = (view.ended_at, before(&view.workspace)) else { continue };
+        if ended >= before {
+            continue;
+        }
+        if crate::proof::receipt(store, &view.id)?.is_none() {
+            old.push(view.id);
+        }
+    }
+    Ok(old)
+}
+
+/// Forgets the snapshots of a loop; what is left of a workspace that is gone, too.
+pub fn forget(home: &Home, store: &Store, id: &LoopId) -> Result<(), SnapshotError> {
+    let dir = store.row(id)?.map(|row| row.view.workspace);
+    match dir.filter(|dir| dir.is_dir()) {
+        Some(dir) => Ok(open(home, id, &dir)?.forget()?),
+        None => {
+            let _ = fs::remove_dir_all(home.path().join("shadow").join(id.as_str()));
+            Ok(())
+        }
+    }
+}
