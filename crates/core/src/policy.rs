@@ -10,122 +10,277 @@ use crate::{
     unit::TaskSet,
 };
 
-/// The settings of one loop.
+/// The settings of one loop, in sections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Policy {
-    /// What is started in each iteration.
-    pub agent: AgentCommand,
-    /// Charged iterations at most; zero only where dacapo itself claims before the first agent: then there is none.
-    pub max_iterations: u32,
-    /// How long agents, checks and delays may take together.
-    pub max_time: Option<Millis>,
-    /// Money that agents may cost together, in US dollars.
+    /// Who works.
+    pub agent: AgentSettings,
+    /// When the loop stops even though nothing was accepted.
     #[serde(default)]
-    pub max_cost: Option<f64>,
-    /// Tokens that agents may use together.
+    pub limits: Limits,
+    /// What counts as a claim.
+    pub claims: ClaimRules,
+    /// What a claim must pass.
     #[serde(default)]
-    pub max_tokens: Option<u64>,
-    /// What all loops on the machine may cost together in a day.
+    pub gates: GateRules,
+    /// What is done with a tree that passed.
     #[serde(default)]
-    pub per_day: Budget,
-    /// What all loops of the project may cost together.
+    pub keep: KeepRules,
+    /// How long the loop waits, for what, and between what.
     #[serde(default)]
-    pub per_project: Budget,
-    /// Whether an iteration goes on with the session of the one before.
-    #[serde(default)]
-    pub continue_session: bool,
-    /// Agents to go to, in this order, when the provider of the one at work is at its limit; empty: wait.
-    #[serde(default)]
-    pub fallback: Vec<AgentCommand>,
-    /// How long an outage is waited out at first, at most; also how far apart loops come back from the same limit.
-    #[serde(default = "Policy::default_backoff")]
-    pub backoff: Millis,
-    /// Prices that go before the ones that are built in.
-    #[serde(default)]
-    pub prices: Prices,
-    /// What agents inherit of the caller's environment.
-    #[serde(default)]
-    pub environment: EnvironmentRule,
-    /// How an agent says that it is done, in words.
-    pub promise: PromiseRule,
-    /// Whether `$TASK_FOLDER/DONE` is a claim.
-    pub done_file: bool,
-    /// How an agent says that it waits for somebody.
-    pub wait: WaitRule,
-    /// Commands that together make a claim by exiting 0 after an iteration.
-    pub until: Vec<String>,
-    /// Checks that a claim must pass, in order.
-    pub gates: Vec<GateSpec>,
-    /// Where gates run.
-    #[serde(default)]
-    pub gate_in: GateIn,
-    /// Whose version of the protected paths gates see.
-    #[serde(default)]
-    pub gate_from: GateFrom,
-    /// Commands that prepare a fresh checkout for gates.
-    #[serde(default)]
-    pub setup: Vec<SetupCommand>,
-    /// Paths the agent may not change if its claim is to count.
-    #[serde(default)]
-    pub protect: Vec<String>,
-    /// Whether gates run once before the first agent.
-    #[serde(default)]
-    pub baseline: bool,
-    /// Whether a gate that was red before and is red in the same way now may stay so.
-    #[serde(default)]
-    pub tolerate_baseline: bool,
-    /// Whether every gate must have been red before the first agent.
-    #[serde(default)]
-    pub red_first: bool,
-    /// Whether a claim without a change may count.
-    #[serde(default)]
-    pub allow_empty: bool,
-    /// Phrases that contradict a promise.
-    #[serde(default = "Patterns::off")]
-    pub contradictions: Patterns,
-    /// Whether dacapo commits the kept tree, and in which words.
-    #[serde(default)]
-    pub commit: Option<CommitRule>,
+    pub pace: Pace,
     /// The tasks of a unit that an iteration may complete; then a task's status is the only claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<TaskSet>,
     /// The folder of units, from the top of the repository: below it no frontmatter may change, no file come or go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub units_dir: Option<String>,
-    /// When dacapo claims by itself that the work is done, for the gates alone to decide.
+}
+
+/// The agent of a loop, those that stand in for it, and how they are started.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AgentSettings {
+    /// What is started in each iteration.
+    pub command: AgentCommand,
+    /// Agents to go to, in this order, when the provider of the one at work is at its limit; empty: wait.
     #[serde(default)]
-    pub own_claim: OwnClaim,
-    /// Whether the gates behind a red one run too.
+    pub fallback: Vec<AgentCommand>,
+    /// Whether an iteration goes on with the session of the one before.
     #[serde(default)]
-    pub run_all_gates: bool,
-    /// How long the gates of one claim may take together.
+    pub continue_session: bool,
+    /// What agents inherit of the caller's environment.
     #[serde(default)]
-    pub gates_timeout: Option<Millis>,
-    /// What all loops of its run may cost together.
+    pub environment: EnvironmentRule,
+    /// Prices that go before the ones that are built in.
     #[serde(default)]
-    pub per_run: Budget,
-    /// The pause between iterations doubles each time, up to this; `None`: it stays as it is.
-    #[serde(default)]
-    pub delay_limit: Option<Millis>,
-    /// Stop after this many iterations without progress.
-    #[serde(default)]
-    pub stuck_after: Option<u32>,
-    /// Whether what a gate printed goes into the next prompt.
-    pub feedback: bool,
+    pub prices: Prices,
     /// What follows when the agent cannot be started at all.
+    #[serde(default)]
     pub fatal: OnFatal,
-    /// The pause between two iterations.
-    pub restart_delay: Millis,
+}
+
+impl AgentSettings {
+    /// Only this agent, started as the restart preset starts one.
+    pub fn of(command: AgentCommand) -> Self {
+        Self {
+            command,
+            fallback: Vec::new(),
+            continue_session: false,
+            environment: EnvironmentRule::Inherit,
+            prices: Prices::default(),
+            fatal: OnFatal::Stop,
+        }
+    }
+
+    /// The agent of this number: its own is 0, the stand-ins follow.
+    pub fn at(&self, index: usize) -> &AgentCommand {
+        index.checked_sub(1).and_then(|i| self.fallback.get(i)).unwrap_or(&self.command)
+    }
+
+    /// The number of the agent with this name.
+    pub fn index_of(&self, agent: &str) -> Option<usize> {
+        (0..=self.fallback.len()).find(|index| self.at(*index).name == agent)
+    }
+}
+
+/// When a loop stops without an accepted claim.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// Charged iterations at most; zero only where dacapo itself claims before the first agent: then there is none.
+    pub max_iterations: u32,
+    /// How long agents, checks and delays may take together.
+    pub max_time: Option<Millis>,
+    /// Money that agents may cost together, in US dollars.
+    pub max_cost: Option<f64>,
+    /// Tokens that agents may use together.
+    pub max_tokens: Option<u64>,
+    /// What all loops of its run may cost together.
+    pub per_run: Budget,
+    /// What all loops on the machine may cost together in a day.
+    pub per_day: Budget,
+    /// What all loops of the project may cost together.
+    pub per_project: Budget,
     /// How long one iteration may take.
     pub iteration_timeout: Option<Millis>,
     /// How long an agent may stay silent.
     pub idle_timeout: Option<Millis>,
+    /// Stop after this many iterations without progress.
+    pub stuck_after: Option<u32>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_iterations: 100,
+            max_time: None,
+            max_cost: None,
+            max_tokens: None,
+            per_run: Budget::default(),
+            per_day: Budget::default(),
+            per_project: Budget::default(),
+            iteration_timeout: None,
+            idle_timeout: Some(Millis::from_mins(30)),
+            stuck_after: None,
+        }
+    }
+}
+
+impl Limits {
+    /// Whether the loop draws on a budget together with other loops.
+    pub fn shares_budgets(&self) -> bool {
+        [self.per_day, self.per_project, self.per_run].iter().any(|budget| *budget != Budget::default())
+    }
+
+    /// Whether any amount of money or tokens is set.
+    pub fn has_budget(&self) -> bool {
+        self.max_cost.is_some() || self.max_tokens.is_some() || self.shares_budgets()
+    }
+}
+
+/// What counts as a claim that the work is done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClaimRules {
+    /// How an agent says that it is done, in words.
+    pub promise: PromiseRule,
+    /// Whether `$TASK_FOLDER/DONE` is a claim.
+    #[serde(default = "ClaimRules::default_done_file")]
+    pub done_file: bool,
+    /// How an agent says that it waits for somebody.
+    #[serde(default)]
+    pub wait: WaitRule,
+    /// Commands that together make a claim by exiting 0 after an iteration.
+    #[serde(default)]
+    pub until: Vec<String>,
+    /// When dacapo claims by itself that the work is done, for the gates alone to decide.
+    #[serde(default)]
+    pub own_claim: OwnClaim,
+    /// Whether a claim without a change may count.
+    #[serde(default)]
+    pub allow_empty: bool,
+    /// Phrases that contradict a promise.
+    #[serde(default = "Patterns::off")]
+    pub contradictions: Patterns,
+}
+
+impl ClaimRules {
+    /// This promise, or the DONE file.
+    pub fn of(promise: PromiseRule) -> Self {
+        Self {
+            promise,
+            done_file: Self::default_done_file(),
+            wait: WaitRule::default(),
+            until: Vec::new(),
+            own_claim: OwnClaim::Never,
+            allow_empty: false,
+            contradictions: Patterns::off(),
+        }
+    }
+
+    fn default_done_file() -> bool {
+        true
+    }
+}
+
+/// What a claim must pass, where it is checked and against what.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GateRules {
+    /// Checks that a claim must pass, in order.
+    pub specs: Vec<GateSpec>,
+    /// Where gates run.
+    pub run_in: GateIn,
+    /// Whose version of the protected paths gates see.
+    pub from: GateFrom,
+    /// Commands that prepare a fresh checkout for gates.
+    pub setup: Vec<SetupCommand>,
+    /// Paths the agent may not change if its claim is to count.
+    pub protect: Vec<String>,
+    /// Whether gates run once before the first agent.
+    pub baseline: bool,
+    /// Whether a gate that was red before and is red in the same way now may stay so.
+    pub tolerate_baseline: bool,
+    /// Whether every gate must have been red before the first agent.
+    pub red_first: bool,
+    /// Whether the gates behind a red one run too.
+    pub run_all: bool,
+    /// How long the gates of one claim may take together.
+    pub timeout: Option<Millis>,
+    /// Whether what a gate printed goes into the next prompt.
+    pub feedback: bool,
+}
+
+impl Default for GateRules {
+    fn default() -> Self {
+        Self {
+            specs: Vec::new(),
+            run_in: GateIn::Workspace,
+            from: GateFrom::Workspace,
+            setup: Vec::new(),
+            protect: Vec::new(),
+            baseline: false,
+            tolerate_baseline: false,
+            red_first: false,
+            run_all: false,
+            timeout: None,
+            feedback: true,
+        }
+    }
+}
+
+impl GateRules {
+    /// Whether the gates run once before the first agent, because a rule compares with what they said then.
+    pub fn wants_baseline(&self) -> bool {
+        (self.baseline || self.red_first || self.tolerate_baseline) && !self.specs.is_empty()
+    }
+}
+
+/// What is done with a tree that passed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KeepRules {
+    /// Whether dacapo commits the kept tree, and in which words.
+    pub commit: Option<CommitRule>,
+}
+
+/// How long a loop waits, for what, and between what.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pace {
+    /// The pause between two iterations.
+    pub restart_delay: Millis,
+    /// The pause between iterations doubles each time, up to this; `None`: it stays as it is.
+    pub delay_limit: Option<Millis>,
     /// How long a claim waits for child loops.
     pub wait_timeout: Millis,
-    /// How often it looks whether they ended.
+    /// How often the supervisor looks whether child loops, or tasks that go first, have ended.
     pub poll_interval: Millis,
     /// The time between asking a process to end and killing it.
     pub kill_grace: Millis,
+    /// How long an outage is waited out at first, at most; also how far apart loops come back from the same limit.
+    pub backoff: Millis,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            restart_delay: Millis::from_secs(1),
+            delay_limit: None,
+            wait_timeout: Millis::from_secs(300),
+            poll_interval: Millis::from_secs(1),
+            kill_grace: Millis::from_secs(5),
+            backoff: limits::backoff::FIRST,
+        }
+    }
+}
+
+impl Pace {
+    /// The pause after so many iterations.
+    pub fn delay_after(&self, iterations: u32) -> Millis {
+        let Some(limit) = self.delay_limit else { return self.restart_delay };
+        let doublings = iterations.saturating_sub(1).min(63);
+        Millis(self.restart_delay.0.saturating_mul(1 << doublings)).min(limit)
+    }
 }
 
 /// How an agent says that it waits and must not be restarted.
@@ -146,10 +301,11 @@ impl Default for WaitRule {
 }
 
 /// What follows when the agent's program is missing or may not be run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFatal {
     /// The loop stops at once: a hundred restarts would not install it.
+    #[default]
     Stop,
     /// It counts as a failed iteration.
     Restart,
@@ -266,89 +422,32 @@ impl Policy {
     /// The restart preset with its defaults (req 61).
     pub fn restart(agent: AgentCommand, promise: PromiseRule) -> Self {
         Self {
-            agent,
-            max_iterations: 100,
-            max_time: None,
-            max_cost: None,
-            max_tokens: None,
-            per_day: Budget::default(),
-            per_project: Budget::default(),
-            continue_session: false,
-            fallback: Vec::new(),
-            backoff: Self::default_backoff(),
-            prices: Prices::default(),
-            environment: EnvironmentRule::Inherit,
-            promise,
-            done_file: true,
-            wait: WaitRule::default(),
-            until: Vec::new(),
-            gates: Vec::new(),
-            gate_in: GateIn::Workspace,
-            gate_from: GateFrom::Workspace,
-            setup: Vec::new(),
-            protect: Vec::new(),
-            baseline: false,
-            tolerate_baseline: false,
-            red_first: false,
-            allow_empty: false,
-            contradictions: Patterns::off(),
-            commit: None,
+            agent: AgentSettings::of(agent),
+            limits: Limits::default(),
+            claims: ClaimRules::of(promise),
+            gates: GateRules::default(),
+            keep: KeepRules::default(),
+            pace: Pace::default(),
             tasks: None,
             units_dir: None,
-            own_claim: OwnClaim::Never,
-            run_all_gates: false,
-            gates_timeout: None,
-            per_run: Budget::default(),
-            delay_limit: None,
-            stuck_after: None,
-            feedback: true,
-            fatal: OnFatal::Stop,
-            restart_delay: Millis::from_secs(1),
-            iteration_timeout: None,
-            idle_timeout: Some(Millis::from_mins(30)),
-            wait_timeout: Millis::from_secs(300),
-            poll_interval: Millis::from_secs(1),
-            kill_grace: Millis::from_secs(5),
         }
     }
 
-    fn default_backoff() -> Millis {
-        limits::backoff::FIRST
+    /// This policy with a few settings changed.
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
     }
 
     /// Whether an agent's words and its DONE file are claims: not where tasks are, nor where dacapo itself claims.
     pub fn hears_promises(&self) -> bool {
-        self.tasks.is_none() && self.own_claim == OwnClaim::Never
-    }
-
-    /// The pause after so many iterations.
-    pub fn delay_after(&self, iterations: u32) -> Millis {
-        let Some(limit) = self.delay_limit else { return self.restart_delay };
-        let doublings = iterations.saturating_sub(1).min(63);
-        Millis(self.restart_delay.0.saturating_mul(1 << doublings)).min(limit)
-    }
-
-    /// The agent of this number: its own is 0, the stand-ins follow.
-    pub fn agent(&self, index: usize) -> &AgentCommand {
-        index.checked_sub(1).and_then(|i| self.fallback.get(i)).unwrap_or(&self.agent)
-    }
-
-    /// The number of the agent with this name.
-    pub fn index_of(&self, agent: &str) -> Option<usize> {
-        (0..=self.fallback.len()).find(|index| self.agent(*index).name == agent)
-    }
-
-    /// Whether it draws on a budget together with other loops.
-    pub fn shares_budgets(&self) -> bool {
-        [self.per_day, self.per_project, self.per_run].iter().any(|budget| *budget != Budget::default())
+        self.tasks.is_none() && self.claims.own_claim == OwnClaim::Never
     }
 
     /// Whether something has to be known before an agent starts: what was spent, and whether its provider answers.
     pub fn needs_supply(&self) -> bool {
-        let has_budget = self.max_cost.is_some() || self.max_tokens.is_some();
-        has_budget
-            || self.shares_budgets()
-            || (0..=self.fallback.len()).any(|i| self.agent(i).format != Format::Text)
+        let agent = &self.agent;
+        self.limits.has_budget() || (0..=agent.fallback.len()).any(|i| agent.at(i).format != Format::Text)
     }
 
     /// All that is wrong with it, in the order of the fields.
@@ -359,39 +458,39 @@ impl Policy {
                 problems.push(PolicyProblem::NotPositive { setting });
             }
         };
-        positive("--max-time", self.max_time);
-        positive("--iteration-timeout", self.iteration_timeout);
-        positive("--idle-timeout", self.idle_timeout);
-        positive("--wait-timeout", Some(self.wait_timeout));
-        positive("--poll-interval", Some(self.poll_interval));
-        for gate in &self.gates {
+        positive("--max-time", self.limits.max_time);
+        positive("--iteration-timeout", self.limits.iteration_timeout);
+        positive("--idle-timeout", self.limits.idle_timeout);
+        positive("--wait-timeout", Some(self.pace.wait_timeout));
+        positive("--poll-interval", Some(self.pace.poll_interval));
+        for gate in &self.gates.specs {
             positive("--gate-timeout", Some(gate.timeout));
         }
         // Also not a number is not more than zero.
-        if self.max_cost.is_some_and(|cost| cost.is_nan() || cost <= 0.0) {
+        if self.limits.max_cost.is_some_and(|cost| cost.is_nan() || cost <= 0.0) {
             problems.push(PolicyProblem::NotPositive { setting: "--max-cost" });
         }
-        if self.max_tokens == Some(0) {
+        if self.limits.max_tokens == Some(0) {
             problems.push(PolicyProblem::NotPositive { setting: "--max-tokens" });
         }
-        if self.stuck_after == Some(0) {
+        if self.limits.stuck_after == Some(0) {
             problems.push(PolicyProblem::NotPositive { setting: "--stuck-after" });
         }
-        if self.max_iterations == 0 && self.own_claim != OwnClaim::Always {
+        if self.limits.max_iterations == 0 && self.claims.own_claim != OwnClaim::Always {
             problems.push(PolicyProblem::NotPositive { setting: "--max-iterations" });
         }
-        if self.gates.iter().any(|gate| gate.run.trim().is_empty()) {
+        if self.gates.specs.iter().any(|gate| gate.run.trim().is_empty()) {
             problems.push(PolicyProblem::Blank { setting: "--gate" });
         }
-        if self.until.iter().any(|command| command.trim().is_empty()) {
+        if self.claims.until.iter().any(|command| command.trim().is_empty()) {
             problems.push(PolicyProblem::Blank { setting: "--until-cmd" });
         }
-        let is_blank = self.agent.argv.first().is_none_or(|program| program.trim().is_empty());
-        if is_blank && self.max_iterations > 0 {
+        let is_blank = self.agent.command.argv.first().is_none_or(|program| program.trim().is_empty());
+        if is_blank && self.limits.max_iterations > 0 {
             problems.push(PolicyProblem::Blank { setting: "--agent-cmd" });
         }
         for number in self.tasks.iter().flat_map(|set| &set.ready) {
-            if !self.gates.iter().any(|gate| gate.task == Some(*number)) {
+            if !self.gates.specs.iter().any(|gate| gate.task == Some(*number)) {
                 problems.push(PolicyProblem::Unproven { task: *number });
             }
         }
@@ -435,11 +534,17 @@ mod tests {
         // req 61: 300 s, 1 s, 100, 1 s; req 16 of the rules: silence 30 min, no wall clock limit.
         let p = policy();
         assert_eq!(
-            (p.wait_timeout, p.poll_interval, p.max_iterations, p.restart_delay, p.kill_grace),
+            (
+                p.pace.wait_timeout,
+                p.pace.poll_interval,
+                p.limits.max_iterations,
+                p.pace.restart_delay,
+                p.pace.kill_grace
+            ),
             (Millis(300_000), Millis(1000), 100, Millis(1000), Millis(5000))
         );
         assert_eq!(
-            (p.iteration_timeout, p.idle_timeout, p.wait.exit_code),
+            (p.limits.iteration_timeout, p.limits.idle_timeout, p.claims.wait.exit_code),
             (None, Some(Millis(1_800_000)), Some(42))
         );
         assert_eq!(p.problems(), []);
@@ -450,21 +555,24 @@ mod tests {
         // req 62, req 201
         type Break = fn(&mut Policy);
         let table: [(Break, PolicyProblem); 12] = [
-            (|p| p.max_iterations = 0, PolicyProblem::NotPositive { setting: "--max-iterations" }),
-            (|p| p.wait_timeout = Millis(0), PolicyProblem::NotPositive { setting: "--wait-timeout" }),
-            (|p| p.poll_interval = Millis(0), PolicyProblem::NotPositive { setting: "--poll-interval" }),
-            (|p| p.max_cost = Some(0.0), PolicyProblem::NotPositive { setting: "--max-cost" }),
-            (|p| p.max_cost = Some(f64::NAN), PolicyProblem::NotPositive { setting: "--max-cost" }),
-            (|p| p.max_tokens = Some(0), PolicyProblem::NotPositive { setting: "--max-tokens" }),
-            (|p| p.max_time = Some(Millis(0)), PolicyProblem::NotPositive { setting: "--max-time" }),
+            (|p| p.limits.max_iterations = 0, PolicyProblem::NotPositive { setting: "--max-iterations" }),
+            (|p| p.pace.wait_timeout = Millis(0), PolicyProblem::NotPositive { setting: "--wait-timeout" }),
+            (|p| p.pace.poll_interval = Millis(0), PolicyProblem::NotPositive { setting: "--poll-interval" }),
+            (|p| p.limits.max_cost = Some(0.0), PolicyProblem::NotPositive { setting: "--max-cost" }),
+            (|p| p.limits.max_cost = Some(f64::NAN), PolicyProblem::NotPositive { setting: "--max-cost" }),
+            (|p| p.limits.max_tokens = Some(0), PolicyProblem::NotPositive { setting: "--max-tokens" }),
+            (|p| p.limits.max_time = Some(Millis(0)), PolicyProblem::NotPositive { setting: "--max-time" }),
             (
-                |p| p.iteration_timeout = Some(Millis(0)),
+                |p| p.limits.iteration_timeout = Some(Millis(0)),
                 PolicyProblem::NotPositive { setting: "--iteration-timeout" },
             ),
-            (|p| p.idle_timeout = Some(Millis(0)), PolicyProblem::NotPositive { setting: "--idle-timeout" }),
-            (|p| p.gates = vec![GateSpec::of_command(" ")], PolicyProblem::Blank { setting: "--gate" }),
-            (|p| p.until = vec![String::new()], PolicyProblem::Blank { setting: "--until-cmd" }),
-            (|p| p.agent.argv = vec![], PolicyProblem::Blank { setting: "--agent-cmd" }),
+            (
+                |p| p.limits.idle_timeout = Some(Millis(0)),
+                PolicyProblem::NotPositive { setting: "--idle-timeout" },
+            ),
+            (|p| p.gates.specs = vec![GateSpec::of_command(" ")], PolicyProblem::Blank { setting: "--gate" }),
+            (|p| p.claims.until = vec![String::new()], PolicyProblem::Blank { setting: "--until-cmd" }),
+            (|p| p.agent.command.argv = vec![], PolicyProblem::Blank { setting: "--agent-cmd" }),
         ];
         for (spoil, problem) in table {
             let mut p = policy();
@@ -472,7 +580,7 @@ mod tests {
             assert_eq!(p.problems(), [problem]);
         }
         let mut p = policy();
-        p.restart_delay = Millis(0);
+        p.pace.restart_delay = Millis(0);
         assert_eq!(p.problems(), [], "no delay is a wish, not a mistake");
     }
 }

@@ -108,16 +108,16 @@ pub fn compose(state: &LoopState, iteration: u32, nonce: &str) -> String {
         "You work in a loop; this is iteration {iteration} of at most {}. ",
         state.max_iterations
     ));
-    prompt.push_str(if policy.continue_session {
+    prompt.push_str(if policy.agent.continue_session {
         "A session may be lost at any time: what must carry over belongs into this directory's files and history.\n"
     } else {
         "Every iteration starts afresh in this directory: what lies in its files and in its history is all that \
          carries over.\n"
     });
     prompt.push_str(&how_to_claim(policy, nonce));
-    if let Some(code) = policy.wait.exit_code {
+    if let Some(code) = policy.claims.wait.exit_code {
         // What runs inside a CLI cannot choose the exit code of that.
-        let by_code = match policy.agent(state.agent).format {
+        let by_code = match policy.agent.at(state.agent).format {
             Format::Text => format!("exit with code {code}, or "),
             _ => String::new(),
         };
@@ -129,10 +129,10 @@ pub fn compose(state: &LoopState, iteration: u32, nonce: &str) -> String {
     for (text, _) in state.steers.iter().filter(|(_, told)| told.is_none_or(|t| t == iteration)) {
         prompt.push_str(&crate::unit::prompt::said(text));
     }
-    if let Some(feedback) = state.feedback.as_ref().filter(|_| policy.feedback) {
+    if let Some(feedback) = state.feedback.as_ref().filter(|_| policy.gates.feedback) {
         prompt.push_str(&told(feedback, policy));
     }
-    let older = state.refusals.iter().rev().skip(1).take(if policy.feedback { 2 } else { 0 });
+    let older = state.refusals.iter().rev().skip(1).take(if policy.gates.feedback { 2 } else { 0 });
     for (number, _, line) in older {
         prompt.push_str(&format!("Before that, the claim of iteration {number} was refused: {line}.\n"));
     }
@@ -161,21 +161,21 @@ fn how_to_claim(policy: &Policy, nonce: &str) -> String {
                 that does not pass it is set back.\n"
             .to_owned();
     }
-    if policy.own_claim != OwnClaim::Never {
+    if policy.claims.own_claim != OwnClaim::Never {
         return "When you end, checks are run on what you leave behind. Nothing you print counts for or against it.\n"
             .to_owned();
     }
-    let done_file = if policy.done_file { ", or create the file $TASK_FOLDER/DONE" } else { "" };
+    let done_file = if policy.claims.done_file { ", or create the file $TASK_FOLDER/DONE" } else { "" };
     format!(
         "When all of it is done and you have checked it, print the line {} and nothing else on it{done_file}. \
          Do neither before that: the loop goes on until the work is done, and a claim may be checked.\n",
-        policy.promise.tag(nonce),
+        policy.claims.promise.tag(nonce),
     )
 }
 
 /// The newest refusal, and what its gates printed.
 fn told(feedback: &Feedback, policy: &Policy) -> String {
-    let mut text = if policy.own_claim == OwnClaim::Never {
+    let mut text = if policy.claims.own_claim == OwnClaim::Never {
         format!("\nThe claim of iteration {} was refused: {}.\n", feedback.iteration, feedback.line)
     } else {
         format!("\nWhat was there was not accepted: {}.\n", feedback.line)

@@ -114,13 +114,14 @@ fn dacapos_own_sentences_never_are_a_claim() {
     for tail in ["", "boom"] {
         histories.push([&red_gate(tail)[..], &[near_miss.clone(), steered.clone()]].concat());
     }
-    let bends: [fn(&mut Policy); 3] = [|_| {}, |p| p.done_file = false, |p| p.wait.exit_code = None];
+    let bends: [fn(&mut Policy); 3] =
+        [|_| {}, |p| p.claims.done_file = false, |p| p.claims.wait.exit_code = None];
     for bend in bends {
         for events in &histories {
             for iteration in [1, 2, 9] {
                 let state = state("Fix it.", policy(bend), events);
                 let policy = &state.started.as_ref().unwrap().policy;
-                let tag = policy.promise.tag("nonce").to_lowercase();
+                let tag = policy.claims.promise.tag("nonce").to_lowercase();
                 let prompt = compose(&state, iteration, "nonce").to_lowercase();
                 assert_eq!(prompt.matches(&tag).count(), 1, "said once: {prompt}");
                 assert_eq!(prompt.matches("<promise>").count(), 1, "{prompt}");
@@ -160,7 +161,7 @@ fn a_red_gate_is_told_with_its_command_and_the_end_of_its_output() {
         ),
         "{broken_before}"
     );
-    let off = compose(&state("Fix it.", policy(|p| p.feedback = false), &red_gate("x")), 2, "n");
+    let off = compose(&state("Fix it.", policy(|p| p.gates.feedback = false), &red_gate("x")), 2, "n");
     assert!(!off.contains("refused"), "it can be switched off: {off}");
 }
 
@@ -210,7 +211,7 @@ fn the_last_three_refusals_are_told_the_newest_first() {
         ),
         "{prompt}"
     );
-    let off = compose(&state("Fix it.", policy(|p| p.feedback = false), &events), 6, "n");
+    let off = compose(&state("Fix it.", policy(|p| p.gates.feedback = false), &events), 6, "n");
     assert!(!off.contains("refused"), "all of it can be switched off: {off}");
 }
 
@@ -269,10 +270,10 @@ fn a_near_miss_is_explained() {
 #[test]
 fn what_the_policy_does_not_listen_for_is_not_offered() {
     // req 86, req 94
-    let deaf = policy(|p| (p.done_file, p.wait.exit_code) = (false, None));
+    let deaf = policy(|p| (p.claims.done_file, p.claims.wait.exit_code) = (false, None));
     let prompt = compose(&state("Fix it.", deaf, &[]), 1, "n");
     assert!(!prompt.contains("TASK_FOLDER") && !prompt.contains("exit with code"), "{prompt}");
-    let other = policy(|p| p.wait.exit_code = Some(77));
+    let other = policy(|p| p.claims.wait.exit_code = Some(77));
     assert!(compose(&state("Fix it.", other, &[]), 1, "n").contains("exit with code 77"));
 }
 
@@ -297,7 +298,8 @@ fn where_tasks_are_their_status_is_asked_for_and_no_promise() {
         of_tasks.contains("The `status` in the frontmatter of a task's file is what says that it is done")
     );
     assert!(of_tasks.contains("Its backpressure will be run then"));
-    let checked = compose(&state("Mend it.", policy(|p| p.own_claim = OwnClaim::AfterAgent), &[]), 1, "n");
+    let checked =
+        compose(&state("Mend it.", policy(|p| p.claims.own_claim = OwnClaim::AfterAgent), &[]), 1, "n");
     assert!(checked.contains("When you end, checks are run on what you leave behind."));
     for prompt in [of_tasks, checked] {
         assert!(!prompt.contains("<promise>") && !prompt.contains("/DONE"), "{prompt}");

@@ -124,8 +124,12 @@ pub fn check_again(
     let mut gates = Vec::new();
     for proof in &receipt.gates {
         before_gate(&proof.name);
-        let known =
-            started.policy.gates.iter().find(|gate| gate.name == proof.name && gate.run == proof.command);
+        let known = started
+            .policy
+            .gates
+            .specs
+            .iter()
+            .find(|gate| gate.name == proof.name && gate.run == proof.command);
         let timeout = known.map_or(GateSpec::TIMEOUT, |gate| gate.timeout);
         // A name of its own: nothing that belongs to the loop may be taken for this.
         let mark = fresh_id().map_err(|source| ProofError::Io { what: "cannot make a name", source })?;
@@ -134,7 +138,7 @@ pub fn check_again(
             args: ["-c", &with_setup(&started.policy, &proof.command)].map(Into::into).into(),
             env: environment(home, started, &mark, receipt.iterations),
             dir: folder.join(&below),
-            grace: started.policy.kill_grace,
+            grace: started.policy.pace.kill_grace,
         };
         let mut now = run_once(&mark, &home.database(), &command, timeout);
         // What was called flaky then may be tried again now.
@@ -228,7 +232,7 @@ fn unlike(
         let paths: Vec<&[u8]> = held.iter().map(|file| file.path.as_bytes()).collect();
         // Gates that saw the start's version are proof of that version.
         let of = match &started.base {
-            Some(base) if started.policy.gate_from == GateFrom::Base => &base.snapshot,
+            Some(base) if started.policy.gates.from == GateFrom::Base => &base.snapshot,
             _ => snapshot,
         };
         if paths.is_empty() { Vec::new() } else { workspace.files_at(of, &paths)? }

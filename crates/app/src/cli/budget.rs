@@ -81,14 +81,14 @@ pub(super) fn allow(effective: &Effective, agent: &AgentCommand) -> Result<Budge
 
 /// Refuses a new limit for a loop that is resumed if it could not be held.
 pub(super) fn allow_more(policy: &Policy, grant: &Grant) -> Result<(), UserError> {
-    let agent = &policy.agent;
+    let agent = &policy.agent.command;
     let Some(flag) = grant.max_cost.map(|_| "--max-cost").or(grant.max_tokens.map(|_| "--max-tokens")) else {
         return Ok(());
     };
     let why = if !reports_usage(agent) {
         Err(format!("`{}` does not say what it used", agent.name))
-    } else if grant.max_cost.is_some() && grant.max_tokens.or(policy.max_tokens).is_none() {
-        price(&policy.prices, agent)
+    } else if grant.max_cost.is_some() && grant.max_tokens.or(policy.limits.max_tokens).is_none() {
+        price(&policy.agent.prices, agent)
     } else {
         Ok(())
     };

@@ -83,13 +83,12 @@ fn play(
     let mut agent = AgentCommand::parse("sh", &[script]).map_err(UserError::usage)?;
     agent.name = "scripted-agent".to_owned();
     let promise = PromiseRule::new("DONE").map_err(UserError::usage)?;
-    let policy = Policy {
-        max_iterations: 5,
-        restart_delay: Millis(300),
-        kill_grace: Millis(500),
-        gates: vec![GateSpec::of_command("sh check.sh")],
-        ..Policy::restart(agent, promise)
-    };
+    let policy = Policy::restart(agent, promise).with(|p| {
+        p.limits.max_iterations = 5;
+        p.pace.restart_delay = Millis(300);
+        p.pace.kill_grace = Millis(500);
+        p.gates.specs = vec![GateSpec::of_command("sh check.sh")];
+    });
     let workspace = Context::folder(Some(&workspace.to_owned()))?;
     let new = NewLoop {
         run: None,

@@ -105,12 +105,11 @@ impl Subject {
             "providers": settings.providers.iter().map(|(unit, agent)| (unit.to_string(), json!(agent.name))).collect::<Map<_, _>>(),
         });
         let Base { effective, agent_from, obstacle, warnings, .. } = base;
-        let policy = Policy {
-            max_iterations: settings.max_retries,
-            units_dir: Some(settings.units_dir.clone()),
-            done_file: false,
-            ..settings.policy
-        };
+        let policy = settings.policy.with(|p| {
+            p.limits.max_iterations = settings.max_retries;
+            p.units_dir = Some(settings.units_dir.clone());
+            p.claims.done_file = false;
+        });
         Ok(Self {
             preset: "units",
             project: Context::project_of(&root),
@@ -173,35 +172,37 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
         }
         configured_source(effective, setting).map_or_else(|| "default".to_owned(), ToString::to_string)
     };
-    let program = subject.policy.agent.argv.first().cloned().unwrap_or_default();
+    let program = subject.policy.agent.command.argv.first().cloned().unwrap_or_default();
     let here = std::env::current_dir().unwrap_or_else(|_| subject.workspace.clone());
     let found = find_program(&program, &std::env::var_os("PATH").unwrap_or_default(), &here);
     let argv_of = |agent: &AgentCommand, session| {
         agent.argv("<the prompt>", "<the prompt's file>", session).map_err(UserError::usage)
     };
-    let argv = argv_of(&subject.policy.agent, None)?;
-    let continued = match subject.policy.continue_session {
-        true => Some(argv_of(&subject.policy.agent, Some("<the session>"))?),
+    let argv = argv_of(&subject.policy.agent.command, None)?;
+    let continued = match subject.policy.agent.continue_session {
+        true => Some(argv_of(&subject.policy.agent.command, Some("<the session>"))?),
         false => None,
     };
     let fallback = subject
         .policy
+        .agent
         .fallback
         .iter()
         .map(|agent| Ok(json!({ "name": agent.name, "argv": argv_of(agent, None)?, "env": agent.env })))
         .collect::<Result<Vec<Value>, UserError>>()?;
-    let policy = serde_json::to_value(&subject.policy).map_err(UserError::failed)?;
-    let settings: Map<String, Value> = policy
-        .as_object()
+    let settings: Map<String, Value> = by_setting(&subject.policy)
+        .map_err(UserError::failed)?
         .into_iter()
-        .flatten()
-        .map(|(name, value)| (name.clone(), json!({ "value": value, "from": source(name) })))
+        .map(|(name, value)| {
+            let from = source(&name);
+            (name, json!({ "value": value, "from": from }))
+        })
         .collect();
     // Which model an agent uses by itself is known only once it runs.
-    let price = subject.policy.agent.model.as_ref().map(|model| {
+    let price = subject.policy.agent.command.model.as_ref().map(|model| {
         let own = effective.prices.iter().find(|price| price.value.model == *model);
         let from = own.map_or_else(|| "built in".to_owned(), |price| price.from.to_string());
-        json!({ "model": model, "price": subject.policy.prices.price_of(model), "from": from })
+        json!({ "model": model, "price": subject.policy.agent.prices.price_of(model), "from": from })
     });
     let agent = match &found {
         Ok(path) => path.display().to_string(),
@@ -231,7 +232,7 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
             "argv": argv,
             "argv_continued": continued,
             "program": agent,
-            "env": subject.policy.agent.env,
+            "env": subject.policy.agent.command.env,
             "fallback": fallback,
             "price": price,
             "obstacle": obstacle.as_ref().map(|obstacle| &obstacle.message),
@@ -255,7 +256,7 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
     if let Some(continued) = &continued {
         say(format!("then         {}", serde_json::to_string(continued).unwrap_or_default()));
     }
-    for (name, value) in &subject.policy.agent.env {
+    for (name, value) in &subject.policy.agent.command.env {
         say(format!("env          {name}={value}"));
     }
     if let Some(price) = &price {
@@ -274,7 +275,7 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
     }
     say(format!(
         "prompt by    {}\n",
-        serde_json::to_value(subject.policy.agent.prompt)
+        serde_json::to_value(subject.policy.agent.command.prompt)
             .ok()
             .and_then(|v| v.as_str().map(str::to_owned))
             .unwrap_or_default()
@@ -284,11 +285,12 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
     }
     for (name, setting) in &settings {
         if name == "agent" {
-            say(format!("{name:<18} {:<60} {agent_from}", subject.policy.agent.name));
+            say(format!("{name:<18} {:<60} {agent_from}", subject.policy.agent.command.name));
             continue;
         }
-        if name == "fallback" && !subject.policy.fallback.is_empty() {
-            let names: Vec<&str> = subject.policy.fallback.iter().map(|agent| agent.name.as_str()).collect();
+        if name == "fallback" && !subject.policy.agent.fallback.is_empty() {
+            let names: Vec<&str> =
+                subject.policy.agent.fallback.iter().map(|agent| agent.name.as_str()).collect();
             say(format!("{name:<18} {:<60} {}", names.join(", "), effective.fallback.from));
             continue;
         }
@@ -327,6 +329,34 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
         None => {}
     }
     Ok(0)
+}
+
+/// The settings of a policy by the names that people and scripts know them by, without its sections.
+fn by_setting(policy: &Policy) -> serde_json::Result<Map<String, Value>> {
+    const NAMES: [(&str, &str, &str); 6] = [
+        ("agent", "command", "agent"),
+        ("gates", "specs", "gates"),
+        ("gates", "run_in", "gate_in"),
+        ("gates", "from", "gate_from"),
+        ("gates", "run_all", "run_all_gates"),
+        ("gates", "timeout", "gates_timeout"),
+    ];
+    let mut settings = Map::new();
+    for (section, value) in serde_json::to_value(policy)?.as_object().into_iter().flatten() {
+        match value.as_object() {
+            Some(fields) if section != "tasks" => {
+                for (field, value) in fields {
+                    let own = NAMES.iter().find(|(of, name, _)| of == section && name == field);
+                    settings
+                        .insert(own.map_or(field.as_str(), |(_, _, name)| name).to_owned(), value.clone());
+                }
+            }
+            _ => {
+                settings.insert(section.clone(), value.clone());
+            }
+        }
+    }
+    Ok(settings)
 }
 
 /// How the repository stands; nobody is asked.

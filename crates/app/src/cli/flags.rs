@@ -5,7 +5,7 @@ use dacapo_core::{
     config::{Effective, Source, Sourced, Typed},
     duration::Millis,
     judge::{contradiction::Patterns, promise::PromiseRule},
-    policy::{GateSpec, Policy, SetupCommand},
+    policy::{AgentSettings, ClaimRules, GateRules, GateSpec, KeepRules, Limits, Pace, Policy, SetupCommand},
 };
 
 use super::{
@@ -160,54 +160,65 @@ impl LoopFlags {
             why.is_none()
         });
         warnings.extend(budget.warnings);
+        let gate_specs = effective
+            .gates
+            .iter()
+            .map(|gate| GateSpec { retries: gate.spec.retries.max(self.gate_retries), ..gate.spec.clone() });
+        let setup = effective
+            .setup
+            .iter()
+            .map(|step| SetupCommand { run: step.value.run.clone(), only_if: step.value.condition.clone() });
+        let contradictions =
+            if self.contradictions { Patterns::default() } else { effective.contradictions.value.patterns() };
         let policy = Policy {
-            max_iterations: effective.max_iterations.value,
-            max_time: effective.max_time.value,
-            max_cost: budget.max_cost,
-            max_tokens: budget.max_tokens,
-            per_day: budget.per_day,
-            per_project: budget.per_project,
-            fallback,
-            backoff: effective.backoff.value,
-            prices: effective.own_prices(),
-            environment: effective.environment.value,
-            gates: effective
-                .gates
-                .iter()
-                .map(|gate| GateSpec {
-                    retries: gate.spec.retries.max(self.gate_retries),
-                    ..gate.spec.clone()
-                })
-                .collect(),
-            protect: effective.protect.iter().map(|glob| &glob.value).chain(&self.protect).cloned().collect(),
-            gate_in: effective.gate_in.value,
-            gate_from: effective.gate_from.value,
-            setup: effective
-                .setup
-                .iter()
-                .map(|step| SetupCommand {
-                    run: step.value.run.clone(),
-                    only_if: step.value.condition.clone(),
-                })
-                .collect(),
-            baseline: effective.baseline.value,
-            tolerate_baseline: effective.tolerate_baseline.value,
-            red_first: effective.red_first.value,
-            contradictions: if self.contradictions {
-                Patterns::default()
-            } else {
-                effective.contradictions.value.patterns()
+            agent: AgentSettings {
+                fallback,
+                prices: effective.own_prices(),
+                environment: effective.environment.value,
+                ..AgentSettings::of(agent)
             },
-            stuck_after: effective.stuck_after.value,
-            allow_empty: self.allow_empty,
-            feedback: !self.no_feedback,
-            restart_delay: self.restart_delay,
-            iteration_timeout: self.iteration_timeout,
-            idle_timeout: Some(self.idle_timeout),
-            wait_timeout: self.wait_timeout,
-            poll_interval: self.poll_interval,
-            kill_grace: self.kill_grace,
-            ..Policy::restart(agent, promise)
+            limits: Limits {
+                max_iterations: effective.max_iterations.value,
+                max_time: effective.max_time.value,
+                max_cost: budget.max_cost,
+                max_tokens: budget.max_tokens,
+                per_day: budget.per_day,
+                per_project: budget.per_project,
+                iteration_timeout: self.iteration_timeout,
+                idle_timeout: Some(self.idle_timeout),
+                stuck_after: effective.stuck_after.value,
+                ..Limits::default()
+            },
+            claims: ClaimRules { allow_empty: self.allow_empty, contradictions, ..ClaimRules::of(promise) },
+            gates: GateRules {
+                specs: gate_specs.collect(),
+                run_in: effective.gate_in.value,
+                from: effective.gate_from.value,
+                setup: setup.collect(),
+                protect: effective
+                    .protect
+                    .iter()
+                    .map(|glob| &glob.value)
+                    .chain(&self.protect)
+                    .cloned()
+                    .collect(),
+                baseline: effective.baseline.value,
+                tolerate_baseline: effective.tolerate_baseline.value,
+                red_first: effective.red_first.value,
+                feedback: !self.no_feedback,
+                ..GateRules::default()
+            },
+            keep: KeepRules::default(),
+            pace: Pace {
+                restart_delay: self.restart_delay,
+                wait_timeout: self.wait_timeout,
+                poll_interval: self.poll_interval,
+                kill_grace: self.kill_grace,
+                backoff: effective.backoff.value,
+                ..Pace::default()
+            },
+            tasks: None,
+            units_dir: None,
         };
         Ok(Base { policy, effective, agent_from, obstacle, warnings })
     }

@@ -76,7 +76,7 @@ pub(super) fn logs(cx: &Context, args: &LogsArgs) -> Result<u8, UserError> {
             from = envelope.seq + 1;
             if let LoopEvent::LoopStarted(started) = &envelope.event {
                 let policy = &started.policy;
-                let agents = (0..=policy.fallback.len()).map(|index| policy.agent(index));
+                let agents = (0..=policy.agent.fallback.len()).map(|index| policy.agent.at(index));
                 formats = agents.map(|agent| (agent.name.clone(), agent.format)).collect();
             }
             starts.extend(attempt(&envelope, stream, &formats));

@@ -87,7 +87,13 @@ pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
         };
     }
     if let Some(started) = started {
-        consent::require_again(&cx.home, &started.workspace, &started.policy.gates, args.trust, id.as_str())?;
+        consent::require_again(
+            &cx.home,
+            &started.workspace,
+            &started.policy.gates.specs,
+            args.trust,
+            id.as_str(),
+        )?;
     }
     drop(store);
     if args.detach && !is_background() {

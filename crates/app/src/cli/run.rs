@@ -8,7 +8,7 @@ use dacapo_core::{
     config::{Effective, Source},
     ids::{LoopId, ProjectId, TaskId},
     judge::promise::PromiseRule,
-    policy::{CommitRule, Policy},
+    policy::CommitRule,
 };
 use dacapo_engine::supervisor::{self, NewLoop};
 
@@ -112,28 +112,26 @@ impl RunArgs {
             .map_err(|error| UserError::usage(format!("--completion-promise: {error}")))?;
         promise.nonce = self.promise_nonce;
         let configured = Configured::load(&workspace)?;
-        let Base { policy, effective, agent_from, obstacle, warnings } =
+        let Base { mut policy, effective, agent_from, obstacle, warnings } =
             self.flags.base(&configured, self.max_iterations, promise, None)?;
-        if self.continue_session && !policy.agent.can_continue() {
+        if self.continue_session && !policy.agent.command.can_continue() {
             return Err(UserError::usage(format!(
                 "agent `{}` cannot go on with a session",
-                policy.agent.name
+                policy.agent.command.name
             ))
             .hint(
                 "leave `--continue-session` out, or say how with `agents.NAME.resume` in your configuration",
             ));
         }
-        let policy = Policy {
-            continue_session: self.continue_session,
-            until: self.until_cmd.clone(),
-            gate_in: policy.gate_in.max(self.gate_in.into()),
-            gate_from: policy.gate_from.max(self.gate_from.into()),
-            baseline: self.baseline || policy.baseline,
-            red_first: self.red_first || policy.red_first,
-            commit: self.commit.then(|| CommitRule { message: self.commit_message.clone() }),
-            stuck_after: self.stuck_after.or(policy.stuck_after),
-            ..policy
-        };
+        policy.agent.continue_session = self.continue_session;
+        policy.claims.until.clone_from(&self.until_cmd);
+        let gates = &mut policy.gates;
+        gates.run_in = gates.run_in.max(self.gate_in.into());
+        gates.from = gates.from.max(self.gate_from.into());
+        gates.baseline |= self.baseline;
+        gates.red_first |= self.red_first;
+        policy.keep.commit = self.commit.then(|| CommitRule { message: self.commit_message.clone() });
+        policy.limits.stuck_after = self.stuck_after.or(policy.limits.stuck_after);
         if let Some(problem) = policy.problems().into_iter().next() {
             return Err(UserError::usage(problem));
         }

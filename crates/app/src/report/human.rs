@@ -134,7 +134,7 @@ impl Human {
                     "1",
                     &format!("dacapo: loop {} · task {} · agent {}", view.id, view.task, view.agent),
                 );
-                let gates = match started.policy.gates.len() {
+                let gates = match started.policy.gates.specs.len() {
                     0 => "no gate: a claim is believed".to_owned(),
                     1 => "1 gate".to_owned(),
                     n => format!("{n} gates"),
@@ -144,7 +144,7 @@ impl Human {
                     &format!(
                         "  in {} · {gates} · at most {}",
                         started.workspace.display(),
-                        count(started.policy.max_iterations, "iteration")
+                        count(started.policy.limits.max_iterations, "iteration")
                     ),
                 );
             }

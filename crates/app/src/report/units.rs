@@ -167,7 +167,7 @@ impl HumanRun {
                 envelope.run,
                 many(started.units.len(), "unit"),
                 many(tasks, "task"),
-                started.settings.policy.agent.name
+                started.settings.policy.agent.command.name
             ),
         );
         self.line(

@@ -125,7 +125,7 @@ fn describe(event: &LoopEvent) -> String {
             format!(
                 "loop started: task {}, agent {}, in {}",
                 started.task,
-                started.policy.agent.name,
+                started.policy.agent.command.name,
                 started.workspace.display()
             )
         }

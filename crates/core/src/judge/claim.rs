@@ -57,7 +57,7 @@ pub fn refused_at_once(by: &[Signal], iteration: u32, policy: &Policy) -> Option
     if let Some(refusal) = malformed(by) {
         return Some(refusal);
     }
-    if iteration == 0 && !policy.gates.is_empty() && !policy.allow_empty && !is_ours(by) {
+    if iteration == 0 && !policy.gates.specs.is_empty() && !policy.claims.allow_empty && !is_ours(by) {
         // No agent has run: whatever wrote it, it was not the work of this loop.
         return Some((
             RefusalReason::Empty,
@@ -84,7 +84,7 @@ pub fn refused_by_examination(by: &[Signal], found: &Examination, policy: &Polic
         return Some((RefusalReason::Tampered, with_more(forbidden(change), found.unit_files.len())));
     }
     if let Some(path) = found.tampered.first()
-        && policy.gate_from == GateFrom::Workspace
+        && policy.gates.from == GateFrom::Workspace
     {
         let more = match found.tampered.len() - 1 {
             0 => String::new(),
@@ -93,7 +93,7 @@ pub fn refused_by_examination(by: &[Signal], found: &Examination, policy: &Polic
         return Some((RefusalReason::Tampered, format!("the protected path `{path}`{more} was changed")));
     }
     // What dacapo itself found out needs no change: the agent claimed nothing.
-    if found.changed == 0 && !policy.gates.is_empty() && !policy.allow_empty && !is_ours(by) {
+    if found.changed == 0 && !policy.gates.specs.is_empty() && !policy.claims.allow_empty && !is_ours(by) {
         return Some((RefusalReason::Empty, "nothing was changed since the loop began".to_owned()));
     }
     found.contradiction.as_ref().map(|text| {

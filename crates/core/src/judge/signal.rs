@@ -147,7 +147,7 @@ pub fn signals(facts: &Facts, policy: &Policy) -> Vec<Signal> {
         signals.extend(claimed.into_iter().map(Signal::Task));
     }
     signals.extend(facts.promise.clone().filter(|_| hears_promises).map(Signal::Promise));
-    if policy.done_file && hears_promises {
+    if policy.claims.done_file && hears_promises {
         match &facts.done {
             DoneFact::File => signals.push(Signal::DoneFile),
             DoneFact::NotAFile(kind) => signals.push(Signal::MalformedDone((*kind).to_owned())),
@@ -155,15 +155,15 @@ pub fn signals(facts: &Facts, policy: &Policy) -> Vec<Signal> {
         }
     }
     if let Some(code) = facts.exit_code
-        && policy.wait.exit_code == Some(code)
+        && policy.claims.wait.exit_code == Some(code)
     {
         signals.push(Signal::WaitExitCode(code));
     }
-    if policy.wait.marker && facts.wait_marker {
+    if policy.claims.wait.marker && facts.wait_marker {
         signals.push(Signal::WaitMarker);
     }
     for (kind, body) in &facts.messages {
-        if policy.wait.message.as_ref() == Some(kind) {
+        if policy.claims.wait.message.as_ref() == Some(kind) {
             signals.push(Signal::WaitMessage(body.clone()));
         } else if kind == "QUESTION" {
             signals.push(Signal::Question(body.clone()));
@@ -259,8 +259,8 @@ mod tests {
             assert_eq!(signals(&facts, &policy), expected, "{facts:?}");
         }
         let mut deaf = policy;
-        deaf.done_file = false;
-        deaf.wait = crate::policy::WaitRule { exit_code: None, marker: false, message: None };
+        deaf.claims.done_file = false;
+        deaf.claims.wait = crate::policy::WaitRule { exit_code: None, marker: false, message: None };
         let all = Facts {
             done: DoneFact::File,
             exit_code: Some(42),

@@ -49,7 +49,7 @@ impl Turn {
             Phase::Running | Phase::Judging(JudgeStep::Check { .. }) => {
                 // Somebody presses Ctrl-C twice on purpose; a service manager may well send TERM and HUP together.
                 let hurry = again && cause == StopCause::Interrupt;
-                let grace = if hurry { Millis(0) } else { self.started().policy.kill_grace };
+                let grace = if hurry { Millis(0) } else { self.started().policy.pace.kill_grace };
                 self.perform(Effect::StopWork { grace });
             }
             _ => self.finish_stopped(),
@@ -105,7 +105,7 @@ impl Turn {
                         self.record(LoopEvent::Paused);
                     }
                     Phase::Running if now => {
-                        let grace = self.started().policy.kill_grace;
+                        let grace = self.started().policy.pace.kill_grace;
                         self.perform(Effect::StopWork { grace });
                     }
                     // A claim is judged to its end: there is no agent to hold.

@@ -162,7 +162,7 @@ impl Turn {
             Phase::AwaitingTasks => {
                 let (tasks, every) = {
                     let started = self.started();
-                    (started.after.clone(), started.policy.poll_interval)
+                    (started.after.clone(), started.policy.pace.poll_interval)
                 };
                 self.perform(Effect::AwaitTasks { tasks, every });
             }
@@ -176,7 +176,8 @@ impl Turn {
     fn look(&mut self) {
         let policy = &self.started().policy;
         let wants_baseline =
-            (policy.baseline || policy.red_first || policy.tolerate_baseline) && !policy.gates.is_empty();
+            (policy.gates.baseline || policy.gates.red_first || policy.gates.tolerate_baseline)
+                && !policy.gates.specs.is_empty();
         if wants_baseline && self.state.iterations == 0 && self.state.baseline.is_empty() {
             self.run_check(GateRole::Baseline, 0, 1);
         } else {
@@ -235,7 +236,7 @@ impl Turn {
         let is_first = self.state.iterations == 0 && self.state.refusals.is_empty();
         if !by.is_empty() {
             self.claim(by);
-        } else if is_first && self.started().policy.own_claim == OwnClaim::Always {
+        } else if is_first && self.started().policy.claims.own_claim == OwnClaim::Always {
             self.claim(vec![Signal::OwnClaim]);
         } else if self.state.max_iterations == 0 {
             self.next_iteration();
@@ -251,7 +252,7 @@ impl Turn {
 
     fn done_error(&self, facts: &Facts) -> Option<String> {
         let policy = &self.started().policy;
-        if policy.done_file && policy.hears_promises() { done_error(&facts.done) } else { None }
+        if policy.claims.done_file && policy.hears_promises() { done_error(&facts.done) } else { None }
     }
 
     pub(super) fn next_iteration(&mut self) {
@@ -264,7 +265,7 @@ impl Turn {
             return self.out_of_time();
         }
         let stuck = self.state.progress.without_progress();
-        if self.started().policy.stuck_after.is_some_and(|limit| stuck >= limit) {
+        if self.started().policy.limits.stuck_after.is_some_and(|limit| stuck >= limit) {
             return self.finish(Reason::Stuck, format!("{stuck} iterations in a row without progress"));
         }
         if self.state.pausing {
@@ -283,7 +284,7 @@ impl Turn {
     fn out_of_iterations(&self) -> String {
         let used = format!("{} used without an accepted claim", count(self.state.iterations, "iteration"));
         // Where nobody but dacapo claims, the checks are what it is about.
-        let own = self.started().policy.own_claim != OwnClaim::Never;
+        let own = self.started().policy.claims.own_claim != OwnClaim::Never;
         match self.state.refusals.last().filter(|_| own) {
             Some((_, _, why)) if self.state.iterations == 0 => why.clone(),
             Some((_, _, why)) => format!("{used}: {why}"),
@@ -319,9 +320,9 @@ impl Turn {
         let (iteration, attempt) = (self.state.iterations, self.state.attempts + 1);
         let (index, output) = (self.state.agent, self.state.output);
         let policy = &self.started().policy;
-        let agent = policy.agent(index).name.clone();
-        let session = self.state.session.clone().filter(|_| policy.continue_session);
-        let reserve = Some(self.state.largest).filter(|_| policy.shares_budgets());
+        let agent = policy.agent.at(index).name.clone();
+        let session = self.state.session.clone().filter(|_| policy.agent.continue_session);
+        let reserve = Some(self.state.largest).filter(|_| policy.limits.shares_budgets());
         self.record(LoopEvent::AgentStarted {
             iteration,
             attempt,
@@ -351,7 +352,7 @@ impl Turn {
             self.finish_iteration(IterationOutcome::NotStarted);
             return self.finish_stopped();
         }
-        if failure.is_fatal && self.started().policy.fatal == OnFatal::Stop {
+        if failure.is_fatal && self.started().policy.agent.fatal == OnFatal::Stop {
             self.finish_iteration(IterationOutcome::NotStarted);
             return self.finish(Reason::Agent, failure.detail);
         }
@@ -423,7 +424,7 @@ impl Turn {
         } else if exit.outcome == Outcome::Killed && self.state.budget.is_none() {
             // A `pause --now` that was taken back while the agent was being stopped.
             self.not_done(IterationOutcome::Interrupted);
-        } else if self.started().policy.own_claim != OwnClaim::Never && !self.state.awaits_attempt {
+        } else if self.started().policy.claims.own_claim != OwnClaim::Never && !self.state.awaits_attempt {
             self.claim(vec![Signal::OwnClaim]);
         } else if self.asks_until() && !self.state.awaits_attempt {
             self.run_check(GateRole::Until, 0, 1);
@@ -438,7 +439,7 @@ impl Turn {
     /// Whether commands are asked if there is a claim.
     fn asks_until(&self) -> bool {
         let policy = &self.started().policy;
-        !policy.until.is_empty() && policy.tasks.is_none()
+        !policy.claims.until.is_empty() && policy.tasks.is_none()
     }
 
     /// A question counts once: it is heard when it is asked, and read again when the agent has ended.
@@ -454,7 +455,7 @@ impl Turn {
         let limit = self.state.max_iterations;
         let how = match (exit.outcome, exit.exit_code, exit.signal) {
             (Outcome::Timeout, ..) => {
-                let after = self.started().policy.iteration_timeout.unwrap_or_default();
+                let after = self.started().policy.limits.iteration_timeout.unwrap_or_default();
                 self.post("WARNING", format!("Agent timeout after {after}, killing process group"));
                 "timeout".to_owned()
             }
@@ -497,7 +498,7 @@ impl Turn {
         let out_of_money = self.state.budget.is_some();
         let is_last = out_of_iterations || out_of_time || out_of_money || self.state.pausing;
         let delay =
-            if is_last { Millis(0) } else { self.started().policy.delay_after(self.state.iterations) };
+            if is_last { Millis(0) } else { self.started().policy.pace.delay_after(self.state.iterations) };
         // No event says that a delay is over: it is charged when it begins.
         self.finish_iteration_at(outcome, self.state.spent.plus(delay));
         if !is_last {

@@ -20,13 +20,19 @@ impl LoopState {
         let Some(started) = &self.started else { return Vec::new() };
         let policy = &started.policy;
         let claimed = match role {
-            GateRole::Until => return (0..policy.until.len()).collect(),
+            GateRole::Until => return (0..policy.claims.until.len()).collect(),
             GateRole::Gate if policy.tasks.is_some() => self.claimed_tasks(),
             // Without tasks to choose from every gate is for all of it.
-            GateRole::Gate | GateRole::Baseline => return (0..policy.gates.len()).collect(),
+            GateRole::Gate | GateRole::Baseline => return (0..policy.gates.specs.len()).collect(),
         };
         let of = |task: Option<u32>| {
-            policy.gates.iter().enumerate().filter(move |(_, gate)| gate.task == task).map(|(index, _)| index)
+            policy
+                .gates
+                .specs
+                .iter()
+                .enumerate()
+                .filter(move |(_, gate)| gate.task == task)
+                .map(|(index, _)| index)
         };
         of(None).chain(claimed.into_iter().flat_map(|task| of(Some(task)))).collect()
     }
@@ -35,7 +41,7 @@ impl LoopState {
     pub(super) fn next_check(&self, role: GateRole, index: usize) -> Option<usize> {
         let order = self.order(role);
         let at = order.iter().position(|i| *i == index)? + 1;
-        let runs_all = self.started.as_ref().is_some_and(|started| started.policy.run_all_gates);
+        let runs_all = self.started.as_ref().is_some_and(|started| started.policy.gates.run_all);
         let out = if runs_all || role != GateRole::Gate { Vec::new() } else { self.refused_tasks() };
         let is_out = |index: &usize| self.task_of(*index).is_some_and(|task| out.contains(&task));
         order[at..].iter().copied().find(|index| !is_out(index))
@@ -54,9 +60,9 @@ impl LoopState {
             _ => 0,
         };
         let is_it = |index: usize| match role {
-            GateRole::Until => started.policy.until[index] == command,
+            GateRole::Until => started.policy.claims.until[index] == command,
             GateRole::Gate | GateRole::Baseline => {
-                let gate = &started.policy.gates[index];
+                let gate = &started.policy.gates.specs[index];
                 gate.run == command && gate.task == task
             }
         };
@@ -143,7 +149,7 @@ impl LoopState {
     fn task_of(&self, index: usize) -> Option<u32> {
         let policy = &self.started.as_ref()?.policy;
         policy.tasks.as_ref()?;
-        policy.gates.get(index)?.task
+        policy.gates.specs.get(index)?.task
     }
 
     fn has_tasks(&self) -> bool {

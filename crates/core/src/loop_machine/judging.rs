@@ -34,7 +34,7 @@ impl Turn {
     pub(super) fn await_children(&mut self) {
         let (timeout, every) = {
             let policy = &self.started().policy;
-            (policy.wait_timeout, policy.poll_interval)
+            (policy.pace.wait_timeout, policy.pace.poll_interval)
         };
         self.perform(Effect::AwaitChildren { timeout, every });
     }
@@ -45,7 +45,7 @@ impl Turn {
     }
 
     pub(super) fn children_waited_for(&mut self, left: Vec<LoopId>, waited: Millis, cancelled: bool) {
-        let gated = !self.started().policy.gates.is_empty();
+        let gated = !self.started().policy.gates.specs.is_empty();
         if !waited.is_zero() || !left.is_empty() {
             let event = LoopEvent::ChildrenFinished {
                 left: left.clone(),
@@ -70,7 +70,7 @@ impl Turn {
         self.perform(Effect::CancelChildren);
         let (grace, every) = {
             let policy = &self.started().policy;
-            (policy.kill_grace, policy.poll_interval)
+            (policy.pace.kill_grace, policy.pace.poll_interval)
         };
         // Twice: once for its agent, once for what that left behind; and a moment to write it down.
         let timeout = grace.plus(grace).plus(Millis::from_secs(10));
@@ -103,7 +103,7 @@ impl Turn {
     /// Starts the check of this index for the `attempt`th time.
     pub(super) fn run_check(&mut self, role: GateRole, index: usize, attempt: u32) {
         let Some(mut gate) = self.check(role, index) else { return };
-        if let Some(limit) = self.started().policy.gates_timeout.filter(|_| role == GateRole::Gate) {
+        if let Some(limit) = self.started().policy.gates.timeout.filter(|_| role == GateRole::Gate) {
             // One for which no time is left has a moment all the same: it may need no more.
             let left = limit.minus(self.state.gates_took()).max(Millis::from_secs(1));
             gate.timeout = gate.timeout.min(left);
@@ -127,8 +127,8 @@ impl Turn {
     fn check(&self, role: GateRole, index: usize) -> Option<GateSpec> {
         let policy = &self.started().policy;
         match role {
-            GateRole::Until => policy.until.get(index).map(|command| GateSpec::of_command(command)),
-            GateRole::Gate | GateRole::Baseline => policy.gates.get(index).cloned(),
+            GateRole::Until => policy.claims.until.get(index).map(|command| GateSpec::of_command(command)),
+            GateRole::Gate | GateRole::Baseline => policy.gates.specs.get(index).cloned(),
         }
     }
 
@@ -161,7 +161,7 @@ impl Turn {
             result,
         });
         match (role, holds) {
-            (GateRole::Baseline, _) if passed && self.started().policy.red_first => {
+            (GateRole::Baseline, _) if passed && self.started().policy.gates.red_first => {
                 let detail = format!(
                     "gate `{}` passes before any work was done; red-first demands that it fails",
                     gate.name
@@ -187,7 +187,7 @@ impl Turn {
         let next = self.state.next_check(GateRole::Gate, index);
         match (refusal, next) {
             (Some(refusal), None) => self.refuse(refusal),
-            (Some(refusal), Some(_)) if !self.started().policy.run_all_gates => self.refuse(refusal),
+            (Some(refusal), Some(_)) if !self.started().policy.gates.run_all => self.refuse(refusal),
             (_, Some(next)) => self.run_check(GateRole::Gate, next, 1),
             (None, None) => self.gates_passed(),
         }
@@ -196,7 +196,7 @@ impl Turn {
     /// Whether a red gate is red as it was before the first agent, and that may be.
     fn is_tolerated(&self, name: &str, result: &GateResult) -> bool {
         !result.passed
-            && self.started().policy.tolerate_baseline
+            && self.started().policy.gates.tolerate_baseline
             && self.state.baseline.get(name).is_some_and(|before| *before == signature(name, result))
     }
 
@@ -219,7 +219,7 @@ impl Turn {
         let standing = self.state.standing_tasks();
         self.set_statuses(&standing);
         let policy = &self.started().policy;
-        match (&policy.commit, &self.state.examined) {
+        match (&policy.keep.commit, &self.state.examined) {
             (Some(_), Some(found)) if policy.tasks.is_some() => {
                 let (snapshot, set) = (found.snapshot.clone(), policy.tasks.clone());
                 if let Some(set) = set {
@@ -259,7 +259,7 @@ impl Turn {
     pub(super) fn accept(&mut self, seal: Seal, tree: Option<String>) {
         let Some(mut claim) = self.state.claim.clone() else { return };
         claim.by = self.state.standing_signals();
-        let verified = !self.started().policy.gates.is_empty();
+        let verified = !self.started().policy.gates.specs.is_empty();
         let receipt = receipt::issue(&self.state, &claim, verified, seal, tree);
         self.record(LoopEvent::ClaimAccepted { iteration: claim.iteration, verified });
         if self.state.iteration_is_open {

@@ -72,7 +72,7 @@ impl Turn {
 
     /// What happened, and what a person can do about it where that is known of the agent.
     fn with_remedy(&self, detail: String, outcome: Outcome) -> String {
-        let name = &self.started().policy.agent(self.state.agent).name;
+        let name = &self.started().policy.agent.at(self.state.agent).name;
         match catalog::find(name).and_then(|agent| agent.remedy(outcome)) {
             Some(remedy) => format!("{}; {remedy}", detail.trim_end_matches('.')),
             None => detail,
@@ -87,7 +87,7 @@ impl Turn {
             let wait = PROBE_EVERY.max(suggested.unwrap_or_default());
             return self.provider_is_closed(later(at, wait), detail);
         }
-        let wait = backoff(self.started().policy.backoff, outages, &self.started().seed, suggested);
+        let wait = backoff(self.started().policy.pace.backoff, outages, &self.started().seed, suggested);
         self.park(later(at, wait), format!("{detail}; try {} follows", outages + 1));
     }
 
@@ -95,7 +95,7 @@ impl Turn {
     fn provider_is_closed(&mut self, until: Timestamp, why: String) {
         let provider = self.provider();
         self.perform(Effect::CloseProvider { provider, until, why: why.clone() });
-        if self.started().policy.fallback.is_empty() {
+        if self.started().policy.agent.fallback.is_empty() {
             self.park(until, why);
         } else {
             self.perform(Effect::ReadMarkers);
@@ -123,7 +123,7 @@ impl Turn {
     pub(super) fn may_draw_on(&mut self, supply: &Supply) -> bool {
         // Where loops draw on one purse, as much as a message takes is set aside for this one.
         let reserve =
-            if self.started().policy.shares_budgets() { self.state.largest } else { Spent::default() };
+            if self.started().policy.limits.shares_budgets() { self.state.largest } else { Spent::default() };
         if let Err(refusal) =
             may_start(&accounts(&self.state, self.state.ledger.total(), &supply.shared), &reserve)
         {
@@ -131,8 +131,8 @@ impl Turn {
             return false;
         }
         let policy = &self.started().policy;
-        let open =
-            (0..=policy.fallback.len()).find(|i| !supply.closed.contains_key(&policy.agent(*i).provider));
+        let open = (0..=policy.agent.fallback.len())
+            .find(|i| !supply.closed.contains_key(&policy.agent.at(*i).provider));
         match open {
             Some(index) => {
                 self.switch_to(index, supply);
@@ -152,8 +152,8 @@ impl Turn {
             return;
         }
         let policy = &self.started().policy;
-        let agent = policy.agent(index).name.clone();
-        let left = policy.agent(self.state.agent);
+        let agent = policy.agent.at(index).name.clone();
+        let left = policy.agent.at(self.state.agent);
         let why = match supply.closed.get(&left.provider) {
             Some((until, why)) => format!("{} is at its limit until {until}: {why}", left.name),
             None => format!("{agent} can be asked again"),
@@ -169,7 +169,7 @@ impl Turn {
             return;
         }
         // Tokens that nobody can turn into money would be fiction to a budget of it (fault J5).
-        let run = self.started().policy.per_run;
+        let run = self.started().policy.limits.per_run;
         let is_fiction = (self.state.max_cost.is_some() && self.state.max_tokens.is_none())
             || (run.max_cost.is_some() && run.max_tokens.is_none());
         let accounts = accounts(&self.state, self.state.ledger.total(), shared);
@@ -181,20 +181,20 @@ impl Turn {
         };
         if let Some(detail) = detail {
             self.record(LoopEvent::BudgetReached { detail });
-            let grace = self.started().policy.kill_grace.min(BUDGET_GRACE);
+            let grace = self.started().policy.pace.kill_grace.min(BUDGET_GRACE);
             self.perform(Effect::StopWork { grace });
         }
     }
 
     fn provider(&self) -> String {
-        self.started().policy.agent(self.state.agent).provider.clone()
+        self.started().policy.agent.at(self.state.agent).provider.clone()
     }
 
     /// A moment of this loop's own: those that wait for the same reset do not all come back in the same second. A short
     /// wait does not become a long one by it.
     fn spread(&self, wait: Millis) -> Millis {
         let seed = format!("{}/{}", self.started().seed, self.state.attempts);
-        let backoff = self.started().policy.backoff;
+        let backoff = self.started().policy.pace.backoff;
         // A reset that is past says nothing about when to come back: then all of it.
         let most = if wait.is_zero() { backoff } else { backoff.min(Millis(wait.0 / 4 + 1)) };
         Millis(fingerprint(seed.as_bytes()) % most.0.max(1))
@@ -215,9 +215,9 @@ fn accounts(state: &LoopState, own: Spend, shared: &SharedSpend) -> Vec<Account>
     let budget = Budget { max_cost: state.max_cost, max_tokens: state.max_tokens };
     vec![
         account(Share::Loop, budget, Purse { spent: own.spent(), reserved: Spent::default() }),
-        account(Share::Run, policy.per_run, shared.run),
-        account(Share::Project, policy.per_project, shared.project),
-        account(Share::Day, policy.per_day, shared.day),
+        account(Share::Run, policy.limits.per_run, shared.run),
+        account(Share::Project, policy.limits.per_project, shared.project),
+        account(Share::Day, policy.limits.per_day, shared.day),
     ]
 }
 

@@ -227,10 +227,10 @@ impl LoopState {
                 let tree = started.base.as_ref().map(|base| base.tree.clone()).or(started.outline.clone());
                 *self = Self {
                     phase: if started.after.is_empty() { Phase::Looking } else { Phase::AwaitingTasks },
-                    max_iterations: started.policy.max_iterations,
-                    max_time: started.policy.max_time,
-                    max_cost: started.policy.max_cost,
-                    max_tokens: started.policy.max_tokens,
+                    max_iterations: started.policy.limits.max_iterations,
+                    max_time: started.policy.limits.max_time,
+                    max_cost: started.policy.limits.max_cost,
+                    max_tokens: started.policy.limits.max_tokens,
                     progress: ProgressLog::starting_at(tree.as_deref()),
                     tree,
                     started: Some(Arc::new((**started).clone())),
@@ -314,7 +314,7 @@ impl LoopState {
             }
             LoopEvent::BudgetReached { detail } => self.budget = Some(detail.clone()),
             LoopEvent::AgentSwitched { agent, .. } => {
-                let index = self.started.as_ref().and_then(|started| started.policy.index_of(agent));
+                let index = self.started.as_ref().and_then(|started| started.policy.agent.index_of(agent));
                 self.agent = index.unwrap_or(0);
                 // A session is one agent's own, and so are its outages.
                 (self.session, self.lost_sessions, self.outages, self.limits) = (None, 0, 0, 0);
@@ -500,7 +500,7 @@ impl LoopState {
 
     /// After the last gate before the first agent the loop looks at its task folder.
     fn end_baseline(&mut self) {
-        let gates = self.started.as_ref().map_or(0, |started| started.policy.gates.len());
+        let gates = self.started.as_ref().map_or(0, |started| started.policy.gates.specs.len());
         if let Phase::Judging(JudgeStep::Check { role: GateRole::Baseline, index, .. }) = self.phase
             && index + 1 >= gates
         {

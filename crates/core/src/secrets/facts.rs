@@ -77,21 +77,23 @@ impl Secrets {
 
     /// What in the settings holds a secret, without it.
     pub fn in_policy(&self, policy: &Policy) -> Option<String> {
-        let agents: Vec<String> = (0..=policy.fallback.len())
-            .map(|index| policy.agent(index))
+        let agents: Vec<String> = (0..=policy.agent.fallback.len())
+            .map(|index| policy.agent.at(index))
             .flat_map(|agent| {
                 let words = [agent.argv.join(" "), agent.resume.join(" ")];
                 words.into_iter().chain(agent.env.values().cloned())
             })
             .collect();
-        let promise = serde_json::to_string(&policy.promise).unwrap_or_default();
-        let message = policy.commit.iter().filter_map(|rule| rule.message.as_ref());
+        let promise = serde_json::to_string(&policy.claims.promise).unwrap_or_default();
+        let message = policy.keep.commit.iter().filter_map(|rule| rule.message.as_ref());
         let mut all = vec![("the promise", &promise)];
         all.extend(agents.iter().map(|text| ("the agent's command", text)));
-        all.extend(policy.gates.iter().flat_map(|gate| [("the gate", &gate.run), ("the gate", &gate.name)]));
-        all.extend(policy.until.iter().map(|command| ("--until-cmd", command)));
-        all.extend(policy.setup.iter().map(|step| ("the setup command", &step.run)));
-        all.extend(policy.protect.iter().map(|glob| ("--protect", glob)));
+        all.extend(
+            policy.gates.specs.iter().flat_map(|gate| [("the gate", &gate.run), ("the gate", &gate.name)]),
+        );
+        all.extend(policy.claims.until.iter().map(|command| ("--until-cmd", command)));
+        all.extend(policy.gates.setup.iter().map(|step| ("the setup command", &step.run)));
+        all.extend(policy.gates.protect.iter().map(|glob| ("--protect", glob)));
         all.extend(message.map(|message| ("--commit-message", message)));
         all.into_iter()
             .find(|(_, text)| self.is_in(text))

@@ -369,13 +369,13 @@ mod facts {
         for (policy, expected) in [
             (policy("agent"), None),
             (policy(&format!("agent --key {key}")), Some("the agent's command `agent --key [redacted]`")),
-            (Policy { gates: vec![gate], ..policy("a") }, Some("the gate `check --key [redacted]`")),
+            (policy("a").with(|p| p.gates.specs = vec![gate]), Some("the gate `check --key [redacted]`")),
             (
-                Policy { until: vec![format!("test {key}")], ..policy("a") },
+                policy("a").with(|p| p.claims.until = vec![format!("test {key}")]),
                 Some("--until-cmd `test [redacted]`"),
             ),
             (
-                Policy { commit: Some(CommitRule { message: Some(key.to_owned()) }), ..policy("a") },
+                policy("a").with(|p| p.keep.commit = Some(CommitRule { message: Some(key.to_owned()) })),
                 Some("--commit-message `[redacted]`"),
             ),
         ] {

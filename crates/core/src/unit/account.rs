@@ -80,13 +80,13 @@ impl UnitAccount {
 
 impl Turn {
     fn begin(loop_id: LoopId, started: &LoopStarted) -> Self {
-        let of_task = started.policy.gates.iter();
+        let of_task = started.policy.gates.specs.iter();
         let gates =
             of_task.filter_map(|gate| Some((gate.name.clone(), gate.run.clone(), gate.task?))).collect();
         Self {
             loop_id,
             gates,
-            commits: started.policy.commit.is_some(),
+            commits: started.policy.keep.commit.is_some(),
             green: BTreeSet::new(),
             committed: BTreeSet::new(),
             agent_failed: false,

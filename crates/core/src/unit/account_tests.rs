@@ -25,8 +25,8 @@ fn begins(commits: bool) -> LoopEvent {
     };
     let set = TaskSet { unit: "u".parse().unwrap(), tasks: (1..=3).map(task).collect(), ready: vec![1, 2] };
     LoopEvent::LoopStarted(Box::new(started(policy(|p| {
-        p.gates = vec![gate(1), gate(2), GateSpec::of_command("lint")];
-        p.commit = commits.then_some(CommitRule { message: None });
+        p.gates.specs = vec![gate(1), gate(2), GateSpec::of_command("lint")];
+        p.keep.commit = commits.then_some(CommitRule { message: None });
         p.tasks = Some(set);
     }))))
 }
@@ -208,7 +208,9 @@ fn a_commit_that_was_not_needed_is_told_as_empty() {
 fn the_last_attempt_is_no_retry_and_what_is_no_turn_tells_nothing() {
     // req 37, req 38: a retry is told when there is one.
     let baseline = vec![
-        LoopEvent::LoopStarted(Box::new(started(policy(|p| p.gates = vec![GateSpec::of_command("lint")])))),
+        LoopEvent::LoopStarted(Box::new(started(policy(|p| {
+            p.gates.specs = vec![GateSpec::of_command("lint")]
+        })))),
         iteration(1),
         agent(1),
         exits(1, 0, "completed"),

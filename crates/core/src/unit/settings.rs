@@ -103,21 +103,20 @@ impl RunSettings {
     }
 
     fn agent(&self, unit: &UnitId) -> AgentCommand {
-        self.providers.get(unit).unwrap_or(&self.policy.agent).clone()
+        self.providers.get(unit).unwrap_or(&self.policy.agent.command).clone()
     }
 
     /// What every loop of a unit has in common: its claims are never words.
     fn of_unit(&self, unit: &UnitId) -> Policy {
-        Policy {
-            agent: self.agent(unit),
-            done_file: false,
-            until: Vec::new(),
-            baseline: false,
-            red_first: false,
-            tolerate_baseline: false,
-            units_dir: Some(self.units_dir.clone()),
-            ..self.policy.clone()
-        }
+        self.policy.clone().with(|p| {
+            p.agent.command = self.agent(unit);
+            p.claims.done_file = false;
+            p.claims.until = Vec::new();
+            p.gates.baseline = false;
+            p.gates.red_first = false;
+            p.gates.tolerate_baseline = false;
+            p.units_dir = Some(self.units_dir.clone());
+        })
     }
 
     /// A turn: one of the ready tasks, proven and committed. `has_work` says that the unit's branch holds proven work already:
@@ -125,61 +124,60 @@ impl RunSettings {
     pub fn turn(&self, set: TaskSet, has_work: bool) -> Policy {
         let ready = set.tasks.iter().filter(|task| set.ready.contains(&task.spec.number));
         let proofs = ready.map(|task| self.task_gate(&task.spec, Some(task.spec.number)));
-        Policy {
-            allow_empty: self.policy.allow_empty || has_work,
-            gates: self.policy.gates.iter().cloned().chain(proofs).collect(),
-            max_iterations: self.max_retries.max(1),
-            commit: Some(CommitRule { message: None }),
-            tasks: Some(set.clone()),
-            ..self.of_unit(&set.unit)
-        }
+        self.of_unit(&set.unit).with(|p| {
+            p.claims.allow_empty = self.policy.claims.allow_empty || has_work;
+            p.gates.specs = self.policy.gates.specs.iter().cloned().chain(proofs).collect();
+            p.limits.max_iterations = self.max_retries.max(1);
+            p.keep.commit = Some(CommitRule { message: None });
+            p.tasks = Some(set.clone());
+        })
     }
 
     /// The checks after all tasks: first as things stand, then after each of a few fixes. All of them run.
     pub fn baseline(&self, unit: &UnitId, checks: &[BaselineCheck]) -> Policy {
-        Policy {
-            gates: checks.iter().map(baseline_gate).collect(),
-            gates_timeout: Some(BASELINE_TIMEOUT),
-            commit: Some(CommitRule { message: Some(format!("fix({unit}): baseline checks")) }),
-            ..self.fixing(unit)
-        }
+        self.fixing(unit).with(|p| {
+            p.gates.specs = checks.iter().map(baseline_gate).collect();
+            p.gates.timeout = Some(BASELINE_TIMEOUT);
+            p.keep.commit = Some(CommitRule { message: Some(format!("fix({unit}): baseline checks")) });
+        })
     }
 
     /// A unit that was sent back: everything that the merged tree had to pass, in its own worktree.
     pub fn sent_back(&self, unit: &UnitId, must_hold: &MustHold) -> Policy {
-        Policy {
-            gates: self.proofs(must_hold),
-            commit: Some(CommitRule { message: Some(format!("fix({unit}): what the merge broke")) }),
-            ..self.fixing(unit)
-        }
+        self.fixing(unit).with(|p| {
+            p.gates.specs = self.proofs(must_hold);
+            p.keep.commit = Some(CommitRule { message: Some(format!("fix({unit}): what the merge broke")) });
+        })
     }
 
     /// The merged tree: nobody works on it, it passes or it does not.
     pub fn merged(&self, unit: &UnitId, must_hold: &MustHold) -> Policy {
-        Policy { gates: self.proofs(must_hold), max_iterations: 0, commit: None, ..self.fixing(unit) }
+        self.fixing(unit).with(|p| {
+            p.gates.specs = self.proofs(must_hold);
+            p.limits.max_iterations = 0;
+            p.keep.commit = None;
+        })
     }
 
     /// A tree with conflicts, for an agent to resolve.
     pub fn conflict(&self, unit: &UnitId, must_hold: &MustHold, markers: GateSpec) -> Policy {
         let (delay, most) = CONFLICT_DELAY;
-        Policy {
-            gates: std::iter::once(markers).chain(self.proofs(must_hold)).collect(),
-            own_claim: OwnClaim::AfterAgent,
-            restart_delay: delay,
-            delay_limit: Some(most),
-            commit: None,
-            ..self.fixing(unit)
-        }
+        self.fixing(unit).with(|p| {
+            p.gates.specs = std::iter::once(markers).chain(self.proofs(must_hold)).collect();
+            p.claims.own_claim = OwnClaim::AfterAgent;
+            p.pace.restart_delay = delay;
+            p.pace.delay_limit = Some(most);
+            p.keep.commit = None;
+        })
     }
 
     fn fixing(&self, unit: &UnitId) -> Policy {
-        Policy {
-            max_iterations: FIXES,
-            own_claim: OwnClaim::Always,
-            run_all_gates: true,
-            allow_empty: true,
-            ..self.of_unit(unit)
-        }
+        self.of_unit(unit).with(|p| {
+            p.limits.max_iterations = FIXES;
+            p.claims.own_claim = OwnClaim::Always;
+            p.gates.run_all = true;
+            p.claims.allow_empty = true;
+        })
     }
 
     /// Everything that must hold, each command once.
@@ -192,7 +190,7 @@ impl RunSettings {
         });
         let checks = checks.iter().map(baseline_gate);
         let mut gates: Vec<GateSpec> = Vec::new();
-        for gate in self.policy.gates.iter().cloned().chain(tasks).chain(others).chain(checks) {
+        for gate in self.policy.gates.specs.iter().cloned().chain(tasks).chain(others).chain(checks) {
             if !gates.iter().any(|known| known.run == gate.run) {
                 gates.push(gate);
             }

@@ -35,7 +35,7 @@ fn unit() -> UnitId {
 }
 
 fn commands(policy: &Policy) -> Vec<(&str, Option<u32>, Millis)> {
-    policy.gates.iter().map(|gate| (gate.run.as_str(), gate.task, gate.timeout)).collect()
+    policy.gates.specs.iter().map(|gate| (gate.run.as_str(), gate.task, gate.timeout)).collect()
 }
 
 #[test]
@@ -47,17 +47,17 @@ fn a_turn_has_a_proof_for_each_ready_task_and_five_minutes_for_it() {
     assert_eq!(commands(&settings().turn(set(&[1, 2]), false)), both);
     let short = RunSettings { backpressure_timeout: Millis(7), backpressure_retries: 2, ..settings() };
     assert_eq!(commands(&short.turn(set(&[1]), false)), [("make one", Some(1), Millis(7))]);
-    assert_eq!(short.turn(set(&[1]), false).gates[0].retries, 2);
+    assert_eq!(short.turn(set(&[1]), false).gates.specs[0].retries, 2);
 }
 
 #[test]
 fn only_the_first_task_of_a_unit_has_to_change_something() {
     // req 47, fault A10: an earlier turn may have done more than it claimed; then the proof alone decides.
-    assert!(!settings().turn(set(&[2]), false).allow_empty);
-    assert!(settings().turn(set(&[2]), true).allow_empty);
+    assert!(!settings().turn(set(&[2]), false).claims.allow_empty);
+    assert!(settings().turn(set(&[2]), true).claims.allow_empty);
     let mut told = settings();
-    told.policy.allow_empty = true;
-    assert!(told.turn(set(&[2]), false).allow_empty);
+    told.policy.claims.allow_empty = true;
+    assert!(told.turn(set(&[2]), false).claims.allow_empty);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn tries_are_counted_from_one() {
     // req 39: 3 unless told, and nothing below 1.
     for (given, tries) in [(3, 3), (1, 1), (0, 1), (9, 9)] {
         let settings = RunSettings { max_retries: given, ..settings() };
-        assert_eq!(settings.turn(set(&[1]), false).max_iterations, tries, "{given}");
+        assert_eq!(settings.turn(set(&[1]), false).limits.max_iterations, tries, "{given}");
     }
 }
 
@@ -78,18 +78,21 @@ fn checks_and_conflicts_have_three_fixes_and_their_own_times() {
     let baseline = settings().baseline(&unit(), std::slice::from_ref(&check));
     assert_eq!(commands(&baseline), [("lint", None, ten)]);
     assert_eq!(
-        (baseline.max_iterations, baseline.gates_timeout, baseline.run_all_gates),
+        (baseline.limits.max_iterations, baseline.gates.timeout, baseline.gates.run_all),
         (3, Some(ten), true)
     );
     let markers = GateSpec::of_command("no markers");
     let must_hold = MustHold { tasks: vec![spec(1, "make one")], checks: vec![check], ..MustHold::default() };
     let conflict = settings().conflict(&unit(), &must_hold, markers);
     assert_eq!(
-        conflict.gates.iter().map(|gate| gate.run.as_str()).collect::<Vec<_>>(),
+        conflict.gates.specs.iter().map(|gate| gate.run.as_str()).collect::<Vec<_>>(),
         ["no markers", "make one", "lint"]
     );
-    let delays = (conflict.restart_delay, conflict.delay_limit);
-    assert_eq!((conflict.max_iterations, delays), (3, (Millis::from_secs(1), Some(Millis::from_secs(30)))));
+    let delays = (conflict.pace.restart_delay, conflict.pace.delay_limit);
+    assert_eq!(
+        (conflict.limits.max_iterations, delays),
+        (3, (Millis::from_secs(1), Some(Millis::from_secs(30))))
+    );
 }
 
 #[test]
@@ -101,9 +104,9 @@ fn nobody_works_on_a_merged_tree_and_a_command_runs_once() {
         checks: Vec::new(),
     };
     let merged = settings().merged(&unit(), &must_hold);
-    assert_eq!(merged.max_iterations, 0);
+    assert_eq!(merged.limits.max_iterations, 0);
     let gates: Vec<(&str, &str)> =
-        merged.gates.iter().map(|gate| (gate.name.as_str(), gate.run.as_str())).collect();
+        merged.gates.specs.iter().map(|gate| (gate.name.as_str(), gate.run.as_str())).collect();
     let expected = [("task #1", "make test"), ("task #3", "make docs"), ("task #2 of v", "make v")];
     assert_eq!(gates, expected);
 }
@@ -113,6 +116,6 @@ fn a_unit_may_have_an_agent_of_its_own() {
     // req 59
     let own = AgentCommand::parse("other", &[]).unwrap();
     let settings = RunSettings { providers: [(unit(), own.clone())].into(), ..settings() };
-    assert_eq!(settings.turn(set(&[1]), false).agent, own);
-    assert_ne!(settings.merged(&"v".parse().unwrap(), &MustHold::default()).agent, own);
+    assert_eq!(settings.turn(set(&[1]), false).agent.command, own);
+    assert_ne!(settings.merged(&"v".parse().unwrap(), &MustHold::default()).agent.command, own);
 }

@@ -22,10 +22,10 @@ fn envelope(secs: i64, event: LoopEvent) -> Envelope {
 /// The view of a loop with one gate and 15 iterations after these events, a minute apart.
 fn view(events: impl IntoIterator<Item = LoopEvent>) -> LoopView {
     let mut started = started(policy(|p| {
-        p.max_iterations = 15;
-        p.gates = vec![GateSpec::of_command("cargo test")];
+        p.limits.max_iterations = 15;
+        p.gates.specs = vec![GateSpec::of_command("cargo test")];
     }));
-    started.policy.agent.name = "coder".into();
+    started.policy.agent.command.name = "coder".into();
     let mut view = LoopView::begin(&envelope(0, LoopEvent::LoopStarted(Box::new(started)))).unwrap();
     for (minute, event) in (1..).zip(events) {
         view.apply(&envelope(60 * minute, event));

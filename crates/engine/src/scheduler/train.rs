@@ -111,7 +111,7 @@ fn refuse_foreign(
     let settings = worker.spec.started.settings.clone();
     let tasks = worker.tasks_at(tip)?;
     let set = TaskSet { unit: worker.spec.unit.id.clone(), tasks: tasks.clone(), ready: Vec::new() };
-    let policy = Policy { tasks: Some(set), ..settings.policy };
+    let policy = settings.policy.with(|p| p.tasks = Some(set));
     // Those of the unit are read at once; there are hardly ever others.
     let folder = format!("{}/", worker.spec.unit.folder);
     let (own_before, own_after) = (own_files(worker, tip)?, own_files(worker, merged)?);
@@ -175,7 +175,7 @@ fn check_tree(
             prompt::resolve_conflict(&unit, &worker.spec.started.target, paths),
         ),
     };
-    if policy.gates.is_empty() {
+    if policy.gates.specs.is_empty() {
         return Ok(Checked::Green(tree.to_owned()));
     }
     let Finished { id, reason, detail, .. } = worker.run_loop(policy, words, scratch.path(), None)?;

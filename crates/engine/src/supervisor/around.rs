@@ -36,9 +36,9 @@ pub(super) fn find_agents(
     let path = std::env::var_os("PATH").unwrap_or_default();
     // A path is meant from where the user typed it, a name from PATH.
     let here = std::env::current_dir().unwrap_or_else(|_| workspace.to_owned());
-    let name = |index| policy.agent(index).argv.first().map(String::as_str).unwrap_or_default();
+    let name = |index| policy.agent.at(index).argv.first().map(String::as_str).unwrap_or_default();
     let own = find_program(name(0), &path, &here)?;
-    let others = (1..=policy.fallback.len())
+    let others = (1..=policy.agent.fallback.len())
         .map(|index| find_program(name(index), &path, &here).unwrap_or_else(|_| name(index).into()));
     Ok(std::iter::once(own).chain(others).collect())
 }

@@ -43,17 +43,17 @@ impl Ground {
         dir: &Path,
         since: Option<String>,
     ) -> Result<Self, StartError> {
-        let globs = Globs::parse(&policy.protect)?;
+        let globs = Globs::parse(&policy.gates.protect)?;
         let mut workspace = Workspace::open(dir, home, id)?;
-        if policy.commit.is_some() && !workspace.is_git() {
+        if policy.keep.commit.is_some() && !workspace.is_git() {
             return Err(StartError::NoCommit("the workspace is not a git repository"));
         }
         // Hashing a plain folder costs what reading it costs: only where a verdict will need it.
-        if !workspace.is_git() && policy.gates.is_empty() && policy.protect.is_empty() {
+        if !workspace.is_git() && policy.gates.specs.is_empty() && policy.gates.protect.is_empty() {
             return Ok(Self::outlined(Folder::at(dir, home)));
         }
         let begin = workspace.begin()?.id;
-        if policy.commit.is_some() && workspace.had_staged_changes() {
+        if policy.keep.commit.is_some() && workspace.had_staged_changes() {
             workspace.forget()?;
             return Err(StartError::NoCommit(
                 "there are staged changes that would go in; commit or unstage them first",
@@ -64,13 +64,14 @@ impl Ground {
         let mut warnings: Vec<String> = workspace.take_warnings().iter().map(ToString::to_string).collect();
         let named: Vec<String> = policy
             .gates
+            .specs
             .iter()
             .flat_map(|gate| {
                 named_files(&gate.run).into_iter().filter(|file| !is_asked_for(policy, gate, file))
             })
             .collect();
         let mut protected = Vec::new();
-        if !policy.protect.is_empty() || !named.is_empty() {
+        if !policy.gates.protect.is_empty() || !named.is_empty() {
             let files = workspace.files(&snapshot)?;
             for pattern in globs.unmatched(&files) {
                 warnings.push(format!("the pattern `{pattern}` protects nothing: no file matches it"));
@@ -100,7 +101,7 @@ impl Ground {
         let tree = workspace.tree_of(&snapshot)?;
         let base = Base { tree, head, is_git: workspace.is_git(), snapshot, branch };
         // Fault H10.
-        if policy.commit.is_some() && !is_given && committed.as_ref() != Some(&base.tree) {
+        if policy.keep.commit.is_some() && !is_given && committed.as_ref() != Some(&base.tree) {
             let told =
                 "dacapo's commit will hold the whole workspace: what is not committed yet goes into it";
             warnings.push(told.to_owned());

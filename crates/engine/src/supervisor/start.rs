@@ -82,7 +82,7 @@ pub fn run(home: &Home, new: NewLoop, observer: &mut dyn Observer) -> Result<Fin
         return Err(problem.into());
     }
     refuse_secrets(&new)?;
-    let programs = find_agents(&new.policy, new.policy.max_iterations, &new.workspace)?;
+    let programs = find_agents(&new.policy, new.policy.limits.max_iterations, &new.workspace)?;
     home.prepare()?;
     let mut store = Store::open(&home.database())?;
     let random = random();

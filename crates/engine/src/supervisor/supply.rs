@@ -22,7 +22,7 @@ impl Supervisor<'_> {
             return Ok(Supply::default());
         }
         let providers: Vec<&str> =
-            (0..=policy.fallback.len()).map(|index| policy.agent(index).provider.as_str()).collect();
+            (0..=policy.agent.fallback.len()).map(|index| policy.agent.at(index).provider.as_str()).collect();
         let (closed, probes) = self.store.closed_providers(&self.id, &providers, Timestamp::now())?;
         self.probes = probes;
         Ok(Supply { closed, shared: self.shared_spend(&Spend::default())? })
@@ -30,7 +30,7 @@ impl Supervisor<'_> {
 
     /// What all loops have used together: as it is recorded, and `running` for the agent of this one that is at work.
     pub(super) fn shared_spend(&self, running: &Spend) -> Result<SharedSpend, SuperviseError> {
-        if !self.started.policy.shares_budgets() {
+        if !self.started.policy.limits.shares_budgets() {
             return Ok(SharedSpend::default());
         }
         // The user's day, not the meridian's.
@@ -70,8 +70,8 @@ impl Supervisor<'_> {
         let supply = self.supply()?;
         let first = supply.closed.values().map(|(until, _)| *until).min();
         let policy = &self.started.policy;
-        let all_are_closed = (0..=policy.fallback.len())
-            .all(|index| supply.closed.contains_key(&policy.agent(index).provider));
+        let all_are_closed = (0..=policy.agent.fallback.len())
+            .all(|index| supply.closed.contains_key(&policy.agent.at(index).provider));
         let is_done = observe::markers(&self.task_folder()).done != DoneFact::Absent;
         let soon = Timestamp::now().checked_add(SOON).unwrap_or(Timestamp::MAX);
         match first.filter(|until| all_are_closed && !is_done && *until < soon) {

@@ -92,7 +92,7 @@ pub(super) fn bury(
         return Ok(());
     }
     let spared = store.owners_of_children(id)?;
-    let grace = state.started.as_ref().map_or(Millis(0), |started| started.policy.kill_grace);
+    let grace = state.started.as_ref().map_or(Millis(0), |started| started.policy.pace.kill_grace);
     leftovers::end(id, home.path(), &spared)
         .and_then(|()| leftovers::await_keepers(id, &home.database(), grace.std()))
         .map_err(|source| SuperviseError::Io {

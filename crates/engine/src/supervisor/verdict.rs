@@ -143,7 +143,7 @@ impl Supervisor<'_> {
 
     /// The words of the newest iteration that contradict its promise.
     fn contradiction(&self) -> Option<String> {
-        let phrases = &self.started.policy.contradictions;
+        let phrases = &self.started.policy.claims.contradictions;
         if phrases.is_off() {
             return None;
         }
@@ -162,7 +162,7 @@ impl Supervisor<'_> {
         self.leave_checkout();
         let looked = match (snapshot, &self.workspace) {
             // Without gates nothing ran since the look before.
-            (Some(id), Some(workspace)) if !self.started.policy.gates.is_empty() => {
+            (Some(id), Some(workspace)) if !self.started.policy.gates.specs.is_empty() => {
                 workspace.disturbed_since(id)
             }
             _ => Ok(Vec::new()),
@@ -219,7 +219,7 @@ impl Supervisor<'_> {
     ) -> Result<(PathBuf, String), WorkspaceError> {
         let started = self.started.clone();
         let policy = &started.policy;
-        let wants_checkout = policy.gate_in == GateIn::Clean || policy.gate_from == GateFrom::Base;
+        let wants_checkout = policy.gates.run_in == GateIn::Clean || policy.gates.from == GateFrom::Base;
         let (Some(snapshot), Some(workspace)) = (snapshot, &self.workspace) else {
             return Ok((started.workspace.clone(), gate.run.clone()));
         };
@@ -258,7 +258,7 @@ pub(crate) fn lay_out(
 ) -> Result<(), WorkspaceError> {
     workspace.checkout(snapshot, folder)?;
     match &started.base {
-        Some(base) if started.policy.gate_from == GateFrom::Base => {
+        Some(base) if started.policy.gates.from == GateFrom::Base => {
             as_at_start(workspace, &base.snapshot, snapshot, started, folder)
         }
         _ => Ok(()),
@@ -268,7 +268,7 @@ pub(crate) fn lay_out(
 /// A gate's command with what prepares a fresh checkout before it.
 pub(crate) fn with_setup(policy: &Policy, gate: &str) -> String {
     let mut script = String::new();
-    for setup in &policy.setup {
+    for setup in &policy.gates.setup {
         match &setup.only_if {
             Some(file) => {
                 script.push_str(&format!("if [ -e {} ]; then {}\nfi || exit $?\n", quoted(file), setup.run));
@@ -292,7 +292,7 @@ impl<'a> Protection<'a> {
     fn of(started: &'a LoopStarted, root: &Path) -> Self {
         let files: HashSet<&str> = started.protected.iter().map(|file| file.path.as_str()).collect();
         let below = started.workspace.strip_prefix(root).unwrap_or(Path::new(""));
-        let rivals = started.policy.gates.iter().flat_map(|gate| {
+        let rivals = started.policy.gates.specs.iter().flat_map(|gate| {
             let named: Vec<String> = named_files(&gate.run)
                 .iter()
                 .map(|name| below.join(name).to_string_lossy().into_owned())
@@ -304,7 +304,7 @@ impl<'a> Protection<'a> {
         });
         Self {
             // Patterns were checked before the loop began.
-            globs: Globs::parse(&started.policy.protect).unwrap_or_default(),
+            globs: Globs::parse(&started.policy.gates.protect).unwrap_or_default(),
             rivals: rivals.collect(),
             files,
         }

@@ -168,7 +168,7 @@ impl Supervisor<'_> {
     ) -> Result<(), SuperviseError> {
         let started = self.started.clone();
         let policy = &started.policy;
-        let agent = policy.agent(index);
+        let agent = policy.agent.at(index);
         if !started.workspace.is_dir() {
             return self
                 .not_started(format!("the workspace `{}` is gone", started.workspace.display()), true);
@@ -196,7 +196,7 @@ impl Supervisor<'_> {
         };
         let env = self.environment(
             iteration,
-            |caller, own| agent_environment(caller, policy.environment, &agent.env, own),
+            |caller, own| agent_environment(caller, policy.agent.environment, &agent.env, own),
             true,
         );
         let command = Command {
@@ -204,16 +204,16 @@ impl Supervisor<'_> {
             args: argv.into_iter().skip(1).map(OsString::from).collect(),
             env,
             dir: started.workspace.clone(),
-            grace: policy.kill_grace,
+            grace: policy.pace.kill_grace,
         };
-        let wall = policy.iteration_timeout.map(|limit| (limit, Outcome::Timeout));
+        let wall = policy.limits.iteration_timeout.map(|limit| (limit, Outcome::Timeout));
         let whole = time_left.map(|limit| (limit, Outcome::OutOfTime));
         let limit = [wall, whole].into_iter().flatten().min_by_key(|(limit, _)| *limit);
         self.bus_mark = self.task_bus.size();
-        let detector = PromiseDetector::new(&policy.promise, nonce, prompt);
+        let detector = PromiseDetector::new(&policy.claims.promise, nonce, prompt);
         let before = session.map(|(_, before)| before);
-        let listener = Box::new(Listener::new(agent, detector, policy.prices.clone(), before));
-        self.start(Job::Agent { listener }, &command, stdin, limit, policy.idle_timeout)
+        let listener = Box::new(Listener::new(agent, detector, policy.agent.prices.clone(), before));
+        self.start(Job::Agent { listener }, &command, stdin, limit, policy.limits.idle_timeout)
     }
 
     pub(super) fn start_gate(
@@ -235,7 +235,7 @@ impl Supervisor<'_> {
             args: ["-c", &script].map(OsString::from).into(),
             env: self.environment(self.state.iterations, dacapo_core::agent::gate_environment, false),
             dir,
-            grace: self.started.policy.kill_grace,
+            grace: self.started.policy.pace.kill_grace,
         };
         let limit = Some((spec.timeout, Outcome::Timeout));
         let stdin = match nothing_as_input() {
@@ -321,7 +321,7 @@ impl Supervisor<'_> {
         let iteration_text = iteration.to_string();
         let restart = iteration.saturating_sub(1).to_string();
         let max = self.state.max_iterations.to_string();
-        let promise = started.policy.promise.expected(&dacapo_core::prompt::nonce(started, iteration));
+        let promise = started.policy.claims.promise.expected(&dacapo_core::prompt::nonce(started, iteration));
         let parent = started.parent.as_ref().map_or("", |parent| parent.as_str());
         let own: [(&str, &OsStr); 13] = [
             ("TASK_FOLDER", folder.as_os_str()),
@@ -411,7 +411,9 @@ impl Supervisor<'_> {
         if let Some(spend) = news {
             let shared = self.shared_spend(&spend)?;
             let is_due = self.next_stock.is_none_or(|at| at <= now);
-            if (is_due || self.started.policy.shares_budgets() || is_broke(&self.state, &spend, &shared))
+            if (is_due
+                || self.started.policy.limits.shares_budgets()
+                || is_broke(&self.state, &spend, &shared))
                 && let Some(Work { job: Job::Agent { listener }, .. }) = &mut self.work
             {
                 listener.told(spend);
@@ -458,7 +460,7 @@ impl Supervisor<'_> {
         }
         if work.lingers_until().is_some_and(|at| at <= now) {
             work.is_stopped_by_us = true;
-            let _ = self.keeper.stop(self.started.policy.kill_grace);
+            let _ = self.keeper.stop(self.started.policy.pace.kill_grace);
             return Ok(());
         }
         let outcome = match work.deadline {
@@ -473,7 +475,7 @@ impl Supervisor<'_> {
             }
         };
         work.ended_by = Some(outcome);
-        let _ = self.keeper.stop(self.started.policy.kill_grace);
+        let _ = self.keeper.stop(self.started.policy.pace.kill_grace);
         Ok(())
     }
 

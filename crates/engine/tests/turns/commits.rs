@@ -19,7 +19,7 @@ pub(crate) fn a_commit_that_fails_ends_the_loop() {
     let world = World::new();
     let mut policy = world.turn(&does(1));
     let free = world.env.root().join("free");
-    policy.gates[0].run = format!("test -e {} || touch .git/index.lock", free.display());
+    policy.gates.specs[0].run = format!("test -e {} || touch .git/index.lock", free.display());
     let ended = world.run(&policy);
     assert_eq!(ended.reason, Reason::Error, "{ended:?}");
     assert!(ended.detail.starts_with("the kept tree could not be committed: "), "{ended:?}");

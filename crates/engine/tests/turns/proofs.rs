@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use dacapo_core::{
     event::{LoopEvent, Reason},
     judge::{claim::RefusalReason, signal::Signal},
-    policy::{GateSpec, OwnClaim, Policy},
+    policy::{GateSpec, OwnClaim},
 };
 use dacapo_engine::{home::Home, proof, store::Store};
 
@@ -90,9 +90,9 @@ pub(crate) fn a_refused_task_is_set_back_and_told() {
         path(3)
     );
     let mut policy = world.turn(&agent);
-    policy.gates[0].run = "echo not enough; exit 7".into();
+    policy.gates.specs[0].run = "echo not enough; exit 7".into();
     // A file that cannot be read hides no other.
-    let ended = world.run(&Policy { units_dir: None, ..policy.clone() });
+    let ended = world.run(&policy.clone().with(|p| p.units_dir = None));
     assert_eq!(ended.reason, Reason::MaxIterations, "{ended:?}");
     let refused = refusals(&world.events(&ended.id));
     let red = (RefusalReason::GateFailed, "task #1: gate `task #1` exited 7".to_owned());
@@ -121,7 +121,7 @@ pub(crate) fn what_proves_a_task_is_frozen() {
         (linked, format!("`{}` was added to the units: none may appear while one is worked on", path(2))),
     ] {
         let world = World::new();
-        let ended = world.run(&Policy { max_iterations: 1, ..world.turn(&agent) });
+        let ended = world.run(&world.turn(&agent).with(|p| p.limits.max_iterations = 1));
         assert_eq!(ended.reason, Reason::MaxIterations, "{ended:?}");
         assert_eq!(refusals(&world.events(&ended.id)), [(RefusalReason::Tampered, words)]);
         assert_eq!(world.subjects(), Vec::<String>::new());
@@ -131,12 +131,11 @@ pub(crate) fn what_proves_a_task_is_frozen() {
     let ended = world.run(&world.turn(&format!("{}echo 'Done so.' >> {}\n", does(1), path(1))));
     assert_eq!(ended.reason, Reason::Done, "{ended:?}");
     assert!(world.env.git(["show", &format!("HEAD:{}", path(1))]).ends_with("# Title 1\nDone so.\n"));
-    let own = Policy {
-        own_claim: OwnClaim::AfterAgent,
-        max_iterations: 1,
-        gates: vec![GateSpec::of_command("true")],
-        ..world.policy(&does(2))
-    };
+    let own = world.policy(&does(2)).with(|p| {
+        p.claims.own_claim = OwnClaim::AfterAgent;
+        p.limits.max_iterations = 1;
+        p.gates.specs = vec![GateSpec::of_command("true")];
+    });
     let ended = world.run(&own);
     let words = format!("the status of `{}` was changed: it is no task of this turn", path(2));
     assert_eq!(refusals(&world.events(&ended.id)), [(RefusalReason::Tampered, words)]);
@@ -148,25 +147,26 @@ pub(crate) fn a_status_alone_is_no_work() {
     world.env.write("done-1", "");
     world.env.git(["add", "-A"]);
     world.env.git(["commit", "-qm", "x"]);
-    let ended = world.run(&Policy { max_iterations: 1, ..world.turn(&says(1, "complete")) });
+    let ended = world.run(&world.turn(&says(1, "complete")).with(|p| p.limits.max_iterations = 1));
     let refused = refusals(&world.events(&ended.id));
     assert_eq!(refused, [(RefusalReason::Empty, "nothing was changed since the loop began".to_owned())]);
     assert_eq!(world.dirt(), "");
     // Where that is allowed, the gate decides.
-    let ended = world.run(&Policy { allow_empty: true, ..world.turn(&says(1, "complete")) });
+    let ended = world.run(&world.turn(&says(1, "complete")).with(|p| p.claims.allow_empty = true));
     assert_eq!(ended.reason, Reason::Done, "{ended:?}");
     assert_eq!(world.statuses("HEAD"), ["complete", "pending", "pending"]);
 }
 
 pub(crate) fn checks_without_an_agent() {
     let world = World::new();
-    let checks = |gates: &[&str]| Policy {
-        own_claim: OwnClaim::Always,
-        max_iterations: 0,
-        run_all_gates: true,
-        agent: dacapo_core::agent::AgentCommand::parse("no-such-agent", &[]).unwrap(),
-        gates: gates.iter().map(|gate| GateSpec::of_command(gate)).collect(),
-        ..world.policy("")
+    let checks = |gates: &[&str]| {
+        world.policy("").with(|p| {
+            p.claims.own_claim = OwnClaim::Always;
+            p.limits.max_iterations = 0;
+            p.gates.run_all = true;
+            p.agent.command = dacapo_core::agent::AgentCommand::parse("no-such-agent", &[]).unwrap();
+            p.gates.specs = gates.iter().map(|gate| GateSpec::of_command(gate)).collect();
+        })
     };
     let ended = world.run(&checks(&["exit 3", "true", "exit 4"]));
     assert_eq!(ended.reason, Reason::MaxIterations);
@@ -177,7 +177,7 @@ pub(crate) fn checks_without_an_agent() {
     assert!(!world.events(&ended.id).iter().any(started));
     assert_eq!(world.receipt(&ended.id).unwrap().claim, [Signal::OwnClaim]);
     // Together they have no time: each gets a moment and no more.
-    let slow = Policy { gates_timeout: Some(dacapo_core::duration::Millis(1)), ..checks(&["sleep 60"]) };
+    let slow = checks(&["sleep 60"]).with(|p| p.gates.timeout = Some(dacapo_core::duration::Millis(1)));
     let ended = world.run(&slow);
     assert_eq!(ended.detail, "gate `sleep 60` timed out after 1s");
 }
@@ -186,16 +186,15 @@ pub(crate) fn checks_with_an_agent_that_mends() {
     let world = World::new();
     let prompts = world.env.root().join("prompts");
     let agent = format!("cat >> {}\ntouch mended-$DACAPO_ITERATION\n", prompts.display());
-    let policy = Policy {
-        own_claim: OwnClaim::Always,
-        run_all_gates: true,
-        commit: Some(dacapo_core::policy::CommitRule { message: Some("fix: baseline".into()) }),
-        gates: vec![
+    let policy = world.policy(&agent).with(|p| {
+        p.claims.own_claim = OwnClaim::Always;
+        p.gates.run_all = true;
+        p.keep.commit = Some(dacapo_core::policy::CommitRule { message: Some("fix: baseline".into()) });
+        p.gates.specs = vec![
             GateSpec::of_command("echo one; test -e mended-1"),
             GateSpec::of_command("echo two; test -e mended-2"),
-        ],
-        ..world.policy(&agent)
-    };
+        ];
+    });
     let ended = world.run(&policy);
     assert_eq!(ended.reason, Reason::Done, "{ended:?}");
     assert_eq!(refusals(&world.events(&ended.id)).len(), 2);

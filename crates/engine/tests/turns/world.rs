@@ -73,16 +73,13 @@ impl World {
             task: Some(task.spec.number),
             ..GateSpec::of_command(&task.spec.backpressure)
         });
-        Policy {
-            gates: gates.collect(),
-            commit: Some(CommitRule { message: None }),
-            tasks: Some(TaskSet {
-                unit: "app".parse().unwrap(),
-                ready: graph::ready_at_start(&tasks),
-                tasks,
-            }),
-            ..self.policy(agent)
-        }
+        let specs = gates.collect();
+        self.policy(agent).with(|p| {
+            p.gates.specs = specs;
+            p.keep.commit = Some(CommitRule { message: None });
+            p.tasks =
+                Some(TaskSet { unit: "app".parse().unwrap(), ready: graph::ready_at_start(&tasks), tasks });
+        })
     }
 
     /// A loop in the folder of units, without tasks of its own.
@@ -90,12 +87,11 @@ impl World {
         let script = self.env.root().join("agent.sh");
         fs::write(&script, agent).unwrap();
         let agent = AgentCommand::parse("sh", &[script.display().to_string()]).unwrap();
-        Policy {
-            units_dir: Some("specs/tasks".to_owned()),
-            max_iterations: 3,
-            restart_delay: Millis(0),
-            ..Policy::restart(agent, PromiseRule::new("DONE").unwrap())
-        }
+        Policy::restart(agent, PromiseRule::new("DONE").unwrap()).with(|p| {
+            p.units_dir = Some("specs/tasks".to_owned());
+            p.limits.max_iterations = 3;
+            p.pace.restart_delay = Millis(0);
+        })
     }
 
     /// Runs a loop to its end.

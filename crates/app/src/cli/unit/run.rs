@@ -156,7 +156,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
         return Err(obstacle);
     }
     // Found once, before anything starts (req 59).
-    for agent in std::iter::once(&settings.policy.agent).chain(settings.providers.values()) {
+    for agent in std::iter::once(&settings.policy.agent.command).chain(settings.providers.values()) {
         locate(agents::program(agent)).map_err(StartError::from)?;
     }
     // Before git looks at the working tree: filters are programs.
@@ -173,7 +173,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
         let error = UserError::environment(format!("the target branch `{target}` does not exist"));
         return Err(error.hint(format!("`git branch {target}` makes it; `--target BRANCH` names another")));
     };
-    settings.policy.protect.extend(own_file(&repo, &tip, &base.effective, &units)?);
+    settings.policy.gates.protect.extend(own_file(&repo, &tip, &base.effective, &units)?);
     refuse_unseen(&repo, &target, args.force)?;
     refuse_helpless(&repo, &target, merge)?;
     if !is_background() {
@@ -266,7 +266,7 @@ pub(in crate::cli) fn resume(
             UserError { exit: LIMIT, ..UserError::usage(message) }.hint("`--max-time DUR` grants it more")
         );
     }
-    let budget = &mut settings.policy.per_run;
+    let budget = &mut settings.policy.limits.per_run;
     budget.max_cost = grant.max_cost.or(budget.max_cost);
     budget.max_tokens = grant.max_tokens.or(budget.max_tokens);
     refuse_helpless(&Repo::open(&before.root, &cx.home)?, &before.target, before.merge)?;
@@ -307,9 +307,12 @@ fn started(store: &Store, id: &RunId) -> Result<Option<RunStarted>, UserError> {
 
 /// Settings of an earlier run with the commands that the repository has now: those are what consent is about.
 fn as_configured(before: RunSettings, effective: &Effective) -> RunSettings {
-    let typed = before.policy.gates.iter().filter(|gate| gate.origin == Origin::Typed).cloned();
+    let typed = before.policy.gates.specs.iter().filter(|gate| gate.origin == Origin::Typed).cloned();
     let gates = effective.gates.iter().map(|gate| gate.spec.clone()).chain(typed).collect();
-    let policy = Policy { gates, setup: steps(&effective.setup), ..before.policy };
+    let policy = before.policy.with(|p| {
+        p.gates.specs = gates;
+        p.gates.setup = steps(&effective.setup);
+    });
     RunSettings {
         setup: steps(&effective.setup),
         teardown: steps(&effective.teardown),
@@ -477,14 +480,12 @@ fn settings(
     policy: Policy,
     units: &[Unit],
 ) -> Result<(RunSettings, Option<UserError>), UserError> {
-    let policy = Policy {
-        // One purse for all slots.
-        per_run: Budget { max_cost: policy.max_cost, max_tokens: policy.max_tokens },
-        max_cost: None,
-        max_tokens: None,
-        max_time: None,
-        ..policy
-    };
+    let policy = policy.with(|p| {
+        // All slots draw on one budget.
+        let limits = &mut p.limits;
+        limits.per_run = Budget { max_cost: limits.max_cost.take(), max_tokens: limits.max_tokens.take() };
+        limits.max_time = None;
+    });
     let (providers, obstacle) = providers(args, effective, &policy, units)?;
     let settings = RunSettings {
         providers,
@@ -531,7 +532,7 @@ fn providers(
         let chosen =
             agents::choose(&asked, args.flags.model.as_ref(), &args.flags.agent_args).map_err(said)?;
         obstacle = obstacle.or_else(|| chosen.obstacle.map(said));
-        if policy.per_run != Budget::default() {
+        if policy.limits.per_run != Budget::default() {
             budget::allow(&asked, &chosen.command)?;
         }
         found.insert(unit.id.clone(), chosen.command);

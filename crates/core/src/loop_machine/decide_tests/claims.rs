@@ -192,7 +192,7 @@ fn until_commands_make_a_claim_when_all_exit_zero() {
     // A claim of dacapo: gates apply.
     let until = |gates: &[&str]| {
         let mut policy = gated(gates);
-        policy.until = vec!["u1 ".into(), "u2".into()];
+        policy.claims.until = vec!["u1 ".into(), "u2".into()];
         policy
     };
     let check = |run: &str| Effect::RunGate {
@@ -284,7 +284,7 @@ fn a_done_that_cannot_be_looked_at_fails_the_loop() {
         assert_eq!((after.over(), after.detail()), (Some(Reason::Error), detail));
         assert_eq!(after.outcomes(), [(1, IterationOutcome::NoClaim)]);
         // Where the file is no signal, what stands there is nobody's business.
-        let mut deaf = Sim::new(policy(|p| p.done_file = false));
+        let mut deaf = Sim::new(policy(|p| p.claims.done_file = false));
         assert!(matches!(deaf.work(done_is(done.clone()))[..], [Effect::StartAgent { .. }]));
         assert_eq!(deaf.work(exits_with(0, |r| r.facts.done = done)), [DELAY]);
     }

@@ -79,7 +79,7 @@ fn a_pause_can_be_taken_back() {
 #[test]
 fn a_limit_and_a_stop_outrank_a_pause() {
     // req 92, fault B12
-    let sim = Sim::running(policy(|p| p.max_iterations = 1)).after([PAUSE, exits(0)]);
+    let sim = Sim::running(policy(|p| p.limits.max_iterations = 1)).after([PAUSE, exits(0)]);
     assert_eq!(sim.over(), Some(Reason::MaxIterations));
     let sim = Sim::running(policy(|_| {})).after([PAUSE_NOW, CTRL_C, killed()]);
     assert_eq!(sim.over(), Some(Reason::Interrupted));

@@ -63,7 +63,7 @@ fn a_crash_is_recorded_in_every_phase() {
 #[test]
 fn no_number_is_used_twice_and_no_counter_is_reset() {
     // req 203, fault B7: killed and resumed ten times, the limit still bites.
-    let mut sim = Sim::new(policy(|p| p.max_iterations = 10));
+    let mut sim = Sim::new(policy(|p| p.limits.max_iterations = 10));
     for iteration in 1..=10 {
         assert!(matches!(sim.work(no_markers())[..],
             [Effect::StartAgent { iteration: i, attempt: a, .. }] if i == iteration && a == iteration));
@@ -77,7 +77,7 @@ fn no_number_is_used_twice_and_no_counter_is_reset() {
 #[test]
 fn a_resume_raises_limits_only_by_what_is_typed() {
     // req 203, fault B2
-    let spent = Sim::new(policy(|p| p.max_iterations = 2)).run_out();
+    let spent = Sim::new(policy(|p| p.limits.max_iterations = 2)).run_out();
     let mut same = spent.clone().after([resume()]);
     assert_eq!((same.work(no_markers()), same.over()), (vec![], Some(Reason::MaxIterations)));
     let extra = Input::Resume {
@@ -89,7 +89,7 @@ fn a_resume_raises_limits_only_by_what_is_typed() {
     assert_eq!((more.starts, more.state.iterations), (5, 5));
     assert_eq!(more.after([extra]).run_out().starts, 8);
 
-    let out_of_time = Sim::new(policy(|p| p.max_time = Some(Millis(1)))).run_out();
+    let out_of_time = Sim::new(policy(|p| p.limits.max_time = Some(Millis(1)))).run_out();
     assert_eq!((out_of_time.over(), out_of_time.starts), (Some(Reason::MaxTime), 1));
     let mut same = out_of_time.clone().after([resume()]);
     assert_eq!((same.work(no_markers()), same.over()), (vec![], Some(Reason::MaxTime)));
@@ -158,7 +158,7 @@ fn a_check_that_was_cut_short_says_nothing() {
     // Killed by our own signal, a gate is not red and an until command not either.
     let sim = Sim::running(gated(&["g"])).after([writes_done(0), no_children(), CTRL_C, gate(-1)]);
     assert!(!names(&sim.journal).iter().any(|n| n == "claim_refused" || n == "gate_finished"));
-    let until = policy(|p| p.until = vec!["u".into()]);
+    let until = policy(|p| p.claims.until = vec!["u".into()]);
     let sim = Sim::running(until).after([exits(0), CTRL_C, gate(0)]);
     assert_eq!(
         (sim.over(), sim.outcomes()),

@@ -192,34 +192,3 @@ fn a_state_read_back_from_json_is_the_state() {
         assert_eq!(LoopState::fold(&read), sim.state, "{name}");
     }
 }
-
-#[test]
-fn a_journal_from_before_verdicts_still_folds() {
-    // req 203: fields that came later have their defaults.
-    let old = include_str!("old_journal.jsonl");
-    let read: Vec<LoopEvent> = old.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let state = LoopState::fold(&read);
-    let started = state.started.as_deref().unwrap();
-    assert_eq!((&started.base, started.protected.len()), (&None, 0));
-    let p = &started.policy;
-    assert_eq!((p.baseline, p.red_first, p.tolerate_baseline, p.allow_empty), (false, false, false, false));
-    assert_eq!(
-        (&p.commit, p.stuck_after, p.contradictions.is_off(), p.gates[0].retries),
-        (&None, None, true, 0)
-    );
-    assert_eq!(state.phase, Phase::Judging(JudgeStep::Check { role: GateRole::Gate, index: 0, attempt: 1 }));
-    assert!(state.claim.is_some());
-    assert_eq!(state.refusals.len(), 1);
-    // And it is judged by the rules of today: what cannot be looked at is not held against it.
-    let mut sim = Sim { state, journal: read, starts: 2, is_told: true };
-    sim = sim.after([
-        Input::OwnerDied,
-        resume(),
-        no_children(),
-        Input::Examined(None),
-        gate(0),
-        rechecked(&[]),
-    ]);
-    assert_eq!(sim.over(), Some(Reason::Done));
-    assert_eq!(receipts::of(&sim).base, None);
-}

@@ -48,7 +48,7 @@ pub(crate) fn policy(bend: impl FnOnce(&mut Policy)) -> Policy {
 
 /// The restart preset with these gates.
 pub(super) fn gated(gates: &[&str]) -> Policy {
-    policy(|p| p.gates = gates.iter().map(|run| GateSpec::of_command(run)).collect())
+    policy(|p| p.gates.specs = gates.iter().map(|run| GateSpec::of_command(run)).collect())
 }
 
 /// How a loop of task `TASK-001` begins.
@@ -440,16 +440,16 @@ pub(super) fn finished(reason: Reason, detail: &str, iterations: u32) -> LoopEve
 pub(super) fn in_every_phase() -> Vec<(&'static str, Sim)> {
     let full = || {
         policy(|p| {
-            p.gates = vec![GateSpec::of_command("g")];
-            p.until = vec!["u".into()];
+            p.gates.specs = vec![GateSpec::of_command("g")];
+            p.claims.until = vec!["u".into()];
         })
     };
     let running = || Sim::running(full());
-    let told = || Sim::told(policy(|p| p.commit = Some(CommitRule { message: None })));
+    let told = || Sim::told(policy(|p| p.keep.commit = Some(CommitRule { message: None })));
     let after = LoopStarted { after: vec![task_id("first")], ..started(full()) };
     vec![
         ("awaiting", Sim::begun(after)),
-        ("baseline", Sim::new(Policy { baseline: true, ..full() })),
+        ("baseline", Sim::new(full().with(|p| p.gates.baseline = true))),
         ("looking", Sim::new(full())),
         ("running", running()),
         ("until", running().after([exits(0)])),

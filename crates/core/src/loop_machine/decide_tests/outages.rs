@@ -37,7 +37,7 @@ fn closed(providers: &[(&str, i64)]) -> Supply {
 #[test]
 fn a_usage_limit_parks_the_loop_until_its_reset_and_charges_nothing() {
     // req 206, fault E1, fault E3
-    let mut sim = Sim::running(policy(|p| p.max_iterations = 1));
+    let mut sim = Sim::running(policy(|p| p.limits.max_iterations = 1));
     let limited = |reset: Option<i64>| {
         ends_with(Outcome::UsageLimit, |exit| {
             exit.reset_at = reset.map(second);
@@ -105,7 +105,7 @@ fn a_parked_loop_stays_parked_across_crashes_pauses_and_signals() {
 fn an_outage_is_waited_out_longer_each_time_and_in_the_end_like_a_limit() {
     // req 206, fault E4, fault E5
     for outcome in [Outcome::RateLimit, Outcome::Overload, Outcome::Network] {
-        let mut sim = Sim::running(policy(|p| p.max_iterations = 1));
+        let mut sim = Sim::running(policy(|p| p.limits.max_iterations = 1));
         let mut waits = vec![];
         for retry in 1..=20_u32 {
             let step = sim.feed(ends_by(outcome));
@@ -161,7 +161,7 @@ fn who_has_to_act_is_told_what_to_run() {
         ("mine", Outcome::Auth, "401 Unauthorized"),
     ] {
         let said = ends_with(outcome, |exit| exit.detail = Some("401 Unauthorized".into()));
-        let sim = Sim::running(policy(|p| p.agent.name = agent.to_owned())).after([said]);
+        let sim = Sim::running(policy(|p| p.agent.command.name = agent.to_owned())).after([said]);
         assert_eq!(sim.detail(), detail);
     }
 }
@@ -219,8 +219,9 @@ fn a_promise_that_was_heard_outranks_whatever_ended_the_agent() {
 fn an_old_done_that_is_refused_starts_no_agent_that_may_not_start() {
     // fault E1, fault J7
     let mut sim = Sim::new(policy(|p| {
-        p.gates = vec![GateSpec::of_command("g")];
-        (p.agent.provider, p.agent.format) = ("anthropic".into(), crate::agent::Format::Claude);
+        p.gates.specs = vec![GateSpec::of_command("g")];
+        (p.agent.command.provider, p.agent.command.format) =
+            ("anthropic".into(), crate::agent::Format::Claude);
     }));
     let step = sim.feed(done_is(DoneFact::File));
     assert_eq!(sim.refusals().len(), 1, "nothing was done in this loop yet");
@@ -233,9 +234,9 @@ fn an_old_done_that_is_refused_starts_no_agent_that_may_not_start() {
 fn another_agent_stands_in_if_the_user_says_so() {
     let both = || {
         policy(|p| {
-            p.agent.provider = "anthropic".into();
-            p.fallback = vec![AgentCommand::parse("codex", &[]).unwrap()];
-            p.fallback[0].provider = "openai".into();
+            p.agent.command.provider = "anthropic".into();
+            p.agent.fallback = vec![AgentCommand::parse("codex", &[]).unwrap()];
+            p.agent.fallback[0].provider = "openai".into();
         })
     };
     let mut sim = Sim::running(both());
@@ -255,7 +256,7 @@ fn another_agent_stands_in_if_the_user_says_so() {
     let step = sim.feed(supplied(closed(&[("openai", 400)])));
     assert!(matches!(work(&step)[..], [Effect::StartAgent { agent: 0, .. }]), "{step:?}");
     // A limit that another loop met is known before the first agent starts.
-    let mut late = Sim::new(policy(|p| p.agent.provider = "anthropic".into()));
+    let mut late = Sim::new(policy(|p| p.agent.command.provider = "anthropic".into()));
     assert_eq!(parked(&late.feed(supplied(closed(&[("anthropic", 500)])))), 500);
     assert_eq!(late.starts, 0);
 }
@@ -263,7 +264,7 @@ fn another_agent_stands_in_if_the_user_says_so() {
 #[test]
 fn a_budget_stops_the_agent_and_then_the_loop() {
     // req 192, fault J1, fault J2, fault J6
-    let mut sim = Sim::running(policy(|p| p.max_cost = Some(5.0)));
+    let mut sim = Sim::running(policy(|p| p.limits.max_cost = Some(5.0)));
     assert_eq!(sim.work(uses(4.99)), []);
     let step = sim.feed(uses(5.03));
     assert_eq!(names(&step.events), ["usage_seen", "budget_reached"]);
@@ -286,7 +287,7 @@ fn a_budget_stops_the_agent_and_then_the_loop() {
     // What is done, or waits for somebody, outranks an empty purse; a limit of the provider's does not.
     let broke = |until: &[&str]| {
         let until = until.iter().map(|command| (*command).to_owned()).collect();
-        Sim::running(policy(|p| (p.max_cost, p.until) = (Some(5.0), until))).after([uses(5.0)])
+        Sim::running(policy(|p| (p.limits.max_cost, p.claims.until) = (Some(5.0), until))).after([uses(5.0)])
     };
     let mut until = broke(&["u"]);
     assert!(matches!(until.work(killed())[..], [Effect::RunGate { role: GateRole::Until, .. }]));
@@ -322,13 +323,13 @@ fn tokens_days_projects_and_runs_are_budgets_too() {
     let money = Budget { max_cost: Some(1.0), max_tokens: None };
     type Bend = fn(&mut Policy, Budget);
     let table: [(Bend, Spend, SharedSpend, bool); 8] = [
-        (|p, _| p.max_tokens = Some(100), tokens(90), SharedSpend::default(), true),
-        (|p, _| p.max_tokens = Some(101), tokens(90), SharedSpend::default(), false),
-        (|p, b| p.per_day = b, cost(0.1), taken(1.0, 0.0), true),
-        (|p, b| p.per_day = b, cost(0.1), taken(0.9, 1.0), false),
-        (|p, b| p.per_project = b, cost(0.1), taken(0.9, 1.0), true),
-        (|p, b| p.per_run = b, cost(0.1), in_run(1.0), true),
-        (|p, b| p.per_run = b, cost(0.1), in_run(0.9), false),
+        (|p, _| p.limits.max_tokens = Some(100), tokens(90), SharedSpend::default(), true),
+        (|p, _| p.limits.max_tokens = Some(101), tokens(90), SharedSpend::default(), false),
+        (|p, b| p.limits.per_day = b, cost(0.1), taken(1.0, 0.0), true),
+        (|p, b| p.limits.per_day = b, cost(0.1), taken(0.9, 1.0), false),
+        (|p, b| p.limits.per_project = b, cost(0.1), taken(0.9, 1.0), true),
+        (|p, b| p.limits.per_run = b, cost(0.1), in_run(1.0), true),
+        (|p, b| p.limits.per_run = b, cost(0.1), in_run(0.9), false),
         (|_, _| {}, cost(99.0), taken(99.0, 99.0), false),
     ];
     for (bend, spend, shared, is_over) in table {
@@ -360,7 +361,7 @@ fn a_session_is_gone_on_with_until_it_cannot_be() {
     let mut fresh = Sim::running(policy(|_| {})).after([named("a")]);
     assert_eq!(session(&fresh.feed(no_markers())), None, "afresh is what a loop does unless told otherwise");
 
-    let mut sim = Sim::new(policy(|p| p.continue_session = true));
+    let mut sim = Sim::new(policy(|p| p.agent.continue_session = true));
     assert_eq!(session(&sim.feed(no_markers())), None, "the first is always fresh");
     sim.feed(named("a"));
     let (id, before) = session(&sim.feed(no_markers())).unwrap();
@@ -418,7 +419,7 @@ fn a_model_that_nobody_has_a_price_of_makes_a_budget_of_money_fiction() {
         (Some(5.0), Some(100), false),
         (None, Some(100), false),
     ] {
-        let mut sim = Sim::running(policy(|p| (p.max_cost, p.max_tokens) = (cost, tokens)));
+        let mut sim = Sim::running(policy(|p| (p.limits.max_cost, p.limits.max_tokens) = (cost, tokens)));
         sim.feed(used());
         assert_eq!(sim.state.budget.is_some(), stops, "{cost:?} {tokens:?}");
     }
@@ -437,7 +438,7 @@ fn who_is_parked_again_says_so() {
 #[test]
 fn who_must_sign_in_is_told_how() {
     // fault E6
-    let mut sim = Sim::running(policy(|p| p.agent.name = "claude".into()));
+    let mut sim = Sim::running(policy(|p| p.agent.command.name = "claude".into()));
     sim.feed(ends_with(Outcome::Auth, |exit| exit.detail = Some("API Error: 401.".into())));
     assert_eq!(sim.detail(), "API Error: 401; sign in to claude: run `claude`, then `/login`");
 }

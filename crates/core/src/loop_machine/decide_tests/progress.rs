@@ -11,7 +11,7 @@ fn leaves(tree: &str) -> Input {
 /// A loop without delays whose agents left these trees.
 fn after_trees(bend: impl FnOnce(&mut Policy), trees: impl IntoIterator<Item = &'static str>) -> Sim {
     let policy = policy(|p| {
-        p.restart_delay = Millis(0);
+        p.pace.restart_delay = Millis(0);
         bend(p);
     });
     Sim::running(policy).after(trees.into_iter().map(leaves))
@@ -51,7 +51,8 @@ fn five_iterations_without_progress_are_warned_of_and_told() {
 #[test]
 fn a_loop_stops_after_as_many_iterations_without_progress_as_it_is_told() {
     // req 207
-    let stops = |trees: &[&'static str]| after_trees(|p| p.stuck_after = Some(3), trees.iter().copied());
+    let stops =
+        |trees: &[&'static str]| after_trees(|p| p.limits.stuck_after = Some(3), trees.iter().copied());
     let mut sim = stops(&["tree0", "tree0", "tree0"]);
     assert_eq!(
         (sim.over(), sim.detail(), sim.starts),
@@ -84,7 +85,7 @@ fn a_gate_that_fails_in_a_new_way_is_progress() {
         |tail: &str| Input::GateFinished(Box::new(GateResult { output_tail: tail.into(), ..gate_result(1) }));
     let round = |tail: &str| [promises(0), no_children(), red(tail)];
     let mut policy = gated(&["g"]);
-    (policy.restart_delay, policy.stuck_after) = (Millis(0), Some(2));
+    (policy.pace.restart_delay, policy.limits.stuck_after) = (Millis(0), Some(2));
     let mut sim = Sim::running(policy.clone());
     for (tail, nowhere) in [("a failed in 3s", 0), ("a failed in 9s", 1), ("b failed", 0), ("b failed", 1)] {
         sim = sim.after(round(tail));
@@ -92,7 +93,7 @@ fn a_gate_that_fails_in_a_new_way_is_progress() {
     }
     assert_eq!(sim.after(round("a failed in 1s")).over(), Some(Reason::Stuck));
     // A flaky one that passed in the end is no new failure of the iteration.
-    policy.gates[0].retries = 1;
+    policy.gates.specs[0].retries = 1;
     let mut sim = Sim { is_told: true, ..Sim::running(policy) };
     let flaky = [promises(0), no_children(), examined(), red("new"), gate(0), rechecked(&["x"])];
     sim = sim.after(flaky);
@@ -102,7 +103,7 @@ fn a_gate_that_fails_in_a_new_way_is_progress() {
 #[test]
 fn in_a_plain_folder_paths_sizes_and_times_are_the_tree() {
     // req 207
-    let policy = policy(|p| (p.restart_delay, p.stuck_after) = (Millis(0), Some(3)));
+    let policy = policy(|p| (p.pace.restart_delay, p.limits.stuck_after) = (Millis(0), Some(3)));
     let begun = LoopStarted { base: None, outline: Some("0".into()), ..started(policy) };
     let looks = |outline: Option<&'static str>| exits_with(0, |r| r.outline = outline.map(str::to_owned));
     let after = |outlines: &[Option<&'static str>]| {
@@ -127,7 +128,7 @@ fn in_a_plain_folder_paths_sizes_and_times_are_the_tree() {
 #[test]
 fn where_nothing_is_known_nothing_is_held_against_a_loop() {
     // req 207: a workspace that cannot be kept, and no gate
-    let begun = LoopStarted { base: None, ..started(policy(|p| p.restart_delay = Millis(0))) };
+    let begun = LoopStarted { base: None, ..started(policy(|p| p.pace.restart_delay = Millis(0))) };
     let mut sim = Sim::begun(begun).after([no_markers()]);
     sim = sim.after((0..20).map(|_| exits(0)));
     assert_eq!((sim.state.progress.without_progress(), warnings(&sim).len()), (0, 0));

@@ -26,9 +26,9 @@ pub(super) fn of(sim: &Sim) -> Receipt {
 /// A loop in which everything happened that a receipt tells of.
 fn eventful() -> Sim {
     let mut policy = gated(&["a", "b", "c"]);
-    (policy.baseline, policy.tolerate_baseline) = (true, true);
-    policy.commit = Some(CommitRule { message: None });
-    policy.gates[0].retries = 1;
+    (policy.gates.baseline, policy.gates.tolerate_baseline) = (true, true);
+    policy.keep.commit = Some(CommitRule { message: None });
+    policy.gates.specs[0].retries = 1;
     let protected = vec![ProtectedFile { path: "tests/a.rs".into(), sha256: "ab".into(), ignored: false }];
     let begun = LoopStarted { protected, ..started(policy) };
     let costs = || {

@@ -89,7 +89,7 @@ fn of_several_reasons_the_first_of_the_order_counts() {
         (None, done, 1, Reason::MaxIterations),
     ] {
         let mut policy = gated(&["g"]);
-        policy.max_iterations = 1;
+        policy.limits.max_iterations = 1;
         let sim =
             Sim::running(policy).after(asked).after([exits_with(0, bend), no_children(), gate(gate_exits)]);
         assert_eq!(sim.over(), Some(reason));
@@ -127,7 +127,7 @@ fn a_fatal_start_stops_or_restarts_as_the_policy_says() {
             finished(Reason::Agent, "no `x` on PATH", 1),
         ]
     );
-    let mut sim = Sim::running(policy(|p| p.fatal = OnFatal::Restart));
+    let mut sim = Sim::running(policy(|p| p.agent.fatal = OnFatal::Restart));
     let step = sim.feed(fatal());
     assert_eq!(names(&step.events), ["warned", "iteration_finished"]);
     assert_eq!(work(&step), [DELAY]);
@@ -138,7 +138,7 @@ fn no_start_follows_a_stop_although_the_agent_never_started() {
     // req 63, req 92: asked to stop while a start fails; a stop outranks both.
     for is_fatal in [true, false] {
         for (asked, reason) in [(CANCEL, Reason::Cancelled), (CTRL_C, Reason::Interrupted)] {
-            let mut sim = Sim::running(policy(|p| p.restart_delay = Millis(0))).after([asked]);
+            let mut sim = Sim::running(policy(|p| p.pace.restart_delay = Millis(0))).after([asked]);
             let failed = Input::AgentNotStarted(StartFailure { detail: "busy".into(), is_fatal });
             assert_eq!(sim.work(failed), []);
             assert_eq!(sim.over(), Some(reason));

@@ -47,9 +47,9 @@ pub(crate) fn turn(bend: impl FnOnce(&mut Policy)) -> Policy {
     policy(|p| {
         p.tasks = Some(task_set());
         p.units_dir = Some("specs/tasks".into());
-        p.gates = vec![proof(3), GateSpec::of_command("lint"), proof(2)];
-        p.commit = Some(CommitRule { message: None });
-        p.max_iterations = 3;
+        p.gates.specs = vec![proof(3), GateSpec::of_command("lint"), proof(2)];
+        p.keep.commit = Some(CommitRule { message: None });
+        p.limits.max_iterations = 3;
         bend(p);
     })
 }
@@ -119,7 +119,7 @@ fn the_status_of_a_ready_task_is_the_claim_and_the_only_one() {
         assert_eq!(sim.state.near_miss, None, "nobody asked for a promise");
     }
     // Nor before the first agent, nor by a command.
-    let mut sim = Sim::new(turn(|p| p.until = vec!["u".into()]));
+    let mut sim = Sim::new(turn(|p| p.claims.until = vec!["u".into()]));
     assert_eq!(prompts(&sim.feed(done_is(DoneFact::File))).len(), 1);
     assert_eq!(sim.work(completes(&[])), [DELAY]);
     // Waiting is as ever.
@@ -158,7 +158,7 @@ fn the_gates_of_a_claim_are_those_of_all_then_those_of_its_tasks() {
 #[test]
 fn the_same_command_proves_each_task_by_itself() {
     let same = |task| GateSpec { task: Some(task), ..GateSpec::of_command("make") };
-    let policy = turn(|p| p.gates = vec![same(3), same(2)]);
+    let policy = turn(|p| p.gates.specs = vec![same(3), same(2)]);
     let mut sim = claimed(policy, &[2, 3]);
     assert_eq!(sim.work(gate(1)), [runs(same(3))]);
     sim.feed(gate(0));
@@ -220,7 +220,7 @@ fn a_red_gate_of_all_refuses_all() {
 
 #[test]
 fn a_red_gate_is_tried_again_before_its_task_is_out() {
-    let policy = turn(|p| p.gates.iter_mut().for_each(|gate| gate.retries = 1));
+    let policy = turn(|p| p.gates.specs.iter_mut().for_each(|gate| gate.retries = 1));
     let tried = |task| GateSpec { retries: 1, ..proof(task) };
     let mut sim = claimed(policy, &[2, 3]).after([gate(0)]);
     assert_eq!(sim.work(gate(1)), [runs(tried(2))]);
@@ -281,7 +281,7 @@ fn forbidden_changes_of_unit_files_have_their_words() {
         ),
     ] {
         // Whoever's version of protected paths gates see, these are what is worked on.
-        let policy = turn(|p| p.gate_from = crate::policy::GateFrom::Base);
+        let policy = turn(|p| p.gates.from = crate::policy::GateFrom::Base);
         let sim = Sim::told(policy).after([
             completes(&[2]),
             no_children(),
@@ -338,10 +338,10 @@ fn each_commit_is_told_once_and_one_that_fails_ends_the_loop() {
 fn what_dacapo_itself_claims_needs_no_agent_to_say_so() {
     let own = |when, bend: fn(&mut Policy)| {
         policy(|p| {
-            p.own_claim = when;
-            p.gates = vec![GateSpec::of_command("a"), GateSpec::of_command("b")];
-            p.run_all_gates = true;
-            p.max_iterations = 2;
+            p.claims.own_claim = when;
+            p.gates.specs = vec![GateSpec::of_command("a"), GateSpec::of_command("b")];
+            p.gates.run_all = true;
+            p.limits.max_iterations = 2;
             bend(p);
         })
     };
@@ -378,7 +378,7 @@ fn what_dacapo_itself_claims_needs_no_agent_to_say_so() {
     assert_eq!(sim.work(ends_by(Outcome::UsageLimit)).len(), 2);
     assert_eq!(sim.state.claim, None);
     // Without agents.
-    let alone = own(OwnClaim::Always, |p| p.max_iterations = 0);
+    let alone = own(OwnClaim::Always, |p| p.limits.max_iterations = 0);
     assert_eq!(alone.problems(), []);
     let sim = Sim::new(alone).after([no_markers(), no_children(), gate(1), gate(0)]);
     assert_eq!((sim.over(), sim.starts), (Some(Reason::MaxIterations), 0));
@@ -390,8 +390,8 @@ fn what_dacapo_itself_claims_needs_no_agent_to_say_so() {
 #[test]
 fn the_gates_of_a_claim_share_their_time() {
     let policy = policy(|p| {
-        p.gates = ["a", "b", "c"].map(GateSpec::of_command).into();
-        p.gates_timeout = Some(Millis(90_000));
+        p.gates.specs = ["a", "b", "c"].map(GateSpec::of_command).into();
+        p.gates.timeout = Some(Millis(90_000));
     });
     let mut sim = Sim::running(policy).after([promises(0)]);
     let took = |ms| Input::GateFinished(Box::new(GateResult { duration_ms: Millis(ms), ..gate_result(0) }));
@@ -406,7 +406,7 @@ fn the_gates_of_a_claim_share_their_time() {
 
 #[test]
 fn the_pause_doubles_up_to_its_limit() {
-    let policy = policy(|p| p.delay_limit = Some(Millis(3000)));
+    let policy = policy(|p| p.pace.delay_limit = Some(Millis(3000)));
     let mut sim = Sim::running(policy);
     for delay in [1000, 2000, 3000, 3000] {
         assert_eq!(sim.work(exits(1)), [Effect::Delay(Millis(delay))]);
@@ -416,7 +416,7 @@ fn the_pause_doubles_up_to_its_limit() {
 
 #[test]
 fn a_task_that_nothing_would_prove_is_a_problem() {
-    let problems = turn(|p| p.gates = vec![proof(2)]).problems();
+    let problems = turn(|p| p.gates.specs = vec![proof(2)]).problems();
     assert_eq!(problems, [crate::policy::PolicyProblem::Unproven { task: 3 }]);
     assert_eq!(turn(|_| {}).problems(), []);
 }

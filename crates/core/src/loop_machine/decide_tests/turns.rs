@@ -128,7 +128,7 @@ fn no_exit_by_itself_stops_a_loop() {
         ),
     ];
     for (code, bend, told) in table {
-        let mut sim = Sim::running(policy(|p| p.iteration_timeout = Some(Millis::from_mins(5))));
+        let mut sim = Sim::running(policy(|p| p.limits.iteration_timeout = Some(Millis::from_mins(5))));
         let step = sim.feed(exits_with(code, bend));
         assert_eq!(work(&step), [DELAY], "{told:?}");
         assert_eq!(posts(&step), told);
@@ -138,7 +138,7 @@ fn no_exit_by_itself_stops_a_loop() {
 #[test]
 fn without_a_delay_the_next_agent_starts_at_once() {
     // req 78
-    let mut sim = Sim::running(policy(|p| p.restart_delay = Millis(0)));
+    let mut sim = Sim::running(policy(|p| p.pace.restart_delay = Millis(0)));
     let step = sim.feed(exits(0));
     assert_eq!(
         names(&step.events),
@@ -163,7 +163,8 @@ fn max_n_means_exactly_n_runs() {
     for max in [1, 2, 3, 7] {
         for delay in [0, 1000] {
             let sim =
-                Sim::new(policy(|p| (p.max_iterations, p.restart_delay) = (max, Millis(delay)))).run_out();
+                Sim::new(policy(|p| (p.limits.max_iterations, p.pace.restart_delay) = (max, Millis(delay))))
+                    .run_out();
             assert_eq!(sim.starts, max);
             assert_eq!(
                 sim.journal.last(),
@@ -175,7 +176,7 @@ fn max_n_means_exactly_n_runs() {
             );
         }
     }
-    let mut sim = Sim::running(policy(|p| p.max_iterations = 1));
+    let mut sim = Sim::running(policy(|p| p.limits.max_iterations = 1));
     assert_eq!(
         posts(&sim.feed(exits(0))).last(),
         Some(&("ERROR", "max restarts exceeded: 1 iteration used without an accepted claim"))
@@ -186,7 +187,7 @@ fn max_n_means_exactly_n_runs() {
 fn refused_and_failed_starts_count_too() {
     // req 75, fault B1
     let mut promise_only = gated(&["g"]);
-    (promise_only.max_iterations, promise_only.restart_delay) = (3, Millis(0));
+    (promise_only.limits.max_iterations, promise_only.pace.restart_delay) = (3, Millis(0));
     let mut sim = Sim::running(promise_only);
     while sim.over().is_none() {
         sim.feed(promises(0));
@@ -195,7 +196,7 @@ fn refused_and_failed_starts_count_too() {
     }
     assert_eq!((sim.starts, sim.over()), (3, Some(Reason::MaxIterations)));
 
-    let mut sim = Sim::running(policy(|p| (p.max_iterations, p.restart_delay) = (3, Millis(0))));
+    let mut sim = Sim::running(policy(|p| (p.limits.max_iterations, p.pace.restart_delay) = (3, Millis(0))));
     while sim.over().is_none() {
         sim.feed(Input::AgentNotStarted(StartFailure { detail: "busy".into(), is_fatal: false }));
     }
@@ -206,9 +207,9 @@ fn refused_and_failed_starts_count_too() {
 fn a_claim_in_the_last_allowed_iteration_counts() {
     // req 60, req 66: the DONE check comes before the max check.
     for claims in [promises(0), promises(1), writes_done(0), writes_done(137)] {
-        for policy in [policy(|p| p.max_iterations = 1), {
+        for policy in [policy(|p| p.limits.max_iterations = 1), {
             let mut policy = gated(&["g"]);
-            (policy.max_iterations, policy.max_time) = (1, Some(Millis(1)));
+            (policy.limits.max_iterations, policy.limits.max_time) = (1, Some(Millis(1)));
             policy
         }] {
             let sim = Sim::running(policy).after([claims.clone(), no_children(), gate(0)]);
@@ -222,7 +223,7 @@ fn a_claim_in_the_last_allowed_iteration_counts() {
 fn time_is_spent_by_agents_checks_children_and_delays() {
     // B1 row 16: one budget over all of it; a delay is charged when it begins.
     let mut policy = gated(&["g"]);
-    policy.max_time = Some(Millis(20_000));
+    policy.limits.max_time = Some(Millis(20_000));
     let mut sim = Sim::running(policy);
     for (input, spent) in [
         (promises(0), 1000),
@@ -246,7 +247,7 @@ fn time_is_spent_by_agents_checks_children_and_delays() {
 fn a_delay_can_use_up_the_time() {
     // fault B1: a loop of short agents and long delays ends too.
     let sim = Sim::new(policy(|p| {
-        (p.max_time, p.restart_delay) = (Some(Millis::from_mins(10)), Millis::from_mins(5));
+        (p.limits.max_time, p.pace.restart_delay) = (Some(Millis::from_mins(10)), Millis::from_mins(5));
     }))
     .run_out();
     assert_eq!((sim.over(), sim.starts), (Some(Reason::MaxTime), 2));

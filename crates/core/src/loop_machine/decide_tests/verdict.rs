@@ -11,11 +11,11 @@ fn claimed(policy: Policy) -> Sim {
 
 /// A gate that is tried again so many times.
 fn retried(run: &str, retries: u32) -> Policy {
-    policy(|p| p.gates = vec![GateSpec { retries, ..GateSpec::of_command(run) }])
+    policy(|p| p.gates.specs = vec![GateSpec { retries, ..GateSpec::of_command(run) }])
 }
 
 fn commits() -> Policy {
-    Policy { commit: Some(CommitRule { message: None }), ..gated(&["g"]) }
+    gated(&["g"]).with(|p| p.keep.commit = Some(CommitRule { message: None }))
 }
 
 /// A red check that printed this.
@@ -127,14 +127,18 @@ fn a_claim_without_a_change_needs_leave_where_gates_are() {
     // fault A10
     let empty = || examined_with(|e| e.changed = 0);
     let until = |policy: Policy| {
-        Sim::told(Policy { until: vec!["u".into()], ..policy }).after([exits(0), gate(0), no_children()])
+        Sim::told(policy.with(|p| p.claims.until = vec!["u".into()])).after([
+            exits(0),
+            gate(0),
+            no_children(),
+        ])
     };
     let beside = exits_with(0, |r| (r.facts.promise, r.facts.done) = (Some("DONE".into()), DoneFact::File));
     for (mut sim, is_refused) in [
         (claimed(gated(&["g"])), true),
         (Sim::told(gated(&["g"])).after([beside, no_children()]), true),
         (claimed(policy(|_| {})), false),
-        (claimed(Policy { allow_empty: true, ..gated(&["g"]) }), false),
+        (claimed(gated(&["g"]).with(|p| p.claims.allow_empty = true)), false),
         (until(gated(&["g"])), false),
         (until(policy(|_| {})), false),
     ] {
@@ -146,7 +150,7 @@ fn a_claim_without_a_change_needs_leave_where_gates_are() {
         }
     }
     // Nothing changed, nothing to commit.
-    let mut sim = claimed(Policy { allow_empty: true, ..commits() }).after([empty(), gate(0)]);
+    let mut sim = claimed(commits().with(|p| p.claims.allow_empty = true)).after([empty(), gate(0)]);
     assert_eq!((sim.work(rechecked(&[])), sim.over()), (vec![], Some(Reason::Done)));
     // Where the workspace cannot be looked at, gates decide alone.
     let sim = claimed(gated(&["g"])).after([Input::Examined(None), gate(0), rechecked(&[])]);
@@ -157,7 +161,7 @@ fn a_claim_without_a_change_needs_leave_where_gates_are() {
 fn an_old_done_is_left_to_the_gates_where_no_change_is_needed() {
     // fault A8; a claim of iteration 0.
     let begun = |red: bool| {
-        let policy = Policy { allow_empty: true, ..gated(&["g"]) };
+        let policy = gated(&["g"]).with(|p| p.claims.allow_empty = true);
         let mut sim = Sim { is_told: true, ..Sim::new(policy) };
         assert_eq!(sim.work(done_is(DoneFact::File)), [AWAIT_CHILDREN]);
         sim.after([no_children(), examined_with(|e| e.changed = 0), gate(i32::from(red))])
@@ -181,16 +185,16 @@ fn a_changed_protected_path_refuses_unless_gates_see_the_old_one() {
     let tampered = || examined_with(|e| e.tampered = vec!["tests/a.rs".into()]);
     let table: [(Bend, bool); 4] = [
         (|_| {}, true),
-        (|p| p.gates = vec![GateSpec::of_command("g")], true),
-        (|p| p.allow_empty = true, true),
-        (|p| (p.gates, p.gate_from) = (vec![GateSpec::of_command("g")], GateFrom::Base), false),
+        (|p| p.gates.specs = vec![GateSpec::of_command("g")], true),
+        (|p| p.claims.allow_empty = true, true),
+        (|p| (p.gates.specs, p.gates.from) = (vec![GateSpec::of_command("g")], GateFrom::Base), false),
     ];
     for (bend, is_refused) in table {
         let sim = claimed(policy(bend)).after([tampered()]);
         assert_eq!(sim.refusals().len(), usize::from(is_refused));
         let until = Sim::told(policy(|p| {
             bend(p);
-            p.until = vec!["u".into()];
+            p.claims.until = vec!["u".into()];
         }));
         let until = until.after([exits(0), gate(0), no_children(), tampered()]);
         assert_eq!(until.refusals().len(), usize::from(is_refused));
@@ -233,10 +237,10 @@ fn gates_run_before_the_first_agent_where_their_past_counts() {
     // req 40
     let table: [(Bend, bool); 5] = [
         (|_| {}, false),
-        (|p| p.baseline = true, true),
-        (|p| p.red_first = true, true),
-        (|p| p.tolerate_baseline = true, true),
-        (|p| (p.baseline, p.gates) = (true, vec![]), false),
+        (|p| p.gates.baseline = true, true),
+        (|p| p.gates.red_first = true, true),
+        (|p| p.gates.tolerate_baseline = true, true),
+        (|p| (p.gates.baseline, p.gates.specs) = (true, vec![]), false),
     ];
     for (bend, runs) in table {
         let mut policy = gated(&["a", "a", "b"]);
@@ -263,7 +267,7 @@ fn gates_run_before_the_first_agent_where_their_past_counts() {
 fn a_baseline_that_was_cut_short_begins_anew() {
     // req 203: a stop, a crash and a full disk between its gates
     for cut in [vec![CTRL_C, gate(-1)], vec![Input::OwnerDied], vec![Input::DiskFailed("full".into())]] {
-        let mut sim = Sim::new(Policy { baseline: true, ..gated(&["a", "b"]) }).after([gate(1)]);
+        let mut sim = Sim::new(gated(&["a", "b"]).with(|p| p.gates.baseline = true)).after([gate(1)]);
         let before = sim.times("gate_finished");
         sim = sim.after(cut.clone());
         assert_eq!((sim.times("gate_finished"), sim.outcomes()), (before, vec![]), "{cut:?}");
@@ -273,7 +277,7 @@ fn a_baseline_that_was_cut_short_begins_anew() {
         assert_eq!(sim.state.baseline.values().collect::<Vec<_>>(), ["", ""], "{cut:?}");
     }
     // A pause lets it end and holds before the first agent; then it does not run again.
-    let mut sim = Sim::new(Policy { baseline: true, ..gated(&["a"]) });
+    let mut sim = Sim::new(gated(&["a"]).with(|p| p.gates.baseline = true));
     for pause in [PAUSE, PAUSE_NOW] {
         assert_eq!(sim.work(pause), []);
     }
@@ -282,14 +286,15 @@ fn a_baseline_that_was_cut_short_begins_anew() {
     assert_eq!(sim.work(UNPAUSE), [Effect::ReadMarkers]);
     assert!(matches!(sim.work(no_markers())[..], [Effect::StartAgent { iteration: 1, .. }]));
     // An old DONE waits for it like an agent does.
-    let sim = Sim::new(Policy { baseline: true, ..gated(&["a"]) }).after([gate(1), done_is(DoneFact::File)]);
+    let sim =
+        Sim::new(gated(&["a"]).with(|p| p.gates.baseline = true)).after([gate(1), done_is(DoneFact::File)]);
     assert_eq!((sim.refusals()[0].0, sim.starts), (RefusalReason::Empty, 1));
 }
 
 #[test]
 fn red_first_ends_a_loop_whose_gate_is_green_already() {
     // fault A10: a gate that passes without work proves nothing.
-    let red_first = || Sim::new(Policy { red_first: true, ..gated(&["a", "b"]) });
+    let red_first = || Sim::new(gated(&["a", "b"]).with(|p| p.gates.red_first = true));
     let mut sim = red_first().after([gate(1)]);
     assert_eq!(sim.work(gate(0)), []);
     let detail = "gate `b` passes before any work was done; red-first demands that it fails";
@@ -307,7 +312,10 @@ fn a_gate_may_stay_red_as_it_was_if_that_is_tolerated() {
     // req 40: the same failure only, run after run
     let before = "test a ... FAILED in 0.31s";
     let judged = |tolerates: bool, now: Input| {
-        let policy = Policy { baseline: true, tolerate_baseline: tolerates, ..gated(&["a"]) };
+        let policy = gated(&["a"]).with(|p| {
+            p.gates.baseline = true;
+            p.gates.tolerate_baseline = tolerates;
+        });
         Sim::new(policy).after([red(before), no_markers(), promises(0), no_children(), now])
     };
     let same = || red("test a ... FAILED in 7.2s");
@@ -323,7 +331,7 @@ fn a_gate_may_stay_red_as_it_was_if_that_is_tolerated() {
         let mut sim = sim.after([Input::DelayOver]);
         assert!(prompts(&sim.feed(no_markers()))[0].contains("It failed before the loop began, too.\n"));
     }
-    let policy = Policy { baseline: true, ..gated(&["a"]) };
+    let policy = gated(&["a"]).with(|p| p.gates.baseline = true);
     let mut sim = Sim::new(policy).after([gate(0), no_markers(), promises(0), no_children(), gate(1)]);
     sim.feed(Input::DelayOver);
     assert!(!prompts(&sim.feed(no_markers()))[0].contains("before the loop began, too"), "it broke it");
@@ -369,7 +377,7 @@ fn a_commit_is_told_once_however_often_it_is_tried() {
     let sim = committing().after([commit_done(Ok(None))]);
     assert_eq!((sim.over(), sim.times("committed")), (Some(Reason::Done), 0));
     let worded = CommitRule { message: Some("feat: x".into()) };
-    let mut sim = claimed(Policy { commit: Some(worded), ..policy(|_| {}) }).after([examined()]);
+    let mut sim = claimed(policy(|_| {}).with(|p| p.keep.commit = Some(worded))).after([examined()]);
     assert!(matches!(&work(&sim.feed(rechecked(&[])))[..],
         [Effect::Commit { message, .. }] if message == "feat: x"));
 }

@@ -72,8 +72,8 @@ impl Auditor {
         match event {
             LoopEvent::LoopStarted(started) => {
                 assert_eq!(self.max, 0, "a loop begins once");
-                self.max = started.policy.max_iterations;
-                self.agent.clone_from(&started.policy.agent.name);
+                self.max = started.policy.limits.max_iterations;
+                self.agent.clone_from(&started.policy.agent.command.name);
                 (self.policy, self.sees) = (Some(started.policy.clone()), started.base.is_some());
             }
             LoopEvent::LoopResumed { grant, .. } => {
@@ -164,7 +164,7 @@ impl Auditor {
             LoopEvent::GateFinished { role, result, task, .. } => {
                 assert!(self.check_runs);
                 self.check_runs = false;
-                assert!(!result.tolerated || self.policy().tolerate_baseline && self.before.0 > 0);
+                assert!(!result.tolerated || self.policy().gates.tolerate_baseline && self.before.0 > 0);
                 let is_green = *role == GateRole::Gate && (result.passed || result.tolerated);
                 if let (GateRole::Gate, Some(task)) = (role, task) {
                     assert!(self.claimed.contains(task), "of a task that is not claimed no gate runs");
@@ -184,7 +184,7 @@ impl Auditor {
             LoopEvent::GatesPassed { iteration } => {
                 assert!(self.claim_is_open && !self.check_runs && *iteration == self.iterations);
                 assert!(self.has_looked(), "looked at in this stretch");
-                let of_all = self.policy().gates.iter().filter(|gate| gate.task.is_none()).count();
+                let of_all = self.policy().gates.specs.iter().filter(|gate| gate.task.is_none()).count();
                 assert_eq!(self.green, of_all, "every gate passed, and in this stretch");
                 assert!(self.claimed.is_empty() || !self.standing().is_empty(), "none is left of it");
                 assert_eq!(self.proven.len(), self.claimed.len(), "each task was tried");
@@ -213,7 +213,7 @@ impl Auditor {
                 let is_ours =
                     receipt.tree == self.tree || (!self.kept.is_empty() && receipt.tree == of_tasks);
                 assert!(is_ours, "of what was looked at for this claim");
-                let of_all = self.policy().gates.iter().filter(|gate| gate.task.is_none()).count();
+                let of_all = self.policy().gates.specs.iter().filter(|gate| gate.task.is_none()).count();
                 assert_eq!(receipt.gates.len(), of_all + self.kept.len());
                 let claim: BTreeSet<u32> = receipt.claim.iter().filter_map(task_of).collect();
                 assert_eq!(claim, self.kept, "the tasks that were proven");
@@ -234,7 +234,7 @@ impl Auditor {
             LoopEvent::ClaimAccepted { iteration, verified } => {
                 assert!(self.claim_is_open, "one verdict per claim");
                 assert!(!self.asked_to_stop, "a stop outranks a claim");
-                assert_eq!((*iteration, *verified), (self.iterations, !self.policy().gates.is_empty()));
+                assert_eq!((*iteration, *verified), (self.iterations, !self.policy().gates.specs.is_empty()));
                 assert!(self.has_looked() && self.passed && self.held, "looked, gated, looked again");
                 self.claim_is_open = false;
                 self.kept = self.standing();
@@ -269,7 +269,7 @@ impl Auditor {
                     "done is an accepted claim, and nothing else"
                 );
                 assert_eq!(self.receipts, self.accepted, "one receipt per accepted claim");
-                assert!(*reason != Reason::Stuck || self.policy().stuck_after.is_some());
+                assert!(*reason != Reason::Stuck || self.policy().limits.stuck_after.is_some());
                 assert!(*reason != Reason::MaxIterations || self.iterations >= self.max);
                 assert!(
                     !self.is_open || self.claim_is_open || self.awaits_attempt,
@@ -333,10 +333,10 @@ impl Auditor {
     fn may_begin(&self) {
         let policy = self.policy();
         let (red, green) = self.before;
-        if policy.baseline || policy.red_first || policy.tolerate_baseline {
-            assert_eq!(red + green, policy.gates.len(), "each gate once before the first agent");
+        if policy.gates.baseline || policy.gates.red_first || policy.gates.tolerate_baseline {
+            assert_eq!(red + green, policy.gates.specs.len(), "each gate once before the first agent");
         }
-        assert!(!policy.red_first || green == 0, "red first");
+        assert!(!policy.gates.red_first || green == 0, "red first");
     }
 
     /// An accepted claim whose loop did not get to its end counts for nothing.

@@ -69,23 +69,23 @@ pub(super) fn unit_policy(mut policy: Policy, chance: &mut Chance) -> Policy {
     match chance.below(100) {
         0..=24 => {
             policy.tasks = Some(task_set());
-            let at = chance.below(policy.gates.len() + 1);
-            policy.gates.insert(at, proof(3));
-            policy.gates.push(proof(2));
-            for gate in &mut policy.gates {
+            let at = chance.below(policy.gates.specs.len() + 1);
+            policy.gates.specs.insert(at, proof(3));
+            policy.gates.specs.push(proof(2));
+            for gate in &mut policy.gates.specs {
                 gate.retries = chance.of(&[0, 0, 1]);
             }
         }
         25..=39 => {
-            policy.own_claim = chance.of(&[OwnClaim::AfterAgent, OwnClaim::Always]);
-            if policy.own_claim == OwnClaim::Always && chance.percent(40) {
-                policy.max_iterations = 0;
+            policy.claims.own_claim = chance.of(&[OwnClaim::AfterAgent, OwnClaim::Always]);
+            if policy.claims.own_claim == OwnClaim::Always && chance.percent(40) {
+                policy.limits.max_iterations = 0;
             }
         }
         _ => return policy,
     }
-    policy.run_all_gates = chance.percent(50);
-    policy.gates_timeout = chance.percent(30).then_some(Millis(2000));
-    policy.delay_limit = chance.percent(30).then_some(Millis(4000));
+    policy.gates.run_all = chance.percent(50);
+    policy.gates.timeout = chance.percent(30).then_some(Millis(2000));
+    policy.pace.delay_limit = chance.percent(30).then_some(Millis(4000));
     policy
 }

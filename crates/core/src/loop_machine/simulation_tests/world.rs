@@ -76,28 +76,29 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(mut chance: Chance, max_iterations: u32) -> Self {
         let policy = policy(|p| {
-            p.max_iterations = max_iterations;
-            p.gates = (0..chance.of(&[0, 0, 1, 2])).map(|i| GateSpec::of_command(["a", "a"][i])).collect();
-            p.until = (0..chance.of(&[0, 0, 0, 1, 2])).map(|i| ["u", "u"][i].to_owned()).collect();
-            p.max_time = chance.percent(15).then_some(Millis(20_000));
-            p.restart_delay = chance.of(&[Millis(0), Millis(1000)]);
-            p.fatal = chance.of(&[OnFatal::Stop, OnFatal::Restart]);
-            p.done_file = chance.percent(90);
-            p.feedback = chance.percent(80);
-            for gate in &mut p.gates {
+            p.limits.max_iterations = max_iterations;
+            p.gates.specs =
+                (0..chance.of(&[0, 0, 1, 2])).map(|i| GateSpec::of_command(["a", "a"][i])).collect();
+            p.claims.until = (0..chance.of(&[0, 0, 0, 1, 2])).map(|i| ["u", "u"][i].to_owned()).collect();
+            p.limits.max_time = chance.percent(15).then_some(Millis(20_000));
+            p.pace.restart_delay = chance.of(&[Millis(0), Millis(1000)]);
+            p.agent.fatal = chance.of(&[OnFatal::Stop, OnFatal::Restart]);
+            p.claims.done_file = chance.percent(90);
+            p.gates.feedback = chance.percent(80);
+            for gate in &mut p.gates.specs {
                 gate.retries = chance.of(&[0, 0, 1]);
             }
-            p.baseline = chance.percent(20);
-            p.tolerate_baseline = chance.percent(10);
-            p.red_first = chance.percent(10);
-            p.allow_empty = chance.percent(20);
-            p.gate_from = chance.of(&[GateFrom::Workspace, GateFrom::Workspace, GateFrom::Base]);
-            p.commit = chance.percent(40).then_some(CommitRule { message: None });
-            p.stuck_after = chance.percent(15).then_some(2);
-            p.max_cost = chance.percent(20).then_some(3.0);
-            p.continue_session = chance.percent(30);
+            p.gates.baseline = chance.percent(20);
+            p.gates.tolerate_baseline = chance.percent(10);
+            p.gates.red_first = chance.percent(10);
+            p.claims.allow_empty = chance.percent(20);
+            p.gates.from = chance.of(&[GateFrom::Workspace, GateFrom::Workspace, GateFrom::Base]);
+            p.keep.commit = chance.percent(40).then_some(CommitRule { message: None });
+            p.limits.stuck_after = chance.percent(15).then_some(2);
+            p.limits.max_cost = chance.percent(20).then_some(3.0);
+            p.agent.continue_session = chance.percent(30);
             if chance.percent(20) {
-                p.fallback = vec![AgentCommand::parse("stand-in", &[]).unwrap()];
+                p.agent.fallback = vec![AgentCommand::parse("stand-in", &[]).unwrap()];
             }
         });
         let policy = unit_policy(policy, &mut chance);
@@ -192,7 +193,7 @@ impl World {
     /// Nobody disturbs it any more: it ends, and soon.
     fn calm_down(&mut self) {
         self.is_calm = true;
-        let checks = self.policy.gates.len() + self.policy.until.len();
+        let checks = self.policy.gates.specs.len() + self.policy.claims.until.len();
         // Each check may be tried twice, and each gate runs before the first agent too.
         let bound = (self.state.max_iterations as usize + 1) * (2 * checks + 12) + checks + 8;
         for _ in 0..bound {
@@ -373,7 +374,9 @@ impl World {
             Effect::StartAgent { iteration, prompt, .. } => {
                 assert!(!self.is_busy(), "one agent at a time");
                 assert!(
-                    self.done != DoneFact::File || !self.policy.done_file || !self.policy.hears_promises(),
+                    self.done != DoneFact::File
+                        || !self.policy.claims.done_file
+                        || !self.policy.hears_promises(),
                     "no agent starts beside a DONE"
                 );
                 self.auditor.prompted(*iteration, prompt);
