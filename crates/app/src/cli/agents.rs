@@ -59,9 +59,8 @@ pub(super) fn choose(
     let options = |allow_root| AgentOptions {
         model: model.cloned(),
         extra: extra.to_vec(),
-        is_root: is_root(),
         allow_root,
-        ..AgentOptions::default()
+        ..options_here(effective, &name)
     };
     let definition = effective.agent_definition(&name).map_err(|error| named_by(&error, &from))?;
     let mut obstacle = None;
@@ -87,6 +86,14 @@ pub(super) fn choose(
     Ok(Chosen { command, from, fallback, obstacle, warnings })
 }
 
+/// What this process can tell about the machine that the agent called `name` would run on.
+fn options_here(effective: &Effective, name: &str) -> AgentOptions {
+    let is_set = |(name, value): (&String, &String)| std::env::var(name).is_ok_and(|set| set == *value);
+    let root_env = effective.agent_definition(name).map(|agent| agent.root_env).unwrap_or_default();
+    let has_root_env = !root_env.is_empty() && root_env.iter().all(is_set);
+    AgentOptions { is_root: is_root(), has_root_env, ..AgentOptions::default() }
+}
+
 /// The first agent on PATH of those that everybody may have.
 fn first_installed(effective: &Effective) -> Option<&'static str> {
     PREFERRED
@@ -108,13 +115,12 @@ fn fallback(effective: &Effective, first: &AgentCommand) -> (Vec<AgentCommand>, 
         if *name == first.name || found.iter().any(|agent| agent.name == *name) {
             continue;
         }
-        let options = AgentOptions { is_root: is_root(), ..AgentOptions::default() };
-        let command =
-            effective.agent_command(name, options).map_err(|error| error.to_string()).and_then(|command| {
-                match locate(program(&command)) {
-                    Ok(_) => Ok(command),
-                    Err(error) => Err(error.to_string()),
-                }
+        let command = effective
+            .agent_command(name, options_here(effective, name))
+            .map_err(|error| error.to_string())
+            .and_then(|command| match locate(program(&command)) {
+                Ok(_) => Ok(command),
+                Err(error) => Err(error.to_string()),
             });
         match command {
             Ok(command) => found.push(command),
@@ -152,7 +158,7 @@ fn named_by(choice: &ChoiceError, from: &Source) -> UserError {
 pub(super) fn as_root(error: &ChoiceError) -> UserError {
     UserError { exit: NEEDS_PERSON, ..UserError::usage(error) }.hint(
         "work as another user, or, if this machine is a sandbox, put `permissions: {allow_root: true}` into \
-         ~/.config/dacapo/config.yaml",
+         ~/.config/dacapo/config.yaml or set IS_SANDBOX=1",
     )
 }
 

@@ -220,8 +220,11 @@ impl HumanRun {
                 }
             }
             RunEvent::TaskRetry { attempt, reason, .. } if reason != "backpressure_failed" => {
-                let what =
-                    if reason == "no_task_completed" { "no task completed" } else { "the agent failed" };
+                let what = match reason.as_str() {
+                    "no_task_completed" => "no task completed",
+                    "tampered" => "the agent changed protected files",
+                    _ => "the agent failed",
+                };
                 self.about(unit, "33", &format!("try {attempt}: {what}"));
             }
             RunEvent::TaskFailed { task, .. } => {

@@ -154,6 +154,38 @@ fn as_root_claude_needs_the_user_s_word() {
 }
 
 #[test]
+fn is_sandbox_in_the_user_s_environment_is_consent_for_root() {
+    let env = world();
+    install(&env, "claude", CURIOUS);
+    let go = |value: &str, args: &[&str]| {
+        let mut command = dacapo(&env, args);
+        command.env("IS_SANDBOX", value);
+        env.run_command(command)
+    };
+    for config in ["", "environment: strict\n"] {
+        user(&env, config);
+        go("1", &["run", "x"]).assert_code(0);
+        if is_root() {
+            assert_has(&env.read("env"), "IS_SANDBOX=1");
+        }
+        go("1", &["explain", "run", "x"]).assert_code(0);
+        let output = go("0", &["run", "x"]);
+        output.assert_code(if is_root() { 4 } else { 0 });
+    }
+    // What the user wrote down outranks what some shell has set.
+    user(&env, "permissions: {allow_root: false}\n");
+    let output = go("1", &["run", "x"]).assert_code(if is_root() { 4 } else { 0 });
+    if is_root() {
+        assert_has(&output.stderr, "set IS_SANDBOX=1");
+    }
+    // An agent to fall back on is asked the same.
+    user(&env, "agent: mine\nfallback: [claude]\nagents: {mine: {command: [mine]}}\n");
+    install(&env, "mine", CURIOUS);
+    let told = go("1", &["explain", "run", "x"]).assert_code(0);
+    assert!(!told.stdout.contains("is left out"), "{}", told.stdout);
+}
+
+#[test]
 fn an_agent_is_given_what_its_user_names_and_a_strict_one_nothing_else() {
     // req 93, req 208, fault C11, fault K6
     for (rule, inherits) in [("inherit", true), ("strict", false)] {

@@ -84,6 +84,9 @@ pub struct AgentOptions {
     pub prompt_by: Option<PromptDelivery>,
     /// The user says that root may run it unattended.
     pub allow_root: bool,
+    /// The user's own environment already holds every variable that lets this agent work as root. That is consent, unless
+    /// the user's configuration says no.
+    pub has_root_env: bool,
     /// It will run as root.
     pub is_root: bool,
     /// What it may do without asking.
@@ -142,7 +145,8 @@ impl AgentDefinitionError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Root { .. } => {
-                "run dacapo as another user, or set `allow_root: true` under `permissions:` in your configuration"
+                "run dacapo as another user, or, if this machine is a sandbox, set `allow_root: true` under `permissions:` in your \
+                 configuration or `IS_SANDBOX=1` in your environment"
             }
             Self::NoMaxTurns { .. } => "leave it out; `--iteration-timeout` ends a long iteration",
             Self::NoModel { .. } => "name it in the agent's own settings, or in its command",

@@ -1,6 +1,6 @@
 //! Which agents there are for this user, and the exact command of one of them.
 
-use super::{AgentSettings, Effective, Sourced};
+use super::{AgentSettings, Effective, Source, Sourced};
 use crate::{
     agent::{
         AgentCommand,
@@ -63,10 +63,13 @@ impl Effective {
     /// The command of the agent called `name`; the turns and the word about root are taken from the files.
     pub fn agent_command(&self, name: &str, options: AgentOptions) -> Result<AgentCommand, ChoiceError> {
         let settings = self.agent_settings(name);
+        let of_files = settings.and_then(|settings| settings.allow_root).or_else(|| {
+            let is_said = self.allow_root.from != Source::Default;
+            is_said.then_some(self.allow_root.value)
+        });
         let options = AgentOptions {
             max_turns: options.max_turns.or(settings.and_then(|settings| settings.max_turns)),
-            allow_root: options.allow_root
-                || settings.and_then(|settings| settings.allow_root).unwrap_or(self.allow_root.value),
+            allow_root: options.allow_root || of_files.unwrap_or(options.has_root_env),
             permissions: match settings.and_then(|settings| settings.permissions.clone()) {
                 Some(arguments) => Permissions::Arguments(arguments),
                 None if self.unattended.value => Permissions::Unattended,
@@ -208,6 +211,11 @@ mod tests {
         // The narrower word holds.
         let text = "permissions: {allow_root: true}\nagents: {claude: {allow_root: false}}";
         assert!(sandbox(command(text, "claude", root())).is_err());
+        // What the CLI itself takes for consent is consent here too, unless the user's files say no.
+        let in_sandbox = || AgentOptions { has_root_env: true, ..root() };
+        assert_eq!(sandbox(command("", "claude", in_sandbox())), Ok(true));
+        assert!(sandbox(command("permissions: {allow_root: false}", "claude", in_sandbox())).is_err());
+        assert!(sandbox(command("agents: {claude: {allow_root: false}}", "claude", in_sandbox())).is_err());
         assert_eq!(
             sandbox(command("permissions: {allow_root: true}", "claude", AgentOptions::default())),
             Ok(false)

@@ -236,7 +236,7 @@ pub enum RunEvent {
     TaskRetry {
         /// The attempt that failed, 1-based.
         attempt: u32,
-        /// `backpressure_failed`, `no_task_completed`, `claude_invocation_failed`.
+        /// `backpressure_failed`, `no_task_completed`, `claude_invocation_failed`, `tampered`.
         reason: String,
         /// The place of the loop's event that says so.
         #[serde(default)]

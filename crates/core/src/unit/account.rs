@@ -14,7 +14,7 @@ use crate::{
         RunEvent,
     },
     ids::LoopId,
-    judge::signal::Signal,
+    judge::{claim::RefusalReason, signal::Signal},
 };
 
 /// What is known about the loops of a unit, and what was told of them.
@@ -47,6 +47,9 @@ struct Turn {
     /// Whether what it left in the files of tasks could not be a claim.
     #[serde(default)]
     malformed: bool,
+    /// Whether the newest claim was refused because the agent had changed a protected path.
+    #[serde(default)]
+    tampered: bool,
     /// The newest iteration that came to nothing, and why.
     missed: Option<(u32, String)>,
 }
@@ -91,6 +94,7 @@ impl Turn {
             committed: BTreeSet::new(),
             agent_failed: false,
             malformed: false,
+            tampered: false,
             missed: None,
         }
     }
@@ -99,9 +103,11 @@ impl Turn {
         match event {
             LoopEvent::ClaimMade { by, .. } => {
                 self.malformed = matches!(by[..], [Signal::MalformedTask(_)]);
+                self.tampered = false;
                 self.green.clear();
                 self.committed.clear();
             }
+            LoopEvent::ClaimRefused { reason, .. } => self.tampered = *reason == RefusalReason::Tampered,
             LoopEvent::GateFinished { role: GateRole::Gate, name, command, result, .. } => {
                 if let Some(task) = self.task_of(name, command)
                     && holds(result)
@@ -137,6 +143,7 @@ impl Turn {
     /// Why an iteration came to nothing, if it did.
     fn reason(&self, outcome: IterationOutcome) -> Option<&'static str> {
         match outcome {
+            IterationOutcome::Refused if self.tampered => Some("tampered"),
             IterationOutcome::Refused if !self.malformed => Some("backpressure_failed"),
             IterationOutcome::NoClaim | IterationOutcome::Refused if self.agent_failed => {
                 Some("claude_invocation_failed")

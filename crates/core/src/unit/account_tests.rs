@@ -274,3 +274,31 @@ fn a_claim_that_is_none_is_no_red_backpressure() {
     let told = tell(&journal);
     assert_eq!(told.last().unwrap(), r#"task.retry {"attempt":1,"reason":"no_task_completed"}"#);
 }
+
+#[test]
+fn a_claim_refused_for_changed_protected_files_is_no_red_backpressure() {
+    // req 38
+    let refused = |reason: &str| {
+        event(json!({"type": "claim_refused", "iteration": 1, "reason": reason, "detail": "no"}))
+    };
+    let attempt = |n: u32, reason: &str| {
+        vec![
+            iteration(n),
+            agent(n),
+            exits(n, 0, "completed"),
+            claims(),
+            refused(reason),
+            finishes(n, IterationOutcome::Refused),
+        ]
+    };
+    let turns = [vec![begins(true)], attempt(1, "tampered"), attempt(2, "gate_failed"), vec![iteration(3)]];
+    let told = tell(&stream("turn1", 1, turns.concat()));
+    let retries: Vec<&String> = told.iter().filter(|event| event.starts_with("task.retry")).collect();
+    assert_eq!(
+        retries,
+        [
+            r#"task.retry {"attempt":1,"reason":"tampered"}"#,
+            r#"task.retry {"attempt":2,"reason":"backpressure_failed"}"#,
+        ]
+    );
+}

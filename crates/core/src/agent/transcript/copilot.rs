@@ -9,7 +9,8 @@ use super::{
 
 #[derive(Debug, Default)]
 pub(super) struct Copilot {
-    /// The last failure of a call, for the retry that follows.
+    /// The newest failed call to the model. The retry that follows takes its words from it, and the error that ends the
+    /// session its kind.
     failure: Option<Ending>,
     /// What ended the turn.
     error: Option<Ending>,
@@ -50,6 +51,8 @@ struct Data<'a> {
     #[serde(borrow)]
     status_code: Leaf<'a>,
     #[serde(borrow)]
+    failure_kind: Leaf<'a>,
+    #[serde(borrow)]
     reason: Leaf<'a>,
 }
 
@@ -74,7 +77,7 @@ impl Dialect for Copilot {
             "assistant.message_delta" => ear.written(data.delta_content.words().len()),
             // A sub-agent's words are not the agent's.
             "assistant.message" if data.parent_tool_call_id.text().is_none() => {
-                self.error = None;
+                (self.failure, self.error) = (None, None);
                 ear.model(data.model.text());
                 ear.message(data.content.words());
                 for request in data.tool_requests.0.iter().filter_map(|request| request.0.as_ref()) {
@@ -82,8 +85,10 @@ impl Dialect for Copilot {
                 }
             }
             "model.call_failure" => {
+                // The connection could not be made, or it was cut in the middle of an answer.
+                let kind = (data.failure_kind.text() == Some("transport")).then_some(EndingKind::Network);
                 let error = Ending::bad(data.error_message.words()).with_status(data.status_code.status());
-                self.failure = Some(error);
+                self.failure = Some(error.of_kind(kind));
             }
             "assistant.turn_retry" => {
                 let reason = data.reason.text().unwrap_or("unknown error");
@@ -96,6 +101,7 @@ impl Dialect for Copilot {
                 let words = words.split_once("Last error: ").map_or(words, |(_, error)| error);
                 let error = Ending::bad(words)
                     .with_status(data.status_code.status())
+                    .of_kind(self.failure.take().and_then(|failure| failure.kind))
                     .of_kind(error_kind(data.error_type.words()));
                 ear.told.trouble = Some(error.clone());
                 self.error = Some(error);

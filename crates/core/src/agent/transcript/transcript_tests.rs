@@ -275,6 +275,12 @@ fn pi_may_try_again_after_its_end() {
 fn copilot_ends_with_what_its_result_says() {
     let error =
         r#"{"type":"session.error","data":{"errorType":"authentication","message":"no","statusCode":401}}"#;
+    // As version 1.0.102 has it when the provider closes the connection in the middle of an answer.
+    let cut = r#"{"type":"model.call_failure","data":{"failureKind":"transport","errorMessage":"\"no finish_reason\""}}"#;
+    let refused =
+        r#"{"type":"model.call_failure","data":{"failureKind":"api","statusCode":400,"errorMessage":"bad"}}"#;
+    let query =
+        r#"{"type":"session.error","data":{"errorType":"query","message":"Last error: no finish_reason"}}"#;
     let said = r#"{"type":"assistant.message","data":{"content":"words","model":"m"}}"#;
     let sub = r#"{"type":"assistant.message","data":{"content":"a sub-agent","parentToolCallId":"t"}}"#;
     let user = r#"{"type":"user.message","data":{"content":"prompt"}}"#;
@@ -283,6 +289,13 @@ fn copilot_ends_with_what_its_result_says() {
         (vec![user, said, sub, &result(0)], Some((true, None, String::new()))),
         (vec![error, &result(1)], Some((false, Some(EndingKind::Auth), "no".to_owned()))),
         (vec![error, said, &result(1)], Some((false, None, String::new()))),
+        (
+            vec![cut, query, &result(1)],
+            Some((false, Some(EndingKind::Network), "no finish_reason".to_owned())),
+        ),
+        (vec![cut, error, &result(1)], Some((false, Some(EndingKind::Auth), "no".to_owned()))),
+        (vec![cut, said, query, &result(1)], Some((false, None, "no finish_reason".to_owned()))),
+        (vec![refused, query, &result(1)], Some((false, None, "no finish_reason".to_owned()))),
         (vec![said], None),
     ] {
         assert_eq!(ending(Format::Copilot, &lines), expected, "{lines:?}");
