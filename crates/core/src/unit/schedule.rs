@@ -60,6 +60,13 @@ pub enum RunInput {
         /// How the process ended, for a job that did not say how the unit stands.
         detail: String,
     },
+    /// A unit's job said something that cannot be understood: nothing that it says can be relied on any more.
+    JobGarbled {
+        /// The unit.
+        unit: UnitId,
+        /// What it said, in a sentence.
+        detail: String,
+    },
     /// Somebody wants the run to end.
     Stop(StopCause),
     /// The time that jobs had to end is over.
@@ -90,6 +97,11 @@ pub enum RunEffect {
         job: Job,
         /// In this slot, from 1; 0 for what is not work.
         slot: u32,
+    },
+    /// Ask the job of this unit to stop, and kill it if it does not within [`GRACE`].
+    StopJob {
+        /// The unit.
+        unit: UnitId,
     },
     /// Ask every job to stop.
     AskJobsToStop,

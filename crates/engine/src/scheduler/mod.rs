@@ -4,8 +4,12 @@
 //! written, and waits on all of them at once.
 
 mod branch;
+mod host;
 mod job;
+mod message;
 mod orphans;
+#[cfg(test)]
+mod scripted_tests;
 mod train;
 mod work;
 
@@ -33,7 +37,10 @@ use rustix::{
 
 pub use job::{JOB, main as job_main};
 
-use self::job::{JobLink, JobSpec, Said, UnitFiles};
+use self::{
+    host::{JobHost, JobSignal, LocalHost, RunningJob},
+    message::{JobMessage, JobSpec, UnitFiles},
+};
 use crate::{
     git::{RunHeld, RunLock, WorkspaceError},
     home::{Home, HomeError},
@@ -157,7 +164,8 @@ struct Scheduler<'a> {
     head: RunHead,
     state: RunState,
     observer: &'a mut dyn RunObserver,
-    jobs: Vec<JobLink>,
+    host: &'a mut dyn JobHost,
+    jobs: Vec<UnitJob>,
     signals: Signals,
     /// Up to where the loops' events were looked at.
     seen: u64,
@@ -170,15 +178,36 @@ struct Scheduler<'a> {
     has_lost_job: bool,
 }
 
-/// Runs units to their end.
+/// A job that runs, and the unit that it works for.
+struct UnitJob {
+    unit: UnitId,
+    running: Box<dyn RunningJob>,
+    /// Whether it said something that is no message. That is told once; the job is stopped for it.
+    is_garbled: bool,
+    /// When it is killed, if it was told to stop for that.
+    kill_at: Option<Instant>,
+}
+
+/// Runs units to their end, in processes of this machine.
 pub fn run(home: &Home, new: NewRun, observer: &mut dyn RunObserver) -> Result<RunFinished, RunError> {
+    let adopted = LocalHost::adopting();
+    let mut host = adopted.map_err(|source| RunError::Io { what: "cannot look after processes", source })?;
+    run_on(&mut host, home, new, observer)
+}
+
+/// Runs units to their end, with jobs that `host` starts.
+fn run_on(
+    host: &mut dyn JobHost,
+    home: &Home,
+    new: NewRun,
+    observer: &mut dyn RunObserver,
+) -> Result<RunFinished, RunError> {
     home.prepare()?;
     let mut store = Store::open(&home.database())?;
     let repo = Repo::open(&new.root, home)?;
     let (_lock, mut repository_lock) = take_locks(home, &store, &repo, &new.project)?;
     let signals = Signals::listen(new.is_detached)
         .map_err(|source| RunError::Io { what: "cannot listen to signals", source })?;
-    orphans::adopt().map_err(|source| RunError::Io { what: "cannot look after processes", source })?;
     supervisor::reconcile(home, &mut store)?;
     // The lock says that nobody runs them.
     store.close_dead_runs(&new.project)?;
@@ -234,6 +263,7 @@ pub fn run(home: &Home, new: NewRun, observer: &mut dyn RunObserver) -> Result<R
         route,
         head,
         state,
+        host,
         jobs: Vec::new(),
         signals,
         seen,
@@ -322,7 +352,7 @@ impl Scheduler<'_> {
                     // Loops that agents started are their own masters.
                     let spared: Vec<Identity> =
                         self.store.active()?.into_iter().map(|row| row.owner).collect();
-                    orphans::end_all(&spared, GRACE.std());
+                    self.host.end_leftovers(&spared, GRACE.std());
                 }
                 return Ok(RunFinished { id: self.id, over: over.clone(), warnings: Vec::new() });
             }
@@ -366,12 +396,19 @@ impl Scheduler<'_> {
         match effect {
             RunEffect::StartJob { unit, job, .. } => self.start(&unit, job)?,
             RunEffect::AskJobsToStop | RunEffect::HurryJobs => {
-                self.jobs.iter().for_each(|job| job.signal(Signal::INT));
+                self.signal_jobs(JobSignal::Stop);
+            }
+            RunEffect::StopJob { unit } => {
+                let kill_at = Instant::now() + GRACE.std();
+                for job in self.jobs.iter_mut().filter(|job| job.unit == unit) {
+                    job.running.signal(JobSignal::Stop);
+                    job.kill_at = Some(kill_at);
+                }
             }
             RunEffect::KillJobs => {
                 // The jobs first: nothing that ends is to be news to them.
-                self.jobs.iter().for_each(|job| job.signal(Signal::KILL));
-                orphans::kill_all();
+                self.signal_jobs(JobSignal::Kill);
+                self.host.kill_leftovers();
             }
             RunEffect::ArmGrace(grace) => {
                 let at = Instant::now() + grace.std();
@@ -409,9 +446,9 @@ impl Scheduler<'_> {
             is_detached: self.is_detached,
             is_watched: self.observer.sees_output(),
         };
-        match JobLink::start(&spec) {
-            Ok(job) => {
-                self.jobs.push(job);
+        match self.host.start(spec) {
+            Ok(running) => {
+                self.jobs.push(UnitJob { unit: id.clone(), running, is_garbled: false, kill_at: None });
                 Ok(())
             }
             Err(error) => {
@@ -448,14 +485,16 @@ impl Scheduler<'_> {
 
     /// Waits until something happens and says what.
     fn wait(&mut self) -> Result<Vec<RunInput>, RunError> {
-        let deadline = [self.grace, self.time, self.next_tick, self.next_look].into_iter().flatten().min();
+        let kill_at = self.jobs.iter().filter_map(|job| job.kill_at).min();
+        let deadlines = [self.grace, self.time, self.next_tick, self.next_look, kill_at];
+        let deadline = deadlines.into_iter().flatten().min();
         let timeout = deadline.map(|at| {
             let left = at.saturating_duration_since(Instant::now());
             Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
         });
         let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(8 + self.jobs.len());
         fds.extend(self.signals.fds().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        fds.extend(self.jobs.iter().map(|job| PollFd::from_borrowed_fd(job.fd(), PollFlags::IN)));
+        fds.extend(self.jobs.iter().map(|job| PollFd::from_borrowed_fd(job.running.fd(), PollFlags::IN)));
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => {
@@ -479,29 +518,30 @@ impl Scheduler<'_> {
         let now = Instant::now();
         let mut at = 0;
         while at < self.jobs.len() {
-            match self.jobs[at].read() {
-                Some(words) => {
-                    // A loop writes several events at once, and every look is a transaction of ours that loops wait for.
-                    if !words.is_empty() {
-                        self.next_look.get_or_insert(now + LOOK_AFTER);
+            let heard = self.jobs[at].running.read();
+            let unit = self.jobs[at].unit.clone();
+            // A loop writes several events at once, and every look is a transaction of ours that loops wait for.
+            if !heard.messages.is_empty() {
+                self.next_look.get_or_insert(now + LOOK_AFTER);
+            }
+            for message in heard.messages {
+                match message {
+                    Ok(JobMessage::Event(event)) => said.push(RunInput::Told { unit: unit.clone(), event }),
+                    Ok(JobMessage::Output(line)) => self.observer.output(&unit, &line),
+                    Ok(JobMessage::LoopWrote | JobMessage::Hello { .. }) => {}
+                    Err(_) if self.jobs[at].is_garbled => {}
+                    Err(bad) => {
+                        self.jobs[at].is_garbled = true;
+                        said.push(RunInput::JobGarbled { unit: unit.clone(), detail: bad.to_string() });
                     }
-                    let unit = self.jobs[at].unit.clone();
-                    for word in words {
-                        match word {
-                            Said::Event(event) => said.push(RunInput::Told { unit: unit.clone(), event }),
-                            Said::Output(line) => self.observer.output(&unit, &line),
-                            Said::Look => {}
-                        }
-                    }
-                    at += 1;
                 }
-                None => {
-                    let job = self.jobs.remove(at);
-                    let unit = job.unit.clone();
-                    let (is_lost, how) = job.finish();
-                    self.has_lost_job |= is_lost;
-                    ended.push(RunInput::JobEnded { unit, detail: format!("its job ended: {how}") });
-                }
+            }
+            if heard.is_over {
+                let exit = self.jobs.remove(at).running.finish();
+                self.has_lost_job |= exit.is_lost;
+                ended.push(RunInput::JobEnded { unit, detail: format!("its job ended: {}", exit.how) });
+            } else {
+                at += 1;
             }
         }
         // What loops have written comes before what is told about them.
@@ -533,18 +573,26 @@ impl Scheduler<'_> {
 
     /// Ctrl-Z: jobs hold what they run and then themselves; so do we, until somebody says go on.
     fn suspend(&mut self) {
-        self.jobs.iter().for_each(|job| job.signal(Signal::TSTP));
+        self.signal_jobs(JobSignal::Suspend);
         let since = Instant::now();
         let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
         let held = since.elapsed();
         for at in [&mut self.grace, &mut self.time].into_iter().flatten() {
             *at += held;
         }
-        self.jobs.iter().for_each(|job| job.signal(Signal::CONT));
+        self.signal_jobs(JobSignal::Continue);
+    }
+
+    fn signal_jobs(&self, signal: JobSignal) {
+        self.jobs.iter().for_each(|job| job.running.signal(signal));
     }
 
     fn look_at_the_clock(&mut self, inputs: &mut Vec<RunInput>) {
         let now = Instant::now();
+        for job in self.jobs.iter_mut().filter(|job| job.kill_at.is_some_and(|at| at <= now)) {
+            job.kill_at = None;
+            job.running.signal(JobSignal::Kill);
+        }
         if self.grace.is_some_and(|at| at <= now) {
             self.grace = None;
             inputs.push(RunInput::GraceOver);

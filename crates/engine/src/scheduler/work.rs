@@ -22,7 +22,10 @@ use dacapo_core::{
 
 use rustix::process::Signal;
 
-use super::job::{JobEnd, JobSpec, UnitFiles, Voice};
+use super::{
+    job::{JobEnd, Voice},
+    message::{JobSpec, UnitFiles},
+};
 use crate::{
     home::Home,
     proof,

@@ -38,6 +38,7 @@ impl Turn {
             RunInput::Begin(started) => self.begin(*started),
             RunInput::Told { unit, event } => self.told(&unit, event),
             RunInput::JobEnded { unit, detail } => self.job_ended(&unit, detail),
+            RunInput::JobGarbled { unit, detail } => self.job_garbled(&unit, detail),
             RunInput::Stop(cause) => self.stop(cause.into()),
             RunInput::TimeOver => {
                 if self.state.stopping.is_none() {
@@ -136,6 +137,20 @@ impl Turn {
             }
             None => self.fail(at, UnitEnd::Error, detail, None),
         }
+    }
+
+    /// The unit ends with what its job said, unless it has come to an end before; the job is stopped either way.
+    fn job_garbled(&mut self, unit: &UnitId, detail: String) {
+        let Some(at) = self.state.index.get(unit).copied() else { return };
+        if !self.state.busy.contains(&at) {
+            return;
+        }
+        if self.state.units[at].is_over(self.state.merge) {
+            self.record(Some(unit.clone()), RunEvent::UnitWarned { text: detail });
+        } else {
+            self.fail(at, UnitEnd::Error, detail, None);
+        }
+        self.step.effects.push(RunEffect::StopJob { unit: unit.clone() });
     }
 
     fn stop(&mut self, by: RunStop) {

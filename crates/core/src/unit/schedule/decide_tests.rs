@@ -127,11 +127,36 @@ fn short(effect: &RunEffect) -> String {
         }
         RunEffect::StartJob { unit, job: Job::Merge, .. } => format!("merge {unit}"),
         RunEffect::StartJob { unit, job: Job::Publish, .. } => format!("publish {unit}"),
+        RunEffect::StopJob { unit } => format!("stop {unit}"),
         RunEffect::AskJobsToStop => "ask".to_owned(),
         RunEffect::HurryJobs => "hurry".to_owned(),
         RunEffect::KillJobs => "kill".to_owned(),
         RunEffect::ArmGrace(after) => format!("grace {}", after.0),
     }
+}
+
+#[test]
+fn a_job_that_cannot_be_understood_ends_its_unit_and_is_stopped() {
+    let garbled = |run: &mut Sim, name: &str| {
+        let detail = "its job printed `oops`".to_owned();
+        run.feed(RunInput::JobGarbled { unit: unit(name), detail })
+    };
+    let (mut run, _) = Sim::new(&[("a", &[]), ("b", &["a"]), ("c", &[])], 2, MergeMode::Merge);
+    assert_eq!(garbled(&mut run, "a"), ["stop a"]);
+    assert_eq!(run.standing("a"), Standing::Failed(UnitEnd::Error));
+    assert_eq!(run.tell("a", completed()), NOTHING, "nothing that it says counts any more");
+    assert_eq!(garbled(&mut run, "b"), NOTHING, "it has no job");
+    assert_eq!(run.ends("a"), NOTHING);
+    assert_eq!(run.blocked(), [("b".to_owned(), vec!["a".to_owned()])]);
+    // What was merged stays merged; that its job babbles is said.
+    assert_eq!(run.completes("c"), ["merge c"]);
+    assert_eq!(run.tell("c", merged()), NOTHING);
+    assert_eq!(garbled(&mut run, "c"), ["stop c"]);
+    assert_eq!(run.standing("c"), Standing::Merged);
+    let warned = RunEvent::UnitWarned { text: "its job printed `oops`".to_owned() };
+    assert_eq!(run.journal.last(), Some(&(Some(unit("c")), warned)));
+    run.ends("c");
+    assert_eq!(run.over(), Some(("failed", "a: its job printed `oops`", 1)));
 }
 
 #[test]

@@ -23,6 +23,8 @@ enum Chance {
     Fails(usize, UnitEnd),
     /// The merged tree was red.
     SentBack(usize),
+    /// It prints what is no message.
+    Garbles(usize),
     Stop(StopCause),
     GraceOver,
     TimeOver,
@@ -42,6 +44,7 @@ fn chance() -> impl Strategy<Value = Chance> {
         1 => any::<usize>().prop_map(Chance::Dies),
         1 => (any::<usize>(), end).prop_map(|(n, end)| Chance::Fails(n, end)),
         3 => any::<usize>().prop_map(Chance::SentBack),
+        1 => any::<usize>().prop_map(Chance::Garbles),
         1 => prop_oneof![Just(StopCause::Interrupt), Just(StopCause::Terminate)].prop_map(Chance::Stop),
         1 => Just(Chance::GraceOver),
         1 => Just(Chance::TimeOver),
@@ -164,6 +167,11 @@ impl World {
             Chance::Dies(n) => {
                 if let Some(unit) = self.one(*n) {
                     self.feed(RunInput::JobEnded { unit, detail: "exit 1".to_owned() });
+                }
+            }
+            Chance::Garbles(n) => {
+                if let Some(unit) = self.one(*n) {
+                    self.feed(RunInput::JobGarbled { unit, detail: "oops".to_owned() });
                 }
             }
             Chance::Stop(cause) => self.feed(RunInput::Stop(*cause)),

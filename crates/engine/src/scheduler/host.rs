@@ -1,0 +1,245 @@
+//! Where jobs run. The scheduler knows only [`JobHost`]; the host of today starts each job as a process on this machine.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, Read, Seek, Write},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::process::CommandExt,
+    },
+    process::{Child, ChildStdout, Stdio},
+    time::Duration,
+};
+
+use rustix::{
+    fs::{MemfdFlags, memfd_create},
+    process::{Pid, Signal, kill_process},
+};
+
+use super::{
+    job::JOB,
+    message::{BadMessage, HostMessage, JobMessage, JobReader, JobSpec, PROTOCOL},
+    orphans,
+};
+use crate::process::identity::Identity;
+
+/// How much of what a job printed on standard error is told when it ends.
+const LAST_WORDS: u64 = 4096;
+
+/// Starts jobs somewhere.
+pub(super) trait JobHost {
+    /// Starts a job that does what `spec` says.
+    fn start(&mut self, spec: JobSpec) -> io::Result<Box<dyn RunningJob>>;
+
+    /// Kills everything that jobs have started, until nothing of it is left.
+    fn kill_leftovers(&mut self);
+
+    /// Waits until nothing is left of what jobs have started, but for the loops of `spared`; after `limit` the rest is
+    /// killed.
+    fn end_leftovers(&mut self, spared: &[Identity], limit: Duration);
+}
+
+/// A job that its host has started.
+pub(super) trait RunningJob {
+    /// Becomes readable when the job has said something or has ended.
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// What the job has said since the last call, in order, without waiting.
+    fn read(&mut self) -> Heard;
+
+    /// Passes a signal on to the job.
+    fn signal(&self, signal: JobSignal);
+
+    /// Waits until the job has ended, and says how.
+    fn finish(self: Box<Self>) -> JobExit;
+}
+
+/// What was heard from a job.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Heard {
+    pub(super) messages: Vec<Result<JobMessage, BadMessage>>,
+    /// Whether the job will say no more.
+    pub(super) is_over: bool,
+}
+
+/// How a job ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct JobExit {
+    /// Whether it ended before it could end what it had started.
+    pub(super) is_lost: bool,
+    /// Its end in words, with the last of what it complained about.
+    pub(super) how: String,
+}
+
+/// What a host can do to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum JobSignal {
+    /// Ask it to stop; asked again, it kills what it runs.
+    Stop,
+    /// End it at once.
+    Kill,
+    /// Hold it and what it runs.
+    Suspend,
+    /// Let it go on.
+    Continue,
+}
+
+/// Starts jobs as processes of this machine, from this very binary.
+pub(super) struct LocalHost {
+    program: OsString,
+    arguments: Vec<OsString>,
+}
+
+impl LocalHost {
+    /// The host of this process. What jobs leave behind becomes its own to end.
+    pub(super) fn adopting() -> io::Result<Self> {
+        orphans::adopt()?;
+        Ok(Self::of("/proc/self/exe".into(), vec![JOB.into()]))
+    }
+
+    fn of(program: OsString, arguments: Vec<OsString>) -> Self {
+        Self { program, arguments }
+    }
+
+    /// Starts a process that reads `told`, in a process group of its own: Ctrl-C is the scheduler's to pass on.
+    fn spawn(&self, told: &[u8]) -> io::Result<LocalJob> {
+        let mut stdin = File::from(memfd_create("job", MemfdFlags::CLOEXEC)?);
+        stdin.write_all(told)?;
+        stdin.rewind()?;
+        let stderr = File::from(memfd_create("job", MemfdFlags::CLOEXEC)?);
+        let mut child = std::process::Command::new(&self.program)
+            .arg0("dcp-unit")
+            .args(&self.arguments)
+            .stdin(Stdio::from(stdin))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::from(stderr.try_clone()?))
+            .current_dir("/")
+            .process_group(0)
+            .env_remove("DACAPO_LOOP") // its loops are nobody's children
+            .spawn()?;
+        let stdout = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        rustix::io::ioctl_fionbio(&stdout, true)?;
+        Ok(LocalJob { child, stdout, stderr, reader: JobReader::default() })
+    }
+}
+
+impl JobHost for LocalHost {
+    fn start(&mut self, spec: JobSpec) -> io::Result<Box<dyn RunningJob>> {
+        let mut told = serde_json::to_vec(&HostMessage::Start { protocol: PROTOCOL, spec: Box::new(spec) })?;
+        told.push(b'\n');
+        Ok(Box::new(self.spawn(&told)?))
+    }
+
+    fn kill_leftovers(&mut self) {
+        orphans::kill_all();
+    }
+
+    fn end_leftovers(&mut self, spared: &[Identity], limit: Duration) {
+        orphans::end_all(spared, limit);
+    }
+}
+
+/// A process that works for one unit.
+struct LocalJob {
+    child: Child,
+    stdout: ChildStdout,
+    stderr: File,
+    reader: JobReader,
+}
+
+impl RunningJob for LocalJob {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.stdout.as_fd()
+    }
+
+    fn read(&mut self) -> Heard {
+        let mut messages = Vec::new();
+        let mut buffer = [0; 16 * 1024];
+        let is_over = loop {
+            match self.stdout.read(&mut buffer) {
+                Ok(0) => break true,
+                Ok(n) => messages.extend(self.reader.take(&buffer[..n])),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break false,
+                Err(_) => break true,
+            }
+        };
+        Heard { messages, is_over }
+    }
+
+    fn signal(&self, signal: JobSignal) {
+        let signal = match signal {
+            JobSignal::Stop => Signal::INT,
+            JobSignal::Kill => Signal::KILL,
+            JobSignal::Suspend => Signal::TSTP,
+            JobSignal::Continue => Signal::CONT,
+        };
+        // The child was not waited for yet, so its number is still its own.
+        let _ = kill_process(Pid::from_child(&self.child), signal);
+    }
+
+    fn finish(mut self: Box<Self>) -> JobExit {
+        let (is_lost, mut how) = match self.child.wait() {
+            Ok(status) => (!status.success(), status.to_string()),
+            Err(error) => (true, error.to_string()),
+        };
+        if let Some(line) = self.reader.unfinished() {
+            how.push_str(&format!(", in the middle of the line `{line}`"));
+        }
+        let mut words = String::new();
+        let length = self.stderr.metadata().map_or(0, |metadata| metadata.len());
+        let from = io::SeekFrom::Start(length.saturating_sub(LAST_WORDS));
+        let _ = self.stderr.seek(from).and_then(|_| {
+            let mut bytes = Vec::new();
+            self.stderr.read_to_end(&mut bytes)?;
+            words = String::from_utf8_lossy(&bytes).trim().replace('\n', "; ");
+            Ok(())
+        });
+        JobExit { is_lost, how: if words.is_empty() { how } else { format!("{how}: {words}") } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dacapo_core::event::RunEvent;
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    use super::*;
+
+    /// Everything that a shell script says as a job, and how it ended.
+    fn script(text: &str) -> (Vec<Result<JobMessage, BadMessage>>, JobExit) {
+        let host = LocalHost::of("/bin/sh".into(), vec!["-c".into(), text.into()]);
+        let mut job: Box<dyn RunningJob> = Box::new(host.spawn(b"told\n").unwrap());
+        let mut messages = Vec::new();
+        loop {
+            poll(&mut [PollFd::from_borrowed_fd(job.fd(), PollFlags::IN)], None).unwrap();
+            let heard = job.read();
+            messages.extend(heard.messages);
+            if heard.is_over {
+                return (messages, job.finish());
+            }
+        }
+    }
+
+    #[test]
+    fn a_process_is_heard_to_its_last_word() {
+        let (messages, exit) = script(
+            r#"read -r told; echo '{"hello":{"protocol":1}}'; echo '{"event":{"type":"unit.warned","text":"'$told'"}}'"#,
+        );
+        let warned = RunEvent::UnitWarned { text: "told".to_owned() };
+        assert_eq!(messages, [Ok(JobMessage::Event(warned))]);
+        assert_eq!(exit, JobExit { is_lost: false, how: "exit status: 0".to_owned() });
+    }
+
+    #[test]
+    fn nonsense_on_standard_output_is_heard_as_such() {
+        let (messages, exit) = script(
+            r#"echo '{"hello":{"protocol":1}}'; echo 'npm WARN deprecated'; printf 'half'; echo why >&2; exit 3"#,
+        );
+        let [Err(BadMessage::Malformed { line, .. })] = &messages[..] else { panic!("{messages:?}") };
+        assert_eq!(line, "npm WARN deprecated");
+        let how = "exit status: 3, in the middle of the line `half`: why".to_owned();
+        assert_eq!(exit, JobExit { is_lost: true, how });
+    }
+}
