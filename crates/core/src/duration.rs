@@ -2,7 +2,13 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+use jiff::{SpanRelativeTo, fmt::friendly::SpanParser};
 use serde::{Deserialize, Serialize};
+
+/// Reads what people write. ISO 8601 (`PT5M`) is not read: that is not how people write a duration.
+static READER: SpanParser = SpanParser::new();
+/// Ten years: whoever writes more made a typing error, and sums of so little cannot overflow.
+const LONGEST: Millis = Millis::from_secs(10 * 365 * 86_400);
 
 /// A length of time in whole milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -93,38 +99,20 @@ pub struct InvalidDuration(pub String);
 impl FromStr for Millis {
     type Err = InvalidDuration;
 
-    /// Numbers with units (`ms`, `s`, `m`, `h`, `d`), one after the other; a bare `0` too.
+    /// Numbers with units (`ms`, `s`, `m`, `h`, `d`), the largest first; a bare `0` too. The units may be spelled out.
     fn from_str(text: &str) -> Result<Self, InvalidDuration> {
         let invalid = || InvalidDuration(text.chars().take(40).collect());
-        let mut rest = text.trim();
-        if rest == "0" {
+        let trimmed = text.trim();
+        if trimmed == "0" {
             return Ok(Self(0));
         }
-        if rest.is_empty() {
-            return Err(invalid());
-        }
-        let mut total = 0.0_f64;
-        while !rest.is_empty() {
-            let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(invalid)?;
-            let number: f64 = rest[..digits].parse().map_err(|_| invalid())?;
-            rest = &rest[digits..];
-            let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
-            let unit = match &rest[..letters] {
-                "ms" => 1.0,
-                "s" => 1000.0,
-                "m" => 60_000.0,
-                "h" => 3_600_000.0,
-                "d" => 86_400_000.0,
-                _ => return Err(invalid()),
-            };
-            total += number * unit;
-            rest = rest[letters..].trim_start();
-        }
-        // Ten years: longer is a typing error, and sums of it cannot overflow.
-        if total.is_finite() && total <= 315_360_000_000.0 {
-            Ok(Self(total.round() as u64))
-        } else {
-            Err(invalid())
+        let span = READER.parse_span(trimmed).map_err(|_| invalid())?;
+        // A day is 24 hours here, whatever clocks do in spring. Months and years have no length by themselves.
+        let length = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| invalid())?;
+        let rounded = length.round(jiff::Unit::Millisecond).map_err(|_| invalid())?;
+        match u64::try_from(rounded.as_millis()) {
+            Ok(millis) if Self(millis) <= LONGEST => Ok(Self(millis)),
+            _ => Err(invalid()),
         }
     }
 }
@@ -145,10 +133,19 @@ mod tests {
             ("1h30m", 5_400_000),
             ("1h 30m", 5_400_000),
             ("2d", 172_800_000),
+            ("1.5h", 5_400_000),
+            ("5 minutes", 300_000),
+            ("1 hour 30 min", 5_400_000),
+            ("0.4ms", 0),
+            ("3650d", 315_360_000_000),
         ] {
             assert_eq!(text.parse(), Ok(Millis(millis)), "{text}");
         }
         for bad in ["", " ", "5", "-1s", "s", "1x", "1s2", "1e9s", "99999999d", "..s", "１s"] {
+            assert!(bad.parse::<Millis>().is_err(), "{bad:?}");
+        }
+        // A month has no length by itself, ISO 8601 is for machines, and units out of order are a slip.
+        for bad in ["1mo", "1y", "PT5M", "30m1h", "5m ago", "3650d1s"] {
             assert!(bad.parse::<Millis>().is_err(), "{bad:?}");
         }
     }

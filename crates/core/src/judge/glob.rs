@@ -16,8 +16,14 @@
 //! replaces all that is in it.
 //!
 //! A pattern becomes a list of instructions run over the path in step with all alternatives at once,
-//! so a match costs at most pattern length times path length.
+//! so a match costs at most pattern length times path length. Most paths are ruled out before, by a text that every path
+//! of the pattern holds.
+//!
+//! `globset` was tried instead and names other paths: see `docs/design/0011-libraries.md`.
 
+use std::borrow::Cow;
+
+use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
 /// The longest pattern taken. Nobody writes longer ones, and nesting costs stack.
@@ -33,8 +39,10 @@ pub struct Globs {
 #[derive(Clone, Debug, PartialEq)]
 struct Glob {
     pattern: String,
-    /// What every path it names starts with: most paths are ruled out by it.
+    /// What every path it names starts with.
     prefix: String,
+    /// The longest text that every path it names holds somewhere; empty if there is none.
+    part: String,
     code: Vec<Step>,
 }
 
@@ -163,10 +171,9 @@ impl From<Globs> for Vec<String> {
 }
 
 /// A path as text. Bytes that are not UTF-8 become a character that `?` and `*` match.
-fn readable_path(path: &[u8]) -> String {
-    let path = String::from_utf8_lossy(path);
-    let path = path.strip_prefix("./").unwrap_or(&path);
-    path.strip_suffix('/').unwrap_or(path).to_owned()
+fn readable_path(path: &[u8]) -> Cow<'_, str> {
+    let path = path.strip_prefix(b"./").unwrap_or(path);
+    String::from_utf8_lossy(path.strip_suffix(b"/").unwrap_or(path))
 }
 
 impl Glob {
@@ -184,9 +191,11 @@ impl Glob {
             return Err(GlobProblem::Outside);
         }
         let (text, everything_below) = normalised(pattern)?;
-        let mut compiler = Compiler { rest: text.chars().peekable(), code: Vec::new() };
+        let mut compiler =
+            Compiler { rest: text.chars().peekable(), code: Vec::new(), literals: vec![String::new()] };
         compiler.sequence(0, true)?;
-        let mut code = compiler.code;
+        let Compiler { mut code, literals, .. } = compiler;
+        let part = literals.into_iter().max_by_key(String::len).unwrap_or_default();
         if everything_below {
             let below = code.len();
             code.extend([
@@ -205,11 +214,11 @@ impl Glob {
                 _ => None,
             })
             .collect();
-        Ok(Self { pattern: pattern.to_owned(), prefix, code })
+        Ok(Self { pattern: pattern.to_owned(), prefix, part, code })
     }
 
     fn matches(&self, path: &str) -> bool {
-        if !path.starts_with(&self.prefix) {
+        if !path.starts_with(&self.prefix) || memmem::find(path.as_bytes(), self.part.as_bytes()).is_none() {
             return false;
         }
         let mut now = Front::new(self.code.len());
@@ -311,6 +320,8 @@ fn has_wildcard(component: &str) -> bool {
 struct Compiler<'a> {
     rest: std::iter::Peekable<std::str::Chars<'a>>,
     code: Vec<Step>,
+    /// The runs of plain characters outside braces: a path must hold each of them.
+    literals: Vec<String>,
 }
 
 impl Compiler<'_> {
@@ -321,10 +332,13 @@ impl Compiler<'_> {
                 return Ok(());
             }
             self.rest.next();
+            if matches!(c, '?' | '*' | '[' | '{') {
+                self.literals.push(String::new());
+            }
             match c {
                 '\\' => {
                     let escaped = self.rest.next().ok_or(GlobProblem::TrailingEscape)?;
-                    self.code.push(Step::Char(escaped));
+                    self.literal(escaped, depth);
                 }
                 '?' => self.code.push(Step::Any),
                 '*' => self.stars(at_start),
@@ -333,11 +347,20 @@ impl Compiler<'_> {
                     self.code.push(class);
                 }
                 '{' => self.alternatives(depth, at_start)?,
-                _ => self.code.push(Step::Char(c)),
+                _ => self.literal(c, depth),
             }
             at_start = c == '/' || (c == '*' && matches!(self.code.last(), Some(Step::Char('/'))));
         }
         if depth > 0 { Err(GlobProblem::UnclosedBrace) } else { Ok(()) }
+    }
+
+    fn literal(&mut self, c: char, depth: usize) {
+        self.code.push(Step::Char(c));
+        if depth == 0
+            && let Some(run) = self.literals.last_mut()
+        {
+            run.push(c);
+        }
     }
 
     /// After one `*`.

@@ -59,6 +59,11 @@ fn a_pattern_names_these_paths_and_not_those() {
         (".github/**", &[".github/workflows/ci.yml"], &["github/x", "x/.github/y"]),
         ("a b", &["a b/c"], &["a"]),
         ("...", &["..."], &["a"]),
+        // Characters outside braces that every path must hold, and those inside that it need not.
+        ("a{b,c}d*e", &["abde", "acdxe"], &["ade", "abd"]),
+        ("{a}b{c}", &["abc"], &["ab", "bc"]),
+        ("x*\\*y", &["x*y", "xx*y"], &["xy"]),
+        ("a/**/b?d", &["a/bcd", "a/x/bcd"], &["a/bd"]),
     ] {
         let globs = globs(&[pattern]).unwrap();
         for path in named {

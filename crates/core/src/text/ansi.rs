@@ -10,6 +10,9 @@ const ESC: u8 = 0x1b;
 /// Removed are CSI, OSC, DCS, SOS, PM and APC sequences and the shorter escapes. The eight-bit forms
 /// are left alone: in UTF-8 their bytes are parts of letters. All it remembers is where in a
 /// sequence it is, so a sequence without an end costs no memory.
+///
+/// The libraries that do this were tried: they lose what follows an OSC that was cut off, and they look at each byte where
+/// this one jumps from escape to escape (`docs/design/0011-libraries.md` has the figures).
 #[derive(Clone, Debug, Default)]
 pub struct AnsiStripper {
     state: State,

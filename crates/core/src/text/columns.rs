@@ -1,50 +1,13 @@
 //! How wide text is in a terminal: most characters take one column, some two, some none.
+//!
+//! The widths are Unicode's, from `unicode-width`. They are summed character by character, as terminals do it: a sequence
+//! that a font may draw as one picture is as wide as its parts, and a prefix is never wider than the whole.
 
-/// Characters that take two columns: East Asian ones and pictures.
-const WIDE: [(char, char); 24] = [
-    ('\u{1100}', '\u{115f}'),
-    ('\u{231a}', '\u{231b}'),
-    ('\u{2329}', '\u{232a}'),
-    ('\u{23e9}', '\u{23ec}'),
-    ('\u{25fd}', '\u{25fe}'),
-    ('\u{2614}', '\u{2615}'),
-    ('\u{2648}', '\u{2653}'),
-    ('\u{26aa}', '\u{26ab}'),
-    ('\u{26bd}', '\u{26be}'),
-    ('\u{2705}', '\u{2705}'),
-    ('\u{270a}', '\u{270b}'),
-    ('\u{2728}', '\u{2728}'),
-    ('\u{274c}', '\u{274c}'),
-    ('\u{2795}', '\u{2797}'),
-    ('\u{2b1b}', '\u{2b1c}'),
-    ('\u{2e80}', '\u{303e}'),
-    ('\u{3041}', '\u{a4cf}'),
-    ('\u{a960}', '\u{a97c}'),
-    ('\u{ac00}', '\u{d7a3}'),
-    ('\u{f900}', '\u{faff}'),
-    ('\u{fe30}', '\u{fe6f}'),
-    ('\u{ff01}', '\u{ff60}'),
-    ('\u{1f300}', '\u{1faff}'),
-    ('\u{20000}', '\u{3fffd}'),
-];
+use unicode_width::UnicodeWidthChar;
 
-/// Marks that stand over the character before them.
-const MARKS: [(char, char); 5] = [
-    ('\u{300}', '\u{36f}'),
-    ('\u{1ab0}', '\u{1aff}'),
-    ('\u{20d0}', '\u{20ff}'),
-    ('\u{200b}', '\u{200f}'),
-    ('\u{fe00}', '\u{fe0f}'),
-];
-
+/// Control characters have no width of their own; each counts as one column, so that none makes a line look shorter.
 fn width(c: char) -> usize {
-    let is_in = |ranges: &[(char, char)]| ranges.iter().any(|(first, last)| (*first..=*last).contains(&c));
-    match c {
-        '\0'..='\u{2ff}' => 1,
-        _ if is_in(&MARKS) => 0,
-        _ if is_in(&WIDE) => 2,
-        _ => 1,
-    }
+    c.width().unwrap_or(1)
 }
 
 /// How many columns `text` takes.
@@ -79,6 +42,12 @@ mod tests {
             ("⠋ 1", 3, 2, "⠋ "),
             ("ä·–", 3, 3, "ä·–"),
             ("", 0, 0, ""),
+            // Marks of scripts other than Latin, a narrow picture, an invisible joiner and a control character.
+            ("สวัสดี", 4, 3, "สวัส"),
+            ("שָׁלוֹם", 4, 1, "שָׁ"),
+            ("🖋x", 2, 1, "🖋"),
+            ("a\u{2060}b", 2, 1, "a\u{2060}"),
+            ("a\tb", 3, 2, "a\t"),
         ] {
             assert_eq!((columns(text), fitting(text, room)), (wide, shown), "{text}");
         }
