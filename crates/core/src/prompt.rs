@@ -6,7 +6,7 @@ use crate::{
     agent::Format,
     event::{GateResult, LoopStarted},
     ids::{base32, fingerprint},
-    judge::promise::MissReason,
+    judge::promise::{BLOCKED_PLACEHOLDER, MissReason},
     loop_machine::LoopState,
     policy::{OwnClaim, Policy},
 };
@@ -126,6 +126,17 @@ pub fn compose(state: &LoopState, iteration: u32, nonce: &str) -> String {
              {by_code}create the file $TASK_FOLDER/WAIT_WITHOUT_RESTART.\n"
         ));
     }
+    prompt.push_str(&format!(
+        "If it cannot be done as asked, do not pretend that it is and do not bend what it is checked by: print the line \
+         <blocked>{BLOCKED_PLACEHOLDER}</blocked> and nothing else on it, with the reason in your own words, and stop. That \
+         is no failure of yours: a person reads it and decides.\n"
+    ));
+    if let Some((number, why)) = state.blocked.as_ref().filter(|(number, _)| number + 1 == iteration) {
+        prompt.push_str(&format!(
+            "\nIn iteration {number} the agent said that it cannot be done as asked: {why}\nA person has read that and lets \
+             the loop go on.\n"
+        ));
+    }
     for (text, _) in state.steers.iter().filter(|(_, told)| told.is_none_or(|t| t == iteration)) {
         prompt.push_str(&crate::unit::prompt::said(text));
     }
@@ -150,6 +161,13 @@ pub fn compose(state: &LoopState, iteration: u32, nonce: &str) -> String {
             hint(miss)
         ));
     }
+    if let Some(miss) = state.blocked_near_miss {
+        prompt.push_str(&format!(
+            "\nWhat you said in iteration {} about being blocked did not count: {}. If you are not blocked, go on.\n",
+            iteration - 1,
+            hint(miss)
+        ));
+    }
     prompt
 }
 
@@ -162,7 +180,7 @@ fn how_to_claim(policy: &Policy, nonce: &str) -> String {
             .to_owned();
     }
     if policy.claims.own_claim != OwnClaim::Never {
-        return "When you end, checks are run on what you leave behind. Nothing you print counts for or against it.\n"
+        return "When you end, checks are run on what you leave behind. Nothing you print makes them pass.\n"
             .to_owned();
     }
     let done_file = if policy.claims.done_file { ", or create the file $TASK_FOLDER/DONE" } else { "" };

@@ -110,7 +110,11 @@ fn dacapos_own_sentences_never_are_a_claim() {
     // fault A1: an echo of the prompt holds the tag in the middle of a sentence only.
     let near_miss = LoopEvent::SignalSeen { iteration: 1, signal: Signal::NearMiss(MissReason::NotAlone) };
     let steered = LoopEvent::Steered { text: "use rust".into() };
-    let mut histories = vec![vec![], vec![near_miss.clone()], vec![steered.clone()]];
+    let blocked_miss =
+        LoopEvent::SignalSeen { iteration: 1, signal: Signal::BlockedNearMiss(MissReason::NotAlone) };
+    let blocked = LoopEvent::Blocked { iteration: 1, why: "no key".into() };
+    let mut histories =
+        vec![vec![], vec![near_miss.clone()], vec![steered.clone()], vec![blocked_miss, blocked]];
     for tail in ["", "boom"] {
         histories.push([&red_gate(tail)[..], &[near_miss.clone(), steered.clone()]].concat());
     }
@@ -125,6 +129,16 @@ fn dacapos_own_sentences_never_are_a_claim() {
                 let prompt = compose(&state, iteration, "nonce").to_lowercase();
                 assert_eq!(prompt.matches(&tag).count(), 1, "said once: {prompt}");
                 assert_eq!(prompt.matches("<promise>").count(), 1, "{prompt}");
+                // An agent that repeats all of it, a part or one line says nothing with it.
+                let mut repeated: Vec<&str> = prompt.lines().collect();
+                repeated.push(&prompt);
+                for text in repeated {
+                    let rule = &state.started.as_ref().unwrap().policy.claims.promise;
+                    let mut detector = crate::judge::promise::PromiseDetector::new(rule, "nonce", "");
+                    detector.push(text.as_bytes());
+                    let found = detector.finish();
+                    assert_eq!((found.promise, found.blocked), (None, None), "{text}");
+                }
                 assert!(prompt.ends_with('\n') && !prompt.trim_end().ends_with(&tag), "{prompt}");
                 for line in prompt.lines() {
                     let line = line.trim_matches(|c: char| !c.is_alphanumeric() && c != '<' && c != '>');
@@ -238,6 +252,7 @@ fn a_persons_words_are_told_until_an_agent_has_read_them() {
         (IterationOutcome::NoClaim, false),
         (IterationOutcome::Refused, false),
         (IterationOutcome::Waiting, false),
+        (IterationOutcome::Blocked, false),
         (IterationOutcome::Interrupted, true),
         (IterationOutcome::NotStarted, true),
     ] {
@@ -273,6 +288,10 @@ fn what_the_policy_does_not_listen_for_is_not_offered() {
     let deaf = policy(|p| (p.claims.done_file, p.claims.wait.exit_code) = (false, None));
     let prompt = compose(&state("Fix it.", deaf, &[]), 1, "n");
     assert!(!prompt.contains("TASK_FOLDER") && !prompt.contains("exit with code"), "{prompt}");
+    assert!(
+        prompt.contains("<blocked>your reason</blocked>"),
+        "an honest way out is always offered: {prompt}"
+    );
     let other = policy(|p| p.claims.wait.exit_code = Some(77));
     assert!(compose(&state("Fix it.", other, &[]), 1, "n").contains("exit with code 77"));
 }
@@ -302,6 +321,7 @@ fn where_tasks_are_their_status_is_asked_for_and_no_promise() {
         compose(&state("Mend it.", policy(|p| p.claims.own_claim = OwnClaim::AfterAgent), &[]), 1, "n");
     assert!(checked.contains("When you end, checks are run on what you leave behind."));
     for prompt in [of_tasks, checked] {
+        assert!(prompt.contains("<blocked>your reason</blocked>"), "every prompt offers it: {prompt}");
         assert!(!prompt.contains("<promise>") && !prompt.contains("/DONE"), "{prompt}");
         assert!(prompt.contains("WAIT_WITHOUT_RESTART"), "waiting is as ever: {prompt}");
     }

@@ -168,7 +168,7 @@ pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
         say(format!("Unit {unit} reads it when it goes on: `{again}`."));
         return Ok(0);
     }
-    if matches!(row.view.reason, Some(Reason::Waiting | Reason::Question)) {
+    if matches!(row.view.reason, Some(Reason::Waiting | Reason::Question | Reason::Blocked)) {
         drop(store);
         return detach::start(["resume", id.as_str()]);
     }

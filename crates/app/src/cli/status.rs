@@ -2,6 +2,7 @@
 
 use clap::Args;
 use dacapo_core::{
+    event::Reason,
     text::count,
     view::{LoopView, status_line},
 };
@@ -102,6 +103,9 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
                 count(view.charged.unwrap_or(view.iteration), "iteration"),
                 money(&view.ledger.total()).map(|cost| format!(", {cost}")).unwrap_or_default(),
             ));
+            if let Some(detail) = view.detail.as_ref().filter(|_| view.reason == Some(Reason::Blocked)) {
+                say(format!("    {detail}"));
+            }
         }
     }
     if let Some(store) = &store {

@@ -194,6 +194,10 @@ impl Human {
                 let hint = dacapo_core::prompt::hint(*miss);
                 self.note("33", format!("  a promise that does not count: {hint}"));
             }
+            LoopEvent::SignalSeen { signal: Signal::BlockedNearMiss(miss), .. } => {
+                let hint = dacapo_core::prompt::hint(*miss);
+                self.note("33", format!("  a blocked tag that does not count: {hint}"));
+            }
             LoopEvent::GateStarted { name, role, iteration, .. } => {
                 // The agent claimed nothing; whether there is a claim all the same is what `--until-cmd` asks.
                 if self.exit.is_some() {
@@ -227,6 +231,7 @@ impl Human {
                     let what = match outcome {
                         IterationOutcome::NoClaim => "no claim",
                         IterationOutcome::Waiting => "waits for somebody",
+                        IterationOutcome::Blocked => "is blocked",
                         IterationOutcome::Interrupted => "interrupted",
                         IterationOutcome::Refused
                         | IterationOutcome::Accepted
@@ -242,6 +247,7 @@ impl Human {
                 }
             }
             LoopEvent::QuestionAsked { text } => self.note("35", format!("  the agent asks: {text}")),
+            LoopEvent::Blocked { why, .. } => self.note("35", format!("  the agent is blocked: {why}")),
             LoopEvent::Steered { text } => self.line("35", &format!("  steered: {text}")),
             LoopEvent::PauseRequested { .. } => self.line("33", "  pauses after this iteration"),
             LoopEvent::Paused => {

@@ -316,6 +316,10 @@ impl RunObserver for HumanRun {
                 let text = format!("asks: {text}");
                 self.about(unit, "35", &text);
             }
+            LoopEvent::Blocked { why, .. } => {
+                let text = format!("is blocked: {why}");
+                self.about(unit, "35", &text);
+            }
             // What a red check has to do with a task is told as the task's.
             LoopEvent::ClaimRefused { reason, detail, .. } if *reason != RefusalReason::GateFailed => {
                 let text = format!("refused: {detail}");

@@ -190,6 +190,7 @@ fn describe(event: &LoopEvent) -> String {
         LoopEvent::Parked { until, why } => format!("parked until {until}: {why}"),
         LoopEvent::Warned { text } => format!("warning: {text}"),
         LoopEvent::QuestionAsked { text } => format!("asks: {text}"),
+        LoopEvent::Blocked { why, .. } => format!("blocked: {why}"),
         LoopEvent::Steered { text } => format!("steered: {text}"),
         LoopEvent::PauseRequested { now: true } => "is to pause now".to_owned(),
         LoopEvent::PauseRequested { now: false } => "is to pause after this iteration".to_owned(),
@@ -230,6 +231,7 @@ fn outcome_words(outcome: IterationOutcome) -> &'static str {
         IterationOutcome::Refused => "claim refused",
         IterationOutcome::Accepted => "claim accepted",
         IterationOutcome::Waiting => "waits for somebody",
+        IterationOutcome::Blocked => "is blocked",
         IterationOutcome::Interrupted => "interrupted",
         IterationOutcome::NotStarted => "the agent could not be started",
     }

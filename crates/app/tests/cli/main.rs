@@ -1,6 +1,7 @@
 //! The command end to end: real processes, a scripted agent, no network (req 205). One binary, one file per topic.
 
 mod bad_input;
+mod blocked;
 mod bus;
 mod children;
 mod claims;

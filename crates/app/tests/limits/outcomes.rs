@@ -239,3 +239,34 @@ fn a_promise_beside_an_error_is_a_claim_all_the_same() {
     env.run_mine(&["-n", "1"]).assert_code(0);
     assert_eq!(env.outcomes(), ["overload"]);
 }
+
+#[test]
+fn an_agent_that_prints_events_is_blocked_by_a_whole_message_of_its_own() {
+    let tool = |text: &str| {
+        event(&json!({"type": "user", "session_id": "s1", "message": {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "t1", "content": text}]}}))
+    };
+    let thinks =
+        event(&json!({"type": "assistant", "session_id": "s1", "message": {"id": "m2", "role": "assistant",
+        "content": [{"type": "thinking", "thinking": "<blocked>no key</blocked>"}]}}));
+    for (words, code, why) in [
+        (says("I looked.\n<blocked>no key</blocked>"), 4, Some("no key")),
+        (says("I looked.\n\n<blocked>\nno key,\nand no door\n</blocked>\n"), 4, Some("no key, and no door")),
+        (says("I stop here: <blocked>no key</blocked>"), 4, Some("no key")),
+        (script(&[says("I stop here: <blocked>no key</blocked>"), says("No, I go on.")]), 3, None),
+        (says("```\n<blocked>no key</blocked>\n```"), 3, None),
+        // Neither a tool's output nor a thought is what it says.
+        (script(&[tool("<blocked>no key</blocked>"), says("I go on.")]), 3, None),
+        (script(&[thinks, says("I go on.")]), 3, None),
+        // Without its final event as well: what it said was whole.
+        (script(&[says("<blocked>no key</blocked>"), "kill SEGV".to_owned()]), 4, Some("no key")),
+    ] {
+        let env = world_of(&[&script(&[begins("s1"), words.clone(), ends("s1")])]);
+        let output = env.run_mine(&["-n", "1"]).assert_code(code);
+        let whys: Vec<_> = env.events_of("t", "blocked").iter().map(|event| event["why"].clone()).collect();
+        assert_eq!(whys, why.iter().map(|why| json!(why)).collect::<Vec<_>>(), "{words}");
+        if let Some(why) = why {
+            assert_has(last_line(&output), &format!("stopped (blocked): the agent is blocked: {why}"));
+        }
+    }
+}

@@ -2,6 +2,7 @@
 //!
 //! They are installed by `scripts/install-agents`; those that are ignored here need its `--more`.
 
+mod blocked;
 mod budgets;
 mod kills;
 mod limits;

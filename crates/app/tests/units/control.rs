@@ -294,3 +294,41 @@ fn what_is_begun_is_what_an_agent_has_chosen_for_all_that_is_known() {
     let shown = world.env.run(["status", "a"]).assert_code(0).stdout;
     assert_eq!(shown.matches("  complete  ").count(), 3, "{shown}");
 }
+
+#[test]
+fn a_unit_whose_agent_is_blocked_needs_a_person_and_its_task_stays_pending() {
+    let world = World::new();
+    let root = world.env.root().display().to_string();
+    // Who fails in a command claims nothing.
+    let says = format!("test -f {root}/key || {{ echo '<blocked>there is no key</blocked>'; exit 1; }}");
+    world.plan("a", &[]).task("a", 1, &[], "test -f a.txt", &format!("do: {says}\ndo: touch a.txt"));
+    world.unit("b", 1, &[]).unit("c", 1, &["a"]).commit();
+    let output = world.run(&[]).assert_code(4);
+    assert!(output.stdout.contains("a  is blocked: there is no key"), "{}", output.stdout);
+    let last = output.stderr.lines().last().unwrap();
+    assert!(last.starts_with("dacapo: failed (person): a: the agent is blocked: there is no key"), "{last}");
+    assert_eq!(statuses(&world), are(&[("a", "failed"), ("b", "merged"), ("c", "blocked")]));
+    let unit = &unit_json(&world, "a");
+    assert_eq!(
+        (&unit["reason"], &unit["tasks"][0]["status"]),
+        (&json!("person"), &json!("pending")),
+        "{unit}"
+    );
+    let retries = world.run_events().into_iter().filter(|event| event["type"] == "task.retry").count();
+    assert_eq!(retries, 0, "it is no failure, so nothing is tried again");
+    let why = world.env.run(["why", "a"]).assert_code(0).stdout;
+    assert!(why.contains("the agent is blocked: there is no key") && why.contains("dacapo steer"), "{why}");
+    assert!(world.at("main", "specs/tasks/a/01-step.md").unwrap().contains("status: pending"));
+    // A person makes it possible, says so, and it goes on where it was.
+    fs::write(world.env.root().join("key"), "").unwrap();
+    world.env.run(["steer", "a", "the key is there now"]).assert_code(0);
+    world.run(&[]).assert_code(0);
+    assert!(world.at("main", "a.txt").is_some());
+    assert_eq!(world.env.survivors(), Vec::<u32>::new());
+}
+
+fn unit_json(world: &World, name: &str) -> Value {
+    let output = world.env.run(["status", "--units", "--json"]).assert_code(0);
+    let units: Vec<Value> = serde_json::from_str(&output.stdout).unwrap();
+    units.into_iter().find(|unit| unit["unit"] == name).unwrap()
+}

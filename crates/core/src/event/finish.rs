@@ -42,6 +42,8 @@ pub enum Reason {
     Waiting,
     /// The agent asked something.
     Question,
+    /// The agent says that it cannot do what it was asked.
+    Blocked,
     /// The agent is not signed in.
     Auth,
     /// The agent's account has no money.
@@ -69,6 +71,7 @@ impl Reason {
             | Self::Stuck => FinishState::Failed,
             Self::Waiting
             | Self::Question
+            | Self::Blocked
             | Self::Auth
             | Self::Billing
             | Self::Interrupted
@@ -83,7 +86,7 @@ impl Reason {
             Self::Done => 0,
             Self::Error => 1,
             Self::MaxIterations | Self::MaxTime | Self::Budget | Self::Stuck => 3,
-            Self::Waiting | Self::Question | Self::Auth | Self::Billing => 4,
+            Self::Waiting | Self::Question | Self::Blocked | Self::Auth | Self::Billing => 4,
             Self::Agent | Self::Disk | Self::Lock => 5,
             Self::Interrupted | Self::Cancelled => 130,
             Self::Terminated => 143,
@@ -109,6 +112,7 @@ impl Reason {
             Self::Stuck => "stuck",
             Self::Waiting => "waiting",
             Self::Question => "question",
+            Self::Blocked => "blocked",
             Self::Auth => "auth",
             Self::Billing => "billing",
             Self::Interrupted => "interrupted",
@@ -149,6 +153,7 @@ mod tests {
             (Reason::Stuck, "failed", 3, true),
             (Reason::Waiting, "stopped", 4, true),
             (Reason::Question, "stopped", 4, true),
+            (Reason::Blocked, "stopped", 4, true),
             (Reason::Auth, "stopped", 4, true),
             (Reason::Billing, "stopped", 4, true),
             (Reason::Interrupted, "stopped", 130, true),

@@ -273,6 +273,13 @@ pub enum LoopEvent {
         /// The question.
         text: String,
     },
+    /// The agent says that it cannot do what it was asked.
+    Blocked {
+        /// The iteration it worked in.
+        iteration: u32,
+        /// Why, in its own words, in one line.
+        why: String,
+    },
     /// A person's words for the next prompt.
     Steered {
         /// The words.
@@ -556,6 +563,8 @@ pub enum IterationOutcome {
     Accepted,
     /// It waits for somebody.
     Waiting,
+    /// It cannot do what it was asked.
+    Blocked,
     /// It was cut short: a signal, a request, a crash of dacapo.
     Interrupted,
     /// The agent could not be started.

@@ -46,8 +46,17 @@ impl RefusalReason {
 /// A refusal in words.
 pub type Refusal = (RefusalReason, String);
 
-/// What refuses a claim made in `iteration` before any gate runs.
-pub fn refused_at_once(by: &[Signal], iteration: u32, policy: &Policy) -> Option<Refusal> {
+/// What refuses a claim made in `iteration` before any gate runs; `blocked` is why the same agent says that the work cannot
+/// be done.
+pub fn refused_at_once(
+    by: &[Signal],
+    iteration: u32,
+    blocked: Option<&str>,
+    policy: &Policy,
+) -> Option<Refusal> {
+    if let Some(refusal) = refused_by_block(by, blocked) {
+        return Some(refusal);
+    }
     // One good signal carries a claim: a promise is not void because the DONE beside it is a link.
     if let Some(Signal::MalformedDone(kind)) = by.first()
         && by.iter().all(|signal| matches!(signal, Signal::MalformedDone(_)))
@@ -65,6 +74,16 @@ pub fn refused_at_once(by: &[Signal], iteration: u32, policy: &Policy) -> Option
         ));
     }
     None
+}
+
+/// Refuses the claim of an agent that also says that the work cannot be done: both cannot be true, and believing the word
+/// that ends the loop would be the dearer mistake. What dacapo itself claims is no word of the agent's.
+pub fn refused_by_block(by: &[Signal], blocked: Option<&str>) -> Option<Refusal> {
+    let why = blocked.filter(|_| !is_ours(by))?;
+    Some((
+        RefusalReason::Contradiction,
+        format!("the agent claims to be done and says that it is blocked: {why}"),
+    ))
 }
 
 fn malformed(by: &[Signal]) -> Option<Refusal> {

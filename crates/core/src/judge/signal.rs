@@ -17,6 +17,10 @@ pub struct Facts {
     pub promise: Option<String>,
     /// A tag that did not count.
     pub near_miss: Option<MissReason>,
+    /// Why the agent says that it cannot do what it was asked.
+    pub blocked: Option<String>,
+    /// A `<blocked>` tag that did not count.
+    pub blocked_near_miss: Option<MissReason>,
     /// What stands at `$TASK_FOLDER/DONE`.
     pub done: DoneFact,
     /// Whether `$TASK_FOLDER/WAIT_WITHOUT_RESTART` is there.
@@ -82,8 +86,12 @@ pub enum Signal {
     WaitMessage(String),
     /// A question to a person.
     Question(String),
+    /// The agent cannot do what it was asked: why.
+    Blocked(String),
     /// A promise tag that did not count.
     NearMiss(MissReason),
+    /// A `<blocked>` tag that did not count.
+    BlockedNearMiss(MissReason),
 }
 
 impl Signal {
@@ -120,7 +128,9 @@ impl Signal {
             Self::WaitMarker => "WAIT_WITHOUT_RESTART",
             Self::WaitMessage(_) => "wait message",
             Self::Question(_) => "question",
+            Self::Blocked(_) => "blocked",
             Self::NearMiss(_) => "near miss",
+            Self::BlockedNearMiss(_) => "near miss of a blocked tag",
         }
     }
 }
@@ -169,9 +179,15 @@ pub fn signals(facts: &Facts, policy: &Policy) -> Vec<Signal> {
             signals.push(Signal::Question(body.clone()));
         }
     }
+    signals.extend(facts.blocked.clone().map(Signal::Blocked));
+    // An agent that repeats its prompt made no mistake that it could be told about.
+    let told = |miss: Option<MissReason>| miss.filter(|miss| *miss != MissReason::Echo);
     if facts.promise.is_none() && hears_promises {
-        // An agent that repeats its prompt made no mistake that it could be told about.
-        signals.extend(facts.near_miss.filter(|miss| *miss != MissReason::Echo).map(Signal::NearMiss));
+        signals.extend(told(facts.near_miss).map(Signal::NearMiss));
+    }
+    // Nor did one that is done by mentioning what it would have said otherwise.
+    if facts.blocked.is_none() && !signals.iter().any(Signal::is_claim) {
+        signals.extend(told(facts.blocked_near_miss).map(Signal::BlockedNearMiss));
     }
     signals
 }
@@ -254,6 +270,25 @@ mod tests {
                     ..Facts::default()
                 },
                 vec![Signal::Promise("p".into()), Signal::DoneFile, Signal::WaitExitCode(42)],
+            ),
+        ] {
+            assert_eq!(signals(&facts, &policy), expected, "{facts:?}");
+        }
+        let blocked = |miss| Facts { blocked_near_miss: Some(miss), ..Facts::default() };
+        for (facts, expected) in [
+            (
+                Facts { blocked: Some("no key".into()), ..blocked(MissReason::InCode) },
+                vec![Signal::Blocked("no key".into())],
+            ),
+            (
+                Facts { blocked: Some("no key".into()), promise: Some("p".into()), ..Facts::default() },
+                vec![Signal::Promise("p".into()), Signal::Blocked("no key".into())],
+            ),
+            (blocked(MissReason::InCode), vec![Signal::BlockedNearMiss(MissReason::InCode)]),
+            (blocked(MissReason::Echo), vec![]),
+            (
+                Facts { promise: Some("p".into()), ..blocked(MissReason::InCode) },
+                vec![Signal::Promise("p".into())],
             ),
         ] {
             assert_eq!(signals(&facts, &policy), expected, "{facts:?}");

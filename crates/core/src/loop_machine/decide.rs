@@ -190,6 +190,7 @@ impl Turn {
             Reason::Done => "INFO",
             Reason::Waiting
             | Reason::Question
+            | Reason::Blocked
             | Reason::Auth
             | Reason::Billing
             | Reason::Interrupted
@@ -383,8 +384,10 @@ impl Turn {
         let seen = signals(&facts, &self.started().policy);
         for signal in &seen {
             self.record(LoopEvent::SignalSeen { iteration, signal: signal.clone() });
-            if let Signal::Question(text) = signal {
-                self.ask(text);
+            match signal {
+                Signal::Question(text) => self.ask(text),
+                Signal::Blocked(why) => self.record(LoopEvent::Blocked { iteration, why: why.clone() }),
+                _ => {}
             }
         }
         if exit.dropped_bytes > 0 {
@@ -416,8 +419,10 @@ impl Turn {
         }
         if !claims.is_empty() {
             self.claim(claims);
-        } else if self.state.awaits_attempt && !self.state.waits.is_empty() {
-            // It said that it waits before it met the outage.
+        } else if self.state.awaits_attempt
+            && (!self.state.waits.is_empty() || self.state.blocked_by().is_some())
+        {
+            // It said that it waits, or that it is blocked, before it met the outage.
             self.not_done(IterationOutcome::NoClaim);
         } else if self.met_an_outage(at, &exit) {
             // Said and done there.
@@ -477,8 +482,13 @@ impl Turn {
         }
     }
 
-    /// The iteration brought no accepted claim: waiting, then a limit, then the next one.
+    /// The iteration brought no accepted claim: an agent that is blocked or waits, then a limit, then the next one.
     pub(super) fn not_done(&mut self, outcome: IterationOutcome) {
+        if let Some(why) = self.state.blocked_by() {
+            let detail = format!("the agent is blocked: {why}");
+            self.finish_iteration(IterationOutcome::Blocked);
+            return self.finish(Reason::Blocked, detail);
+        }
         if !self.state.waits.is_empty() {
             self.finish_iteration(IterationOutcome::Waiting);
             let names: Vec<&str> = self.state.waits.iter().map(Signal::name).collect();

@@ -12,7 +12,10 @@ use crate::{
     event::{Examination, GateResult, GateRole, IterationOutcome, LoopEvent, Reason},
     ids::LoopId,
     judge::{
-        claim::{Refusal, RefusalReason, refused_at_once, refused_by_disturbance, refused_by_examination},
+        claim::{
+            Refusal, RefusalReason, refused_at_once, refused_by_block, refused_by_disturbance,
+            refused_by_examination,
+        },
         signal::Signal,
     },
     policy::GateSpec,
@@ -25,7 +28,7 @@ impl Turn {
         // Before the first iteration the claim is about iteration 0; between two, about the one before.
         let iteration = self.state.iterations;
         self.record(LoopEvent::ClaimMade { iteration, by: by.clone() });
-        match refused_at_once(&by, iteration, &self.started().policy) {
+        match refused_at_once(&by, iteration, self.state.blocked_by(), &self.started().policy) {
             Some(refusal) => self.refuse(refusal),
             None => self.await_children(),
         }
@@ -80,6 +83,10 @@ impl Turn {
     /// The workspace was looked at: what stands against the claim before any gate runs?
     pub(super) fn examined(&mut self, found: Option<Box<Examination>>) {
         let Some(claim) = self.state.claim.clone() else { return };
+        // Refused at once, unless dacapo was killed in between.
+        if let Some(refusal) = refused_by_block(&claim.by, self.state.blocked_by()) {
+            return self.refuse(refusal);
+        }
         if let Some(found) = found {
             let refusal = refused_by_examination(&claim.by, &found, &self.started().policy);
             self.record(LoopEvent::ClaimExamined { iteration: claim.iteration, found });
@@ -303,7 +310,7 @@ impl Turn {
         if self.state.stopping.is_some() {
             return self.finish_stopped();
         }
-        if self.state.iteration_is_open && !self.state.awaits_attempt {
+        if self.state.blocked_by().is_some() || (self.state.iteration_is_open && !self.state.awaits_attempt) {
             self.not_done(IterationOutcome::Refused);
         } else if self.state.max_iterations == 0 {
             // There is no agent for whom anything has to be there.

@@ -123,8 +123,12 @@ pub struct LoopState {
     pub question: Option<String>,
     /// All questions of the newest iteration.
     pub asked: Vec<String>,
+    /// The newest iteration whose agent could not do what it was asked, and why.
+    pub blocked: Option<(u32, String)>,
     /// Why a tag in the newest iteration did not count.
     pub near_miss: Option<crate::judge::promise::MissReason>,
+    /// Why a `<blocked>` tag in it did not count.
+    pub blocked_near_miss: Option<crate::judge::promise::MissReason>,
 }
 
 /// What a loop is doing.
@@ -215,6 +219,12 @@ impl LoopState {
         }
     }
 
+    /// Why the agent of the open iteration says that it cannot do what it was asked.
+    pub(super) fn blocked_by(&self) -> Option<&str> {
+        let (iteration, why) = self.blocked.as_ref()?;
+        (*iteration == self.iterations && self.iteration_is_open).then_some(why.as_str())
+    }
+
     /// What is left of the loop's time.
     pub fn time_left(&self) -> Option<Millis> {
         self.max_time.map(|max| max.minus(self.spent))
@@ -267,7 +277,7 @@ impl LoopState {
                 self.iteration_is_open = true;
                 self.phase = Phase::Running;
                 self.waits.clear();
-                self.near_miss = None;
+                (self.near_miss, self.blocked_near_miss) = (None, None);
                 self.asked.clear();
             }
             LoopEvent::AgentStarted { iteration, attempt, output, session, .. } => {
@@ -323,8 +333,10 @@ impl LoopState {
                 if signal.is_wait() {
                     self.waits.push(signal.clone());
                 }
-                if let Signal::NearMiss(miss) = signal {
-                    self.near_miss = Some(*miss);
+                match signal {
+                    Signal::NearMiss(miss) => self.near_miss = Some(*miss),
+                    Signal::BlockedNearMiss(miss) => self.blocked_near_miss = Some(*miss),
+                    _ => {}
                 }
             }
             LoopEvent::ClaimMade { iteration, by } => {
@@ -403,7 +415,10 @@ impl LoopState {
                 self.spent = *spent_ms;
                 (self.iteration_is_open, self.awaits_attempt) = (false, false);
                 let failure = self.failure.take();
-                self.progress.observe(self.tree.as_deref(), failure.as_deref(), false);
+                // Who cannot go on and says so has not failed to get on.
+                if *outcome != IterationOutcome::Blocked {
+                    self.progress.observe(self.tree.as_deref(), failure.as_deref(), false);
+                }
                 // An agent that was cut short or never started may not have read its prompt: what a person said goes
                 // into the next one too.
                 if matches!(outcome, IterationOutcome::Interrupted | IterationOutcome::NotStarted) {
@@ -426,6 +441,7 @@ impl LoopState {
                 self.question = Some(text.clone());
                 self.asked.push(text.clone());
             }
+            LoopEvent::Blocked { iteration, why } => self.blocked = Some((*iteration, why.clone())),
             LoopEvent::LimitsRaised { grant } => self.take_grant(grant),
             LoopEvent::Steered { text } => {
                 self.steers.push((text.clone(), None));

@@ -152,7 +152,7 @@ impl Turn {
             IterationOutcome::NoClaim | IterationOutcome::Refused | IterationOutcome::Interrupted => {
                 Some("no_task_completed")
             }
-            IterationOutcome::Accepted | IterationOutcome::Waiting => None,
+            IterationOutcome::Accepted | IterationOutcome::Waiting | IterationOutcome::Blocked => None,
         }
     }
 }

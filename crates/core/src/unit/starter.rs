@@ -15,6 +15,8 @@ people and agents read this file.
   exits 0 afterwards.
 - `depends_on` in a task names tasks of this unit by their number. In this file, between two lines of `---` at its very
   beginning, it names other units.
+- An agent that cannot do a task as asked says why, between the tags `<blocked>` and `</blocked>` as its prompt shows it, and
+  stops. The task stays `pending`, and a person decides.
 "
     );
     let greet = format!(

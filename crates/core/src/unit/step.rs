@@ -110,7 +110,7 @@ pub fn end_of(reason: Reason, exhausted: UnitEnd) -> Option<UnitEnd> {
         Reason::MaxIterations | Reason::Stuck => Some(exhausted),
         Reason::MaxTime | Reason::Budget => Some(UnitEnd::Budget),
         Reason::Auth | Reason::Billing => Some(UnitEnd::Auth),
-        Reason::Waiting | Reason::Question => Some(UnitEnd::Person),
+        Reason::Waiting | Reason::Question | Reason::Blocked => Some(UnitEnd::Person),
         Reason::Interrupted | Reason::Terminated => Some(UnitEnd::Stopped),
         Reason::Cancelled => Some(UnitEnd::Cancelled),
         Reason::Agent | Reason::Disk | Reason::Lock => Some(UnitEnd::Environment),
@@ -127,6 +127,7 @@ pub fn goes_on(reason: Reason) -> bool {
             | Reason::Terminated
             | Reason::Waiting
             | Reason::Question
+            | Reason::Blocked
             | Reason::Auth
             | Reason::Billing
             | Reason::Agent

@@ -193,6 +193,8 @@ impl LoopView {
                 self.detail = Some(why.clone());
             }
             LoopEvent::QuestionAsked { text } => self.question = Some(text.clone()),
+            // The end of the loop says it, or another reason that counts before this one.
+            LoopEvent::Blocked { .. } => {}
             LoopEvent::Steered { .. } => self.question = None,
             LoopEvent::LimitsRaised { grant } => {
                 self.max_iterations = self.max_iterations.saturating_add(grant.extra_iterations);

@@ -333,6 +333,11 @@ impl UnitView {
                     self.loop_id.clone_from(loop_id);
                 }
                 (self.reason, self.detail) = (Some(*reason), Some(detail.clone()));
+                if *reason == UnitEnd::Person {
+                    // Nobody works on it before a person has answered, and it is not held against the task.
+                    let begun = self.tasks.iter_mut().filter(|task| task.status == TaskStatus::InProgress);
+                    begun.for_each(|task| task.set(TaskStatus::Pending));
+                }
                 let is_stopped = *reason == UnitEnd::Stopped;
                 self.end(envelope.at, if is_stopped { UnitStatus::Stopped } else { UnitStatus::Failed });
             }

@@ -291,6 +291,22 @@ fn why_gives_one_reason_and_one_next_step_for_every_end() {
         }),
         (
             vec![],
+            Reason::Blocked,
+            "the agent is blocked: no key",
+            "Stopped: the agent is blocked: no key.".to_owned(),
+            "`dacapo steer abcdefghjk \"…\"` says how to go on, and goes on; `dacapo resume abcdefghjk` goes on without a \
+             word.",
+        ),
+        (
+            vec![refused()],
+            Reason::Blocked,
+            "the agent is blocked: no key",
+            format!("Stopped: the agent is blocked: no key.{refusal}"),
+            "`dacapo steer abcdefghjk \"…\"` says how to go on, and goes on; `dacapo resume abcdefghjk` goes on without a \
+             word.",
+        ),
+        (
+            vec![],
             Reason::Interrupted,
             "interrupted by Ctrl-C",
             "Stopped: interrupted by Ctrl-C.".to_owned(),

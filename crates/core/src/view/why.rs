@@ -93,6 +93,12 @@ pub fn why(view: &LoopView) -> Why {
             format!("Stopped: the agent asks: {detail}"),
             format!("`dacapo steer {id} \"…\"` answers and goes on."),
         ),
+        Some(Reason::Blocked) => (
+            format!("Stopped: {detail}.{}", if refused_as_blocked(view) { refused.as_str() } else { "" }),
+            format!(
+                "`dacapo steer {id} \"…\"` says how to go on, and goes on; `dacapo resume {id}` goes on without a word."
+            ),
+        ),
         Some(Reason::Interrupted | Reason::Terminated) => {
             (format!("Stopped: {detail}."), format!("`dacapo resume {id}` goes on at the next iteration."))
         }
@@ -105,6 +111,11 @@ pub fn why(view: &LoopView) -> Why {
 /// Whether the newest claim was refused because nothing had changed.
 fn is_empty(view: &LoopView) -> bool {
     view.refused.as_ref().is_some_and(|(_, line)| line.starts_with("nothing was changed"))
+}
+
+/// Whether the agent that is blocked had claimed to be done as well.
+fn refused_as_blocked(view: &LoopView) -> bool {
+    view.refused.as_ref().is_some_and(|(iteration, _)| *iteration == view.iteration)
 }
 
 /// A loop's own budget can be raised; what it shares with others is as it was when it began.

@@ -538,6 +538,8 @@ impl Supervisor<'_> {
                 self.look_at_tasks(&mut facts);
                 facts.exit_code = end.code.filter(|_| heard.outcome == Outcome::Completed);
                 facts.promise = heard.detection.promise;
+                facts.blocked = heard.detection.blocked;
+                facts.blocked_near_miss = heard.detection.blocked_near_miss;
                 facts.near_miss = heard.detection.near_miss.map(|miss| miss.reason);
                 if self.task_bus.size() != self.bus_mark {
                     let posted = self.task_bus.since_at_most(self.bus_mark, MESSAGES).unwrap_or_default();

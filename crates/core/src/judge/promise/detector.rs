@@ -1,13 +1,14 @@
-//! The promise in an agent's output, found while it streams by.
+//! The promise and the `<blocked>` tag in an agent's output, found while it streams by.
 
 use serde::{Deserialize, Serialize};
 
 use super::code::CodeTracker;
 use super::echo::PromptEchoes;
-use super::line::{Excerpt, KeptLine, Line, Tag};
-use super::plain::PlainWords;
+use super::line::{Excerpt, KeptLine, Line, Tag, TagMarks};
+use super::plain::{PlainHit, PlainWords};
 use super::reader::{LineReader, LineSink};
 use super::rule::{Placement, PromiseRule};
+use super::tag::TagName;
 
 /// What was found in an agent's output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +17,12 @@ pub struct Detection {
     pub promise: Option<String>,
     /// The last tag with the right words that did not count. Only without a promise.
     pub near_miss: Option<NearMiss>,
+    /// Why the agent cannot do what it was asked: the words of its first `<blocked>` tag that counts, in one line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<String>,
+    /// Why the last `<blocked>` tag did not count. Only if none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_near_miss: Option<MissReason>,
 }
 
 /// A tag with the right words that did not count.
@@ -27,7 +34,7 @@ pub struct NearMiss {
     pub reason: MissReason,
 }
 
-/// Why a tag with the right words did not count.
+/// Why a tag did not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MissReason {
@@ -43,9 +50,9 @@ pub enum MissReason {
     WrongCase,
 }
 
-/// Reads an agent's output as it arrives and finds the promise in it.
+/// Reads an agent's output as it arrives and finds the promise and the `<blocked>` tag in it.
 ///
-/// It holds a few KiB of the output, or a little over 64 KiB if a tag may stand anywhere.
+/// It holds a few KiB of the output, or a little over 64 KiB if a promise may stand anywhere.
 #[derive(Debug)]
 pub struct PromiseDetector {
     reader: LineReader,
@@ -59,22 +66,21 @@ impl PromiseDetector {
         Self {
             reader: LineReader::new(rule, nonce),
             judge: Judge {
-                placement: rule.placement,
-                code: rule.ignore_code.then(CodeTracker::new),
+                code: CodeTracker::new(),
                 plain: PlainWords::new(rule, nonce),
                 echoes: PromptEchoes::of(prompt, rule, nonce),
                 latest: None,
-                opened: None,
-                waiting: Vec::new(),
-                found: Detection::default(),
+                promise: Said::new(TagName::Promise, rule.placement, rule.ignore_code),
+                // However freely a promise may stand, a person is called for plain words only.
+                blocked: Said::new(TagName::Blocked, Placement::OwnLineOrEnd, true),
             },
         }
     }
 
     /// Reads the next chunk, which may end anywhere, also within a letter.
     pub fn push(&mut self, chunk: &[u8]) {
-        // One promise is enough.
-        if self.judge.found.promise.is_none() {
+        // One of each is enough.
+        if self.judge.promise.found.is_none() || self.judge.blocked.found.is_none() {
             self.reader.read(chunk, &mut self.judge);
         }
     }
@@ -84,19 +90,22 @@ impl PromiseDetector {
     pub fn push_message(&mut self, message: &str) {
         self.push(message.as_bytes());
         self.push(b"\n");
-        self.judge.opened = None;
-        if let Some(code) = &mut self.judge.code {
-            *code = CodeTracker::new();
-        }
+        (self.judge.promise.opened, self.judge.blocked.opened) = (None, None);
+        self.judge.code = CodeTracker::new();
     }
 
     /// The output is over: what was in it.
     #[must_use]
     pub fn finish(mut self) -> Detection {
         self.reader.finish(&mut self.judge);
-        self.judge.settle(None);
-        let Detection { promise, near_miss } = self.judge.found;
-        Detection { near_miss: near_miss.filter(|_| promise.is_none()), promise }
+        self.judge.settle();
+        let Judge { promise, blocked, .. } = self.judge;
+        Detection {
+            near_miss: promise.near_miss.filter(|_| promise.found.is_none()),
+            promise: promise.found,
+            blocked_near_miss: blocked.near_miss.filter(|_| blocked.found.is_none()).map(|miss| miss.reason),
+            blocked: blocked.found,
+        }
     }
 
     /// Bytes of the output held at present.
@@ -106,21 +115,40 @@ impl PromiseDetector {
     }
 }
 
-/// Decides which of the promises on the lines count.
+/// Decides what of that which stands on the lines counts.
 #[derive(Debug)]
 struct Judge {
-    placement: Placement,
-    /// Missing if code is like any other text.
-    code: Option<CodeTracker>,
+    code: CodeTracker,
     plain: PlainWords,
     echoes: PromptEchoes,
     /// The line before; kept only where the prompt may be repeated.
     latest: Option<KeptLine>,
+    promise: Said,
+    blocked: Said,
+}
+
+/// What was said with tags of one name so far.
+#[derive(Debug)]
+struct Said {
+    name: TagName,
+    placement: Placement,
+    /// Whether a tag in code does not count.
+    ignores_code: bool,
     /// Where the tag began that is still open.
     opened: Option<Opened>,
-    /// Promises of the latest line that count or not depending on what follows.
+    /// Tags of the latest line that count or not depending on what follows.
     waiting: Vec<Candidate>,
-    found: Detection,
+    found: Option<String>,
+    near_miss: Option<NearMiss>,
+}
+
+/// A line, and what is known about where it stands.
+#[derive(Clone, Copy)]
+struct Stand<'a> {
+    line: &'a Line<'a>,
+    in_code: bool,
+    echoes: &'a PromptEchoes,
+    latest: Option<&'a KeptLine>,
 }
 
 /// The start of a tag that spreads over lines.
@@ -132,7 +160,7 @@ struct Opened {
     before: Option<KeptLine>,
 }
 
-/// A promise that counts unless it is an echo or something follows that must not.
+/// A tag that counts unless it is an echo or something follows that must not.
 #[derive(Debug)]
 struct Candidate {
     written: String,
@@ -148,57 +176,15 @@ struct Candidate {
 
 impl LineSink for Judge {
     fn blank(&mut self) {
-        if let Some(code) = &mut self.code {
-            code.blank();
-        }
+        self.code.blank();
     }
 
     fn line(&mut self, line: &Line<'_>) {
-        self.settle(Some(&line.text));
-        let in_code = self.code.as_mut().is_some_and(|code| code.line(line));
-        let obstacle = |in_backticks| {
-            if line.text.head.starts_with(b">") {
-                Some(MissReason::Quoted)
-            } else if in_code || (in_backticks && self.code.is_some()) {
-                Some(MissReason::InCode)
-            } else {
-                None
-            }
-        };
-
-        let tag_obstacle = line.marks.tag.and_then(|tag| obstacle(tag.opening.in_backticks));
-        let plain = self.plain.on(line).filter(|hit| obstacle(hit.in_backticks).is_none());
-        let opening = line.marks.opening.map(|opening| (opening.start, obstacle(opening.in_backticks)));
-
-        if let Some(tag) = line.marks.across
-            && let Some(opened) = self.opened.take()
-        {
-            let alone = opened.at_line_start && tag.end == line.text.len;
-            self.consider_tag(tag, opened.obstacle, alone, line, Some(&opened));
-        }
-        if let Some(tag) = line.marks.tag {
-            let alone = tag.opening.start == 0 && tag.end == line.text.len;
-            self.consider_tag(tag, tag_obstacle, alone, line, None);
-        }
-        if let Some(hit) = plain {
-            let candidate = Candidate {
-                written: self.plain.words().to_owned(),
-                is_tag: false,
-                alone: hit.alone,
-                must_be_last: hit.must_be_last,
-                is_first: false,
-                places: Vec::new(),
-            };
-            self.consider(candidate, line, None);
-        }
-        if let Some((start, obstacle)) = opening {
-            self.opened = Some(Opened {
-                obstacle,
-                at_line_start: start == 0,
-                line: KeptLine::of(&line.text),
-                before: self.latest.clone(),
-            });
-        }
+        let in_code = self.code.line(line);
+        let stand = Stand { line, in_code, echoes: &self.echoes, latest: self.latest.as_ref() };
+        let plain = self.plain.on(line).map(|hit| (hit, self.plain.words()));
+        self.promise.hear(&stand, line.marks.promise, plain);
+        self.blocked.hear(&stand, line.marks.blocked, None);
         if !self.echoes.is_empty() {
             self.latest.get_or_insert_default().set(&line.text);
         }
@@ -206,15 +192,85 @@ impl LineSink for Judge {
 }
 
 impl Judge {
+    /// Decides on what was waiting, now that the output has ended.
+    fn settle(&mut self) {
+        self.promise.settle(None, &self.echoes);
+        self.blocked.settle(None, &self.echoes);
+    }
+
+    fn buffered(&self) -> usize {
+        self.latest.as_ref().map_or(0, KeptLine::buffered) + self.promise.buffered() + self.blocked.buffered()
+    }
+}
+
+impl Said {
+    fn new(name: TagName, placement: Placement, ignores_code: bool) -> Self {
+        Self {
+            name,
+            placement,
+            ignores_code,
+            opened: None,
+            waiting: Vec::new(),
+            found: None,
+            near_miss: None,
+        }
+    }
+
+    /// Takes in the next line with its tags, and the plain words on it.
+    fn hear(&mut self, stand: &Stand<'_>, marks: TagMarks<'_>, plain: Option<(PlainHit, &str)>) {
+        let line = stand.line;
+        self.settle(Some(&line.text), stand.echoes);
+        let ignores_code = self.ignores_code;
+        let obstacle = |in_backticks| {
+            if line.text.head.starts_with(b">") {
+                Some(MissReason::Quoted)
+            } else if ignores_code && (stand.in_code || in_backticks) {
+                Some(MissReason::InCode)
+            } else {
+                None
+            }
+        };
+        if let Some(tag) = marks.across
+            && let Some(opened) = self.opened.take()
+        {
+            let alone = opened.at_line_start && tag.end == line.text.len;
+            self.consider_tag(tag, opened.obstacle, alone, stand, Some(&opened));
+        }
+        if let Some(tag) = marks.tag {
+            let alone = tag.opening.start == 0 && tag.end == line.text.len;
+            self.consider_tag(tag, obstacle(tag.opening.in_backticks), alone, stand, None);
+        }
+        if let Some((hit, words)) = plain.filter(|(hit, _)| obstacle(hit.in_backticks).is_none()) {
+            let candidate = Candidate {
+                written: words.to_owned(),
+                is_tag: false,
+                alone: hit.alone,
+                must_be_last: hit.must_be_last,
+                is_first: false,
+                places: Vec::new(),
+            };
+            self.consider(candidate, stand, None);
+        }
+        if let Some(opening) = marks.opening {
+            self.opened = Some(Opened {
+                obstacle: obstacle(opening.in_backticks),
+                at_line_start: opening.start == 0,
+                line: KeptLine::of(&line.text),
+                before: stand.latest.cloned(),
+            });
+        }
+    }
+
     fn consider_tag(
         &mut self,
         tag: &Tag,
         obstacle: Option<MissReason>,
         alone: bool,
-        line: &Line<'_>,
+        stand: &Stand<'_>,
         opened: Option<&Opened>,
     ) {
-        let ends_line = tag.end == line.text.len;
+        let text = &stand.line.text;
+        let ends_line = tag.end == text.len;
         let must_be_last = match self.placement {
             Placement::OwnLine | Placement::OwnLineOrEnd if alone => Ok(false),
             Placement::OwnLineOrEnd if ends_line => Ok(true),
@@ -227,7 +283,8 @@ impl Judge {
             (Some(reason), _) => self.miss(tag.written.clone(), reason),
             (None, Err(reason)) => {
                 // Repeating the prompt's own mention of the tag is no attempt at it.
-                let is_echo = !self.echoes.matching(opened.map(|opened| &opened.line), &line.text).is_empty();
+                let first = opened.map(|opened| &opened.line);
+                let is_echo = !stand.echoes.matching(self.name, first, text).is_empty();
                 self.miss(tag.written.clone(), if is_echo { MissReason::Echo } else { reason });
             }
             (None, Ok(must_be_last)) => {
@@ -239,32 +296,33 @@ impl Judge {
                     is_first: false,
                     places: Vec::new(),
                 };
-                self.consider(candidate, line, opened);
+                self.consider(candidate, stand, opened);
             }
         }
     }
 
     /// Counts `candidate`, refuses it, or waits for what follows.
-    fn consider(&mut self, mut candidate: Candidate, line: &Line<'_>, opened: Option<&Opened>) {
-        let before = opened.map_or(self.latest.as_ref(), |opened| opened.before.as_ref());
-        candidate.places = self.echoes.matching(opened.map(|opened| &opened.line), &line.text);
+    fn consider(&mut self, mut candidate: Candidate, stand: &Stand<'_>, opened: Option<&Opened>) {
+        let Stand { echoes, line, latest, .. } = *stand;
+        let before = opened.map_or(latest, |opened| opened.before.as_ref());
+        candidate.places = echoes.matching(self.name, opened.map(|opened| &opened.line), &line.text);
         candidate.is_first = before.is_none();
         // A tag alone is too short to tell whose it is; its neighbours tell.
-        let is_echo = |&place: &usize| !candidate.alone || self.echoes.place(place).follows(before);
+        let is_echo = |&place: &usize| !candidate.alone || echoes.place(place).follows(before);
         if candidate.places.iter().any(is_echo) {
             self.refuse(candidate, MissReason::Echo);
         } else if candidate.must_be_last || !candidate.places.is_empty() {
             self.waiting.push(candidate);
         } else {
-            self.found.promise.get_or_insert(candidate.written);
+            self.found.get_or_insert(candidate.written);
         }
     }
 
     /// Decides on what was waiting, now that the next line or the end of the output is known.
-    fn settle(&mut self, next: Option<&Excerpt<'_>>) {
+    fn settle(&mut self, next: Option<&Excerpt<'_>>, echoes: &PromptEchoes) {
         for candidate in std::mem::take(&mut self.waiting) {
             let is_echo = |&place: &usize| {
-                let place = self.echoes.place(place);
+                let place = echoes.place(place);
                 match next {
                     Some(next) => place.precedes(next),
                     None => candidate.is_first && place.is_whole_prompt(),
@@ -275,7 +333,7 @@ impl Judge {
             } else if candidate.must_be_last && next.is_some() {
                 self.refuse(candidate, MissReason::NotAlone);
             } else {
-                self.found.promise.get_or_insert(candidate.written);
+                self.found.get_or_insert(candidate.written);
             }
         }
     }
@@ -288,15 +346,15 @@ impl Judge {
 
     fn miss(&mut self, tag: String, reason: MissReason) {
         // An echo says nothing that the agent could do better.
-        if reason != MissReason::Echo || self.found.near_miss.is_none() {
-            self.found.near_miss = Some(NearMiss { tag, reason });
+        if reason != MissReason::Echo || self.near_miss.is_none() {
+            self.near_miss = Some(NearMiss { tag, reason });
         }
     }
 
     fn buffered(&self) -> usize {
         let opened = self.opened.as_ref();
         let before = opened.and_then(|opened| opened.before.as_ref());
-        let kept = [self.latest.as_ref(), before, opened.map(|opened| &opened.line)];
+        let kept = [before, opened.map(|opened| &opened.line)];
         kept.into_iter().flatten().map(KeptLine::buffered).sum::<usize>()
             + self.waiting.iter().map(|candidate| candidate.written.len()).sum::<usize>()
     }

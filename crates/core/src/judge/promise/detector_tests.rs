@@ -29,10 +29,10 @@ fn detect(rule: &PromiseRule, prompt: &str, chunks: &[&[u8]]) -> Detection {
 
 fn outcome(detection: &Detection) -> Want {
     match detection {
-        Detection { promise: Some(_), near_miss: None } => Promise,
-        Detection { promise: None, near_miss: Some(miss) } => Miss(miss.reason),
-        Detection { promise: None, near_miss: None } => Nothing,
-        Detection { promise: Some(_), near_miss: Some(_) } => panic!("both: {detection:?}"),
+        Detection { promise: Some(_), near_miss: None, .. } => Promise,
+        Detection { promise: None, near_miss: Some(miss), .. } => Miss(miss.reason),
+        Detection { promise: None, near_miss: None, .. } => Nothing,
+        Detection { promise: Some(_), near_miss: Some(_), .. } => panic!("both: {detection:?}"),
     }
 }
 
@@ -397,12 +397,12 @@ fn echoes() {
 fn the_finding_shows_what_was_written() {
     let found = detect(&rule(), "", &[b"So: <Promise> complete\t</promise>\n"]);
     let promise = Some("<Promise> complete\t</promise>".to_owned());
-    assert_eq!(found, Detection { promise, near_miss: None });
+    assert_eq!(found, Detection { promise, ..Detection::default() });
 
     let found =
         detect(&rule(), "", &[b"```\n<promise>COMPLETE</promise>\n```\n> <promise>complete</promise>\n"]);
     let near_miss = Some(NearMiss { tag: "<promise>complete</promise>".to_owned(), reason: Quoted });
-    assert_eq!(found, Detection { promise: None, near_miss });
+    assert_eq!(found, Detection { near_miss, ..Detection::default() });
     assert_eq!(
         serde_json::to_string(&found).unwrap(),
         r#"{"promise":null,"near_miss":{"tag":"<promise>complete</promise>","reason":"quoted"}}"#
@@ -493,6 +493,9 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
         b"COMPLETE",
         b"complete",
         b"<promise>COMPLETE</promise>",
+        b"<blocked>",
+        b"</blocked>",
+        b"<blocked>no key</blocked>",
         b"\n",
         b"\r",
         b"\r\n",
@@ -553,7 +556,7 @@ proptest! {
         cuts.extend([0, output.len()]);
         cuts.sort_unstable();
         let chunks: Vec<&[u8]> = cuts.windows(2).map(|cut| &output[cut[0]..cut[1]]).collect();
-        let prompt = if echoes { "Write\n<promise>COMPLETE</promise>\nwhen done COMPLETE" } else { "" };
+        let prompt = if echoes { "Write\n<promise>COMPLETE</promise>\nwhen done COMPLETE\n<blocked>no key</blocked>" } else { "" };
         let whole = detect(&rule, prompt, &[&output]);
         prop_assert_eq!(detect(&rule, prompt, &chunks), whole.clone());
         let bytes: Vec<&[u8]> = output.chunks(1).collect();
@@ -593,4 +596,114 @@ fn repeating_the_prompts_mention_of_the_tag_is_an_echo() {
     let prompt = "Do it.\nThen print the line <promise>COMPLETE</promise> and nothing else on it.\n";
     check(&rule(), prompt, prompt, Miss(Echo));
     check(&rule(), prompt, format!("{prompt}Done: **<promise>COMPLETE</promise>**\n"), Miss(NotAlone));
+}
+
+/// What is made of `<blocked>` tags in one output, in one push, cut in two at every point, and byte by byte.
+fn blocked(prompt: &str, output: &str) -> (Option<String>, Option<MissReason>) {
+    let output = output.as_bytes();
+    let whole = detect(&rule(), prompt, &[output]);
+    for cut in 0..=output.len() {
+        let (left, right) = output.split_at(cut);
+        assert_eq!(detect(&rule(), prompt, &[left, right]), whole, "cut at {cut}");
+    }
+    let bytes: Vec<&[u8]> = output.chunks(1).collect();
+    assert_eq!(detect(&rule(), prompt, &bytes), whole, "byte by byte");
+    (whole.blocked, whole.blocked_near_miss)
+}
+
+// Placed as a promise must be: alone on its line or last, in plain text.
+#[test]
+fn a_blocked_tag_counts_where_a_promise_would() {
+    for (output, why, miss) in [
+        ("<blocked>no key</blocked>", Some("no key"), None),
+        ("work\n<blocked>no key</blocked>\nmore work\n", Some("no key"), None),
+        ("  <Blocked> no  key </BLOCKED> \t\r\nmore", Some("no key"), None),
+        ("I stop here. <blocked>no key</blocked>\n\n", Some("no key"), None),
+        ("\u{1b}[1m<blocked>no \u{1b}[31mkey</blocked>\u{1b}[0m\n", Some("no key"), None),
+        // A reason is a sentence or two: it may spread over lines, from the start of one to the end of another.
+        (
+            "<blocked>\nThere is no key,\n\nand none can be made.\n</blocked>\nmore",
+            Some("There is no key, and none can be made."),
+            None,
+        ),
+        ("<blocked>There is\nno key</blocked>\nmore", Some("There is no key"), None),
+        ("I stop: <blocked>There is\nno key</blocked>", Some("There is no key"), None),
+        ("I stop: <blocked>There is\nno key</blocked>\nmore", None, Some(NotAlone)),
+        ("<blocked>There is\nno key</blocked> more", None, Some(NotAlone)),
+        // The first that counts, whatever follows; the second tag of a line is none alone.
+        ("<blocked>a</blocked>\n<blocked>b</blocked>", Some("a"), None),
+        ("<blocked>a</blocked> <blocked>b</blocked>", Some("b"), None),
+        ("see <blocked>a</blocked> there\n<blocked>b</blocked>\nend", Some("b"), None),
+        ("I might print <blocked>no key</blocked> later.\n", None, Some(NotAlone)),
+        ("`<blocked>no key</blocked>`\n", None, Some(InCode)),
+        ("```\n<blocked>no key</blocked>\n```\nend", None, Some(InCode)),
+        ("text\n\n    <blocked>no key</blocked>\nend", None, Some(InCode)),
+        ("> <blocked>no key</blocked>\n", None, Some(Quoted)),
+        // Nothing is said in these.
+        ("<blocked></blocked>\n", None, None),
+        ("<blocked> \n </blocked>\n", None, None),
+        ("<blocked>your reason</blocked>\n", None, None),
+        ("<blocked>no key\n", None, None),
+        ("no key</blocked>\n", None, None),
+        ("<blocked why>no key</blocked>\n", None, None),
+        ("I am blocked: no key\n", None, None),
+    ] {
+        assert_eq!(blocked("", output), (why.map(str::to_owned), miss), "{output:?}");
+    }
+}
+
+#[test]
+fn a_blocked_tag_repeated_from_the_prompt_does_not_count() {
+    let prompt = "Do it.\nIf there is no key print\n<blocked>no key</blocked>\nand stop.";
+    let own = Some("no key".to_owned());
+    for (output, why, miss) in [
+        (prompt, None, Some(Echo)),
+        ("If there is no key print\n<blocked>no key</blocked>\n", None, Some(Echo)),
+        ("<blocked>no key</blocked>\nand stop.\n", None, Some(Echo)),
+        ("I looked everywhere.\n<blocked>no key</blocked>\n", own.clone(), None),
+        ("<blocked>no key</blocked>", own.clone(), None),
+        ("<blocked>no lock</blocked>\nand stop.\n", Some("no lock".to_owned()), None),
+    ] {
+        assert_eq!(blocked(prompt, output), (why, miss), "{output:?}");
+    }
+    let sentence = "If it cannot be done, print the line <blocked>no key</blocked> and nothing else.";
+    assert_eq!(blocked(sentence, sentence), (None, Some(Echo)));
+    assert_eq!(blocked(sentence, &format!("{sentence}\n<blocked>no key</blocked>\n")), (own, None));
+}
+
+#[test]
+fn a_promise_and_a_blocked_tag_are_heard_beside_each_other() {
+    let promise = Some("<promise>COMPLETE</promise>".to_owned());
+    let why = Some("no key".to_owned());
+    for output in [
+        "<promise>COMPLETE</promise>\n<blocked>no key</blocked>\n",
+        "<blocked>no key</blocked>\nwell\n<promise>COMPLETE</promise>\n",
+        "<blocked>\nno\nkey\n</blocked>\n<promise>COMPLETE</promise>",
+    ] {
+        for chunk in [1, 7, 1000] {
+            let chunks: Vec<&[u8]> = output.as_bytes().chunks(chunk).collect();
+            let found = detect(&rule(), "", &chunks);
+            assert_eq!((&found.promise, &found.blocked), (&promise, &why), "{output:?} by {chunk}");
+        }
+    }
+    // However freely a promise may stand.
+    let free = PromiseRule { placement: Placement::Anywhere, ignore_code: false, ..rule() };
+    let found = detect(&free, "", &[b"now <promise>COMPLETE</promise> and <blocked>no key</blocked> there"]);
+    assert_eq!((found.promise, found.blocked, found.blocked_near_miss), (promise, None, Some(NotAlone)));
+}
+
+#[test]
+fn a_blocked_tag_ends_with_the_message_that_holds_it() {
+    let heard = |messages: &[&str]| {
+        let mut detector = PromiseDetector::new(&rule(), "", "");
+        for message in messages {
+            detector.push_message(message);
+        }
+        detector.finish()
+    };
+    assert_eq!(heard(&["work", "I stop. <blocked>no key</blocked>"]).blocked.as_deref(), Some("no key"));
+    assert_eq!(heard(&["I stop. <blocked>no key</blocked>", "work"]).blocked_near_miss, Some(NotAlone));
+    assert_eq!(heard(&["<blocked>no", "key</blocked>"]).blocked, None);
+    assert_eq!(heard(&["```\nopen", "<blocked>no key</blocked>"]).blocked.as_deref(), Some("no key"));
+    assert_eq!(heard(&["<blocked>no\nkey</blocked>", "work"]).blocked.as_deref(), Some("no key"));
 }

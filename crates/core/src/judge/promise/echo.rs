@@ -1,19 +1,21 @@
-//! Telling a promise from the prompt repeated by the agent.
+//! Telling what an agent says from the prompt repeated by it.
 
 use super::line::{Excerpt, KeptLine, Line};
 use super::plain::PlainWords;
 use super::reader::{LineReader, LineSink};
 use super::rule::PromiseRule;
+use super::tag::TagName;
 
-/// The places in the prompt that hold the promise.
+/// The places in the prompt that hold the promise or a `<blocked>` tag.
 #[derive(Debug)]
 pub(super) struct PromptEchoes {
     places: Vec<Place>,
 }
 
-/// A promise in the prompt and the nearest lines around it that are not blank.
+/// A tag in the prompt and the nearest lines around it that are not blank.
 #[derive(Debug)]
 pub(super) struct Place {
+    name: TagName,
     first: KeptLine,
     /// The same as `first` unless the tag spreads over lines.
     last: KeptLine,
@@ -40,7 +42,7 @@ impl PromptEchoes {
     pub(super) fn of(prompt: &str, rule: &PromiseRule, nonce: &str) -> Self {
         let mut reader = LineReader::new(rule, nonce);
         let plain = PlainWords::new(rule, nonce);
-        let mut places = PlaceCollector { plain, places: Vec::new(), latest: None, opened: None };
+        let mut places = PlaceCollector { plain, places: Vec::new(), latest: None, opened: [None, None] };
         reader.read(prompt.as_bytes(), &mut places);
         reader.finish(&mut places);
         Self { places: places.places }
@@ -52,9 +54,11 @@ impl PromptEchoes {
     }
 
     /// The places whose lines are those from `first` to `last`, or just `last` without a `first`.
-    pub(super) fn matching(&self, first: Option<&KeptLine>, last: &Excerpt<'_>) -> Vec<usize> {
+    pub(super) fn matching(&self, name: TagName, first: Option<&KeptLine>, last: &Excerpt<'_>) -> Vec<usize> {
         let same = |place: &Place| {
-            place.last.is(last) && first.map_or_else(|| place.first.is(last), |first| place.first == *first)
+            place.name == name
+                && place.last.is(last)
+                && first.map_or_else(|| place.first.is(last), |first| place.first == *first)
         };
         (0..self.places.len()).filter(|&index| same(&self.places[index])).collect()
     }
@@ -69,8 +73,8 @@ struct PlaceCollector {
     places: Vec<Place>,
     /// The line before.
     latest: Option<KeptLine>,
-    /// The line on which the open tag began, and the line before that.
-    opened: Option<(KeptLine, Option<KeptLine>)>,
+    /// The line on which the open tag of each name began, and the line before that.
+    opened: [Option<(KeptLine, Option<KeptLine>)>; 2],
 }
 
 impl LineSink for PlaceCollector {
@@ -81,17 +85,24 @@ impl LineSink for PlaceCollector {
         for place in self.places.iter_mut().rev().take_while(|place| place.after.is_none()) {
             place.after = Some(text.clone());
         }
-        if line.marks.across.is_some()
-            && let Some((first, before)) = self.opened.take()
-        {
-            self.places.push(Place { first, last: text.clone(), before, after: None });
-        }
-        if line.marks.tag.is_some() || self.plain.on(line).is_some() {
-            let (first, last) = (text.clone(), text.clone());
-            self.places.push(Place { first, last, before: self.latest.clone(), after: None });
-        }
-        if line.marks.opening.is_some() {
-            self.opened = Some((text.clone(), self.latest.clone()));
+        let says_plainly = self.plain.on(line).is_some();
+        for (name, marks, says_plainly, opened) in [
+            (TagName::Promise, line.marks.promise, says_plainly, 0),
+            (TagName::Blocked, line.marks.blocked, false, 1),
+        ] {
+            let opened = &mut self.opened[opened];
+            if marks.across.is_some()
+                && let Some((first, before)) = opened.take()
+            {
+                self.places.push(Place { name, first, last: text.clone(), before, after: None });
+            }
+            if marks.tag.is_some() || says_plainly {
+                let (first, last) = (text.clone(), text.clone());
+                self.places.push(Place { name, first, last, before: self.latest.clone(), after: None });
+            }
+            if marks.opening.is_some() {
+                *opened = Some((text.clone(), self.latest.clone()));
+            }
         }
         self.latest = Some(text);
     }

@@ -16,26 +16,36 @@ pub(in crate::judge) struct Line<'a> {
     pub(super) marks: Marks<'a>,
 }
 
-/// The promises on a line.
+/// What an agent says on a line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Marks<'a> {
+    /// Promises.
+    pub(super) promise: TagMarks<'a>,
+    /// Reasons why the work cannot be done.
+    pub(super) blocked: TagMarks<'a>,
+    /// The plain words somewhere on the line.
+    pub(super) substring: Option<Substring>,
+}
+
+/// The tags of one name on a line.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct TagMarks<'a> {
     /// The tag that ends here and began on a line before; its `start` means nothing here.
     pub(super) across: Option<&'a Tag>,
     /// The tag that begins and ends here; of several, the one most likely to count.
     pub(super) tag: Option<&'a Tag>,
     /// The open tag that goes on to the next line.
     pub(super) opening: Option<Opening>,
-    /// The plain words somewhere on the line.
-    pub(super) substring: Option<Substring>,
 }
 
-/// A tag with the promised words.
+/// A tag with words that may count.
 #[derive(Debug)]
 pub(super) struct Tag {
     pub(super) opening: Opening,
     /// Offset of its end in the trimmed line.
     pub(super) end: u64,
     pub(super) right_case: bool,
+    /// What is reported of it: a promise as it stands, of a reason the words.
     pub(super) written: String,
 }
 

@@ -2,20 +2,21 @@
 
 use memchr::memmem::Finder;
 
-use super::line::{HEAD, Line, LineBuffer, Marks, Opening, Substring, Tag, count_backticks};
+use super::line::{HEAD, Line, LineBuffer, Marks, Opening, Substring, Tag, TagMarks, count_backticks};
 use super::plain::PlainWords;
 use super::rule::{Placement, PromiseRule};
-use super::tag::{self, Mark, TagScanner};
-use super::wording::Wording;
+use super::tag::{self, Mark, OPEN_LEN, TagName, TagScanner};
+use super::wording::{Wording, reason};
 use crate::text::ansi::AnsiStripper;
 
-/// The longest tag that may spread over lines.
+/// The longest promise that may spread over lines.
 const LONGEST_SPREAD: usize = 64 * 1024;
+/// The longest `<blocked>` tag, which may spread over lines.
+const LONGEST_BLOCKED: usize = 4 * 1024;
 /// How long a tag within a line may be beyond twice its words, which leaves room for white space.
 const SLACK: usize = 4 * 1024;
 /// How much of a tag is reported.
 const LONGEST_REPORT: usize = 1024;
-const OPEN_LEN: u64 = "<promise>".len() as u64;
 
 /// Receives the lines in order.
 pub(super) trait LineSink {
@@ -23,21 +24,16 @@ pub(super) trait LineSink {
     fn line(&mut self, line: &Line<'_>);
 }
 
-/// Cuts output into lines and finds the promises on them.
+/// Cuts output into lines and finds what the agent says on them.
 #[derive(Debug)]
 pub(super) struct LineReader {
     wording: Wording,
-    /// Tags may spread over lines, and the first that counts is wanted, not the last of its line.
-    anywhere: bool,
     ansi: AnsiStripper,
     /// The last byte was a `\r`: a `\n` now belongs to it.
     after_cr: bool,
-    scanner: TagScanner,
     line: LineBuffer,
-    /// The open tag began on this line; otherwise on one before.
-    opening: Option<Opening>,
-    across: Option<Tag>,
-    tag: Option<Tag>,
+    promise: TagSearch,
+    blocked: TagSearch,
     substring: Option<SubstringSearch>,
 }
 
@@ -45,16 +41,17 @@ impl LineReader {
     pub(super) fn new(rule: &PromiseRule, nonce: &str) -> Self {
         let anywhere = rule.placement == Placement::Anywhere;
         let longest = SLACK + 2 * rule.expected(nonce).len();
+        let longest = if anywhere { longest.max(LONGEST_SPREAD) } else { longest };
+        let promise = TagScanner::new(TagName::Promise, longest);
+        let blocked = TagScanner::new(TagName::Blocked, LONGEST_BLOCKED);
         Self {
             wording: Wording::new(rule, nonce),
-            anywhere,
             ansi: AnsiStripper::new(),
             after_cr: false,
-            scanner: TagScanner::new(if anywhere { longest.max(LONGEST_SPREAD) } else { longest }),
             line: LineBuffer::default(),
-            opening: None,
-            across: None,
-            tag: None,
+            promise: TagSearch { spreads: anywhere, takes_first: anywhere, ..TagSearch::new(promise) },
+            // A reason is a sentence or two, and an agent may well put the tags on lines of their own.
+            blocked: TagSearch { spreads: true, ..TagSearch::new(blocked) },
             substring: PlainWords::new(rule, nonce).substring().map(SubstringSearch::new),
         }
     }
@@ -100,7 +97,8 @@ impl LineReader {
     /// Whether a whole line is at hand that cannot hold a mark; nearly all are, so this is quick.
     fn is_ordinary(&self, line: &[u8]) -> bool {
         self.line.is_fresh()
-            && !self.scanner.is_open()
+            && !self.promise.scanner.is_open()
+            && !self.blocked.scanner.is_open()
             && line.len() <= HEAD
             && !tag::opens_in(line)
             && self.substring.as_ref().is_none_or(|search| search.finder.find(line).is_none())
@@ -110,40 +108,102 @@ impl LineReader {
         if piece.is_empty() {
             return;
         }
-        let indentation = self.line.indentation_in(piece);
-        let mut at = 0;
-        // Counted from one open to the next: a line may hold nothing else.
-        let (mut counted, mut backticks) = (0, self.line.backticks());
-        while let Some(mark) = self.scanner.next(piece, &mut at) {
-            // An open tag may have begun in an earlier piece, but then that was not indentation.
-            let end = self.line.len() + (at - indentation) as u64;
-            match mark {
-                Mark::Opened => {
-                    backticks += count_backticks(&piece[counted..at]);
-                    counted = at;
-                    self.opening = Some(Opening { start: end - OPEN_LEN, in_backticks: backticks % 2 == 1 });
-                }
-                Mark::Closed => self.closed(end),
-            }
-        }
+        let Self { line, promise, blocked, wording, .. } = self;
+        promise.extend(piece, line, |tag, inner| Some((wording.judge(inner)?, written(tag))));
+        blocked.extend(piece, line, |_, inner| Some((true, reason(inner)?)));
         if let Some(search) = &mut self.substring {
             search.extend(piece, self.line.backticks());
         }
         self.line.extend(piece);
     }
 
-    fn closed(&mut self, end: u64) {
-        let opening = self.opening.take();
-        let Some(right_case) = self.wording.judge(self.scanner.inner()) else {
-            return;
+    fn end_line(&mut self, sink: &mut impl LineSink) {
+        self.promise.scanner.end_line(self.promise.spreads);
+        self.blocked.scanner.end_line(self.blocked.spreads);
+        let marks = Marks {
+            promise: self.promise.marks(),
+            blocked: self.blocked.marks(),
+            substring: self.substring.as_ref().and_then(|search| search.found),
         };
-        let written = self.scanner.written();
-        let written = &written[..written.len().min(LONGEST_REPORT)];
-        let written = String::from_utf8_lossy(written).into_owned();
+        hand_over(self.line.line(marks), sink);
+        self.line.clear();
+        self.promise.end_line();
+        self.blocked.end_line();
+        if let Some(search) = &mut self.substring {
+            search.end_line();
+        }
+    }
+
+    /// Bytes of output held.
+    pub(super) fn buffered(&self) -> usize {
+        self.line.buffered()
+            + self.promise.buffered()
+            + self.blocked.buffered()
+            + self.substring.as_ref().map_or(0, |search| search.carry.len())
+    }
+}
+
+/// A promise as the agent wrote it, cut if very long.
+fn written(tag: &[u8]) -> String {
+    String::from_utf8_lossy(&tag[..tag.len().min(LONGEST_REPORT)]).into_owned()
+}
+
+/// Looks for tags of one name in a line that arrives in pieces.
+#[derive(Debug)]
+struct TagSearch {
+    scanner: TagScanner,
+    /// Tags may spread over lines.
+    spreads: bool,
+    /// Of several tags on a line the first that may count is wanted, not the last.
+    takes_first: bool,
+    /// The open tag began on this line; otherwise on one before.
+    opening: Option<Opening>,
+    across: Option<Tag>,
+    tag: Option<Tag>,
+}
+
+impl TagSearch {
+    fn new(scanner: TagScanner) -> Self {
+        Self { scanner, spreads: false, takes_first: false, opening: None, across: None, tag: None }
+    }
+
+    /// Reads the next piece of `line`. `judge` gets a tag and its words, and says whether their case is right and what to
+    /// report, or nothing if they are others.
+    fn extend(
+        &mut self,
+        piece: &[u8],
+        line: &LineBuffer,
+        judge: impl Fn(&[u8], &[u8]) -> Option<(bool, String)>,
+    ) {
+        let indentation = line.indentation_in(piece);
+        let mut at = 0;
+        // Counted from one open to the next: a line may hold nothing else.
+        let (mut counted, mut backticks) = (0, line.backticks());
+        while let Some(mark) = self.scanner.next(piece, &mut at) {
+            // An open tag may have begun in an earlier piece, but then that was not indentation.
+            let end = line.len() + (at - indentation) as u64;
+            match mark {
+                Mark::Opened => {
+                    backticks += count_backticks(&piece[counted..at]);
+                    counted = at;
+                    let start = end - OPEN_LEN as u64;
+                    self.opening = Some(Opening { start, in_backticks: backticks % 2 == 1 });
+                }
+                Mark::Closed => {
+                    let judged = judge(self.scanner.written(), self.scanner.inner());
+                    self.closed(end, judged);
+                }
+            }
+        }
+    }
+
+    fn closed(&mut self, end: u64, judged: Option<(bool, String)>) {
+        let opening = self.opening.take();
+        let Some((right_case, written)) = judged else { return };
         match opening {
             Some(opening) => {
                 let better = |tag: &Tag| tag.right_case && !tag.opening.in_backticks;
-                if !(self.anywhere && self.tag.as_ref().is_some_and(better)) {
+                if !(self.takes_first && self.tag.as_ref().is_some_and(better)) {
                     self.tag = Some(Tag { opening, end, right_case, written });
                 }
             }
@@ -154,31 +214,22 @@ impl LineReader {
         }
     }
 
-    fn end_line(&mut self, sink: &mut impl LineSink) {
-        self.scanner.end_line(self.anywhere);
-        let marks = Marks {
+    fn marks(&self) -> TagMarks<'_> {
+        TagMarks {
             across: self.across.as_ref(),
             tag: self.tag.as_ref(),
             opening: self.opening.filter(|_| self.scanner.is_open()),
-            substring: self.substring.as_ref().and_then(|search| search.found),
-        };
-        hand_over(self.line.line(marks), sink);
-        self.line.clear();
-        self.opening = None;
-        self.across = None;
-        self.tag = None;
-        if let Some(search) = &mut self.substring {
-            search.end_line();
         }
     }
 
+    fn end_line(&mut self) {
+        (self.opening, self.across, self.tag) = (None, None, None);
+    }
+
     /// Bytes of output held.
-    pub(super) fn buffered(&self) -> usize {
+    fn buffered(&self) -> usize {
         let tags = [&self.across, &self.tag];
-        self.line.buffered()
-            + self.scanner.buffered()
-            + self.substring.as_ref().map_or(0, |search| search.carry.len())
-            + tags.into_iter().flatten().map(|tag| tag.written.len()).sum::<usize>()
+        self.scanner.buffered() + tags.into_iter().flatten().map(|tag| tag.written.len()).sum::<usize>()
     }
 }
 

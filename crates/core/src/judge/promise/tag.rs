@@ -1,14 +1,35 @@
-//! Finding `<promise>…</promise>` in a stream of bytes.
+//! Finding `<promise>…</promise>` and `<blocked>…</blocked>` in a stream of bytes.
 
-const NAME_AND_BRACKET: &[u8] = b"promise>";
-const OPEN_LEN: usize = "<promise>".len();
+/// What an agent can say with a tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TagName {
+    /// The work is done.
+    Promise,
+    /// The work cannot be done as asked.
+    Blocked,
+}
+
+impl TagName {
+    /// The name and the bracket that ends it.
+    const fn text(self) -> &'static [u8; OPEN_LEN - 1] {
+        match self {
+            Self::Promise => b"promise>",
+            Self::Blocked => b"blocked>",
+        }
+    }
+}
+
+// Both names have seven letters.
+pub(super) const OPEN_LEN: usize = "<promise>".len();
 const CLOSE_LEN: usize = "</promise>".len();
 
-/// Whether a tag opens in `line`. Quicker than a scanner, and enough where none is open yet.
+/// Whether a tag opens in `line`. Quicker than two scanners, and enough where none is open yet.
 pub(super) fn opens_in(line: &[u8]) -> bool {
     memchr::memchr_iter(b'<', line).any(|at| {
         let name = line.get(at + 1..at + OPEN_LEN);
-        name.is_some_and(|name| name.eq_ignore_ascii_case(NAME_AND_BRACKET))
+        name.is_some_and(|name| {
+            [TagName::Promise, TagName::Blocked].iter().any(|tag| name.eq_ignore_ascii_case(tag.text()))
+        })
     })
 }
 
@@ -19,11 +40,12 @@ pub(super) enum Mark {
     Closed,
 }
 
-/// Reads piece after piece of the output and reports tags.
+/// Reads piece after piece of the output and reports tags of one name.
 ///
-/// A close belongs to the last open before it: no promise holds a tag.
+/// A close belongs to the last open before it: no tag holds another of its name.
 #[derive(Debug)]
 pub(super) struct TagScanner {
+    name: TagName,
     /// Bytes of a bracket read so far, the slash of a close not counted.
     matched: usize,
     closing: bool,
@@ -37,8 +59,16 @@ pub(super) struct TagScanner {
 }
 
 impl TagScanner {
-    pub(super) fn new(limit: usize) -> Self {
-        Self { matched: 0, closing: false, spelled: [0; OPEN_LEN], window: Vec::new(), open: false, limit }
+    pub(super) fn new(name: TagName, limit: usize) -> Self {
+        Self {
+            name,
+            matched: 0,
+            closing: false,
+            spelled: [0; OPEN_LEN],
+            window: Vec::new(),
+            open: false,
+            limit,
+        }
     }
 
     /// Reads `piece` from `at` up to the next mark, and leaves `at` just behind it.
@@ -57,7 +87,7 @@ impl TagScanner {
                 self.closing = true;
                 self.keep(b"/");
                 *at += 1;
-            } else if byte.to_ascii_lowercase() == NAME_AND_BRACKET[self.matched - 1] {
+            } else if byte.to_ascii_lowercase() == self.name.text()[self.matched - 1] {
                 self.bracket(byte, at);
                 if self.matched == OPEN_LEN {
                     self.matched = 0;
@@ -152,7 +182,7 @@ mod tests {
         ] {
             for cut in 0..=input.len() {
                 let (left, right) = input.as_bytes().split_at(cut);
-                let mut scanner = TagScanner::new(36);
+                let mut scanner = TagScanner::new(TagName::Promise, 36);
                 let mut found = Vec::new();
                 for piece in [left, right] {
                     let mut at = 0;
@@ -164,6 +194,27 @@ mod tests {
                 }
                 assert_eq!(found, inner, "{input:?} cut at {cut}");
             }
+        }
+    }
+
+    #[test]
+    fn each_scanner_hears_its_own_name() {
+        let input = b"<blocked>a<promise>b</blocked>c</promise><Blocked>d</BLOCKED><blocker>e</blocker>";
+        for (name, inner) in
+            [(TagName::Promise, vec!["b</blocked>c"]), (TagName::Blocked, vec!["a<promise>b", "d"])]
+        {
+            let (mut scanner, mut at, mut found) = (TagScanner::new(name, 99), 0, Vec::new());
+            while let Some(mark) = scanner.next(input, &mut at) {
+                if mark == Mark::Closed {
+                    found.push(String::from_utf8(scanner.inner().to_vec()).unwrap());
+                }
+            }
+            assert_eq!(found, inner, "{name:?}");
+        }
+        for (line, opens) in
+            [("a <blocked> b", true), ("<PROMISE>", true), ("<block>", false), ("<blocked", false)]
+        {
+            assert_eq!(opens_in(line.as_bytes()), opens, "{line}");
         }
     }
 }

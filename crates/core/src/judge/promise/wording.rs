@@ -57,3 +57,62 @@ fn fold(text: &str) -> String {
     }
     folded
 }
+
+/// What dacapo's prompts have in place of a reason. Whoever repeats it gives none.
+pub(crate) const PLACEHOLDER: &str = "your reason";
+
+/// How much of a reason is kept, in bytes.
+const LONGEST_REASON: usize = 500;
+
+/// The reason inside a `<blocked>` tag: one line for people, cut between two words if it is very long. `None` if nothing is
+/// said in it.
+pub(super) fn reason(inner: &[u8]) -> Option<String> {
+    let inner = String::from_utf8_lossy(inner);
+    let mut reason = String::new();
+    for word in inner.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
+        // Half a word could be half a secret, which nothing would know for one.
+        let room = LONGEST_REASON.saturating_sub(reason.len());
+        if word.len() >= room {
+            if reason.is_empty() {
+                reason.push_str(&word[..word.floor_char_boundary(room)]);
+            }
+            reason.push('…');
+            break;
+        }
+        if !reason.is_empty() {
+            reason.push(' ');
+        }
+        reason.push_str(word);
+    }
+    let says_something =
+        reason.chars().any(char::is_alphanumeric) && !reason.eq_ignore_ascii_case(PLACEHOLDER);
+    says_something.then_some(reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_one_line_of_some_length_that_says_something() {
+        let cut = |text: &str| format!("{}…", vec![text; 100].join(" "));
+        for (inner, expected) in [
+            ("why", Some("why".to_owned())),
+            (" the port \r\n\t is\n\n taken ", Some("the port is taken".to_owned())),
+            ("red \u{1b}[31m\u{7}text\u{0}", Some("red [31m text".to_owned())),
+            ("Grün 日本語", Some("Grün 日本語".to_owned())),
+            (&"word ".repeat(1000), Some(cut("word"))),
+            (&"x".repeat(1000), Some(format!("{}…", "x".repeat(500)))),
+            (&"é".repeat(1000), Some(format!("{}…", "é".repeat(250)))),
+            ("", None),
+            (" \n ", None),
+            ("…", None),
+            ("...", None),
+            ("your reason", None),
+            (" Your  Reason ", None),
+        ] {
+            assert_eq!(reason(inner.as_bytes()), expected, "{inner:?}");
+        }
+        assert_eq!(reason(b"caf\xff").as_deref(), Some("caf\u{fffd}"));
+    }
+}

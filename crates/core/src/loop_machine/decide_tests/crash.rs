@@ -125,6 +125,7 @@ fn only_what_is_resumable_is_resumed() {
         Reason::Stuck,
         Reason::Waiting,
         Reason::Question,
+        Reason::Blocked,
         Reason::Interrupted,
         Reason::Terminated,
     ] {

@@ -64,6 +64,8 @@ pub(crate) fn every_event() -> Vec<LoopEvent> {
         Signal::WaitMessage("b".into()),
         Signal::Question("q".into()),
         Signal::NearMiss(MissReason::InCode),
+        Signal::Blocked("no key".into()),
+        Signal::BlockedNearMiss(MissReason::NotAlone),
     ];
     let found = Examination {
         tampered: vec!["tests/a.rs".into()],
@@ -96,6 +98,7 @@ pub(crate) fn every_event() -> Vec<LoopEvent> {
         },
         LoopEvent::BudgetReached { detail: "cost 5.03 of 5.00 USD".into() },
         LoopEvent::QuestionAsked { text: "q".into() },
+        LoopEvent::Blocked { iteration: 1, why: "no key".into() },
         LoopEvent::AgentExited { iteration: 1, attempt: 1, exit },
         LoopEvent::SnapshotTaken { iteration: 1, id: "snap1".into(), tree: "tree1".into() },
         LoopEvent::OutlineTaken { iteration: 1, outline: Some("outline1".into()) },
@@ -180,7 +183,7 @@ fn every_event_is_read_back_as_it_was_written() {
     let mut kinds = names(&every_event());
     kinds.sort();
     kinds.dedup();
-    assert_eq!(kinds.len(), 35, "a new event needs a sample: {kinds:?}");
+    assert_eq!(kinds.len(), 36, "a new event needs a sample: {kinds:?}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The machine under tables: small words here, one file per topic beside it.
 
+mod blocked;
 mod claims;
 mod control;
 mod crash;

@@ -32,6 +32,15 @@ fn every_reason_to_stop_is_recorded_once_and_last() {
             Reason::Question,
             "Which port?",
         ),
+        (facts(|r| r.facts.blocked = Some("no key".into())), Reason::Blocked, "the agent is blocked: no key"),
+        (
+            facts(|r| {
+                (r.facts.blocked, r.facts.wait_marker) = (Some("no key".into()), true);
+                r.facts.messages = vec![("QUESTION".into(), "Which port?".into())];
+            }),
+            Reason::Blocked,
+            "the agent is blocked: no key",
+        ),
         (vec![CTRL_C, killed()], Reason::Interrupted, "interrupted by Ctrl-C"),
         (vec![Input::Signalled(StopCause::Terminate), killed()], Reason::Terminated, "terminated by SIGTERM"),
         (
@@ -72,7 +81,17 @@ fn of_several_reasons_the_first_of_the_order_counts() {
     let nothing: Bend = |_| {};
     let both: Bend = |r| (r.facts.done, r.facts.wait_marker) = (DoneFact::File, true);
     let fatal_and_waits: Bend = |r| (r.facts.done, r.facts.wait_marker) = (DoneFact::Directory, true);
+    let blocked: Bend = |r| r.facts.blocked = Some("no key".into());
+    let done_and_blocked: Bend =
+        |r| (r.facts.done, r.facts.blocked) = (DoneFact::File, Some("no key".into()));
+    let fatal_and_blocked: Bend =
+        |r| (r.facts.done, r.facts.blocked) = (DoneFact::Directory, Some("no key".into()));
     for (asked, bend, gate_exits, reason) in [
+        (Some(CANCEL), blocked, 0, Reason::Cancelled),
+        (Some(CTRL_C), blocked, 0, Reason::Interrupted),
+        (None, blocked, 0, Reason::Blocked),
+        (None, done_and_blocked, 0, Reason::Blocked),
+        (None, fatal_and_blocked, 0, Reason::Error),
         (Some(CANCEL), done, 0, Reason::Cancelled),
         (Some(CANCEL), fatal, 0, Reason::Cancelled),
         (Some(CANCEL), waits, 0, Reason::Cancelled),

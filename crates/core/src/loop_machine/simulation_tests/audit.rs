@@ -48,6 +48,11 @@ pub(super) struct Auditor {
     before: (usize, usize),
     check_runs: bool,
     claim_is_open: bool,
+    /// Whether the agent said in the open iteration that it is blocked, and whether it claims to be done as well.
+    blocked: bool,
+    claims_though_blocked: bool,
+    /// Whether an iteration ended so: nothing but the end of the loop follows.
+    ended_blocked: bool,
     pub(super) accepted: u32,
     spent: Millis,
     asked_to_stop: bool,
@@ -100,6 +105,11 @@ impl Auditor {
                     self.may_begin();
                 }
                 assert!(!self.broke, "no iteration without money");
+                assert!(
+                    !self.ended_blocked,
+                    "who is blocked is not started again before a person has seen it"
+                );
+                self.blocked = false;
                 (self.iterations, self.is_open, self.awaits_attempt) = (*iteration, true, true);
             }
             LoopEvent::AgentStarted { iteration, attempt, agent, session, .. } => {
@@ -142,6 +152,9 @@ impl Auditor {
                 assert_eq!(*iteration, self.iterations);
                 self.claim_awaits_attempt = std::mem::take(&mut self.awaits_attempt);
                 (self.claim_is_open, self.committed) = (true, vec![]);
+                let is_the_agents =
+                    !by.iter().all(|by| matches!(by, Signal::UntilCommand | Signal::OwnClaim));
+                self.claims_though_blocked = self.blocked && is_the_agents;
                 self.claimed = by.iter().filter_map(task_of).collect();
                 let has_tasks = self.policy().tasks.is_some();
                 let is_none = matches!(by[..], [Signal::MalformedTask(_)]);
@@ -234,6 +247,7 @@ impl Auditor {
             LoopEvent::ClaimAccepted { iteration, verified } => {
                 assert!(self.claim_is_open, "one verdict per claim");
                 assert!(!self.asked_to_stop, "a stop outranks a claim");
+                assert!(!self.claims_though_blocked, "who says both is not believed");
                 assert_eq!((*iteration, *verified), (self.iterations, !self.policy().gates.specs.is_empty()));
                 assert!(self.has_looked() && self.passed && self.held, "looked, gated, looked again");
                 self.claim_is_open = false;
@@ -246,7 +260,10 @@ impl Auditor {
                 assert_eq!(*iteration, self.iterations);
                 assert_eq!(*outcome == IterationOutcome::Accepted, self.accepted == 1);
                 assert!(*spent_ms >= self.spent, "time does not run backwards");
+                self.ended_blocked = *outcome == IterationOutcome::Blocked;
+                assert!(!self.ended_blocked || self.blocked, "only who says so is blocked");
                 (self.spent, self.is_open, self.check_runs) = (*spent_ms, false, false);
+                self.blocked = false;
                 self.awaits_attempt = false;
                 let unread = matches!(outcome, IterationOutcome::Interrupted | IterationOutcome::NotStarted);
                 for (text, told) in std::mem::take(&mut self.untold) {
@@ -255,6 +272,10 @@ impl Auditor {
                         _ => self.untold.push((text, None)),
                     }
                 }
+            }
+            LoopEvent::Blocked { iteration, .. } => {
+                assert!(self.is_open && *iteration == self.iterations);
+                self.blocked = true;
             }
             LoopEvent::Steered { text } => self.untold.push((text.clone(), None)),
             LoopEvent::PauseRequested { .. } | LoopEvent::Paused => self.holds = true,
@@ -276,6 +297,8 @@ impl Auditor {
                     "only an open claim or an outage keeps an iteration open"
                 );
                 assert!(!self.check_runs || self.claim_is_open || self.iterations == 0);
+                let is_blocked = std::mem::take(&mut self.ended_blocked);
+                assert!(*reason != Reason::Blocked || is_blocked);
                 self.over = Some(*reason);
             }
             LoopEvent::TasksAwaited { .. }

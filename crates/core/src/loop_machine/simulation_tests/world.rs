@@ -503,6 +503,8 @@ impl World {
             exit_code: exit.exit_code,
             promise: self.chance.percent(12).then(|| "DONE".to_owned()),
             near_miss: self.chance.percent(10).then_some(MissReason::NotAlone),
+            blocked: self.chance.percent(4).then(|| "no key".to_owned()),
+            blocked_near_miss: self.chance.percent(4).then_some(MissReason::InCode),
             done: self.done.clone(),
             wait_marker: self.wait_marker,
             messages,
