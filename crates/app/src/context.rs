@@ -7,8 +7,10 @@ use dacapo_core::{
     view::UnitView,
 };
 use dacapo_engine::{
+    client::{Client, LoopSeen, deciding},
     home::Home,
-    store::{LoopRow, RunRow, Store},
+    inside::{self, Inside, Place},
+    store::{RunRow, Store},
 };
 
 use crate::error::UserError;
@@ -16,15 +18,33 @@ use crate::error::UserError;
 /// Where state lies and where we are.
 pub(crate) struct Context {
     pub(crate) home: Home,
+    /// The supervisor to ask, if this runs below an agent.
+    pub(crate) inside: Option<Inside>,
 }
 
 impl Context {
     pub(crate) fn new() -> Result<Self, UserError> {
-        Ok(Self { home: Home::locate()? })
+        let home = Home::locate()?;
+        let inside = match inside::place(&home) {
+            Place::Outside => None,
+            Place::Below { loop_id, socket } => Some(Inside::new(loop_id, socket)?),
+        };
+        Ok(Self { home, inside })
+    }
+
+    /// Looks at loops and asks things of them: by the journal, or by the supervisor of the loop this runs in.
+    pub(crate) fn client(&self) -> Result<Client, UserError> {
+        Ok(match &self.inside {
+            Some(inside) => Client::of_supervisor(inside.clone()),
+            None => Client::of_journal(&self.home)?,
+        })
     }
 
     /// The journal, made if there is none.
     pub(crate) fn store(&self) -> Result<Store, UserError> {
+        if self.inside.is_some() {
+            return Err(deciding("open the journal").into());
+        }
         self.home.prepare()?;
         Ok(Store::open(&self.home.database())?)
     }
@@ -61,17 +81,18 @@ impl Context {
 
     /// The same as [`Self::find`], but of a unit's loops the newest that an agent worked in: behind it there may be the
     /// check of a merge, which none did.
-    pub(crate) fn find_worked(&self, store: &Store, text: &str) -> Result<LoopRow, UserError> {
-        let row = self.find(store, text)?;
+    pub(crate) fn find_worked(&self, client: &Client, text: &str) -> Result<LoopSeen, UserError> {
+        let row = self.find(client, text)?;
         if row.view.iteration > 0 || row.view.id.as_str().starts_with(text) {
             return Ok(row);
         }
-        let all = store.loops_of_task(&row.view.project, row.view.task.as_str())?;
+        let all = client.loops_of_task(&row.view.project, row.view.task.as_str())?;
         Ok(all.into_iter().rev().find(|row| row.view.iteration > 0).unwrap_or(row))
     }
 
     /// The unit that `text` names, if it is one: of this project, else of the only one that has it.
-    pub(crate) fn find_unit(&self, store: &Store, text: &str) -> Result<Option<UnitView>, UserError> {
+    pub(crate) fn find_unit(&self, client: &Client, text: &str) -> Result<Option<UnitView>, UserError> {
+        let Some(store) = client.journal() else { return Ok(None) };
         let mut candidates = match Self::here() {
             Some(project) => store.unit_view(Some(&project), text)?,
             None => Vec::new(),
@@ -91,39 +112,43 @@ impl Context {
     }
 
     /// The run of units that has this id, if there is one.
-    pub(crate) fn find_run(&self, store: &Store, text: &str) -> Result<Option<RunRow>, UserError> {
-        match text.parse::<RunId>() {
-            Ok(id) => Ok(store.run_row(&id)?),
-            Err(_) => Ok(None),
+    pub(crate) fn find_run(&self, client: &Client, text: &str) -> Result<Option<RunRow>, UserError> {
+        match (client.journal(), text.parse::<RunId>()) {
+            (Some(store), Ok(id)) => Ok(store.run_row(&id)?),
+            _ => Ok(None),
         }
     }
 
     /// The loop that `text` means: its id, the beginning of its id, or its task.
-    pub(crate) fn find(&self, store: &Store, text: &str) -> Result<LoopRow, UserError> {
+    pub(crate) fn find(&self, client: &Client, text: &str) -> Result<LoopSeen, UserError> {
         if let Ok(id) = text.parse::<LoopId>()
-            && let Some(row) = store.row(&id)?
+            && let Some(row) = client.loop_of_id(&id)?
         {
             return Ok(row);
         }
         let here = Self::here();
         let mut candidates = match &here {
-            Some(project) => store.newest_of_task(Some(project), text)?,
+            Some(project) => client.newest_of_task(Some(project), text)?,
             None => Vec::new(),
         };
         if candidates.is_empty() {
             // Elsewhere there may be a loop of that name; whoever stands here does not mean it.
-            if let Some(project) = &here
+            if let (Some(project), Some(store)) = (&here, client.journal())
                 && !store.unit_view(Some(project), text)?.is_empty()
             {
                 return Err(UserError::usage(format!("nobody has worked on unit `{text}` yet"))
                     .hint("`dacapo status` shows how units stand; `dacapo cancel RUN` ends a whole run"));
             }
-            candidates = store.newest_of_task(None, text)?;
+            candidates = client.newest_of_task(None, text)?;
             if text.len() >= 2 && text.bytes().all(|b| b.is_ascii_alphanumeric()) {
-                candidates.extend(store.with_prefix(text)?);
+                candidates.extend(client.loops_with_prefix(text)?);
             }
         }
         match candidates.len() {
+            0 if self.inside.is_some() => Err(UserError::usage(format!(
+                "`{text}` is neither this loop nor a child of it, and its agent sees no others"
+            ))
+            .hint("`dacapo status` lists them")),
             0 => Err(UserError::usage(format!("no loop and no task is called `{text}`"))
                 .hint("`dacapo status --all` lists them")),
             1 => Ok(candidates.remove(0)),

@@ -4,9 +4,11 @@ use std::{fmt::Display, io::Write};
 
 use dacapo_engine::{
     bus::BusError,
+    client::ClientError,
     config_files::ConfigError,
     git::WorkspaceError,
     home::HomeError,
+    inside::InsideError,
     reset::ResetError,
     scheduler::RunError,
     secrets::secrets,
@@ -107,6 +109,36 @@ impl From<SnapshotError> for UserError {
     }
 }
 
+impl From<InsideError> for UserError {
+    fn from(error: InsideError) -> Self {
+        match error {
+            InsideError::Refused(refusal) => {
+                let (hint, exit) = (refusal.hint, refusal.exit);
+                Self { details: None, message: refusal.why, hint, exit }
+            }
+            InsideError::NoSocket(_) => Self::environment(error).hint(
+                "leave the DACAPO_* variables of an agent as they are; outside of loops there are none",
+            ),
+            InsideError::NobodyThere { .. } => Self::environment(error).hint(
+                "if this runs in no loop any more, unset DACAPO_SOCKET and the other DACAPO_* variables",
+            ),
+            InsideError::NoAnswer(_) => Self::environment(error),
+        }
+    }
+}
+
+impl From<ClientError> for UserError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Home(error) => error.into(),
+            ClientError::Store(error) => error.into(),
+            ClientError::Inside(error) => error.into(),
+            ClientError::Start(error) => error.into(),
+            ClientError::Output { .. } => Self::environment(error),
+        }
+    }
+}
+
 impl From<BusError> for UserError {
     fn from(error: BusError) -> Self {
         Self::environment(error)
@@ -179,6 +211,7 @@ impl From<StartError> for UserError {
                  the environment is not recorded",
             ),
             StartError::NotResumable { .. } => Self::failed(error).hint("a new `dacapo run` starts over"),
+            StartError::ParentGone(_) => Self::environment(error),
             StartError::Policy(_)
             | StartError::Glob(_)
             | StartError::NoCommit(_)

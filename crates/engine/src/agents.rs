@@ -16,6 +16,7 @@ use dacapo_core::{
 
 use crate::{
     home::Home,
+    inside::child,
     process::{Answered, Command, ProgramError, ask_once, find_program, run_once},
     proof::fresh_id,
     scratch::Scratch,
@@ -51,7 +52,7 @@ pub fn is_root() -> bool {
 /// Where the program of an agent is, for somebody who types its name here.
 pub fn locate(program: &str) -> Result<PathBuf, ProgramError> {
     let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
-    find_program(program, &std::env::var_os("PATH").unwrap_or_default(), &here)
+    find_program(program, &child::variable("PATH").unwrap_or_default(), &here)
 }
 
 /// What each of these says when it is asked for its version, all at the same time: some need seconds to start.

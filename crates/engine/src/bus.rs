@@ -114,6 +114,20 @@ impl Bus {
         self.since(0)
     }
 
+    /// The messages in the next `most` bytes from `from` on, and where to go on after them.
+    pub fn page(&self, from: u64, most: u64) -> Result<(Vec<Message>, u64), BusError> {
+        let mut most = most;
+        loop {
+            let mut cursor = Cursor { most, ..Cursor::at(from) };
+            let messages = self.advance(&mut cursor)?;
+            // A message that is larger than a page is read whole all the same.
+            if cursor.offset > from || from.saturating_add(most) >= self.size() {
+                return Ok((messages, cursor.offset));
+            }
+            most *= 8;
+        }
+    }
+
     /// How long the file is, for [`since`](Self::since) and [`follow`](Self::follow).
     ///
     /// A bus that cannot be looked at counts as empty: reading it will tell why.

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use dacapo_core::ids::{ProjectId, TaskId};
+use dacapo_core::ids::{LoopId, ProjectId, TaskId};
 
 /// `$DACAPO_HOME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +89,11 @@ impl Home {
     /// The lock that makes one supervisor the owner of a task.
     pub fn lock(&self, project: &ProjectId, task: &TaskId) -> PathBuf {
         self.0.join("locks").join(project.as_str()).join(task.as_str())
+    }
+
+    /// Where the supervisor of a loop listens to its agent.
+    pub fn socket(&self, loop_id: &LoopId) -> PathBuf {
+        self.0.join("sockets").join(loop_id.as_str())
     }
 
     /// A folder that holds `dacapo` and nothing else, for the PATH of agents.

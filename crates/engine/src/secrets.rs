@@ -4,8 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use dacapo_core::secrets::Secrets;
 
+use crate::inside::child;
+
 /// The secrets of this process. Every writer asks here.
 pub fn secrets() -> &'static Arc<Secrets> {
     static SECRETS: OnceLock<Arc<Secrets>> = OnceLock::new();
-    SECRETS.get_or_init(|| Arc::new(Secrets::of_environment(std::env::vars_os())))
+    SECRETS.get_or_init(|| Arc::new(Secrets::of_environment(std::env::vars_os().chain(child::environment()))))
 }

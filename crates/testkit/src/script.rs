@@ -143,6 +143,10 @@ pub enum Command {
     Shell(Text),
     /// `wait-file FILE`: until it exists.
     WaitFile(Text),
+    /// `ask FILE LINE`: sends the line to the socket in `DACAPO_SOCKET` and writes the answer to the file.
+    Ask(Text, Text),
+    /// `crowd N`: connects N times to that socket with a third each of silence, half a line and nonsense, and stays.
+    Crowd(u64),
 }
 
 /// A value of a command, before the environment's part in it is known.
@@ -403,6 +407,8 @@ fn command(statement: &str) -> Result<Command, String> {
         "run" => Command::Run(args.words()?),
         "sh" => Command::Shell(args.shell()?),
         "wait-file" => Command::WaitFile(args.word()?),
+        "ask" => Command::Ask(args.word()?, args.text_or_empty()?),
+        "crowd" => Command::Crowd(args.number()?),
         _ => return Err(format!("unknown command `{name}`")),
     };
     if args.rest.is_empty() { Ok(command) } else { Err(format!("`{name}`: `{}` is too much", args.rest)) }

@@ -1,14 +1,17 @@
 //! `dacapo bus`.
 
-use std::{io::Read, ops::ControlFlow};
+use std::{io::Read, ops::ControlFlow, time::Duration};
 
 use clap::{Args, Subcommand};
 use dacapo_core::{
     bus::{Draft, Message},
     ids::{ProjectId, TaskId},
-    loop_machine::Request,
 };
-use dacapo_engine::bus::Bus;
+use dacapo_engine::{
+    bus::Bus,
+    inside::protocol::{Answer, Ask, BusName},
+    secrets::secrets,
+};
 use jiff::Timestamp;
 
 use super::{say, value};
@@ -96,6 +99,18 @@ impl Target {
         }
     }
 
+    /// The same for the supervisor of the loop this runs in.
+    fn name(&self) -> Result<BusName, UserError> {
+        if self.project.is_none() && self.task.is_none() {
+            return Ok(BusName::Own);
+        }
+        let (project, task) = self.resolve()?;
+        Ok(match task {
+            Some(task) => BusName::Task(project, task),
+            None => BusName::Project(project),
+        })
+    }
+
     fn bus(&self, cx: &Context) -> Result<Bus, UserError> {
         let (project, task) = self.resolve()?;
         Ok(Bus::open(match &task {
@@ -119,24 +134,37 @@ pub(super) fn bus(cx: &Context, args: &BusArgs) -> Result<u8, UserError> {
             if body.trim().is_empty() {
                 return Err(UserError::usage("the message is blank"));
             }
+            if let Some(inside) = &cx.inside {
+                // A secret of the agent's own making is known here alone.
+                let body = secrets().redact(&body).into_owned();
+                let ask = Ask::Post { kind: kind.clone(), body, bus: target.name()? };
+                if let Answer::Posted { id } = inside.ask(&ask)? {
+                    say(id);
+                }
+                return Ok(0);
+            }
             let (project, task) = target.resolve()?;
             let draft = Draft {
                 kind: kind.clone(),
                 project: project.to_string(),
                 task: task.map(|task| task.to_string()),
-                loop_id: std::env::var("DACAPO_LOOP").ok().filter(|id| !id.is_empty()),
+                loop_id: None,
                 body,
             };
             draft.check().map_err(UserError::usage)?;
             cx.home.prepare()?;
-            let question = (draft.kind == "QUESTION").then(|| draft.body.trim_end().to_owned());
-            let asker = draft.loop_id.as_ref().and_then(|id| id.parse().ok());
             for message in target.bus(cx)?.post(&[draft], Timestamp::now())? {
                 say(message.id);
             }
-            // Whoever runs the loop hears of it now, not when the agent has ended.
-            if let (Some(text), Some(asker)) = (question, asker) {
-                cx.store()?.request(&asker, &Request::Ask { text }, Timestamp::now())?;
+        }
+        BusCommand::Read { target, json } if cx.inside.is_some() => {
+            from_supervisor(cx, target, 0, |message| print(message, *json))?;
+        }
+        BusCommand::Follow { target, json } if cx.inside.is_some() => {
+            let mut from = from_supervisor(cx, target, 0, |_| Ok(()))?;
+            loop {
+                from = from_supervisor(cx, target, from, |message| print(message, *json))?;
+                std::thread::sleep(AGAIN);
             }
         }
         BusCommand::Read { target, json } => {
@@ -157,6 +185,28 @@ pub(super) fn bus(cx: &Context, args: &BusArgs) -> Result<u8, UserError> {
         }
     }
     Ok(0)
+}
+
+/// How often `dacapo` below an agent asks for new messages.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// Hands over what a bus holds from `from` on, as the supervisor shows it; gives where to go on.
+fn from_supervisor(
+    cx: &Context,
+    target: &Target,
+    mut from: u64,
+    mut each: impl FnMut(&Message) -> Result<(), UserError>,
+) -> Result<u64, UserError> {
+    let Some(inside) = &cx.inside else { return Ok(from) };
+    loop {
+        match inside.ask(&Ask::ReadBus { bus: target.name()?, from })? {
+            Answer::Messages { messages, next } if next > from => {
+                messages.iter().try_for_each(&mut each)?;
+                from = next;
+            }
+            _ => return Ok(from),
+        }
+    }
 }
 
 fn print(message: &Message, json: bool) -> Result<(), UserError> {

@@ -7,13 +7,14 @@ use std::{
 
 use clap::Args;
 use dacapo_core::{
-    event::{FinishState, LoopEvent, Reason},
+    event::{LoopEvent, Reason},
     ids::RunId,
     loop_machine::Request,
     unit::step,
     view::LoopView,
 };
 use dacapo_engine::{
+    client::{Client, LoopSeen},
     secrets::secrets,
     store::{RunRow, Store},
     supervisor,
@@ -62,24 +63,27 @@ pub(super) struct SteerArgs {
 }
 
 pub(super) fn cancel(cx: &Context, args: &CancelArgs) -> Result<u8, UserError> {
-    let mut store = cx.store()?;
-    if let Ok(run) = args.id.parse::<RunId>()
+    let mut client = cx.client()?;
+    if let Some(store) = client.journal()
+        && let Ok(run) = args.id.parse::<RunId>()
         && let Some(row) = store.run_row(&run)?
     {
-        return cancel_run(cx, &store, &run, row);
+        return cancel_run(cx, store, &run, row);
     }
-    let row = cx.find(&store, &args.id)?;
+    let row = cx.find(&client, &args.id)?;
     let id = row.view.id.clone();
     if row.view.reason.is_some_and(|reason| !reason.is_resumable()) {
         return Err(UserError::failed(format!("loop {id} is not running: it is {} already", row.view.state)));
     }
-    if store.request(&id, &Request::Cancel, Timestamp::now())? {
-        wait_for_end(cx, &format!("loop {id}"), || Ok(store.row(&id)?.is_some_and(|row| row.is_running())))?;
+    if client.request(&id, &Request::Cancel)? {
+        let is_running = || Ok(client.loop_of_id(&id)?.is_some_and(|seen| seen.is_running));
+        wait_for_end(cx, &format!("loop {id}"), is_running)?;
     }
-    if !is_over(&store, &id)?.is_some_and(|state| state == FinishState::Cancelled) {
-        supervisor::settle(&cx.home, &mut store, &id)?;
+    let is_cancelled = |seen: LoopSeen| seen.view.reason == Some(Reason::Cancelled);
+    if !client.loop_of_id(&id)?.is_some_and(is_cancelled) {
+        client.settle(&id)?;
     }
-    match store.row(&id)?.map(|row| row.view) {
+    match client.loop_of_id(&id)?.map(|seen| seen.view) {
         Some(view) if view.reason == Some(Reason::Cancelled) => {
             say(view.detail.unwrap_or_else(|| format!("Cancelled loop {id}")));
             Ok(0)
@@ -102,8 +106,8 @@ fn cancel_run(cx: &Context, store: &Store, id: &RunId, row: RunRow) -> Result<u8
 }
 
 /// A run of units is worked on by many loops, and which of them is meant nobody said.
-fn refuse_run(cx: &Context, store: &Store, text: &str, verb: &str) -> Result<(), UserError> {
-    let Some(row) = cx.find_run(store, text)? else { return Ok(()) };
+fn refuse_run(cx: &Context, client: &Client, text: &str, verb: &str) -> Result<(), UserError> {
+    let Some(row) = cx.find_run(client, text)? else { return Ok(()) };
     let id = row.view.id;
     Err(UserError::usage(format!("{id} is a run of units, and this is about one of them")).hint(format!(
         "`dacapo {verb} UNIT` names it; `dacapo cancel {id}` and `dacapo resume {id}` are about all"
@@ -112,12 +116,12 @@ fn refuse_run(cx: &Context, store: &Store, text: &str, verb: &str) -> Result<(),
 
 pub(super) fn pause(cx: &Context, args: &PauseArgs) -> Result<u8, UserError> {
     let mut store = cx.store()?;
-    refuse_run(cx, &store, &args.id, "pause")?;
-    let row = cx.find(&store, &args.id)?;
+    let client = cx.client()?;
+    refuse_run(cx, &client, &args.id, "pause")?;
+    let row = cx.find(&client, &args.id)?;
     let id = row.view.id.clone();
-    if !row.is_running() {
-        let view = row.current_view();
-        return Err(UserError::failed(format!("loop {id} is not running: it is {}", view.state)));
+    if !row.is_running {
+        return Err(UserError::failed(format!("loop {id} is not running: it is {}", row.view.state)));
     }
     store.request(&id, &Request::Pause { now: args.now }, Timestamp::now())?;
     let when = if args.now { "now" } else { "after this iteration" };
@@ -137,8 +141,9 @@ pub(super) fn pause(cx: &Context, args: &PauseArgs) -> Result<u8, UserError> {
 
 pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
     let mut store = cx.store()?;
-    refuse_run(cx, &store, &args.id, "steer")?;
-    let row = cx.find(&store, &args.id)?;
+    let client = cx.client()?;
+    refuse_run(cx, &client, &args.id, "steer")?;
+    let row = cx.find(&client, &args.id)?;
     let id = row.view.id.clone();
     if row.view.reason.is_some_and(|reason| !reason.is_resumable()) {
         return Err(UserError::failed(format!("loop {id} is {}: nobody would read it", row.view.state)));
@@ -192,11 +197,6 @@ fn is_of_unit(store: &Store, id: &dacapo_core::ids::LoopId) -> Result<bool, User
 fn again(store: &Store, view: &LoopView) -> Result<String, UserError> {
     let unit = store.unit_view(Some(&view.project), view.task.as_str())?.into_iter().next();
     Ok(unit.map_or_else(|| format!("dacapo unit run --unit {}", view.task), |unit| unit.run_again()))
-}
-
-/// How a loop stands whose journal has come to an end.
-fn is_over(store: &Store, id: &dacapo_core::ids::LoopId) -> Result<Option<FinishState>, UserError> {
-    Ok(store.row(id)?.and_then(|row| row.view.reason).map(Reason::state))
 }
 
 /// Waits until nobody runs it any more.

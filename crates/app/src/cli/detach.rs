@@ -1,8 +1,15 @@
 //! `--detach`: what is said about a command that went to the background.
 
-use std::{ffi::OsStr, io::Write};
+use std::{
+    ffi::OsStr,
+    io::{BufRead, BufReader, Read, Write},
+    os::fd::AsFd,
+};
 
-use dacapo_engine::process::background::{Sent, send};
+use dacapo_engine::{
+    inside::{Inside, protocol::StartChild},
+    process::background::{Sent, send},
+};
 
 use crate::error::{FAILED, UserError};
 
@@ -22,19 +29,42 @@ pub(super) fn detach_run() -> Result<u8, UserError> {
 
 /// Runs `args` in the background and says how to follow the loop.
 pub(super) fn start(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<u8, UserError> {
-    say_how(args, |id| {
-        format!(
-            "Loop {id} runs in the background.\n  dacapo status\n  dacapo logs {id} -f\n  dacapo cancel {id}"
-        )
-    })
+    say_how(args, loop_words)
+}
+
+fn loop_words(id: &str) -> String {
+    format!("Loop {id} runs in the background.\n  dacapo status\n  dacapo logs {id} -f\n  dacapo cancel {id}")
+}
+
+/// Below an agent: has the supervisor start a child in the background and says how to follow it.
+pub(super) fn child(inside: &Inside, asked: StartChild) -> Result<u8, UserError> {
+    let (mut stdout, stdout_end) = std::io::pipe().map_err(cannot)?;
+    let (mut stderr, stderr_end) = std::io::pipe().map_err(cannot)?;
+    let child = inside.start(asked, [stdout_end.as_fd(), stderr_end.as_fd()])?;
+    // Of the child's copies only: their end is the child's.
+    drop((stdout_end, stderr_end));
+    let mut first = String::new();
+    BufReader::new(&mut stdout).read_line(&mut first).map_err(cannot)?;
+    if !first.trim().is_empty() {
+        return report(Sent::Running(first.trim().to_owned()), loop_words);
+    }
+    let mut complaint = Vec::new();
+    stderr.read_to_end(&mut complaint).map_err(cannot)?;
+    report(Sent::Ended { code: Some(child.wait()?.into()), complaint }, loop_words)
 }
 
 fn say_how(
     args: impl IntoIterator<Item = impl AsRef<OsStr>>,
     words: impl Fn(&str) -> String,
 ) -> Result<u8, UserError> {
-    let sent = send(args)
-        .map_err(|error| UserError::environment(format!("cannot start in the background: {error}")))?;
+    report(send(args).map_err(cannot)?, words)
+}
+
+fn cannot(error: std::io::Error) -> UserError {
+    UserError::environment(format!("cannot start in the background: {error}"))
+}
+
+fn report(sent: Sent, words: impl Fn(&str) -> String) -> Result<u8, UserError> {
     match sent {
         // Its first word is the id, said as soon as that is in the journal.
         Sent::Running(id) => {

@@ -48,9 +48,12 @@ enum Fact {
 }
 
 pub(super) fn events(cx: &Context, args: &EventsArgs) -> Result<u8, UserError> {
+    if cx.inside.is_some() {
+        return of_family(cx, args);
+    }
     let store = cx.store()?;
     let whose = match &args.id {
-        Some(text) => Whose::find(cx, &store, text)?,
+        Some(text) => Whose::find(cx, text)?,
         None => Whose::All,
     };
     let cannot = |error: std::io::Error| {
@@ -74,15 +77,46 @@ pub(super) fn events(cx: &Context, args: &EventsArgs) -> Result<u8, UserError> {
     }
 }
 
+/// How often `dacapo` below an agent asks for what is new.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// Below an agent: the events of its loop and of the loops below that, by the supervisor.
+fn of_family(cx: &Context, args: &EventsArgs) -> Result<u8, UserError> {
+    let client = cx.client()?;
+    let one = args.id.as_ref().map(|text| cx.find(&client, text)).transpose()?.map(|seen| seen.view.id);
+    let mut from = args.from;
+    loop {
+        let loops = match &one {
+            Some(id) => client.loop_of_id(id)?.into_iter().collect(),
+            None => client.family()?,
+        };
+        let is_over = loops.iter().all(|seen| !seen.is_running);
+        let mut facts = Vec::new();
+        for seen in &loops {
+            facts.extend(client.events_of_loop(&seen.view.id, from)?.into_iter().map(Fact::Loop));
+        }
+        facts.sort_by_key(Fact::seq);
+        for fact in &facts {
+            fact.print(args.json)?;
+            from = from.max(fact.seq() + 1);
+        }
+        if !args.follow || is_over {
+            return Ok(0);
+        }
+        std::thread::sleep(AGAIN);
+    }
+}
+
 impl Whose {
-    fn find(cx: &Context, store: &Store, text: &str) -> Result<Self, UserError> {
-        if let Some(run) = cx.find_run(store, text)? {
+    fn find(cx: &Context, text: &str) -> Result<Self, UserError> {
+        let client = &cx.client()?;
+        if let Some(run) = cx.find_run(client, text)? {
             return Ok(Self::Run(run.view.id));
         }
-        if let Some(unit) = cx.find_unit(store, text)? {
+        if let Some(unit) = cx.find_unit(client, text)? {
             return Ok(Self::Unit(unit.run, unit.project, unit.unit));
         }
-        Ok(Self::Loop(cx.find(store, text)?.view.id))
+        Ok(Self::Loop(cx.find(client, text)?.view.id))
     }
 
     fn is_over(&self, store: &Store) -> Result<bool, UserError> {

@@ -1,11 +1,6 @@
 //! `dacapo logs`.
 
-use std::{
-    collections::BTreeMap,
-    fs::File,
-    io::{Read, Seek, SeekFrom, Write},
-    time::Duration,
-};
+use std::{collections::BTreeMap, io::Write, time::Duration};
 
 use clap::Args;
 use dacapo_core::{
@@ -15,12 +10,9 @@ use dacapo_core::{
     },
     event::{Envelope, LoopEvent, OutputMarks},
     text::ansi::readable,
+    view::LoopView,
 };
-use dacapo_engine::{
-    secrets::secrets,
-    store::{Segments, Stream},
-    watch::Watch,
-};
+use dacapo_engine::{client::Client, secrets::secrets, store::Stream, watch::Watch};
 
 use super::say;
 use crate::{context::Context, error::UserError};
@@ -52,8 +44,8 @@ pub(super) struct LogsArgs {
 }
 
 pub(super) fn logs(cx: &Context, args: &LogsArgs) -> Result<u8, UserError> {
-    let store = cx.store()?;
-    let view = cx.find_worked(&store, &args.id)?.view;
+    let client = cx.client()?;
+    let view = cx.find_worked(&client, &args.id)?.view;
     let stream = if args.stderr {
         Stream::Stderr
     } else if args.gates {
@@ -64,15 +56,14 @@ pub(super) fn logs(cx: &Context, args: &LogsArgs) -> Result<u8, UserError> {
         Stream::Stdout
     };
     let runs = cx.home.runs(&view.project, &view.task);
-    let path = Segments::path(&runs, &view.id, stream);
     let cannot =
-        |error: std::io::Error| UserError::environment(format!("cannot read `{}`: {error}", path.display()));
+        |error: std::io::Error| UserError::environment(format!("cannot watch `{}`: {error}", runs.display()));
     let watch = if args.follow { Watch::folders(&[&runs, cx.home.path()]).ok() } else { None };
     let (mut printed, mut from, mut starts) = (0, 0, Vec::new());
     let (mut formats, mut printer, mut silent) = (BTreeMap::new(), None, Vec::new());
     loop {
-        let is_over = store.row(&view.id)?.is_none_or(|row| !row.is_running());
-        for envelope in store.events(Some(&view.id), from)? {
+        let is_over = client.loop_of_id(&view.id)?.is_none_or(|seen| !seen.is_running);
+        for envelope in client.events_of_loop(&view.id, from)? {
             from = envelope.seq + 1;
             if let LoopEvent::LoopStarted(started) = &envelope.event {
                 let policy = &started.policy;
@@ -88,28 +79,21 @@ pub(super) fn logs(cx: &Context, args: &LogsArgs) -> Result<u8, UserError> {
                 silent.push(*iteration);
             }
         }
-        let mut file = match File::open(&path) {
-            Ok(file) => Some(file),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(error) => return Err(cannot(error)),
-        };
-        if let Some(file) = &mut file {
-            let end = file.metadata().map_err(cannot)?.len();
-            for part in parts(&starts, printed, end, args.gates) {
-                if args.iteration.is_some_and(|wanted| wanted != part.iteration) {
-                    continue;
-                }
-                if part.is_first {
-                    printer.take().into_iter().for_each(Printer::finish);
-                    if !args.raw && !args.gates {
-                        say(format!("── iteration {} ──", part.iteration));
-                    }
-                }
-                let printer = printer.get_or_insert_with(|| Printer::new(args.raw, part.format));
-                copy(file, &part, printer).map_err(cannot)?;
+        let (_, end) = client.output(&view, stream, u64::MAX)?;
+        for part in parts(&starts, printed, end, args.gates) {
+            if args.iteration.is_some_and(|wanted| wanted != part.iteration) {
+                continue;
             }
-            printed = end;
+            if part.is_first {
+                printer.take().into_iter().for_each(Printer::finish);
+                if !args.raw && !args.gates {
+                    say(format!("── iteration {} ──", part.iteration));
+                }
+            }
+            let printer = printer.get_or_insert_with(|| Printer::new(args.raw, part.format));
+            copy(&client, (&view, stream), &part, printer)?;
         }
+        printed = end.max(printed);
         let known = args.iteration.is_none_or(|wanted| starts.iter().any(|start| start.iteration == wanted));
         if !known {
             return Err(UserError::usage(format!(
@@ -241,14 +225,21 @@ fn show(heard: Heard<'_>) {
     }
 }
 
-fn copy(file: &mut File, part: &Part, printer: &mut Printer) -> std::io::Result<()> {
-    file.seek(SeekFrom::Start(part.begin))?;
-    let mut left = file.take(part.until - part.begin);
-    let mut buffer = vec![0; 64 * 1024];
-    loop {
-        match left.read(&mut buffer)? {
-            0 => return Ok(()),
-            read => printer.push(&buffer[..read]),
+fn copy(
+    client: &Client,
+    (view, stream): (&LoopView, Stream),
+    part: &Part,
+    printer: &mut Printer,
+) -> Result<(), UserError> {
+    let mut at = part.begin;
+    while at < part.until {
+        let (mut bytes, _) = client.output(view, stream, at)?;
+        bytes.truncate(usize::try_from(part.until - at).unwrap_or(usize::MAX));
+        if bytes.is_empty() {
+            return Ok(());
         }
+        printer.push(&bytes);
+        at += bytes.len() as u64;
     }
+    Ok(())
 }

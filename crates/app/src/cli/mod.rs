@@ -31,8 +31,8 @@ mod value;
 mod verify;
 mod why;
 
-use dacapo_engine::{process::background::leave_terminal, secrets::secrets};
-use std::{io::Write, process::ExitCode};
+use dacapo_engine::{client::deciding, inside::child, process::background::leave_terminal, secrets::secrets};
+use std::{ffi::OsString, io::Write, process::ExitCode};
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use dacapo_core::text::ansi::readable;
@@ -86,10 +86,56 @@ enum Command {
     Completions(completions::CompletionsArgs),
 }
 
+impl Command {
+    /// What this command would decide, if it decides something: an agent may not.
+    fn decides(&self) -> Option<&'static str> {
+        match self {
+            Self::Pause(_) => Some("pause loops"),
+            Self::Resume(_) => Some("resume loops"),
+            Self::Steer(_) => Some("steer loops"),
+            Self::Verify(_) => Some("run gates again"),
+            Self::Snapshots(_) => Some("look at snapshots"),
+            Self::Restore(_) => Some("restore files"),
+            Self::Trust(args) if !args.is_look() => Some("agree to what a repository runs"),
+            Self::Clean(_) => Some("clean up"),
+            Self::Unit(args) => args.decides(),
+            Self::Trust(_)
+            | Self::Demo(_)
+            | Self::Init(_)
+            | Self::Run(_)
+            | Self::Status(_)
+            | Self::Logs(_)
+            | Self::Events(_)
+            | Self::Why(_)
+            | Self::Explain(_)
+            | Self::Cancel(_)
+            | Self::Bus(_)
+            | Self::Receipt(_)
+            | Self::Doctor(_)
+            | Self::Completions(_) => None,
+        }
+    }
+}
+
 /// Runs the command that was typed.
 pub(crate) fn main() -> ExitCode {
     leave_terminal();
-    let parsed = Cli::command().try_get_matches().and_then(|matches| {
+    obey(std::env::args_os().collect())
+}
+
+/// Runs the child loop that a supervisor was asked for by its agent.
+pub(crate) fn child_main() -> ExitCode {
+    match child::take_order() {
+        Ok(args) => obey(std::iter::once("dacapo".into()).chain(args).collect()),
+        Err(error) => {
+            UserError::usage(format!("only a supervisor starts this: {error}")).print();
+            ExitCode::from(crate::error::USAGE)
+        }
+    }
+}
+
+fn obey(args: Vec<OsString>) -> ExitCode {
+    let parsed = Cli::command().try_get_matches_from(args).and_then(|matches| {
         let cli = Cli::from_arg_matches(&matches)?;
         Ok((matches, cli))
     });
@@ -124,6 +170,13 @@ fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
         _ => {}
     }
     let cx = Context::new()?;
+    // What an agent asks its supervisor for is a loop: nothing else may run outside the agent's containment.
+    if child::parent().is_some() && (cx.inside.is_some() || !matches!(command, Command::Run(_))) {
+        return Err(deciding("start anything but a child loop").into());
+    }
+    if let Some(what) = command.decides().filter(|_| cx.inside.is_some()) {
+        return Err(deciding(what).into());
+    }
     match command {
         Command::Completions(_) | Command::Demo(_) => Ok(0),
         Command::Init(args) => init::init(&cx, args),

@@ -2,7 +2,6 @@
 
 use clap::Args;
 use dacapo_core::{duration::Millis, receipt::Receipt, text::count};
-use dacapo_engine::proof;
 
 use super::{say, say_json};
 use crate::{context::Context, error::UserError};
@@ -22,9 +21,9 @@ pub(super) struct ReceiptArgs {
 }
 
 pub(super) fn receipt(cx: &Context, args: &ReceiptArgs) -> Result<u8, UserError> {
-    let store = cx.store()?;
-    let view = cx.find_worked(&store, &args.id)?.current_view();
-    let Some(receipt) = proof::receipt(&store, &view.id)? else {
+    let client = cx.client()?;
+    let view = cx.find_worked(&client, &args.id)?.view;
+    let Some(receipt) = client.receipt(&view.id)? else {
         return Err(no_receipt(&view));
     };
     if args.json {

@@ -64,7 +64,7 @@ pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
     if let Some((run, unit)) = unit::of_run(&store, &args.id)? {
         return unit::resume(cx, &store, &run, unit.as_ref(), args);
     }
-    let row = cx.find(&store, &args.id)?;
+    let row = cx.find(&cx.client()?, &args.id)?;
     let id = row.view.id.clone();
     if args.max_time.is_some_and(Millis::is_zero) {
         return Err(UserError::usage("`--max-time` must be more than zero"));
@@ -76,7 +76,7 @@ pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
     if let Some(started) = &started {
         budget::allow_more(&started.policy, &grant)?;
     }
-    if row.is_running() {
+    if row.is_running {
         return if row.view.state == "paused" || row.view.pausing {
             store.request(&id, &Request::Unpause { grant }, Timestamp::now())?;
             say(format!("Loop {id} goes on."));

@@ -1,12 +1,18 @@
 //! `dacapo run`.
 
-use dacapo_engine::process::background::is_background;
-use std::{io::Read, path::PathBuf};
+use dacapo_engine::{
+    inside::{
+        Inside, child,
+        protocol::{StartChild, Words},
+    },
+    process::background::is_background,
+};
+use std::{io::Read, os::fd::AsFd, path::PathBuf};
 
 use clap::Args;
 use dacapo_core::{
     config::{Effective, Source},
-    ids::{LoopId, ProjectId, TaskId},
+    ids::{ProjectId, TaskId},
     judge::promise::PromiseRule,
     policy::CommitRule,
 };
@@ -142,10 +148,11 @@ impl RunArgs {
             task: self.task.clone(),
             workspace,
             after: self.after.clone(),
-            parent: std::env::var("DACAPO_LOOP").ok().and_then(|id| id.parse::<LoopId>().ok()),
+            parent: child::parent().cloned(),
             run: None,
             base: None,
-            is_detached: is_background(),
+            // A child has no terminal that could go away, whatever its parent has.
+            is_detached: is_background() || child::parent().is_some(),
         };
         // Before anything of it is kept or shown to others.
         supervisor::refuse_secrets(&new)?;
@@ -193,10 +200,38 @@ impl RunArgs {
     }
 }
 
+/// Below an agent: the loop's supervisor starts the child, which prints where this command would have printed.
+fn ask_for_child(inside: &Inside, args: &RunArgs) -> Result<u8, UserError> {
+    let is_piped = args.prompt_file.as_deref() == Some(std::path::Path::new("-"));
+    let mut input = Vec::new();
+    if is_piped {
+        std::io::stdin().lock().read_to_end(&mut input).map_err(UserError::failed)?;
+    }
+    let input = String::from_utf8(input)
+        .map_err(|error| UserError::usage(format!("the prompt in `-` is not UTF-8: {error}")))?;
+    let dir = std::env::current_dir()
+        .map_err(|error| UserError::usage(format!("cannot work in this folder: {error}")))?;
+    let asked = StartChild {
+        args: std::env::args_os().skip(1).map(Words::from).collect(),
+        dir: dir.into(),
+        env: std::env::vars_os().map(|(name, value)| (name.into(), value.into())).collect(),
+        input: is_piped.then_some(input),
+        is_detached: args.flags.detach,
+    };
+    if args.flags.detach {
+        return detach::child(inside, asked);
+    }
+    let (stdout, stderr) = (std::io::stdout(), std::io::stderr());
+    Ok(inside.start(asked, [stdout.as_fd(), stderr.as_fd()])?.wait()?)
+}
+
 pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
     if args.flags.detach && args.prompt_file.as_deref() == Some(std::path::Path::new("-")) {
         return Err(UserError::usage("`--detach` cannot read the prompt from standard input")
             .hint("write it to a file and give that with `-P FILE`"));
+    }
+    if let Some(inside) = &cx.inside {
+        return ask_for_child(inside, args);
     }
     // Also before going to the background, so that mistakes and questions show up where they were typed.
     let Plan { new, configured, obstacle, warnings, .. } = args.plan()?;

@@ -33,7 +33,7 @@ struct Line {
 
 pub(super) fn list(cx: &Context, args: &SnapshotsArgs) -> Result<u8, UserError> {
     let store = cx.store()?;
-    let id = cx.find(&store, &args.id)?.view.id;
+    let id = cx.find(&cx.client()?, &args.id)?.view.id;
     let kept = snapshots::list(&cx.home, &store, &id)?;
     let lines: Vec<Line> = kept
         .into_iter()
@@ -88,13 +88,13 @@ pub(super) fn restore(cx: &Context, args: &RestoreArgs) -> Result<u8, UserError>
         number => Which::After(number.parse().map_err(|_| malformed())?),
     };
     let store = cx.store()?;
-    let row = cx.find(&store, name)?;
-    let id = row.view.id.clone();
-    let restored = snapshots::restore(&cx.home, &store, &row, which)?;
+    let view = cx.find(&cx.client()?, name)?.view;
+    let id = view.id.clone();
+    let restored = snapshots::restore(&cx.home, &store, &view, which)?;
     if args.json {
         return say_json(&Done { loop_id: id.to_string(), snapshot: restored.id, changed: restored.changed });
     }
-    let dir = row.view.workspace.display();
+    let dir = view.workspace.display();
     if restored.changed {
         say(format!("Restored `{dir}` to snapshot {}.", short(&restored.id)));
         say(format!("`dacapo restore {id}@undo` takes that back."));

@@ -6,7 +6,7 @@ use dacapo_core::{
     text::count,
     view::{LoopView, status_line},
 };
-use dacapo_engine::store::{LoopRow, Store};
+use dacapo_engine::client::{Client, LoopSeen};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -39,16 +39,16 @@ pub(super) struct StatusArgs {
 
 pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
     // Looking makes nothing: no journal means no loops.
-    let nothing_there = !cx.home.path().exists();
-    let store = if nothing_there { None } else { Some(cx.store()?) };
-    if let Some(store) = &store
-        && let Some(code) = units(cx, store, args)?
+    let nothing_there = cx.inside.is_none() && !cx.home.path().exists();
+    let client = if nothing_there { None } else { Some(cx.client()?) };
+    if let Some(client) = &client
+        && let Some(code) = units(cx, client, args)?
     {
         return Ok(code);
     }
-    let (active, ended) = match (&store, &args.id) {
-        (Some(store), Some(id)) => (vec![cx.find(store, id)?.current_view()], Vec::new()),
-        (Some(store), None) => views(store, args.all)?,
+    let (active, ended) = match (&client, &args.id) {
+        (Some(client), Some(id)) => (vec![cx.find(client, id)?.view], Vec::new()),
+        (Some(client), None) => views(client, args.all)?,
         (None, Some(id)) => return Err(UserError::usage(format!("no loop and no task is called `{id}`"))),
         (None, None) => (Vec::new(), Vec::new()),
     };
@@ -108,18 +108,19 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
             }
         }
     }
-    if let Some(store) = &store {
+    if let Some(store) = client.as_ref().and_then(Client::journal) {
         status_units::sections(store, true)?;
     }
     Ok(0)
 }
 
 /// Answers where units are asked for; `None` if loops are.
-fn units(cx: &Context, store: &Store, args: &StatusArgs) -> Result<Option<u8>, UserError> {
+fn units(cx: &Context, client: &Client, args: &StatusArgs) -> Result<Option<u8>, UserError> {
+    let Some(store) = client.journal() else { return Ok(None) };
     let views = match &args.id {
         // Scripts that ask for a task are answered with its loop, whatever else has that name.
         Some(_) if args.json && !args.units => return Ok(None),
-        Some(name) => match cx.find_unit(store, name)? {
+        Some(name) => match cx.find_unit(client, name)? {
             Some(view) => vec![view],
             None if args.units => return Err(UserError::usage(format!("no unit is called `{name}`"))),
             None => return Ok(None),
@@ -148,11 +149,11 @@ fn shown(view: &LoopView) -> Value {
 }
 
 /// Those that run, and those that do not.
-fn views(store: &Store, all: bool) -> Result<(Vec<LoopView>, Vec<LoopView>), UserError> {
-    let (active, dead): (Vec<LoopRow>, Vec<LoopRow>) =
-        store.active()?.into_iter().partition(LoopRow::is_running);
-    let ended = dead.into_iter().rev().chain(store.recent(if all { u32::MAX } else { RECENT })?);
-    Ok((active.into_iter().map(|row| row.view).collect(), ended.map(LoopRow::current_view).collect()))
+fn views(client: &Client, all: bool) -> Result<(Vec<LoopView>, Vec<LoopView>), UserError> {
+    let (active, dead): (Vec<LoopSeen>, Vec<LoopSeen>) =
+        client.active()?.into_iter().partition(|seen| seen.is_running);
+    let ended = dead.into_iter().rev().chain(client.recent(if all { u32::MAX } else { RECENT })?);
+    Ok((active.into_iter().map(|seen| seen.view).collect(), ended.map(|seen| seen.view).collect()))
 }
 
 /// How it stands, and until when.

@@ -42,6 +42,13 @@ pub(super) struct TrustArgs {
     json: bool,
 }
 
+impl TrustArgs {
+    /// Whether it only shows something.
+    pub(super) fn is_look(&self) -> bool {
+        self.show
+    }
+}
+
 /// How a repository stands, for scripts.
 #[derive(Serialize)]
 struct Shown<'a> {
@@ -146,10 +153,6 @@ pub(super) fn trust(cx: &Context, args: &TrustArgs) -> Result<u8, UserError> {
     if args.show {
         say("Not trusted: none of it runs. `dacapo trust` agrees to it.");
         return Ok(0);
-    }
-    // An agent can type this as well as a person, and is the last one to decide what may run.
-    if std::env::var_os("DACAPO_LOOP").is_some() {
-        return Err(UserError::needs_person("untrusted: consent is a person's to give, not an agent's"));
     }
     if !args.yes {
         if !consent::can_ask() {

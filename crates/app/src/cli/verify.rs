@@ -63,10 +63,9 @@ pub(super) fn verify(cx: &Context, args: &VerifyArgs) -> Result<u8, UserError> {
     let store = cx.store()?;
     let handed_in = match handed_in(&args.what)? {
         Some(value) => value,
-        None => match cx.find(&store, &args.what) {
+        None => match cx.find(&cx.client()?, &args.what) {
             Ok(row) => {
-                let found =
-                    proof::receipt(&store, &row.view.id)?.ok_or_else(|| no_receipt(&row.current_view()))?;
+                let found = proof::receipt(&store, &row.view.id)?.ok_or_else(|| no_receipt(&row.view))?;
                 serde_json::to_value(found).map_err(UserError::failed)?
             }
             Err(error) => return Err(error.hint("or give a file that holds a receipt")),

@@ -18,15 +18,15 @@ pub(super) struct WhyArgs {
 }
 
 pub(super) fn why(cx: &Context, args: &WhyArgs) -> Result<u8, UserError> {
-    let store = cx.store()?;
-    let unit = cx.find_unit(&store, &args.id)?;
+    let client = cx.client()?;
+    let unit = cx.find_unit(&client, &args.id)?;
     // Of a unit that is worked on, the loop at work knows more.
     let unit = unit.filter(|view| view.status != UnitStatus::Working || view.loop_id.is_none());
-    let run = if unit.is_none() { cx.find_run(&store, &args.id)? } else { None };
+    let run = if unit.is_none() { cx.find_run(&client, &args.id)? } else { None };
     let why = match (unit, run) {
         (Some(view), _) => why_unit(&view),
         (None, Some(run)) => why_run(&run.current_view()),
-        (None, None) => dacapo_core::view::why(&cx.find(&store, &args.id)?.current_view()),
+        (None, None) => dacapo_core::view::why(&cx.find(&client, &args.id)?.view),
     };
     if args.json {
         return say_json(&why);

@@ -1,9 +1,13 @@
 //! Loops that an agent starts itself, and tasks that wait for other tasks.
 
-use std::fs;
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+};
 
 use dacapo_testkit::{Signal, TestEnv};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{LONG, Task, assert_has, last_line, world};
 
@@ -24,6 +28,121 @@ fn a_loop_started_by_an_agent_belongs_to_its_loop() {
     assert_eq!(child["parent"], parent["id"]);
     assert_eq!(child["state"], "completed");
     assert_has(&env.read("env"), &format!("DACAPO_PARENT={}\n", parent["id"].as_str().unwrap()));
+}
+
+#[test]
+fn a_child_is_a_process_of_the_supervisor_and_not_below_the_agent() {
+    let env = world();
+    child(&env, "wait-file go; promise");
+    let running = env.start_loop("sh sh child.sh; touch ready; wait-file go; promise", &[]);
+    let pid = |task| env.status(task)["pid"].as_u64().unwrap();
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid("c"))).unwrap();
+    let parent = stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().to_owned();
+    assert_eq!(parent, pid("t").to_string());
+    env.write("go", "");
+    running.wait(LONG).assert_code(0);
+    assert_eq!(env.status("c")["state"], "completed");
+}
+
+#[test]
+fn a_child_prints_where_its_command_was_typed_and_gives_it_its_exit_code() {
+    let env = world();
+    let failing = env.shell_line("c", "exit 1", "-n 1");
+    let asked = env.shell_line("d", "prompt-to given; promise", "-n 1 -P -").replace("'a part of it'", "");
+    env.write("child.sh", format!("{failing} >c.out 2>c.err\necho $? >code\necho 'from a pipe' | {asked}\n"));
+    env.run_loop("sh sh child.sh; promise", &["-n", "1"]).assert_code(0);
+    assert_eq!(env.read("code").trim(), "3");
+    assert_has(&env.read("c.out"), "iteration 1/1");
+    assert_has(&env.read("c.err"), "failed (max_iterations)");
+    assert_has(&env.read("given"), "from a pipe");
+}
+
+#[test]
+fn the_agents_of_a_child_inherit_what_the_agent_had_and_its_supervisor_does_not() {
+    let env = world();
+    env.write(
+        "trap/git",
+        "#!/bin/sh\ntouch \"$0.ran\"\nexec /usr/bin/env -i PATH=/usr/bin:/bin git \"$@\"\n",
+    );
+    fs::set_permissions(env.workspace().join("trap/git"), fs::Permissions::from_mode(0o755)).unwrap();
+    env.git_init();
+    let line = env.shell_line("c", "env-to env; promise", "-n 1");
+    env.write("child.sh", format!("PATH=$PWD/trap:$PATH COLOUR=blue {line}\n"));
+    env.run_loop("sh sh child.sh; promise", &["-n", "1"]).assert_code(0);
+    assert_eq!(env.status("c")["state"], "completed");
+    assert_has(&env.read("env"), "COLOUR=blue\n");
+    assert_has(&env.read("env"), "/trap:");
+    assert!(!env.workspace().join("trap/git.ran").exists(), "dacapo ran a program that the agent chose");
+}
+
+#[test]
+fn a_child_that_is_just_being_started_is_waited_for() {
+    // req 69: the agent has ended before the child is in the journal.
+    let env = world();
+    let line = env.shell_line("c", "promise", "-n 1 -P fifo").replace("'a part of it'", "");
+    env.write("child.sh", format!("mkfifo fifo\n{line} >child.out 2>&1 &\n"));
+    let running =
+        env.spawn(env.loop_args("sh sh child.sh; promise", &["-n", "1", "--poll-interval", "20ms"]));
+    env.wait_for_event("t", "claim_made");
+    assert_eq!(env.status("t")["state"], "gating");
+    // Not waiting for a reader: if the child is gone, this says so.
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let mut fifo = fs::OpenOptions::new()
+        .write(true)
+        .custom_flags(nonblocking)
+        .open(env.workspace().join("fifo"))
+        .expect("the child waits for its prompt");
+    fifo.write_all(b"a part of it").unwrap();
+    drop(fifo);
+    running.wait(LONG).assert_code(0);
+    assert_eq!(env.status("c")["state"], "completed");
+    assert_eq!(env.status("c")["parent"], env.status("t")["id"]);
+}
+
+#[test]
+fn a_child_that_is_just_being_started_does_not_escape_a_cancel() {
+    // req 83: its prompt never comes, so it never gets into the journal.
+    let env = world();
+    let line = env.shell_line("c", "promise", "-n 1 -P fifo").replace("'a part of it'", "");
+    env.write("child.sh", format!("mkfifo fifo\n{line} >child.out 2>&1 &\n"));
+    let running = env.start_loop("sh sh child.sh; touch ready; hang", &[]);
+    // Its supervisor, its keeper, its agent, the command that waits, and the child.
+    env.wait_until("the child's process is there", LONG, || {
+        env.survivors().iter().any(|pid| {
+            fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"dacapo\0child"))
+        })
+    });
+    env.run(["cancel", "t"]).assert_code(0);
+    running.wait(LONG).assert_code(130);
+    env.wait_until("nothing is left", LONG, || env.survivors().is_empty());
+    env.run(["status", "c"]).assert_code(2);
+}
+
+#[test]
+fn only_a_supervisor_makes_a_loop_its_child() {
+    let env = world();
+    let running = env.start_loop("touch ready; wait-file go; promise", &[]);
+    let id = env.status("t")["id"].clone();
+    let args = ["run", "x", "--task", "c", "--agent-cmd", "/bin/true"];
+    env.write("order", format!("{}\n", json!({"v": 1, "parent": id, "args": args, "env": []})));
+    let mut command = env.dacapo(["child"]);
+    command.stdin(fs::File::open(env.workspace().join("order")).unwrap());
+    let output = env.run_command(command).assert_code(5);
+    assert_has(last_line(&output), "is not the one that started this");
+    env.run(["status", "c"]).assert_code(2);
+    env.write("go", "");
+    running.wait(LONG).assert_code(0);
+}
+
+#[test]
+fn an_agent_cancels_its_own_child() {
+    let env = world();
+    child(&env, "hang");
+    let script = "sh sh child.sh; sh 'dacapo cancel c >cancel.out 2>&1; echo $? >code'; promise";
+    env.run_loop(script, &["-n", "1", "--poll-interval", "20ms"]).assert_code(0);
+    assert_eq!(env.read("code").trim(), "0", "{}", env.read("cancel.out"));
+    assert_has(&env.read("cancel.out"), "Cancelled Ralph loop for c");
+    assert_eq!(env.status("c")["state"], "cancelled");
 }
 
 #[test]

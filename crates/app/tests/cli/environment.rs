@@ -37,6 +37,7 @@ fn the_environment_names_the_loop_the_task_and_its_folder() {
             ("DACAPO_BUS", folder.join("TASK-MESSAGE-BUS.md").to_str().unwrap()),
             ("DACAPO_PARENT", ""),
             ("DACAPO_HOME", env.dacapo_home().to_str().unwrap()),
+            ("DACAPO_SOCKET", env.dacapo_home().join("sockets").join(&id).to_str().unwrap()),
         ] {
             assert_eq!(variable(&environment, name).as_deref(), Some(value), "{name}");
         }

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Set for the process that goes to the background.
-const MARK: &str = "DACAPO_DETACHED";
+pub(crate) const MARK: &str = "DACAPO_DETACHED";
 
 /// How a command fared that went to the background.
 #[derive(Debug)]

@@ -18,9 +18,7 @@ pub struct Identity {
 impl Identity {
     /// This process.
     pub fn own() -> Self {
-        let pid = std::process::id();
-        let start = stat(pid).map_or(0, |stat| stat.start);
-        Self { pid, start, boot: boot_id().to_owned() }
+        of(std::process::id())
     }
 
     /// Whether that very process still runs.
@@ -40,6 +38,11 @@ impl Identity {
         }
         Ok(pidfd_send_signal(&pinned, signal)?)
     }
+}
+
+/// The process that has this number now.
+pub(crate) fn of(pid: u32) -> Identity {
+    Identity { pid, start: stat(pid).map_or(0, |stat| stat.start), boot: boot_id().to_owned() }
 }
 
 /// What the kernel says about a process.

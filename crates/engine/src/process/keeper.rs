@@ -4,32 +4,36 @@
 //! supervisor holds, so a supervisor that dies, however, is an end of file here; and it runs in a session of its
 //! own, so a terminal's signals do not reach it. One keeper serves all attempts of a loop in turn.
 //!
-//! Loops that an agent started itself are no leftovers: they have keepers of their own and are spared.
+//! Child loops are not below it: the supervisor starts them, beside the keeper.
 
 use std::{
-    cell::RefCell,
+    ffi::{CStr, CString},
     io::Read,
     os::unix::{net::UnixStream, process::CommandExt},
-    path::PathBuf,
     process::{Command as StdCommand, ExitCode},
     time::{Duration, Instant},
 };
 
-use dacapo_core::{duration::Millis, ids::LoopId};
+use dacapo_core::duration::Millis;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group},
 };
 
 use super::{
-    identity::Identity,
-    sweep::{Below, LONG_ENOUGH, descendants, signal_all},
+    sweep::{Below, descendants, signal_all},
     wire::{Command, End, Order, Report, receive_order, send_report},
 };
-use crate::store::Store;
 
 /// The word on the command line that makes this binary a keeper.
 pub const KEEPER: &str = "keeper";
+
+/// The name of a keeper's process. Not `dacapo`: who kills that by name wants the loop to end, and somebody must be left
+/// to see to it.
+pub(crate) const NAME: &str = "dcp-keeper";
+
+/// The name of a `dacapo run` below an agent whose child loop the supervisor has started.
+pub(crate) const ASKED: &CStr = c"dcp-asked";
 
 /// How soon to look again for processes that a kill did not end at once.
 const AGAIN: Duration = Duration::from_millis(5);
@@ -37,26 +41,23 @@ const AGAIN: Duration = Duration::from_millis(5);
 /// How long a child may stay that no look finds: one of another user, on a machine that hides those.
 const UNSEEN: Duration = Duration::from_secs(10);
 
-/// How long a loop that an agent started may take to get into the journal.
+/// How long a `dacapo run` that outlived its agent may take to tell the supervisor what it is to start.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Runs the keeper of `loop_id`; the socket is standard input. Returns when the supervisor is gone and nothing is left.
-pub fn main(loop_id: LoopId, database: PathBuf) -> ExitCode {
-    match Keeper::new(loop_id, database).and_then(|mut keeper| keeper.serve()) {
+/// Runs a keeper; the socket is standard input. Returns when the supervisor is gone and nothing is left.
+pub fn main() -> ExitCode {
+    match Keeper::new().and_then(|mut keeper| keeper.serve()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::from(70),
     }
 }
 
 struct Keeper {
-    loop_id: LoopId,
-    database: PathBuf,
     socket: UnixStream,
     child_ended: UnixStream,
     work: Option<Work>,
     grace: Millis,
     is_orphan: bool,
-    known_children: RefCell<Vec<Identity>>,
     /// Whether the last look found nothing and proved nothing.
     is_unsure: bool,
 }
@@ -67,34 +68,24 @@ struct Work {
     end: Option<End>,
     /// When what is left is killed; `None` while nobody asked anything to end.
     kill_at: Option<Instant>,
-    /// Until when a loop that the agent just started may take to get into the journal.
+    /// Until when a `dacapo run` that the agent has left may take to ask for its child.
     patience: Option<Instant>,
     /// Since when nothing was found, though not for certain.
     nothing_since: Option<Instant>,
 }
 
 impl Keeper {
-    fn new(loop_id: LoopId, database: PathBuf) -> std::io::Result<Self> {
+    fn new() -> std::io::Result<Self> {
         // Already a leader when started by hand; a session of its own is all that matters.
         let _ = rustix::process::setsid();
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-        // Not `dacapo`: who kills that by name wants the loop to end, and somebody must be left to see to it.
-        let _ = rustix::thread::set_name(c"dcp-keeper");
+        let name = CString::new(NAME)?;
+        let _ = rustix::thread::set_name(&name);
         let socket = UnixStream::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
         let (child_ended, writer) = UnixStream::pair()?;
         child_ended.set_nonblocking(true)?;
         signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, writer)?;
-        Ok(Self {
-            loop_id,
-            database,
-            socket,
-            child_ended,
-            work: None,
-            grace: Millis(0),
-            is_orphan: false,
-            known_children: RefCell::default(),
-            is_unsure: false,
-        })
+        Ok(Self { socket, child_ended, work: None, grace: Millis(0), is_orphan: false, is_unsure: false })
     }
 
     fn serve(&mut self) -> std::io::Result<()> {
@@ -162,8 +153,8 @@ impl Keeper {
                 }
             }
             Order::Stop(grace) => self.ask_to_end(grace),
-            Order::Suspend => signal_all(self.below().pids(), Signal::STOP),
-            Order::Continue => signal_all(self.below().pids(), Signal::CONT),
+            Order::Suspend => signal_all(below().pids(), Signal::STOP),
+            Order::Continue => signal_all(below().pids(), Signal::CONT),
         }
         Ok(())
     }
@@ -178,15 +169,13 @@ impl Keeper {
         if self.work.is_none() {
             return;
         }
-        let spared = self.spared();
-        let below = descendants(std::process::id(), &spared);
+        let below = below();
         let Some(work) = &mut self.work else { return };
         let kill_at = Instant::now() + grace.std();
         // A second order can only hurry.
         work.kill_at = Some(work.kill_at.map_or(kill_at, |at| at.min(kill_at)));
         if !grace.is_zero() {
-            // A loop that is spared may sit in the agent's group: then its members are told one by one.
-            let group = (work.end.is_none() && spared.is_empty()).then_some(work.leader);
+            let group = work.end.is_none().then_some(work.leader);
             if let Some(group) = group {
                 let _ = kill_process_group(group, Signal::TERM);
             }
@@ -224,18 +213,11 @@ impl Keeper {
         if work.end.is_none() && !time_to_kill {
             return Ok(());
         }
-        let spared = self.spared();
-        let below = descendants(std::process::id(), &spared);
+        let below = below();
         let Some(work) = &mut self.work else { return Ok(()) };
         if below.processes.is_empty() && work.end.is_some() {
-            let since = work.nothing_since.get_or_insert_with(Instant::now).elapsed();
-            let is_over = if spared.is_empty() {
-                // `wait` has just said that there is a child: it ended meanwhile, or came after the look.
-                since >= UNSEEN
-            } else {
-                below.is_certain || since >= LONG_ENOUGH
-            };
-            if is_over {
+            // `wait` has just said that there is a child: it ended meanwhile, or came after the look.
+            if work.nothing_since.get_or_insert_with(Instant::now).elapsed() >= UNSEEN {
                 self.finish();
             } else {
                 self.is_unsure = true;
@@ -244,10 +226,10 @@ impl Keeper {
             work.nothing_since = None;
             signal_all(below.pids(), Signal::KILL);
         } else if work.kill_at.is_none()
-            && below.pids().any(is_starting_loop)
+            && below.pids().any(is_starting_child)
             && work.patience.get_or_insert_with(|| Instant::now() + PATIENCE) > &mut Instant::now()
         {
-            // It will be in the journal in a moment, and then it is spared.
+            // It will have asked in a moment, and then the child does not need it any more.
             self.is_unsure = true;
         } else if let Some(end) = &mut work.end
             && work.kill_at.is_none()
@@ -269,33 +251,25 @@ impl Keeper {
         // A supervisor that does not listen any more shows up as an end of file.
         let _ = send_report(&mut self.socket, report);
     }
-
-    /// All that must end: every descendant but loops of their own.
-    fn below(&self) -> Below {
-        descendants(std::process::id(), &self.spared())
-    }
-
-    /// Loops of their own. Read anew each time, as an agent may start one at any moment; if the journal cannot be read,
-    /// those that were known stay spared.
-    fn spared(&self) -> Vec<Identity> {
-        let read =
-            Store::open_existing(&self.database).and_then(|store| store.owners_of_children(&self.loop_id));
-        let mut known = self.known_children.borrow_mut();
-        if let Ok(owners) = read {
-            *known = owners;
-        }
-        known.clone()
-    }
 }
 
-/// Whether a process is a dacapo that is about to run a loop: this very program, told to run or resume one.
-fn is_starting_loop(pid: u32) -> bool {
+/// All that must end: every descendant.
+fn below() -> Below {
+    descendants(std::process::id(), &[])
+}
+
+/// Whether a process is a dacapo that is about to ask for a child loop: this very program, told to run one.
+fn is_starting_child(pid: u32) -> bool {
     use std::os::unix::fs::MetadataExt;
     let file = |path: String| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
     let own = file("/proc/self/exe".to_owned());
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let told = line.split(|b| *b == 0).nth(1).unwrap_or_default();
-    own.is_some() && own == file(format!("/proc/{pid}/exe")) && (told == b"run" || told == b"resume")
+    let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    told == b"run"
+        && name.trim_ascii_end() != ASKED.to_bytes()
+        && own.is_some()
+        && own == file(format!("/proc/{pid}/exe"))
 }
 
 fn start(command: &Command, [stdin, stdout, stderr]: [std::os::fd::OwnedFd; 3]) -> std::io::Result<Pid> {

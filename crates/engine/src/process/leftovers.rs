@@ -15,7 +15,7 @@ use rustix::{
 };
 
 use super::{
-    identity::{self, Identity, Stat, all_pids, stat},
+    identity::{self, Stat, all_pids, stat},
     keeper::KEEPER,
 };
 
@@ -25,8 +25,8 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// Time without a find after which processes that come and go are taken for somebody else's.
 const ENOUGH: Duration = Duration::from_millis(300);
 
-/// Kills every process that carries the mark of `loop_id`, without `spared`, and returns when all are gone.
-pub fn end(loop_id: &LoopId, home: &Path, spared: &[Identity]) -> io::Result<()> {
+/// Kills every process that carries the mark of `loop_id` and returns when all are gone.
+pub fn end(loop_id: &LoopId, home: &Path) -> io::Result<()> {
     let marks = [
         format!("DACAPO_LOOP={loop_id}").into_bytes(),
         [b"DACAPO_HOME=", home.as_os_str().as_bytes()].concat(),
@@ -35,7 +35,7 @@ pub fn end(loop_id: &LoopId, home: &Path, spared: &[Identity]) -> io::Result<()>
     let mut strangers = HashSet::new();
     let (mut unclear_before, mut last_find) = (None, Instant::now());
     loop {
-        let Pass { killed, unclear, in_exec } = pass(&marks, spared, &mut strangers)?;
+        let Pass { killed, unclear, in_exec } = pass(&marks, &mut strangers)?;
         for process in &killed {
             wait_for(process, LONGEST)?;
         }
@@ -81,7 +81,7 @@ struct Pass {
 
 /// Looks at everybody but the `strangers` of looks before, the newest first: what starts others and ends at once must
 /// be met while it is there.
-fn pass(marks: &[Vec<u8>; 2], spared: &[Identity], strangers: &mut HashSet<u32>) -> io::Result<Pass> {
+fn pass(marks: &[Vec<u8>; 2], strangers: &mut HashSet<u32>) -> io::Result<Pass> {
     let mut pass = Pass { killed: Vec::new(), unclear: HashSet::new(), in_exec: false };
     let own = std::process::id();
     let mut pids = all_pids();
@@ -105,8 +105,8 @@ fn pass(marks: &[Vec<u8>; 2], spared: &[Identity], strangers: &mut HashSet<u32>)
                 pass.in_exec = true;
                 continue;
             }
-            Owner::Ours if !spared.iter().any(|s| s.pid == pid && s.start == stat.start) => {}
-            Owner::Ours | Owner::Somebody => {
+            Owner::Ours => {}
+            Owner::Somebody => {
                 strangers.insert(pid);
                 continue;
             }

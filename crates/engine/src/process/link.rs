@@ -41,6 +41,11 @@ impl KeeperLink {
         Ok(Self { socket: Some(ours), keeper })
     }
 
+    /// The keeper's process.
+    pub fn pid(&self) -> u32 {
+        self.keeper.id()
+    }
+
     /// Starts `command` with these as standard input, output and error.
     pub fn run(&mut self, command: &wire::Command, fds: [BorrowedFd<'_>; 3]) -> io::Result<()> {
         wire::send_run(self.socket()?, command, fds)
@@ -71,7 +76,7 @@ impl KeeperLink {
         self.socket.as_ref().map(AsFd::as_fd)
     }
 
-    /// Ends what a keeper that was itself killed has left to us, but for the loops in `spared`.
+    /// Ends what a keeper that was itself killed has left to us, but for the child loops in `spared`.
     pub fn sweep_after_loss(&mut self, spared: &[Identity]) {
         self.socket = None;
         let _ = self.keeper.wait();

@@ -5,6 +5,7 @@ use std::{fs, path::Path};
 use dacapo_core::{
     event::{Base, Envelope, LoopEvent, LoopStarted, Reason},
     ids::LoopId,
+    view::LoopView,
 };
 use jiff::Timestamp;
 
@@ -12,7 +13,7 @@ use super::Workspace;
 use crate::{
     git::WorkspaceError,
     home::Home,
-    store::{LoopRow, Store, StoreError, TaskLock},
+    store::{Store, StoreError, TaskLock},
 };
 
 /// One kept state of a workspace.
@@ -152,8 +153,7 @@ pub fn list(home: &Home, store: &Store, id: &LoopId) -> Result<Vec<Kept>, Snapsh
 }
 
 /// Makes the files of a loop's workspace what they were. What they are now can be had back by [`Which::Undo`].
-pub fn restore(home: &Home, store: &Store, row: &LoopRow, which: Which) -> Result<Restored, SnapshotError> {
-    let view = &row.view;
+pub fn restore(home: &Home, store: &Store, view: &LoopView, which: Which) -> Result<Restored, SnapshotError> {
     let id = &view.id;
     let history = store.events(Some(id), 0)?;
     let Some((started, base)) = started(&history).and_then(|s| Some((s, s.base.as_ref()?))) else {

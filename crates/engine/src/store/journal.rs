@@ -47,7 +47,7 @@ impl LoopRow {
     }
 }
 
-const ROW: &str = "view, owner_pid, owner_start, owner_boot";
+pub(super) const ROW: &str = "view, owner_pid, owner_start, owner_boot";
 
 impl Store {
     /// Records the beginning of a loop: its `LoopStarted` must be the first event.
@@ -284,12 +284,7 @@ impl Store {
         Ok(rows.into_iter().filter(LoopRow::is_running).collect())
     }
 
-    /// The supervisors of those.
-    pub fn owners_of_children(&self, parent: &LoopId) -> Result<Vec<Identity>, StoreError> {
-        Ok(self.running_children(parent)?.into_iter().map(|row| row.owner).collect())
-    }
-
-    fn rows(&self, sql: &str, params: impl rusqlite::Params) -> Result<Vec<LoopRow>, StoreError> {
+    pub(super) fn rows(&self, sql: &str, params: impl rusqlite::Params) -> Result<Vec<LoopRow>, StoreError> {
         self.query(sql, params, loop_row)
     }
 

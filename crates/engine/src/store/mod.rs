@@ -1,6 +1,7 @@
 //! What is on disk: the journal (SQLite), the requests beside it, and append-only segments of raw output.
 
 mod dead_runs;
+mod family;
 mod journal;
 mod lock;
 mod migrations;

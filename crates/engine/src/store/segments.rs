@@ -13,7 +13,8 @@ use dacapo_core::{event::OutputMarks, ids::LoopId};
 pub const KEPT_PER_ATTEMPT: u64 = 256 << 20;
 
 /// A kind of output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Stream {
     /// What agents print.
     Stdout,

@@ -15,6 +15,7 @@ use dacapo_core::{
 use super::refused::StartError;
 use crate::{
     home::Home,
+    inside::child,
     process::find_program,
     store::{LockError, LoopRow, Store, TaskLock},
 };
@@ -33,7 +34,7 @@ pub(super) fn find_agents(
     if iterations == 0 {
         return Ok(Vec::new());
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = child::variable("PATH").unwrap_or_default();
     // A path is meant from where the user typed it, a name from PATH.
     let here = std::env::current_dir().unwrap_or_else(|_| workspace.to_owned());
     let name = |index| policy.agent.at(index).argv.first().map(String::as_str).unwrap_or_default();

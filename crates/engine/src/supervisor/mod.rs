@@ -5,7 +5,9 @@
 
 mod around;
 mod checks;
+mod children;
 mod ground;
+mod inside;
 mod listen;
 mod observe;
 mod refused;
@@ -19,7 +21,13 @@ mod verdict;
 mod words;
 mod work;
 
-use std::{collections::VecDeque, io, path::PathBuf, sync::Arc, time::Instant};
+use std::{
+    collections::VecDeque,
+    io,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use dacapo_core::{
     bus::Draft,
@@ -27,7 +35,7 @@ use dacapo_core::{
     event::{LoopEvent, LoopStarted, Reason, StopCause},
     ids::LoopId,
     judge::signal::DoneFact,
-    loop_machine::{BusTarget, Effect, Input, LoopState, Request, decide},
+    loop_machine::{BusTarget, Effect, Input, LoopState, decide},
     view::LoopView,
 };
 use jiff::Timestamp;
@@ -42,16 +50,20 @@ pub use unattended::{reconcile, settle};
 pub(crate) use verdict::{lay_out, with_setup};
 pub use words::{refuse_secrets, refuse_secrets_in};
 
-use self::{timers::Timers, work::Work};
+use self::{children::Children, timers::Timers, work::Work};
 use crate::{
     bus::Bus,
     home::Home,
+    inside::server::Server,
     observer::Observer,
     process::{KeeperLink, Report},
     signals::{Arrived, Signals},
     snapshots::{Folder, Workspace},
     store::{Head, Segments, Store, StoreError, TaskLock},
 };
+
+/// How long a supervisor waits for others who post to a bus.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// How a supervised loop ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +106,9 @@ pub(crate) struct Supervisor<'a> {
     // Before the lock, which is let go only when everything the keeper keeps has ended.
     keeper: KeeperLink,
     _lock: TaskLock,
+    /// What the agent asks through.
+    server: Server,
+    children: Children,
     signals: Signals,
     /// The files the loop works on; `None` where nothing about them has to be known.
     workspace: Option<Workspace>,
@@ -250,9 +265,7 @@ impl Supervisor<'_> {
                 self.look_for_children()?;
             }
             Effect::CancelChildren => {
-                for child in self.store.running_children(&self.id)? {
-                    self.store.request(&child.view.id, &Request::Cancel, Timestamp::now())?;
-                }
+                self.cancel_children()?;
             }
             Effect::AwaitTasks { tasks, every } => {
                 self.timers.await_tasks(tasks, every);
@@ -288,6 +301,10 @@ impl Supervisor<'_> {
             self.read_output();
             self.take_stock(Instant::now())?;
         }
+        // Before the keeper's report: what the agent asked before its end counts.
+        if ready.agent {
+            self.serve_agent()?;
+        }
         if ready.keeper {
             match self.keeper.receive() {
                 Ok(Some(report)) => self.reported(&report),
@@ -300,7 +317,10 @@ impl Supervisor<'_> {
     fn poll(&mut self) -> Result<Ready, SuperviseError> {
         let work = self.work.as_ref().and_then(Work::deadline);
         let deadline =
-            [self.timers.next(), work, self.stock_is_due_at(), self.next_tick].into_iter().flatten().min();
+            [self.timers.next(), work, self.stock_is_due_at(), self.next_tick, self.server.deadline()]
+                .into_iter()
+                .flatten()
+                .min();
         let timeout = deadline.map(|at| {
             let left = at.saturating_duration_since(Instant::now());
             Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
@@ -313,6 +333,9 @@ impl Supervisor<'_> {
         if let Some(work) = &self.work {
             fds.extend(work.pipes().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         }
+        let pipes = fds.len();
+        fds.extend(self.server.fds().map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)));
+        fds.extend(self.children.fds().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => {
@@ -320,7 +343,12 @@ impl Supervisor<'_> {
             }
         }
         let any = |fds: &[PollFd<'_>]| fds.iter().any(|fd| !fd.revents().is_empty());
-        Ok(Ready { keeper: any(&fds[signals..keeper]), pipes: any(&fds[keeper..]) })
+        let is_idle = self.server.deadline().is_some_and(|at| at <= Instant::now());
+        Ok(Ready {
+            keeper: any(&fds[signals..keeper]),
+            pipes: any(&fds[keeper..pipes]),
+            agent: is_idle || any(&fds[pipes..]),
+        })
     }
 
     fn signalled(&mut self, arrived: Arrived) -> Result<(), SuperviseError> {
@@ -400,8 +428,7 @@ impl Supervisor<'_> {
 
     /// Somebody killed the keeper: what it kept came to us and is ended here, and a new one takes its place.
     fn keeper_lost(&mut self) -> Result<(), SuperviseError> {
-        let spared = self.store.owners_of_children(&self.id)?;
-        self.keeper.sweep_after_loss(&spared);
+        self.keeper.sweep_after_loss(&self.children.identities());
         self.keeper = KeeperLink::start(&self.id, &self.home.database())
             .map_err(|source| SuperviseError::Io { what: "cannot start a keeper", source })?;
         if self.work.is_some() {
@@ -418,4 +445,6 @@ impl Supervisor<'_> {
 struct Ready {
     keeper: bool,
     pipes: bool,
+    /// What the agent started asks something, or a child loop has ended.
+    agent: bool,
 }

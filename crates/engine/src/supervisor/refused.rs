@@ -60,6 +60,11 @@ pub enum StartError {
     /// Loops within loops within loops.
     #[error("a loop inside a loop inside a loop: at most {DEEPEST} may be nested")]
     TooDeep,
+    /// A child without the supervisor that started it.
+    #[error(
+        "no child of loop {0} is started here: its supervisor has ended, or is not the one that started this"
+    )]
+    ParentGone(LoopId),
     /// No such loop.
     #[error("there is no loop {0}")]
     Unknown(LoopId),

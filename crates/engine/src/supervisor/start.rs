@@ -1,11 +1,6 @@
 //! How a loop begins and is continued: every refusal here happens before an agent runs.
 
-use std::{
-    fs,
-    path::PathBuf,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{fs, path::PathBuf, sync::Arc, time::Instant};
 
 use dacapo_core::{
     event::{Envelope, Grant, LoopStarted},
@@ -17,7 +12,7 @@ use dacapo_core::{
 use jiff::Timestamp;
 
 use super::{
-    Finished, SuperviseError, Supervisor,
+    Finished, PATIENCE, SuperviseError, Supervisor,
     around::{ancestors, check_cycle, find_agents, neighbours, take_lock},
     ground::{self, Ground},
     refused::{DEEPEST, StartError},
@@ -29,6 +24,7 @@ use super::{
 use crate::{
     bus::Bus,
     home::{Home, make_dir},
+    inside::server::Server,
     observer::Observer,
     process::{KeeperLink, identity::Identity},
     secrets::secrets,
@@ -36,9 +32,6 @@ use crate::{
     snapshots::{Folder, Workspace},
     store::{Head, LoopRow, Segments, Store, TaskLock},
 };
-
-/// How long a supervisor waits for others who post.
-const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A loop that is to begin.
 #[derive(Clone, Debug)]
@@ -55,7 +48,7 @@ pub struct NewLoop {
     pub workspace: PathBuf,
     /// Tasks that must be done first.
     pub after: Vec<TaskId>,
-    /// The loop in whose agent we run, by its word.
+    /// The loop whose supervisor started this process to run a child of it.
     pub parent: Option<LoopId>,
     /// The run of units it belongs to.
     pub run: Option<RunId>,
@@ -101,7 +94,12 @@ pub fn run(home: &Home, new: NewLoop, observer: &mut dyn Observer) -> Result<Fin
     let signals = listen(new.is_detached)?;
     reconcile_holding(home, &mut store, Some((&new.project, &task)))?;
     let parent = match &new.parent {
-        Some(parent) => store.row(parent)?.filter(LoopRow::is_running),
+        // That it says so is not enough: the kernel must say that its supervisor is our parent.
+        Some(parent) => {
+            let is_our_parent = |row: &LoopRow| row.is_running() && is_parent(row.owner.pid);
+            let row = store.row(parent)?.filter(is_our_parent);
+            Some(row.ok_or_else(|| StartError::ParentGone(parent.clone()))?)
+        }
         None => None,
     };
     let ancestors = ancestors(&store, parent.as_ref())?;
@@ -277,6 +275,7 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     fn supervise(self, effects: Vec<Effect>, observer: &'a mut dyn Observer) -> Result<Finished, StartError> {
         let Some(started) = self.state.started.clone() else { return Err(StartError::Unknown(self.id)) };
+        let listening = self.id.clone();
         let mut supervisor = Supervisor {
             // A bus that somebody holds must not hold the loop.
             task_bus: Bus::open(self.home.task_bus(&started.project, &started.task)).with_patience(PATIENCE),
@@ -291,6 +290,8 @@ impl<'a> Parts<'a> {
             _lock: self.lock,
             segments: self.segments,
             keeper: self.keeper,
+            server: Server::listen(self.home, &listening),
+            children: Default::default(),
             signals: self.signals,
             next_tick: observer.tick_every().map(|every| Instant::now() + every),
             workspace: self.workspace,
@@ -323,6 +324,10 @@ fn listen(is_detached: bool) -> Result<Signals, StartError> {
 fn start_keeper(home: &Home, id: &LoopId) -> Result<KeeperLink, StartError> {
     KeeperLink::start(id, &home.database())
         .map_err(|source| SuperviseError::Io { what: "cannot start a keeper", source }.into())
+}
+
+fn is_parent(pid: u32) -> bool {
+    rustix::process::getppid().is_some_and(|parent| parent.as_raw_nonzero().get().cast_unsigned() == pid)
 }
 
 fn random() -> [u8; 24] {

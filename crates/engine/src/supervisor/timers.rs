@@ -26,6 +26,9 @@ struct Park {
     next: Instant,
 }
 
+/// How soon a child loop is looked for again that is not in the journal yet.
+const STARTING: Duration = Duration::from_millis(5);
+
 /// How often the clock is looked at while a loop is parked.
 const CLOCK: Duration = Duration::from_secs(30);
 
@@ -115,10 +118,18 @@ impl Timers {
 
 impl Supervisor<'_> {
     pub(super) fn look_for_children(&mut self) -> Result<(), SuperviseError> {
-        let left: Vec<LoopId> =
-            self.store.running_children(&self.id)?.into_iter().map(|row| row.view.id).collect();
+        let running = self.store.running_children(&self.id)?;
+        let is_one_starting = self.children.is_one_starting(&running);
+        let left: Vec<LoopId> = running.iter().map(|row| row.view.id.clone()).collect();
         let Some(wait) = &mut self.timers.children else { return Ok(()) };
         let now = Instant::now();
+        if is_one_starting && now < wait.until {
+            wait.next = now + STARTING;
+            return Ok(());
+        }
+        if wait.until <= now {
+            self.children.end_starting(&running);
+        }
         if left.is_empty() || wait.until <= now {
             // Not having had to wait is not the same as a very short wait.
             let waited = if wait.announced || !left.is_empty() {

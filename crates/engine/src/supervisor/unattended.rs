@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use super::{SuperviseError, around::take_lock, refused::StartError};
 use crate::{
     home::Home,
+    inside::server::Server,
     process::leftovers,
     store::{Head, Store, TaskLock},
 };
@@ -91,9 +92,9 @@ pub(super) fn bury(
     if state.over().is_some() {
         return Ok(());
     }
-    let spared = store.owners_of_children(id)?;
     let grace = state.started.as_ref().map_or(Millis(0), |started| started.policy.pace.kill_grace);
-    leftovers::end(id, home.path(), &spared)
+    Server::clear(home, id);
+    leftovers::end(id, home.path())
         .and_then(|()| leftovers::await_keepers(id, &home.database(), grace.std()))
         .map_err(|source| SuperviseError::Io {
             what: "cannot end what a dead dacapo left running",

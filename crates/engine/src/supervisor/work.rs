@@ -5,7 +5,7 @@ use std::{
     fs::File,
     io::{self, Seek, Write},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -29,6 +29,7 @@ use rustix::{
 use super::{SuperviseError, Supervisor, checks, listen::Listener, observe};
 use crate::{
     home::write_private,
+    inside::child,
     observer::Observer,
     process::{Command, End},
     secrets::secrets,
@@ -303,7 +304,7 @@ impl Supervisor<'_> {
         let started = &self.started;
         let folder = self.task_folder();
         let bus = self.home.task_bus(&started.project, &started.task);
-        let inherited = std::env::var_os("PATH").unwrap_or_default();
+        let inherited = child::variable("PATH").unwrap_or_default();
         // Without the folder the agent can do without; `dacapo bus post` would not be found.
         let path = match self.home.bin() {
             Ok(bin) => {
@@ -323,7 +324,7 @@ impl Supervisor<'_> {
         let max = self.state.max_iterations.to_string();
         let promise = started.policy.claims.promise.expected(&dacapo_core::prompt::nonce(started, iteration));
         let parent = started.parent.as_ref().map_or("", |parent| parent.as_str());
-        let own: [(&str, &OsStr); 13] = [
+        let own: [(&str, &OsStr); 14] = [
             ("TASK_FOLDER", folder.as_os_str()),
             ("DACAPO_LOOP", self.id.as_str().as_ref()),
             ("DACAPO_PROJECT", started.project.as_str().as_ref()),
@@ -336,9 +337,10 @@ impl Supervisor<'_> {
             ("DACAPO_BUS", bus.as_os_str()),
             ("DACAPO_PARENT", parent.as_ref()),
             ("DACAPO_HOME", self.home.path().as_os_str()),
+            ("DACAPO_SOCKET", self.server.path().unwrap_or(Path::new("")).as_os_str()),
             ("PATH", path.as_os_str()),
         ];
-        filter(std::env::vars_os().collect(), &own)
+        filter(child::environment(), &own)
     }
 
     // --- while it runs --------------------------------------------------------------------------------------
@@ -501,8 +503,8 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn work_ended(&mut self, end: End) {
-        // The agent and its leftovers are dead: what the pipes hold now is all they wrote. A child loop that is spared may
-        // write on, into a pipe that nobody reads.
+        // The agent and its leftovers are dead: what the pipes hold now is all they wrote. A child loop may write on, into a
+        // pipe that nobody reads.
         while self.read_once() {}
         self.read_rest();
         let Some(work) = self.work.take() else { return };

@@ -10,7 +10,7 @@ use std::{
     env,
     ffi::{OsStr, OsString},
     fs::{self, File, OpenOptions},
-    io::{self, Read as _, Write},
+    io::{self, BufRead as _, Read as _, Write},
     os::unix::{
         ffi::{OsStrExt as _, OsStringExt as _},
         net::UnixStream,
@@ -268,6 +268,25 @@ impl Agent {
                     thread::sleep(Duration::from_millis(2));
                 }
             }
+            Command::Ask(file, text) => {
+                let mut stream = socket()?;
+                stream.write_all(&line(text))?;
+                let mut answer = String::new();
+                io::BufReader::new(stream).read_line(&mut answer)?;
+                fs::write(with_parents(path(file))?, answer)?;
+            }
+            Command::Crowd(count) => {
+                for number in 0..*count {
+                    let mut stream = socket()?;
+                    let said: &[u8] = match number % 3 {
+                        0 => b"",
+                        1 => b"{\"v\":1,\"ask\":",
+                        _ => b"nonsense\n",
+                    };
+                    stream.write_all(said)?;
+                    std::mem::forget(stream);
+                }
+            }
         }
         Ok(())
     }
@@ -316,6 +335,11 @@ const ANSI: &str = "\x1b[33m<promise>\x1b[1mNOT DONE\x1b[0m\x1b[33m</promise>\x1
     \x1b[2K\x1b[1G\x1b[32mpromise\x1b[0m: \x1b[1mDONE\x1b[0m soon\n\
     \x1b[38;5;208m<promise>DONE\x1b[0m\n\
     \x1b[7m\"<promise>DONE</promise>\"\x1b[27m is what I will print\x1b[0m\n";
+
+/// A connection to the supervisor.
+fn socket() -> io::Result<UnixStream> {
+    UnixStream::connect(env::var_os("DACAPO_SOCKET").unwrap_or_default())
+}
 
 fn expand(text: &Text) -> Vec<u8> {
     text.expand(|name| env::var_os(name))

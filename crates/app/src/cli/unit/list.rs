@@ -82,7 +82,11 @@ fn known(cx: &Context, place: &Place) -> Result<BTreeMap<UnitId, Known>, UserErr
         return Ok(BTreeMap::new());
     }
     let project = Context::project_of(&units::top(&Context::folder(place.dir.as_ref())?));
-    let views = cx.store()?.unit_views(Some(&project))?;
+    // Below an agent the journal is closed: what the task files say is shown.
+    let views = match &cx.inside {
+        Some(_) => Vec::new(),
+        None => cx.store()?.unit_views(Some(&project))?,
+    };
     Ok(views
         .into_iter()
         .map(|view| {

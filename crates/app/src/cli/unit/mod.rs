@@ -40,6 +40,16 @@ enum UnitCommand {
     Run(Box<run::UnitRunArgs>),
 }
 
+impl UnitArgs {
+    /// What an agent may not do: see [`super::Command::decides`].
+    pub(super) fn decides(&self) -> Option<&'static str> {
+        match &self.command {
+            UnitCommand::Run(_) => Some("run units"),
+            UnitCommand::List(_) | UnitCommand::Check(_) | UnitCommand::Prompt(_) => None,
+        }
+    }
+}
+
 pub(super) use run::{Plan, UnitRunArgs, of_run, resume, root_of};
 
 pub(super) fn unit(cx: &Context, args: &UnitArgs) -> Result<u8, UserError> {

@@ -1,0 +1,326 @@
+//! What `dacapo` below an agent and the supervisor of its loop say to each other: each a line of JSON.
+//!
+//! A connection carries one question at a time. Every question names the version of this protocol; a supervisor that
+//! does not speak it says so instead of guessing.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::{OsStrExt, OsStringExt},
+};
+
+use dacapo_core::{
+    bus::Message,
+    event::Envelope,
+    ids::{LoopId, ProjectId, TaskId},
+    view::LoopView,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::store::Stream;
+
+/// The version of this protocol.
+pub const VERSION: u32 = 1;
+
+/// What is asked of a supervisor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case")]
+pub enum Ask {
+    /// Post a message to a bus. A `QUESTION` is also shown to the user at once.
+    Post {
+        /// The type of the message.
+        kind: String,
+        /// What it says.
+        body: String,
+        /// Which bus.
+        bus: BusName,
+    },
+    /// Read a bus.
+    ReadBus {
+        /// Which bus.
+        bus: BusName,
+        /// Begin here: 0, or where the last answer ended.
+        from: u64,
+    },
+    /// The same as exit 42: do not start the agent again before the user has done something.
+    Wait {
+        /// What the agent waits for.
+        why: String,
+    },
+    /// Ask the user.
+    Question {
+        /// The question.
+        text: String,
+    },
+    /// Claim to be done, as the file `DONE` does.
+    Claim {
+        /// What the agent wants to say about it.
+        note: String,
+    },
+    /// Start a child loop. The descriptors of its standard output and standard error come with this line.
+    Start(StartChild),
+    /// The agent's own loop, its child loops, and theirs.
+    Family,
+    /// Events of a loop of the family.
+    Events {
+        /// The loop.
+        id: LoopId,
+        /// Begin with this sequence number.
+        from: u64,
+    },
+    /// What a loop of the family has printed.
+    Output {
+        /// The loop.
+        id: LoopId,
+        /// Which of its outputs.
+        stream: Stream,
+        /// Begin with this byte.
+        from: u64,
+    },
+    /// End a child loop for good.
+    Cancel {
+        /// The loop.
+        id: LoopId,
+    },
+}
+
+/// The message bus that is meant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BusName {
+    /// The bus of the agent's own task.
+    Own,
+    /// The bus of a project.
+    Project(ProjectId),
+    /// The bus of a task.
+    Task(ProjectId, TaskId),
+}
+
+/// A `dacapo run` that was typed below an agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StartChild {
+    /// Its arguments, beginning with `run`.
+    pub args: Vec<Words>,
+    /// The folder it was typed in.
+    pub dir: Words,
+    /// The environment it was typed in, which the child's agents inherit.
+    pub env: Vec<(Words, Words)>,
+    /// What was on its standard input, if the prompt is read from there.
+    pub input: Option<String>,
+    /// Whether it is to run in the background.
+    pub is_detached: bool,
+}
+
+/// What a supervisor answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Answer {
+    /// It was posted, and this is the message's id.
+    Posted {
+        /// The id.
+        id: String,
+    },
+    /// Messages of a bus.
+    Messages {
+        /// The messages, oldest first.
+        messages: Vec<Message>,
+        /// Where to go on.
+        next: u64,
+    },
+    /// The supervisor took it.
+    Taken,
+    /// The child loop's process was started. [`Answer::Exited`] follows on the same connection.
+    Started,
+    /// The child loop's process has ended.
+    Exited {
+        /// Its exit code, 128 and more if a signal ended it.
+        code: u8,
+    },
+    /// The family.
+    Loops {
+        /// The agent's own loop.
+        own: LoopId,
+        /// The loops, oldest first.
+        loops: Vec<LoopRecord>,
+    },
+    /// Events, in order.
+    Events {
+        /// The events.
+        events: Vec<Envelope>,
+        /// Whether there are more.
+        more: bool,
+    },
+    /// Output.
+    Output {
+        /// The bytes.
+        bytes: Words,
+        /// How much there is in all.
+        end: u64,
+    },
+    /// It was not done.
+    Refused(Refusal),
+}
+
+/// Why a supervisor did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// Why, in one sentence.
+    pub why: String,
+    /// What to try instead.
+    pub hint: Option<String>,
+    /// The exit code that fits: 2 for a mistake, 4 if the user has to decide, 5 if the machine is in the way.
+    pub exit: u8,
+}
+
+impl Refusal {
+    /// A mistake of the one who asked.
+    pub(crate) fn mistake(why: impl ToString) -> Self {
+        Self { why: why.to_string(), hint: None, exit: 2 }
+    }
+
+    /// Something that only the user may do.
+    pub(crate) fn not_yours(why: impl ToString) -> Self {
+        Self { why: why.to_string(), hint: Some(ASK_THE_USER.to_owned()), exit: 4 }
+    }
+
+    /// Something that the machine does not allow now.
+    pub(crate) fn failed(why: impl ToString) -> Self {
+        Self { why: why.to_string(), hint: None, exit: 5 }
+    }
+}
+
+/// The way out for an agent that may not do something itself.
+pub const ASK_THE_USER: &str = "`dacapo bus post --type QUESTION \"…\"` asks the user";
+
+/// A loop as its family sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoopRecord {
+    /// What people see of it now.
+    pub view: LoopView,
+    /// Whether it has a supervisor.
+    pub is_running: bool,
+}
+
+/// Bytes that most often are text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "TextOrBytes", into = "TextOrBytes")]
+pub struct Words(pub Vec<u8>);
+
+impl Words {
+    /// The same for the operating system.
+    pub fn to_os(&self) -> OsString {
+        OsString::from_vec(self.0.clone())
+    }
+}
+
+impl<T: AsRef<OsStr>> From<T> for Words {
+    fn from(text: T) -> Self {
+        Self(text.as_ref().as_bytes().to_vec())
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum TextOrBytes {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl From<TextOrBytes> for Words {
+    fn from(value: TextOrBytes) -> Self {
+        match value {
+            TextOrBytes::Text(text) => Self(text.into_bytes()),
+            TextOrBytes::Bytes(bytes) => Self(bytes),
+        }
+    }
+}
+
+impl From<Words> for TextOrBytes {
+    fn from(words: Words) -> Self {
+        String::from_utf8(words.0).map_or_else(|error| Self::Bytes(error.into_bytes()), Self::Text)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Versioned<T> {
+    v: u32,
+    #[serde(flatten)]
+    said: T,
+}
+
+/// A question or an answer as a line.
+pub(crate) fn line(said: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(&Versioned { v: VERSION, said }).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+/// What a line asks.
+pub(crate) fn question(line: &[u8]) -> Result<Ask, Refusal> {
+    #[derive(Deserialize)]
+    struct Version {
+        v: u32,
+    }
+    let nonsense = |error: serde_json::Error| Refusal::mistake(format!("not understood: {error}"));
+    let Version { v } = serde_json::from_slice(line).map_err(nonsense)?;
+    if v != VERSION {
+        let why =
+            format!("this loop is run by a dacapo that speaks version {VERSION} of its protocol, not {v}");
+        return Err(Refusal::failed(why));
+    }
+    serde_json::from_slice::<Versioned<Ask>>(line).map(|asked| asked.said).map_err(nonsense)
+}
+
+/// What a line answers.
+pub(crate) fn answer(line: &[u8]) -> Result<Answer, serde_json::Error> {
+    serde_json::from_slice::<Versioned<Answer>>(line).map(|answered| answered.said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_and_answers_arrive_as_they_were_said() {
+        let start = StartChild {
+            args: vec!["run".into(), Words(vec![0xff, b'x'])],
+            dir: "/".into(),
+            env: vec![("A".into(), "b=c".into())],
+            input: None,
+            is_detached: true,
+        };
+        for ask in [
+            Ask::Family,
+            Ask::Start(start),
+            Ask::Post {
+                kind: "INFO".into(),
+                body: "two\nlines".into(),
+                bus: BusName::Task("p".parse().unwrap(), "t".parse().unwrap()),
+            },
+            Ask::Output { id: "aaaaaaaaaa".parse().unwrap(), stream: Stream::Stderr, from: 7 },
+        ] {
+            let line = line(&ask);
+            assert_eq!(line.iter().filter(|b| **b == b'\n').count(), 1);
+            assert_eq!(question(&line), Ok(ask));
+        }
+        for said in [
+            Answer::Exited { code: 3 },
+            Answer::Output { bytes: Words(vec![b'a', 0xfe]), end: 2 },
+            Answer::Refused(Refusal::not_yours("no")),
+        ] {
+            assert_eq!(answer(&line(&said)).unwrap(), said);
+        }
+    }
+
+    #[test]
+    fn nonsense_and_other_versions_are_refused_in_words() {
+        for (line, why, exit) in [
+            ("", "not understood", 2),
+            ("{\"v\":1}", "not understood", 2),
+            ("{\"v\":1,\"ask\":\"approve\"}", "not understood", 2),
+            ("{\"v\":7,\"ask\":\"family\"}", "version 1 of its protocol, not 7", 5),
+        ] {
+            let refusal = question(line.as_bytes()).unwrap_err();
+            assert!(refusal.why.contains(why) && refusal.exit == exit, "{line}: {refusal:?}");
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! The supervisor's end of the socket: connections, who is at their other end, lines in and lines out.
+//!
+//! Nothing here waits. A process that sends nothing, half a line, far too much or takes no answer costs its connection,
+//! never the loop's time.
+
+use std::{
+    io::{self, IoSliceMut, Write},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use dacapo_core::ids::LoopId;
+use rustix::{
+    event::PollFlags,
+    fs::{Mode, OFlags},
+    net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg},
+};
+
+use super::{
+    is_below,
+    protocol::{self, Answer, Ask, Refusal},
+};
+use crate::home::{Home, make_dir};
+
+/// How many may ask at once; who comes later waits until another has gone.
+const CONNECTIONS: usize = 128;
+/// How many are let in before the loop's own business is looked at again.
+const AT_ONCE: usize = 16;
+/// How long a line may be.
+const LONGEST_LINE: usize = 8 << 20;
+/// How much may be held of lines that are not whole yet, of all connections together.
+const HELD: usize = 32 << 20;
+/// How long a connection may neither ask nor take its answer.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// A connection, for those who answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asker(u64);
+
+/// A whole question.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) by: Asker,
+    pub(crate) ask: Ask,
+    /// The descriptors that came with it.
+    pub(crate) fds: Vec<OwnedFd>,
+}
+
+/// The socket of one loop's supervisor.
+#[derive(Default)]
+pub(crate) struct Server {
+    path: Option<PathBuf>,
+    listener: Option<UnixListener>,
+    connections: Vec<Connection>,
+    last: u64,
+}
+
+struct Connection {
+    id: Asker,
+    stream: UnixStream,
+    input: Vec<u8>,
+    fds: Vec<OwnedFd>,
+    output: Vec<u8>,
+    since: Instant,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Its next question may come.
+    Asks,
+    /// It is owed an answer.
+    Waits,
+    /// It goes as soon as it has its answer.
+    Leaves,
+    Gone,
+}
+
+impl Server {
+    /// Listens for what the agents of `loop_id` ask. A machine on which no socket can be made is no reason not to run a
+    /// loop: then `dacapo` below its agents says that nobody listens.
+    pub(crate) fn listen(home: &Home, loop_id: &LoopId) -> Self {
+        let mut server = Self::default();
+        for path in [home.socket(loop_id), elsewhere(loop_id)] {
+            if let Ok(listener) = bind(&path) {
+                server.path = Some(path);
+                server.listener = Some(listener);
+                break;
+            }
+        }
+        server
+    }
+
+    /// Removes the socket of a supervisor that was killed.
+    pub(crate) fn clear(home: &Home, loop_id: &LoopId) {
+        let _ = std::fs::remove_file(home.socket(loop_id));
+        remove_elsewhere(&elsewhere(loop_id));
+    }
+
+    /// What agents find as `DACAPO_SOCKET`.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// What to wait on.
+    pub(crate) fn fds(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
+        let has_room = self.connections.len() < CONNECTIONS;
+        let listener = self.listener.iter().filter(move |_| has_room).map(|it| (it.as_fd(), PollFlags::IN));
+        listener.chain(self.connections.iter().map(|connection| {
+            let flags = match connection.state {
+                _ if !connection.output.is_empty() => PollFlags::OUT,
+                State::Asks => PollFlags::IN,
+                // That the other end has gone is told anyway.
+                State::Waits | State::Leaves | State::Gone => PollFlags::empty(),
+            };
+            (connection.stream.as_fd(), flags)
+        }))
+    }
+
+    /// When the first connection will have been idle for too long.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let idle = |connection: &&Connection| connection.state != State::Waits;
+        self.connections.iter().filter(idle).map(|connection| connection.since + IDLE).min()
+    }
+
+    /// Lets in who knocks, takes what came, gives what is owed. Only what runs below the process `keeper` is heard.
+    pub(crate) fn turn(&mut self, keeper: u32) -> Vec<Asked> {
+        self.accept(keeper);
+        let mut held: usize = self.connections.iter().map(|connection| connection.input.len()).sum();
+        let mut asked = Vec::new();
+        for connection in &mut self.connections {
+            connection.write();
+            match connection.state {
+                State::Asks if connection.output.is_empty() => asked.extend(connection.read(&mut held)),
+                State::Waits => connection.notice_end(),
+                _ => {}
+            }
+            if connection.state != State::Waits && connection.since.elapsed() >= IDLE {
+                connection.state = State::Gone;
+            }
+        }
+        self.connections.retain(|connection| connection.state != State::Gone);
+        asked
+    }
+
+    /// Answers; `is_last` unless another answer to the same question follows.
+    pub(crate) fn answer(&mut self, to: Asker, answer: &Answer, is_last: bool) {
+        let Some(connection) = self.connections.iter_mut().find(|connection| connection.id == to) else {
+            return;
+        };
+        connection.output.extend(protocol::line(answer));
+        connection.since = Instant::now();
+        connection.state = if is_last { State::Asks } else { State::Waits };
+        connection.write();
+    }
+
+    fn accept(&mut self, keeper: u32) {
+        for _ in 0..AT_ONCE {
+            if self.connections.len() >= CONNECTIONS {
+                return;
+            }
+            let Some(Ok((stream, _))) = self.listener.as_ref().map(UnixListener::accept) else { return };
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            self.last += 1;
+            let mut connection = Connection {
+                id: Asker(self.last),
+                stream,
+                input: Vec::new(),
+                fds: Vec::new(),
+                output: Vec::new(),
+                since: Instant::now(),
+                state: State::Asks,
+            };
+            if !connection.is_below(keeper) {
+                let refusal = Refusal::not_yours(
+                    "refused: only what the agent of this loop has started may ask its supervisor",
+                );
+                connection.output = protocol::line(&Answer::Refused(refusal));
+                connection.state = State::Leaves;
+                connection.write();
+            }
+            self.connections.push(connection);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            let _ = std::fs::remove_file(path);
+            remove_elsewhere(path);
+        }
+    }
+}
+
+impl Connection {
+    /// Whether the process at the other end runs below `keeper`: by what the kernel knows, not by what it says.
+    fn is_below(&self, keeper: u32) -> bool {
+        let Ok(peer) = rustix::net::sockopt::socket_peercred(&self.stream) else { return false };
+        peer.uid == rustix::process::geteuid()
+            && is_below(peer.pid.as_raw_nonzero().get().cast_unsigned(), keeper)
+    }
+
+    /// Takes what came: at most one read, at most one question.
+    fn read(&mut self, held: &mut usize) -> Option<Asked> {
+        let mut buffer = [0; 64 << 10];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut slices = [IoSliceMut::new(&mut buffer)];
+        let got = match recvmsg(&self.stream, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Ok(message) => message.bytes,
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return None,
+            Err(_) => 0,
+        };
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                self.fds.extend(fds);
+                self.fds.truncate(2);
+            }
+        }
+        if got == 0 {
+            self.state = State::Gone;
+            return None;
+        }
+        let bytes = buffer.get(..got).unwrap_or_default();
+        let end = memchr::memchr(b'\n', bytes);
+        *held += got;
+        self.input.extend_from_slice(bytes.get(..end.unwrap_or(got)).unwrap_or_default());
+        if self.input.len() > LONGEST_LINE || *held > HELD {
+            self.refuse(Refusal::failed("that is too much to ask"), State::Leaves);
+            return None;
+        }
+        // What follows a question belongs to nothing: the answer comes first.
+        end?;
+        self.since = Instant::now();
+        let (line, fds) = (std::mem::take(&mut self.input), std::mem::take(&mut self.fds));
+        match protocol::question(&line) {
+            Ok(ask) => {
+                self.state = State::Waits;
+                Some(Asked { by: self.id, ask, fds })
+            }
+            Err(refusal) => {
+                self.refuse(refusal, State::Asks);
+                None
+            }
+        }
+    }
+
+    fn refuse(&mut self, refusal: Refusal, state: State) {
+        self.input = Vec::new();
+        self.fds.clear();
+        self.output.extend(protocol::line(&Answer::Refused(refusal)));
+        self.state = state;
+        self.write();
+    }
+
+    /// Whether the process that waits for an answer is still there.
+    fn notice_end(&mut self) {
+        let mut byte = [0; 1];
+        let peeked = rustix::net::recv(&self.stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        if matches!(peeked, Ok((_, 0))) {
+            self.state = State::Gone;
+        }
+    }
+
+    fn write(&mut self) {
+        while !self.output.is_empty() {
+            match self.stream.write(&self.output) {
+                Ok(0) => break,
+                Ok(written) => {
+                    self.output.drain(..written);
+                    self.since = Instant::now();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    self.state = State::Gone;
+                    return;
+                }
+            }
+        }
+        if self.output.is_empty() && self.state == State::Leaves {
+            self.state = State::Gone;
+        }
+    }
+}
+
+/// A socket at `path`, however long that is: the kernel takes 107 bytes, so it is given the folder as a descriptor.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    make_dir(folder)?;
+    let folder = open_folder(folder)?;
+    let short = through(&folder, name);
+    // What a supervisor that was killed has left.
+    let _ = std::fs::remove_file(&short);
+    let listener = UnixListener::bind(&short)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// A descriptor of a folder that belongs to this user and that nobody else may enter.
+pub(super) fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(path, flags, Mode::empty())?;
+    let stat = rustix::fs::fstat(&folder)?;
+    if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    Ok(folder)
+}
+
+/// A short path of what `name` is in `folder`.
+pub(super) fn through(folder: &OwnedFd, name: &std::ffi::OsStr) -> PathBuf {
+    use std::os::fd::AsRawFd;
+    Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name)
+}
+
+/// Where the socket is if the state folder is on a disk that holds none.
+fn elsewhere(loop_id: &LoopId) -> PathBuf {
+    std::env::temp_dir().join(format!("dacapo-{loop_id}")).join("socket")
+}
+
+/// Removes that socket and the folder that was made for it.
+fn remove_elsewhere(path: &Path) {
+    if path.file_name().is_some_and(|name| name == "socket") {
+        let _ = std::fs::remove_file(path);
+        let _ = path.parent().map(std::fs::remove_dir);
+    }
+}

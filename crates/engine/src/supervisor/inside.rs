@@ -1,0 +1,249 @@
+//! What the agent of this loop asks for through the socket: posted, recorded, read or started here, or refused.
+//!
+//! Every answer is short work: reads come in pages, and what takes long is a process of its own.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read, Seek, SeekFrom, Write},
+    os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
+};
+
+use dacapo_core::{
+    bus::Draft,
+    ids::LoopId,
+    loop_machine::{Input, Request},
+};
+use jiff::Timestamp;
+
+use super::{PATIENCE, SuperviseError, Supervisor};
+use crate::{
+    bus::{Bus, BusError},
+    inside::{
+        child,
+        protocol::{Answer, Ask, BusName, LoopRecord, Refusal, StartChild, Words},
+        server::{Asked, Asker},
+    },
+    secrets::secrets,
+    store::{LoopRow, Segments, StoreError, Stream},
+};
+
+/// How many events one answer holds.
+const EVENTS: u32 = 200;
+/// How many bytes of output or of a bus one answer holds.
+const BYTES: u64 = 256 << 10;
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Self::failed(error)
+    }
+}
+
+impl From<BusError> for Refusal {
+    fn from(error: BusError) -> Self {
+        match error {
+            BusError::Refused { source, .. } => Self::mistake(source),
+            other => Self::failed(other),
+        }
+    }
+}
+
+impl Supervisor<'_> {
+    /// Takes what was asked and answers it. Nothing that goes wrong here is the loop's failure.
+    pub(super) fn serve_agent(&mut self) -> Result<(), SuperviseError> {
+        for (asker, code) in self.children.take_ended() {
+            self.server.answer(asker, &Answer::Exited { code }, true);
+        }
+        for Asked { by, ask, fds } in self.server.turn(self.keeper.pid()) {
+            let answer = self.answer_to(by, ask, fds).unwrap_or_else(Answer::Refused);
+            let is_last = answer != Answer::Started;
+            self.server.answer(by, &answer, is_last);
+        }
+        Ok(())
+    }
+
+    fn answer_to(&mut self, by: Asker, ask: Ask, fds: Vec<OwnedFd>) -> Result<Answer, Refusal> {
+        match ask {
+            Ask::Post { kind, body, bus } => self.post_for_agent(kind, body, &bus),
+            Ask::Wait { why } => {
+                self.post_for_agent("wait_without_restart".to_owned(), why, &BusName::Own)?;
+                Ok(Answer::Taken)
+            }
+            Ask::Question { text } => {
+                self.post_for_agent("QUESTION".to_owned(), text, &BusName::Own)?;
+                Ok(Answer::Taken)
+            }
+            Ask::Claim { note } => self.claim_for_agent(&note),
+            Ask::ReadBus { bus, from } => {
+                let (messages, next) = self.bus_of(&bus)?.page(from, BYTES)?;
+                Ok(Answer::Messages { messages, next })
+            }
+            Ask::Start(asked) => self.start_child(by, asked, fds),
+            Ask::Family => {
+                let loops = self.store.family(&self.id)?.into_iter().map(record).collect();
+                Ok(Answer::Loops { own: self.id.clone(), loops })
+            }
+            Ask::Events { id, from } => {
+                self.relative(&id)?;
+                let events = self.store.events_page(&id, from, EVENTS)?;
+                let more = events.len() >= EVENTS as usize;
+                Ok(Answer::Events { events, more })
+            }
+            Ask::Output { id, stream, from } => {
+                let row = self.relative(&id)?;
+                self.output_of(&row, stream, from)
+            }
+            Ask::Cancel { id } => self.cancel_child(&id),
+        }
+    }
+
+    // --- saying something -----------------------------------------------------------------------------------
+
+    fn post_for_agent(&mut self, kind: String, body: String, bus: &BusName) -> Result<Answer, Refusal> {
+        let started = &self.started;
+        let (project, task) = match bus {
+            BusName::Own => (&started.project, Some(&started.task)),
+            BusName::Project(project) => (project, None),
+            BusName::Task(project, task) => (project, Some(task)),
+        };
+        let question = (kind == "QUESTION").then(|| body.trim_end().to_owned());
+        let draft = Draft {
+            kind,
+            project: project.to_string(),
+            task: task.map(ToString::to_string),
+            loop_id: Some(self.id.to_string()),
+            body,
+        };
+        draft.check().map_err(Refusal::mistake)?;
+        let posted = self.bus_of(bus)?.post(&[draft], Timestamp::now())?;
+        // The user sees a question now, not when the agent has ended.
+        if let Some(text) = question {
+            let request = secrets().redact_request(&Request::Ask { text });
+            self.inbox.push_back(Input::Requested(request).into());
+        }
+        let id = posted.into_iter().next().map(|message| message.id).unwrap_or_default();
+        Ok(Answer::Posted { id })
+    }
+
+    /// The bus, if it is one of the family's: another loop's agent takes a message for a word to itself.
+    fn bus_of(&self, bus: &BusName) -> Result<Bus, Refusal> {
+        let path = match bus {
+            BusName::Own => return Ok(self.task_bus.clone()),
+            BusName::Project(project) => {
+                if *project != self.started.project
+                    && !self.family()?.iter().any(|row| row.view.project == *project)
+                {
+                    return Err(Refusal::not_yours(format!(
+                        "the agent of a loop cannot use the bus of project {project}, which is not its own"
+                    )));
+                }
+                self.home.project_bus(project)
+            }
+            BusName::Task(project, task) => {
+                let is_own = (project, task) == (&self.started.project, &self.started.task);
+                let is = |row: &LoopRow| row.view.project == *project && row.view.task == *task;
+                if !is_own && !self.family()?.iter().any(is) {
+                    return Err(Refusal::not_yours(format!(
+                        "the agent of a loop cannot use the bus of task {task}, which is neither its own nor a child's"
+                    )));
+                }
+                self.home.task_bus(project, task)
+            }
+        };
+        Ok(Bus::open(path).with_patience(PATIENCE))
+    }
+
+    /// The same file that an agent can write itself: one way to claim, however it is said.
+    fn claim_for_agent(&self, note: &str) -> Result<Answer, Refusal> {
+        let done = self.task_folder().join("DONE");
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&done) {
+            Ok(mut file) => {
+                let note = secrets().redact(note).into_owned();
+                file.write_all(note.as_bytes()).map_err(Refusal::failed)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Refusal::failed(format!("cannot write `{}`: {error}", done.display()))),
+        }
+        Ok(Answer::Taken)
+    }
+
+    // --- the family -----------------------------------------------------------------------------------------
+
+    fn family(&self) -> Result<Vec<LoopRow>, StoreError> {
+        self.store.family(&self.id)
+    }
+
+    /// This loop, or one below it.
+    fn relative(&self, id: &LoopId) -> Result<LoopRow, Refusal> {
+        let found = self.family()?.into_iter().find(|row| row.view.id == *id);
+        found.ok_or_else(|| {
+            Refusal::not_yours(format!(
+                "the agent of a loop sees its own loop and its children, and {id} is none of them"
+            ))
+        })
+    }
+
+    fn output_of(&self, row: &LoopRow, stream: Stream, from: u64) -> Result<Answer, Refusal> {
+        let runs = self.home.runs(&row.view.project, &row.view.task);
+        let mut file = match File::open(Segments::path(&runs, &row.view.id, stream)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Answer::Output { bytes: Words::default(), end: 0 });
+            }
+            Err(error) => return Err(Refusal::failed(error)),
+        };
+        let mut bytes = Vec::new();
+        let end = file.metadata().map_err(Refusal::failed)?.len();
+        if from < end {
+            file.seek(SeekFrom::Start(from)).map_err(Refusal::failed)?;
+            file.take(BYTES).read_to_end(&mut bytes).map_err(Refusal::failed)?;
+        }
+        Ok(Answer::Output { bytes: Words(bytes), end })
+    }
+
+    fn cancel_child(&mut self, id: &LoopId) -> Result<Answer, Refusal> {
+        if *id == self.id {
+            return Err(Refusal::not_yours("the agent of a loop cannot cancel its own loop"));
+        }
+        let row = self.relative(id)?;
+        if !row.is_running() {
+            let state = row.current_view().state;
+            return Err(Refusal {
+                exit: 1,
+                ..Refusal::failed(format!("loop {id} is not running: it is {state}"))
+            });
+        }
+        self.store.request(id, &Request::Cancel, Timestamp::now())?;
+        Ok(Answer::Taken)
+    }
+
+    fn start_child(&mut self, by: Asker, asked: StartChild, fds: Vec<OwnedFd>) -> Result<Answer, Refusal> {
+        if asked.args.first().is_none_or(|word| word.0 != b"run") {
+            return Err(Refusal::not_yours("the agent of a loop can start a child by `dacapo run` only"));
+        }
+        let Ok(fds) = <[OwnedFd; 2]>::try_from(fds) else {
+            return Err(Refusal::mistake("not understood: a child needs two descriptors for what it prints"));
+        };
+        if self.state.over().is_some() {
+            return Err(Refusal::failed("this loop is over"));
+        }
+        let process = child::start(self.home, &self.id, asked, fds)
+            .map_err(|error| Refusal::failed(format!("cannot start a child loop: {error}")))?;
+        self.children.add(process, by);
+        Ok(Answer::Started)
+    }
+
+    /// Ends this loop's children: those in the journal by a request, those that are just starting by a signal.
+    pub(super) fn cancel_children(&mut self) -> Result<(), SuperviseError> {
+        let recorded = self.store.running_children(&self.id)?;
+        self.children.end_starting(&recorded);
+        // Once more: one may have got into the journal before it was ended.
+        for child in self.store.running_children(&self.id)? {
+            self.store.request(&child.view.id, &Request::Cancel, Timestamp::now())?;
+        }
+        Ok(())
+    }
+}
+
+fn record(row: LoopRow) -> LoopRecord {
+    LoopRecord { is_running: row.is_running(), view: row.current_view() }
+}
