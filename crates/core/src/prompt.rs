@@ -16,7 +16,6 @@ use crate::{
 pub struct Feedback {
     /// The iteration whose claim was refused.
     pub iteration: u32,
-    /// One line.
     pub line: String,
     /// The checks that refused it.
     pub gates: Vec<GateFeedback>,
@@ -27,7 +26,6 @@ pub struct Feedback {
 pub struct GateFeedback {
     /// What it came to, in one line.
     pub line: String,
-    /// The command line.
     pub command: String,
     /// The end of its output.
     pub tail: String,

@@ -14,10 +14,8 @@ use crate::{
 /// A receipt. Its hash is over the canonical JSON of all other fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Receipt {
-    /// The loop.
     #[serde(rename = "loop")]
     pub loop_id: String,
-    /// The task.
     pub task: String,
     /// What the claim rests on.
     pub claim: Vec<Signal>,
@@ -31,27 +29,21 @@ pub struct Receipt {
     pub snapshot: Option<String>,
     /// Commits since the base, dacapo's own last.
     pub commits: Vec<String>,
-    /// The gates it passed.
     pub gates: Vec<GateProof>,
     /// The gates before the first agent: name, and whether it passed.
     pub baseline: Vec<(String, bool)>,
     /// Files that did not change, and what they hold.
     pub protected: Vec<ProtectedFile>,
-    /// Tests that were weakened.
     pub tamper: Tamper,
     /// Claims that were refused on the way.
     pub refusals: Vec<RefusalLine>,
-    /// Iterations charged.
     pub iterations: u32,
     /// Tokens, where the agent reports them.
     pub tokens: Option<Usage>,
     /// Money, where it can be told.
     pub cost_usd: Option<f64>,
-    /// When the loop began.
     pub started_at: Option<Timestamp>,
-    /// When the verdict fell.
     pub ended_at: Timestamp,
-    /// What judged.
     pub versions: Versions,
     /// SHA-256 of the loop's journal up to the verdict.
     pub previous: String,
@@ -62,13 +54,9 @@ pub struct Receipt {
 /// One gate in a receipt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GateProof {
-    /// What people call it.
     pub name: String,
-    /// Its command line.
     pub command: String,
-    /// What it exited with.
     pub exit_code: i32,
-    /// How long it took.
     pub duration_ms: u64,
     /// SHA-256 of what it printed.
     pub output_sha256: String,
@@ -81,11 +69,8 @@ pub struct GateProof {
 /// Weakened tests, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tamper {
-    /// Gone.
     pub deleted_tests: u32,
-    /// Switched off.
     pub skipped_tests: u32,
-    /// Without a body.
     pub emptied_tests: u32,
 }
 
@@ -94,16 +79,13 @@ pub struct Tamper {
 pub struct RefusalLine {
     /// The iteration that made it.
     pub iteration: u32,
-    /// The kind.
     pub reason: RefusalReason,
-    /// One line.
     pub detail: String,
 }
 
 /// What judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Versions {
-    /// dacapo's.
     pub dacapo: String,
 }
 

@@ -17,7 +17,6 @@ use crate::{
 pub struct Runnable {
     /// `gate`, `setup`, `teardown`, `baseline`, `backpressure`.
     pub what: String,
-    /// What people call it.
     pub name: String,
     /// The command line, to the byte.
     pub command: String,
@@ -29,7 +28,6 @@ pub struct Runnable {
     pub timeout: Option<Millis>,
     /// The file that says so, from the repository's root.
     pub file: String,
-    /// The line.
     pub line: u32,
 }
 

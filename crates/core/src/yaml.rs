@@ -15,7 +15,6 @@ pub const MAX_DEPTH: usize = 16;
 /// Where something stands, both counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The line.
     pub line: u32,
     /// The character in the line.
     pub column: u32,
@@ -30,9 +29,7 @@ impl Place {
 /// A value and where it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Where it begins.
     pub place: Place,
-    /// What it is.
     pub value: Value,
 }
 
@@ -46,7 +43,6 @@ pub enum Value {
         /// Whether it stood there without quotes: only then can it be more than text.
         is_plain: bool,
     },
-    /// A list.
     List(Vec<Node>),
     /// A map, in the order of the file, each key once.
     Map(Vec<(Key, Node)>),
@@ -55,18 +51,14 @@ pub enum Value {
 /// A key of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// Where it stands.
     pub place: Place,
-    /// The word.
     pub name: String,
 }
 
 /// Something that is wrong at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// Where.
     pub place: Place,
-    /// What.
     pub what: String,
 }
 

@@ -113,13 +113,10 @@ pub fn signed_in(agent: &str) -> SignedIn {
 /// Why an agent could not be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// It is not there.
     #[error(transparent)]
     Program(#[from] ProgramError),
-    /// Its command cannot be put together.
     #[error(transparent)]
     Command(#[from] AgentCommandError),
-    /// The world did not play along.
     #[error("cannot run it: {0}")]
     Io(#[from] io::Error),
 }
@@ -127,11 +124,9 @@ pub enum ProbeError {
 /// What came of asking an agent.
 #[derive(Clone, Debug)]
 pub struct Probed {
-    /// The exact arguments.
     pub argv: Vec<String>,
     /// How it ended and what it said.
     pub answered: Answered,
-    /// How long that took.
     pub duration: Millis,
 }
 

@@ -37,33 +37,18 @@ pub enum BusError {
     /// Nothing was posted: one of the drafts is not fit for a bus.
     #[error("cannot post to the bus `{}`: {source}", path.display())]
     Refused {
-        /// The bus.
         path: PathBuf,
         /// What is wrong with the draft.
         source: DraftError,
     },
     /// A link would make the bus read and write elsewhere; a pipe or a device is no place to keep anything.
     #[error("the bus `{}` is not a regular file", path.display())]
-    NotAFile {
-        /// The bus.
-        path: PathBuf,
-    },
+    NotAFile { path: PathBuf },
     /// The folder was moved or removed while it was watched.
     #[error("the folder of the bus `{}` is gone", path.display())]
-    FolderGone {
-        /// The bus.
-        path: PathBuf,
-    },
-    /// The system said no.
+    FolderGone { path: PathBuf },
     #[error("cannot {action} the bus `{}`: {source}", path.display())]
-    Io {
-        /// What was tried.
-        action: &'static str,
-        /// The bus.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    Io { action: &'static str, path: PathBuf, source: io::Error },
 }
 
 impl Bus {

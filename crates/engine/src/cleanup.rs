@@ -21,9 +21,7 @@ use crate::{
 /// The output of one loop.
 #[derive(Debug)]
 pub struct OldOutput {
-    /// Whose.
     pub loop_id: LoopId,
-    /// How much.
     pub bytes: u64,
     files: Vec<PathBuf>,
 }
@@ -102,11 +100,8 @@ fn used(store: &Store) -> Result<Vec<PathBuf>, StoreError> {
 /// The worktree of a unit that was renamed or removed: no run will ever come back to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Abandoned {
-    /// The unit.
     pub unit: UnitId,
-    /// Its worktree.
     pub path: PathBuf,
-    /// Its branch.
     pub branch: String,
     /// The top of its repository.
     pub root: PathBuf,

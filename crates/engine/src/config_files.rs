@@ -20,39 +20,21 @@ pub const REPOSITORY_FILE: &str = ".dacapo/config.yaml";
 /// Why a configuration file is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// It makes no sense.
     #[error(transparent)]
     Problems(#[from] Problems),
     /// It cannot be trusted to be what it seems.
     #[error("`{}` is refused: {why}", path.display())]
     Refused {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         why: &'static str,
     },
-    /// Anybody could have written it.
     #[error("`{}` is refused: everybody may write to it", path.display())]
-    OpenToAll {
-        /// The file or folder.
-        path: PathBuf,
-    },
-    /// It cannot be read.
+    OpenToAll { path: PathBuf },
     #[error("cannot read `{}`: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// It cannot be written.
+    Io { path: PathBuf, source: io::Error },
     #[error("cannot write `{}`: {source}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
 }
 
 /// What was found for a workspace.

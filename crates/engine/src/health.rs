@@ -9,7 +9,6 @@ use crate::process::find_program;
 pub struct Containment {
     /// Whether nothing an agent starts can outlive its loop.
     pub is_full: bool,
-    /// In words.
     pub words: String,
 }
 

@@ -16,20 +16,13 @@ pub struct Home(PathBuf);
 /// Why there is no place for state.
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
-    /// Nothing in the environment says where.
     #[error("no place for state: neither DACAPO_HOME, XDG_STATE_HOME nor HOME is set")]
     Nowhere,
     /// A relative path would mean another place in every folder.
     #[error("DACAPO_HOME is not an absolute path: `{}`", .0.display())]
     Relative(PathBuf),
-    /// It cannot be made or written to.
     #[error("cannot write to the state folder `{}`: {source}", path.display())]
-    Unwritable {
-        /// The folder.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
+    Unwritable { path: PathBuf, source: io::Error },
 }
 
 impl Home {

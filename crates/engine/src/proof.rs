@@ -29,35 +29,22 @@ use crate::{
 /// Why what a receipt says cannot be done again.
 #[derive(Debug, thiserror::Error)]
 pub enum ProofError {
-    /// The journal.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The files.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
-    /// The folder or its repository is gone.
     #[error("cannot check the files again: {0}")]
     Snapshot(#[from] SnapshotError),
-    /// The snapshot is gone.
     #[error("cannot check the files again: the snapshot {0} is not in the repository any more")]
     NoSnapshot(String),
-    /// A plain folder that went on.
     #[error("cannot check the files again: `{0}` is a plain folder and has changed since")]
     Changed(String),
-    /// The receipt speaks of no files.
     #[error("cannot check the files again: the receipt names no snapshot")]
     NoFiles,
-    /// The journal lacks the beginning of the loop.
     #[error("there is no loop {0} in the journal")]
     Unknown(LoopId),
-    /// The system.
     #[error("{what}: {source}")]
-    Io {
-        /// What was being done.
-        what: &'static str,
-        /// The system's reason.
-        source: io::Error,
-    },
+    Io { what: &'static str, source: io::Error },
 }
 
 /// What came of doing it again.
@@ -74,7 +61,6 @@ pub struct Again {
 /// A gate that was run again.
 #[derive(Debug)]
 pub struct GateAgain {
-    /// What people call it.
     pub name: String,
     /// What it exited with according to the receipt.
     pub then: i32,

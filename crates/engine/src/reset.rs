@@ -20,7 +20,6 @@ use crate::{
 /// A unit that begins anew.
 #[derive(Clone, Debug)]
 pub struct ResetUnit {
-    /// Which.
     pub unit: UnitId,
     /// Where it was worked on.
     pub worktree: Option<PathBuf>,
@@ -33,21 +32,12 @@ pub struct ResetUnit {
 /// Why it does not.
 #[derive(Debug, thiserror::Error)]
 pub enum ResetError {
-    /// Nothing was ever done for it.
     #[error("nothing is kept of a unit `{0}` of this repository")]
     Unknown(UnitId),
-    /// The target has it.
     #[error("unit `{0}` is merged")]
     Merged(UnitId),
-    /// One of its loops runs by itself.
     #[error("loop {loop_id} works on unit `{unit}`")]
-    Busy {
-        /// The unit.
-        unit: UnitId,
-        /// The loop.
-        loop_id: LoopId,
-    },
-    /// Somebody works on it, or the repository.
+    Busy { unit: UnitId, loop_id: LoopId },
     #[error(transparent)]
     Run(#[from] RunError),
 }

@@ -19,9 +19,7 @@ pub(crate) enum Arrived {
     Interrupt,
     Terminate,
     Hangup,
-    /// Ctrl-Z.
     Suspend,
-    /// Somebody left a request.
     Wake,
 }
 

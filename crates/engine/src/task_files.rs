@@ -33,20 +33,15 @@ const MODE: u32 = 0o644;
 /// Why a status could not be set.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskFileError {
-    /// The system.
     #[error("cannot write `{file}`: {source}")]
     Io {
         /// Which, from the top of the workspace.
         file: String,
-        /// The system's reason.
         source: io::Error,
     },
     /// Neither the file nor what it once was can be understood.
     #[error("cannot set the status in `{file}`: nothing of it can be read")]
-    Unreadable {
-        /// Which.
-        file: String,
-    },
+    Unreadable { file: String },
 }
 
 /// What the file of a task says now; `None` if that cannot be told (req 30).

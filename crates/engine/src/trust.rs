@@ -39,17 +39,11 @@ pub enum Scope {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// The user agreed to it.
-    Trusted {
-        /// When.
-        since: Timestamp,
-    },
+    Trusted { since: Timestamp },
     /// The user was never asked about this folder, or said no.
     Never,
     /// The user agreed to something else.
-    Changed {
-        /// What they agreed to.
-        old: Vec<Runnable>,
-    },
+    Changed { old: Vec<Runnable> },
 }
 
 /// What the user agreed to. One file for each repository and scope.

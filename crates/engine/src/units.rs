@@ -34,30 +34,16 @@ const MAX_ENTRIES: usize = 100_000;
 /// Why units cannot be looked for at all.
 #[derive(Debug, thiserror::Error)]
 pub enum UnitsError {
-    /// The folder is not one inside the repository.
     #[error("`{dir}` is refused: {why}")]
     Refused {
-        /// As it was given.
         dir: String,
         /// What is wrong with it.
         why: &'static str,
     },
-    /// It cannot be read.
     #[error("cannot read `{}`: {source}", path.display())]
-    Io {
-        /// The folder.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// A first unit cannot be written.
+    Io { path: PathBuf, source: io::Error },
     #[error("cannot write `{}`: {source}", path.display())]
-    Write {
-        /// The file or folder.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
 }
 
 /// The top of the repository that `folder` lies in; without git, the folder itself. git is not asked.

@@ -47,20 +47,17 @@ pub struct TestEnv {
 /// A line of the ledger that fake agents keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerLine {
-    /// What happened.
     pub event: LedgerEvent,
     /// `DACAPO_LOOP`, or `-`.
     pub loop_id: String,
     /// `DACAPO_ITERATION`, or 1.
     pub iteration: u32,
-    /// The agent's.
     pub pid: u32,
 }
 
 /// What a ledger line tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LedgerEvent {
-    /// An agent started.
     Start,
     /// It came to the end of its script or exited; a killed one does not say so.
     End,

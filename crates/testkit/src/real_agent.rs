@@ -20,11 +20,8 @@ const HARD_TIMEOUT: Duration = Duration::from_secs(120);
 /// An agent that `scripts/install-agents` installs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RealAgent {
-    /// Claude Code.
     Claude,
-    /// Codex.
     Codex,
-    /// Gemini CLI.
     Gemini,
     /// OpenCode; only with `--more`.
     Opencode,

@@ -37,9 +37,7 @@ pub enum Iterations {
 /// One of the two output streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// Standard output.
     Out,
-    /// Standard error.
     Err,
 }
 
@@ -50,11 +48,9 @@ pub enum Fact {
     Prompt,
     /// `NAME=value` lines, sorted; line breaks in values are written `\n`.
     Environment,
-    /// The current directory.
     Directory,
     /// `FD -> target` lines.
     Descriptors,
-    /// The process id.
     Pid,
     /// One argument a line; line breaks in them are written `\n`.
     Arguments,
@@ -111,7 +107,6 @@ pub enum Command {
     Daemonize {
         /// Whether it keeps the agent's output streams.
         hold: bool,
-        /// What it does.
         script: Text,
     },
     /// `storm N`: N daemons that hang.
@@ -123,12 +118,7 @@ pub enum Command {
     /// `line BYTES`: one line that long, and its line break.
     Line(u64),
     /// `random BYTES SEED`: what [`crate::noise::bytes`] gives for them.
-    Random {
-        /// How many.
-        bytes: u64,
-        /// Which.
-        seed: u64,
-    },
+    Random { bytes: u64, seed: u64 },
     /// `lines N`: tiny numbered lines.
     Lines(u64),
     /// `utf8-split`: a line of multi-byte characters, written byte by byte.
@@ -164,7 +154,6 @@ enum Piece {
 pub struct ScriptError {
     /// Counted from 1.
     pub line: usize,
-    /// Without the place.
     pub message: String,
 }
 

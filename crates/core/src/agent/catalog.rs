@@ -14,7 +14,6 @@ pub const PREFERRED: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
 /// An agent's CLI as data. The built-in ones and those of the user's configuration are the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentDefinition {
-    /// What people call it.
     pub name: String,
     /// The program and its arguments. `{unattended}`, `{model}`, `{max_turns}`, `{resume}`, `{extra}` and `{deliver}`
     /// stand where those go, each an argument by itself; one that is missing goes last, in this order.
@@ -33,15 +32,11 @@ pub struct AgentDefinition {
     pub by_argument: Vec<String>,
     /// How a prompt goes unless somebody wants it otherwise; nothing is standard input.
     pub prompt: Option<PromptDelivery>,
-    /// What it prints.
     pub format: Format,
-    /// Variables it is given.
     pub env: BTreeMap<String, String>,
     /// Variables that let it work unattended as root; it refuses to without them.
     pub root_env: BTreeMap<String, String>,
-    /// Whose models it asks.
     pub provider: String,
-    /// Installs it.
     pub install: String,
     /// Signs in, in words with the command in them.
     pub sign_in: String,
@@ -52,11 +47,9 @@ pub struct AgentDefinition {
 /// When a CLI reports what it has used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsageReporting {
-    /// Message by message.
     Streams,
     /// Once, when it has finished.
     AtEnd,
-    /// Never.
     Never,
 }
 
@@ -74,7 +67,6 @@ impl UsageReporting {
 /// What a user wants of an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentOptions {
-    /// The model.
     pub model: Option<String>,
     /// Its turns, at most.
     pub max_turns: Option<u32>,
@@ -101,43 +93,22 @@ pub enum Permissions {
     Unattended,
     /// What its own settings say.
     OwnSettings,
-    /// What these arguments say.
     Arguments(Vec<String>),
 }
 
 /// Why an agent cannot be started as wanted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AgentDefinitionError {
-    /// It would refuse to.
     #[error("{agent} does not work unattended as root")]
-    Root {
-        /// The agent.
-        agent: String,
-    },
-    /// There is no such argument.
+    Root { agent: String },
     #[error("{agent} cannot be told how many turns to take")]
-    NoMaxTurns {
-        /// The agent.
-        agent: String,
-    },
-    /// There is no such argument.
+    NoMaxTurns { agent: String },
     #[error("{agent} cannot be told which model to use")]
-    NoModel {
-        /// The agent.
-        agent: String,
-    },
-    /// There is no such way.
+    NoModel { agent: String },
     #[error("{agent} takes no prompt as an argument")]
-    NoPromptArgument {
-        /// The agent.
-        agent: String,
-    },
-    /// Nothing to start.
+    NoPromptArgument { agent: String },
     #[error("agent {agent} has no command")]
-    NoCommand {
-        /// The agent.
-        agent: String,
-    },
+    NoCommand { agent: String },
 }
 
 impl AgentDefinitionError {

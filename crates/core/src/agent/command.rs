@@ -10,13 +10,11 @@ pub const PROMPT_ARGUMENT_LIMIT: usize = 100 * 1024;
 /// The command that is started in each iteration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentCommand {
-    /// What people call it.
     pub name: String,
     /// The program and its arguments, placeholders included.
     pub argv: Vec<String>,
     /// How the prompt reaches it.
     pub prompt: PromptDelivery,
-    /// What it prints.
     #[serde(default)]
     pub format: Format,
     /// What stands in for the argument `{resume}` when a session is continued, `{session}` being its id; empty where
@@ -43,17 +41,14 @@ pub enum Format {
     Text,
     /// Lines of JSON, as Claude Code has them.
     Claude,
-    /// As Codex has them.
     Codex,
     /// As Gemini CLI has them.
     Gemini,
-    /// As OpenCode has them.
     Opencode,
     /// As Qwen Code has them.
     Qwen,
     /// As Copilot CLI has them.
     Copilot,
-    /// As pi has them.
     Pi,
 }
 
@@ -75,13 +70,11 @@ pub enum PromptDelivery {
 /// A command line that names no agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AgentCommandError {
-    /// Nothing but white space.
     #[error("the agent command is blank")]
     Blank,
     /// A quote that is never closed, or a backslash at the end.
     #[error("the agent command has an unclosed quote or a trailing backslash: {0}")]
     Unbalanced(String),
-    /// Two ways to hand over one prompt.
     #[error("the agent command has both {{prompt}} and {{prompt_file}}; one of them is enough")]
     TwoPlaceholders,
     /// The prompt does not fit on a command line.

@@ -27,7 +27,6 @@ pub struct ProcessEnd {
 /// What an agent's end means.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
-    /// Its class.
     pub outcome: Outcome,
     /// One line for people, with what helps where something does; empty when all is well.
     pub detail: String,
@@ -40,12 +39,10 @@ pub struct Judged {
 /// What was said about the end of a limit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum ResetHint {
-    /// Nothing.
     #[default]
     Unknown,
     /// Seconds since 1970.
     At(i64),
-    /// From now on.
     After(Millis),
     /// The error's words, which may name a time.
     Words(String),

@@ -3,7 +3,6 @@
 /// Where an agent keeps or finds what it signs in with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignIn {
-    /// The agent.
     pub agent: &'static str,
     /// Variables that sign it in.
     pub variables: &'static [&'static str],

@@ -25,13 +25,11 @@ pub(super) const KEYS: [&str; 10] = [
 /// What a file says about one agent: all of a new one, or what is different in one that is built in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentSettings {
-    /// What it is called.
     pub name: String,
     /// The program and its arguments.
     pub command: Option<Vec<String>>,
     /// How the prompt reaches it.
     pub prompt: Option<PromptDelivery>,
-    /// What it prints.
     pub output: Option<Format>,
     /// Arguments that continue a session, with `{session}` for its id.
     pub resume: Option<Vec<String>>,
@@ -43,7 +41,6 @@ pub struct AgentSettings {
     pub permissions: Option<Vec<String>>,
     /// Variables it is given; a value `$NAME` is that variable of the caller's.
     pub env: BTreeMap<String, String>,
-    /// Whose models it asks.
     pub provider: Option<String>,
     /// Whether it may run unattended as root.
     pub allow_root: Option<bool>,
@@ -54,11 +51,9 @@ pub struct AgentSettings {
 pub struct Agents {
     /// The one to use unless another is typed.
     pub agent: Option<At<String>>,
-    /// Definitions and changes.
     pub agents: Vec<At<AgentSettings>>,
     /// Where to go when a provider is at its limit.
     pub fallback: Option<At<Vec<String>>>,
-    /// What agents inherit.
     pub environment: Option<At<EnvironmentRule>>,
 }
 

@@ -11,7 +11,6 @@ pub struct Checks {
     pub baseline: Option<At<bool>>,
     /// Whether a gate must have been red on the base.
     pub red_first: Option<At<bool>>,
-    /// Where gates run.
     pub gate_in: Option<At<GateIn>>,
     /// With whose protected paths gates run.
     pub gate_from: Option<At<GateFrom>>,

@@ -12,20 +12,16 @@ use crate::{
 /// Why a name does not lead to a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
-    /// Nobody is called that.
     #[error("there is no agent `{name}`; {}", match nearest {
         Some(nearest) => format!("did you mean `{nearest}`?"),
         None => format!("known: {}", known.join(", ")),
     })]
     Unknown {
-        /// What was asked for.
         name: String,
         /// What was most likely meant.
         nearest: Option<String>,
-        /// What there is.
         known: Vec<String>,
     },
-    /// It cannot be started like this.
     #[error(transparent)]
     Option(#[from] AgentDefinitionError),
 }

@@ -21,9 +21,7 @@ const DEFAULT_ITERATIONS: u32 = 100;
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Nobody said anything.
     Default,
-    /// It was typed.
     Flag(&'static str),
     /// It is in the environment.
     Variable(&'static str),
@@ -31,7 +29,6 @@ pub enum Source {
     File {
         /// As it is shown to people.
         file: String,
-        /// The line.
         line: u32,
     },
 }
@@ -49,9 +46,7 @@ impl fmt::Display for Source {
 /// A value and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sourced<T> {
-    /// The value.
     pub value: T,
-    /// Its source.
     pub from: Source,
 }
 
@@ -91,9 +86,7 @@ impl Default for Typed {
 /// A gate that is in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EffectiveGate {
-    /// What is run.
     pub spec: GateSpec,
-    /// Where it comes from.
     pub from: Source,
 }
 
@@ -102,7 +95,6 @@ pub struct EffectiveGate {
 pub struct Allowance {
     /// US dollars.
     pub max_cost: Sourced<Option<f64>>,
-    /// Tokens of all kinds.
     pub max_tokens: Sourced<Option<u64>>,
 }
 
@@ -127,7 +119,6 @@ pub struct Effective {
     pub agents: Vec<Sourced<AgentSettings>>,
     /// Agents to go to when a provider is at its limit.
     pub fallback: Sourced<Vec<String>>,
-    /// What agents inherit.
     pub environment: Sourced<EnvironmentRule>,
     /// Whether agents are started in the mode in which they ask nobody.
     pub unattended: Sourced<bool>,
@@ -157,13 +148,11 @@ pub struct Effective {
     pub setup: Vec<Sourced<SetupStep>>,
     /// What ends with a checkout.
     pub teardown: Vec<Sourced<SetupStep>>,
-    /// What holds for units.
     pub units: EffectiveUnits,
     /// Whether gates run once before the first agent.
     pub baseline: Sourced<bool>,
     /// Whether a gate must have been red on the base.
     pub red_first: Sourced<bool>,
-    /// Where gates run.
     pub gate_in: Sourced<GateIn>,
     /// With whose protected paths gates run.
     pub gate_from: Sourced<GateFrom>,

@@ -40,7 +40,6 @@ pub struct Limits {
 pub struct BudgetSetting {
     /// US dollars.
     pub max_cost: Option<At<f64>>,
-    /// Tokens of all kinds.
     pub max_tokens: Option<At<u64>>,
 }
 

@@ -50,9 +50,7 @@ pub enum Author {
 /// A value and the line it stands in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct At<T> {
-    /// What the file says.
     pub value: T,
-    /// Where.
     pub line: u32,
 }
 

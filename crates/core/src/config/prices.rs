@@ -10,7 +10,6 @@ pub(super) const KEYS: [&str; 4] = ["input", "output", "cache_read", "cache_writ
 pub struct PriceSetting {
     /// The model, as agents name it.
     pub model: String,
-    /// Its price.
     pub price: Price,
 }
 

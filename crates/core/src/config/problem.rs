@@ -13,9 +13,7 @@ const SHOWN: usize = 20;
 /// One thing that is wrong in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
     pub place: Place,
-    /// What, in one line.
     pub what: String,
     /// The line of the file, safe to show.
     pub snippet: String,

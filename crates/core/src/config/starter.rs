@@ -5,9 +5,7 @@ use serde_json::Value;
 /// A command that runs a repository's tests, as far as its files tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tests {
-    /// The command line.
     pub run: &'static str,
-    /// The file that tells.
     pub from: &'static str,
 }
 

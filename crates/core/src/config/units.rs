@@ -68,11 +68,8 @@ pub struct EffectiveUnits {
 /// A check of the whole repository that is in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EffectiveCheck {
-    /// What is run.
     pub check: BaselineCheck,
-    /// Whose it is.
     pub origin: Origin,
-    /// Where it comes from.
     pub from: Source,
 }
 

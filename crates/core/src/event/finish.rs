@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishState {
-    /// The work is done.
     Completed,
     /// It did not come to an end that counts.
     Failed,
@@ -20,7 +19,6 @@ pub enum FinishState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// A claim was accepted.
     Done,
     /// Something about the task is broken.
     Error,
@@ -40,7 +38,6 @@ pub enum Reason {
     Stuck,
     /// The agent waits for somebody.
     Waiting,
-    /// The agent asked something.
     Question,
     /// The agent says that it cannot do what it was asked.
     Blocked,
@@ -48,9 +45,7 @@ pub enum Reason {
     Auth,
     /// The agent's account has no money.
     Billing,
-    /// Ctrl-C, or dacapo died.
     Interrupted,
-    /// SIGTERM or SIGHUP.
     Terminated,
     /// `dacapo cancel`.
     Cancelled,

@@ -20,14 +20,11 @@ use crate::{
 pub struct RunEnvelope {
     /// Global to the journal, ordered, gaps allowed; loops count in the same row.
     pub seq: u64,
-    /// When it was recorded.
     pub at: Timestamp,
-    /// The run.
     pub run: RunId,
     /// The unit it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<UnitId>,
-    /// What happened.
     #[serde(flatten)]
     pub event: RunEvent,
 }
@@ -41,10 +38,7 @@ pub enum RunEvent {
     OrchStarted(Box<RunStarted>),
     /// Every unit has come to its good end.
     #[serde(rename = "orch.completed")]
-    OrchCompleted {
-        /// One line.
-        detail: String,
-    },
+    OrchCompleted { detail: String },
     /// The run is over, and not every unit is done.
     #[serde(rename = "orch.failed")]
     OrchFailed {
@@ -57,17 +51,13 @@ pub enum RunEvent {
     },
     /// Somebody or something wants the run to end: nothing new is begun, and what runs is asked to stop.
     #[serde(rename = "orch.stopping")]
-    OrchStopping {
-        /// Who, or what.
-        by: RunStop,
-    },
+    OrchStopping { by: RunStop },
     /// The unit has to wait: for others, or for a slot.
     #[serde(rename = "unit.queued")]
     UnitQueued {
         /// Units that must be merged first.
         depends_on: Vec<UnitId>,
     },
-    /// Somebody works on it.
     #[serde(rename = "unit.started")]
     UnitStarted {
         /// In this slot, from 1.
@@ -88,7 +78,6 @@ pub enum RunEvent {
     /// The process that worked on it, merged or published it has ended.
     #[serde(rename = "unit.job_ended")]
     UnitJobEnded,
-    /// The target holds it.
     #[serde(rename = "unit.merged")]
     UnitMerged {
         /// The branch it went into.
@@ -101,16 +90,11 @@ pub enum RunEvent {
     },
     /// The merged tree was red: it is worked on again.
     #[serde(rename = "unit.sent_back")]
-    UnitSentBack {
-        /// What was red.
-        detail: String,
-    },
+    UnitSentBack { detail: String },
     /// It came to no good end.
     #[serde(rename = "unit.failed")]
     UnitFailed {
-        /// The kind.
         reason: UnitEnd,
-        /// One line.
         detail: String,
         /// The loop that it failed in, if it did in one.
         #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
@@ -118,22 +102,13 @@ pub enum RunEvent {
     },
     /// It cannot begin.
     #[serde(rename = "unit.blocked")]
-    UnitBlocked {
-        /// By these, which failed.
-        by: Vec<UnitId>,
-    },
-    /// Somebody should know.
+    UnitBlocked { by: Vec<UnitId> },
     #[serde(rename = "unit.warned")]
-    UnitWarned {
-        /// What.
-        text: String,
-    },
+    UnitWarned { text: String },
     /// A ready task was offered to an agent for the first time.
     #[serde(rename = "task.started")]
     TaskStarted {
-        /// The task.
         task: u32,
-        /// Its title.
         title: String,
         /// The place of the loop's event that says so.
         #[serde(default)]
@@ -142,28 +117,23 @@ pub enum RunEvent {
     /// An agent is about to be started.
     #[serde(rename = "task.claude.invoke")]
     TaskClaudeInvoke {
-        /// The turn's loop.
         #[serde(rename = "loop")]
         loop_id: LoopId,
         /// Counts the agents of this turn, 1-based.
         attempt: u32,
-        /// The agent's name.
         agent: String,
         /// The place of the loop's event that says so.
         #[serde(default)]
         of: u64,
     },
-    /// It has ended.
     #[serde(rename = "task.claude.done")]
     TaskClaudeDone {
-        /// The turn's loop.
         #[serde(rename = "loop")]
         loop_id: LoopId,
         /// Which of the turn's agents.
         attempt: u32,
         /// Its exit code, unless a signal ended it.
         exit_code: Option<i32>,
-        /// How long it ran.
         duration_ms: Millis,
         /// What went wrong, if anything did.
         error: Option<String>,
@@ -174,9 +144,7 @@ pub enum RunEvent {
     /// The command that proves a task is about to run.
     #[serde(rename = "task.backpressure")]
     TaskBackpressure {
-        /// The task.
         task: u32,
-        /// The command.
         command: String,
         /// The place of the loop's event that says so.
         #[serde(default)]
@@ -185,9 +153,7 @@ pub enum RunEvent {
     /// It exited 0.
     #[serde(rename = "task.validation.ok")]
     TaskValidationOk {
-        /// The task.
         task: u32,
-        /// How long it took.
         duration_ms: Millis,
         /// The place of the loop's event that says so.
         #[serde(default)]
@@ -196,7 +162,6 @@ pub enum RunEvent {
     /// It did not.
     #[serde(rename = "task.validation.fail")]
     TaskValidationFail {
-        /// The task.
         task: u32,
         /// −1 when it timed out or could not be started.
         exit_code: i32,
@@ -209,9 +174,7 @@ pub enum RunEvent {
     /// The task's work is committed.
     #[serde(rename = "task.committed")]
     TaskCommitted {
-        /// The task.
         task: u32,
-        /// The commit.
         commit: Option<String>,
         /// Whether there was nothing to commit.
         empty: bool,
@@ -222,7 +185,6 @@ pub enum RunEvent {
     /// The task is proven done.
     #[serde(rename = "task.completed")]
     TaskCompleted {
-        /// The task.
         task: u32,
         /// The loop whose receipt proves it.
         #[serde(rename = "loop")]
@@ -244,60 +206,33 @@ pub enum RunEvent {
     },
     /// A task was given up.
     #[serde(rename = "task.failed")]
-    TaskFailed {
-        /// The task.
-        task: u32,
-        /// One line.
-        detail: String,
-    },
+    TaskFailed { task: u32, detail: String },
     /// A pull request is open.
     #[serde(rename = "pr.created")]
-    PrCreated {
-        /// Where.
-        url: String,
-    },
+    PrCreated { url: String },
     /// A merge commit for the target exists.
     #[serde(rename = "pr.merged")]
-    PrMerged {
-        /// The commit.
-        commit: String,
-    },
+    PrMerged { commit: String },
     /// No pull request, and why.
     #[serde(rename = "pr.failed")]
-    PrFailed {
-        /// One line.
-        detail: String,
-    },
+    PrFailed { detail: String },
     /// The unit and the target changed the same lines.
     #[serde(rename = "pr.conflict")]
-    PrConflict {
-        /// The files.
-        paths: Vec<String>,
-    },
+    PrConflict { paths: Vec<String> },
     /// The unit has a worktree, and it is set up.
     #[serde(rename = "worktree.created")]
     WorktreeCreated {
-        /// Where.
         path: PathBuf,
-        /// Its branch.
         branch: String,
         /// The commit it began at.
         base: String,
     },
     /// It is gone; everything in it was merged.
     #[serde(rename = "worktree.removed")]
-    WorktreeRemoved {
-        /// Where it was.
-        path: PathBuf,
-    },
+    WorktreeRemoved { path: PathBuf },
     /// The branch is at the remote.
     #[serde(rename = "branch.pushed")]
-    BranchPushed {
-        /// Which.
-        branch: String,
-        /// Where.
-        remote: String,
-    },
+    BranchPushed { branch: String, remote: String },
 }
 
 impl RunEvent {
@@ -362,11 +297,8 @@ impl RunEvent {
 pub enum RunStop {
     /// `dacapo cancel`.
     Cancel,
-    /// Ctrl-C, or dacapo died.
     Interrupt,
-    /// SIGTERM.
     Terminate,
-    /// The terminal is gone.
     Hangup,
     /// The run's time is used up.
     MaxTime,
@@ -398,7 +330,6 @@ impl RunStop {
 /// How a run began.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunStarted {
-    /// The project.
     pub project: ProjectId,
     /// The top of the repository.
     pub root: PathBuf,
@@ -414,22 +345,17 @@ pub struct RunStarted {
     pub settings: Box<RunSettings>,
     /// The run whose budget it draws on: its own, or the one that it goes on with.
     pub purse: RunId,
-    /// The scheduler's process.
     pub pid: u32,
-    /// The version of dacapo.
     pub version: String,
 }
 
 /// A run that cannot begin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunProblem {
-    /// Nobody would work on anything.
     #[error("`--parallel` must be more than zero")]
     NoSlots,
-    /// Two would work in one worktree.
     #[error("unit `{0}` is named twice")]
     Duplicate(UnitId),
-    /// None of them could be the first.
     #[error("these units wait for each other: {}", .0.iter().map(UnitId::as_str).collect::<Vec<_>>().join(", "))]
     Circle(Vec<UnitId>),
 }
@@ -484,7 +410,6 @@ pub enum MergeMode {
     /// It is merged into the target.
     #[default]
     Merge,
-    /// Its branch stays.
     Leave,
     /// Its branch is pushed, and a pull request opened.
     PullRequest,
@@ -493,7 +418,6 @@ pub enum MergeMode {
 /// A unit of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitPlan {
-    /// Its name.
     pub unit: UnitId,
     /// Units that come first, of this run or done before.
     pub depends_on: Vec<UnitId>,
@@ -546,12 +470,10 @@ pub enum UnitEnd {
     Person,
     /// Its agent is not signed in, or its account has no money: that holds for the other units too.
     Auth,
-    /// Somebody cancelled it.
     Cancelled,
     /// It was stopped, and `unit run` goes on with it.
     Stopped,
     /// The agent is missing or cannot be started, the disk is full or failing, or somebody else holds what is needed.
     Environment,
-    /// Anything else.
     Error,
 }

@@ -14,7 +14,6 @@ pub struct Usage {
     pub output: u64,
     /// Read from the provider's cache.
     pub cache_read: u64,
-    /// Written to it.
     pub cache_write: u64,
     /// Thought, not shown: a part of `output`, told apart for people.
     pub reasoning: u64,
@@ -39,9 +38,7 @@ impl Usage {
 /// What agents used and cost; nothing where nobody reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spend {
-    /// Tokens.
     pub usage: Option<Usage>,
-    /// Money.
     pub cost_usd: Option<f64>,
     /// Whether either is an estimate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

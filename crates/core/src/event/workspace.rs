@@ -38,7 +38,6 @@ pub struct ProtectedFile {
 pub struct Examination {
     /// The snapshot that is judged.
     pub snapshot: String,
-    /// Its tree.
     pub tree: String,
     /// How many paths differ from the base, dacapo's own left out.
     pub changed: u64,
@@ -62,7 +61,6 @@ pub struct Examination {
 pub struct UnitFileChange {
     /// The file, from the top of the repository.
     pub path: String,
-    /// What became of it.
     pub kind: UnitFileKind,
 }
 
@@ -72,9 +70,7 @@ pub struct UnitFileChange {
 pub enum UnitFileKind {
     /// It was not there before, or something else stands in its place.
     Added,
-    /// It is gone.
     Deleted,
-    /// Its frontmatter is another.
     Frontmatter,
     /// Its status is another, and it is no task of this turn.
     Status,

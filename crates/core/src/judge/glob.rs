@@ -59,31 +59,22 @@ pub struct GlobError {
 /// What is wrong with a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GlobProblem {
-    /// It names nothing.
     #[error("it is blank; `**` names everything")]
     Blank,
-    /// It leaves the workspace.
     #[error("it points outside the workspace; write it from the workspace root, without `..` or `~`")]
     Outside,
-    /// It starts with `!`.
     #[error("exceptions with `!` are not supported; write `\\!` for a name that starts with it")]
     Negated,
-    /// A `[` is not closed.
     #[error("a `[` is not closed; write `\\[` for the character itself")]
     UnclosedClass,
-    /// A range runs backwards.
     #[error("a range in `[…]` ends before it begins")]
     BackwardRange,
-    /// A class such as `[[:alpha:]]`.
     #[error("named classes such as `[:alpha:]` are not supported; write the range")]
     NamedClass,
-    /// A `{` is not closed.
     #[error("a `{{` is not closed; write `\\{{` for the character itself")]
     UnclosedBrace,
-    /// It ends with a backslash.
     #[error("it ends with a `\\` that escapes nothing")]
     TrailingEscape,
-    /// It is longer than anybody writes.
     #[error("it is longer than {MAX_CHARS} characters")]
     TooLong,
 }
@@ -94,13 +85,11 @@ enum Step {
     Char(char),
     /// Any character but `/`.
     Any,
-    /// Any character.
     Anything,
     Class {
         negated: bool,
         ranges: Vec<(char, char)>,
     },
-    /// Goes on at both.
     Split(usize, usize),
     Jump(usize),
     Matched,

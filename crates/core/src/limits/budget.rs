@@ -20,7 +20,6 @@ pub struct Budget {
 pub struct Spent {
     /// Money, in USD; what has no price adds nothing, and no budget of money lets it start.
     pub cost_usd: f64,
-    /// Tokens of every kind.
     pub tokens: u64,
 }
 
@@ -41,7 +40,6 @@ impl Spent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Share {
-    /// This loop alone.
     Loop,
     /// All loops of the run of units.
     Run,
@@ -54,9 +52,7 @@ pub enum Share {
 /// A budget and what everybody who shares it has spent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Account {
-    /// Who shares it.
     pub share: Share,
-    /// What may be spent.
     pub budget: Budget,
     /// What was spent, by agents that run as well.
     pub spent: Spent,
@@ -67,20 +63,8 @@ pub struct Account {
 /// A budget that is used up, in words: `cost 5.03 of 5.00 USD`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Exceeded {
-    /// Money.
-    Cost {
-        /// What was spent.
-        spent: f64,
-        /// What may be.
-        max: f64,
-    },
-    /// Tokens.
-    Tokens {
-        /// What was spent.
-        spent: u64,
-        /// What may be.
-        max: u64,
-    },
+    Cost { spent: f64, max: f64 },
+    Tokens { spent: u64, max: u64 },
 }
 
 impl fmt::Display for Exceeded {
@@ -97,7 +81,6 @@ impl fmt::Display for Exceeded {
 /// Which budget stands in the way, in words: `cost 5.03 of 5.00 USD today`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Refusal {
-    /// Whose budget it is.
     pub share: Share,
     /// What is used up, reservations included.
     pub exceeded: Exceeded,

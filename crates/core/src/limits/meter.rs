@@ -22,7 +22,6 @@ pub enum Scope {
 /// What a session had spent before this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SessionTotals {
-    /// Its tokens.
     pub usage: Usage,
     /// Its money, where it was known.
     pub cost_usd: Option<f64>,
@@ -31,7 +30,6 @@ pub struct SessionTotals {
 /// What an attempt has spent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Metered {
-    /// Its tokens.
     pub usage: Usage,
     /// Its money: the agent's own figure where it has one, else by price; `None` without either.
     pub cost_usd: Option<f64>,
@@ -55,7 +53,6 @@ const RECENT: usize = 256;
 pub struct Meter {
     price: Option<Price>,
     before: SessionTotals,
-    /// Calls without a name.
     calls: Usage,
     /// Messages, which are reported again and again under the same name.
     messages: HashMap<String, Usage>,

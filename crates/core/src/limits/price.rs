@@ -21,7 +21,6 @@ pub struct Price {
     pub output: f64,
     /// Read from the provider's cache.
     pub cache_read: f64,
-    /// Written to it.
     pub cache_write: f64,
 }
 

@@ -7,7 +7,6 @@ pub(super) const LONGEST_RUN: usize = 1024;
 
 /// A place and what is known of its surroundings.
 pub(super) struct Place<'a> {
-    /// From the place on.
     pub(super) bytes: &'a [u8],
     /// The three bytes before it, the nearest last; zeros before the beginning.
     pub(super) before: [u8; 3],
@@ -18,11 +17,9 @@ pub(super) struct Place<'a> {
 /// What a rule says about a place.
 #[derive(Debug, PartialEq)]
 pub(super) enum Look {
-    /// No secret begins here.
     No,
     /// That depends on what follows.
     More,
-    /// One does.
     Found(Found),
 }
 
@@ -40,9 +37,7 @@ pub(super) struct Found {
 /// Letters of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Letters {
-    /// Letters and digits.
     Alnum,
-    /// Capital letters and digits.
     Capital,
     /// As [`Letters::Alnum`], and `_`.
     Word,

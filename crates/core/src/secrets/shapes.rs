@@ -8,7 +8,6 @@ use super::{
 
 /// How a secret is recognised.
 pub(super) enum Rule {
-    /// By its value.
     Known(Form),
     /// By how it begins, and what follows.
     Token(&'static Token),
@@ -20,7 +19,6 @@ pub(super) enum Rule {
     Authorization(&'static str),
     /// A token in three parts, the first two of them JSON.
     Jwt,
-    /// A private key.
     Key,
 }
 
@@ -28,7 +26,6 @@ pub(super) enum Rule {
 pub(super) struct Token {
     begin: &'static str,
     letters: Letters,
-    /// How many letters follow.
     length: (usize, usize),
     /// What else must be so.
     more: Demand,

@@ -15,7 +15,6 @@ pub(super) enum Tail {
     /// It does not.
     #[default]
     None,
-    /// With more of these.
     Letters(Letters),
     /// To the last line of a private key.
     Key,

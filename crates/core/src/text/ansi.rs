@@ -22,7 +22,6 @@ pub struct AnsiStripper {
 enum State {
     #[default]
     Text,
-    /// After ESC.
     Escape,
     /// After ESC and at least one intermediate byte, as in `ESC ( B`.
     Intermediate,

@@ -21,7 +21,6 @@ const SHOWN: usize = 20;
 pub struct File<'a> {
     /// Its path from the top of the repository.
     pub file: &'a str,
-    /// What it holds.
     pub bytes: &'a [u8],
 }
 

@@ -22,14 +22,10 @@ use crate::{ids::UnitId, text::nearest::nearest, yaml::short};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
-    /// Nobody has begun it.
     #[default]
     Pending,
-    /// Somebody has.
     InProgress,
-    /// It is done.
     Complete,
-    /// It was given up.
     Failed,
 }
 
@@ -79,17 +75,14 @@ pub struct TaskSpec {
 /// A task and how it stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// What it is.
     #[serde(flatten)]
     pub spec: TaskSpec,
-    /// How it stands.
     pub status: TaskStatus,
 }
 
 /// A unit as its files have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// Its name.
     pub id: UnitId,
     /// Its folder, from the top of the repository.
     pub folder: String,
@@ -97,9 +90,7 @@ pub struct Unit {
     pub depends_on: Vec<UnitId>,
     /// The agent its plan asks for.
     pub provider: Option<String>,
-    /// Where it does.
     provider_at: Option<problem::Spot>,
-    /// Its tasks, by number.
     pub tasks: Vec<Task>,
 }
 
@@ -124,7 +115,6 @@ impl Unit {
 /// The tasks of a unit as they stood when a turn began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSet {
-    /// The unit.
     pub unit: UnitId,
     /// All of its tasks, by number.
     pub tasks: Vec<Task>,

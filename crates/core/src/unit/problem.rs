@@ -19,7 +19,6 @@ pub struct Problem {
     pub line: u32,
     /// The character in the line, from 1.
     pub column: u32,
-    /// What, in one line.
     pub what: String,
     /// The line of the file, safe to show.
     pub snippet: Option<String>,

@@ -23,31 +23,21 @@ use crate::{
 /// One loop as `status --json` prints it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoopView {
-    /// The loop.
     pub id: LoopId,
-    /// Its project.
     pub project: ProjectId,
-    /// Its task.
     pub task: TaskId,
     /// The role it plays, in a pipeline.
     pub stage: Option<String>,
-    /// Its agent.
     pub agent: String,
     /// `running`, `gating`, `parked`, `paused`, or how it ended.
     pub state: String,
-    /// Why it ended.
     pub reason: Option<Reason>,
-    /// The newest iteration.
     pub iteration: u32,
-    /// The limit.
     pub max_iterations: u32,
     /// The promise it listens for.
     pub completion_promise: String,
-    /// Where its agent works.
     pub workspace: PathBuf,
-    /// When it began.
     pub started_at: Timestamp,
-    /// When it ended.
     pub ended_at: Option<Timestamp>,
     /// What it cost, where that can be told.
     pub cost_usd: Option<f64>,
@@ -55,7 +45,6 @@ pub struct LoopView {
     pub cost_estimated: bool,
     /// What it used, where its agent reports it.
     pub tokens: Option<Usage>,
-    /// The supervisor's process.
     pub pid: Option<u32>,
     /// The loop whose agent started it.
     pub parent: Option<LoopId>,

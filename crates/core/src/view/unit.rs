@@ -16,9 +16,7 @@ use crate::{
 /// One run of units.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunView {
-    /// The run.
     pub id: RunId,
-    /// Its project.
     pub project: ProjectId,
     /// The top of its repository.
     pub root: PathBuf,
@@ -32,17 +30,13 @@ pub struct RunView {
     pub units: u32,
     /// `running`, `stopping`, `completed`, `failed` or `stopped`.
     pub state: String,
-    /// Why it ended.
     pub reason: Option<String>,
     /// One line about how it ended.
     pub detail: Option<String>,
     /// What the command exited with.
     pub exit_code: Option<u8>,
-    /// When it began.
     pub started_at: Timestamp,
-    /// When it ended.
     pub ended_at: Option<Timestamp>,
-    /// The scheduler's process.
     pub pid: Option<u32>,
 }
 
@@ -108,21 +102,15 @@ impl RunView {
 /// One unit as `status --units --json` prints it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UnitView {
-    /// The unit.
     pub unit: UnitId,
     /// The newest run that was about it.
     pub run: RunId,
-    /// Its project.
     pub project: ProjectId,
-    /// How it stands.
     pub status: UnitStatus,
-    /// Its tasks.
     pub tasks: Vec<TaskView>,
     /// The slot it is worked on in.
     pub slot: Option<u32>,
-    /// Its branch.
     pub branch: Option<String>,
-    /// Its worktree.
     pub worktree: Option<PathBuf>,
     /// The loop that it failed in; before that, the newest that worked on a task of it.
     #[serde(rename = "loop")]
@@ -137,7 +125,6 @@ pub struct UnitView {
     pub reason: Option<UnitEnd>,
     /// Loops whose receipts prove its tasks.
     pub receipts: Vec<LoopId>,
-    /// Its pull request.
     pub pr: Option<String>,
     /// The commit of the target that holds it.
     pub merged: Option<String>,
@@ -145,7 +132,6 @@ pub struct UnitView {
     pub left_on: Option<(String, String)>,
     /// When somebody first worked on it in this run.
     pub started_at: Option<Timestamp>,
-    /// When it ended.
     pub ended_at: Option<Timestamp>,
     /// What becomes of it when its work is done.
     pub merge: MergeMode,
@@ -160,15 +146,11 @@ pub struct UnitView {
 pub enum UnitStatus {
     /// It waits for others, or for a slot.
     Queued,
-    /// Somebody works on it.
     Working,
     /// Its work is done, and it waits for its turn to be merged or published.
     WaitingToMerge,
-    /// It is being merged.
     Merging,
-    /// It is being published.
     Publishing,
-    /// The target holds it.
     Merged,
     /// Its work is done, and its branch stays or is out.
     Completed,
@@ -211,9 +193,7 @@ impl UnitStatus {
 /// One task of a unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskView {
-    /// Its number.
     pub task: u32,
-    /// Its title.
     pub title: String,
     /// How it stands. Begun is one that an agent claimed, or that was the only one it could choose.
     pub status: TaskStatus,

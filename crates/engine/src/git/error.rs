@@ -11,153 +11,60 @@ use super::runner::GitError;
 pub enum WorkspaceError {
     /// The repository is in a state that a loop cannot start from.
     #[error("cannot work in `{}`: {state}", dir.display())]
-    Refused {
-        /// Where.
-        dir: PathBuf,
-        /// What is in the way.
-        state: Refusal,
-    },
+    Refused { dir: PathBuf, state: Refusal },
     /// git could not answer. Not knowing is never the same as nothing having changed (fault H6).
     #[error(transparent)]
     Git(#[from] GitError),
     /// A file of the workspace or of ours cannot be used.
     #[error("cannot {what} `{}`: {source}", path.display())]
-    Io {
-        /// What was to be done.
-        what: &'static str,
-        /// Which file.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
+    Io { what: &'static str, path: PathBuf, source: io::Error },
     /// What is remembered of the loop's snapshots does not make sense.
     #[error("the snapshots' state `{}` is damaged: {why}", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
-    /// `begin` was never called.
+    Damaged { path: PathBuf, why: String },
     #[error("there is no first snapshot of loop {0} yet")]
     NotBegun(String),
-    /// A plain folder cannot do it.
     #[error("cannot {what} in `{}`: it is not in a git repository", dir.display())]
-    Plain {
-        /// What was asked for.
-        what: &'static str,
-        /// Where.
-        dir: PathBuf,
-    },
-    /// No such snapshot.
+    Plain { what: &'static str, dir: PathBuf },
     #[error("there is no snapshot {0}")]
     NoSnapshot(String),
     /// A plain folder with more files than can be looked at after every iteration.
     #[error("`{}` holds more than {most} files: too many to look at after every iteration", dir.display())]
-    TooManyFiles {
-        /// The folder.
-        dir: PathBuf,
-        /// How many are looked at.
-        most: usize,
-    },
+    TooManyFiles { dir: PathBuf, most: usize },
     /// The target of a checkout has something in it.
     #[error("`{}` is not empty", .0.display())]
     NotEmpty(PathBuf),
-    /// Staged work of the user would be lost.
     #[error("cannot commit in `{}`: changes were staged before the loop began", dir.display())]
-    Staged {
-        /// The repository.
-        dir: PathBuf,
-    },
-    /// The branch moved while the commit was made.
+    Staged { dir: PathBuf },
     #[error("cannot commit in `{}`: HEAD moved meanwhile ({why})", dir.display())]
-    HeadMoved {
-        /// The repository.
-        dir: PathBuf,
-        /// What git says.
-        why: String,
-    },
-    /// git does not know who commits.
+    HeadMoved { dir: PathBuf, why: String },
     #[error("cannot commit in `{}`: git does not know your name and email", dir.display())]
-    NoIdentity {
-        /// The repository.
-        dir: PathBuf,
-    },
-    /// A name that leads to no commit.
+    NoIdentity { dir: PathBuf },
     #[error("there is no commit `{0}`")]
     NoCommit(String),
-    /// A branch that is not there.
     #[error("there is no branch `{0}`")]
     NoBranch(String),
-    /// A worktree that is none of this repository's.
     #[error("`{}` is no worktree of the repository `{}`", path.display(), dir.display())]
-    Foreign {
-        /// The folder.
-        path: PathBuf,
-        /// The repository.
-        dir: PathBuf,
-    },
-    /// Every name is taken.
+    Foreign { path: PathBuf, dir: PathBuf },
     #[error("there is no free name for a worktree of `{name}` in `{}`", dir.display())]
-    NoName {
-        /// What it was wanted for.
-        name: String,
-        /// Where.
-        dir: PathBuf,
-    },
-    /// What is not committed would be lost.
+    NoName { name: String, dir: PathBuf },
     #[error("`{}` has changes that are not committed: {}", dir.display(), paths.join(", "))]
-    NotClean {
-        /// The worktree.
-        dir: PathBuf,
-        /// Some of them.
-        paths: Vec<String>,
-    },
-    /// A branch is not where it was.
+    NotClean { dir: PathBuf, paths: Vec<String> },
     #[error("the branch `{branch}` has moved meanwhile, to {now}")]
-    BranchMoved {
-        /// Which.
-        branch: String,
-        /// Its newest commit.
-        now: String,
-    },
-    /// A worktree is on another branch.
+    BranchMoved { branch: String, now: String },
     #[error("`{}` is not on the branch `{branch}`", dir.display())]
-    OtherBranch {
-        /// The worktree.
-        dir: PathBuf,
-        /// The branch that it should be on.
-        branch: String,
-    },
+    OtherBranch { dir: PathBuf, branch: String },
     /// The files of a checkout could not follow its branch, so all is as it was.
     #[error("`{branch}` is left where it was, because its files in `{}` cannot be written: {why}", dir.display())]
-    NotFollowed {
-        /// The branch.
-        branch: String,
-        /// Where it is checked out.
-        dir: PathBuf,
-        /// What git or the system says.
-        why: String,
-    },
-    /// Neither could they be put back.
+    NotFollowed { branch: String, dir: PathBuf, why: String },
     #[error(
         "not all files in `{dir}` are those of `{branch}`: moving it was begun and could neither be completed nor undone \
          ({why}); mend that, and look at `git -C {dir} status`: for what you did not change yourself, \
          `git -C {dir} restore --staged --worktree PATH` makes them so",
         dir = word(&dir.to_string_lossy())
     )]
-    HalfMoved {
-        /// The branch.
-        branch: String,
-        /// Where it is checked out.
-        dir: PathBuf,
-        /// What git or the system says.
-        why: String,
-    },
-    /// Somebody else was faster.
+    HalfMoved { branch: String, dir: PathBuf, why: String },
     #[error("somebody has just made the branch `{0}`; nothing was changed, try again")]
     BranchTaken(String),
-    /// Somebody holds the repository's lock.
     #[error("another dacapo changes the repository `{}` and does not come to an end", .0.display())]
     Locked(PathBuf),
 }
@@ -165,33 +72,21 @@ pub enum WorkspaceError {
 /// A state of a repository that no loop starts from (fault H9).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// No work tree.
     #[error("it is a bare repository, there are no files to work on")]
     Bare,
-    /// Within git's own folder.
     #[error("it is inside git's own folder")]
     InsideGitDir,
-    /// An operation has begun and not ended.
     #[error("a {0} is in progress")]
     Midway(&'static str),
-    /// Some git holds or left the lock.
     #[error("the index is locked (`{}` exists)", .0.display())]
     IndexLocked(PathBuf),
-    /// HEAD leads nowhere.
     #[error("HEAD is corrupt: {0}")]
     CorruptHead(String),
     /// There is a `.git`, and git cannot use it.
     #[error("`{}` is not a usable git repository: {said}", path.display())]
-    Corrupt {
-        /// Which.
-        path: PathBuf,
-        /// What git says.
-        said: String,
-    },
-    /// There is nothing to begin from.
+    Corrupt { path: PathBuf, said: String },
     #[error("it has no commit yet")]
     Unborn,
-    /// Somebody else's.
     #[error("the repository belongs to another user")]
     ForeignOwner,
 }

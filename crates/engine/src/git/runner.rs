@@ -72,49 +72,20 @@ const FOREIGN: &[&str] = &[
 /// Why git did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
-    /// There is none.
     #[error("git is not installed: no such program on PATH")]
     Missing,
-    /// It could not be run at all.
     #[error("cannot run `git {command}` in `{}`: {source}", dir.display())]
-    Run {
-        /// What it should have done.
-        command: String,
-        /// Where.
-        dir: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// It took too long and was killed.
+    Run { command: String, dir: PathBuf, source: io::Error },
     #[error("`git {command}` in `{}` took more than {seconds} s and was stopped", dir.display())]
-    TimedOut {
-        /// What it should have done.
-        command: String,
-        /// Where.
-        dir: PathBuf,
-        /// The limit.
-        seconds: u64,
-    },
-    /// It printed more than anybody wants to hold.
+    TimedOut { command: String, dir: PathBuf, seconds: u64 },
     #[error("`git {command}` in `{}` printed more than {most} bytes and was stopped", dir.display())]
-    TooMuch {
-        /// What it should have done.
-        command: String,
-        /// Where.
-        dir: PathBuf,
-        /// The limit.
-        most: usize,
-    },
-    /// It said no.
+    TooMuch { command: String, dir: PathBuf, most: usize },
     #[error("`git {command}` failed in `{}` ({}): {said}", dir.display(), code.map_or("killed".to_owned(), |c| format!("exit {c}")))]
     Failed {
-        /// What it should have done.
         command: String,
-        /// Where.
         dir: PathBuf,
         /// Its exit code; none if a signal ended it.
         code: Option<i32>,
-        /// What it printed about it.
         said: String,
     },
 }

@@ -16,7 +16,6 @@ pub enum Sent {
     Running(String),
     /// It ended without a word.
     Ended {
-        /// With this code.
         code: Option<i32>,
         /// And this on standard error.
         complaint: Vec<u8>,

@@ -7,7 +7,6 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 /// A process, for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its number.
     pub pid: u32,
     /// When it started, in clock ticks since boot.
     pub start: u64,

@@ -123,7 +123,6 @@ fn pass(marks: &[Vec<u8>; 2], strangers: &mut HashSet<u32>) -> io::Result<Pass> 
 /// Whose a process is, by its environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    /// It has all marks.
     Ours,
     /// It will never have them.
     Somebody,

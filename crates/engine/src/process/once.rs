@@ -33,7 +33,6 @@ pub struct Ran {
     pub failure: Option<String>,
     /// SHA-256 of all it printed.
     pub output_sha256: String,
-    /// The end of it.
     pub tail: Vec<u8>,
 }
 

@@ -10,13 +10,10 @@ use rustix::fs::{Access, access};
 /// Why a program cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProgramError {
-    /// It is nowhere.
     #[error("agent `{0}` is not installed: no such program on PATH")]
     NotFound(String),
-    /// The path leads nowhere.
     #[error("agent `{0}` is not there: no such file")]
     NoSuchFile(String),
-    /// It is there and may not be run.
     #[error("agent `{0}` cannot be run: permission denied")]
     NotExecutable(String),
 }

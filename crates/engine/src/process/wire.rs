@@ -23,13 +23,9 @@ use rustix::net::{
 /// A process to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
-    /// The program's file.
     pub program: PathBuf,
-    /// Its arguments.
     pub args: Vec<OsString>,
-    /// Its whole environment.
     pub env: Vec<(OsString, OsString)>,
-    /// Where it works.
     pub dir: PathBuf,
     /// The time between asking it to end and killing it.
     pub grace: Millis,
@@ -40,11 +36,8 @@ pub struct Command {
 pub(crate) enum Order {
     /// Start this, with these as standard input, output and error.
     Run(Command, [OwnedFd; 3]),
-    /// End what runs.
     Stop(Millis),
-    /// Hold what runs.
     Suspend,
-    /// Let it go on.
     Continue,
 }
 
@@ -62,7 +55,6 @@ pub enum Report {
 pub struct End {
     /// Its exit code, unless a signal ended it.
     pub code: Option<i32>,
-    /// The signal.
     pub signal: Option<i32>,
     /// How many processes it had left behind.
     pub leftovers: u32,

@@ -11,16 +11,13 @@ use crate::{
 pub enum Merged {
     /// One holds all of the other.
     Nothing,
-    /// They go together.
     Clean {
-        /// The files of both.
         tree: String,
     },
     /// They do not.
     Conflict {
         /// The files of both, those in conflict with marks in them.
         tree: String,
-        /// Those in conflict.
         paths: Vec<String>,
         /// What git says about each.
         messages: Vec<String>,

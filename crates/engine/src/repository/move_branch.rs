@@ -73,7 +73,6 @@ impl Changed {
 enum Like {
     Old,
     New,
-    /// Somebody has edited it.
     Neither,
 }
 

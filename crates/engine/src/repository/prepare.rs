@@ -28,18 +28,14 @@ const GRACE: Millis = Millis::from_secs(5);
 /// Whose worktree it is; commands find these in their environment.
 #[derive(Clone, Copy, Debug)]
 pub struct Preparing<'a> {
-    /// The project.
     pub project: &'a ProjectId,
-    /// The unit.
     pub unit: &'a UnitId,
-    /// The worktree.
     pub dir: &'a Path,
 }
 
 /// The first command that did not exit 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepFailed {
-    /// The command line.
     pub run: String,
     /// How it ended, in words.
     pub how: String,

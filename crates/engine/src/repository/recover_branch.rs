@@ -14,9 +14,7 @@ const SHOWN: usize = 12;
 /// What was put back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Astray {
-    /// The branch.
     pub branch: String,
-    /// Where it is now.
     pub at: String,
     /// Whether accepted commits had been taken off it; else its worktree had only left it.
     pub lost: bool,

@@ -13,20 +13,16 @@ const PROTOCOLS: &str = "file:git:http:https:ssh";
 /// A request to take a branch over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PullRequest {
-    /// Where it is.
     pub url: String,
 }
 
 /// Why there is no pull request.
 #[derive(Debug, thiserror::Error)]
 pub enum PullRequestError {
-    /// Nothing here can open one.
     #[error("`gh` is not installed: no such program on PATH")]
     NoGh,
-    /// It said no.
     #[error("`gh pr create` failed: {0}")]
     Failed(String),
-    /// It could not be run.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
 }

@@ -17,7 +17,6 @@ const MOST_NAMES: u32 = 100;
 pub struct Retired {
     /// The branch that holds all that was done; none if the target has it.
     pub kept: Option<String>,
-    /// Its newest commit.
     pub commit: Option<String>,
     /// What was not committed and is in that commit now.
     pub saved: Vec<String>,

@@ -26,16 +26,13 @@ pub enum TargetMoved {
     },
     /// It could not be moved where it is checked out; the new commit waits on a branch.
     LeftOn {
-        /// That branch.
         branch: String,
         /// The one thing to type.
         command: String,
         /// What is in the way; at most twenty things.
         why: Vec<String>,
     },
-    /// Somebody else moved it.
     Overtaken {
-        /// To this commit.
         now: String,
     },
 }

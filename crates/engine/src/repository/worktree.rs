@@ -26,16 +26,13 @@ pub(super) const MOST_DEPTH: u32 = 5;
 /// The worktree that a unit is known to have had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// Where it was.
     pub path: PathBuf,
-    /// Its branch.
     pub branch: String,
 }
 
 /// Where a unit is worked on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Worktree {
-    /// The folder.
     pub path: PathBuf,
     /// Its branch, `dacapo/<unit>-<6 hex>`.
     pub branch: String,
@@ -51,20 +48,15 @@ pub enum Removal {
     /// Folder and branch are gone.
     Removed,
     /// Something could be lost, or nobody knows: all is as it was (faults H2, H6).
-    Kept {
-        /// What it is.
-        why: String,
-    },
+    Kept { why: String },
 }
 
 /// A worktree that nobody needs any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spent {
-    /// Its repository.
     root: PathBuf,
     /// The folder; it may be gone already.
     pub path: PathBuf,
-    /// Its branch.
     pub branch: String,
     /// The branch that holds all of it.
     pub merged_into: String,

@@ -69,7 +69,6 @@ pub type LookBack = ([Vec<Option<Vec<u8>>>; 2], Vec<String>);
 /// What became of a path between two snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// What.
     pub kind: ChangeKind,
     /// Which, from the top of the repository; any bytes but NUL.
     pub path: Vec<u8>,
@@ -82,7 +81,6 @@ pub enum ChangeKind {
     Added,
     /// Other content or another execute bit.
     Modified,
-    /// It is gone.
     Deleted,
     /// A file became a link, or the other way round.
     TypeChanged,
@@ -93,16 +91,12 @@ pub enum ChangeKind {
 pub enum CommitOutcome {
     /// A new commit is on the branch.
     Committed {
-        /// Its id.
         commit: String,
         /// Whether the user's index follows; not if another git held it all the while. `git reset` mends that.
         index_is_current: bool,
     },
     /// It was committed by an earlier call.
-    AlreadyCommitted {
-        /// That commit.
-        commit: String,
-    },
+    AlreadyCommitted { commit: String },
     /// HEAD holds these files already.
     NothingToCommit,
 }
@@ -160,11 +154,8 @@ impl std::fmt::Display for Warning {
 /// A ref that holds snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotRef {
-    /// Its full name.
     pub name: String,
-    /// The latest snapshot.
     pub id: String,
-    /// When that was taken.
     pub taken_at: Timestamp,
 }
 

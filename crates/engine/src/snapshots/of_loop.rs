@@ -21,9 +21,7 @@ use crate::{
 pub struct Kept {
     /// After which iteration; 0 before the first.
     pub iteration: u32,
-    /// The snapshot.
     pub id: String,
-    /// When it was taken.
     pub at: Timestamp,
     /// How many paths differ from the one before; `None` where that can no longer be told.
     pub changed: Option<usize>,
@@ -50,47 +48,24 @@ pub struct Restored {
 /// Why the states of a workspace cannot be told or put back.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// The journal.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The files.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
-    /// It never had any.
     #[error("loop {0} has no snapshots: it works in a plain folder, and nothing there had to be known")]
     None(LoopId),
-    /// It has hashes only.
     #[error(
         "loop {0} works in a plain folder: its files are known by their hashes only and cannot be put back"
     )]
     Plain(LoopId),
-    /// It did not come so far.
     #[error("loop {id} has no iteration {wanted}: it came to {last}")]
-    NoIteration {
-        /// Which loop.
-        id: LoopId,
-        /// What was asked for.
-        wanted: u32,
-        /// The last one.
-        last: u32,
-    },
-    /// There was no restore.
+    NoIteration { id: LoopId, wanted: u32, last: u32 },
     #[error("nothing was restored in loop {0}, so there is nothing to undo")]
     NoUndo(LoopId),
-    /// Somebody works there.
     #[error("loop {holder} (task {task}) works in `{dir}`")]
-    Held {
-        /// Who.
-        holder: LoopId,
-        /// On what.
-        task: String,
-        /// Where.
-        dir: String,
-    },
-    /// Somebody is about to.
+    Held { holder: LoopId, task: String, dir: String },
     #[error("task {0} is being started or resumed by another dacapo")]
     Busy(String),
-    /// The folder is not there any more.
     #[error("the workspace `{0}` is gone")]
     Gone(String),
 }

@@ -9,9 +9,7 @@ use crate::git::{WorkspaceError, replace};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct State {
-    /// The first snapshot.
     pub(crate) start: Option<String>,
-    /// The latest snapshot.
     pub(crate) last: Option<String>,
     /// The commit that HEAD named when the loop began, and its tree.
     pub(crate) head: Option<(String, String)>,

@@ -25,7 +25,6 @@ pub(super) struct Ground {
     pub(super) folder: Option<Folder>,
     /// What those come to before the first agent.
     pub(super) outline: Option<String>,
-    /// How they stand.
     pub(super) base: Option<Base>,
     /// Those that must not change.
     pub(super) protected: Vec<ProtectedFile>,

@@ -18,46 +18,28 @@ pub(super) const DEEPEST: u32 = 3;
 /// Why a loop does not begin or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Nowhere to write.
     #[error(transparent)]
     Home(#[from] HomeError),
-    /// The journal.
     #[error(transparent)]
     Store(StoreError),
-    /// The agent.
     #[error(transparent)]
     Program(#[from] ProgramError),
-    /// The settings.
     #[error(transparent)]
     Policy(#[from] PolicyProblem),
-    /// Nothing to do.
     #[error("there is no prompt: none was given, and task {0} has no TASK.md")]
     NoPrompt(TaskId),
-    /// Only white space to do.
     #[error("the prompt is blank")]
     BlankPrompt,
-    /// Somebody else runs the task.
     #[error("task {task} is already run by {}", holder.as_ref().map_or("a dacapo that is just starting".to_owned(), |id| format!("loop {id}")))]
     TaskHeld {
-        /// The task.
         task: TaskId,
         /// Who runs it, once it is in the journal.
         holder: Option<LoopId>,
     },
-    /// Somebody else works in the folder.
     #[error("loop {holder} (task {task}) works in `{}`", workspace.display())]
-    WorkspaceHeld {
-        /// Who.
-        holder: LoopId,
-        /// On what.
-        task: TaskId,
-        /// Where.
-        workspace: PathBuf,
-    },
-    /// Tasks that wait for each other.
+    WorkspaceHeld { holder: LoopId, task: TaskId, workspace: PathBuf },
     #[error("tasks would wait for each other: {0}")]
     Cycle(String),
-    /// Loops within loops within loops.
     #[error("a loop inside a loop inside a loop: at most {DEEPEST} may be nested")]
     TooDeep,
     /// A child without the supervisor that started it.
@@ -65,21 +47,13 @@ pub enum StartError {
         "no child of loop {0} is started here: its supervisor has ended, or is not the one that started this"
     )]
     ParentGone(LoopId),
-    /// No such loop.
     #[error("there is no loop {0}")]
     Unknown(LoopId),
-    /// It has come to an end that stands.
     #[error("loop {id} is {state} and cannot be resumed")]
-    NotResumable {
-        /// Which.
-        id: LoopId,
-        /// How it stands.
-        state: String,
-    },
+    NotResumable { id: LoopId, state: String },
     /// The workspace is in a state that nothing can be proven in.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
-    /// A pattern of protected paths.
     #[error("--protect: {0}")]
     Glob(#[from] GlobError),
     /// dacapo was asked to commit where that is not possible.
@@ -88,16 +62,8 @@ pub enum StartError {
     /// Settings are recorded, and a secret must not be.
     #[error("{0} holds a secret, and would be recorded with it")]
     Secret(String),
-    /// The folder cannot be used.
     #[error("{what} `{}`: {source}", path.display())]
-    Io {
-        /// What was being done.
-        what: &'static str,
-        /// Where.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
+    Io { what: &'static str, path: PathBuf, source: io::Error },
     /// It began and could not be brought to an end.
     #[error(transparent)]
     Supervise(#[from] SuperviseError),

@@ -70,7 +70,6 @@ struct Pipe {
     stream: Stream,
     end: OwnedFd,
     bytes: u64,
-    /// Bytes that were kept.
     kept: u64,
     redactor: Redactor,
     is_open: bool,

@@ -13,7 +13,6 @@ pub struct Sample {
     pub name: String,
     /// What the agent was asked.
     pub prompt: String,
-    /// What it printed.
     pub output: Vec<u8>,
 }
 

@@ -13,7 +13,6 @@ use super::{
 
 /// What goes back.
 pub(super) struct Reply {
-    /// Written one by one.
     pub(super) pieces: Vec<Vec<u8>>,
     pub(super) after: After,
 }

@@ -26,7 +26,6 @@ const INJECTED: [&str; 10] = [
 pub struct Request {
     /// `POST`, most often.
     pub method: String,
-    /// With its query.
     pub path: String,
     /// In their order; names in lower case.
     pub headers: Vec<(String, String)>,

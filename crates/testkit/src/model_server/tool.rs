@@ -32,7 +32,6 @@ pub(super) struct OfferedTool {
 /// What a call of a tool carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ToolForm {
-    /// JSON, by its schema.
     Function,
     /// Free text; only Responses has it.
     Custom,

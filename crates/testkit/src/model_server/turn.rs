@@ -25,7 +25,6 @@ pub(super) enum Part {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Ending {
     Complete,
-    /// The connection is closed.
     Cut,
     /// Nothing more comes, until the client goes away.
     Hang,
@@ -44,26 +43,17 @@ pub enum ToolCall {
     Write {
         /// Absolute, as most agents demand.
         path: String,
-        /// All of it.
         content: String,
     },
     /// This tool with this input, whatever the agent offers.
-    Named {
-        /// The tool's.
-        name: String,
-        /// Its parameters.
-        input: Value,
-    },
+    Named { name: String, input: Value },
 }
 
 /// What an answer is said to have cost, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Read without a cache.
     pub input: u64,
-    /// Written, reasoning included.
     pub output: u64,
-    /// Read from a cache.
     pub cache_read: u64,
     /// Written to a cache; only the Messages protocol reports it.
     pub cache_write: u64,
@@ -85,10 +75,7 @@ pub enum Failure {
     /// 400, or 429 as OpenAI has it: nothing is left to pay with.
     Billing,
     /// 429: too many requests for the moment.
-    RateLimit {
-        /// Seconds.
-        retry_after: Option<u64>,
-    },
+    RateLimit { retry_after: Option<u64> },
     /// 429: the subscription's or the day's quota is used up.
     UsageLimit {
         /// Seconds since 1970. Gemini's form of this does not tell.
@@ -100,13 +87,10 @@ pub enum Failure {
     Overloaded,
     /// 400: the conversation does not fit.
     ContextTooLong,
-    /// Anything else.
     Other {
-        /// Of HTTP.
         status: u16,
         /// Beside those every answer has.
         headers: Vec<(String, String)>,
-        /// As it is.
         body: Value,
     },
 }

@@ -12,7 +12,6 @@ pub(super) struct Copilot {
     /// The newest failed call to the model. The retry that follows takes its words from it, and the error that ends the
     /// session its kind.
     failure: Option<Ending>,
-    /// What ended the turn.
     error: Option<Ending>,
 }
 

@@ -33,18 +33,15 @@ pub enum Heard<'a> {
     Message(&'a str),
     /// The agent called a tool.
     Tool {
-        /// The tool.
         name: &'a str,
         /// What it is to do, in one short line.
         input: &'a str,
     },
-    /// Tokens were used.
     Usage {
         /// What they are the sum of.
         scope: UsageScope,
         /// The message they belong to, where its tokens are reported more than once.
         id: Option<&'a str>,
-        /// How many.
         usage: Usage,
         /// What the CLI says they cost, in the same scope.
         cost_usd: Option<f64>,
@@ -52,10 +49,7 @@ pub enum Heard<'a> {
     /// The model wrote this many more bytes, shown or not: for an estimate until its tokens are reported.
     Written(usize),
     /// The CLI asks its provider again by itself.
-    Retry {
-        /// Why, in one line.
-        detail: &'a str,
-    },
+    Retry { detail: &'a str },
     /// The CLI has nothing left to do but exit.
     Final,
 }
@@ -80,7 +74,6 @@ impl Heard<'_> {
 pub struct Told {
     /// The session, to continue it.
     pub session: Option<String>,
-    /// The model that answered.
     pub model: Option<String>,
     /// Whether a plan pays, so that what is said of money is an estimate.
     pub is_subscription: bool,
@@ -128,7 +121,6 @@ pub enum EndingKind {
     PromptTooLong,
     /// The user's plan is used up until a time.
     UsageLimit,
-    /// Too many requests.
     RateLimit,
     /// The provider is overloaded or broken.
     Overload,
@@ -138,11 +130,9 @@ pub enum EndingKind {
     Auth,
     /// The account has no money.
     Billing,
-    /// It needs a permission.
     Permission,
     /// It does not know the model, or the session, or what it was asked for.
     Misuse,
-    /// Somebody interrupted it.
     Interrupted,
 }
 

@@ -4,13 +4,10 @@ use super::words::Word;
 
 /// What a program does with its arguments.
 pub(super) enum Program {
-    /// Changes the directory.
     Cd,
     /// Runs a script or, with `-c`, a command.
     Shell,
-    /// Runs a script.
     Interpreter,
-    /// Runs files of tests.
     TestRunner,
     /// Reads what to run from a file that need not be named.
     Builder {
@@ -19,7 +16,6 @@ pub(super) enum Program {
         dir_flags: &'static [&'static str],
         file_flags: &'static [&'static str],
     },
-    /// Nothing is known.
     Other,
 }
 

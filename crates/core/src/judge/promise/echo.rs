@@ -71,7 +71,6 @@ impl PromptEchoes {
 struct PlaceCollector {
     plain: PlainWords,
     places: Vec<Place>,
-    /// The line before.
     latest: Option<KeptLine>,
     /// The line on which the open tag of each name began, and the line before that.
     opened: [Option<(KeptLine, Option<KeptLine>)>; 2],

@@ -209,7 +209,6 @@ pub(super) struct LineBuffer {
     tail: LastBytes,
     /// White space that belongs to the line only if text follows.
     white: LastBytes,
-    /// Bytes since the indentation.
     len: u64,
     /// Bytes since the indentation up to the last that is not white space.
     trimmed: u64,

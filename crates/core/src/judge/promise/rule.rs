@@ -26,9 +26,7 @@ pub struct PromiseRule {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Case {
-    /// They differ.
     Sensitive,
-    /// They are the same.
     #[default]
     Insensitive,
 }
@@ -37,7 +35,6 @@ pub enum Case {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
-    /// Alone on a line.
     OwnLine,
     /// Alone on a line, or at the very end of the output, where text may precede it on its line.
     #[default]
@@ -52,7 +49,6 @@ pub enum Placement {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlainWord {
-    /// Only the tag counts.
     #[default]
     Off,
     /// The words count alone on a line or, after white space, at the very end of the output.
@@ -67,7 +63,6 @@ pub enum BlankPromise {
     /// It has no words; every empty tag would match.
     #[error("the promise is blank; give it a word such as `COMPLETE`")]
     Blank,
-    /// It holds the tag that goes around it.
     #[error("the promise holds a `<promise>` tag; give only the words inside the tag")]
     HoldsTag,
 }

@@ -37,7 +37,6 @@ pub struct FileChange<'a> {
 /// What a change does to tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TamperScan {
-    /// Tests that are gone.
     pub deleted_tests: u32,
     /// Tests that no longer run, or now pass by failing.
     pub skipped_tests: u32,
@@ -52,7 +51,6 @@ pub struct TamperScan {
 pub struct Finding {
     /// The file it is in, or was in.
     pub path: String,
-    /// What happened to it.
     pub kind: FindingKind,
     /// The test, and how it shows.
     pub detail: String,
@@ -62,9 +60,7 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
-    /// It is gone.
     Deleted,
-    /// It no longer runs.
     Skipped,
     /// It passes when it fails; counted with the skipped ones.
     Inverted,

@@ -3,7 +3,6 @@
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// ASCII letters.
     Word,
     /// ASCII digits, with a fraction or without.
     Number,

@@ -15,13 +15,10 @@ const DELTA: usize = 12;
 /// What a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// Anthropic's.
     Messages,
-    /// OpenAI's newer one.
     Responses,
     /// OpenAI's older one, which many others speak too.
     Chat,
-    /// Google's.
     Gemini,
 }
 
