@@ -8,7 +8,7 @@ use std::{hint::black_box, io::Write as _};
 use dacapo_core::{
     agent::{
         Format,
-        transcript::{Heard, Transcript},
+        transcript::{OutputEvent, Transcript},
     },
     judge::promise::{PromiseDetector, PromiseRule},
 };
@@ -51,8 +51,8 @@ fn best(mut round: impl FnMut() -> usize) -> f64 {
 fn read(stream: &[u8], mut detector: Option<PromiseDetector>) -> usize {
     let mut messages = 0;
     let mut transcript = Transcript::new(Format::Claude);
-    let mut heard = |heard: Heard<'_>| {
-        if let Heard::Message(words) = heard {
+    let mut heard = |heard: OutputEvent<'_>| {
+        if let OutputEvent::Message(words) = heard {
             messages += 1;
             if let Some(detector) = &mut detector {
                 detector.push(words.as_bytes());

@@ -99,7 +99,7 @@ fn used(store: &Store) -> Result<Vec<PathBuf>, StoreError> {
 
 /// The worktree of a unit that was renamed or removed: no run will ever come back to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Abandoned {
+pub struct AbandonedWorktree {
     pub unit: UnitId,
     pub path: PathBuf,
     pub branch: String,
@@ -111,7 +111,7 @@ pub struct Abandoned {
 
 /// Worktrees of units that are not in the checkout of their repository any more. A unit whose files cannot be understood
 /// is there, and one whose repository is away is not looked for.
-pub fn abandoned(store: &Store) -> Result<Vec<Abandoned>, StoreError> {
+pub fn abandoned(store: &Store) -> Result<Vec<AbandonedWorktree>, StoreError> {
     let used = used(store)?;
     let mut places: HashMap<(PathBuf, String), Vec<UnitId>> = HashMap::new();
     let mut found = Vec::new();
@@ -133,7 +133,7 @@ pub fn abandoned(store: &Store) -> Result<Vec<Abandoned>, StoreError> {
             checked.units.into_iter().map(|unit| unit.id).collect()
         });
         if !known.contains(&view.unit) {
-            found.push(Abandoned { unit: view.unit, path, branch, root, units_dir });
+            found.push(AbandonedWorktree { unit: view.unit, path, branch, root, units_dir });
         }
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));

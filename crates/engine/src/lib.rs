@@ -6,7 +6,6 @@ compile_error!(
 );
 
 pub mod agents;
-mod beneath;
 pub mod bus;
 pub mod cleanup;
 pub mod client;
@@ -20,6 +19,7 @@ pub mod process;
 pub mod proof;
 pub mod repository;
 pub mod reset;
+mod safe_open;
 pub mod scheduler;
 pub mod scratch;
 pub mod secrets;

@@ -49,7 +49,7 @@ pub enum ProofError {
 
 /// What came of doing it again.
 #[derive(Debug)]
-pub struct Again {
+pub struct Reverified {
     /// The tree of the snapshot, if it is not the receipt's.
     pub other_tree: Option<String>,
     /// Protected files that are not what the receipt says.
@@ -90,11 +90,11 @@ pub fn check_again(
     id: &LoopId,
     receipt: &Receipt,
     mut before_gate: impl FnMut(&str),
-) -> Result<Again, ProofError> {
+) -> Result<Reverified, ProofError> {
     let history = store.events(Some(id), 0)?;
     let started = snapshots::started(&history).ok_or_else(|| ProofError::Unknown(id.clone()))?;
     if receipt.gates.is_empty() && receipt.snapshot.is_none() {
-        return Ok(Again { other_tree: None, unlike: Vec::new(), gates: Vec::new() });
+        return Ok(Reverified { other_tree: None, unlike: Vec::new(), gates: Vec::new() });
     }
     let snapshot = receipt.snapshot.as_deref().ok_or(ProofError::NoFiles)?;
     let mut workspace = snapshots::open(home, id, &repository_of(store, started)?)?;
@@ -139,7 +139,7 @@ pub fn check_again(
         let same_output = now.output_sha256 == proof.output_sha256;
         gates.push(GateAgain { name: proof.name.clone(), then: proof.exit_code, now, same_output });
     }
-    Ok(Again { other_tree, unlike, gates })
+    Ok(Reverified { other_tree, unlike, gates })
 }
 
 /// Where the snapshots of a loop are: its folder, or, if that was a worktree of a unit and is gone, its repository.

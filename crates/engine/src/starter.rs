@@ -21,7 +21,7 @@ const MOST_BYTES: u64 = 1024 * 1024;
 
 /// What a repository begins with.
 #[derive(Clone, Debug)]
-pub struct Begun {
+pub struct StarterFiles {
     /// The folder that holds `.dacapo/`.
     pub root: PathBuf,
     /// Whether the configuration is new; one that was there is left as it was.
@@ -31,7 +31,7 @@ pub struct Begun {
 }
 
 /// Writes a configuration for the repository that `workspace`, absolute and real, lies in.
-pub fn begin(workspace: &Path) -> Result<Begun, ConfigError> {
+pub fn begin(workspace: &Path) -> Result<StarterFiles, ConfigError> {
     let top = || workspace.ancestors().find(|folder| fs::symlink_metadata(folder.join(".git")).is_ok());
     let root = match repository_root(workspace) {
         Some(root) => root,
@@ -39,7 +39,7 @@ pub fn begin(workspace: &Path) -> Result<Begun, ConfigError> {
     };
     let tests = guess_tests(|name| read_small(&root.join(name)));
     let is_new = write_new(&root, &starter(&tests))?;
-    Ok(Begun { root, is_new, tests })
+    Ok(StarterFiles { root, is_new, tests })
 }
 
 /// Says whether it wrote anything.

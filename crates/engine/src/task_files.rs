@@ -20,7 +20,7 @@ use rustix::{
 };
 
 use crate::{
-    beneath,
+    safe_open,
     units::{PLAN, cannot_read, not_regular},
 };
 
@@ -81,7 +81,7 @@ pub fn plan_of(task: &str) -> String {
 /// The content of a regular file below `root`; no link on the way is followed.
 pub fn read(root: &Path, file: &str) -> io::Result<Vec<u8>> {
     let (folder, name) = folder_of(root, file, false)?;
-    let bytes = beneath::read(&folder, name, LARGEST)?;
+    let bytes = safe_open::read(&folder, name, LARGEST)?;
     match bytes.len() > LARGEST {
         true => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file a task could be in")),
         false => Ok(bytes),
@@ -116,7 +116,7 @@ pub fn set_status(
 
 /// Puts `bytes` in the place of what stands at `name`, whatever that is but a folder.
 fn replace(folder: &OwnedFd, name: &str, fresh: &str, bytes: &[u8]) -> io::Result<()> {
-    let mode = beneath::file(folder, name).map_or(MODE, |(_, stat)| stat.st_mode & 0o777);
+    let mode = safe_open::file(folder, name).map_or(MODE, |(_, stat)| stat.st_mode & 0o777);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(rustix::fs::openat(folder, fresh, flags, Mode::from_raw_mode(0o600))?);
     file.write_all(bytes)?;
@@ -129,14 +129,14 @@ fn replace(folder: &OwnedFd, name: &str, fresh: &str, bytes: &[u8]) -> io::Resul
 /// The folder of a file below `root`, step by step, each of them a real folder; made if `makes` and it is gone.
 fn folder_of<'a>(root: &Path, file: &'a str, makes: bool) -> io::Result<(OwnedFd, &'a str)> {
     let outside = || io::Error::new(io::ErrorKind::InvalidInput, "it does not lie below the workspace");
-    let mut folder = beneath::root(root)?;
+    let mut folder = safe_open::root(root)?;
     let (above, name) = file.rsplit_once('/').unwrap_or(("", file));
     if !matches!(Path::new(name).components().collect::<Vec<_>>()[..], [Component::Normal(_)]) {
         return Err(outside());
     }
     for step in Path::new(above).components() {
         let Component::Normal(step) = step else { return Err(outside()) };
-        let enter = || beneath::open(&folder, step, OFlags::DIRECTORY);
+        let enter = || safe_open::open(&folder, step, OFlags::DIRECTORY);
         folder = match enter() {
             Err(Errno::NOENT) if makes => {
                 rustix::fs::mkdirat(&folder, step, Mode::from_raw_mode(0o755))?;

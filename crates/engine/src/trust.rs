@@ -28,7 +28,7 @@ pub struct TrustError {
 
 /// What consent is about. Each kind has a record of its own: a new task asks nobody who only wants a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum ConsentScope {
     /// The commands of the repository's configuration, all of them in their order.
     Config,
     /// The commands of task files. Consent to many is consent to each of them.
@@ -60,11 +60,16 @@ struct Consent {
 }
 
 /// Whether the user agreed that `runnables` of the repository at `root` may run.
-pub fn look(home: &Home, root: &Path, scope: Scope, runnables: &[Runnable]) -> Result<Trust, TrustError> {
+pub fn look(
+    home: &Home,
+    root: &Path,
+    scope: ConsentScope,
+    runnables: &[Runnable],
+) -> Result<Trust, TrustError> {
     let Some(consent) = find(home, root, scope)? else { return Ok(Trust::Never) };
     let is_covered = match scope {
-        Scope::Config => consent.fingerprint == Fingerprint::of(runnables),
-        Scope::Units => not_granted(runnables, &consent.commands).is_empty(),
+        ConsentScope::Config => consent.fingerprint == Fingerprint::of(runnables),
+        ConsentScope::Units => not_granted(runnables, &consent.commands).is_empty(),
     };
     Ok(if is_covered {
         Trust::Trusted { since: consent.at }
@@ -74,7 +79,7 @@ pub fn look(home: &Home, root: &Path, scope: Scope, runnables: &[Runnable]) -> R
 }
 
 /// What the user agreed to for the repository at `root`; nothing if they did not.
-pub fn granted(home: &Home, root: &Path, scope: Scope) -> Result<Vec<Runnable>, TrustError> {
+pub fn granted(home: &Home, root: &Path, scope: ConsentScope) -> Result<Vec<Runnable>, TrustError> {
     Ok(find(home, root, scope)?.map(|consent| consent.commands).unwrap_or_default())
 }
 
@@ -82,13 +87,13 @@ pub fn granted(home: &Home, root: &Path, scope: Scope) -> Result<Vec<Runnable>, 
 pub fn grant(
     home: &Home,
     root: &Path,
-    scope: Scope,
+    scope: ConsentScope,
     runnables: &[Runnable],
     at: Timestamp,
 ) -> Result<(), TrustError> {
     let path = file(home, root, scope)?;
     let mut commands = runnables.to_vec();
-    if scope == Scope::Units {
+    if scope == ConsentScope::Units {
         let now: HashSet<(&str, &str)> =
             runnables.iter().map(|runnable| (runnable.name.as_str(), runnable.file.as_str())).collect();
         let mut earlier = granted(home, root, scope)?;
@@ -120,7 +125,7 @@ pub fn grant(
 }
 
 /// Withdraws consent; says whether there was any.
-pub fn revoke(home: &Home, root: &Path, scope: Scope) -> Result<bool, TrustError> {
+pub fn revoke(home: &Home, root: &Path, scope: ConsentScope) -> Result<bool, TrustError> {
     let path = file(home, root, scope)?;
     match fs::remove_file(&path) {
         Ok(()) => Ok(true),
@@ -129,7 +134,7 @@ pub fn revoke(home: &Home, root: &Path, scope: Scope) -> Result<bool, TrustError
     }
 }
 
-fn find(home: &Home, root: &Path, scope: Scope) -> Result<Option<Consent>, TrustError> {
+fn find(home: &Home, root: &Path, scope: ConsentScope) -> Result<Option<Consent>, TrustError> {
     let path = file(home, root, scope)?;
     let text = match fs::read(&path) {
         Ok(text) => text,
@@ -147,7 +152,7 @@ fn find(home: &Home, root: &Path, scope: Scope) -> Result<Option<Consent>, Trust
 }
 
 /// The record of a repository: named by its real path, whatever bytes that has.
-fn file(home: &Home, root: &Path, scope: Scope) -> Result<PathBuf, TrustError> {
+fn file(home: &Home, root: &Path, scope: ConsentScope) -> Result<PathBuf, TrustError> {
     let real = root.canonicalize().map_err(|source| TrustError {
         what: "cannot look at",
         path: root.to_owned(),
@@ -155,8 +160,8 @@ fn file(home: &Home, root: &Path, scope: Scope) -> Result<PathBuf, TrustError> {
     })?;
     let name = dacapo_core::trust::digest(real.as_os_str().as_bytes());
     let kind = match scope {
-        Scope::Config => "json",
-        Scope::Units => "units.json",
+        ConsentScope::Config => "json",
+        ConsentScope::Units => "units.json",
     };
     Ok(home.path().join("trust").join(format!("{name}.{kind}")))
 }
@@ -189,33 +194,36 @@ mod tests {
         fs::create_dir(&root).unwrap();
         std::os::unix::fs::symlink(&root, &link).unwrap();
         let (one, two, at) = (list(&["a"]), list(&["a", "b"]), Timestamp::UNIX_EPOCH);
-        assert_eq!(look(&home, &root, Scope::Config, &one).unwrap(), Trust::Never);
-        assert!(!revoke(&home, &root, Scope::Config).unwrap());
-        grant(&home, &root, Scope::Config, &one, at).unwrap();
-        assert_eq!(look(&home, &root, Scope::Config, &one).unwrap(), Trust::Trusted { since: at });
+        assert_eq!(look(&home, &root, ConsentScope::Config, &one).unwrap(), Trust::Never);
+        assert!(!revoke(&home, &root, ConsentScope::Config).unwrap());
+        grant(&home, &root, ConsentScope::Config, &one, at).unwrap();
+        assert_eq!(look(&home, &root, ConsentScope::Config, &one).unwrap(), Trust::Trusted { since: at });
         assert_eq!(
-            look(&home, &link, Scope::Config, &one).unwrap(),
+            look(&home, &link, ConsentScope::Config, &one).unwrap(),
             Trust::Trusted { since: at },
             "by another name"
         );
-        assert_eq!(look(&home, &root, Scope::Config, &two).unwrap(), Trust::Changed { old: one.clone() });
+        assert_eq!(
+            look(&home, &root, ConsentScope::Config, &two).unwrap(),
+            Trust::Changed { old: one.clone() }
+        );
         let kept: Vec<_> = fs::read_dir(home.path().join("trust")).unwrap().flatten().collect();
         assert_eq!(kept.len(), 1);
         assert_eq!(kept[0].metadata().unwrap().permissions().mode() & 0o777, 0o600);
         // Another folder in its place is not the one that was trusted. The old one is kept so that its number stays taken.
         fs::rename(&root, dir.path().join("old")).unwrap();
         fs::create_dir(&root).unwrap();
-        assert_eq!(look(&home, &root, Scope::Config, &one).unwrap(), Trust::Never);
-        assert_eq!(granted(&home, &root, Scope::Config).unwrap(), []);
-        grant(&home, &root, Scope::Config, &two, at).unwrap();
-        assert_eq!(granted(&home, &root, Scope::Config).unwrap(), two);
+        assert_eq!(look(&home, &root, ConsentScope::Config, &one).unwrap(), Trust::Never);
+        assert_eq!(granted(&home, &root, ConsentScope::Config).unwrap(), []);
+        grant(&home, &root, ConsentScope::Config, &two, at).unwrap();
+        assert_eq!(granted(&home, &root, ConsentScope::Config).unwrap(), two);
         fs::write(kept[0].path(), "{").unwrap();
         assert_eq!(
-            look(&home, &root, Scope::Config, &two).unwrap(),
+            look(&home, &root, ConsentScope::Config, &two).unwrap(),
             Trust::Never,
             "a broken record is no consent"
         );
-        assert!(revoke(&home, &root, Scope::Config).unwrap());
+        assert!(revoke(&home, &root, ConsentScope::Config).unwrap());
     }
 
     #[test]
@@ -231,23 +239,23 @@ mod tests {
             what: "backpressure".to_owned(),
             ..list(&[command]).remove(0)
         };
-        let look = |list: &[Runnable]| look(&home, &root, Scope::Units, list).unwrap();
+        let look = |list: &[Runnable]| look(&home, &root, ConsentScope::Units, list).unwrap();
         let (a, b) = (task("a #1", "make a"), task("b #1", "make b"));
-        grant(&home, &root, Scope::Config, &list(&["gate"]), at).unwrap();
+        grant(&home, &root, ConsentScope::Config, &list(&["gate"]), at).unwrap();
         assert_eq!(look(std::slice::from_ref(&a)), Trust::Never, "a configuration speaks for no task");
-        grant(&home, &root, Scope::Units, std::slice::from_ref(&a), at).unwrap();
+        grant(&home, &root, ConsentScope::Units, std::slice::from_ref(&a), at).unwrap();
         assert_eq!(look(&[]), Trust::Trusted { since: at });
         assert_eq!(look(&[a.clone(), b.clone()]), Trust::Changed { old: vec![a.clone()] });
-        grant(&home, &root, Scope::Units, std::slice::from_ref(&b), at).unwrap();
+        grant(&home, &root, ConsentScope::Units, std::slice::from_ref(&b), at).unwrap();
         assert_eq!(look(&[a.clone(), b.clone()]), Trust::Trusted { since: at });
         assert_eq!(look(std::slice::from_ref(&a)), Trust::Trusted { since: at });
         // A changed command takes the place of the old one: going back to that asks again.
         let changed = task("a #1", "make A");
-        grant(&home, &root, Scope::Units, std::slice::from_ref(&changed), at).unwrap();
+        grant(&home, &root, ConsentScope::Units, std::slice::from_ref(&changed), at).unwrap();
         assert_eq!(look(std::slice::from_ref(&changed)), Trust::Trusted { since: at });
         assert!(matches!(look(std::slice::from_ref(&a)), Trust::Changed { .. }));
-        assert!(revoke(&home, &root, Scope::Units).unwrap());
+        assert!(revoke(&home, &root, ConsentScope::Units).unwrap());
         assert_eq!(look(std::slice::from_ref(&b)), Trust::Never);
-        assert_eq!(granted(&home, &root, Scope::Config).unwrap(), list(&["gate"]));
+        assert_eq!(granted(&home, &root, ConsentScope::Config).unwrap(), list(&["gate"]));
     }
 }

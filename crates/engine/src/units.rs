@@ -20,7 +20,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::beneath::{self, Unread};
+use crate::safe_open::{self, Unread};
 
 /// The plan of a unit, in its folder.
 pub const PLAN: &str = "IMPLEMENTATION_PLAN.md";
@@ -65,8 +65,8 @@ pub fn discover(root: &Path, dir: &str) -> Result<Checked, UnitsError> {
     let io = |error: Errno| UnitsError::Io { path: root.join(dir), source: error.into() };
     let refused = |why| UnitsError::Refused { dir: dir.to_owned(), why };
     let dir = dir.trim_end_matches('/');
-    let top = beneath::root(root).map_err(io)?;
-    let units = match beneath::open(&top, dir, OFlags::DIRECTORY) {
+    let top = safe_open::root(root).map_err(io)?;
+    let units = match safe_open::open(&top, dir, OFlags::DIRECTORY) {
         Ok(units) => units,
         Err(Errno::NOENT) => return Ok(Checked::default()),
         Err(error) => return Err(refusal(error).map_or_else(|| io(error), refused)),
@@ -167,7 +167,7 @@ fn read_units(units: &OwnedFd, dir: &str, folders: &[Entry]) -> (Vec<Read>, Vec<
 /// Reads the unit in a folder, if it is one.
 fn read_unit(units: &OwnedFd, folder: &str, name: &str, notes: &mut Vec<String>) -> Option<Read> {
     let unreadable = |error: Errno| Some(Read::unreadable(folder, vec![cannot_read(folder, error)]));
-    let holder = match beneath::open(units, name, OFlags::DIRECTORY) {
+    let holder = match safe_open::open(units, name, OFlags::DIRECTORY) {
         Ok(holder) => holder,
         Err(error) => return unreadable(error),
     };
@@ -259,7 +259,7 @@ fn read_files(holder: &OwnedFd, folder: &str, entries: &[&Entry]) -> (Files, Vec
 }
 
 fn read(holder: &OwnedFd, name: &str, path: &str) -> Result<Vec<u8>, Problem> {
-    beneath::read(holder, name, MAX_FILE_BYTES).map_err(|unread| match unread {
+    safe_open::read(holder, name, MAX_FILE_BYTES).map_err(|unread| match unread {
         Unread::NotRegular => not_regular(path),
         Unread::System(error) => cannot_read(path, error),
     })

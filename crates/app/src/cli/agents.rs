@@ -174,7 +174,7 @@ pub(super) fn missing(error: &dyn std::fmt::Display, definition: &AgentDefinitio
 
 /// What `init` and `doctor` tell about an agent.
 #[derive(serde::Serialize)]
-pub(super) struct Found {
+pub(super) struct AgentFinding {
     pub(super) name: String,
     /// Where its program is; null where it is not installed.
     pub(super) path: Option<PathBuf>,
@@ -189,7 +189,7 @@ pub(super) struct Found {
     pub(super) sign_in: Option<String>,
 }
 
-impl Found {
+impl AgentFinding {
     /// Every agent there could be, in the order of the catalogue.
     pub(super) fn all(cx: &crate::context::Context, effective: &Effective) -> Vec<Self> {
         let definitions: Vec<AgentDefinition> =

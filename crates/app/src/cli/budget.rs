@@ -13,7 +13,7 @@ use crate::error::UserError;
 
 /// What one loop may spend.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct LoopBudget {
     pub(super) max_cost: Option<f64>,
     pub(super) max_tokens: Option<u64>,
     /// What it shares with all loops, and with those of its project; nothing where it does not count there.
@@ -24,9 +24,9 @@ pub(super) struct Budget {
 }
 
 /// The budget in force, if `agent` says enough for it to be held.
-pub(super) fn allow(effective: &Effective, agent: &AgentCommand) -> Result<Budget, UserError> {
+pub(super) fn allow(effective: &Effective, agent: &AgentCommand) -> Result<LoopBudget, UserError> {
     let (cost, tokens) = (&effective.budget.max_cost, &effective.budget.max_tokens);
-    let mut budget = Budget {
+    let mut budget = LoopBudget {
         max_cost: cost.value,
         max_tokens: tokens.value,
         per_day: effective.per_day.budget(),
@@ -107,7 +107,7 @@ fn way_out(agent: &AgentCommand) -> String {
 }
 
 /// Why an agent to fall back to would make the budget fiction, if it would.
-pub(super) fn unfit(effective: &Effective, budget: &Budget, agent: &AgentCommand) -> Option<String> {
+pub(super) fn unfit(effective: &Effective, budget: &LoopBudget, agent: &AgentCommand) -> Option<String> {
     let shared = [&effective.per_day, &effective.per_project];
     let shares = |limit: fn(&Allowance) -> bool| shared.into_iter().any(limit);
     let is_limited = budget.max_cost.is_some()

@@ -13,7 +13,7 @@ use dacapo_core::{
     text::{count, shell::word},
 };
 use dacapo_engine::{
-    cleanup::{self, Abandoned},
+    cleanup::{self, AbandonedWorktree},
     config_files::{self, ConfigError},
     repository::{Removal, Retired, Spent},
     reset::{self, ResetUnit},
@@ -64,7 +64,7 @@ struct Cleaned {
     bytes: u64,
     snapshots: Vec<LoopId>,
     worktrees: Vec<PathBuf>,
-    abandoned: Vec<Abandoned>,
+    abandoned: Vec<AbandonedWorktree>,
     branches: Vec<String>,
     ended: Vec<LoopId>,
     dry_run: bool,
@@ -87,7 +87,7 @@ pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
     }
     let mut troubles = Vec::new();
     let mut ages = HashMap::new();
-    let mut forgotten = snapshots::old(&cx.home, &store, |workspace| {
+    let mut forgotten = snapshots::list_forgettable(&cx.home, &store, |workspace| {
         let age =
             ages.entry(workspace.to_owned()).or_insert_with(|| match (args.older_than, kept(workspace)) {
                 (Some(typed), _) => Some(typed),
@@ -148,7 +148,7 @@ pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
     for path in &cleaned.worktrees {
         say(format!("{verb} the worktree `{}` and its branch.", path.display()));
     }
-    for Abandoned { unit, path, branch, root, units_dir } in &cleaned.abandoned {
+    for AbandonedWorktree { unit, path, branch, root, units_dir } in &cleaned.abandoned {
         let (root, place) = (root.display(), path.display());
         say(format!(
             "The worktree `{place}` stays: there is no unit `{unit}` in `{root}/{units_dir}` any more. If nobody needs it: \

@@ -16,7 +16,7 @@ use dacapo_engine::process::background::is_background;
 use dacapo_engine::{
     config_files,
     home::Home,
-    trust::{self, Scope, Trust},
+    trust::{self, ConsentScope, Trust},
     units,
 };
 use jiff::Timestamp;
@@ -31,7 +31,7 @@ pub(super) fn require(home: &Home, configured: &Configured, is_trusted_once: boo
     if runnables.is_empty() || is_trusted_once {
         return Ok(());
     }
-    let trust = trust::look(home, root, Scope::Config, runnables)?;
+    let trust = trust::look(home, root, ConsentScope::Config, runnables)?;
     if let Trust::Trusted { .. } = trust {
         return Ok(());
     }
@@ -42,7 +42,7 @@ pub(super) fn require(home: &Home, configured: &Configured, is_trusted_once: boo
     drop(stderr);
     if can_ask() {
         if ask()? {
-            return Ok(trust::grant(home, root, Scope::Config, runnables, Timestamp::now())?);
+            return Ok(trust::grant(home, root, ConsentScope::Config, runnables, Timestamp::now())?);
         }
         return Err(UserError::needs_person("untrusted: you did not agree, so nothing was started"));
     }
@@ -64,7 +64,7 @@ pub(super) fn require_all(
 ) -> Result<(), UserError> {
     if let Err(error) = require(home, configured, is_trusted_once) {
         if !can_ask() && !tasks.is_empty() {
-            let trust = trust::look(home, root, Scope::Units, tasks)?;
+            let trust = trust::look(home, root, ConsentScope::Units, tasks)?;
             if !matches!(trust, Trust::Trusted { .. }) {
                 let _ = write!(std::io::stderr().lock(), "{}", of_tasks(&trust, root, tasks));
             }
@@ -84,7 +84,7 @@ fn require_units(
     if runnables.is_empty() || is_trusted_once {
         return Ok(());
     }
-    let trust = trust::look(home, root, Scope::Units, runnables)?;
+    let trust = trust::look(home, root, ConsentScope::Units, runnables)?;
     if let Trust::Trusted { .. } = trust {
         return Ok(());
     }
@@ -93,7 +93,7 @@ fn require_units(
     drop(stderr);
     if can_ask() {
         if ask()? {
-            return Ok(trust::grant(home, root, Scope::Units, runnables, Timestamp::now())?);
+            return Ok(trust::grant(home, root, ConsentScope::Units, runnables, Timestamp::now())?);
         }
         return Err(UserError::needs_person("untrusted: you did not agree, so nothing was started"));
     }
@@ -145,7 +145,7 @@ pub(super) fn require_again(
         return Ok(());
     }
     let granted = match config_files::repository_root(workspace) {
-        Some(root) => trust::granted(home, &root, Scope::Config)?,
+        Some(root) => trust::granted(home, &root, ConsentScope::Config)?,
         None => Vec::new(),
     };
     let missing = uncovered(gates, &granted);

@@ -8,7 +8,7 @@ use std::{
 
 use dacapo_engine::{
     inside::{Inside, protocol::StartChild},
-    process::background::{Sent, send},
+    process::background::{BackgroundStart, send},
 };
 
 use crate::error::{FAILED, UserError};
@@ -46,11 +46,11 @@ pub(super) fn child(inside: &Inside, asked: StartChild) -> Result<u8, UserError>
     let mut first = String::new();
     BufReader::new(&mut stdout).read_line(&mut first).map_err(cannot)?;
     if !first.trim().is_empty() {
-        return report(Sent::Running(first.trim().to_owned()), loop_words);
+        return report(BackgroundStart::Running(first.trim().to_owned()), loop_words);
     }
     let mut complaint = Vec::new();
     stderr.read_to_end(&mut complaint).map_err(cannot)?;
-    report(Sent::Ended { code: Some(child.wait()?.into()), complaint }, loop_words)
+    report(BackgroundStart::Ended { code: Some(child.wait()?.into()), complaint }, loop_words)
 }
 
 fn say_how(
@@ -64,14 +64,14 @@ fn cannot(error: std::io::Error) -> UserError {
     UserError::environment(format!("cannot start in the background: {error}"))
 }
 
-fn report(sent: Sent, words: impl Fn(&str) -> String) -> Result<u8, UserError> {
+fn report(sent: BackgroundStart, words: impl Fn(&str) -> String) -> Result<u8, UserError> {
     match sent {
         // Its first word is the id, said as soon as that is in the journal.
-        Sent::Running(id) => {
+        BackgroundStart::Running(id) => {
             super::say(words(&id));
             Ok(0)
         }
-        Sent::Ended { code, complaint } => {
+        BackgroundStart::Ended { code, complaint } => {
             let _ = std::io::stderr().write_all(&complaint);
             Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED))
         }

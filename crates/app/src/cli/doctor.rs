@@ -7,7 +7,7 @@ use dacapo_core::{
     agent::{
         self, Format,
         outcome::{Judged, ProcessEnd},
-        transcript::{Heard, Transcript},
+        transcript::{OutputEvent, Transcript},
     },
     config::Typed,
     event::Outcome,
@@ -22,7 +22,7 @@ use dacapo_engine::{
 use serde::Serialize;
 
 use super::{
-    agents::{Found, missing},
+    agents::{AgentFinding, missing},
     asking::while_asking,
     configured::Configured,
     say, say_json, value,
@@ -59,7 +59,7 @@ struct Finding {
     hint: Option<String>,
     /// What is known about the agent, where it is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    agent: Option<Found>,
+    agent: Option<AgentFinding>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -183,8 +183,8 @@ fn all_agents(cx: &Context, findings: &mut Findings) {
             return;
         }
     };
-    let (installed, absent): (Vec<Found>, Vec<Found>) =
-        Found::all(cx, &effective).into_iter().partition(|agent| agent.path.is_some());
+    let (installed, absent): (Vec<AgentFinding>, Vec<AgentFinding>) =
+        AgentFinding::all(cx, &effective).into_iter().partition(|agent| agent.path.is_some());
     let is_none = installed.is_empty();
     for agent in installed {
         let path = agent.path.as_ref().map(|path| format!(" ({})", path.display())).unwrap_or_default();
@@ -267,8 +267,8 @@ fn probe(cx: &Context, name: &str, json: bool) -> Result<u8, UserError> {
 /// What an agent's answer means, and the one line to tell about it.
 fn judge(format: Format, answered: &Answered) -> (Outcome, String) {
     let mut answer = None;
-    let mut hear = |heard: Heard<'_>| {
-        if let Heard::Message(text) = heard {
+    let mut hear = |heard: OutputEvent<'_>| {
+        if let OutputEvent::Message(text) = heard {
             answer = Some(text.to_owned());
         }
     };

@@ -13,13 +13,13 @@ use dacapo_core::{
 };
 use dacapo_engine::{
     process::find_program,
-    trust::{self, Scope, Trust},
+    trust::{self, ConsentScope, Trust},
 };
 use serde_json::{Map, Value, json};
 
 use super::{
     configured::Configured,
-    flags::Base,
+    flags::ChosenSettings,
     run::{self, RunArgs},
     say, say_json,
     unit::{self, UnitRunArgs},
@@ -64,7 +64,7 @@ struct Subject {
 
 impl Subject {
     fn of_run(args: &RunArgs) -> Result<Self, UserError> {
-        let run::Plan { new, effective, configured, agent_from, obstacle, warnings } = args.plan()?;
+        let run::PreparedLoop { new, effective, configured, agent_from, obstacle, warnings } = args.plan()?;
         Ok(Self {
             preset: "restart",
             workspace: new.workspace,
@@ -83,7 +83,7 @@ impl Subject {
     }
 
     fn of_units(cx: &Context, args: &UnitRunArgs) -> Result<Self, UserError> {
-        let unit::Plan { root, configured, base, units, settings, parallel, merge, target } =
+        let unit::PreparedRun { root, configured, base, units, settings, parallel, merge, target } =
             args.plan(cx)?;
         let commands =
             |steps: &[SetupCommand]| -> Vec<String> { steps.iter().map(|step| step.run.clone()).collect() };
@@ -104,7 +104,7 @@ impl Subject {
             "worktree_teardown": commands(&settings.teardown),
             "providers": settings.providers.iter().map(|(unit, agent)| (unit.to_string(), json!(agent.name))).collect::<Map<_, _>>(),
         });
-        let Base { effective, agent_from, obstacle, warnings, .. } = base;
+        let ChosenSettings { effective, agent_from, obstacle, warnings, .. } = base;
         let policy = settings.policy.with(|p| {
             p.limits.max_iterations = settings.max_retries;
             p.units_dir = Some(settings.units_dir.clone());
@@ -364,7 +364,7 @@ fn trust(cx: &Context, configured: &Configured) -> Result<&'static str, UserErro
     let Some(root) = configured.root().filter(|_| !configured.runnables.is_empty()) else {
         return Ok("nothing_to_trust");
     };
-    Ok(match trust::look(&cx.home, root, Scope::Config, &configured.runnables)? {
+    Ok(match trust::look(&cx.home, root, ConsentScope::Config, &configured.runnables)? {
         Trust::Trusted { .. } => "trusted",
         Trust::Never => "untrusted",
         Trust::Changed { .. } => "changed",

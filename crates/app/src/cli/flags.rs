@@ -99,7 +99,7 @@ pub(super) struct LoopFlags {
 }
 
 /// What flags and configuration come to.
-pub(super) struct Base {
+pub(super) struct ChosenSettings {
     pub(super) policy: Policy,
     /// Everything that is in force, the parts that loops do not follow included.
     pub(super) effective: Effective,
@@ -120,7 +120,7 @@ impl LoopFlags {
         max_iterations: Option<u32>,
         promise: PromiseRule,
         stand_in: Option<Sourced<String>>,
-    ) -> Result<Base, UserError> {
+    ) -> Result<ChosenSettings, UserError> {
         let mut effective = configured.effective(&Typed {
             agent: self.agent.clone(),
             max_iterations,
@@ -220,7 +220,7 @@ impl LoopFlags {
             tasks: None,
             units_dir: None,
         };
-        Ok(Base { policy, effective, agent_from, obstacle, warnings })
+        Ok(ChosenSettings { policy, effective, agent_from, obstacle, warnings })
     }
 }
 

@@ -7,7 +7,7 @@ use dacapo_core::{config::Typed, ids::UnitId, text::shell::word};
 use dacapo_engine::{config_files::REPOSITORY_FILE, starter, units};
 use serde_json::json;
 
-use super::{agents::Found, configured::Configured, say, say_json};
+use super::{agents::AgentFinding, configured::Configured, say, say_json};
 use crate::{context::Context, error::UserError};
 
 /// Write a first configuration for this repository, and say what was found
@@ -32,8 +32,8 @@ pub(super) fn init(cx: &Context, args: &InitArgs) -> Result<u8, UserError> {
     let begun = starter::begin(&workspace)?;
     // Also read back what is there, so that a mistake in it is told now and not at the first run.
     let effective = Configured::load(&workspace)?.effective(&Typed::default());
-    let agents: Vec<Found> =
-        Found::all(cx, &effective).into_iter().filter(|agent| agent.path.is_some()).collect();
+    let agents: Vec<AgentFinding> =
+        AgentFinding::all(cx, &effective).into_iter().filter(|agent| agent.path.is_some()).collect();
     let gates: Vec<&str> = effective.gates.iter().map(|gate| gate.spec.run.as_str()).collect();
     let unit = match &args.unit {
         Some(name) => Some(begin_unit(&workspace, &effective.units.dir.value, name)?),
@@ -78,7 +78,7 @@ pub(super) fn init(cx: &Context, args: &InitArgs) -> Result<u8, UserError> {
         }
     }
     if agents.is_empty() {
-        let all = Found::all(cx, &effective);
+        let all = AgentFinding::all(cx, &effective);
         let install = all.iter().find_map(|agent| agent.install.as_deref()).unwrap_or_default();
         say(format!("agents   none is installed; for example `{install}`"));
     }

@@ -6,7 +6,7 @@ use clap::Args;
 use dacapo_core::{
     agent::{
         Format,
-        transcript::{self, Heard, Transcript},
+        transcript::{self, OutputEvent, Transcript},
     },
     event::{Envelope, LoopEvent, OutputMarks},
     text::ansi::readable,
@@ -217,7 +217,7 @@ impl Printer {
     }
 }
 
-fn show(heard: Heard<'_>) {
+fn show(heard: OutputEvent<'_>) {
     if let Some(line) = transcript::readable(heard) {
         // A secret that came in pieces is whole only here.
         let line = secrets().redact(&line).into_owned();

@@ -21,7 +21,7 @@ use dacapo_engine::supervisor::{self, NewLoop};
 use super::{
     configured::{self, Configured},
     consent, detach,
-    flags::{Base, LoopFlags},
+    flags::{ChosenSettings, LoopFlags},
     value,
 };
 use crate::{context::Context, error::UserError, report::reporter};
@@ -97,7 +97,7 @@ pub(super) struct RunArgs {
 }
 
 /// A loop that can begin, and what it was made from.
-pub(super) struct Plan {
+pub(super) struct PreparedLoop {
     pub(super) new: NewLoop,
     /// Everything that is in force, the parts that loops do not follow yet included.
     pub(super) effective: Effective,
@@ -112,13 +112,13 @@ pub(super) struct Plan {
 
 impl RunArgs {
     /// What was typed and what is configured, as a loop that can begin. Nothing of the repository runs for it.
-    pub(super) fn plan(&self) -> Result<Plan, UserError> {
+    pub(super) fn plan(&self) -> Result<PreparedLoop, UserError> {
         let workspace = Context::folder(self.dir.as_ref())?;
         let mut promise = PromiseRule::new(&self.completion_promise)
             .map_err(|error| UserError::usage(format!("--completion-promise: {error}")))?;
         promise.nonce = self.promise_nonce;
         let configured = Configured::load(&workspace)?;
-        let Base { mut policy, effective, agent_from, obstacle, warnings } =
+        let ChosenSettings { mut policy, effective, agent_from, obstacle, warnings } =
             self.flags.base(&configured, self.max_iterations, promise, None)?;
         if self.continue_session && !policy.agent.command.can_continue() {
             return Err(UserError::usage(format!(
@@ -156,7 +156,7 @@ impl RunArgs {
         };
         // Before anything of it is kept or shown to others.
         supervisor::refuse_secrets(&new)?;
-        Ok(Plan { new, effective, configured, agent_from, obstacle, warnings })
+        Ok(PreparedLoop { new, effective, configured, agent_from, obstacle, warnings })
     }
 
     /// The prompt: the argument, a file, PROMPT.md, or `None` to use the task's own TASK.md.
@@ -234,7 +234,7 @@ pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
         return ask_for_child(inside, args);
     }
     // Also before going to the background, so that mistakes and questions show up where they were typed.
-    let Plan { new, configured, obstacle, warnings, .. } = args.plan()?;
+    let PreparedLoop { new, configured, obstacle, warnings, .. } = args.plan()?;
     if let Some(obstacle) = obstacle {
         return Err(obstacle);
     }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use dacapo_core::text::count;
-use dacapo_engine::snapshots::{self, Which};
+use dacapo_engine::snapshots::{self, SnapshotChoice};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -70,7 +70,7 @@ pub(super) struct RestoreArgs {
 }
 
 #[derive(Serialize)]
-struct Done {
+struct RestoreJson {
     #[serde(rename = "loop")]
     loop_id: String,
     snapshot: String,
@@ -84,15 +84,19 @@ pub(super) fn restore(cx: &Context, args: &RestoreArgs) -> Result<u8, UserError>
     };
     let (name, state) = args.what.rsplit_once('@').ok_or_else(malformed)?;
     let which = match state {
-        "undo" => Which::Undo,
-        number => Which::After(number.parse().map_err(|_| malformed())?),
+        "undo" => SnapshotChoice::Undo,
+        number => SnapshotChoice::After(number.parse().map_err(|_| malformed())?),
     };
     let store = cx.store()?;
     let view = cx.find(&cx.client()?, name)?.view;
     let id = view.id.clone();
     let restored = snapshots::restore(&cx.home, &store, &view, which)?;
     if args.json {
-        return say_json(&Done { loop_id: id.to_string(), snapshot: restored.id, changed: restored.changed });
+        return say_json(&RestoreJson {
+            loop_id: id.to_string(),
+            snapshot: restored.id,
+            changed: restored.changed,
+        });
     }
     let dir = view.workspace.display();
     if restored.changed {

@@ -6,7 +6,7 @@ use clap::Args;
 use dacapo_core::trust::{Fingerprint, Runnable, unit_runnables};
 use dacapo_engine::{
     config_files,
-    trust::{self, Scope, Trust},
+    trust::{self, ConsentScope, Trust},
     units,
 };
 use jiff::Timestamp;
@@ -51,19 +51,19 @@ impl TrustArgs {
 
 /// How a repository stands, for scripts.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct TrustJson<'a> {
     root: Option<&'a PathBuf>,
     /// What its configuration could run.
     #[serde(flatten)]
-    config: Part<'a>,
+    config: CommandListJson<'a>,
     /// What its task files could run.
-    units: Part<'a>,
+    units: CommandListJson<'a>,
     agent_configuration: Vec<String>,
 }
 
 /// One list of commands, for scripts.
 #[derive(Serialize)]
-struct Part<'a> {
+struct CommandListJson<'a> {
     /// `trusted`, `untrusted`, `changed` or `nothing_to_trust`.
     state: &'static str,
     since: Option<Timestamp>,
@@ -75,20 +75,25 @@ struct Part<'a> {
 
 /// One list of commands and how it stands.
 struct List {
-    scope: Scope,
+    scope: ConsentScope,
     root: PathBuf,
     runnables: Vec<Runnable>,
     trust: Trust,
 }
 
 impl List {
-    fn new(cx: &Context, scope: Scope, root: PathBuf, runnables: Vec<Runnable>) -> Result<Self, UserError> {
+    fn new(
+        cx: &Context,
+        scope: ConsentScope,
+        root: PathBuf,
+        runnables: Vec<Runnable>,
+    ) -> Result<Self, UserError> {
         let is_empty = runnables.is_empty();
         let trust = if is_empty { Trust::Never } else { trust::look(&cx.home, &root, scope, &runnables)? };
         Ok(Self { scope, root, runnables, trust })
     }
 
-    fn part(&self) -> Part<'_> {
+    fn part(&self) -> CommandListJson<'_> {
         let (state, since, trusted_commands) = match &self.trust {
             _ if self.runnables.is_empty() => ("nothing_to_trust", None, Vec::new()),
             Trust::Trusted { since } => ("trusted", Some(*since), Vec::new()),
@@ -96,16 +101,16 @@ impl List {
             Trust::Changed { old } => ("changed", None, old.clone()),
         };
         let fingerprint = Fingerprint::of(&self.runnables);
-        Part { state, since, fingerprint, commands: &self.runnables, trusted_commands }
+        CommandListJson { state, since, fingerprint, commands: &self.runnables, trusted_commands }
     }
 
     fn text(&self) -> String {
         let Self { scope, root, runnables, trust } = self;
         match scope {
-            Scope::Config => {
+            ConsentScope::Config => {
                 format!("{}{}", consent::headline(trust, root), consent::commands(trust, runnables))
             }
-            Scope::Units => consent::of_tasks(trust, root, runnables),
+            ConsentScope::Units => consent::of_tasks(trust, root, runnables),
         }
     }
 }
@@ -115,10 +120,10 @@ pub(super) fn trust(cx: &Context, args: &TrustArgs) -> Result<u8, UserError> {
     if args.revoke {
         // Without reading any file: it may be broken by now.
         let of_config = match config_files::repository_root(&folder) {
-            Some(root) => trust::revoke(&cx.home, &root, Scope::Config)?,
+            Some(root) => trust::revoke(&cx.home, &root, ConsentScope::Config)?,
             None => false,
         };
-        let of_units = trust::revoke(&cx.home, &units::top(&folder), Scope::Units)?;
+        let of_units = trust::revoke(&cx.home, &units::top(&folder), ConsentScope::Units)?;
         let was = of_config || of_units;
         say(if was { "Consent is withdrawn." } else { "There was no consent to withdraw." });
         return Ok(0);
@@ -127,11 +132,11 @@ pub(super) fn trust(cx: &Context, args: &TrustArgs) -> Result<u8, UserError> {
     let tasks = tasks(&folder);
     let root = configured.root().unwrap_or(&folder).clone();
     let agent_configuration = config_files::agent_configuration(&root);
-    let of_config = List::new(cx, Scope::Config, root, configured.runnables.clone())?;
-    let of_units = List::new(cx, Scope::Units, units::top(&folder), tasks)?;
+    let of_config = List::new(cx, ConsentScope::Config, root, configured.runnables.clone())?;
+    let of_units = List::new(cx, ConsentScope::Units, units::top(&folder), tasks)?;
     if args.json {
         let (config, units) = (of_config.part(), of_units.part());
-        return say_json(&Shown { root: configured.root(), config, units, agent_configuration });
+        return say_json(&TrustJson { root: configured.root(), config, units, agent_configuration });
     }
     let lists: Vec<List> =
         [of_config, of_units].into_iter().filter(|list| !list.runnables.is_empty()).collect();
@@ -172,7 +177,7 @@ pub(super) fn trust(cx: &Context, args: &TrustArgs) -> Result<u8, UserError> {
 
 /// The commands of task files, as far as those can be read: consent to a configuration does not hang on them.
 fn tasks(folder: &std::path::Path) -> Vec<Runnable> {
-    match unit::Found::around(folder) {
+    match unit::RepositoryUnits::containing(folder) {
         Ok(found) => {
             if !found.checked.problems.is_empty() {
                 let what = "not all task files can be read; `dacapo unit check` says why";

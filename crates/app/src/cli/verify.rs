@@ -48,11 +48,11 @@ struct Verified {
     problems: Vec<String>,
     /// What a person should know besides.
     notes: Vec<String>,
-    gates: Vec<Gate>,
+    gates: Vec<GateJson>,
 }
 
 #[derive(Serialize)]
-struct Gate {
+struct GateJson {
     name: String,
     then: i32,
     now: i32,
@@ -191,6 +191,6 @@ fn check_gates(
                 .push(format!("gate `{}` exits {} again and prints something else", gate.name, gate.then));
         }
         let (name, then, same_output) = (gate.name, gate.then, gate.same_output);
-        verified.gates.push(Gate { name, then, now: gate.now.exit_code, same_output });
+        verified.gates.push(GateJson { name, then, now: gate.now.exit_code, same_output });
     }
 }

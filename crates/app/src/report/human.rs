@@ -15,7 +15,7 @@ use dacapo_core::{
 };
 use dacapo_engine::{observer::Observer, store::Stream};
 
-use super::{out::Out, words};
+use super::{event_lines, out::Out};
 
 /// Shows a loop to a person.
 pub(super) struct Human {
@@ -168,12 +168,12 @@ impl Human {
             LoopEvent::AgentExited { exit, iteration, .. } if !exit.outcome.is_charged() => {
                 self.line(
                     "33",
-                    &format!("iteration {iteration}/{}  {}", view.max_iterations, words::exit(exit)),
+                    &format!("iteration {iteration}/{}  {}", view.max_iterations, event_lines::exit(exit)),
                 );
             }
-            LoopEvent::AgentExited { exit, .. } => self.exit = Some(words::exit(exit)),
+            LoopEvent::AgentExited { exit, .. } => self.exit = Some(event_lines::exit(exit)),
             LoopEvent::Parked { until, why } => {
-                let until = words::clock(*until);
+                let until = event_lines::clock(*until);
                 let why = unsaid(why, &self.said).map(|why| format!(": {why}")).unwrap_or_default();
                 self.line("33", &format!("  parked until {until}{why}"));
                 self.said.clear();
@@ -184,7 +184,7 @@ impl Human {
             }
             LoopEvent::BudgetReached { detail } => self.line("31", &format!("  budget reached: {detail}")),
             LoopEvent::ClaimMade { iteration, by } => {
-                self.iteration("36", *iteration, view, &words::claim(by));
+                self.iteration("36", *iteration, view, &event_lines::claim(by));
                 self.now_doing("judging the claim".to_owned());
             }
             LoopEvent::ChildrenAwaited { children } => {
@@ -217,7 +217,7 @@ impl Human {
                     (GateRole::Until, _) => ("until", "2"),
                     (GateRole::Baseline, _) => ("baseline: gate", "2"),
                 };
-                self.line(colour, &format!("  {what} {}", words::gate(name, result)));
+                self.line(colour, &format!("  {what} {}", event_lines::gate(name, result)));
             }
             LoopEvent::ClaimRefused { detail, .. } => self.line("31", &format!("  refused: {detail}")),
             LoopEvent::ClaimAccepted { verified, .. } => {
@@ -255,7 +255,7 @@ impl Human {
                 self.now_doing("paused".to_owned());
             }
             LoopEvent::Unpaused => self.line("33", "goes on"),
-            LoopEvent::StopRequested { by } => self.line("33", words::stopping(*by)),
+            LoopEvent::StopRequested { by } => self.line("33", event_lines::stopping(*by)),
             LoopEvent::LoopFinished { state, iterations, .. } => {
                 self.doing.clear();
                 let colour = if *state == FinishState::Completed { "1;32" } else { "1;31" };
@@ -265,7 +265,7 @@ impl Human {
                 self.line(colour, &format!("{} after {count}, {took}{cost}", state.as_str()));
             }
             LoopEvent::Committed { commit, task, .. } => {
-                self.line("32", &format!("  {}", words::committed(commit, *task)));
+                self.line("32", &format!("  {}", event_lines::committed(commit, *task)));
             }
             LoopEvent::ReceiptIssued { receipt } => {
                 let tamper = receipt.tamper;
@@ -281,7 +281,11 @@ impl Human {
                 }
                 self.line(
                     "2",
-                    &format!("  receipt {} · `dacapo receipt {}`", words::short(&receipt.sha256), view.id),
+                    &format!(
+                        "  receipt {} · `dacapo receipt {}`",
+                        event_lines::short(&receipt.sha256),
+                        view.id
+                    ),
                 );
             }
             LoopEvent::TasksAwaited { .. }
@@ -300,7 +304,7 @@ impl Human {
 
 impl Observer for Human {
     fn event(&mut self, envelope: &Envelope, view: &LoopView) {
-        self.cost = words::money(&view.ledger.total());
+        self.cost = event_lines::money(&view.ledger.total());
         self.show(envelope, view);
         self.draw();
     }

@@ -1,11 +1,10 @@
 //! What a running loop shows: a live view in a terminal, plain lines in a pipe, the journal as JSON.
 
+mod event_lines;
 mod human;
 mod jsonl;
 mod out;
-mod run_words;
 mod units;
-mod words;
 
 use dacapo_engine::process::background::is_background;
 use std::io::Write;
@@ -18,8 +17,7 @@ use dacapo_engine::{
     supervisor::Finished,
 };
 
-pub(crate) use run_words::run_event_line;
-pub(crate) use words::{clock, event_line, money};
+pub(crate) use event_lines::{clock, event_line, money, run_event_line};
 
 /// How much is shown, and how.
 #[derive(Args, Debug, Clone, Default)]

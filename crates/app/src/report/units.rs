@@ -15,7 +15,7 @@ use dacapo_core::{
 };
 use dacapo_engine::scheduler::RunObserver;
 
-use super::{human::width, out::Out, words};
+use super::{event_lines, human::width, out::Out};
 
 /// Shows a run to a person.
 pub(super) struct HumanRun {
@@ -28,14 +28,14 @@ pub(super) struct HumanRun {
     /// How many lines below the others live.
     drawn: usize,
     merge: MergeMode,
-    units: BTreeMap<UnitId, Shown>,
+    units: BTreeMap<UnitId, ShownUnit>,
     /// The longest name, for a column.
     widest: usize,
 }
 
 /// What is shown of a unit.
 #[derive(Default)]
-struct Shown {
+struct ShownUnit {
     titles: BTreeMap<u32, String>,
     /// The tasks of the turn.
     offered: Vec<u32>,
@@ -94,7 +94,7 @@ impl HumanRun {
         }
         const TURNS: [&str; 4] = ["⠋", "⠙", "⠸", "⠴"];
         let room = width().saturating_sub(1);
-        let mut busy: Vec<(&UnitId, &Shown)> =
+        let mut busy: Vec<(&UnitId, &ShownUnit)> =
             self.units.iter().filter(|(_, shown)| shown.doing.is_some()).collect();
         busy.sort_by_key(|(_, shown)| shown.slot);
         let lines: Vec<String> = busy
@@ -151,8 +151,10 @@ impl HumanRun {
         for plan in &started.units {
             self.widest = self.widest.max(plan.unit.as_str().len());
             let titles = plan.tasks.iter().cloned().collect();
-            self.units
-                .insert(plan.unit.clone(), Shown { titles, done: plan.complete.len(), ..Shown::default() });
+            self.units.insert(
+                plan.unit.clone(),
+                ShownUnit { titles, done: plan.complete.len(), ..ShownUnit::default() },
+            );
         }
         let many = |n: usize, what| count(u32::try_from(n).unwrap_or(u32::MAX), what);
         let where_to = match started.merge {
@@ -211,7 +213,7 @@ impl HumanRun {
             }
             RunEvent::TaskCommitted { task, commit, .. } => {
                 let title = self.title(unit, *task);
-                let commit = commit.as_deref().map_or("nothing to commit", words::short);
+                let commit = commit.as_deref().map_or("nothing to commit", event_lines::short);
                 self.about(unit, "32", &format!("{title}: proven · {commit}"));
             }
             RunEvent::TaskCompleted { .. } => {
@@ -233,7 +235,7 @@ impl HumanRun {
             }
             RunEvent::UnitCompleted { commit } => {
                 let next = if self.merge == MergeMode::Merge { ", waits to be merged" } else { "" };
-                self.about(unit, "32", &format!("all tasks complete · {}{next}", words::short(commit)));
+                self.about(unit, "32", &format!("all tasks complete · {}{next}", event_lines::short(commit)));
                 self.rest(unit);
             }
             RunEvent::UnitMerging => self.doing(unit, "checking the merged tree"),
@@ -245,7 +247,7 @@ impl HumanRun {
             RunEvent::UnitMerged { target, commit, left_on } => {
                 match left_on {
                     None => {
-                        let text = format!("merged into {target} · {}", words::short(commit));
+                        let text = format!("merged into {target} · {}", event_lines::short(commit));
                         self.about(unit, "1;32", &text);
                     }
                     Some((branch, command)) => {
@@ -310,7 +312,7 @@ impl RunObserver for HumanRun {
             }
             LoopEvent::GateStarted { name, .. } => self.doing(unit, format!("check `{name}`")),
             LoopEvent::Parked { until, .. } => {
-                self.doing(unit, format!("parked until {}", words::clock(*until)))
+                self.doing(unit, format!("parked until {}", event_lines::clock(*until)))
             }
             LoopEvent::QuestionAsked { text } => {
                 let text = format!("asks: {text}");

@@ -7,8 +7,8 @@ mod errors;
 
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
-use self::errors::{Meaning, meaning};
-use super::transcript::{Ending, EndingKind, Told};
+use self::errors::{ErrorMeaning, meaning};
+use super::transcript::{Ending, EndingKind, OutputSummary};
 use crate::{
     duration::Millis,
     event::Outcome,
@@ -67,7 +67,7 @@ impl ResetHint {
 const LAST_LINES: usize = 20;
 
 /// What the end of an agent means that printed events.
-pub fn outcome(told: &Told, process: &ProcessEnd, stderr_tail: &str) -> Judged {
+pub fn outcome(told: &OutputSummary, process: &ProcessEnd, stderr_tail: &str) -> Judged {
     match &told.ending {
         Some(ending) if ending.is_ok => finished(process),
         Some(ending) => failed(ending),
@@ -86,7 +86,7 @@ fn finished(process: &ProcessEnd) -> Judged {
 }
 
 fn failed(ending: &Ending) -> Judged {
-    let meaning = meaning_of(ending).unwrap_or(Meaning::plain(Outcome::Crash));
+    let meaning = meaning_of(ending).unwrap_or(ErrorMeaning::plain(Outcome::Crash));
     let words = match plain(&ending.message) {
         _ if ending.kind == Some(EndingKind::Interrupted) => "it was interrupted".to_owned(),
         words if words.is_empty() => "it reported an error without a word about it".to_owned(),
@@ -95,7 +95,7 @@ fn failed(ending: &Ending) -> Judged {
     judged(meaning, &words, ending)
 }
 
-fn broken_off(told: &Told, process: &ProcessEnd, stderr_tail: &str) -> Judged {
+fn broken_off(told: &OutputSummary, process: &ProcessEnd, stderr_tail: &str) -> Judged {
     let how = match (process.code, process.signal) {
         (_, Some(signal)) => format!("ended by signal {signal}"),
         (Some(code), None) => format!("exited {code}"),
@@ -105,7 +105,7 @@ fn broken_off(told: &Told, process: &ProcessEnd, stderr_tail: &str) -> Judged {
     let crash = |words: Option<String>| {
         let words =
             words.filter(|words| !words.is_empty()).map_or_else(String::new, |words| format!(": {words}"));
-        judged(Meaning::plain(Outcome::Crash), &format!("{how} {when}{words}"), &Ending::default())
+        judged(ErrorMeaning::plain(Outcome::Crash), &format!("{how} {when}{words}"), &Ending::default())
     };
     let trouble = told.trouble.as_ref();
     // Whatever it was about to do, a signal is what ended it.
@@ -136,7 +136,7 @@ fn lines_from_the_end(stderr: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn judged(meaning: Meaning, words: &str, ending: &Ending) -> Judged {
+fn judged(meaning: ErrorMeaning, words: &str, ending: &Ending) -> Judged {
     let reset = match (meaning.outcome, ending.reset_at, ending.retry_after) {
         (Outcome::UsageLimit | Outcome::RateLimit | Outcome::Overload, Some(at), _) => ResetHint::At(at),
         (Outcome::UsageLimit | Outcome::RateLimit | Outcome::Overload, None, Some(after)) => {
@@ -155,7 +155,7 @@ fn judged(meaning: Meaning, words: &str, ending: &Ending) -> Judged {
 }
 
 /// What an error means: by the kind that its CLI names, then by its status and words.
-fn meaning_of(ending: &Ending) -> Option<Meaning> {
+fn meaning_of(ending: &Ending) -> Option<ErrorMeaning> {
     let Some(kind) = ending.kind else { return meaning(&ending.message, ending.status) };
     let outcome = match kind {
         EndingKind::MaxTurns | EndingKind::Budget => Outcome::MaxTurns,
@@ -163,7 +163,7 @@ fn meaning_of(ending: &Ending) -> Option<Meaning> {
         EndingKind::UsageLimit => Outcome::UsageLimit,
         // Some CLIs call it so whatever ran out.
         EndingKind::RateLimit => {
-            let plain = Meaning::plain(Outcome::RateLimit);
+            let plain = ErrorMeaning::plain(Outcome::RateLimit);
             return Some(meaning(&ending.message, Some(429)).unwrap_or(plain));
         }
         EndingKind::Overload => Outcome::Overload,
@@ -174,7 +174,7 @@ fn meaning_of(ending: &Ending) -> Option<Meaning> {
         EndingKind::Misuse => Outcome::Misuse,
         EndingKind::Interrupted => Outcome::Crash,
     };
-    Some(Meaning::plain(outcome))
+    Some(ErrorMeaning::plain(outcome))
 }
 
 /// An error's words without the JSON around them, in one line.

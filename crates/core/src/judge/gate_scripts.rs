@@ -10,10 +10,10 @@
 //! followed. A path named here need not exist, and one that is a directory should be passed over.
 
 mod programs;
-mod words;
+mod shell_words;
 
 use programs::Program;
-use words::{Piece, Word};
+use shell_words::{Piece, Word};
 
 /// How deep commands within quoted commands are followed.
 const MAX_DEPTH: usize = 4;
@@ -42,7 +42,7 @@ impl Reader {
         }
         let mut dirs = Vec::new();
         let mut simple = Vec::new();
-        for piece in words::pieces(command) {
+        for piece in shell_words::pieces(command) {
             match piece {
                 Piece::Word(word) => simple.push(word),
                 Piece::End => self.simple_command(&std::mem::take(&mut simple), depth),

@@ -210,8 +210,8 @@ impl Glob {
         if !path.starts_with(&self.prefix) || memmem::find(path.as_bytes(), self.part.as_bytes()).is_none() {
             return false;
         }
-        let mut now = Front::new(self.code.len());
-        let mut next = Front::new(self.code.len());
+        let mut now = ActiveSteps::new(self.code.len());
+        let mut next = ActiveSteps::new(self.code.len());
         now.add(0, &self.code);
         for c in path.chars() {
             if now.at.is_empty() {
@@ -239,13 +239,13 @@ impl Glob {
 }
 
 /// The instructions a match has come to, each once.
-struct Front {
+struct ActiveSteps {
     at: Vec<usize>,
     seen: Vec<bool>,
     stack: Vec<usize>,
 }
 
-impl Front {
+impl ActiveSteps {
     fn new(len: usize) -> Self {
         Self { at: Vec::new(), seen: vec![false; len], stack: Vec::new() }
     }

@@ -140,8 +140,8 @@ impl Outline {
 /// What a loop has come to so far, folded from its iterations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgressLog {
-    trees: Seen,
-    signatures: Seen,
+    trees: RecentFingerprints,
+    signatures: RecentFingerprints,
     without_progress: u32,
 }
 
@@ -186,9 +186,9 @@ impl ProgressLog {
 /// Hashes of the latest things seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-struct Seen(VecDeque<u64>);
+struct RecentFingerprints(VecDeque<u64>);
 
-impl Seen {
+impl RecentFingerprints {
     /// Remembers `thing`; whether it was not remembered yet.
     fn is_new(&mut self, thing: Option<&str>) -> bool {
         let Some(thing) = thing else { return false };

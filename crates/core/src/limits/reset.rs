@@ -3,14 +3,14 @@
 //! Only for the text of a final error: an agent's own prose may speak of any time.
 
 mod moment;
-mod words;
+mod tokens;
 mod zones;
 
 use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
 
 use self::{
     moment::Moment,
-    words::{Kind, Reader, Token},
+    tokens::{Kind, Reader, Token},
 };
 use crate::duration::Millis;
 
@@ -36,7 +36,7 @@ const MOST_BYTES: usize = 64 * 1024;
 /// be (a zone nobody knows, 25 o'clock, a year from now): then try again every [`PROBE_EVERY`].
 pub fn reset_at(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     let text = &text[..text.floor_char_boundary(MOST_BYTES)];
-    let tokens = words::tokens(text);
+    let tokens = tokens::tokens(text);
     let readers = || (0..tokens.len()).map(|at| Reader::new(text, &tokens, at));
     // What programs write for programs is exact, so it goes first, wherever in the text it stands.
     readers()

@@ -16,7 +16,7 @@ use std::{borrow::Cow, ffi::OsString, fmt, sync::Arc};
 pub use known::is_secret_name;
 pub use redactor::Redactor;
 
-use self::{finder::Finder, place::Look, place::Place, shapes::Rule};
+use self::{finder::Finder, place::RuleAnswer, place::ScanPlace, shapes::Rule};
 
 /// What stands where a secret stood: nothing of it is kept, not even its beginning.
 pub const REDACTED: &str = "[redacted]";
@@ -82,16 +82,16 @@ impl Secrets {
     }
 
     /// What the rules say about a place: all those that found something, or that more has to be seen.
-    fn look(&self, place: &Place<'_>) -> Result<Vec<place::Found>, NeedsMore> {
+    fn look(&self, place: &ScanPlace<'_>) -> Result<Vec<place::SecretSpan>, NeedsMore> {
         let mut found = Vec::new();
         let Some(key) = key(place.bytes) else { return Ok(found) };
         let begin = self.keys.partition_point(|other| *other < key);
         let alike = self.keys[begin..].iter().take_while(|other| **other == key).count();
         for rule in &self.rules[begin..begin + alike] {
             match rule.look(place) {
-                Look::No => {}
-                Look::More => return Err(NeedsMore),
-                Look::Found(at) => found.push(at),
+                RuleAnswer::No => {}
+                RuleAnswer::More => return Err(NeedsMore),
+                RuleAnswer::Found(at) => found.push(at),
             }
         }
         Ok(found)

@@ -6,7 +6,7 @@ use super::tail::Tail;
 pub(super) const LONGEST_RUN: usize = 1024;
 
 /// A place and what is known of its surroundings.
-pub(super) struct Place<'a> {
+pub(super) struct ScanPlace<'a> {
     pub(super) bytes: &'a [u8],
     /// The three bytes before it, the nearest last; zeros before the beginning.
     pub(super) before: [u8; 3],
@@ -16,16 +16,16 @@ pub(super) struct Place<'a> {
 
 /// What a rule says about a place.
 #[derive(Debug, PartialEq)]
-pub(super) enum Look {
+pub(super) enum RuleAnswer {
     No,
     /// That depends on what follows.
     More,
-    Found(Found),
+    Found(SecretSpan),
 }
 
 /// Where a secret is, counted from its place.
 #[derive(Debug, PartialEq)]
-pub(super) struct Found {
+pub(super) struct SecretSpan {
     /// Where it begins: a name in front of it stays.
     pub(super) from: usize,
     /// How far it is certain.
@@ -70,10 +70,10 @@ impl Letters {
     }
 }
 
-/// The end of what is known: only [`Look::More`] can be said.
+/// The end of what is known: only [`RuleAnswer::More`] can be said.
 pub(super) struct End;
 
-impl Place<'_> {
+impl ScanPlace<'_> {
     /// The byte `at` bytes on.
     pub(super) fn get(&self, at: usize) -> Option<u8> {
         self.bytes.get(at).copied()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{NeedsMore, REDACTED, Secrets, place::Place, tail::Tails};
+use super::{NeedsMore, REDACTED, Secrets, place::ScanPlace, tail::Tails};
 
 /// Takes the secrets out of one stream.
 ///
@@ -38,7 +38,7 @@ struct Region {
 }
 
 /// What one pass came to.
-struct Passed {
+struct PassResult {
     /// Up to here the output stands in `out`.
     done: usize,
     /// What lies between `done` and here follows it unchanged; the rest has to wait.
@@ -107,7 +107,7 @@ pub(super) fn redact_whole(secrets: &Secrets, bytes: &[u8]) -> Option<Vec<u8>> {
 
 impl State {
     /// Goes through `text`, the stream from where the last pass ended.
-    fn pass(&mut self, secrets: &Secrets, text: &[u8], is_end: bool, out: &mut Vec<u8>) -> Passed {
+    fn pass(&mut self, secrets: &Secrets, text: &[u8], is_end: bool, out: &mut Vec<u8>) -> PassResult {
         let mut done = 0;
         let mut from = 0;
         let mut search = secrets.finder.search();
@@ -122,7 +122,7 @@ impl State {
             if next.is_none() {
                 break at;
             }
-            let place = Place { bytes: &text[at..], before: self.before_at(text, at), is_end };
+            let place = ScanPlace { bytes: &text[at..], before: self.before_at(text, at), is_end };
             match secrets.look(&place) {
                 Err(NeedsMore) => break at,
                 Ok(all) => {
@@ -137,7 +137,7 @@ impl State {
             from = at + 1;
         };
         self.leave(text, until, is_end, &mut done, out);
-        Passed { done, until }
+        PassResult { done, until }
     }
 
     /// The secret at hand goes on as far as it does, but not beyond `at`; one that is over is replaced.

@@ -2,7 +2,7 @@
 
 use super::{
     known::Form,
-    place::{End, Found, LONGEST_RUN, Letters, Look, Place},
+    place::{End, LONGEST_RUN, Letters, RuleAnswer, ScanPlace, SecretSpan},
     tail::Tail,
 };
 
@@ -125,18 +125,18 @@ impl Rule {
     }
 
     /// What it says about a place.
-    pub(super) fn look(&self, place: &Place<'_>) -> Look {
+    pub(super) fn look(&self, place: &ScanPlace<'_>) -> RuleAnswer {
         if let Self::Known(form) = self {
             return known(form, place);
         }
         match self.find(place) {
-            Ok(Some(found)) => Look::Found(found),
-            Ok(None) => Look::No,
-            Err(End) => Look::More,
+            Ok(Some(found)) => RuleAnswer::Found(found),
+            Ok(None) => RuleAnswer::No,
+            Err(End) => RuleAnswer::More,
         }
     }
 
-    fn find(&self, place: &Place<'_>) -> Result<Option<Found>, End> {
+    fn find(&self, place: &ScanPlace<'_>) -> Result<Option<SecretSpan>, End> {
         if !place.has(0, self.beginning())? {
             return Ok(None);
         }
@@ -153,26 +153,26 @@ impl Rule {
 }
 
 /// A value that is known. Half of it at the very end of a stream is too much already.
-fn known(form: &Form, place: &Place<'_>) -> Look {
+fn known(form: &Form, place: &ScanPlace<'_>) -> RuleAnswer {
     let value = form.bytes.as_slice();
     let there = &place.bytes[..place.bytes.len().min(value.len())];
     if !value.starts_with(there) {
-        return Look::No;
+        return RuleAnswer::No;
     }
     if there.len() < value.len() {
         if !place.is_end {
-            return Look::More;
+            return RuleAnswer::More;
         }
         if there.len() < 8 || there.len() < value.len() / 2 {
-            return Look::No;
+            return RuleAnswer::No;
         }
     }
     let tail = if form.is_base64 { Tail::Letters(Letters::Base64) } else { Tail::None };
-    Look::Found(Found { from: 0, to: there.len(), tail })
+    RuleAnswer::Found(SecretSpan { from: 0, to: there.len(), tail })
 }
 
 impl Token {
-    fn find(&self, place: &Place<'_>) -> Result<Option<Found>, End> {
+    fn find(&self, place: &ScanPlace<'_>) -> Result<Option<SecretSpan>, End> {
         let [_, b, a] = place.before;
         let is_placed = match self.more {
             Demand::Nothing => true,
@@ -190,7 +190,7 @@ impl Token {
         let text = &place.bytes[begin..begin + run];
         let fits = run >= least && run <= most && (self.more != Demand::Random || has_random_part(text));
         let tail = if most == ANY { Tail::Letters(self.letters) } else { Tail::None };
-        Ok(fits.then_some(Found { from: 0, to: begin + run, tail }))
+        Ok(fits.then_some(SecretSpan { from: 0, to: begin + run, tail }))
     }
 }
 
@@ -205,15 +205,15 @@ fn is_mixed(text: &[u8], digits: usize) -> bool {
 }
 
 /// A value of a header from `at` on.
-fn value(place: &Place<'_>, at: usize, least: usize) -> Result<Option<Found>, End> {
+fn value(place: &ScanPlace<'_>, at: usize, least: usize) -> Result<Option<SecretSpan>, End> {
     let run = place.run(at, Letters::Header, LONGEST_RUN)?;
     let fits = run >= least && is_mixed(&place.bytes[at..at + run], 1);
-    Ok(fits.then_some(Found { from: at, to: at + run, tail: Tail::Letters(Letters::Header) }))
+    Ok(fits.then_some(SecretSpan { from: at, to: at + run, tail: Tail::Letters(Letters::Header) }))
 }
 
 /// What stands between a name and its value: quotes, escaped or not, a colon or an equals sign, spaces. Gives where the
 /// value begins and whether it is in quotes.
-fn separator(place: &Place<'_>, mut at: usize) -> Result<Option<(usize, bool)>, End> {
+fn separator(place: &ScanPlace<'_>, mut at: usize) -> Result<Option<(usize, bool)>, End> {
     let skip = |mut at: usize, bytes: &[u8]| -> Result<usize, End> {
         let most = at + 8;
         while at < most && place.see(at)?.is_some_and(|byte| bytes.contains(&byte)) {
@@ -230,17 +230,17 @@ fn separator(place: &Place<'_>, mut at: usize) -> Result<Option<(usize, bool)>, 
     Ok(Some((quoted, quoted > at)))
 }
 
-fn field(place: &Place<'_>, name: usize) -> Result<Option<Found>, End> {
+fn field(place: &ScanPlace<'_>, name: usize) -> Result<Option<SecretSpan>, End> {
     let Some((at, is_quoted)) = separator(place, name)? else { return Ok(None) };
     let letters = if is_quoted { Letters::Header } else { Letters::Base64 };
     let run = place.run(at, letters, LONGEST_RUN)?;
     let text = &place.bytes[at..at + run];
     // Without quotes it may be a name in a program: those have few digits.
     let fits = run >= 16 && is_mixed(text, if is_quoted { 2 } else { 3 }) && !text.starts_with(b"/");
-    Ok(fits.then_some(Found { from: at, to: at + run, tail: Tail::Letters(letters) }))
+    Ok(fits.then_some(SecretSpan { from: at, to: at + run, tail: Tail::Letters(letters) }))
 }
 
-fn authorization(place: &Place<'_>, name: usize) -> Result<Option<Found>, End> {
+fn authorization(place: &ScanPlace<'_>, name: usize) -> Result<Option<SecretSpan>, End> {
     let Some((mut at, _)) = separator(place, name)? else { return Ok(None) };
     let scheme = place.run(at, Letters::Alnum, 16)?;
     if scheme > 0 && place.see(at + scheme)? == Some(b' ') {
@@ -249,17 +249,17 @@ fn authorization(place: &Place<'_>, name: usize) -> Result<Option<Found>, End> {
     value(place, at, 8)
 }
 
-fn jwt(place: &Place<'_>) -> Result<Option<Found>, End> {
+fn jwt(place: &ScanPlace<'_>) -> Result<Option<SecretSpan>, End> {
     if !place.is_word_start() {
         return Ok(None);
     }
     let head = place.run(0, Letters::Token, LONGEST_RUN)?;
     let fits = head >= 12 && place.has(head, b".eyJ")?;
-    Ok(fits.then_some(Found { from: 0, to: head + 4, tail: Tail::Letters(Letters::Dotted) }))
+    Ok(fits.then_some(SecretSpan { from: 0, to: head + 4, tail: Tail::Letters(Letters::Dotted) }))
 }
 
 /// The first line of a private key, and not far behind it something that can be one: prose mentions the line, too.
-fn key(place: &Place<'_>) -> Result<Option<Found>, End> {
+fn key(place: &ScanPlace<'_>) -> Result<Option<SecretSpan>, End> {
     const TITLE: usize = 64;
     const NEAR: usize = 300;
     const BEGIN: usize = b"-----BEGIN".len();
@@ -288,5 +288,5 @@ fn key(place: &Place<'_>) -> Result<Option<Found>, End> {
     // At the end of a stream it may have been cut.
     let is_cut = place.is_end && place.bytes.len() < end + NEAR;
     let fits = longest >= 40 || (is_cut && longest >= 16);
-    Ok(fits.then_some(Found { from: 0, to: end, tail: Tail::Key }))
+    Ok(fits.then_some(SecretSpan { from: 0, to: end, tail: Tail::Key }))
 }

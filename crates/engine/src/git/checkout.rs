@@ -8,13 +8,13 @@ use std::{
 };
 
 use super::{
-    error::{Refusal, WorkspaceError},
-    runner::{Call, Git, GitError, refusal},
+    error::{RepositoryProblem, WorkspaceError},
+    runner::{Git, GitCall, GitError, failed_call},
 };
 
 /// A repository with a work tree.
 #[derive(Clone, Debug)]
-pub(crate) struct Repository {
+pub(crate) struct Checkout {
     pub(crate) git: Git,
     /// The top of the work tree.
     pub(crate) toplevel: PathBuf,
@@ -35,7 +35,7 @@ const MIDWAY: &[(&str, &str)] = &[
     ("BISECT_LOG", "bisect"),
 ];
 
-impl Repository {
+impl Checkout {
     /// The repository that holds `dir`; none if there is none.
     pub(crate) fn find(git: &Git, dir: &Path) -> Result<Option<Self>, WorkspaceError> {
         let refused = |state| WorkspaceError::Refused { dir: dir.to_owned(), state };
@@ -56,24 +56,28 @@ impl Repository {
         if is_bare == Some(b"true") || said.contains("safe.bareRepository") {
             // Inside a `.git` of its own, git may call it bare; the more helpful answer is the other one.
             let is_dot_git = dir.ancestors().any(|a| a.file_name() == Some(OsStr::new(".git")));
-            return Err(refused(if is_dot_git { Refusal::InsideGitDir } else { Refusal::Bare }));
+            return Err(refused(if is_dot_git {
+                RepositoryProblem::InsideGitDir
+            } else {
+                RepositoryProblem::Bare
+            }));
         }
         if is_inside == Some(b"true") {
-            return Err(refused(Refusal::InsideGitDir));
+            return Err(refused(RepositoryProblem::InsideGitDir));
         }
         if output.code != Some(0) {
             if said.contains("dubious ownership") {
-                return Err(refused(Refusal::ForeignOwner));
+                return Err(refused(RepositoryProblem::ForeignOwner));
             }
             if !said.contains("not a git repository") {
-                return Err(refusal(shown, dir.to_owned(), &output).into());
+                return Err(failed_call(shown, dir.to_owned(), &output).into());
             }
             // git takes a damaged repository for none at all; working in it as a plain folder would hide the damage.
             return match dir.ancestors().map(|a| a.join(".git")).find(|path| looks_like_git(path)) {
                 Some(path) if fs::read(path.join("HEAD")).is_ok_and(|head| !is_head(&head)) => {
-                    Err(refused(Refusal::CorruptHead("it is neither a branch nor a commit".into())))
+                    Err(refused(RepositoryProblem::CorruptHead("it is neither a branch nor a commit".into())))
                 }
-                Some(path) => Err(refused(Refusal::Corrupt { path, said })),
+                Some(path) => Err(refused(RepositoryProblem::Corrupt { path, said })),
                 None => Ok(None),
             };
         }
@@ -90,7 +94,7 @@ impl Repository {
     }
 
     /// A call in it.
-    pub(crate) fn call(&self) -> Call<'_> {
+    pub(crate) fn call(&self) -> GitCall<'_> {
         self.git.call(&self.toplevel).at(&self.git_dir, &self.toplevel)
     }
 
@@ -98,11 +102,11 @@ impl Repository {
     pub(crate) fn check_files(&self) -> Result<(), WorkspaceError> {
         let refused = |state| WorkspaceError::Refused { dir: self.toplevel.clone(), state };
         if let Some((_, what)) = MIDWAY.iter().find(|(file, _)| self.git_dir.join(file).exists()) {
-            return Err(refused(Refusal::Midway(what)));
+            return Err(refused(RepositoryProblem::Midway(what)));
         }
         let lock = self.git_dir.join("index.lock");
         if lock.exists() {
-            return Err(refused(Refusal::IndexLocked(lock)));
+            return Err(refused(RepositoryProblem::IndexLocked(lock)));
         }
         Ok(())
     }
@@ -118,7 +122,7 @@ impl Repository {
             return Ok(Some(commit));
         }
         let corrupt = |why: &str| {
-            let state = Refusal::CorruptHead(why.to_owned());
+            let state = RepositoryProblem::CorruptHead(why.to_owned());
             Err(WorkspaceError::Refused { dir: self.toplevel.clone(), state })
         };
         if let Some(id) = resolve("HEAD")? {

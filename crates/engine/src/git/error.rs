@@ -11,7 +11,7 @@ use super::runner::GitError;
 pub enum WorkspaceError {
     /// The repository is in a state that a loop cannot start from.
     #[error("cannot work in `{}`: {state}", dir.display())]
-    Refused { dir: PathBuf, state: Refusal },
+    Refused { dir: PathBuf, state: RepositoryProblem },
     /// git could not answer. Not knowing is never the same as nothing having changed (fault H6).
     #[error(transparent)]
     Git(#[from] GitError),
@@ -71,7 +71,7 @@ pub enum WorkspaceError {
 
 /// A state of a repository that no loop starts from (fault H9).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum RepositoryProblem {
     #[error("it is a bare repository, there are no files to work on")]
     Bare,
     #[error("it is inside git's own folder")]
@@ -127,7 +127,7 @@ impl WorkspaceError {
     }
 }
 
-impl Refusal {
+impl RepositoryProblem {
     fn hint(&self, dir: &std::path::Path) -> Option<String> {
         Some(match self {
             Self::Bare => "clone it, or add a worktree (`git worktree add`), and work there".to_owned(),

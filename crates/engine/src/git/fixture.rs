@@ -9,7 +9,7 @@ use std::{
 
 use dacapo_core::ids::{LoopId, ProjectId, UnitId};
 
-use super::{Git, Refusal, WorkspaceError};
+use super::{Git, RepositoryProblem, WorkspaceError};
 use crate::{
     home::Home,
     repository::Repo,
@@ -129,11 +129,11 @@ impl Fixture {
         all.lines().map(str::to_owned).collect()
     }
 
-    pub(crate) fn refusal(&self) -> Refusal {
+    pub(crate) fn problem(&self) -> RepositoryProblem {
         self.refusal_at(&self.repo())
     }
 
-    pub(crate) fn refusal_at(&self, dir: &Path) -> Refusal {
+    pub(crate) fn refusal_at(&self, dir: &Path) -> RepositoryProblem {
         match self.open_at(dir) {
             Err(error @ WorkspaceError::Refused { .. }) => {
                 assert!(error.hint().is_some(), "{error}");

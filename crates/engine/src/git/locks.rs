@@ -13,8 +13,8 @@ use std::{
 use rustix::fs::{FlockOperation, flock};
 
 use super::{
-    checkout::Repository,
-    error::{Refusal, WorkspaceError},
+    checkout::Checkout,
+    error::{RepositoryProblem, WorkspaceError},
 };
 use crate::home::Home;
 
@@ -30,11 +30,7 @@ pub struct RepositoryLock {
 }
 
 impl RepositoryLock {
-    pub(crate) fn take(
-        home: &Home,
-        repository: &Repository,
-        limit: Duration,
-    ) -> Result<Self, WorkspaceError> {
+    pub(crate) fn take(home: &Home, repository: &Checkout, limit: Duration) -> Result<Self, WorkspaceError> {
         let folder = home.path().join("locks");
         let path = folder.join(format!("repo-{:016x}", repository.fingerprint()));
         let failed = || WorkspaceError::io("lock", &path);
@@ -77,7 +73,7 @@ pub(crate) struct RunHeld {
 }
 
 impl RunLock {
-    pub(crate) fn take(repository: &Repository) -> Result<Result<Self, RunHeld>, WorkspaceError> {
+    pub(crate) fn take(repository: &Checkout) -> Result<Result<Self, RunHeld>, WorkspaceError> {
         // Beside what all worktrees share, for each of them and each home sees the same file there.
         let path = repository.common_dir.join(RUN_LOCK);
         let failed = || WorkspaceError::io("lock", &path);
@@ -113,12 +109,12 @@ impl RunLock {
 ///
 /// Only for a caller that knows that nothing of the iteration runs any more; a lock older than `since` or one
 /// that some process has open is not touched.
-pub(crate) fn remove_stale_lock(repository: &Repository, since: SystemTime) -> Result<bool, WorkspaceError> {
+pub(crate) fn remove_stale_lock(repository: &Checkout, since: SystemTime) -> Result<bool, WorkspaceError> {
     let lock = repository.git_dir.join("index.lock");
     let Ok(metadata) = fs::symlink_metadata(&lock) else { return Ok(false) };
     let modified = metadata.modified().map_err(WorkspaceError::io("read", &lock))?;
     if modified < since || is_open(&lock) {
-        let state = Refusal::IndexLocked(lock);
+        let state = RepositoryProblem::IndexLocked(lock);
         return Err(WorkspaceError::Refused { dir: repository.toplevel.clone(), state });
     }
     fs::remove_file(&lock).map_err(WorkspaceError::io("remove", &lock))?;

@@ -13,12 +13,12 @@ pub(crate) mod on_disk;
 mod runner;
 mod untrusted_config;
 
-pub use error::{Refusal, WorkspaceError};
+pub use error::{RepositoryProblem, WorkspaceError};
 pub use locks::RepositoryLock;
 pub use runner::{Git, GitError};
 
-pub(crate) use checkout::Repository;
+pub(crate) use checkout::Checkout;
 pub(crate) use files::{escaped, replace};
 pub(crate) use locks::{RunHeld, RunLock, remove_stale_lock};
-pub(crate) use runner::{Call, Output, by_nul, refusal, run_bounded};
-pub(crate) use untrusted_config::Planted;
+pub(crate) use runner::{GitCall, GitOutput, failed_call, run_bounded, split_nul};
+pub(crate) use untrusted_config::UntrustedConfig;

@@ -142,8 +142,8 @@ impl Git {
     }
 
     /// A call in `dir`, which finds its repository by itself.
-    pub(crate) fn call(&self, dir: &Path) -> Call<'_> {
-        let mut call = Call {
+    pub(crate) fn call(&self, dir: &Path) -> GitCall<'_> {
+        let mut call = GitCall {
             git: self,
             dir: dir.to_owned(),
             environment: Vec::new(),
@@ -159,7 +159,7 @@ impl Git {
 
 /// One call of git, being put together.
 #[derive(Clone)]
-pub(crate) struct Call<'a> {
+pub(crate) struct GitCall<'a> {
     git: &'a Git,
     dir: PathBuf,
     environment: Vec<(&'static str, OsString)>,
@@ -171,13 +171,13 @@ pub(crate) struct Call<'a> {
 
 /// What a call printed and how it ended.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(crate) struct GitOutput {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: String,
 }
 
-impl Output {
+impl GitOutput {
     /// The printed line, without its end.
     pub(crate) fn line(&self) -> String {
         String::from_utf8_lossy(&self.stdout).trim_end_matches('\n').to_owned()
@@ -193,11 +193,11 @@ impl Output {
 }
 
 /// The parts of `bytes` between NULs, the last end not counting.
-pub(crate) fn by_nul(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn split_nul(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.split(|b| *b == 0).filter(|part| !part.is_empty())
 }
 
-impl Call<'_> {
+impl GitCall<'_> {
     pub(crate) fn at(self, git_dir: &Path, work_tree: &Path) -> Self {
         self.env("GIT_DIR", git_dir).env("GIT_WORK_TREE", work_tree)
     }
@@ -258,7 +258,7 @@ impl Call<'_> {
     }
 
     /// Runs it to its end, whatever that is.
-    pub(crate) fn run(self) -> Result<Output, GitError> {
+    pub(crate) fn run(self) -> Result<GitOutput, GitError> {
         let shown = self.shown();
         let mut command = Command::new(&self.git.program);
         for setting in &self.config {
@@ -286,10 +286,10 @@ impl Call<'_> {
     }
 
     /// Runs it; anything but exit code 0 is an error.
-    pub(crate) fn ok(self) -> Result<Output, GitError> {
+    pub(crate) fn ok(self) -> Result<GitOutput, GitError> {
         let (command, dir) = (self.shown(), self.dir.clone());
         let output = self.run()?;
-        if output.code == Some(0) { Ok(output) } else { Err(refusal(command, dir, &output)) }
+        if output.code == Some(0) { Ok(output) } else { Err(failed_call(command, dir, &output)) }
     }
 
     /// Its first words, for people.
@@ -306,7 +306,7 @@ pub(crate) fn run_bounded(
     shown: &str,
     dir: &Path,
     limit: Duration,
-) -> Result<Output, GitError> {
+) -> Result<GitOutput, GitError> {
     let (shown, dir) = (shown.to_owned(), dir.to_owned());
     let failed = |source| GitError::Run { command: shown.clone(), dir: dir.clone(), source };
     command.stdin(match input {
@@ -316,14 +316,14 @@ pub(crate) fn run_bounded(
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let child = command.spawn().map_err(failed)?;
     match collect(child, Instant::now() + limit).map_err(failed)? {
-        Collected::Output(output) => Ok(output),
+        Collected::GitOutput(output) => Ok(output),
         Collected::TimedOut => Err(GitError::TimedOut { command: shown, dir, seconds: limit.as_secs() }),
         Collected::TooMuch => Err(GitError::TooMuch { command: shown, dir, most: MOST_OUTPUT }),
     }
 }
 
 /// The error that `output` tells of.
-pub(crate) fn refusal(command: String, dir: PathBuf, output: &Output) -> GitError {
+pub(crate) fn failed_call(command: String, dir: PathBuf, output: &GitOutput) -> GitError {
     let said: Vec<&str> = output.stderr.lines().filter(|l| !l.starts_with("hint:")).take(5).collect();
     GitError::Failed { command, dir, code: output.code, said: said.join("; ") }
 }
@@ -337,7 +337,7 @@ fn in_memory(bytes: &[u8]) -> io::Result<std::fs::File> {
 }
 
 enum Collected {
-    Output(Output),
+    GitOutput(GitOutput),
     TimedOut,
     TooMuch,
 }
@@ -350,7 +350,7 @@ fn collect(mut child: Child, deadline: Instant) -> io::Result<Collected> {
         Ok(ended) => read_all(&mut child, ended, deadline),
         Err(error) => Err((*error).into()),
     };
-    if let (Ok(ended), false) = (&ended, matches!(&result, Ok(Some(Collected::Output(_))))) {
+    if let (Ok(ended), false) = (&ended, matches!(&result, Ok(Some(Collected::GitOutput(_))))) {
         // Asked to end, git removes its lock files; killed, it leaves them to others (fault H4).
         let _ = kill_process_group(group, Signal::TERM);
         let _ = poll(&mut [PollFd::new(ended, PollFlags::IN)], Some(&Timespec { tv_sec: 2, tv_nsec: 0 }));
@@ -359,9 +359,9 @@ fn collect(mut child: Child, deadline: Instant) -> io::Result<Collected> {
     let _ = kill_process_group(group, Signal::KILL);
     let status = child.wait()?;
     Ok(match result? {
-        Some(Collected::Output(mut output)) => {
+        Some(Collected::GitOutput(mut output)) => {
             output.code = status.code();
-            Collected::Output(output)
+            Collected::GitOutput(output)
         }
         Some(other) => other,
         None => Collected::TimedOut,
@@ -416,7 +416,7 @@ fn read_all(child: &mut Child, ended: &OwnedFd, deadline: Instant) -> io::Result
         }
     }
     let stderr = String::from_utf8_lossy(&stderr).into_owned();
-    Ok(Some(Collected::Output(Output { code: None, stdout, stderr })))
+    Ok(Some(Collected::GitOutput(GitOutput { code: None, stdout, stderr })))
 }
 
 fn read_some(from: &mut impl Read, buffer: &mut [u8], to: &mut Vec<u8>) -> io::Result<bool> {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::runner::by_nul;
+use super::runner::split_nul;
 
 /// Filters that their tools set up in each repository, and that run nothing of the repository's.
 const WELL_KNOWN: &[&str] = &[
@@ -30,12 +30,12 @@ struct Setting {
 }
 
 /// The configuration of a repository, each setting with whose it is.
-pub(crate) struct Planted(Vec<Setting>);
+pub(crate) struct UntrustedConfig(Vec<Setting>);
 
-impl Planted {
+impl UntrustedConfig {
     /// As `git config --list --show-scope -z` prints it.
     pub(crate) fn parse(listed: &[u8]) -> Self {
-        let parts: Vec<&[u8]> = by_nul(listed).collect();
+        let parts: Vec<&[u8]> = split_nul(listed).collect();
         let settings = parts.chunks_exact(2).map(|pair| {
             let (key, value) = match memchr::memchr(b'\n', pair[1]) {
                 Some(at) => (&pair[1][..at], &pair[1][at + 1..]),
@@ -139,10 +139,10 @@ fn parts(key: &str) -> Option<(&str, &str, &str)> {
 mod tests {
     use super::*;
 
-    fn listed(settings: &[(&str, &str, &str)]) -> Planted {
+    fn listed(settings: &[(&str, &str, &str)]) -> UntrustedConfig {
         let text: String =
             settings.iter().map(|(scope, key, value)| format!("{scope}\0{key}\n{value}\0")).collect();
-        Planted::parse(text.as_bytes())
+        UntrustedConfig::parse(text.as_bytes())
     }
 
     #[test]

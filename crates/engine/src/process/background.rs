@@ -11,7 +11,7 @@ pub(crate) const MARK: &str = "DACAPO_DETACHED";
 
 /// How a command fared that went to the background.
 #[derive(Debug)]
-pub enum Sent {
+pub enum BackgroundStart {
     /// It runs, and this was its first word.
     Running(String),
     /// It ended without a word.
@@ -36,7 +36,7 @@ pub fn leave_terminal() {
 }
 
 /// Runs this program with `args` in the background, until its first line of output or its end.
-pub fn send(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> io::Result<Sent> {
+pub fn send(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> io::Result<BackgroundStart> {
     let mut child = Command::new("/proc/self/exe")
         .args(args)
         .env(MARK, "1")
@@ -49,11 +49,11 @@ pub fn send(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> io::Result<Sen
         BufReader::new(stdout).read_line(&mut first)?;
     }
     if !first.trim().is_empty() {
-        return Ok(Sent::Running(first.trim().to_owned()));
+        return Ok(BackgroundStart::Running(first.trim().to_owned()));
     }
     let mut complaint = Vec::new();
     if let Some(mut stderr) = child.stderr.take() {
         stderr.read_to_end(&mut complaint)?;
     }
-    Ok(Sent::Ended { code: child.wait()?.code(), complaint })
+    Ok(BackgroundStart::Ended { code: child.wait()?.code(), complaint })
 }

@@ -21,7 +21,7 @@ use rustix::{
 };
 
 use super::{
-    sweep::{Below, descendants, signal_all},
+    sweep::{DescendantScan, descendants, signal_all},
     wire::{Command, End, Order, Report, receive_order, send_report},
 };
 
@@ -254,7 +254,7 @@ impl Keeper {
 }
 
 /// All that must end: every descendant.
-fn below() -> Below {
+fn below() -> DescendantScan {
     descendants(std::process::id(), &[])
 }
 

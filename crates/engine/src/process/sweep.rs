@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::identity::{Identity, IsHidden, all_pids, look};
 
 /// What one look found below a process.
-pub(crate) struct Below {
+pub(crate) struct DescendantScan {
     /// The living descendants, each with its process group.
     pub(crate) processes: Vec<(u32, u32)>,
     /// Whether nothing ended under our eyes. What did may have started another after the list was made, so only then
@@ -20,7 +20,7 @@ pub(crate) struct Below {
     pub(crate) is_certain: bool,
 }
 
-impl Below {
+impl DescendantScan {
     /// Their numbers.
     pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
         self.processes.iter().map(|(pid, _)| *pid)
@@ -28,7 +28,7 @@ impl Below {
 }
 
 /// The living descendants of `root`, without those in `spared` and everything below them.
-pub(crate) fn descendants(root: u32, spared: &[Identity]) -> Below {
+pub(crate) fn descendants(root: u32, spared: &[Identity]) -> DescendantScan {
     let mut children: HashMap<u32, Vec<(u32, u32)>> = HashMap::new();
     let mut dead = HashSet::new();
     let mut is_certain = true;
@@ -60,7 +60,7 @@ pub(crate) fn descendants(root: u32, spared: &[Identity]) -> Below {
             }
         }
     }
-    Below { processes, is_certain }
+    DescendantScan { processes, is_certain }
 }
 
 /// How long looks that find nothing may stay uncertain: on a machine where processes come and go all the time, no look

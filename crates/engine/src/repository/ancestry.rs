@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::Path};
 
 use super::Repo;
-use crate::git::{WorkspaceError, by_nul, refusal};
+use crate::git::{WorkspaceError, failed_call, split_nul};
 
 impl Repo {
     /// The newest commit that both hold; none if they share nothing.
@@ -14,7 +14,7 @@ impl Repo {
         match output.code {
             Some(0) => Ok(Some(output.line())),
             Some(1) => Ok(None),
-            _ => Err(refusal(shown, self.root().to_owned(), &output).into()),
+            _ => Err(failed_call(shown, self.root().to_owned(), &output).into()),
         }
     }
 
@@ -43,14 +43,14 @@ impl Repo {
         let args =
             ["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-ext-diff", a, b, "--", folder];
         let listed = call.args(args).ok()?.stdout;
-        Ok(by_nul(&listed).map(|path| String::from_utf8_lossy(path).into_owned()).collect())
+        Ok(split_nul(&listed).map(|path| String::from_utf8_lossy(path).into_owned()).collect())
     }
 
     /// Paths in which two commits or trees differ.
     pub fn changed_paths(&self, a: &str, b: &str) -> Result<BTreeSet<Vec<u8>>, WorkspaceError> {
         let call = self.repository.call().args(["diff-tree", "-r", "-z", "--name-only"]);
         let call = call.args(["--no-renames", "--no-ext-diff", "--end-of-options", a, b]);
-        Ok(by_nul(&call.ok()?.stdout).map(<[u8]>::to_vec).collect())
+        Ok(split_nul(&call.ok()?.stdout).map(<[u8]>::to_vec).collect())
     }
 
     /// Which of these merges have changed one of `paths` in the branch they were made on.
@@ -65,7 +65,7 @@ impl Repo {
         let listed = call.input(asked.into_bytes()).ok()?.stdout;
         // Each begins with its own name, which no path looks like by chance.
         let (mut found, mut current) = (Vec::new(), None);
-        for part in by_nul(&listed) {
+        for part in split_nul(&listed) {
             match merges.iter().find(|merge| merge.as_bytes() == part) {
                 Some(merge) => current = Some(*merge),
                 None if paths.contains(part) => found.extend(current.take()),
@@ -85,7 +85,7 @@ impl Repo {
     /// Every path of a commit.
     pub fn paths(&self, commit: &str) -> Result<Vec<Vec<u8>>, WorkspaceError> {
         let call = self.repository.call().args(["ls-tree", "-r", "-z", "--name-only", "--full-tree", commit]);
-        Ok(by_nul(&call.ok()?.stdout).map(<[u8]>::to_vec).collect())
+        Ok(split_nul(&call.ok()?.stdout).map(<[u8]>::to_vec).collect())
     }
 
     /// Branches with merged units that the commit `tip` does not hold.

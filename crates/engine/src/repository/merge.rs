@@ -2,7 +2,7 @@
 
 use super::{Repo, worktree};
 use crate::{
-    git::{GitError, WorkspaceError, refusal},
+    git::{GitError, WorkspaceError, failed_call},
     scratch::Scratch,
 };
 
@@ -56,7 +56,7 @@ impl Repo {
                 let messages = parts.filter(is_message).map(|part| part.trim_end().to_owned()).collect();
                 Ok(Merged::Conflict { tree, paths, messages })
             }
-            _ => Err(refusal(shown, self.root().to_owned(), &output).into()),
+            _ => Err(failed_call(shown, self.root().to_owned(), &output).into()),
         }
     }
 

@@ -28,7 +28,7 @@ use std::{
 pub use merge::Merged;
 pub use prepare::{Preparing, StepFailed, prepare};
 pub use push_route::Route;
-pub use recover_branch::Astray;
+pub use recover_branch::RecoveredBranch;
 pub use remote::{PullRequest, PullRequestError};
 pub use retire::Retired;
 pub use target::TargetMoved;
@@ -36,8 +36,8 @@ pub use worktree::{Known, Removal, Scratch, Spent, Worktree};
 
 use crate::{
     git::{
-        Call, Git, Planted, Refusal, Repository, RepositoryLock, RunHeld, RunLock, WorkspaceError, by_nul,
-        escaped, on_disk, refusal,
+        Checkout, Git, GitCall, RepositoryLock, RepositoryProblem, RunHeld, RunLock, UntrustedConfig,
+        WorkspaceError, escaped, failed_call, on_disk, split_nul,
     },
     home::Home,
 };
@@ -54,20 +54,20 @@ const MOST_FILES: (usize, u64) = (10_000, 64 << 20);
 /// A repository with a work tree and a commit.
 #[derive(Debug)]
 pub struct Repo {
-    pub(crate) repository: Repository,
+    pub(crate) repository: Checkout,
     pub(crate) home: Home,
 }
 
 /// A worktree as git has it registered.
 #[derive(Debug)]
-pub(crate) struct Registered {
+pub(crate) struct RegisteredWorktree {
     pub(crate) path: PathBuf,
     /// The branch's whole name; none if HEAD is detached.
     pub(crate) branch: Option<String>,
     pub(crate) is_locked: bool,
 }
 
-impl Registered {
+impl RegisteredWorktree {
     pub(crate) fn is_gone(&self) -> bool {
         fs::symlink_metadata(self.path.join(".git")).is_err()
     }
@@ -88,14 +88,16 @@ impl Repo {
         for _ in 1..tries {
             match repo.repository.check_files() {
                 // Somebody commits; that takes a moment.
-                Err(WorkspaceError::Refused { state: Refusal::IndexLocked(_), .. }) => thread::sleep(pause),
+                Err(WorkspaceError::Refused { state: RepositoryProblem::IndexLocked(_), .. }) => {
+                    thread::sleep(pause)
+                }
                 _ => break,
             }
         }
         repo.repository.check_files()?;
         if repo.repository.head()?.is_none() {
             let dir = repo.root().to_owned();
-            return Err(WorkspaceError::Refused { dir, state: Refusal::Unborn });
+            return Err(WorkspaceError::Refused { dir, state: RepositoryProblem::Unborn });
         }
         repo.hide_home()?;
         Ok(repo)
@@ -105,7 +107,7 @@ impl Repo {
     pub(crate) fn find(git: &Git, root: &Path, home: &Home) -> Result<Self, WorkspaceError> {
         let dir = root.canonicalize().map_err(WorkspaceError::io("enter", root))?;
         let repository =
-            Repository::find(git, &dir)?.ok_or(WorkspaceError::Plain { what: "work on units", dir })?;
+            Checkout::find(git, &dir)?.ok_or(WorkspaceError::Plain { what: "work on units", dir })?;
         Ok(Self { repository, home: home.clone() })
     }
 
@@ -151,7 +153,7 @@ impl Repo {
     /// What `git status` would name in any of the worktrees.
     pub(crate) fn dirt(
         &self,
-        repository: &Repository,
+        repository: &Checkout,
         untracked: &str,
         ignored_of_submodules: &str,
     ) -> Result<Vec<String>, WorkspaceError> {
@@ -159,7 +161,7 @@ impl Repo {
         let untracked = format!("--untracked-files={untracked}");
         let submodules = format!("--ignore-submodules={ignored_of_submodules}");
         let listed = call.args([untracked, submodules]).patiently(5).ok()?.stdout;
-        Ok(by_nul(&listed)
+        Ok(split_nul(&listed)
             .filter_map(|entry| entry.get(3..))
             .map(|path| String::from_utf8_lossy(path).into_owned())
             .collect())
@@ -180,7 +182,7 @@ impl Repo {
         match output.code {
             Some(0) => Ok(Some(output.line())),
             Some(1) => Ok(None),
-            _ => Err(refusal(shown, self.root().to_owned(), &output).into()),
+            _ => Err(failed_call(shown, self.root().to_owned(), &output).into()),
         }
     }
 
@@ -213,7 +215,7 @@ impl Repo {
         match output.code {
             Some(0) => Ok(true),
             Some(1) => Ok(false),
-            _ => Err(refusal(shown, self.root().to_owned(), &output).into()),
+            _ => Err(failed_call(shown, self.root().to_owned(), &output).into()),
         }
     }
 
@@ -266,17 +268,17 @@ impl Repo {
             call = call.args([OsStr::from_bytes(path)]);
         }
         let listed = call.ok()?.stdout;
-        Ok(by_nul(&listed).filter_map(Entry::parse).collect())
+        Ok(split_nul(&listed).filter_map(Entry::parse).collect())
     }
 
     /// All worktrees, the main one first.
-    pub(crate) fn worktrees(&self) -> Result<Vec<Registered>, WorkspaceError> {
+    pub(crate) fn worktrees(&self) -> Result<Vec<RegisteredWorktree>, WorkspaceError> {
         let listed = self.repository.call().args(["worktree", "list", "--porcelain", "-z"]).ok()?.stdout;
-        let mut all: Vec<Registered> = Vec::new();
-        for line in by_nul(&listed) {
+        let mut all: Vec<RegisteredWorktree> = Vec::new();
+        for line in split_nul(&listed) {
             if let Some(path) = line.strip_prefix(b"worktree ") {
                 let path = PathBuf::from(OsStr::from_bytes(path));
-                all.push(Registered { path, branch: None, is_locked: false });
+                all.push(RegisteredWorktree { path, branch: None, is_locked: false });
             }
             let Some(last) = all.last_mut() else { continue };
             if let Some(branch) = line.strip_prefix(b"branch ") {
@@ -289,10 +291,10 @@ impl Repo {
     }
 
     /// The worktree at `path`, which must be one of this repository, not a folder in one or a forgery of one.
-    pub(crate) fn at(&self, path: &Path) -> Result<Repository, WorkspaceError> {
+    pub(crate) fn at(&self, path: &Path) -> Result<Checkout, WorkspaceError> {
         let foreign = || WorkspaceError::Foreign { path: path.to_owned(), dir: self.root().to_owned() };
         let place = path.canonicalize().map_err(|_| foreign())?;
-        let found = Repository::find(&self.repository.git, &place)?.ok_or_else(foreign)?;
+        let found = Checkout::find(&self.repository.git, &place)?.ok_or_else(foreign)?;
         let is_ours = found.common_dir == self.repository.common_dir
             && found.toplevel == place
             && self.is_its_own(&found, &place);
@@ -301,7 +303,7 @@ impl Repo {
 
     /// Whether git's folder knows of the worktree, and not only the worktree of it: an agent can write another one's name
     /// into `.git`, and what is done to its branch would be done to that one's.
-    fn is_its_own(&self, found: &Repository, place: &Path) -> bool {
+    fn is_its_own(&self, found: &Checkout, place: &Path) -> bool {
         if found.git_dir == found.common_dir {
             return !place.starts_with(self.home.path().canonicalize().unwrap_or_default().join("worktrees"));
         }
@@ -311,18 +313,18 @@ impl Repo {
     }
 
     /// A call in one of the worktrees that may read or write files.
-    pub(crate) fn guarded<'a>(&self, repository: &'a Repository) -> Result<Call<'a>, WorkspaceError> {
-        Ok(self.undone(repository)?.into_iter().fold(repository.call(), Call::config))
+    pub(crate) fn guarded<'a>(&self, repository: &'a Checkout) -> Result<GitCall<'a>, WorkspaceError> {
+        Ok(self.undone(repository)?.into_iter().fold(repository.call(), GitCall::config))
     }
 
     /// What outranks the settings that were planted there.
-    pub(crate) fn undone(&self, repository: &Repository) -> Result<Vec<String>, WorkspaceError> {
+    pub(crate) fn undone(&self, repository: &Checkout) -> Result<Vec<String>, WorkspaceError> {
         self.planted(repository)?.undone().map_err(|key| self.cannot_undo(&key))
     }
 
-    pub(crate) fn planted(&self, repository: &Repository) -> Result<Planted, WorkspaceError> {
+    pub(crate) fn planted(&self, repository: &Checkout) -> Result<UntrustedConfig, WorkspaceError> {
         let listed = repository.call().args(["config", "--list", "--show-scope", "-z"]).ok()?.stdout;
-        Ok(Planted::parse(&listed))
+        Ok(UntrustedConfig::parse(&listed))
     }
 
     pub(crate) fn cannot_undo(&self, key: &str) -> WorkspaceError {
@@ -331,7 +333,7 @@ impl Repo {
     }
 
     /// Moves a ref from `old` to `new`, or says where it is by now; nothing as `old` means that it must not exist.
-    pub(crate) fn swap(&self, branch: &str, new: &str, old: Option<&str>) -> Result<Swapped, WorkspaceError> {
+    pub(crate) fn swap(&self, branch: &str, new: &str, old: Option<&str>) -> Result<RefSwap, WorkspaceError> {
         let nothing = "0".repeat(new.len());
         let name = format!("refs/heads/{branch}");
         let reason = "dacapo: merge";
@@ -340,11 +342,11 @@ impl Repo {
         let shown = call.shown();
         let output = call.run()?;
         if output.code == Some(0) {
-            return Ok(Swapped::Yes);
+            return Ok(RefSwap::Yes);
         }
         match self.branch(branch)? {
-            Some(now) if Some(now.as_str()) != old => Ok(Swapped::Not { now }),
-            _ => Err(refusal(shown, self.root().to_owned(), &output).into()),
+            Some(now) if Some(now.as_str()) != old => Ok(RefSwap::Not { now }),
+            _ => Err(failed_call(shown, self.root().to_owned(), &output).into()),
         }
     }
 
@@ -357,7 +359,7 @@ impl Repo {
 }
 
 /// What came of moving a ref.
-pub(crate) enum Swapped {
+pub(crate) enum RefSwap {
     Yes,
     Not { now: String },
 }
@@ -390,7 +392,7 @@ impl Entry {
 }
 
 /// The branch that a worktree is on.
-pub(crate) fn branch_of(repository: &Repository) -> Result<Option<String>, WorkspaceError> {
+pub(crate) fn branch_of(repository: &Checkout) -> Result<Option<String>, WorkspaceError> {
     let call = repository.call().args(["symbolic-ref", "--quiet", "HEAD"]);
     let shown = call.shown();
     let output = call.run()?;
@@ -400,6 +402,6 @@ pub(crate) fn branch_of(repository: &Repository) -> Result<Option<String>, Works
             Ok(Some(name.strip_prefix("refs/heads/").map(str::to_owned).unwrap_or(name)))
         }
         Some(1) => Ok(None),
-        _ => Err(refusal(shown, repository.toplevel.clone(), &output).into()),
+        _ => Err(failed_call(shown, repository.toplevel.clone(), &output).into()),
     }
 }

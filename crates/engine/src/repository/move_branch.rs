@@ -16,15 +16,15 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Repo, Swapped, branch_of};
+use super::{RefSwap, Repo, branch_of};
 use crate::{
-    git::{Refusal, Repository, WorkspaceError, by_nul, remove_stale_lock, replace},
+    git::{Checkout, RepositoryProblem, WorkspaceError, remove_stale_lock, replace, split_nul},
     scratch::Scratch,
 };
 
 /// A branch on its way from one commit to another, in the worktree that it is checked out in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Move {
+pub(crate) struct BranchMove {
     pub(crate) worktree: PathBuf,
     pub(crate) branch: String,
     pub(crate) old: String,
@@ -33,7 +33,7 @@ pub(crate) struct Move {
 
 /// What came of it.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Shifted {
+pub(crate) enum BranchMoveResult {
     Done,
     /// Something that is not committed is in the way.
     Dirty(Vec<String>),
@@ -45,7 +45,7 @@ pub(crate) enum Shifted {
 
 /// How a move that was cut short was settled.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Settled {
+pub(crate) enum InterruptedMove {
     /// It is complete, or there was none.
     Done,
     /// It was undone, because of files that were edited since.
@@ -70,7 +70,7 @@ impl Changed {
 
 /// How the file at a path is.
 #[derive(Clone, Copy, PartialEq)]
-enum Like {
+enum FileState {
     Old,
     New,
     Neither,
@@ -82,37 +82,39 @@ impl Repo {
     }
 
     /// Moves the branch with its checkout. The caller holds the repository's lock and has recovered.
-    pub(crate) fn shift(&self, step: &Move) -> Result<Shifted, WorkspaceError> {
+    pub(crate) fn shift(&self, step: &BranchMove) -> Result<BranchMoveResult, WorkspaceError> {
         let worktree = self.at(&step.worktree)?;
         if branch_of(&worktree)?.as_deref() != Some(step.branch.as_str()) {
             return Err(WorkspaceError::OtherBranch { dir: worktree.toplevel, branch: step.branch.clone() });
         }
         match worktree.check_files() {
-            Err(WorkspaceError::Refused { state, .. }) => return Ok(Shifted::Dirty(vec![state.to_string()])),
+            Err(WorkspaceError::Refused { state, .. }) => {
+                return Ok(BranchMoveResult::Dirty(vec![state.to_string()]));
+            }
             other => other?,
         }
         let mut dirty = self.dirt(&worktree, "no", "dirty")?;
         dirty.extend(self.in_the_way(&worktree, step)?);
         if !dirty.is_empty() {
-            return Ok(Shifted::Dirty(dirty));
+            return Ok(BranchMoveResult::Dirty(dirty));
         }
         self.note_move(step)?;
         match self.swap_for(step)? {
-            Swapped::Yes => {}
-            Swapped::Not { now } => {
+            RefSwap::Yes => {}
+            RefSwap::Not { now } => {
                 self.forget_move()?;
-                return Ok(Shifted::Overtaken { now });
+                return Ok(BranchMoveResult::Overtaken { now });
             }
         }
         if self.move_files(&worktree, step).is_ok() {
             self.forget_move()?;
-            return Ok(Shifted::Done);
+            return Ok(BranchMoveResult::Done);
         }
         // Somebody was faster than our look, or git was stopped: the same as after a crash.
         match self.recover_locked()? {
-            Settled::Done => Ok(Shifted::Done),
-            Settled::Edited(paths) => Ok(Shifted::Dirty(paths)),
-            Settled::Undone { why } => {
+            InterruptedMove::Done => Ok(BranchMoveResult::Done),
+            InterruptedMove::Edited(paths) => Ok(BranchMoveResult::Dirty(paths)),
+            InterruptedMove::Undone { why } => {
                 let (branch, dir) = (step.branch.clone(), worktree.toplevel);
                 Err(WorkspaceError::NotFollowed { branch, dir, why })
             }
@@ -120,7 +122,7 @@ impl Repo {
     }
 
     /// The first step: what is about to happen, where it is found after a crash.
-    pub(crate) fn note_move(&self, step: &Move) -> Result<(), WorkspaceError> {
+    pub(crate) fn note_move(&self, step: &BranchMove) -> Result<(), WorkspaceError> {
         let path = self.note_path();
         let folder = self.home.path().join("moving");
         crate::home::make_dir(&folder).map_err(WorkspaceError::io("make", &folder))?;
@@ -136,12 +138,12 @@ impl Repo {
     }
 
     /// The second step.
-    pub(crate) fn swap_for(&self, step: &Move) -> Result<Swapped, WorkspaceError> {
+    pub(crate) fn swap_for(&self, step: &BranchMove) -> Result<RefSwap, WorkspaceError> {
         self.swap(&step.branch, &step.new, Some(&step.old))
     }
 
     /// The third step: refuses, as a whole, to touch what differs from the index.
-    pub(crate) fn move_files(&self, worktree: &Repository, step: &Move) -> Result<(), WorkspaceError> {
+    pub(crate) fn move_files(&self, worktree: &Checkout, step: &BranchMove) -> Result<(), WorkspaceError> {
         // Its exit code says whether files differ; what counts is that the others are known not to.
         self.guarded(worktree)?.args(["update-index", "-q", "--refresh"]).patiently(5).run()?;
         let args = ["read-tree", "-m", "-u", "--no-recurse-submodules", &step.old, &step.new];
@@ -170,14 +172,14 @@ impl Repo {
     }
 
     /// The same for who holds the lock.
-    pub(crate) fn recover_locked(&self) -> Result<Settled, WorkspaceError> {
+    pub(crate) fn recover_locked(&self) -> Result<InterruptedMove, WorkspaceError> {
         let path = self.note_path();
         let bytes = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Settled::Done),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(InterruptedMove::Done),
             bytes => bytes.map_err(WorkspaceError::io("read", &path))?,
         };
-        let over = || self.forget_move().map(|()| Settled::Done);
-        let Ok(step) = serde_json::from_slice::<Move>(&bytes) else { return over() };
+        let over = || self.forget_move().map(|()| InterruptedMove::Done);
+        let Ok(step) = serde_json::from_slice::<BranchMove>(&bytes) else { return over() };
         let is_there = self.branch(&step.branch)?.as_ref() == Some(&step.new);
         let worktree = match self.at(&step.worktree) {
             Ok(worktree) if is_there && branch_of(&worktree)?.as_ref() == Some(&step.branch) => worktree,
@@ -188,16 +190,18 @@ impl Repo {
         remove_stale_lock(&worktree, since.unwrap_or_else(|_| SystemTime::now()))?;
         match worktree.check_files() {
             // The user has begun something there since; it has to end first.
-            Err(WorkspaceError::Refused { state: Refusal::Midway(_), .. }) => return Ok(Settled::Done),
+            Err(WorkspaceError::Refused { state: RepositoryProblem::Midway(_), .. }) => {
+                return Ok(InterruptedMove::Done);
+            }
             other => other?,
         }
         let settled = match self.complete(&worktree, &step) {
-            Ok(edited) if edited.is_empty() => Settled::Done,
-            Ok(edited) => Settled::Edited(edited),
+            Ok(edited) if edited.is_empty() => InterruptedMove::Done,
+            Ok(edited) => InterruptedMove::Edited(edited),
             // A full disk, or a folder that is not ours to write: a commit on top of what the files do not follow would
             // take it back.
             Err(why) => match self.undo(&worktree, &step) {
-                Ok(()) => Settled::Undone { why: why.to_string() },
+                Ok(()) => InterruptedMove::Undone { why: why.to_string() },
                 Err(second) => {
                     let (branch, dir) = (step.branch, worktree.toplevel);
                     return Err(WorkspaceError::HalfMoved { branch, dir, why: format!("{why}; {second}") });
@@ -209,35 +213,35 @@ impl Repo {
     }
 
     /// Makes files, index and ref what they were.
-    fn undo(&self, worktree: &Repository, step: &Move) -> Result<(), WorkspaceError> {
+    fn undo(&self, worktree: &Checkout, step: &BranchMove) -> Result<(), WorkspaceError> {
         let changed = self.changed(worktree, step)?;
-        let likes = self.likes(worktree, step, &changed)?;
-        self.put_back(worktree, step, &changed, &likes)
+        let states = self.states(worktree, step, &changed)?;
+        self.put_back(worktree, step, &changed, &states)
     }
 
     /// Makes files and index those of the new commit, if nobody has edited any of them since; else those of the old.
     /// Names those that were edited.
-    fn complete(&self, worktree: &Repository, step: &Move) -> Result<Vec<String>, WorkspaceError> {
+    fn complete(&self, worktree: &Checkout, step: &BranchMove) -> Result<Vec<String>, WorkspaceError> {
         let changed = self.changed(worktree, step)?;
-        let likes = self.likes(worktree, step, &changed)?;
+        let states = self.states(worktree, step, &changed)?;
         let index = self.index(worktree)?;
         let is_known = |entry: &Changed| {
             let now = index.get(&entry.path);
             now == entry.old.as_ref() || now == entry.new.as_ref()
         };
-        let is_edited = |(c, like): &(&Changed, &Like)| **like == Like::Neither || !is_known(c);
+        let is_edited = |(c, like): &(&Changed, &FileState)| **like == FileState::Neither || !is_known(c);
         let edited: Vec<String> = changed
             .iter()
-            .zip(&likes)
+            .zip(&states)
             .filter(is_edited)
             .map(|(c, _)| String::from_utf8_lossy(&c.path).into_owned())
             .collect();
         if edited.is_empty() {
-            let files: Vec<&Changed> = like(Like::Old, &changed, &likes).collect();
+            let files: Vec<&Changed> = like(FileState::Old, &changed, &states).collect();
             let entries: Vec<&Changed> = changed.iter().collect();
             self.write(worktree, &files, &entries, |c| &c.new)?;
         } else {
-            self.put_back(worktree, step, &changed, &likes)?;
+            self.put_back(worktree, step, &changed, &states)?;
         }
         Ok(edited)
     }
@@ -245,13 +249,13 @@ impl Repo {
     /// Makes the old ones of all files and entries of the index that are the new ones, and of the ref.
     fn put_back(
         &self,
-        worktree: &Repository,
-        step: &Move,
+        worktree: &Checkout,
+        step: &BranchMove,
         changed: &[Changed],
-        likes: &[Like],
+        states: &[FileState],
     ) -> Result<(), WorkspaceError> {
         let index = self.index(worktree)?;
-        let files: Vec<&Changed> = like(Like::New, changed, likes).collect();
+        let files: Vec<&Changed> = like(FileState::New, changed, states).collect();
         let entries: Vec<&Changed> =
             changed.iter().filter(|c| c.old != c.new && index.get(&c.path) == c.new.as_ref()).collect();
         // What is only there since makes room, and needs none; whatever of it stays is met again below.
@@ -261,7 +265,7 @@ impl Repo {
         let written = self.write(worktree, &files, &entries, |c| &c.old);
         // Whatever became of the files: theirs is the lesser harm.
         match self.swap(&step.branch, &step.old, Some(&step.new))? {
-            Swapped::Not { now } if now != step.old => {
+            RefSwap::Not { now } if now != step.old => {
                 Err(WorkspaceError::BranchMoved { branch: step.branch.clone(), now })
             }
             _ => written,
@@ -271,7 +275,7 @@ impl Repo {
     /// Writes one side of `files` into the work tree, and of `entries` into the index.
     fn write(
         &self,
-        worktree: &Repository,
+        worktree: &Checkout,
         files: &[&Changed],
         entries: &[&Changed],
         side: impl Fn(&Changed) -> &Option<(String, String)>,
@@ -314,7 +318,7 @@ impl Repo {
     }
 
     /// Untracked files, ignored ones too, that lie where the new commit has something.
-    fn in_the_way(&self, worktree: &Repository, step: &Move) -> Result<Vec<String>, WorkspaceError> {
+    fn in_the_way(&self, worktree: &Checkout, step: &BranchMove) -> Result<Vec<String>, WorkspaceError> {
         let changed = self.changed(worktree, step)?;
         let mut found = Vec::new();
         for entry in changed.iter().filter(|c| c.new.is_some() && !c.is_link()) {
@@ -329,7 +333,7 @@ impl Repo {
     /// Whether something that neither commit has keeps a file from being written at `path`.
     fn is_blocked(
         &self,
-        worktree: &Repository,
+        worktree: &Checkout,
         changed: &[Changed],
         path: &[u8],
     ) -> Result<bool, WorkspaceError> {
@@ -352,11 +356,11 @@ impl Repo {
     }
 
     /// What differs between the two commits.
-    fn changed(&self, worktree: &Repository, step: &Move) -> Result<Vec<Changed>, WorkspaceError> {
+    fn changed(&self, worktree: &Checkout, step: &BranchMove) -> Result<Vec<Changed>, WorkspaceError> {
         let args = ["diff-tree", "-r", "--raw", "-z", "--no-renames", "--no-abbrev", "--no-commit-id"];
         let call = worktree.call().args(args).args(["--no-ext-diff", "--no-textconv", "--no-relative"]);
         let raw = call.args([&step.old, &step.new]).ok()?.stdout;
-        let mut parts = by_nul(&raw);
+        let mut parts = split_nul(&raw);
         let mut changed = Vec::new();
         while let (Some(head), Some(path)) = (parts.next(), parts.next()) {
             // `:mode mode id id X`
@@ -371,14 +375,14 @@ impl Repo {
     }
 
     /// Which side each file is like.
-    fn likes(
+    fn states(
         &self,
-        worktree: &Repository,
-        step: &Move,
+        worktree: &Checkout,
+        step: &BranchMove,
         changed: &[Changed],
-    ) -> Result<Vec<Like>, WorkspaceError> {
+    ) -> Result<Vec<FileState>, WorkspaceError> {
         let (unlike_old, unlike_new) = (self.unlike(worktree, &step.old)?, self.unlike(worktree, &step.new)?);
-        let mut likes = Vec::new();
+        let mut states = Vec::new();
         for entry in changed {
             let is_there = is_file(&worktree.toplevel, &entry.path);
             let is_like = |side: &Option<(String, String)>, unlike: &HashSet<Vec<u8>>| match side {
@@ -386,19 +390,19 @@ impl Repo {
                 Some(_) => is_there && !unlike.contains(&entry.path),
             };
             let like = if entry.is_link() || is_like(&entry.new, &unlike_new) {
-                Like::New
+                FileState::New
             } else if is_like(&entry.old, &unlike_old) && !self.is_blocked(worktree, changed, &entry.path)? {
-                Like::Old
+                FileState::Old
             } else {
-                Like::Neither
+                FileState::Neither
             };
-            likes.push(like);
+            states.push(like);
         }
-        Ok(likes)
+        Ok(states)
     }
 
     /// The paths of a commit whose files are other ones or none, by a look at every byte.
-    fn unlike(&self, worktree: &Repository, commit: &str) -> Result<HashSet<Vec<u8>>, WorkspaceError> {
+    fn unlike(&self, worktree: &Checkout, commit: &str) -> Result<HashSet<Vec<u8>>, WorkspaceError> {
         let scratch = Scratch::new("dacapo-index")
             .map_err(WorkspaceError::io("make a folder in", std::env::temp_dir()))?;
         let index = scratch.path().join("index");
@@ -409,11 +413,11 @@ impl Repo {
         let args = ["diff-files", "--name-only", "-z", "--no-renames", "--ignore-submodules=all"];
         let call = self.guarded(worktree)?.env("GIT_INDEX_FILE", &index).args(args);
         let listed = call.args(["--no-ext-diff", "--no-textconv"]).patiently(10).ok()?.stdout;
-        Ok(by_nul(&listed).map(<[u8]>::to_vec).collect())
+        Ok(split_nul(&listed).map(<[u8]>::to_vec).collect())
     }
 
     /// The index: mode and id by path. A path in conflict counts as nothing known.
-    fn index(&self, worktree: &Repository) -> Result<HashMap<Vec<u8>, (String, String)>, WorkspaceError> {
+    fn index(&self, worktree: &Checkout) -> Result<HashMap<Vec<u8>, (String, String)>, WorkspaceError> {
         let listed = worktree.call().args(["ls-files", "--stage", "-z"]).ok()?.stdout;
         let parse = |entry: &[u8]| {
             let tab = memchr::memchr(b'\t', entry)?;
@@ -423,13 +427,17 @@ impl Repo {
             let id = if stage == "0" { id.to_owned() } else { String::new() };
             Some((entry[tab + 1..].to_vec(), (mode.to_owned(), id)))
         };
-        Ok(by_nul(&listed).filter_map(parse).collect())
+        Ok(split_nul(&listed).filter_map(parse).collect())
     }
 }
 
 /// The paths whose files are like one side.
-fn like<'a>(wanted: Like, changed: &'a [Changed], likes: &'a [Like]) -> impl Iterator<Item = &'a Changed> {
-    changed.iter().zip(likes).filter(move |(_, like)| **like == wanted).map(|(changed, _)| changed)
+fn like<'a>(
+    wanted: FileState,
+    changed: &'a [Changed],
+    states: &'a [FileState],
+) -> impl Iterator<Item = &'a Changed> {
+    changed.iter().zip(states).filter(move |(_, like)| **like == wanted).map(|(changed, _)| changed)
 }
 
 /// Whether there is anything but a folder.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Repo;
-use crate::git::{Planted, WorkspaceError};
+use crate::git::{UntrustedConfig, WorkspaceError};
 
 /// Sections whose every setting can turn a push elsewhere, or let others read it.
 const SECTIONS: [&str; 7] = ["remote", "url", "credential", "http", "ssh", "protocol", "push"];
@@ -26,7 +26,7 @@ impl std::fmt::Debug for Route {
 
 impl Route {
     /// `target` is the branch whose remote it is, if that has one of its own.
-    pub(crate) fn of(remote: Option<String>, target: &str, settings: &Planted) -> Self {
+    pub(crate) fn of(remote: Option<String>, target: &str, settings: &UntrustedConfig) -> Self {
         let own = ["remote", "pushremote"].map(|variable| format!("branch.{target}.{variable}"));
         let decides = |key: &str| {
             let section = key.split('.').next().unwrap_or_default();
@@ -69,7 +69,7 @@ mod tests {
     fn route(settings: &[(&str, &str, &str)]) -> Route {
         let text: String =
             settings.iter().map(|(scope, key, value)| format!("{scope}\0{key}\n{value}\0")).collect();
-        Route::of(Some("origin".to_owned()), "main", &Planted::parse(text.as_bytes()))
+        Route::of(Some("origin".to_owned()), "main", &UntrustedConfig::parse(text.as_bytes()))
     }
 
     #[test]

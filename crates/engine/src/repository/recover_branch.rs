@@ -3,17 +3,17 @@
 use std::{fmt, path::Path};
 
 use super::{
-    Repo, Swapped, branch_of,
-    move_branch::{Move, Shifted},
+    RefSwap, Repo, branch_of,
+    move_branch::{BranchMove, BranchMoveResult},
 };
-use crate::git::{Repository, WorkspaceError};
+use crate::git::{Checkout, WorkspaceError};
 
 /// How much of a commit's id is in the name of the branch that keeps it: more than in that of a unit's branch.
 const SHOWN: usize = 12;
 
 /// What was put back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Astray {
+pub struct RecoveredBranch {
     pub branch: String,
     pub at: String,
     /// Whether accepted commits had been taken off it; else its worktree had only left it.
@@ -24,7 +24,7 @@ pub struct Astray {
     pub with_files: bool,
 }
 
-impl fmt::Display for Astray {
+impl fmt::Display for RecoveredBranch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { branch, at, lost, aside, with_files } = self;
         let at = &at[..at.len().min(9)];
@@ -50,7 +50,7 @@ impl Repo {
         branch: &str,
         commit: &str,
         with_files: bool,
-    ) -> Result<Option<Astray>, WorkspaceError> {
+    ) -> Result<Option<RecoveredBranch>, WorkspaceError> {
         let is_on = self.is_on(path, branch);
         let tip = self.branch(branch)?;
         // Mostly so, and it costs no process.
@@ -83,15 +83,16 @@ impl Repo {
         for left in [&tip, &head].into_iter().flatten() {
             aside.extend(self.keep_aside(left, branch, &at)?);
         }
-        let mut back = Astray { branch: branch.to_owned(), at, lost: !is_whole, aside, with_files: false };
+        let mut back =
+            RecoveredBranch { branch: branch.to_owned(), at, lost: !is_whole, aside, with_files: false };
         if let (true, true, true, Some(old)) = (with_files, is_on, back.aside.is_empty(), &tip) {
-            let step = Move {
+            let step = BranchMove {
                 worktree: worktree.toplevel.clone(),
                 branch: branch.to_owned(),
                 old: old.clone(),
                 new: back.at.clone(),
             };
-            back.with_files = self.shift(&step)? == Shifted::Done;
+            back.with_files = self.shift(&step)? == BranchMoveResult::Done;
         }
         if !back.with_files {
             self.point(&worktree, branch, tip.as_deref(), &back.at)?;
@@ -102,13 +103,13 @@ impl Repo {
     /// Moves branch, HEAD and index, in an order that may be cut short anywhere and begun again.
     fn point(
         &self,
-        worktree: &Repository,
+        worktree: &Checkout,
         branch: &str,
         old: Option<&str>,
         new: &str,
     ) -> Result<(), WorkspaceError> {
         if old != Some(new)
-            && let Swapped::Not { now } = self.swap(branch, new, old)?
+            && let RefSwap::Not { now } = self.swap(branch, new, old)?
         {
             return Err(WorkspaceError::BranchMoved { branch: branch.to_owned(), now });
         }
@@ -130,8 +131,8 @@ impl Repo {
         }
         let name = format!("dacapo/aside-{}", &left[..left.len().min(SHOWN)]);
         match self.swap(&name, left, None)? {
-            Swapped::Yes => Ok(Some(name)),
-            Swapped::Not { now } => Err(WorkspaceError::BranchMoved { branch: name, now }),
+            RefSwap::Yes => Ok(Some(name)),
+            RefSwap::Not { now } => Err(WorkspaceError::BranchMoved { branch: name, now }),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{ffi::OsStr, path::Path, process::Command, time::Duration};
 
 use super::Repo;
-use crate::git::{Call, GitError, WorkspaceError, run_bounded};
+use crate::git::{GitCall, GitError, WorkspaceError, run_bounded};
 
 /// How long the network may take.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -53,7 +53,7 @@ impl Repo {
             return Err(WorkspaceError::NoBranch(branch.to_owned()));
         }
         let network = self.planted(&self.repository)?.undone_for_network();
-        let mut call = network.into_iter().fold(self.guarded(&self.repository)?, Call::config);
+        let mut call = network.into_iter().fold(self.guarded(&self.repository)?, GitCall::config);
         call = call.env("GIT_ALLOW_PROTOCOL", PROTOCOLS);
         for (variable, value) in quiet() {
             call = call.env(variable, value);

@@ -1,11 +1,11 @@
 //! Putting the branch and the worktree of a unit aside, so that it begins anew and nothing of it is lost.
 
 use super::{
-    Repo, Swapped, branch_of,
+    RefSwap, Repo, branch_of,
     worktree::{Known, MOST_DEPTH, hidden, six_hex},
 };
 use crate::{
-    git::{GitError, Repository, WorkspaceError, by_nul},
+    git::{Checkout, GitError, WorkspaceError, split_nul},
     scratch::Scratch,
 };
 
@@ -56,7 +56,7 @@ impl Repo {
             // Nothing goes before something else holds it.
             if !is_dry
                 && self.branch(&name)?.is_none()
-                && let Swapped::Not { .. } = self.swap(&name, &commit, None)?
+                && let RefSwap::Not { .. } = self.swap(&name, &commit, None)?
             {
                 return Err(WorkspaceError::BranchTaken(name));
             }
@@ -82,7 +82,7 @@ impl Repo {
     /// The newest commit in the worktree, which must be its branch's or build on it.
     fn head_for(
         &self,
-        worktree: &Repository,
+        worktree: &Checkout,
         branch: &str,
         tip: Option<&str>,
     ) -> Result<String, WorkspaceError> {
@@ -97,7 +97,7 @@ impl Repo {
     }
 
     /// What is not committed; what a commit of this repository cannot hold is an error.
-    fn unsaved(&self, worktree: &Repository) -> Result<Vec<String>, WorkspaceError> {
+    fn unsaved(&self, worktree: &Checkout) -> Result<Vec<String>, WorkspaceError> {
         worktree.check_files()?;
         let lost =
             |why: String| WorkspaceError::NotClean { dir: worktree.toplevel.clone(), paths: vec![why] };
@@ -113,7 +113,7 @@ impl Repo {
     }
 
     /// A commit of the files as they are, on top of `head`; on no branch yet.
-    fn save(&self, worktree: &Repository, head: &str) -> Result<String, WorkspaceError> {
+    fn save(&self, worktree: &Checkout, head: &str) -> Result<String, WorkspaceError> {
         let scratch = Scratch::new("dacapo-index")
             .map_err(WorkspaceError::io("make a folder in", std::env::temp_dir()))?;
         let index = scratch.path().join("index");
@@ -159,5 +159,5 @@ fn repositories(listed: &[u8]) -> Vec<String> {
         let tab = memchr::memchr(b'\t', entry)?;
         Some(String::from_utf8_lossy(&entry[tab + 1..]).into_owned())
     };
-    by_nul(listed).filter(|entry| entry.starts_with(b"160000 ")).filter_map(path).collect()
+    split_nul(listed).filter(|entry| entry.starts_with(b"160000 ")).filter_map(path).collect()
 }

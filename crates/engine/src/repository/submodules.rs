@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{Repo, remote::quiet, worktree::hidden};
-use crate::git::{Call, Repository, WorkspaceError, by_nul};
+use crate::git::{Checkout, GitCall, WorkspaceError, split_nul};
 
 impl Repo {
     /// Fetches the submodules of a worktree that are not there yet, over the usual protocols only (fault H7). One that is may
@@ -25,7 +25,7 @@ impl Repo {
         // It writes to the configuration that all share.
         let _lock = self.lock()?;
         let network = self.planted(&worktree)?.undone_for_network();
-        let mut call = network.into_iter().fold(self.guarded(&worktree)?, Call::config);
+        let mut call = network.into_iter().fold(self.guarded(&worktree)?, GitCall::config);
         for (variable, value) in quiet() {
             call = call.env(variable, value);
         }
@@ -39,11 +39,11 @@ impl Repo {
     /// A submodule's own history goes with the worktree, so it must be elsewhere too.
     pub(super) fn look_at_submodules(
         &self,
-        repository: &Repository,
+        repository: &Checkout,
         depth: u32,
     ) -> Result<Option<String>, WorkspaceError> {
         let listed = repository.call().args(["ls-files", "--stage", "-z"]).ok()?.stdout;
-        for entry in by_nul(&listed).filter(|entry| entry.starts_with(b"160000 ")) {
+        for entry in split_nul(&listed).filter(|entry| entry.starts_with(b"160000 ")) {
             let Some(tab) = memchr::memchr(b'\t', entry) else { continue };
             let shown = String::from_utf8_lossy(&entry[tab + 1..]).into_owned();
             let path = repository.toplevel.join(OsStr::from_bytes(&entry[tab + 1..]));
@@ -58,8 +58,7 @@ impl Repo {
                 return Ok(Some(format!("the submodule `{shown}` lies too deep to be looked at")));
             }
             let place = path.canonicalize().map_err(WorkspaceError::io("enter", &path))?;
-            let Some(inner) = Repository::find(&repository.git, &place)?.filter(|r| r.toplevel == place)
-            else {
+            let Some(inner) = Checkout::find(&repository.git, &place)?.filter(|r| r.toplevel == place) else {
                 return Ok(Some(format!("the submodule `{shown}` cannot be looked at")));
             };
             // Not by the `git status` of the repository around it, which knows nothing of the settings here (fault K3).
@@ -79,9 +78,9 @@ impl Repo {
 }
 
 /// The submodules that nothing was fetched of.
-fn missing_submodules(repository: &Repository) -> Result<Vec<OsString>, WorkspaceError> {
+fn missing_submodules(repository: &Checkout) -> Result<Vec<OsString>, WorkspaceError> {
     let listed = repository.call().args(["ls-files", "--stage", "-z"]).ok()?.stdout;
-    let paths = by_nul(&listed).filter(|entry| entry.starts_with(b"160000 ")).filter_map(|entry| {
+    let paths = split_nul(&listed).filter(|entry| entry.starts_with(b"160000 ")).filter_map(|entry| {
         let tab = memchr::memchr(b'\t', entry)?;
         Some(OsStr::from_bytes(&entry[tab + 1..]).to_owned())
     });

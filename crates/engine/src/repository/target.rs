@@ -8,8 +8,8 @@ use std::{
 use dacapo_core::text::shell::word;
 
 use super::{
-    Registered, Repo, Swapped,
-    move_branch::{Move, Shifted},
+    RefSwap, RegisteredWorktree, Repo,
+    move_branch::{BranchMove, BranchMoveResult},
 };
 use crate::git::WorkspaceError;
 
@@ -61,22 +61,23 @@ impl Repo {
         }
         let why = match &checkouts[..] {
             [] => match self.swap(target, &new, Some(&old))? {
-                Swapped::Yes => {
+                RefSwap::Yes => {
                     self.drop_waiting(id, &new)?;
                     return Ok(TargetMoved::Moved { checkout: None });
                 }
-                Swapped::Not { now } => return Ok(TargetMoved::Overtaken { now }),
+                RefSwap::Not { now } => return Ok(TargetMoved::Overtaken { now }),
             },
             [one] if !one.join(".git").exists() => vec![format!("`{}` cannot be reached", one.display())],
             [one] => {
-                let step = Move { worktree: one.clone(), branch: target.to_owned(), old, new: new.clone() };
+                let step =
+                    BranchMove { worktree: one.clone(), branch: target.to_owned(), old, new: new.clone() };
                 match self.shift(&step) {
-                    Ok(Shifted::Done) => {
+                    Ok(BranchMoveResult::Done) => {
                         self.drop_waiting(id, &new)?;
                         return Ok(TargetMoved::Moved { checkout: Some(one.clone()) });
                     }
-                    Ok(Shifted::Overtaken { now }) => return Ok(TargetMoved::Overtaken { now }),
-                    Ok(Shifted::Dirty(mut paths)) => {
+                    Ok(BranchMoveResult::Overtaken { now }) => return Ok(TargetMoved::Overtaken { now }),
+                    Ok(BranchMoveResult::Dirty(mut paths)) => {
                         paths.truncate(20);
                         paths
                     }
@@ -127,11 +128,11 @@ impl Repo {
             return Err(moved(now));
         }
         let place = worktree.canonicalize().map_err(WorkspaceError::io("enter", worktree))?;
-        let step = Move { worktree: place.clone(), branch: branch.to_owned(), old, new };
+        let step = BranchMove { worktree: place.clone(), branch: branch.to_owned(), old, new };
         match self.shift(&step)? {
-            Shifted::Done => Ok(()),
-            Shifted::Dirty(paths) => Err(WorkspaceError::NotClean { dir: place, paths }),
-            Shifted::Overtaken { now } => Err(moved(now)),
+            BranchMoveResult::Done => Ok(()),
+            BranchMoveResult::Dirty(paths) => Err(WorkspaceError::NotClean { dir: place, paths }),
+            BranchMoveResult::Overtaken { now } => Err(moved(now)),
         }
     }
 
@@ -152,7 +153,7 @@ impl Repo {
     }
 
     /// A rebase takes HEAD off its branch and moves the branch when it ends.
-    fn is_rebased(&self, worktree: &Registered, whole: &str) -> bool {
+    fn is_rebased(&self, worktree: &RegisteredWorktree, whole: &str) -> bool {
         let Ok(repository) = self.at(&worktree.path) else { return false };
         ["rebase-merge/head-name", "rebase-apply/head-name"].iter().any(|file| {
             fs::read_to_string(repository.git_dir.join(file)).is_ok_and(|name| name.trim_end() == whole)
@@ -169,7 +170,7 @@ impl Repo {
                 Some(at) if at == new => return Ok(name),
                 Some(at) => self.is_ancestor(at, new)? && self.checkouts(&name)?.is_empty(),
             };
-            if is_free && matches!(self.swap(&name, new, at.as_deref())?, Swapped::Yes) {
+            if is_free && matches!(self.swap(&name, new, at.as_deref())?, RefSwap::Yes) {
                 return Ok(name);
             }
         }

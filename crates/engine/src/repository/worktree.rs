@@ -10,9 +10,9 @@ use std::{
 
 use dacapo_core::ids::{ProjectId, UnitId};
 
-use super::{Registered, Repo, branch_of};
+use super::{RegisteredWorktree, Repo, branch_of};
 use crate::{
-    git::{Call, Git, Repository, WorkspaceError, by_nul, remove_stale_lock},
+    git::{Checkout, Git, GitCall, WorkspaceError, remove_stale_lock, split_nul},
     home::Home,
 };
 
@@ -220,7 +220,7 @@ impl Repo {
         known: Option<&Known>,
     ) -> Result<Option<Worktree>, WorkspaceError> {
         let all = self.worktrees()?;
-        let is_usable = |registered: &&Registered| {
+        let is_usable = |registered: &&RegisteredWorktree| {
             registered.path.starts_with(folder) && self.at(&registered.path).is_ok()
         };
         let on_known = known.and_then(|known| {
@@ -229,7 +229,7 @@ impl Repo {
         });
         // A crash may have come before anybody could know.
         let at_place = || {
-            let is_of_unit = |registered: &&Registered| {
+            let is_of_unit = |registered: &&RegisteredWorktree| {
                 let is_place = (1..=MOST_NAMES).any(|n| registered.path == folder.join(place_name(unit, n)));
                 is_place && registered.branch.as_deref().is_some_and(|whole| is_branch_of(unit, whole))
             };
@@ -286,7 +286,7 @@ impl Repo {
         &self,
         folder: &Path,
         unit: &UnitId,
-        all: &[Registered],
+        all: &[RegisteredWorktree],
         known: Option<&Known>,
     ) -> Result<PathBuf, WorkspaceError> {
         let is_free = |path: &Path| {
@@ -391,7 +391,7 @@ impl Repo {
             let remove = |how: &[&str]| {
                 // git looks at the files once more, with the settings of that worktree.
                 let settings = self.undone(&found)?;
-                let call = settings.into_iter().fold(self.guarded(&self.repository)?, Call::config);
+                let call = settings.into_iter().fold(self.guarded(&self.repository)?, GitCall::config);
                 let call = call.args(["worktree", "remove"]).args(how);
                 call.args([worktree]).patiently(10).ok().map_err(WorkspaceError::from)
             };
@@ -461,14 +461,14 @@ impl Repo {
 }
 
 /// A file that `git status` passes over because somebody said so.
-pub(super) fn hidden(repository: &Repository) -> Result<Option<String>, WorkspaceError> {
+pub(super) fn hidden(repository: &Checkout) -> Result<Option<String>, WorkspaceError> {
     let listed = repository.call().args(["ls-files", "-v", "-z"]).ok()?.stdout;
     let is_hidden = |entry: &&[u8]| {
         let path = repository.toplevel.join(OsStr::from_bytes(&entry[2..]));
         // Left out of a sparse checkout, it is not there.
         entry[0].is_ascii_lowercase() || (entry[0] == b'S' && fs::symlink_metadata(path).is_ok())
     };
-    let mut entries = by_nul(&listed).filter(|entry| entry.len() > 2);
+    let mut entries = split_nul(&listed).filter(|entry| entry.len() > 2);
     Ok(entries.find(is_hidden).map(|entry| String::from_utf8_lossy(&entry[2..]).into_owned()))
 }
 

@@ -5,7 +5,7 @@ use std::{thread, time::Duration};
 
 use super::{CommitOutcome, shadow::Shadow};
 use crate::{
-    git::{self, GitError, RepositoryLock, WorkspaceError, refusal},
+    git::{self, GitError, RepositoryLock, WorkspaceError, failed_call},
     scratch::Scratch,
 };
 
@@ -132,7 +132,7 @@ impl Shadow {
         let log = log.run()?;
         if log.code != Some(0) {
             return match self.repository.head()? {
-                Some(_) => Err(refusal(shown, self.repository.toplevel.clone(), &log).into()),
+                Some(_) => Err(failed_call(shown, self.repository.toplevel.clone(), &log).into()),
                 None => Ok(Vec::new()),
             };
         }

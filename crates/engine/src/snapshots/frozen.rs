@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::git::{by_nul, escaped};
+use crate::git::{escaped, split_nul};
 
 /// Untracked files that never enter a snapshot, whatever the user's rules say about them.
 pub(crate) const SECRETS: &[&str] =
@@ -18,7 +18,7 @@ pub(crate) struct Config(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Config {
     pub(crate) fn parse(listed: &[u8]) -> Self {
-        let entries = by_nul(listed).map(|entry| match memchr::memchr(b'\n', entry) {
+        let entries = split_nul(listed).map(|entry| match memchr::memchr(b'\n', entry) {
             Some(at) => (entry[..at].to_vec(), entry[at + 1..].to_vec()),
             None => (entry.to_vec(), b"true".to_vec()),
         });

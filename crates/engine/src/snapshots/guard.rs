@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
 use super::shadow::Shadow;
 use crate::{
-    git::{Call, WorkspaceError},
+    git::{GitCall, WorkspaceError},
     scratch::Scratch,
 };
 
@@ -12,7 +12,7 @@ use crate::{
 const SMALL: [&str; 4] = ["HEAD", "commondir", "exclude", "info/sparse-checkout"];
 
 /// How the shadow was when we last had written to it. Kept in memory only, where no agent reaches.
-pub(crate) struct Guard {
+pub(crate) struct ShadowGuard {
     index: Option<Stamp>,
     small: Vec<Option<Vec<u8>>>,
 }
@@ -28,7 +28,7 @@ fn stamp(path: &Path) -> Option<Stamp> {
 impl Shadow {
     /// Remembers the shadow as it is: we have just written to it.
     pub(crate) fn note(&mut self) {
-        self.guard = Some(Guard {
+        self.guard = Some(ShadowGuard {
             index: stamp(&self.folder.join("index")),
             small: SMALL.map(|name| fs::read(self.folder.join(name)).ok()).into(),
         });
@@ -84,7 +84,7 @@ impl Shadow {
     }
 
     /// A call that compares the work tree with `id` by an index that can be trusted; it lives as long as the scratch.
-    pub(crate) fn trusted_call(&self, id: &str) -> Result<(Call<'_>, Option<Scratch>), WorkspaceError> {
+    pub(crate) fn trusted_call(&self, id: &str) -> Result<(GitCall<'_>, Option<Scratch>), WorkspaceError> {
         if self.put_back()? {
             return Ok((self.call()?, None));
         }

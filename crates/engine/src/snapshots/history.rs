@@ -3,7 +3,7 @@
 use memchr::memchr;
 
 use super::{Change, ChangeKind, LookBack, shadow::Shadow};
-use crate::git::{Repository, WorkspaceError, by_nul, on_disk};
+use crate::git::{Checkout, WorkspaceError, on_disk, split_nul};
 
 /// What every diff is made with: no program of the repository's runs, no setting of the user's changes the form.
 const DIFF: &[&str] =
@@ -38,7 +38,7 @@ impl Shadow {
             .call()
             .args(["ls-tree", "-r", "-z", "--name-only", "--full-tree", "--end-of-options", id])
             .ok()?;
-        Ok(by_nul(&output.stdout).map(<[u8]>::to_vec).collect())
+        Ok(split_nul(&output.stdout).map(<[u8]>::to_vec).collect())
     }
 
     /// Files of the snapshot that are not in the work tree now as they were; new files do not count.
@@ -91,7 +91,7 @@ impl Shadow {
     /// The same from files alone, where they tell: it is the one that the loop began at. The tree of any other is asked of
     /// git, which checks that the commit is what its name says: an agent can write other content into the file of one.
     pub(crate) fn head_in_files(&self) -> Option<(String, String)> {
-        let Repository { git_dir, common_dir, .. } = &self.repository;
+        let Checkout { git_dir, common_dir, .. } = &self.repository;
         let head = on_disk::head(git_dir, common_dir)??;
         self.state.head.clone().filter(|known| known.0 == head)
     }
@@ -103,7 +103,7 @@ impl Shadow {
         paths: &[&[u8]],
         base: Option<&str>,
     ) -> Result<LookBack, WorkspaceError> {
-        let Repository { git_dir, common_dir, .. } = &self.repository;
+        let Checkout { git_dir, common_dir, .. } = &self.repository;
         let head = match on_disk::head(git_dir, common_dir) {
             Some(head) => head,
             None => self.repository.head()?,
@@ -219,7 +219,7 @@ fn line_from(base: Option<&str>, commits: Vec<Option<Object>>) -> Option<Vec<Str
 
 /// `:mode mode id id X` and a path, each ended by NUL.
 fn parse_raw(raw: &[u8]) -> Vec<Change> {
-    let mut parts = by_nul(raw);
+    let mut parts = split_nul(raw);
     let mut changes = Vec::new();
     while let (Some(head), Some(path)) = (parts.next(), parts.next()) {
         let kind = match head.rsplit(|b| *b == b' ').next().and_then(|word| word.first()) {

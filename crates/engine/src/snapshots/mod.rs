@@ -40,15 +40,17 @@ use std::{
 use dacapo_core::ids::LoopId;
 use jiff::Timestamp;
 
-pub use of_loop::{Kept, Restored, SnapshotError, Which, forget, list, old, restore};
+pub use of_loop::{
+    KeptSnapshot, Restored, SnapshotChoice, SnapshotError, forget, list, list_forgettable, restore,
+};
 pub(crate) use of_loop::{open, started};
 pub use plain::Folder;
 
 use crate::{
-    git::{Git, Repository, RepositoryLock, WorkspaceError},
-    repository::{Astray, Repo},
+    git::{Checkout, Git, RepositoryLock, WorkspaceError},
+    repository::{RecoveredBranch, Repo},
 };
-use plain::Plain;
+use plain::PlainFolder;
 use shadow::Shadow;
 
 /// How long another dacapo may hold a repository's lock: longer than it takes to fetch submodules.
@@ -70,7 +72,7 @@ pub type LookBack = ([Vec<Option<Vec<u8>>>; 2], Vec<String>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub kind: ChangeKind,
-    /// Which, from the top of the repository; any bytes but NUL.
+    /// From the top of the repository; any bytes but NUL.
     pub path: Vec<u8>,
 }
 
@@ -176,7 +178,7 @@ pub struct Workspace {
 
 enum Kind {
     Git(Box<Shadow>),
-    Plain(Plain),
+    Plain(PlainFolder),
 }
 
 impl Workspace {
@@ -198,7 +200,7 @@ impl Workspace {
         loop_id: &LoopId,
     ) -> Result<Self, WorkspaceError> {
         let dir = dir.canonicalize().map_err(WorkspaceError::io("enter", dir))?;
-        let Some(repository) = Repository::find(git, &dir)? else {
+        let Some(repository) = Checkout::find(git, &dir)? else {
             return Self::open_plain(&dir, home, loop_id);
         };
         let folder = shadows(home).join(loop_id.as_str());
@@ -208,7 +210,7 @@ impl Workspace {
 
     fn open_plain(dir: &Path, home: &crate::home::Home, loop_id: &LoopId) -> Result<Self, WorkspaceError> {
         let dir = dir.canonicalize().map_err(WorkspaceError::io("enter", dir))?;
-        let plain = Plain::open(dir, home.path(), shadows(home).join(loop_id.as_str()));
+        let plain = PlainFolder::open(dir, home.path(), shadows(home).join(loop_id.as_str()));
         Ok(Self { home: home.clone(), loop_id: loop_id.clone(), kind: Kind::Plain(plain) })
     }
 
@@ -407,15 +409,15 @@ impl Workspace {
     }
 
     /// Sees to it that commits go to `branch`, on top of `commit`, whatever an agent did to either. The files stay.
-    pub fn bring_back(&self, branch: &str, commit: &str) -> Result<Option<Astray>, WorkspaceError> {
+    pub fn bring_back(&self, branch: &str, commit: &str) -> Result<Option<RecoveredBranch>, WorkspaceError> {
         let shadow = self.git("commit")?;
-        if shadow.stands_on(branch, commit) {
+        if shadow.head_is_at(branch, commit) {
             return Ok(None);
         }
         let repo = Repo { repository: shadow.repository.clone(), home: self.home.clone() };
-        let astray = repo.bring_back(self.root(), branch, commit, false)?;
-        *shadow.footing.borrow_mut() = repo.branch(branch)?;
-        Ok(astray)
+        let recovered = repo.bring_back(self.root(), branch, commit, false)?;
+        *shadow.last_seen_head.borrow_mut() = repo.branch(branch)?;
+        Ok(recovered)
     }
 
     /// Removes `index.lock` if a git killed since `since` left it; only when nothing of the iteration runs any more.

@@ -18,7 +18,7 @@ use crate::{
 
 /// One kept state of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptSnapshot {
     /// After which iteration; 0 before the first.
     pub iteration: u32,
     pub id: String,
@@ -27,9 +27,9 @@ pub struct Kept {
     pub changed: Option<usize>,
 }
 
-/// Which state is meant by the word behind the `@`.
+/// The state of a workspace that is meant by the word behind the `@`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum SnapshotChoice {
     /// After this iteration; 0 before the first.
     After(u32),
     /// As it was before the last restore.
@@ -104,7 +104,7 @@ fn recorded(history: &[Envelope], base: &Base) -> Vec<(u32, String, Timestamp)> 
 }
 
 /// The states that were kept of a loop's workspace, oldest first.
-pub fn list(home: &Home, store: &Store, id: &LoopId) -> Result<Vec<Kept>, SnapshotError> {
+pub fn list(home: &Home, store: &Store, id: &LoopId) -> Result<Vec<KeptSnapshot>, SnapshotError> {
     let history = store.events(Some(id), 0)?;
     let Some((started, base)) = started(&history).and_then(|s| Some((s, s.base.as_ref()?))) else {
         return Err(SnapshotError::None(id.clone()));
@@ -122,13 +122,18 @@ pub fn list(home: &Home, store: &Store, id: &LoopId) -> Result<Vec<Kept>, Snapsh
                 (Some(_), None) => None,
             };
             before = Some(snapshot.clone());
-            Kept { iteration, id: snapshot, at, changed }
+            KeptSnapshot { iteration, id: snapshot, at, changed }
         })
         .collect())
 }
 
-/// Makes the files of a loop's workspace what they were. What they are now can be had back by [`Which::Undo`].
-pub fn restore(home: &Home, store: &Store, view: &LoopView, which: Which) -> Result<Restored, SnapshotError> {
+/// Makes the files of a loop's workspace what they were. What they are now can be had back by [`SnapshotChoice::Undo`].
+pub fn restore(
+    home: &Home,
+    store: &Store,
+    view: &LoopView,
+    which: SnapshotChoice,
+) -> Result<Restored, SnapshotError> {
     let id = &view.id;
     let history = store.events(Some(id), 0)?;
     let Some((started, base)) = started(&history).and_then(|s| Some((s, s.base.as_ref()?))) else {
@@ -153,15 +158,15 @@ pub fn restore(home: &Home, store: &Store, view: &LoopView, which: Which) -> Res
     let _lock = TaskLock::take(&home.lock(&view.project, &view.task))
         .map_err(|_| SnapshotError::Busy(view.task.to_string()))?;
     let wanted = match which {
-        Which::Undo => {
+        SnapshotChoice::Undo => {
             let name = format!("refs/dacapo/{id}-undo");
             let undo = workspace.refs()?.into_iter().find(|reference| reference.name == name);
             undo.ok_or_else(|| SnapshotError::NoUndo(id.clone()))?.id
         }
-        Which::After(wanted) if wanted > view.iteration => {
+        SnapshotChoice::After(wanted) if wanted > view.iteration => {
             return Err(SnapshotError::NoIteration { id: id.clone(), wanted, last: view.iteration });
         }
-        Which::After(wanted) => {
+        SnapshotChoice::After(wanted) => {
             let upto = recorded(&history, base).into_iter().filter(|(iteration, ..)| *iteration <= wanted);
             upto.max_by_key(|(iteration, ..)| *iteration)
                 .map_or_else(|| base.snapshot.clone(), |(_, id, _)| id)
@@ -173,7 +178,7 @@ pub fn restore(home: &Home, store: &Store, view: &LoopView, which: Which) -> Res
 
 /// Loops whose snapshots nobody needs: completed or cancelled before what `before` says for their workspace, and without
 /// a receipt. Where it says nothing they stay.
-pub fn old(
+pub fn list_forgettable(
     home: &Home,
     store: &Store,
     mut before: impl FnMut(&Path) -> Option<Timestamp>,

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Change, ChangeKind, Snapshot};
 use crate::{
-    git::{WorkspaceError, by_nul, replace},
+    git::{WorkspaceError, replace, split_nul},
     home::Home,
 };
 
@@ -26,13 +26,13 @@ use crate::{
 const KEPT: usize = 8;
 
 /// A plain folder.
-pub(crate) struct Plain {
+pub(crate) struct PlainFolder {
     pub(crate) dir: PathBuf,
     /// Where our own lists lie.
     folder: PathBuf,
     /// Not looked at, should it lie in `dir`.
     home: PathBuf,
-    seen: BTreeMap<Vec<u8>, Seen>,
+    seen: BTreeMap<Vec<u8>, FileStamp>,
     last: Option<String>,
 }
 
@@ -87,7 +87,7 @@ impl Folder {
 
 /// A file's content, and how to tell cheaply that it is still the same.
 #[derive(Clone)]
-struct Seen {
+struct FileStamp {
     kind: Kind,
     hash: String,
     stamp: (u64, u64, i64, i64, i64, i64),
@@ -115,7 +115,7 @@ impl Kind {
 /// A path's kind and hash, as kept in a list.
 type Listed = BTreeMap<Vec<u8>, Vec<u8>>;
 
-impl Plain {
+impl PlainFolder {
     pub(crate) fn open(dir: PathBuf, home: &Path, folder: PathBuf) -> Self {
         let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
         let last = fs::read_to_string(folder.join("last")).ok();
@@ -195,7 +195,7 @@ impl Plain {
             return Err(missing());
         }
         let text = fs::read(self.folder.join(format!("list-{id}"))).map_err(|_| missing())?;
-        Ok(by_nul(&text)
+        Ok(split_nul(&text)
             .filter_map(|entry| Some((entry.get(LINE..)?.to_vec(), entry[..LINE].to_vec())))
             .collect())
     }
@@ -216,7 +216,7 @@ impl Plain {
         }
     }
 
-    fn look(&self, most: usize) -> Result<BTreeMap<Vec<u8>, Seen>, WorkspaceError> {
+    fn look(&self, most: usize) -> Result<BTreeMap<Vec<u8>, FileStamp>, WorkspaceError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let recent = now.saturating_sub(Duration::from_secs(2)).as_secs().cast_signed();
         let mut found = BTreeMap::new();
@@ -257,7 +257,7 @@ impl Plain {
         path: &Path,
         metadata: &fs::Metadata,
         recent: i64,
-    ) -> Result<Seen, WorkspaceError> {
+    ) -> Result<FileStamp, WorkspaceError> {
         let kind = match (metadata.is_symlink(), metadata.permissions().mode() & 0o100) {
             (true, _) => Kind::Link,
             (false, 0) => Kind::File,
@@ -270,14 +270,14 @@ impl Plain {
             Some(seen) => seen.hash.clone(),
             None => hash_of(path, kind).map_err(WorkspaceError::io("read", path))?,
         };
-        Ok(Seen { kind, hash, stamp, is_settled: m.ctime() < recent })
+        Ok(FileStamp { kind, hash, stamp, is_settled: m.ctime() < recent })
     }
 }
 
 /// Bytes of a list's entry before the path.
 const LINE: usize = 66;
 
-impl Seen {
+impl FileStamp {
     fn line(&self) -> Vec<u8> {
         [&[self.kind.letter()], self.hash.as_bytes(), b" "].concat()
     }

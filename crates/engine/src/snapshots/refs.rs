@@ -5,13 +5,13 @@ use std::{fs, io, path::Path};
 use jiff::Timestamp;
 
 use super::SnapshotRef;
-use crate::git::{Repository, WorkspaceError};
+use crate::git::{Checkout, WorkspaceError};
 
 /// Where in a repository snapshots are held.
 const PREFIX: &str = "refs/dacapo/";
 
 /// The loops with snapshots in the repository, and when the latest was taken.
-pub(crate) fn list(repository: &Repository) -> Result<Vec<SnapshotRef>, WorkspaceError> {
+pub(crate) fn list(repository: &Checkout) -> Result<Vec<SnapshotRef>, WorkspaceError> {
     let format = "--format=%(refname) %(objectname) %(committerdate:unix)";
     let output = repository.call().args(["for-each-ref", format, PREFIX]).ok()?;
     let parse = |line: &str| {
@@ -26,7 +26,7 @@ pub(crate) fn list(repository: &Repository) -> Result<Vec<SnapshotRef>, Workspac
 
 /// Deletes those of `refs`, together, and the shadow folders of their loops.
 pub(crate) fn delete(
-    repository: &Repository,
+    repository: &Checkout,
     shadows: &Path,
     refs: &[SnapshotRef],
 ) -> Result<(), WorkspaceError> {

@@ -9,7 +9,7 @@ use super::{
     frozen::{self, Config},
     shadow::Shadow,
 };
-use crate::git::{Call, Planted, Repository, WorkspaceError, by_nul, escaped, replace};
+use crate::git::{Checkout, GitCall, UntrustedConfig, WorkspaceError, escaped, replace, split_nul};
 
 /// More files than this hidden by rules that came later are counted, not taken.
 const MOST_HIDDEN: usize = 2_000;
@@ -40,7 +40,7 @@ impl Shadow {
     ///
     /// What the user's own files include is not looked at: a process per call would be the price, and many have some.
     pub(crate) fn config_print(&self) -> (u64, bool) {
-        let Repository { git, git_dir, common_dir, .. } = &self.repository;
+        let Checkout { git, git_dir, common_dir, .. } = &self.repository;
         let of_repository: Vec<u8> = [common_dir.join("config"), git_dir.join("config.worktree")]
             .iter()
             .flat_map(|path| fs::read(path).unwrap_or_default())
@@ -65,7 +65,7 @@ impl Shadow {
             return Ok((filters, print));
         }
         let listed = self.repository.call().args(["config", "--list", "--show-scope", "-z"]).ok()?.stdout;
-        let undone = Planted::parse(&listed).undone().map_err(|key| {
+        let undone = UntrustedConfig::parse(&listed).undone().map_err(|key| {
             let why = format!("the setting `{key}` would run a program and cannot be switched off");
             WorkspaceError::Damaged { path: self.repository.common_dir.join("config"), why }
         })?;
@@ -83,9 +83,9 @@ impl Shadow {
     }
 
     /// A call on the user's own index that may read files, with the filters of the loop's beginning.
-    pub(crate) fn guarded(&self) -> Result<Call<'_>, WorkspaceError> {
+    pub(crate) fn guarded(&self) -> Result<GitCall<'_>, WorkspaceError> {
         let settings = self.filter_settings()?;
-        Ok(settings.into_iter().fold(self.repository.call(), Call::config))
+        Ok(settings.into_iter().fold(self.repository.call(), GitCall::config))
     }
 
     pub(crate) fn list_config(&self) -> Result<Config, WorkspaceError> {
@@ -124,12 +124,12 @@ impl Shadow {
         let is_rules = |path: &&[u8]| *path == b".gitignore" || path.ends_with(b"/.gitignore");
         let files: Vec<Vec<u8>> = match known {
             Some(known) => {
-                let paths = by_nul(known).filter_map(|entry| entry.get(2..));
+                let paths = split_nul(known).filter_map(|entry| entry.get(2..));
                 paths.filter(is_rules).map(<[u8]>::to_vec).collect()
             }
             None => {
                 let list = self.call()?.args(["ls-files", "-z", "--", ":(top,glob)**/.gitignore"]);
-                by_nul(&list.ok()?.stdout).map(<[u8]>::to_vec).collect()
+                split_nul(&list.ok()?.stdout).map(<[u8]>::to_vec).collect()
             }
         };
         let path = self.folder.join("exclude");
@@ -156,8 +156,8 @@ impl Shadow {
         if !ignored.is_empty() {
             let start = self.state.start.clone().unwrap_or_default();
             let begun = self.call()?.args(["ls-tree", "-r", "-z", "--name-only", &start]).ok()?.stdout;
-            let begun: std::collections::HashSet<&[u8]> = by_nul(&begun).collect();
-            let dropped: Vec<&[u8]> = by_nul(&ignored).filter(|path| !begun.contains(path)).collect();
+            let begun: std::collections::HashSet<&[u8]> = split_nul(&begun).collect();
+            let dropped: Vec<&[u8]> = split_nul(&ignored).filter(|path| !begun.contains(path)).collect();
             if !dropped.is_empty() {
                 let input = listed(dropped);
                 self.call()?.args(["update-index", "--force-remove", "-z", "--stdin"]).input(input).ok()?;
@@ -165,7 +165,7 @@ impl Shadow {
             }
         }
         // A trailing slash is a nested repository.
-        let hidden: Vec<&[u8]> = by_nul(&hidden).filter(|path| !path.ends_with(b"/")).collect();
+        let hidden: Vec<&[u8]> = split_nul(&hidden).filter(|path| !path.ends_with(b"/")).collect();
         if hidden.len() > MOST_HIDDEN {
             self.warnings.push(Warning::HiddenByNewRules(hidden.len()));
         } else if !hidden.is_empty() {

@@ -17,11 +17,11 @@ use memchr::memmem;
 
 use super::{
     Snapshot, Warning, frozen,
-    guard::Guard,
-    state::{State, fingerprint_of},
+    guard::ShadowGuard,
+    state::{ShadowState, fingerprint_of},
 };
 use crate::{
-    git::{Call, Output, Repository, WorkspaceError, by_nul, on_disk, refusal, replace},
+    git::{Checkout, GitCall, GitOutput, WorkspaceError, failed_call, on_disk, replace, split_nul},
     repository::branch_of,
 };
 
@@ -30,33 +30,33 @@ const FIRST_TIME: u32 = 10;
 
 /// The shadow of one loop in one repository.
 pub(crate) struct Shadow {
-    pub(crate) repository: Repository,
+    pub(crate) repository: Checkout,
     pub(crate) loop_id: LoopId,
     pub(crate) folder: PathBuf,
-    pub(crate) state: State,
+    pub(crate) state: ShadowState,
     pub(crate) warnings: Vec<Warning>,
     pub(crate) home: PathBuf,
     /// Whether the index is known to hold exactly the latest snapshot; not so after a crash between adding and
     /// committing.
     is_settled: bool,
-    pub(crate) guard: Option<Guard>,
+    pub(crate) guard: Option<ShadowGuard>,
     /// The snapshot that was written last, and its tree.
     known_tree: Option<(String, String)>,
     /// The repository's configuration that was looked at last, as a number, and what undoes its filters.
     pub(crate) undone: RefCell<Option<(u64, Vec<String>)>>,
     /// What HEAD named when it was last found where commits of the loop may go.
-    pub(crate) footing: RefCell<Option<String>>,
+    pub(crate) last_seen_head: RefCell<Option<String>>,
 }
 
 impl Shadow {
     /// The shadow in `folder`; made by `begin` if it is not there yet.
     pub(crate) fn open(
-        repository: Repository,
+        repository: Checkout,
         home: &Path,
         folder: PathBuf,
         loop_id: LoopId,
     ) -> Result<Self, WorkspaceError> {
-        let known = State::read(&folder.join("dacapo.json"))?;
+        let known = ShadowState::read(&folder.join("dacapo.json"))?;
         let is_new = known.is_none();
         let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
         let (state, warnings) = (known.unwrap_or_default(), Vec::new());
@@ -71,7 +71,7 @@ impl Shadow {
             guard: None,
             known_tree: None,
             undone: RefCell::default(),
-            footing: RefCell::default(),
+            last_seen_head: RefCell::default(),
         };
         // Later the state is what the agent made of it, and snapshots can be taken in any.
         if is_new {
@@ -192,7 +192,7 @@ impl Shadow {
     }
 
     /// A call on the shadow's index and the user's files, with the rules and filters of the loop's beginning.
-    pub(crate) fn call(&self) -> Result<Call<'_>, WorkspaceError> {
+    pub(crate) fn call(&self) -> Result<GitCall<'_>, WorkspaceError> {
         let toplevel = &self.repository.toplevel;
         let mut excludes = OsString::from("core.excludesFile=");
         excludes.push(self.folder.join("exclude"));
@@ -240,18 +240,18 @@ impl Shadow {
         let shown = staged.shown();
         let staged = staged.run()?;
         let (filters, print) = self.filters_to_keep(&config)?;
-        self.state = State {
+        self.state = ShadowState {
             head: self.head_and_tree()?,
             had_staged: match staged.code {
                 Some(0) => false,
                 Some(1) => true,
-                _ => return Err(refusal(shown, repository.toplevel, &staged).into()),
+                _ => return Err(failed_call(shown, repository.toplevel, &staged).into()),
             },
             is_sparse: config.is_on("core.sparsecheckout"),
             filters,
             config: print,
             exclude: fingerprint_of(&repository.common_dir.join("info/exclude")),
-            ..State::default()
+            ..ShadowState::default()
         };
         let mut excludes = config.global_excludes();
         excludes.push(b'\n');
@@ -279,7 +279,7 @@ impl Shadow {
     pub(crate) fn clear_flags(&self) -> Result<Vec<u8>, WorkspaceError> {
         let listed = self.call()?.args(["ls-files", "-v", "-z"]).ok()?.stdout;
         let marked = |is: &dyn Fn(u8) -> bool| -> Vec<u8> {
-            by_nul(&listed).filter(|e| is(e[0])).flat_map(|e| [&e[2..], b"\0"].concat()).collect()
+            split_nul(&listed).filter(|e| is(e[0])).flat_map(|e| [&e[2..], b"\0"].concat()).collect()
         };
         let assumed = marked(&|tag| tag.is_ascii_lowercase());
         let skipped = marked(&|tag| tag.eq_ignore_ascii_case(&b's'));
@@ -301,7 +301,7 @@ impl Shadow {
         }
         let status = ["status", "--porcelain=v2", "-z", "--untracked-files=no", "--ignore-submodules=none"];
         let listed = self.guarded()?.args(status).ok()?.stdout;
-        for entry in by_nul(&listed).filter(|entry| entry.starts_with(b"1 ")) {
+        for entry in split_nul(&listed).filter(|entry| entry.starts_with(b"1 ")) {
             // `1 XY S<c><m><u> mH mI mW hH hI path`
             let fields: Vec<&[u8]> = entry.splitn(9, |b| *b == b' ').collect();
             if let [_, _, [b'S', _, modified, untracked], .., path] = fields[..]
@@ -320,7 +320,7 @@ impl Shadow {
         let call = if self.state.start.is_none() { call.patiently(FIRST_TIME) } else { call };
         let shown = call.shown();
         let output = call.run()?;
-        let Output { code, stderr, .. } = &output;
+        let GitOutput { code, stderr, .. } = &output;
         let (mut nested, mut unread) = (Vec::new(), Vec::new());
         for line in stderr.lines() {
             if let Some(path) = line.strip_prefix("warning: adding embedded git repository: ") {
@@ -332,7 +332,7 @@ impl Shadow {
             }
         }
         if *code != Some(0) && (*code != Some(1) || (nested.is_empty() && unread.is_empty())) {
-            return Err(refusal(shown, self.repository.toplevel.clone(), &output).into());
+            return Err(failed_call(shown, self.repository.toplevel.clone(), &output).into());
         }
         for path in unread {
             self.warnings.push(Warning::Unreadable(path.as_bytes().to_vec()));
@@ -387,7 +387,7 @@ impl Shadow {
 impl Shadow {
     /// The branch that HEAD is on, from its file where that tells.
     pub(crate) fn branch(&self) -> Result<Option<String>, WorkspaceError> {
-        let Repository { git_dir, common_dir, .. } = &self.repository;
+        let Checkout { git_dir, common_dir, .. } = &self.repository;
         match on_disk::head_branch(git_dir, common_dir) {
             Some(branch) => Ok(Some(branch)),
             None => branch_of(&self.repository),
@@ -396,14 +396,14 @@ impl Shadow {
 
     /// Whether HEAD is on `branch`, and that at `commit`, where the loop found it or where it was looked at before, as far
     /// as files tell.
-    pub(crate) fn stands_on(&self, branch: &str, commit: &str) -> bool {
-        let Repository { git_dir, common_dir, .. } = &self.repository;
+    pub(crate) fn head_is_at(&self, branch: &str, commit: &str) -> bool {
+        let Checkout { git_dir, common_dir, .. } = &self.repository;
         if on_disk::head_branch(git_dir, common_dir).as_deref() != Some(branch) {
             return false;
         }
         let Some(head) = on_disk::head(git_dir, common_dir).flatten() else { return false };
         let first = self.state.head.as_ref().map(|(head, _)| head.as_str());
-        head == commit || first == Some(&head) || self.footing.borrow().as_ref() == Some(&head)
+        head == commit || first == Some(&head) || self.last_seen_head.borrow().as_ref() == Some(&head)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::git::{WorkspaceError, replace};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct State {
+pub(crate) struct ShadowState {
     pub(crate) start: Option<String>,
     pub(crate) last: Option<String>,
     /// The commit that HEAD named when the loop began, and its tree.
@@ -27,7 +27,7 @@ pub(crate) struct State {
     pub(crate) rules_moved: bool,
 }
 
-impl State {
+impl ShadowState {
     pub(crate) fn read(path: &Path) -> Result<Option<Self>, WorkspaceError> {
         match fs::read(path) {
             Ok(bytes) => serde_json::from_slice(&bytes)

@@ -14,7 +14,7 @@ use rustix::{
 };
 
 use crate::{
-    beneath,
+    safe_open,
     units::{UnitsError, refusal},
 };
 
@@ -27,13 +27,13 @@ pub fn begin_unit(root: &Path, dir: &str, unit: &UnitId) -> Result<Vec<String>, 
         None => UnitsError::Write { path: root.join(&folder), source: error.into() },
     };
     // Step by step, so that no link on the way leads elsewhere.
-    let mut place = beneath::root(root).map_err(failed)?;
+    let mut place = safe_open::root(root).map_err(failed)?;
     for name in folder.split('/').filter(|name| !matches!(*name, "" | ".")) {
         match rustix::fs::mkdirat(&place, name, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(failed(error)),
         }
-        place = beneath::open(&place, name, OFlags::DIRECTORY).map_err(failed)?;
+        place = safe_open::open(&place, name, OFlags::DIRECTORY).map_err(failed)?;
     }
     if !is_empty(&place).map_err(failed)? {
         return Ok(Vec::new());

@@ -8,7 +8,7 @@ use dacapo_core::{
         AgentCommand, Format,
         catalog::UsageReporting,
         outcome::{ProcessEnd, outcome},
-        transcript::{Heard, Told, Transcript, readable},
+        transcript::{OutputEvent, OutputSummary, Transcript, readable},
     },
     event::{Outcome, Spend, Usage},
     judge::promise::{Detection, PromiseDetector},
@@ -38,7 +38,7 @@ pub(super) struct Listener {
 }
 
 /// What was heard by the end.
-pub(super) struct Hearing {
+pub(super) struct HeardOutput {
     pub(super) detection: Detection,
     pub(super) outcome: Outcome,
     pub(super) detail: Option<String>,
@@ -86,7 +86,7 @@ impl Listener {
         let Some(transcript) = &mut self.transcript else {
             return self.detector.push(bytes);
         };
-        let mut ear = Ear {
+        let mut ear = OutputListeners {
             detector: &mut self.detector,
             meter: &mut self.meter,
             has_answered: &mut self.has_answered,
@@ -96,9 +96,9 @@ impl Listener {
         transcript.push(bytes, &mut |heard| {
             ear.hear(heard);
             match heard {
-                Heard::Final => *final_at = Some(now),
+                OutputEvent::Final => *final_at = Some(now),
                 // It works on after all.
-                Heard::Message(_) | Heard::Tool { .. } => *final_at = None,
+                OutputEvent::Message(_) | OutputEvent::Tool { .. } => *final_at = None,
                 _ => {}
             }
             if let Some(show) = &mut show
@@ -157,14 +157,14 @@ impl Listener {
         process: ProcessEnd,
         ended_by: Option<Outcome>,
         now: Timestamp,
-    ) -> Hearing {
+    ) -> HeardOutput {
         let Some(transcript) = self.transcript.take() else {
             let plain = if process.signal.is_some() || process.code.is_none() {
                 Outcome::Crash
             } else {
                 Outcome::Completed
             };
-            return Hearing {
+            return HeardOutput {
                 detection: self.detector.finish(),
                 outcome: ended_by.unwrap_or(plain),
                 detail: None,
@@ -175,13 +175,13 @@ impl Listener {
                 has_answered: true,
             };
         };
-        let mut ear = Ear {
+        let mut ear = OutputListeners {
             detector: &mut self.detector,
             meter: &mut self.meter,
             has_answered: &mut self.has_answered,
             reports_usage: self.reports_usage,
         };
-        let told: Told = transcript.finish(&mut |heard| ear.hear(heard));
+        let told: OutputSummary = transcript.finish(&mut |heard| ear.hear(heard));
         let judged = outcome(&told, &process, &String::from_utf8_lossy(&self.stderr));
         // What ended after its final event is what that event says, whoever had to help it exit.
         let is_ours = ended_by.filter(|_| told.ending.is_none());
@@ -190,7 +190,7 @@ impl Listener {
             detail = Some("finished, and was ended because it did not exit".to_owned());
         }
         let reset_at = judged.reset.instant(now, &TimeZone::system());
-        Hearing {
+        HeardOutput {
             detection: self.detector.finish(),
             outcome: is_ours.unwrap_or(judged.outcome),
             detail,
@@ -214,26 +214,29 @@ fn spend(meter: &Meter, is_subscription: bool) -> Spend {
 }
 
 /// Those who listen to what is heard.
-struct Ear<'a> {
+struct OutputListeners<'a> {
     detector: &'a mut PromiseDetector,
     meter: &'a mut Meter,
     has_answered: &'a mut bool,
     reports_usage: bool,
 }
 
-impl Ear<'_> {
-    fn hear(&mut self, heard: Heard<'_>) {
+impl OutputListeners<'_> {
+    fn hear(&mut self, heard: OutputEvent<'_>) {
         // A guess stands in for a figure that is to come; where none does it would pass for one.
-        if self.reports_usage || !matches!(heard, Heard::Written(_)) {
+        if self.reports_usage || !matches!(heard, OutputEvent::Written(_)) {
             heard.meter(self.meter);
         }
         match heard {
-            Heard::Message(text) => {
+            OutputEvent::Message(text) => {
                 self.detector.push_message(text);
                 *self.has_answered = true;
             }
-            Heard::Tool { .. } => *self.has_answered = true,
-            Heard::Usage { .. } | Heard::Written(_) | Heard::Retry { .. } | Heard::Final => {}
+            OutputEvent::Tool { .. } => *self.has_answered = true,
+            OutputEvent::Usage { .. }
+            | OutputEvent::Written(_)
+            | OutputEvent::Retry { .. }
+            | OutputEvent::Final => {}
         }
     }
 }

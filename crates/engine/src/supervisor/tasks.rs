@@ -121,7 +121,8 @@ impl Supervisor<'_> {
         else {
             return Err("the workspace is not a git repository".to_owned());
         };
-        let held = Held::of(workspace, [&base.snapshot, snapshot], set).map_err(|error| error.to_string())?;
+        let held = TaskFileContents::of(workspace, [&base.snapshot, snapshot], set)
+            .map_err(|error| error.to_string())?;
         for commit in commits {
             let files = held.with(&commit.statuses)?;
             let (outcome, tree) = workspace
@@ -146,13 +147,13 @@ impl Supervisor<'_> {
 }
 
 /// What the files of tasks held before the first agent and hold in the snapshot that is kept.
-struct Held<'a> {
+struct TaskFileContents<'a> {
     set: &'a TaskSet,
     base: Vec<Option<Vec<u8>>>,
     now: Vec<Option<Vec<u8>>>,
 }
 
-impl<'a> Held<'a> {
+impl<'a> TaskFileContents<'a> {
     fn of(workspace: &Workspace, [base, now]: [&str; 2], set: &'a TaskSet) -> Result<Self, WorkspaceError> {
         let paths: Vec<&[u8]> = set.tasks.iter().map(|task| task.spec.file.as_bytes()).collect();
         let [base, now] = workspace.files_of_both([base, now], &paths)?;

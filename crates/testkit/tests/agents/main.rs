@@ -10,7 +10,7 @@ use dacapo_core::{
     agent::{
         Format, catalog,
         outcome::{Judged, ProcessEnd, outcome},
-        transcript::{Heard, Told, Transcript, UsageScope},
+        transcript::{OutputEvent, OutputSummary, Transcript, UsageScope},
     },
     event::Usage,
     limits::{Meter, Metered},
@@ -28,17 +28,17 @@ enum Kept {
     Final,
 }
 
-impl From<Heard<'_>> for Kept {
-    fn from(heard: Heard<'_>) -> Self {
+impl From<OutputEvent<'_>> for Kept {
+    fn from(heard: OutputEvent<'_>) -> Self {
         match heard {
-            Heard::Message(words) => Self::Message(words.to_owned()),
-            Heard::Tool { name, input } => Self::Tool(name.to_owned(), input.to_owned()),
-            Heard::Usage { scope, id, usage, cost_usd } => {
+            OutputEvent::Message(words) => Self::Message(words.to_owned()),
+            OutputEvent::Tool { name, input } => Self::Tool(name.to_owned(), input.to_owned()),
+            OutputEvent::Usage { scope, id, usage, cost_usd } => {
                 Self::Usage(scope, id.map(str::to_owned), usage, cost_usd)
             }
-            Heard::Written(bytes) => Self::Written(bytes),
-            Heard::Retry { detail } => Self::Retry(detail.to_owned()),
-            Heard::Final => Self::Final,
+            OutputEvent::Written(bytes) => Self::Written(bytes),
+            OutputEvent::Retry { detail } => Self::Retry(detail.to_owned()),
+            OutputEvent::Final => Self::Final,
         }
     }
 }
@@ -48,7 +48,7 @@ fn format(recording: &Recording) -> Format {
 }
 
 /// What is heard in `chunks`, and told by their end.
-fn listen<'a>(format: Format, chunks: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Kept>, Told) {
+fn listen<'a>(format: Format, chunks: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Kept>, OutputSummary) {
     let mut kept = Vec::new();
     let mut transcript = Transcript::new(format);
     for chunk in chunks {
@@ -112,6 +112,6 @@ fn end(recording: &Recording) -> ProcessEnd {
     }
 }
 
-fn judge(recording: &Recording, told: &Told) -> Judged {
+fn judge(recording: &Recording, told: &OutputSummary) -> Judged {
     outcome(told, &end(recording), &recording.stderr)
 }

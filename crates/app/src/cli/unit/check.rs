@@ -5,7 +5,7 @@ use dacapo_core::text::count;
 
 use super::{
     super::{configured::warn, say, say_json},
-    Found, Place,
+    Place, RepositoryUnits,
 };
 use crate::error::{USAGE, UserError};
 
@@ -23,7 +23,7 @@ pub(super) struct CheckArgs {
 }
 
 pub(super) fn check(args: &CheckArgs) -> Result<u8, UserError> {
-    let found = Found::at(&args.place)?;
+    let found = RepositoryUnits::at(&args.place)?;
     let problems = &found.checked.problems;
     if args.json {
         say_json(problems)?;

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::{
     super::{say, say_json},
-    Found, Place,
+    Place, RepositoryUnits,
 };
 use crate::{context::Context, error::UserError};
 
@@ -49,7 +49,7 @@ struct TaskLine<'a> {
 
 impl<'a> Line<'a> {
     /// What the files say, and what is known beyond them.
-    fn of(unit: &'a Unit, known: Known) -> Self {
+    fn of(unit: &'a Unit, known: UnitHistory) -> Self {
         let task = |task: &'a Task| TaskLine {
             task: task.spec.number,
             title: &task.spec.title,
@@ -69,14 +69,14 @@ impl<'a> Line<'a> {
 
 /// What is known about a unit that does not stand in its files.
 #[derive(Default)]
-struct Known {
+struct UnitHistory {
     status: Option<&'static str>,
     branch: Option<String>,
     blocked_by: Vec<UnitId>,
 }
 
 /// What the journal knows beyond the files, about each unit of the project that a run was ever about.
-fn known(cx: &Context, place: &Place) -> Result<BTreeMap<UnitId, Known>, UserError> {
+fn known(cx: &Context, place: &Place) -> Result<BTreeMap<UnitId, UnitHistory>, UserError> {
     // Looking makes nothing: no journal means no runs.
     if !cx.home.path().exists() {
         return Ok(BTreeMap::new());
@@ -90,7 +90,7 @@ fn known(cx: &Context, place: &Place) -> Result<BTreeMap<UnitId, Known>, UserErr
     Ok(views
         .into_iter()
         .map(|view| {
-            let known = Known {
+            let known = UnitHistory {
                 status: match view.status {
                     UnitStatus::Merged => None,
                     // As files call it.
@@ -106,7 +106,7 @@ fn known(cx: &Context, place: &Place) -> Result<BTreeMap<UnitId, Known>, UserErr
 }
 
 pub(super) fn list(cx: &Context, args: &ListArgs) -> Result<u8, UserError> {
-    let found = Found::at(&args.place)?;
+    let found = RepositoryUnits::at(&args.place)?;
     let mut known = known(cx, &args.place)?;
     let units = found.checked.units.iter();
     let lines: Vec<Line<'_>> =

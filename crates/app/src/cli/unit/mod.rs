@@ -50,7 +50,7 @@ impl UnitArgs {
     }
 }
 
-pub(super) use run::{Plan, UnitRunArgs, of_run, resume, root_of};
+pub(super) use run::{PreparedRun, UnitRunArgs, of_run, resume, root_of};
 
 pub(super) fn unit(cx: &Context, args: &UnitArgs) -> Result<u8, UserError> {
     match &args.command {
@@ -70,21 +70,21 @@ struct Place {
 }
 
 /// The units of a repository.
-pub(super) struct Found {
+pub(super) struct RepositoryUnits {
     /// The folder they lie in, from the top of the repository.
     pub(super) dir: String,
     /// What was read there.
     pub(super) checked: Checked,
 }
 
-impl Found {
+impl RepositoryUnits {
     fn at(place: &Place) -> Result<Self, UserError> {
-        Self::around(&Context::folder(place.dir.as_ref())?)
+        Self::containing(&Context::folder(place.dir.as_ref())?)
     }
 
     /// Those of the repository that `folder` lies in, as the configuration at its top has them: a folder with one of its own
     /// in between is no other repository. Reading them starts nothing, not even git.
-    pub(super) fn around(folder: &Path) -> Result<Self, UserError> {
+    pub(super) fn containing(folder: &Path) -> Result<Self, UserError> {
         let top = units::top(folder);
         let effective = Configured::load(&top)?.effective(&Typed::default());
         let dir = effective.units.dir.value.clone();

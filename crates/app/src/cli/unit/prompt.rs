@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::{
     super::{configured::warn, say, say_json, value},
-    Found, Place,
+    Place, RepositoryUnits,
 };
 use crate::error::UserError;
 
@@ -38,14 +38,14 @@ pub(super) struct PromptArgs {
 
 /// A prompt, for scripts.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct PromptJson<'a> {
     unit: &'a UnitId,
     tasks: &'a [u32],
     prompt: &'a str,
 }
 
 pub(super) fn prompt(args: &PromptArgs) -> Result<u8, UserError> {
-    let found = Found::at(&args.place)?;
+    let found = RepositoryUnits::at(&args.place)?;
     let unit = found.unit(&args.unit)?;
     let ready = match args.task {
         Some(number) if unit.tasks.iter().any(|task| task.spec.number == number) => {
@@ -73,7 +73,7 @@ pub(super) fn prompt(args: &PromptArgs) -> Result<u8, UserError> {
     let set = TaskSet { unit: unit.id.clone(), tasks: unit.tasks.clone(), ready };
     let text = turn(&set);
     if args.json {
-        return say_json(&Shown { unit: &set.unit, tasks: &set.ready, prompt: &text });
+        return say_json(&PromptJson { unit: &set.unit, tasks: &set.ready, prompt: &text });
     }
     say(text.trim_end());
     Ok(0)

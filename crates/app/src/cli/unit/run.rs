@@ -38,7 +38,7 @@ use super::super::{
     agents, budget,
     configured::{self, Configured},
     consent, detach,
-    flags::{Base, LoopFlags},
+    flags::{ChosenSettings, LoopFlags},
     resume::ResumeArgs,
     say, say_json, value,
 };
@@ -93,10 +93,10 @@ pub(in crate::cli) struct UnitRunArgs {
 }
 
 /// A run that can begin, and what it was made from. Nothing of the repository ran for it, not even git.
-pub(in crate::cli) struct Plan {
+pub(in crate::cli) struct PreparedRun {
     pub(in crate::cli) root: PathBuf,
     pub(in crate::cli) configured: Configured,
-    pub(in crate::cli) base: Base,
+    pub(in crate::cli) base: ChosenSettings,
     pub(in crate::cli) units: Vec<Unit>,
     pub(in crate::cli) settings: RunSettings,
     pub(in crate::cli) parallel: u32,
@@ -110,7 +110,7 @@ impl UnitRunArgs {
         &self.flags
     }
 
-    pub(in crate::cli) fn plan(&self, cx: &Context) -> Result<Plan, UserError> {
+    pub(in crate::cli) fn plan(&self, cx: &Context) -> Result<PreparedRun, UserError> {
         let root = root_of(self.dir.as_ref())?;
         let configured = Configured::load(&root)?;
         let promise = PromiseRule::new("DONE").map_err(UserError::usage)?;
@@ -126,7 +126,7 @@ impl UnitRunArgs {
         let mut base = self.flags.base(&configured, self.max_retries, promise, stand_in)?;
         let (settings, obstacle) = settings(self, &base.effective, base.policy.clone(), &units)?;
         base.obstacle = base.obstacle.or(obstacle);
-        Ok(Plan {
+        Ok(PreparedRun {
             parallel: self.parallel.unwrap_or(base.effective.units.parallel.value),
             merge: match (self.no_merge, self.pr) {
                 (true, _) => MergeMode::Leave,
@@ -151,7 +151,8 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
         let chosen = selected(cx, &root, &units.dir.value, &args.unit)?;
         return dry_run(&chosen, args.parallel.unwrap_or(units.parallel.value), args.flags.style.json);
     }
-    let Plan { root, configured, base, units, mut settings, parallel, merge, target } = args.plan(cx)?;
+    let PreparedRun { root, configured, base, units, mut settings, parallel, merge, target } =
+        args.plan(cx)?;
     if let Some(obstacle) = base.obstacle {
         return Err(obstacle);
     }

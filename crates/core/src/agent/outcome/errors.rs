@@ -8,14 +8,14 @@ use crate::{
 
 /// What an error means, and what helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Meaning {
+pub(super) struct ErrorMeaning {
     pub(super) outcome: Outcome,
     /// What to do about it; may be empty.
     pub(super) help: &'static str,
     pub(super) is_session_lost: bool,
 }
 
-impl Meaning {
+impl ErrorMeaning {
     pub(super) const fn plain(outcome: Outcome) -> Self {
         Self { outcome, help: "", is_session_lost: false }
     }
@@ -32,7 +32,7 @@ const OWN_WORDS: [(&str, Outcome); 5] = [
 
 /// What a refusal is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum About {
+enum ErrorSubject {
     Root,
     Session,
     Argument,
@@ -40,47 +40,47 @@ enum About {
 }
 
 /// Which words of a refusal tell what it is about.
-const REFUSALS: [(&str, About); 9] = [
-    ("with root", About::Root),
-    ("conversation found", About::Session),
-    ("session", About::Session),
-    ("rollout", About::Session),
-    ("model", About::Model),
-    ("option", About::Argument),
-    ("argument", About::Argument),
-    ("subcommand", About::Argument),
-    ("invalid value", About::Argument),
+const REFUSALS: [(&str, ErrorSubject); 9] = [
+    ("with root", ErrorSubject::Root),
+    ("conversation found", ErrorSubject::Session),
+    ("session", ErrorSubject::Session),
+    ("rollout", ErrorSubject::Session),
+    ("model", ErrorSubject::Model),
+    ("option", ErrorSubject::Argument),
+    ("argument", ErrorSubject::Argument),
+    ("subcommand", ErrorSubject::Argument),
+    ("invalid value", ErrorSubject::Argument),
 ];
 
 /// What an error means that came with a status of HTTP, or without one.
-pub(super) fn meaning(error: &str, status: Option<u16>) -> Option<Meaning> {
+pub(super) fn meaning(error: &str, status: Option<u16>) -> Option<ErrorMeaning> {
     let text = error.trim_start().to_lowercase();
     if let Some((_, outcome)) = OWN_WORDS.iter().find(|(beginning, _)| text.starts_with(beginning)) {
-        return Some(Meaning::plain(*outcome));
+        return Some(ErrorMeaning::plain(*outcome));
     }
     Some(match limit_class(error, status)? {
-        FailureClass::UsageLimit => Meaning::plain(Outcome::UsageLimit),
-        FailureClass::RateLimit => Meaning::plain(Outcome::RateLimit),
-        FailureClass::Overload => Meaning::plain(Outcome::Overload),
-        FailureClass::Network => Meaning::plain(Outcome::Network),
-        FailureClass::Auth => Meaning::plain(Outcome::Auth),
-        FailureClass::Billing => Meaning::plain(Outcome::Billing),
-        FailureClass::Context => Meaning::plain(Outcome::Context),
-        FailureClass::Permission => Meaning::plain(Outcome::Permission),
+        FailureClass::UsageLimit => ErrorMeaning::plain(Outcome::UsageLimit),
+        FailureClass::RateLimit => ErrorMeaning::plain(Outcome::RateLimit),
+        FailureClass::Overload => ErrorMeaning::plain(Outcome::Overload),
+        FailureClass::Network => ErrorMeaning::plain(Outcome::Network),
+        FailureClass::Auth => ErrorMeaning::plain(Outcome::Auth),
+        FailureClass::Billing => ErrorMeaning::plain(Outcome::Billing),
+        FailureClass::Context => ErrorMeaning::plain(Outcome::Context),
+        FailureClass::Permission => ErrorMeaning::plain(Outcome::Permission),
         FailureClass::Misuse => misuse(&text),
     })
 }
 
-fn misuse(text: &str) -> Meaning {
+fn misuse(text: &str) -> ErrorMeaning {
     let about = REFUSALS.iter().find(|(words, _)| text.contains(words)).map(|(_, about)| *about);
     let help = match about {
-        Some(About::Root) => {
+        Some(ErrorSubject::Root) => {
             "run it as another user, or set `allow_root: true` under `permissions:` in your configuration"
         }
-        Some(About::Session) => "the session cannot be continued",
-        Some(About::Argument) => "its version may be another than expected; `dacapo doctor` names it",
-        Some(About::Model) => "choose another one with `--model`",
+        Some(ErrorSubject::Session) => "the session cannot be continued",
+        Some(ErrorSubject::Argument) => "its version may be another than expected; `dacapo doctor` names it",
+        Some(ErrorSubject::Model) => "choose another one with `--model`",
         None => "",
     };
-    Meaning { outcome: Outcome::Misuse, help, is_session_lost: about == Some(About::Session) }
+    ErrorMeaning { outcome: Outcome::Misuse, help, is_session_lost: about == Some(ErrorSubject::Session) }
 }

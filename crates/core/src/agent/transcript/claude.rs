@@ -8,7 +8,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use serde::Deserialize;
 
 use super::{
-    Dialect, Ear, Ending, EndingKind, UsageScope, fields,
+    Dialect, Ending, EndingKind, TranscriptSink, UsageScope, fields,
     lenient::{Leaf, Many, Maybe, ToolInput},
 };
 use crate::event::Usage;
@@ -253,19 +253,19 @@ impl Dialect for Claude {
         &[b"{\"type\":\"user\""]
     }
 
-    fn read(&mut self, line: &[u8], ear: &mut Ear<'_>) -> bool {
+    fn read(&mut self, line: &[u8], sink: &mut TranscriptSink<'_>) -> bool {
         let Some(line) = fields::<Line<'_>>(line) else { return false };
         let Some(kind) = line.kind.text() else { return false };
-        ear.session(line.session_id.text());
+        sink.session(line.session_id.text());
         match kind {
-            "assistant" => self.assistant(&line, ear),
-            "stream_event" => self.piece(&line, ear),
-            "system" => notice(&line, ear),
+            "assistant" => self.assistant(&line, sink),
+            "stream_event" => self.piece(&line, sink),
+            "system" => notice(&line, sink),
             "rate_limit_event" => {
                 let rejected = line.rate_limit_info.0.filter(|info| info.status.is("rejected"));
                 self.reset_at = rejected.and_then(|info| info.resets_at.whole()).or(self.reset_at);
             }
-            "result" => self.result(&line, ear),
+            "result" => self.result(&line, sink),
             _ => {}
         }
         true
@@ -273,56 +273,56 @@ impl Dialect for Claude {
 }
 
 impl Claude {
-    fn assistant(&mut self, line: &Line<'_>, ear: &mut Ear<'_>) {
+    fn assistant(&mut self, line: &Line<'_>, sink: &mut TranscriptSink<'_>) {
         let Some(message) = &line.message.0 else { return };
         if message.model.is(SYNTHETIC) || line.is_api_error_message.truth() == Some(true) {
             let error = Ending::bad(&message.words())
                 .with_status(line.api_error_status.status())
                 .of_kind(line.error.text().and_then(error_kind));
             self.banner = Some(error.clone());
-            ear.told.trouble = Some(error);
+            sink.summary.trouble = Some(error);
             return;
         }
         self.banner = None;
         let id = message.id.text();
         if let Some(tokens) = &message.usage.0 {
-            ear.usage(UsageScope::Call, id, tokens.usage(), None);
+            sink.usage(UsageScope::Call, id, tokens.usage(), None);
         }
         if id != Some(&self.message) {
-            ear.written(message.bytes());
+            sink.written(message.bytes());
         }
         // A sub-agent's tokens cost money, but its words are not the agent's.
         if line.parent_tool_use_id.text().is_some() {
             return;
         }
-        ear.model(message.model.text());
-        ear.message(&message.words());
+        sink.model(message.model.text());
+        sink.message(&message.words());
         for (name, input) in message.calls() {
-            ear.tool(name, input);
+            sink.tool(name, input);
         }
     }
 
-    fn piece(&mut self, line: &Line<'_>, ear: &mut Ear<'_>) {
+    fn piece(&mut self, line: &Line<'_>, sink: &mut TranscriptSink<'_>) {
         let Some(event) = &line.event.0 else { return };
         if let Some(message) = &event.message.0 {
             self.message = message.id.words().to_owned();
         }
         if let Some(delta) = &event.delta.0 {
             let texts = [&delta.text, &delta.thinking, &delta.partial_json];
-            ear.written(texts.iter().map(|text| text.words().len()).sum());
+            sink.written(texts.iter().map(|text| text.words().len()).sum());
         }
         if event.kind.is("message_delta")
             && let Some(tokens) = &event.usage.0
         {
             let id = Some(self.message.as_str()).filter(|id| !id.is_empty());
-            ear.usage(UsageScope::Call, id, tokens.usage(), None);
+            sink.usage(UsageScope::Call, id, tokens.usage(), None);
         }
     }
 
-    fn result(&mut self, line: &Line<'_>, ear: &mut Ear<'_>) {
-        self.count(line, ear);
+    fn result(&mut self, line: &Line<'_>, sink: &mut TranscriptSink<'_>) {
+        self.count(line, sink);
         for tool in line.permission_denials.0.iter().filter_map(|denial| denial.0.as_ref()) {
-            ear.warn(&denied(tool));
+            sink.warn(&denied(tool));
         }
         let reason = line.terminal_reason.words();
         let errors: Vec<&str> = line.errors.0.iter().filter_map(Leaf::text).collect();
@@ -339,7 +339,7 @@ impl Claude {
         let is_error = line.is_error.truth().unwrap_or(!errors.is_empty());
         let banner = self.banner.take();
         if !is_error && kind.is_none() && banner.is_none() {
-            return ear.end(Ending::good());
+            return sink.end(Ending::good());
         }
         let message = match (&*errors, line.result.text(), &banner) {
             ([_, ..], _, _) => errors.join("; "),
@@ -353,23 +353,23 @@ impl Claude {
             .with_status(line.api_error_status.status())
             .of_kind(banner.kind)
             .of_kind(kind);
-        ear.end(Ending { reset_at: self.reset_at, ..ending });
+        sink.end(Ending { reset_at: self.reset_at, ..ending });
     }
 
     /// The process's total. `usage` leaves out a turn that was broken off, so the sum over the models goes first;
     /// `total_cost_usd` is the session's.
-    fn count(&mut self, line: &Line<'_>, ear: &mut Ear<'_>) {
+    fn count(&mut self, line: &Line<'_>, sink: &mut TranscriptSink<'_>) {
         if let Some(models) = &line.model_usage_since_last_result.0 {
             for model in models.values().filter_map(|model| model.0.as_ref()) {
                 self.used.add(model.usage());
                 self.cost_usd += model.cost_usd.real().unwrap_or(0.0);
             }
-            ear.usage(UsageScope::Process, None, self.used, Some(self.cost_usd));
+            sink.usage(UsageScope::Process, None, self.used, Some(self.cost_usd));
         } else if let Some(tokens) = &line.usage.0 {
             self.used.add(tokens.usage());
-            ear.usage(UsageScope::Process, None, self.used, None);
+            sink.usage(UsageScope::Process, None, self.used, None);
             if let Some(cost) = line.total_cost_usd.real() {
-                ear.usage(UsageScope::Session, None, Usage::default(), Some(cost));
+                sink.usage(UsageScope::Session, None, Usage::default(), Some(cost));
             }
         }
     }
@@ -380,12 +380,12 @@ pub(super) fn denied(denial: &Denial<'_>) -> String {
     format!("the agent was not allowed to use {}", denial.tool_name.text().unwrap_or("a tool"))
 }
 
-fn notice(line: &Line<'_>, ear: &mut Ear<'_>) {
+fn notice(line: &Line<'_>, sink: &mut TranscriptSink<'_>) {
     match line.subtype.words() {
         "init" => {
-            ear.model(line.model.text());
+            sink.model(line.model.text());
             // Signed in without a key: a plan pays, and what is reported is what it would have cost.
-            ear.subscription(line.key_source.is("none"));
+            sink.subscription(line.key_source.is("none"));
         }
         "api_retry" => {
             let error = line.error.text().unwrap_or("unknown error");
@@ -393,9 +393,9 @@ fn notice(line: &Line<'_>, ear: &mut Ear<'_>) {
             let named = status.map_or_else(String::new, |status| format!("{status} "));
             let (attempt, most) = (line.attempt.count(), line.max_retries.count());
             let detail = format!("{named}{error}, retry {attempt} of {most}");
-            ear.retry(Ending::bad(&detail).with_status(status).of_kind(error_kind(error)));
+            sink.retry(Ending::bad(&detail).with_status(status).of_kind(error_kind(error)));
         }
-        "notification" if line.key.is("stop-hook-block-cap") => ear.warn(line.text.words()),
+        "notification" if line.key.is("stop-hook-block-cap") => sink.warn(line.text.words()),
         _ => {}
     }
 }

@@ -6,7 +6,7 @@
 use serde::Deserialize;
 
 use super::{
-    Dialect, Ear, Ending, UsageScope, fields,
+    Dialect, Ending, TranscriptSink, UsageScope, fields,
     lenient::{Leaf, Many, Maybe, ToolInput, one_line},
 };
 use crate::event::Usage;
@@ -101,33 +101,33 @@ impl Tokens<'_> {
 }
 
 impl Dialect for Codex {
-    fn read(&mut self, line: &[u8], ear: &mut Ear<'_>) -> bool {
+    fn read(&mut self, line: &[u8], sink: &mut TranscriptSink<'_>) -> bool {
         let Some(line) = fields::<Line<'_>>(line) else { return false };
         let Some(kind) = line.kind.text() else { return false };
         match kind {
-            "thread.started" => ear.session(line.thread_id.text()),
+            "thread.started" => sink.session(line.thread_id.text()),
             "item.started" | "item.completed" => {
                 if let Some(item) = &line.item.0 {
-                    self.item(item, kind == "item.completed", ear);
+                    self.item(item, kind == "item.completed", sink);
                 }
             }
             "error" => {
                 let message = line.message.words();
                 if message.starts_with("Reconnecting") {
-                    ear.retry(Ending::bad(message));
+                    sink.retry(Ending::bad(message));
                 } else {
-                    ear.told.trouble = Some(Ending::bad(message));
+                    sink.summary.trouble = Some(Ending::bad(message));
                 }
             }
             "turn.completed" => {
                 if let Some(tokens) = &line.usage.0 {
-                    ear.usage(UsageScope::Session, None, tokens.usage(), None);
+                    sink.usage(UsageScope::Session, None, tokens.usage(), None);
                 }
-                ear.end(Ending::good());
+                sink.end(Ending::good());
             }
             "turn.failed" => {
                 let told = line.error.0.as_ref().map_or("", |error| error.message.words());
-                ear.end(Ending::bad(told));
+                sink.end(Ending::bad(told));
             }
             _ => {}
         }
@@ -136,15 +136,15 @@ impl Dialect for Codex {
 }
 
 impl Codex {
-    fn item(&mut self, item: &Item<'_>, is_complete: bool, ear: &mut Ear<'_>) {
+    fn item(&mut self, item: &Item<'_>, is_complete: bool, sink: &mut TranscriptSink<'_>) {
         match item.kind.words() {
             "agent_message" => {
                 if is_complete {
-                    ear.written(item.text.words().len());
-                    ear.message(item.text.words());
+                    sink.written(item.text.words().len());
+                    sink.message(item.text.words());
                 }
             }
-            "error" => ear.warn(item.message.words()),
+            "error" => sink.warn(item.message.words()),
             // A plan is neither words nor a deed.
             "reasoning" | "todo_list" | "" => {}
             kind => {
@@ -159,7 +159,7 @@ impl Codex {
                         if !is_complete {
                             self.begun.push(id.to_owned());
                         }
-                        tool(kind, item, ear);
+                        tool(kind, item, sink);
                     }
                 }
             }
@@ -167,7 +167,7 @@ impl Codex {
     }
 }
 
-fn tool(kind: &str, item: &Item<'_>, ear: &mut Ear<'_>) {
+fn tool(kind: &str, item: &Item<'_>, sink: &mut TranscriptSink<'_>) {
     let path =
         item.changes.0.first().and_then(|change| change.0.as_ref()).and_then(|change| change.path.text());
     let line = item
@@ -181,5 +181,5 @@ fn tool(kind: &str, item: &Item<'_>, ear: &mut Ear<'_>) {
         "file_change" => "edit",
         kind => kind,
     });
-    ear.tool(name, &ToolInput { line, bytes: 0 });
+    sink.tool(name, &ToolInput { line, bytes: 0 });
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::{
-    Dialect, Ear, Ending, EndingKind, fields,
+    Dialect, Ending, EndingKind, TranscriptSink, fields,
     lenient::{Leaf, Many, Maybe, ToolInput},
 };
 
@@ -68,19 +68,19 @@ impl Dialect for Copilot {
         &[b"{\"type\":\"user.message\"", b"{\"type\":\"tool.", b"{\"type\":\"session.skills_loaded\""]
     }
 
-    fn read(&mut self, line: &[u8], ear: &mut Ear<'_>) -> bool {
+    fn read(&mut self, line: &[u8], sink: &mut TranscriptSink<'_>) -> bool {
         let Some(line) = fields::<Line<'_>>(line) else { return false };
         let Some(kind) = line.kind.text() else { return false };
         let data = line.data.0.unwrap_or_default();
         match kind {
-            "assistant.message_delta" => ear.written(data.delta_content.words().len()),
+            "assistant.message_delta" => sink.written(data.delta_content.words().len()),
             // A sub-agent's words are not the agent's.
             "assistant.message" if data.parent_tool_call_id.text().is_none() => {
                 (self.failure, self.error) = (None, None);
-                ear.model(data.model.text());
-                ear.message(data.content.words());
+                sink.model(data.model.text());
+                sink.message(data.content.words());
                 for request in data.tool_requests.0.iter().filter_map(|request| request.0.as_ref()) {
-                    ear.tool(request.name.words(), &request.arguments);
+                    sink.tool(request.name.words(), &request.arguments);
                 }
             }
             "model.call_failure" => {
@@ -92,7 +92,7 @@ impl Dialect for Copilot {
             "assistant.turn_retry" => {
                 let reason = data.reason.text().unwrap_or("unknown error");
                 let failure = self.failure.take().unwrap_or_default();
-                ear.retry(Ending { message: reason.to_owned(), ..failure.of_kind(error_kind(reason)) });
+                sink.retry(Ending { message: reason.to_owned(), ..failure.of_kind(error_kind(reason)) });
             }
             "session.error" => {
                 // What it says of its own retries before is not what the provider said.
@@ -102,13 +102,13 @@ impl Dialect for Copilot {
                     .with_status(data.status_code.status())
                     .of_kind(self.failure.take().and_then(|failure| failure.kind))
                     .of_kind(error_kind(data.error_type.words()));
-                ear.told.trouble = Some(error.clone());
+                sink.summary.trouble = Some(error.clone());
                 self.error = Some(error);
             }
             "result" => {
-                ear.session(line.session_id.text());
+                sink.session(line.session_id.text());
                 let error = self.error.take();
-                ear.end(match line.exit_code.whole() {
+                sink.end(match line.exit_code.whole() {
                     Some(0) => Ending::good(),
                     _ => error.unwrap_or_else(|| Ending::bad("")),
                 });

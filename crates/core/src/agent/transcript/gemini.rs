@@ -5,7 +5,7 @@
 use serde::Deserialize;
 
 use super::{
-    Dialect, Ear, Ending, EndingKind, UsageScope, fields,
+    Dialect, Ending, EndingKind, TranscriptSink, UsageScope, fields,
     lenient::{Leaf, Maybe, ToolInput},
 };
 use crate::event::Usage;
@@ -88,81 +88,81 @@ impl Stats<'_> {
 }
 
 impl Dialect for Gemini {
-    fn read(&mut self, line: &[u8], ear: &mut Ear<'_>) -> bool {
+    fn read(&mut self, line: &[u8], sink: &mut TranscriptSink<'_>) -> bool {
         let Some(line) = fields::<Line<'_>>(line) else { return false };
         let Some(kind) = line.kind.text() else { return false };
         match kind {
             "init" => {
-                ear.session(line.session_id.text());
-                ear.model(line.model.text());
+                sink.session(line.session_id.text());
+                sink.model(line.model.text());
             }
             "message" if line.role.is("assistant") => {
                 if line.delta.truth() == Some(true) {
-                    self.piece(line.content.words(), ear);
+                    self.piece(line.content.words(), sink);
                 } else {
-                    self.complete(ear);
-                    ear.message(line.content.words());
+                    self.complete(sink);
+                    sink.message(line.content.words());
                 }
             }
             "tool_use" => {
-                self.complete(ear);
-                ear.tool(line.tool_name.words(), &line.parameters);
+                self.complete(sink);
+                sink.tool(line.tool_name.words(), &line.parameters);
             }
-            "tool_result" => self.complete(ear),
-            "error" => self.error(&line, ear),
-            "result" => self.result(&line, ear),
+            "tool_result" => self.complete(sink),
+            "error" => self.error(&line, sink),
+            "result" => self.result(&line, sink),
             _ => {}
         }
         true
     }
 
-    fn finish(&mut self, ear: &mut Ear<'_>) {
-        self.drop_words(ear);
+    fn finish(&mut self, sink: &mut TranscriptSink<'_>) {
+        self.drop_words(sink);
     }
 }
 
 impl Gemini {
-    fn piece(&mut self, words: &str, ear: &mut Ear<'_>) {
+    fn piece(&mut self, words: &str, sink: &mut TranscriptSink<'_>) {
         self.words.push_str(words);
         if self.words.len() > LONGEST_MESSAGE {
             let cut = self.words.floor_char_boundary(self.words.len() / 2);
             self.words.drain(..cut);
         }
-        ear.written(words.len());
+        sink.written(words.len());
     }
 
-    fn complete(&mut self, ear: &mut Ear<'_>) {
-        ear.message(&self.words);
+    fn complete(&mut self, sink: &mut TranscriptSink<'_>) {
+        sink.message(&self.words);
         self.words.clear();
     }
 
-    fn drop_words(&mut self, ear: &mut Ear<'_>) {
-        ear.told.unfinished |= !self.words.trim().is_empty();
+    fn drop_words(&mut self, sink: &mut TranscriptSink<'_>) {
+        sink.summary.unfinished |= !self.words.trim().is_empty();
         self.words.clear();
     }
 
-    fn error(&mut self, line: &Line<'_>, ear: &mut Ear<'_>) {
+    fn error(&mut self, line: &Line<'_>, sink: &mut TranscriptSink<'_>) {
         let message = line.message.words();
-        ear.warn(message);
+        sink.warn(message);
         if message.starts_with("Agent execution") {
             // A hook had the whole answer and wants another one.
-            self.complete(ear);
+            self.complete(sink);
         } else if message.contains("Loop detected") || !line.severity.is("warning") {
-            self.drop_words(ear);
+            self.drop_words(sink);
         }
     }
 
-    fn result(&mut self, line: &Line<'_>, ear: &mut Ear<'_>) {
+    fn result(&mut self, line: &Line<'_>, sink: &mut TranscriptSink<'_>) {
         if let Some(stats) = &line.stats.0 {
-            ear.usage(UsageScope::Process, None, stats.usage(), None);
+            sink.usage(UsageScope::Process, None, stats.usage(), None);
         }
         if line.status.is("success") {
-            self.complete(ear);
-            return ear.end(Ending::good());
+            self.complete(sink);
+            return sink.end(Ending::good());
         }
-        self.drop_words(ear);
+        self.drop_words(sink);
         let (kind, message) = line.error.0.as_ref().map_or(("", ""), |e| (e.kind.words(), e.message.words()));
-        ear.end(Ending::bad(message).of_kind(error_kind(kind)));
+        sink.end(Ending::bad(message).of_kind(error_kind(kind)));
     }
 }
 

@@ -1,12 +1,11 @@
 //! What an agent's CLI prints as events, read as it arrives.
 //!
-//! Each format is a file: fields in, things [`Heard`] and [`Told`] out. Only what the agent itself wrote becomes a
-//! [`Heard::Message`]; what a line says of the process's end waits in [`Told::ending`] for [`super::outcome`].
+//! Each format is a file: fields in, things [`OutputEvent`] and [`OutputSummary`] out. Only what the agent itself wrote becomes a
+//! [`OutputEvent::Message`]; what a line says of the process's end waits in [`OutputSummary::ending`] for [`super::outcome`].
 
 mod claude;
 mod codex;
 mod copilot;
-mod ear;
 mod gemini;
 mod lenient;
 mod lines;
@@ -15,19 +14,20 @@ mod pi;
 mod qwen;
 mod readable;
 mod repair;
+mod sink;
 
 use memchr::memmem;
 use serde::Deserialize;
 
 pub use self::readable::readable;
-use self::{ear::Ear, lines::Lines};
+use self::{lines::Lines, sink::TranscriptSink};
 use super::command::Format;
 pub use crate::limits::Scope as UsageScope;
 use crate::{duration::Millis, event::Usage, limits::Meter};
 
 /// Something in an agent's output, as soon as it is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Heard<'a> {
+pub enum OutputEvent<'a> {
     /// Words of the agent, complete and joined over their pieces; never a user's turn, a tool's result, thinking,
     /// an error's banner, a sub-agent's words, or something cut off.
     Message(&'a str),
@@ -54,7 +54,7 @@ pub enum Heard<'a> {
     Final,
 }
 
-impl Heard<'_> {
+impl OutputEvent<'_> {
     /// Enters it in the ledger of its attempt, if it counts.
     pub fn meter(&self, meter: &mut Meter) {
         match *self {
@@ -71,7 +71,7 @@ impl Heard<'_> {
 
 /// What an agent's output has told by its end.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Told {
+pub struct OutputSummary {
     /// The session, to continue it.
     pub session: Option<String>,
     pub model: Option<String>,
@@ -141,7 +141,7 @@ pub enum EndingKind {
 pub struct Transcript {
     lines: Lines,
     dialect: Box<dyn Dialect>,
-    told: Told,
+    summary: OutputSummary,
 }
 
 /// How one CLI puts things.
@@ -151,9 +151,9 @@ trait Dialect: std::fmt::Debug + Send {
         &[]
     }
     /// Reads one event; `false` if it is none.
-    fn read(&mut self, line: &[u8], ear: &mut Ear<'_>) -> bool;
+    fn read(&mut self, line: &[u8], sink: &mut TranscriptSink<'_>) -> bool;
     /// The output is over.
-    fn finish(&mut self, _ear: &mut Ear<'_>) {}
+    fn finish(&mut self, _sink: &mut TranscriptSink<'_>) {}
 }
 
 impl Transcript {
@@ -169,57 +169,57 @@ impl Transcript {
             Format::Copilot => Box::new(copilot::Copilot::default()),
             Format::Pi => Box::new(pi::Pi::default()),
         };
-        Self { lines: Lines::new(dialect.dull()), dialect, told: Told::default() }
+        Self { lines: Lines::new(dialect.dull()), dialect, summary: OutputSummary::default() }
     }
 
     /// Reads the next bytes, which may end anywhere, and tells what was heard in them.
-    pub fn push(&mut self, bytes: &[u8], heard: &mut dyn FnMut(Heard<'_>)) {
-        let mut ear = Ear::new(heard, &mut self.told);
+    pub fn push(&mut self, bytes: &[u8], heard: &mut dyn FnMut(OutputEvent<'_>)) {
+        let mut sink = TranscriptSink::new(heard, &mut self.summary);
         let dialect = &mut *self.dialect;
-        self.lines.push(bytes, &mut |line| read(dialect, line, &mut ear));
+        self.lines.push(bytes, &mut |line| read(dialect, line, &mut sink));
     }
 
     /// Whether a plan pays for it, once that is known.
     pub fn is_subscription(&self) -> bool {
-        self.told.is_subscription
+        self.summary.is_subscription
     }
 
     /// The model that answers, once it is known.
     pub fn model(&self) -> Option<&str> {
-        self.told.model.as_deref()
+        self.summary.model.as_deref()
     }
 
     /// The output is over.
-    pub fn finish(mut self, heard: &mut dyn FnMut(Heard<'_>)) -> Told {
-        let mut ear = Ear::new(heard, &mut self.told);
+    pub fn finish(mut self, heard: &mut dyn FnMut(OutputEvent<'_>)) -> OutputSummary {
+        let mut sink = TranscriptSink::new(heard, &mut self.summary);
         let dialect = &mut *self.dialect;
-        self.lines.finish(&mut |line| read(dialect, line, &mut ear));
-        dialect.finish(&mut ear);
-        self.told.skipped_lines = self.lines.skipped();
-        if self.told.skipped_lines > 0 {
-            let text = format!("{} lines of its output were too long to be read", self.told.skipped_lines);
-            Ear::new(heard, &mut self.told).warn(&text);
+        self.lines.finish(&mut |line| read(dialect, line, &mut sink));
+        dialect.finish(&mut sink);
+        self.summary.skipped_lines = self.lines.skipped();
+        if self.summary.skipped_lines > 0 {
+            let text = format!("{} lines of its output were too long to be read", self.summary.skipped_lines);
+            TranscriptSink::new(heard, &mut self.summary).warn(&text);
         }
-        self.told
+        self.summary
     }
 }
 
-fn read(dialect: &mut dyn Dialect, line: &[u8], ear: &mut Ear<'_>) {
+fn read(dialect: &mut dyn Dialect, line: &[u8], sink: &mut TranscriptSink<'_>) {
     let line = line.trim_ascii();
     if line.is_empty() {
         return;
     }
-    if read_event(dialect, line, ear) {
-        ear.told.saw_event = true;
-    } else if !ear.told.saw_event {
-        ear.told.stray = Some(lenient::one_line(&String::from_utf8_lossy(line)));
+    if read_event(dialect, line, sink) {
+        sink.summary.saw_event = true;
+    } else if !sink.summary.saw_event {
+        sink.summary.stray = Some(lenient::one_line(&String::from_utf8_lossy(line)));
     }
 }
 
-fn read_event(dialect: &mut dyn Dialect, line: &[u8], ear: &mut Ear<'_>) -> bool {
+fn read_event(dialect: &mut dyn Dialect, line: &[u8], sink: &mut TranscriptSink<'_>) -> bool {
     let start = match line.first() {
         Some(b'{') => 0,
-        _ if ear.told.saw_event => return false,
+        _ if sink.summary.saw_event => return false,
         // A banner may stand before the first event, even on its line.
         _ => match memmem::find(line, b"{\"") {
             Some(start) => start,
@@ -227,8 +227,8 @@ fn read_event(dialect: &mut dyn Dialect, line: &[u8], ear: &mut Ear<'_>) -> bool
         },
     };
     let line = &line[start..];
-    dialect.read(line, ear)
-        || repair::repaired(line).is_some_and(|repaired| dialect.read(repaired.as_bytes(), ear))
+    dialect.read(line, sink)
+        || repair::repaired(line).is_some_and(|repaired| dialect.read(repaired.as_bytes(), sink))
 }
 
 /// The fields of an event; nothing if the line is not whole.
@@ -241,7 +241,7 @@ fn fields<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Option<T> {
 struct Silent;
 
 impl Dialect for Silent {
-    fn read(&mut self, _line: &[u8], _ear: &mut Ear<'_>) -> bool {
+    fn read(&mut self, _line: &[u8], _sink: &mut TranscriptSink<'_>) -> bool {
         true
     }
 }

@@ -5,7 +5,7 @@
 use serde::Deserialize;
 
 use super::{
-    Dialect, Ear, Ending, EndingKind, UsageScope, fields,
+    Dialect, Ending, EndingKind, TranscriptSink, UsageScope, fields,
     lenient::{Leaf, Maybe, ToolInput},
 };
 use crate::{duration::Millis, event::Usage};
@@ -135,30 +135,32 @@ impl Tokens<'_> {
 }
 
 impl Dialect for Opencode {
-    fn read(&mut self, line: &[u8], ear: &mut Ear<'_>) -> bool {
+    fn read(&mut self, line: &[u8], sink: &mut TranscriptSink<'_>) -> bool {
         let Some(line) = fields::<Line<'_>>(line) else { return false };
         let Some(kind) = line.kind.text() else { return false };
-        ear.session(line.session_id.text());
+        sink.session(line.session_id.text());
         match (kind, &line.part.0) {
-            ("step_start", _) => ear.told.ending = None,
+            ("step_start", _) => sink.summary.ending = None,
             ("text", Some(part)) => {
-                ear.written(part.text.words().len());
-                ear.message(part.text.words());
+                sink.written(part.text.words().len());
+                sink.message(part.text.words());
             }
             ("tool_use", Some(part)) => {
                 let nothing = ToolInput::default();
-                ear.tool(part.tool.words(), part.state.0.as_ref().map_or(&nothing, |call| &call.input));
+                sink.tool(part.tool.words(), part.state.0.as_ref().map_or(&nothing, |call| &call.input));
             }
             ("step_finish", Some(part)) => {
                 if let Some(tokens) = &part.tokens.0 {
-                    ear.usage(UsageScope::Call, None, tokens.usage(), part.cost.real());
+                    sink.usage(UsageScope::Call, None, tokens.usage(), part.cost.real());
                 }
                 if !part.reason.is("tool-calls") {
-                    ear.end(Ending::good());
+                    sink.end(Ending::good());
                 }
             }
             // It may go on after an error, so nothing says that it is over but its exit.
-            ("error", _) => ear.told.ending = Some(line.error.0.as_ref().map(failure).unwrap_or_default()),
+            ("error", _) => {
+                sink.summary.ending = Some(line.error.0.as_ref().map(failure).unwrap_or_default())
+            }
             _ => {}
         }
         true

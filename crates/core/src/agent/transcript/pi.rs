@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::{
-    Dialect, Ear, Ending, EndingKind, UsageScope, fields,
+    Dialect, Ending, EndingKind, TranscriptSink, UsageScope, fields,
     lenient::{Leaf, Many, Maybe, ToolInput},
 };
 use crate::event::Usage;
@@ -106,30 +106,30 @@ impl Dialect for Pi {
         &[b"{\"type\":\"tool_execution_", b"{\"type\":\"turn_end\""]
     }
 
-    fn read(&mut self, line: &[u8], ear: &mut Ear<'_>) -> bool {
+    fn read(&mut self, line: &[u8], sink: &mut TranscriptSink<'_>) -> bool {
         let Some(line) = fields::<Line<'_>>(line) else { return false };
         let Some(kind) = line.kind.text() else { return false };
         match kind {
-            "session" => ear.session(line.id.text()),
-            "agent_start" => ear.told.ending = None,
+            "session" => sink.session(line.id.text()),
+            "agent_start" => sink.summary.ending = None,
             "message_update" => {
                 if let Some(piece) = line.piece.0.filter(|piece| piece.kind.words().ends_with("_delta")) {
-                    ear.written(piece.delta.words().len());
+                    sink.written(piece.delta.words().len());
                 }
             }
             "message_end" => {
                 if let Some(message) = line.message.0.filter(|message| message.role.is("assistant")) {
-                    self.message(&message, ear);
+                    self.message(&message, sink);
                 }
             }
             "auto_retry_start" => {
-                ear.told.ending = None;
-                ear.retry(Ending::bad(line.error_message.words()));
+                sink.summary.ending = None;
+                sink.retry(Ending::bad(line.error_message.words()));
             }
             "agent_end" => match self.error.take() {
-                None => ear.end(Ending::good()),
+                None => sink.end(Ending::good()),
                 // It may try again, so nothing says that it is over but its exit.
-                error => ear.told.ending = error,
+                error => sink.summary.ending = error,
             },
             _ => {}
         }
@@ -138,11 +138,11 @@ impl Dialect for Pi {
 }
 
 impl Pi {
-    fn message(&mut self, message: &Message<'_>, ear: &mut Ear<'_>) {
-        ear.model(message.model.text());
+    fn message(&mut self, message: &Message<'_>, sink: &mut TranscriptSink<'_>) {
+        sink.model(message.model.text());
         if let Some(tokens) = &message.usage.0 {
             let cost = tokens.cost.0.as_ref().and_then(|cost| cost.total.real());
-            ear.usage(UsageScope::Call, None, tokens.usage(), cost);
+            sink.usage(UsageScope::Call, None, tokens.usage(), cost);
         }
         let blocks = || message.content.0.iter().filter_map(|block| block.0.as_ref());
         let words: String = blocks().filter(|b| b.kind.is("text")).map(|b| b.text.words()).collect();
@@ -153,13 +153,13 @@ impl Pi {
             _ => None,
         };
         if self.error.is_some() || reason == "length" {
-            ear.told.unfinished |= !words.trim().is_empty();
-            ear.told.trouble = self.error.clone();
+            sink.summary.unfinished |= !words.trim().is_empty();
+            sink.summary.trouble = self.error.clone();
             return;
         }
-        ear.message(&words);
+        sink.message(&words);
         for call in blocks().filter(|block| block.kind.is("toolCall")) {
-            ear.tool(call.name.words(), &call.arguments);
+            sink.tool(call.name.words(), &call.arguments);
         }
     }
 }

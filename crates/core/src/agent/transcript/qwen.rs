@@ -6,7 +6,7 @@
 use serde::Deserialize;
 
 use super::{
-    Dialect, Ear, Ending, EndingKind, UsageScope,
+    Dialect, Ending, EndingKind, TranscriptSink, UsageScope,
     claude::{Denial, Message, Tokens, denied},
     fields,
     lenient::{Leaf, Many, Maybe},
@@ -72,58 +72,58 @@ impl Dialect for Qwen {
         &[b"{\"type\":\"user\""]
     }
 
-    fn read(&mut self, line: &[u8], ear: &mut Ear<'_>) -> bool {
+    fn read(&mut self, line: &[u8], sink: &mut TranscriptSink<'_>) -> bool {
         let Some(line) = fields::<Line<'_>>(line) else { return false };
         let Some(kind) = line.kind.text() else { return false };
-        ear.session(line.session_id.text());
+        sink.session(line.session_id.text());
         match kind {
-            "system" if line.subtype.is("init") => ear.model(line.model.text()),
+            "system" if line.subtype.is("init") => sink.model(line.model.text()),
             "system" if line.subtype.is("retry") => {
                 // The second line of a pair says that the wait is over.
                 if let Some(data) = line.data.0.filter(|data| data.attempt.whole().is_some()) {
                     let (attempt, most) = (data.attempt.count(), data.max_retries.count());
-                    ear.retry(Ending::bad(&format!("retry {attempt} of {most}")));
+                    sink.retry(Ending::bad(&format!("retry {attempt} of {most}")));
                 }
             }
-            "assistant" => assistant(&line, ear),
-            "result" => result(&line, ear),
+            "assistant" => assistant(&line, sink),
+            "result" => result(&line, sink),
             _ => {}
         }
         true
     }
 }
 
-fn assistant(line: &Line<'_>, ear: &mut Ear<'_>) {
+fn assistant(line: &Line<'_>, sink: &mut TranscriptSink<'_>) {
     let Some(message) = &line.message.0 else { return };
     let used = message.usage.0.as_ref().map(usage).unwrap_or_default();
     let words = message.words();
     if words.starts_with("[API Error: ") && used == Usage::default() {
-        ear.told.trouble = Some(Ending::bad(&words));
+        sink.summary.trouble = Some(Ending::bad(&words));
         return;
     }
-    ear.usage(UsageScope::Call, None, used, None);
+    sink.usage(UsageScope::Call, None, used, None);
     if line.parent_tool_use_id.text().is_some() {
         return;
     }
-    ear.model(message.model.text());
-    ear.written(words.len());
-    ear.message(&words);
+    sink.model(message.model.text());
+    sink.written(words.len());
+    sink.message(&words);
     for (name, input) in message.calls() {
-        ear.tool(name, input);
+        sink.tool(name, input);
     }
 }
 
-fn result(line: &Line<'_>, ear: &mut Ear<'_>) {
+fn result(line: &Line<'_>, sink: &mut TranscriptSink<'_>) {
     if let Some(tokens) = &line.usage.0 {
-        ear.usage(UsageScope::Session, None, usage(tokens), None);
+        sink.usage(UsageScope::Session, None, usage(tokens), None);
     }
     for denial in line.permission_denials.0.iter().filter_map(|denial| denial.0.as_ref()) {
-        ear.warn(&denied(denial));
+        sink.warn(&denied(denial));
     }
     let error = line.error.0.as_ref().and_then(|error| error.message.text());
     if !line.is_error.truth().unwrap_or(error.is_some()) {
-        return ear.end(Ending::good());
+        return sink.end(Ending::good());
     }
     let kind = line.subtype.is("error_max_turns").then_some(EndingKind::MaxTurns);
-    ear.end(Ending::bad(error.or(line.result.text()).unwrap_or_default()).of_kind(kind));
+    sink.end(Ending::bad(error.or(line.result.text()).unwrap_or_default()).of_kind(kind));
 }

@@ -1,13 +1,13 @@
 use super::*;
 
 /// What is heard in `lines`, each as one line of text, and what is told by their end.
-fn listen(format: Format, lines: &[&str]) -> (Vec<String>, Told) {
+fn listen(format: Format, lines: &[&str]) -> (Vec<String>, OutputSummary) {
     let mut seen = Vec::new();
-    let mut heard = |heard: Heard<'_>| {
+    let mut heard = |heard: OutputEvent<'_>| {
         seen.push(match heard {
-            Heard::Message(words) => format!("says {words}"),
-            Heard::Tool { name, input } => format!("calls {name}({input})"),
-            Heard::Usage { scope, id, usage, cost_usd } => {
+            OutputEvent::Message(words) => format!("says {words}"),
+            OutputEvent::Tool { name, input } => format!("calls {name}({input})"),
+            OutputEvent::Usage { scope, id, usage, cost_usd } => {
                 let Usage { input, output, cache_read, cache_write, reasoning } = usage;
                 let cost = cost_usd.map_or_else(String::new, |cost| format!(" ${cost}"));
                 format!(
@@ -15,9 +15,9 @@ fn listen(format: Format, lines: &[&str]) -> (Vec<String>, Told) {
                     id.unwrap_or("-")
                 )
             }
-            Heard::Written(bytes) => format!("wrote {bytes}"),
-            Heard::Retry { detail } => format!("retries {detail}"),
-            Heard::Final => "final".to_owned(),
+            OutputEvent::Written(bytes) => format!("wrote {bytes}"),
+            OutputEvent::Retry { detail } => format!("retries {detail}"),
+            OutputEvent::Final => "final".to_owned(),
         });
     };
     let mut transcript = Transcript::new(format);
@@ -154,7 +154,7 @@ fn half_a_character_does_not_hide_the_words_around_it() {
     let mut said = String::new();
     let line = b"{\"type\":\"item.completed\",\"item\":{\"type\":\"agent_message\",\"text\":\"a\xff b\"}}\n";
     transcript.push(line, &mut |heard| {
-        if let Heard::Message(words) = heard {
+        if let OutputEvent::Message(words) = heard {
             said.push_str(words);
         }
     });
@@ -320,6 +320,6 @@ fn qwens_banner_is_not_its_words() {
 fn text_has_no_events() {
     assert_eq!(
         listen(Format::Text, &["{\"type\":\"result\"}", "words"]),
-        (vec![], Told { saw_event: true, ..Told::default() })
+        (vec![], OutputSummary { saw_event: true, ..OutputSummary::default() })
     );
 }

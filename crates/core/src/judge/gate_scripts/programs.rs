@@ -1,6 +1,6 @@
 //! What is known about the programs a gate starts.
 
-use super::words::Word;
+use super::shell_words::Word;
 
 /// What a program does with its arguments.
 pub(super) enum Program {

@@ -9,12 +9,12 @@ use super::tag::TagName;
 /// The places in the prompt that hold the promise or a `<blocked>` tag.
 #[derive(Debug)]
 pub(super) struct PromptEchoes {
-    places: Vec<Place>,
+    places: Vec<PromptPlace>,
 }
 
 /// A tag in the prompt and the nearest lines around it that are not blank.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct PromptPlace {
     name: TagName,
     first: KeptLine,
     /// The same as `first` unless the tag spreads over lines.
@@ -23,7 +23,7 @@ pub(super) struct Place {
     after: Option<KeptLine>,
 }
 
-impl Place {
+impl PromptPlace {
     pub(super) fn follows(&self, before: Option<&KeptLine>) -> bool {
         self.before.is_some() && self.before.as_ref() == before
     }
@@ -55,7 +55,7 @@ impl PromptEchoes {
 
     /// The places whose lines are those from `first` to `last`, or just `last` without a `first`.
     pub(super) fn matching(&self, name: TagName, first: Option<&KeptLine>, last: &Excerpt<'_>) -> Vec<usize> {
-        let same = |place: &Place| {
+        let same = |place: &PromptPlace| {
             place.name == name
                 && place.last.is(last)
                 && first.map_or_else(|| place.first.is(last), |first| place.first == *first)
@@ -63,14 +63,14 @@ impl PromptEchoes {
         (0..self.places.len()).filter(|&index| same(&self.places[index])).collect()
     }
 
-    pub(super) fn place(&self, index: usize) -> &Place {
+    pub(super) fn place(&self, index: usize) -> &PromptPlace {
         &self.places[index]
     }
 }
 
 struct PlaceCollector {
     plain: PlainWords,
-    places: Vec<Place>,
+    places: Vec<PromptPlace>,
     latest: Option<KeptLine>,
     /// The line on which the open tag of each name began, and the line before that.
     opened: [Option<(KeptLine, Option<KeptLine>)>; 2],
@@ -93,11 +93,11 @@ impl LineSink for PlaceCollector {
             if marks.across.is_some()
                 && let Some((first, before)) = opened.take()
             {
-                self.places.push(Place { name, first, last: text.clone(), before, after: None });
+                self.places.push(PromptPlace { name, first, last: text.clone(), before, after: None });
             }
             if marks.tag.is_some() || says_plainly {
                 let (first, last) = (text.clone(), text.clone());
-                self.places.push(Place { name, first, last, before: self.latest.clone(), after: None });
+                self.places.push(PromptPlace { name, first, last, before: self.latest.clone(), after: None });
             }
             if marks.opening.is_some() {
                 *opened = Some((text.clone(), self.latest.clone()));

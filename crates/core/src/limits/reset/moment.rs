@@ -8,7 +8,7 @@ use jiff::{
 
 use super::{
     JUST_NOW, bounded,
-    words::{Kind, Reader},
+    tokens::{Kind, Reader},
     zones,
 };
 

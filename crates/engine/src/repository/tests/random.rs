@@ -88,7 +88,7 @@ fn no_byte_is_lost_whatever_is_done() {
                     let clean = repo.dirt(&repo.repository, "all", "dirty").unwrap().is_empty();
                     if dice.roll(2) == 0 && clean {
                         let (worktree, old) = (fixture.repo(), main.clone());
-                        let step = super::move_branch::Move {
+                        let step = super::move_branch::BranchMove {
                             worktree,
                             branch: "main".into(),
                             old,

@@ -1,6 +1,6 @@
 //! Moving a branch that may be checked out: all of it or nothing, through every crash (faults H10, H11, L2).
 
-use super::{move_branch::Move, *};
+use super::{move_branch::BranchMove, *};
 
 /// A repository on `main`, a commit `next` on top of it that changes, adds, deletes and turns a file into a folder.
 struct Stage {
@@ -41,9 +41,9 @@ impl Stage {
         self.fixture.user(&["status", "--porcelain"])
     }
 
-    fn step(&self) -> Move {
+    fn step(&self) -> BranchMove {
         let worktree = self.fixture.repo();
-        Move { worktree, branch: "main".into(), old: self.old.clone(), new: self.new.clone() }
+        BranchMove { worktree, branch: "main".into(), old: self.old.clone(), new: self.new.clone() }
     }
 
     /// All files are those of the new commit.
@@ -393,7 +393,8 @@ fn a_units_branch_is_advanced_with_its_files() {
     assert_eq!(fs::read_to_string(worktree.path.join("a")).unwrap(), "mine\n");
     fs::write(worktree.path.join("a"), "one\n").unwrap();
     // A crash between the ref and the files; and twice is as good as once.
-    let step = Move { worktree: worktree.path.clone(), branch: worktree.branch.clone(), ..stage.step() };
+    let step =
+        BranchMove { worktree: worktree.path.clone(), branch: worktree.branch.clone(), ..stage.step() };
     repo.note_move(&step).unwrap();
     repo.swap_for(&step).unwrap();
     for _ in 0..2 {

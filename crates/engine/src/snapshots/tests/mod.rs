@@ -12,6 +12,6 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use super::*;
 use crate::{
-    git::{GitError, Refusal, fixture::*},
+    git::{GitError, RepositoryProblem, fixture::*},
     home::Home,
 };

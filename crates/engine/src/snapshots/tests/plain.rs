@@ -95,7 +95,7 @@ fn too_many_files_are_said_to_be_and_can_be_hashed_all_the_same() {
         fixture.write(&n.to_string(), "");
     }
     let mut plain =
-        super::super::plain::Plain::open(fixture.repo(), fixture.home.path(), fixture.outside("lists"));
+        super::super::plain::PlainFolder::open(fixture.repo(), fixture.home.path(), fixture.outside("lists"));
     let error = plain.hash(9).unwrap_err();
     assert!(matches!(error, WorkspaceError::TooManyFiles { most: 9, .. }) && error.hint().is_some());
     assert_eq!(plain.hash(10).unwrap(), plain.hash(usize::MAX).unwrap());

@@ -6,14 +6,14 @@ use super::*;
 fn a_bare_repository_is_refused() {
     let fixture = Fixture::empty();
     fixture.user(&["init", "-q", "--bare"]);
-    assert_eq!(fixture.refusal(), Refusal::Bare);
+    assert_eq!(fixture.problem(), RepositoryProblem::Bare);
 }
 
 #[test]
 fn the_inside_of_git_is_refused() {
     let fixture = Fixture::new();
-    assert_eq!(fixture.refusal_at(&fixture.path(".git")), Refusal::InsideGitDir);
-    assert_eq!(fixture.refusal_at(&fixture.path(".git/objects")), Refusal::InsideGitDir);
+    assert_eq!(fixture.refusal_at(&fixture.path(".git")), RepositoryProblem::InsideGitDir);
+    assert_eq!(fixture.refusal_at(&fixture.path(".git/objects")), RepositoryProblem::InsideGitDir);
 }
 
 fn conflicting() -> Fixture {
@@ -44,7 +44,7 @@ fn an_operation_midway_is_refused() {
             fixture.user(&["commit", "-qam", "more"]);
         }
         fixture.user_may_fail(args);
-        assert_eq!(fixture.refusal(), Refusal::Midway(expected), "{args:?}");
+        assert_eq!(fixture.problem(), RepositoryProblem::Midway(expected), "{args:?}");
     }
 }
 
@@ -62,7 +62,7 @@ fn a_loop_that_began_goes_on_although_the_agent_left_a_merge() {
 fn a_locked_index_is_refused() {
     let fixture = Fixture::new();
     fixture.write(".git/index.lock", "");
-    assert_eq!(fixture.refusal(), Refusal::IndexLocked(fixture.path(".git/index.lock")));
+    assert_eq!(fixture.problem(), RepositoryProblem::IndexLocked(fixture.path(".git/index.lock")));
 }
 
 #[test]
@@ -76,9 +76,9 @@ fn a_corrupt_head_is_refused() {
         let fixture = Fixture::new();
         fixture.write(&format!(".git/{name}"), text);
         assert!(
-            matches!(fixture.refusal(), Refusal::CorruptHead(_)),
+            matches!(fixture.problem(), RepositoryProblem::CorruptHead(_)),
             "{name} {text}: {:?}",
-            fixture.refusal()
+            fixture.problem()
         );
     }
 }
@@ -88,13 +88,13 @@ fn a_damaged_repository_is_no_plain_folder() {
     // fault H6
     let fixture = Fixture::new();
     fs::remove_file(fixture.path(".git/HEAD")).unwrap();
-    assert!(matches!(fixture.refusal_at(&fixture.path("dir")), Refusal::Corrupt { .. }));
+    assert!(matches!(fixture.refusal_at(&fixture.path("dir")), RepositoryProblem::Corrupt { .. }));
     let fixture = Fixture::new();
     fixture.write(".git/config", "[core\n");
     assert!(matches!(fixture.open(), Err(WorkspaceError::Git(_))));
     let fixture = Fixture::empty();
     fixture.write(".git", "gitdir: /nowhere\n");
-    assert!(matches!(fixture.refusal(), Refusal::Corrupt { .. }));
+    assert!(matches!(fixture.problem(), RepositoryProblem::Corrupt { .. }));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn somebody_elses_repository_is_refused() {
     // git has this variable for its own tests of the same.
     let git = fixture.git().with("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1");
     match Workspace::open_with(&git, &fixture.repo(), &fixture.home, &loop_id()) {
-        Err(error @ WorkspaceError::Refused { state: Refusal::ForeignOwner, .. }) => {
+        Err(error @ WorkspaceError::Refused { state: RepositoryProblem::ForeignOwner, .. }) => {
             assert!(error.hint().unwrap().contains("safe.directory"));
         }
         other => panic!("{:?}", other.err()),
@@ -219,7 +219,7 @@ fn a_linked_worktree_is_handled() {
     fixture.write(".git/worktrees/tree/MERGE_HEAD", "x");
     drop(workspace);
     fs::remove_dir_all(fixture.home.path().join("shadow")).unwrap();
-    assert_eq!(fixture.refusal_at(&tree), Refusal::Midway("merge"));
+    assert_eq!(fixture.refusal_at(&tree), RepositoryProblem::Midway("merge"));
     fixture.open().unwrap();
 }
 

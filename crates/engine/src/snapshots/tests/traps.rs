@@ -201,5 +201,5 @@ fn a_commit_whose_file_holds_another_is_not_believed() {
     assert!(fixture.user(&["cat-file", "-p", "HEAD"]).contains("forged"));
     let other: LoopId = "other".parse().unwrap();
     let opened = Workspace::open_with(&fixture.git(), &fixture.repo(), &fixture.home, &other);
-    assert!(matches!(opened, Err(WorkspaceError::Refused { state: Refusal::CorruptHead(_), .. })));
+    assert!(matches!(opened, Err(WorkspaceError::Refused { state: RepositoryProblem::CorruptHead(_), .. })));
 }

@@ -1,65 +1,65 @@
 //! Where the formats put what they hear.
 
-use super::{Ending, EndingKind, Heard, Told, UsageScope, lenient::ToolInput};
+use super::{Ending, EndingKind, OutputEvent, OutputSummary, UsageScope, lenient::ToolInput};
 use crate::event::Usage;
 
 /// A person reads no more than this.
 const MOST_WARNINGS: usize = 20;
 
 /// Hands on what is heard and notes what is told.
-pub(super) struct Ear<'a> {
-    heard: &'a mut dyn FnMut(Heard<'_>),
-    pub(super) told: &'a mut Told,
+pub(super) struct TranscriptSink<'a> {
+    heard: &'a mut dyn FnMut(OutputEvent<'_>),
+    pub(super) summary: &'a mut OutputSummary,
 }
 
-impl<'a> Ear<'a> {
-    pub(super) fn new(heard: &'a mut dyn FnMut(Heard<'_>), told: &'a mut Told) -> Self {
-        Self { heard, told }
+impl<'a> TranscriptSink<'a> {
+    pub(super) fn new(heard: &'a mut dyn FnMut(OutputEvent<'_>), summary: &'a mut OutputSummary) -> Self {
+        Self { heard, summary }
     }
 
     /// The agent's own words, complete.
     pub(super) fn message(&mut self, words: &str) {
-        self.told.trouble = None;
+        self.summary.trouble = None;
         if !words.trim().is_empty() {
-            (self.heard)(Heard::Message(words));
+            (self.heard)(OutputEvent::Message(words));
         }
     }
 
     pub(super) fn tool(&mut self, name: &str, input: &ToolInput) {
-        self.told.trouble = None;
-        (self.heard)(Heard::Tool { name, input: &input.line });
+        self.summary.trouble = None;
+        (self.heard)(OutputEvent::Tool { name, input: &input.line });
     }
 
     pub(super) fn usage(&mut self, scope: UsageScope, id: Option<&str>, usage: Usage, cost_usd: Option<f64>) {
-        (self.heard)(Heard::Usage { scope, id, usage, cost_usd });
+        (self.heard)(OutputEvent::Usage { scope, id, usage, cost_usd });
     }
 
     pub(super) fn written(&mut self, bytes: usize) {
         if bytes > 0 {
-            (self.heard)(Heard::Written(bytes));
+            (self.heard)(OutputEvent::Written(bytes));
         }
     }
 
     /// The CLI tries again after an error.
     pub(super) fn retry(&mut self, error: Ending) {
-        (self.heard)(Heard::Retry { detail: &error.message });
-        self.told.trouble = Some(error);
+        (self.heard)(OutputEvent::Retry { detail: &error.message });
+        self.summary.trouble = Some(error);
     }
 
     pub(super) fn session(&mut self, id: Option<&str>) {
-        set(&mut self.told.session, id);
+        set(&mut self.summary.session, id);
     }
 
     pub(super) fn subscription(&mut self, is_one: bool) {
-        self.told.is_subscription |= is_one;
+        self.summary.is_subscription |= is_one;
     }
 
     pub(super) fn model(&mut self, name: Option<&str>) {
-        set(&mut self.told.model, name);
+        set(&mut self.summary.model, name);
     }
 
     pub(super) fn warn(&mut self, text: &str) {
-        let warnings = &mut self.told.warnings;
+        let warnings = &mut self.summary.warnings;
         if warnings.len() < MOST_WARNINGS && !warnings.iter().any(|known| known == text) {
             warnings.push(text.to_owned());
         }
@@ -67,8 +67,8 @@ impl<'a> Ear<'a> {
 
     /// The final event.
     pub(super) fn end(&mut self, ending: Ending) {
-        self.told.ending = Some(ending);
-        (self.heard)(Heard::Final);
+        self.summary.ending = Some(ending);
+        (self.heard)(OutputEvent::Final);
     }
 }
 
