@@ -2,11 +2,14 @@
 
 use dacapo_core::{
     event::{LoopEvent, MergeMode, RunEvent, RunStarted, UnitEnd, UnitPlan},
-    ids::{RunId, UnitId},
+    ids::RunId,
+    loop_machine::{Begin, Input, LoopMachine},
+    unit::schedule::{RunInput, RunMachine},
 };
 use dacapo_engine::{
+    observer::Nobody,
     process::identity::Identity,
-    store::{RunHead, Store},
+    store::{Store, Stream},
 };
 use dacapo_testkit::TestEnv;
 use jiff::Timestamp;
@@ -15,19 +18,30 @@ use serde_json::Value;
 struct World {
     env: TestEnv,
     store: Store,
-    head: RunHead,
+    stream: Stream<RunMachine>,
     run: RunId,
 }
 
 impl World {
+    /// What the job of a unit says; gives the place of the newest event.
     fn tell(&mut self, unit: &str, event: RunEvent) -> u64 {
-        let events = vec![(Some(unit.parse().expect("a name")), event)];
-        self.store.append_run(&self.run, &mut self.head, Timestamp::now(), events).expect("a journal")[0].seq
+        self.happens(RunInput::Told { unit: unit.parse().expect("a name"), event })
     }
 
-    fn ends(&mut self, event: RunEvent) {
-        let events = vec![(None, event)];
-        self.store.append_run(&self.run, &mut self.head, Timestamp::now(), events).expect("a journal");
+    /// The run comes to its end: the unit that is worked on fails, and the jobs end.
+    fn ends(&mut self) {
+        let (reason, detail) = (UnitEnd::Failed, "its tasks fail".to_owned());
+        self.tell("auth", RunEvent::UnitFailed { reason, detail, loop_id: None });
+        for unit in ["auth", "core"] {
+            let unit = unit.parse().expect("a name");
+            self.happens(RunInput::JobEnded { unit, detail: String::new() });
+        }
+    }
+
+    fn happens(&mut self, input: RunInput) -> u64 {
+        let now = Timestamp::now();
+        self.stream.step(&mut self.store, now, [input.into()], &mut Nobody).expect("a journal");
+        self.store.last_seq().expect("a journal")
     }
 
     fn says(&self, args: &[&str]) -> String {
@@ -68,17 +82,22 @@ fn world(owner: &Identity) -> World {
         version: "0".to_owned(),
     };
     let run: RunId = "abcdefghjk".parse().expect("a name");
-    let begins = vec![(None, RunEvent::OrchStarted(Box::new(started)))];
-    let (head, _) = store.create_run(&run, owner, Timestamp::now(), begins).expect("a journal");
-    let mut world = World { env, store, head, run };
-    world.tell("auth", RunEvent::UnitStarted { slot: 1 });
+    let begin = RunInput::Begin(Box::new(started));
+    let (stream, _) = Stream::<RunMachine>::begin(
+        &mut store,
+        run.clone(),
+        owner,
+        Timestamp::now(),
+        begin,
+        &(),
+        &mut Nobody,
+    )
+    .expect("a journal");
+    let mut world = World { env, store, stream, run };
     let (path, branch, base) = ("/w/auth".into(), "dacapo/auth-1a2b3c".to_owned(), "b".to_owned());
     world.tell("auth", RunEvent::WorktreeCreated { path, branch, base });
-    world.tell("core", RunEvent::UnitStarted { slot: 2 });
     let detail = "the baseline checks stay red".to_owned();
     world.tell("core", RunEvent::UnitFailed { reason: UnitEnd::Baseline, detail, loop_id: None });
-    let by: Vec<UnitId> = vec!["core".parse().expect("a name")];
-    world.tell("web", RunEvent::UnitBlocked { by });
     world
 }
 
@@ -117,8 +136,7 @@ fn status_shows_units_below_the_loops() {
     world.env.run(["status", "nobody"]).assert_code(2);
     world.env.run(["status", "--units", "nobody"]).assert_code(2);
 
-    let failed = RunEvent::OrchFailed { reason: "failed".into(), detail: "core".into(), exit_code: 1 };
-    world.ends(failed);
+    world.ends();
     assert!(
         world
             .says(&["status"])
@@ -168,19 +186,19 @@ fn events_of_runs_and_loops_are_one_journal() {
     assert!(of_run.iter().all(|event| event["run"] == "abcdefghjk"), "{of_run:?}");
     let of_unit = world.lines(&["events", "auth", "--json"]);
     let kinds: Vec<&str> = of_unit.iter().map(|event| event["type"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["unit.started", "worktree.created", "unit.warned"]);
+    assert_eq!(kinds, ["unit.queued", "unit.started", "worktree.created", "unit.warned"]);
     assert_eq!(world.lines(&["events", "other", "--json"])[0]["type"], "loop_started");
     let words = world.says(&["events", "auth"]);
     assert!(words.contains("abcdefghjk  auth: started in slot 1"), "{words}");
 
     // A unit's loops are its own too.
     let first = world.env.events(Some("other")).remove(0);
-    let mut event: LoopEvent = serde_json::from_value(first).unwrap();
-    if let LoopEvent::LoopStarted(started) = &mut event {
-        (started.run, started.task) = (Some(world.run.clone()), "auth".parse().unwrap());
-    }
-    let id = "mmmmmmmmmm".parse().unwrap();
-    world.store.create(&id, &gone(), Timestamp::now(), vec![event], &[]).unwrap();
+    let event: LoopEvent = serde_json::from_value(first).unwrap();
+    let LoopEvent::LoopStarted(mut started) = event else { panic!("a loop begins with its beginning") };
+    (started.run, started.task) = (Some(world.run.clone()), "auth".parse().unwrap());
+    let begin = Input::Begin(Box::new(Begin { started: *started, warnings: Vec::new() }));
+    let (id, now) = ("mmmmmmmmmm".parse().unwrap(), Timestamp::now());
+    Stream::<LoopMachine>::begin(&mut world.store, id, &gone(), now, begin, &[], &mut Nobody).unwrap();
     assert_eq!(world.lines(&["events", "auth", "--json"]).last().unwrap()["loop"], "mmmmmmmmmm");
     assert_eq!(world.lines(&["events", "abcdefghjk", "--json"]).last().unwrap()["type"], "loop_started");
 }
@@ -191,13 +209,13 @@ fn who_follows_a_run_is_let_go_at_its_end() {
     let following = world.env.spawn(["events", "abcdefghjk", "-f", "--json"]);
     let warned = RunEvent::UnitWarned { text: "seen".to_owned() };
     world.tell("auth", warned);
-    world.ends(RunEvent::OrchCompleted { detail: "done".to_owned() });
+    world.ends();
     let output = following.wait(std::time::Duration::from_secs(60)).assert_code(0);
     let kinds: Vec<String> = output
         .stdout
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["type"].as_str().unwrap().to_owned())
         .collect();
-    assert_eq!(kinds.last().map(String::as_str), Some("orch.completed"), "{kinds:?}");
+    assert_eq!(kinds.last().map(String::as_str), Some("orch.failed"), "{kinds:?}");
     assert_eq!(kinds.iter().filter(|kind| *kind == "unit.warned").count(), 1);
 }

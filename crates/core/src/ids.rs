@@ -52,6 +52,11 @@ macro_rules! id {
                 &self.0
             }
         }
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
         impl std::str::FromStr for $name {
             type Err = InvalidId;
             fn from_str(text: &str) -> Result<Self, InvalidId> {

@@ -12,6 +12,7 @@ pub mod ids;
 pub mod judge;
 pub mod limits;
 pub mod loop_machine;
+pub mod machine;
 pub mod policy;
 pub mod prompt;
 pub mod receipt;

@@ -3,7 +3,6 @@
 use std::{collections::HashMap, fs, io, path::PathBuf};
 
 use dacapo_core::{
-    event::RunEvent,
     ids::{LoopId, UnitId},
     view::UnitStatus,
 };
@@ -14,7 +13,7 @@ use crate::{
     git::{Git, WorkspaceError},
     home::Home,
     repository::{Removal, Spent},
-    store::{RunRow, Segments, Store, StoreError, Stream},
+    store::{Channel, RunRow, Segments, Store, StoreError},
     units,
 };
 
@@ -49,7 +48,7 @@ pub fn old_output(home: &Home, store: &Store, before: Timestamp) -> Result<Vec<O
             continue;
         }
         let runs = home.runs(&view.project, &view.task);
-        let mut files: Vec<PathBuf> = [Stream::Stdout, Stream::Stderr, Stream::Prompt, Stream::Gates]
+        let mut files: Vec<PathBuf> = [Channel::Stdout, Channel::Stderr, Channel::Prompt, Channel::Gates]
             .into_iter()
             .map(|stream| Segments::path(&runs, &view.id, stream))
             .collect();
@@ -120,10 +119,7 @@ pub fn abandoned(store: &Store) -> Result<Vec<AbandonedWorktree>, StoreError> {
         if !path.is_dir() || used.iter().any(|dir| dir.starts_with(&path)) {
             continue;
         }
-        let history = store.load_run(&view.run)?.map(|(_, history)| history).unwrap_or_default();
-        let Some(RunEvent::OrchStarted(started)) = history.into_iter().next().map(|first| first.event) else {
-            continue;
-        };
+        let Some(started) = store.run_started(&view.run)? else { continue };
         let (root, units_dir) = (started.root, started.settings.units_dir);
         if !root.is_dir() || root.join(&units_dir).join(view.unit.as_str()).is_dir() {
             continue;

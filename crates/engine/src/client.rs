@@ -10,7 +10,7 @@ use std::{
 
 use dacapo_core::{
     event::Envelope,
-    ids::{LoopId, ProjectId},
+    ids::{LoopId, ProjectId, RunId},
     loop_machine::Request,
     receipt::Receipt,
     view::LoopView,
@@ -25,7 +25,7 @@ use crate::{
         unexpected,
     },
     proof,
-    store::{LoopRow, Segments, Store, StoreError, Stream},
+    store::{Channel, LoopRow, Segments, Store, StoreError},
     supervisor::{self, StartError},
 };
 
@@ -209,7 +209,7 @@ impl Client {
     /// Events of a loop from `from` on, in order.
     pub fn events_of_loop(&self, id: &LoopId, from: u64) -> Result<Vec<Envelope>, ClientError> {
         match &self.way {
-            Way::Journal { store, .. } => Ok(store.events(Some(id), from)?),
+            Way::Journal { store, .. } => Ok(store.events(id, from)?),
             Way::Supervisor(inside) => {
                 let mut all = Vec::new();
                 let mut next = from;
@@ -230,7 +230,7 @@ impl Client {
     }
 
     /// What a loop has printed from byte `from` on: some of it, and how much there is in all.
-    pub fn output(&self, view: &LoopView, stream: Stream, from: u64) -> Result<(Vec<u8>, u64), ClientError> {
+    pub fn output(&self, view: &LoopView, stream: Channel, from: u64) -> Result<(Vec<u8>, u64), ClientError> {
         match &self.way {
             Way::Journal { home, .. } => {
                 let path = Segments::path(&home.runs(&view.project, &view.task), &view.id, stream);
@@ -274,6 +274,14 @@ impl Client {
                 Ok(true)
             }
             (Way::Supervisor(_), _) => Err(deciding("do that to a loop").into()),
+        }
+    }
+
+    /// Leaves a request for a run; says whether it has a scheduler that was told.
+    pub fn request_of_run(&mut self, id: &RunId, request: &Request) -> Result<bool, ClientError> {
+        match &mut self.way {
+            Way::Journal { store, .. } => Ok(store.request(id, request, Timestamp::now())?),
+            Way::Supervisor(_) => Err(deciding("do that to a run of units").into()),
         }
     }
 

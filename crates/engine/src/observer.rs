@@ -1,24 +1,29 @@
-//! Whoever wants to see what a loop does.
+//! Whoever wants to see what a loop or a run does.
 
 use std::time::Duration;
 
-use dacapo_core::{event::Envelope, view::LoopView};
+use dacapo_core::{event::Envelope, ids::UnitId, loop_machine::LoopMachine};
 
-use crate::store::Stream;
+use crate::store::Kind;
 
-/// A listener. It is told what is already recorded; nothing it does changes the loop.
-pub trait Observer {
+/// A listener to one stream. It is told what is already recorded; nothing it does changes the stream.
+pub trait Observer<M: Kind = LoopMachine> {
     /// A fact was recorded.
-    fn event(&mut self, envelope: &Envelope, view: &LoopView);
+    fn event(&mut self, envelope: &M::Envelope, view: &M::View);
+
+    /// A loop of this unit, in a run that is observed, has recorded something.
+    fn loop_event(&mut self, unit: &UnitId, envelope: &Envelope) {
+        let _ = (unit, envelope);
+    }
 
     /// An agent or a check printed something.
-    fn output(&mut self, stream: Stream, bytes: &[u8]) {
-        let _ = (stream, bytes);
+    fn output(&mut self, source: &M::Source, bytes: &[u8]) {
+        let _ = (source, bytes);
     }
 
     /// Whether it looks at what is printed: nobody else needs it in words.
     fn sees_output(&self) -> bool {
-        true
+        false
     }
 
     /// Time has passed.
@@ -33,10 +38,6 @@ pub trait Observer {
 /// Sees nothing.
 pub struct Nobody;
 
-impl Observer for Nobody {
-    fn event(&mut self, _: &Envelope, _: &LoopView) {}
-
-    fn sees_output(&self) -> bool {
-        false
-    }
+impl<M: Kind> Observer<M> for Nobody {
+    fn event(&mut self, _: &M::Envelope, _: &M::View) {}
 }

@@ -9,7 +9,7 @@ use std::{
 
 use dacapo_core::{
     agent::gate_environment,
-    event::{Envelope, LoopEvent, LoopStarted, RunEvent},
+    event::{Envelope, LoopEvent, LoopStarted},
     ids::LoopId,
     policy::{GateFrom, GateSpec},
     receipt::{Receipt, sha256},
@@ -72,7 +72,7 @@ pub struct GateAgain {
 
 /// The receipt of a loop; the newest, if it has several.
 pub fn receipt(store: &Store, id: &LoopId) -> Result<Option<Receipt>, StoreError> {
-    Ok(newest(store.events(Some(id), 0)?))
+    Ok(newest(store.events(id, 0)?))
 }
 
 /// The newest receipt in the history of a loop.
@@ -91,7 +91,7 @@ pub fn check_again(
     receipt: &Receipt,
     mut before_gate: impl FnMut(&str),
 ) -> Result<Reverified, ProofError> {
-    let history = store.events(Some(id), 0)?;
+    let history = store.events(id, 0)?;
     let started = snapshots::started(&history).ok_or_else(|| ProofError::Unknown(id.clone()))?;
     if receipt.gates.is_empty() && receipt.snapshot.is_none() {
         return Ok(Reverified { other_tree: None, unlike: Vec::new(), gates: Vec::new() });
@@ -144,11 +144,10 @@ pub fn check_again(
 
 /// Where the snapshots of a loop are: its folder, or, if that was a worktree of a unit and is gone, its repository.
 fn repository_of(store: &Store, started: &LoopStarted) -> Result<PathBuf, StoreError> {
-    if let Some(run) = started.run.as_ref().filter(|_| !started.workspace.is_dir()) {
-        let events = store.run_events(Some(run), None, 0)?;
-        if let Some(RunEvent::OrchStarted(run)) = events.into_iter().next().map(|envelope| envelope.event) {
-            return Ok(run.root);
-        }
+    if let Some(run) = started.run.as_ref().filter(|_| !started.workspace.is_dir())
+        && let Some(run) = store.run_started(run)?
+    {
+        return Ok(run.root);
     }
     Ok(started.workspace.clone())
 }

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use crate::{
     home::Home,
     repository::{Known, Repo, Retired},
-    scheduler::{RunError, take_locks},
+    scheduler::{RunError, close_dead_runs, take_locks},
     store::Store,
     supervisor,
 };
@@ -60,7 +60,7 @@ pub fn reset(
     }
     if !is_dry {
         supervisor::reconcile(home, &mut store).map_err(RunError::from)?;
-        store.close_dead_runs(project).map_err(RunError::from)?;
+        close_dead_runs(&mut store, project).map_err(RunError::from)?;
     }
     let run = store.run_row(&view.run).map_err(RunError::from)?;
     let target = run.map(|run| run.view.target).unwrap_or_default();

@@ -6,13 +6,7 @@ use std::{
 };
 
 use clap::Args;
-use dacapo_core::{
-    event::{LoopEvent, Reason},
-    ids::RunId,
-    loop_machine::Request,
-    unit::step,
-    view::LoopView,
-};
+use dacapo_core::{event::Reason, ids::RunId, loop_machine::Request, unit::step, view::LoopView};
 use dacapo_engine::{
     client::{Client, LoopSeen},
     secrets::secrets,
@@ -68,7 +62,7 @@ pub(super) fn cancel(cx: &Context, args: &CancelArgs) -> Result<u8, UserError> {
         && let Ok(run) = args.id.parse::<RunId>()
         && let Some(row) = store.run_row(&run)?
     {
-        return cancel_run(cx, store, &run, row);
+        return cancel_run(cx, &mut client, &run, row);
     }
     let row = cx.find(&client, &args.id)?;
     let id = row.view.id.clone();
@@ -95,12 +89,15 @@ pub(super) fn cancel(cx: &Context, args: &CancelArgs) -> Result<u8, UserError> {
     }
 }
 
-fn cancel_run(cx: &Context, store: &Store, id: &RunId, row: RunRow) -> Result<u8, UserError> {
-    if !store.cancel_run(id)? {
+fn cancel_run(cx: &Context, client: &mut Client, id: &RunId, row: RunRow) -> Result<u8, UserError> {
+    if !row.is_running() || !client.request_of_run(id, &Request::Cancel)? {
         let state = row.current_view().state;
         return Err(UserError::failed(format!("run {id} is not running: it is {state}")));
     }
-    wait_for_end(cx, &format!("run {id}"), || Ok(store.run_row(id)?.is_some_and(|row| row.is_running())))?;
+    wait_for_end(cx, &format!("run {id}"), || {
+        let Some(store) = client.journal() else { return Ok(false) };
+        Ok(store.run_row(id)?.is_some_and(|row| row.is_running()))
+    })?;
     say(format!("Run {id} has ended; `dacapo resume {id}` goes on with it."));
     Ok(0)
 }
@@ -185,12 +182,7 @@ pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
 
 /// Whether a run of units started it: alone it would not know what comes next.
 fn is_of_unit(store: &Store, id: &dacapo_core::ids::LoopId) -> Result<bool, UserError> {
-    let history = store.load(id)?.map(|(_, history)| history).unwrap_or_default();
-    let started = history.into_iter().find_map(|envelope| match envelope.event {
-        LoopEvent::LoopStarted(started) => Some(started),
-        _ => None,
-    });
-    Ok(started.is_some_and(|started| started.run.is_some()))
+    Ok(store.loop_started(id)?.is_some_and(|started| started.run.is_some()))
 }
 
 /// The command that goes on with the unit of a loop.

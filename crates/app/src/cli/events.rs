@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use clap::Args;
-use dacapo_core::{
-    event::{Envelope, RunEnvelope},
-    ids::{LoopId, ProjectId, RunId, UnitId},
+use dacapo_core::ids::{LoopId, ProjectId, RunId, UnitId};
+use dacapo_engine::{
+    store::{Fact, Scope, Store},
+    watch::Watch,
 };
-use dacapo_engine::{store::Store, watch::Watch};
 
 use super::say;
 use crate::{
@@ -41,12 +41,6 @@ enum Whose {
     Unit(RunId, ProjectId, UnitId),
 }
 
-/// A fact of either kind: both count in one row.
-enum Fact {
-    Loop(Envelope),
-    Run(RunEnvelope),
-}
-
 pub(super) fn events(cx: &Context, args: &EventsArgs) -> Result<u8, UserError> {
     if cx.inside.is_some() {
         return of_family(cx, args);
@@ -64,12 +58,10 @@ pub(super) fn events(cx: &Context, args: &EventsArgs) -> Result<u8, UserError> {
     loop {
         // Asked before the look: an end that comes between the two is printed in the next turn.
         let is_over = whose.is_over(&store)?;
-        // Two looks, one at each kind: what comes between them waits for the next turn, or its order would be lost.
-        let last = store.last_seq()?;
-        for fact in whose.facts(&store, from)?.iter().filter(|fact| fact.seq() <= last) {
-            fact.print(args.json)?;
-        }
-        from = from.max(last + 1);
+        store.each_fact(&whose.scope(), from, |fact| {
+            from = from.max(fact.seq() + 1);
+            print(&fact, args.json)
+        })?;
         match &watch {
             Some(watch) if !is_over => watch.wait(Duration::from_secs(1)).map_err(cannot)?,
             _ => return Ok(0),
@@ -97,7 +89,7 @@ fn of_family(cx: &Context, args: &EventsArgs) -> Result<u8, UserError> {
         }
         facts.sort_by_key(Fact::seq);
         for fact in &facts {
-            fact.print(args.json)?;
+            print(fact, args.json)?;
             from = from.max(fact.seq() + 1);
         }
         if !args.follow || is_over {
@@ -131,44 +123,22 @@ impl Whose {
         })
     }
 
-    /// What is recorded from this place on, in order.
-    fn facts(&self, store: &Store, from: u64) -> Result<Vec<Fact>, UserError> {
-        let of_run = |run| store.loops_of_run(run, from.saturating_sub(1));
-        let (loops, runs) = match self {
-            Self::All => (store.events(None, from)?, store.run_events(None, None, from)?),
-            Self::Loop(id) => (store.events(Some(id), from)?, Vec::new()),
-            Self::Run(run) => {
-                let loops = of_run(run)?.into_iter().map(|(_, envelope)| envelope);
-                (loops.collect(), store.run_events(Some(run), None, from)?)
-            }
-            Self::Unit(run, project, unit) => {
-                let loops = of_run(run)?.into_iter().filter(|(of, _)| of == unit);
-                let told = store.run_events(Some(run), Some((project, unit)), from)?;
-                (loops.map(|(_, envelope)| envelope).collect(), told)
-            }
-        };
-        let mut facts: Vec<Fact> =
-            loops.into_iter().map(Fact::Loop).chain(runs.into_iter().map(Fact::Run)).collect();
-        facts.sort_by_key(Fact::seq);
-        Ok(facts)
+    fn scope(&self) -> Scope {
+        match self {
+            Self::All => Scope::All,
+            Self::Loop(id) => Scope::Loop(id.clone()),
+            Self::Run(run) => Scope::Run(run.clone()),
+            Self::Unit(run, _, unit) => Scope::Unit(run.clone(), unit.clone()),
+        }
     }
 }
 
-impl Fact {
-    fn seq(&self) -> u64 {
-        match self {
-            Self::Loop(envelope) => envelope.seq,
-            Self::Run(envelope) => envelope.seq,
-        }
-    }
-
-    fn print(&self, json: bool) -> Result<(), UserError> {
-        say(match self {
-            Self::Loop(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
-            Self::Run(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
-            Self::Loop(envelope) => event_line(envelope),
-            Self::Run(envelope) => run_event_line(envelope),
-        });
-        Ok(())
-    }
+fn print(fact: &Fact, json: bool) -> Result<(), UserError> {
+    say(match fact {
+        Fact::Loop(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
+        Fact::Run(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
+        Fact::Loop(envelope) => event_line(envelope),
+        Fact::Run(envelope) => run_event_line(envelope),
+    });
+    Ok(())
 }

@@ -12,7 +12,7 @@ use dacapo_core::{
     text::ansi::readable,
     view::LoopView,
 };
-use dacapo_engine::{client::Client, secrets::secrets, store::Stream, watch::Watch};
+use dacapo_engine::{client::Client, secrets::secrets, store::Channel, watch::Watch};
 
 use super::say;
 use crate::{context::Context, error::UserError};
@@ -47,13 +47,13 @@ pub(super) fn logs(cx: &Context, args: &LogsArgs) -> Result<u8, UserError> {
     let client = cx.client()?;
     let view = cx.find_worked(&client, &args.id)?.view;
     let stream = if args.stderr {
-        Stream::Stderr
+        Channel::Stderr
     } else if args.gates {
-        Stream::Gates
+        Channel::Gates
     } else if args.prompt {
-        Stream::Prompt
+        Channel::Prompt
     } else {
-        Stream::Stdout
+        Channel::Stdout
     };
     let runs = cx.home.runs(&view.project, &view.task);
     let cannot =
@@ -72,7 +72,7 @@ pub(super) fn logs(cx: &Context, args: &LogsArgs) -> Result<u8, UserError> {
             }
             starts.extend(attempt(&envelope, stream, &formats));
             if let LoopEvent::AgentExited { iteration, exit, .. } = &envelope.event
-                && (exit.stdout_bytes, stream) == (0, Stream::Stdout)
+                && (exit.stdout_bytes, stream) == (0, Channel::Stdout)
                 && exit.stderr_bytes > 0
                 && args.iteration.is_none_or(|wanted| wanted == *iteration)
             {
@@ -136,14 +136,14 @@ struct Part {
 }
 
 /// Where an attempt's part of `stream` begins.
-fn attempt(envelope: &Envelope, stream: Stream, formats: &BTreeMap<String, Format>) -> Option<Start> {
+fn attempt(envelope: &Envelope, stream: Channel, formats: &BTreeMap<String, Format>) -> Option<Start> {
     let LoopEvent::AgentStarted { iteration, agent, output, .. } = &envelope.event else { return None };
     let OutputMarks { stdout, stderr, prompt, gates } = output;
     let (at, format) = match stream {
-        Stream::Stdout => (stdout, formats.get(agent).copied().unwrap_or_default()),
-        Stream::Stderr => (stderr, Format::Text),
-        Stream::Prompt => (prompt, Format::Text),
-        Stream::Gates => (gates, Format::Text),
+        Channel::Stdout => (stdout, formats.get(agent).copied().unwrap_or_default()),
+        Channel::Stderr => (stderr, Format::Text),
+        Channel::Prompt => (prompt, Format::Text),
+        Channel::Gates => (gates, Format::Text),
     };
     Some(Start { at: *at, iteration: *iteration, format })
 }
@@ -227,7 +227,7 @@ fn show(heard: OutputEvent<'_>) {
 
 fn copy(
     client: &Client,
-    (view, stream): (&LoopView, Stream),
+    (view, stream): (&LoopView, Channel),
     part: &Part,
     printer: &mut Printer,
 ) -> Result<(), UserError> {

@@ -1,11 +1,7 @@
 //! `dacapo resume`.
 
 use clap::Args;
-use dacapo_core::{
-    duration::Millis,
-    event::Grant,
-    loop_machine::{LoopState, Request},
-};
+use dacapo_core::{duration::Millis, event::Grant, loop_machine::Request};
 use dacapo_engine::process::background::is_background;
 use dacapo_engine::supervisor::{self, ResumeLoop};
 use jiff::Timestamp;
@@ -70,9 +66,7 @@ pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
         return Err(UserError::usage("`--max-time` must be more than zero"));
     }
     let grant = args.grant();
-    let started = store
-        .load(&id)?
-        .and_then(|(_, history)| LoopState::fold(history.iter().map(|envelope| &envelope.event)).started);
+    let started = store.loop_started(&id)?;
     if let Some(started) = &started {
         budget::allow_more(&started.policy, &grant)?;
     }

@@ -13,7 +13,7 @@ use dacapo_core::{
     },
     view::LoopView,
 };
-use dacapo_engine::{observer::Observer, store::Stream};
+use dacapo_engine::{observer::Observer, store::Channel};
 
 use super::{event_lines, out::Out};
 
@@ -309,7 +309,7 @@ impl Observer for Human {
         self.draw();
     }
 
-    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+    fn output(&mut self, channel: &Channel, bytes: &[u8]) {
         if !self.is_live && !self.is_verbose {
             return;
         }
@@ -324,7 +324,7 @@ impl Observer for Human {
                 continue;
             }
             if self.is_verbose {
-                let mark = if stream == Stream::Stderr { "!" } else { "│" };
+                let mark = if *channel == Channel::Stderr { "!" } else { "│" };
                 self.out.write_if_read(self.dressed("2", &format!("  {mark} {line}")));
             }
             self.last = line.trim().to_owned();

@@ -4,10 +4,11 @@ use std::io::Write;
 
 use dacapo_core::{
     event::{Envelope, RunEnvelope},
-    unit::schedule::RunState,
-    view::LoopView,
+    loop_machine::LoopMachine,
+    unit::schedule::RunMachine,
+    view::{LoopView, RunView},
 };
-use dacapo_engine::{observer::Observer, scheduler::RunObserver};
+use dacapo_engine::{observer::Observer, store::Kind};
 
 use super::out::Out;
 
@@ -22,23 +23,11 @@ impl JsonLines {
     }
 }
 
-impl RunObserver for JsonLines {
-    fn event(&mut self, envelope: &RunEnvelope, _: &RunState) {
+impl<M: Kind> Observer<M> for JsonLines {
+    fn event(&mut self, envelope: &M::Envelope, _: &M::View) {
         if let Ok(line) = serde_json::to_string(envelope) {
             self.out.write(format!("{line}\n").into_bytes());
         }
-    }
-}
-
-impl Observer for JsonLines {
-    fn event(&mut self, envelope: &Envelope, _: &LoopView) {
-        if let Ok(line) = serde_json::to_string(envelope) {
-            self.out.write(format!("{line}\n").into_bytes());
-        }
-    }
-
-    fn sees_output(&self) -> bool {
-        false
     }
 }
 
@@ -59,18 +48,14 @@ impl FirstWord {
     }
 }
 
-impl RunObserver for FirstWord {
-    fn event(&mut self, envelope: &RunEnvelope, _: &RunState) {
+impl Observer<RunMachine> for FirstWord {
+    fn event(&mut self, envelope: &RunEnvelope, _: &RunView) {
         self.say(envelope.run.as_str());
     }
 }
 
-impl Observer for FirstWord {
+impl Observer<LoopMachine> for FirstWord {
     fn event(&mut self, envelope: &Envelope, _: &LoopView) {
         self.say(envelope.loop_id.as_str());
-    }
-
-    fn sees_output(&self) -> bool {
-        false
     }
 }

@@ -10,12 +10,8 @@ use dacapo_engine::process::background::is_background;
 use std::io::Write;
 
 use clap::Args;
-use dacapo_core::view::after_run;
-use dacapo_engine::{
-    observer::Observer,
-    scheduler::{RunFinished, RunObserver},
-    supervisor::Finished,
-};
+use dacapo_core::{unit::schedule::RunMachine, view::after_run};
+use dacapo_engine::{observer::Observer, scheduler::RunFinished, supervisor::Finished};
 
 pub(crate) use event_lines::{clock, event_line, money, run_event_line};
 
@@ -53,7 +49,7 @@ fn is_live() -> bool {
 }
 
 /// Whoever shows a run of units in the style that was asked for.
-pub(crate) fn run_reporter(style: &Style) -> Box<dyn RunObserver> {
+pub(crate) fn run_reporter(style: &Style) -> Box<dyn Observer<RunMachine>> {
     if is_background() {
         return Box::new(jsonl::FirstWord::default());
     }

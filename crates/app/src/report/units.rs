@@ -11,9 +11,10 @@ use dacapo_core::{
     ids::UnitId,
     judge::claim::RefusalReason,
     text::{ansi::readable, columns::fitting, count},
-    unit::schedule::RunState,
+    unit::schedule::RunMachine,
+    view::RunView,
 };
-use dacapo_engine::scheduler::RunObserver;
+use dacapo_engine::observer::Observer;
 
 use super::{event_lines, human::width, out::Out};
 
@@ -282,8 +283,8 @@ impl HumanRun {
     }
 }
 
-impl RunObserver for HumanRun {
-    fn event(&mut self, envelope: &RunEnvelope, _: &RunState) {
+impl Observer<RunMachine> for HumanRun {
+    fn event(&mut self, envelope: &RunEnvelope, _: &RunView) {
         match (&envelope.unit, &envelope.event) {
             (Some(unit), event) => self.show_unit(unit, event),
             (None, RunEvent::OrchStarted(_)) => self.begin(envelope),
@@ -335,7 +336,8 @@ impl RunObserver for HumanRun {
         }
     }
 
-    fn output(&mut self, unit: &UnitId, line: &str) {
+    fn output(&mut self, unit: &UnitId, line: &[u8]) {
+        let line = String::from_utf8_lossy(line);
         if !line.trim().is_empty() {
             self.about(unit, "2", &format!("│ {line}"));
             self.draw();

@@ -52,6 +52,12 @@ impl Turn {
             Input::OwnerDied => self.owner_died(),
             Input::Signalled(cause) => self.stop(cause),
             Input::Requested(request) => self.requested(request),
+            Input::Noticed(text) => {
+                // Nothing follows the end of a loop in its journal.
+                if self.is_alive() {
+                    self.record(LoopEvent::Warned { text });
+                }
+            }
             Input::DiskFailed(detail) => {
                 if self.is_alive() {
                     self.perform(Effect::StopWork { grace: Millis(0) });

@@ -11,13 +11,7 @@ use crate::{
 };
 
 /// The answer of [`super::decide`]: recorded first, done second.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Step {
-    /// Facts for the journal, in order.
-    pub events: Vec<LoopEvent>,
-    /// Things to do, in order.
-    pub effects: Vec<Effect>,
-}
+pub type Step = crate::machine::Step<LoopEvent, Effect>;
 
 /// Something to do. Each is answered by an input, except where it says so.
 #[derive(Clone, Debug, PartialEq)]

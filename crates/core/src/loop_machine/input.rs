@@ -77,6 +77,8 @@ pub enum Input {
     Signalled(StopCause),
     /// A request from the journal's database.
     Requested(Request),
+    /// Something that people should know, found by the supervisor while it carried out an effect.
+    Noticed(String),
     /// The disk does not take what must be written.
     DiskFailed(String),
 }

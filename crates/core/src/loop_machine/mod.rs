@@ -41,3 +41,24 @@ pub use input::{
 };
 pub use outages::is_broke;
 pub use state::{Children, Claim, JudgeStep, LoopState, Phase};
+
+use crate::{event::LoopEvent, machine::Machine};
+
+/// The loop as a [`Machine`].
+#[derive(Clone, Copy, Debug)]
+pub struct LoopMachine;
+
+impl Machine for LoopMachine {
+    type State = LoopState;
+    type Input = Input;
+    type Event = LoopEvent;
+    type Effect = Effect;
+
+    fn decide(state: &LoopState, input: Input) -> Step {
+        decide(state, input)
+    }
+
+    fn apply(state: &mut LoopState, event: &LoopEvent) {
+        state.apply(event);
+    }
+}

@@ -1,10 +1,11 @@
 //! What the loops of a unit tell about its tasks: their events, translated, each exactly once.
 //!
-//! A loop's journal is the only source. What is told carries the place of the event it was made from ([`RunEvent::of`]),
-//! so that a scheduler that died in between goes on behind what is recorded: it reads the loops from their beginnings
-//! and tells nothing twice.
+//! A loop's journal is the only source. [`UnitAccount`] reads it and translates; it belongs to no stream. [`Told`] is the
+//! part of a run's state that remembers what was recorded of it. What is told carries the place of the event it was made
+//! from ([`RunEvent::of`]), so that a scheduler that died in between goes on behind what is recorded: the next one reads
+//! the loops from their beginnings and tells nothing twice.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -13,25 +14,64 @@ use crate::{
         AgentExit, Envelope, GateResult, GateRole, IterationOutcome, LoopEvent, LoopStarted, Outcome,
         RunEvent,
     },
-    ids::LoopId,
+    ids::{LoopId, UnitId},
     judge::{claim::RefusalReason, signal::Signal},
 };
 
-/// What is known about the loops of a unit, and what was told of them.
+/// What a run has recorded about the loops of a unit: a fold of the run's own events.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct UnitAccount {
-    /// The place of the newest event that was told.
-    told: u64,
-    /// The place of the newest event that was seen.
-    seen: u64,
+pub struct Told {
+    /// The place of the newest loop event that was told.
+    of: u64,
     /// Tasks that were offered to an agent.
     offered: BTreeSet<u32>,
+}
+
+impl Told {
+    /// Takes in an event of the run.
+    pub fn record(&mut self, event: &RunEvent) {
+        if let Some(of) = event.of() {
+            self.of = self.of.max(of);
+        }
+        if let RunEvent::TaskStarted { task, .. } = event {
+            self.offered.insert(*task);
+        }
+    }
+
+    /// Those of `events`, which come from one event of a loop, that were not told before.
+    pub fn news(&self, events: Vec<RunEvent>) -> Vec<RunEvent> {
+        let is_news = |event: &RunEvent| match event {
+            RunEvent::TaskStarted { task, .. } if self.offered.contains(task) => false,
+            event => event.of().is_none_or(|of| of > self.of),
+        };
+        events.into_iter().filter(is_news).collect()
+    }
+}
+
+/// What is known about the loops of all units of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Accounts {
+    units: BTreeMap<UnitId, UnitAccount>,
+}
+
+impl Accounts {
+    /// Takes in an event of a loop of `unit`, and says what it means for the unit's tasks.
+    pub fn see(&mut self, unit: &UnitId, envelope: &Envelope) -> Vec<RunEvent> {
+        self.units.entry(unit.clone()).or_default().see(envelope)
+    }
+}
+
+/// What is known about the loops of a unit.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UnitAccount {
+    /// The place of the newest event that was seen.
+    seen: u64,
     /// The newest turn.
     turn: Option<Turn>,
 }
 
 /// A loop that may complete tasks.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 struct Turn {
     loop_id: LoopId,
     /// Gates that belong to a task: name, command, task.
@@ -45,21 +85,21 @@ struct Turn {
     /// Whether the newest agent failed or could not be started.
     agent_failed: bool,
     /// Whether what it left in the files of tasks could not be a claim.
-    #[serde(default)]
     malformed: bool,
     /// Whether the newest claim was refused because the agent had changed a protected path.
-    #[serde(default)]
     tampered: bool,
     /// The newest iteration that came to nothing, and why.
     missed: Option<(u32, String)>,
 }
 
 impl UnitAccount {
-    /// Takes in a fact of a loop of this unit. One that was seen before changes nothing.
-    pub fn apply(&mut self, envelope: &Envelope) {
+    /// Takes in a fact of a loop of this unit, and says what it means for the unit's tasks. One that was seen before means
+    /// nothing.
+    pub fn see(&mut self, envelope: &Envelope) -> Vec<RunEvent> {
         if envelope.seq <= self.seen {
-            return;
+            return Vec::new();
         }
+        let events = told(envelope, self.turn.as_ref());
         self.seen = envelope.seq;
         if let LoopEvent::LoopStarted(started) = &envelope.event {
             if started.policy.tasks.is_some() {
@@ -68,16 +108,7 @@ impl UnitAccount {
         } else if let Some(turn) = self.turn.as_mut().filter(|turn| turn.loop_id == envelope.loop_id) {
             turn.apply(&envelope.event);
         }
-    }
-
-    /// Takes in what was told.
-    pub fn record(&mut self, event: &RunEvent) {
-        if let Some(of) = event.of() {
-            self.told = self.told.max(of);
-        }
-        if let RunEvent::TaskStarted { task, .. } = event {
-            self.offered.insert(*task);
-        }
+        events
     }
 }
 
@@ -157,17 +188,13 @@ impl Turn {
     }
 }
 
-/// What is to be told about a unit's tasks because of `envelope`; nothing if it was told before.
-pub fn told(envelope: &Envelope, known: &UnitAccount) -> Vec<RunEvent> {
+/// What `envelope` means for a unit's tasks, in its newest turn.
+fn told(envelope: &Envelope, turn: Option<&Turn>) -> Vec<RunEvent> {
     let of = envelope.seq;
-    if of <= known.told || of <= known.seen {
-        return Vec::new();
-    }
     if let LoopEvent::LoopStarted(started) = &envelope.event {
         return started.policy.tasks.as_ref().map_or_else(Vec::new, |set| {
             let ready = set.tasks.iter().filter(|task| set.ready.contains(&task.spec.number));
             ready
-                .filter(|task| !known.offered.contains(&task.spec.number))
                 .map(|task| RunEvent::TaskStarted {
                     task: task.spec.number,
                     title: task.spec.title.clone(),
@@ -176,7 +203,7 @@ pub fn told(envelope: &Envelope, known: &UnitAccount) -> Vec<RunEvent> {
                 .collect()
         });
     }
-    let Some(turn) = known.turn.as_ref().filter(|turn| turn.loop_id == envelope.loop_id) else {
+    let Some(turn) = turn.filter(|turn| turn.loop_id == envelope.loop_id) else {
         return Vec::new();
     };
     let loop_id = || turn.loop_id.clone();

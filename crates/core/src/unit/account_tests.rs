@@ -100,17 +100,16 @@ fn stream(id: &str, from: u64, events: Vec<LoopEvent>) -> Vec<Envelope> {
 fn tell(stream: &[Envelope]) -> Vec<String> {
     let mut told_before: Vec<RunEvent> = Vec::new();
     for end in 1..=stream.len() {
-        let mut account = UnitAccount::default();
+        let (mut told, mut account) = (Told::default(), UnitAccount::default());
         for event in &told_before {
-            account.record(event);
+            told.record(event);
         }
         for envelope in &stream[..end] {
-            for event in told(envelope, &account) {
-                account.record(&event);
+            for event in told.news(account.see(envelope)) {
+                told.record(&event);
                 told_before.push(event);
             }
-            account.apply(envelope);
-            assert_eq!(told(envelope, &account), [], "what was seen is not told again");
+            assert_eq!(account.see(envelope), [], "what was seen is not told again");
         }
     }
     told_before.iter().map(short).collect()

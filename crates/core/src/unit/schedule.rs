@@ -9,8 +9,8 @@
 //!   Blocked
 //! ```
 //!
-//! [`decide`] is total, and [`RunState::apply`] folds what was recorded: see `loop_machine`, whose manner this is. Beside
-//! that fold the state holds what it knows of the loops' own journals ([`RunState::see`]), to tell of them once.
+//! [`decide`] is total, and [`RunState::apply`] folds what was recorded: see `loop_machine`, whose manner this is. What the
+//! loops of units write is translated beside it, by [`crate::unit::account`], and comes in as [`RunInput::LoopTold`].
 
 mod decide;
 #[cfg(test)]
@@ -26,8 +26,10 @@ pub use state::{RunOver, RunState, Standing};
 
 use crate::{
     duration::Millis,
-    event::{Envelope, RunEvent, RunStarted, StopCause},
+    event::{RunEvent, RunStarted, StopCause},
     ids::UnitId,
+    loop_machine::Request,
+    machine::Machine,
 };
 
 /// How long jobs may take to end when the run is stopped (req 56).
@@ -51,8 +53,14 @@ pub enum RunInput {
         /// What.
         event: RunEvent,
     },
-    /// An event of a loop of this unit. When what follows from it is recorded: [`RunState::see`].
-    LoopSeen(Box<Envelope>, UnitId),
+    /// One event of a loop of this unit, translated by [`crate::unit::account::UnitAccount::see`]. What the run has told
+    /// before is not told again.
+    LoopTold {
+        /// The unit.
+        unit: UnitId,
+        /// What the loop's event means for the unit's tasks.
+        events: Vec<RunEvent>,
+    },
     /// The process of a unit's job ended, and all it said was told before.
     JobEnded {
         /// The unit.
@@ -67,7 +75,9 @@ pub enum RunInput {
         /// What it said, in a sentence.
         detail: String,
     },
-    /// Somebody wants the run to end.
+    /// A request from the journal's database.
+    Requested(Request),
+    /// An OS signal to the scheduler.
     Stop(StopCause),
     /// The time that jobs had to end is over.
     GraceOver,
@@ -78,12 +88,28 @@ pub enum RunInput {
 }
 
 /// The answer of [`decide`]: recorded first, done second.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct RunStep {
-    /// Facts for the journal, in order, and whom they are about.
-    pub events: Vec<(Option<UnitId>, RunEvent)>,
-    /// Things to do, in order.
-    pub effects: Vec<RunEffect>,
+pub type RunStep = crate::machine::Step<UnitEvent, RunEffect>;
+
+/// A fact, and the unit that it is about; facts about the run itself have none.
+pub type UnitEvent = (Option<UnitId>, RunEvent);
+
+/// The run of units as a [`Machine`].
+#[derive(Clone, Copy, Debug)]
+pub struct RunMachine;
+
+impl Machine for RunMachine {
+    type State = RunState;
+    type Input = RunInput;
+    type Event = UnitEvent;
+    type Effect = RunEffect;
+
+    fn decide(state: &RunState, input: RunInput) -> RunStep {
+        decide(state, input)
+    }
+
+    fn apply(state: &mut RunState, (unit, event): &UnitEvent) {
+        state.apply(unit.as_ref(), event);
+    }
 }
 
 /// Something to do.

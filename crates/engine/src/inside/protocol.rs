@@ -16,7 +16,7 @@ use dacapo_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::store::Stream;
+use crate::store::Channel;
 
 /// The version of this protocol.
 pub const VERSION: u32 = 1;
@@ -72,7 +72,7 @@ pub enum Ask {
         /// The loop.
         id: LoopId,
         /// Which of its outputs.
-        stream: Stream,
+        stream: Channel,
         /// Begin with this byte.
         from: u64,
     },
@@ -296,7 +296,7 @@ mod tests {
                 body: "two\nlines".into(),
                 bus: BusName::Task("p".parse().unwrap(), "t".parse().unwrap()),
             },
-            Ask::Output { id: "aaaaaaaaaa".parse().unwrap(), stream: Stream::Stderr, from: 7 },
+            Ask::Output { id: "aaaaaaaaaa".parse().unwrap(), stream: Channel::Stderr, from: 7 },
         ] {
             let line = line(&ask);
             assert_eq!(line.iter().filter(|b| **b == b'\n').count(), 1);

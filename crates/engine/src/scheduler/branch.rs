@@ -279,7 +279,7 @@ impl Worker<'_> {
             if row.view.reason != Some(Reason::Done) {
                 continue;
             }
-            let history = self.store.events(Some(&row.view.id), 0).map_err(JobEnd::error)?;
+            let history = self.store.events(&row.view.id, 0).map_err(JobEnd::error)?;
             let base = snapshots::started(&history).and_then(|started| started.base.as_ref());
             let branch = base.and_then(|base| base.branch.clone());
             if let Some(receipt) = proof::newest(history)

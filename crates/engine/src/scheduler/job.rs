@@ -21,7 +21,7 @@ use super::{
     train,
     work::Worker,
 };
-use crate::{observer::Observer, store::Stream, supervisor::StartError};
+use crate::{observer::Observer, store::Channel, supervisor::StartError};
 
 /// The word after which `dacapo` is a job.
 pub const JOB: &str = "unit-job";
@@ -93,7 +93,7 @@ impl Observer for Voice {
         self.say(&JobMessage::LoopWrote);
     }
 
-    fn output(&mut self, _: Stream, bytes: &[u8]) {
+    fn output(&mut self, _: &Channel, bytes: &[u8]) {
         self.rest.extend_from_slice(bytes);
         while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.rest.drain(..=end).collect();

@@ -4,6 +4,7 @@
 //! written, and waits on all of them at once.
 
 mod branch;
+mod dead;
 mod host;
 mod job;
 mod message;
@@ -20,11 +21,12 @@ use std::{
 };
 
 use dacapo_core::{
-    event::{Envelope, MergeMode, RunEnvelope, RunEvent, RunStarted, StopCause, UnitEnd, UnitPlan},
+    event::{MergeMode, RunEvent, RunStarted, StopCause, UnitEnd, UnitPlan},
     ids::{ProjectId, RunId, UnitId},
     unit::{
         TaskStatus, Unit,
-        schedule::{GRACE, Job, RunEffect, RunInput, RunOver, RunState, decide},
+        account::Accounts,
+        schedule::{GRACE, Job, RunEffect, RunInput, RunMachine, RunOver},
         settings::RunSettings,
     },
     view::UnitStatus,
@@ -35,6 +37,7 @@ use rustix::{
     process::Signal,
 };
 
+pub use dead::close_dead_runs;
 pub use job::{JOB, main as job_main};
 
 use self::{
@@ -44,49 +47,17 @@ use self::{
 use crate::{
     git::{RunHeld, RunLock, WorkspaceError},
     home::{Home, HomeError},
+    observer::Observer,
     process::identity::Identity,
     proof,
     repository::{Preparing, Repo, Route, prepare},
     signals::{Arrived, Signals},
-    store::{LockError, RunHead, RunRow, Store, StoreError, TaskLock},
+    store::{Arrival, LockError, RunRow, Store, StoreError, Stream, TaskLock},
     supervisor::{self, StartError},
 };
 
 /// How long news of loops may wait for more, so that they are looked at and recorded together.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
-
-/// Whoever wants to see what a run does. It is told what is already recorded; nothing it does changes the run.
-pub trait RunObserver {
-    /// A fact was recorded.
-    fn event(&mut self, envelope: &RunEnvelope, state: &RunState);
-
-    /// A loop of this unit has recorded something.
-    fn loop_event(&mut self, unit: &UnitId, envelope: &Envelope) {
-        let _ = (unit, envelope);
-    }
-
-    /// An agent of this unit printed a line.
-    fn output(&mut self, unit: &UnitId, line: &str) {
-        let _ = (unit, line);
-    }
-
-    /// Whether it looks at what is printed.
-    fn sees_output(&self) -> bool {
-        false
-    }
-
-    /// Time has passed.
-    fn tick(&mut self) {}
-
-    /// How often it wants to be told so.
-    fn tick_every(&self) -> Option<Duration> {
-        None
-    }
-}
-
-impl RunObserver for crate::observer::Nobody {
-    fn event(&mut self, _: &RunEnvelope, _: &RunState) {}
-}
 
 /// A run that is to begin.
 #[derive(Clone, Debug)]
@@ -161,9 +132,10 @@ struct Scheduler<'a> {
     units: Vec<Unit>,
     is_detached: bool,
     route: Option<Route>,
-    head: RunHead,
-    state: RunState,
-    observer: &'a mut dyn RunObserver,
+    stream: Stream<RunMachine>,
+    /// What is known of the loops of its units.
+    accounts: Accounts,
+    observer: &'a mut dyn Observer<RunMachine>,
     host: &'a mut dyn JobHost,
     jobs: Vec<UnitJob>,
     signals: Signals,
@@ -189,7 +161,11 @@ struct UnitJob {
 }
 
 /// Runs units to their end, in processes of this machine.
-pub fn run(home: &Home, new: NewRun, observer: &mut dyn RunObserver) -> Result<RunFinished, RunError> {
+pub fn run(
+    home: &Home,
+    new: NewRun,
+    observer: &mut dyn Observer<RunMachine>,
+) -> Result<RunFinished, RunError> {
     let adopted = LocalHost::adopting();
     let mut host = adopted.map_err(|source| RunError::Io { what: "cannot look after processes", source })?;
     run_on(&mut host, home, new, observer)
@@ -200,7 +176,7 @@ fn run_on(
     host: &mut dyn JobHost,
     home: &Home,
     new: NewRun,
-    observer: &mut dyn RunObserver,
+    observer: &mut dyn Observer<RunMachine>,
 ) -> Result<RunFinished, RunError> {
     home.prepare()?;
     let mut store = Store::open(&home.database())?;
@@ -210,7 +186,7 @@ fn run_on(
         .map_err(|source| RunError::Io { what: "cannot listen to signals", source })?;
     supervisor::reconcile(home, &mut store)?;
     // The lock says that nobody runs them.
-    store.close_dead_runs(&new.project)?;
+    close_dead_runs(&mut store, &new.project)?;
     tidy_up(home, &store, &repo, &new)?;
     // Before any agent can turn it elsewhere.
     let is_pushed = new.merge == MergeMode::PullRequest;
@@ -237,19 +213,17 @@ fn run_on(
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let seen = store.last_seq()?;
-    let step = decide(&RunState::default(), RunInput::Begin(Box::new(started.clone())));
-    let (head, envelopes) = store.create_run(&id, &Identity::own(), Timestamp::now(), step.events)?;
-    let mut state = RunState::default();
-    for envelope in &envelopes {
-        state.apply(envelope.unit.as_ref(), &envelope.event);
-        observer.event(envelope, &state);
-    }
+    let (owner, input) = (Identity::own(), RunInput::Begin(Box::new(started.clone())));
+    let (stream, effects) =
+        Stream::begin(&mut store, id.clone(), &owner, Timestamp::now(), input, &(), observer)?;
     // Loops that will be continued: what they wrote before is told already, but has to be known.
+    let mut accounts = Accounts::default();
     for unit in &new.units {
         for row in store.newest_of_task(Some(&started.project), unit.id.as_str())? {
             if row.view.reason.is_none_or(|reason| reason.is_resumable()) {
-                let history = store.load(&row.view.id)?.map(|(_, history)| history).unwrap_or_default();
-                history.iter().for_each(|envelope| state.see(&unit.id, envelope));
+                for envelope in store.events(&row.view.id, 0)? {
+                    accounts.see(&unit.id, &envelope);
+                }
             }
         }
     }
@@ -261,8 +235,8 @@ fn run_on(
         units: new.units,
         is_detached: new.is_detached,
         route,
-        head,
-        state,
+        stream,
+        accounts,
         host,
         jobs: Vec::new(),
         signals,
@@ -274,9 +248,7 @@ fn run_on(
         has_lost_job: false,
         observer,
     };
-    for effect in step.effects {
-        scheduler.perform(effect)?;
-    }
+    effects.into_iter().try_for_each(|effect| scheduler.perform(effect))?;
     let mut finished = scheduler.supervise()?;
     // An agent that knows the path can write there; nobody would look for it in the morning (fault H12).
     if !was_dirty && repo.is_dirty().is_ok_and(|paths| !paths.is_empty()) {
@@ -347,7 +319,7 @@ fn take_lock(home: &Home, store: &Store, project: &ProjectId) -> Result<TaskLock
 impl Scheduler<'_> {
     fn supervise(mut self) -> Result<RunFinished, RunError> {
         loop {
-            if let Some(over) = self.state.over() {
+            if let Some(over) = self.stream.state().over() {
                 if self.has_lost_job {
                     // Loops that agents started are their own masters.
                     let spared: Vec<Identity> =
@@ -362,33 +334,8 @@ impl Scheduler<'_> {
     }
 
     /// journal → apply → publish → perform, for everything that came at once.
-    fn step(&mut self, inputs: Vec<RunInput>) -> Result<(), RunError> {
-        let mut state = self.state.clone();
-        let (mut events, mut effects, mut loops) = (Vec::new(), Vec::new(), Vec::new());
-        for input in inputs {
-            let seen = match &input {
-                RunInput::LoopSeen(envelope, unit) => Some((envelope.clone(), unit.clone())),
-                _ => None,
-            };
-            let step = decide(&state, input);
-            for (unit, event) in &step.events {
-                state.apply(unit.as_ref(), event);
-            }
-            if let Some((envelope, unit)) = seen {
-                state.see(&unit, &envelope);
-                loops.push((unit, envelope));
-            }
-            events.extend(step.events);
-            effects.extend(step.effects);
-        }
-        let envelopes = self.store.append_run(&self.id, &mut self.head, Timestamp::now(), events)?;
-        self.state = state;
-        for (unit, envelope) in &loops {
-            self.observer.loop_event(unit, envelope);
-        }
-        for envelope in &envelopes {
-            self.observer.event(envelope, &self.state);
-        }
+    fn step(&mut self, inputs: Vec<Arrival<RunInput>>) -> Result<(), RunError> {
+        let effects = self.stream.step(&mut self.store, Timestamp::now(), inputs, self.observer)?;
         effects.into_iter().try_for_each(|effect| self.perform(effect))
     }
 
@@ -429,7 +376,7 @@ impl Scheduler<'_> {
             }
         }
         let is_merging = matches!(job, Job::Merge | Job::Work { back: Some(_) });
-        let merged = self.state.merged().filter(|_| is_merging).filter_map(|(id, commit)| {
+        let merged = self.stream.state().merged().filter(|_| is_merging).filter_map(|(id, commit)| {
             let unit = self.units.iter().find(|unit| unit.id == *id)?;
             Some((UnitFiles::from(unit), commit.to_owned()))
         });
@@ -456,8 +403,8 @@ impl Scheduler<'_> {
                 let event = RunEvent::UnitFailed { reason, detail: detail.clone(), loop_id: None };
                 let unit = id.clone();
                 self.step(vec![
-                    RunInput::Told { unit: unit.clone(), event },
-                    RunInput::JobEnded { unit, detail },
+                    RunInput::Told { unit: unit.clone(), event }.into(),
+                    RunInput::JobEnded { unit, detail }.into(),
                 ])
             }
         }
@@ -484,7 +431,7 @@ impl Scheduler<'_> {
     // --- waiting --------------------------------------------------------------------------------------------
 
     /// Waits until something happens and says what.
-    fn wait(&mut self) -> Result<Vec<RunInput>, RunError> {
+    fn wait(&mut self) -> Result<Vec<Arrival<RunInput>>, RunError> {
         let kill_at = self.jobs.iter().filter_map(|job| job.kill_at).min();
         let deadlines = [self.grace, self.time, self.next_tick, self.next_look, kill_at];
         let deadline = deadlines.into_iter().flatten().min();
@@ -504,7 +451,7 @@ impl Scheduler<'_> {
         drop(fds);
         let mut inputs = Vec::new();
         for arrived in self.signals.take() {
-            inputs.extend(self.signalled(arrived));
+            self.signalled(arrived, &mut inputs)?;
         }
         self.listen(&mut inputs)?;
         self.look_at_the_clock(&mut inputs);
@@ -512,7 +459,7 @@ impl Scheduler<'_> {
     }
 
     /// What jobs say, in order; what their loops have written comes before the end of a job.
-    fn listen(&mut self, inputs: &mut Vec<RunInput>) -> Result<(), RunError> {
+    fn listen(&mut self, inputs: &mut Vec<Arrival<RunInput>>) -> Result<(), RunError> {
         let mut said = Vec::new();
         let mut ended = Vec::new();
         let now = Instant::now();
@@ -526,20 +473,25 @@ impl Scheduler<'_> {
             }
             for message in heard.messages {
                 match message {
-                    Ok(JobMessage::Event(event)) => said.push(RunInput::Told { unit: unit.clone(), event }),
-                    Ok(JobMessage::Output(line)) => self.observer.output(&unit, &line),
+                    Ok(JobMessage::Event(event)) => {
+                        said.push(RunInput::Told { unit: unit.clone(), event }.into())
+                    }
+                    Ok(JobMessage::Output(line)) => self.observer.output(&unit, line.as_bytes()),
                     Ok(JobMessage::LoopWrote | JobMessage::Hello { .. }) => {}
                     Err(_) if self.jobs[at].is_garbled => {}
                     Err(bad) => {
                         self.jobs[at].is_garbled = true;
-                        said.push(RunInput::JobGarbled { unit: unit.clone(), detail: bad.to_string() });
+                        said.push(
+                            RunInput::JobGarbled { unit: unit.clone(), detail: bad.to_string() }.into(),
+                        );
                     }
                 }
             }
             if heard.is_over {
                 let exit = self.jobs.remove(at).running.finish();
                 self.has_lost_job |= exit.is_lost;
-                ended.push(RunInput::JobEnded { unit, detail: format!("its job ended: {}", exit.how) });
+                ended
+                    .push(RunInput::JobEnded { unit, detail: format!("its job ended: {}", exit.how) }.into());
             } else {
                 at += 1;
             }
@@ -549,7 +501,11 @@ impl Scheduler<'_> {
             self.next_look = None;
             for (unit, envelope) in self.store.loops_of_units(&self.started.project, self.seen)? {
                 self.seen = self.seen.max(envelope.seq);
-                inputs.push(RunInput::LoopSeen(Box::new(envelope), unit));
+                let events = self.accounts.see(&unit, &envelope);
+                self.observer.loop_event(&unit, &envelope);
+                if !events.is_empty() {
+                    inputs.push(RunInput::LoopTold { unit, events }.into());
+                }
             }
         }
         inputs.extend(said);
@@ -557,18 +513,26 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    fn signalled(&mut self, arrived: Arrived) -> Option<RunInput> {
-        Some(RunInput::Stop(match arrived {
+    fn signalled(&mut self, arrived: Arrived, inputs: &mut Vec<Arrival<RunInput>>) -> Result<(), RunError> {
+        let cause = match arrived {
             Arrived::Interrupt => StopCause::Interrupt,
             Arrived::Terminate => StopCause::Terminate,
             Arrived::Hangup => StopCause::Hangup,
             Arrived::Suspend => {
                 self.suspend();
-                return None;
+                return Ok(());
             }
-            // `dacapo cancel`; nothing else is ever asked of a run.
-            Arrived::Wake => StopCause::Cancel,
-        }))
+            Arrived::Wake => return self.read_requests(inputs),
+        };
+        inputs.push(RunInput::Stop(cause).into());
+        Ok(())
+    }
+
+    fn read_requests(&self, inputs: &mut Vec<Arrival<RunInput>>) -> Result<(), RunError> {
+        for pending in self.store.pending(&self.id)? {
+            inputs.push(Arrival { input: RunInput::Requested(pending.request), request: Some(pending.id) });
+        }
+        Ok(())
     }
 
     /// Ctrl-Z: jobs hold what they run and then themselves; so do we, until somebody says go on.
@@ -587,7 +551,7 @@ impl Scheduler<'_> {
         self.jobs.iter().for_each(|job| job.running.signal(signal));
     }
 
-    fn look_at_the_clock(&mut self, inputs: &mut Vec<RunInput>) {
+    fn look_at_the_clock(&mut self, inputs: &mut Vec<Arrival<RunInput>>) {
         let now = Instant::now();
         for job in self.jobs.iter_mut().filter(|job| job.kill_at.is_some_and(|at| at <= now)) {
             job.kill_at = None;
@@ -595,11 +559,11 @@ impl Scheduler<'_> {
         }
         if self.grace.is_some_and(|at| at <= now) {
             self.grace = None;
-            inputs.push(RunInput::GraceOver);
+            inputs.push(RunInput::GraceOver.into());
         }
         if self.time.is_some_and(|at| at <= now) {
             self.time = None;
-            inputs.push(RunInput::TimeOver);
+            inputs.push(RunInput::TimeOver.into());
         }
         if self.next_tick.is_some_and(|at| at <= now) {
             self.observer.tick();

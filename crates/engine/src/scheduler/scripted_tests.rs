@@ -117,8 +117,8 @@ impl RunningJob for ScriptedJob {
 #[derive(Default)]
 struct Recorded(Vec<(Option<String>, RunEvent)>);
 
-impl RunObserver for Recorded {
-    fn event(&mut self, envelope: &RunEnvelope, _: &RunState) {
+impl Observer<RunMachine> for Recorded {
+    fn event(&mut self, envelope: &RunEnvelope, _: &dacapo_core::view::RunView) {
         self.0.push((envelope.unit.as_ref().map(ToString::to_string), envelope.event.clone()));
     }
 }

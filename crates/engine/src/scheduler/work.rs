@@ -309,7 +309,7 @@ impl<'a> Worker<'a> {
             .map(|row| row.current_view())
             .find(|view| view.workspace == tree.path && view.reason.is_some_and(step::goes_on));
         let Some(view) = view else { return Ok(None) };
-        let history = self.store.events(Some(&view.id), 0).map_err(JobEnd::error)?;
+        let history = self.store.events(&view.id, 0).map_err(JobEnd::error)?;
         Ok(Some((view.id, history)))
     }
 
@@ -357,9 +357,7 @@ impl<'a> Worker<'a> {
     }
 
     fn resume(&mut self, id: LoopId) -> Result<(), JobEnd> {
-        let Some((_, history)) = self.store.load(&id).map_err(JobEnd::error)? else {
-            return Err(JobEnd::error(format!("there is no loop {id}")));
-        };
+        let history = self.store.events(&id, 0).map_err(JobEnd::error)?;
         // An iteration that dacapo's own end cut short is no failure of the agent's.
         let cut = history.iter().rev().find_map(|envelope| match &envelope.event {
             LoopEvent::IterationFinished { outcome, .. } => Some(*outcome == IterationOutcome::Interrupted),
@@ -400,7 +398,7 @@ impl<'a> Worker<'a> {
                 self.accepted = receipt.commits.last().unwrap_or(&self.accepted).clone();
             }
             let mut is_paused = false;
-            for envelope in self.store.events(Some(&finished.id), 0).map_err(JobEnd::error)? {
+            for envelope in self.store.events(&finished.id, 0).map_err(JobEnd::error)? {
                 match envelope.event {
                     LoopEvent::GateFinished { task: Some(task), result, .. } => {
                         self.red.insert(task, result.output_tail);
@@ -440,7 +438,7 @@ impl<'a> Worker<'a> {
 
     /// How the last agent of a loop failed, if it did.
     fn last_exit(&self, finished: &Finished) -> Result<String, JobEnd> {
-        let events = self.store.events(Some(&finished.id), 0).map_err(JobEnd::error)?;
+        let events = self.store.events(&finished.id, 0).map_err(JobEnd::error)?;
         let last = events.into_iter().rev().find_map(|envelope| match envelope.event {
             LoopEvent::AgentExited { exit, .. } => Some(exit),
             _ => None,
@@ -451,7 +449,7 @@ impl<'a> Worker<'a> {
 
     /// Marks the task that the turn failed at, so that nobody takes it for ready again.
     fn give_up(&mut self, finished: &Finished, set: &TaskSet, detail: &mut String) -> Result<(), JobEnd> {
-        let events = self.store.events(Some(&finished.id), 0).map_err(JobEnd::error)?;
+        let events = self.store.events(&finished.id, 0).map_err(JobEnd::error)?;
         let last = events.iter().rev().find_map(|envelope| match &envelope.event {
             LoopEvent::ClaimMade { by, .. } => claimed(by).last(),
             _ => None,

@@ -105,7 +105,7 @@ fn recorded(history: &[Envelope], base: &Base) -> Vec<(u32, String, Timestamp)> 
 
 /// The states that were kept of a loop's workspace, oldest first.
 pub fn list(home: &Home, store: &Store, id: &LoopId) -> Result<Vec<KeptSnapshot>, SnapshotError> {
-    let history = store.events(Some(id), 0)?;
+    let history = store.events(id, 0)?;
     let Some((started, base)) = started(&history).and_then(|s| Some((s, s.base.as_ref()?))) else {
         return Err(SnapshotError::None(id.clone()));
     };
@@ -135,7 +135,7 @@ pub fn restore(
     which: SnapshotChoice,
 ) -> Result<Restored, SnapshotError> {
     let id = &view.id;
-    let history = store.events(Some(id), 0)?;
+    let history = store.events(id, 0)?;
     let Some((started, base)) = started(&history).and_then(|s| Some((s, s.base.as_ref()?))) else {
         return Err(SnapshotError::None(id.clone()));
     };

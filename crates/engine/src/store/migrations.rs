@@ -1,46 +1,52 @@
-//! The shape of the database, one step per version. A released step is never changed.
+//! The shape of the database, one step per version. A released step is never changed; a new one is appended.
 
 use rusqlite::{Connection, TransactionBehavior};
 
-/// Version 1: `view` is a fold of the loop's events, kept so that `status` need not read them. Version 2: what loops
-/// share; `spend` is a fold too, one row per agent process, kept so that a budget of a day need not read a day's events.
-/// Version 3: runs of units, and which run a loop belongs to.
-const STEPS: [&str; 3] = [
-    "
-    CREATE TABLE loops (
+/// Versions up to this one were never released, and nothing reads them.
+const UNRELEASED: i64 = 3;
+
+/// What leads from each version to the next, from an empty file on. After the first of them a journal is of version
+/// `UNRELEASED + 1`.
+///
+/// `streams` has a row for each loop and each run; `view` is a fold of its events, kept so that `status` need not read
+/// them. `spend`, `units` and `providers` are kept for the same reason, in the same transactions.
+const STEPS: [&str; 1] = ["
+    CREATE TABLE streams (
         key INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
+        kind TEXT NOT NULL,
         project TEXT NOT NULL,
-        task TEXT NOT NULL,
-        workspace TEXT NOT NULL,
         parent TEXT,
+        task TEXT,
+        workspace TEXT NOT NULL,
+        run TEXT,
         head INTEGER NOT NULL,
         over INTEGER NOT NULL,
         view TEXT NOT NULL,
         owner_pid INTEGER NOT NULL,
         owner_start INTEGER NOT NULL,
-        owner_boot TEXT NOT NULL
+        owner_boot TEXT NOT NULL,
+        epoch INTEGER NOT NULL
     ) STRICT;
-    CREATE INDEX loops_active ON loops (key) WHERE over = 0;
-    CREATE INDEX loops_task ON loops (project, task, key);
-    CREATE INDEX loops_children ON loops (parent) WHERE over = 0;
+    CREATE INDEX streams_kind ON streams (kind, over, key);
+    CREATE INDEX streams_task ON streams (project, task, key);
+    CREATE INDEX streams_children ON streams (parent) WHERE over = 0;
     CREATE TABLE events (
         seq INTEGER PRIMARY KEY,
-        loop INTEGER NOT NULL REFERENCES loops (key),
+        stream INTEGER NOT NULL REFERENCES streams (key),
+        subject TEXT,
         at INTEGER NOT NULL,
         body TEXT NOT NULL
     ) STRICT;
-    CREATE INDEX events_loop ON events (loop, seq);
+    CREATE INDEX events_stream ON events (stream, seq);
     CREATE TABLE requests (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
-        loop INTEGER NOT NULL REFERENCES loops (key),
+        stream INTEGER NOT NULL REFERENCES streams (key),
         at INTEGER NOT NULL,
         body TEXT NOT NULL,
         handled INTEGER NOT NULL DEFAULT 0
     ) STRICT;
-    CREATE INDEX requests_open ON requests (loop) WHERE handled = 0;
-",
-    "
+    CREATE INDEX requests_open ON requests (stream) WHERE handled = 0;
     CREATE TABLE providers (
         name TEXT PRIMARY KEY,
         until INTEGER NOT NULL,
@@ -49,58 +55,36 @@ const STEPS: [&str; 3] = [
         probe_until INTEGER
     ) STRICT;
     CREATE TABLE spend (
-        loop INTEGER NOT NULL REFERENCES loops (key),
+        stream INTEGER NOT NULL REFERENCES streams (key),
         attempt INTEGER NOT NULL,
         project TEXT NOT NULL,
+        run TEXT,
         at INTEGER NOT NULL,
         cost REAL NOT NULL,
         tokens INTEGER NOT NULL,
         reserved_cost REAL NOT NULL,
         reserved_tokens INTEGER NOT NULL,
-        PRIMARY KEY (loop, attempt)
+        PRIMARY KEY (stream, attempt)
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX spend_at ON spend (at);
     CREATE INDEX spend_project ON spend (project);
-",
-    "
-    ALTER TABLE loops ADD COLUMN run TEXT;
-    ALTER TABLE spend ADD COLUMN run TEXT;
     CREATE INDEX spend_run ON spend (run) WHERE run IS NOT NULL;
-    CREATE TABLE runs (
-        key INTEGER PRIMARY KEY,
-        id TEXT NOT NULL UNIQUE,
-        project TEXT NOT NULL,
-        root TEXT NOT NULL,
-        head INTEGER NOT NULL,
-        over INTEGER NOT NULL,
-        view TEXT NOT NULL,
-        owner_pid INTEGER NOT NULL,
-        owner_start INTEGER NOT NULL,
-        owner_boot TEXT NOT NULL
-    ) STRICT;
-    CREATE INDEX runs_active ON runs (key) WHERE over = 0;
-    CREATE INDEX runs_project ON runs (project, key);
-    CREATE TABLE run_events (
-        seq INTEGER PRIMARY KEY,
-        run INTEGER NOT NULL REFERENCES runs (key),
-        unit TEXT,
-        at INTEGER NOT NULL,
-        body TEXT NOT NULL
-    ) STRICT;
-    CREATE INDEX run_events_run ON run_events (run, seq);
     CREATE TABLE units (
         key INTEGER PRIMARY KEY,
         project TEXT NOT NULL,
         unit TEXT NOT NULL,
-        run INTEGER NOT NULL REFERENCES runs (key),
+        run INTEGER NOT NULL REFERENCES streams (key),
         view TEXT NOT NULL,
         UNIQUE (project, unit)
     ) STRICT;
     CREATE INDEX units_run ON units (run);
-",
-];
+"];
+
+/// The version of a journal that this dacapo writes.
+const KNOWN: i64 = UNRELEASED + STEPS.len() as i64;
 
 pub(super) enum MigrateError {
+    TooOld { found: i64, known: i64 },
     TooNew { found: i64, known: i64 },
     Sql(rusqlite::Error),
 }
@@ -111,57 +95,80 @@ impl From<rusqlite::Error> for MigrateError {
     }
 }
 
-pub(super) fn migrate(db: &Connection) -> Result<(), MigrateError> {
-    let known = STEPS.len() as i64;
-    let version = |db: &Connection| db.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
-    let found = version(db)?;
-    if found == known {
-        return Ok(());
+/// Refuses a journal that this dacapo cannot read; says whether there is anything to do for one that it can.
+pub(super) fn look(db: &Connection) -> Result<bool, MigrateError> {
+    match version(db)? {
+        0 => Ok(true),
+        found if found <= UNRELEASED => Err(MigrateError::TooOld { found, known: KNOWN }),
+        found if found > KNOWN => Err(MigrateError::TooNew { found, known: KNOWN }),
+        found => Ok(found < KNOWN),
     }
-    if found > known {
-        return Err(MigrateError::TooNew { found, known });
+}
+
+/// Brings a journal to the newest version.
+pub(super) fn migrate(db: &Connection) -> Result<(), MigrateError> {
+    if !look(db)? {
+        return Ok(());
     }
     // Two may open a new journal at once: the second finds the work done when the lock is its own.
     let transaction = rusqlite::Transaction::new_unchecked(db, TransactionBehavior::Immediate)?;
     let found = version(&transaction)?;
-    for step in STEPS.iter().skip(usize::try_from(found).unwrap_or(0)) {
+    let done = usize::try_from(found - UNRELEASED).unwrap_or(0);
+    for step in STEPS.iter().skip(done) {
         transaction.execute_batch(step)?;
     }
-    transaction.pragma_update(None, "user_version", known)?;
+    transaction.pragma_update(None, "user_version", KNOWN)?;
     transaction.commit()?;
     Ok(())
 }
 
+fn version(db: &Connection) -> rusqlite::Result<i64> {
+    db.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::Store;
+    use super::super::{Store, StoreError};
     use super::*;
 
+    /// A journal that says it is of this version.
+    fn of_version(version: i64) -> (tempfile::TempDir, std::path::PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("dacapo.db");
+        let old = Connection::open(&path).unwrap();
+        old.execute_batch("CREATE TABLE loops (key INTEGER PRIMARY KEY)").unwrap();
+        old.pragma_update(None, "user_version", version).unwrap();
+        (dir, path)
+    }
+
     #[test]
-    fn a_journal_of_every_older_version_still_opens() {
-        // An upgrade keeps what was recorded.
-        for version in 1..STEPS.len() {
-            let dir = tempfile::tempdir().unwrap();
-            let path = dir.path().join("dacapo.db");
-            let old = Connection::open(&path).unwrap();
-            for step in &STEPS[..version] {
-                old.execute_batch(step).unwrap();
+    fn a_journal_that_cannot_be_read_is_refused_with_what_to_do_and_left_as_it_is() {
+        for version in (1..=UNRELEASED).chain([KNOWN + 1, 1000]) {
+            let (_dir, path) = of_version(version);
+            let before = std::fs::read(&path).unwrap();
+            let error = Store::open(&path).err().unwrap();
+            match &error {
+                StoreError::TooOld { found, .. } => {
+                    assert!(*found == version && version <= UNRELEASED);
+                    let hint = error.hint().unwrap();
+                    assert!(hint.contains("mv ") && hint.contains("dacapo.db*"), "{hint}");
+                }
+                StoreError::TooNew { found, known, .. } => {
+                    assert!(*found == version && *known == KNOWN && version > KNOWN);
+                }
+                other => panic!("{version}: {other}"),
             }
-            old.execute_batch(
-                "INSERT INTO loops (key, id, project, task, workspace, head, over, view, owner_pid, owner_start, owner_boot)
-                 VALUES (1, 'abc', 'p', 't', '/w', 7, 1, '', 1, 1, '');
-                 INSERT INTO events (seq, loop, at, body) VALUES (7, 1, 0, '{\"type\":\"paused\"}');",
-            )
-            .unwrap();
-            old.pragma_update(None, "user_version", version as i64).unwrap();
-            drop(old);
+            assert_eq!(std::fs::read(&path).unwrap(), before, "{version}");
+        }
+    }
+
+    #[test]
+    fn a_new_journal_is_of_the_newest_version_and_opens_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("dacapo.db");
+        for _ in 0..2 {
             let store = Store::open(&path).unwrap();
-            assert_eq!(
-                (store.last_seq().unwrap(), store.events(None, 0).unwrap().len()),
-                (7, 1),
-                "{version}"
-            );
-            assert!(store.active_runs().unwrap().is_empty() && store.unit_views(None).unwrap().is_empty());
+            assert_eq!((store.last_seq().unwrap(), version(&store.db).unwrap()), (0, KNOWN));
         }
     }
 }

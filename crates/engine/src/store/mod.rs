@@ -1,13 +1,13 @@
 //! What is on disk: the journal (SQLite), the requests beside it, and append-only segments of raw output.
 
-mod dead_runs;
 mod family;
-mod journal;
+mod kind;
 mod lock;
 mod migrations;
+mod read;
 mod requests;
-mod runs;
 mod segments;
+mod stream;
 mod supply;
 
 use std::{
@@ -15,13 +15,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
-pub use journal::{Head, LoopRow};
+pub use kind::Kind;
 pub use lock::{LockError, TaskLock};
+pub use read::{Fact, LoopRow, Row, RunRow, Scope};
 pub use requests::PendingRequest;
-pub use runs::{RunHead, RunRow};
-pub use segments::{KEPT_PER_ATTEMPT, Segment, Segments, Stream};
+pub use segments::{Channel, KEPT_PER_ATTEMPT, Segment, Segments};
+pub use stream::{Arrival, Stream, StreamKey};
 
 /// The journal's database.
 pub struct Store {
@@ -38,6 +39,18 @@ pub enum StoreError {
         path: String,
         /// What the database says.
         why: String,
+    },
+    /// A dacapo wrote it that was never released.
+    #[error(
+        "the journal `{path}` is of a version that was never released (format {found}, this one reads {known})"
+    )]
+    TooOld {
+        /// The file.
+        path: String,
+        /// Its format.
+        found: i64,
+        /// Ours.
+        known: i64,
     },
     /// A newer dacapo wrote it.
     #[error("the journal `{path}` was written by a newer dacapo (format {found}, this one knows {known})")]
@@ -62,12 +75,14 @@ pub enum StoreError {
     /// Another loop works in the same folder, and one of the two has gates.
     #[error("loop {} works in `{}`", .0.view.id, .0.view.workspace.display())]
     FolderHeld(Box<LoopRow>),
-    /// Another process wrote to the same loop.
-    #[error("loop {0} was continued by another dacapo")]
-    Overtaken(String),
-    /// Another process wrote to the same run.
-    #[error("run {0} was continued by another dacapo")]
-    RunOvertaken(String),
+    /// Another process wrote to the same stream.
+    #[error("{kind} {id} was continued by another dacapo")]
+    Overtaken {
+        /// A loop or a run.
+        kind: &'static str,
+        /// Which.
+        id: String,
+    },
     /// A recorded fact cannot be read back.
     #[error("the journal holds an event that cannot be read (seq {seq}): {why}")]
     Unreadable {
@@ -94,6 +109,15 @@ impl StoreError {
                 "keep it for a look (`mv {path} {path}.damaged`, with its -wal file); dacapo then starts a new one. \
                  `sqlite3 {path}.damaged .recover` saves what can be saved"
             )),
+            Self::TooOld { path, found, .. } => {
+                let folder = Path::new(path).parent().unwrap_or(Path::new("."));
+                let aside = folder.join(format!("journal-format-{found}"));
+                let (aside, all) = (quoted(&aside.to_string_lossy()), quoted(path));
+                // With its write-ahead log: left behind, that would be read into the new journal.
+                Some(format!(
+                    "`mkdir {aside} && mv {all}* {aside}` sets it aside; dacapo then begins a new one"
+                ))
+            }
             Self::TooNew { .. } => Some("upgrade dacapo, or set DACAPO_HOME to another folder".to_owned()),
             Self::Disk { is_full: true, .. } => {
                 Some("make room, then `dacapo resume`; nothing that was recorded is lost".to_owned())
@@ -101,9 +125,7 @@ impl StoreError {
             Self::Disk { .. } => {
                 Some("check the disk and its permissions, or set DACAPO_HOME to another folder".to_owned())
             }
-            Self::Overtaken(_) | Self::RunOvertaken(_) => {
-                Some("`dacapo status` shows who runs it".to_owned())
-            }
+            Self::Overtaken { .. } => Some("`dacapo status` shows who runs it".to_owned()),
             Self::FolderHeld(_) | Self::Unreadable { .. } | Self::Other { .. } => None,
         }
     }
@@ -125,18 +147,24 @@ impl Store {
 
     fn open_with(path: &Path, flags: OpenFlags) -> Result<Self, StoreError> {
         let at = |error| translate(&error, path);
-        let db = Connection::open_with_flags(path, flags).map_err(at)?;
-        db.busy_timeout(PATIENCE).map_err(at)?;
-        write_ahead(&db).map_err(at)?;
-        // FULL: what was acknowledged survives a power cut, not only a crash (fault L4).
-        db.pragma_update(None, "synchronous", "FULL").map_err(at)?;
-        db.pragma_update(None, "cache_size", -1024).map_err(at)?;
-        migrations::migrate(&db).map_err(|error| match error {
+        let unusable = |error| match error {
+            migrations::MigrateError::TooOld { found, known } => {
+                StoreError::TooOld { path: path.display().to_string(), found, known }
+            }
             migrations::MigrateError::TooNew { found, known } => {
                 StoreError::TooNew { path: path.display().to_string(), found, known }
             }
             migrations::MigrateError::Sql(error) => translate(&error, path),
-        })?;
+        };
+        let db = Connection::open_with_flags(path, flags).map_err(at)?;
+        db.busy_timeout(PATIENCE).map_err(at)?;
+        // Before anything is changed in it.
+        migrations::look(&db).map_err(unusable)?;
+        write_ahead(&db).map_err(at)?;
+        // FULL: what was acknowledged survives a power cut, not only a crash (fault L4).
+        db.pragma_update(None, "synchronous", "FULL").map_err(at)?;
+        db.pragma_update(None, "cache_size", -1024).map_err(at)?;
+        migrations::migrate(&db).map_err(unusable)?;
         #[cfg(unix)]
         restrict(path);
         Ok(Self { db })
@@ -157,6 +185,37 @@ impl Store {
     fn error(&self, error: &rusqlite::Error) -> StoreError {
         translate(error, Path::new(self.db.path().unwrap_or("dacapo.db")))
     }
+
+    fn transact<T>(
+        &mut self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let path = self.db.path().unwrap_or("dacapo.db").to_owned();
+        let at = |error: rusqlite::Error| translate(&error, Path::new(&path));
+        // Immediate: a transaction that reads first and writes later could be refused half-way.
+        let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(at)?;
+        let result = work(&transaction).map_err(|error| match error {
+            StoreError::Other { path: at, why } if at.is_empty() => {
+                StoreError::Other { path: path.clone(), why }
+            }
+            other => other,
+        })?;
+        transaction.commit().map_err(at)?;
+        Ok(result)
+    }
+}
+
+/// Inside a transaction the path is not at hand; the code of the error is what counts.
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        translate(&error, Path::new("dacapo.db"))
+    }
+}
+
+/// A word of a shell command.
+fn quoted(word: &str) -> String {
+    let is_plain = word.chars().all(|c| c.is_alphanumeric() || "/._-+".contains(c));
+    if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 /// Turns the write-ahead log on. Where two open a new journal at once, the database refuses one of them this step

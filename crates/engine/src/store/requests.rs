@@ -1,12 +1,12 @@
-//! Requests: what people ask of a loop, as rows that survive a supervisor that is down.
+//! Requests: what people ask of a stream, as rows that survive an owner that is down.
 
-use dacapo_core::{ids::LoopId, loop_machine::Request};
+use dacapo_core::loop_machine::Request;
 use jiff::Timestamp;
 use rusqlite::params;
 use rustix::process::Signal;
 
-use super::{Store, StoreError};
-use crate::secrets::secrets;
+use super::{Store, StoreError, read::to_json};
+use crate::{process::identity::Identity, secrets::secrets};
 
 /// A request nobody has taken up.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,27 +18,36 @@ pub struct PendingRequest {
 }
 
 impl Store {
-    /// Leaves a request for `id` and wakes its supervisor if there is one; says whether there is.
-    pub fn request(&mut self, id: &LoopId, request: &Request, now: Timestamp) -> Result<bool, StoreError> {
-        let body = serde_json::to_string(&secrets().redact_request(request))
-            .map_err(|error| StoreError::Other { path: String::new(), why: error.to_string() })?;
+    /// Leaves a request for a loop or a run and wakes its owner if there is one; says whether there is.
+    pub fn request(
+        &mut self,
+        id: impl AsRef<str>,
+        request: &Request,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let body = to_json(&secrets().redact_request(request))?;
+        let id = id.as_ref();
         self.transact(|transaction| {
             transaction.execute(
-                "INSERT INTO requests (loop, at, body) SELECT key, ?2, ?3 FROM loops WHERE id = ?1",
-                params![id.as_str(), now.as_microsecond(), body],
+                "INSERT INTO requests (stream, at, body) SELECT key, ?2, ?3 FROM streams WHERE id = ?1",
+                params![id, now.as_microsecond(), body],
             )?;
             Ok(())
         })?;
-        let row = self.row(id)?;
-        // The signal only says: look. A supervisor that just ended finds the row when it is resumed.
-        Ok(row.is_some_and(|row| row.is_running() && row.owner.signal(Signal::USR1).is_ok()))
+        let sql = "SELECT owner_pid, owner_start, owner_boot FROM streams WHERE id = ?1 AND over = 0";
+        let owner = self.query_row(sql, [id], |row| {
+            Ok(Identity { pid: row.get(0)?, start: row.get::<_, i64>(1)?.cast_unsigned(), boot: row.get(2)? })
+        })?;
+        // The signal only says: look. An owner that just ended leaves the row to whoever goes on with the stream.
+        Ok(owner.is_some_and(|owner| owner.is_alive() && owner.signal(Signal::USR1).is_ok()))
     }
 
     /// What was asked of `id` and not taken up, in order.
-    pub fn pending(&self, id: &LoopId) -> Result<Vec<PendingRequest>, StoreError> {
+    pub fn pending(&self, id: impl AsRef<str>) -> Result<Vec<PendingRequest>, StoreError> {
         let rows: Vec<(i64, String)> = self.query(
-            "SELECT id, body FROM requests WHERE handled = 0 AND loop = (SELECT key FROM loops WHERE id = ?1) ORDER BY id",
-            [id.as_str()],
+            "SELECT id, body FROM requests WHERE handled = 0
+             AND stream = (SELECT key FROM streams WHERE id = ?1) ORDER BY id",
+            [id.as_ref()],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?;
         // A request of a newer version is left alone.

@@ -12,10 +12,10 @@ use dacapo_core::{event::OutputMarks, ids::LoopId};
 /// How much of one attempt's output is kept; what comes after is read and judged, but not stored (fault D7).
 pub const KEPT_PER_ATTEMPT: u64 = 256 << 20;
 
-/// A kind of output.
+/// Which of a loop's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stream {
+pub enum Channel {
     /// What agents print.
     Stdout,
     /// What agents print on stderr.
@@ -79,20 +79,20 @@ impl Segments {
         crate::home::make_dir(runs)?;
         let open = |stream| Segment::open(Self::path(runs, loop_id, stream));
         Ok(Self {
-            stdout: open(Stream::Stdout),
-            stderr: open(Stream::Stderr),
-            prompt: open(Stream::Prompt),
-            gates: open(Stream::Gates),
+            stdout: open(Channel::Stdout),
+            stderr: open(Channel::Stderr),
+            prompt: open(Channel::Prompt),
+            gates: open(Channel::Gates),
         })
     }
 
     /// The file of one kind.
-    pub fn path(runs: &Path, loop_id: &LoopId, stream: Stream) -> PathBuf {
+    pub fn path(runs: &Path, loop_id: &LoopId, stream: Channel) -> PathBuf {
         let kind = match stream {
-            Stream::Stdout => "stdout",
-            Stream::Stderr => "stderr",
-            Stream::Prompt => "prompt",
-            Stream::Gates => "gates",
+            Channel::Stdout => "stdout",
+            Channel::Stderr => "stderr",
+            Channel::Prompt => "prompt",
+            Channel::Gates => "gates",
         };
         runs.join(format!("{loop_id}.{kind}"))
     }

@@ -11,7 +11,7 @@ use dacapo_core::{
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::{Head, Store, StoreError};
+use super::{Store, StoreError, StreamKey};
 use crate::secrets::secrets;
 
 /// How long one loop may take to find out whether a provider answers again, before another one tries.
@@ -102,7 +102,7 @@ impl Store {
         midnight: Timestamp,
         project: &ProjectId,
         run: Option<&RunId>,
-        except: Option<(Head, u32)>,
+        except: Option<(StreamKey, u32)>,
     ) -> Result<SharedSpend, StoreError> {
         Ok(SharedSpend {
             day: self
@@ -121,8 +121,8 @@ impl Store {
             "SELECT TOTAL(s.cost), TOTAL(s.tokens),
                     TOTAL(s.reserved_cost) FILTER (WHERE l.over = 0),
                     TOTAL(s.reserved_tokens) FILTER (WHERE l.over = 0)
-             FROM spend s JOIN loops l ON l.key = s.loop
-             WHERE NOT (s.loop = ?1 AND s.attempt = ?2) AND {whose}"
+             FROM spend s JOIN streams l ON l.key = s.stream
+             WHERE NOT (s.stream = ?1 AND s.attempt = ?2) AND {whose}"
         );
         let rows = self.query(&sql, params, |row| {
             let spent = |cost, tokens| {
@@ -136,11 +136,11 @@ impl Store {
     }
 }
 
-fn key(except: Option<(Head, u32)>) -> i64 {
-    except.map_or(-1, |(head, _)| head.key())
+fn key(except: Option<(StreamKey, u32)>) -> i64 {
+    except.map_or(-1, |(key, _)| key.0)
 }
 
-fn attempt(except: Option<(Head, u32)>) -> u32 {
+fn attempt(except: Option<(StreamKey, u32)>) -> u32 {
     except.map_or(0, |(_, attempt)| attempt)
 }
 
@@ -153,7 +153,7 @@ pub(super) fn take_spend(
 ) -> Result<(), StoreError> {
     let give_back = |attempts: &str, attempt: u32| {
         let sql = format!(
-            "UPDATE spend SET reserved_cost = 0, reserved_tokens = 0 WHERE loop = ?1 AND attempt {attempts} ?2"
+            "UPDATE spend SET reserved_cost = 0, reserved_tokens = 0 WHERE stream = ?1 AND attempt {attempts} ?2"
         );
         transaction.prepare_cached(&sql)?.execute(params![key, attempt])
     };
@@ -175,9 +175,9 @@ pub(super) fn take_spend(
     };
     transaction
         .prepare_cached(
-            "INSERT INTO spend (loop, attempt, project, at, cost, tokens, reserved_cost, reserved_tokens, run)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, (SELECT run FROM loops WHERE key = ?1))
-             ON CONFLICT (loop, attempt) DO UPDATE
+            "INSERT INTO spend (stream, attempt, project, at, cost, tokens, reserved_cost, reserved_tokens, run)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, (SELECT run FROM streams WHERE key = ?1))
+             ON CONFLICT (stream, attempt) DO UPDATE
              SET at = ?4, cost = ?5, tokens = ?6, reserved_cost = ?7, reserved_tokens = ?8",
         )?
         .execute(params![
@@ -217,9 +217,11 @@ mod tests {
         // fault J7: else an hour of outages would eat a day's budget without a cent spent.
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::open(&dir.path().join("dacapo.db")).unwrap();
-        let columns = "id, project, task, workspace, head, over, view, owner_pid, owner_start, owner_boot";
+        let columns =
+            "id, kind, project, task, workspace, head, over, view, owner_pid, owner_start, owner_boot, epoch";
         let row = format!(
-            "INSERT INTO loops (key, run, {columns}) VALUES (1, 'r', 'l', 'p', 't', '/w', 0, 0, '', 1, 1, '')"
+            "INSERT INTO streams (key, run, {columns})
+             VALUES (1, 'r', 'l', 'loop', 'p', 't', '/w', 0, 0, '', 1, 1, '', 1)"
         );
         store.db.execute(&row, []).unwrap();
         let (project, run): (ProjectId, RunId) = ("p".parse().unwrap(), "r".parse().unwrap());

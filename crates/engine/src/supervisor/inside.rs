@@ -24,7 +24,7 @@ use crate::{
         server::{Asked, Asker},
     },
     secrets::secrets,
-    store::{LoopRow, Segments, StoreError, Stream},
+    store::{Channel, LoopRow, Segments, StoreError},
 };
 
 /// How many events one answer holds.
@@ -182,7 +182,7 @@ impl Supervisor<'_> {
         })
     }
 
-    fn output_of(&self, row: &LoopRow, stream: Stream, from: u64) -> Result<Answer, Refusal> {
+    fn output_of(&self, row: &LoopRow, stream: Channel, from: u64) -> Result<Answer, Refusal> {
         let runs = self.home.runs(&row.view.project, &row.view.task);
         let mut file = match File::open(Segments::path(&runs, &row.view.id, stream)) {
             Ok(file) => file,
@@ -223,7 +223,7 @@ impl Supervisor<'_> {
         let Ok(fds) = <[OwnedFd; 2]>::try_from(fds) else {
             return Err(Refusal::mistake("not understood: a child needs two descriptors for what it prints"));
         };
-        if self.state.over().is_some() {
+        if self.stream.state().over().is_some() {
             return Err(Refusal::failed("this loop is over"));
         }
         let process = child::start(self.home, &self.id, asked, fds)

@@ -32,11 +32,10 @@ use std::{
 use dacapo_core::{
     bus::Draft,
     duration::Millis,
-    event::{LoopEvent, LoopStarted, Reason, StopCause},
+    event::{LoopStarted, Reason, StopCause},
     ids::LoopId,
     judge::signal::DoneFact,
-    loop_machine::{BusTarget, Effect, Input, LoopState, decide},
-    view::LoopView,
+    loop_machine::{BusTarget, Effect, Input, LoopMachine},
 };
 use jiff::Timestamp;
 use rustix::{
@@ -59,7 +58,7 @@ use crate::{
     process::{KeeperLink, Report},
     signals::{Arrived, Signals},
     snapshots::{Folder, Workspace},
-    store::{Head, Segments, Store, StoreError, TaskLock},
+    store::{Arrival, Segments, Store, StoreError, Stream, TaskLock},
 };
 
 /// How long a supervisor waits for others who post to a bus.
@@ -99,9 +98,7 @@ pub(crate) struct Supervisor<'a> {
     store: Store,
     id: LoopId,
     started: Arc<LoopStarted>,
-    state: LoopState,
-    head: Head,
-    view: LoopView,
+    stream: Stream<LoopMachine>,
     segments: Segments,
     // Before the lock, which is let go only when everything the keeper keeps has ended.
     keeper: KeeperLink,
@@ -119,7 +116,7 @@ pub(crate) struct Supervisor<'a> {
     /// The snapshot that is checked out for gates, and where.
     checkout: Option<(String, PathBuf)>,
     observer: &'a mut dyn Observer,
-    inbox: VecDeque<Arrival>,
+    inbox: VecDeque<Arrival<Input>>,
     work: Option<Work>,
     timers: Timers,
     /// Of the policy's agent, then of its stand-ins.
@@ -136,27 +133,16 @@ pub(crate) struct Supervisor<'a> {
     buffer: Vec<u8>,
 }
 
-/// An input, and the request it came from.
-struct Arrival {
-    input: Input,
-    request: Option<i64>,
-}
-
-impl From<Input> for Arrival {
-    fn from(input: Input) -> Self {
-        Self { input, request: None }
-    }
-}
-
 impl Supervisor<'_> {
     /// Runs the loop to an end.
     fn supervise(mut self) -> Result<Finished, SuperviseError> {
         self.read_requests()?;
         loop {
-            if let Some(reason) = self.state.over() {
+            if let Some(reason) = self.stream.state().over() {
                 self.ask_no_more();
-                let detail = self.view.detail.clone().unwrap_or_default();
-                let is_unverified = self.view.verified == Some(false);
+                let view = self.stream.view();
+                let detail = view.detail.clone().unwrap_or_default();
+                let is_unverified = view.verified == Some(false);
                 return Ok(Finished { id: self.id, reason, detail, is_unverified });
             }
             let Some(arrival) = self.inbox.pop_front() else {
@@ -168,27 +154,26 @@ impl Supervisor<'_> {
     }
 
     /// journal → apply → publish → perform.
-    fn step(&mut self, arrival: Arrival) -> Result<(), SuperviseError> {
-        let step = decide(&self.state, arrival.input);
-        let handled: Vec<i64> = arrival.request.into_iter().collect();
-        if let Err(error) = self.record(step.events, &handled) {
-            return self.journal_failed(error);
+    fn step(&mut self, arrival: Arrival<Input>) -> Result<(), SuperviseError> {
+        match self.record(arrival) {
+            Ok(effects) => self.perform_all(effects),
+            Err(error) => self.journal_failed(error),
         }
-        self.post(&step.effects);
-        for effect in step.effects {
-            self.perform(effect)?;
-        }
-        Ok(())
     }
 
-    fn record(&mut self, events: Vec<LoopEvent>, handled: &[i64]) -> Result<(), StoreError> {
-        let now = Timestamp::now();
-        let envelopes = self.store.append(&self.id, &mut self.head, &mut self.view, now, events, handled)?;
-        for envelope in &envelopes {
-            self.state.apply(&envelope.event);
-            self.observer.event(envelope, &self.view);
-        }
-        Ok(())
+    fn record(&mut self, arrival: Arrival<Input>) -> Result<Vec<Effect>, StoreError> {
+        self.stream.step(&mut self.store, Timestamp::now(), [arrival], self.observer)
+    }
+
+    fn perform_all(&mut self, effects: Vec<Effect>) -> Result<(), SuperviseError> {
+        self.post(&effects);
+        effects.into_iter().try_for_each(|effect| self.perform(effect))
+    }
+
+    /// People are told of something that was found while an effect was carried out.
+    fn notice(&mut self, text: String) -> Result<(), SuperviseError> {
+        let effects = self.record(Input::Noticed(text).into())?;
+        self.perform_all(effects)
     }
 
     /// The journal takes nothing more: everything is ended, and an end is written if the disk is merely full.
@@ -197,12 +182,12 @@ impl Supervisor<'_> {
             let _ = self.keeper.stop(Millis(0));
         }
         // A failed sync may have lost what it was about; trying again would only look like success (fault G5).
-        if !matches!(error, StoreError::Disk { is_full: true, .. }) || self.state.over().is_some() {
+        if !matches!(error, StoreError::Disk { is_full: true, .. }) || self.stream.state().over().is_some() {
             return Err(error.into());
         }
         reserve::release_reserve(self.home);
-        let step = decide(&self.state, Input::DiskFailed("the disk is full".to_owned()));
-        self.record(step.events, &[])?;
+        // What is to be done about it is done: the process is being ended, and the bus is on the same disk.
+        self.record(Input::DiskFailed("the disk is full".to_owned()).into())?;
         Ok(())
     }
 

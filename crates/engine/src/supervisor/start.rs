@@ -3,11 +3,10 @@
 use std::{fs, path::PathBuf, sync::Arc, time::Instant};
 
 use dacapo_core::{
-    event::{Envelope, Grant, LoopStarted},
+    event::{Grant, LoopStarted},
     ids::{LoopId, ProjectId, RunId, TaskId},
-    loop_machine::{Begin, Effect, Input, LoopState, decide},
+    loop_machine::{Begin, Effect, Input, LoopMachine},
     policy::Policy,
-    view::LoopView,
 };
 use jiff::Timestamp;
 
@@ -19,7 +18,7 @@ use super::{
     reserve::keep_reserve,
     timers::Timers,
     unattended::{bury, reconcile_holding, take_up_requests},
-    words::{HELD_IN_PROMPT, read_prompt, refuse_secrets, say_in_own_words, write_task},
+    words::{HELD_IN_PROMPT, read_prompt, refuse_secrets, write_task},
 };
 use crate::{
     bus::Bus,
@@ -30,7 +29,7 @@ use crate::{
     secrets::secrets,
     signals::Signals,
     snapshots::{Folder, Workspace},
-    store::{Head, LoopRow, Segments, Store, TaskLock},
+    store::{LoopRow, Segments, Store, Stream, TaskLock},
 };
 
 /// A loop that is to begin.
@@ -152,19 +151,14 @@ pub fn run(home: &Home, new: NewLoop, observer: &mut dyn Observer) -> Result<Fin
         },
         warnings,
     };
-    let step = decide(&LoopState::default(), Input::Begin(Box::new(begin)));
-    let (head, envelopes, view) =
-        store.create(&id, &Identity::own(), Timestamp::now(), step.events, &ancestors)?;
-    let mut state = LoopState::default();
-    publish(&envelopes, &view, &mut state, observer);
-    say_in_own_words(&mut state, prompt);
+    let (owner, input) = (Identity::own(), Input::Begin(Box::new(begin)));
+    let (mut stream, effects) =
+        Stream::<LoopMachine>::begin(&mut store, id, &owner, Timestamp::now(), input, &ancestors, observer)?;
+    stream.say_in_own_words(prompt);
     let parts = Parts {
         home,
         store,
-        id,
-        state,
-        head,
-        view,
+        stream,
         lock,
         segments,
         keeper,
@@ -173,7 +167,7 @@ pub fn run(home: &Home, new: NewLoop, observer: &mut dyn Observer) -> Result<Fin
         workspace: ground.workspace,
         folder: ground.folder,
     };
-    parts.supervise(step.effects, observer)
+    parts.supervise(effects, observer)
 }
 
 /// Continues a loop to its end.
@@ -183,23 +177,18 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
     let id = wanted.id;
     let row = store.row(&id)?.ok_or_else(|| StartError::Unknown(id.clone()))?;
     let lock = take_lock(home, &store, &row.view.project, &row.view.task)?;
-    // Read again now that nobody else can write.
-    let row = store.row(&id)?.ok_or_else(|| StartError::Unknown(id.clone()))?;
     let signals = listen(wanted.is_detached)?;
-    let (mut head, history) = store.load(&id)?.ok_or_else(|| StartError::Unknown(id.clone()))?;
-    let mut state = LoopState::fold(history.iter().map(|envelope| &envelope.event));
-    let mut view = row.view;
-    bury(home, &mut store, &id, &mut head, &mut view, &mut state)?;
-    reconcile_holding(home, &mut store, Some((&view.project, &view.task)))?;
-    take_up_requests(&mut store, &id, &mut head, &mut view, &mut state)?;
-    if let Some(started) = &state.started {
-        let task = home.task_folder(&started.project, &started.task).join("TASK.md");
-        let words = fs::read_to_string(task).unwrap_or_default();
-        say_in_own_words(&mut state, words);
-    }
+    let mut stream =
+        Stream::<LoopMachine>::open(&store, &id)?.ok_or_else(|| StartError::Unknown(id.clone()))?;
+    bury(home, &mut store, &mut stream)?;
+    reconcile_holding(home, &mut store, Some((&row.view.project, &row.view.task)))?;
+    take_up_requests(&mut store, &mut stream)?;
+    let task = home.task_folder(&row.view.project, &row.view.task).join("TASK.md");
+    stream.say_in_own_words(fs::read_to_string(task).unwrap_or_default());
+    let state = stream.state();
     let Some(started) = state.started.clone() else { return Err(StartError::Unknown(id)) };
     if state.over().is_none_or(|reason| !reason.is_resumable()) {
-        return Err(StartError::NotResumable { id, state: view.state });
+        return Err(StartError::NotResumable { id, state: stream.view().state.clone() });
     }
     let iterations = state.max_iterations.saturating_add(wanted.grant.extra_iterations);
     let programs = find_agents(&started.policy, iterations, &started.workspace)?;
@@ -220,49 +209,21 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
         None => None,
     };
     // Too many files once are too many for good: one warning is enough.
-    let is_outlined = started.base.is_none() && state.tree.is_some();
+    let is_outlined = started.base.is_none() && stream.state().tree.is_some();
     let folder = is_outlined.then(|| Folder::at(&started.workspace, home));
     let keeper = start_keeper(home, &id)?;
-    store.take_over(head, &view, &Identity::own(), &kin)?;
-    let step = decide(
-        &state,
-        Input::Resume { grant: wanted.grant, output: segments.marks(), pid: std::process::id() },
-    );
-    let envelopes = store.append(&id, &mut head, &mut view, Timestamp::now(), step.events, &[])?;
-    publish(&envelopes, &view, &mut state, observer);
-    let parts = Parts {
-        home,
-        store,
-        id,
-        state,
-        head,
-        view,
-        lock,
-        segments,
-        keeper,
-        signals,
-        programs,
-        workspace,
-        folder,
-    };
-    parts.supervise(step.effects, observer)
-}
-
-fn publish(envelopes: &[Envelope], view: &LoopView, state: &mut LoopState, observer: &mut dyn Observer) {
-    for envelope in envelopes {
-        state.apply(&envelope.event);
-        observer.event(envelope, view);
-    }
+    stream.take_over(&mut store, &Identity::own(), &kin)?;
+    let input = Input::Resume { grant: wanted.grant, output: segments.marks(), pid: std::process::id() };
+    let effects = stream.step(&mut store, Timestamp::now(), [input.into()], observer)?;
+    let parts = Parts { home, store, stream, lock, segments, keeper, signals, programs, workspace, folder };
+    parts.supervise(effects, observer)
 }
 
 /// Everything a supervisor is made of.
 struct Parts<'a> {
     home: &'a Home,
     store: Store,
-    id: LoopId,
-    state: LoopState,
-    head: Head,
-    view: LoopView,
+    stream: Stream<LoopMachine>,
     lock: TaskLock,
     segments: Segments,
     keeper: KeeperLink,
@@ -274,8 +235,9 @@ struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn supervise(self, effects: Vec<Effect>, observer: &'a mut dyn Observer) -> Result<Finished, StartError> {
-        let Some(started) = self.state.started.clone() else { return Err(StartError::Unknown(self.id)) };
-        let listening = self.id.clone();
+        let id = self.stream.id().clone();
+        let Some(started) = self.stream.state().started.clone() else { return Err(StartError::Unknown(id)) };
+        let listening = id.clone();
         let mut supervisor = Supervisor {
             // A bus that somebody holds must not hold the loop.
             task_bus: Bus::open(self.home.task_bus(&started.project, &started.task)).with_patience(PATIENCE),
@@ -283,10 +245,8 @@ impl<'a> Parts<'a> {
             started: Arc::clone(&started),
             home: self.home,
             store: self.store,
-            id: self.id,
-            state: self.state,
-            head: self.head,
-            view: self.view,
+            id,
+            stream: self.stream,
             _lock: self.lock,
             segments: self.segments,
             keeper: self.keeper,
@@ -308,10 +268,7 @@ impl<'a> Parts<'a> {
             next_stock: None,
             buffer: vec![0; 512 * 1024],
         };
-        supervisor.post(&effects);
-        for effect in effects {
-            supervisor.perform(effect)?;
-        }
+        supervisor.perform_all(effects)?;
         Ok(supervisor.supervise()?)
     }
 }

@@ -3,7 +3,6 @@
 use std::{io, path::Path};
 
 use dacapo_core::{
-    event::LoopEvent,
     judge::{
         signal::Facts,
         unit_files::{committed, restated},
@@ -85,11 +84,7 @@ impl Supervisor<'_> {
     }
 
     fn warn_about_task(&mut self, text: String) -> Result<(), SuperviseError> {
-        // Nothing follows the end of a loop in its journal.
-        if self.state.over().is_none() {
-            self.record(vec![LoopEvent::Warned { text }], &[])?;
-        }
-        Ok(())
+        self.notice(text)
     }
 
     /// One commit per task; those that were made before one that fails are told too.

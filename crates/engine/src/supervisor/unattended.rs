@@ -3,8 +3,7 @@
 use dacapo_core::{
     duration::Millis,
     ids::{LoopId, ProjectId, TaskId},
-    loop_machine::{Effect, Input, LoopState, Request, decide},
-    view::LoopView,
+    loop_machine::{Effect, Input, LoopMachine, Request},
 };
 use jiff::Timestamp;
 
@@ -12,36 +11,29 @@ use super::{SuperviseError, around::take_lock, refused::StartError};
 use crate::{
     home::Home,
     inside::server::Server,
+    observer::Nobody,
     process::leftovers,
-    store::{Head, Store, TaskLock},
+    store::{Arrival, Store, Stream, TaskLock},
 };
 
 /// Takes up what was asked of a loop that nobody runs: an end, or words for its next prompt.
 pub fn settle(home: &Home, store: &mut Store, id: &LoopId) -> Result<(), StartError> {
     let row = store.row(id)?.ok_or_else(|| StartError::Unknown(id.clone()))?;
     let _lock = take_lock(home, store, &row.view.project, &row.view.task)?;
-    let row = store.row(id)?.ok_or_else(|| StartError::Unknown(id.clone()))?;
-    let (mut head, history) = store.load(id)?.ok_or_else(|| StartError::Unknown(id.clone()))?;
-    let mut state = LoopState::fold(history.iter().map(|envelope| &envelope.event));
-    let mut view = row.view;
-    bury(home, store, id, &mut head, &mut view, &mut state)?;
-    take_up_requests(store, id, &mut head, &mut view, &mut state)
+    let mut stream = Stream::open(store, id)?.ok_or_else(|| StartError::Unknown(id.clone()))?;
+    bury(home, store, &mut stream)?;
+    take_up_requests(store, &mut stream)
 }
 
 /// What was asked while nobody listened.
 pub(super) fn take_up_requests(
     store: &mut Store,
-    id: &LoopId,
-    head: &mut Head,
-    view: &mut LoopView,
-    state: &mut LoopState,
+    stream: &mut Stream<LoopMachine>,
 ) -> Result<(), StartError> {
-    for pending in store.pending(id)? {
-        let step = decide(state, Input::Requested(pending.request));
-        for envelope in store.append(id, head, view, Timestamp::now(), step.events, &[pending.id])? {
-            state.apply(&envelope.event);
-        }
-        perform_without_supervisor(store, id, &step.effects)?;
+    for pending in store.pending(stream.id())? {
+        let arrival = Arrival { input: Input::Requested(pending.request), request: Some(pending.id) };
+        let effects = stream.step(store, Timestamp::now(), [arrival], &mut Nobody)?;
+        perform_without_supervisor(store, stream.id(), &effects)?;
     }
     Ok(())
 }
@@ -70,12 +62,9 @@ pub(super) fn reconcile_holding(
         if lock.is_err() && !is_ours {
             continue;
         }
-        let id = row.view.id.clone();
-        let Some((mut head, history)) = store.load(&id)? else { continue };
-        let mut state = LoopState::fold(history.iter().map(|envelope| &envelope.event));
-        let mut view = row.view;
-        bury(home, store, &id, &mut head, &mut view, &mut state)?;
-        buried.push(id);
+        let Some(mut stream) = Stream::open(store, &row.view.id)? else { continue };
+        bury(home, store, &mut stream)?;
+        buried.push(row.view.id);
     }
     Ok(buried)
 }
@@ -84,27 +73,22 @@ pub(super) fn reconcile_holding(
 pub(super) fn bury(
     home: &Home,
     store: &mut Store,
-    id: &LoopId,
-    head: &mut Head,
-    view: &mut LoopView,
-    state: &mut LoopState,
+    stream: &mut Stream<LoopMachine>,
 ) -> Result<(), StartError> {
-    if state.over().is_some() {
+    if stream.state().over().is_some() {
         return Ok(());
     }
-    let grace = state.started.as_ref().map_or(Millis(0), |started| started.policy.pace.kill_grace);
-    Server::clear(home, id);
-    leftovers::end(id, home.path())
-        .and_then(|()| leftovers::await_keepers(id, &home.database(), grace.std()))
+    let id = stream.id().clone();
+    let grace = stream.state().started.as_ref().map_or(Millis(0), |started| started.policy.pace.kill_grace);
+    Server::clear(home, &id);
+    leftovers::end(&id, home.path())
+        .and_then(|()| leftovers::await_keepers(&id, &home.database(), grace.std()))
         .map_err(|source| SuperviseError::Io {
             what: "cannot end what a dead dacapo left running",
             source,
         })?;
-    let step = decide(state, Input::OwnerDied);
-    for envelope in store.append(id, head, view, Timestamp::now(), step.events, &[])? {
-        state.apply(&envelope.event);
-    }
-    perform_without_supervisor(store, id, &step.effects)
+    let effects = stream.step(store, Timestamp::now(), [Input::OwnerDied.into()], &mut Nobody)?;
+    perform_without_supervisor(store, &id, &effects)
 }
 
 /// Of a loop that nobody runs there is one thing left to do: its children, which are loops of their own, end with it.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use dacapo_core::{
-    event::{Examination, GateRole, LoopEvent, LoopStarted, ProtectedFile, UnitFileChange},
+    event::{Examination, GateRole, LoopStarted, ProtectedFile, UnitFileChange},
     judge::{
         contradiction,
         gate_scripts::named_files,
@@ -28,7 +28,7 @@ use super::{SuperviseError, Supervisor};
 use crate::{
     git::WorkspaceError,
     snapshots::{Change, ChangeKind, CommitOutcome, Workspace},
-    store::{Segments, Stream},
+    store::{Channel, Segments},
 };
 
 /// How many changed paths are named for people.
@@ -42,7 +42,7 @@ impl Supervisor<'_> {
         let Some(workspace) = &mut self.workspace else { return (None, Vec::new()) };
         // Asked before: a child loop that ends meanwhile may have written meanwhile.
         let is_alone = self.store.running_children(&self.id).is_ok_and(|children| children.is_empty());
-        let taken = workspace.snapshot(u64::from(self.state.iterations));
+        let taken = workspace.snapshot(u64::from(self.stream.state().iterations));
         self.kept = taken.as_ref().ok().filter(|_| is_alone).map(|snapshot| snapshot.id.clone());
         let mut warnings: Vec<String> = workspace.take_warnings().iter().map(ToString::to_string).collect();
         let kept = taken.and_then(|snapshot| {
@@ -75,7 +75,7 @@ impl Supervisor<'_> {
         match workspace.bring_back(branch, head) {
             Ok(None) => {}
             Ok(Some(astray)) => {
-                self.record(vec![LoopEvent::Warned { text: astray.to_string() }], &[])?;
+                self.notice(astray.to_string())?;
             }
             Err(error) => return Ok(Err(format!("`{branch}` cannot be put back: {error}"))),
         }
@@ -103,7 +103,7 @@ impl Supervisor<'_> {
         // Child loops or a check may have worked on since the agent ended.
         let snapshot = match self.kept.take() {
             Some(kept) => kept,
-            None => workspace.snapshot(u64::from(self.state.iterations))?.id,
+            None => workspace.snapshot(u64::from(self.stream.state().iterations))?.id,
         };
         let tree = workspace.tree_of(&snapshot)?;
         let changes =
@@ -148,9 +148,9 @@ impl Supervisor<'_> {
             return None;
         }
         let runs = self.home.runs(&self.started.project, &self.started.task);
-        let mut file = fs::File::open(Segments::path(&runs, &self.id, Stream::Stdout)).ok()?;
-        let end = self.state.output.stdout;
-        let begin = self.state.attempt_output.stdout.max(end.saturating_sub(SEARCHED));
+        let mut file = fs::File::open(Segments::path(&runs, &self.id, Channel::Stdout)).ok()?;
+        let end = self.stream.state().output.stdout;
+        let begin = self.stream.state().attempt_output.stdout.max(end.saturating_sub(SEARCHED));
         file.seek(SeekFrom::Start(begin)).ok()?;
         let mut bytes = Vec::new();
         file.take(end - begin).read_to_end(&mut bytes).ok()?;
@@ -205,7 +205,7 @@ impl Supervisor<'_> {
         Ok(Seal {
             at: Timestamp::now(),
             loop_id: self.id.to_string(),
-            started_at: Some(self.view.started_at),
+            started_at: Some(self.stream.view().started_at),
             journal: self.store.journal_hash(&self.id)?,
         })
     }

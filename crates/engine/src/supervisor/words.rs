@@ -1,8 +1,8 @@
 //! What a loop is told in words: its prompt, kept as the user wrote it, and no secret in anything that is recorded.
 
-use std::{fs, io, path::Path, sync::Arc};
+use std::{fs, io, path::Path};
 
-use dacapo_core::{ids::TaskId, loop_machine::LoopState, policy::Policy, secrets::Secrets};
+use dacapo_core::{ids::TaskId, policy::Policy, secrets::Secrets};
 
 use super::{refused::StartError, start::NewLoop};
 use crate::{home::write_private, secrets::secrets};
@@ -33,17 +33,6 @@ pub fn refuse_secrets_in(policy: &Policy) -> Result<(), StartError> {
     match secrets().in_policy(policy) {
         Some(what) => Err(StartError::Secret(what)),
         None => Ok(()),
-    }
-}
-
-/// Puts the user's own words back where the journal has them without secrets. `words` count only if they are the ones
-/// that were recorded: an agent can write to the file they come from.
-pub(super) fn say_in_own_words(state: &mut LoopState, words: String) {
-    if let Some(started) = &mut state.started
-        && started.prompt != words
-        && started.prompt == secrets().redact(&words)
-    {
-        Arc::make_mut(started).prompt = words;
     }
 }
 

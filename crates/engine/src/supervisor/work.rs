@@ -33,7 +33,7 @@ use crate::{
     observer::Observer,
     process::{Command, End},
     secrets::secrets,
-    store::{KEPT_PER_ATTEMPT, Segments, Stream},
+    store::{Channel, KEPT_PER_ATTEMPT, Segments},
 };
 
 /// Names and values of an environment.
@@ -67,7 +67,7 @@ enum Job {
 }
 
 struct Pipe {
-    stream: Stream,
+    channel: Channel,
     end: OwnedFd,
     bytes: u64,
     kept: u64,
@@ -76,8 +76,8 @@ struct Pipe {
 }
 
 impl Pipe {
-    fn new(stream: Stream, end: OwnedFd) -> Self {
-        Self { stream, end, bytes: 0, kept: 0, redactor: secrets().redactor(), is_open: true }
+    fn new(channel: Channel, end: OwnedFd) -> Self {
+        Self { channel, end, bytes: 0, kept: 0, redactor: secrets().redactor(), is_open: true }
     }
 }
 
@@ -90,7 +90,7 @@ struct Keeping<'a> {
 }
 
 impl Keeping<'_> {
-    fn keep(&mut self, stream: Stream, kept: &mut u64, shown: &[u8]) -> io::Result<()> {
+    fn keep(&mut self, channel: Channel, kept: &mut u64, shown: &[u8]) -> io::Result<()> {
         if shown.is_empty() {
             return Ok(());
         }
@@ -102,16 +102,16 @@ impl Keeping<'_> {
         let keep = room.min(shown.len());
         *kept += keep as u64;
         *self.dropped += (shown.len() - keep) as u64;
-        let segment = match stream {
-            Stream::Stdout => &mut self.segments.stdout,
-            Stream::Stderr => &mut self.segments.stderr,
-            Stream::Gates | Stream::Prompt => &mut self.segments.gates,
+        let segment = match channel {
+            Channel::Stdout => &mut self.segments.stdout,
+            Channel::Stderr => &mut self.segments.stderr,
+            Channel::Gates | Channel::Prompt => &mut self.segments.gates,
         };
         segment.append(&shown[..keep])?;
         // Of one that prints events, what these say was shown.
         let is_shown = matches!(self.job, Job::Agent { listener } if listener.reads_events());
-        if stream != Stream::Stdout || !is_shown {
-            self.observer.output(stream, shown);
+        if channel != Channel::Stdout || !is_shown {
+            self.observer.output(&channel, shown);
         }
         Ok(())
     }
@@ -152,8 +152,8 @@ impl Work {
         }
     }
 
-    fn bytes(&self, stream: Stream) -> u64 {
-        self.pipes.iter().find(|pipe| pipe.stream == stream).map_or(0, |pipe| pipe.bytes)
+    fn bytes(&self, channel: Channel) -> u64 {
+        self.pipes.iter().find(|pipe| pipe.channel == channel).map_or(0, |pipe| pipe.bytes)
     }
 }
 
@@ -233,7 +233,11 @@ impl Supervisor<'_> {
         let command = Command {
             program: "/bin/sh".into(),
             args: ["-c", &script].map(OsString::from).into(),
-            env: self.environment(self.state.iterations, dacapo_core::agent::gate_environment, false),
+            env: self.environment(
+                self.stream.state().iterations,
+                dacapo_core::agent::gate_environment,
+                false,
+            ),
             dir,
             grace: self.started.policy.pace.kill_grace,
         };
@@ -256,10 +260,10 @@ impl Supervisor<'_> {
         let cannot = |source: io::Error| SuperviseError::Io { what: "cannot make a pipe", source };
         let is_agent = matches!(job, Job::Agent { .. });
         let (out, out_end) = pipe().map_err(cannot)?;
-        let mut pipes = vec![Pipe::new(if is_agent { Stream::Stdout } else { Stream::Gates }, out)];
+        let mut pipes = vec![Pipe::new(if is_agent { Channel::Stdout } else { Channel::Gates }, out)];
         let err_end = if is_agent {
             let (err, err_end) = pipe().map_err(cannot)?;
-            pipes.push(Pipe::new(Stream::Stderr, err));
+            pipes.push(Pipe::new(Channel::Stderr, err));
             err_end
         } else {
             // One pipe for both: a check's output is kept in the order it was printed.
@@ -320,7 +324,7 @@ impl Supervisor<'_> {
         };
         let iteration_text = iteration.to_string();
         let restart = iteration.saturating_sub(1).to_string();
-        let max = self.state.max_iterations.to_string();
+        let max = self.stream.state().max_iterations.to_string();
         let promise = started.policy.claims.promise.expected(&dacapo_core::prompt::nonce(started, iteration));
         let parent = started.parent.as_ref().map_or("", |parent| parent.as_str());
         let own: [(&str, &OsStr); 14] = [
@@ -378,14 +382,14 @@ impl Supervisor<'_> {
             pipe.bytes += read as u64;
             if let Job::Agent { listener } = &mut work.job {
                 let observer = &mut *self.observer;
-                match pipe.stream {
-                    Stream::Stdout if observer.sees_output() => {
+                match pipe.channel {
+                    Channel::Stdout if observer.sees_output() => {
                         let mut show = |line: &str| {
-                            observer.output(Stream::Stdout, secrets().redact(line).as_bytes());
+                            observer.output(&Channel::Stdout, secrets().redact(line).as_bytes());
                         };
                         listener.stdout(bytes, now, Some(&mut show));
                     }
-                    Stream::Stdout => listener.stdout(bytes, now, None),
+                    Channel::Stdout => listener.stdout(bytes, now, None),
                     _ => listener.stderr(bytes),
                 }
             }
@@ -395,7 +399,7 @@ impl Supervisor<'_> {
                 observer: &mut *self.observer,
                 dropped: &mut work.dropped,
             };
-            if let Err(error) = keeping.keep(pipe.stream, &mut pipe.kept, pipe.redactor.push(bytes)) {
+            if let Err(error) = keeping.keep(pipe.channel, &mut pipe.kept, pipe.redactor.push(bytes)) {
                 pipe.is_open = false;
                 self.inbox.push_back(Input::DiskFailed(format!("cannot keep output: {error}")).into());
                 return false;
@@ -414,7 +418,7 @@ impl Supervisor<'_> {
             let is_due = self.next_stock.is_none_or(|at| at <= now);
             if (is_due
                 || self.started.policy.limits.shares_budgets()
-                || is_broke(&self.state, &spend, &shared))
+                || is_broke(self.stream.state(), &spend, &shared))
                 && let Some(Work { job: Job::Agent { listener }, .. }) = &mut self.work
             {
                 listener.told(spend);
@@ -447,7 +451,7 @@ impl Supervisor<'_> {
             dropped: &mut work.dropped,
         };
         for pipe in &mut work.pipes {
-            if let Err(error) = keeping.keep(pipe.stream, &mut pipe.kept, pipe.redactor.finish()) {
+            if let Err(error) = keeping.keep(pipe.channel, &mut pipe.kept, pipe.redactor.finish()) {
                 self.inbox.push_back(Input::DiskFailed(format!("cannot keep output: {error}")).into());
                 return;
             }
@@ -487,7 +491,7 @@ impl Supervisor<'_> {
         let error = io::Error::from_raw_os_error(errno);
         match work.job {
             Job::Agent { .. } => {
-                let program = self.programs.get(self.state.agent).cloned().unwrap_or_default();
+                let program = self.programs.get(self.stream.state().agent).cloned().unwrap_or_default();
                 let detail = format!("cannot start `{}`: {error}", program.display());
                 // Too many processes or too little memory may pass; a missing file will not.
                 let is_fatal =
@@ -509,7 +513,7 @@ impl Supervisor<'_> {
         let Some(work) = self.work.take() else { return };
         let duration = Millis::from(work.since.elapsed());
         let (stdout_bytes, stderr_bytes, gate_bytes) =
-            (work.bytes(Stream::Stdout), work.bytes(Stream::Stderr), work.bytes(Stream::Gates));
+            (work.bytes(Channel::Stdout), work.bytes(Channel::Stderr), work.bytes(Channel::Gates));
         let ended_by = work.ended_by.or(work.is_stopped_by_us.then_some(Outcome::Killed));
         let input = match work.job {
             Job::Gate { spec, tail, digest } => {

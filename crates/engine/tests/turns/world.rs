@@ -124,13 +124,13 @@ impl World {
 
     /// What was recorded of it.
     pub(crate) fn events(&self, id: &LoopId) -> Vec<LoopEvent> {
-        let events = self.store().events(Some(id), 0).unwrap();
+        let events = self.store().events(id, 0).unwrap();
         events.into_iter().map(|envelope| envelope.event).collect()
     }
 
     /// The only loop there is.
     pub(crate) fn only_loop(&self) -> LoopId {
-        self.store().events(None, 0).unwrap()[0].loop_id.clone()
+        self.store().with_prefix("").unwrap().remove(0).view.id
     }
 
     pub(crate) fn receipt(&self, id: &LoopId) -> Option<Receipt> {

@@ -10,7 +10,7 @@ use dacapo_core::{
     agent::AgentCommand,
     config::{Effective, EffectiveCheck, SetupStep, Source, Sourced, Typed},
     duration::Millis,
-    event::{MergeMode, RunEvent, RunStarted},
+    event::{MergeMode, RunStarted},
     ids::{RunId, UnitId},
     judge::promise::PromiseRule,
     limits::Budget,
@@ -299,11 +299,7 @@ fn time_left(store: &Store, purse: &RunId) -> Result<Option<Millis>, UserError> 
 
 /// How a run began.
 fn started(store: &Store, id: &RunId) -> Result<Option<RunStarted>, UserError> {
-    let history = store.run_events(Some(id), None, 0)?;
-    Ok(history.into_iter().find_map(|envelope| match envelope.event {
-        RunEvent::OrchStarted(started) => Some(*started),
-        _ => None,
-    }))
+    Ok(store.run_started(id)?)
 }
 
 /// Settings of an earlier run with the commands that the repository has now: those are what consent is about.

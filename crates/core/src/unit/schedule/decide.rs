@@ -6,16 +6,16 @@ use super::{GRACE, HURRY, Job, RunEffect, RunInput, RunState, RunStep, SENT_BACK
 use crate::{
     event::{MergeMode, Reason, RunEvent, RunStarted, RunStop, UnitEnd},
     ids::{LoopId, UnitId},
+    loop_machine::Request,
     text::count,
-    unit::account::told,
 };
 
 /// What follows from `input` in `state`.
 pub fn decide(state: &RunState, input: RunInput) -> RunStep {
     // What loops do changes nothing in the schedule, and happens far more often than all else: no copy for it.
-    if let RunInput::LoopSeen(envelope, unit) = input {
-        let events = state.account(&unit).map_or_else(Vec::new, |account| told(&envelope, account));
-        let events = events.into_iter().map(|event| (Some(unit.clone()), event)).collect();
+    if let RunInput::LoopTold { unit, events } = input {
+        let news = state.told(&unit).map_or_else(Vec::new, |told| told.news(events));
+        let events = news.into_iter().map(|event| (Some(unit.clone()), event)).collect();
         return RunStep { events, effects: Vec::new() };
     }
     let mut turn = Turn { state: state.clone(), step: RunStep::default() };
@@ -39,6 +39,7 @@ impl Turn {
             RunInput::Told { unit, event } => self.told(&unit, event),
             RunInput::JobEnded { unit, detail } => self.job_ended(&unit, detail),
             RunInput::JobGarbled { unit, detail } => self.job_garbled(&unit, detail),
+            RunInput::Requested(request) => self.requested(&request),
             RunInput::Stop(cause) => self.stop(cause.into()),
             RunInput::TimeOver => {
                 if self.state.stopping.is_none() {
@@ -52,7 +53,7 @@ impl Turn {
             }
             RunInput::OwnerDied => self.owner_died(),
             // Answered without a turn.
-            RunInput::LoopSeen(..) => {}
+            RunInput::LoopTold { .. } => {}
         }
         self.go_on();
     }
@@ -151,6 +152,14 @@ impl Turn {
             self.fail(at, UnitEnd::Error, detail, None);
         }
         self.step.effects.push(RunEffect::StopJob { unit: unit.clone() });
+    }
+
+    fn requested(&mut self, request: &Request) {
+        match request {
+            Request::Cancel => self.stop(RunStop::Cancel),
+            Request::Pause { .. } | Request::Unpause { .. } | Request::Ask { .. } | Request::Steer { .. } => {
+            }
+        }
     }
 
     fn stop(&mut self, by: RunStop) {

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::Job;
 use crate::{
-    event::{Envelope, MergeMode, RunEvent, RunStarted, RunStop, UnitEnd},
+    event::{MergeMode, RunEvent, RunStarted, RunStop, UnitEnd},
     ids::UnitId,
-    unit::account::UnitAccount,
+    unit::account::Told,
 };
 
 /// A run as its journal has it.
@@ -66,7 +66,8 @@ pub(super) struct UnitState {
     pub(super) is_out: bool,
     /// The commit that holds it in the target.
     pub(super) merged: Option<String>,
-    pub(super) account: UnitAccount,
+    /// What was told of its loops.
+    pub(super) told: Told,
 }
 
 /// How a unit stands in the schedule.
@@ -130,17 +131,9 @@ impl RunState {
         self.busy.iter().filter_map(|index| self.units.get(*index)).map(|unit| &unit.id)
     }
 
-    /// What is known of a unit's loops.
-    pub fn account(&self, unit: &UnitId) -> Option<&UnitAccount> {
-        self.get(unit).map(|unit| &unit.account)
-    }
-
-    /// Takes in an event of a loop, once what follows from it is recorded. After a crash all loops of the run are read
-    /// again, from their beginnings.
-    pub fn see(&mut self, unit: &UnitId, envelope: &Envelope) {
-        if let Some(unit) = self.get_mut(unit) {
-            unit.account.apply(envelope);
-        }
+    /// What was told of a unit's loops.
+    pub(super) fn told(&self, unit: &UnitId) -> Option<&Told> {
+        self.get(unit).map(|unit| &unit.told)
     }
 
     /// Takes in one fact.
@@ -187,7 +180,7 @@ impl RunState {
                 back: None,
                 is_out: false,
                 merged: None,
-                account: UnitAccount::default(),
+                told: Told::default(),
             });
         }
         for plan in &started.units {
@@ -206,7 +199,7 @@ impl RunState {
     }
 
     fn apply_to(&mut self, at: usize, event: &RunEvent) {
-        self.units[at].account.record(event);
+        self.units[at].told.record(event);
         match event {
             RunEvent::UnitStarted { slot } => {
                 self.ready.remove(&(true, at));
@@ -302,10 +295,6 @@ impl RunState {
 
     fn get(&self, unit: &UnitId) -> Option<&UnitState> {
         self.units.get(*self.index.get(unit)?)
-    }
-
-    fn get_mut(&mut self, unit: &UnitId) -> Option<&mut UnitState> {
-        self.units.get_mut(*self.index.get(unit)?)
     }
 }
 

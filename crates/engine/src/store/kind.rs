@@ -1,0 +1,311 @@
+//! The kinds of streams there are: what the journal has to know about a machine to keep it.
+
+use std::{collections::BTreeMap, fmt::Display};
+
+use dacapo_core::{
+    event::{Envelope, LoopEvent, RunEnvelope, RunEvent},
+    ids::{LoopId, ProjectId, RunId, UnitId},
+    loop_machine::LoopMachine,
+    machine::Machine,
+    unit::schedule::{RunMachine, UnitEvent},
+    view::{LoopView, RunView, UnitView},
+};
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, Transaction, params};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    Channel, StoreError,
+    read::{LoopRow, json, loop_rows_in, to_json},
+    supply::take_spend,
+};
+use crate::secrets::secrets;
+
+/// A machine whose life is kept in the journal.
+pub trait Kind: Machine + Sized {
+    /// What it is called in the journal and in messages.
+    const NAME: &'static str;
+
+    /// How one of its streams is called.
+    type Id: Clone + Display + AsRef<str>;
+    /// A recorded event with its place.
+    type Envelope: Clone + Serialize;
+    /// What people see of a stream: a fold of its events, kept in its row.
+    type View: Clone + Serialize + DeserializeOwned;
+    /// Where output comes from that observers are shown.
+    type Source: ?Sized;
+    /// Other streams that a new one may share its folder with.
+    type Kin: ?Sized;
+
+    /// The event without secrets.
+    fn without_secrets(event: Self::Event) -> Result<Self::Event, serde_json::Error>;
+
+    /// The event as it is written: whom it is about, if not the whole stream, and its JSON.
+    fn written(event: &Self::Event) -> Result<(Option<&str>, String), serde_json::Error>;
+
+    /// The event at its place.
+    fn placed(id: &Self::Id, seq: u64, at: Timestamp, event: Self::Event) -> Self::Envelope;
+
+    /// The event as it was written, at its place.
+    fn read(
+        id: &str,
+        seq: u64,
+        at: Timestamp,
+        subject: Option<&str>,
+        body: &str,
+    ) -> Result<Self::Envelope, String>;
+
+    /// Takes a recorded event into the state.
+    fn apply_recorded(state: &mut Self::State, envelope: &Self::Envelope);
+
+    /// The view of a stream that begins with this event, if a stream can begin with it.
+    fn first_view(envelope: &Self::Envelope) -> Option<Self::View>;
+
+    /// Takes a recorded event into the view.
+    fn see(view: &mut Self::View, envelope: &Self::Envelope);
+
+    /// Whether the stream has come to its end.
+    fn is_over(view: &Self::View) -> bool;
+
+    /// The view of a stream whose owner died without writing its end.
+    fn with_dead_owner(view: Self::View) -> Self::View;
+
+    /// What its row is found by.
+    fn place(view: &Self::View, first: &Self::Envelope) -> Place;
+
+    /// Whether it may begin or go on beside what else runs; looked at in the transaction that records it.
+    fn admit(transaction: &Transaction<'_>, view: &Self::View, kin: &Self::Kin) -> Result<(), StoreError>;
+
+    /// Keeps tables that are folds of events in step with them, in their transaction.
+    fn index(
+        transaction: &Transaction<'_>,
+        key: i64,
+        view: &Self::View,
+        envelopes: &[Self::Envelope],
+    ) -> Result<(), StoreError>;
+}
+
+/// What the row of a stream is found by.
+#[derive(Clone, Debug, Default)]
+pub struct Place {
+    pub(super) project: String,
+    pub(super) parent: Option<String>,
+    pub(super) task: Option<String>,
+    pub(super) workspace: String,
+    pub(super) run: Option<String>,
+}
+
+impl Kind for LoopMachine {
+    const NAME: &'static str = "loop";
+
+    type Id = LoopId;
+    type Envelope = Envelope;
+    type View = LoopView;
+    type Source = Channel;
+    type Kin = [LoopId];
+
+    fn without_secrets(event: LoopEvent) -> Result<LoopEvent, serde_json::Error> {
+        secrets().redact_event(event)
+    }
+
+    fn written(event: &LoopEvent) -> Result<(Option<&str>, String), serde_json::Error> {
+        Ok((None, serde_json::to_string(event)?))
+    }
+
+    fn placed(id: &LoopId, seq: u64, at: Timestamp, event: LoopEvent) -> Envelope {
+        Envelope { seq, at, loop_id: id.clone(), event }
+    }
+
+    fn read(id: &str, seq: u64, at: Timestamp, _: Option<&str>, body: &str) -> Result<Envelope, String> {
+        let loop_id = id.parse().map_err(|_| format!("`{id}` is no loop id"))?;
+        let event = serde_json::from_str(body).map_err(|error| error.to_string())?;
+        Ok(Envelope { seq, at, loop_id, event })
+    }
+
+    fn apply_recorded(state: &mut Self::State, envelope: &Envelope) {
+        Self::apply(state, &envelope.event);
+    }
+
+    fn first_view(envelope: &Envelope) -> Option<LoopView> {
+        LoopView::begin(envelope)
+    }
+
+    fn see(view: &mut LoopView, envelope: &Envelope) {
+        view.apply(envelope);
+    }
+
+    fn is_over(view: &LoopView) -> bool {
+        view.is_over()
+    }
+
+    fn with_dead_owner(view: LoopView) -> LoopView {
+        view.with_dead_owner()
+    }
+
+    fn place(view: &LoopView, first: &Envelope) -> Place {
+        let run = match &first.event {
+            LoopEvent::LoopStarted(started) => started.run.as_ref(),
+            _ => None,
+        };
+        Place {
+            project: view.project.to_string(),
+            parent: view.parent.as_ref().map(LoopId::to_string),
+            task: Some(view.task.to_string()),
+            workspace: view.workspace.to_string_lossy().into_owned(),
+            run: run.map(RunId::to_string),
+        }
+    }
+
+    /// A loop with gates needs its folder for itself; only its own kin may be there.
+    fn admit(transaction: &Transaction<'_>, view: &LoopView, kin: &[LoopId]) -> Result<(), StoreError> {
+        let is_kin = |row: &LoopRow| {
+            kin.contains(&row.view.id) || row.view.parent.as_ref().is_some_and(|parent| kin.contains(parent))
+        };
+        let holder = loop_rows_in(transaction, &view.workspace)?.into_iter().find(|row| {
+            row.view.id != view.id
+                && (row.view.gates > 0 || view.gates > 0)
+                && !is_kin(row)
+                && row.is_running()
+        });
+        match holder {
+            Some(holder) => Err(StoreError::FolderHeld(Box::new(holder))),
+            None => Ok(()),
+        }
+    }
+
+    fn index(
+        transaction: &Transaction<'_>,
+        key: i64,
+        view: &LoopView,
+        envelopes: &[Envelope],
+    ) -> Result<(), StoreError> {
+        envelopes.iter().try_for_each(|envelope| take_spend(transaction, key, &view.project, envelope))
+    }
+}
+
+impl Kind for RunMachine {
+    const NAME: &'static str = "run";
+
+    type Id = RunId;
+    type Envelope = RunEnvelope;
+    type View = RunView;
+    type Source = UnitId;
+    type Kin = ();
+
+    fn without_secrets((unit, event): UnitEvent) -> Result<UnitEvent, serde_json::Error> {
+        Ok((unit, secrets().redact_run_event(event)?))
+    }
+
+    fn written((unit, event): &UnitEvent) -> Result<(Option<&str>, String), serde_json::Error> {
+        Ok((unit.as_ref().map(UnitId::as_str), serde_json::to_string(event)?))
+    }
+
+    fn placed(id: &RunId, seq: u64, at: Timestamp, (unit, event): UnitEvent) -> RunEnvelope {
+        RunEnvelope { seq, at, run: id.clone(), unit, event }
+    }
+
+    fn read(
+        id: &str,
+        seq: u64,
+        at: Timestamp,
+        subject: Option<&str>,
+        body: &str,
+    ) -> Result<RunEnvelope, String> {
+        let unit =
+            subject.map(|unit| unit.parse().map_err(|_| format!("`{unit}` is no unit"))).transpose()?;
+        let run = id.parse().map_err(|_| format!("`{id}` is no run id"))?;
+        let event = serde_json::from_str(body).map_err(|error| error.to_string())?;
+        Ok(RunEnvelope { seq, at, run, unit, event })
+    }
+
+    fn apply_recorded(state: &mut Self::State, envelope: &RunEnvelope) {
+        state.apply(envelope.unit.as_ref(), &envelope.event);
+    }
+
+    fn first_view(envelope: &RunEnvelope) -> Option<RunView> {
+        RunView::begin(envelope)
+    }
+
+    fn see(view: &mut RunView, envelope: &RunEnvelope) {
+        view.apply(envelope);
+    }
+
+    fn is_over(view: &RunView) -> bool {
+        view.is_over()
+    }
+
+    fn with_dead_owner(view: RunView) -> RunView {
+        view.with_dead_owner()
+    }
+
+    fn place(view: &RunView, _: &RunEnvelope) -> Place {
+        Place {
+            project: view.project.to_string(),
+            workspace: view.root.to_string_lossy().into_owned(),
+            ..Place::default()
+        }
+    }
+
+    fn admit(_: &Transaction<'_>, _: &RunView, (): &()) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn index(
+        transaction: &Transaction<'_>,
+        key: i64,
+        view: &RunView,
+        envelopes: &[RunEnvelope],
+    ) -> Result<(), StoreError> {
+        index_units(transaction, key, &view.project, envelopes)
+    }
+}
+
+/// Keeps what people see of units in step with what was recorded about them.
+fn index_units(
+    transaction: &Transaction<'_>,
+    run: i64,
+    project: &ProjectId,
+    envelopes: &[RunEnvelope],
+) -> Result<(), StoreError> {
+    let mut views: Vec<UnitView> = Vec::new();
+    let mut places = BTreeMap::new();
+    for envelope in envelopes {
+        if let RunEvent::OrchStarted(started) = &envelope.event {
+            for plan in &started.units {
+                let before: Option<UnitView> = transaction
+                    .prepare_cached("SELECT view FROM units WHERE project = ?1 AND unit = ?2")?
+                    .query_row(params![project.as_str(), plan.unit.as_str()], |row| json(row, 0))
+                    .optional()?;
+                let view = UnitView::begin(&envelope.run, started, plan);
+                let view = before.map_or(view.clone(), |before| view.going_on(before));
+                // Anew, not over: the order of the rows is that of the plan.
+                transaction
+                    .prepare_cached(
+                        "INSERT OR REPLACE INTO units (project, unit, run, view) VALUES (?1, ?2, ?3, ?4)",
+                    )?
+                    .execute(params![project.as_str(), plan.unit.as_str(), run, to_json(&view)?])?;
+                places.insert(plan.unit.clone(), views.len());
+                views.push(view);
+            }
+        }
+        let Some(unit) = &envelope.unit else { continue };
+        if !places.contains_key(unit) {
+            let found: Option<UnitView> = transaction
+                .prepare_cached("SELECT view FROM units WHERE project = ?1 AND unit = ?2 AND run = ?3")?
+                .query_row(params![project.as_str(), unit.as_str(), run], |row| json(row, 0))
+                .optional()?;
+            let Some(view) = found else { continue };
+            places.insert(unit.clone(), views.len());
+            views.push(view);
+        }
+        if let Some(view) = places.get(unit).and_then(|place| views.get_mut(*place)) {
+            view.apply(envelope);
+        }
+    }
+    for view in &views {
+        transaction
+            .prepare_cached("UPDATE units SET view = ?4 WHERE project = ?1 AND unit = ?2 AND run = ?3")?
+            .execute(params![project.as_str(), view.unit.as_str(), run, to_json(view)?])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,566 @@
+//! Reading the journal: streams by their rows, events in their order.
+
+use std::path::Path;
+
+use dacapo_core::{
+    duration::Millis,
+    event::{Envelope, LoopEvent, LoopStarted, Reason, RunEnvelope, RunEvent, RunStarted},
+    ids::{LoopId, ProjectId, RunId, TaskId, UnitId},
+    loop_machine::LoopMachine,
+    unit::schedule::RunMachine,
+    view::{RunView, UnitView},
+};
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, Row as SqlRow, Transaction, params};
+use sha2::{Digest, Sha256};
+
+use super::{Kind, Store, StoreError, stream::Place};
+use crate::process::identity::Identity;
+
+/// A stream as its row has it.
+#[derive(Clone, Debug)]
+pub struct Row<M: Kind> {
+    /// What people see of it.
+    pub view: M::View,
+    /// The process that writes it, or did last.
+    pub owner: Identity,
+}
+
+/// A loop as its row has it.
+pub type LoopRow = Row<LoopMachine>;
+
+/// A run as its row has it.
+pub type RunRow = Row<RunMachine>;
+
+impl<M: Kind> Row<M> {
+    /// Whether somebody runs it.
+    pub fn is_running(&self) -> bool {
+        !M::is_over(&self.view) && self.owner.is_alive()
+    }
+
+    /// The view with what the journal cannot know: an owner that died.
+    pub fn current_view(self) -> M::View {
+        if M::is_over(&self.view) || self.owner.is_alive() {
+            self.view
+        } else {
+            M::with_dead_owner(self.view)
+        }
+    }
+}
+
+/// A recorded event of whichever kind of stream.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fact {
+    /// Of a loop.
+    Loop(Envelope),
+    /// Of a run of units.
+    Run(RunEnvelope),
+}
+
+impl Fact {
+    /// Its place in the journal.
+    pub fn seq(&self) -> u64 {
+        match self {
+            Self::Loop(envelope) => envelope.seq,
+            Self::Run(envelope) => envelope.seq,
+        }
+    }
+}
+
+/// Whose events to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Everybody's.
+    All,
+    /// Those of one loop.
+    Loop(LoopId),
+    /// Those of a run and of its loops.
+    Run(RunId),
+    /// Those of a run about one unit, and of that unit's loops.
+    Unit(RunId, UnitId),
+}
+
+const ROW: &str = "s.view, s.owner_pid, s.owner_start, s.owner_boot";
+
+/// Units with what their runs' owners say about whether they still are worked on.
+const UNITS: &str = "SELECT u.view, s.over, s.owner_pid, s.owner_start, s.owner_boot
+     FROM units u JOIN streams s ON s.key = u.run";
+
+/// How many facts are held in memory at once.
+const PAGE: usize = 512;
+
+const EVENT: &str = "e.seq, e.at, s.id, e.subject, e.body";
+
+impl Store {
+    // --- events ---------------------------------------------------------------------------------------------
+
+    /// Hands over everything of `scope` from `from` on, one after the other and in order. Only a page of it is held in
+    /// memory, and none of the journal while `take` is busy.
+    pub fn each_fact<E: From<StoreError>>(
+        &self,
+        scope: &Scope,
+        mut from: u64,
+        mut take: impl FnMut(Fact) -> Result<(), E>,
+    ) -> Result<(), E> {
+        loop {
+            let page = self.facts(scope, from)?;
+            let Some(last) = page.last().map(Fact::seq) else { return Ok(()) };
+            from = last + 1;
+            let is_all = page.len() < PAGE;
+            page.into_iter().try_for_each(&mut take)?;
+            if is_all {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The next facts of `scope`, from `from` on.
+    fn facts(&self, scope: &Scope, from: u64) -> Result<Vec<Fact>, StoreError> {
+        let sql = |tables: &str, which: &str| {
+            format!(
+                "SELECT {EVENT}, s.kind FROM {tables} WHERE e.seq >= ?1 AND s.kind IN ('loop', 'run') AND {which}
+                 ORDER BY e.seq LIMIT {PAGE}"
+            )
+        };
+        // What is new is little, and streams may be many: from the events to their streams, unless it is one stream.
+        const ALL: &str = "events e CROSS JOIN streams s ON s.key = e.stream";
+        const ONE: &str = "streams s CROSS JOIN events e ON e.stream = s.key";
+        let (sql, one, unit) = match scope {
+            Scope::All => (sql(ALL, "?2 IS NULL AND ?3 IS NULL"), None, None),
+            Scope::Loop(id) => {
+                (sql(ONE, "s.id = ?2 AND s.kind = 'loop' AND ?3 IS NULL"), Some(id.as_str()), None)
+            }
+            Scope::Run(run) => {
+                (sql(ALL, "(s.id = ?2 OR s.run = ?2) AND ?3 IS NULL"), Some(run.as_str()), None)
+            }
+            Scope::Unit(run, unit) => (
+                sql(ALL, "((s.id = ?2 AND e.subject = ?3) OR (s.run = ?2 AND s.task = ?3))"),
+                Some(run.as_str()),
+                Some(unit.as_str()),
+            ),
+        };
+        let rows: Vec<(Raw, bool)> = self.query(&sql, params![from.cast_signed(), one, unit], |row| {
+            Ok((Raw::of(row)?, row.get_ref(5)?.as_str()? == RunMachine::NAME))
+        })?;
+        let read = |(raw, is_run): (Raw, bool)| match is_run {
+            true => raw.envelope::<RunMachine>().map(Fact::Run),
+            false => raw.envelope::<LoopMachine>().map(Fact::Loop),
+        };
+        rows.into_iter().map(read).collect()
+    }
+
+    /// Hands over the events of one stream from `from` on, in order, at most `limit` of them.
+    pub(super) fn each<M: Kind>(
+        &self,
+        id: &M::Id,
+        from: u64,
+        limit: u32,
+        mut take: impl FnMut(M::Envelope) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let sql = format!(
+            "SELECT {EVENT} FROM streams s CROSS JOIN events e ON e.stream = s.key
+             WHERE s.id = ?1 AND s.kind = ?2 AND e.seq >= ?3 ORDER BY e.seq LIMIT ?4"
+        );
+        let failed = |error: rusqlite::Error| self.error(&error);
+        let mut statement = self.db.prepare_cached(&sql).map_err(failed)?;
+        let mut rows =
+            statement.query(params![id.as_ref(), M::NAME, from.cast_signed(), limit]).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            take(Raw::of(row).map_err(failed)?.envelope::<M>()?)?;
+        }
+        Ok(())
+    }
+
+    /// Events of one loop, from `from` on, in order.
+    pub fn events(&self, id: &LoopId, from: u64) -> Result<Vec<Envelope>, StoreError> {
+        self.events_page(id, from, u32::MAX)
+    }
+
+    /// At most `limit` of them.
+    pub fn events_page(&self, id: &LoopId, from: u64, limit: u32) -> Result<Vec<Envelope>, StoreError> {
+        let mut events = Vec::new();
+        self.each::<LoopMachine>(id, from, limit, |envelope| {
+            events.push(envelope);
+            Ok(())
+        })?;
+        Ok(events)
+    }
+
+    /// Events of one run, from `from` on, in order.
+    pub fn run_events(&self, id: &RunId, from: u64) -> Result<Vec<RunEnvelope>, StoreError> {
+        let mut events = Vec::new();
+        self.each::<RunMachine>(id, from, u32::MAX, |envelope| {
+            events.push(envelope);
+            Ok(())
+        })?;
+        Ok(events)
+    }
+
+    /// How a loop began.
+    pub fn loop_started(&self, id: &LoopId) -> Result<Option<LoopStarted>, StoreError> {
+        Ok(match self.first::<LoopMachine>(id)?.map(|first| first.event) {
+            Some(LoopEvent::LoopStarted(started)) => Some(*started),
+            _ => None,
+        })
+    }
+
+    /// How a run began.
+    pub fn run_started(&self, id: &RunId) -> Result<Option<RunStarted>, StoreError> {
+        Ok(match self.first::<RunMachine>(id)?.map(|first| first.event) {
+            Some(RunEvent::OrchStarted(started)) => Some(*started),
+            _ => None,
+        })
+    }
+
+    fn first<M: Kind>(&self, id: &M::Id) -> Result<Option<M::Envelope>, StoreError> {
+        let sql = format!(
+            "SELECT {EVENT} FROM streams s CROSS JOIN events e ON e.stream = s.key
+             WHERE s.id = ?1 AND s.kind = ?2 ORDER BY e.seq LIMIT 1"
+        );
+        let raw = self.query_row(&sql, params![id.as_ref(), M::NAME], Raw::of)?;
+        raw.map(Raw::envelope::<M>).transpose()
+    }
+
+    /// Events of the loops that any run of a project has started, after a place in the journal, and the unit each is
+    /// about.
+    pub fn loops_of_units(
+        &self,
+        project: &ProjectId,
+        after: u64,
+    ) -> Result<Vec<(UnitId, Envelope)>, StoreError> {
+        let sql = format!(
+            "SELECT {EVENT}, s.task FROM events e CROSS JOIN streams s ON s.key = e.stream
+             WHERE e.seq > ?2 AND s.kind = 'loop' AND s.run IS NOT NULL AND s.project = ?1 ORDER BY e.seq"
+        );
+        let rows: Vec<(Raw, String)> =
+            self.query(&sql, params![project.as_str(), after.cast_signed()], |row| {
+                Ok((Raw::of(row)?, row.get(5)?))
+            })?;
+        let read = |(raw, unit): (Raw, String)| {
+            let seq = raw.seq;
+            let envelope = raw.envelope::<LoopMachine>()?;
+            let unit = unit
+                .parse()
+                .map_err(|_| StoreError::Unreadable { seq, why: format!("`{unit}` is no unit") })?;
+            Ok((unit, envelope))
+        };
+        rows.into_iter().map(read).collect()
+    }
+
+    /// SHA-256 over a loop's events as they were recorded: what a receipt is tied to.
+    pub fn journal_hash(&self, id: &LoopId) -> Result<String, StoreError> {
+        let mut digest = Sha256::new();
+        self.each_body(id, |body| {
+            digest.update(body.as_bytes());
+            digest.update(b"\n");
+            true
+        })?;
+        Ok(hex(digest))
+    }
+
+    /// Whether `hash` is what [`Store::journal_hash`] gave at some moment of the loop: nothing before it was altered.
+    pub fn had_journal_hash(&self, id: &LoopId, hash: &str) -> Result<bool, StoreError> {
+        let (mut digest, mut had) = (Sha256::new(), false);
+        self.each_body(id, |body| {
+            digest.update(body.as_bytes());
+            digest.update(b"\n");
+            had = hex(digest.clone()) == hash;
+            !had
+        })?;
+        Ok(had)
+    }
+
+    fn each_body(&self, id: &LoopId, mut take: impl FnMut(&str) -> bool) -> Result<(), StoreError> {
+        let sql =
+            "SELECT body FROM events WHERE stream = (SELECT key FROM streams WHERE id = ?1) ORDER BY seq";
+        let failed = |error: rusqlite::Error| self.error(&error);
+        let mut statement = self.db.prepare_cached(sql).map_err(failed)?;
+        let mut rows = statement.query([id.as_str()]).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            let body = row.get_ref(0).map_err(failed)?.as_str().map_err(|error| failed(error.into()))?;
+            if !take(body) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The place of the newest event.
+    pub fn last_seq(&self) -> Result<u64, StoreError> {
+        let last = self.query_row("SELECT MAX(seq) FROM events", [], |row| row.get::<_, Option<i64>>(0))?;
+        Ok(last.flatten().unwrap_or(0).cast_unsigned())
+    }
+
+    // --- loops ----------------------------------------------------------------------------------------------
+
+    /// Loops whose journal has no end, oldest first.
+    pub fn active(&self) -> Result<Vec<LoopRow>, StoreError> {
+        self.rows("s.over = 0 ORDER BY s.key", [])
+    }
+
+    /// The newest loops that have ended, newest first.
+    pub fn recent(&self, limit: u32) -> Result<Vec<LoopRow>, StoreError> {
+        self.rows("s.over = 1 ORDER BY s.key DESC LIMIT ?1", [limit])
+    }
+
+    /// One loop.
+    pub fn row(&self, id: &LoopId) -> Result<Option<LoopRow>, StoreError> {
+        Ok(self.rows("s.id = ?1", [id.as_str()])?.pop())
+    }
+
+    /// Loops whose id begins with `prefix`; at most a few.
+    pub fn with_prefix(&self, prefix: &str) -> Result<Vec<LoopRow>, StoreError> {
+        // An id holds no wildcard of LIKE but `_`, which GLOB does not know.
+        self.rows("s.id GLOB ?1 || '*' ORDER BY s.key LIMIT 9", [prefix])
+    }
+
+    /// The newest loop of a task, in each project or in one.
+    pub fn newest_of_task(
+        &self,
+        project: Option<&ProjectId>,
+        task: &str,
+    ) -> Result<Vec<LoopRow>, StoreError> {
+        self.rows(
+            "s.key IN (SELECT MAX(key) FROM streams
+             WHERE task = ?1 AND kind = 'loop' AND (?2 IS NULL OR project = ?2) GROUP BY project)",
+            params![task, project.map(ProjectId::as_str)],
+        )
+    }
+
+    /// All loops of a task, oldest first.
+    pub fn loops_of_task(&self, project: &ProjectId, task: &str) -> Result<Vec<LoopRow>, StoreError> {
+        self.rows("s.project = ?1 AND s.task = ?2 ORDER BY s.key", params![project.as_str(), task])
+    }
+
+    /// Whether the newest loop of a task is done.
+    pub fn is_done(&self, project: &ProjectId, task: &TaskId) -> Result<bool, StoreError> {
+        let newest = self.newest_of_task(Some(project), task.as_str())?.pop();
+        Ok(newest.is_some_and(|row| row.view.reason == Some(Reason::Done)))
+    }
+
+    /// Child loops of `parent` that somebody runs.
+    pub fn running_children(&self, parent: &LoopId) -> Result<Vec<LoopRow>, StoreError> {
+        let rows: Vec<LoopRow> = self.rows("s.parent = ?1 AND s.over = 0", [parent.as_str()])?;
+        Ok(rows.into_iter().filter(LoopRow::is_running).collect())
+    }
+
+    // --- runs and units -------------------------------------------------------------------------------------
+
+    /// Runs whose journal has no end, oldest first.
+    pub fn active_runs(&self) -> Result<Vec<RunRow>, StoreError> {
+        self.rows("s.over = 0 ORDER BY s.key", [])
+    }
+
+    /// The newest run, of one project or of all.
+    pub fn newest_run(&self, project: Option<&ProjectId>) -> Result<Option<RunRow>, StoreError> {
+        let which = "(?1 IS NULL OR s.project = ?1) ORDER BY s.key DESC LIMIT 1";
+        Ok(self.rows(which, [project.map(ProjectId::as_str)])?.pop())
+    }
+
+    /// The newest run that has ended.
+    pub fn newest_ended_run(&self) -> Result<Option<RunRow>, StoreError> {
+        Ok(self.rows("s.over = 1 ORDER BY s.key DESC LIMIT 1", [])?.pop())
+    }
+
+    /// One run.
+    pub fn run_row(&self, id: &RunId) -> Result<Option<RunRow>, StoreError> {
+        Ok(self.rows("s.id = ?1", [id.as_str()])?.pop())
+    }
+
+    /// The newest run that draws on this purse: the run that it is called after, or one that goes on with it.
+    pub fn newest_of_purse(&self, purse: &RunId) -> Result<Option<RunRow>, StoreError> {
+        let which = "EXISTS (SELECT 1 FROM events e WHERE e.stream = s.key
+                     AND e.body ->> '$.type' = 'orch.started' AND e.body ->> '$.purse' = ?1)
+                     ORDER BY s.key DESC LIMIT 1";
+        Ok(self.rows(which, [purse.as_str()])?.pop())
+    }
+
+    /// How long a run was going on; of one that died without an end, as far as anything shows.
+    pub fn run_lasted(&self, run: &RunView) -> Result<Millis, StoreError> {
+        let ended = match run.ended_at {
+            Some(ended) => ended,
+            None => self.last_sign_of(&run.id, &run.project)?,
+        };
+        let lasted = ended.duration_since(run.started_at).as_millis();
+        Ok(Millis(u64::try_from(lasted).unwrap_or(0)))
+    }
+
+    /// When a run without an end, or a loop of it, last wrote something. What others wrote about its death is none.
+    pub(crate) fn last_sign_of(&self, run: &RunId, project: &ProjectId) -> Result<Timestamp, StoreError> {
+        let recorded = self.run_events(run, 0)?;
+        let first = recorded.first().map_or(0, |envelope| envelope.seq);
+        let mut newest = recorded.last().map_or(Timestamp::UNIX_EPOCH, |envelope| envelope.at);
+        let loops = self.loops_of_units(project, first)?;
+        // Whoever finds a dead loop writes all that is left to say about it at once.
+        let buried: std::collections::BTreeSet<_> = loops
+            .iter()
+            .filter(|(_, envelope)| {
+                matches!(envelope.event, LoopEvent::LoopFinished { reason: Reason::Interrupted, .. })
+            })
+            .map(|(_, envelope)| (envelope.loop_id.clone(), envelope.at))
+            .collect();
+        for (_, envelope) in loops {
+            if !buried.contains(&(envelope.loop_id, envelope.at)) {
+                newest = newest.max(envelope.at);
+            }
+        }
+        Ok(newest)
+    }
+
+    /// All units of a project as their newest runs left them; of all projects without one.
+    pub fn unit_views(&self, project: Option<&ProjectId>) -> Result<Vec<UnitView>, StoreError> {
+        let sql = format!("{UNITS} WHERE ?1 IS NULL OR u.project = ?1 ORDER BY u.key");
+        self.query(&sql, [project.map(ProjectId::as_str)], unit_views())
+    }
+
+    /// One unit; of the project named, or of every one that has it.
+    pub fn unit_view(&self, project: Option<&ProjectId>, unit: &str) -> Result<Vec<UnitView>, StoreError> {
+        let sql = format!("{UNITS} WHERE u.unit = ?2 AND (?1 IS NULL OR u.project = ?1) ORDER BY u.key");
+        self.query(&sql, params![project.map(ProjectId::as_str), unit], unit_views())
+    }
+
+    /// The units of a run that no later one was about, in the order of its plan.
+    pub fn units_of_run(&self, run: &RunId) -> Result<Vec<UnitView>, StoreError> {
+        self.query(&format!("{UNITS} WHERE s.id = ?1 ORDER BY u.key"), [run.as_str()], unit_views())
+    }
+
+    /// Forgets how a unit stands; what happened stays in the journal.
+    pub fn forget_unit(&mut self, project: &ProjectId, unit: &UnitId) -> Result<(), StoreError> {
+        self.transact(|transaction| {
+            transaction.execute(
+                "DELETE FROM units WHERE project = ?1 AND unit = ?2",
+                params![project.as_str(), unit.as_str()],
+            )?;
+            Ok(())
+        })
+    }
+
+    // --- rows -----------------------------------------------------------------------------------------------
+
+    /// Where a stream ends, and its view.
+    pub(super) fn stream_row<M: Kind>(&self, id: &M::Id) -> Result<Option<(Place, M::View)>, StoreError> {
+        let sql = "SELECT key, head, epoch, view FROM streams WHERE id = ?1 AND kind = ?2";
+        self.query_row(sql, params![id.as_ref(), M::NAME], |row| {
+            Ok((Place { key: row.get(0)?, head: row.get(1)?, epoch: row.get(2)? }, json(row, 3)?))
+        })
+    }
+
+    pub(super) fn rows<M: Kind>(
+        &self,
+        which: &str,
+        params: impl rusqlite::Params,
+    ) -> Result<Vec<Row<M>>, StoreError> {
+        let sql = format!("SELECT {ROW} FROM streams s WHERE s.kind = '{}' AND {which}", M::NAME);
+        self.query(&sql, params, stream_row)
+    }
+
+    pub(super) fn query<T>(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+        read: impl FnMut(&SqlRow<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        (|| self.db.prepare_cached(sql)?.query_map(params, read)?.collect::<rusqlite::Result<Vec<T>>>())()
+            .map_err(|error| self.error(&error))
+    }
+
+    pub(super) fn query_row<T>(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+        read: impl FnOnce(&SqlRow<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, StoreError> {
+        (|| self.db.prepare_cached(sql)?.query_row(params, read).optional())()
+            .map_err(|error| self.error(&error))
+    }
+}
+
+/// An event as the database has it.
+struct Raw {
+    seq: u64,
+    at: i64,
+    id: String,
+    subject: Option<String>,
+    body: String,
+}
+
+impl Raw {
+    fn of(row: &SqlRow<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            seq: row.get::<_, i64>(0)?.cast_unsigned(),
+            at: row.get(1)?,
+            id: row.get(2)?,
+            subject: row.get(3)?,
+            body: row.get(4)?,
+        })
+    }
+
+    fn envelope<M: Kind>(self) -> Result<M::Envelope, StoreError> {
+        let Self { seq, at, id, subject, body } = self;
+        let unreadable = |why| StoreError::Unreadable { seq, why };
+        let at = Timestamp::from_microsecond(at).map_err(|error| unreadable(error.to_string()))?;
+        M::read(&id, seq, at, subject.as_deref(), &body).map_err(unreadable)
+    }
+}
+
+/// Loops without an end that work in `workspace`, from within a transaction.
+pub(super) fn loop_rows_in(
+    transaction: &Transaction<'_>,
+    workspace: &Path,
+) -> Result<Vec<LoopRow>, StoreError> {
+    let sql =
+        format!("SELECT {ROW} FROM streams s WHERE s.kind = 'loop' AND s.over = 0 AND s.workspace = ?1");
+    let mut statement = transaction.prepare_cached(&sql)?;
+    let rows = statement.query_map([workspace.to_string_lossy()], stream_row)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+fn stream_row<M: Kind>(row: &SqlRow<'_>) -> rusqlite::Result<Row<M>> {
+    Ok(Row { view: json(row, 0)?, owner: owner(row, 1)? })
+}
+
+/// Reads units; the processes of their schedulers are looked at once each.
+fn unit_views() -> impl FnMut(&SqlRow<'_>) -> rusqlite::Result<UnitView> {
+    let mut known: Vec<(Identity, bool)> = Vec::new();
+    move |row| {
+        let view: UnitView = json(row, 0)?;
+        let is_over: bool = row.get(1)?;
+        if is_over || view.status.is_over() {
+            return Ok(view);
+        }
+        let owner = owner(row, 2)?;
+        let found = known.iter().find(|(other, _)| *other == owner).map(|(_, is_alive)| *is_alive);
+        let is_alive = found.unwrap_or_else(|| {
+            let is_alive = owner.is_alive();
+            known.push((owner, is_alive));
+            is_alive
+        });
+        Ok(if is_alive { view } else { view.with_dead_owner() })
+    }
+}
+
+fn owner(row: &SqlRow<'_>, at: usize) -> rusqlite::Result<Identity> {
+    Ok(Identity {
+        pid: row.get(at)?,
+        start: row.get::<_, i64>(at + 1)?.cast_unsigned(),
+        boot: row.get(at + 2)?,
+    })
+}
+
+pub(super) fn json<T: serde::de::DeserializeOwned>(row: &SqlRow<'_>, at: usize) -> rusqlite::Result<T> {
+    let text = row.get_ref(at)?.as_str()?;
+    serde_json::from_str(text)
+        .map_err(|e| rusqlite::Error::FromSqlConversionFailure(at, rusqlite::types::Type::Text, Box::new(e)))
+}
+
+pub(super) fn to_json(value: &impl serde::Serialize) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|error| unwritable(&error))
+}
+
+pub(super) fn unwritable(error: &serde_json::Error) -> StoreError {
+    StoreError::Other { path: String::new(), why: error.to_string() }
+}
+
+fn hex(digest: Sha256) -> String {
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}

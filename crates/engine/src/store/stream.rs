@@ -1,0 +1,310 @@
+//! A machine's life in the journal: the only place that decides, appends, applies and publishes.
+//!
+//! Nothing else writes events. [`append`] is private to this file, and the rest of the store has no statement that inserts
+//! one, so that a fact cannot get into the journal without [`Machine::decide`](dacapo_core::machine::Machine::decide).
+
+use std::sync::Arc;
+
+use dacapo_core::loop_machine::LoopMachine;
+use jiff::Timestamp;
+use rusqlite::{Transaction, params};
+
+use super::{Kind, Store, StoreError, read::to_json};
+use crate::{observer::Observer, process::identity::Identity, secrets::secrets};
+
+/// A stream in the hands of the one who writes it.
+pub struct Stream<M: Kind> {
+    id: M::Id,
+    place: Place,
+    state: M::State,
+    view: M::View,
+}
+
+/// Where a stream ends, as its writer knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) key: i64,
+    /// Its newest event.
+    pub(super) head: i64,
+    /// How often it has had a new owner.
+    pub(super) epoch: i64,
+}
+
+/// A stream's number in the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamKey(pub(super) i64);
+
+/// An input, and the request it came from.
+pub struct Arrival<I> {
+    /// The input.
+    pub input: I,
+    /// The request's row, which is closed in the transaction that records what follows from it.
+    pub request: Option<i64>,
+}
+
+impl<I> From<I> for Arrival<I> {
+    fn from(input: I) -> Self {
+        Self { input, request: None }
+    }
+}
+
+impl<M: Kind> Stream<M> {
+    /// Begins a stream with its first input, whose first event must be its beginning. Gives what is to be done now.
+    ///
+    /// In one transaction with the look whether its folder is free, `kin` apart: of two that begin at once, one sees
+    /// the other.
+    pub fn begin(
+        store: &mut Store,
+        id: M::Id,
+        owner: &Identity,
+        now: Timestamp,
+        input: M::Input,
+        kin: &M::Kin,
+        observer: &mut dyn Observer<M>,
+    ) -> Result<(Self, Vec<M::Effect>), StoreError> {
+        let step = M::decide(&M::State::default(), input);
+        let (mut stream, envelopes) = Self::record_beginning(store, id, owner, now, step.events, kin)?;
+        stream.publish(&envelopes, true, observer);
+        Ok((stream, step.effects))
+    }
+
+    /// A stream as it stands, for somebody who is about to go on with it.
+    pub fn open(store: &Store, id: &M::Id) -> Result<Option<Self>, StoreError> {
+        let Some((place, view)) = store.stream_row::<M>(id)? else { return Ok(None) };
+        let mut state = M::State::default();
+        store.each::<M>(id, 0, u32::MAX, |envelope| {
+            M::apply_recorded(&mut state, &envelope);
+            Ok(())
+        })?;
+        Ok(Some(Self { id: id.clone(), place, state, view }))
+    }
+
+    /// Makes `owner` the one who writes this stream; the lock that it is written under must be held.
+    pub fn take_over(&mut self, store: &mut Store, owner: &Identity, kin: &M::Kin) -> Result<(), StoreError> {
+        let (place, view, id) = (self.place, &self.view, &self.id);
+        store.transact(|transaction| {
+            M::admit(transaction, view, kin)?;
+            let moved = transaction.execute(
+                "UPDATE streams SET owner_pid = ?4, owner_start = ?5, owner_boot = ?6, epoch = epoch + 1
+                 WHERE key = ?1 AND head = ?2 AND epoch = ?3",
+                params![place.key, place.head, place.epoch, owner.pid, owner.start.cast_signed(), owner.boot],
+            )?;
+            if moved == 0 { Err(overtaken::<M>(id)) } else { Ok(()) }
+        })?;
+        self.place.epoch += 1;
+        Ok(())
+    }
+
+    /// Decides what follows from `arrivals`, in order, records all of it at once, applies and publishes it. Gives what is
+    /// to be done now. If nothing could be recorded, nothing has changed.
+    pub fn step(
+        &mut self,
+        store: &mut Store,
+        now: Timestamp,
+        arrivals: impl IntoIterator<Item = Arrival<M::Input>>,
+        observer: &mut dyn Observer<M>,
+    ) -> Result<Vec<M::Effect>, StoreError> {
+        let mut arrivals = arrivals.into_iter().peekable();
+        let (mut events, mut effects, mut handled) = (Vec::new(), Vec::new(), Vec::new());
+        // The state that later inputs are decided in. Of one input alone no copy is made.
+        let mut ahead: Option<M::State> = None;
+        while let Some(Arrival { input, request }) = arrivals.next() {
+            let step = M::decide(ahead.as_ref().unwrap_or(&self.state), input);
+            let decided = without_secrets::<M>(step.events)?;
+            if arrivals.peek().is_some() || ahead.is_some() {
+                let state = ahead.get_or_insert_with(|| self.state.clone());
+                decided.iter().for_each(|event| M::apply(state, event));
+            }
+            events.extend(decided);
+            effects.extend(step.effects);
+            handled.extend(request);
+        }
+        let envelopes = self.append(store, now, &events, &handled)?;
+        let is_applied = ahead.is_some();
+        if let Some(state) = ahead {
+            self.state = state;
+        }
+        self.publish(&envelopes, !is_applied, observer);
+        Ok(effects)
+    }
+
+    /// What it is called.
+    pub fn id(&self) -> &M::Id {
+        &self.id
+    }
+
+    /// Its number in the database.
+    pub fn key(&self) -> StreamKey {
+        StreamKey(self.place.key)
+    }
+
+    /// How it stands: a fold of its events.
+    pub fn state(&self) -> &M::State {
+        &self.state
+    }
+
+    /// What people see of it.
+    pub fn view(&self) -> &M::View {
+        &self.view
+    }
+
+    fn publish(&mut self, envelopes: &[M::Envelope], apply: bool, observer: &mut dyn Observer<M>) {
+        for envelope in envelopes {
+            if apply {
+                M::apply_recorded(&mut self.state, envelope);
+            }
+            observer.event(envelope, &self.view);
+        }
+    }
+
+    /// Writes the first events of a stream, and its row.
+    fn record_beginning(
+        store: &mut Store,
+        id: M::Id,
+        owner: &Identity,
+        now: Timestamp,
+        events: Vec<M::Event>,
+        kin: &M::Kin,
+    ) -> Result<(Self, Vec<M::Envelope>), StoreError> {
+        let events = without_secrets::<M>(events)?;
+        store.transact(|transaction| {
+            let first = next_seq(transaction)?;
+            let envelopes = placed::<M>(&id, now, first, &events);
+            let view = envelopes.first().and_then(M::first_view);
+            let (Some(mut view), Some(beginning)) = (view, envelopes.first()) else {
+                let why = format!("a {} must begin with its beginning", M::NAME);
+                return Err(StoreError::Other { path: String::new(), why });
+            };
+            for envelope in &envelopes {
+                M::see(&mut view, envelope);
+            }
+            M::admit(transaction, &view, kin)?;
+            let at = M::place(&view, beginning);
+            let head = first + events.len() as i64 - 1;
+            transaction
+                .prepare_cached(
+                    "INSERT INTO streams (id, kind, project, parent, task, workspace, run, head, over, view,
+                                          owner_pid, owner_start, owner_boot, epoch)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 1)",
+                )?
+                .execute(params![
+                    id.as_ref(),
+                    M::NAME,
+                    at.project,
+                    at.parent,
+                    at.task,
+                    at.workspace,
+                    at.run,
+                    head,
+                    M::is_over(&view),
+                    to_json(&view)?,
+                    owner.pid,
+                    owner.start.cast_signed(),
+                    owner.boot,
+                ])?;
+            let place = Place { key: transaction.last_insert_rowid(), head, epoch: 1 };
+            insert::<M>(transaction, place.key, first, now, &events)?;
+            M::index(transaction, place.key, &view, &envelopes)?;
+            Ok((Self { id: id.clone(), place, state: M::State::default(), view }, envelopes))
+        })
+    }
+
+    /// Writes events behind the stream's end, and closes the requests they answer.
+    fn append(
+        &mut self,
+        store: &mut Store,
+        now: Timestamp,
+        events: &[M::Event],
+        handled: &[i64],
+    ) -> Result<Vec<M::Envelope>, StoreError> {
+        if events.is_empty() && handled.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (id, at, mut view) = (&self.id, self.place, self.view.clone());
+        let (envelopes, head) = store.transact(|transaction| {
+            let first = next_seq(transaction)?;
+            let envelopes = placed::<M>(id, now, first, events);
+            for envelope in &envelopes {
+                M::see(&mut view, envelope);
+            }
+            let head = if events.is_empty() { at.head } else { first + events.len() as i64 - 1 };
+            let moved = transaction
+                .prepare_cached(
+                    "UPDATE streams SET head = ?4, over = ?5, view = ?6
+                     WHERE key = ?1 AND head = ?2 AND epoch = ?3",
+                )?
+                .execute(params![at.key, at.head, at.epoch, head, M::is_over(&view), to_json(&view)?])?;
+            if moved == 0 {
+                return Err(overtaken::<M>(id));
+            }
+            insert::<M>(transaction, at.key, first, now, events)?;
+            M::index(transaction, at.key, &view, &envelopes)?;
+            for request in handled {
+                transaction
+                    .prepare_cached("UPDATE requests SET handled = 1 WHERE id = ?1 AND stream = ?2")?
+                    .execute([*request, at.key])?;
+            }
+            Ok((envelopes, head))
+        })?;
+        self.place.head = head;
+        self.view = view;
+        Ok(envelopes)
+    }
+}
+
+impl Stream<LoopMachine> {
+    /// Puts the user's own words back where the journal has them without secrets, for the prompts that are made of them;
+    /// what is recorded loses its secrets again. `words` count only if they are the ones that were recorded: an agent can
+    /// write to the file they come from.
+    pub(crate) fn say_in_own_words(&mut self, words: String) {
+        if let Some(started) = &mut self.state.started
+            && started.prompt != words
+            && started.prompt == secrets().redact(&words)
+        {
+            Arc::make_mut(started).prompt = words;
+        }
+    }
+}
+
+fn overtaken<M: Kind>(id: &M::Id) -> StoreError {
+    StoreError::Overtaken { kind: M::NAME, id: id.to_string() }
+}
+
+/// The one way into the journal: what is recorded, applied and published has no secrets.
+fn without_secrets<M: Kind>(events: Vec<M::Event>) -> Result<Vec<M::Event>, StoreError> {
+    let redacted: Result<_, serde_json::Error> = events.into_iter().map(M::without_secrets).collect();
+    redacted.map_err(|error| super::read::unwritable(&error))
+}
+
+/// A look at the end of a key: its cost does not grow with the journal.
+fn next_seq(transaction: &Transaction<'_>) -> Result<i64, StoreError> {
+    let sql = "SELECT COALESCE(MAX(seq), 0) + 1 FROM events";
+    Ok(transaction.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+}
+
+fn placed<M: Kind>(id: &M::Id, at: Timestamp, first: i64, events: &[M::Event]) -> Vec<M::Envelope> {
+    // Whole microseconds: what is shown live is what is read back later.
+    let at = Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at);
+    let placed = |(seq, event): (i64, &M::Event)| M::placed(id, seq.cast_unsigned(), at, event.clone());
+    (first..).zip(events).map(placed).collect()
+}
+
+fn insert<M: Kind>(
+    transaction: &Transaction<'_>,
+    key: i64,
+    first: i64,
+    at: Timestamp,
+    events: &[M::Event],
+) -> Result<(), StoreError> {
+    let mut statement = transaction
+        .prepare_cached("INSERT INTO events (seq, stream, subject, at, body) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    for (seq, event) in (first..).zip(events) {
+        let (subject, body) = M::written(event).map_err(|error| super::read::unwritable(&error))?;
+        statement.execute(params![seq, key, subject, at.as_microsecond(), body])?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "stream_tests.rs"]
+mod tests;

@@ -1,0 +1,492 @@
+//! Streams in the journal. The events here are written as they are, without being decided: only these tests can, because
+//! they are a part of the one module that appends.
+
+use dacapo_core::{
+    duration::Millis,
+    event::{
+        Envelope, LoopEvent, LoopStarted, MergeMode, RunEnvelope, RunEvent, RunStarted, UnitEnd, UnitPlan,
+    },
+    ids::{LoopId, ProjectId, RunId, UnitId},
+    loop_machine::{Begin, Input, Request},
+    machine::Machine,
+    unit::{
+        Task, TaskSet, TaskSpec, TaskStatus,
+        schedule::{RunInput, RunMachine},
+    },
+    view::UnitStatus,
+};
+
+use super::{super::Scope, *};
+use crate::{observer::Nobody, scheduler::close_dead_runs};
+
+/// A run, with `events` in it whatever the machine would have said.
+fn create_run(
+    store: &mut Store,
+    id: &RunId,
+    owner: &Identity,
+    at: Timestamp,
+    events: Vec<(Option<UnitId>, RunEvent)>,
+) -> Result<(Stream<RunMachine>, Vec<RunEnvelope>), StoreError> {
+    Stream::record_beginning(store, id.clone(), owner, at, events, &())
+}
+
+fn create(
+    store: &mut Store,
+    id: &LoopId,
+    owner: &Identity,
+    at: Timestamp,
+    events: Vec<LoopEvent>,
+) -> Result<(Stream<LoopMachine>, Vec<Envelope>), StoreError> {
+    Stream::<LoopMachine>::record_beginning(store, id.clone(), owner, at, events, &[])
+}
+
+fn append<M: Kind>(
+    store: &mut Store,
+    stream: &mut Stream<M>,
+    at: Timestamp,
+    events: Vec<M::Event>,
+) -> Result<Vec<M::Envelope>, StoreError> {
+    stream.append(store, at, &without_secrets::<M>(events)?, &[])
+}
+
+fn fold(events: &[RunEnvelope]) -> <RunMachine as Machine>::State {
+    let mut state = Default::default();
+    events.iter().for_each(|envelope| RunMachine::apply_recorded(&mut state, envelope));
+    state
+}
+
+fn all_of_runs(store: &Store) -> Vec<RunEnvelope> {
+    let mut events = Vec::new();
+    let take = |fact| {
+        if let super::super::Fact::Run(envelope) = fact {
+            events.push(envelope);
+        }
+        Ok::<_, StoreError>(())
+    };
+    store.each_fact(&Scope::All, 0, take).unwrap();
+    events
+}
+
+struct World {
+    _dir: tempfile::TempDir,
+    path: std::path::PathBuf,
+    store: Store,
+}
+
+fn world() -> World {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("dacapo.db");
+    let store = Store::open(&path).unwrap();
+    World { _dir: dir, path, store }
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_000_000_000).unwrap()
+}
+
+fn unit(name: &str) -> UnitId {
+    name.parse().unwrap()
+}
+
+fn run(name: &str) -> RunId {
+    name.parse().unwrap()
+}
+
+fn dead() -> Identity {
+    Identity { pid: 1, start: 1, boot: "another boot".to_owned() }
+}
+
+fn begins(units: &[&str]) -> Vec<(Option<UnitId>, RunEvent)> {
+    let plan = |name: &&str| UnitPlan {
+        unit: unit(name),
+        depends_on: Vec::new(),
+        tasks: vec![(1, "One".to_owned()), (2, "Two".to_owned())],
+        complete: vec![1],
+    };
+    let started = RunStarted {
+        project: "p".parse().unwrap(),
+        root: "/repository".into(),
+        target: "main".to_owned(),
+        merge: MergeMode::Merge,
+        parallel: 2,
+        units: units.iter().map(plan).collect(),
+        settings: Box::new(dacapo_core::unit::settings::RunSettings::new(
+            dacapo_core::policy::Policy::restart(
+                dacapo_core::agent::AgentCommand::parse("agent", &[]).unwrap(),
+                dacapo_core::judge::promise::PromiseRule::new("DONE").unwrap(),
+            ),
+        )),
+        purse: "r1".parse().unwrap(),
+        pid: 7,
+        version: "0".to_owned(),
+    };
+    vec![(None, RunEvent::OrchStarted(Box::new(started)))]
+}
+
+fn about(name: &str, event: RunEvent) -> Vec<(Option<UnitId>, RunEvent)> {
+    vec![(Some(unit(name)), event)]
+}
+
+fn warned(text: &str) -> RunEvent {
+    RunEvent::UnitWarned { text: text.to_owned() }
+}
+
+/// A loop of a unit, as the first event of its journal.
+fn loop_started(unit: &str, run: Option<RunId>) -> LoopEvent {
+    let policy = dacapo_core::policy::Policy::restart(
+        dacapo_core::agent::AgentCommand::parse("agent", &[]).unwrap(),
+        dacapo_core::judge::promise::PromiseRule::new("DONE").unwrap(),
+    );
+    LoopEvent::LoopStarted(Box::new(LoopStarted {
+        project: "p".parse().unwrap(),
+        task: unit.parse().unwrap(),
+        workspace: "/w".into(),
+        parent: None,
+        run,
+        depth: 0,
+        after: Vec::new(),
+        prompt: "x".to_owned(),
+        seed: "s".to_owned(),
+        policy,
+        base: None,
+        outline: None,
+        protected: Vec::new(),
+        pid: 1,
+        version: "0".to_owned(),
+    }))
+}
+
+#[test]
+fn runs_and_loops_count_in_one_row_and_are_read_back_as_they_were() {
+    let mut world = world();
+    let store = &mut world.store;
+    let (mut head, first) =
+        create_run(store, &run("r1"), &Identity::own(), now(), begins(&["a", "b"])).unwrap();
+    let id: LoopId = "l1".parse().unwrap();
+    let (mut loop_head, of_loop) =
+        create(store, &id, &Identity::own(), now(), vec![loop_started("a", Some(run("r1")))]).unwrap();
+    let second = append(store, &mut head, now(), about("a", warned("one"))).unwrap();
+    let other: LoopId = "l2".parse().unwrap();
+    create(store, &other, &Identity::own(), now(), vec![loop_started("a", None)]).unwrap();
+    let more = vec![LoopEvent::Warned { text: "two".to_owned() }];
+    append(store, &mut loop_head, now(), more).unwrap();
+    assert_eq!((first[0].seq, of_loop[0].seq, second[0].seq, store.last_seq().unwrap()), (1, 2, 3, 5));
+
+    let loaded = Stream::<RunMachine>::open(store, &run("r1")).unwrap().unwrap();
+    assert_eq!((loaded.place, &loaded.view), (head.place, &head.view));
+    let events = [first.clone(), second.clone()].concat();
+    assert_eq!(loaded.state, fold(&events));
+    assert_eq!(store.run_events(&run("r1"), 0).unwrap(), events);
+    assert_eq!(store.run_events(&run("r1"), 2).unwrap(), second);
+    assert_eq!(store.run_events(&run("r2"), 0).unwrap(), []);
+    let places = |scope: Scope, from: u64| -> Vec<u64> {
+        let mut places = Vec::new();
+        let take = |fact: super::super::Fact| {
+            places.push(fact.seq());
+            Ok::<_, StoreError>(())
+        };
+        store.each_fact(&scope, from, take).unwrap();
+        places
+    };
+    assert_eq!(places(Scope::All, 2), [2, 3, 4, 5]);
+    assert_eq!(places(Scope::Run(run("r1")), 0), [1, 2, 3, 5], "not those of other runs");
+    assert_eq!(places(Scope::Unit(run("r1"), unit("a")), 0), [2, 3, 5]);
+    assert_eq!(places(Scope::Unit(run("r1"), unit("b")), 0), [0; 0]);
+    assert_eq!(places(Scope::Loop(id), 3), [5]);
+    let project: ProjectId = "p".parse().unwrap();
+    let places = |after| -> Vec<(String, u64)> {
+        let of_units = store.loops_of_units(&project, after).unwrap();
+        of_units.into_iter().map(|(unit, envelope)| (unit.to_string(), envelope.seq)).collect()
+    };
+    assert_eq!(places(0), [("a".to_owned(), 2), ("a".to_owned(), 5)], "not those that no run has started");
+    assert_eq!(places(2), [("a".to_owned(), 5)]);
+}
+
+#[test]
+fn a_run_has_one_writer() {
+    // fault G10
+    let mut world = world();
+    let (mut mine, _) =
+        create_run(&mut world.store, &run("r1"), &Identity::own(), now(), begins(&["a"])).unwrap();
+    let mut yours = Store::open(&world.path).unwrap();
+    let mut their_head = Stream::<RunMachine>::open(&yours, &run("r1")).unwrap().unwrap();
+    append(&mut yours, &mut their_head, now(), about("a", warned("theirs"))).unwrap();
+    let before = (mine.place, mine.view.clone());
+    let lost = append(&mut world.store, &mut mine, now(), about("a", warned("mine")));
+    assert!(matches!(lost, Err(StoreError::Overtaken { kind: "run", .. })), "{lost:?}");
+    assert_eq!((mine.place, mine.view), before);
+    assert_eq!(all_of_runs(&world.store).len(), 2);
+}
+
+#[test]
+fn what_people_see_of_a_unit_follows_its_newest_run() {
+    let mut world = world();
+    let store = &mut world.store;
+    let (mut head, _) = create_run(store, &run("r1"), &Identity::own(), now(), begins(&["b", "a"])).unwrap();
+    let mut events = about("a", RunEvent::UnitStarted { slot: 1 });
+    events.extend(about("a", RunEvent::TaskCompleted { task: 2, loop_id: "l1".parse().unwrap(), of: 1 }));
+    append(store, &mut head, now(), events).unwrap();
+    let seen = |store: &Store| -> Vec<(String, String, UnitStatus)> {
+        let views = store.unit_views(None).unwrap();
+        views.into_iter().map(|view| (view.unit.to_string(), view.run.to_string(), view.status)).collect()
+    };
+    let row = |unit: &str, run: &str, status| (unit.to_owned(), run.to_owned(), status);
+    assert_eq!(seen(store), [row("b", "r1", UnitStatus::Queued), row("a", "r1", UnitStatus::Working)]);
+    let a = store.unit_view(None, "a").unwrap().pop().unwrap();
+    assert_eq!((a.progress(), a.slot, a.receipts.len()), ((2, 2), Some(1), 1));
+    assert_eq!(a.tasks[1].status, TaskStatus::Complete);
+
+    let fails =
+        RunEvent::UnitFailed { reason: UnitEnd::Stopped, detail: "stopped".to_owned(), loop_id: None };
+    let over =
+        RunEvent::OrchFailed { reason: "interrupted".to_owned(), detail: String::new(), exit_code: 130 };
+    let mut events = about("a", fails);
+    events.push((None, over));
+    append(store, &mut head, now(), events).unwrap();
+    assert_eq!((store.active_runs().unwrap().len(), head.view().state.as_str()), (0, "stopped"));
+    create_run(store, &run("r2"), &Identity::own(), now(), begins(&["a"])).unwrap();
+    assert_eq!(seen(store), [row("b", "r1", UnitStatus::Queued), row("a", "r2", UnitStatus::Queued)]);
+    assert_eq!(store.units_of_run(&run("r1")).unwrap().len(), 1, "the other one belongs to a later run");
+    let newest = |store: &Store, project: &str| {
+        store.newest_run(Some(&project.parse().unwrap())).unwrap().map(|row| row.view.id.to_string())
+    };
+    assert_eq!((newest(store, "p"), newest(store, "q")), (Some("r2".to_owned()), None));
+    assert_eq!(store.newest_ended_run().unwrap().unwrap().view.id, run("r1"));
+}
+
+#[test]
+fn a_run_whose_scheduler_died_is_shown_as_stopped() {
+    // fault F10
+    let mut world = world();
+    let (mut head, _) = create_run(&mut world.store, &run("r1"), &dead(), now(), begins(&["a"])).unwrap();
+    let works = about("a", RunEvent::UnitStarted { slot: 1 });
+    append(&mut world.store, &mut head, now(), works).unwrap();
+    let row = world.store.active_runs().unwrap().pop().unwrap();
+    assert!(!row.is_running());
+    let view = row.current_view();
+    assert_eq!((view.state.as_str(), view.reason.as_deref()), ("stopped", Some("interrupted")));
+    let unit = world.store.unit_view(None, "a").unwrap().pop().unwrap();
+    assert_eq!((unit.status, unit.slot), (UnitStatus::Stopped, None));
+}
+
+#[test]
+fn a_stream_must_begin_with_its_beginning() {
+    let mut world = world();
+    let begun = create_run(&mut world.store, &run("r1"), &Identity::own(), now(), about("a", warned("x")));
+    assert!(matches!(begun, Err(StoreError::Other { .. })), "it is refused");
+    assert_eq!(world.store.last_seq().unwrap(), 0);
+}
+
+#[test]
+fn no_secret_gets_into_a_runs_stream() {
+    // fault K9
+    let mut world = world();
+    let secret = format!("sk-ant-api03-{}", "a1B2".repeat(20));
+    let mut begins = begins(&["a"]);
+    if let RunEvent::OrchStarted(started) = &mut begins[0].1 {
+        started.units[0].tasks[0].1 = format!("Use {secret}");
+    }
+    let (mut head, first) =
+        create_run(&mut world.store, &run("r1"), &Identity::own(), now(), begins).unwrap();
+    let told = about("a", warned(&format!("it printed {secret}")));
+    let second = append(&mut world.store, &mut head, now(), told).unwrap();
+    let shown = format!("{first:?} {second:?} {:?}", world.store.unit_views(None).unwrap());
+    assert!(!shown.contains(&secret), "{shown}");
+    assert!(shown.contains("it printed"), "{shown}");
+    assert_eq!(all_of_runs(&world.store), [first, second].concat());
+}
+
+#[test]
+fn a_dead_run_is_brought_to_its_end_once() {
+    // req 25, fault F10: nothing that its loops did is lost or told twice.
+    let mut world = world();
+    let store = &mut world.store;
+    let project: ProjectId = "p".parse().unwrap();
+    let (mut head, _) = create_run(store, &run("r1"), &dead(), now(), begins(&["a", "b"])).unwrap();
+    append(store, &mut head, now(), about("a", RunEvent::UnitStarted { slot: 1 })).unwrap();
+    let mut turn = loop_started("a", Some(run("r1")));
+    if let LoopEvent::LoopStarted(started) = &mut turn {
+        let task = |number: u32, status| Task {
+            spec: TaskSpec {
+                number,
+                title: format!("Task {number}"),
+                file: String::new(),
+                backpressure: "true".to_owned(),
+                line: 1,
+                depends_on: Vec::new(),
+                writes: Vec::new(),
+                frozen: String::new(),
+            },
+            status,
+        };
+        let tasks = vec![task(1, TaskStatus::Complete), task(2, TaskStatus::Pending)];
+        started.policy.tasks = Some(TaskSet { unit: unit("a"), tasks, ready: vec![2] });
+    }
+    let agent = r#"{"type":"agent_started","iteration":1,"attempt":1,"agent":"mine",
+        "output":{"stdout":0,"stderr":0,"prompt":0,"gates":0}}"#;
+    let agent: LoopEvent = serde_json::from_str(agent).unwrap();
+    let id: LoopId = "l1".parse().unwrap();
+    let (_, of_loop) = create(store, &id, &dead(), now(), vec![turn, agent]).unwrap();
+    // The scheduler told of the loop's beginning before it died, and not of its agent.
+    let started = RunEvent::TaskStarted { task: 2, title: "Task 2".to_owned(), of: of_loop[0].seq };
+    append(store, &mut head, now(), about("a", started)).unwrap();
+
+    assert_eq!(close_dead_runs(store, &"q".parse().unwrap()).unwrap(), []);
+    assert_eq!(close_dead_runs(store, &project).unwrap(), [run("r1")]);
+    let kinds: Vec<&str> = all_of_runs(store).iter().map(|envelope| envelope.event.kind()).collect();
+    assert_eq!(
+        kinds,
+        [
+            "orch.started",
+            "unit.started",
+            "task.started",
+            "task.claude.invoke",
+            "orch.stopping",
+            "unit.job_ended",
+            "unit.failed",
+            "unit.failed",
+            "orch.failed",
+        ]
+    );
+    assert_eq!(close_dead_runs(store, &project).unwrap(), []);
+    let view = store.newest_ended_run().unwrap().unwrap().view;
+    assert_eq!((view.state.as_str(), view.exit_code), ("stopped", Some(130)));
+}
+
+#[test]
+fn a_dead_run_lasted_until_its_last_sign_of_life() {
+    let mut world = world();
+    let store = &mut world.store;
+    let after = |secs| now() + std::time::Duration::from_secs(secs);
+    let (mut head, _) = create_run(store, &run("r1"), &dead(), now(), begins(&["a"])).unwrap();
+    let lasted = |store: &Store| {
+        let row = store.run_row(&run("r1")).unwrap().unwrap();
+        store.run_lasted(&row.view).unwrap()
+    };
+    assert_eq!(lasted(store), Millis(0));
+    let event = about("a", RunEvent::UnitStarted { slot: 1 });
+    append(store, &mut head, after(10), event).unwrap();
+    assert_eq!(lasted(store), Millis::from_secs(10));
+    // Its agent was busy for longer than its scheduler had anything to say.
+    let id: LoopId = "l1".parse().unwrap();
+    let begins = loop_started("a", Some(run("r1")));
+    let (mut head, _) = create(store, &id, &dead(), after(20), vec![begins]).unwrap();
+    let used = r#"{"type":"usage_seen","iteration":1,"attempt":1,"usage":null,"cost_usd":1.0}"#;
+    let used: LoopEvent = serde_json::from_str(used).unwrap();
+    append(store, &mut head, after(70), vec![used]).unwrap();
+    assert_eq!(lasted(store), Millis::from_secs(70));
+    // Found in the morning: the night is not counted, neither before nor after its end is written.
+    let end = LoopEvent::LoopFinished {
+        state: dacapo_core::event::FinishState::Stopped,
+        reason: dacapo_core::event::Reason::Interrupted,
+        detail: String::new(),
+        exit_code: 130,
+        iterations: 1,
+    };
+    append(store, &mut head, after(40_000), vec![end]).unwrap();
+    assert_eq!(lasted(store), Millis::from_secs(70));
+    close_dead_runs(store, &"p".parse().unwrap()).unwrap();
+    assert_eq!(lasted(store), Millis::from_secs(70));
+}
+
+#[test]
+fn every_step_is_decided_recorded_applied_and_published_together() {
+    struct Seen(Vec<(u64, bool)>);
+    impl Observer<RunMachine> for Seen {
+        fn event(&mut self, envelope: &RunEnvelope, view: &dacapo_core::view::RunView) {
+            self.0.push((envelope.seq, view.is_over()));
+        }
+    }
+    let mut world = world();
+    let RunEvent::OrchStarted(started) = begins(&["a", "b"]).remove(0).1 else { unreachable!() };
+    let mut seen = Seen(Vec::new());
+    let (mut stream, effects) = Stream::<RunMachine>::begin(
+        &mut world.store,
+        run("r1"),
+        &Identity::own(),
+        now(),
+        RunInput::Begin(started),
+        &(),
+        &mut seen,
+    )
+    .unwrap();
+    assert_eq!(effects.len(), 2, "both units are worked on");
+    let told = |name: &str, event| RunInput::Told { unit: unit(name), event }.into();
+    let ends = |name: &str| RunInput::JobEnded { unit: unit(name), detail: String::new() }.into();
+    let fails = |name: &str| {
+        told(name, RunEvent::UnitFailed { reason: UnitEnd::Error, detail: "x".into(), loop_id: None })
+    };
+    // The second input is decided in what follows from the first, although nothing is recorded yet.
+    let inputs = [fails("a"), ends("a"), fails("b"), ends("b")];
+    assert!(stream.step(&mut world.store, now(), inputs, &mut seen).unwrap().is_empty());
+    let recorded = world.store.run_events(&run("r1"), 0).unwrap();
+    assert_eq!(recorded.last().unwrap().event.kind(), "orch.failed");
+    assert_eq!(stream.state, fold(&recorded));
+    assert_eq!(
+        seen.0.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(),
+        (1..=recorded.len() as u64).collect::<Vec<_>>()
+    );
+    assert!(seen.0.last().unwrap().1 && world.store.active_runs().unwrap().is_empty());
+}
+
+#[test]
+fn a_request_is_closed_with_what_follows_from_it_or_not_at_all() {
+    let mut world = world();
+    let LoopEvent::LoopStarted(started) = loop_started("a", None) else { unreachable!() };
+    let begin = Input::Begin(Box::new(Begin { started: *started, warnings: Vec::new() }));
+    let id: LoopId = "l1".parse().unwrap();
+    let (mut stream, _) =
+        Stream::<LoopMachine>::begin(&mut world.store, id.clone(), &dead(), now(), begin, &[], &mut Nobody)
+            .unwrap();
+    assert!(!world.store.request(&id, &Request::Pause { now: false }, now()).unwrap(), "nobody runs it");
+    let pending = world.store.pending(&id).unwrap().pop().unwrap();
+    let arrival = || Arrival { input: Input::Requested(pending.request.clone()), request: Some(pending.id) };
+    // Somebody else went on with it: nothing is recorded, and the request stays open for them.
+    let mut other = Stream::<LoopMachine>::open(&world.store, &id).unwrap().unwrap();
+    other.take_over(&mut world.store, &Identity::own(), &[]).unwrap();
+    let lost = stream.step(&mut world.store, now(), [arrival()], &mut Nobody).err().unwrap();
+    assert_eq!(lost.to_string(), "loop l1 was continued by another dacapo");
+    assert_eq!(world.store.pending(&id).unwrap(), std::slice::from_ref(&pending));
+    other.step(&mut world.store, now(), [arrival()], &mut Nobody).unwrap();
+    assert_eq!(world.store.pending(&id).unwrap(), []);
+    assert_eq!(world.store.events(&id, 0).unwrap().pop().unwrap().event, LoopEvent::Paused);
+}
+
+/// The engine's own sources, without tests.
+fn sources() -> Vec<(String, String)> {
+    fn read(folder: &std::path::Path, found: &mut Vec<(String, String)>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                read(&path, found);
+            } else if path.extension().is_some_and(|kind| kind == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let text = text.split("#[cfg(test)]").next().unwrap().to_owned();
+                found.push((path.to_string_lossy().into_owned(), text));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    read(std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")), &mut found);
+    found.retain(|(path, _)| !path.ends_with("_tests.rs") && !path.contains("/tests/"));
+    found
+}
+
+#[test]
+fn nothing_but_a_stream_decides_or_appends() {
+    let of_stream = |path: &str| path.ends_with("store/stream.rs");
+    for (path, text) in sources() {
+        let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        for only_there in
+            ["decide(", "loop_machine::decide", "schedule::decide", "INTO events", "INTO streams"]
+        {
+            let holds = code.contains(only_there);
+            assert!(!holds || of_stream(&path), "{path} has `{only_there}`: use `Stream::step`");
+        }
+    }
+    let stream = sources().into_iter().find(|(path, _)| of_stream(path)).unwrap().1;
+    for once in ["INTO events", "INTO streams"] {
+        assert_eq!(stream.matches(once).count(), 1, "{once}");
+    }
+    assert_eq!(stream.matches("pub fn append").count() + stream.matches("pub(super) fn append").count(), 0);
+}
