@@ -19,7 +19,7 @@
 //! so a match costs at most pattern length times path length. Most paths are ruled out before, by a text that every path
 //! of the pattern holds.
 //!
-//! `globset` was tried instead and names other paths: see `docs/design/0011-libraries.md`.
+//! `globset` was tried instead and names other paths: see `docs/design/0014-libraries.md`.
 
 use std::borrow::Cow;
 

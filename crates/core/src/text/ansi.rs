@@ -12,7 +12,7 @@ const ESC: u8 = 0x1b;
 /// sequence it is, so a sequence without an end costs no memory.
 ///
 /// The libraries that do this were tried: they lose what follows an OSC that was cut off, and they look at each byte where
-/// this one jumps from escape to escape (`docs/design/0011-libraries.md` has the figures).
+/// this one jumps from escape to escape (`docs/design/0014-libraries.md` has the figures).
 #[derive(Clone, Debug, Default)]
 pub struct AnsiStripper {
     state: State,
