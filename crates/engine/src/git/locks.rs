@@ -30,9 +30,9 @@ pub struct RepositoryLock {
 }
 
 impl RepositoryLock {
-    pub(crate) fn take(home: &Home, repository: &Checkout, limit: Duration) -> Result<Self, WorkspaceError> {
+    pub(crate) fn take(home: &Home, checkout: &Checkout, limit: Duration) -> Result<Self, WorkspaceError> {
         let folder = home.path().join("locks");
-        let path = folder.join(format!("repo-{:016x}", repository.fingerprint()));
+        let path = folder.join(format!("repo-{:016x}", checkout.fingerprint()));
         let failed = || WorkspaceError::io("lock", &path);
         crate::home::make_dir(&folder).map_err(failed())?;
         let file = OpenOptions::new()
@@ -51,7 +51,7 @@ impl RepositoryLock {
                     thread::sleep(Duration::from_millis(20));
                 }
                 Err(rustix::io::Errno::WOULDBLOCK) => {
-                    return Err(WorkspaceError::Locked(repository.toplevel.clone()));
+                    return Err(WorkspaceError::Locked(checkout.toplevel.clone()));
                 }
                 Err(error) => return Err(failed()(error.into())),
             }
@@ -73,9 +73,9 @@ pub(crate) struct RunHeld {
 }
 
 impl RunLock {
-    pub(crate) fn take(repository: &Checkout) -> Result<Result<Self, RunHeld>, WorkspaceError> {
+    pub(crate) fn take(checkout: &Checkout) -> Result<Result<Self, RunHeld>, WorkspaceError> {
         // Beside what all worktrees share, for each of them and each home sees the same file there.
-        let path = repository.common_dir.join(RUN_LOCK);
+        let path = checkout.common_dir.join(RUN_LOCK);
         let failed = || WorkspaceError::io("lock", &path);
         let no_follow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
         let mut file = OpenOptions::new()
@@ -109,13 +109,13 @@ impl RunLock {
 ///
 /// Only for a caller that knows that nothing of the iteration runs any more; a lock older than `since` or one
 /// that some process has open is not touched.
-pub(crate) fn remove_stale_lock(repository: &Checkout, since: SystemTime) -> Result<bool, WorkspaceError> {
-    let lock = repository.git_dir.join("index.lock");
+pub(crate) fn remove_stale_lock(checkout: &Checkout, since: SystemTime) -> Result<bool, WorkspaceError> {
+    let lock = checkout.git_dir.join("index.lock");
     let Ok(metadata) = fs::symlink_metadata(&lock) else { return Ok(false) };
     let modified = metadata.modified().map_err(WorkspaceError::io("read", &lock))?;
     if modified < since || is_open(&lock) {
         let state = RepositoryProblem::IndexLocked(lock);
-        return Err(WorkspaceError::Refused { dir: repository.toplevel.clone(), state });
+        return Err(WorkspaceError::Refused { dir: checkout.toplevel.clone(), state });
     }
     fs::remove_file(&lock).map_err(WorkspaceError::io("remove", &lock))?;
     Ok(true)

@@ -8,7 +8,7 @@ use crate::git::{WorkspaceError, failed_call, split_nul};
 impl Repo {
     /// The newest commit that both hold; none if they share nothing.
     pub fn merge_base(&self, a: &str, b: &str) -> Result<Option<String>, WorkspaceError> {
-        let call = self.repository.call().args(["merge-base", a, b]);
+        let call = self.checkout.call().args(["merge-base", a, b]);
         let shown = call.shown();
         let output = call.run()?;
         match output.code {
@@ -26,7 +26,7 @@ impl Repo {
     ) -> Result<Vec<(String, Vec<String>)>, WorkspaceError> {
         let range = format!("{base}..{head}");
         let args = ["rev-list", "--first-parent", "--parents", &range, "--"];
-        let listed = self.repository.call().args(args).ok()?.stdout;
+        let listed = self.checkout.call().args(args).ok()?.stdout;
         let ids = |line: &str| -> Vec<String> { line.split(' ').map(str::to_owned).collect() };
         let listed = String::from_utf8_lossy(&listed).into_owned();
         Ok(listed
@@ -39,7 +39,7 @@ impl Repo {
 
     /// Paths below a folder in which two commits differ.
     pub fn changed_below(&self, a: &str, b: &str, folder: &str) -> Result<Vec<String>, WorkspaceError> {
-        let call = self.repository.call().env("GIT_LITERAL_PATHSPECS", "1");
+        let call = self.checkout.call().env("GIT_LITERAL_PATHSPECS", "1");
         let args =
             ["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-ext-diff", a, b, "--", folder];
         let listed = call.args(args).ok()?.stdout;
@@ -48,7 +48,7 @@ impl Repo {
 
     /// Paths in which two commits or trees differ.
     pub fn changed_paths(&self, a: &str, b: &str) -> Result<BTreeSet<Vec<u8>>, WorkspaceError> {
-        let call = self.repository.call().args(["diff-tree", "-r", "-z", "--name-only"]);
+        let call = self.checkout.call().args(["diff-tree", "-r", "-z", "--name-only"]);
         let call = call.args(["--no-renames", "--no-ext-diff", "--end-of-options", a, b]);
         Ok(split_nul(&call.ok()?.stdout).map(<[u8]>::to_vec).collect())
     }
@@ -59,7 +59,7 @@ impl Repo {
         merges: &[&'a str],
         paths: &BTreeSet<Vec<u8>>,
     ) -> Result<Vec<&'a str>, WorkspaceError> {
-        let call = self.repository.call().args(["diff-tree", "--stdin", "-r", "-z", "--name-only"]);
+        let call = self.checkout.call().args(["diff-tree", "--stdin", "-r", "-z", "--name-only"]);
         let call = call.args(["--diff-merges=first-parent", "--no-renames", "--no-ext-diff"]);
         let asked: String = merges.iter().map(|merge| format!("{merge}\n")).collect();
         let listed = call.input(asked.into_bytes()).ok()?.stdout;
@@ -84,7 +84,7 @@ impl Repo {
 
     /// Every path of a commit.
     pub fn paths(&self, commit: &str) -> Result<Vec<Vec<u8>>, WorkspaceError> {
-        let call = self.repository.call().args(["ls-tree", "-r", "-z", "--name-only", "--full-tree", commit]);
+        let call = self.checkout.call().args(["ls-tree", "-r", "-z", "--name-only", "--full-tree", commit]);
         Ok(split_nul(&call.ok()?.stdout).map(<[u8]>::to_vec).collect())
     }
 
@@ -95,13 +95,13 @@ impl Repo {
         }
         let no_merged = format!("--no-merged={tip}");
         let args = ["for-each-ref", "--format=%(refname:lstrip=2)", &no_merged, "refs/heads/dacapo/merged-*"];
-        let listed = self.repository.call().args(args).ok()?.stdout;
+        let listed = self.checkout.call().args(args).ok()?.stdout;
         Ok(String::from_utf8_lossy(&listed).lines().map(str::to_owned).collect())
     }
 
     /// Whether there can be any, as files tell: it is asked often, and hardly ever so.
     fn may_have_waiting(&self) -> bool {
-        let common = &self.repository.common_dir;
+        let common = &self.checkout.common_dir;
         // Refs of another kind than files cannot be looked at like this.
         if common.join("reftable").exists() {
             return true;

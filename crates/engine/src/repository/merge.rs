@@ -36,7 +36,7 @@ impl Repo {
         let scratch = Scratch::new("dacapo-merge")
             .map_err(WorkspaceError::io("make a folder in", std::env::temp_dir()))?;
         let call = self
-            .guarded(&self.repository)?
+            .guarded(&self.checkout)?
             .env("GIT_WORK_TREE", scratch.path())
             .env("GIT_INDEX_FILE", scratch.path().join("index"))
             .env("GIT_ATTR_SOURCE", &ours)
@@ -68,7 +68,7 @@ impl Repo {
         message: &str,
     ) -> Result<String, WorkspaceError> {
         let [first, second] = parents;
-        let call = self.repository.call().args(["commit-tree", tree, "-p", first, "-p", second, "-F", "-"]);
+        let call = self.checkout.call().args(["commit-tree", tree, "-p", first, "-p", second, "-F", "-"]);
         match call.input(message.as_bytes().to_vec()).ok() {
             Ok(output) => Ok(output.line()),
             Err(GitError::Failed { said, .. }) if said.contains("dentity") => {
@@ -81,7 +81,7 @@ impl Repo {
     /// Whether git knows who commits.
     pub fn check_identity(&self) -> Result<(), WorkspaceError> {
         for role in ["GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"] {
-            match self.repository.call().args(["var", role]).ok() {
+            match self.checkout.call().args(["var", role]).ok() {
                 Ok(_) => {}
                 Err(GitError::Failed { .. }) => {
                     return Err(WorkspaceError::NoIdentity { dir: self.root().to_owned() });

@@ -54,7 +54,7 @@ const MOST_FILES: (usize, u64) = (10_000, 64 << 20);
 /// A repository with a work tree and a commit.
 #[derive(Debug)]
 pub struct Repo {
-    pub(crate) repository: Checkout,
+    pub(crate) checkout: Checkout,
     pub(crate) home: Home,
 }
 
@@ -86,7 +86,7 @@ impl Repo {
         repo.recover()?;
         let (tries, pause) = TRIES;
         for _ in 1..tries {
-            match repo.repository.check_files() {
+            match repo.checkout.check_files() {
                 // Somebody commits; that takes a moment.
                 Err(WorkspaceError::Refused { state: RepositoryProblem::IndexLocked(_), .. }) => {
                     thread::sleep(pause)
@@ -94,8 +94,8 @@ impl Repo {
                 _ => break,
             }
         }
-        repo.repository.check_files()?;
-        if repo.repository.head()?.is_none() {
+        repo.checkout.check_files()?;
+        if repo.checkout.head()?.is_none() {
             let dir = repo.root().to_owned();
             return Err(WorkspaceError::Refused { dir, state: RepositoryProblem::Unborn });
         }
@@ -106,24 +106,24 @@ impl Repo {
     /// The repository in whatever state it is.
     pub(crate) fn find(git: &Git, root: &Path, home: &Home) -> Result<Self, WorkspaceError> {
         let dir = root.canonicalize().map_err(WorkspaceError::io("enter", root))?;
-        let repository =
+        let checkout =
             Checkout::find(git, &dir)?.ok_or(WorkspaceError::Plain { what: "work on units", dir })?;
-        Ok(Self { repository, home: home.clone() })
+        Ok(Self { checkout, home: home.clone() })
     }
 
     /// The top of its work tree.
     pub fn root(&self) -> &Path {
-        &self.repository.toplevel
+        &self.checkout.toplevel
     }
 
     /// The right to change refs, config and worktrees, here and in every other dacapo (fault H1).
     pub(crate) fn lock(&self) -> Result<RepositoryLock, WorkspaceError> {
-        RepositoryLock::take(&self.home, &self.repository, LOCK_LIMIT)
+        RepositoryLock::take(&self.home, &self.checkout, LOCK_LIMIT)
     }
 
     /// The right to run units here, from this worktree or any other.
     pub(crate) fn run_lock(&self) -> Result<Result<RunLock, RunHeld>, WorkspaceError> {
-        RunLock::take(&self.repository)
+        RunLock::take(&self.checkout)
     }
 
     /// State that lies in the work tree would be committed as a link to a commit (fault H13).
@@ -131,21 +131,21 @@ impl Repo {
         let home = self.home.path().canonicalize().unwrap_or_else(|_| self.home.path().to_owned());
         let Ok(inside) = home.strip_prefix(self.root()) else { return Ok(()) };
         let rule = [b"/", escaped(inside.as_os_str().as_bytes()).as_slice(), b"/"].concat();
-        let path = self.repository.common_dir.join("info/exclude");
+        let path = self.checkout.common_dir.join("info/exclude");
         let known = fs::read(&path).unwrap_or_default();
         if known.split(|b| *b == b'\n').any(|line| line == rule) {
             return Ok(());
         }
         let line = [b"\n", rule.as_slice(), b"\n"].concat();
         let failed = || WorkspaceError::io("write", &path);
-        crate::home::make_dir(&self.repository.common_dir.join("info")).map_err(failed())?;
+        crate::home::make_dir(&self.checkout.common_dir.join("info")).map_err(failed())?;
         let mut file = OpenOptions::new().create(true).append(true).open(&path).map_err(failed())?;
         file.write_all(&line).map_err(failed())
     }
 
     /// What is not committed: tracked changes and untracked files, at most twenty of them. Ignored files do not count.
     pub fn is_dirty(&self) -> Result<Vec<String>, WorkspaceError> {
-        let mut paths = self.dirt(&self.repository, "normal", "dirty")?;
+        let mut paths = self.dirt(&self.checkout, "normal", "dirty")?;
         paths.truncate(MOST_NAMED);
         Ok(paths)
     }
@@ -153,11 +153,11 @@ impl Repo {
     /// What `git status` would name in any of the worktrees.
     pub(crate) fn dirt(
         &self,
-        repository: &Checkout,
+        checkout: &Checkout,
         untracked: &str,
         ignored_of_submodules: &str,
     ) -> Result<Vec<String>, WorkspaceError> {
-        let call = self.guarded(repository)?.args(["status", "--porcelain=v1", "-z", "--no-renames"]);
+        let call = self.guarded(checkout)?.args(["status", "--porcelain=v1", "-z", "--no-renames"]);
         let untracked = format!("--untracked-files={untracked}");
         let submodules = format!("--ignore-submodules={ignored_of_submodules}");
         let listed = call.args([untracked, submodules]).patiently(5).ok()?.stdout;
@@ -169,14 +169,13 @@ impl Repo {
 
     /// The branch that is checked out; none if HEAD is detached.
     pub fn current_branch(&self) -> Result<Option<String>, WorkspaceError> {
-        branch_of(&self.repository)
+        branch_of(&self.checkout)
     }
 
     /// The commit that `rev` names; none if there is none.
     pub fn resolve(&self, rev: &str) -> Result<Option<String>, WorkspaceError> {
         let name = format!("{rev}^{{commit}}");
-        let call =
-            self.repository.call().args(["rev-parse", "--quiet", "--verify", "--end-of-options", &name]);
+        let call = self.checkout.call().args(["rev-parse", "--quiet", "--verify", "--end-of-options", &name]);
         let shown = call.shown();
         let output = call.run()?;
         match output.code {
@@ -195,12 +194,12 @@ impl Repo {
         let whole = format!("refs/heads/{name}");
         // A name that git would not allow must not lead to another file, and one that names nothing is none to it.
         let is_null = |id: &String| id.bytes().all(|b| b == b'0');
-        let found = on_disk::reference(&self.repository.common_dir, &whole).filter(|id| !is_null(id));
+        let found = on_disk::reference(&self.checkout.common_dir, &whole).filter(|id| !is_null(id));
         if let (Some(id), false) = (found, name.contains("..")) {
             return Ok(Some(id));
         }
         let format = "--format=%(objectname) %(refname)";
-        let listed = self.repository.call().args(["for-each-ref", format, &whole]).ok()?.stdout;
+        let listed = self.checkout.call().args(["for-each-ref", format, &whole]).ok()?.stdout;
         let listed = String::from_utf8_lossy(&listed).into_owned();
         let mut entries = listed.lines().filter_map(|line| line.split_once(' '));
         Ok(entries.find(|(_, refname)| *refname == whole).map(|(id, _)| id.to_owned()))
@@ -209,7 +208,7 @@ impl Repo {
     /// Whether everything of `a` is in `b`.
     pub fn is_ancestor(&self, a: &str, b: &str) -> Result<bool, WorkspaceError> {
         let (a, b) = (self.commit(a)?, self.commit(b)?);
-        let call = self.repository.call().args(["merge-base", "--is-ancestor", &a, &b]);
+        let call = self.checkout.call().args(["merge-base", "--is-ancestor", &a, &b]);
         let shown = call.shown();
         let output = call.run()?;
         match output.code {
@@ -222,7 +221,7 @@ impl Repo {
     /// What names the files of a commit: equal for equal files.
     pub fn tree_of(&self, commit: &str) -> Result<String, WorkspaceError> {
         let name = format!("{}^{{tree}}", self.commit(commit)?);
-        Ok(self.repository.call().args(["rev-parse", "--verify", &name]).ok()?.line())
+        Ok(self.checkout.call().args(["rev-parse", "--verify", &name]).ok()?.line())
     }
 
     /// What a file held in a commit; none if there is no such file.
@@ -231,7 +230,7 @@ impl Repo {
         let found =
             self.list(&commit, path.as_bytes())?.into_iter().find(|entry| entry.path == path.as_bytes());
         found
-            .map(|entry| Ok(self.repository.call().args(["cat-file", "blob", &entry.id]).ok()?.stdout))
+            .map(|entry| Ok(self.checkout.call().args(["cat-file", "blob", &entry.id]).ok()?.stdout))
             .transpose()
     }
 
@@ -244,7 +243,7 @@ impl Repo {
             return Err(WorkspaceError::TooManyFiles { dir: self.root().join(folder), most: MOST_FILES.0 });
         }
         let input: String = entries.iter().map(|entry| format!("{}\n", entry.id)).collect();
-        let output = self.repository.call().args(["cat-file", "--batch"]).input(input.into()).ok()?.stdout;
+        let output = self.checkout.call().args(["cat-file", "--batch"]).input(input.into()).ok()?.stdout;
         let mut rest = output.as_slice();
         let mut files = Vec::new();
         for entry in entries {
@@ -262,7 +261,7 @@ impl Repo {
 
     /// The plain files of a commit at or below a path; an empty path is the top.
     fn list(&self, commit: &str, path: &[u8]) -> Result<Vec<Entry>, WorkspaceError> {
-        let mut call = self.repository.call().env("GIT_LITERAL_PATHSPECS", "1");
+        let mut call = self.checkout.call().env("GIT_LITERAL_PATHSPECS", "1");
         call = call.args(["ls-tree", "-r", "-l", "-z", "--full-tree", commit, "--"]);
         if !path.is_empty() {
             call = call.args([OsStr::from_bytes(path)]);
@@ -273,7 +272,7 @@ impl Repo {
 
     /// All worktrees, the main one first.
     pub(crate) fn worktrees(&self) -> Result<Vec<RegisteredWorktree>, WorkspaceError> {
-        let listed = self.repository.call().args(["worktree", "list", "--porcelain", "-z"]).ok()?.stdout;
+        let listed = self.checkout.call().args(["worktree", "list", "--porcelain", "-z"]).ok()?.stdout;
         let mut all: Vec<RegisteredWorktree> = Vec::new();
         for line in split_nul(&listed) {
             if let Some(path) = line.strip_prefix(b"worktree ") {
@@ -294,8 +293,8 @@ impl Repo {
     pub(crate) fn at(&self, path: &Path) -> Result<Checkout, WorkspaceError> {
         let foreign = || WorkspaceError::Foreign { path: path.to_owned(), dir: self.root().to_owned() };
         let place = path.canonicalize().map_err(|_| foreign())?;
-        let found = Checkout::find(&self.repository.git, &place)?.ok_or_else(foreign)?;
-        let is_ours = found.common_dir == self.repository.common_dir
+        let found = Checkout::find(&self.checkout.git, &place)?.ok_or_else(foreign)?;
+        let is_ours = found.common_dir == self.checkout.common_dir
             && found.toplevel == place
             && self.is_its_own(&found, &place);
         if is_ours { Ok(found) } else { Err(foreign()) }
@@ -313,23 +312,23 @@ impl Repo {
     }
 
     /// A call in one of the worktrees that may read or write files.
-    pub(crate) fn guarded<'a>(&self, repository: &'a Checkout) -> Result<GitCall<'a>, WorkspaceError> {
-        Ok(self.undone(repository)?.into_iter().fold(repository.call(), GitCall::config))
+    pub(crate) fn guarded<'a>(&self, checkout: &'a Checkout) -> Result<GitCall<'a>, WorkspaceError> {
+        Ok(self.undone(checkout)?.into_iter().fold(checkout.call(), GitCall::config))
     }
 
     /// What outranks the settings that were planted there.
-    pub(crate) fn undone(&self, repository: &Checkout) -> Result<Vec<String>, WorkspaceError> {
-        self.planted(repository)?.undone().map_err(|key| self.cannot_undo(&key))
+    pub(crate) fn undone(&self, checkout: &Checkout) -> Result<Vec<String>, WorkspaceError> {
+        self.planted(checkout)?.undone().map_err(|key| self.cannot_undo(&key))
     }
 
-    pub(crate) fn planted(&self, repository: &Checkout) -> Result<UntrustedConfig, WorkspaceError> {
-        let listed = repository.call().args(["config", "--list", "--show-scope", "-z"]).ok()?.stdout;
+    pub(crate) fn planted(&self, checkout: &Checkout) -> Result<UntrustedConfig, WorkspaceError> {
+        let listed = checkout.call().args(["config", "--list", "--show-scope", "-z"]).ok()?.stdout;
         Ok(UntrustedConfig::parse(&listed))
     }
 
     pub(crate) fn cannot_undo(&self, key: &str) -> WorkspaceError {
         let why = format!("the setting `{key}` would run a program and cannot be switched off");
-        WorkspaceError::Damaged { path: self.repository.common_dir.join("config"), why }
+        WorkspaceError::Damaged { path: self.checkout.common_dir.join("config"), why }
     }
 
     /// Moves a ref from `old` to `new`, or says where it is by now; nothing as `old` means that it must not exist.
@@ -338,7 +337,7 @@ impl Repo {
         let name = format!("refs/heads/{branch}");
         let reason = "dacapo: merge";
         let call =
-            self.repository.call().args(["update-ref", "-m", reason, &name, new, old.unwrap_or(&nothing)]);
+            self.checkout.call().args(["update-ref", "-m", reason, &name, new, old.unwrap_or(&nothing)]);
         let shown = call.shown();
         let output = call.run()?;
         if output.code == Some(0) {
@@ -353,7 +352,7 @@ impl Repo {
     /// Deletes a branch if it is where it was.
     pub(crate) fn delete_branch(&self, branch: &str, at: &str) -> Result<(), WorkspaceError> {
         let name = format!("refs/heads/{branch}");
-        self.repository.call().args(["update-ref", "-d", &name, at]).ok()?;
+        self.checkout.call().args(["update-ref", "-d", &name, at]).ok()?;
         Ok(())
     }
 }
@@ -392,8 +391,8 @@ impl Entry {
 }
 
 /// The branch that a worktree is on.
-pub(crate) fn branch_of(repository: &Checkout) -> Result<Option<String>, WorkspaceError> {
-    let call = repository.call().args(["symbolic-ref", "--quiet", "HEAD"]);
+pub(crate) fn branch_of(checkout: &Checkout) -> Result<Option<String>, WorkspaceError> {
+    let call = checkout.call().args(["symbolic-ref", "--quiet", "HEAD"]);
     let shown = call.shown();
     let output = call.run()?;
     match output.code {
@@ -402,6 +401,6 @@ pub(crate) fn branch_of(repository: &Checkout) -> Result<Option<String>, Workspa
             Ok(Some(name.strip_prefix("refs/heads/").map(str::to_owned).unwrap_or(name)))
         }
         Some(1) => Ok(None),
-        _ => Err(failed_call(shown, repository.toplevel.clone(), &output).into()),
+        _ => Err(failed_call(shown, checkout.toplevel.clone(), &output).into()),
     }
 }

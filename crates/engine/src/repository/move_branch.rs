@@ -78,7 +78,7 @@ enum FileState {
 
 impl Repo {
     fn note_path(&self) -> PathBuf {
-        self.home.path().join("moving").join(format!("repo-{:016x}.json", self.repository.fingerprint()))
+        self.home.path().join("moving").join(format!("repo-{:016x}.json", self.checkout.fingerprint()))
     }
 
     /// Moves the branch with its checkout. The caller holds the repository's lock and has recovered.

@@ -58,7 +58,7 @@ impl Route {
 impl Repo {
     /// How branches that are to become part of `target` would be pushed now.
     pub fn route(&self, target: &str) -> Result<Route, WorkspaceError> {
-        Ok(Route::of(self.default_remote(target)?, target, &self.planted(&self.repository)?))
+        Ok(Route::of(self.default_remote(target)?, target, &self.planted(&self.checkout)?))
     }
 }
 

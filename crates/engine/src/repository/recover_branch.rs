@@ -125,7 +125,7 @@ impl Repo {
             return Ok(None);
         }
         let args = ["for-each-ref", "--format=%(refname:lstrip=2)", "--contains", left, "refs/heads"];
-        let holders = self.repository.call().args(args).ok()?.stdout;
+        let holders = self.checkout.call().args(args).ok()?.stdout;
         if String::from_utf8_lossy(&holders).lines().any(|name| name != branch) {
             return Ok(None);
         }

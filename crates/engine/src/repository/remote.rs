@@ -36,10 +36,10 @@ impl From<GitError> for PullRequestError {
 impl Repo {
     /// The remote that a branch goes to: its own, else `origin`, else the only one.
     pub fn default_remote(&self, target: &str) -> Result<Option<String>, WorkspaceError> {
-        let listed = self.repository.call().args(["remote"]).ok()?.stdout;
+        let listed = self.checkout.call().args(["remote"]).ok()?.stdout;
         let listed = String::from_utf8_lossy(&listed).into_owned();
         let remotes: Vec<&str> = listed.lines().collect();
-        let settings = self.planted(&self.repository)?;
+        let settings = self.planted(&self.checkout)?;
         let own = settings.last(&format!("branch.{target}.remote")).filter(|name| remotes.contains(name));
         let only = if let [only] = remotes[..] { Some(only) } else { None };
         let found = own.or_else(|| remotes.iter().copied().find(|name| *name == "origin")).or(only);
@@ -52,8 +52,8 @@ impl Repo {
         if self.branch(branch)?.is_none() {
             return Err(WorkspaceError::NoBranch(branch.to_owned()));
         }
-        let network = self.planted(&self.repository)?.undone_for_network();
-        let mut call = network.into_iter().fold(self.guarded(&self.repository)?, GitCall::config);
+        let network = self.planted(&self.checkout)?.undone_for_network();
+        let mut call = network.into_iter().fold(self.guarded(&self.checkout)?, GitCall::config);
         call = call.env("GIT_ALLOW_PROTOCOL", PROTOCOLS);
         for (variable, value) in quiet() {
             call = call.env(variable, value);
@@ -102,9 +102,9 @@ impl Repo {
             command.env(name, value);
         }
         // It asks git about the repository, and that git reads what is planted there like any other (fault K3).
-        let planted = self.planted(&self.repository)?;
+        let planted = self.planted(&self.checkout)?;
         let undone = planted.undone().map_err(|key| self.cannot_undo(&key))?;
-        self.repository.call().harden(&mut command, undone.into_iter().chain(planted.undone_for_network()));
+        self.checkout.call().harden(&mut command, undone.into_iter().chain(planted.undone_for_network()));
         let output = run_bounded(command, Some(body.as_bytes()), "gh pr create", self.root(), LIMIT)?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let is_open = output.code == Some(0) || output.stderr.contains("already exists");

@@ -67,7 +67,7 @@ impl Repo {
         }
         if worktree.is_some() {
             // Twice: one that somebody has locked is removed, too. All of it has been looked at, and is kept.
-            let call = self.guarded(&self.repository)?.args(["worktree", "remove", "--force", "--force"]);
+            let call = self.guarded(&self.checkout)?.args(["worktree", "remove", "--force", "--force"]);
             call.args([&known.path]).patiently(10).ok()?;
         }
         // Where a person works on it, the ground stays where it is.
@@ -128,7 +128,7 @@ impl Repo {
             return Err(WorkspaceError::NotClean { dir: worktree.toplevel.clone(), paths });
         }
         let tree = call()?.args(["write-tree"]).ok()?.line();
-        let commit = self.repository.call().args(["commit-tree", &tree, "-p", head, "-F", "-"]);
+        let commit = self.checkout.call().args(["commit-tree", &tree, "-p", head, "-F", "-"]);
         match commit.input(b"What was not committed when the unit was reset".to_vec()).ok() {
             Ok(output) => Ok(output.line()),
             Err(GitError::Failed { said, .. }) if said.contains("dentity") => {

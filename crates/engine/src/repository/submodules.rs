@@ -39,14 +39,14 @@ impl Repo {
     /// A submodule's own history goes with the worktree, so it must be elsewhere too.
     pub(super) fn look_at_submodules(
         &self,
-        repository: &Checkout,
+        checkout: &Checkout,
         depth: u32,
     ) -> Result<Option<String>, WorkspaceError> {
-        let listed = repository.call().args(["ls-files", "--stage", "-z"]).ok()?.stdout;
+        let listed = checkout.call().args(["ls-files", "--stage", "-z"]).ok()?.stdout;
         for entry in split_nul(&listed).filter(|entry| entry.starts_with(b"160000 ")) {
             let Some(tab) = memchr::memchr(b'\t', entry) else { continue };
             let shown = String::from_utf8_lossy(&entry[tab + 1..]).into_owned();
-            let path = repository.toplevel.join(OsStr::from_bytes(&entry[tab + 1..]));
+            let path = checkout.toplevel.join(OsStr::from_bytes(&entry[tab + 1..]));
             if fs::symlink_metadata(path.join(".git")).is_err() {
                 let is_empty = fs::read_dir(&path).map_or(true, |mut entries| entries.next().is_none());
                 if is_empty {
@@ -58,7 +58,7 @@ impl Repo {
                 return Ok(Some(format!("the submodule `{shown}` lies too deep to be looked at")));
             }
             let place = path.canonicalize().map_err(WorkspaceError::io("enter", &path))?;
-            let Some(inner) = Checkout::find(&repository.git, &place)?.filter(|r| r.toplevel == place) else {
+            let Some(inner) = Checkout::find(&checkout.git, &place)?.filter(|r| r.toplevel == place) else {
                 return Ok(Some(format!("the submodule `{shown}` cannot be looked at")));
             };
             // Not by the `git status` of the repository around it, which knows nothing of the settings here (fault K3).
@@ -78,13 +78,13 @@ impl Repo {
 }
 
 /// The submodules that nothing was fetched of.
-fn missing_submodules(repository: &Checkout) -> Result<Vec<OsString>, WorkspaceError> {
-    let listed = repository.call().args(["ls-files", "--stage", "-z"]).ok()?.stdout;
+fn missing_submodules(checkout: &Checkout) -> Result<Vec<OsString>, WorkspaceError> {
+    let listed = checkout.call().args(["ls-files", "--stage", "-z"]).ok()?.stdout;
     let paths = split_nul(&listed).filter(|entry| entry.starts_with(b"160000 ")).filter_map(|entry| {
         let tab = memchr::memchr(b'\t', entry)?;
         Some(OsStr::from_bytes(&entry[tab + 1..]).to_owned())
     });
     Ok(paths
-        .filter(|path| fs::symlink_metadata(repository.toplevel.join(path).join(".git")).is_err())
+        .filter(|path| fs::symlink_metadata(checkout.toplevel.join(path).join(".git")).is_err())
         .collect())
 }

@@ -154,9 +154,9 @@ impl Repo {
 
     /// A rebase takes HEAD off its branch and moves the branch when it ends.
     fn is_rebased(&self, worktree: &RegisteredWorktree, whole: &str) -> bool {
-        let Ok(repository) = self.at(&worktree.path) else { return false };
+        let Ok(checkout) = self.at(&worktree.path) else { return false };
         ["rebase-merge/head-name", "rebase-apply/head-name"].iter().any(|file| {
-            fs::read_to_string(repository.git_dir.join(file)).is_ok_and(|name| name.trim_end() == whole)
+            fs::read_to_string(checkout.git_dir.join(file)).is_ok_and(|name| name.trim_end() == whole)
         })
     }
 

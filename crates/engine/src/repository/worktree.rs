@@ -79,7 +79,7 @@ impl Spent {
         let branch = branch_of(&worktree).ok()?.filter(|name| name.starts_with("dacapo/"))?;
         let tip = repo.branch(&branch).ok()??;
         let args = ["for-each-ref", "--format=%(refname:lstrip=2)", "--contains", &tip, "refs/heads"];
-        let holders = repo.repository.call().args(args).ok().ok()?.stdout;
+        let holders = repo.checkout.call().args(args).ok().ok()?.stdout;
         let holders = String::from_utf8_lossy(&holders).into_owned();
         let merged_into = holders.lines().find(|name| !name.starts_with("dacapo/"))?.to_owned();
         match repo.reason_to_keep(path, &branch, &merged_into) {
@@ -185,7 +185,7 @@ impl Repo {
         for registered in self.worktrees()? {
             let is_there = fs::symlink_metadata(&registered.path).is_ok();
             if registered.path.starts_with(folder) && !is_there && !registered.is_locked {
-                let call = self.repository.call().args(["worktree", "remove", "--force"]);
+                let call = self.checkout.call().args(["worktree", "remove", "--force"]);
                 call.args([&registered.path]).ok()?;
             }
         }
@@ -200,7 +200,7 @@ impl Repo {
         let Some(folder) = pointer.strip_prefix("gitdir: ").map(|folder| Path::new(folder.trim_end())) else {
             return false;
         };
-        folder.parent() == Some(&self.repository.common_dir.join("worktrees"))
+        folder.parent() == Some(&self.checkout.common_dir.join("worktrees"))
             && read(&folder.join("gitdir")).is_some_and(|back| Path::new(back.trim_end()) == link)
             && read(&folder.join("HEAD")).is_some_and(|head| head == format!("ref: refs/heads/{branch}\n"))
     }
@@ -307,7 +307,7 @@ impl Repo {
 
     /// Registers a worktree without its files; leaves nothing behind if that fails.
     fn add(&self, path: &Path, how: &[&str], what: &str) -> Result<(), WorkspaceError> {
-        let call = self.guarded(&self.repository)?.args(["worktree", "add", "--quiet", "--no-checkout"]);
+        let call = self.guarded(&self.checkout)?.args(["worktree", "add", "--quiet", "--no-checkout"]);
         // How many of its bytes others have to wait for is none; git's own checkout would be under the lock.
         let added = call.args(how).args([path.as_os_str(), OsStr::new(what)]).ok();
         if let Err(error) = added {
@@ -391,7 +391,7 @@ impl Repo {
             let remove = |how: &[&str]| {
                 // git looks at the files once more, with the settings of that worktree.
                 let settings = self.undone(&found)?;
-                let call = settings.into_iter().fold(self.guarded(&self.repository)?, GitCall::config);
+                let call = settings.into_iter().fold(self.guarded(&self.checkout)?, GitCall::config);
                 let call = call.args(["worktree", "remove"]).args(how);
                 call.args([worktree]).patiently(10).ok().map_err(WorkspaceError::from)
             };
@@ -441,7 +441,7 @@ impl Repo {
             return Ok(None);
         }
         let found = self.at(path)?;
-        if found.git_dir == self.repository.common_dir {
+        if found.git_dir == self.checkout.common_dir {
             return Ok(Some("it is the repository's own work tree".to_owned()));
         }
         if branch_of(&found)?.as_deref() != Some(branch) {
@@ -461,10 +461,10 @@ impl Repo {
 }
 
 /// A file that `git status` passes over because somebody said so.
-pub(super) fn hidden(repository: &Checkout) -> Result<Option<String>, WorkspaceError> {
-    let listed = repository.call().args(["ls-files", "-v", "-z"]).ok()?.stdout;
+pub(super) fn hidden(checkout: &Checkout) -> Result<Option<String>, WorkspaceError> {
+    let listed = checkout.call().args(["ls-files", "-v", "-z"]).ok()?.stdout;
     let is_hidden = |entry: &&[u8]| {
-        let path = repository.toplevel.join(OsStr::from_bytes(&entry[2..]));
+        let path = checkout.toplevel.join(OsStr::from_bytes(&entry[2..]));
         // Left out of a sparse checkout, it is not there.
         entry[0].is_ascii_lowercase() || (entry[0] == b'S' && fs::symlink_metadata(path).is_ok())
     };

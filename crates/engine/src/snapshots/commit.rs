@@ -34,7 +34,7 @@ impl Shadow {
         is_held: bool,
     ) -> Result<CommitOutcome, WorkspaceError> {
         let _held = lock;
-        let dir = || self.repository.toplevel.clone();
+        let dir = || self.checkout.toplevel.clone();
         if self.state.had_staged {
             return Err(WorkspaceError::Staged { dir: dir() });
         }
@@ -56,12 +56,12 @@ impl Shadow {
             }
             return Ok(CommitOutcome::AlreadyCommitted { commit });
         }
-        self.repository.check_files()?;
+        self.checkout.check_files()?;
         if head.is_some_and(|head| head.tree == tree) {
             return Ok(CommitOutcome::NothingToCommit);
         }
         let head = head.map(|head| head.id.clone());
-        let mut make = self.repository.call().args(["commit-tree", tree, "-F", "-"]);
+        let mut make = self.checkout.call().args(["commit-tree", tree, "-F", "-"]);
         if let Some(head) = &head {
             make = make.args(["-p", head]);
         }
@@ -79,7 +79,7 @@ impl Shadow {
         if is_held {
             moves.push_str(&format!("update {}-commit {commit}\n", self.reference()));
         }
-        let call = self.repository.call().args(["update-ref", "-m", &reason, "--stdin"]);
+        let call = self.checkout.call().args(["update-ref", "-m", &reason, "--stdin"]);
         match call.input(moves.into_bytes()).ok() {
             Ok(_) => {}
             Err(GitError::Failed { said, .. }) => {
@@ -101,7 +101,7 @@ impl Shadow {
             .map_err(WorkspaceError::io("make a folder in", std::env::temp_dir()))?;
         let index = scratch.path().join("index");
         let call = || {
-            let call = self.repository.call().env("GIT_INDEX_FILE", &index);
+            let call = self.checkout.call().env("GIT_INDEX_FILE", &index);
             call.config("index.sparse=false").config("core.splitIndex=false")
         };
         call().args(["read-tree", &tree]).ok()?;
@@ -120,19 +120,19 @@ impl Shadow {
     /// The mode of a file in a tree; that of a plain one if it is none there.
     fn mode_of(&self, tree: &str, path: &str) -> Result<&'static str, WorkspaceError> {
         let list = ["ls-tree", "-z", "--full-tree", "--end-of-options", tree, path];
-        let listed = self.repository.call().args(list).ok()?.stdout;
+        let listed = self.checkout.call().args(list).ok()?.stdout;
         Ok(if listed.starts_with(b"100755 ") { "100755" } else { "100644" })
     }
 
     /// The latest commits of HEAD, newest first; none on an unborn branch.
     fn recent(&self) -> Result<Vec<Recent>, WorkspaceError> {
         let format = "--format=%H %T %(trailers:key=Dacapo,valueonly,separator=%x20)";
-        let log = self.repository.call().args(["log", RECENT, "--no-show-signature", format, "HEAD", "--"]);
+        let log = self.checkout.call().args(["log", RECENT, "--no-show-signature", format, "HEAD", "--"]);
         let shown = log.shown();
         let log = log.run()?;
         if log.code != Some(0) {
-            return match self.repository.head()? {
-                Some(_) => Err(failed_call(shown, self.repository.toplevel.clone(), &log).into()),
+            return match self.checkout.head()? {
+                Some(_) => Err(failed_call(shown, self.checkout.toplevel.clone(), &log).into()),
                 None => Ok(Vec::new()),
             };
         }
@@ -149,17 +149,17 @@ impl Shadow {
     /// Whether the user's index holds what `commit` does.
     fn is_index_of(&self, commit: &str) -> Result<bool, WorkspaceError> {
         let quiet = ["diff-index", "--cached", "--quiet", "--ignore-submodules=dirty", commit, "--"];
-        Ok(self.repository.call().args(quiet).run()?.code == Some(0))
+        Ok(self.checkout.call().args(quiet).run()?.code == Some(0))
     }
 
     /// Makes the user's index that of `commit`, so that nothing shows as staged; false if somebody else holds it.
     fn refresh_index(&self, commit: &str) -> Result<bool, WorkspaceError> {
         let (tries, pause) = TRIES;
         for _ in 0..tries {
-            match self.guarded()?.args(["read-tree", "--reset", commit]).ok() {
+            match self.call_with_start_filters()?.args(["read-tree", "--reset", commit]).ok() {
                 Ok(_) => {
                     // Its exit code says whether files differ, which is none of our business here.
-                    self.guarded()?.args(["update-index", "-q", "--refresh"]).run()?;
+                    self.call_with_start_filters()?.args(["update-index", "-q", "--refresh"]).run()?;
                     return Ok(true);
                 }
                 Err(GitError::Failed { said, .. }) if said.contains("index.lock") => thread::sleep(pause),
@@ -174,7 +174,7 @@ impl Shadow {
     /// Only for a caller that knows that nothing of the iteration runs any more; a lock older than `since` or one
     /// that some process has open is not touched.
     pub(crate) fn remove_stale_lock(&self, since: std::time::SystemTime) -> Result<bool, WorkspaceError> {
-        git::remove_stale_lock(&self.repository, since)
+        git::remove_stale_lock(&self.checkout, since)
     }
 }
 

@@ -22,7 +22,7 @@ struct Object {
 impl Shadow {
     pub(crate) fn changes(&self, from: &str, to: &str) -> Result<Vec<Change>, WorkspaceError> {
         let output = self
-            .repository
+            .checkout
             .call()
             .args(["diff-tree", "-r", "--no-commit-id", "--ignore-submodules=dirty"])
             .args(DIFF)
@@ -34,7 +34,7 @@ impl Shadow {
     /// Every path of a snapshot.
     pub(crate) fn files(&self, id: &str) -> Result<Vec<Vec<u8>>, WorkspaceError> {
         let output = self
-            .repository
+            .checkout
             .call()
             .args(["ls-tree", "-r", "-z", "--name-only", "--full-tree", "--end-of-options", id])
             .ok()?;
@@ -76,13 +76,13 @@ impl Shadow {
             return Ok(Some(found));
         }
         let output =
-            self.repository.call().args(["rev-parse", "--quiet", "HEAD^{commit}", "HEAD^{tree}"]).run()?;
+            self.checkout.call().args(["rev-parse", "--quiet", "HEAD^{commit}", "HEAD^{tree}"]).run()?;
         let text = output.line();
         if let (Some(0), Some((commit, tree))) = (output.code, text.split_once('\n')) {
             return Ok(Some((commit.to_owned(), tree.to_owned())));
         }
         // Whatever is wrong with it is said there.
-        match self.repository.head()? {
+        match self.checkout.head()? {
             Some(commit) => Ok(Some((commit.clone(), self.tree_of(&commit)?))),
             None => Ok(None),
         }
@@ -91,7 +91,7 @@ impl Shadow {
     /// The same from files alone, where they tell: it is the one that the loop began at. The tree of any other is asked of
     /// git, which checks that the commit is what its name says: an agent can write other content into the file of one.
     pub(crate) fn head_in_files(&self) -> Option<(String, String)> {
-        let Checkout { git_dir, common_dir, .. } = &self.repository;
+        let Checkout { git_dir, common_dir, .. } = &self.checkout;
         let head = on_disk::head(git_dir, common_dir)??;
         self.state.head.clone().filter(|known| known.0 == head)
     }
@@ -103,10 +103,10 @@ impl Shadow {
         paths: &[&[u8]],
         base: Option<&str>,
     ) -> Result<LookBack, WorkspaceError> {
-        let Checkout { git_dir, common_dir, .. } = &self.repository;
+        let Checkout { git_dir, common_dir, .. } = &self.checkout;
         let head = match on_disk::head(git_dir, common_dir) {
             Some(head) => head,
-            None => self.repository.head()?,
+            None => self.checkout.head()?,
         };
         let moved = head.filter(|head| Some(head.as_str()) != base);
         let mut names: Vec<Vec<u8>> =
@@ -128,7 +128,7 @@ impl Shadow {
             Ok(commits) => commits,
             // A base that is gone is no proof of anything and no reason to fail; a HEAD that leads nowhere is.
             Err(_) => {
-                self.repository.head()?;
+                self.checkout.head()?;
                 Vec::new()
             }
         };
@@ -138,7 +138,7 @@ impl Shadow {
     /// Objects by any name git knows them under, in the order asked for.
     fn objects(&self, names: &[Vec<u8>]) -> Result<Vec<Option<Object>>, WorkspaceError> {
         let input = names.iter().flat_map(|name| [name, &b"\0"[..]].concat()).collect();
-        let output = self.repository.call().args(["cat-file", "--batch", "-z"]).input(input).ok()?.stdout;
+        let output = self.checkout.call().args(["cat-file", "--batch", "-z"]).input(input).ok()?.stdout;
         let mut rest = output.as_slice();
         let mut objects = Vec::new();
         for name in names {
@@ -176,7 +176,7 @@ impl Shadow {
         base: Option<&str>,
         head: &str,
     ) -> Result<Vec<String>, WorkspaceError> {
-        let mut call = self.repository.call().args(["rev-list", "--reverse", "--end-of-options", head]);
+        let mut call = self.checkout.call().args(["rev-list", "--reverse", "--end-of-options", head]);
         if let Some(base) = base {
             call = call.args([format!("^{base}")]);
         }

@@ -18,15 +18,15 @@
 //!
 //! Snapshots are commits under `refs/dacapo/`: they show in `git log --all` and go with `git push --mirror`.
 
+mod apply_rules;
 mod commit;
-mod frozen;
 mod guard;
 mod history;
 mod of_loop;
 mod plain;
 mod refs;
 mod restore;
-mod rules;
+mod rules_at_start;
 mod shadow;
 mod state;
 #[cfg(test)]
@@ -200,11 +200,11 @@ impl Workspace {
         loop_id: &LoopId,
     ) -> Result<Self, WorkspaceError> {
         let dir = dir.canonicalize().map_err(WorkspaceError::io("enter", dir))?;
-        let Some(repository) = Checkout::find(git, &dir)? else {
+        let Some(checkout) = Checkout::find(git, &dir)? else {
             return Self::open_plain(&dir, home, loop_id);
         };
         let folder = shadows(home).join(loop_id.as_str());
-        let shadow = Shadow::open(repository, home.path(), folder, loop_id.clone())?;
+        let shadow = Shadow::open(checkout, home.path(), folder, loop_id.clone())?;
         Ok(Self { home: home.clone(), loop_id: loop_id.clone(), kind: Kind::Git(Box::new(shadow)) })
     }
 
@@ -217,7 +217,7 @@ impl Workspace {
     /// The top of what snapshots cover; it may lie above the folder that was opened.
     pub fn root(&self) -> &Path {
         match &self.kind {
-            Kind::Git(shadow) => &shadow.repository.toplevel,
+            Kind::Git(shadow) => &shadow.checkout.toplevel,
             Kind::Plain(plain) => &plain.dir,
         }
     }
@@ -313,7 +313,7 @@ impl Workspace {
     /// The commit HEAD names; none on an unborn branch and in a plain folder.
     pub fn head(&self) -> Result<Option<String>, WorkspaceError> {
         match &self.kind {
-            Kind::Git(shadow) => shadow.repository.head(),
+            Kind::Git(shadow) => shadow.checkout.head(),
             Kind::Plain(_) => Ok(None),
         }
     }
@@ -414,7 +414,7 @@ impl Workspace {
         if shadow.head_is_at(branch, commit) {
             return Ok(None);
         }
-        let repo = Repo { repository: shadow.repository.clone(), home: self.home.clone() };
+        let repo = Repo { checkout: shadow.checkout.clone(), home: self.home.clone() };
         let recovered = repo.bring_back(self.root(), branch, commit, false)?;
         *shadow.last_seen_head.borrow_mut() = repo.branch(branch)?;
         Ok(recovered)
@@ -430,12 +430,12 @@ impl Workspace {
 
     /// The right to change the repository's refs, config and worktrees; waits for others.
     pub fn lock(&self) -> Result<RepositoryLock, WorkspaceError> {
-        RepositoryLock::take(&self.home, &self.git("lock the repository")?.repository, LOCK_LIMIT)
+        RepositoryLock::take(&self.home, &self.git("lock the repository")?.checkout, LOCK_LIMIT)
     }
 
     /// Snapshots in this repository, of all loops.
     pub fn refs(&self) -> Result<Vec<SnapshotRef>, WorkspaceError> {
-        refs::list(&self.git("list snapshots")?.repository)
+        refs::list(&self.git("list snapshots")?.checkout)
     }
 
     /// Forgets the snapshots of other loops whose latest is from before `before`, and says which.
@@ -466,7 +466,7 @@ impl Workspace {
 
     fn delete(&self, old: &[SnapshotRef]) -> Result<(), WorkspaceError> {
         let _lock = self.lock()?;
-        refs::delete(&self.git("forget snapshots")?.repository, &shadows(&self.home), old)
+        refs::delete(&self.git("forget snapshots")?.checkout, &shadows(&self.home), old)
     }
 
     fn git(&self, what: &'static str) -> Result<&Shadow, WorkspaceError> {

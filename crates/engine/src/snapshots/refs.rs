@@ -11,9 +11,9 @@ use crate::git::{Checkout, WorkspaceError};
 const PREFIX: &str = "refs/dacapo/";
 
 /// The loops with snapshots in the repository, and when the latest was taken.
-pub(crate) fn list(repository: &Checkout) -> Result<Vec<SnapshotRef>, WorkspaceError> {
+pub(crate) fn list(checkout: &Checkout) -> Result<Vec<SnapshotRef>, WorkspaceError> {
     let format = "--format=%(refname) %(objectname) %(committerdate:unix)";
-    let output = repository.call().args(["for-each-ref", format, PREFIX]).ok()?;
+    let output = checkout.call().args(["for-each-ref", format, PREFIX]).ok()?;
     let parse = |line: &str| {
         let mut words = line.split(' ');
         let name = words.next()?.to_owned();
@@ -26,7 +26,7 @@ pub(crate) fn list(repository: &Checkout) -> Result<Vec<SnapshotRef>, WorkspaceE
 
 /// Deletes those of `refs`, together, and the shadow folders of their loops.
 pub(crate) fn delete(
-    repository: &Checkout,
+    checkout: &Checkout,
     shadows: &Path,
     refs: &[SnapshotRef],
 ) -> Result<(), WorkspaceError> {
@@ -35,7 +35,7 @@ pub(crate) fn delete(
     }
     // With the old value: a ref that moved meanwhile belongs to a loop that goes on.
     let input: String = refs.iter().map(|r| format!("delete {} {}\n", r.name, r.id)).collect();
-    repository.call().args(["update-ref", "--stdin"]).input(input.into_bytes()).ok()?;
+    checkout.call().args(["update-ref", "--stdin"]).input(input.into_bytes()).ok()?;
     for reference in refs {
         let shadow = shadows.join(reference.loop_name());
         match fs::remove_dir_all(&shadow) {

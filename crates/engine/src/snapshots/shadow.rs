@@ -16,8 +16,9 @@ use dacapo_core::ids::LoopId;
 use memchr::memmem;
 
 use super::{
-    Snapshot, Warning, frozen,
+    Snapshot, Warning,
     guard::ShadowGuard,
+    rules_at_start,
     state::{ShadowState, fingerprint_of},
 };
 use crate::{
@@ -30,7 +31,7 @@ const FIRST_TIME: u32 = 10;
 
 /// The shadow of one loop in one repository.
 pub(crate) struct Shadow {
-    pub(crate) repository: Checkout,
+    pub(crate) checkout: Checkout,
     pub(crate) loop_id: LoopId,
     pub(crate) folder: PathBuf,
     pub(crate) state: ShadowState,
@@ -51,7 +52,7 @@ pub(crate) struct Shadow {
 impl Shadow {
     /// The shadow in `folder`; made by `begin` if it is not there yet.
     pub(crate) fn open(
-        repository: Checkout,
+        checkout: Checkout,
         home: &Path,
         folder: PathBuf,
         loop_id: LoopId,
@@ -61,7 +62,7 @@ impl Shadow {
         let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
         let (state, warnings) = (known.unwrap_or_default(), Vec::new());
         let mut shadow = Self {
-            repository,
+            checkout,
             loop_id,
             folder,
             state,
@@ -75,7 +76,7 @@ impl Shadow {
         };
         // Later the state is what the agent made of it, and snapshots can be taken in any.
         if is_new {
-            shadow.repository.check_files()?;
+            shadow.checkout.check_files()?;
             shadow.state.head = shadow.head_and_tree()?;
         }
         Ok(shadow)
@@ -114,7 +115,7 @@ impl Shadow {
             self.remove_own_locks();
         }
         let mut printed = self.add()?;
-        let rules = self.repository.common_dir.join("info/exclude");
+        let rules = self.checkout.common_dir.join("info/exclude");
         let moved = memmem::find(&printed, b".gitignore'\n").is_some()
             || fingerprint_of(&rules) != self.state.exclude;
         if moved && !self.state.rules_moved {
@@ -122,7 +123,7 @@ impl Shadow {
             self.save()?;
         }
         let is_corrected = self.state.rules_moved
-            && self.apply_frozen_rules(!was_settled || memmem::find(&printed, b"add '").is_some())?;
+            && self.apply_rules_at_start(!was_settled || memmem::find(&printed, b"add '").is_some())?;
         if !was_settled || is_corrected {
             // What was printed is not the whole story here; the trees are.
             let now = self.call()?.args(["write-tree"]).ok()?.line();
@@ -146,7 +147,7 @@ impl Shadow {
 
     /// One dacapo runs a loop at a time, so a lock on what only it writes is left by a git that was killed (fault H4).
     fn remove_own_locks(&self) {
-        let reference = self.repository.common_dir.join(format!("{}.lock", self.reference()));
+        let reference = self.checkout.common_dir.join(format!("{}.lock", self.reference()));
         for lock in [self.folder.join("index.lock"), self.folder.join("HEAD.lock"), reference] {
             let _ = fs::remove_file(lock);
         }
@@ -180,7 +181,7 @@ impl Shadow {
         }
         let name = format!("{id}^{{tree}}");
         let output = self
-            .repository
+            .checkout
             .call()
             .args(["rev-parse", "--quiet", "--verify", "--end-of-options", &name])
             .run()?;
@@ -193,11 +194,11 @@ impl Shadow {
 
     /// A call on the shadow's index and the user's files, with the rules and filters of the loop's beginning.
     pub(crate) fn call(&self) -> Result<GitCall<'_>, WorkspaceError> {
-        let toplevel = &self.repository.toplevel;
+        let toplevel = &self.checkout.toplevel;
         let mut excludes = OsString::from("core.excludesFile=");
         excludes.push(self.folder.join("exclude"));
         let mut call = self
-            .repository
+            .checkout
             .git
             .call(toplevel)
             .at(&self.folder, toplevel)
@@ -217,7 +218,7 @@ impl Shadow {
     /// The folder, with an index that knows as much as the user's; gives what that lists, as `clear_flags` does.
     fn make(&mut self) -> Result<Vec<u8>, WorkspaceError> {
         let folder = self.folder.clone();
-        let repository = self.repository.clone();
+        let checkout = self.checkout.clone();
         // Left by a beginning that was cut short.
         match fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -228,15 +229,14 @@ impl Shadow {
         let failed = || WorkspaceError::io("make the shadow", folder.clone());
         crate::home::make_dir(&folder.join("info")).map_err(failed())?;
         fs::write(folder.join("HEAD"), format!("ref: {}\n", self.reference())).map_err(failed())?;
-        let common = [repository.common_dir.as_os_str().as_bytes(), b"\n"].concat();
+        let common = [checkout.common_dir.as_os_str().as_bytes(), b"\n"].concat();
         fs::write(folder.join("commondir"), common).map_err(failed())?;
-        let sparse = repository.git_dir.join("info/sparse-checkout");
+        let sparse = checkout.git_dir.join("info/sparse-checkout");
         if sparse.is_file() {
             fs::copy(sparse, folder.join("info/sparse-checkout")).map_err(failed())?;
         }
         let config = self.list_config()?;
-        let staged =
-            repository.call().args(["diff", "--cached", "--quiet", "--no-ext-diff", "--no-textconv"]);
+        let staged = checkout.call().args(["diff", "--cached", "--quiet", "--no-ext-diff", "--no-textconv"]);
         let shown = staged.shown();
         let staged = staged.run()?;
         let (filters, print) = self.filters_to_keep(&config)?;
@@ -245,30 +245,30 @@ impl Shadow {
             had_staged: match staged.code {
                 Some(0) => false,
                 Some(1) => true,
-                _ => return Err(failed_call(shown, repository.toplevel, &staged).into()),
+                _ => return Err(failed_call(shown, checkout.toplevel, &staged).into()),
             },
             is_sparse: config.is_on("core.sparsecheckout"),
             filters,
             config: print,
-            exclude: fingerprint_of(&repository.common_dir.join("info/exclude")),
+            exclude: fingerprint_of(&checkout.common_dir.join("info/exclude")),
             ..ShadowState::default()
         };
         let mut excludes = config.global_excludes();
         excludes.push(b'\n');
-        excludes.extend(frozen::SECRETS.join("\n").bytes());
+        excludes.extend(rules_at_start::SECRETS.join("\n").bytes());
         excludes.push(b'\n');
-        excludes.extend(self.own_pattern());
+        excludes.extend(self.state_folder_pattern());
         replace(&folder.join("exclude"), &excludes)?;
-        if repository.common_dir.join("reftable").is_dir() {
+        if checkout.common_dir.join("reftable").is_dir() {
             // Such refs have no files; the shadow needs a place for its own HEAD.
             crate::home::make_dir(&folder.join("reftable")).map_err(failed())?;
             crate::home::make_dir(&folder.join("refs")).map_err(failed())?;
             self.call()?.args(["symbolic-ref", "HEAD", &self.reference()]).ok()?;
         }
-        if !copy_index(&repository.git_dir, &folder).map_err(failed())? && repository.head()?.is_some() {
+        if !copy_index(&checkout.git_dir, &folder).map_err(failed())? && checkout.head()?.is_some() {
             self.call()?
                 .args(["read-tree", "HEAD"])
-                .env("GIT_DIR", &repository.git_dir)
+                .env("GIT_DIR", &checkout.git_dir)
                 .env("GIT_INDEX_FILE", folder.join("index"))
                 .ok()?;
         }
@@ -296,11 +296,11 @@ impl Shadow {
     }
 
     fn note_dirty_submodules(&mut self) -> Result<(), WorkspaceError> {
-        if !self.repository.toplevel.join(".gitmodules").exists() {
+        if !self.checkout.toplevel.join(".gitmodules").exists() {
             return Ok(());
         }
         let status = ["status", "--porcelain=v2", "-z", "--untracked-files=no", "--ignore-submodules=none"];
-        let listed = self.guarded()?.args(status).ok()?.stdout;
+        let listed = self.call_with_start_filters()?.args(status).ok()?.stdout;
         for entry in split_nul(&listed).filter(|entry| entry.starts_with(b"1 ")) {
             // `1 XY S<c><m><u> mH mI mW hH hI path`
             let fields: Vec<&[u8]> = entry.splitn(9, |b| *b == b' ').collect();
@@ -332,14 +332,14 @@ impl Shadow {
             }
         }
         if *code != Some(0) && (*code != Some(1) || (nested.is_empty() && unread.is_empty())) {
-            return Err(failed_call(shown, self.repository.toplevel.clone(), &output).into());
+            return Err(failed_call(shown, self.checkout.toplevel.clone(), &output).into());
         }
         for path in unread {
             self.warnings.push(Warning::Unreadable(path.as_bytes().to_vec()));
         }
         let mut printed = output.stdout.clone();
         if !nested.is_empty() {
-            self.leave_out(&nested)?;
+            self.exclude_nested_repositories(&nested)?;
             for path in &nested {
                 printed = without(&printed, format!("add '{path}/'\n").as_bytes());
             }
@@ -363,18 +363,18 @@ impl Shadow {
             Some(id) => id,
             None => self.call()?.args(["rev-parse", "--verify", &self.reference()]).ok()?.line(),
         };
-        let tree = on_disk::tree_of_commit(&self.repository.common_dir, &id);
+        let tree = on_disk::tree_of_commit(&self.checkout.common_dir, &id);
         self.known_tree = tree.map(|tree| (id.clone(), tree));
         Ok(id)
     }
 
     fn read_reference(&self) -> Option<String> {
-        on_disk::reference(&self.repository.common_dir, &self.reference())
+        on_disk::reference(&self.checkout.common_dir, &self.reference())
     }
 
     /// Puts the ref back if somebody moved or deleted it, so that snapshots stay one chain.
     fn keep_reference(&mut self, last: &str) -> Result<(), WorkspaceError> {
-        let is_elsewhere = self.repository.common_dir.join("reftable").is_dir();
+        let is_elsewhere = self.checkout.common_dir.join("reftable").is_dir();
         if is_elsewhere || self.read_reference().as_deref() == Some(last) {
             return Ok(());
         }
@@ -387,17 +387,17 @@ impl Shadow {
 impl Shadow {
     /// The branch that HEAD is on, from its file where that tells.
     pub(crate) fn branch(&self) -> Result<Option<String>, WorkspaceError> {
-        let Checkout { git_dir, common_dir, .. } = &self.repository;
+        let Checkout { git_dir, common_dir, .. } = &self.checkout;
         match on_disk::head_branch(git_dir, common_dir) {
             Some(branch) => Ok(Some(branch)),
-            None => branch_of(&self.repository),
+            None => branch_of(&self.checkout),
         }
     }
 
     /// Whether HEAD is on `branch`, and that at `commit`, where the loop found it or where it was looked at before, as far
     /// as files tell.
     pub(crate) fn head_is_at(&self, branch: &str, commit: &str) -> bool {
-        let Checkout { git_dir, common_dir, .. } = &self.repository;
+        let Checkout { git_dir, common_dir, .. } = &self.checkout;
         if on_disk::head_branch(git_dir, common_dir).as_deref() != Some(branch) {
             return false;
         }

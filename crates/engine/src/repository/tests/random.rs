@@ -85,7 +85,7 @@ fn no_byte_is_lost_whatever_is_done() {
                         continue;
                     };
                     let new = repo.commit_merge(&tree, [&main, &worktree.branch], "merge").unwrap();
-                    let clean = repo.dirt(&repo.repository, "all", "dirty").unwrap().is_empty();
+                    let clean = repo.dirt(&repo.checkout, "all", "dirty").unwrap().is_empty();
                     if dice.roll(2) == 0 && clean {
                         let (worktree, old) = (fixture.repo(), main.clone());
                         let step = super::move_branch::BranchMove {

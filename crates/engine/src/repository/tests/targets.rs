@@ -250,13 +250,13 @@ fn crashes() -> Vec<(&'static str, Crash)> {
             crashed_after_ref(stage);
             let index = fs::read(stage.fixture.path(".git/index")).unwrap();
             let repo = stage.found();
-            repo.move_files(&repo.repository, &stage.step()).unwrap();
+            repo.move_files(&repo.checkout, &stage.step()).unwrap();
             fs::write(stage.fixture.path(".git/index"), index).unwrap();
         }),
         ("before the note is gone", |stage| {
             crashed_after_ref(stage);
             let repo = stage.found();
-            repo.move_files(&repo.repository, &stage.step()).unwrap();
+            repo.move_files(&repo.checkout, &stage.step()).unwrap();
         }),
     ]
 }

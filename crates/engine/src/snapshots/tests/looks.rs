@@ -166,12 +166,12 @@ fn one_dacapo_at_a_time_changes_a_repository() {
     let fixture = Fixture::new();
     let workspace = fixture.open().unwrap();
     let held = workspace.lock().unwrap();
-    let repository = &workspace.git("lock").unwrap().repository;
+    let checkout = &workspace.git("lock").unwrap().checkout;
     let now = std::time::Duration::ZERO;
-    let taken = RepositoryLock::take(&fixture.home, repository, now);
+    let taken = RepositoryLock::take(&fixture.home, checkout, now);
     assert!(matches!(taken, Err(WorkspaceError::Locked(_))));
     drop(held);
-    RepositoryLock::take(&fixture.home, repository, now).unwrap();
+    RepositoryLock::take(&fixture.home, checkout, now).unwrap();
 }
 
 #[test]

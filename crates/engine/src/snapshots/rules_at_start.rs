@@ -14,9 +14,9 @@ pub(crate) const SECRETS: &[&str] =
     &[".env*", "*.pem", "*.key", "id_rsa*", "id_ed25519*", ".netrc", "!.env.example"];
 
 /// The user's configuration, as `git config --list -z` prints it.
-pub(crate) struct Config(Vec<(Vec<u8>, Vec<u8>)>);
+pub(crate) struct GitConfig(Vec<(Vec<u8>, Vec<u8>)>);
 
-impl Config {
+impl GitConfig {
     pub(crate) fn parse(listed: &[u8]) -> Self {
         let entries = split_nul(listed).map(|entry| match memchr::memchr(b'\n', entry) {
             Some(at) => (entry[..at].to_vec(), entry[at + 1..].to_vec()),
@@ -64,7 +64,7 @@ impl Config {
 }
 
 /// The settings that make `now` behave as `then`; an error names a filter that cannot be switched off.
-pub(crate) fn undo_filters(
+pub(crate) fn settings_that_undo_filters(
     then: &[(String, String)],
     now: &[(String, String)],
 ) -> Result<Vec<String>, String> {
@@ -89,7 +89,7 @@ pub(crate) fn undo_filters(
 /// One list of patterns that ignores what the `.gitignore` files at `paths` ignore, each in its own folder.
 ///
 /// Deeper files come later, as the last match decides.
-pub(crate) fn gather(toplevel: &Path, mut paths: Vec<Vec<u8>>) -> Vec<u8> {
+pub(crate) fn join_ignore_files(toplevel: &Path, mut paths: Vec<Vec<u8>>) -> Vec<u8> {
     paths.sort_by_key(|path| memchr::memchr_iter(b'/', path).count());
     let mut all = Vec::new();
     for path in &paths {
@@ -99,14 +99,14 @@ pub(crate) fn gather(toplevel: &Path, mut paths: Vec<Vec<u8>>) -> Vec<u8> {
         let Some(text) = is_file.then(|| fs::read(&file).ok()).flatten() else { continue };
         let folder = &path[..path.len() - b".gitignore".len()];
         for line in text.split(|b| *b == b'\n') {
-            all.extend(moved(folder, line.strip_suffix(b"\r").unwrap_or(line)));
+            all.extend(as_seen_from_top(folder, line.strip_suffix(b"\r").unwrap_or(line)));
         }
     }
     all
 }
 
 /// A pattern of `folder` (empty, or ending in a slash) as a pattern of the top, with the end of its line.
-fn moved(folder: &[u8], pattern: &[u8]) -> Vec<u8> {
+fn as_seen_from_top(folder: &[u8], pattern: &[u8]) -> Vec<u8> {
     if pattern.trim_ascii().is_empty() || pattern.starts_with(b"#") {
         return Vec::new();
     }
@@ -142,7 +142,7 @@ mod tests {
             ("a/", "!/x", "!/a/x\n"),
             ("a [1]*/", "b", "/a\\ \\[1]\\*/**/b\n"),
         ] {
-            let got = moved(folder.as_bytes(), pattern.as_bytes());
+            let got = as_seen_from_top(folder.as_bytes(), pattern.as_bytes());
             assert_eq!(String::from_utf8_lossy(&got), expected, "{folder} {pattern}");
         }
     }
@@ -154,7 +154,7 @@ mod tests {
             pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
         };
         let then = list(&[("filter.lfs.clean", "git-lfs clean"), ("filter.lfs.required", "true")]);
-        assert_eq!(undo_filters(&then, &then), Ok(vec![]));
+        assert_eq!(settings_that_undo_filters(&then, &then), Ok(vec![]));
         let now = list(&[
             ("filter.lfs.clean", "evil"),
             ("filter.new.process", "evil"),
@@ -166,7 +166,7 @@ mod tests {
             "filter.new.required=false",
             "filter.lfs.required=true",
         ];
-        assert_eq!(undo_filters(&then, &now).unwrap(), expected);
-        assert!(undo_filters(&then, &list(&[("filter.a=b.clean", "evil")])).is_err());
+        assert_eq!(settings_that_undo_filters(&then, &now).unwrap(), expected);
+        assert!(settings_that_undo_filters(&then, &list(&[("filter.a=b.clean", "evil")])).is_err());
     }
 }

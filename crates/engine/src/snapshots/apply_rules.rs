@@ -6,7 +6,7 @@ use memchr::memmem;
 
 use super::{
     Warning,
-    frozen::{self, Config},
+    rules_at_start::{self, GitConfig},
     shadow::Shadow,
 };
 use crate::git::{Checkout, GitCall, UntrustedConfig, WorkspaceError, escaped, replace, split_nul};
@@ -18,7 +18,7 @@ impl Shadow {
     /// What keeps filters as they were (fault K3); costs a process once after the configuration was edited, and always
     /// if it includes other files, whose edits do not show in it.
     pub(crate) fn filter_settings(&self) -> Result<Vec<String>, WorkspaceError> {
-        let (print, is_all) = self.config_print();
+        let (print, is_all) = self.config_fingerprint();
         if (print == self.state.config && is_all) || self.state.config == 0 {
             return Ok(Vec::new());
         }
@@ -28,10 +28,11 @@ impl Shadow {
             return Ok(settings.clone());
         }
         let now = self.list_config()?.filters();
-        let settings = frozen::undo_filters(&self.state.filters, &now).map_err(|key| {
-            let why = format!("the setting `{key}` was added and cannot be switched off");
-            WorkspaceError::Damaged { path: self.repository.common_dir.join("config"), why }
-        })?;
+        let settings =
+            rules_at_start::settings_that_undo_filters(&self.state.filters, &now).map_err(|key| {
+                let why = format!("the setting `{key}` was added and cannot be switched off");
+                WorkspaceError::Damaged { path: self.checkout.common_dir.join("config"), why }
+            })?;
         self.undone.replace(Some((print, settings.clone())));
         Ok(settings)
     }
@@ -39,8 +40,8 @@ impl Shadow {
     /// The files that settings are read from, as one number, and whether the repository's name no others.
     ///
     /// What the user's own files include is not looked at: a process per call would be the price, and many have some.
-    pub(crate) fn config_print(&self) -> (u64, bool) {
-        let Checkout { git, git_dir, common_dir, .. } = &self.repository;
+    pub(crate) fn config_fingerprint(&self) -> (u64, bool) {
+        let Checkout { git, git_dir, common_dir, .. } = &self.checkout;
         let of_repository: Vec<u8> = [common_dir.join("config"), git_dir.join("config.worktree")]
             .iter()
             .flat_map(|path| fs::read(path).unwrap_or_default())
@@ -58,16 +59,16 @@ impl Shadow {
     /// well known.
     pub(crate) fn filters_to_keep(
         &self,
-        config: &Config,
+        config: &GitConfig,
     ) -> Result<(Vec<(String, String)>, u64), WorkspaceError> {
-        let (mut filters, print) = (config.filters(), self.config_print().0);
-        if !self.repository.toplevel.starts_with(self.home.join("worktrees")) {
+        let (mut filters, print) = (config.filters(), self.config_fingerprint().0);
+        if !self.checkout.toplevel.starts_with(self.home.join("worktrees")) {
             return Ok((filters, print));
         }
-        let listed = self.repository.call().args(["config", "--list", "--show-scope", "-z"]).ok()?.stdout;
+        let listed = self.checkout.call().args(["config", "--list", "--show-scope", "-z"]).ok()?.stdout;
         let undone = UntrustedConfig::parse(&listed).undone().map_err(|key| {
             let why = format!("the setting `{key}` would run a program and cannot be switched off");
-            WorkspaceError::Damaged { path: self.repository.common_dir.join("config"), why }
+            WorkspaceError::Damaged { path: self.checkout.common_dir.join("config"), why }
         })?;
         let mut is_as_it_is = true;
         for (key, value) in undone.iter().filter_map(|setting| setting.split_once('=')) {
@@ -83,18 +84,18 @@ impl Shadow {
     }
 
     /// A call on the user's own index that may read files, with the filters of the loop's beginning.
-    pub(crate) fn guarded(&self) -> Result<GitCall<'_>, WorkspaceError> {
+    pub(crate) fn call_with_start_filters(&self) -> Result<GitCall<'_>, WorkspaceError> {
         let settings = self.filter_settings()?;
-        Ok(settings.into_iter().fold(self.repository.call(), GitCall::config))
+        Ok(settings.into_iter().fold(self.checkout.call(), GitCall::config))
     }
 
-    pub(crate) fn list_config(&self) -> Result<Config, WorkspaceError> {
-        Ok(Config::parse(&self.repository.call().args(["config", "--list", "-z"]).ok()?.stdout))
+    pub(crate) fn list_config(&self) -> Result<GitConfig, WorkspaceError> {
+        Ok(GitConfig::parse(&self.checkout.call().args(["config", "--list", "-z"]).ok()?.stdout))
     }
 
     /// The state folder may lie in the work tree, as with a repository of the whole home directory.
-    pub(crate) fn own_pattern(&self) -> Vec<u8> {
-        match self.home.strip_prefix(&self.repository.toplevel) {
+    pub(crate) fn state_folder_pattern(&self) -> Vec<u8> {
+        match self.home.strip_prefix(&self.checkout.toplevel) {
             Ok(inside) if !inside.as_os_str().is_empty() => {
                 [b"/", escaped(inside.as_os_str().as_bytes()).as_slice(), b"/\n"].concat()
             }
@@ -104,7 +105,7 @@ impl Shadow {
 
     /// A repository inside this one cannot be entered by git and would become a bare commit id (fault H13): it is
     /// left out from now on, and said so.
-    pub(crate) fn leave_out(&mut self, nested: &[&str]) -> Result<(), WorkspaceError> {
+    pub(crate) fn exclude_nested_repositories(&mut self, nested: &[&str]) -> Result<(), WorkspaceError> {
         let path = self.folder.join("exclude");
         let mut excludes = fs::read(&path).map_err(WorkspaceError::io("read", &path))?;
         let mut entries = Vec::new();
@@ -134,15 +135,18 @@ impl Shadow {
         };
         let path = self.folder.join("exclude");
         let own = fs::read(&path).map_err(WorkspaceError::io("read", &path))?;
-        let shared = fs::read(self.repository.common_dir.join("info/exclude")).unwrap_or_default();
-        let rules = frozen::gather(&self.repository.toplevel, files);
+        let shared = fs::read(self.checkout.common_dir.join("info/exclude")).unwrap_or_default();
+        let rules = rules_at_start::join_ignore_files(&self.checkout.toplevel, files);
         // Ours come again at the end: nested repositories and the state folder stay out whatever a rule says.
-        replace(&path, &[own.as_slice(), b"\n", &shared, b"\n", &rules, &self.own_pattern()].concat())
+        replace(
+            &path,
+            &[own.as_slice(), b"\n", &shared, b"\n", &rules, &self.state_folder_pattern()].concat(),
+        )
     }
 
     /// Corrects the index after rules were edited: new rules hide nothing, dropped ones let nothing in, which they can
     /// only have done if anything was added. Says whether there was something to correct.
-    pub(crate) fn apply_frozen_rules(&mut self, was_added: bool) -> Result<bool, WorkspaceError> {
+    pub(crate) fn apply_rules_at_start(&mut self, was_added: bool) -> Result<bool, WorkspaceError> {
         let mut rules = OsString::from("--exclude-from=");
         rules.push(self.folder.join("exclude"));
         let list = |what: &[&str]| -> Result<Vec<u8>, WorkspaceError> {
