@@ -1,19 +1,22 @@
 //! What every command needs: where state lies, the journal, and which loop an id means.
 
-use std::path::PathBuf;
+use std::{io::Write, path::PathBuf};
 
 use dacapo_core::{
     ids::{LoopId, ProjectId, RunId},
     view::UnitView,
 };
 use dacapo_engine::{
-    client::{Client, LoopSeen, deciding},
+    client::{Client, LoopSeen, RunSeen, StreamId, deciding},
     home::Home,
     inside::{self, Inside, Place},
-    store::{RunRow, Store},
+    store::Store,
 };
 
 use crate::error::UserError;
+
+/// How much of a name must be given.
+const PREFIX: usize = 2;
 
 /// Where state lies and where we are.
 pub(crate) struct Context {
@@ -90,15 +93,37 @@ impl Context {
         Ok(all.into_iter().rev().find(|row| row.view.iteration > 0).unwrap_or(row))
     }
 
+    /// What was typed, or the id of what a command without one means: that is said then.
+    pub(crate) fn name(&self, client: &Client, typed: Option<&str>) -> Result<String, UserError> {
+        let meant = match typed {
+            Some("-") => client.newest_stream()?,
+            Some(text) => return Ok(text.to_owned()),
+            None => match Self::here() {
+                Some(project) => client.default_stream(Some(&project))?,
+                None => None,
+            },
+        };
+        let (id, what) = match &meant {
+            Some(StreamId::Loop(id)) => (id.to_string(), format!("loop {id}")),
+            Some(StreamId::Run(id)) => (id.to_string(), format!("run {id}")),
+            None if typed.is_some() => return Err(UserError::usage("there is no loop yet")),
+            None => {
+                return Err(UserError::usage("there is no loop of this folder")
+                    .hint("name one; `dacapo status --all` lists them, and `-` is the newest anywhere"));
+            }
+        };
+        let _ = writeln!(std::io::stderr().lock(), "({what})");
+        Ok(id)
+    }
+
     /// The unit that `text` names, if it is one: of this project, else of the only one that has it.
     pub(crate) fn find_unit(&self, client: &Client, text: &str) -> Result<Option<UnitView>, UserError> {
-        let Some(store) = client.journal() else { return Ok(None) };
         let mut candidates = match Self::here() {
-            Some(project) => store.unit_view(Some(&project), text)?,
+            Some(project) => client.units_of_name(Some(&project), text)?,
             None => Vec::new(),
         };
         if candidates.is_empty() {
-            candidates = store.unit_view(None, text)?;
+            candidates = client.units_of_name(None, text)?;
         }
         if candidates.len() > 1 {
             let projects: Vec<&str> = candidates.iter().map(|view| view.project.as_str()).collect();
@@ -111,12 +136,24 @@ impl Context {
         Ok(candidates.pop())
     }
 
-    /// The run of units that has this id, if there is one.
-    pub(crate) fn find_run(&self, client: &Client, text: &str) -> Result<Option<RunRow>, UserError> {
-        match (client.journal(), text.parse::<RunId>()) {
-            (Some(store), Ok(id)) => Ok(store.run_row(&id)?),
-            _ => Ok(None),
+    /// The run of units that has this id, or whose id alone begins with it, if there is one.
+    pub(crate) fn find_run(&self, client: &Client, text: &str) -> Result<Option<RunSeen>, UserError> {
+        let Ok(id) = text.parse::<RunId>() else { return Ok(None) };
+        if let Some(run) = client.run_of_id(&id)? {
+            return Ok(Some(run));
         }
+        let is_id = text.len() >= PREFIX && text.bytes().all(|b| b.is_ascii_alphanumeric());
+        if !is_id
+            || !client.newest_of_task(None, text)?.is_empty()
+            || !client.units_of_name(None, text)?.is_empty()
+        {
+            return Ok(None);
+        }
+        let mut runs = client.runs_with_prefix(text)?;
+        if runs.len() != 1 || !client.loops_with_prefix(text)?.is_empty() {
+            return Ok(None);
+        }
+        Ok(runs.pop())
     }
 
     /// The loop that `text` means: its id, the beginning of its id, or its task.
@@ -133,15 +170,18 @@ impl Context {
         };
         if candidates.is_empty() {
             // Elsewhere there may be a loop of that name; whoever stands here does not mean it.
-            if let (Some(project), Some(store)) = (&here, client.journal())
-                && !store.unit_view(Some(project), text)?.is_empty()
+            if let Some(project) = &here
+                && !client.units_of_name(Some(project), text)?.is_empty()
             {
                 return Err(UserError::usage(format!("nobody has worked on unit `{text}` yet"))
                     .hint("`dacapo status` shows how units stand; `dacapo cancel RUN` ends a whole run"));
             }
             candidates = client.newest_of_task(None, text)?;
-            if text.len() >= 2 && text.bytes().all(|b| b.is_ascii_alphanumeric()) {
+            if text.len() >= PREFIX && text.bytes().all(|b| b.is_ascii_alphanumeric()) {
                 candidates.extend(client.loops_with_prefix(text)?);
+            }
+            if candidates.is_empty() && text.len() >= PREFIX {
+                candidates = client.tasks_with_prefix(here.as_ref(), text)?;
             }
         }
         match candidates.len() {

@@ -134,7 +134,10 @@ impl From<ClientError> for UserError {
             ClientError::Store(error) => error.into(),
             ClientError::Inside(error) => error.into(),
             ClientError::Start(error) => error.into(),
-            ClientError::Output { .. } => Self::environment(error),
+            ClientError::Snapshot(error) => error.into(),
+            ClientError::Output { .. } | ClientError::Watch(_) | ClientError::Background(_) => {
+                Self::environment(error)
+            }
         }
     }
 }

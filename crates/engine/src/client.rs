@@ -1,22 +1,28 @@
-//! One way to look at loops and runs and to ask something of them, for everything that is not their supervisor.
+//! One way to look at loops and runs and to ask something of them, for everything that does not run them: read, follow
+//! from a sequence number, request, start.
 //!
 //! Behind it is the journal, or, for `dacapo` below an agent, the supervisor of the agent's loop, which shows that loop
-//! and its children and nothing else.
+//! and its children and nothing else. Runs and units are not shown there.
 
 use std::{
+    ffi::OsStr,
     fs::File,
     io::{self, Read, Seek, SeekFrom},
+    thread,
+    time::{Duration, Instant},
 };
 
 use dacapo_core::{
-    event::Envelope,
+    duration::Millis,
+    event::{Envelope, LoopStarted, RunStarted},
     ids::{LoopId, ProjectId, RunId},
     loop_machine::Request,
     receipt::Receipt,
-    view::LoopView,
+    view::{LoopView, RunView, UnitView},
 };
 use jiff::Timestamp;
 
+pub use crate::store::StreamId;
 use crate::{
     home::{Home, HomeError},
     inside::{
@@ -24,15 +30,22 @@ use crate::{
         protocol::{Answer, Ask, LoopRecord, Refusal},
         unexpected,
     },
+    process::background::{BackgroundStart, send},
     proof,
-    store::{Channel, LoopRow, Segments, Store, StoreError},
+    snapshots::{self, KeptSnapshot, Restored, SnapshotChoice, SnapshotError},
+    store::{Channel, Fact, LoopRow, RunRow, Scope, Segments, Store, StoreError},
     supervisor::{self, StartError},
+    watch::Watch,
 };
 
 /// How much output is read at once.
 const CHUNK: u64 = 64 << 10;
+/// How often a supervisor is asked for what is new.
+const AGAIN: Duration = Duration::from_millis(100);
+/// How long a follower of the journal waits for a change before it looks anyway: an owner that dies changes nothing.
+const LOOK_ANYWAY: Duration = Duration::from_secs(1);
 
-/// Looks at loops and asks things of them.
+/// Looks at loops and runs and asks things of them.
 pub struct Client {
     way: Way,
 }
@@ -57,6 +70,9 @@ pub enum ClientError {
     /// A loop that has no supervisor.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// What is kept of a workspace.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
     /// A file.
     #[error("cannot read what loop {id} printed: {source}")]
     Output {
@@ -65,19 +81,36 @@ pub enum ClientError {
         /// The system's reason.
         source: io::Error,
     },
+    /// Nobody says when something changes.
+    #[error("cannot watch the journal: {0}")]
+    Watch(io::Error),
+    /// No process for it.
+    #[error("cannot start in the background: {0}")]
+    Background(io::Error),
 }
 
-/// A loop as it stands now.
+/// A loop or a run as it stands now.
 #[derive(Clone, Debug)]
-pub struct LoopSeen {
-    /// What people see of it; a loop whose supervisor died is shown as stopped.
-    pub view: LoopView,
-    /// Whether it has a supervisor.
+pub struct Seen<V> {
+    /// What people see of it; one whose owner died is shown as stopped.
+    pub view: V,
+    /// Whether a process runs it.
     pub is_running: bool,
 }
 
+/// A loop as it stands now.
+pub type LoopSeen = Seen<LoopView>;
+/// A run of units as it stands now.
+pub type RunSeen = Seen<RunView>;
+
 impl From<LoopRow> for LoopSeen {
     fn from(row: LoopRow) -> Self {
+        Self { is_running: row.is_running(), view: row.current_view() }
+    }
+}
+
+impl From<RunRow> for RunSeen {
+    fn from(row: RunRow) -> Self {
         Self { is_running: row.is_running(), view: row.current_view() }
     }
 }
@@ -105,26 +138,20 @@ impl Client {
         Self { way: Way::Supervisor(inside) }
     }
 
-    /// The journal, for what only its reader can show; `None` below an agent.
-    pub fn journal(&self) -> Option<&Store> {
+    /// Whether this runs below an agent.
+    pub fn is_inside(&self) -> bool {
+        matches!(self.way, Way::Supervisor(_))
+    }
+
+    /// The journal; an empty answer is right where there is none.
+    fn journal(&self) -> Option<&Store> {
         match &self.way {
             Way::Journal { store, .. } => Some(store),
             Way::Supervisor(_) => None,
         }
     }
 
-    /// Below an agent: its loop and the loops below that, oldest first.
-    pub fn family(&self) -> Result<Vec<LoopSeen>, ClientError> {
-        match &self.way {
-            Way::Journal { .. } => Ok(Vec::new()),
-            Way::Supervisor(inside) => Self::family_where(inside, |_| true),
-        }
-    }
-
-    fn family_where(
-        inside: &Inside,
-        is_meant: impl Fn(&LoopSeen) -> bool,
-    ) -> Result<Vec<LoopSeen>, ClientError> {
+    fn family(inside: &Inside, is_meant: impl Fn(&LoopSeen) -> bool) -> Result<Vec<LoopSeen>, ClientError> {
         match inside.ask(&Ask::Family)? {
             Answer::Loops { loops, .. } => {
                 Ok(loops.into_iter().map(LoopSeen::from).filter(is_meant).collect())
@@ -133,13 +160,13 @@ impl Client {
         }
     }
 
-    // --- looking --------------------------------------------------------------------------------------------
+    // --- loops ----------------------------------------------------------------------------------------------
 
     /// The loop with this id.
     pub fn loop_of_id(&self, id: &LoopId) -> Result<Option<LoopSeen>, ClientError> {
         match &self.way {
             Way::Journal { store, .. } => Ok(store.row(id)?.map(LoopSeen::from)),
-            Way::Supervisor(inside) => Ok(Self::family_where(inside, |seen| seen.view.id == *id)?.pop()),
+            Way::Supervisor(inside) => Ok(Self::family(inside, |seen| seen.view.id == *id)?.pop()),
         }
     }
 
@@ -147,9 +174,7 @@ impl Client {
     pub fn loops_with_prefix(&self, prefix: &str) -> Result<Vec<LoopSeen>, ClientError> {
         match &self.way {
             Way::Journal { store, .. } => Ok(seen(store.with_prefix(prefix)?)),
-            Way::Supervisor(inside) => {
-                Self::family_where(inside, |seen| seen.view.id.as_str().starts_with(prefix))
-            }
+            Way::Supervisor(inside) => Self::family(inside, |seen| seen.view.id.as_str().starts_with(prefix)),
         }
     }
 
@@ -162,15 +187,23 @@ impl Client {
         match &self.way {
             Way::Journal { store, .. } => Ok(seen(store.newest_of_task(project, task)?)),
             Way::Supervisor(inside) => {
-                let is_meant = |seen: &LoopSeen| {
-                    seen.view.task.as_str() == task && project.is_none_or(|it| seen.view.project == *it)
-                };
-                let mut newest: Vec<LoopSeen> = Vec::new();
-                for seen in Self::family_where(inside, is_meant)? {
-                    newest.retain(|older| older.view.project != seen.view.project);
-                    newest.push(seen);
-                }
-                Ok(newest)
+                let of_task = Self::family(inside, |seen| seen.view.task.as_str() == task)?;
+                Ok(newest_each(of_task, project))
+            }
+        }
+    }
+
+    /// The newest loop of each task whose name begins with `prefix`; at most a few.
+    pub fn tasks_with_prefix(
+        &self,
+        project: Option<&ProjectId>,
+        prefix: &str,
+    ) -> Result<Vec<LoopSeen>, ClientError> {
+        match &self.way {
+            Way::Journal { store, .. } => Ok(seen(store.tasks_with_prefix(project, prefix)?)),
+            Way::Supervisor(inside) => {
+                let of_task = Self::family(inside, |seen| seen.view.task.as_str().starts_with(prefix))?;
+                Ok(newest_each(of_task, project))
             }
         }
     }
@@ -179,9 +212,9 @@ impl Client {
     pub fn loops_of_task(&self, project: &ProjectId, task: &str) -> Result<Vec<LoopSeen>, ClientError> {
         match &self.way {
             Way::Journal { store, .. } => Ok(seen(store.loops_of_task(project, task)?)),
-            Way::Supervisor(inside) => Self::family_where(inside, |seen| {
-                seen.view.task.as_str() == task && seen.view.project == *project
-            }),
+            Way::Supervisor(inside) => {
+                Self::family(inside, |seen| seen.view.task.as_str() == task && seen.view.project == *project)
+            }
         }
     }
 
@@ -189,7 +222,7 @@ impl Client {
     pub fn active(&self) -> Result<Vec<LoopSeen>, ClientError> {
         match &self.way {
             Way::Journal { store, .. } => Ok(seen(store.active()?)),
-            Way::Supervisor(inside) => Self::family_where(inside, |seen| seen.is_running),
+            Way::Supervisor(inside) => Self::family(inside, |seen| seen.is_running),
         }
     }
 
@@ -198,7 +231,7 @@ impl Client {
         match &self.way {
             Way::Journal { store, .. } => Ok(seen(store.recent(most)?)),
             Way::Supervisor(inside) => {
-                let mut ended = Self::family_where(inside, |seen| !seen.is_running)?;
+                let mut ended = Self::family(inside, |seen| !seen.is_running)?;
                 ended.reverse();
                 ended.truncate(usize::try_from(most).unwrap_or(usize::MAX));
                 Ok(ended)
@@ -206,34 +239,187 @@ impl Client {
         }
     }
 
-    /// Events of a loop from `from` on, in order.
+    /// How a loop began.
+    pub fn loop_started(&self, id: &LoopId) -> Result<Option<LoopStarted>, ClientError> {
+        Ok(self.journal().map(|store| store.loop_started(id)).transpose()?.flatten())
+    }
+
+    /// The newest loop or run that the user has started anywhere.
+    pub fn newest_stream(&self) -> Result<Option<StreamId>, ClientError> {
+        match &self.way {
+            Way::Journal { store, .. } => Ok(store.newest_stream(None)?),
+            Way::Supervisor(_) => self.default_stream(None),
+        }
+    }
+
+    /// What a command without an id means: the only loop or run that runs, of this project or of all, else the newest.
+    /// Loops that another loop or a run has started do not count; below an agent it is the agent's own loop.
+    pub fn default_stream(&self, project: Option<&ProjectId>) -> Result<Option<StreamId>, ClientError> {
+        match &self.way {
+            Way::Journal { store, .. } => Ok(store.default_stream(project)?),
+            Way::Supervisor(inside) => match inside.ask(&Ask::Family)? {
+                Answer::Loops { own, .. } => Ok(Some(StreamId::Loop(own))),
+                other => Err(unexpected(&other).into()),
+            },
+        }
+    }
+
+    // --- runs and units -------------------------------------------------------------------------------------
+
+    /// The run with this id.
+    pub fn run_of_id(&self, id: &RunId) -> Result<Option<RunSeen>, ClientError> {
+        Ok(self.journal().map(|store| store.run_row(id)).transpose()?.flatten().map(RunSeen::from))
+    }
+
+    /// Runs whose id begins with `prefix`; at most a few.
+    pub fn runs_with_prefix(&self, prefix: &str) -> Result<Vec<RunSeen>, ClientError> {
+        let rows = self.journal().map(|store| store.runs_with_prefix(prefix)).transpose()?;
+        Ok(rows.unwrap_or_default().into_iter().map(RunSeen::from).collect())
+    }
+
+    /// How a run began.
+    pub fn run_started(&self, id: &RunId) -> Result<Option<RunStarted>, ClientError> {
+        Ok(self.journal().map(|store| store.run_started(id)).transpose()?.flatten())
+    }
+
+    /// What the newest run that draws on the purse of `purse` has left of its time; `None` if it has no limit.
+    pub fn time_left(&self, purse: &RunId) -> Result<Option<Millis>, ClientError> {
+        let Some(store) = self.journal() else { return Ok(None) };
+        let Some(newest) = store.newest_of_purse(purse)? else { return Ok(None) };
+        let started = store.run_started(&newest.view.id)?;
+        let Some(most) = started.and_then(|started| started.settings.max_time) else { return Ok(None) };
+        Ok(Some(most.minus(store.run_lasted(&newest.view)?)))
+    }
+
+    /// The runs that have no end in the journal, and the newest one that has: of `project` if it has one, else of all.
+    pub fn runs_to_show(&self, project: Option<&ProjectId>) -> Result<Vec<RunSeen>, ClientError> {
+        let Some(store) = self.journal() else { return Ok(Vec::new()) };
+        let mut runs: Vec<RunSeen> = store.active_runs()?.into_iter().map(RunSeen::from).collect();
+        let here = match project {
+            Some(project) => store.newest_run(Some(project))?.filter(|run| run.view.is_over()),
+            None => None,
+        };
+        let ended = match here {
+            Some(run) => Some(run),
+            None => store.newest_ended_run()?,
+        };
+        runs.extend(ended.map(RunSeen::from));
+        Ok(runs)
+    }
+
+    /// Units of one project or of all.
+    pub fn units(&self, project: Option<&ProjectId>) -> Result<Vec<UnitView>, ClientError> {
+        Ok(self.journal().map(|store| store.unit_views(project)).transpose()?.unwrap_or_default())
+    }
+
+    /// The unit of this name, in each project or in one.
+    pub fn units_of_name(
+        &self,
+        project: Option<&ProjectId>,
+        name: &str,
+    ) -> Result<Vec<UnitView>, ClientError> {
+        Ok(self.journal().map(|store| store.unit_view(project, name)).transpose()?.unwrap_or_default())
+    }
+
+    /// The units of a run.
+    pub fn units_of_run(&self, run: &RunId) -> Result<Vec<UnitView>, ClientError> {
+        Ok(self.journal().map(|store| store.units_of_run(run)).transpose()?.unwrap_or_default())
+    }
+
+    // --- what happened --------------------------------------------------------------------------------------
+
+    /// Hands over what `scope` has recorded from `from` on, in order; gives where to go on.
+    pub fn read<E: From<ClientError>>(
+        &self,
+        scope: &Scope,
+        from: u64,
+        mut take: impl FnMut(Fact) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        let mut next = from;
+        match &self.way {
+            Way::Journal { store, .. } => {
+                let read = store.each_fact(scope, from, |fact| {
+                    next = next.max(fact.seq() + 1);
+                    take(fact).map_err(Failed::Taker)
+                });
+                read.map_err(|failed| match failed {
+                    Failed::Taker(error) => error,
+                    Failed::Store(error) => ClientError::from(error).into(),
+                })?;
+            }
+            Way::Supervisor(inside) => {
+                let loops = match scope {
+                    Scope::Loop(id) => vec![id.clone()],
+                    _ => Self::family(inside, |_| true)?.into_iter().map(|seen| seen.view.id).collect(),
+                };
+                let mut facts = Vec::new();
+                for id in &loops {
+                    facts.extend(pages(inside, id, from)?.into_iter().map(Fact::Loop));
+                }
+                facts.sort_by_key(Fact::seq);
+                for fact in facts {
+                    next = next.max(fact.seq() + 1);
+                    take(fact)?;
+                }
+            }
+        }
+        Ok(next)
+    }
+
+    /// As [`Self::read`], and goes on as more is recorded, until `scope` is over.
+    pub fn follow<E: From<ClientError>>(
+        &self,
+        scope: &Scope,
+        mut from: u64,
+        mut take: impl FnMut(Fact) -> Result<(), E>,
+    ) -> Result<(), E> {
+        // Watched before the first look, so that nothing falls in between.
+        let watch = self.watch()?;
+        loop {
+            // Asked before the look: an end that comes between the two is handed over in the next turn.
+            let is_over = self.is_over(scope)?;
+            from = self.read(scope, from, &mut take)?;
+            if is_over {
+                return Ok(());
+            }
+            watch.wait(LOOK_ANYWAY)?;
+        }
+    }
+
+    /// Whether nothing more will be recorded of `scope`.
+    pub fn is_over(&self, scope: &Scope) -> Result<bool, ClientError> {
+        Ok(match scope {
+            Scope::All => match &self.way {
+                Way::Journal { .. } => false,
+                Way::Supervisor(inside) => Self::family(inside, |seen| seen.is_running)?.is_empty(),
+            },
+            Scope::Loop(id) => self.loop_of_id(id)?.is_none_or(|seen| !seen.is_running),
+            Scope::Run(run) => self.run_of_id(run)?.is_none_or(|seen| !seen.is_running),
+            Scope::Unit(run, unit) => {
+                let newest = self.units_of_run(run)?.into_iter().find(|view| view.unit == *unit);
+                newest.is_none_or(|view| view.status.is_over())
+            }
+        })
+    }
+
+    /// The events of a loop from `from` on, all at once.
     pub fn events_of_loop(&self, id: &LoopId, from: u64) -> Result<Vec<Envelope>, ClientError> {
         match &self.way {
             Way::Journal { store, .. } => Ok(store.events(id, from)?),
-            Way::Supervisor(inside) => {
-                let mut all = Vec::new();
-                let mut next = from;
-                loop {
-                    match inside.ask(&Ask::Events { id: id.clone(), from: next })? {
-                        Answer::Events { events, more } => {
-                            next = events.last().map_or(next, |last| last.seq + 1);
-                            all.extend(events);
-                            if !more {
-                                return Ok(all);
-                            }
-                        }
-                        other => return Err(unexpected(&other).into()),
-                    }
-                }
-            }
+            Way::Supervisor(inside) => pages(inside, id, from),
         }
     }
 
     /// What a loop has printed from byte `from` on: some of it, and how much there is in all.
-    pub fn output(&self, view: &LoopView, stream: Channel, from: u64) -> Result<(Vec<u8>, u64), ClientError> {
+    pub fn output(
+        &self,
+        view: &LoopView,
+        channel: Channel,
+        from: u64,
+    ) -> Result<(Vec<u8>, u64), ClientError> {
         match &self.way {
             Way::Journal { home, .. } => {
-                let path = Segments::path(&home.runs(&view.project, &view.task), &view.id, stream);
+                let path = Segments::path(&home.runs(&view.project, &view.task), &view.id, channel);
                 let read = || -> io::Result<(Vec<u8>, u64)> {
                     let mut file = File::open(&path)?;
                     let end = file.metadata()?.len();
@@ -250,11 +436,32 @@ impl Client {
                 }
             }
             Way::Supervisor(inside) => {
-                match inside.ask(&Ask::Output { id: view.id.clone(), stream, from })? {
+                match inside.ask(&Ask::Output { id: view.id.clone(), channel, from })? {
                     Answer::Output { bytes, end } => Ok((bytes.0, end)),
                     other => Err(unexpected(&other).into()),
                 }
             }
+        }
+    }
+
+    /// Says when something of a loop or a run may have changed.
+    pub fn watch(&self) -> Result<Changes, ClientError> {
+        match &self.way {
+            Way::Journal { home, .. } => {
+                Watch::folders(&[home.path()]).map(Changes::Journal).map_err(ClientError::Watch)
+            }
+            Way::Supervisor(_) => Ok(Changes::Again),
+        }
+    }
+
+    /// The same, and when a loop has printed something.
+    pub fn watch_output(&self, view: &LoopView) -> Result<Changes, ClientError> {
+        match &self.way {
+            Way::Journal { home, .. } => {
+                let runs = home.runs(&view.project, &view.task);
+                Watch::folders(&[&runs, home.path()]).map(Changes::Journal).map_err(ClientError::Watch)
+            }
+            Way::Supervisor(_) => Ok(Changes::Again),
         }
     }
 
@@ -263,25 +470,27 @@ impl Client {
         Ok(proof::newest(self.events_of_loop(id, 0)?))
     }
 
-    // --- asking ---------------------------------------------------------------------------------------------
-
-    /// Leaves a request for a loop; says whether it has a supervisor that was told.
-    pub fn request(&mut self, id: &LoopId, request: &Request) -> Result<bool, ClientError> {
-        match (&mut self.way, request) {
-            (Way::Journal { store, .. }, _) => Ok(store.request(id, request, Timestamp::now())?),
-            (Way::Supervisor(inside), Request::Cancel) => {
-                inside.ask(&Ask::Cancel { id: id.clone() })?;
-                Ok(true)
-            }
-            (Way::Supervisor(_), _) => Err(deciding("do that to a loop").into()),
+    /// The kept states of a loop's workspace.
+    pub fn snapshots(&self, id: &LoopId) -> Result<Vec<KeptSnapshot>, ClientError> {
+        match &self.way {
+            Way::Journal { home, store } => Ok(snapshots::list(home, store, id)?),
+            Way::Supervisor(_) => Err(deciding("look at snapshots").into()),
         }
     }
 
-    /// Leaves a request for a run; says whether it has a scheduler that was told.
-    pub fn request_of_run(&mut self, id: &RunId, request: &Request) -> Result<bool, ClientError> {
-        match &mut self.way {
-            Way::Journal { store, .. } => Ok(store.request(id, request, Timestamp::now())?),
-            Way::Supervisor(_) => Err(deciding("do that to a run of units").into()),
+    // --- asking ---------------------------------------------------------------------------------------------
+
+    /// Leaves a request for a loop or a run; says whether it has an owner that was told.
+    pub fn request(&mut self, stream: &StreamId, request: &Request) -> Result<bool, ClientError> {
+        match (&mut self.way, stream, request) {
+            (Way::Journal { store, .. }, _, _) => {
+                Ok(store.request(stream.as_str(), request, Timestamp::now())?)
+            }
+            (Way::Supervisor(inside), StreamId::Loop(id), Request::Cancel) => {
+                inside.ask(&Ask::Cancel { id: id.clone() })?;
+                Ok(true)
+            }
+            (Way::Supervisor(_), _, _) => Err(deciding("do that to a loop").into()),
         }
     }
 
@@ -292,6 +501,109 @@ impl Client {
             Way::Supervisor(_) => Err(deciding("end a loop that has no supervisor").into()),
         }
     }
+
+    /// Waits until no process runs `stream`, for at most `patience`; says whether that came about.
+    pub fn wait_for_end(&self, stream: &StreamId, patience: Duration) -> Result<bool, ClientError> {
+        let watch = self.watch()?;
+        let deadline = Instant::now() + patience;
+        loop {
+            let is_running = match stream {
+                StreamId::Loop(id) => self.loop_of_id(id)?.is_some_and(|seen| seen.is_running),
+                StreamId::Run(id) => self.run_of_id(id)?.is_some_and(|seen| seen.is_running),
+            };
+            if !is_running {
+                return Ok(true);
+            }
+            if Instant::now() > deadline {
+                return Ok(false);
+            }
+            // The journal's end comes before the process's: a last look must not wait long.
+            watch.wait(AGAIN)?;
+        }
+    }
+
+    /// Puts the files of a loop back to how they were.
+    pub fn restore(&self, view: &LoopView, which: SnapshotChoice) -> Result<Restored, ClientError> {
+        match &self.way {
+            Way::Journal { home, store } => Ok(snapshots::restore(home, store, view, which)?),
+            Way::Supervisor(_) => Err(deciding("restore files").into()),
+        }
+    }
+
+    // --- starting -------------------------------------------------------------------------------------------
+
+    /// Starts a command in the background that runs a loop or a run, or goes on with one that no process runs.
+    pub fn start(
+        &self,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Result<BackgroundStart, ClientError> {
+        match &self.way {
+            Way::Journal { .. } => send(args).map_err(ClientError::Background),
+            Way::Supervisor(_) => Err(deciding("start that").into()),
+        }
+    }
+}
+
+/// Who stopped the reading of events.
+enum Failed<E> {
+    Taker(E),
+    Store(StoreError),
+}
+
+impl<E> From<StoreError> for Failed<E> {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// Tells when it is worth looking again.
+pub enum Changes {
+    /// The folders of the journal are watched.
+    Journal(Watch),
+    /// Nothing tells; one looks again a little later.
+    Again,
+}
+
+impl Changes {
+    /// Waits for a change, at most for `longest`.
+    pub fn wait(&self, longest: Duration) -> Result<(), ClientError> {
+        match self {
+            Self::Journal(watch) => watch.wait(longest).map_err(ClientError::Watch),
+            Self::Again => {
+                thread::sleep(longest.min(AGAIN));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// All events of a loop from `from` on, page by page.
+fn pages(inside: &Inside, id: &LoopId, from: u64) -> Result<Vec<Envelope>, ClientError> {
+    let mut all = Vec::new();
+    let mut next = from;
+    loop {
+        match inside.ask(&Ask::Events { id: id.clone(), from: next })? {
+            Answer::Events { events, more } => {
+                next = events.last().map_or(next, |last| last.seq + 1);
+                all.extend(events);
+                if !more {
+                    return Ok(all);
+                }
+            }
+            other => return Err(unexpected(&other).into()),
+        }
+    }
+}
+
+/// Of loops, oldest first, the newest of each task, in each project or in one.
+fn newest_each(loops: Vec<LoopSeen>, project: Option<&ProjectId>) -> Vec<LoopSeen> {
+    let mut newest: Vec<LoopSeen> = Vec::new();
+    for seen in loops.into_iter().filter(|seen| project.is_none_or(|it| seen.view.project == *it)) {
+        newest
+            .retain(|older| (&older.view.project, &older.view.task) != (&seen.view.project, &seen.view.task));
+        newest.push(seen);
+    }
+    newest
 }
 
 /// What only the user may do.

@@ -1,20 +1,13 @@
 //! `dacapo cancel`, `pause` and `steer`: a request in the journal's database, and a word to whoever runs the loop.
 
-use std::{
-    io::Write,
-    time::{Duration, Instant},
-};
+use std::{io::Write, time::Duration};
 
 use clap::Args;
-use dacapo_core::{event::Reason, ids::RunId, loop_machine::Request, unit::step, view::LoopView};
+use dacapo_core::{event::Reason, ids::LoopId, loop_machine::Request, unit::step, view::LoopView};
 use dacapo_engine::{
-    client::{Client, LoopSeen},
+    client::{Client, LoopSeen, RunSeen, StreamId},
     secrets::secrets,
-    store::{RunRow, Store},
-    supervisor,
-    watch::Watch,
 };
-use jiff::Timestamp;
 
 use super::{detach, say, value};
 use crate::{context::Context, error::UserError};
@@ -26,8 +19,8 @@ use crate::{context::Context, error::UserError};
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo cancel fix-tests")]
 pub(super) struct CancelArgs {
-    /// The loop: its id, the beginning of it, its task or its unit; or a run of units
-    id: String,
+    /// The loop: its id, the beginning of it, its task or its unit; or a run of units (default: the one here)
+    id: Option<String>,
 }
 
 /// Hold a loop after its current iteration
@@ -36,8 +29,8 @@ pub(super) struct CancelArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo pause fix-tests --now")]
 pub(super) struct PauseArgs {
-    /// The loop: its id, the beginning of it, its task or its unit
-    id: String,
+    /// The loop: its id, the beginning of it, its task or its unit (default: the one here)
+    id: Option<String>,
     /// Stop the agent instead of waiting for it
     #[arg(long)]
     now: bool,
@@ -49,29 +42,28 @@ pub(super) struct PauseArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo steer fix-tests \"use the second approach\"")]
 pub(super) struct SteerArgs {
-    /// The loop: its id, the beginning of it, or its task
+    /// The loop: its id, the beginning of it, or its task; left out, the one here is meant
+    #[arg(value_name = "ID", value_parser = value::not_blank)]
     id: String,
     /// What to say
     #[arg(value_parser = value::not_blank)]
-    text: String,
+    text: Option<String>,
 }
 
 pub(super) fn cancel(cx: &Context, args: &CancelArgs) -> Result<u8, UserError> {
     let mut client = cx.client()?;
-    if let Some(store) = client.journal()
-        && let Ok(run) = args.id.parse::<RunId>()
-        && let Some(row) = store.run_row(&run)?
-    {
-        return cancel_run(cx, &mut client, &run, row);
+    let name = cx.name(&client, args.id.as_deref())?;
+    if let Some(run) = cx.find_run(&client, &name)? {
+        return cancel_run(&mut client, run);
     }
-    let row = cx.find(&client, &args.id)?;
-    let id = row.view.id.clone();
-    if row.view.reason.is_some_and(|reason| !reason.is_resumable()) {
-        return Err(UserError::failed(format!("loop {id} is not running: it is {} already", row.view.state)));
+    let view = cx.find(&client, &name)?.view;
+    let id = view.id;
+    if view.reason.is_some_and(|reason| !reason.is_resumable()) {
+        return Err(UserError::failed(format!("loop {id} is not running: it is {} already", view.state)));
     }
-    if client.request(&id, &Request::Cancel)? {
-        let is_running = || Ok(client.loop_of_id(&id)?.is_some_and(|seen| seen.is_running));
-        wait_for_end(cx, &format!("loop {id}"), is_running)?;
+    let stream = StreamId::Loop(id.clone());
+    if client.request(&stream, &Request::Cancel)? {
+        wait_for_end(&client, &stream, &format!("loop {id}"))?;
     }
     let is_cancelled = |seen: LoopSeen| seen.view.reason == Some(Reason::Cancelled);
     if !client.loop_of_id(&id)?.is_some_and(is_cancelled) {
@@ -89,43 +81,41 @@ pub(super) fn cancel(cx: &Context, args: &CancelArgs) -> Result<u8, UserError> {
     }
 }
 
-fn cancel_run(cx: &Context, client: &mut Client, id: &RunId, row: RunRow) -> Result<u8, UserError> {
-    if !row.is_running() || !client.request_of_run(id, &Request::Cancel)? {
-        let state = row.current_view().state;
-        return Err(UserError::failed(format!("run {id} is not running: it is {state}")));
+fn cancel_run(client: &mut Client, run: RunSeen) -> Result<u8, UserError> {
+    let id = run.view.id;
+    let stream = StreamId::Run(id.clone());
+    if !run.is_running || !client.request(&stream, &Request::Cancel)? {
+        return Err(UserError::failed(format!("run {id} is not running: it is {}", run.view.state)));
     }
-    wait_for_end(cx, &format!("run {id}"), || {
-        let Some(store) = client.journal() else { return Ok(false) };
-        Ok(store.run_row(id)?.is_some_and(|row| row.is_running()))
-    })?;
+    wait_for_end(client, &stream, &format!("run {id}"))?;
     say(format!("Run {id} has ended; `dacapo resume {id}` goes on with it."));
     Ok(0)
 }
 
 /// A run of units is worked on by many loops, and which of them is meant nobody said.
 fn refuse_run(cx: &Context, client: &Client, text: &str, verb: &str) -> Result<(), UserError> {
-    let Some(row) = cx.find_run(client, text)? else { return Ok(()) };
-    let id = row.view.id;
+    let Some(run) = cx.find_run(client, text)? else { return Ok(()) };
+    let id = run.view.id;
     Err(UserError::usage(format!("{id} is a run of units, and this is about one of them")).hint(format!(
         "`dacapo {verb} UNIT` names it; `dacapo cancel {id}` and `dacapo resume {id}` are about all"
     )))
 }
 
 pub(super) fn pause(cx: &Context, args: &PauseArgs) -> Result<u8, UserError> {
-    let mut store = cx.store()?;
-    let client = cx.client()?;
-    refuse_run(cx, &client, &args.id, "pause")?;
-    let row = cx.find(&client, &args.id)?;
-    let id = row.view.id.clone();
-    if !row.is_running {
-        return Err(UserError::failed(format!("loop {id} is not running: it is {}", row.view.state)));
+    let mut client = cx.client()?;
+    let name = cx.name(&client, args.id.as_deref())?;
+    refuse_run(cx, &client, &name, "pause")?;
+    let seen = cx.find(&client, &name)?;
+    let id = seen.view.id.clone();
+    if !seen.is_running {
+        return Err(UserError::failed(format!("loop {id} is not running: it is {}", seen.view.state)));
     }
-    store.request(&id, &Request::Pause { now: args.now }, Timestamp::now())?;
+    client.request(&StreamId::Loop(id.clone()), &Request::Pause { now: args.now })?;
     let when = if args.now { "now" } else { "after this iteration" };
-    if is_of_unit(&store, &id)? {
+    if is_of_unit(&client, &id)? {
         // Its loop may be over by then; the unit is not.
-        let again = again(&store, &row.view)?;
-        let unit = &row.view.task;
+        let again = again(&client, &seen.view)?;
+        let unit = &seen.view.task;
         say(format!("Unit {unit} pauses {when}; `dacapo resume {unit}` goes on."));
         say(format!(
             "If that iteration completes a task, the unit stops: then `{again}` goes on, after this run."
@@ -137,17 +127,22 @@ pub(super) fn pause(cx: &Context, args: &PauseArgs) -> Result<u8, UserError> {
 }
 
 pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
-    let mut store = cx.store()?;
-    let client = cx.client()?;
-    refuse_run(cx, &client, &args.id, "steer")?;
-    let row = cx.find(&client, &args.id)?;
-    let id = row.view.id.clone();
-    if row.view.reason.is_some_and(|reason| !reason.is_resumable()) {
-        return Err(UserError::failed(format!("loop {id} is {}: nobody would read it", row.view.state)));
+    let mut client = cx.client()?;
+    // One word alone is what to say, not to whom.
+    let (id, text) = match &args.text {
+        Some(text) => (Some(args.id.as_str()), text),
+        None => (None, &args.id),
+    };
+    let name = cx.name(&client, id)?;
+    refuse_run(cx, &client, &name, "steer")?;
+    let view = cx.find(&client, &name)?.view;
+    let id = view.id.clone();
+    if view.reason.is_some_and(|reason| !reason.is_resumable()) {
+        return Err(UserError::failed(format!("loop {id} is {}: nobody would read it", view.state)));
     }
-    let is_of_unit = is_of_unit(&store, &id)?;
-    if is_of_unit && row.view.reason.is_some_and(|reason| !step::goes_on(reason)) {
-        let unit = &row.view.task;
+    let is_of_unit = is_of_unit(&client, &id)?;
+    if is_of_unit && view.reason.is_some_and(|reason| !step::goes_on(reason)) {
+        let unit = &view.task;
         let message =
             format!("nobody would read it: unit {unit} goes on with a new turn, not with loop {id}");
         return Err(UserError::failed(message).hint(format!(
@@ -155,60 +150,45 @@ pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
              `dacapo unit run --unit {unit} --retry-failed` tries again"
         )));
     }
-    if secrets().is_in(&args.text) {
+    if secrets().is_in(text) {
         let mut stderr = std::io::stderr().lock();
         let _ = writeln!(stderr, "warning: a secret was left out; an environment variable could hold it");
     }
-    let is_heard = store.request(&id, &Request::Steer { text: args.text.clone() }, Timestamp::now())?;
-    if is_heard {
+    let request = Request::Steer { text: text.clone() };
+    if client.request(&StreamId::Loop(id.clone()), &request)? {
         say(format!("Loop {id} reads it in its next prompt."));
         return Ok(0);
     }
     if is_of_unit {
-        let unit = &row.view.task;
-        let again = again(&store, &row.view)?;
+        let unit = &view.task;
+        let again = again(&client, &view)?;
         say(format!("Unit {unit} reads it when it goes on: `{again}`."));
         return Ok(0);
     }
-    if matches!(row.view.reason, Some(Reason::Waiting | Reason::Question | Reason::Blocked)) {
-        drop(store);
-        return detach::start(["resume", id.as_str()]);
+    if matches!(view.reason, Some(Reason::Waiting | Reason::Question | Reason::Blocked)) {
+        return detach::start(&client, ["resume", id.as_str()]);
     }
-    supervisor::settle(&cx.home, &mut store, &id)?;
-    let more = if row.view.reason == Some(Reason::MaxIterations) { " -n +10" } else { "" };
+    client.settle(&id)?;
+    let more = if view.reason == Some(Reason::MaxIterations) { " -n +10" } else { "" };
     say(format!("Loop {id} reads it when it goes on: `dacapo resume {id}{more}`."));
     Ok(0)
 }
 
 /// Whether a run of units started it: alone it would not know what comes next.
-fn is_of_unit(store: &Store, id: &dacapo_core::ids::LoopId) -> Result<bool, UserError> {
-    Ok(store.loop_started(id)?.is_some_and(|started| started.run.is_some()))
+fn is_of_unit(client: &Client, id: &LoopId) -> Result<bool, UserError> {
+    Ok(client.loop_started(id)?.is_some_and(|started| started.run.is_some()))
 }
 
 /// The command that goes on with the unit of a loop.
-fn again(store: &Store, view: &LoopView) -> Result<String, UserError> {
-    let unit = store.unit_view(Some(&view.project), view.task.as_str())?.into_iter().next();
+fn again(client: &Client, view: &LoopView) -> Result<String, UserError> {
+    let unit = client.units_of_name(Some(&view.project), view.task.as_str())?.into_iter().next();
     Ok(unit.map_or_else(|| format!("dacapo unit run --unit {}", view.task), |unit| unit.run_again()))
 }
 
-/// Waits until nobody runs it any more.
-fn wait_for_end(
-    cx: &Context,
-    what: &str,
-    is_running: impl Fn() -> Result<bool, UserError>,
-) -> Result<(), UserError> {
-    let watch = Watch::folders(&[cx.home.path()]).map_err(|error| {
-        UserError::environment(format!("cannot watch `{}`: {error}", cx.home.path().display()))
-    })?;
-    let patience = Instant::now() + Duration::from_secs(60);
-    while is_running()? {
-        if Instant::now() > patience {
-            return Err(UserError::failed(format!("{what} has not ended after a minute; it was told to")));
-        }
-        // The journal's end comes before the process's: a last look must not wait long.
-        watch
-            .wait(Duration::from_millis(100))
-            .map_err(|error| UserError::environment(format!("cannot wait for the journal: {error}")))?;
+/// Waits until no process runs it any more.
+fn wait_for_end(client: &Client, stream: &StreamId, what: &str) -> Result<(), UserError> {
+    if client.wait_for_end(stream, Duration::from_secs(60))? {
+        return Ok(());
     }
-    Ok(())
+    Err(UserError::failed(format!("{what} has not ended after a minute; it was told to")))
 }

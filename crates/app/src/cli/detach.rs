@@ -1,26 +1,28 @@
 //! `--detach`: what is said about a command that went to the background.
 
 use std::{
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     io::{BufRead, BufReader, Read, Write},
     os::fd::AsFd,
 };
 
 use dacapo_engine::{
+    client::Client,
     inside::{Inside, protocol::StartChild},
-    process::background::{BackgroundStart, send},
+    process::background::BackgroundStart,
 };
 
 use crate::error::{FAILED, UserError};
 
-/// Runs this very command in the background and says how to follow it.
-pub(super) fn detach() -> Result<u8, UserError> {
-    start(std::env::args_os().skip(1))
+/// Runs this very command in the background and says how to follow it. `id` is what it means, if it names nothing.
+pub(super) fn detach(client: &Client, id: Option<&str>) -> Result<u8, UserError> {
+    start(client, std::env::args_os().skip(1).chain(id.map(OsString::from)))
 }
 
 /// The same for a command that runs units.
-pub(super) fn detach_run() -> Result<u8, UserError> {
-    say_how(std::env::args_os().skip(1), |id| {
+pub(super) fn detach_run(client: &Client, id: Option<&str>) -> Result<u8, UserError> {
+    let sent = client.start(std::env::args_os().skip(1).chain(id.map(OsString::from)))?;
+    report(sent, |id| {
         format!(
             "Run {id} goes on in the background.\n  dacapo status\n  dacapo events {id} -f\n  dacapo cancel {id}"
         )
@@ -28,8 +30,11 @@ pub(super) fn detach_run() -> Result<u8, UserError> {
 }
 
 /// Runs `args` in the background and says how to follow the loop.
-pub(super) fn start(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<u8, UserError> {
-    say_how(args, loop_words)
+pub(super) fn start(
+    client: &Client,
+    args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+) -> Result<u8, UserError> {
+    report(client.start(args)?, loop_words)
 }
 
 fn loop_words(id: &str) -> String {
@@ -51,13 +56,6 @@ pub(super) fn child(inside: &Inside, asked: StartChild) -> Result<u8, UserError>
     let mut complaint = Vec::new();
     stderr.read_to_end(&mut complaint).map_err(cannot)?;
     report(BackgroundStart::Ended { code: Some(child.wait()?.into()), complaint }, loop_words)
-}
-
-fn say_how(
-    args: impl IntoIterator<Item = impl AsRef<OsStr>>,
-    words: impl Fn(&str) -> String,
-) -> Result<u8, UserError> {
-    report(send(args).map_err(cannot)?, words)
 }
 
 fn cannot(error: std::io::Error) -> UserError {

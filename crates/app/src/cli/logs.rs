@@ -12,7 +12,7 @@ use dacapo_core::{
     text::ansi::readable,
     view::LoopView,
 };
-use dacapo_engine::{client::Client, secrets::secrets, store::Channel, watch::Watch};
+use dacapo_engine::{client::Client, secrets::secrets, store::Channel};
 
 use super::say;
 use crate::{context::Context, error::UserError};
@@ -21,8 +21,8 @@ use crate::{context::Context, error::UserError};
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo logs fix-tests --iteration 3 --stderr")]
 pub(super) struct LogsArgs {
-    /// The loop: its id, the beginning of it, or its task
-    id: String,
+    /// The loop: its id, the beginning of it, or its task (default: the one here)
+    id: Option<String>,
     /// Go on printing while the loop runs
     #[arg(short, long, conflicts_with = "iteration")]
     follow: bool,
@@ -45,7 +45,7 @@ pub(super) struct LogsArgs {
 
 pub(super) fn logs(cx: &Context, args: &LogsArgs) -> Result<u8, UserError> {
     let client = cx.client()?;
-    let view = cx.find_worked(&client, &args.id)?.view;
+    let view = cx.find_worked(&client, &cx.name(&client, args.id.as_deref())?)?.view;
     let stream = if args.stderr {
         Channel::Stderr
     } else if args.gates {
@@ -55,10 +55,7 @@ pub(super) fn logs(cx: &Context, args: &LogsArgs) -> Result<u8, UserError> {
     } else {
         Channel::Stdout
     };
-    let runs = cx.home.runs(&view.project, &view.task);
-    let cannot =
-        |error: std::io::Error| UserError::environment(format!("cannot watch `{}`: {error}", runs.display()));
-    let watch = if args.follow { Watch::folders(&[&runs, cx.home.path()]).ok() } else { None };
+    let watch = if args.follow { client.watch_output(&view).ok() } else { None };
     let (mut printed, mut from, mut starts) = (0, 0, Vec::new());
     let (mut formats, mut printer, mut silent) = (BTreeMap::new(), None, Vec::new());
     loop {
@@ -104,7 +101,7 @@ pub(super) fn logs(cx: &Context, args: &LogsArgs) -> Result<u8, UserError> {
             .hint(format!("it has come to iteration {}", view.iteration)));
         }
         match &watch {
-            Some(watch) if !is_over => watch.wait(Duration::from_secs(1)).map_err(cannot)?,
+            Some(watch) if !is_over => watch.wait(Duration::from_secs(1))?,
             _ => break,
         }
     }

@@ -13,8 +13,8 @@ use crate::{context::Context, error::UserError};
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo receipt fix-tests --json >receipt.json")]
 pub(super) struct ReceiptArgs {
-    /// The loop: its id, the beginning of it, or its task
-    id: String,
+    /// The loop: its id, the beginning of it, or its task (default: the one here)
+    id: Option<String>,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -22,7 +22,7 @@ pub(super) struct ReceiptArgs {
 
 pub(super) fn receipt(cx: &Context, args: &ReceiptArgs) -> Result<u8, UserError> {
     let client = cx.client()?;
-    let view = cx.find_worked(&client, &args.id)?.view;
+    let view = cx.find_worked(&client, &cx.name(&client, args.id.as_deref())?)?.view;
     let Some(receipt) = client.receipt(&view.id)? else {
         return Err(no_receipt(&view));
     };

@@ -2,9 +2,11 @@
 
 use clap::Args;
 use dacapo_core::{duration::Millis, event::Grant, loop_machine::Request};
-use dacapo_engine::process::background::is_background;
-use dacapo_engine::supervisor::{self, ResumeLoop};
-use jiff::Timestamp;
+use dacapo_engine::{
+    client::StreamId,
+    process::background::is_background,
+    supervisor::{self, ResumeLoop},
+};
 
 use super::{budget, consent, detach, say, unit, value};
 use crate::{
@@ -19,8 +21,8 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo resume fix-tests -n +10")]
 pub(super) struct ResumeArgs {
-    /// The loop: its id, the beginning of it, or its task; or a unit, or a run of units
-    id: String,
+    /// The loop: its id, the beginning of it, or its task; or a unit, or a run of units (default: the one here)
+    pub(super) id: Option<String>,
     /// Grant N more iterations
     #[arg(short = 'n', long, value_name = "+N", value_parser = value::extra, allow_hyphen_values = true)]
     max_iterations: Option<u32>,
@@ -56,23 +58,24 @@ impl ResumeArgs {
 }
 
 pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
-    let mut store = cx.store()?;
-    if let Some((run, unit)) = unit::of_run(&store, &args.id)? {
-        return unit::resume(cx, &store, &run, unit.as_ref(), args);
+    let mut client = cx.client()?;
+    let name = cx.name(&client, args.id.as_deref())?;
+    if let Some((run, unit)) = unit::of_run(cx, &client, &name)? {
+        return unit::resume(cx, &client, &run, unit.as_ref(), args);
     }
-    let row = cx.find(&cx.client()?, &args.id)?;
+    let row = cx.find(&client, &name)?;
     let id = row.view.id.clone();
     if args.max_time.is_some_and(Millis::is_zero) {
         return Err(UserError::usage("`--max-time` must be more than zero"));
     }
     let grant = args.grant();
-    let started = store.loop_started(&id)?;
+    let started = client.loop_started(&id)?;
     if let Some(started) = &started {
         budget::allow_more(&started.policy, &grant)?;
     }
     if row.is_running {
         return if row.view.state == "paused" || row.view.pausing {
-            store.request(&id, &Request::Unpause { grant }, Timestamp::now())?;
+            client.request(&StreamId::Loop(id.clone()), &Request::Unpause { grant })?;
             say(format!("Loop {id} goes on."));
             Ok(0)
         } else {
@@ -89,9 +92,9 @@ pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
             id.as_str(),
         )?;
     }
-    drop(store);
     if args.detach && !is_background() {
-        return detach::detach();
+        // What was meant here is meant there.
+        return detach::detach(&client, args.id.is_none().then_some(id.as_str()));
     }
     let wanted = ResumeLoop { id, grant, is_detached: is_background() };
     let mut observer = reporter(&args.style);

@@ -242,7 +242,7 @@ pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
     if !is_background() {
         configured::warn(&warnings);
         if args.flags.detach {
-            return detach::detach();
+            return detach::detach(&cx.client()?, None);
         }
     }
     let mut observer = reporter(&args.flags.style);

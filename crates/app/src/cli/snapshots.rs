@@ -2,7 +2,7 @@
 
 use clap::Args;
 use dacapo_core::text::count;
-use dacapo_engine::snapshots::{self, SnapshotChoice};
+use dacapo_engine::snapshots::SnapshotChoice;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -16,8 +16,8 @@ use crate::{context::Context, error::UserError};
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo snapshots fix-tests")]
 pub(super) struct SnapshotsArgs {
-    /// The loop: its id, the beginning of it, or its task
-    id: String,
+    /// The loop: its id, the beginning of it, or its task (default: the one here)
+    id: Option<String>,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -32,9 +32,9 @@ struct Line {
 }
 
 pub(super) fn list(cx: &Context, args: &SnapshotsArgs) -> Result<u8, UserError> {
-    let store = cx.store()?;
-    let id = cx.find(&cx.client()?, &args.id)?.view.id;
-    let kept = snapshots::list(&cx.home, &store, &id)?;
+    let client = cx.client()?;
+    let id = cx.find(&client, &cx.name(&client, args.id.as_deref())?)?.view.id;
+    let kept = client.snapshots(&id)?;
     let lines: Vec<Line> = kept
         .into_iter()
         .map(|kept| Line { iteration: kept.iteration, id: kept.id, at: kept.at, changed: kept.changed })
@@ -61,7 +61,7 @@ pub(super) fn list(cx: &Context, args: &SnapshotsArgs) -> Result<u8, UserError> 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo restore fix-tests@2\n  dacapo restore fix-tests@undo")]
 pub(super) struct RestoreArgs {
-    /// The loop, and after which iteration
+    /// The loop, and after which iteration; `@N` is of the one here
     #[arg(value_name = "ID@N")]
     what: String,
     /// As JSON
@@ -87,10 +87,11 @@ pub(super) fn restore(cx: &Context, args: &RestoreArgs) -> Result<u8, UserError>
         "undo" => SnapshotChoice::Undo,
         number => SnapshotChoice::After(number.parse().map_err(|_| malformed())?),
     };
-    let store = cx.store()?;
-    let view = cx.find(&cx.client()?, name)?.view;
+    let client = cx.client()?;
+    let name = cx.name(&client, Some(name).filter(|name| !name.is_empty()))?;
+    let view = cx.find(&client, &name)?.view;
     let id = view.id.clone();
-    let restored = snapshots::restore(&cx.home, &store, &view, which)?;
+    let restored = client.restore(&view, which)?;
     if args.json {
         return say_json(&RestoreJson {
             loop_id: id.to_string(),

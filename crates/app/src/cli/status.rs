@@ -108,15 +108,14 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
             }
         }
     }
-    if let Some(store) = client.as_ref().and_then(Client::journal) {
-        status_units::sections(store, true)?;
+    if let Some(client) = &client {
+        status_units::sections(client, true)?;
     }
     Ok(0)
 }
 
 /// Answers where units are asked for; `None` if loops are.
 fn units(cx: &Context, client: &Client, args: &StatusArgs) -> Result<Option<u8>, UserError> {
-    let Some(store) = client.journal() else { return Ok(None) };
     let views = match &args.id {
         // Scripts that ask for a task are answered with its loop, whatever else has that name.
         Some(_) if args.json && !args.units => return Ok(None),
@@ -125,7 +124,7 @@ fn units(cx: &Context, client: &Client, args: &StatusArgs) -> Result<Option<u8>,
             None if args.units => return Err(UserError::usage(format!("no unit is called `{name}`"))),
             None => return Ok(None),
         },
-        None if args.units => store.unit_views(None)?,
+        None if args.units => client.units(None)?,
         None => return Ok(None),
     };
     if args.json {
@@ -134,7 +133,7 @@ fn units(cx: &Context, client: &Client, args: &StatusArgs) -> Result<Option<u8>,
     match &args.id {
         Some(_) => views.iter().for_each(status_units::detail),
         None if views.is_empty() => return Ok(None),
-        None => status_units::sections(store, false)?,
+        None => status_units::sections(client, false)?,
     }
     Ok(Some(0))
 }

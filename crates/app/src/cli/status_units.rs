@@ -4,26 +4,17 @@ use dacapo_core::{
     event::MergeMode,
     view::{RunView, UnitView, unit_line},
 };
-use dacapo_engine::store::{RunRow, Store};
+use dacapo_engine::client::Client;
 
 use super::say;
 use crate::{context::Context, error::UserError};
 
 /// A section for each run that goes on, and for the newest that has ended, here if there is one, `below` what was said
 /// before.
-pub(super) fn sections(store: &Store, below: bool) -> Result<(), UserError> {
+pub(super) fn sections(client: &Client, below: bool) -> Result<(), UserError> {
     let mut gap = if below { "\n" } else { "" };
-    let mut runs = store.active_runs()?;
-    let here = match Context::here() {
-        Some(project) => store.newest_run(Some(&project))?.filter(|run| run.view.is_over()),
-        None => None,
-    };
-    runs.extend(match here {
-        Some(run) => Some(run),
-        None => store.newest_ended_run()?,
-    });
-    for run in runs.into_iter().map(RunRow::current_view) {
-        let units = store.units_of_run(&run.id)?;
+    for run in client.runs_to_show(Context::here().as_ref())?.into_iter().map(|seen| seen.view) {
+        let units = client.units_of_run(&run.id)?;
         if units.is_empty() {
             continue;
         }

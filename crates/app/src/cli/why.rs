@@ -10,8 +10,8 @@ use crate::{context::Context, error::UserError};
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo why fix-tests")]
 pub(super) struct WhyArgs {
-    /// The loop: its id, the beginning of it, or its task; or a unit, or a run of units
-    id: String,
+    /// The loop: its id, the beginning of it, or its task; or a unit, or a run of units (default: the one here)
+    id: Option<String>,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -19,14 +19,15 @@ pub(super) struct WhyArgs {
 
 pub(super) fn why(cx: &Context, args: &WhyArgs) -> Result<u8, UserError> {
     let client = cx.client()?;
-    let unit = cx.find_unit(&client, &args.id)?;
+    let name = cx.name(&client, args.id.as_deref())?;
+    let unit = cx.find_unit(&client, &name)?;
     // Of a unit that is worked on, the loop at work knows more.
     let unit = unit.filter(|view| view.status != UnitStatus::Working || view.loop_id.is_none());
-    let run = if unit.is_none() { cx.find_run(&client, &args.id)? } else { None };
+    let run = if unit.is_none() { cx.find_run(&client, &name)? } else { None };
     let why = match (unit, run) {
         (Some(view), _) => why_unit(&view),
-        (None, Some(run)) => why_run(&run.current_view()),
-        (None, None) => dacapo_core::view::why(&cx.find(&client, &args.id)?.view),
+        (None, Some(run)) => why_run(&run.view),
+        (None, None) => dacapo_core::view::why(&cx.find(&client, &name)?.view),
     };
     if args.json {
         return say_json(&why);

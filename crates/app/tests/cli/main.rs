@@ -8,6 +8,7 @@ mod claims;
 mod control;
 mod environment;
 mod gates;
+mod ids;
 mod inside;
 mod output;
 mod secrets;

@@ -72,7 +72,7 @@ pub enum Ask {
         /// The loop.
         id: LoopId,
         /// Which of its outputs.
-        stream: Channel,
+        channel: Channel,
         /// Begin with this byte.
         from: u64,
     },
@@ -296,7 +296,7 @@ mod tests {
                 body: "two\nlines".into(),
                 bus: BusName::Task("p".parse().unwrap(), "t".parse().unwrap()),
             },
-            Ask::Output { id: "aaaaaaaaaa".parse().unwrap(), stream: Channel::Stderr, from: 7 },
+            Ask::Output { id: "aaaaaaaaaa".parse().unwrap(), channel: Channel::Stderr, from: 7 },
         ] {
             let line = line(&ask);
             assert_eq!(line.iter().filter(|b| **b == b'\n').count(), 1);

@@ -30,7 +30,7 @@ const STEPS: [&str; 1] = ["
     ) STRICT;
     CREATE INDEX streams_kind ON streams (kind, over, key);
     CREATE INDEX streams_task ON streams (project, task, key);
-    CREATE INDEX streams_children ON streams (parent) WHERE over = 0;
+    CREATE INDEX streams_children ON streams (parent, over);
     CREATE TABLE events (
         seq INTEGER PRIMARY KEY,
         stream INTEGER NOT NULL REFERENCES streams (key),

@@ -1,8 +1,8 @@
 //! What is on disk: the journal (SQLite), the requests beside it, and append-only segments of raw output.
 
-mod family;
 mod kind;
 mod lock;
+mod lookup;
 mod migrations;
 mod read;
 mod requests;
@@ -19,6 +19,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavio
 
 pub use kind::Kind;
 pub use lock::{LockError, TaskLock};
+pub use lookup::StreamId;
 pub use read::{Fact, LoopRow, Row, RunRow, Scope};
 pub use requests::PendingRequest;
 pub use segments::{Channel, KEPT_PER_ATTEMPT, Segment, Segments};

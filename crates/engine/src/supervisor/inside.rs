@@ -88,9 +88,9 @@ impl Supervisor<'_> {
                 let more = events.len() >= EVENTS as usize;
                 Ok(Answer::Events { events, more })
             }
-            Ask::Output { id, stream, from } => {
+            Ask::Output { id, channel, from } => {
                 let row = self.relative(&id)?;
-                self.output_of(&row, stream, from)
+                self.output_of(&row, channel, from)
             }
             Ask::Cancel { id } => self.cancel_child(&id),
         }
@@ -182,9 +182,9 @@ impl Supervisor<'_> {
         })
     }
 
-    fn output_of(&self, row: &LoopRow, stream: Channel, from: u64) -> Result<Answer, Refusal> {
+    fn output_of(&self, row: &LoopRow, channel: Channel, from: u64) -> Result<Answer, Refusal> {
         let runs = self.home.runs(&row.view.project, &row.view.task);
-        let mut file = match File::open(Segments::path(&runs, &row.view.id, stream)) {
+        let mut file = match File::open(Segments::path(&runs, &row.view.id, channel)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Answer::Output { bytes: Words::default(), end: 0 });

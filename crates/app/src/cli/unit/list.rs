@@ -82,11 +82,8 @@ fn known(cx: &Context, place: &Place) -> Result<BTreeMap<UnitId, UnitHistory>, U
         return Ok(BTreeMap::new());
     }
     let project = Context::project_of(&units::top(&Context::folder(place.dir.as_ref())?));
-    // Below an agent the journal is closed: what the task files say is shown.
-    let views = match &cx.inside {
-        Some(_) => Vec::new(),
-        None => cx.store()?.unit_views(Some(&project))?,
-    };
+    // Below an agent nothing is known of them but what the task files say.
+    let views = cx.client()?.units(Some(&project))?;
     Ok(views
         .into_iter()
         .map(|view| {

@@ -10,7 +10,7 @@ use dacapo_core::{
     agent::AgentCommand,
     config::{Effective, EffectiveCheck, SetupStep, Source, Sourced, Typed},
     duration::Millis,
-    event::{MergeMode, RunStarted},
+    event::MergeMode,
     ids::{RunId, UnitId},
     judge::promise::PromiseRule,
     limits::Budget,
@@ -26,10 +26,10 @@ use dacapo_core::{
 };
 use dacapo_engine::{
     agents::locate,
+    client::Client,
     process::background::is_background,
     repository::Repo,
     scheduler::{self, NewRun},
-    store::Store,
     supervisor::{self, StartError},
     units,
 };
@@ -180,7 +180,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
     if !is_background() {
         configured::warn(&base.warnings);
         if args.flags.detach {
-            return detach::detach_run();
+            return detach::detach_run(&cx.client()?, None);
         }
     }
     let new = NewRun {
@@ -216,31 +216,30 @@ fn own_file(
 /// The run that `text` means, and the unit of it, if that is what it names: a run by its id, a unit of the project we are
 /// in by its name.
 pub(in crate::cli) fn of_run(
-    store: &Store,
+    cx: &Context,
+    client: &Client,
     text: &str,
 ) -> Result<Option<(RunId, Option<UnitId>)>, UserError> {
-    if let Ok(id) = text.parse::<RunId>()
-        && store.run_row(&id)?.is_some()
-    {
-        return Ok(Some((id, None)));
+    if let Some(run) = cx.find_run(client, text)? {
+        return Ok(Some((run.view.id, None)));
     }
     let Ok(root) = root_of(None) else { return Ok(None) };
-    let views = store.unit_view(Some(&Context::project_of(&root)), text)?;
+    let views = client.units_of_name(Some(&Context::project_of(&root)), text)?;
     let Some(view) = views.into_iter().next() else { return Ok(None) };
     // While it is being worked on, the name means the loop that does.
-    let is_running = store.run_row(&view.run)?.is_some_and(|run| run.is_running());
+    let is_running = client.run_of_id(&view.run)?.is_some_and(|run| run.is_running);
     Ok((!is_running).then_some((view.run, Some(view.unit))))
 }
 
 /// Goes on with a run that ended, or with one unit of it, as that was told to.
 pub(in crate::cli) fn resume(
     cx: &Context,
-    store: &Store,
+    client: &Client,
     id: &RunId,
     only: Option<&UnitId>,
     flags: &ResumeArgs,
 ) -> Result<u8, UserError> {
-    let before = started(store, id)?.ok_or_else(|| UserError::usage(format!("there is no run {id}")))?;
+    let before = client.run_started(id)?.ok_or_else(|| UserError::usage(format!("there is no run {id}")))?;
     let configured = Configured::load(&before.root)?;
     let wanted: Vec<UnitId> = match only {
         Some(unit) => vec![unit.clone()],
@@ -258,7 +257,7 @@ pub(in crate::cli) fn resume(
     }
     settings.max_retries = settings.max_retries.saturating_add(grant.extra_iterations);
     settings.max_time = match grant.max_time_ms {
-        None => time_left(store, &before.purse)?,
+        None => client.time_left(&before.purse)?,
         granted => granted,
     };
     if settings.max_time.is_some_and(Millis::is_zero) {
@@ -272,7 +271,7 @@ pub(in crate::cli) fn resume(
     budget.max_tokens = grant.max_tokens.or(budget.max_tokens);
     refuse_helpless(&Repo::open(&before.root, &cx.home)?, &before.target, before.merge)?;
     if flags.detach && !is_background() {
-        return detach::detach_run();
+        return detach::detach_run(client, flags.id.is_none().then_some(id.as_str()));
     }
     let new = NewRun {
         project: before.project,
@@ -286,20 +285,6 @@ pub(in crate::cli) fn resume(
         is_detached: is_background(),
     };
     start(cx, new, &flags.style)
-}
-
-/// What the newest run that draws on this purse has left of its time: a run may have been gone on with before.
-fn time_left(store: &Store, purse: &RunId) -> Result<Option<Millis>, UserError> {
-    let Some(newest) = store.newest_of_purse(purse)? else { return Ok(None) };
-    let Some(most) = started(store, &newest.view.id)?.and_then(|started| started.settings.max_time) else {
-        return Ok(None);
-    };
-    Ok(Some(most.minus(store.run_lasted(&newest.view)?)))
-}
-
-/// How a run began.
-fn started(store: &Store, id: &RunId) -> Result<Option<RunStarted>, UserError> {
-    Ok(store.run_started(id)?)
 }
 
 /// Settings of an earlier run with the commands that the repository has now: those are what consent is about.
@@ -377,7 +362,7 @@ fn selected(cx: &Context, root: &Path, dir: &str, wanted: &[UnitId]) -> Result<V
             .hint("a unit is a folder there with an IMPLEMENTATION_PLAN.md and task files `01-name.md`, …"));
     }
     let views = if cx.home.path().exists() {
-        cx.store()?.unit_views(Some(&Context::project_of(root)))?
+        cx.client()?.units(Some(&Context::project_of(root)))?
     } else {
         Vec::new()
     };
