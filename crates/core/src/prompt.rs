@@ -104,7 +104,7 @@ pub fn compose(state: &LoopState, iteration: u32, nonce: &str) -> String {
     prompt.push_str("\n\n---\n");
     prompt.push_str(&format!(
         "You work in a loop; this is iteration {iteration} of at most {}. ",
-        state.max_iterations
+        state.limits.max_iterations
     ));
     prompt.push_str(if policy.agent.continue_session {
         "A session may be lost at any time: what must carry over belongs into this directory's files and history.\n"
@@ -115,7 +115,7 @@ pub fn compose(state: &LoopState, iteration: u32, nonce: &str) -> String {
     prompt.push_str(&how_to_claim(policy, nonce));
     if let Some(code) = policy.claims.wait.exit_code {
         // What runs inside a CLI cannot choose the exit code of that.
-        let by_code = match policy.agent.at(state.agent).format {
+        let by_code = match policy.agent.at(state.sessions.agent).format {
             Format::Text => format!("exit with code {code}, or "),
             _ => String::new(),
         };
@@ -129,37 +129,43 @@ pub fn compose(state: &LoopState, iteration: u32, nonce: &str) -> String {
          <blocked>{BLOCKED_PLACEHOLDER}</blocked> and nothing else on it, with the reason in your own words, and stop. That \
          is no failure of yours: a person reads it and decides.\n"
     ));
-    if let Some((number, why)) = state.blocked.as_ref().filter(|(number, _)| number + 1 == iteration) {
+    if let Some((number, why)) =
+        state.conversation.blocked.as_ref().filter(|(number, _)| number + 1 == iteration)
+    {
         prompt.push_str(&format!(
             "\nIn iteration {number} the agent said that it cannot be done as asked: {why}\nA person has read that and lets \
              the loop go on.\n"
         ));
     }
-    for (text, _) in state.steers.iter().filter(|(_, told)| told.is_none_or(|t| t == iteration)) {
+    for (text, _) in state.conversation.steers.iter().filter(|(_, told)| told.is_none_or(|t| t == iteration))
+    {
         prompt.push_str(&crate::unit::prompt::said(text));
     }
-    if let Some(feedback) = state.feedback.as_ref().filter(|_| policy.gates.feedback) {
+    if let Some(feedback) = state.conversation.feedback.as_ref().filter(|_| policy.gates.feedback) {
         prompt.push_str(&told(feedback, policy));
     }
     let older = state.refusals.iter().rev().skip(1).take(if policy.gates.feedback { 2 } else { 0 });
-    for (number, _, line) in older {
-        prompt.push_str(&format!("Before that, the claim of iteration {number} was refused: {line}.\n"));
+    for refused in older {
+        prompt.push_str(&format!(
+            "Before that, the claim of iteration {} was refused: {}.\n",
+            refused.iteration, refused.detail
+        ));
     }
-    let stuck = state.progress.without_progress();
+    let stuck = state.progress.log.without_progress();
     if stuck >= crate::loop_machine::STUCK {
         prompt.push_str(&format!(
             "\nThe last {stuck} iterations changed nothing that was not there before. Do something else than they did: \
              read what failed, try another way, or ask.\n"
         ));
     }
-    if let Some(miss) = state.near_miss {
+    if let Some(miss) = state.conversation.near_miss {
         prompt.push_str(&format!(
             "\nYour promise in iteration {} did not count: {}.\n",
             iteration - 1,
             hint(miss)
         ));
     }
-    if let Some(miss) = state.blocked_near_miss {
+    if let Some(miss) = state.conversation.blocked_near_miss {
         prompt.push_str(&format!(
             "\nWhat you said in iteration {} about being blocked did not count: {}. If you are not blocked, go on.\n",
             iteration - 1,

@@ -20,10 +20,20 @@ fn plain() -> Policy {
     policy(|_| {})
 }
 
-fn red_gate(tail: &str) -> [LoopEvent; 3] {
+fn red_gate(tail: &str) -> [LoopEvent; 5] {
     let result = GateResult { output_tail: tail.to_owned(), ..gate_result(101) };
     [
         LoopEvent::IterationStarted { iteration: 1, max_iterations: 100 },
+        LoopEvent::ClaimMade { iteration: 1, by: vec![crate::judge::signal::Signal::DoneFile] },
+        LoopEvent::GateStarted {
+            iteration: 1,
+            role: GateRole::Gate,
+            name: "tests".into(),
+            command: "cargo test --all".into(),
+            index: 0,
+            attempt: 1,
+            task: None,
+        },
         LoopEvent::GateFinished {
             iteration: 1,
             role: GateRole::Gate,
@@ -48,7 +58,7 @@ fn red_before() -> [LoopEvent; 1] {
         name: "tests".into(),
         command: "cargo test --all".into(),
         task: None,
-        result: gate_result(101),
+        result: GateResult { signature: "red".into(), ..gate_result(101) },
     }]
 }
 
@@ -63,7 +73,12 @@ fn first_iteration_over(outcome: IterationOutcome) -> [LoopEvent; 3] {
             reserve: None,
             output: crate::event::OutputMarks::default(),
         },
-        LoopEvent::IterationFinished { iteration: 1, outcome, spent_ms: Millis(0) },
+        LoopEvent::IterationFinished {
+            iteration: 1,
+            outcome,
+            spent_ms: Millis(0),
+            progress: crate::event::IterationProgress::None,
+        },
     ]
 }
 
@@ -199,7 +214,7 @@ fn the_newest_refusal_is_told_and_an_accepted_claim_ends_it() {
     );
     assert!(!prompt.contains("boom"), "{prompt}");
     events.push(LoopEvent::ClaimAccepted { iteration: 3, verified: true });
-    assert_eq!(state("Fix it.", plain(), &events).feedback, None);
+    assert_eq!(state("Fix it.", plain(), &events).conversation.feedback, None);
     let timed_out = GateResult { failure: Some("ran longer than 5m".into()), ..gate_result(-1) };
     assert_eq!(
         GateFeedback::new("tests", "t", None, &timed_out, false).line,

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     event::{Examination, ProtectedFile, Usage},
     judge::{claim::RefusalReason, signal::Signal},
-    loop_machine::{Claim, LoopState, Seal},
+    loop_machine::{GateTry, Judging, LoopState, Seal},
 };
 
 /// A receipt. Its hash is over the canonical JSON of all other fields.
@@ -94,16 +94,17 @@ pub struct Versions {
 /// `tree` is what was committed, where that is not what the gates saw to the last status line.
 pub(crate) fn issue(
     state: &LoopState,
-    claim: &Claim,
+    judging: &Judging,
+    claim: Vec<Signal>,
     verified: bool,
     seal: Seal,
     tree: Option<String>,
 ) -> Option<Receipt> {
     let started = state.started.as_ref()?;
-    let found: Option<&Examination> = state.examined.as_deref();
+    let found: Option<&Examination> = judging.examined.as_deref();
     let mut commits = found.map(|found| found.commits.clone()).unwrap_or_default();
     // After a crash behind the commit the look at the workspace has found it already.
-    for (_, own) in &state.committed {
+    for (_, own) in &judging.claim.committed {
         if !commits.contains(own) {
             commits.push(own.clone());
         }
@@ -112,17 +113,17 @@ pub(crate) fn issue(
     let mut receipt = Receipt {
         loop_id: seal.loop_id,
         task: started.task.to_string(),
-        claim: claim.by.clone(),
+        claim,
         verdict: if verified { "verified" } else { "unverified" }.to_owned(),
         base: started.base.as_ref().map(|base| base.tree.clone()),
         tree: tree.or(found.map(|found| found.tree.clone())),
         snapshot: found.map(|found| found.snapshot.clone()),
         commits,
-        gates: state
-            .gates
+        gates: judging
+            .tries
             .iter()
-            .filter(|(_, _, result)| result.passed || result.tolerated)
-            .map(|(name, command, result)| GateProof {
+            .filter(|tried| tried.holds())
+            .map(|GateTry { name, command, result, .. }| GateProof {
                 name: name.clone(),
                 command: command.clone(),
                 exit_code: result.exit_code,
@@ -142,15 +143,15 @@ pub(crate) fn issue(
         refusals: state
             .refusals
             .iter()
-            .map(|(iteration, reason, detail)| RefusalLine {
-                iteration: *iteration,
-                reason: *reason,
-                detail: detail.clone(),
+            .map(|refused| RefusalLine {
+                iteration: refused.iteration,
+                reason: refused.reason,
+                detail: refused.detail.clone(),
             })
             .collect(),
-        iterations: state.iterations,
-        tokens: state.ledger.total().usage,
-        cost_usd: state.ledger.total().cost_usd,
+        iterations: state.counters.iterations,
+        tokens: state.spending.ledger.total().usage,
+        cost_usd: state.spending.ledger.total().cost_usd,
         started_at: seal.started_at,
         ended_at: seal.at,
         versions: Versions { dacapo: started.version.clone() },

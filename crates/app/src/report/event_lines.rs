@@ -210,7 +210,7 @@ fn describe(event: &LoopEvent) -> String {
             format!("used so far: {}", money(spend).unwrap_or_else(|| "nothing".to_owned()))
         }
         LoopEvent::BudgetReached { detail } => format!("budget reached: {detail}"),
-        LoopEvent::AgentSwitched { agent, why } => format!("goes on with {agent}: {why}"),
+        LoopEvent::AgentSwitched { agent, why, .. } => format!("goes on with {agent}: {why}"),
         LoopEvent::StopRequested { by } => stopping(*by).to_owned(),
         LoopEvent::LoopFinished { state, reason, detail, .. } => {
             format!("{} ({}): {detail}", state.as_str(), reason.as_str())

@@ -179,7 +179,7 @@ impl Human {
                 self.said.clear();
                 self.now_doing(format!("parked until {until}"));
             }
-            LoopEvent::AgentSwitched { agent, why } => {
+            LoopEvent::AgentSwitched { agent, why, .. } => {
                 self.line("33", &format!("  goes on with {agent}: {why}"));
             }
             LoopEvent::BudgetReached { detail } => self.line("31", &format!("  budget reached: {detail}")),

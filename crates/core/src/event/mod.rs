@@ -57,6 +57,9 @@ pub enum LoopEvent {
         output: OutputMarks,
         /// The supervisor's process.
         pid: u32,
+        /// Whether iterations without progress are counted anew: the person who goes on gives a stuck loop as many again.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        counts_anew: bool,
     },
     /// The loop will not start before these tasks are done.
     TasksAwaited {
@@ -106,6 +109,9 @@ pub enum LoopEvent {
     AgentSwitched {
         /// The agent that works from here on.
         agent: String,
+        /// Its place: the policy's own agent is 0, its stand-ins follow.
+        #[serde(default)]
+        index: usize,
         /// Why.
         why: String,
     },
@@ -118,6 +124,9 @@ pub enum LoopEvent {
         /// What it ended with.
         #[serde(flatten)]
         exit: AgentExit,
+        /// What that means for the loop.
+        #[serde(flatten)]
+        judged: AttemptJudgement,
     },
     /// A hint was observed.
     SignalSeen {
@@ -207,6 +216,9 @@ pub enum LoopEvent {
         name: String,
         /// The command line.
         command: String,
+        /// Its place among the checks of its role in the policy.
+        #[serde(default)]
+        index: usize,
         /// Counts tries of a red one, 1-based.
         #[serde(default = "one")]
         attempt: u32,
@@ -255,6 +267,9 @@ pub enum LoopEvent {
         outcome: IterationOutcome,
         /// How long agents, checks and delays took so far, together.
         spent_ms: Millis,
+        /// Whether it got anywhere.
+        #[serde(default)]
+        progress: IterationProgress,
     },
     /// The loop waits without a process, until a time.
     Parked {
@@ -434,6 +449,72 @@ pub struct AgentExit {
     pub output: OutputMarks,
 }
 
+/// What the end of an agent process means for its loop, as the rules had it when it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptJudgement {
+    /// Whether the attempt used up its iteration.
+    #[serde(default = "yes")]
+    pub charged: bool,
+    /// What the attempt ran into that is counted as long as it lasts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub obstacle: Option<Obstacle>,
+    /// Which session the next attempt goes on with.
+    #[serde(default, skip_serializing_if = "NextSession::is_unchanged")]
+    pub next_session: NextSession,
+}
+
+impl Default for AttemptJudgement {
+    fn default() -> Self {
+        Self { charged: true, obstacle: None, next_session: NextSession::Unchanged }
+    }
+}
+
+/// What an attempt ran into that is counted as long as it lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Obstacle {
+    /// The provider is overloaded, unreachable or wants fewer requests.
+    Outage,
+    /// The user's plan is used up.
+    UsageLimit,
+    /// The agent wanted a permission, or more context than there is.
+    PermissionOrContext,
+}
+
+/// Which session the next attempt goes on with, if it goes on with any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NextSession {
+    /// The one that was there before this attempt.
+    #[default]
+    Unchanged,
+    /// The one that this attempt names.
+    Continue,
+    /// The one that was there before: this attempt could not go on with it, and it is tried once more.
+    Retry,
+    /// None: a fresh one begins.
+    Fresh,
+}
+
+impl NextSession {
+    fn is_unchanged(&self) -> bool {
+        *self == Self::Unchanged
+    }
+}
+
+/// Whether an iteration got anywhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IterationProgress {
+    /// It left something that was not there before, or failed in a new way.
+    Made,
+    /// It did not.
+    None,
+    /// Nothing is known that could tell.
+    #[default]
+    Unknown,
+}
+
 /// The class of an agent's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -541,6 +622,9 @@ pub struct GateResult {
     /// Whether it is red as it was before the first agent, and that is tolerated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tolerated: bool,
+    /// What tells this failure from others of the same gate, whatever the run; empty where it passed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub signature: String,
     /// The end of what a red one printed, for the next prompt.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output_tail: String,
@@ -585,7 +669,10 @@ pub enum StopCause {
     Hangup,
 }
 
-/// Journals from before tries were counted had one each.
 fn one() -> u32 {
     1
+}
+
+fn yes() -> bool {
+    true
 }

@@ -1,7 +1,7 @@
 //! Whether a loop still gets anywhere.
 //!
 //! Progress is judged by outcome, not by what an agent says or how often it says it: a workspace tree not
-//! seen before in this loop, a task closed, or a gate failing in a new way. Trees are compared, not
+//! seen before in this loop, a claim accepted, or a gate failing in a new way. Trees are compared, not
 //! uncommitted changes, so an agent that commits its own work makes progress like any other. Outside git, where no gate
 //! and no protected path makes the content be hashed, an [`Outline`] stands for the tree.
 
@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use crate::text::ansi::readable;
+use crate::{event::IterationProgress, text::ansi::readable};
 
 /// How many lines at the end of a gate's output make its signature.
 const SIGNATURE_LINES: usize = 50;
@@ -150,25 +150,35 @@ impl ProgressLog {
     #[must_use]
     pub fn starting_at(tree: Option<&str>) -> Self {
         let mut log = Self::default();
-        log.trees.is_new(tree);
+        log.trees.remember(tree);
         log
     }
 
-    /// Takes in an iteration: the workspace's tree after it, the signature of the gate that refused it,
-    /// whether it closed a task. Answers whether it made progress.
+    /// Whether an iteration made progress: judged by the workspace's tree after it, by the signature of the gates that
+    /// refused it, and by whether its claim was accepted.
     ///
     /// Without a tree and without a signature nothing is known, and nothing is held against the loop.
-    pub fn observe(&mut self, tree: Option<&str>, signature: Option<&str>, task_closed: bool) -> bool {
-        // Both are remembered, whichever of them is the progress.
-        let new_tree = self.trees.is_new(tree);
-        let new_signature = self.signatures.is_new(signature);
-        let progress = new_tree || new_signature || task_closed;
-        if progress {
-            self.without_progress = 0;
+    #[must_use]
+    pub fn judge(&self, tree: Option<&str>, signature: Option<&str>, is_accepted: bool) -> IterationProgress {
+        if self.trees.is_new(tree) || self.signatures.is_new(signature) || is_accepted {
+            IterationProgress::Made
         } else if tree.is_some() || signature.is_some() {
-            self.without_progress = self.without_progress.saturating_add(1);
+            IterationProgress::None
+        } else {
+            IterationProgress::Unknown
         }
-        progress
+    }
+
+    /// Takes in an iteration that was judged.
+    pub fn take(&mut self, tree: Option<&str>, signature: Option<&str>, progress: IterationProgress) {
+        self.without_progress = match progress {
+            IterationProgress::Made => 0,
+            IterationProgress::None => self.without_progress.saturating_add(1),
+            IterationProgress::Unknown => return,
+        };
+        // Both are remembered, whichever of them is the progress.
+        self.trees.remember(tree);
+        self.signatures.remember(signature);
     }
 
     /// Forgets how long there was none; what was seen stays seen.
@@ -189,20 +199,26 @@ impl ProgressLog {
 struct RecentFingerprints(VecDeque<u64>);
 
 impl RecentFingerprints {
-    /// Remembers `thing`; whether it was not remembered yet.
-    fn is_new(&mut self, thing: Option<&str>) -> bool {
-        let Some(thing) = thing else { return false };
-        let mut hash = Fnv::new();
-        hash.part(thing.as_bytes());
-        if self.0.contains(&hash.0) {
-            return false;
+    fn is_new(&self, thing: Option<&str>) -> bool {
+        thing.is_some_and(|thing| !self.0.contains(&hash(thing)))
+    }
+
+    fn remember(&mut self, thing: Option<&str>) {
+        let Some(thing) = thing else { return };
+        if !self.is_new(Some(thing)) {
+            return;
         }
         if self.0.len() == REMEMBERED {
             self.0.pop_front();
         }
-        self.0.push_back(hash.0);
-        true
+        self.0.push_back(hash(thing));
     }
+}
+
+fn hash(thing: &str) -> u64 {
+    let mut hash = Fnv::new();
+    hash.part(thing.as_bytes());
+    hash.0
 }
 
 /// FNV-1a: kept in journals, so it must be the same in every version, which the standard library's

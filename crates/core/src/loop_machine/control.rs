@@ -1,64 +1,78 @@
 //! What people, signals and a found death ask of a loop, whatever it is doing.
 
 use super::{
-    decide::Turn,
+    decide::Decision,
     effect::Effect,
-    input::Request,
-    state::{JudgeStep, Phase},
+    phase::{Iteration, JudgeStep, Phase},
 };
 use crate::{
     duration::Millis,
-    event::{IterationOutcome, LoopEvent, Reason, StopCause},
+    event::{Grant, IterationOutcome, LoopEvent, Reason, StopCause},
 };
 
-impl Turn {
+impl Decision {
     pub(super) fn owner_died(&mut self) {
-        if !self.is_alive() {
-            return;
-        }
         self.close_cut_iteration();
         // A cancel that was under way is carried out; anything else can be resumed.
-        match self.state.stopping {
+        match self.state.orders.stop {
             Some(StopCause::Cancel) => {
                 self.perform(Effect::CancelChildren);
                 self.finish(Reason::Cancelled, self.cancelled_line());
             }
-            _ => self.finish(Reason::Interrupted, "dacapo died while the loop was running".to_owned()),
+            Some(StopCause::Interrupt | StopCause::Terminate | StopCause::Hangup) | None => {
+                self.finish(Reason::Interrupted, "dacapo died while the loop was running".to_owned());
+            }
         }
+    }
+
+    pub(super) fn disk_failed(&mut self, detail: String) {
+        self.perform(Effect::StopWork { grace: Millis(0) });
+        self.close_cut_iteration();
+        self.finish(Reason::Disk, detail);
     }
 
     /// Closes an iteration that will never report: a claim without a verdict keeps it open, `resume` judges it again;
     /// so does an attempt that met an outage, `resume` makes another one.
     pub(super) fn close_cut_iteration(&mut self) {
-        if self.state.iteration_is_open && self.state.claim.is_none() && !self.state.awaits_attempt {
+        if self.state.iteration == Iteration::Open && self.state.judging().is_none() {
             self.finish_iteration(IterationOutcome::Interrupted);
         }
     }
 
     pub(super) fn stop(&mut self, cause: StopCause) {
-        if !self.is_alive() {
-            return;
-        }
-        let again = self.state.stopping.is_some();
+        let again = self.state.orders.stop.is_some();
         // A cancel outranks a signal; a second signal only hurries.
-        if !again || (cause == StopCause::Cancel && self.state.stopping != Some(StopCause::Cancel)) {
+        if !again || (cause == StopCause::Cancel && self.state.orders.stop != Some(StopCause::Cancel)) {
             self.record(LoopEvent::StopRequested { by: cause });
             self.perform(Effect::CancelChildren);
         }
         match self.state.phase {
-            Phase::Running | Phase::Judging(JudgeStep::Check { .. }) => {
+            Phase::Running | Phase::Checking { .. } | Phase::Judging(JudgeStep::Gate { .. }, _) => {
                 // Somebody presses Ctrl-C twice on purpose; a service manager may well send TERM and HUP together.
                 let hurry = again && cause == StopCause::Interrupt;
-                let grace = if hurry { Millis(0) } else { self.started().policy.pace.kill_grace };
+                let grace = if hurry { Millis(0) } else { self.policy().pace.kill_grace };
                 self.perform(Effect::StopWork { grace });
             }
-            _ => self.finish_stopped(),
+            Phase::New
+            | Phase::AwaitingTasks
+            | Phase::Looking
+            | Phase::Judging(JudgeStep::Children { .. } | JudgeStep::Rechecking | JudgeStep::Committing, _)
+            | Phase::Delaying
+            | Phase::Parked(_)
+            | Phase::Paused { .. }
+            | Phase::Over { .. } => self.finish_stopped(),
         }
+    }
+
+    /// Asks what runs to end.
+    pub(super) fn stop_work(&mut self) {
+        let grace = self.policy().pace.kill_grace;
+        self.perform(Effect::StopWork { grace });
     }
 
     /// Ends the loop for the reason in `stopping`; the caller has made sure that nothing runs any more.
     pub(super) fn finish_stopped(&mut self) {
-        match self.state.stopping {
+        match self.state.orders.stop {
             Some(StopCause::Cancel) => self.finish(Reason::Cancelled, self.cancelled_line()),
             Some(StopCause::Interrupt) | None => {
                 self.finish(Reason::Interrupted, "interrupted by Ctrl-C".to_owned())
@@ -74,61 +88,46 @@ impl Turn {
         format!(
             "Cancelled Ralph loop for {} at iteration {}/{}",
             self.started().task,
-            self.state.iterations,
-            self.state.max_iterations
+            self.state.counters.iterations,
+            self.state.limits.max_iterations
         )
     }
 
-    pub(super) fn requested(&mut self, request: Request) {
-        match request {
-            Request::Cancel => {
-                if self.is_alive() {
-                    self.stop(StopCause::Cancel);
-                } else if self.state.over().is_some_and(Reason::is_resumable) {
-                    // Children outlive a supervisor that was killed.
-                    self.perform(Effect::CancelChildren);
-                    self.finish(Reason::Cancelled, self.cancelled_line());
-                }
-            }
-            Request::Steer { text } => {
-                if self.state.over().is_none_or(Reason::is_resumable) && self.state.phase != Phase::New {
-                    self.record(LoopEvent::Steered { text });
-                }
-            }
-            Request::Pause { now } => {
-                if !self.is_alive() || self.state.phase == Phase::Paused || self.state.stopping.is_some() {
-                    return;
-                }
-                self.record(LoopEvent::PauseRequested { now });
-                match self.state.phase {
-                    Phase::Delaying | Phase::Looking | Phase::AwaitingTasks | Phase::Parked => {
-                        self.record(LoopEvent::Paused);
-                    }
-                    Phase::Running if now => {
-                        let grace = self.started().policy.pace.kill_grace;
-                        self.perform(Effect::StopWork { grace });
-                    }
-                    // A claim is judged to its end: there is no agent to hold.
-                    _ => {}
-                }
-            }
-            Request::Ask { text } => {
-                if self.is_alive() {
-                    self.ask(&text);
-                }
-            }
-            Request::Unpause { grant } => {
-                let is_held = self.state.phase == Phase::Paused || self.state.pausing;
-                if is_held && !grant.is_nothing() {
-                    self.record(LoopEvent::LimitsRaised { grant });
-                }
-                if self.state.phase == Phase::Paused {
-                    self.record(LoopEvent::Unpaused);
-                    self.go_on();
-                } else if self.state.pausing {
-                    self.record(LoopEvent::Unpaused);
-                }
-            }
+    /// Cancels a loop that is over and could be resumed.
+    pub(super) fn cancel_ended(&mut self, reason: Reason) {
+        if reason.is_resumable() {
+            // Children outlive a supervisor that was killed.
+            self.perform(Effect::CancelChildren);
+            self.finish(Reason::Cancelled, self.cancelled_line());
+        }
+    }
+
+    /// Notes that the loop is to hold; `false` if it is about to end anyway.
+    pub(super) fn ask_to_pause(&mut self, now: bool) -> bool {
+        let may_pause = self.state.orders.stop.is_none();
+        if may_pause {
+            self.record(LoopEvent::PauseRequested { now });
+        }
+        may_pause
+    }
+
+    pub(super) fn unpause(&mut self, grant: Grant) {
+        self.raise_limits(grant);
+        self.record(LoopEvent::Unpaused);
+        self.go_on();
+    }
+
+    /// Takes back a pause that has not come yet.
+    pub(super) fn take_back_pause(&mut self, grant: Grant) {
+        if self.state.orders.pause {
+            self.raise_limits(grant);
+            self.record(LoopEvent::Unpaused);
+        }
+    }
+
+    fn raise_limits(&mut self, grant: Grant) {
+        if !grant.is_nothing() {
+            self.record(LoopEvent::LimitsRaised { grant });
         }
     }
 }

@@ -1,108 +1,68 @@
-//! Which gates stand before a claim, and what they have said so far: a fold of events like the rest of the state.
+//! Which gates a claim must pass, and what those that have run say about it.
 
-use super::state::{LoopState, signature};
+use super::phase::{GateTry, Judging};
 use crate::{
     duration::Millis,
-    event::{GateResult, GateRole},
     judge::{
         claim::{Refusal, RefusalReason, refused_by_gate},
         signal::Signal,
     },
-    prompt::{Feedback, GateFeedback},
+    policy::Policy,
 };
 
-/// A gate's name, its command line, and what it came to.
-type Spoken = (String, String, GateResult);
-
-impl LoopState {
-    /// The checks of this role in the order they run, by their place in the policy.
-    pub(super) fn order(&self, role: GateRole) -> Vec<usize> {
-        let Some(started) = &self.started else { return Vec::new() };
-        let policy = &started.policy;
-        let claimed = match role {
-            GateRole::Until => return (0..policy.claims.until.len()).collect(),
-            GateRole::Gate if policy.tasks.is_some() => self.claimed_tasks(),
-            // Without tasks to choose from every gate is for all of it.
-            GateRole::Gate | GateRole::Baseline => return (0..policy.gates.specs.len()).collect(),
-        };
-        let of = |task: Option<u32>| {
-            policy
-                .gates
-                .specs
-                .iter()
-                .enumerate()
-                .filter(move |(_, gate)| gate.task == task)
-                .map(|(index, _)| index)
-        };
-        of(None).chain(claimed.into_iter().flat_map(|task| of(Some(task)))).collect()
+impl Judging {
+    /// The gates of the claim in the order they run, by their place in the policy: first those that are about all of it,
+    /// then those of each claimed task.
+    pub(super) fn gates(&self, policy: &Policy) -> Vec<usize> {
+        let specs = &policy.gates.specs;
+        if policy.tasks.is_none() {
+            return (0..specs.len()).collect();
+        }
+        let of = |task: Option<u32>| (0..specs.len()).filter(move |index| specs[*index].task == task);
+        of(None).chain(self.claimed_tasks().into_iter().flat_map(|task| of(Some(task)))).collect()
     }
 
-    /// The check that follows the one at `index`; those of a task that is out already are left out.
-    pub(super) fn next_check(&self, role: GateRole, index: usize) -> Option<usize> {
-        let order = self.order(role);
+    /// The gate that follows the one at `index`; those of a task that is out already are left out.
+    pub(super) fn next_gate(&self, policy: &Policy, index: usize) -> Option<usize> {
+        let order = self.gates(policy);
         let at = order.iter().position(|i| *i == index)? + 1;
-        let runs_all = self.started.as_ref().is_some_and(|started| started.policy.gates.run_all);
-        let out = if runs_all || role != GateRole::Gate { Vec::new() } else { self.refused_tasks() };
-        let is_out = |index: &usize| self.task_of(*index).is_some_and(|task| out.contains(&task));
+        let out = if policy.gates.run_all { Vec::new() } else { self.refused_tasks(policy) };
+        let is_out = |index: &usize| task_of(policy, *index).is_some_and(|task| out.contains(&task));
         order[at..].iter().copied().find(|index| !is_out(index))
     }
 
-    /// The index of the check with this command line, from the one that ran last on: commands may repeat.
-    pub(super) fn index_of(&self, role: GateRole, command: &str, task: Option<u32>, attempt: u32) -> usize {
-        use super::state::{JudgeStep, Phase};
-        let Some(started) = &self.started else { return 0 };
-        let order = self.order(role);
-        let from = match self.phase {
-            Phase::Judging(JudgeStep::Check { role: last, index, .. }) if last == role => {
-                let at = order.iter().position(|i| *i == index).unwrap_or(0);
-                if attempt > 1 { at } else { at + 1 }
-            }
-            _ => 0,
-        };
-        let is_it = |index: usize| match role {
-            GateRole::Until => started.policy.claims.until[index] == command,
-            GateRole::Gate | GateRole::Baseline => {
-                let gate = &started.policy.gates.specs[index];
-                gate.run == command && gate.task == task
-            }
-        };
-        let rest = order.get(from..).unwrap_or_default();
-        rest.iter().copied().find(|index| is_it(*index)).or(order.get(from).copied()).unwrap_or(from)
-    }
-
-    /// The tasks that are claimed.
     pub(super) fn claimed_tasks(&self) -> Vec<u32> {
-        self.claim.as_ref().map_or_else(Vec::new, |claim| tasks_of(&claim.by))
+        tasks_of(&self.claim.by)
     }
 
     /// Claimed tasks that no gate has refused.
-    pub(super) fn standing_tasks(&self) -> Vec<u32> {
-        let refused = self.refused_tasks();
+    pub(super) fn standing_tasks(&self, policy: &Policy) -> Vec<u32> {
+        let refused = self.refused_tasks(policy);
         self.claimed_tasks().into_iter().filter(|task| !refused.contains(task)).collect()
     }
 
     /// What a claim that is accepted now rests on: a task that is out is no part of it.
-    pub(super) fn standing_signals(&self) -> Vec<Signal> {
-        let refused = self.refused_tasks();
-        let by = self.claim.as_ref().map_or(&[][..], |claim| &claim.by);
-        by.iter().filter(|s| !matches!(s, Signal::Task(n) if refused.contains(n))).cloned().collect()
+    pub(super) fn standing_signals(&self, policy: &Policy) -> Vec<Signal> {
+        let refused = self.refused_tasks(policy);
+        let by = self.claim.by.iter();
+        by.filter(|s| !matches!(s, Signal::Task(n) if refused.contains(n))).cloned().collect()
     }
 
     /// The tasks that a red gate of theirs has taken out of the claim.
-    pub(super) fn refused_tasks(&self) -> Vec<u32> {
-        self.red_gates().filter_map(|(index, _)| self.task_of(index)).collect()
+    pub(super) fn refused_tasks(&self, policy: &Policy) -> Vec<u32> {
+        self.red().filter_map(|red| task_of(policy, red.index)).collect()
     }
 
     /// Why the gates that have run refuse the whole claim, if they do.
-    pub(super) fn refused_by_gates(&self) -> Option<Refusal> {
-        let is_whole = self.red_gates().any(|(index, _)| self.task_of(index).is_none());
-        let none_left = self.has_tasks() && self.standing_tasks().is_empty();
+    pub(super) fn refused_by_gates(&self, policy: &Policy) -> Option<Refusal> {
+        let is_whole = self.red().any(|red| task_of(policy, red.index).is_none());
+        let none_left = policy.tasks.is_some() && self.standing_tasks(policy).is_empty();
         if !is_whole && !none_left {
             return None;
         }
-        let lines = self.red_gates().filter_map(|(index, (name, _, result))| {
-            let line = refused_by_gate(name, result)?.1;
-            Some(match self.task_of(index) {
+        let lines = self.red().filter_map(|red| {
+            let line = refused_by_gate(&red.name, &red.result)?.1;
+            Some(match task_of(policy, red.index) {
                 Some(task) => format!("task #{task}: {line}"),
                 None => line,
             })
@@ -113,48 +73,28 @@ impl LoopState {
 
     /// How long the gates of the claim took so far.
     pub(super) fn gates_took(&self) -> Millis {
-        self.gates.iter().fold(Millis(0), |sum, (_, _, result)| sum.plus(result.duration_ms))
-    }
-
-    /// Takes in what a gate of the claim came to.
-    pub(super) fn take_gate(&mut self, index: usize, name: &str, command: &str, result: &GateResult) {
-        self.verdicts.insert(index, self.gates.len());
-        self.gates.push((name.to_owned(), command.to_owned(), result.clone()));
-        let signatures: Vec<String> =
-            self.red_gates().map(|(_, (name, _, result))| signature(name, result)).collect();
-        // A gate may have been red when it was tried before.
-        self.failure = (!signatures.is_empty()).then(|| signatures.join(" "));
-        if !result.passed && !result.tolerated {
-            let gates = self.red_gates().map(|(index, gate)| self.feedback_of(index, gate)).collect();
-            self.feedback = Some(Feedback::of_gates(self.iterations, gates));
-        }
-    }
-
-    fn feedback_of(&self, index: usize, (name, command, result): &Spoken) -> GateFeedback {
-        let was_red = self.baseline.get(name).is_some_and(|seen| !seen.is_empty());
-        GateFeedback::new(name, command, self.task_of(index), result, was_red)
+        self.tries.iter().fold(Millis(0), |sum, tried| sum.plus(tried.result.duration_ms))
     }
 
     /// The gates that are red by their newest try, in the order of those tries.
-    fn red_gates(&self) -> impl Iterator<Item = (usize, &Spoken)> {
-        let mut newest: Vec<(usize, usize)> = self.verdicts.iter().map(|(index, at)| (*at, *index)).collect();
-        newest.sort_unstable();
-        newest
-            .into_iter()
-            .filter_map(|(at, index)| Some((index, self.gates.get(at)?)))
-            .filter(|(_, (_, _, result))| !result.passed && !result.tolerated)
+    pub(super) fn red(&self) -> impl Iterator<Item = &GateTry> {
+        let is_newest =
+            |at: usize| self.tries[at + 1..].iter().all(|later| later.index != self.tries[at].index);
+        let tries = self.tries.iter().enumerate();
+        tries.filter(move |(at, tried)| !tried.holds() && is_newest(*at)).map(|(_, tried)| tried)
     }
 
-    /// The task that the gate at `index` decides about alone.
-    fn task_of(&self, index: usize) -> Option<u32> {
-        let policy = &self.started.as_ref()?.policy;
-        policy.tasks.as_ref()?;
-        policy.gates.specs.get(index)?.task
+    /// What tells the failure of these gates from others; `None` while none is red.
+    pub(super) fn failure(&self) -> Option<String> {
+        let signatures: Vec<&str> = self.red().map(|red| red.result.signature.as_str()).collect();
+        (!signatures.is_empty()).then(|| signatures.join(" "))
     }
+}
 
-    fn has_tasks(&self) -> bool {
-        self.started.as_ref().is_some_and(|started| started.policy.tasks.is_some())
-    }
+/// The task that the gate at `index` decides about alone.
+pub(super) fn task_of(policy: &Policy, index: usize) -> Option<u32> {
+    policy.tasks.as_ref()?;
+    policy.gates.specs.get(index)?.task
 }
 
 /// The tasks among signals.

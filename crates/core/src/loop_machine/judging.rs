@@ -1,11 +1,11 @@
 //! From a claim to its verdict: children, a look at the workspace, gates, another look, the proof.
 
 use super::{
-    decide::Turn,
+    decide::Decision,
     effect::{BusPost, BusTarget, Effect},
     gating::tasks_of,
     input::{Recheck, Seal},
-    state::{Children, signature},
+    phase::{Children, Iteration},
 };
 use crate::{
     duration::Millis,
@@ -16,6 +16,7 @@ use crate::{
             Refusal, RefusalReason, refused_at_once, refused_by_block, refused_by_disturbance,
             refused_by_examination,
         },
+        progress::failure_signature,
         signal::Signal,
     },
     policy::GateSpec,
@@ -23,12 +24,12 @@ use crate::{
     text::count,
 };
 
-impl Turn {
+impl Decision {
     pub(super) fn claim(&mut self, by: Vec<Signal>) {
         // Before the first iteration the claim is about iteration 0; between two, about the one before.
-        let iteration = self.state.iterations;
+        let iteration = self.state.counters.iterations;
         self.record(LoopEvent::ClaimMade { iteration, by: by.clone() });
-        match refused_at_once(&by, iteration, self.state.blocked_by(), &self.started().policy) {
+        match refused_at_once(&by, iteration, self.state.blocked_by(), self.policy()) {
             Some(refusal) => self.refuse(refusal),
             None => self.await_children(),
         }
@@ -36,7 +37,7 @@ impl Turn {
 
     pub(super) fn await_children(&mut self) {
         let (timeout, every) = {
-            let policy = &self.started().policy;
+            let policy = self.policy();
             (policy.pace.wait_timeout, policy.pace.poll_interval)
         };
         self.perform(Effect::AwaitChildren { timeout, every });
@@ -48,7 +49,7 @@ impl Turn {
     }
 
     pub(super) fn children_waited_for(&mut self, left: Vec<LoopId>, waited: Millis, cancelled: bool) {
-        let gated = !self.started().policy.gates.specs.is_empty();
+        let gated = !self.policy().gates.specs.is_empty();
         if !waited.is_zero() || !left.is_empty() {
             let event = LoopEvent::ChildrenFinished {
                 left: left.clone(),
@@ -72,7 +73,7 @@ impl Turn {
         self.warn(format!("child loops outlast the wait and are cancelled: {}", list(&left)));
         self.perform(Effect::CancelChildren);
         let (grace, every) = {
-            let policy = &self.started().policy;
+            let policy = self.policy();
             (policy.pace.kill_grace, policy.pace.poll_interval)
         };
         // Twice: once for its agent, once for what that left behind; and a moment to write it down.
@@ -82,20 +83,20 @@ impl Turn {
 
     /// The workspace was looked at: what stands against the claim before any gate runs?
     pub(super) fn examined(&mut self, found: Option<Box<Examination>>) {
-        let Some(claim) = self.state.claim.clone() else { return };
+        let claim = self.judging().claim.clone();
         // Refused at once, unless dacapo was killed in between.
         if let Some(refusal) = refused_by_block(&claim.by, self.state.blocked_by()) {
             return self.refuse(refusal);
         }
         if let Some(found) = found {
-            let refusal = refused_by_examination(&claim.by, &found, &self.started().policy);
+            let refusal = refused_by_examination(&claim.by, &found, self.policy());
             self.record(LoopEvent::ClaimExamined { iteration: claim.iteration, found });
             if let Some(refusal) = refusal {
                 return self.refuse(refusal);
             }
         }
-        match self.state.order(GateRole::Gate).first() {
-            Some(first) => self.run_check(GateRole::Gate, *first, 1),
+        match self.judging().gates(self.policy()).first() {
+            Some(first) => self.run_gate(*first, 1),
             None => self.gates_passed(),
         }
     }
@@ -107,24 +108,42 @@ impl Turn {
 
     // --- checks ---------------------------------------------------------------------------------------------
 
-    /// Starts the check of this index for the `attempt`th time.
-    pub(super) fn run_check(&mut self, role: GateRole, index: usize, attempt: u32) {
-        let Some(mut gate) = self.check(role, index) else { return };
-        if let Some(limit) = self.started().policy.gates.timeout.filter(|_| role == GateRole::Gate) {
+    /// Starts a check that no claim depends on.
+    pub(super) fn run_check(&mut self, role: GateRole, index: usize) {
+        let Some(gate) = self.check(role, index) else { return };
+        let snapshot = match role {
+            GateRole::Baseline => self.started().base.as_ref().map(|base| base.snapshot.clone()),
+            GateRole::Gate | GateRole::Until => None,
+        };
+        self.start_check(role, index, 1, gate, snapshot);
+    }
+
+    /// Starts the gate of this index for the `attempt`th time.
+    fn run_gate(&mut self, index: usize, attempt: u32) {
+        let Some(mut gate) = self.check(GateRole::Gate, index) else { return };
+        if let Some(limit) = self.policy().gates.timeout {
             // One for which no time is left has a moment all the same: it may need no more.
-            let left = limit.minus(self.state.gates_took()).max(Millis::from_secs(1));
+            let left = limit.minus(self.judging().gates_took()).max(Millis::from_secs(1));
             gate.timeout = gate.timeout.min(left);
         }
-        let snapshot = match role {
-            GateRole::Gate => self.state.examined.as_ref().map(|found| found.snapshot.clone()),
-            GateRole::Baseline => self.started().base.as_ref().map(|base| base.snapshot.clone()),
-            GateRole::Until => None,
-        };
+        let snapshot = self.judging().examined.as_ref().map(|found| found.snapshot.clone());
+        self.start_check(GateRole::Gate, index, attempt, gate, snapshot);
+    }
+
+    fn start_check(
+        &mut self,
+        role: GateRole,
+        index: usize,
+        attempt: u32,
+        gate: GateSpec,
+        snapshot: Option<String>,
+    ) {
         self.record(LoopEvent::GateStarted {
-            iteration: self.state.iterations,
+            iteration: self.state.counters.iterations,
             role,
             name: gate.name.clone(),
             command: gate.run.clone(),
+            index,
             attempt,
             task: gate.task,
         });
@@ -132,70 +151,92 @@ impl Turn {
     }
 
     fn check(&self, role: GateRole, index: usize) -> Option<GateSpec> {
-        let policy = &self.started().policy;
+        let policy = self.policy();
         match role {
             GateRole::Until => policy.claims.until.get(index).map(|command| GateSpec::of_command(command)),
             GateRole::Gate | GateRole::Baseline => policy.gates.specs.get(index).cloned(),
         }
     }
 
-    pub(super) fn check_finished(
-        &mut self,
-        role: GateRole,
-        index: usize,
-        attempt: u32,
-        mut result: GateResult,
-    ) {
+    /// A check has ended that no claim depends on.
+    pub(super) fn check_finished(&mut self, role: GateRole, index: usize, result: GateResult) {
         let Some(gate) = self.check(role, index) else { return };
-        if self.state.stopping.is_some() {
-            // A check that was cut short says nothing. Its claim stays open: `resume` judges it again.
+        if self.state.orders.stop.is_some() {
+            // A check that was cut short says nothing.
             if role == GateRole::Until {
                 self.finish_iteration(IterationOutcome::Interrupted);
             }
             return self.finish_stopped();
         }
-        result.flaky = result.passed && attempt > 1;
-        result.tolerated = role == GateRole::Gate && self.is_tolerated(&gate.name, &result);
         let (passed, is_last) = (result.passed, self.check(role, index + 1).is_none());
-        let task = gate.task;
-        let holds = passed || result.tolerated;
-        self.record(LoopEvent::GateFinished {
-            iteration: self.state.iterations,
-            role,
-            name: gate.name.clone(),
-            command: gate.run,
-            task,
-            result,
-        });
-        match (role, holds) {
-            (GateRole::Baseline, _) if passed && self.started().policy.gates.red_first => {
+        self.record_check(role, &gate, result, 1);
+        match role {
+            GateRole::Baseline if passed && self.policy().gates.red_first => {
                 let detail = format!(
                     "gate `{}` passes before any work was done; red-first demands that it fails",
                     gate.name
                 );
                 self.finish(Reason::Error, detail);
             }
-            (GateRole::Baseline, _) if is_last => self.perform(Effect::ReadMarkers),
-            (GateRole::Until, true) if is_last => {
-                let iteration = self.state.iterations;
+            GateRole::Baseline if is_last => self.perform(Effect::ReadMarkers),
+            GateRole::Until if !passed => self.not_done(IterationOutcome::NoClaim),
+            GateRole::Until if is_last => {
+                let iteration = self.state.counters.iterations;
                 self.record(LoopEvent::SignalSeen { iteration, signal: Signal::UntilCommand });
                 self.claim(vec![Signal::UntilCommand]);
             }
-            (GateRole::Until, false) => self.not_done(IterationOutcome::NoClaim),
-            (GateRole::Gate, false) if attempt <= gate.retries => self.run_check(role, index, attempt + 1),
-            (GateRole::Gate, _) => self.gate_has_spoken(index),
-            (GateRole::Baseline | GateRole::Until, _) => self.run_check(role, index + 1, 1),
+            GateRole::Baseline | GateRole::Until | GateRole::Gate => self.run_check(role, index + 1),
         }
+    }
+
+    /// A gate of the claim has ended.
+    pub(super) fn gate_finished(&mut self, index: usize, attempt: u32, result: GateResult) {
+        let Some(gate) = self.check(GateRole::Gate, index) else { return };
+        if self.state.orders.stop.is_some() {
+            // A gate that was cut short says nothing. Its claim stays open: `resume` judges it again.
+            return self.finish_stopped();
+        }
+        let holds = self.record_check(GateRole::Gate, &gate, result, attempt);
+        if !holds && attempt <= gate.retries {
+            self.run_gate(index, attempt + 1);
+        } else {
+            self.gate_has_spoken(index);
+        }
+    }
+
+    /// Records what a check came to, and what the rules say about that; whether a claim may stand on it.
+    fn record_check(
+        &mut self,
+        role: GateRole,
+        gate: &GateSpec,
+        mut result: GateResult,
+        attempt: u32,
+    ) -> bool {
+        if !result.passed {
+            result.signature = failure_signature(&gate.name, result.exit_code, result.output_tail.as_bytes());
+        }
+        result.flaky = result.passed && attempt > 1;
+        result.tolerated = role == GateRole::Gate && self.is_tolerated(&gate.name, &result);
+        let holds = result.passed || result.tolerated;
+        self.record(LoopEvent::GateFinished {
+            iteration: self.state.counters.iterations,
+            role,
+            name: gate.name.clone(),
+            command: gate.run.clone(),
+            task: gate.task,
+            result,
+        });
+        holds
     }
 
     /// The next gate; after the last one, or after one that speaks for all, the verdict of those that ran.
     fn gate_has_spoken(&mut self, index: usize) {
-        let refusal = self.state.refused_by_gates();
-        let next = self.state.next_check(GateRole::Gate, index);
+        let refusal = self.judging().refused_by_gates(self.policy());
+        let next = self.judging().next_gate(self.policy(), index);
         match (refusal, next) {
             (Some(refusal), None) => self.refuse(refusal),
-            (Some(refusal), Some(_)) if !self.started().policy.gates.run_all => self.refuse(refusal),
-            (_, Some(next)) => self.run_check(GateRole::Gate, next, 1),
+            (Some(refusal), Some(_)) if !self.policy().gates.run_all => self.refuse(refusal),
+            (_, Some(next)) => self.run_gate(next, 1),
             (None, None) => self.gates_passed(),
         }
     }
@@ -203,30 +244,30 @@ impl Turn {
     /// Whether a red gate is red as it was before the first agent, and that may be.
     fn is_tolerated(&self, name: &str, result: &GateResult) -> bool {
         !result.passed
-            && self.started().policy.gates.tolerate_baseline
-            && self.state.baseline.get(name).is_some_and(|before| *before == signature(name, result))
+            && self.policy().gates.tolerate_baseline
+            && self.state.baseline.get(name).is_some_and(|before| *before == result.signature)
     }
 
     // --- the verdict ----------------------------------------------------------------------------------------
 
     fn gates_passed(&mut self) {
-        let Some(claim) = &self.state.claim else { return };
-        self.record(LoopEvent::GatesPassed { iteration: claim.iteration });
-        let snapshot = self.state.examined.as_ref().map(|found| found.snapshot.clone());
+        let iteration = self.judging().claim.iteration;
+        self.record(LoopEvent::GatesPassed { iteration });
+        let snapshot = self.judging().examined.as_ref().map(|found| found.snapshot.clone());
         self.perform(Effect::Recheck { snapshot });
     }
 
     pub(super) fn rechecked(&mut self, recheck: Recheck) {
-        let Some(claim) = self.state.claim.clone() else { return };
+        let claim = self.judging().claim.clone();
         if let Some(refusal) = refused_by_disturbance(&recheck.disturbed) {
             return self.refuse(refusal);
         }
         self.record(LoopEvent::TreeHeld { iteration: claim.iteration });
         // Before the commits: a crash behind them must not leave a task that did not pass complete.
-        let standing = self.state.standing_tasks();
+        let standing = self.judging().standing_tasks(self.policy());
         self.set_statuses(&standing);
-        let policy = &self.started().policy;
-        match (&policy.keep.commit, &self.state.examined) {
+        let policy = self.policy();
+        match (&policy.keep.commit, &self.judging().examined) {
             (Some(_), Some(found)) if policy.tasks.is_some() => {
                 let (snapshot, set) = (found.snapshot.clone(), policy.tasks.clone());
                 if let Some(set) = set {
@@ -246,12 +287,12 @@ impl Turn {
     }
 
     pub(super) fn commit_done(&mut self, result: Result<Option<String>, String>, seal: Seal) {
-        let Some(claim) = self.state.claim.clone() else { return };
+        let claim = self.judging().claim.clone();
         match result {
             Ok(commit) => {
                 // Told once, however often it is found again.
                 if let Some(commit) =
-                    commit.filter(|commit| !self.state.committed.iter().any(|(_, known)| known == commit))
+                    commit.filter(|commit| !claim.committed.iter().any(|(_, known)| known == commit))
                 {
                     self.record(LoopEvent::Committed { iteration: claim.iteration, commit, task: None });
                 }
@@ -264,23 +305,24 @@ impl Turn {
 
     /// The claim holds; `tree` is what was committed of it, where that differs from what was judged.
     pub(super) fn accept(&mut self, seal: Seal, tree: Option<String>) {
-        let Some(mut claim) = self.state.claim.clone() else { return };
-        claim.by = self.state.standing_signals();
-        let verified = !self.started().policy.gates.specs.is_empty();
-        let receipt = receipt::issue(&self.state, &claim, verified, seal, tree);
-        self.record(LoopEvent::ClaimAccepted { iteration: claim.iteration, verified });
-        if self.state.iteration_is_open {
+        let judging = self.judging().clone();
+        let by = judging.standing_signals(self.policy());
+        let iteration = judging.claim.iteration;
+        let verified = !self.policy().gates.specs.is_empty();
+        let receipt = receipt::issue(&self.state, &judging, by.clone(), verified, seal, tree);
+        self.record(LoopEvent::ClaimAccepted { iteration, verified });
+        if self.state.iteration != Iteration::Closed {
             self.finish_iteration(IterationOutcome::Accepted);
         }
         if let Some(receipt) = receipt {
             self.record(LoopEvent::ReceiptIssued { receipt: Box::new(receipt) });
         }
-        let marker = match claim.by.first() {
-            _ if claim.by.contains(&Signal::DoneFile) => "DONE marker present".to_owned(),
-            Some(Signal::Task(_)) => numbered(&tasks_of(&claim.by)),
+        let marker = match by.first() {
+            _ if by.contains(&Signal::DoneFile) => "DONE marker present".to_owned(),
+            Some(Signal::Task(_)) => numbered(&tasks_of(&by)),
             first => first.map_or("", Signal::name).to_owned(),
         };
-        let detail = match self.state.children {
+        let detail = match judging.children {
             Children::None => format!("task completed ({marker}, no active children)"),
             Children::Finished => "task completed (all children finished)".to_owned(),
             Children::Cancelled => format!("task completed ({marker}, child loops were cancelled)"),
@@ -292,7 +334,7 @@ impl Turn {
             body: format!(
                 "task {} completed after {}",
                 self.started().task,
-                count(self.state.iterations, "iteration")
+                count(self.state.counters.iterations, "iteration")
             ),
         };
         self.perform(Effect::Post(fact));
@@ -300,26 +342,29 @@ impl Turn {
     }
 
     fn refuse(&mut self, (reason, detail): Refusal) {
-        let Some(claim) = self.state.claim.clone() else { return };
+        let claim = self.judging().claim.clone();
         self.post("WARNING", format!("claim refused: {detail}"));
         self.record(LoopEvent::ClaimRefused { iteration: claim.iteration, reason, detail });
         self.set_back(&tasks_of(&claim.by));
         if claim.by.iter().any(|s| matches!(s, Signal::DoneFile | Signal::MalformedDone(_))) {
             self.perform(Effect::SetDoneAside);
         }
-        if self.state.stopping.is_some() {
+        if self.state.orders.stop.is_some() {
             return self.finish_stopped();
         }
-        if self.state.blocked_by().is_some() || (self.state.iteration_is_open && !self.state.awaits_attempt) {
-            self.not_done(IterationOutcome::Refused);
-        } else if self.state.max_iterations == 0 {
+        if self.state.blocked_by().is_some() {
+            return self.not_done(IterationOutcome::Refused);
+        }
+        match self.state.iteration {
+            Iteration::Open => self.not_done(IterationOutcome::Refused),
             // There is no agent for whom anything has to be there.
-            self.next_iteration();
-        } else if self.state.awaits_attempt || self.started().policy.needs_supply() {
+            Iteration::Closed | Iteration::AwaitsRetry if self.state.limits.max_iterations == 0 => {
+                self.next_iteration();
+            }
             // Nobody was charged for this claim: whatever stands in the agent's way is looked at first.
-            self.perform(Effect::ReadMarkers);
-        } else {
-            self.next_iteration();
+            Iteration::AwaitsRetry => self.perform(Effect::ReadMarkers),
+            Iteration::Closed if self.policy().needs_supply() => self.perform(Effect::ReadMarkers),
+            Iteration::Closed => self.next_iteration(),
         }
     }
 }

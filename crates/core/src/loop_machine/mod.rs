@@ -1,24 +1,30 @@
 //! The loop as a pure machine: inputs in one order go in, facts to record and things to do come out.
 //!
 //! ```text
-//!            Begin                 nothing to wait for
-//!   (new) ─────────► Awaiting ───────────────────────► Looking ◄───────────────┐
-//!                    tasks                               │ markers read        │ delay over, unpaused
-//!                                      a DONE is there   │                     │
-//!                    ┌───────────────────────────────────┤ none               │
-//!                    ▼                                   ▼                     │
-//!                 Judging ◄──── claim ────────────── Running ── no claim ──► Delaying / Paused
-//!       children → gates │                        (one agent)                  ▲
-//!                        ├── accepted ──► Over(done)                           │
-//!                        └── refused ──────────────────────────────────────────┘
+//!            Begin                 nothing to wait for                  red before?
+//!   (new) ─────────► AwaitingTasks ──────────────────► Looking ◄──────────────────► Checking (baseline)
+//!                                                      ▲  │ markers read
+//!      delay over, park over, unpaused, refused before │  │
+//!      or between iterations, not charged              │  ├── a DONE is there ────────────────┐
+//!                    ┌─────────────────────────────────┘  │ none                              │
+//!                    │                                    ▼                                   ▼
+//!        Delaying / Parked / Paused ◄── no claim ───── Running ── claim, or own claim ────► Judging
+//!                    ▲                              (one agent)                               ▲ │
+//!                    │                                    │ until-commands       all exit 0   │ │
+//!                    ├─────────────── one exits 1 ───── Checking (until) ─────────────────────┘ │
+//!                    └─────────────── refused ──────────────────────────────────────────────────┤
+//!                                                                      accepted ──► Over(done) ◄─┘
 //!
-//!   any phase ── cancel, signal, limit, fatal ──► Over(reason) ── resume ──► Looking
+//!   Judging: children → look → gates → second look → commit
+//!   any phase ── cancel, signal, limit, fatal ──► Over(reason) ── resume ──► Looking, Parked or Judging
 //! ```
 //!
-//! [`decide`] is total: every phase answers every input, if only with nothing. [`LoopState::apply`] folds what was
-//! recorded; resuming folds the journal and decides nothing again, so new code reads old journals. Of several
-//! reasons to stop the first of this order counts: cancelled, done, fatal, waiting, limit (req 92).
+//! [`decide`] is total: it names every phase and every input. [`LoopState::apply`] folds what was recorded and judges
+//! nothing; resuming folds the journal and decides nothing again, so new code reads old journals, and a rule that has
+//! changed since changes nothing about them. Of several reasons to stop the first of this order counts: cancelled, done,
+//! fatal, waiting, limit (req 92).
 
+mod after_agent;
 mod control;
 mod decide;
 #[cfg(test)]
@@ -26,23 +32,27 @@ pub(crate) mod decide_tests;
 mod effect;
 mod gating;
 mod input;
+mod iteration;
 mod judging;
 mod outages;
+mod phase;
 #[cfg(test)]
 mod simulation_tests;
 mod state;
 mod tasks;
 
-pub(crate) use decide::STUCK;
+use crate::{event::LoopEvent, machine::Machine};
 pub use decide::decide;
 pub use effect::{BusPost, BusTarget, Effect, Step, TaskCommit};
 pub use input::{
     AgentReport, Begin, Input, Purse, Recheck, Request, Seal, SharedSpend, StartFailure, Supply, TaskCommits,
 };
+pub(crate) use iteration::STUCK;
 pub use outages::is_broke;
-pub use state::{Children, Claim, JudgeStep, LoopState, Phase};
-
-use crate::{event::LoopEvent, machine::Machine};
+pub use phase::{Children, Claim, GateTry, Iteration, JudgeStep, Judging, Parking, Phase, Rest};
+pub use state::{
+    Conversation, Counters, LimitsInForce, LoopState, Orders, Output, Progress, Refused, Sessions, Spending,
+};
 
 /// The loop as a [`Machine`].
 #[derive(Clone, Copy, Debug)]

@@ -4,15 +4,16 @@
 use jiff::Timestamp;
 
 use super::{
-    decide::Turn,
+    after_agent::BLOCKED_ATTEMPTS,
+    decide::Decision,
     effect::Effect,
     input::{Purse, SharedSpend, Supply},
-    state::{LOST_SESSIONS, LoopState},
+    state::LoopState,
 };
 use crate::{
     agent::catalog,
     duration::Millis,
-    event::{AgentExit, IterationOutcome, LoopEvent, Outcome, Reason, Spend},
+    event::{AgentExit, AttemptJudgement, LoopEvent, NextSession, Outcome, Reason, Spend},
     ids::fingerprint,
     limits::{Account, Budget, PROBE_EVERY, Share, Spent, backoff, first_exceeded, may_start},
 };
@@ -20,74 +21,57 @@ use crate::{
 /// How long an agent may take to end when the money is gone.
 const BUDGET_GRACE: Millis = Millis::from_secs(1);
 
-/// After this many agents in a row that wanted a permission, or more context than there is, a person is needed.
-const WALLS: u32 = 3;
-
 /// After this many tries, about an hour of them, an outage is waited for like a limit.
 const RETRIES: u32 = 16;
 
-impl Turn {
-    /// Says and does what follows from an end that is no completion; `false` if it was nothing of the kind.
-    pub(super) fn met_an_outage(&mut self, at: Timestamp, exit: &AgentExit) -> bool {
-        // Nobody waits for hours to be told then that the money is gone.
-        if self.state.budget.is_some() {
-            return false;
-        }
-        let detail = exit.detail.clone().unwrap_or_else(|| exit.outcome.as_str().replace('_', " "));
-        let detail = self.with_remedy(detail, exit.outcome);
+impl Decision {
+    /// Says what an agent ran into where the loop goes on all the same.
+    pub(super) fn warn_of_obstacle(&mut self, exit: &AgentExit, judged: AttemptJudgement) {
+        let is_fresh = judged.next_session == NextSession::Fresh;
         match exit.outcome {
-            Outcome::UsageLimit => {
-                let until = match exit.reset_at {
-                    Some(reset) if reset > at => later(reset, self.spread(since(at, reset))),
-                    // Past already: it may be over. If it is not, the time that is named means nothing.
-                    Some(_) if self.state.limits <= 1 => later(at, self.spread(Millis(0))),
-                    _ => later(at, PROBE_EVERY),
-                };
-                self.provider_is_closed(until, detail);
+            Outcome::Misuse | Outcome::Crash if is_fresh && !judged.charged => {
+                self.warn(format!("a fresh session begins: {}", self.what_happened(exit)));
             }
-            Outcome::RateLimit | Outcome::Overload | Outcome::Network => self.back_off(at, exit, detail),
-            Outcome::Auth => self.finish(Reason::Auth, detail),
-            Outcome::Billing => self.finish(Reason::Billing, detail),
-            Outcome::Misuse | Outcome::Crash
-                if self.state.attempt_session.is_some() && self.state.awaits_attempt =>
+            Outcome::Permission | Outcome::Context
+                if self.state.counters.blocked_attempts < BLOCKED_ATTEMPTS =>
             {
-                if self.state.lost_sessions >= LOST_SESSIONS {
-                    self.warn(format!("a fresh session begins: {detail}"));
-                }
-                self.perform(Effect::ReadMarkers);
+                self.warn(self.what_happened(exit));
             }
-            Outcome::Misuse => self.finish(Reason::Agent, detail),
-            Outcome::Permission | Outcome::Context if self.state.walls >= WALLS => {
-                self.finish_iteration(IterationOutcome::NoClaim);
-                self.finish(Reason::Waiting, detail);
-            }
-            Outcome::Permission | Outcome::Context => {
-                self.warn(detail);
-                return false;
-            }
-            _ => return false,
+            _ => {}
         }
-        true
+    }
+
+    /// The user's plan is used up: the loop waits until it is not, if somebody says when.
+    pub(super) fn await_reset(&mut self, at: Timestamp, exit: &AgentExit) {
+        let until = match exit.reset_at {
+            Some(reset) if reset > at => later(reset, self.spread(since(at, reset))),
+            // Past already: it may be over. If it is not, the time that is named means nothing.
+            Some(_) if self.state.counters.usage_limits <= 1 => later(at, self.spread(Millis(0))),
+            _ => later(at, PROBE_EVERY),
+        };
+        self.provider_is_closed(until, self.what_happened(exit));
     }
 
     /// What happened, and what a person can do about it where that is known of the agent.
-    fn with_remedy(&self, detail: String, outcome: Outcome) -> String {
-        let name = &self.started().policy.agent.at(self.state.agent).name;
-        match catalog::find(name).and_then(|agent| agent.remedy(outcome)) {
+    pub(super) fn what_happened(&self, exit: &AgentExit) -> String {
+        let detail = exit.detail.clone().unwrap_or_else(|| exit.outcome.as_str().replace('_', " "));
+        let name = &self.policy().agent.at(self.state.sessions.agent).name;
+        match catalog::find(name).and_then(|agent| agent.remedy(exit.outcome)) {
             Some(remedy) => format!("{}; {remedy}", detail.trim_end_matches('.')),
             None => detail,
         }
     }
 
     /// An outage passes: the loop waits a little longer each time, and in the end looks every quarter of an hour.
-    fn back_off(&mut self, at: Timestamp, exit: &AgentExit, detail: String) {
-        let outages = self.state.outages;
+    pub(super) fn back_off(&mut self, at: Timestamp, exit: &AgentExit) {
+        let detail = self.what_happened(exit);
+        let outages = self.state.counters.outages;
         let suggested = exit.reset_at.map(|reset| since(at, reset));
         if outages > RETRIES {
             let wait = PROBE_EVERY.max(suggested.unwrap_or_default());
             return self.provider_is_closed(later(at, wait), detail);
         }
-        let wait = backoff(self.started().policy.pace.backoff, outages, &self.started().seed, suggested);
+        let wait = backoff(self.policy().pace.backoff, outages, &self.started().seed, suggested);
         self.park(later(at, wait), format!("{detail}; try {} follows", outages + 1));
     }
 
@@ -95,16 +79,16 @@ impl Turn {
     fn provider_is_closed(&mut self, until: Timestamp, why: String) {
         let provider = self.provider();
         self.perform(Effect::CloseProvider { provider, until, why: why.clone() });
-        if self.started().policy.agent.fallback.is_empty() {
+        if self.policy().agent.fallback.is_empty() {
             self.park(until, why);
         } else {
             self.perform(Effect::ReadMarkers);
         }
     }
 
-    fn park(&mut self, until: Timestamp, why: String) {
+    pub(super) fn park(&mut self, until: Timestamp, why: String) {
         self.record(LoopEvent::Parked { until, why });
-        if self.state.pausing {
+        if self.state.orders.pause {
             self.record(LoopEvent::Paused);
         } else {
             let provider = self.provider();
@@ -112,25 +96,21 @@ impl Turn {
         }
     }
 
-    /// Waits once more for the time it was parked until, after a pause or a restart of dacapo, and says so once more.
-    pub(super) fn park_again(&mut self) {
-        if let Some((until, why)) = self.state.parked.clone() {
-            self.park(until, why);
-        }
-    }
-
     /// Whether an agent may be started on what there is: money, and a provider that answers. Else says what follows.
     pub(super) fn may_draw_on(&mut self, supply: &Supply) -> bool {
         // Where loops draw on one purse, as much as a message takes is set aside for this one.
-        let reserve =
-            if self.started().policy.limits.shares_budgets() { self.state.largest } else { Spent::default() };
+        let reserve = if self.policy().limits.shares_budgets() {
+            self.state.spending.largest
+        } else {
+            Spent::default()
+        };
         if let Err(refusal) =
-            may_start(&accounts(&self.state, self.state.ledger.total(), &supply.shared), &reserve)
+            may_start(&accounts(&self.state, self.state.spending.ledger.total(), &supply.shared), &reserve)
         {
             self.finish(Reason::Budget, refusal.to_string());
             return false;
         }
-        let policy = &self.started().policy;
+        let policy = self.policy();
         let open = (0..=policy.agent.fallback.len())
             .find(|i| !supply.closed.contains_key(&policy.agent.at(*i).provider));
         match open {
@@ -148,31 +128,31 @@ impl Turn {
     }
 
     fn switch_to(&mut self, index: usize, supply: &Supply) {
-        if index == self.state.agent {
+        if index == self.state.sessions.agent {
             return;
         }
-        let policy = &self.started().policy;
+        let policy = self.policy();
         let agent = policy.agent.at(index).name.clone();
-        let left = policy.agent.at(self.state.agent);
+        let left = policy.agent.at(self.state.sessions.agent);
         let why = match supply.closed.get(&left.provider) {
             Some((until, why)) => format!("{} is at its limit until {until}: {why}", left.name),
             None => format!("{agent} can be asked again"),
         };
-        self.record(LoopEvent::AgentSwitched { agent, why });
+        self.record(LoopEvent::AgentSwitched { agent, index, why });
     }
 
     /// The running agent has used `spend` so far.
     pub(super) fn usage_seen(&mut self, spend: Spend, shared: &SharedSpend, unpriced: Option<String>) {
-        let (iteration, attempt) = (self.state.iterations, self.state.attempts);
+        let (iteration, attempt) = (self.state.counters.iterations, self.state.counters.attempts);
         self.record(LoopEvent::UsageSeen { iteration, attempt, spend });
-        if self.state.budget.is_some() || self.state.stopping.is_some() {
+        if self.state.spending.exhausted.is_some() || self.state.orders.stop.is_some() {
             return;
         }
         // Tokens that nobody can turn into money would be fiction to a budget of it (fault J5).
-        let run = self.started().policy.limits.per_run;
-        let is_fiction = (self.state.max_cost.is_some() && self.state.max_tokens.is_none())
+        let run = self.policy().limits.per_run;
+        let is_fiction = (self.state.limits.max_cost.is_some() && self.state.limits.max_tokens.is_none())
             || (run.max_cost.is_some() && run.max_tokens.is_none());
-        let accounts = accounts(&self.state, self.state.ledger.total(), shared);
+        let accounts = accounts(&self.state, self.state.spending.ledger.total(), shared);
         let detail = match first_exceeded(&accounts) {
             Some(refusal) => Some(refusal.to_string()),
             None => unpriced
@@ -181,20 +161,20 @@ impl Turn {
         };
         if let Some(detail) = detail {
             self.record(LoopEvent::BudgetReached { detail });
-            let grace = self.started().policy.pace.kill_grace.min(BUDGET_GRACE);
+            let grace = self.policy().pace.kill_grace.min(BUDGET_GRACE);
             self.perform(Effect::StopWork { grace });
         }
     }
 
     fn provider(&self) -> String {
-        self.started().policy.agent.at(self.state.agent).provider.clone()
+        self.policy().agent.at(self.state.sessions.agent).provider.clone()
     }
 
     /// A moment of this loop's own: those that wait for the same reset do not all come back in the same second. A short
     /// wait does not become a long one by it.
     fn spread(&self, wait: Millis) -> Millis {
-        let seed = format!("{}/{}", self.started().seed, self.state.attempts);
-        let backoff = self.started().policy.pace.backoff;
+        let seed = format!("{}/{}", self.started().seed, self.state.counters.attempts);
+        let backoff = self.policy().pace.backoff;
         // A reset that is past says nothing about when to come back: then all of it.
         let most = if wait.is_zero() { backoff } else { backoff.min(Millis(wait.0 / 4 + 1)) };
         Millis(fingerprint(seed.as_bytes()) % most.0.max(1))
@@ -203,7 +183,7 @@ impl Turn {
 
 /// Whether a budget is used up if the agent at work has used `running`: then nobody waits to say so.
 pub fn is_broke(state: &LoopState, running: &Spend, shared: &SharedSpend) -> bool {
-    first_exceeded(&accounts(state, state.ledger.with(running), shared)).is_some()
+    first_exceeded(&accounts(state, state.spending.ledger.with(running), shared)).is_some()
 }
 
 /// Every budget that bears on a loop that has used `own`, and what was taken out of it.
@@ -212,7 +192,7 @@ fn accounts(state: &LoopState, own: Spend, shared: &SharedSpend) -> Vec<Account>
     let policy = &started.policy;
     let account =
         |share, budget, purse: Purse| Account { share, budget, spent: purse.spent, reserved: purse.reserved };
-    let budget = Budget { max_cost: state.max_cost, max_tokens: state.max_tokens };
+    let budget = Budget { max_cost: state.limits.max_cost, max_tokens: state.limits.max_tokens };
     vec![
         account(Share::Loop, budget, Purse { spent: own.spent(), reserved: Spent::default() }),
         account(Share::Run, policy.limits.per_run, shared.run),

@@ -1,7 +1,7 @@
 //! Tasks of a unit: what their files are set to, and the commits of those that were proven.
 
 use super::{
-    decide::Turn,
+    decide::Decision,
     effect::{Effect, TaskCommit},
     input::{Seal, TaskCommits},
 };
@@ -10,10 +10,10 @@ use crate::{
     unit::{Task, TaskSet, TaskStatus, graph},
 };
 
-impl Turn {
+impl Decision {
     /// Sets the files of these tasks back to what they said when the turn began.
     pub(super) fn set_back(&mut self, tasks: &[u32]) {
-        let Some(set) = &self.started().policy.tasks else { return };
+        let Some(set) = &self.policy().tasks else { return };
         let all = self.statuses(set, &[]).into_iter();
         let statuses: Vec<_> = all.filter(|(task, _)| tasks.contains(task)).collect();
         if !statuses.is_empty() {
@@ -28,7 +28,7 @@ impl Turn {
 
     /// Sets every file of the turn: complete are these tasks and no other that was not before.
     pub(super) fn set_statuses(&mut self, complete: &[u32]) {
-        let Some(set) = &self.started().policy.tasks else { return };
+        let Some(set) = &self.policy().tasks else { return };
         let statuses = self.statuses(set, complete);
         self.perform(Effect::SetStatuses(statuses));
     }
@@ -44,7 +44,7 @@ impl Turn {
 
     /// One commit per task that stands, each with its own status line and that of those before it.
     pub(super) fn commit_tasks(&mut self, set: &TaskSet, snapshot: String, iteration: u32) {
-        let standing = self.state.standing_tasks();
+        let standing = self.judging().standing_tasks(self.policy());
         let commit = |(at, number): (usize, &u32)| {
             let task = set.tasks.iter().find(|task| task.spec.number == *number)?;
             Some(TaskCommit {
@@ -58,12 +58,11 @@ impl Turn {
     }
 
     pub(super) fn tasks_committed(&mut self, commits: TaskCommits, seal: Seal) {
-        let Some(claim) = self.state.claim.clone() else { return };
-        let iteration = claim.iteration;
+        let iteration = self.judging().claim.iteration;
         for (task, commit) in commits.made {
             // Told once, however often it is found again; nothing to commit is no failure.
             let Some(commit) = commit else { continue };
-            if !self.state.committed.iter().any(|(_, known)| *known == commit) {
+            if !self.judging().claim.committed.iter().any(|(_, known)| *known == commit) {
                 self.record(LoopEvent::Committed { iteration, commit, task: Some(task) });
             }
         }

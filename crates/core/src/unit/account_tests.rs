@@ -86,7 +86,12 @@ fn accepted() -> LoopEvent {
 }
 
 fn finishes(iteration: u32, outcome: IterationOutcome) -> LoopEvent {
-    LoopEvent::IterationFinished { iteration, outcome, spent_ms: crate::duration::Millis(0) }
+    LoopEvent::IterationFinished {
+        iteration,
+        outcome,
+        spent_ms: crate::duration::Millis(0),
+        progress: crate::event::IterationProgress::None,
+    }
 }
 
 /// The events of one loop, from this place in the journal on.

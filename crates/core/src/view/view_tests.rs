@@ -60,7 +60,12 @@ fn refused() -> LoopEvent {
 }
 
 fn iteration_finished(spent: u64) -> LoopEvent {
-    LoopEvent::IterationFinished { iteration: 3, outcome: IterationOutcome::NoClaim, spent_ms: Millis(spent) }
+    LoopEvent::IterationFinished {
+        iteration: 3,
+        outcome: IterationOutcome::NoClaim,
+        spent_ms: Millis(spent),
+        progress: crate::event::IterationProgress::None,
+    }
 }
 
 #[test]
@@ -111,12 +116,18 @@ fn a_life_is_folded_into_its_states() {
         usage: Some(Usage { input: tokens, output: 1, cache_read: 2, cache_write: 3, reasoning: 4 }),
         ..agent_exit(0)
     };
-    let exited = |cost, tokens| LoopEvent::AgentExited { iteration: 3, attempt: 3, exit: exit(cost, tokens) };
+    let exited = |cost, tokens| LoopEvent::AgentExited {
+        iteration: 3,
+        attempt: 3,
+        exit: exit(cost, tokens),
+        judged: crate::event::AttemptJudgement::default(),
+    };
     let gate_started = || LoopEvent::GateStarted {
         iteration: 3,
         role: GateRole::Gate,
         name: "cargo test".into(),
         command: "cargo test".into(),
+        index: 0,
         attempt: 1,
         task: None,
     };
@@ -153,6 +164,7 @@ fn a_life_is_folded_into_its_states() {
                 grant: Grant { extra_iterations: 5, ..Grant::default() },
                 output: OutputMarks::default(),
                 pid: 9,
+                counts_anew: false,
             },
             "running",
         ),
@@ -340,6 +352,7 @@ fn why_gives_one_reason_and_one_next_step_for_every_live_state() {
         role: GateRole::Baseline,
         name: "cargo test".into(),
         command: "cargo test".into(),
+        index: 0,
         attempt: 1,
         task: None,
     };
@@ -380,7 +393,7 @@ fn a_view_says_the_same_as_the_machine_of_whether_it_is_over() {
         let state = crate::loop_machine::LoopState::fold(&journal[..length]);
         let mut view = LoopView::begin(&envelope(0, journal[0].clone())).unwrap();
         journal[1..length].iter().for_each(|event| view.apply(&envelope(0, event.clone())));
-        assert_eq!((view.reason, view.iteration), (state.over(), state.iterations));
+        assert_eq!((view.reason, view.iteration), (state.over(), state.counters.iterations));
     }
 }
 

@@ -190,7 +190,7 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
     if state.over().is_none_or(|reason| !reason.is_resumable()) {
         return Err(StartError::NotResumable { id, state: stream.view().state.clone() });
     }
-    let iterations = state.max_iterations.saturating_add(wanted.grant.extra_iterations);
+    let iterations = state.limits.max_iterations.saturating_add(wanted.grant.extra_iterations);
     let programs = find_agents(&started.policy, iterations, &started.workspace)?;
     let mut kin = match &started.parent {
         Some(parent) => ancestors(&store, store.row(parent)?.as_ref())?,
@@ -209,7 +209,7 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
         None => None,
     };
     // Too many files once are too many for good: one warning is enough.
-    let is_outlined = started.base.is_none() && stream.state().tree.is_some();
+    let is_outlined = started.base.is_none() && stream.state().progress.tree.is_some();
     let folder = is_outlined.then(|| Folder::at(&started.workspace, home));
     let keeper = start_keeper(home, &id)?;
     stream.take_over(&mut store, &Identity::own(), &kin)?;

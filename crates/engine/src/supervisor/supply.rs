@@ -36,7 +36,7 @@ impl Supervisor<'_> {
         // The user's day, not the meridian's.
         let now = Zoned::now();
         let midnight = now.start_of_day().unwrap_or(now).timestamp();
-        let own = self.work.is_some().then_some((self.stream.key(), self.stream.state().attempts));
+        let own = self.work.is_some().then_some((self.stream.key(), self.stream.state().counters.attempts));
         let mut shared =
             self.store.shared_spend(midnight, &self.started.project, self.started.run.as_ref(), own)?;
         for purse in [&mut shared.day, &mut shared.project, &mut shared.run] {
@@ -64,7 +64,7 @@ impl Supervisor<'_> {
     /// The time a parked loop waited for has come: it goes on, unless another one is asked to go first. A DONE that a
     /// person wrote meanwhile is judged whoever is closed.
     pub(super) fn end_park(&mut self) -> Result<(), SuperviseError> {
-        if self.stream.state().phase != Phase::Parked {
+        if !matches!(self.stream.state().phase, Phase::Parked(_)) {
             return Ok(());
         }
         let supply = self.supply()?;

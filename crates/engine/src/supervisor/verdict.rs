@@ -42,7 +42,7 @@ impl Supervisor<'_> {
         let Some(workspace) = &mut self.workspace else { return (None, Vec::new()) };
         // Asked before: a child loop that ends meanwhile may have written meanwhile.
         let is_alone = self.store.running_children(&self.id).is_ok_and(|children| children.is_empty());
-        let taken = workspace.snapshot(u64::from(self.stream.state().iterations));
+        let taken = workspace.snapshot(u64::from(self.stream.state().counters.iterations));
         self.kept = taken.as_ref().ok().filter(|_| is_alone).map(|snapshot| snapshot.id.clone());
         let mut warnings: Vec<String> = workspace.take_warnings().iter().map(ToString::to_string).collect();
         let kept = taken.and_then(|snapshot| {
@@ -103,7 +103,7 @@ impl Supervisor<'_> {
         // Child loops or a check may have worked on since the agent ended.
         let snapshot = match self.kept.take() {
             Some(kept) => kept,
-            None => workspace.snapshot(u64::from(self.stream.state().iterations))?.id,
+            None => workspace.snapshot(u64::from(self.stream.state().counters.iterations))?.id,
         };
         let tree = workspace.tree_of(&snapshot)?;
         let changes =
@@ -149,8 +149,8 @@ impl Supervisor<'_> {
         }
         let runs = self.home.runs(&self.started.project, &self.started.task);
         let mut file = fs::File::open(Segments::path(&runs, &self.id, Channel::Stdout)).ok()?;
-        let end = self.stream.state().output.stdout;
-        let begin = self.stream.state().attempt_output.stdout.max(end.saturating_sub(SEARCHED));
+        let end = self.stream.state().output.end.stdout;
+        let begin = self.stream.state().output.attempt.stdout.max(end.saturating_sub(SEARCHED));
         file.seek(SeekFrom::Start(begin)).ok()?;
         let mut bytes = Vec::new();
         file.take(end - begin).read_to_end(&mut bytes).ok()?;

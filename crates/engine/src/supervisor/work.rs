@@ -234,7 +234,7 @@ impl Supervisor<'_> {
             program: "/bin/sh".into(),
             args: ["-c", &script].map(OsString::from).into(),
             env: self.environment(
-                self.stream.state().iterations,
+                self.stream.state().counters.iterations,
                 dacapo_core::agent::gate_environment,
                 false,
             ),
@@ -324,7 +324,7 @@ impl Supervisor<'_> {
         };
         let iteration_text = iteration.to_string();
         let restart = iteration.saturating_sub(1).to_string();
-        let max = self.stream.state().max_iterations.to_string();
+        let max = self.stream.state().limits.max_iterations.to_string();
         let promise = started.policy.claims.promise.expected(&dacapo_core::prompt::nonce(started, iteration));
         let parent = started.parent.as_ref().map_or("", |parent| parent.as_str());
         let own: [(&str, &OsStr); 14] = [
@@ -491,7 +491,8 @@ impl Supervisor<'_> {
         let error = io::Error::from_raw_os_error(errno);
         match work.job {
             Job::Agent { .. } => {
-                let program = self.programs.get(self.stream.state().agent).cloned().unwrap_or_default();
+                let program =
+                    self.programs.get(self.stream.state().sessions.agent).cloned().unwrap_or_default();
                 let detail = format!("cannot start `{}`: {error}", program.display());
                 // Too many processes or too little memory may pass; a missing file will not.
                 let is_fatal =

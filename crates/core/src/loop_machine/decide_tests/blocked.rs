@@ -27,7 +27,14 @@ fn who_is_blocked_ends_the_loop_and_is_charged_with_nothing_else() {
     assert!(!posts(&step).iter().any(|(_, body)| body.contains("restarting")));
     assert_eq!(sim.outcomes(), [(1, IterationOutcome::Blocked)]);
     // It is no failure: nothing that counts failures has moved.
-    let counters = |state: &LoopState| (state.progress.clone(), state.outages, state.limits, state.walls);
+    let counters = |state: &LoopState| {
+        (
+            state.progress.clone(),
+            state.counters.outages,
+            state.counters.usage_limits,
+            state.counters.blocked_attempts,
+        )
+    };
     assert_eq!(counters(&sim.state), counters(&before));
 }
 

@@ -27,7 +27,8 @@ fn a_claim_without_gates_is_believed_once_children_have_ended() {
             LoopEvent::IterationFinished {
                 iteration: 1,
                 outcome: IterationOutcome::Accepted,
-                spent_ms: Millis(1000)
+                spent_ms: Millis(1000),
+                progress: IterationProgress::Made
             },
         ]
     );
@@ -135,15 +136,13 @@ fn gates_run_one_after_the_other_and_all_must_pass() {
                 role: GateRole::Gate,
                 name: "a".into(),
                 command: "a".into(),
+                index: 2,
                 attempt: 1,
                 task: None,
             },
         ]
     );
-    assert_eq!(
-        sim.state.phase,
-        Phase::Judging(JudgeStep::Check { role: GateRole::Gate, index: 2, attempt: 1 })
-    );
+    assert!(matches!(sim.state.phase, Phase::Judging(JudgeStep::Gate { index: 2, attempt: 1 }, _)));
     let step = sim.feed(gate(0));
     assert_eq!(
         names(&step.events),
@@ -247,7 +246,7 @@ fn an_old_done_is_believed_without_gates_and_refused_with_them() {
         names(&step.events),
         ["claim_examined", "gates_passed", "tree_held", "claim_accepted", "receipt_issued", "loop_finished"]
     );
-    assert_eq!((sim.over(), sim.starts, sim.state.iterations), (Some(Reason::Done), 0, 0));
+    assert_eq!((sim.over(), sim.starts, sim.state.counters.iterations), (Some(Reason::Done), 0, 0));
 
     let mut sim = Sim::new(gated(&["g"]));
     let step = sim.feed(done_is(DoneFact::File));

@@ -132,7 +132,7 @@ fn a_loop_that_waits_can_be_answered_before_it_is_resumed() {
     assert_eq!(sim.over(), Some(Reason::Question));
     let words = LoopEvent::Steered { text: "8080".into() };
     assert_eq!(sim.feed(steer("8080")), Step { events: vec![words], effects: vec![] });
-    assert_eq!(sim.state.question, None);
+    assert_eq!(sim.state.conversation.question, None);
     assert_eq!(sim.work(resume()), [Effect::ConsumeWaitMarker, Effect::ReadMarkers]);
     assert!(prompts(&sim.feed(no_markers()))[0].contains("8080"));
     let mut over = Sim::running(policy(|_| {})).after([promises(0), no_children()]);

@@ -33,14 +33,14 @@ fn a_loop_starts_once_the_tasks_before_it_are_done() {
 fn a_crash_is_recorded_in_every_phase() {
     // req 203, fault B7: a running iteration is closed as interrupted and stays charged.
     for (name, mut sim) in in_every_phase() {
-        let (iterations, claim) = (charged(&sim), sim.state.claim.clone());
+        let (iterations, claim) = (charged(&sim), sim.state.phase.claim().cloned());
         let step = sim.feed(Input::OwnerDied);
         let end = finished(Reason::Interrupted, "dacapo died while the loop was running", iterations);
         let cut = matches!(name, "running" | "until");
         assert_eq!(names(&step.events).len(), if cut { 2 } else { 1 }, "{name}");
         assert_eq!(step.events.last(), Some(&end), "{name}");
         assert_eq!(work(&step), [], "{name}: nobody is there to do it");
-        assert_eq!(sim.state.claim, claim, "{name}");
+        assert_eq!(sim.state.phase.claim().cloned(), claim, "{name}");
         if cut {
             assert_eq!(sim.outcomes(), [(1, IterationOutcome::Interrupted)], "{name}");
         }
@@ -86,7 +86,7 @@ fn a_resume_raises_limits_only_by_what_is_typed() {
         pid: 9,
     };
     let more = spent.after([extra.clone()]).run_out();
-    assert_eq!((more.starts, more.state.iterations), (5, 5));
+    assert_eq!((more.starts, more.state.counters.iterations), (5, 5));
     assert_eq!(more.after([extra]).run_out().starts, 8);
 
     let out_of_time = Sim::new(policy(|p| p.limits.max_time = Some(Millis(1)))).run_out();
@@ -99,7 +99,7 @@ fn a_resume_raises_limits_only_by_what_is_typed() {
         pid: 9,
     };
     let mut sim = out_of_time.after([longer]);
-    assert_eq!((sim.state.max_time, sim.state.output.stdout), (Some(Millis(5000)), 9));
+    assert_eq!((sim.state.limits.max_time, sim.state.output.end.stdout), (Some(Millis(5000)), 9));
     assert!(matches!(sim.work(no_markers())[..], [Effect::StartAgent { time_left: Some(Millis(4000)), .. }]));
 }
 
@@ -141,7 +141,7 @@ fn a_claim_without_verdict_survives_and_is_judged_again() {
     let judging = || Sim::running(gated(&["a", "b"])).after([promises(0), no_children(), gate(0)]);
     for cut in [vec![Input::OwnerDied], vec![CTRL_C, gate(-1)], vec![Input::DiskFailed("full".into())]] {
         let mut sim = judging().after(cut.clone());
-        assert!(sim.state.claim.is_some(), "{cut:?}");
+        assert!(sim.state.phase.claim().is_some(), "{cut:?}");
         assert_eq!(sim.work(resume()), [Effect::ConsumeWaitMarker, AWAIT_CHILDREN], "{cut:?}");
         assert_eq!(sim.work(no_children()), [runs_gate("a")], "{cut:?}");
         assert_eq!(sim.work(gate(0)), [runs_gate("b")], "{cut:?}");

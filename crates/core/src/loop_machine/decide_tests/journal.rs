@@ -1,7 +1,7 @@
 //! Inputs nobody waits for, and events as they are written.
 
 use super::*;
-use crate::event::ProtectedFile;
+use crate::event::{NextSession, Obstacle, ProtectedFile};
 
 #[test]
 fn news_a_loop_does_not_wait_for_changes_nothing() {
@@ -99,7 +99,7 @@ pub(crate) fn every_event() -> Vec<LoopEvent> {
         LoopEvent::BudgetReached { detail: "cost 5.03 of 5.00 USD".into() },
         LoopEvent::QuestionAsked { text: "q".into() },
         LoopEvent::Blocked { iteration: 1, why: "no key".into() },
-        LoopEvent::AgentExited { iteration: 1, attempt: 1, exit },
+        LoopEvent::AgentExited { iteration: 1, attempt: 1, exit, judged: AttemptJudgement::default() },
         LoopEvent::SnapshotTaken { iteration: 1, id: "snap1".into(), tree: "tree1".into() },
         LoopEvent::OutlineTaken { iteration: 1, outline: Some("outline1".into()) },
     ];
@@ -114,6 +114,7 @@ pub(crate) fn every_event() -> Vec<LoopEvent> {
             role: GateRole::Gate,
             name: "g".into(),
             command: "g".into(),
+            index: 0,
             attempt: 2,
             task: None,
         },
@@ -130,8 +131,9 @@ pub(crate) fn every_event() -> Vec<LoopEvent> {
             iteration: 1,
             outcome: IterationOutcome::Refused,
             spent_ms: Millis(9),
+            progress: IterationProgress::None,
         },
-        LoopEvent::AgentSwitched { agent: "stand-in".into(), why: "limit".into() },
+        LoopEvent::AgentSwitched { agent: "stand-in".into(), index: 1, why: "limit".into() },
         LoopEvent::Parked { until: Timestamp::UNIX_EPOCH, why: "limit".into() },
         LoopEvent::Steered { text: "use rust".into() },
         LoopEvent::PauseRequested { now: true },
@@ -146,12 +148,14 @@ pub(crate) fn every_event() -> Vec<LoopEvent> {
             grant: Grant { extra_iterations: 1, max_cost: Some(2.5), max_tokens: Some(7), ..NOTHING },
             output: OutputMarks::default(),
             pid: 9,
+            counts_anew: false,
         },
         LoopEvent::GateStarted {
             iteration: 1,
             role: GateRole::Until,
             name: "u".into(),
             command: "u".into(),
+            index: 0,
             attempt: 1,
             task: None,
         },
@@ -193,5 +197,91 @@ fn a_state_read_back_from_json_is_the_state() {
         let lines: Vec<String> = sim.journal.iter().map(|e| serde_json::to_string(e).unwrap()).collect();
         let read: Vec<LoopEvent> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(LoopState::fold(&read), sim.state, "{name}");
+    }
+}
+
+#[test]
+fn a_changed_rule_does_not_reinterpret_what_was_recorded() {
+    // Every judgement here is the opposite of what today's rules say. The fold believes the journal.
+    let base = [
+        LoopEvent::LoopStarted(Box::new(started(policy(|_| {})))),
+        LoopEvent::IterationStarted { iteration: 1, max_iterations: 100 },
+    ];
+    let after = |events: &[LoopEvent]| LoopState::fold(base.iter().chain(events));
+    let exited = |outcome, session: Option<&str>, judged| LoopEvent::AgentExited {
+        iteration: 1,
+        attempt: 1,
+        exit: AgentExit { outcome, session: session.map(str::to_owned), ..agent_exit(0) },
+        judged,
+    };
+    let charged = AttemptJudgement { obstacle: Some(Obstacle::UsageLimit), ..AttemptJudgement::default() };
+    let state = after(&[exited(Outcome::Network, None, charged)]);
+    assert_eq!(
+        (state.iteration, state.counters.outages, state.counters.usage_limits),
+        (Iteration::Open, 0, 1),
+        "an outage that was charged, and counted as a limit"
+    );
+    let free = AttemptJudgement { charged: false, next_session: NextSession::Fresh, obstacle: None };
+    let state = after(&[exited(Outcome::Completed, Some("s"), free)]);
+    assert_eq!(
+        (state.iteration, state.sessions.next),
+        (Iteration::AwaitsRetry, None),
+        "a completion that was not"
+    );
+    let finished = |progress| LoopEvent::IterationFinished {
+        iteration: 1,
+        outcome: IterationOutcome::NoClaim,
+        spent_ms: Millis(0),
+        progress,
+    };
+    let taken = LoopEvent::SnapshotTaken { iteration: 1, id: "s".into(), tree: "a new one".into() };
+    let state = after(&[taken, finished(IterationProgress::None)]);
+    assert_eq!(state.progress.log.without_progress(), 1, "a new tree that was no progress");
+    let state = after(&[finished(IterationProgress::None), finished(IterationProgress::Made)]);
+    assert_eq!(state.progress.log.without_progress(), 0, "nothing new that was progress");
+    let red = GateResult { signature: "of an older version".into(), ..gate_result(1) };
+    let baseline = LoopEvent::GateFinished {
+        iteration: 0,
+        role: GateRole::Baseline,
+        name: "g".into(),
+        command: "g".into(),
+        task: None,
+        result: red,
+    };
+    assert_eq!(after(&[baseline]).baseline["g"], "of an older version");
+    let resumed = |counts_anew| LoopEvent::LoopResumed {
+        grant: NOTHING,
+        output: OutputMarks::default(),
+        pid: 9,
+        counts_anew,
+    };
+    let stuck = [finished(IterationProgress::None), super::finished(Reason::Stuck, "stuck", 1)];
+    for (counts_anew, without) in [(true, 0), (false, 1)] {
+        let events = [&stuck[..], &[resumed(counts_anew)]].concat();
+        assert_eq!(after(&events).progress.log.without_progress(), without);
+    }
+}
+
+#[test]
+fn the_fold_asks_no_rule() {
+    // What `decide` asks of `judge`, of `limits` and of the policy is recorded; the fold may not ask it again.
+    let fold = [include_str!("../state.rs"), include_str!("../phase.rs")].concat();
+    for rule in [
+        "is_charged",
+        "is_wait(",
+        "is_claim(",
+        ".judge(",
+        "failure_signature",
+        "signals(",
+        "premature(",
+        "refused_",
+        "first_exceeded",
+        "may_start",
+        "backoff(",
+        "needs_supply",
+        "index_of(",
+        "is_resumable",
+    ] {
+        assert!(!fold.contains(rule), "`{rule}` is a rule, and the fold would ask it");
     }
 }

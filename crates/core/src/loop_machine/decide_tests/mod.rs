@@ -16,8 +16,8 @@ mod verdict;
 pub(crate) use journal::every_event;
 
 use super::{
-    AgentReport, Begin, BusTarget, Effect, Input, JudgeStep, LoopState, Phase, Recheck, Request, Seal,
-    SharedSpend, StartFailure, Step, Supply, decide,
+    AgentReport, Begin, BusTarget, Effect, Input, Iteration, JudgeStep, LoopState, Phase, Recheck, Request,
+    Seal, SharedSpend, StartFailure, Step, Supply, decide,
 };
 use jiff::Timestamp;
 
@@ -25,8 +25,8 @@ use crate::{
     agent::AgentCommand,
     duration::Millis,
     event::{
-        AgentExit, Base, Examination, GateResult, GateRole, Grant, IterationOutcome, LoopEvent, LoopStarted,
-        Outcome, OutputMarks, Reason, Spend, StopCause,
+        AgentExit, AttemptJudgement, Base, Examination, GateResult, GateRole, Grant, IterationOutcome,
+        IterationProgress, LoopEvent, LoopStarted, Outcome, OutputMarks, Reason, Spend, StopCause,
     },
     ids::{LoopId, TaskId},
     judge::{
@@ -228,6 +228,7 @@ pub(crate) fn gate_result(code: i32) -> GateResult {
         output_bytes: 0,
         output_sha256: "e3b0c442".into(),
         tolerated: false,
+        signature: String::new(),
         output_tail: String::new(),
         failure: None,
         output: OutputMarks::default(),
@@ -353,14 +354,16 @@ impl Sim {
     pub(super) fn run_out(mut self) -> Self {
         for _ in 0..1000 {
             let input = match self.state.phase {
-                Phase::Over(_) => return self,
-                Phase::New | Phase::Paused => panic!("{:?} does not go on by itself", self.state.phase),
+                Phase::Over { .. } => return self,
+                Phase::New | Phase::Paused { .. } => {
+                    panic!("{:?} does not go on by itself", self.state.phase)
+                }
                 Phase::AwaitingTasks => Input::TasksLookedAt { missing: vec![] },
                 Phase::Looking | Phase::Delaying => no_markers(),
-                Phase::Parked => Input::ParkOver,
+                Phase::Parked(_) => Input::ParkOver,
                 Phase::Running => exits(1),
-                Phase::Judging(JudgeStep::Children { .. }) => no_children(),
-                Phase::Judging(_) => gate(1),
+                Phase::Judging(JudgeStep::Children { .. }, _) => no_children(),
+                Phase::Judging(..) | Phase::Checking { .. } => gate(1),
             };
             self.feed(input);
         }
@@ -381,7 +384,7 @@ impl Sim {
 
     /// Its refusals, and in which words.
     pub(super) fn refusals(&self) -> Vec<(RefusalReason, &str)> {
-        self.state.refusals.iter().map(|(_, reason, detail)| (*reason, detail.as_str())).collect()
+        self.state.refusals.iter().map(|refused| (refused.reason, refused.detail.as_str())).collect()
     }
 
     /// How often an event of this name is in its journal.
@@ -473,7 +476,7 @@ pub(super) fn parks() -> Effect {
 
 /// The iterations that were charged.
 pub(super) fn charged(sim: &Sim) -> u32 {
-    sim.state.iterations - u32::from(sim.state.awaits_attempt)
+    sim.state.charged()
 }
 
 /// Whether a process of the loop runs in that phase, which has to be stopped before the loop is over.

@@ -85,13 +85,13 @@ fn a_parked_loop_stays_parked_across_crashes_pauses_and_signals() {
         assert!(matches!(sim.work(no_markers())[..], [Effect::StartAgent { iteration: 1, attempt: 2, .. }]));
     }
     let mut held = parked().after([PAUSE]);
-    assert_eq!(held.state.phase, Phase::Paused);
+    assert!(matches!(held.state.phase, Phase::Paused { .. }));
     assert_eq!(held.feed(Input::ParkOver), Step::default(), "the time that comes while it holds is no news");
     let step = held.feed(UNPAUSE);
     assert_eq!(work(&step), [parks()]);
     assert_eq!(names(&step.events), ["unpaused", "parked"]);
     let late = Sim::running(policy(|_| {})).after([PAUSE, ends_by(Outcome::UsageLimit)]);
-    assert_eq!(late.state.phase, Phase::Paused);
+    assert!(matches!(late.state.phase, Phase::Paused { .. }));
     assert_eq!(late.clone().work(UNPAUSE), [parks()]);
     // Words for the next prompt reach the next attempt, once.
     let mut told = parked().after([steer("use rust"), Input::ParkOver]);
@@ -119,7 +119,7 @@ fn an_outage_is_waited_out_longer_each_time_and_in_the_end_like_a_limit() {
         assert!(waits[16..].iter().all(|wait| *wait == 900), "{waits:?}");
         assert!(waits[..16].iter().sum::<i64>() <= 3600 + 900, "{waits:?}");
         let better = sim.after([exits(1)]);
-        assert_eq!((better.state.outages, better.over()), (0, Some(Reason::MaxIterations)));
+        assert_eq!((better.state.counters.outages, better.over()), (0, Some(Reason::MaxIterations)));
     }
     // What the provider asks for is waited for.
     let asked = ends_with(Outcome::RateLimit, |exit| exit.reset_at = Some(second(240)));
@@ -194,7 +194,7 @@ fn a_promise_that_was_heard_outranks_whatever_ended_the_agent() {
         });
         let mut sim = Sim::running(policy(|_| {}));
         assert_eq!(sim.work(claims), [AWAIT_CHILDREN], "{outcome:?}");
-        assert!(sim.state.claim.is_some());
+        assert!(sim.state.phase.claim().is_some());
         sim.feed(no_children());
         assert_eq!(sim.over(), Some(Reason::Done), "{outcome:?}");
     }
@@ -272,7 +272,7 @@ fn a_budget_stops_the_agent_and_then_the_loop() {
     assert_eq!(names(&sim.feed(uses(5.04)).events), ["usage_seen"], "said once");
     // What was seen counts, also where the agent died before it could tell.
     let mut dead = sim.clone().after([Input::OwnerDied, resume()]);
-    assert_eq!(dead.state.ledger.total().cost_usd, Some(5.04));
+    assert_eq!(dead.state.spending.ledger.total().cost_usd, Some(5.04));
     dead.feed(no_markers());
     assert_eq!(dead.over(), Some(Reason::Budget), "and no agent starts on an empty purse");
     let mut end = sim.clone().after([killed()]);
@@ -368,9 +368,9 @@ fn a_session_is_gone_on_with_until_it_cannot_be() {
     assert_eq!((id.as_str(), before.cost_usd), ("a", Some(1.5)));
     // fault J6: what was seen of one that dacapo died over is a part of what its session has cost.
     let mut cut = sim.clone().after([uses(0.5), Input::OwnerDied, resume(), no_markers()]);
-    assert_eq!(cut.state.ledger.total().cost_usd, Some(2.0));
+    assert_eq!(cut.state.spending.ledger.total().cost_usd, Some(2.0));
     cut.feed(Input::OwnerDied);
-    assert_eq!(cut.state.sessions["a"].cost_usd, Some(2.0));
+    assert_eq!(cut.state.sessions.spent["a"].cost_usd, Some(2.0));
     sim.feed(named("b"));
     assert_eq!(session(&sim.feed(no_markers())).unwrap().0, "b", "the newest, not the one it began with");
     // Twice it cannot be continued: a fresh one, in the same iteration, and somebody is told.
@@ -380,7 +380,7 @@ fn a_session_is_gone_on_with_until_it_cannot_be() {
     let step = sim.feed(lost());
     assert_eq!(names(&step.events), ["agent_exited", "warned"]);
     let step = sim.feed(no_markers());
-    assert_eq!((session(&step), sim.state.iterations), (None, 3));
+    assert_eq!((session(&step), sim.state.counters.iterations), (None, 3));
     // What does not fit is not tried again with all that came before.
     sim.feed(named("c"));
     assert_eq!(session(&sim.feed(no_markers())).unwrap().0, "c");
@@ -421,7 +421,7 @@ fn a_model_that_nobody_has_a_price_of_makes_a_budget_of_money_fiction() {
     ] {
         let mut sim = Sim::running(policy(|p| (p.limits.max_cost, p.limits.max_tokens) = (cost, tokens)));
         sim.feed(used());
-        assert_eq!(sim.state.budget.is_some(), stops, "{cost:?} {tokens:?}");
+        assert_eq!(sim.state.spending.exhausted.is_some(), stops, "{cost:?} {tokens:?}");
     }
 }
 
@@ -431,7 +431,7 @@ fn who_is_parked_again_says_so() {
     let parked = || Sim::running(policy(|_| {})).after([ends_by(Outcome::UsageLimit)]);
     for again in [parked().after([PAUSE, UNPAUSE]), parked().after([Input::OwnerDied, resume()])] {
         assert!(matches!(again.journal.last(), Some(LoopEvent::Parked { .. })));
-        assert_eq!(again.state.phase, Phase::Parked);
+        assert!(matches!(again.state.phase, Phase::Parked(_)));
     }
 }
 

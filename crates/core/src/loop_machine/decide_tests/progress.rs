@@ -42,7 +42,7 @@ fn five_iterations_without_progress_are_warned_of_and_told() {
     // Progress clears it.
     let step = sim.feed(leaves("tree1"));
     assert!(!prompts(&step)[0].contains("changed nothing"));
-    assert_eq!(sim.state.progress.without_progress(), 0);
+    assert_eq!(sim.state.progress.log.without_progress(), 0);
     // A pause in between does not warn twice.
     let sim = after_trees(|_| {}, ["tree0"; 4]).after([PAUSE, exits(0), UNPAUSE, no_markers()]);
     assert_eq!((warnings(&sim).len(), sim.starts), (1, 6));
@@ -66,7 +66,7 @@ fn a_loop_stops_after_as_many_iterations_without_progress_as_it_is_told() {
         (&["tree1", "tree1", "tree2", "tree2", "tree3"], 0),
     ] {
         let sim = stops(trees);
-        assert_eq!((sim.over(), sim.state.progress.without_progress()), (None, nowhere), "{trees:?}");
+        assert_eq!((sim.over(), sim.state.progress.log.without_progress()), (None, nowhere), "{trees:?}");
     }
     // A person who continues it gives it as many tries again; what was seen stays seen.
     sim = sim.after([steer("try x"), resume(), no_markers()]);
@@ -89,7 +89,7 @@ fn a_gate_that_fails_in_a_new_way_is_progress() {
     let mut sim = Sim::running(policy.clone());
     for (tail, nowhere) in [("a failed in 3s", 0), ("a failed in 9s", 1), ("b failed", 0), ("b failed", 1)] {
         sim = sim.after(round(tail));
-        assert_eq!(sim.state.progress.without_progress(), nowhere, "{tail}");
+        assert_eq!(sim.state.progress.log.without_progress(), nowhere, "{tail}");
     }
     assert_eq!(sim.after(round("a failed in 1s")).over(), Some(Reason::Stuck));
     // A flaky one that passed in the end is no new failure of the iteration.
@@ -97,7 +97,7 @@ fn a_gate_that_fails_in_a_new_way_is_progress() {
     let mut sim = Sim { is_told: true, ..Sim::running(policy) };
     let flaky = [promises(0), no_children(), examined(), red("new"), gate(0), rechecked(&["x"])];
     sim = sim.after(flaky);
-    assert_eq!(sim.state.progress.without_progress(), 1);
+    assert_eq!(sim.state.progress.log.without_progress(), 1);
 }
 
 #[test]
@@ -113,15 +113,15 @@ fn in_a_plain_folder_paths_sizes_and_times_are_the_tree() {
     let taken =
         |sim: &Sim| sim.journal.iter().filter(|e| matches!(e, LoopEvent::OutlineTaken { .. })).count();
     let sim = after(&[Some("0"), Some("0")]);
-    assert_eq!((sim.state.progress.without_progress(), sim.over(), taken(&sim)), (2, None, 0));
+    assert_eq!((sim.state.progress.log.without_progress(), sim.over(), taken(&sim)), (2, None, 0));
     assert_eq!(after(&[Some("0"); 3]).over(), Some(Reason::Stuck));
     let sim = after(&[Some("0"), Some("0"), Some("1"), Some("1")]);
-    assert_eq!((sim.state.progress.without_progress(), sim.over(), taken(&sim)), (1, None, 1));
+    assert_eq!((sim.state.progress.log.without_progress(), sim.over(), taken(&sim)), (1, None, 1));
     let sim = after(&[Some("1"), Some("0"), Some("1")]);
-    assert_eq!((sim.state.progress.without_progress(), taken(&sim)), (2, 3), "to and fro is no progress");
+    assert_eq!((sim.state.progress.log.without_progress(), taken(&sim)), (2, 3), "to and fro is no progress");
     // Too many to tell: said once, and nothing is held against the loop from then on.
     let sim = after(&[Some("0"), Some("0"), None, None, None, None]);
-    assert_eq!((sim.state.progress.without_progress(), sim.over(), taken(&sim)), (2, None, 1));
+    assert_eq!((sim.state.progress.log.without_progress(), sim.over(), taken(&sim)), (2, None, 1));
     assert_eq!(warnings(&sim), [crate::judge::progress::TOO_MANY]);
 }
 
@@ -131,5 +131,5 @@ fn where_nothing_is_known_nothing_is_held_against_a_loop() {
     let begun = LoopStarted { base: None, ..started(policy(|p| p.pace.restart_delay = Millis(0))) };
     let mut sim = Sim::begun(begun).after([no_markers()]);
     sim = sim.after((0..20).map(|_| exits(0)));
-    assert_eq!((sim.state.progress.without_progress(), warnings(&sim).len()), (0, 0));
+    assert_eq!((sim.state.progress.log.without_progress(), warnings(&sim).len()), (0, 0));
 }

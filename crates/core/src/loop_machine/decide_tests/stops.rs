@@ -55,7 +55,7 @@ fn every_reason_to_stop_is_recorded_once_and_last() {
         assert_eq!(sim.journal.last(), Some(&finished(reason, detail, 1)), "{inputs:?}");
         let ends = sim.journal.iter().filter(|e| matches!(e, LoopEvent::LoopFinished { .. })).count();
         assert_eq!(ends, 1, "{inputs:?}");
-        assert!(!sim.state.iteration_is_open, "{inputs:?}");
+        assert!(sim.state.iteration == Iteration::Closed, "{inputs:?}");
         for late in [exits(0), gate(0), no_children(), Input::DelayOver, no_markers(), CTRL_C, PAUSE, UNPAUSE]
         {
             assert_eq!(sim.feed(late), Step::default(), "nothing follows an end: {inputs:?}");
@@ -68,7 +68,7 @@ fn every_reason_to_stop_is_recorded_once_and_last() {
     let asks = exits_with(0, |r| r.facts.messages = vec![("QUESTION".into(), "Which port?".into())]);
     let mut sim = Sim::running(policy(|_| {}));
     assert_eq!(sim.work(asks), [DELAY]);
-    assert_eq!(sim.state.question.as_deref(), Some("Which port?"));
+    assert_eq!(sim.state.conversation.question.as_deref(), Some("Which port?"));
 }
 
 #[test]
@@ -141,7 +141,8 @@ fn a_fatal_start_stops_or_restarts_as_the_policy_says() {
             LoopEvent::IterationFinished {
                 iteration: 1,
                 outcome: IterationOutcome::NotStarted,
-                spent_ms: Millis(0)
+                spent_ms: Millis(0),
+                progress: IterationProgress::None
             },
             finished(Reason::Agent, "no `x` on PATH", 1),
         ]
@@ -170,12 +171,12 @@ fn no_start_follows_a_stop_although_the_agent_never_started() {
 fn a_disk_that_fails_ends_the_loop_in_every_phase() {
     // req 90, req 202, fault B12
     for (name, mut sim) in in_every_phase() {
-        let claim = sim.state.claim.clone();
+        let claim = sim.state.phase.claim().cloned();
         let step = sim.feed(Input::DiskFailed("full".into()));
         assert_eq!(work(&step), [KILL], "{name}");
         assert_eq!(sim.over(), Some(Reason::Disk), "{name}");
-        assert_eq!(sim.state.claim, claim, "a claim without verdict stays: {name}");
-        assert_eq!(sim.state.iteration_is_open, claim.is_some() || name == "parked", "{name}");
+        assert_eq!(sim.state.phase.claim().cloned(), claim, "a claim without verdict stays: {name}");
+        assert_eq!(sim.state.iteration != Iteration::Closed, claim.is_some() || name == "parked", "{name}");
     }
 }
 
@@ -183,7 +184,8 @@ fn a_disk_that_fails_ends_the_loop_in_every_phase() {
 fn a_cancel_ends_a_loop_in_every_phase() {
     // req 63, req 64, req 71, req 194, B1 row 18
     for (name, mut sim) in in_every_phase() {
-        let line = format!("Cancelled Ralph loop for TASK-001 at iteration {}/100", sim.state.iterations);
+        let line =
+            format!("Cancelled Ralph loop for TASK-001 at iteration {}/100", sim.state.counters.iterations);
         let step = sim.feed(CANCEL);
         assert_eq!(step.events[0], LoopEvent::StopRequested { by: StopCause::Cancel }, "{name}");
         if has_process(name) {
@@ -194,7 +196,7 @@ fn a_cancel_ends_a_loop_in_every_phase() {
             assert_eq!(work(&step), [Effect::CancelChildren], "{name}");
         }
         assert_eq!(sim.journal.last(), Some(&finished(Reason::Cancelled, &line, charged(&sim))), "{name}");
-        assert_eq!(sim.state.claim, None, "{name}");
+        assert_eq!(sim.state.phase.claim(), None, "{name}");
         for late in [resume(), CANCEL, steer("x"), Input::OwnerDied] {
             assert_eq!(sim.feed(late), Step::default(), "{name}: cancelled is for good");
         }
@@ -229,7 +231,7 @@ fn the_first_signal_asks_and_the_second_kills() {
             // A claim without verdict stays open with its iteration, and so does one that was not charged; any other
             // iteration is closed.
             assert_eq!(
-                (sim.state.claim.is_some(), sim.state.iteration_is_open),
+                (sim.state.phase.claim().is_some(), sim.state.iteration != Iteration::Closed),
                 (has_claim(name), has_claim(name) || name == "parked"),
                 "{name}"
             );

@@ -59,7 +59,7 @@ fn a_turn_is_run_count_look_delay_look() {
     // req 60, req 78: run, count, DONE check, delay, DONE check, run; also after exit 0.
     let mut sim = Sim::running(policy(|_| {}));
     for iteration in 1..=4 {
-        assert_eq!(sim.state.iterations, iteration);
+        assert_eq!(sim.state.counters.iterations, iteration);
         let step = sim.feed(exits(0));
         assert_eq!(names(&step.events), ["agent_exited", "iteration_finished"]);
         assert_eq!(work(&step), [DELAY]);
@@ -232,7 +232,7 @@ fn time_is_spent_by_agents_checks_children_and_delays() {
         (Input::DelayOver, 5000),
     ] {
         sim.feed(input);
-        assert_eq!(sim.state.spent, Millis(spent));
+        assert_eq!(sim.state.counters.spent, Millis(spent));
     }
     assert!(
         matches!(sim.work(no_markers())[..], [Effect::StartAgent { time_left: Some(Millis(15_000)), .. }]),
@@ -257,10 +257,10 @@ fn a_delay_can_use_up_the_time() {
 fn time_does_not_run_while_paused_and_never_backwards() {
     // fault F10: the longest durations there are add up to the longest there is.
     let mut sim = Sim::running(policy(|_| {})).after([exits(0), PAUSE, UNPAUSE]);
-    assert_eq!(sim.state.spent, Millis(2000));
+    assert_eq!(sim.state.counters.spent, Millis(2000));
     sim.feed(no_markers());
     sim.feed(exits_with(0, |r| r.exit.duration_ms = Millis(u64::MAX)));
-    assert_eq!(sim.state.spent, Millis(u64::MAX));
+    assert_eq!(sim.state.counters.spent, Millis(u64::MAX));
     sim.feed(Input::Requested(Request::Cancel));
     assert_eq!(sim.over(), Some(Reason::Cancelled));
 }

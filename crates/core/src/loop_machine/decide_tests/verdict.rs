@@ -14,6 +14,11 @@ fn retried(run: &str, retries: u32) -> Policy {
     policy(|p| p.gates.specs = vec![GateSpec { retries, ..GateSpec::of_command(run) }])
 }
 
+/// What was found out about the claim that is open so far: the look at the workspace, and how many gates have spoken.
+fn found(sim: &Sim) -> (Option<Box<Examination>>, usize) {
+    sim.state.judging().map_or((None, 0), |judging| (judging.examined.clone(), judging.tries.len()))
+}
+
 fn commits() -> Policy {
     gated(&["g"]).with(|p| p.keep.commit = Some(CommitRule { message: None }))
 }
@@ -89,7 +94,7 @@ fn every_refusal_has_its_reason_and_its_words() {
         assert_eq!(sim.refusals(), [(reason, detail)]);
         assert_eq!(sim.outcomes(), [(1, IterationOutcome::Refused)], "{reason:?}");
         assert_eq!((sim.times("claim_accepted"), sim.times("receipt_issued")), (0, 0), "{reason:?}");
-        assert_eq!((&sim.state.claim, sim.state.phase.clone()), (&None, Phase::Delaying), "{reason:?}");
+        assert_eq!((sim.state.phase.claim(), sim.state.phase.clone()), (None, Phase::Delaying), "{reason:?}");
         sim.feed(Input::DelayOver);
         let step = sim.feed(no_markers());
         let words = detail.strip_prefix("gate").unwrap_or(detail);
@@ -171,7 +176,10 @@ fn an_old_done_is_left_to_the_gates_where_no_change_is_needed() {
     assert_eq!(done.times("receipt_issued"), 1);
     let red = begun(true);
     assert_eq!((red.over(), red.starts, red.times("iteration_finished")), (None, 1, 0));
-    assert_eq!(red.state.feedback.as_ref().map(|f| (f.iteration, !f.gates.is_empty())), Some((0, true)));
+    assert_eq!(
+        red.state.conversation.feedback.as_ref().map(|f| (f.iteration, !f.gates.is_empty())),
+        Some((0, true))
+    );
     // Interrupted, it is judged again and not run twice.
     let mut cut = begun(false).after([CTRL_C]);
     assert_eq!(cut.work(resume()), [Effect::ConsumeWaitMarker, AWAIT_CHILDREN]);
@@ -208,7 +216,9 @@ fn a_red_gate_is_tried_again_and_called_flaky_if_it_passes_then() {
     for attempt in 2..=3 {
         let step = sim.feed(gate(1));
         assert_eq!(names(&step.events), ["gate_finished", "gate_started"]);
-        assert!(matches!(&step.events[1], LoopEvent::GateStarted { attempt: a, .. } if *a == attempt));
+        assert!(
+            matches!(&step.events[1], LoopEvent::GateStarted { index: 0, attempt: a, .. } if *a == attempt)
+        );
         assert!(matches!(&work(&step)[..], [Effect::RunGate { role: GateRole::Gate, .. }]));
     }
     let mut red = sim.clone();
@@ -222,7 +232,7 @@ fn a_red_gate_is_tried_again_and_called_flaky_if_it_passes_then() {
     assert!(
         matches!(&step.events[0], LoopEvent::GateFinished { result, .. } if result.passed && result.flaky)
     );
-    assert_eq!(sim.state.failure, None, "what passed in the end failed nothing");
+    assert_eq!(sim.state.progress.failure, None, "what passed in the end failed nothing");
     let sim = sim.after([rechecked(&[])]);
     assert_eq!((sim.over(), sim.times("gate_started")), (Some(Reason::Done), 3));
     // One that passes at once is not flaky; without retries one red is enough.
@@ -396,17 +406,17 @@ fn a_stop_between_a_look_and_its_answer_leaves_the_claim_open() {
         for cut in [CTRL_C, Input::OwnerDied, Input::DiskFailed("full".into())] {
             let (sim, late) = looks(at);
             let mut sim = sim.after([cut.clone()]);
-            assert!(sim.over().is_some() && sim.state.claim.is_some(), "{cut:?}");
+            assert!(sim.over().is_some() && sim.state.phase.claim().is_some(), "{cut:?}");
             assert_eq!(sim.feed(late), Step::default(), "{cut:?}");
             let mut sim = sim.after([resume(), no_children()]);
-            assert_eq!((sim.state.examined.clone(), sim.state.gates.len()), (None, 0), "{cut:?}");
+            assert_eq!(found(&sim), (None, 0), "{cut:?}");
             sim.feed(examined_with(|e| e.tampered = vec!["tests/a.rs".into()]));
             assert_eq!(sim.refusals()[0].0, RefusalReason::Tampered, "{cut:?}");
             assert_eq!(sim.outcomes(), [(1, IterationOutcome::Refused)], "{cut:?}");
         }
         let (sim, late) = looks(at);
         let mut sim = sim.after([CANCEL]);
-        assert_eq!((sim.over(), sim.state.claim.clone()), (Some(Reason::Cancelled), None));
+        assert_eq!((sim.over(), sim.state.phase.claim().cloned()), (Some(Reason::Cancelled), None));
         assert_eq!(sim.feed(late), Step::default());
     }
 }
@@ -416,7 +426,7 @@ fn nothing_of_an_older_claim_speaks_for_a_newer_one() {
     // faults A8 and A11
     let mut sim = claimed(gated(&["g"])).after([examined(), gate(0), rechecked(&["x"])]);
     sim = sim.after([Input::DelayOver, no_markers(), promises(0)]);
-    assert_eq!((&sim.state.examined, sim.state.gates.len()), (&None, 0));
+    assert_eq!(found(&sim), (None, 0));
     for stale in [rechecked(&[]), gate(0), commit_done(Ok(None))] {
         assert_eq!(sim.feed(stale), Step::default());
     }

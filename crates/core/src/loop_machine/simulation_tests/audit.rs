@@ -140,7 +140,7 @@ impl Auditor {
             LoopEvent::Parked { .. } => {
                 assert!(!self.is_open || self.awaits_attempt, "not while an agent runs");
             }
-            LoopEvent::AgentExited { iteration, attempt, exit } => {
+            LoopEvent::AgentExited { iteration, attempt, exit, judged: _ } => {
                 assert!(self.is_open);
                 assert_eq!((*iteration, *attempt), (self.iterations, self.attempts));
                 // fault E1: nobody pays for an outage with an iteration; fault C9: nor for a session that is lost.
@@ -255,7 +255,7 @@ impl Auditor {
                 self.accepted += 1;
                 assert_eq!(self.accepted, 1, "a loop is done once");
             }
-            LoopEvent::IterationFinished { iteration, outcome, spent_ms } => {
+            LoopEvent::IterationFinished { iteration, outcome, spent_ms, progress: _ } => {
                 assert!(self.is_open && !self.claim_is_open, "closed once, its claim judged");
                 assert_eq!(*iteration, self.iterations);
                 assert_eq!(*outcome == IterationOutcome::Accepted, self.accepted == 1);

@@ -122,7 +122,7 @@ fn a_limit_of_one_is_one_run() {
             _ => 0,
         };
         let granted = 1 + world.journal.iter().map(granted).sum::<u32>();
-        assert!(world.state.iterations <= granted);
+        assert!(world.state.counters.iterations <= granted);
         every_prefix_recovers(world);
     });
 }

@@ -195,7 +195,7 @@ impl World {
         self.is_calm = true;
         let checks = self.policy.gates.specs.len() + self.policy.claims.until.len();
         // Each check may be tried twice, and each gate runs before the first agent too.
-        let bound = (self.state.max_iterations as usize + 1) * (2 * checks + 12) + checks + 8;
+        let bound = (self.state.limits.max_iterations as usize + 1) * (2 * checks + 12) + checks + 8;
         for _ in 0..bound {
             if self.state.over().is_some() {
                 self.is_calm = false;
@@ -206,10 +206,14 @@ impl World {
         panic!("it does not end: {:?}", self.state.phase);
     }
 
+    fn is_paused(&self) -> bool {
+        matches!(self.state.phase, Phase::Paused { .. })
+    }
+
     /// Answers something that is under way; a paused loop is told to go on.
     fn answer(&mut self) {
-        if self.pending.is_empty() || (self.state.phase == Phase::Paused && self.chance.percent(50)) {
-            assert_eq!(self.state.phase, Phase::Paused, "a loop that is alive waits for something");
+        if self.pending.is_empty() || (self.is_paused() && self.chance.percent(50)) {
+            assert!(self.is_paused(), "a loop that is alive waits for something");
             return self.feed(Input::Requested(Request::Unpause { grant: NOTHING }));
         }
         let at = self.chance.below(self.pending.len());
@@ -262,9 +266,9 @@ impl World {
             69..=70 => Input::DelayOver,
             71..=72 if !self.pending.contains(&Pending::Recheck) => self.rechecked(),
             73..=74 if !self.pending.iter().any(|p| matches!(p, Pending::Commit { .. })) => {
-                self.commit_done(self.state.iterations)
+                self.commit_done(self.state.counters.iterations)
             }
-            75..=76 if !matches!(self.state.phase, Phase::Judging(_)) => self.examined(),
+            75..=76 if !matches!(self.state.phase, Phase::Judging(..)) => self.examined(),
             77..=81 => self.markers(),
             82..=84 => Input::TasksLookedAt { missing: vec![] },
             85..=88 => self.children_end(),
@@ -320,7 +324,7 @@ impl World {
         if !matches!(self.done, DoneFact::File) && self.chance.percent(50) {
             self.done = DoneFact::Absent;
         }
-        let max_time = self.chance.percent(50).then(|| self.state.spent.plus(Millis(3000)));
+        let max_time = self.chance.percent(50).then(|| self.state.counters.spent.plus(Millis(3000)));
         let extra_iterations = self.chance.of(&[0, 0, 1, 2]);
         let grant = Grant {
             extra_iterations,
@@ -584,9 +588,9 @@ impl World {
         if !reason.is_resumable() {
             return;
         }
-        let iterations = self.state.iterations;
+        let iterations = self.state.counters.iterations;
         self.feed(resume());
         self.calm_down();
-        assert!(self.state.iterations >= iterations, "no counter goes back");
+        assert!(self.state.counters.iterations >= iterations, "no counter goes back");
     }
 }

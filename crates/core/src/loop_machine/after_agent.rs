@@ -1,0 +1,283 @@
+//! What follows when an agent has ended: facts about its end in, one answer out. The order of the questions is the rule.
+
+use crate::{
+    event::{AgentExit, AttemptJudgement, NextSession, Obstacle, Outcome},
+    judge::signal::Signal,
+};
+
+/// After this many tries in a row to go on with a session a fresh one is begun.
+pub(super) const LOST_SESSIONS: u32 = 2;
+
+/// After this many agents in a row that wanted a permission, or more context than there is, a person is needed.
+pub(super) const BLOCKED_ATTEMPTS: u32 = 3;
+
+/// What is known when an agent has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct AgentEnd {
+    /// How it ended.
+    pub(super) outcome: Outcome,
+    /// What that means for its iteration and its session.
+    pub(super) judged: AttemptJudgement,
+    /// Whether it was told to go on with a session.
+    pub(super) had_session: bool,
+    /// Whether somebody wants the loop to end.
+    pub(super) is_stopping: bool,
+    /// Whether somebody wants the loop to hold.
+    pub(super) is_pausing: bool,
+    /// Why what stands at the DONE file's place fails the loop.
+    pub(super) done_error: Option<String>,
+    /// What it claims.
+    pub(super) claims: Vec<Signal>,
+    /// Whether it said that it waits for somebody, or that it is blocked.
+    pub(super) waits: bool,
+    /// Whether a budget is used up.
+    pub(super) is_broke: bool,
+    /// Attempts in a row that wanted a permission or more context, this one included.
+    pub(super) blocked_attempts: u32,
+    /// Whether dacapo itself claims when an agent has ended.
+    pub(super) own_claim: bool,
+    /// Whether commands are asked if there is a claim.
+    pub(super) asks_until: bool,
+}
+
+/// What follows when an agent has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum AfterAgent {
+    /// The loop ends as somebody asked.
+    Stop,
+    /// The loop ends: its DONE file cannot be one.
+    Fail(String),
+    /// The loop holds: the agent was ended for that.
+    Hold,
+    /// The claim is judged.
+    Judge(Vec<Signal>),
+    /// The agent waits for somebody or is blocked, and said so before it met an outage.
+    Wait,
+    /// The user's plan is used up until a time.
+    AwaitReset,
+    /// The provider has an outage: another attempt follows later.
+    BackOff,
+    /// Nobody is signed in.
+    NotSignedIn,
+    /// The account has no money.
+    NoMoney,
+    /// The session could not be gone on with: another attempt follows at once.
+    TryAgain,
+    /// The agent cannot be called like this.
+    Misused,
+    /// A person is needed: agents wanted a permission or more context too often.
+    NeedsPerson,
+    /// dacapo claims by itself.
+    OwnClaim,
+    /// Commands are asked if there is a claim.
+    AskUntil,
+    /// The iteration was cut short.
+    Interrupted,
+    /// The iteration brought no claim.
+    NoClaim,
+}
+
+/// What the end of an attempt means for its iteration and its session. `lost` attempts before it could not go on with
+/// the session either.
+pub(super) fn judge_attempt(exit: &AgentExit, had_session: bool, lost: u32) -> AttemptJudgement {
+    let is_lost = had_session
+        && match exit.outcome {
+            Outcome::Misuse => true,
+            // A broken session may well crash the agent before it names any.
+            Outcome::Crash => exit.session.is_none(),
+            _ => false,
+        };
+    let next_session = match (is_lost, exit.outcome) {
+        (true, _) if lost + 1 >= LOST_SESSIONS => NextSession::Fresh,
+        (true, _) => NextSession::Retry,
+        (false, Outcome::Context) => NextSession::Fresh,
+        (false, _) if exit.session.is_some() => NextSession::Continue,
+        (false, _) => NextSession::Unchanged,
+    };
+    AttemptJudgement {
+        charged: !is_lost && exit.outcome.is_charged(),
+        obstacle: obstacle(exit.outcome),
+        next_session,
+    }
+}
+
+fn obstacle(outcome: Outcome) -> Option<Obstacle> {
+    match outcome {
+        Outcome::RateLimit | Outcome::Overload | Outcome::Network => Some(Obstacle::Outage),
+        Outcome::UsageLimit => Some(Obstacle::UsageLimit),
+        Outcome::Permission | Outcome::Context => Some(Obstacle::PermissionOrContext),
+        Outcome::Completed
+        | Outcome::MaxTurns
+        | Outcome::Auth
+        | Outcome::Billing
+        | Outcome::Misuse
+        | Outcome::Timeout
+        | Outcome::Hang
+        | Outcome::OutOfTime
+        | Outcome::Crash
+        | Outcome::Killed => None,
+    }
+}
+
+/// What follows from the end of an agent. The first of these that is true counts.
+pub(super) fn after_agent(end: &AgentEnd) -> AfterAgent {
+    if end.is_stopping {
+        return AfterAgent::Stop;
+    }
+    if let Some(error) = &end.done_error {
+        return AfterAgent::Fail(error.clone());
+    }
+    if end.outcome == Outcome::Killed && end.is_pausing {
+        return AfterAgent::Hold;
+    }
+    if !end.claims.is_empty() {
+        return AfterAgent::Judge(end.claims.clone());
+    }
+    if !end.judged.charged && end.waits {
+        return AfterAgent::Wait;
+    }
+    // Nobody waits for hours to be told then that the money is gone.
+    if !end.is_broke
+        && let Some(after) = after_obstacle(end)
+    {
+        return after;
+    }
+    match end.outcome {
+        // A `pause --now` that was taken back while the agent was being stopped.
+        Outcome::Killed if !end.is_broke => AfterAgent::Interrupted,
+        _ if end.own_claim && end.judged.charged => AfterAgent::OwnClaim,
+        _ if end.asks_until && end.judged.charged => AfterAgent::AskUntil,
+        Outcome::Killed => AfterAgent::Interrupted,
+        _ => AfterAgent::NoClaim,
+    }
+}
+
+/// What follows from what the agent ran into; `None` if it ran into nothing, or the loop simply goes on.
+fn after_obstacle(end: &AgentEnd) -> Option<AfterAgent> {
+    match end.outcome {
+        Outcome::UsageLimit => Some(AfterAgent::AwaitReset),
+        Outcome::RateLimit | Outcome::Overload | Outcome::Network => Some(AfterAgent::BackOff),
+        Outcome::Auth => Some(AfterAgent::NotSignedIn),
+        Outcome::Billing => Some(AfterAgent::NoMoney),
+        Outcome::Misuse | Outcome::Crash if end.had_session && !end.judged.charged => {
+            Some(AfterAgent::TryAgain)
+        }
+        Outcome::Misuse => Some(AfterAgent::Misused),
+        Outcome::Permission | Outcome::Context => {
+            (end.blocked_attempts >= BLOCKED_ATTEMPTS).then_some(AfterAgent::NeedsPerson)
+        }
+        Outcome::Completed
+        | Outcome::MaxTurns
+        | Outcome::Timeout
+        | Outcome::Hang
+        | Outcome::OutOfTime
+        | Outcome::Crash
+        | Outcome::Killed => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loop_machine::decide_tests::agent_exit;
+
+    /// An agent that ended in this way, with nothing else to say.
+    fn end(outcome: Outcome) -> AgentEnd {
+        AgentEnd {
+            outcome,
+            judged: judge_attempt(&AgentExit { outcome, ..agent_exit(1) }, false, 0),
+            had_session: false,
+            is_stopping: false,
+            is_pausing: false,
+            done_error: None,
+            claims: vec![],
+            waits: false,
+            is_broke: false,
+            blocked_attempts: 0,
+            own_claim: false,
+            asks_until: false,
+        }
+    }
+
+    fn claims() -> Vec<Signal> {
+        vec![Signal::DoneFile]
+    }
+
+    #[test]
+    fn the_first_of_these_that_is_true_counts() {
+        // req 92, req 206
+        type Bend = fn(&mut AgentEnd);
+        let all: Bend = |e| {
+            (e.is_stopping, e.is_pausing, e.waits, e.own_claim, e.asks_until) =
+                (true, true, true, true, true);
+            (e.done_error, e.claims) = (Some("DONE is a directory".into()), claims());
+        };
+        use AfterAgent::*;
+        let table: [(Outcome, Bend, AfterAgent); 30] = [
+            (Outcome::Killed, all, Stop),
+            (Outcome::Killed, |e| (e.done_error, e.is_pausing) = (Some("x".into()), true), Fail("x".into())),
+            (Outcome::Killed, |e| (e.is_pausing, e.claims) = (true, claims()), Hold),
+            (Outcome::Completed, |e| (e.is_pausing, e.claims) = (true, claims()), Judge(claims())),
+            (Outcome::UsageLimit, |e| (e.claims, e.waits) = (claims(), true), Judge(claims())),
+            (Outcome::UsageLimit, |e| e.waits = true, Wait),
+            (Outcome::UsageLimit, |e| (e.own_claim, e.asks_until) = (true, true), AwaitReset),
+            (Outcome::UsageLimit, |e| e.is_broke = true, NoClaim),
+            (Outcome::UsageLimit, |e| (e.is_broke, e.own_claim) = (true, true), NoClaim),
+            (Outcome::RateLimit, |_| {}, BackOff),
+            (Outcome::Overload, |_| {}, BackOff),
+            (Outcome::Network, |_| {}, BackOff),
+            (Outcome::Auth, |e| e.own_claim = true, NotSignedIn),
+            (Outcome::Billing, |_| {}, NoMoney),
+            (Outcome::Misuse, |_| {}, Misused),
+            (Outcome::Misuse, |e| (e.had_session, e.judged.charged) = (true, false), TryAgain),
+            (Outcome::Crash, |e| (e.had_session, e.judged.charged) = (true, false), TryAgain),
+            (Outcome::Crash, |e| e.had_session = true, NoClaim),
+            (Outcome::Permission, |e| e.blocked_attempts = 3, NeedsPerson),
+            (Outcome::Context, |e| e.blocked_attempts = 3, NeedsPerson),
+            (Outcome::Context, |e| e.blocked_attempts = 2, NoClaim),
+            (Outcome::Context, |e| (e.blocked_attempts, e.own_claim) = (2, true), OwnClaim),
+            (Outcome::Killed, |e| e.own_claim = true, Interrupted),
+            (Outcome::Killed, |e| (e.is_broke, e.own_claim) = (true, true), OwnClaim),
+            (Outcome::Killed, |e| e.is_broke = true, Interrupted),
+            (Outcome::Completed, |e| (e.own_claim, e.asks_until) = (true, true), OwnClaim),
+            (Outcome::Timeout, |e| e.asks_until = true, AskUntil),
+            (Outcome::Completed, |e| e.waits = true, NoClaim),
+            (Outcome::Hang, |_| {}, NoClaim),
+            (Outcome::MaxTurns, |_| {}, NoClaim),
+        ];
+        for (outcome, bend, after) in table {
+            let mut end = end(outcome);
+            bend(&mut end);
+            assert_eq!(after_agent(&end), after, "{end:?}");
+        }
+    }
+
+    #[test]
+    fn what_an_end_means_for_its_iteration_and_its_session() {
+        // req 206
+        use NextSession::*;
+        let outage = Some(Obstacle::Outage);
+        let blocked = Some(Obstacle::PermissionOrContext);
+        for (outcome, names, had_session, lost, charged, obstacle, next_session) in [
+            (Outcome::Completed, None, false, 0, true, None, Unchanged),
+            (Outcome::Completed, Some("s"), true, 1, true, None, Continue),
+            (Outcome::Network, None, true, 0, false, outage, Unchanged),
+            (Outcome::RateLimit, Some("s"), true, 0, false, outage, Continue),
+            (Outcome::UsageLimit, None, false, 0, false, Some(Obstacle::UsageLimit), Unchanged),
+            (Outcome::Auth, None, false, 0, false, None, Unchanged),
+            (Outcome::Misuse, None, false, 0, false, None, Unchanged),
+            (Outcome::Misuse, None, true, 0, false, None, Retry),
+            (Outcome::Misuse, Some("s"), true, 1, false, None, Fresh),
+            (Outcome::Crash, None, false, 0, true, None, Unchanged),
+            (Outcome::Crash, Some("s"), true, 0, true, None, Continue),
+            (Outcome::Crash, None, true, 0, false, None, Retry),
+            (Outcome::Crash, None, true, 1, false, None, Fresh),
+            (Outcome::Context, Some("s"), true, 0, true, blocked, Fresh),
+            (Outcome::Permission, Some("s"), false, 0, true, blocked, Continue),
+        ] {
+            let exit = AgentExit { outcome, session: names.map(str::to_owned), ..agent_exit(1) };
+            let judged = AttemptJudgement { charged, obstacle, next_session };
+            assert_eq!(judge_attempt(&exit, had_session, lost), judged, "{outcome:?} {names:?} {lost}");
+        }
+    }
+}
