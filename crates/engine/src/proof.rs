@@ -104,7 +104,7 @@ pub fn check_again(
     let scratch = Scratch::new("dacapo-verify")
         .map_err(|source| ProofError::Io { what: "cannot make a scratch folder", source })?;
     let folder = scratch.path().join("files");
-    let other_tree = bring_back(&mut workspace, started, receipt, snapshot, &folder)?;
+    let other_tree = lay_out_judged_files(&mut workspace, started, receipt, snapshot, &folder)?;
     let unlike = unlike(&workspace, started, receipt, snapshot, &folder)?;
     let below = started.workspace.strip_prefix(workspace.root()).unwrap_or(Path::new("")).to_owned();
     let mut gates = Vec::new();
@@ -153,7 +153,7 @@ fn repository_of(store: &Store, started: &LoopStarted) -> Result<PathBuf, StoreE
 }
 
 /// The files of the snapshot in `folder`; their tree if it is not the one in the receipt.
-fn bring_back(
+fn lay_out_judged_files(
     workspace: &mut Workspace,
     started: &LoopStarted,
     receipt: &Receipt,

@@ -11,7 +11,7 @@ use std::{
 use dacapo_core::{
     text::visible::is_deceptive,
     unit::{
-        check::{self, Checked, Problem, Read},
+        check::{self, CheckedUnits, Problem, ReadUnit},
         frontmatter::MAX_FILE_BYTES,
     },
 };
@@ -61,14 +61,14 @@ pub fn is_bare(folder: &Path) -> bool {
 /// Reads and checks all units in the folder `dir` of the repository at `root`. Without that folder there are none.
 ///
 /// A unit is a folder with a plan and at least one task file; other folders are nobody's business (req 1).
-pub fn discover(root: &Path, dir: &str) -> Result<Checked, UnitsError> {
+pub fn discover(root: &Path, dir: &str) -> Result<CheckedUnits, UnitsError> {
     let io = |error: Errno| UnitsError::Io { path: root.join(dir), source: error.into() };
     let refused = |why| UnitsError::Refused { dir: dir.to_owned(), why };
     let dir = dir.trim_end_matches('/');
     let top = safe_open::root(root).map_err(io)?;
     let units = match safe_open::open(&top, dir, OFlags::DIRECTORY) {
         Ok(units) => units,
-        Err(Errno::NOENT) => return Ok(Checked::default()),
+        Err(Errno::NOENT) => return Ok(CheckedUnits::default()),
         Err(error) => return Err(refusal(error).map_or_else(|| io(error), refused)),
     };
     let (folders, others): (Vec<Entry>, Vec<Entry>) =
@@ -143,7 +143,7 @@ fn is_task(name: &str) -> bool {
 }
 
 /// Reads the units in these folders, in order, by as many threads as there are processors if they are many.
-fn read_units(units: &OwnedFd, dir: &str, folders: &[Entry]) -> (Vec<Read>, Vec<String>) {
+fn read_units(units: &OwnedFd, dir: &str, folders: &[Entry]) -> (Vec<ReadUnit>, Vec<String>) {
     let read_some = |folders: &[Entry]| {
         let (mut found, mut notes) = (Vec::new(), Vec::new());
         for Entry { name, .. } in folders {
@@ -165,8 +165,8 @@ fn read_units(units: &OwnedFd, dir: &str, folders: &[Entry]) -> (Vec<Read>, Vec<
 }
 
 /// Reads the unit in a folder, if it is one.
-fn read_unit(units: &OwnedFd, folder: &str, name: &str, notes: &mut Vec<String>) -> Option<Read> {
-    let unreadable = |error: Errno| Some(Read::unreadable(folder, vec![cannot_read(folder, error)]));
+fn read_unit(units: &OwnedFd, folder: &str, name: &str, notes: &mut Vec<String>) -> Option<ReadUnit> {
+    let unreadable = |error: Errno| Some(ReadUnit::unreadable(folder, vec![cannot_read(folder, error)]));
     let holder = match safe_open::open(units, name, OFlags::DIRECTORY) {
         Ok(holder) => holder,
         Err(error) => return unreadable(error),
@@ -197,7 +197,7 @@ fn read_unit(units: &OwnedFd, folder: &str, name: &str, notes: &mut Vec<String>)
                 };
                 problems.extend(more.into_iter().flatten());
             }
-            Some(Read::unreadable(folder, problems))
+            Some(ReadUnit::unreadable(folder, problems))
         }
     }
 }

@@ -39,7 +39,7 @@ impl World {
         .unwrap();
     }
 
-    fn discover(&self) -> Checked {
+    fn discover(&self) -> CheckedUnits {
         discover(self.root(), "specs/tasks").unwrap()
     }
 
@@ -56,7 +56,7 @@ fn task(number: u32) -> String {
 fn a_unit_is_a_folder_with_a_plan_and_tasks() {
     // req 1
     let world = World::new();
-    assert_eq!(world.discover(), Checked::default(), "no folder, no units");
+    assert_eq!(world.discover(), CheckedUnits::default(), "no folder, no units");
     world.unit("b", 2);
     world.unit("a", 1);
     world.unit("only-a-plan", 0);

@@ -4,7 +4,7 @@
 
 use dacapo_testkit::{
     RealAgent, TestEnv,
-    model_server::{ModelServer, Request, ToolCall, Turn},
+    model_server::{ModelServer, Request, ScriptedTurn, ToolCall},
 };
 use serde_json::{Value, json};
 
@@ -25,8 +25,8 @@ fn make_a_file(agent: RealAgent) -> Run {
     env.git_init();
     let made = env.workspace().join("made.txt");
     let server = ModelServer::start([
-        Turn::call(ToolCall::write(made, "made by a tool, isn't it?\n")),
-        Turn::say(LAST_WORDS),
+        ScriptedTurn::call(ToolCall::write(made, "made by a tool, isn't it?\n")),
+        ScriptedTurn::say(LAST_WORDS),
     ]);
     let output =
         agent.prepare(&env, &server).expect("installed").run(&env, "Make the file, please.").assert_code(0);

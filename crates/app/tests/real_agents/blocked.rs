@@ -1,6 +1,6 @@
 //! An agent that cannot do what it was asked: its makers' CLIs carry its words, and a person decides.
 
-use dacapo_testkit::{RealAgent, model_server::Turn};
+use dacapo_testkit::{RealAgent, model_server::ScriptedTurn};
 use serde_json::json;
 
 use crate::stage::{Stage, assert_has, last_line};
@@ -13,8 +13,8 @@ fn says_why_and_goes_on(agent: RealAgent) {
     let stage = Stage::set(
         agent,
         [
-            Turn::say(format!("I looked at all of it.\n\n<blocked>{WHY}</blocked>")),
-            Turn::say("Then nothing is left.\n\n<promise>DONE</promise>"),
+            ScriptedTurn::say(format!("I looked at all of it.\n\n<blocked>{WHY}</blocked>")),
+            ScriptedTurn::say("Then nothing is left.\n\n<promise>DONE</promise>"),
         ],
     );
     let output = stage.run(&["-n", "5"]).assert_code(4);

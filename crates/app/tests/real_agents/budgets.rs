@@ -2,7 +2,7 @@
 
 use dacapo_testkit::{
     RealAgent,
-    model_server::{Turn, Usage},
+    model_server::{ScriptedTurn, Usage},
 };
 use serde_json::json;
 
@@ -32,7 +32,7 @@ fn claude_stops_when_its_money_is_spent() {
 #[test]
 fn claude_stops_when_its_tokens_are_spent() {
     // req 151: over iterations, 1234 each time it asks.
-    let stage = Stage::set(RealAgent::Claude, [Turn::say("Not yet.")]);
+    let stage = Stage::set(RealAgent::Claude, [ScriptedTurn::say("Not yet.")]);
     stops_at_its_budget(&stage, ["--max-tokens", "2000"]);
     assert_eq!(stage.server.main_requests().len(), 2);
     assert_eq!(stage.status()["iteration"], 2);

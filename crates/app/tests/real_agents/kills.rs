@@ -2,7 +2,7 @@
 
 use dacapo_testkit::{
     RealAgent, Signal,
-    model_server::{ToolCall, Turn},
+    model_server::{ScriptedTurn, ToolCall},
     wait_until,
 };
 use serde_json::json;
@@ -11,7 +11,7 @@ use crate::stage::{LONG, Stage};
 
 #[track_caller]
 fn leaves_nothing_when_dacapo_is_killed(agent: RealAgent) -> Stage {
-    let stage = Stage::set(agent, [Turn::call(ToolCall::shell("touch started; sleep 300"))]);
+    let stage = Stage::set(agent, [ScriptedTurn::call(ToolCall::shell("touch started; sleep 300"))]);
     let running = stage.spawn(&["-n", "5", "--kill-grace", "1s"]);
     let started = stage.env.workspace().join("started");
     wait_until("the tool runs", LONG, || started.exists());
@@ -24,7 +24,7 @@ fn leaves_nothing_when_dacapo_is_killed(agent: RealAgent) -> Stage {
 /// The iteration that was cut is charged; the next one ends the loop.
 #[track_caller]
 fn goes_on_after_the_kill(stage: &Stage) {
-    stage.server.set_turns([Turn::say("All is done.\n<promise>DONE</promise>")]);
+    stage.server.set_turns([ScriptedTurn::say("All is done.\n<promise>DONE</promise>")]);
     stage.resume().wait(LONG).assert_code(0);
     let status = stage.status();
     assert_eq!((&status["state"], &status["iteration"]), (&json!("completed"), &json!(2)), "{status}");

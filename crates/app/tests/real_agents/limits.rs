@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use dacapo_testkit::{
     RealAgent, Signal,
-    model_server::{Failure, Turn},
+    model_server::{Failure, ScriptedTurn},
 };
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ fn seconds_from_now(seconds: u64) -> u64 {
 /// Claude knows a limit by its name only if it is signed in as a subscriber.
 #[track_caller]
 fn at_its_limit(agent: RealAgent, resets_at: u64) -> Stage {
-    let mut stage = Stage::set(agent, [Turn::fail(Failure::UsageLimit { resets_at })]);
+    let mut stage = Stage::set(agent, [ScriptedTurn::fail(Failure::UsageLimit { resets_at })]);
     if agent == RealAgent::Claude {
         stage.agent = stage.agent.clone().with_subscription(&stage.env);
     }
@@ -76,7 +76,7 @@ fn goes_on_when_the_limit_is_over(agent: RealAgent) {
     // Its only iteration is still there afterwards.
     let running = stage.spawn(&["-n", "1"]);
     running.wait_for_line(|line| line.contains("parked until"), LONG);
-    stage.server.set_turns([Turn::say("All is done.\n<promise>DONE</promise>")]);
+    stage.server.set_turns([ScriptedTurn::say("All is done.\n<promise>DONE</promise>")]);
     running.wait(LONG).assert_code(0);
     let outcomes: Vec<Value> =
         stage.events("agent_exited").into_iter().map(|mut exit| exit["outcome"].take()).collect();

@@ -1,12 +1,12 @@
 //! As root, Claude Code works without questions only if its user says so; as anybody else it just does.
 
-use dacapo_testkit::{RealAgent, model_server::Turn};
+use dacapo_testkit::{RealAgent, model_server::ScriptedTurn};
 
 use crate::stage::{Stage, assert_has, last_line};
 
 #[test]
 fn as_root_claude_needs_the_user_s_word() {
-    let stage = Stage::set(RealAgent::Claude, [Turn::say("All is done.\n<promise>DONE</promise>")]);
+    let stage = Stage::set(RealAgent::Claude, [ScriptedTurn::say("All is done.\n<promise>DONE</promise>")]);
     stage.user("");
     let output = stage.run(&[]);
     if rustix::process::geteuid().is_root() {

@@ -1,6 +1,6 @@
 //! Going on with a session: what the model is sent again, and what that is counted as.
 
-use dacapo_testkit::{RealAgent, model_server::Turn};
+use dacapo_testkit::{RealAgent, model_server::ScriptedTurn};
 use serde_json::{Value, json};
 
 use crate::stage::{PROMPT, Stage, assert_has};
@@ -10,7 +10,10 @@ const SECRET: &str = "The colour I thought of is vermilion.";
 /// Two iterations in one session. What both used together is told once, however the agent sums up.
 #[track_caller]
 fn goes_on_with_its_session(agent: RealAgent) -> Stage {
-    let stage = Stage::set(agent, [Turn::say(SECRET), Turn::say("It was that.\n<promise>DONE</promise>")]);
+    let stage = Stage::set(
+        agent,
+        [ScriptedTurn::say(SECRET), ScriptedTurn::say("It was that.\n<promise>DONE</promise>")],
+    );
     stage.run(&["-n", "3", "--continue-session"]).assert_code(0);
     let requests = stage.server.main_requests();
     assert_eq!(requests.len(), 2, "{:?}", stage.server.requests());
@@ -56,9 +59,11 @@ fn gemini_goes_on_with_its_session() {
 #[test]
 fn a_session_that_is_gone_is_followed_by_a_fresh_one() {
     // fault C10
-    let stage = Stage::set(RealAgent::Claude, [Turn::say(SECRET)]);
+    let stage = Stage::set(RealAgent::Claude, [ScriptedTurn::say(SECRET)]);
     let lose = "rm -rf \"$HOME\"/.claude/projects; false";
-    stage.server.set_turns([Turn::say(SECRET), Turn::say("Who are you?\n<promise>DONE</promise>")]);
+    stage
+        .server
+        .set_turns([ScriptedTurn::say(SECRET), ScriptedTurn::say("Who are you?\n<promise>DONE</promise>")]);
     stage.run(&["-n", "5", "--continue-session", "--until-cmd", lose]).assert_code(0);
     let requests = stage.server.main_requests();
     assert_eq!(requests.len(), 2, "{:?}", stage.server.requests());

@@ -4,7 +4,7 @@ use std::fs;
 
 use dacapo_testkit::{
     RealAgent,
-    model_server::{Failure, Turn},
+    model_server::{Failure, ScriptedTurn},
 };
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ fn is_told_to_sign_in(stage: &Stage, command: &str) {
 #[test]
 fn claude_is_told_to_sign_in() {
     // fault E6: by itself it would try for three minutes.
-    let stage = Stage::set(RealAgent::Claude, [Turn::fail(Failure::Unauthorized)]);
+    let stage = Stage::set(RealAgent::Claude, [ScriptedTurn::fail(Failure::Unauthorized)]);
     let quiet = json!({"env": {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}});
     fs::write(stage.env.home().join(".claude/settings.json"), quiet.to_string()).expect("its settings");
     is_told_to_sign_in(&stage, "run `claude`, then `/login`");
@@ -37,13 +37,13 @@ fn claude_is_told_to_sign_in() {
 #[test]
 fn codex_is_told_to_sign_in() {
     // fault E6
-    let stage = Stage::set(RealAgent::Codex, [Turn::fail(Failure::Unauthorized)]);
+    let stage = Stage::set(RealAgent::Codex, [ScriptedTurn::fail(Failure::Unauthorized)]);
     is_told_to_sign_in(&stage, "run `codex login`");
 }
 
 #[test]
 fn gemini_is_told_to_sign_in() {
     // fault E6
-    let stage = Stage::set(RealAgent::Gemini, [Turn::fail(Failure::Unauthorized)]);
+    let stage = Stage::set(RealAgent::Gemini, [ScriptedTurn::fail(Failure::Unauthorized)]);
     is_told_to_sign_in(&stage, "run `gemini` and choose how to sign in, or set GEMINI_API_KEY");
 }

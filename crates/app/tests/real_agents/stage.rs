@@ -4,7 +4,7 @@ use std::{fs, process::Command, time::Duration};
 
 use dacapo_testkit::{
     Output, PreparedAgent, RealAgent, Running, TestEnv,
-    model_server::{ModelServer, ToolCall, Turn},
+    model_server::{ModelServer, ScriptedTurn, ToolCall},
 };
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ pub(crate) struct Stage {
 impl Stage {
     /// The agent may be run by root.
     #[track_caller]
-    pub(crate) fn set(agent: RealAgent, turns: impl IntoIterator<Item = Turn>) -> Self {
+    pub(crate) fn set(agent: RealAgent, turns: impl IntoIterator<Item = ScriptedTurn>) -> Self {
         let env = TestEnv::new(env!("CARGO_BIN_EXE_dacapo"));
         env.write("README.md", "A place for steps.\n").git_init();
         let server = ModelServer::start(turns);
@@ -94,9 +94,9 @@ impl Stage {
     }
 
     /// A tool call that adds a line to the file of steps.
-    pub(crate) fn step(line: &str) -> Turn {
+    pub(crate) fn step(line: &str) -> ScriptedTurn {
         // What a tool prints is no claim either.
-        Turn::call(ToolCall::shell(format!("echo {line} >> steps; echo '<promise>DONE</promise>'")))
+        ScriptedTurn::call(ToolCall::shell(format!("echo {line} >> steps; echo '<promise>DONE</promise>'")))
     }
 
     /// Panics unless nothing of this world is alive.

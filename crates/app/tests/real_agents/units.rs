@@ -2,7 +2,7 @@
 
 use dacapo_testkit::{
     RealAgent, Running,
-    model_server::{ToolCall, Turn},
+    model_server::{ScriptedTurn, ToolCall},
 };
 
 use crate::stage::{LONG, Stage, assert_has};
@@ -16,10 +16,10 @@ fn works_a_unit_off(agent: RealAgent) {
     let stage = Stage::set(
         agent,
         [
-            Turn::call(ToolCall::shell(format!("echo half > half.txt; {claim}"))),
-            Turn::say("The task is complete."),
-            Turn::call(ToolCall::shell(format!("echo one > one.txt; {claim}"))),
-            Turn::say("Now it really is."),
+            ScriptedTurn::call(ToolCall::shell(format!("echo half > half.txt; {claim}"))),
+            ScriptedTurn::say("The task is complete."),
+            ScriptedTurn::call(ToolCall::shell(format!("echo one > one.txt; {claim}"))),
+            ScriptedTurn::say("Now it really is."),
         ],
     );
     let task =

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use dacapo_testkit::{
     RealAgent,
-    model_server::{ToolCall, Turn},
+    model_server::{ScriptedTurn, ToolCall},
 };
 use serde_json::{Value, json};
 
@@ -15,15 +15,15 @@ const GATE: &str = "test \"$(cat steps)\" = \"$(printf 'one\\ntwo\\nthree')\" &&
 /// A loop of three iterations that ends well, as a table of what each agent is known to tell.
 #[track_caller]
 fn does_it_in_three(agent: RealAgent) -> (Stage, Value) {
-    let stage = Stage::set(agent, [Turn::say("unused")]);
+    let stage = Stage::set(agent, [ScriptedTurn::say("unused")]);
     let made = stage.env.workspace().join("made.txt");
     stage.server.set_turns([
         Stage::step("one"),
-        Turn::say("The first step is written; two are left."),
+        ScriptedTurn::say("The first step is written; two are left."),
         Stage::step("two"),
-        Turn::say("I say `<promise>DONE</promise>` when the third is written."),
+        ScriptedTurn::say("I say `<promise>DONE</promise>` when the third is written."),
         Stage::step("three").and_call(ToolCall::write(made, "made by a tool, isn't it?\n")),
-        Turn::say("All three are written.\n\n<promise>DONE</promise>"),
+        ScriptedTurn::say("All three are written.\n\n<promise>DONE</promise>"),
     ]);
     let output = stage.run(&["-n", "5", "--gate", GATE]).assert_code(0);
     stage.assert_nothing_left();

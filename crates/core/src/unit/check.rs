@@ -8,7 +8,7 @@ use super::{
     problem::{Source, Spot},
 };
 pub use super::{
-    parse::{ORCH_KEYS, Plan},
+    parse::{ORCH_KEYS, PlanFile},
     problem::Problem,
 };
 use crate::{ids::UnitId, text::nearest::nearest, yaml::short};
@@ -40,7 +40,7 @@ pub fn task(file: &str, bytes: &[u8]) -> Result<Task, Vec<Problem>> {
 }
 
 /// Reads a plan.
-pub fn plan(file: &str, bytes: &[u8]) -> Result<Plan, Vec<Problem>> {
+pub fn plan(file: &str, bytes: &[u8]) -> Result<PlanFile, Vec<Problem>> {
     let (parsed, problems) = parse::plan(Source { file, bytes });
     if problems.is_empty() { Ok(parsed.plan) } else { Err(problems) }
 }
@@ -52,7 +52,7 @@ pub fn reread(file: &str, bytes: &[u8]) -> Result<TaskStatus, Problem> {
 
 /// What could be read of a unit.
 #[derive(Clone, Debug, Default)]
-pub struct Read {
+pub struct ReadUnit {
     /// The unit, if each of its files can be understood.
     pub unit: Option<Unit>,
     /// What is wrong with it, as far as that does not concern others.
@@ -63,7 +63,7 @@ pub struct Read {
     depends_at: Vec<(String, Spot)>,
 }
 
-impl Read {
+impl ReadUnit {
     /// A folder that would be a unit if it could be read.
     pub fn unreadable(folder: &str, problems: Vec<Problem>) -> Self {
         let id = name_of(folder).parse().ok();
@@ -76,7 +76,7 @@ impl Read {
 
 /// All units of a repository, and all that is wrong with any of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckedUnits {
     /// Those that can be understood, by id.
     pub units: Vec<Unit>,
     /// By file and line; while there are any, nothing should be started.
@@ -90,7 +90,7 @@ fn name_of(folder: &str) -> &str {
 }
 
 /// Reads a unit from its plan and its task files.
-pub fn unit(folder: &str, plan: File<'_>, tasks: &[File<'_>]) -> Read {
+pub fn unit(folder: &str, plan: File<'_>, tasks: &[File<'_>]) -> ReadUnit {
     let (parsed, mut problems) = parse::plan(plan.source());
     let is_plan_good = problems.is_empty();
     let id = parsed.plan.unit.as_deref().unwrap_or_else(|| name_of(folder)).parse::<UnitId>();
@@ -117,7 +117,7 @@ pub fn unit(folder: &str, plan: File<'_>, tasks: &[File<'_>]) -> Read {
         }),
         _ => None,
     };
-    Read { unit, problems, id: id.map(|id| (id, parsed.unit_at)), depends_at }
+    ReadUnit { unit, problems, id: id.map(|id| (id, parsed.unit_at)), depends_at }
 }
 
 /// Reads the task files of one unit: the tasks by number, if each file can be understood, and what is wrong.
@@ -209,7 +209,7 @@ fn way(names: &[String]) -> String {
 }
 
 /// Looks at all units of a repository together.
-pub fn all(units: Vec<Read>) -> Checked {
+pub fn all(units: Vec<ReadUnit>) -> CheckedUnits {
     let mut known: BTreeMap<UnitId, usize> = BTreeMap::new();
     let mut problems = Vec::new();
     for (at, read) in units.iter().enumerate() {
@@ -245,7 +245,7 @@ pub fn all(units: Vec<Read>) -> Checked {
             problems.push(spot.problem(what, "take one of these dependencies away"));
         }
     }
-    let mut checked = Checked { units: Vec::with_capacity(units.len()), problems, notes: Vec::new() };
+    let mut checked = CheckedUnits { units: Vec::with_capacity(units.len()), problems, notes: Vec::new() };
     for read in units {
         checked.problems.extend(read.problems);
         checked.units.extend(read.unit);

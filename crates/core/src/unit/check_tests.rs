@@ -13,7 +13,7 @@ fn task_file(number: u32, depends_on: &str) -> String {
     format!("---\ntask: {number}\nbackpressure: \"true\"\ndepends_on: {depends_on}\n---\n# Task {number}\n")
 }
 
-fn read(folder: &str, plan: &str, tasks: &[&str]) -> Read {
+fn read(folder: &str, plan: &str, tasks: &[&str]) -> ReadUnit {
     let names: Vec<String> = (1..=tasks.len()).map(|n| format!("{folder}/{n:02}-t.md")).collect();
     let files: Vec<File<'_>> =
         names.iter().zip(tasks).map(|(file, text)| File { file, bytes: text.as_bytes() }).collect();
@@ -191,7 +191,7 @@ fn a_plan_may_have_a_head() {
     let text = "---\nunit: shell\ndepends_on: [base, 'config']\nprovider: codex\norch_status: running\norch_pr_number: 12\norch_branch:\nteam: x\n---\n# Plan\n";
     assert_eq!(
         plan("p.md", text.as_bytes()).unwrap(),
-        Plan {
+        PlanFile {
             unit: Some("shell".to_owned()),
             depends_on: vec!["base".to_owned(), "config".to_owned()],
             provider: Some("codex".to_owned()),
@@ -202,7 +202,7 @@ fn a_plan_may_have_a_head() {
         }
     );
     for none in ["", "# Plan\n\n---\ntext\n---\n", "---\n---\n"] {
-        assert_eq!(plan("p.md", none.as_bytes()), Ok(Plan::default()), "{none:?}");
+        assert_eq!(plan("p.md", none.as_bytes()), Ok(PlanFile::default()), "{none:?}");
     }
     assert_eq!(
         shown(&plan("p.md", b"---\nunit: [a]\ndepends_on: [x, {}, '']\nprovider: {}\n---\n").unwrap_err()),
@@ -318,7 +318,7 @@ fn units_fit_together() {
         assert!(checked.problems.iter().all(|p| p.fix.is_some()));
     }
     // What a broken unit is called is known all the same.
-    let broken = Read::unreadable("s/a", vec![Problem::of_file("s/a/01-x.md", "a link", "remove it")]);
+    let broken = ReadUnit::unreadable("s/a", vec![Problem::of_file("s/a/01-x.md", "a link", "remove it")]);
     let checked = all(vec![broken, one("s/b", "---\ndepends_on: [a]\n---\n")]);
     assert_eq!(shown(&checked.problems), ["s/a/01-x.md:1:1: a link"]);
     assert_eq!(checked.units.len(), 1);

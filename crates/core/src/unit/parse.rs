@@ -38,7 +38,7 @@ pub(super) struct TaskFile {
 
 /// What a plan says about its unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct PlanFile {
     /// The unit's name, if it is not that of its folder.
     pub unit: Option<String>,
     /// Units that must be merged first.
@@ -51,7 +51,7 @@ pub struct Plan {
 
 /// A plan and where its parts stand.
 pub(super) struct ParsedPlan {
-    pub(super) plan: Plan,
+    pub(super) plan: PlanFile,
     pub(super) unit_at: Spot,
     pub(super) provider_at: Option<Spot>,
     pub(super) depends_at: Vec<Spot>,
@@ -289,7 +289,7 @@ pub(super) fn status(source: Source<'_>) -> Result<TaskStatus, Problem> {
 /// Reads a plan; a head is welcome there and not needed (req 6).
 pub(super) fn plan(source: Source<'_>) -> (ParsedPlan, Vec<Problem>) {
     let mut parsed = ParsedPlan {
-        plan: Plan::default(),
+        plan: PlanFile::default(),
         unit_at: source.spot(TOP),
         provider_at: None,
         depends_at: Vec::new(),

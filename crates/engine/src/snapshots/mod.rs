@@ -409,7 +409,11 @@ impl Workspace {
     }
 
     /// Sees to it that commits go to `branch`, on top of `commit`, whatever an agent did to either. The files stay.
-    pub fn bring_back(&self, branch: &str, commit: &str) -> Result<Option<RecoveredBranch>, WorkspaceError> {
+    pub fn recover_branch(
+        &self,
+        branch: &str,
+        commit: &str,
+    ) -> Result<Option<RecoveredBranch>, WorkspaceError> {
         let shadow = self.git("commit")?;
         if shadow.head_is_at(branch, commit) {
             return Ok(None);

@@ -3,22 +3,22 @@
 //! One thread waits on everything at once: signals, the keeper, the pipes of what runs, and the next deadline.
 //! Nothing is polled that the kernel can announce.
 
-mod around;
 mod checks;
 mod children;
-mod ground;
 mod inside;
 mod listen;
 mod observe;
-mod refused;
+mod preconditions;
 mod reserve;
 mod start;
+mod start_error;
+mod starting_point;
 mod supply;
+mod task_prompt;
 mod tasks;
 mod timers;
 mod unattended;
 mod verdict;
-mod words;
 mod work;
 
 use std::{
@@ -43,11 +43,11 @@ use rustix::{
     process::Signal,
 };
 
-pub use refused::StartError;
+pub use preconditions::{refuse_secrets, refuse_secrets_in};
 pub use start::{NewLoop, ResumeLoop, resume, run};
+pub use start_error::StartError;
 pub use unattended::{reconcile, settle};
 pub(crate) use verdict::{lay_out, with_setup};
-pub use words::{refuse_secrets, refuse_secrets_in};
 
 use self::{children::Children, timers::Timers, work::Work};
 use crate::{

@@ -12,13 +12,13 @@ use jiff::Timestamp;
 
 use super::{
     Finished, PATIENCE, SuperviseError, Supervisor,
-    around::{ancestors, check_cycle, find_agents, neighbours, take_lock},
-    ground::{self, Ground},
-    refused::{DEEPEST, StartError},
+    preconditions::{ancestors, check_cycle, find_agents, neighbours, refuse_secrets, take_lock},
     reserve::keep_reserve,
+    start_error::{DEEPEST, StartError},
+    starting_point::{self, StartingPoint},
+    task_prompt::{HELD_IN_PROMPT, read_prompt, write_task},
     timers::Timers,
     unattended::{bury, reconcile_holding, take_up_requests},
-    words::{HELD_IN_PROMPT, read_prompt, refuse_secrets, write_task},
 };
 use crate::{
     bus::Bus,
@@ -127,8 +127,8 @@ pub fn run(home: &Home, new: NewLoop, observer: &mut dyn Observer) -> Result<Fin
     keep_reserve(home);
     let runs = home.runs(&new.project, &task);
     let segments = Segments::open(&runs, &id).map_err(at("cannot make the folder", &runs))?;
-    let ground = Ground::prepare(home, &id, &new.policy, &new.workspace, new.base)?;
-    warnings.extend(ground.warnings);
+    let at_start = StartingPoint::prepare(home, &id, &new.policy, &new.workspace, new.base)?;
+    warnings.extend(at_start.warnings);
     let keeper = start_keeper(home, &id)?;
 
     let begin = Begin {
@@ -143,9 +143,9 @@ pub fn run(home: &Home, new: NewLoop, observer: &mut dyn Observer) -> Result<Fin
             prompt: prompt.clone(),
             seed: dacapo_core::ids::base32(&random[14..]),
             policy: new.policy,
-            base: ground.base,
-            outline: ground.outline,
-            protected: ground.protected,
+            base: at_start.base,
+            outline: at_start.outline,
+            protected: at_start.protected,
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         },
@@ -164,8 +164,8 @@ pub fn run(home: &Home, new: NewLoop, observer: &mut dyn Observer) -> Result<Fin
         keeper,
         signals,
         programs,
-        workspace: ground.workspace,
-        folder: ground.folder,
+        workspace: at_start.workspace,
+        folder: at_start.folder,
     };
     parts.supervise(effects, observer)
 }
@@ -205,7 +205,7 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
         source,
     })?;
     let workspace = match &started.base {
-        Some(base) => Some(ground::reopen(home, &id, &started.workspace, base)?),
+        Some(base) => Some(starting_point::reopen(home, &id, &started.workspace, base)?),
         None => None,
     };
     // Too many files once are too many for good: one warning is enough.

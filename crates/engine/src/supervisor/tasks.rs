@@ -94,7 +94,7 @@ impl Supervisor<'_> {
         iteration: u32,
         commits: &[TaskCommit],
     ) -> Result<(), SuperviseError> {
-        let back = self.bring_back()?;
+        let back = self.recover_branch()?;
         let mut result = TaskCommits::default();
         if let Err(why) = back.and_then(|()| self.make_commits(snapshot, iteration, commits, &mut result)) {
             result.failed = Some(why);

@@ -7,7 +7,7 @@ use dacapo_core::{
 };
 use jiff::Timestamp;
 
-use super::{SuperviseError, around::take_lock, refused::StartError};
+use super::{SuperviseError, preconditions::take_lock, start_error::StartError};
 use crate::{
     home::Home,
     inside::server::Server,

@@ -68,14 +68,14 @@ impl Supervisor<'_> {
     }
 
     /// Puts back the branch that commits go to, if somebody left it or took accepted commits off it.
-    pub(super) fn bring_back(&mut self) -> Result<Result<(), String>, SuperviseError> {
+    pub(super) fn recover_branch(&mut self) -> Result<Result<(), String>, SuperviseError> {
         let base = self.started.base.as_ref();
         let wanted = base.and_then(|base| Some((base.branch.as_deref()?, base.head.as_deref()?)));
         let (Some((branch, head)), Some(workspace)) = (wanted, &self.workspace) else { return Ok(Ok(())) };
-        match workspace.bring_back(branch, head) {
+        match workspace.recover_branch(branch, head) {
             Ok(None) => {}
-            Ok(Some(astray)) => {
-                self.notice(astray.to_string())?;
+            Ok(Some(recovered)) => {
+                self.notice(recovered.to_string())?;
             }
             Err(error) => return Ok(Err(format!("`{branch}` cannot be put back: {error}"))),
         }
@@ -83,7 +83,7 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn examine(&mut self) -> Result<(), SuperviseError> {
-        let back = self.bring_back()?;
+        let back = self.recover_branch()?;
         let found = match back.and_then(|()| self.look_at_workspace().map_err(|error| error.to_string())) {
             Ok(found) => found.map(Box::new),
             Err(why) => {
@@ -184,7 +184,7 @@ impl Supervisor<'_> {
         iteration: u32,
         message: &str,
     ) -> Result<(), SuperviseError> {
-        let back = self.bring_back()?;
+        let back = self.recover_branch()?;
         let result = match (&self.workspace, back) {
             (_, Err(why)) => Err(why),
             (Some(workspace), _) => match workspace.commit_tree(snapshot, message, u64::from(iteration)) {

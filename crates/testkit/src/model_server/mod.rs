@@ -1,11 +1,11 @@
 //! A model that follows a script: real agents talk to it on 127.0.0.1 as they would to their provider.
 //!
 //! ```
-//! use dacapo_testkit::model_server::{ModelServer, ToolCall, Turn};
+//! use dacapo_testkit::model_server::{ModelServer, ToolCall, ScriptedTurn};
 //!
 //! let server = ModelServer::start([
-//!     Turn::call(ToolCall::shell("echo hi > file")),
-//!     Turn::say("All done."),
+//!     ScriptedTurn::call(ToolCall::shell("echo hi > file")),
+//!     ScriptedTurn::say("All done."),
 //! ]);
 //! // … an agent is given `server.url()` as its provider's address and runs …
 //! assert!(server.main_requests().is_empty(), "nobody has asked yet");
@@ -36,7 +36,7 @@ use self::{
 pub use self::{
     protocol::Protocol,
     request::Request,
-    turn::{Failure, ToolCall, Turn, Usage},
+    turn::{Failure, ScriptedTurn, ToolCall, Usage},
 };
 
 /// A scripted model that listens. When it goes, its connections are closed and its threads have ended.
@@ -56,7 +56,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    turns: Vec<Turn>,
+    turns: Vec<ScriptedTurn>,
     /// How many main requests these turns have answered.
     taken: usize,
     requests: Vec<Request>,
@@ -66,7 +66,7 @@ struct State {
 
 impl ModelServer {
     /// Listens on a free port of 127.0.0.1. Each main request takes the next turn; the last turn is repeated.
-    pub fn start(turns: impl IntoIterator<Item = Turn>) -> Self {
+    pub fn start(turns: impl IntoIterator<Item = ScriptedTurn>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("a bound port");
         let shared =
@@ -86,8 +86,8 @@ impl ModelServer {
     }
 
     /// From now on these turns, from the first.
-    pub fn set_turns(&self, turns: impl IntoIterator<Item = Turn>) {
-        let turns: Vec<Turn> = turns.into_iter().collect();
+    pub fn set_turns(&self, turns: impl IntoIterator<Item = ScriptedTurn>) {
+        let turns: Vec<ScriptedTurn> = turns.into_iter().collect();
         assert!(!turns.is_empty(), "a script has at least one turn");
         let mut state = self.shared.lock();
         state.turns = turns;
@@ -213,7 +213,7 @@ impl Shared {
 }
 
 impl State {
-    fn take_turn(&mut self) -> Turn {
+    fn take_turn(&mut self) -> ScriptedTurn {
         let turn = self.turns[self.taken.min(self.turns.len() - 1)].clone();
         self.taken += 1;
         turn

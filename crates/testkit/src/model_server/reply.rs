@@ -8,7 +8,7 @@ use super::{
     protocol::{Answer, AnswerPart, Protocol},
     request::{Conversation, Request},
     tool::{resolve, sample},
-    turn::{Ending, Failure, Part, Turn},
+    turn::{Ending, Failure, Part, ScriptedTurn},
 };
 
 /// What goes back.
@@ -35,7 +35,7 @@ impl Reply {
     }
 
     /// The turn in the words of who asks.
-    pub(super) fn of_turn(turn: &Turn, asked: &Conversation, id: &str) -> Self {
+    pub(super) fn of_turn(turn: &ScriptedTurn, asked: &Conversation, id: &str) -> Self {
         if turn.parts.is_empty() {
             return match &turn.ending {
                 Ending::Fail(failure) => Self::refused(&failure.refusal(asked.protocol, id)),
@@ -100,7 +100,7 @@ impl Reply {
     /// Something harmless of the shape that was asked for.
     pub(super) fn to_side_request(asked: &Conversation, id: &str) -> Self {
         let text = asked.schema.as_ref().map_or_else(|| "ok".to_owned(), |schema| sample(schema).to_string());
-        Self::of_turn(&Turn::say(text), asked, id)
+        Self::of_turn(&ScriptedTurn::say(text), asked, id)
     }
 
     /// Counts, lists of models, and what nobody knows.

@@ -209,8 +209,8 @@ fn an_answer_means_the_same_in_every_protocol_streamed_or_not() {
     for protocol in ALL {
         for stream in [true, false] {
             let server = ModelServer::start([
-                Turn::think("hmm, <promise>NO</promise>").and_say(text).usage(usage),
-                Turn::call(ToolCall::shell("echo 'a b' > \"ü\"")),
+                ScriptedTurn::think("hmm, <promise>NO</promise>").and_say(text).usage(usage),
+                ScriptedTurn::call(ToolCall::shell("echo 'a b' > \"ü\"")),
             ]);
             let received = ask(&server, protocol, stream).unwrap();
             assert!(received.is_complete && received.status == 200, "{protocol:?}: {}", received.body);
@@ -260,7 +260,7 @@ fn cached_and_reasoning_tokens_are_reported_where_the_protocol_has_them() {
             }),
         ),
     ] {
-        let server = ModelServer::start([Turn::say("hi").usage(usage)]);
+        let server = ModelServer::start([ScriptedTurn::say("hi").usage(usage)]);
         let document = ask(&server, protocol, false).unwrap().json();
         assert_eq!(document.get("usage").or(document.get("usageMetadata")), Some(&expected), "{protocol:?}");
     }
@@ -326,7 +326,7 @@ fn a_failure_is_said_as_the_provider_says_it() {
             json!(true),
         ),
     ] {
-        let server = ModelServer::start([Turn::fail(failure.clone())]);
+        let server = ModelServer::start([ScriptedTurn::fail(failure.clone())]);
         let received = ask(&server, protocol, true).unwrap();
         assert_eq!(received.status, status, "{failure:?} {protocol:?}");
         assert!(received.headers.contains(header), "{failure:?} {protocol:?}: {}", received.headers);
@@ -342,7 +342,7 @@ fn a_stream_can_turn_into_an_error() {
         (Protocol::Chat, "/error/code", json!("server_is_overloaded")),
         (Protocol::Gemini, "/error/status", json!("UNAVAILABLE")),
     ] {
-        let turn = Turn::say("a text of more than one piece").fail_midway(Failure::Overloaded);
+        let turn = ScriptedTurn::say("a text of more than one piece").fail_midway(Failure::Overloaded);
         let server = ModelServer::start([turn]);
         let received = ask(&server, protocol, true).unwrap();
         let events = received.events();
@@ -355,8 +355,8 @@ fn a_stream_can_turn_into_an_error() {
 fn a_cut_answer_has_no_end() {
     for protocol in ALL {
         for stream in [true, false] {
-            let whole = Turn::say("a text of more than one piece");
-            let server = ModelServer::start([whole.clone(), whole.cut_midway(), Turn::cut()]);
+            let whole = ScriptedTurn::say("a text of more than one piece");
+            let server = ModelServer::start([whole.clone(), whole.cut_midway(), ScriptedTurn::cut()]);
             let complete = ask(&server, protocol, stream).unwrap();
             let cut = ask(&server, protocol, stream).unwrap();
             assert!(complete.is_complete && !cut.is_complete, "{protocol:?} {stream}");
@@ -368,8 +368,8 @@ fn a_cut_answer_has_no_end() {
 
 #[test]
 fn a_hanging_answer_ends_with_the_server_or_with_the_client() {
-    let half = || Turn::say("a text of more than one piece").hang_midway();
-    for (turn, stream) in [(Turn::hang(), true), (half(), true), (half(), false)] {
+    let half = || ScriptedTurn::say("a text of more than one piece").hang_midway();
+    for (turn, stream) in [(ScriptedTurn::hang(), true), (half(), true), (half(), false)] {
         let server = ModelServer::start([turn.clone()]);
         let mut clients: Vec<_> = [(), ()].map(|()| connect(&server)).into();
         for client in &mut clients {
@@ -379,7 +379,7 @@ fn a_hanging_answer_ends_with_the_server_or_with_the_client() {
         server.wait_for_main_requests(2, SOON);
         // One client goes, the other one is left waiting.
         clients.pop();
-        if turn == Turn::hang() {
+        if turn == ScriptedTurn::hang() {
             clients[0].get_ref().set_nonblocking(true).unwrap();
             let heard = clients[0].get_ref().peek(&mut [0]);
             assert_eq!(heard.unwrap_err().kind(), io::ErrorKind::WouldBlock, "neither an answer nor the end");
@@ -393,7 +393,7 @@ fn a_hanging_answer_ends_with_the_server_or_with_the_client() {
 
 #[test]
 fn each_main_request_takes_a_turn_and_nothing_else_does() {
-    let server = ModelServer::start([Turn::say("one"), Turn::say("two")]);
+    let server = ModelServer::start([ScriptedTurn::say("one"), ScriptedTurn::say("two")]);
     let said = |received: Option<Received>| received.unwrap().json()["content"][0]["text"].clone();
     let ask = || said(ask(&server, Protocol::Messages, false));
     let mut title = json!({"model": "small", "messages": [{"role": "user", "content": "a title for this?"}]});
@@ -416,7 +416,7 @@ fn each_main_request_takes_a_turn_and_nothing_else_does() {
         assert!(received.json().pointer(pointer).is_some(), "{path}: {}", received.body);
     }
     assert_eq!([ask(), ask()], ["two", "two"], "the last turn is repeated");
-    server.set_turns([Turn::say("again"), Turn::say("after that")]);
+    server.set_turns([ScriptedTurn::say("again"), ScriptedTurn::say("after that")]);
     assert_eq!(ask(), "again");
     assert_eq!((server.requests().len(), server.main_requests().len()), (10, 4));
 }
@@ -429,7 +429,7 @@ fn a_request_is_recorded_with_what_it_says() {
         (Protocol::Chat, "authorization: Bearer secret\r\n"),
         (Protocol::Gemini, "x-goog-api-key: secret\r\n"),
     ] {
-        let server = ModelServer::start([Turn::say("hi")]);
+        let server = ModelServer::start([ScriptedTurn::say("hi")]);
         let mut client = connect(&server);
         let mut sent = body(protocol, true);
         let more = match protocol {
@@ -467,7 +467,7 @@ fn a_request_is_recorded_with_what_it_says() {
 
 #[test]
 fn a_script_that_wants_what_the_agent_has_not_says_so() {
-    let server = ModelServer::start([Turn::call(ToolCall::shell("ls"))]);
+    let server = ModelServer::start([ScriptedTurn::call(ToolCall::shell("ls"))]);
     let mut sent = body(Protocol::Messages, true);
     sent["tools"][0]["name"] = "paint".into();
     let received = post(&server, "/v1/messages", &sent).unwrap();
@@ -477,7 +477,7 @@ fn a_script_that_wants_what_the_agent_has_not_says_so() {
 
 #[test]
 fn what_is_no_http_ends_its_own_connection_only() {
-    let server = ModelServer::start([Turn::say("hi")]);
+    let server = ModelServer::start([ScriptedTurn::say("hi")]);
     let mut client = connect(&server);
     client.get_mut().write_all(b"hello\r\n\r\n").unwrap();
     assert!(receive(&mut client).is_none());

@@ -6,7 +6,7 @@ use serde_json::Value;
 ///
 /// A turn that ends midway does so after about half of its stream; one that says nothing ends before its headers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Turn {
+pub struct ScriptedTurn {
     pub(super) parts: Vec<Part>,
     pub(super) usage: Usage,
     pub(super) headers: Vec<(String, String)>,
@@ -113,7 +113,7 @@ impl ToolCall {
     }
 }
 
-impl Turn {
+impl ScriptedTurn {
     fn of(parts: Vec<Part>, ending: Ending) -> Self {
         Self { parts, usage: Usage::default(), headers: Vec::new(), ending }
     }

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use dacapo_core::{
     config::Typed,
     text::nearest::nearest,
-    unit::{Unit, check::Checked},
+    unit::{Unit, check::CheckedUnits},
 };
 use dacapo_engine::units;
 
@@ -74,7 +74,7 @@ pub(super) struct RepositoryUnits {
     /// The folder they lie in, from the top of the repository.
     pub(super) dir: String,
     /// What was read there.
-    pub(super) checked: Checked,
+    pub(super) checked: CheckedUnits,
 }
 
 impl RepositoryUnits {

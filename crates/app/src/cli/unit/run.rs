@@ -19,7 +19,7 @@ use dacapo_core::{
     trust::unit_runnables,
     unit::{
         TaskStatus, Unit,
-        check::Checked,
+        check::CheckedUnits,
         graph,
         settings::{BaselineCheck, RunSettings},
     },
@@ -349,7 +349,7 @@ pub(in crate::cli) fn root_of(dir: Option<&PathBuf>) -> Result<PathBuf, UserErro
 /// The units to work on: those that were named and what they depend on, as far as it is not complete, or was cut short
 /// before its worktree was gone.
 fn selected(cx: &Context, root: &Path, dir: &str, wanted: &[UnitId]) -> Result<Vec<Unit>, UserError> {
-    let Checked { units, problems, notes } = units::discover(root, dir)?;
+    let CheckedUnits { units, problems, notes } = units::discover(root, dir)?;
     configured::warn(&notes);
     if !problems.is_empty() {
         let text: Vec<String> = problems.iter().map(ToString::to_string).collect();

@@ -1,4 +1,5 @@
-//! What is around a loop that is to begin: its programs, who else has its task or its folder, whom it waits for.
+//! What must hold before a loop starts: its programs exist, its task is free, no tasks wait for each other, and no setting
+//! holds a secret.
 
 use std::{
     collections::HashSet,
@@ -10,22 +11,24 @@ use dacapo_core::{
     event::Reason,
     ids::{LoopId, ProjectId, TaskId},
     policy::Policy,
+    secrets::Secrets,
 };
 
-use super::refused::StartError;
+use super::{start::NewLoop, start_error::StartError};
 use crate::{
     home::Home,
     inside::child,
     process::find_program,
+    secrets::secrets,
     store::{LockError, LoopRow, Store, TaskLock},
 };
 
 /// How long the owner of a task may take from its lock to its first event before it goes unnamed.
 const UNTIL_KNOWN: Duration = Duration::from_secs(2);
 
-/// The program of the agent, and those of its stand-ins; one of these that is missing is found so when it is needed.
+/// The programs of the agent and of its fallbacks. A fallback that is missing is an error only once it is needed.
 ///
-/// A loop without iterations has none.
+/// A loop without iterations starts no agent and needs no program.
 pub(super) fn find_agents(
     policy: &Policy,
     iterations: u32,
@@ -44,6 +47,7 @@ pub(super) fn find_agents(
     Ok(std::iter::once(own).chain(others).collect())
 }
 
+/// The lock of the task, or the error that names the loop that holds it.
 pub(super) fn take_lock(
     home: &Home,
     store: &Store,
@@ -66,7 +70,7 @@ pub(super) fn take_lock(
         if holder.is_some() || Instant::now() >= deadline {
             return Err(StartError::TaskHeld { task: task.clone(), holder });
         }
-        // Whoever has the lock is about to be in the journal, or to give it back.
+        // The process that has the lock will soon be in the journal, or give the lock back.
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -88,8 +92,8 @@ pub(super) fn ancestors(store: &Store, parent: Option<&LoopRow>) -> Result<Vec<L
     Ok(chain)
 }
 
-/// A word about each loop in the same folder that is not of the family. Whether it may be there at all is decided when
-/// the loop is recorded, where nobody can come in between.
+/// A warning for each running loop in the same folder that is no ancestor or sibling. Whether it may work there at all is
+/// decided in the transaction that records the loop.
 pub(super) fn neighbours(
     store: &Store,
     workspace: &Path,
@@ -134,4 +138,30 @@ pub(super) fn check_cycle(
         }
     }
     Ok(())
+}
+
+/// Refuses settings that hold a secret: the journal would give it away, and a loop recorded without it could not be
+/// resumed.
+///
+/// The name of a folder or task may by chance equal a password of the user, so it is refused only if it looks like a token.
+pub fn refuse_secrets(new: &NewLoop) -> Result<(), StartError> {
+    refuse_secrets_in(&new.policy)?;
+    let workspace = new.workspace.to_string_lossy();
+    let names = [("the project", new.project.as_str()), ("the folder", &workspace)];
+    let tasks = new.task.iter().chain(&new.after).map(|task| ("the task", task.as_str()));
+    for (what, name) in names.into_iter().chain(tasks).filter(|(_, name)| secrets().is_in(name)) {
+        let shapes = Secrets::new(<[&str; 0]>::default());
+        if shapes.is_in(name) {
+            return Err(StartError::Secret(format!("{what} `{}`", shapes.redact(name))));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a policy that holds a secret.
+pub fn refuse_secrets_in(policy: &Policy) -> Result<(), StartError> {
+    match secrets().in_policy(policy) {
+        Some(what) => Err(StartError::Secret(what)),
+        None => Ok(()),
+    }
 }

@@ -1,4 +1,4 @@
-//! The ground a loop stands on: its workspace before the first agent, and what in it must not change.
+//! The workspace before the first agent: its snapshot 0, and the files in it that must not change.
 
 use std::path::Path;
 
@@ -10,15 +10,15 @@ use dacapo_core::{
     receipt::sha256,
 };
 
-use super::refused::StartError;
+use super::start_error::StartError;
 use crate::{
     git::WorkspaceError,
     home::Home,
     snapshots::{Folder, Workspace},
 };
 
-/// What was found before the first agent.
-pub(super) struct Ground {
+/// What the supervisor knows of the workspace before the first agent starts.
+pub(super) struct StartingPoint {
     /// The files, where something about them has to be known.
     pub(super) workspace: Option<Workspace>,
     /// A plain folder, where nothing but progress is told from its files.
@@ -32,7 +32,7 @@ pub(super) struct Ground {
     pub(super) warnings: Vec<String>,
 }
 
-impl Ground {
+impl StartingPoint {
     /// Looks at `dir`, keeps it as snapshot 0, and finds what is protected in it. Changes count from there, or from the
     /// commit `since`, where the files hold work that nobody has accepted.
     pub(super) fn prepare(
