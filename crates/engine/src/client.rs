@@ -448,7 +448,7 @@ impl Client {
     pub fn watch(&self) -> Result<Changes, ClientError> {
         match &self.way {
             Way::Journal { home, .. } => {
-                Watch::folders(&[home.path()]).map(Changes::Journal).map_err(ClientError::Watch)
+                Watch::journal(home).map(Changes::Journal).map_err(ClientError::Watch)
             }
             Way::Supervisor(_) => Ok(Changes::Again),
         }
@@ -459,7 +459,7 @@ impl Client {
         match &self.way {
             Way::Journal { home, .. } => {
                 let runs = home.runs(&view.project, &view.task);
-                Watch::folders(&[&runs, home.path()]).map(Changes::Journal).map_err(ClientError::Watch)
+                Watch::journal_and(home, &[&runs]).map(Changes::Journal).map_err(ClientError::Watch)
             }
             Way::Supervisor(_) => Ok(Changes::Again),
         }

@@ -26,6 +26,11 @@ pub trait Observer<M: Kind = LoopMachine> {
         false
     }
 
+    /// Recording the newest facts had to wait this long for other writers of the journal, or for the disk.
+    fn waited(&mut self, long: Duration) {
+        let _ = long;
+    }
+
     /// Time has passed.
     fn tick(&mut self) {}
 

@@ -7,6 +7,11 @@ use rustix::{
     fs::inotify::{self, CreateFlags, WatchFlags},
 };
 
+use crate::{
+    home::Home,
+    store::{changes_at, open_changes},
+};
+
 /// Folders under watch.
 pub struct Watch {
     events: OwnedFd,
@@ -21,6 +26,21 @@ impl Watch {
             inotify::add_watch(&events, *folder, flags)?;
         }
         Ok(Self { events })
+    }
+
+    /// Watches the journal of `home` for commits: told after each, when it can be read.
+    pub fn journal(home: &Home) -> io::Result<Self> {
+        Self::journal_and(home, &[])
+    }
+
+    /// Watches the journal of `home` for commits, and the files in each of `folders`.
+    pub fn journal_and(home: &Home, folders: &[&Path]) -> io::Result<Self> {
+        let watch = Self::folders(folders)?;
+        let file = changes_at(&home.database());
+        // Nobody may have written yet.
+        open_changes(&file)?;
+        inotify::add_watch(&watch.events, &file, WatchFlags::MODIFY)?;
+        Ok(watch)
     }
 
     /// Waits until something has changed since the last call, or for `longest`.

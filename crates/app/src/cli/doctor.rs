@@ -162,6 +162,12 @@ fn journal(cx: &Context, findings: &mut Findings) -> Result<(), UserError> {
         }
         Err(error) => findings.add("journal", Level::Bad, error.to_string(), error.hint().as_deref()),
     }
+    if let Some(wait) = store.longest_wait() {
+        let waited = dacapo_core::duration::Millis(wait.waited_ms).human();
+        let detail = format!("process {} waited {waited} for the journal in the last hour", wait.pid);
+        let hint = "many loops share a slow disk; DACAPO_HOME on a faster one helps";
+        findings.add("journal", Level::Warn, detail, Some(hint));
+    }
     let dead: Vec<LoopRow> = store.active()?.into_iter().filter(|row| !row.is_running()).collect();
     if !dead.is_empty() {
         let names: Vec<String> = dead.iter().map(|row| row.view.id.to_string()).collect();

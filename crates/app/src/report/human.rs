@@ -334,6 +334,13 @@ impl Observer for Human {
         }
     }
 
+    fn waited(&mut self, long: Duration) {
+        if self.is_verbose {
+            let waited = dacapo_core::duration::Millis::from(long).human();
+            self.line("33", &format!("waited {waited} for the journal"));
+        }
+    }
+
     fn sees_output(&self) -> bool {
         self.is_live || self.is_verbose
     }

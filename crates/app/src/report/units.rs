@@ -344,6 +344,13 @@ impl Observer<RunMachine> for HumanRun {
         }
     }
 
+    fn waited(&mut self, long: Duration) {
+        if self.is_verbose {
+            let waited = Millis::from(long).human();
+            self.line("33", &format!("waited {waited} for the journal"));
+        }
+    }
+
     fn sees_output(&self) -> bool {
         self.is_verbose
     }

@@ -111,6 +111,16 @@ fn boot_id() -> &'static str {
     })
 }
 
+/// This machine, by a name that outlives a reboot.
+pub(crate) fn host() -> &'static str {
+    static HOST: OnceLock<String> = OnceLock::new();
+    HOST.get_or_init(|| {
+        let id = fs::read_to_string("/etc/machine-id").map(|id| id.trim().to_owned()).unwrap_or_default();
+        // A container may have none; its name is what tells it from others.
+        if id.is_empty() { rustix::system::uname().nodename().to_string_lossy().into_owned() } else { id }
+    })
+}
+
 /// All processes there are, by number.
 pub(crate) fn all_pids() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };

@@ -26,7 +26,9 @@ const STEPS: [&str; 1] = ["
         owner_pid INTEGER NOT NULL,
         owner_start INTEGER NOT NULL,
         owner_boot TEXT NOT NULL,
-        epoch INTEGER NOT NULL
+        owner_host TEXT NOT NULL,
+        epoch INTEGER NOT NULL,
+        lease_until INTEGER NOT NULL
     ) STRICT;
     CREATE INDEX streams_kind ON streams (kind, over, key);
     CREATE INDEX streams_task ON streams (project, task, key);

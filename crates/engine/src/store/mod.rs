@@ -4,23 +4,25 @@ mod kind;
 mod lock;
 mod lookup;
 mod migrations;
+mod queue;
 mod read;
 mod requests;
 mod segments;
 mod stream;
 mod supply;
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{io, path::Path, time::Duration};
+
+use self::queue::{Queue, Waited};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
 pub use kind::Kind;
 pub use lock::{LockError, TaskLock};
 pub use lookup::StreamId;
-pub use read::{Fact, LoopRow, Row, RunRow, Scope};
+pub use queue::LongWait;
+pub(crate) use queue::{LONG, changes_at, open as open_changes};
+pub use read::{Fact, Lease, LoopRow, Row, RunRow, Scope};
 pub use requests::PendingRequest;
 pub use segments::{Channel, KEPT_PER_ATTEMPT, Segment, Segments};
 pub use stream::{Arrival, Stream, StreamKey};
@@ -28,6 +30,10 @@ pub use stream::{Arrival, Stream, StreamKey};
 /// The journal's database.
 pub struct Store {
     db: Connection,
+    /// Where writers wait for each other; opened by the first that writes.
+    queue: Option<Queue>,
+    /// How long the newest transaction waited for others.
+    waited: Duration,
 }
 
 /// Why the journal cannot be read or written.
@@ -132,9 +138,6 @@ impl StoreError {
     }
 }
 
-/// How long to wait for others who write.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 impl Store {
     /// Opens the journal at `path`, and makes it if there is none.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
@@ -157,18 +160,58 @@ impl Store {
             }
             migrations::MigrateError::Sql(error) => translate(&error, path),
         };
-        let db = Connection::open_with_flags(path, flags).map_err(at)?;
-        db.busy_timeout(PATIENCE).map_err(at)?;
+        let mut db = Connection::open_with_flags(path, flags).map_err(at)?;
+        db.busy_handler(Some(wait_for_others)).map_err(at)?;
         // Before anything is changed in it.
-        migrations::look(&db).map_err(unusable)?;
-        write_ahead(&db).map_err(at)?;
-        // FULL: what was acknowledged survives a power cut, not only a crash (fault L4).
-        db.pragma_update(None, "synchronous", "FULL").map_err(at)?;
+        let is_old = migrations::look(&db).map_err(unusable)?;
+        // What was acknowledged survives a power cut, not only a crash (fault L4): the database leaves the sync of a commit
+        // to the queue, where writers share it.
+        db.pragma_update(None, "synchronous", "NORMAL").map_err(at)?;
         db.pragma_update(None, "cache_size", -1024).map_err(at)?;
-        migrations::migrate(&db).map_err(unusable)?;
+        let mut store = Self { db, queue: None, waited: Duration::ZERO };
+        if is_old || !is_write_ahead(&store.db).map_err(at)? {
+            let mut queue = Queue::open(path).map_err(|error| disk(&error, path))?;
+            let own = {
+                let turn = queue.enter().map_err(|error| disk(&error, path))?;
+                write_ahead(&store.db).map_err(at)?;
+                migrations::migrate(&store.db).map_err(unusable)?;
+                turn.committed().map_err(|error| disk(&error, path))?
+            };
+            queue.sync(own).map_err(|error| disk(&error, path))?;
+            store.queue = Some(queue);
+        }
         #[cfg(unix)]
         restrict(path);
-        Ok(Self { db })
+        Ok(store)
+    }
+
+    /// How long the newest transaction waited for others, if that was long.
+    pub(crate) fn long_wait(&self) -> Option<Duration> {
+        Some(self.waited).filter(|waited| *waited >= LONG)
+    }
+
+    /// The longest wait for the journal in the last hour, of whichever process, if there was a long one.
+    pub fn longest_wait(&self) -> Option<LongWait> {
+        queue::longest_wait(Path::new(self.db.path()?))
+    }
+
+    fn queue(&mut self) -> Result<&mut Queue, StoreError> {
+        let path = self.db.path().unwrap_or("dacapo.db");
+        if self.queue.is_none() {
+            self.queue = Some(Queue::open(Path::new(path)).map_err(|error| disk(&error, Path::new(path)))?);
+        }
+        match &mut self.queue {
+            Some(queue) => Ok(queue),
+            None => Err(StoreError::Other { path: path.to_owned(), why: "there is no queue".to_owned() }),
+        }
+    }
+
+    /// Waits until commit number `own` is on the disk.
+    fn sync(&mut self, own: u64) -> Result<(), StoreError> {
+        let path = self.db.path().unwrap_or("dacapo.db").to_owned();
+        // Never as a full disk: what could not be synced may be lost, and making room does not bring it back.
+        let failed = |error: io::Error| StoreError::Disk { path, why: error.to_string(), is_full: false };
+        self.queue()?.sync(own).map_err(failed)
     }
 
     /// A thorough look for damage, in the database's words; empty if there is none.
@@ -193,17 +236,48 @@ impl Store {
     ) -> Result<T, StoreError> {
         let path = self.db.path().unwrap_or("dacapo.db").to_owned();
         let at = |error: rusqlite::Error| translate(&error, Path::new(&path));
-        // Immediate: a transaction that reads first and writes later could be refused half-way.
-        let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(at)?;
-        let result = work(&transaction).map_err(|error| match error {
-            StoreError::Other { path: at, why } if at.is_empty() => {
-                StoreError::Other { path: path.clone(), why }
-            }
-            other => other,
-        })?;
-        transaction.commit().map_err(at)?;
+        self.queue()?;
+        let mut waited = Waited::new();
+        let queue = self.queue.as_ref();
+        let (result, own) = {
+            let turn = queue.map(Queue::enter).transpose().map_err(|error| disk(&error, Path::new(&path)))?;
+            // Immediate: a transaction that reads first and writes later could be refused half-way.
+            let transaction =
+                self.db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(at)?;
+            waited.end();
+            let result = work(&transaction).map_err(|error| match error {
+                StoreError::Other { path: at, why } if at.is_empty() => {
+                    StoreError::Other { path: path.clone(), why }
+                }
+                other => other,
+            })?;
+            transaction.commit().map_err(at)?;
+            let own = turn.map(|turn| turn.committed()).transpose();
+            (result, own.map_err(|error| disk(&error, Path::new(&path)))?)
+        };
+        waited.begin();
+        self.sync(own.unwrap_or(u64::MAX))?;
+        waited.end();
+        self.waited = waited.total();
+        if self.waited >= LONG {
+            self.queue()?.remember(waited.total());
+        }
         Ok(result)
     }
+}
+
+fn disk(error: &io::Error, path: &Path) -> StoreError {
+    StoreError::Disk {
+        path: path.display().to_string(),
+        why: error.to_string(),
+        is_full: error.kind() == io::ErrorKind::StorageFull,
+    }
+}
+
+/// Somebody has the database who is not in the queue: a checkpoint, a tool of the user's. It takes as long as it takes.
+fn wait_for_others(tries: i32) -> bool {
+    std::thread::sleep(Duration::from_millis(u64::try_from(tries).unwrap_or(0).clamp(1, 25)));
+    true
 }
 
 /// Inside a transaction the path is not at hand; the code of the error is what counts.
@@ -219,17 +293,19 @@ fn quoted(word: &str) -> String {
     if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
-/// Turns the write-ahead log on. Where two open a new journal at once, the database refuses one of them this step
-/// without the patience it has everywhere else.
+fn is_write_ahead(db: &Connection) -> rusqlite::Result<bool> {
+    db.pragma_query_value(None, "journal_mode", |row| Ok(row.get_ref(0)?.as_str()? == "wal"))
+}
+
+/// Turns the write-ahead log on. The database refuses this step at once where another one reads, without asking whether
+/// to wait.
 fn write_ahead(db: &Connection) -> rusqlite::Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let mut tries = 0;
     loop {
         match switch_to_wal(db) {
-            Err(error)
-                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
-                    && Instant::now() < deadline =>
-            {
-                std::thread::sleep(Duration::from_millis(2));
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                tries += 1;
+                wait_for_others(tries);
             }
             result => return result,
         }

@@ -15,7 +15,7 @@ use rusqlite::{OptionalExtension, Row as SqlRow, Transaction, params};
 use sha2::{Digest, Sha256};
 
 use super::{Kind, Store, StoreError, stream::Place};
-use crate::process::identity::Identity;
+use crate::process::identity::{Identity, host};
 
 /// A stream as its row has it.
 #[derive(Clone, Debug)]
@@ -24,6 +24,27 @@ pub struct Row<M: Kind> {
     pub view: M::View,
     /// The process that writes it, or did last.
     pub owner: Identity,
+    /// Its right to do so.
+    pub lease: Lease,
+}
+
+/// The right to write a stream: of one owner, until somebody else takes it over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The machine of the owner.
+    pub host: String,
+    /// How often the stream has had a new owner; what a former one writes is refused by it.
+    pub epoch: i64,
+    /// Until when the owner need not be heard of. Everything that it records moves this on.
+    pub until: Timestamp,
+}
+
+impl Lease {
+    /// Whether it is held. On this machine the kernel knows whether the owner lives; of another one there is only the word
+    /// it gave.
+    fn is_held_by(&self, owner: &Identity) -> bool {
+        if self.host == host() { owner.is_alive() } else { self.until > Timestamp::now() }
+    }
 }
 
 /// A loop as its row has it.
@@ -35,12 +56,12 @@ pub type RunRow = Row<RunMachine>;
 impl<M: Kind> Row<M> {
     /// Whether somebody runs it.
     pub fn is_running(&self) -> bool {
-        !M::is_over(&self.view) && self.owner.is_alive()
+        !M::is_over(&self.view) && self.lease.is_held_by(&self.owner)
     }
 
     /// The view with what the journal cannot know: an owner that died.
     pub fn current_view(self) -> M::View {
-        if M::is_over(&self.view) || self.owner.is_alive() {
+        if M::is_over(&self.view) || self.lease.is_held_by(&self.owner) {
             self.view
         } else {
             M::with_dead_owner(self.view)
@@ -80,10 +101,11 @@ pub enum Scope {
     Unit(RunId, UnitId),
 }
 
-const ROW: &str = "s.view, s.owner_pid, s.owner_start, s.owner_boot";
+const ROW: &str = "s.view, s.owner_pid, s.owner_start, s.owner_boot, s.owner_host, s.epoch, s.lease_until";
 
 /// Units with what their runs' owners say about whether they still are worked on.
-const UNITS: &str = "SELECT u.view, s.over, s.owner_pid, s.owner_start, s.owner_boot
+const UNITS: &str = "SELECT u.view, s.over, s.owner_pid, s.owner_start, s.owner_boot, s.owner_host,
+            s.epoch, s.lease_until
      FROM units u JOIN streams s ON s.key = u.run";
 
 /// How many facts are held in memory at once.
@@ -516,7 +538,7 @@ pub(super) fn loop_rows_in(
 }
 
 fn stream_row<M: Kind>(row: &SqlRow<'_>) -> rusqlite::Result<Row<M>> {
-    Ok(Row { view: json(row, 0)?, owner: owner(row, 1)? })
+    Ok(Row { view: json(row, 0)?, owner: owner(row, 1)?, lease: lease(row, 4)? })
 }
 
 /// Reads units; the processes of their schedulers are looked at once each.
@@ -530,11 +552,14 @@ fn unit_views() -> impl FnMut(&SqlRow<'_>) -> rusqlite::Result<UnitView> {
         }
         let owner = owner(row, 2)?;
         let found = known.iter().find(|(other, _)| *other == owner).map(|(_, is_alive)| *is_alive);
-        let is_alive = found.unwrap_or_else(|| {
-            let is_alive = owner.is_alive();
-            known.push((owner, is_alive));
-            is_alive
-        });
+        let is_alive = match found {
+            Some(is_alive) => is_alive,
+            None => {
+                let is_alive = lease(row, 5)?.is_held_by(&owner);
+                known.push((owner, is_alive));
+                is_alive
+            }
+        };
         Ok(if is_alive { view } else { view.with_dead_owner() })
     }
 }
@@ -545,6 +570,11 @@ fn owner(row: &SqlRow<'_>, at: usize) -> rusqlite::Result<Identity> {
         start: row.get::<_, i64>(at + 1)?.cast_unsigned(),
         boot: row.get(at + 2)?,
     })
+}
+
+fn lease(row: &SqlRow<'_>, at: usize) -> rusqlite::Result<Lease> {
+    let until = Timestamp::from_microsecond(row.get(at + 2)?).unwrap_or(Timestamp::MIN);
+    Ok(Lease { host: row.get(at)?, epoch: row.get(at + 1)?, until })
 }
 
 pub(super) fn json<T: serde::de::DeserializeOwned>(row: &SqlRow<'_>, at: usize) -> rusqlite::Result<T> {

@@ -3,14 +3,21 @@
 //! Nothing else writes events. [`append`] is private to this file, and the rest of the store has no statement that inserts
 //! one, so that a fact cannot get into the journal without [`Machine::decide`](dacapo_core::machine::Machine::decide).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use dacapo_core::loop_machine::LoopMachine;
 use jiff::Timestamp;
 use rusqlite::{Transaction, params};
 
 use super::{Kind, Store, StoreError, read::to_json};
-use crate::{observer::Observer, process::identity::Identity, secrets::secrets};
+use crate::{
+    observer::Observer,
+    process::identity::{Identity, host},
+    secrets::secrets,
+};
+
+/// How long a lease holds without a word of its owner. On one machine the kernel knows sooner.
+const LEASE: Duration = Duration::from_secs(60);
 
 /// A stream in the hands of the one who writes it.
 pub struct Stream<M: Kind> {
@@ -80,14 +87,30 @@ impl<M: Kind> Stream<M> {
     }
 
     /// Makes `owner` the one who writes this stream; the lock that it is written under must be held.
-    pub fn take_over(&mut self, store: &mut Store, owner: &Identity, kin: &M::Kin) -> Result<(), StoreError> {
+    pub fn take_over(
+        &mut self,
+        store: &mut Store,
+        owner: &Identity,
+        now: Timestamp,
+        kin: &M::Kin,
+    ) -> Result<(), StoreError> {
         let (place, view, id) = (self.place, &self.view, &self.id);
         store.transact(|transaction| {
             M::admit(transaction, view, kin)?;
             let moved = transaction.execute(
-                "UPDATE streams SET owner_pid = ?4, owner_start = ?5, owner_boot = ?6, epoch = epoch + 1
+                "UPDATE streams SET owner_pid = ?4, owner_start = ?5, owner_boot = ?6, owner_host = ?7,
+                                    epoch = epoch + 1, lease_until = ?8
                  WHERE key = ?1 AND head = ?2 AND epoch = ?3",
-                params![place.key, place.head, place.epoch, owner.pid, owner.start.cast_signed(), owner.boot],
+                params![
+                    place.key,
+                    place.head,
+                    place.epoch,
+                    owner.pid,
+                    owner.start.cast_signed(),
+                    owner.boot,
+                    host(),
+                    lease_from(now)
+                ],
             )?;
             if moved == 0 { Err(overtaken::<M>(id)) } else { Ok(()) }
         })?;
@@ -125,6 +148,9 @@ impl<M: Kind> Stream<M> {
             self.state = state;
         }
         self.publish(&envelopes, !is_applied, observer);
+        if let Some(long) = store.long_wait() {
+            observer.waited(long);
+        }
         Ok(effects)
     }
 
@@ -184,8 +210,9 @@ impl<M: Kind> Stream<M> {
             transaction
                 .prepare_cached(
                     "INSERT INTO streams (id, kind, project, parent, task, workspace, run, head, over, view,
-                                          owner_pid, owner_start, owner_boot, epoch)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 1)",
+                                          owner_pid, owner_start, owner_boot, owner_host, epoch,
+                                          lease_until)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, 1, ?15)",
                 )?
                 .execute(params![
                     id.as_ref(),
@@ -201,6 +228,8 @@ impl<M: Kind> Stream<M> {
                     owner.pid,
                     owner.start.cast_signed(),
                     owner.boot,
+                    host(),
+                    lease_from(now),
                 ])?;
             let place = Place { key: transaction.last_insert_rowid(), head, epoch: 1 };
             insert::<M>(transaction, place.key, first, now, &events)?;
@@ -230,10 +259,18 @@ impl<M: Kind> Stream<M> {
             let head = if events.is_empty() { at.head } else { first + events.len() as i64 - 1 };
             let moved = transaction
                 .prepare_cached(
-                    "UPDATE streams SET head = ?4, over = ?5, view = ?6
+                    "UPDATE streams SET head = ?4, over = ?5, view = ?6, lease_until = ?7
                      WHERE key = ?1 AND head = ?2 AND epoch = ?3",
                 )?
-                .execute(params![at.key, at.head, at.epoch, head, M::is_over(&view), to_json(&view)?])?;
+                .execute(params![
+                    at.key,
+                    at.head,
+                    at.epoch,
+                    head,
+                    M::is_over(&view),
+                    to_json(&view)?,
+                    lease_from(now)
+                ])?;
             if moved == 0 {
                 return Err(overtaken::<M>(id));
             }
@@ -264,6 +301,11 @@ impl Stream<LoopMachine> {
             Arc::make_mut(started).prompt = words;
         }
     }
+}
+
+/// Until when an owner that has just recorded something need not be heard of.
+fn lease_from(now: Timestamp) -> i64 {
+    now.as_microsecond().saturating_add(LEASE.as_micros() as i64)
 }
 
 fn overtaken<M: Kind>(id: &M::Id) -> StoreError {

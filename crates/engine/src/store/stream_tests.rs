@@ -443,13 +443,117 @@ fn a_request_is_closed_with_what_follows_from_it_or_not_at_all() {
     let arrival = || Arrival { input: Input::Requested(pending.request.clone()), request: Some(pending.id) };
     // Somebody else went on with it: nothing is recorded, and the request stays open for them.
     let mut other = Stream::<LoopMachine>::open(&world.store, &id).unwrap().unwrap();
-    other.take_over(&mut world.store, &Identity::own(), &[]).unwrap();
+    other.take_over(&mut world.store, &Identity::own(), now(), &[]).unwrap();
     let lost = stream.step(&mut world.store, now(), [arrival()], &mut Nobody).err().unwrap();
     assert_eq!(lost.to_string(), "loop l1 was continued by another dacapo");
     assert_eq!(world.store.pending(&id).unwrap(), std::slice::from_ref(&pending));
     other.step(&mut world.store, now(), [arrival()], &mut Nobody).unwrap();
     assert_eq!(world.store.pending(&id).unwrap(), []);
     assert_eq!(world.store.events(&id, 0).unwrap().pop().unwrap().event, LoopEvent::Paused);
+}
+
+#[test]
+fn an_owner_that_slept_goes_on_unless_somebody_else_does() {
+    // The laptop was closed for an hour: the lease is long over, and nobody took the loop.
+    let mut world = world();
+    let LoopEvent::LoopStarted(started) = loop_started("a", None) else { unreachable!() };
+    let begin = Input::Begin(Box::new(Begin { started: *started, warnings: Vec::new() }));
+    let (id, owner): (LoopId, _) = ("l1".parse().unwrap(), Identity::own());
+    let (mut stream, _) =
+        Stream::<LoopMachine>::begin(&mut world.store, id.clone(), &owner, now(), begin, &[], &mut Nobody)
+            .unwrap();
+    let after = |secs| now() + std::time::Duration::from_secs(secs);
+    let notices = |text: &str| [Input::Noticed(text.to_owned()).into()];
+    let lease = |store: &Store| store.row(&id).unwrap().unwrap().lease;
+    assert_eq!((lease(&world.store).epoch, lease(&world.store).until), (1, after(60)));
+    stream.step(&mut world.store, after(3600), notices("awake"), &mut Nobody).unwrap();
+    assert_eq!((lease(&world.store).epoch, lease(&world.store).until), (1, after(3660)), "it is renewed");
+    // Once more; meanwhile another one went on with it. What the first wakes up to say is refused, and nothing changes.
+    let mut yours = Store::open(&world.path).unwrap();
+    let mut other = Stream::<LoopMachine>::open(&yours, &id).unwrap().unwrap();
+    other.take_over(&mut yours, &owner, after(7200), &[]).unwrap();
+    let recorded = world.store.last_seq().unwrap();
+    let before = stream.state().clone();
+    let late = stream.step(&mut world.store, after(7300), notices("late"), &mut Nobody).err().unwrap();
+    assert_eq!(late.to_string(), "loop l1 was continued by another dacapo");
+    assert_eq!((world.store.last_seq().unwrap(), stream.state()), (recorded, &before));
+    other.step(&mut yours, after(7300), notices("mine"), &mut Nobody).unwrap();
+    assert_eq!(lease(&world.store).epoch, 2);
+}
+
+#[test]
+fn an_owner_on_another_machine_holds_a_stream_as_long_as_it_said() {
+    let mut world = world();
+    let LoopEvent::LoopStarted(started) = loop_started("a", None) else { unreachable!() };
+    let begin = || Input::Begin(Box::new(Begin { started: (*started).clone(), warnings: Vec::new() }));
+    for (id, at, runs) in [("l1", Timestamp::now(), true), ("l2", now(), false)] {
+        let id: LoopId = id.parse().unwrap();
+        Stream::<LoopMachine>::begin(&mut world.store, id.clone(), &dead(), at, begin(), &[], &mut Nobody)
+            .unwrap();
+        assert!(
+            !world.store.row(&id).unwrap().unwrap().is_running(),
+            "of this machine the kernel knows better"
+        );
+        world
+            .store
+            .db
+            .execute("UPDATE streams SET owner_host = 'elsewhere' WHERE id = ?1", [id.as_str()])
+            .unwrap();
+        assert_eq!(world.store.row(&id).unwrap().unwrap().is_running(), runs, "{id}");
+    }
+}
+
+#[test]
+fn writers_wait_as_long_as_it_takes() {
+    let World { _dir, path, store } = world();
+    drop(store);
+    let path = &path;
+    let writers = 8;
+    std::thread::scope(|scope| {
+        // Somebody who is not in the queue has the database, for longer than a wait that is remembered.
+        let holder = rusqlite::Connection::open(path).unwrap();
+        holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let handles: Vec<_> = (0..writers)
+            .map(|n| {
+                scope.spawn(move || {
+                    let mut store = Store::open(path).unwrap();
+                    let id = run(&format!("r{n}"));
+                    create_run(&mut store, &id, &Identity::own(), now(), begins(&["a"])).unwrap();
+                    store.long_wait()
+                })
+            })
+            .collect();
+        std::thread::sleep(super::super::LONG + std::time::Duration::from_millis(500));
+        holder.execute_batch("COMMIT").unwrap();
+        let waits: Vec<_> = handles.into_iter().map(|handle| handle.join().unwrap()).collect();
+        assert!(waits.iter().any(Option::is_some), "{waits:?}");
+    });
+    let store = Store::open(path).unwrap();
+    assert_eq!(store.last_seq().unwrap(), writers);
+    let longest = store.longest_wait().unwrap();
+    assert!(longest.waited_ms >= 1000 && longest.pid == std::process::id(), "{longest:?}");
+}
+
+#[test]
+fn who_follows_the_journal_is_told_when_there_is_something_to_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = crate::home::Home::at(dir.path().to_owned());
+    let mut store = Store::open(&home.database()).unwrap();
+    let watch = crate::watch::Watch::journal(&home).unwrap();
+    let reader = Store::open(&home.database()).unwrap();
+    let longest = std::time::Duration::from_secs(60);
+    let follower = std::thread::spawn(move || {
+        let mut wakes = Vec::new();
+        while reader.last_seq().unwrap() < 1 {
+            let before = std::time::Instant::now();
+            watch.wait(longest).unwrap();
+            wakes.push(before.elapsed());
+        }
+        wakes
+    });
+    create_run(&mut store, &run("r1"), &Identity::own(), now(), begins(&["a"])).unwrap();
+    let wakes = follower.join().unwrap();
+    assert!(wakes.iter().all(|took| *took < longest), "nobody told it: {wakes:?}");
 }
 
 /// The engine's own sources, without tests.

@@ -218,10 +218,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::open(&dir.path().join("dacapo.db")).unwrap();
         let columns =
-            "id, kind, project, task, workspace, head, over, view, owner_pid, owner_start, owner_boot, epoch";
+            "id, kind, project, task, workspace, head, over, view, owner_pid, owner_start, owner_boot,
+             owner_host, epoch, lease_until";
         let row = format!(
             "INSERT INTO streams (key, run, {columns})
-             VALUES (1, 'r', 'l', 'loop', 'p', 't', '/w', 0, 0, '', 1, 1, '', 1)"
+             VALUES (1, 'r', 'l', 'loop', 'p', 't', '/w', 0, 0, '', 1, 1, '', '', 1, 0)"
         );
         store.db.execute(&row, []).unwrap();
         let (project, run): (ProjectId, RunId) = ("p".parse().unwrap(), "r".parse().unwrap());

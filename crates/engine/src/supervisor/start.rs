@@ -212,7 +212,7 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
     let is_outlined = started.base.is_none() && stream.state().progress.tree.is_some();
     let folder = is_outlined.then(|| Folder::at(&started.workspace, home));
     let keeper = start_keeper(home, &id)?;
-    stream.take_over(&mut store, &Identity::own(), &kin)?;
+    stream.take_over(&mut store, &Identity::own(), Timestamp::now(), &kin)?;
     let input = Input::Resume { grant: wanted.grant, output: segments.marks(), pid: std::process::id() };
     let effects = stream.step(&mut store, Timestamp::now(), [input.into()], observer)?;
     let parts = Parts { home, store, stream, lock, segments, keeper, signals, programs, workspace, folder };

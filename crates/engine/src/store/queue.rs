@@ -1,0 +1,188 @@
+//! Waiting for the journal: its writers come one after the other, in the order in which they asked, and share syncs.
+//!
+//! The database has one writer at a time. Left alone, it lets the others look again and again until they give up. Here they
+//! queue at a lock of the kernel, which wakes them in their order and never gives up on one.
+//!
+//! The database writes a commit into its log without a sync (`synchronous = NORMAL`). The writer then waits at a second
+//! lock, and whoever comes through it first syncs the log for all that were committed until then. The others find that
+//! done. Nobody goes on before a sync that covers its own commit has returned, as if everyone had made a sync alone.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime},
+};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+/// A wait this long is worth telling people about.
+pub(crate) const LONG: Duration = Duration::from_secs(1);
+
+/// For how long a long wait is remembered.
+const REMEMBERED: Duration = Duration::from_secs(3600);
+
+/// The files at which writers of a journal meet.
+pub(super) struct Queue {
+    /// The lock of the one who writes. Holds two numbers: how many commits there were, and how many are synced.
+    turn: File,
+    /// The lock of the one who syncs.
+    syncing: File,
+    /// The database's log; there once something was committed.
+    log: Option<File>,
+    database: PathBuf,
+}
+
+/// A wait for the journal that took long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LongWait {
+    /// When it was over, in seconds since 1970.
+    pub at: u64,
+    /// How long it took.
+    pub waited_ms: u64,
+    /// The process that waited.
+    pub pid: u32,
+}
+
+impl Queue {
+    pub(super) fn open(database: &Path) -> io::Result<Self> {
+        Ok(Self {
+            turn: open(&beside(database, "-queue"))?,
+            syncing: open(&beside(database, "-sync"))?,
+            log: None,
+            database: database.to_owned(),
+        })
+    }
+
+    /// Waits until it is this writer's turn.
+    pub(super) fn enter(&self) -> io::Result<Turn<'_>> {
+        lock(&self.turn)?;
+        Ok(Turn(&self.turn))
+    }
+
+    /// Waits until commit number `own` is on the disk.
+    pub(super) fn sync(&mut self, own: u64) -> io::Result<()> {
+        lock(&self.syncing)?;
+        let result = self.sync_alone(own);
+        flock(&self.syncing, FlockOperation::Unlock)?;
+        result
+    }
+
+    fn sync_alone(&mut self, own: u64) -> io::Result<()> {
+        if number(&self.turn, SYNCED)? >= own {
+            return Ok(());
+        }
+        let committed = number(&self.turn, COMMITTED)?;
+        if self.log.is_none() {
+            // As long as this process has the database open, nobody removes its log.
+            self.log = Some(OpenOptions::new().write(true).open(beside(&self.database, "-wal"))?);
+        }
+        if let Some(log) = &self.log {
+            log.sync_data()?;
+        }
+        self.turn.write_all_at(&committed.to_le_bytes(), SYNCED)
+    }
+
+    /// Remembers a long wait, unless a longer one of the same hour is remembered.
+    pub(super) fn remember(&self, waited: Duration) {
+        let wait = LongWait {
+            at: now(),
+            waited_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+            pid: std::process::id(),
+        };
+        if longest_wait(&self.database).is_none_or(|before| before.waited_ms < wait.waited_ms)
+            && let Ok(text) = serde_json::to_vec(&wait)
+        {
+            // For people to look at: losing it harms nobody.
+            let _ = crate::home::write_private(&beside(&self.database, "-waits"), &text);
+        }
+    }
+}
+
+/// The right to write, until it is dropped.
+pub(super) struct Turn<'a>(&'a File);
+
+impl Turn<'_> {
+    /// Counts a commit, and gives its number. Everyone who follows the journal is told by this change of the file.
+    pub(super) fn committed(&self) -> io::Result<u64> {
+        let own = number(self.0, COMMITTED)? + 1;
+        self.0.write_all_at(&own.to_le_bytes(), COMMITTED)?;
+        Ok(own)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let _ = flock(self.0, FlockOperation::Unlock);
+    }
+}
+
+/// The longest wait for the journal that is remembered.
+pub(super) fn longest_wait(database: &Path) -> Option<LongWait> {
+    let text = std::fs::read(beside(database, "-waits")).ok()?;
+    let wait: LongWait = serde_json::from_slice(&text).ok()?;
+    (now().saturating_sub(wait.at) < REMEMBERED.as_secs()).then_some(wait)
+}
+
+/// The file that changes after each commit.
+pub(crate) fn changes_at(database: &Path) -> PathBuf {
+    beside(database, "-queue")
+}
+
+/// Opens a file that writers meet at, and makes it if there is none.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+const COMMITTED: u64 = 0;
+const SYNCED: u64 = 8;
+
+fn number(file: &File, at: u64) -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    match file.read_at(&mut bytes, at)? {
+        8 => Ok(u64::from_le_bytes(bytes)),
+        _ => Ok(0),
+    }
+}
+
+fn lock(file: &File) -> io::Result<()> {
+    loop {
+        match flock(file, FlockOperation::LockExclusive) {
+            Err(rustix::io::Errno::INTR) => {}
+            result => return Ok(result?),
+        }
+    }
+}
+
+fn beside(database: &Path, end: &str) -> PathBuf {
+    let mut path = database.as_os_str().to_owned();
+    path.push(end);
+    path.into()
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Measures how long something was waited for.
+pub(super) struct Waited(Instant, Duration);
+
+impl Waited {
+    pub(super) fn new() -> Self {
+        Self(Instant::now(), Duration::ZERO)
+    }
+
+    pub(super) fn begin(&mut self) {
+        self.0 = Instant::now();
+    }
+
+    pub(super) fn end(&mut self) {
+        self.1 += self.0.elapsed();
+    }
+
+    pub(super) fn total(&self) -> Duration {
+        self.1
+    }
+}
