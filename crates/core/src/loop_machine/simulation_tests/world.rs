@@ -97,7 +97,7 @@ impl World {
             p.limits.stuck_after = chance.percent(15).then_some(2);
             p.limits.max_cost = chance.percent(20).then_some(3.0);
             p.agent.continue_session = chance.percent(30);
-            if chance.percent(20) {
+            if chance.percent(40) {
                 p.agent.fallback = vec![AgentCommand::parse("stand-in", &[]).unwrap()];
             }
         });
@@ -441,7 +441,7 @@ impl World {
         }
         let facts = Facts { done: self.done.clone(), wait_marker: self.wait_marker, ..Facts::default() };
         // A limit ends, some time.
-        if self.is_calm || self.chance.percent(60) {
+        if self.is_calm || self.chance.percent(40) {
             self.closed.clear();
         }
         let supply = Supply { closed: self.closed.clone(), shared: SharedSpend::default() };
@@ -464,7 +464,13 @@ impl World {
         }
         exit.outcome = match self.chance.below(10) {
             _ if stopped && self.chance.percent(80) => Outcome::Killed,
-            0 => self.chance.of(&[Outcome::Timeout, Outcome::Hang, Outcome::OutOfTime, Outcome::Crash]),
+            0 => self.chance.of(&[
+                Outcome::Timeout,
+                Outcome::Hang,
+                Outcome::OutOfTime,
+                Outcome::Crash,
+                Outcome::MaxTurns,
+            ]),
             1 if !self.is_calm => self.chance.of(&[
                 Outcome::UsageLimit,
                 Outcome::UsageLimit,
@@ -520,13 +526,18 @@ impl World {
             *tree = self.chance.of(&[*tree, 0, 1, *tree + 1]);
         }
         let snapshot = self.tree.map(|tree| (format!("snap {tree}"), format!("tree {tree}")));
+        // Where there are no snapshots, files are known by their outline, if at all.
+        let outline = match self.tree {
+            None => self.chance.of(&[None, Some("one file".to_owned()), Some("two files".to_owned())]),
+            Some(_) => None,
+        };
         let warnings = if self.chance.percent(3) { vec!["10,000 files".to_owned()] } else { vec![] };
         Input::AgentExited(Box::new(AgentReport {
             at: jiff::Timestamp::UNIX_EPOCH,
             exit,
             facts,
             snapshot,
-            outline: None,
+            outline,
             warnings,
         }))
     }
