@@ -49,7 +49,7 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Where the program of an agent is, for somebody who types its name here.
+/// Where the shell would find the program of an agent from this folder.
 pub fn locate(program: &str) -> Result<PathBuf, ProgramError> {
     let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     find_program(program, &child::variable("PATH").unwrap_or_default(), &here)
@@ -71,7 +71,7 @@ fn version(home: &Home, program: &Path) -> Option<String> {
     let command = Command {
         program: program.to_owned(),
         args: vec!["--version".into()],
-        // Nobody needs a key to tell its version.
+        // No program needs a key to print its version.
         env: gate_environment(std::env::vars_os(), &[]),
         dir: std::env::temp_dir(),
         grace: GRACE,

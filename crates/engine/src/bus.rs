@@ -21,7 +21,7 @@ use crate::secrets::secrets;
 /// How much of the end of a bus is searched for its last id at first.
 const TAIL: u64 = 16 * 1024;
 
-/// How soon to try again for a lock that somebody holds.
+/// How soon to try again for a lock that another process holds.
 const AGAIN: Duration = Duration::from_millis(2);
 
 /// A bus file, which need not exist before the first message.
@@ -57,7 +57,7 @@ impl Bus {
         Self { path: path.into(), patience: Duration::from_secs(10) }
     }
 
-    /// The same, waiting no longer than this for others who post.
+    /// The same bus; a post waits at most `patience` for other processes that post.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
@@ -122,13 +122,13 @@ impl Bus {
 
     /// What was posted after the bus had the size `offset`, such as during one run of an agent (req 87).
     ///
-    /// All messages if the bus is shorter by now: somebody rewrote it, and a message too many is better
+    /// All messages if the bus is shorter by now: a person or an agent rewrote it, and a message too many is better
     /// than one that is missed.
     pub fn since(&self, offset: u64) -> Result<Vec<Message>, BusError> {
         self.advance(&mut Cursor::at(offset))
     }
 
-    /// The same, looking at no more than the first `most` bytes of it.
+    /// As [`Bus::since`], reading at most the first `most` bytes of the bus.
     pub fn since_at_most(&self, offset: u64, most: u64) -> Result<Vec<Message>, BusError> {
         let mut cursor = Cursor::at(offset);
         cursor.most = most;
@@ -247,7 +247,7 @@ impl Bus {
         loop {
             let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE;
             let file = self.regular(self.open_file(flags))?;
-            // Whoever holds the lock may never let go: an agent can take it too.
+            // An agent can take the lock too, and may never let it go.
             loop {
                 match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                     Ok(()) => break,
@@ -296,7 +296,7 @@ impl Bus {
     }
 }
 
-/// How far somebody has read a bus.
+/// How far a reader has come in a bus.
 struct Cursor {
     /// The end of the last entry read.
     offset: u64,
@@ -315,7 +315,7 @@ impl Cursor {
 }
 
 /// The highest id near the end of the first `size` bytes. Ids rise, so the last entry has it, unless
-/// somebody edited the bus; an entry larger than the window makes the window grow.
+/// a person or an agent edited the bus; an entry larger than the window makes the window grow.
 fn newest_id(file: &File, size: u64) -> io::Result<Option<String>> {
     let mut window = TAIL;
     loop {

@@ -63,7 +63,7 @@ pub fn old_output(home: &Home, store: &Store, before: Timestamp) -> Result<Vec<O
     Ok(old)
 }
 
-/// Worktrees of units that nobody has touched since `before`, that are clean, merged, and in no loop's use. What is not
+/// Worktrees of units in which no file has changed since `before`, that are clean, merged, and in no loop's use. What is not
 /// known to be all of that is not named.
 pub fn old_worktrees(home: &Home, store: &Store, before: Timestamp) -> Result<Vec<Spent>, StoreError> {
     let used = used(store)?;
@@ -86,7 +86,7 @@ pub fn old_worktrees(home: &Home, store: &Store, before: Timestamp) -> Result<Ve
     Ok(old)
 }
 
-/// Folders that somebody works in.
+/// The workspaces of running loops.
 fn used(store: &Store) -> Result<Vec<PathBuf>, StoreError> {
     let mut used: Vec<PathBuf> = store.active()?.into_iter().map(|row| row.view.workspace).collect();
     // Between two loops of a unit there is none.
@@ -136,7 +136,7 @@ pub fn abandoned(store: &Store) -> Result<Vec<AbandonedWorktree>, StoreError> {
     Ok(found)
 }
 
-/// Branches of units that were merged before `before` and whose worktrees are gone: somebody was killed in between.
+/// Branches of units that were merged before `before` and whose worktrees are gone, because a dacapo was killed between the two.
 pub fn old_branches(home: &Home, store: &Store, before: Timestamp) -> Result<Vec<Spent>, StoreError> {
     let Ok(git) = Git::find() else { return Ok(Vec::new()) };
     let running = store.active_runs()?.into_iter().filter(RunRow::is_running);

@@ -1,4 +1,4 @@
-//! Finding and reading configuration files, with distrust: a repository is whatever somebody put there.
+//! Finding and reading configuration files, with distrust: strangers may have written what a repository holds.
 
 use std::{
     fs,

@@ -42,7 +42,7 @@ pub enum ResetError {
     Run(#[from] RunError),
 }
 
-/// Resets a unit of the repository at `root`, if nobody runs units there. With `is_dry` it only says what would be.
+/// Resets a unit of the repository at `root`, if no run of units is active there. With `is_dry` it only says what would be.
 pub fn reset(
     home: &Home,
     (project, root): (&ProjectId, &std::path::Path),

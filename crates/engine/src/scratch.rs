@@ -1,4 +1,4 @@
-//! A folder that is gone when nobody needs it any more.
+//! A temporary folder that is removed when its value is dropped.
 
 use std::{
     fs, io,

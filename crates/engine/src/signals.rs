@@ -50,7 +50,7 @@ impl Signals {
             (SIGTSTP, Arrived::Suspend),
             (SIGUSR1, Arrived::Wake),
         ] {
-            // Whoever started us with it ignored, as `nohup` does, meant it.
+            // A signal that was ignored when we were started, as by `nohup`, stays ignored.
             if ignored & (1 << (signal - 1)) != 0 && signal != SIGUSR1 {
                 continue;
             }

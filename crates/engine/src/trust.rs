@@ -26,7 +26,7 @@ pub struct TrustError {
     source: io::Error,
 }
 
-/// What consent is about. Each kind has a record of its own: a new task asks nobody who only wants a loop.
+/// What consent is about. Each kind has a record of its own: a new task does not make `dacapo run` ask again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConsentScope {
     /// The commands of the repository's configuration, all of them in their order.

@@ -60,7 +60,7 @@ pub fn is_bare(folder: &Path) -> bool {
 
 /// Reads and checks all units in the folder `dir` of the repository at `root`. Without that folder there are none.
 ///
-/// A unit is a folder with a plan and at least one task file; other folders are nobody's business (req 1).
+/// A unit is a folder with a plan and at least one task file; other folders are passed over (req 1).
 pub fn discover(root: &Path, dir: &str) -> Result<CheckedUnits, UnitsError> {
     let io = |error: Errno| UnitsError::Io { path: root.join(dir), source: error.into() };
     let refused = |why| UnitsError::Refused { dir: dir.to_owned(), why };

@@ -18,9 +18,9 @@ use super::{
 };
 use crate::home::Home;
 
-/// The file in git's folder that whoever runs units holds.
+/// The file in git's folder that the scheduler of a run holds locked.
 const RUN_LOCK: &str = "dacapo-run.lock";
-/// How much of it is read.
+/// How many bytes of that file are read.
 const LONGEST_NAME: u64 = 64;
 
 /// The right to change a repository's refs, config or worktrees, until dropped or the process dies.
@@ -65,10 +65,10 @@ pub(crate) struct RunLock {
     file: fs::File,
 }
 
-/// Somebody else has that right.
+/// Another scheduler runs units of this repository.
 #[derive(Debug)]
 pub(crate) struct RunHeld {
-    /// What is written about whoever it is.
+    /// The id of its run, as it wrote it into the lock file.
     pub(crate) said: String,
 }
 

@@ -90,7 +90,7 @@ impl UntrustedConfig {
         Ok(settings)
     }
 
-    /// The same for what a call over the network would run.
+    /// Settings that outrank what a call over the network would run.
     pub(crate) fn undone_for_network(&self) -> Vec<String> {
         let mut settings = Vec::new();
         let is_helper = |key: &str| key.starts_with("credential.") && key.ends_with(".helper");
@@ -108,7 +108,7 @@ impl UntrustedConfig {
         settings
     }
 
-    /// All of them, whoever's, in order.
+    /// All settings, of the machine, the user and the repository, in the order in which git reads them.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|setting| (setting.key.as_str(), setting.value.as_str()))
     }

@@ -1,4 +1,4 @@
-//! The same command once more, in a session of its own: what `--detach` is made of.
+//! Runs the same command again in a session of its own. `--detach` is made of it.
 
 use std::{
     ffi::OsStr,

@@ -78,7 +78,7 @@ pub(crate) fn stat(pid: u32) -> Option<Stat> {
     parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// The same, or whether there is such a process that we may not look at: somebody else's, where `/proc` hides those.
+/// As [`stat`]; an error says whether the process exists and `/proc` hides it because it is another user's.
 pub(crate) fn look(pid: u32) -> Result<Stat, IsHidden> {
     match fs::read(format!("/proc/{pid}/stat")) {
         Ok(text) => parse(&text).ok_or(IsHidden(false)),

@@ -28,7 +28,7 @@ use super::{
 /// The word on the command line that makes this binary a keeper.
 pub const KEEPER: &str = "keeper";
 
-/// The name of a keeper's process. Not `dacapo`: who kills that by name wants the loop to end, and somebody must be left
+/// The name of a keeper's process. Not `dacapo`: a user who kills that by name wants the loop to end, and the keeper must be left
 /// to see to it.
 pub(crate) const NAME: &str = "dcp-keeper";
 
@@ -66,7 +66,7 @@ struct Keeper {
 struct Work {
     leader: Pid,
     end: Option<End>,
-    /// When what is left is killed; `None` while nobody asked anything to end.
+    /// When what is left is killed; `None` until the supervisor asks the process to end.
     kill_at: Option<Instant>,
     /// Until when a `dacapo run` that the agent has left may take to ask for its child.
     patience: Option<Instant>,

@@ -22,7 +22,7 @@ use super::{
 /// How long a killed process may take to be gone, and a tree of them to stop growing.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Time without a find after which processes that come and go are taken for somebody else's.
+/// Time without a find after which processes that come and go are taken for those of another user.
 const ENOUGH: Duration = Duration::from_millis(300);
 
 /// Kills every process that carries the mark of `loop_id` and returns when all are gone.

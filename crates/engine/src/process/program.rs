@@ -69,7 +69,7 @@ mod tests {
             find(dir.path().to_str().unwrap()),
             Err(ProgramError::NotExecutable(path.to_str().unwrap().into()))
         );
-        // Root may run what nobody may run only if some execute bit is set; `bad` has none.
+        // Root may run a file only if some execute bit is set; `bad` has none.
         assert_eq!(find("bad"), Err(ProgramError::NotExecutable("bad".into())));
     }
 }

@@ -1,4 +1,4 @@
-//! How commits relate to each other and to branches, for whoever has to know what is whose.
+//! How commits relate to each other and to branches: ancestors, merge bases, and which commits are a unit's own.
 
 use std::{collections::BTreeSet, path::Path};
 

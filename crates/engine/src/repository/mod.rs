@@ -44,7 +44,7 @@ use crate::{
 
 /// How long others may hold the lock: twelve worktrees of a large repository are made one after the other.
 const LOCK_LIMIT: Duration = Duration::from_secs(300);
-/// How often an index that somebody else holds is looked at again, and how long in between.
+/// How often an index that another git has locked is looked at again, and how long in between.
 const TRIES: (u32, Duration) = (20, Duration::from_millis(100));
 /// How many paths of a dirty tree are named.
 const MOST_NAMED: usize = 20;
@@ -80,14 +80,14 @@ impl Repo {
         Self::open_with(&Git::find()?, root, home)
     }
 
-    /// The same with a git of the caller's choice.
+    /// As `open`, with a git of the caller's choice.
     pub fn open_with(git: &Git, root: &Path, home: &Home) -> Result<Self, WorkspaceError> {
         let repo = Self::find(git, root, home)?;
         repo.recover()?;
         let (tries, pause) = TRIES;
         for _ in 1..tries {
             match repo.checkout.check_files() {
-                // Somebody commits; that takes a moment.
+                // The user commits just now, which takes a moment.
                 Err(WorkspaceError::Refused { state: RepositoryProblem::IndexLocked(_), .. }) => {
                     thread::sleep(pause)
                 }

@@ -1,7 +1,7 @@
 //! Moving a branch that is checked out: its ref, its files and its index, or none of them.
 //!
 //! Three things cannot change at once. So what is about to happen is written down first, then the ref is swapped, which
-//! nobody can do at the same time, then files and index follow. Whoever finds the note afterwards knows which files are as
+//! git does atomically, then files and index follow. A dacapo that finds the note after a crash knows which files are as
 //! they were, which are as they will be, and which were edited since: without such, the rest follows; with one, all
 //! that we wrote is put back, and so is the ref. So they are if the files cannot be written.
 
@@ -110,7 +110,7 @@ impl Repo {
             self.forget_move()?;
             return Ok(BranchMoveResult::Done);
         }
-        // Somebody was faster than our look, or git was stopped: the same as after a crash.
+        // The user edited a file after we had looked, or git was stopped: proceed as after a crash.
         match self.recover_locked()? {
             InterruptedMove::Done => Ok(BranchMoveResult::Done),
             InterruptedMove::Edited(paths) => Ok(BranchMoveResult::Dirty(paths)),
@@ -171,7 +171,7 @@ impl Repo {
         self.recover_locked().map(drop)
     }
 
-    /// The same for who holds the lock.
+    /// As `recover`, for a caller that holds the repository's lock.
     pub(crate) fn recover_locked(&self) -> Result<InterruptedMove, WorkspaceError> {
         let path = self.note_path();
         let bytes = match fs::read(&path) {
@@ -219,7 +219,7 @@ impl Repo {
         self.put_back(worktree, step, &changed, &states)
     }
 
-    /// Makes files and index those of the new commit, if nobody has edited any of them since; else those of the old.
+    /// Makes files and index those of the new commit, if the user has edited none of them since; else those of the old.
     /// Names those that were edited.
     fn complete(&self, worktree: &Checkout, step: &BranchMove) -> Result<Vec<String>, WorkspaceError> {
         let changed = self.changed(worktree, step)?;

@@ -42,7 +42,7 @@ impl fmt::Display for RecoveredBranch {
 
 impl Repo {
     /// Puts a worktree back on its branch, and that back on `commit`, if it does not hold it any more. What no other branch
-    /// holds is kept on one of its own. The files stay as they are: they are work that nobody has judged. Only where
+    /// holds is kept on one of its own. The files stay as they are: they are work that no gate has judged. Only where
     /// nothing was put into the place of what was taken do they come back, too, if that is wanted.
     pub fn bring_back(
         &self,

@@ -46,7 +46,7 @@ impl Repo {
         Ok(found.map(str::to_owned))
     }
 
-    /// Pushes a commit under the name of its branch, whatever that names by then. No hook runs, and nobody is asked for anything (fault H15).
+    /// Pushes a commit under the name of its branch, whatever that names by then. No hook runs, and git asks the user nothing (fault H15).
     pub fn push(&self, branch: &str, commit: &str, remote: &str) -> Result<(), WorkspaceError> {
         let name = format!("refs/heads/{branch}");
         if self.branch(branch)?.is_none() {
@@ -78,7 +78,7 @@ impl Repo {
         self.open_pull_request_with(&path, branch, target, title, body)
     }
 
-    /// The same with a PATH of the caller's choice.
+    /// As `open_pull_request`, with a PATH of the caller's choice.
     pub fn open_pull_request_with(
         &self,
         path: &OsStr,

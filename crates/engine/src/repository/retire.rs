@@ -66,7 +66,7 @@ impl Repo {
             return Ok(retired);
         }
         if worktree.is_some() {
-            // Twice: one that somebody has locked is removed, too. All of it has been looked at, and is kept.
+            // `--force` twice, because a worktree that the user has locked is removed, too. All of it has been looked at, and is kept.
             let call = self.guarded(&self.checkout)?.args(["worktree", "remove", "--force", "--force"]);
             call.args([&known.path]).patiently(10).ok()?;
         }
@@ -138,7 +138,7 @@ impl Repo {
         }
     }
 
-    /// A name for what was `branch`, that is free or leads to `commit` already: somebody was cut short.
+    /// A name for what was `branch`, that is free, or that leads to `commit` already because an earlier reset was cut short.
     fn old_name(&self, branch: &str, commit: &str) -> Result<String, WorkspaceError> {
         let name = branch.strip_prefix("dacapo/").unwrap_or(branch);
         let unit = name.rsplit_once('-').map_or(name, |(unit, _)| unit);

@@ -1,4 +1,4 @@
-//! Submodules of a worktree: fetched where somebody asked for them, and looked into before it goes.
+//! Submodules of a worktree: fetched where the configuration asks for them, and checked for unsaved work before the worktree is removed.
 
 use std::{
     ffi::{OsStr, OsString},

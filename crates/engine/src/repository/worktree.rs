@@ -47,11 +47,11 @@ pub struct Worktree {
 pub enum Removal {
     /// Folder and branch are gone.
     Removed,
-    /// Something could be lost, or nobody knows: all is as it was (faults H2, H6).
+    /// Work could be lost, or git cannot tell: folder and branch are left as they are (faults H2, H6).
     Kept { why: String },
 }
 
-/// A worktree that nobody needs any more.
+/// A worktree whose unit is merged, so that it may be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spent {
     root: PathBuf,
@@ -271,7 +271,7 @@ impl Repo {
                 continue;
             }
             if let Err(error) = self.add(&path, &["--no-track", "-b", &branch], &head) {
-                // Made by nobody but us, under the lock.
+                // Only dacapo makes it, and it holds the lock.
                 if self.branch(&branch)?.as_ref() == Some(&head) {
                     self.delete_branch(&branch, &head)?;
                 }
@@ -327,7 +327,7 @@ impl Repo {
     /// Writes the files of a worktree that was made and never filled, also by a dacapo that is dead.
     fn fill(&self, path: &Path) -> Result<(), WorkspaceError> {
         let worktree = self.at(path)?;
-        // Nobody works there yet, so a lock is left over (fault H4).
+        // No agent works there yet, so the lock was left behind by a git that was killed (fault H4).
         remove_stale_lock(&worktree, SystemTime::UNIX_EPOCH)?;
         let mark = worktree.git_dir.join(UNFILLED);
         let is_bare = !worktree.git_dir.join("index").exists()
@@ -460,7 +460,7 @@ impl Repo {
     }
 }
 
-/// A file that `git status` passes over because somebody said so.
+/// A file whose changes `git status` does not show because of a flag in the index.
 pub(super) fn hidden(checkout: &Checkout) -> Result<Option<String>, WorkspaceError> {
     let listed = checkout.call().args(["ls-files", "-v", "-z"]).ok()?.stdout;
     let is_hidden = |entry: &&[u8]| {

@@ -120,7 +120,7 @@ impl Shadow {
     }
 
     /// Adds the rules in the work tree to our own file, where they stay. `known` are all files with a letter and a space
-    /// before each, if somebody has just listed them.
+    /// before each, if the caller has just listed them.
     pub(crate) fn freeze_rules(&self, known: Option<&[u8]>) -> Result<(), WorkspaceError> {
         let is_rules = |path: &&[u8]| *path == b".gitignore" || path.ends_with(b"/.gitignore");
         let files: Vec<Vec<u8>> = match known {

@@ -11,7 +11,7 @@ use crate::{
 
 /// How far back a commit of ours is looked for.
 const RECENT: &str = "-200";
-/// How often an index that somebody else holds is tried again, and how long in between.
+/// How often an index that another git has locked is tried again, and how long in between.
 const TRIES: (u32, Duration) = (20, Duration::from_millis(100));
 
 /// A commit of the user's branch.
@@ -152,7 +152,7 @@ impl Shadow {
         Ok(self.checkout.call().args(quiet).run()?.code == Some(0))
     }
 
-    /// Makes the user's index that of `commit`, so that nothing shows as staged; false if somebody else holds it.
+    /// Makes the user's index that of `commit`, so that nothing shows as staged; false if another git holds its lock.
     fn refresh_index(&self, commit: &str) -> Result<bool, WorkspaceError> {
         let (tries, pause) = TRIES;
         for _ in 0..tries {

@@ -59,7 +59,7 @@ impl Shadow {
         Ok(guard.index == stamp(&self.folder.join("index")))
     }
 
-    /// Makes sure that the next snapshot looks at every file as it is, whatever somebody did to the index.
+    /// Makes sure that the next snapshot looks at every file as it is, whatever the agent did to the index.
     pub(crate) fn mend(&mut self) -> Result<(), WorkspaceError> {
         if self.put_back()? {
             return Ok(());

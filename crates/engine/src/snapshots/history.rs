@@ -88,7 +88,7 @@ impl Shadow {
         }
     }
 
-    /// The same from files alone, where they tell: it is the one that the loop began at. The tree of any other is asked of
+    /// HEAD and its tree without a process, where git's files tell: HEAD is still the commit that the loop began at. The tree of any other is asked of
     /// git, which checks that the commit is what its name says: an agent can write other content into the file of one.
     pub(crate) fn head_in_files(&self) -> Option<(String, String)> {
         let Checkout { git_dir, common_dir, .. } = &self.checkout;

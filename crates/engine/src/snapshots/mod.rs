@@ -10,7 +10,7 @@
 //! ignore rules, new files stay visible as long as they are fewer than 2,000; beyond that [`Warning::HiddenByNewRules`]
 //! says how many were left out.
 //!
-//! Filters run as the loop's beginning knew them, unless somebody edits a file that the user's own configuration
+//! Filters run as they were when the loop began, unless an agent edits a file that the user's own configuration
 //! includes. What an agent puts into the configuration of a submodule is read by the `git status` that git itself starts
 //! there, which has our hardening but knows nothing of new filters.
 //!
@@ -56,7 +56,7 @@ use shadow::Shadow;
 /// How long another dacapo may hold a repository's lock: longer than it takes to fetch submodules.
 const LOCK_LIMIT: Duration = Duration::from_secs(11 * 60);
 
-/// The files as they were at one moment.
+/// The files of a workspace as they were at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// A commit, or the hash of a plain folder.
@@ -76,7 +76,6 @@ pub struct Change {
     pub path: Vec<u8>,
 }
 
-/// What can become of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
     /// It was not there before.
@@ -114,7 +113,7 @@ pub enum Warning {
     Unreadable(Vec<u8>),
     /// So many new files are hidden by ignore rules that came after the loop began; none of them is held.
     HiddenByNewRules(usize),
-    /// Somebody moved or deleted the ref of our snapshots; it was put back unless lost.
+    /// The agent or the user moved or deleted the ref that holds the snapshots. It was put back unless the commits are lost.
     ReferenceMoved {
         /// Whether the snapshots before this one are gone.
         is_lost: bool,
@@ -192,7 +191,7 @@ impl Workspace {
         }
     }
 
-    /// The same with a git of the caller's choice.
+    /// As [`Workspace::open`], with a git of the caller's choice.
     pub fn open_with(
         git: &Git,
         dir: &Path,
@@ -296,7 +295,7 @@ impl Workspace {
         self.git("read a file of a snapshot")?.files_at(id, paths)
     }
 
-    /// The same of two snapshots, by one process.
+    /// As [`Workspace::files_at`] for two snapshots, with one git process.
     pub fn files_of_both(
         &self,
         snapshots: [&str; 2],
@@ -318,7 +317,7 @@ impl Workspace {
         }
     }
 
-    /// The same and the tree of that commit.
+    /// The commit that HEAD names, and its tree.
     pub fn head_and_tree(&self) -> Result<Option<(String, String)>, WorkspaceError> {
         match &self.kind {
             Kind::Git(shadow) => shadow.head_and_tree(),
@@ -386,7 +385,7 @@ impl Workspace {
     }
 
     /// As [`Workspace::commit_tree`], with other content in some files of the snapshot; gives the tree too. The files
-    /// themselves stay as they are, and `refs/dacapo/<loop>-commit` holds the commit, whoever takes it off its branch.
+    /// themselves stay as they are, and `refs/dacapo/<loop>-commit` holds the commit if the agent takes it off its branch.
     pub fn commit_files(
         &self,
         id: &str,

@@ -176,7 +176,7 @@ pub fn restore(
     Ok(Restored { id: wanted, changed: restored.changed })
 }
 
-/// Loops whose snapshots nobody needs: completed or cancelled before what `before` says for their workspace, and without
+/// Loops whose snapshots can be forgotten: completed or cancelled before what `before` says for their workspace, and without
 /// a receipt. Where it says nothing they stay.
 pub fn list_forgettable(
     home: &Home,

@@ -372,7 +372,7 @@ impl Shadow {
         on_disk::reference(&self.checkout.common_dir, &self.reference())
     }
 
-    /// Puts the ref back if somebody moved or deleted it, so that snapshots stay one chain.
+    /// Puts the ref back if the agent or the user moved or deleted it, so that snapshots stay one chain.
     fn keep_reference(&mut self, last: &str) -> Result<(), WorkspaceError> {
         let is_elsewhere = self.checkout.common_dir.join("reftable").is_dir();
         if is_elsewhere || self.read_reference().as_deref() == Some(last) {
