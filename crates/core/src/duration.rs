@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Reads what people write. ISO 8601 (`PT5M`) is not read: that is not how people write a duration.
 static READER: SpanParser = SpanParser::new();
-/// Ten years: whoever writes more made a typing error, and sums of so little cannot overflow.
+/// Ten years. More is a typing error, and sums of such durations cannot overflow.
 const LONGEST: Millis = Millis::from_secs(10 * 365 * 86_400);
 
 /// A length of time in whole milliseconds.

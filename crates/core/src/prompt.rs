@@ -36,7 +36,7 @@ pub struct GateFeedback {
 /// How much of the output of each of several gates an agent is shown, and of all of them together.
 const SEVERAL: (usize, usize) = (4 << 10, 16 << 10);
 
-/// Stands for output that nobody has room for.
+/// Stands in a prompt for output that is left out because it is too long.
 const LEFT_OUT: &str = "(left out here)";
 
 impl GateFeedback {

@@ -172,7 +172,7 @@ impl Receipt {
         sha256(canonical(&value).as_bytes())
     }
 
-    /// Whether nobody changed it since it was issued, as far as it can tell by itself.
+    /// Whether the receipt still has the hash that it was issued with.
     pub fn is_sound(&self) -> bool {
         self.sha256 == self.hash()
     }
@@ -186,7 +186,7 @@ impl Receipt {
     }
 }
 
-/// Whether a receipt as somebody hands it in has the hash that it says it has; a field it should not have counts too.
+/// Whether a receipt from a file has the hash that it names. A field that a receipt does not have changes the hash, too.
 pub fn has_its_hash(receipt: &Value) -> bool {
     let mut rest = receipt.clone();
     let said = rest.as_object_mut().and_then(|fields| fields.remove("sha256"));

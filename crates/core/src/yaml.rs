@@ -111,7 +111,7 @@ fn plain_text(bytes: &[u8]) -> Result<&str, Wrong> {
     };
     let text =
         std::str::from_utf8(bytes).map_err(|error| Wrong::at(place(error.valid_up_to()), "not UTF-8"))?;
-    // Some editors begin a file with a mark that nobody sees; it means nothing.
+    // Some editors begin a file with an invisible mark, which means nothing.
     let start = if text.starts_with('\u{feff}') { 3 } else { 0 };
     let text = &text[start..];
     for (offset, c) in text.char_indices() {

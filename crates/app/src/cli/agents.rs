@@ -27,10 +27,10 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    /// The program of `--agent-cmd`. Nobody knows how it is installed, so a missing one is found when it starts.
+    /// The program of `--agent-cmd`. dacapo does not know how it is installed, so a missing one is found when it starts.
     pub(super) fn typed(line: &str, extra: &[String]) -> Result<Self, UserError> {
         let mut command = AgentCommand::parse(line, extra).map_err(UserError::usage)?;
-        // A path is meant from here, also when somebody resumes the loop from elsewhere.
+        // A path is meant from here, also when the user resumes the loop from another folder.
         if let Some(program) = command.argv.first_mut()
             && program.contains('/')
             && let Ok(here) = std::env::current_dir()
@@ -67,7 +67,7 @@ pub(super) fn choose(
     let command = match effective.agent_command(&name, options(false)) {
         Err(error @ ChoiceError::Option(AgentDefinitionError::Root { .. })) => {
             obstacle = Some(as_root(&error));
-            // What it would be, for whoever only wants to look.
+            // The agent it would be, for `explain`, which starts nothing.
             effective.agent_command(&name, options(true))
         }
         other => other,
@@ -101,7 +101,7 @@ fn first_installed(effective: &Effective) -> Option<&'static str> {
         .find(|name| effective.agent_definition(name).is_ok_and(|agent| locate(agent.program()).is_ok()))
 }
 
-/// What somebody is told who has no agent at all; `first` is the one that was looked for first.
+/// The error for a user who has no agent installed; `first` is the one that was looked for first.
 fn none_installed(first: &AgentDefinition) -> UserError {
     let looked_for = PREFERRED.join(", ");
     UserError::environment(format!("no agent is installed: looked for {looked_for} on PATH"))
@@ -154,7 +154,7 @@ fn named_by(choice: &ChoiceError, from: &Source) -> UserError {
     }
 }
 
-/// What somebody who works as root is told.
+/// The error for a user who works as root.
 pub(super) fn as_root(error: &ChoiceError) -> UserError {
     UserError { exit: NEEDS_PERSON, ..UserError::usage(error) }.hint(
         "work as another user, or, if this machine is a sandbox, put `permissions: {allow_root: true}` into \
@@ -162,7 +162,7 @@ pub(super) fn as_root(error: &ChoiceError) -> UserError {
     )
 }
 
-/// What somebody is told whose agent is not there.
+/// The error for a user whose agent is not installed.
 pub(super) fn missing(error: &dyn std::fmt::Display, definition: &AgentDefinition) -> UserError {
     let hint = if definition.install.is_empty() {
         "see `agents` in ~/.config/dacapo/config.yaml".to_owned()

@@ -1,4 +1,4 @@
-//! A word now and then while somebody has to wait for an agent.
+//! A line now and then while the user waits for an agent that is asked something.
 
 use std::{
     io::Write,
@@ -19,7 +19,7 @@ pub(super) fn while_asking<T>(
 ) -> T {
     let since = Instant::now();
     let mut write = |line: String| {
-        // Whoever does not look need not be told.
+        // Without a terminal there is nobody to tell.
         let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
     };
     write(format!("asking {who} … up to {most}\n"));
@@ -68,7 +68,7 @@ mod tests {
         for line in &heard[1..] {
             assert!(line.starts_with("asking codex … ") && line.ends_with("s of up to 2m0s\n"), "{line}");
         }
-        // Nobody writes any more.
+        // The writer has gone.
         drop(out);
         let _rest: Vec<String> = told.iter().collect();
     }

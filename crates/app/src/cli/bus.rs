@@ -99,7 +99,7 @@ impl Target {
         }
     }
 
-    /// The same for the supervisor of the loop this runs in.
+    /// Which bus is meant, in the words of a request to the supervisor of the loop that this command runs in.
     fn name(&self) -> Result<BusName, UserError> {
         if self.project.is_none() && self.task.is_none() {
             return Ok(BusName::Own);

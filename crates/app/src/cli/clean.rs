@@ -55,7 +55,7 @@ pub(super) struct CleanArgs {
     json: bool,
 }
 
-/// What is old unless somebody says otherwise.
+/// The age at which something is old unless the user or the configuration says otherwise.
 const OLD: Millis = Millis::from_secs(30 * 24 * 60 * 60);
 
 #[derive(Serialize)]

@@ -38,7 +38,7 @@ impl Configured {
     }
 }
 
-/// Says what else is not as somebody may think.
+/// Warns about settings that do not do what the user may expect.
 pub(super) fn warn(warnings: &[String]) {
     let mut stderr = std::io::stderr().lock();
     for warning in warnings {

@@ -228,7 +228,7 @@ fn one_line(text: &str) -> String {
     visible(text).replace('\n', "\\n")
 }
 
-/// Whether somebody is there to answer.
+/// Whether a person can answer on the terminal.
 pub(super) fn can_ask() -> bool {
     !is_background() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }

@@ -19,7 +19,7 @@ pub(super) fn detach(client: &Client, id: Option<&str>) -> Result<u8, UserError>
     start(client, std::env::args_os().skip(1).chain(id.map(OsString::from)))
 }
 
-/// The same for a command that runs units.
+/// Runs a command that works on units in the background, and says how to follow it.
 pub(super) fn detach_run(client: &Client, id: Option<&str>) -> Result<u8, UserError> {
     let sent = client.start(std::env::args_os().skip(1).chain(id.map(OsString::from)))?;
     report(sent, |id| {

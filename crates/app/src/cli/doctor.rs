@@ -47,7 +47,7 @@ pub(super) struct DoctorArgs {
     json: bool,
 }
 
-/// How often whoever waits for a probe is told that it goes on.
+/// How often a user who waits for a probe is told that it goes on.
 const EVERY: Duration = Duration::from_secs(10);
 
 /// One finding.

@@ -359,7 +359,7 @@ fn by_setting(policy: &Policy) -> serde_json::Result<Map<String, Value>> {
     Ok(settings)
 }
 
-/// How the repository stands; nobody is asked.
+/// Whether the repository is trusted. The user is not asked.
 fn trust(cx: &Context, configured: &Configured) -> Result<&'static str, UserError> {
     let Some(root) = configured.root().filter(|_| !configured.runnables.is_empty()) else {
         return Ok("nothing_to_trust");

@@ -19,7 +19,7 @@ use crate::{
     report::Style,
 };
 
-/// The agent of whoever types none: outranks files, but not what a unit's plan asks for (req 59).
+/// The variable that names the agent when the user types none: it outranks files, but not what a unit's plan asks for (req 59).
 const AGENT_VARIABLE: &str = "DACAPO_AGENT";
 
 /// What can be said about every loop.
@@ -113,7 +113,7 @@ pub(super) struct ChosenSettings {
 
 impl LoopFlags {
     /// The policy that these flags make; the caller adds what is its own. `stand_in` is the agent that takes the place of one
-    /// that cannot be started, where nobody is going to ask for that.
+    /// that cannot be started, where no agent will be started.
     pub(super) fn base(
         &self,
         configured: &Configured,

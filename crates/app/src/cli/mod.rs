@@ -207,7 +207,7 @@ pub(crate) fn say(text: impl std::fmt::Display) {
     let text = readable(secrets().redact(&text.to_string()).as_bytes());
     match writeln!(std::io::stdout().lock(), "{text}") {
         Ok(()) => {}
-        // Whoever read has seen enough.
+        // The reader of the pipe has closed it: it has seen enough.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
         Err(error) => {
             UserError::environment(format!("cannot write to standard output: {error}")).print();

@@ -50,7 +50,7 @@ fn process_end(exit: &AgentExit) -> String {
     }
 }
 
-/// What something cost, or how many tokens it took where nobody can tell the price.
+/// What something cost, or how many tokens it took where the price is unknown.
 pub(crate) fn money(spend: &Spend) -> Option<String> {
     let about = if spend.estimated { "about " } else { "" };
     match (spend.cost_usd, spend.usage) {

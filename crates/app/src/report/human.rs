@@ -36,7 +36,7 @@ pub(super) struct Human {
     exit: Option<String>,
     /// What goes below that line, and its colour.
     notes: Vec<(&'static str, String)>,
-    /// What the agent's end was put down to: nobody wants to read it twice.
+    /// What the agent's end was put down to: it is shown once.
     said: String,
 }
 
@@ -103,7 +103,7 @@ impl Human {
         let elapsed = Millis::from(self.since.elapsed()).human();
         let cost = self.cost.as_ref().map(|cost| format!(" · {cost}")).unwrap_or_default();
         let head = format!("{} {} · {elapsed}{cost}", TURNS[self.turn % TURNS.len()], self.doing);
-        // Whatever is wider than the terminal would leave a line behind that nobody clears.
+        // Whatever is wider than the terminal would leave a line behind that is never cleared.
         let room = width().saturating_sub(1);
         let head = fitting(&head, room);
         let room = room.saturating_sub(columns(head) + 3);

@@ -31,7 +31,7 @@ impl<M: Kind> Observer<M> for JsonLines {
     }
 }
 
-/// Says the loop's id once, to whoever sent it to the background.
+/// Tells the command that sent the loop to the background the loop's id, once.
 #[derive(Default)]
 pub(super) struct FirstWord {
     is_said: bool,

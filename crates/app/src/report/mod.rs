@@ -29,7 +29,7 @@ pub(crate) struct Style {
     pub(crate) verbose: bool,
 }
 
-/// Whoever shows a loop in the style that was asked for.
+/// The observer that shows a loop in the style that the user asked for.
 pub(crate) fn reporter(style: &Style) -> Box<dyn Observer> {
     if is_background() {
         return Box::new(jsonl::FirstWord::default());
@@ -48,7 +48,7 @@ fn is_live() -> bool {
     out::Out::is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Whoever shows a run of units in the style that was asked for.
+/// The observer that shows a run of units in the style that the user asked for.
 pub(crate) fn run_reporter(style: &Style) -> Box<dyn Observer<RunMachine>> {
     if is_background() {
         return Box::new(jsonl::FirstWord::default());
@@ -62,7 +62,7 @@ pub(crate) fn run_reporter(style: &Style) -> Box<dyn Observer<RunMachine>> {
     Box::new(units::HumanRun::new(is_live(), style.verbose))
 }
 
-/// The same for a run of units.
+/// Prints how a run ended, with its warnings and the next step, and gives the exit code.
 pub(crate) fn last_line_of_run(finished: &RunFinished) -> u8 {
     let RunFinished { id, over, warnings } = finished;
     let mut stderr = std::io::stderr().lock();

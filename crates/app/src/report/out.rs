@@ -1,4 +1,4 @@
-//! Standard output that cannot hold up a loop: a thread writes, whoever reads may be as slow as they like.
+//! Standard output that cannot hold up a loop: a thread writes, so that a slow reader does not slow the loop down.
 
 use std::{
     io::{IsTerminal, Write},
@@ -40,7 +40,7 @@ impl Out {
         Self { sender: Some(sender), waiting, done }
     }
 
-    /// Whether somebody looks at it.
+    /// Whether standard output is a terminal.
     pub(super) fn is_terminal() -> bool {
         std::io::stdout().is_terminal()
     }

@@ -88,7 +88,7 @@ impl HumanRun {
         if lines == 0 { String::new() } else { format!("\x1b[{lines}A\r\x1b[J") }
     }
 
-    /// The lines that live: one for each unit somebody works on.
+    /// The lines that live: one for each unit that has a job.
     fn draw(&mut self) {
         if !self.is_live {
             return;
@@ -112,7 +112,7 @@ impl HumanRun {
                     Millis::from(since.elapsed()).human(),
                     widest = self.widest,
                 );
-                // Whatever is wider than the terminal would leave a line behind that nobody rubs out.
+                // Whatever is wider than the terminal would leave a line behind that is never cleared.
                 Some(fitting(&readable(line.as_bytes()), room).to_owned())
             })
             .collect();

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{event::Outcome, text::nearest::nearest};
 
-/// Who is asked first when nobody says which agent to use: the first of these that is installed.
+/// The agents that are tried in this order when the user names none: the first that is installed is used.
 pub const PREFERRED: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
 
 /// An agent's CLI as data. The built-in ones and those of the user's configuration are the same.
@@ -30,7 +30,7 @@ pub struct AgentDefinition {
     pub by_stdin: Vec<String>,
     /// Goes with a prompt as an argument, `{prompt}`; empty where there is no such way.
     pub by_argument: Vec<String>,
-    /// How a prompt goes unless somebody wants it otherwise; nothing is standard input.
+    /// The arguments that carry the prompt unless the user chooses another way; none means standard input.
     pub prompt: Option<PromptDelivery>,
     pub format: Format,
     pub env: BTreeMap<String, String>,
@@ -88,7 +88,7 @@ pub struct AgentOptions {
 /// What an agent may do without asking.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Permissions {
-    /// Everything: nobody is there to answer.
+    /// Everything, because no person is there to answer a question of the agent.
     #[default]
     Unattended,
     /// What its own settings say.

@@ -1,7 +1,7 @@
 //! What an agent's end means: decided by its final event, then by what else it reported, then by its last words on
 //! stderr; never by its prose, and never by the exit code alone.
 //!
-//! Whoever ends an agent knows better and does not ask here.
+//! Where dacapo itself ends an agent it knows the reason, and this is not asked.
 
 mod errors;
 
@@ -49,7 +49,7 @@ pub enum ResetHint {
 }
 
 impl ResetHint {
-    /// When the limit ends, for somebody who hears of it at `now` and whose clock shows `zone`; never before `now`.
+    /// When the limit ends, as told at `now` on a machine whose time zone is `zone`; never before `now`.
     /// Nothing if that cannot be told.
     pub fn instant(&self, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         match self {

@@ -122,7 +122,7 @@ fn settings(top: &mut Section<'_>, key: Key, node: Node) -> Option<At<AgentSetti
     Some(At { value: settings, line: place.line })
 }
 
-/// Complains about a command that has no place for the prompt, or one that nobody fills.
+/// Complains about a command that has no place for the prompt, or one that is never filled.
 fn check_delivery(entry: &mut Section<'_>, place: Place, settings: &AgentSettings) {
     let command = settings.command.as_deref().unwrap_or_default();
     let has = |placeholder| command.iter().skip(1).any(|arg| arg.contains(placeholder));

@@ -3,7 +3,7 @@
 use super::{At, Section};
 use crate::{judge::contradiction::Patterns, yaml::Value};
 
-/// Which words speak against a claim; none of either means that nobody looks.
+/// Which words speak against a claim; without any, claims are not searched for contradictions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contradictions {
     /// The phrases that dacapo knows.
@@ -13,7 +13,7 @@ pub struct Contradictions {
 }
 
 impl Contradictions {
-    /// Whether nobody looks.
+    /// Whether claims are not searched for contradictions.
     pub fn is_off(&self) -> bool {
         !self.defaults && self.phrases.is_empty()
     }

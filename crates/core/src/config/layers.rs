@@ -120,7 +120,7 @@ pub struct Effective {
     /// Agents to go to when a provider is at its limit.
     pub fallback: Sourced<Vec<String>>,
     pub environment: Sourced<EnvironmentRule>,
-    /// Whether agents are started in the mode in which they ask nobody.
+    /// Whether agents are started in the mode in which they ask the user nothing.
     pub unattended: Sourced<bool>,
     /// Whether every agent may do so as root.
     pub allow_root: Sourced<bool>,
@@ -188,7 +188,7 @@ pub fn resolve(user: &Config, repository: &Config, typed: &Typed) -> Effective {
     Effective {
         agent: match &typed.agent {
             Some(agent) => Sourced { value: Some(agent.clone()), from: Source::Flag("--agent") },
-            // Whoever pays chooses.
+            // The user pays, so the user's choice outranks the repository's.
             None => both.pick(|c| c.agents.agent.clone().map(some), |user, _| user.clone()),
         },
         agents: both.all(|c| &c.agents.agents),
@@ -296,7 +296,7 @@ impl Both<'_> {
         }
     }
 
-    /// The word of whoever said something; if both did, what `settle` makes of the user's and the repository's.
+    /// The user's value or the repository's; if both have one, what `settle` makes of the two.
     pub(super) fn pick<T: Clone + Default + PartialEq>(
         &self,
         of: impl Fn(&Config) -> Option<At<T>>,
@@ -332,7 +332,7 @@ impl Both<'_> {
 }
 
 impl Effective {
-    /// Whether the repository's own configuration says what is checked: whoever empties it has no checks the next time.
+    /// Whether the repository's own configuration says what is checked. An agent that empties it would have no checks the next time.
     pub fn is_checked_by_repository(&self) -> bool {
         let gates = self.gates.iter().map(|gate| gate.spec.origin);
         gates

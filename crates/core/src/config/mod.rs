@@ -43,7 +43,7 @@ use section::Section;
 pub enum Author {
     /// The person who runs dacapo.
     User,
-    /// Whoever wrote the repository: not an authority on anything but its own work.
+    /// The authors of the repository, who decide about nothing but its own checks.
     Repository,
 }
 

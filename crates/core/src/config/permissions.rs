@@ -7,7 +7,7 @@ pub(super) const KEYS: [&str; 2] = ["unattended", "allow_root"];
 /// What a file says about permissions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Permissions {
-    /// Whether agents are started in the mode in which they ask nobody.
+    /// Whether agents are started in the mode in which they ask the user nothing.
     pub unattended: Option<At<bool>>,
     /// Whether an agent that refuses to do so as root may be told that it is in a sandbox.
     pub allow_root: Option<At<bool>>,

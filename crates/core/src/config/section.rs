@@ -24,7 +24,7 @@ pub(super) const USERS_OWN: [&str; 10] = [
 /// How many entries a list of commands or patterns may have.
 const MAX_ENTRIES: usize = 200;
 
-/// A map, its name for messages, and whoever collects what is wrong.
+/// A map of the file, its name for messages, and the list that problems go to.
 pub(super) struct Section<'p> {
     name: String,
     entries: Vec<(Key, Node)>,

@@ -55,7 +55,7 @@ pub struct EffectiveUnits {
     pub dir: Sourced<String>,
     /// How many are worked on at once.
     pub parallel: Sourced<u32>,
-    /// The branch they are merged into; the one that is checked out if nobody says.
+    /// The branch they are merged into; the one that is checked out if none is configured.
     pub target: Sourced<Option<String>>,
     /// How often an agent may try before a task is given up.
     pub max_retries: Sourced<u32>,

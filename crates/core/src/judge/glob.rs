@@ -12,7 +12,7 @@
 //! | `\x` | the character `x` itself |
 //! | `tests`, `tests/`, `tests/**` | `tests` itself and everything below |
 //!
-//! Naming the directory itself with everything below is on purpose: whoever replaces it by a link
+//! Naming the directory itself with everything below is on purpose: an agent that replaces it by a link
 //! replaces all that is in it.
 //!
 //! A pattern becomes a list of instructions run over the path in step with all alternatives at once,
@@ -26,7 +26,7 @@ use std::borrow::Cow;
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
-/// The longest pattern taken. Nobody writes longer ones, and nesting costs stack.
+/// The longest pattern taken. Longer ones are no patterns of a person, and nesting costs stack.
 const MAX_CHARS: usize = 1000;
 
 /// A set of patterns; a path matches if one of them names it.

@@ -120,7 +120,7 @@ pub fn first_exceeded(accounts: &[Account]) -> Option<Refusal> {
 }
 
 /// Whether an agent may start: in every account something is left, and at least `reserve` beside what others
-/// have reserved. Whoever starts reserves it in the same step, or two loops would start on the same last
+/// have reserved. A loop that starts reserves it in the same step, or two loops would start on the same last
 /// dollar.
 ///
 /// Reserve what the largest message so far cost ([`largest`]); nothing is known before the first.

@@ -33,7 +33,7 @@ pub enum FailureClass {
     Billing,
     /// The conversation does not fit the model: start a new one.
     Context,
-    /// The agent wanted a consent that nobody was there to give.
+    /// The agent asked for a consent, and no person was there to give it.
     Permission,
     /// The command line itself is wrong: an option, a session, a model, the user it runs as.
     Misuse,

@@ -83,7 +83,7 @@ impl TryFrom<Written> for Price {
 pub struct Prices(pub BTreeMap<String, Price>);
 
 impl Prices {
-    /// The price of a model; `None` if nobody knows it, and a guess would make a budget fiction.
+    /// The price of a model; `None` if it is not in the table: with a guess no budget would hold.
     ///
     /// A name means exactly that model, or a snapshot of it: `claude-sonnet-4-5` is also the price of
     /// `anthropic/claude-sonnet-4-5-20250929` and `claude-sonnet-4-5[1m]`, but `gpt-5` is not that of

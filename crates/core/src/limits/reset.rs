@@ -14,7 +14,7 @@ use self::{
 };
 use crate::duration::Millis;
 
-/// How often to try when nobody can tell when a limit ends.
+/// How often a loop tries again when the error does not say when its limit ends.
 pub const PROBE_EVERY: Millis = Millis::from_mins(15);
 
 /// A time of day that passed less than this ago means now, not tomorrow: clocks differ, and messages take
@@ -30,10 +30,10 @@ const STALE: SignedDuration = SignedDuration::from_hours(24);
 /// Error texts are short; the rest of a longer one is a stack trace or a page.
 const MOST_BYTES: usize = 64 * 1024;
 
-/// When the limit that `text` reports ends, for somebody who reads it at `now` and whose clock shows `zone`.
+/// When the limit that `text` reports ends, as read at `now` on a machine whose time zone is `zone`.
 ///
 /// Never before `now`, never more than 35 days after. `None` when the text does not say, or says what cannot
-/// be (a zone nobody knows, 25 o'clock, a year from now): then try again every [`PROBE_EVERY`].
+/// be (an unknown zone, 25 o'clock, a year from now): then try again every [`PROBE_EVERY`].
 pub fn reset_at(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     let text = &text[..text.floor_char_boundary(MOST_BYTES)];
     let tokens = tokens::tokens(text);

@@ -79,7 +79,7 @@ impl ScanPlace<'_> {
         self.bytes.get(at).copied()
     }
 
-    /// The same, where it matters whether there is none or it is not known yet.
+    /// The byte `at` bytes on; the end of the text and the end of what is known so far are told apart.
     pub(super) fn see(&self, at: usize) -> Result<Option<u8>, End> {
         match self.get(at) {
             None if !self.is_end => Err(End),

@@ -38,7 +38,7 @@ enum Demand {
     Nothing,
     /// It begins where a word does.
     WordStart,
-    /// The same, and not within base64.
+    /// It begins where a word does, and not within base64.
     OutsideBase64,
     /// As [`Demand::WordStart`], and it has a long part without `-`, of letters and digits.
     Random,

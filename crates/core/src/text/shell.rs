@@ -5,7 +5,7 @@ pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// The same, without quotes where none are needed.
+/// `text` as one word of a shell, quoted only where that is needed.
 pub fn word(text: &str) -> String {
     let is_simple = |b: u8| b.is_ascii_alphanumeric() || b"/._-+@=:,".contains(&b);
     if !text.is_empty() && text.bytes().all(is_simple) { text.to_owned() } else { quoted(text) }

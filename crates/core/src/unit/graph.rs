@@ -10,7 +10,7 @@ pub fn ready(tasks: &[Task]) -> Vec<u32> {
     ready_if(tasks, |status| status == TaskStatus::Pending)
 }
 
-/// Tasks that may be worked on when a unit is taken up: one that somebody had begun counts as well (req 14).
+/// Tasks that may be worked on when a unit is taken up. A task that an earlier agent had begun counts as well (req 14).
 pub fn ready_at_start(tasks: &[Task]) -> Vec<u32> {
     ready_if(tasks, |status| matches!(status, TaskStatus::Pending | TaskStatus::InProgress))
 }
@@ -177,7 +177,7 @@ pub fn commit_message(unit: &UnitId, task: &TaskSpec) -> String {
     format!("feat({unit}): complete task #{} - {title}", task.number)
 }
 
-/// Why nobody may complete a task now; `None` if somebody may.
+/// Why the task cannot be completed now; `None` if it can.
 pub fn not_ready(tasks: &[Task], number: u32) -> Option<String> {
     if matches!(standing(tasks), Standing::Ready(ready) if ready.contains(&number)) {
         return None;

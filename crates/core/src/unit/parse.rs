@@ -170,7 +170,7 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// The same of a key that is there for its value: a blank one is a mistake.
+    /// The text of a key whose value may not be blank.
     fn word(&mut self, key: &str) -> Option<(String, Place)> {
         if let Some((at, node)) = self.find(key)
             && let Value::Scalar { text, .. } = &node.value

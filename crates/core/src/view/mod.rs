@@ -52,7 +52,7 @@ pub struct LoopView {
     pub until: Option<Timestamp>,
     /// One line about how it ended or what it waits for.
     pub detail: Option<String>,
-    /// A question nobody has answered.
+    /// A question of the agent that no person has answered yet.
     pub question: Option<String>,
     /// The newest refusal: iteration and line.
     pub refused: Option<(u32, String)>,

@@ -130,7 +130,7 @@ pub struct UnitView {
     pub merged: Option<String>,
     /// The branch that commit was left on, if the target could not be moved, and the command that moves it.
     pub left_on: Option<(String, String)>,
-    /// When somebody first worked on it in this run.
+    /// When its first job of this run began.
     pub started_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
     /// What becomes of it when its work is done.
@@ -314,7 +314,7 @@ impl UnitView {
                 }
                 (self.reason, self.detail) = (Some(*reason), Some(detail.clone()));
                 if *reason == UnitEnd::Person {
-                    // Nobody works on it before a person has answered, and it is not held against the task.
+                    // No agent works on it before a person has answered, and the task is not blamed.
                     let begun = self.tasks.iter_mut().filter(|task| task.status == TaskStatus::InProgress);
                     begun.for_each(|task| task.set(TaskStatus::Pending));
                 }

@@ -1,4 +1,4 @@
-//! What an agent says while it runs: its words for the detector, its tokens for the meter, its doings for whoever
+//! What an agent says while it runs: its words for the detector, its tokens for the meter, its doings for the observer that
 //! watches.
 
 use std::time::{Duration, Instant};

@@ -34,7 +34,7 @@ pub(super) struct StartingPoint {
 
 impl StartingPoint {
     /// Looks at `dir`, keeps it as snapshot 0, and finds what is protected in it. Changes count from there, or from the
-    /// commit `since`, where the files hold work that nobody has accepted.
+    /// commit `since`, where the files hold work that no verdict has accepted.
     pub(super) fn prepare(
         home: &Home,
         id: &LoopId,

@@ -55,7 +55,7 @@ impl Supervisor<'_> {
             }
         }
         let mut wanted = files(set, statuses);
-        // What nobody can read is what it was, too: a claim after this one would be refused for it.
+        // A file that cannot be read is put back, too: a claim after this one would be refused for it.
         for task in &set.tasks {
             let file = task.spec.file.as_str();
             if !wanted.iter().any(|(known, _)| *known == file) && task_files::status(&root, file).is_none() {

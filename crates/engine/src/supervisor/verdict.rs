@@ -67,7 +67,7 @@ impl Supervisor<'_> {
         outline
     }
 
-    /// Puts back the branch that commits go to, if somebody left it or took accepted commits off it.
+    /// Puts back the branch that commits go to, if the agent left it or took accepted commits off it.
     pub(super) fn recover_branch(&mut self) -> Result<Result<(), String>, SuperviseError> {
         let base = self.started.base.as_ref();
         let wanted = base.and_then(|base| Some((base.branch.as_deref()?, base.head.as_deref()?)));

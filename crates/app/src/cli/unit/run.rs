@@ -116,7 +116,7 @@ impl UnitRunArgs {
         let promise = PromiseRule::new("DONE").map_err(UserError::usage)?;
         let dir = configured.effective(&Typed::default()).units.dir.value;
         let units = selected(cx, &root, &dir, &self.unit)?;
-        // Where every plan names its agent, the one that nobody named need not be there.
+        // Where every plan names its agent, the default agent need not be installed.
         let is_named = self.flags.agent.is_some() || units.iter().any(|unit| unit.provider.is_none());
         let stand_in = units.iter().filter(|_| !is_named).find_map(|unit| {
             let (file, line) = unit.provider_at()?;
@@ -249,7 +249,7 @@ pub(in crate::cli) fn resume(
     consent::require_all(&cx.home, &configured, &before.root, &unit_runnables(&units), flags.trust)?;
     let effective = configured.effective(&Typed::default());
     let mut settings = as_configured(*before.settings, &effective);
-    // Whoever resumes wants it tried again; limits rise only by what is typed.
+    // A user who resumes wants another try. Limits rise only if the user types higher ones.
     settings.retry_failed = true;
     let grant = flags.grant();
     if grant.max_time_ms.is_some_and(Millis::is_zero) {

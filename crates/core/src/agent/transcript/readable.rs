@@ -1,4 +1,4 @@
-//! An agent's events in words, for whoever watches or reads its log.
+//! An agent's events in words, for a person who watches it or reads its log.
 
 use super::OutputEvent;
 

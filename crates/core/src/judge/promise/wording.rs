@@ -58,7 +58,7 @@ fn fold(text: &str) -> String {
     folded
 }
 
-/// What dacapo's prompts have in place of a reason. Whoever repeats it gives none.
+/// What dacapo's prompts have in place of a reason. An agent that repeats it gives no reason.
 pub(crate) const PLACEHOLDER: &str = "your reason";
 
 /// How much of a reason is kept, in bytes.

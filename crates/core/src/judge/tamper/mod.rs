@@ -8,7 +8,7 @@
 //! tests made by macros or loops, subtests and rows of tables, a `mod tests;` line taken out or a runner
 //! set up to pass over files, a weaker assertion in place of a stronger one, JavaScript tests whose title
 //! is not a string, and whether the condition of a conditional skip holds: a new one counts. A finding
-//! says where to look, not that somebody cheated.
+//! says where to look, not that the agent cheated.
 
 mod body;
 mod golang;

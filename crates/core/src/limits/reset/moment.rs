@@ -89,7 +89,7 @@ impl Moment {
         Self { day: Day::Date(date), time, zone: None }
     }
 
-    /// The instant that is meant by whoever writes this at `now`.
+    /// The instant that these words mean if they are written at `now`.
     pub(super) fn instant(&self, now: Timestamp, local: &TimeZone) -> Option<Timestamp> {
         let zone = self.zone.as_ref().unwrap_or(local);
         let on = |date: Date| resolve(date.to_datetime(self.time), zone, now);

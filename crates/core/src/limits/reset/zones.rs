@@ -23,7 +23,7 @@ const ABBREVIATIONS: &[(&str, i8)] = &[
     ("JST", 9),
 ];
 
-/// `Europe/Brussels`, `UTC`, `PT`, `UTC+5:30`, `GMT-3`; nothing for a name that nobody knows.
+/// `Europe/Brussels`, `UTC`, `PT`, `UTC+5:30`, `GMT-3`; nothing for an unknown name.
 pub(super) fn named(name: &str) -> Option<TimeZone> {
     let upper = name.to_ascii_uppercase();
     if let Some((_, hours)) = ABBREVIATIONS.iter().find(|(known, _)| *known == upper) {
