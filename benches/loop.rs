@@ -43,7 +43,9 @@ fn main() -> ExitCode {
         ("processes of git", Bench::processes),
         ("100 MB of output", Bench::flood),
         ("100 MB of events", Bench::events),
+        ("100 MB of short messages", Bench::short_messages),
         ("memory", Bench::memory),
+        ("memory of 50 loops", Bench::memory_at_once),
         ("start", Bench::start),
         ("many iterations", Bench::endurance),
         ("many loops", Bench::status),
@@ -188,10 +190,37 @@ impl Bench {
 
     /// One iteration of an agent that prints Claude Code's events: kept, listened to and metered.
     fn events(&self) -> Vec<Figure> {
+        let (dacapo, shell, peak) = self.read_events(&events());
+        vec![
+            Figure::ratio(
+                "100 MB of an agent's events, wall clock",
+                "ms",
+                dacapo.wall() * 1e3,
+                shell.wall() * 1e3,
+                1.2,
+            ),
+            Figure::at_most("peak memory, 100 MB of events", "MB", peak, None, 24.0),
+        ]
+    }
+
+    /// The same, of an agent that says little at a time, and each time with its tokens.
+    fn short_messages(&self) -> Vec<Figure> {
+        let (dacapo, shell, _) = self.read_events(&short_messages());
+        vec![Figure::ratio(
+            "100 MB in short messages, wall clock",
+            "ms",
+            dacapo.wall() * 1e3,
+            shell.wall() * 1e3,
+            1.5,
+        )]
+    }
+
+    /// An agent that prints `stream` beside a shell loop that does, and the most memory that it took.
+    fn read_events(&self, stream: &[u8]) -> (Turns, Turns, f64) {
         let config = self.disk.path().join("config/dacapo");
         let recording = self.disk.path().join("events.jsonl");
         fs::create_dir_all(&config).expect("a folder for the configuration");
-        fs::write(&recording, events()).expect("room for 100 MB");
+        fs::write(&recording, stream).expect("room for 100 MB");
         // Both sides start the same program on the same bytes.
         let agent = format!("cat {}", recording.display());
         let agents = format!(
@@ -233,16 +262,27 @@ impl Bench {
         drop(running);
         self.forget("events");
         let _ = fs::remove_file(recording);
-        vec![
-            Figure::ratio(
-                "100 MB of an agent's events, wall clock",
-                "ms",
-                dacapo.wall() * 1e3,
-                shell.wall() * 1e3,
-                1.2,
-            ),
-            Figure::at_most("peak memory, 100 MB of events", "MB", peak, None, 24.0),
-        ]
+        (dacapo, shell, peak)
+    }
+
+    /// What each of 50 loops takes whose agents are silent: pages that several processes share are divided among them.
+    fn memory_at_once(&self) -> Vec<Figure> {
+        const LOOPS: usize = 50;
+        let agent = format!("{} stay", self.agent);
+        let running: Vec<Running> =
+            (0..LOOPS).map(|_| Running::start(&mut self.dacapo_run("at-once", &agent, 1))).collect();
+        let keepers =
+            || running.iter().filter_map(|run| child_named(run.0.id(), "dcp-keeper")).collect::<Vec<_>>();
+        wait_until("every loop has its agent", Duration::from_secs(60), || {
+            let keepers = keepers();
+            keepers.len() == LOOPS
+                && keepers.iter().all(|keeper| child_named(*keeper, "zero-agent").is_some())
+        });
+        let processes = running.iter().map(|run| run.0.id()).chain(keepers());
+        let megabytes = processes.map(shared_memory).sum::<f64>() / LOOPS as f64;
+        drop(running);
+        self.forget("at-once");
+        vec![Figure::at_most("memory of each of 50 loops", "MB", megabytes, None, 1.0)]
     }
 
     /// The most that supervisor and keeper ever held, together.
@@ -418,6 +458,22 @@ fn events() -> Vec<u8> {
     stream
 }
 
+/// A run of Claude Code in which the agent says one sentence at a time.
+fn short_messages() -> Vec<u8> {
+    let mut stream = Vec::with_capacity(FLOOD + (1 << 16));
+    let mut number = 0_u64;
+    while stream.len() < FLOOD {
+        let line = format!(
+            r#"{{"type":"assistant","message":{{"id":"msg_{number:08}","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{{"type":"text","text":"Step {number}: I read the next file, since the failing test names it, and go on with the parser."}}],"stop_reason":null,"stop_sequence":null,"usage":{{"input_tokens":1200,"cache_creation_input_tokens":0,"cache_read_input_tokens":31000,"output_tokens":{}}}}},"parent_tool_use_id":null,"session_id":"96d7e3c7-9469-4ae3-95f2-93887a302e98","uuid":"f4b0b57c-1095-4b00-9b20-{number:012}"}}"#,
+            number % 90 + 1
+        );
+        stream.extend_from_slice(line.as_bytes());
+        stream.push(b'\n');
+        number += 1;
+    }
+    stream
+}
+
 /// A process that does not outlive this value: dacapo ends its agent when it is told to end.
 struct Running(Child);
 
@@ -485,6 +541,13 @@ fn monotonic() -> i64 {
 fn peak_memory(pid: u32) -> f64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a running process");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its peak");
+    line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number") * 1024.0 / 1e6
+}
+
+/// What a process takes of the machine's memory, in MB.
+fn shared_memory(pid: u32) -> f64 {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).expect("a running process");
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:")).expect("its share");
     line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number") * 1024.0 / 1e6
 }
 

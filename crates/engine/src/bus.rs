@@ -1,13 +1,14 @@
 //! The message bus as a file: posting under a lock, reading and following without one (req 97).
 
 use std::ffi::{CStr, OsStr};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use dacapo_core::bus::{self, BusParser, Draft, DraftError, Message};
@@ -25,10 +26,36 @@ const TAIL: u64 = 16 * 1024;
 const AGAIN: Duration = Duration::from_millis(2);
 
 /// A bus file, which need not exist before the first message.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Bus {
     path: PathBuf,
     patience: Duration,
+    /// What this poster knows of the file since its last post. Nobody waits for the mutex: posting waits for the file.
+    end: Mutex<Option<KnownEnd>>,
+}
+
+/// The end of a bus as a poster left it, so that its next post need not read it again. The file is not held open: that would
+/// keep its folder from being gone for whoever watches it.
+#[derive(Debug)]
+struct KnownEnd {
+    state: FileState,
+    newest: Option<String>,
+    /// The last bytes, at most two.
+    bytes: Vec<u8>,
+}
+
+/// Which file it is, its size and the time of its last change: whoever else posted or edited it has changed one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileState {
+    file: (u64, u64),
+    size: u64,
+    changed: (i64, i64),
+}
+
+impl From<&Metadata> for FileState {
+    fn from(meta: &Metadata) -> Self {
+        Self { file: (meta.dev(), meta.ino()), size: meta.len(), changed: (meta.mtime(), meta.mtime_nsec()) }
+    }
 }
 
 /// Why a bus could not be used.
@@ -51,10 +78,17 @@ pub enum BusError {
     Io { action: &'static str, path: PathBuf, source: io::Error },
 }
 
+impl Clone for Bus {
+    /// Another poster, who knows nothing of the file yet.
+    fn clone(&self) -> Self {
+        Self::open(&self.path).with_patience(self.patience)
+    }
+}
+
 impl Bus {
     /// The bus at `path`. Touches nothing.
     pub fn open(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), patience: Duration::from_secs(10) }
+        Self { path: path.into(), patience: Duration::from_secs(10), end: Mutex::new(None) }
     }
 
     /// The same bus; a post waits at most `patience` for other processes that post.
@@ -87,11 +121,16 @@ impl Bus {
             return Ok(Vec::new());
         }
         self.prepare()?;
-        let file = self.open_locked()?;
-        let posted = self.append(&file, drafts, now);
+        let (file, state) = self.open_locked()?;
+        // Taken out first: what a post that failed has left is not known.
+        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = end.take().filter(|known| known.state == state);
+        let posted = self.append(&file, state.size, known, drafts, now);
         // Closing is not enough while a process being started still shares the descriptor.
         let _ = rustix::fs::flock(&file, FlockOperation::Unlock);
-        posted
+        let (messages, left) = posted?;
+        *end = left;
+        Ok(messages)
     }
 
     /// All messages; none if nothing was posted yet. Takes no lock.
@@ -163,11 +202,24 @@ impl Bus {
         }
     }
 
-    fn append(&self, file: &File, drafts: &[Draft], now: Timestamp) -> Result<Vec<Message>, BusError> {
+    /// Writes the drafts behind the `size` bytes that are there, whose end may be `known`. Says what was posted, and what is
+    /// known from then on.
+    fn append(
+        &self,
+        file: &File,
+        size: u64,
+        known: Option<KnownEnd>,
+        drafts: &[Draft],
+        now: Timestamp,
+    ) -> Result<(Vec<Message>, Option<KnownEnd>), BusError> {
         let failed = self.failed("read the end of");
-        let size = file.metadata().map_err(&failed)?.len();
-        let mut last = newest_id(file, size).map_err(&failed)?;
-        let end = read_range(file, size.saturating_sub(2), size).map_err(&failed)?;
+        let (mut last, end) = match known {
+            Some(known) => (known.newest, known.bytes),
+            None => (
+                newest_id(file, size).map_err(&failed)?,
+                read_range(file, size.saturating_sub(2), size).map_err(&failed)?,
+            ),
+        };
         let mut text = bus::separator(&end).to_owned();
         let mut posted = Vec::with_capacity(drafts.len());
         for draft in drafts {
@@ -180,7 +232,12 @@ impl Bus {
         }
         write_or_undo(file, size, text.as_bytes(), |mut file, bytes| file.write(bytes))
             .map_err(self.failed("write to"))?;
-        Ok(posted)
+        let left = file.metadata().ok().map(|meta| KnownEnd {
+            state: FileState::from(&meta),
+            newest: last,
+            bytes: text.as_bytes()[text.len().saturating_sub(2)..].to_vec(),
+        });
+        Ok((posted, left))
     }
 
     /// What came after the cursor, which moves on.
@@ -242,7 +299,8 @@ impl Bus {
         Ok(())
     }
 
-    fn open_locked(&self) -> Result<File, BusError> {
+    /// The file with its lock held, and how it stands.
+    fn open_locked(&self) -> Result<(File, FileState), BusError> {
         let deadline = Instant::now() + self.patience;
         loop {
             let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE;
@@ -259,7 +317,9 @@ impl Bus {
             // An editor may have put another file in its place while we waited.
             let ours = file.metadata().map_err(self.failed("look at"))?;
             match self.path.symlink_metadata() {
-                Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => return Ok(file),
+                Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => {
+                    return Ok((file, FileState::from(&ours)));
+                }
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(self.failed("look at")(error));
                 }

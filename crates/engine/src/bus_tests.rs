@@ -102,7 +102,7 @@ fn a_write_that_did_not_go_in_whole_is_undone() {
     let bus = bus_in(&folder);
     bus.post(&[draft("INFO", "one")], now()).unwrap();
     let before = fs::read(bus.path()).unwrap();
-    let file = bus.open_locked().unwrap();
+    let (file, _) = bus.open_locked().unwrap();
     let short = |mut file: &File, bytes: &[u8]| file.write(&bytes[..bytes.len() / 2]);
     let full = |mut file: &File, bytes: &[u8]| {
         file.write_all(&bytes[..1])?;
@@ -195,4 +195,33 @@ fn following_begins_at_the_size_given_and_ends_with_the_folder() {
     });
     assert!(matches!(gone, Err(BusError::FolderGone { .. })), "{gone:?}");
     assert_eq!(bodies(&seen), ["after"]);
+}
+
+#[test]
+fn a_poster_notices_what_others_did_since_its_last_post() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bus, other) = (bus_in(&folder), bus_in(&folder));
+    let say = |bus: &Bus, body: &str| bus.post(&[draft("INFO", body)], now()).unwrap().remove(0).id;
+    let mut ids = vec![say(&bus, "one"), say(&bus, "two")];
+    // Somebody else posts in between: their ids rise together, though both ask at the same moment.
+    ids.push(say(&other, "three"));
+    ids.push(say(&bus, "four"));
+    ids.push(say(&other, "five"));
+    assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
+    // A person adds a line that does not end.
+    let mut text = std::fs::read_to_string(bus.path()).unwrap();
+    text.push_str("a note");
+    std::fs::write(bus.path(), &text).unwrap();
+    ids.push(say(&bus, "six"));
+    assert!(std::fs::read_to_string(bus.path()).unwrap().contains("a note\n\n"));
+    // An editor puts another file in its place, and an agent removes the folder.
+    std::fs::write(folder.path().join("new"), &text).unwrap();
+    std::fs::rename(folder.path().join("new"), bus.path()).unwrap();
+    ids.push(say(&bus, "seven"));
+    let read = bus.read().unwrap();
+    assert_eq!(bodies(&read), ["one", "two", "three", "four", "five\n\na note", "seven"]);
+    std::fs::remove_file(bus.path()).unwrap();
+    say(&bus, "eight");
+    assert_eq!(bodies(&bus.read().unwrap()), ["eight"]);
+    assert_eq!(ids.len(), 7);
 }

@@ -60,7 +60,10 @@ struct Cli {
     command: Command,
 }
 
+// Only the arguments of the command that was typed are put together: all of them take longer than opening the journal, and
+// more memory than a loop needs.
 #[derive(Subcommand, Debug)]
+#[command(defer = true)]
 enum Command {
     Demo(demo::DemoArgs),
     Init(init::InitArgs),
@@ -135,7 +138,12 @@ pub(crate) fn child_main() -> ExitCode {
 }
 
 fn obey(args: Vec<OsString>) -> ExitCode {
-    let parsed = Cli::command().try_get_matches_from(args).and_then(|matches| {
+    let mut command = Cli::command();
+    if args.get(1).is_none_or(|word| command.find_subcommand(word).is_none()) {
+        // The help lists what each command does.
+        command.build();
+    }
+    let parsed = command.try_get_matches_from(args).and_then(|matches| {
         let cli = Cli::from_arg_matches(&matches)?;
         Ok((matches, cli))
     });

@@ -232,3 +232,16 @@ fn without_hash(text: &str) -> String {
     };
     text.lines().map(line).collect()
 }
+
+#[test]
+fn every_way_to_ask_for_help_says_what_each_command_does() {
+    let env = world();
+    for args in [&["--help"][..], &["-h"], &["help"], &[]] {
+        let output = env.run(args);
+        let text = format!("{}{}", output.stdout, output.stderr);
+        assert_has(&text, "  run          Run one loop: an agent, from the top, until the work is done");
+        assert_has(&text, "  completions  Print the completion script of a shell");
+    }
+    assert_has(&env.run(["unit", "--help"]).assert_code(0).stdout, "Show units, how far they are");
+    assert_has(&env.run(["help", "run"]).assert_code(0).stdout, "--max-iterations <N>");
+}

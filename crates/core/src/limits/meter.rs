@@ -1,11 +1,9 @@
 //! The live ledger of one attempt: tokens and money from whatever an agent reports, in whatever scope.
 
-use std::collections::{HashMap, VecDeque};
-
 use serde::{Deserialize, Serialize};
 
 use super::{budget::Spent, price::Price};
-use crate::event::Usage;
+use crate::{event::Usage, ids::fingerprint};
 
 /// What a reported figure covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,9 +53,7 @@ pub struct Meter {
     before: SessionTotals,
     calls: Usage,
     /// Messages, which are reported again and again under the same name.
-    messages: HashMap<String, Usage>,
-    /// Their names, the oldest first.
-    order: VecDeque<String>,
+    messages: RecentMessages,
     messages_total: Usage,
     /// The highest figure for the whole process.
     whole: Usage,
@@ -70,6 +66,39 @@ pub struct Meter {
     guessed_bytes: u64,
     settled_output: u64,
     largest: Spent,
+}
+
+/// What the newest messages were reported with. Only those are reported again; the sum has them all.
+#[derive(Clone, Debug, Default)]
+struct RecentMessages {
+    /// Hashes of their names, in a ring: an agent may write hundreds of thousands of messages.
+    names: Vec<u64>,
+    usages: Vec<Usage>,
+    /// Where the newest is.
+    newest: usize,
+}
+
+impl RecentMessages {
+    /// What is known of the message called `id`, which takes the place of the oldest if it is new.
+    fn of(&mut self, id: &str) -> &mut Usage {
+        let name = fingerprint(id.as_bytes());
+        if self.names.get(self.newest) != Some(&name) {
+            self.newest = match self.names.iter().position(|known| *known == name) {
+                Some(known) => return &mut self.usages[known],
+                None if self.names.len() < RECENT => {
+                    self.names.push(name);
+                    self.usages.push(Usage::default());
+                    self.names.len() - 1
+                }
+                None => {
+                    let oldest = (self.newest + 1) % RECENT;
+                    (self.names[oldest], self.usages[oldest]) = (name, Usage::default());
+                    oldest
+                }
+            };
+        }
+        &mut self.usages[self.newest]
+    }
 }
 
 impl Meter {
@@ -124,18 +153,10 @@ impl Meter {
 
     /// Takes a message in, or what is newly known of one: several lines of output may carry the same.
     pub fn report_message(&mut self, id: &str, usage: Usage) {
-        let known = self.messages.get(id).copied().unwrap_or_default();
-        let now = highest(known, usage);
-        self.messages_total = plus(minus(self.messages_total, known), now);
-        if self.messages.len() >= RECENT && !self.messages.contains_key(id) {
-            // Only the newest are reported again; the sum has them all.
-            if let Some(oldest) = self.order.pop_front() {
-                self.messages.remove(&oldest);
-            }
-        }
-        if self.messages.insert(id.to_owned(), now).is_none() {
-            self.order.push_back(id.to_owned());
-        }
+        let known = self.messages.of(id);
+        let now = highest(*known, usage);
+        self.messages_total = plus(minus(self.messages_total, *known), now);
+        *known = now;
         self.saw_message(&now, None);
     }
 

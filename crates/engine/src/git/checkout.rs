@@ -38,6 +38,9 @@ const MIDWAY: &[(&str, &str)] = &[
 impl Checkout {
     /// The repository that holds `dir`; none if there is none.
     pub(crate) fn find(git: &Git, dir: &Path) -> Result<Option<Self>, WorkspaceError> {
+        if is_outside_all(dir) {
+            return Ok(None);
+        }
         let refused = |state| WorkspaceError::Refused { dir: dir.to_owned(), state };
         let call = || git.call(dir).args(["rev-parse", "--path-format=absolute"]);
         let facts = [
@@ -142,6 +145,17 @@ impl Checkout {
     pub(crate) fn fingerprint(&self) -> u64 {
         dacapo_core::ids::fingerprint(self.common_dir.as_os_str().as_bytes())
     }
+}
+
+/// Whether git would find no repository above `dir`, whole or damaged, bare or not: then it need not be started. Each of them
+/// has a `.git`, or is a folder with a `HEAD` in it. A folder that cannot be looked at is left to git.
+fn is_outside_all(dir: &Path) -> bool {
+    let is_absent = |path: PathBuf| {
+        path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+    };
+    fs::canonicalize(dir).is_ok_and(|dir| {
+        dir.ancestors().all(|above| ["HEAD", ".git"].iter().all(|name| is_absent(above.join(name))))
+    })
 }
 
 /// Whether it is meant to be a repository; an empty folder of that name is none.

@@ -38,13 +38,9 @@ struct Line<'a> {
     #[serde(borrow)]
     session_id: Leaf<'a>,
     #[serde(borrow)]
-    parent_tool_use_id: Leaf<'a>,
-    #[serde(borrow)]
     model: Leaf<'a>,
     #[serde(borrow, rename = "apiKeySource")]
     key_source: Leaf<'a>,
-    #[serde(borrow)]
-    message: Maybe<Message<'a>>,
     #[serde(borrow)]
     event: Maybe<StreamEvent<'a>>,
     // Notices.
@@ -63,8 +59,6 @@ struct Line<'a> {
     attempt: Leaf<'a>,
     #[serde(borrow)]
     max_retries: Leaf<'a>,
-    #[serde(borrow)]
-    is_api_error_message: Leaf<'a>,
     // The result.
     #[serde(borrow)]
     is_error: Leaf<'a>,
@@ -86,6 +80,25 @@ struct Line<'a> {
     model_usage_since_last_result: Maybe<BTreeMap<Cow<'a, str>, Maybe<ModelTokens<'a>>>>,
     #[serde(borrow)]
     permission_denials: Many<Maybe<Denial<'a>>>,
+}
+
+/// What matters of a line with a message. Nearly all lines of a long run have one, and few fields are read sooner than all
+/// that a line may have.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct AssistantLine<'a> {
+    #[serde(borrow)]
+    session_id: Leaf<'a>,
+    #[serde(borrow)]
+    parent_tool_use_id: Leaf<'a>,
+    #[serde(borrow)]
+    message: Maybe<Message<'a>>,
+    #[serde(borrow)]
+    error: Leaf<'a>,
+    #[serde(borrow)]
+    is_api_error_message: Leaf<'a>,
+    #[serde(borrow)]
+    api_error_status: Leaf<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -254,11 +267,18 @@ impl Dialect for Claude {
     }
 
     fn read(&mut self, line: &[u8], sink: &mut TranscriptSink<'_>) -> bool {
-        let Some(line) = fields::<Line<'_>>(line) else { return false };
+        if line.starts_with(b"{\"type\":\"assistant\"") {
+            return self.assistant(line, sink);
+        }
+        let bytes = line;
+        let Some(line) = fields::<Line<'_>>(bytes) else { return false };
         let Some(kind) = line.kind.text() else { return false };
+        if kind == "assistant" {
+            // Written with other spaces, or in another order.
+            return self.assistant(bytes, sink);
+        }
         sink.session(line.session_id.text());
         match kind {
-            "assistant" => self.assistant(&line, sink),
             "stream_event" => self.piece(&line, sink),
             "system" => notice(&line, sink),
             "rate_limit_event" => {
@@ -273,7 +293,15 @@ impl Dialect for Claude {
 }
 
 impl Claude {
-    fn assistant(&mut self, line: &Line<'_>, sink: &mut TranscriptSink<'_>) {
+    /// Reads a line with a message; says whether it is whole.
+    fn assistant(&mut self, line: &[u8], sink: &mut TranscriptSink<'_>) -> bool {
+        let Some(line) = fields::<AssistantLine<'_>>(line) else { return false };
+        sink.session(line.session_id.text());
+        self.message(&line, sink);
+        true
+    }
+
+    fn message(&mut self, line: &AssistantLine<'_>, sink: &mut TranscriptSink<'_>) {
         let Some(message) = &line.message.0 else { return };
         if message.model.is(SYNTHETIC) || line.is_api_error_message.truth() == Some(true) {
             let error = Ending::bad(&message.words())
