@@ -22,6 +22,9 @@ use crate::secrets::secrets;
 /// How much of the end of a bus is searched for its last id at first.
 const TAIL: u64 = 16 * 1024;
 
+/// How large a message may be for those who read a bus page by page.
+const LARGEST_MESSAGE: u64 = 8 << 20;
+
 /// How soon to try again for a lock that another process holds.
 const AGAIN: Duration = Duration::from_millis(2);
 
@@ -144,8 +147,9 @@ impl Bus {
         loop {
             let mut cursor = Cursor { most, ..Cursor::at(from) };
             let messages = self.advance(&mut cursor)?;
-            // A message that is larger than a page is read whole all the same.
-            if cursor.offset > from || from.saturating_add(most) >= self.size() {
+            // A message that is larger than a page is read whole all the same, within reason.
+            let is_all = from.saturating_add(most) >= self.size() || most >= LARGEST_MESSAGE;
+            if cursor.offset > from || is_all {
                 return Ok((messages, cursor.offset));
             }
             most *= 8;

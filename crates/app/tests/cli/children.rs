@@ -124,7 +124,10 @@ fn only_a_supervisor_makes_a_loop_its_child() {
     let running = env.start_loop("touch ready; wait-file go; promise", &[]);
     let id = env.status("t")["id"].clone();
     let args = ["run", "x", "--task", "c", "--agent-cmd", "/bin/true"];
-    env.write("order", format!("{}\n", json!({"v": 1, "parent": id, "args": args, "env": []})));
+    env.write(
+        "order",
+        format!("{}\n", json!({"v": 1, "parent": id, "args": args, "dir": env.workspace(), "env": []})),
+    );
     let mut command = env.dacapo(["child"]);
     command.stdin(fs::File::open(env.workspace().join("order")).unwrap());
     let output = env.run_command(command).assert_code(5);

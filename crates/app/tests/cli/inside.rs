@@ -140,7 +140,7 @@ fn an_environment_that_an_agent_forges_opens_nothing() {
         &noted("nowhere", "DACAPO_SOCKET=/nowhere/at/all dacapo status"),
         &noted("theirs", &format!("DACAPO_SOCKET=$DACAPO_HOME/sockets/{id} dacapo status")),
         &noted("posted", &format!("DACAPO_LOOP={id} dacapo bus post --type INFO forged")),
-        &noted("child", &format!("echo \"{{\\\"v\\\":1,\\\"parent\\\":\\\"{id}\\\",\\\"args\\\":[\\\"run\\\",\\\"x\\\"],\\\"env\\\":[]}}\" | dacapo child")),
+        &noted("child", &format!("echo \"{{\\\"v\\\":1,\\\"parent\\\":\\\"{id}\\\",\\\"args\\\":[\\\"run\\\",\\\"x\\\"],\\\"dir\\\":\\\"/\\\",\\\"env\\\":[]}}\" | dacapo child")),
         "promise",
     ]
     .map(ToString::to_string)
@@ -204,6 +204,15 @@ fn a_flood_of_connections_does_not_hold_up_what_the_user_asks() {
     env.run(["cancel", "t"]).assert_code(0);
     running.wait(LONG).assert_code(130);
     assert_eq!(env.survivors(), Vec::<u32>::new());
+}
+
+#[test]
+fn what_an_agent_puts_in_place_of_a_file_does_not_hold_up_its_supervisor() {
+    let env = world();
+    env.write("pipe.sh", "mkfifo $TASK_FOLDER/runs/$DACAPO_LOOP.gates\n");
+    let script = ["sh sh pipe.sh\n", &noted("logs", "dacapo logs --gates"), "promise"].concat();
+    env.run_loop(&script, &["-n", "1"]).assert_code(0);
+    assert_refused(&env, "logs", "5", "it is no file");
 }
 
 #[test]

@@ -33,6 +33,7 @@ struct Order {
     v: u32,
     parent: LoopId,
     args: Vec<Words>,
+    dir: Words,
     env: Vec<(Words, Words)>,
 }
 
@@ -50,6 +51,8 @@ pub fn take_order() -> io::Result<Vec<OsString>> {
     // Not the terminal's, nor a member of the supervisor's group: Ctrl-C is for the parent, which then says what ends.
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"dacapo");
+    // Here and not by the supervisor: a folder that does not answer holds up the child alone.
+    std::env::set_current_dir(order.dir.to_os())?;
     Ok(ORDER.get_or_init(|| order).args.iter().map(Words::to_os).collect())
 }
 
@@ -85,7 +88,8 @@ pub(crate) fn start(
     [stdout, stderr]: [OwnedFd; 2],
 ) -> io::Result<Child> {
     let agent = asked.env.iter().find(|(name, _)| name.0 == AGENT.as_bytes()).map(|(_, value)| value.to_os());
-    let order = Order { v: VERSION, parent: parent.clone(), args: asked.args, env: asked.env };
+    let order =
+        Order { v: VERSION, parent: parent.clone(), args: asked.args, dir: asked.dir, env: asked.env };
     let mut stdin = File::from(rustix::fs::memfd_create("child", MemfdFlags::CLOEXEC)?);
     serde_json::to_writer(&mut stdin, &order)?;
     stdin.write_all(b"\n")?;
@@ -100,7 +104,7 @@ pub(crate) fn start(
         .envs(std::env::vars_os().filter(|(name, _)| !is_ours(name)))
         .envs(agent.map(|agent| (AGENT, agent)))
         .env("DACAPO_HOME", home.path())
-        .current_dir(asked.dir.to_os())
+        .current_dir("/")
         .stdin(stdin)
         .stdout(stdout)
         .stderr(stderr);

@@ -261,11 +261,12 @@ impl Connection {
         self.write();
     }
 
-    /// Whether the process that waits for an answer is still there.
+    /// Lets a process go that does not wait for its answer any more.
     fn notice_end(&mut self) {
         let mut byte = [0; 1];
         let peeked = rustix::net::recv(&self.stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT);
-        if matches!(peeked, Ok((_, 0))) {
+        // It has gone, or it speaks out of turn: what it says now would be taken for a sign of life for ever.
+        if !matches!(peeked, Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR)) {
             self.state = State::Gone;
         }
     }
@@ -334,5 +335,95 @@ fn remove_elsewhere(path: &Path) {
     if path.file_name().is_some_and(|name| name == "socket") {
         let _ = std::fs::remove_file(path);
         let _ = path.parent().map(std::fs::remove_dir);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+
+    use super::*;
+
+    /// A server whose agent is whatever runs below the parent of this process: this process too.
+    fn server() -> (tempfile::TempDir, Server, u32) {
+        let dir = tempfile::tempdir().unwrap();
+        let server = Server::listen(&Home::at(dir.path()), &"aaaaaaaaaa".parse().unwrap());
+        let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get().cast_unsigned();
+        (dir, server, parent)
+    }
+
+    fn connect(server: &Server) -> UnixStream {
+        UnixStream::connect(server.path().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_question_is_answered_and_the_next_one_too() {
+        let (_dir, mut server, keeper) = server();
+        let mut stream = connect(&server);
+        for _ in 0..2 {
+            stream.write_all(b"{\"v\":1,\"ask\":\"family\"}\n").unwrap();
+            let asked = server.turn(keeper);
+            assert_eq!(asked.len(), 1);
+            server.answer(asked[0].by, &Answer::Taken, true);
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            assert_eq!(line, "{\"v\":1,\"answer\":\"taken\"}\n");
+        }
+        drop(stream);
+        assert!(server.turn(keeper).is_empty());
+        assert!(server.connections.is_empty(), "who has gone is forgotten");
+    }
+
+    #[test]
+    fn who_waits_and_goes_or_speaks_out_of_turn_is_forgotten() {
+        for out_of_turn in [&b""[..], b"more"] {
+            let (_dir, mut server, keeper) = server();
+            let mut stream = connect(&server);
+            stream.write_all(b"{\"v\":1,\"ask\":\"family\"}\n").unwrap();
+            let asked = server.turn(keeper);
+            server.answer(asked[0].by, &Answer::Started, false);
+            assert_eq!(server.connections.len(), 1);
+            assert_eq!(server.deadline(), None, "a child may take as long as it likes");
+            stream.write_all(out_of_turn).unwrap();
+            drop(stream);
+            server.turn(keeper);
+            assert!(server.connections.is_empty(), "or the supervisor would wake up for it for ever");
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_and_a_crowd_have_their_limits() {
+        let (_dir, mut server, keeper) = server();
+        let mut stream = connect(&server);
+        stream.set_nonblocking(true).unwrap();
+        let chunk = vec![b'x'; 64 << 10];
+        let mut turns = 0;
+        while stream.write(&chunk).is_ok_and(|_| true) || turns == 0 || !server.connections.is_empty() {
+            assert!(server.turn(keeper).is_empty());
+            turns += 1;
+            assert!(turns < 10_000, "it takes whatever comes");
+        }
+        let crowd: Vec<UnixStream> = (0..CONNECTIONS + 8).map(|_| connect(&server)).collect();
+        for _ in 0..CONNECTIONS {
+            server.turn(keeper);
+        }
+        assert_eq!(server.connections.len(), CONNECTIONS);
+        assert_eq!(server.fds().count(), CONNECTIONS, "nobody else is let in meanwhile");
+        drop(crowd);
+        server.turn(keeper);
+        assert!(server.connections.is_empty());
+    }
+
+    #[test]
+    fn a_path_of_any_length_will_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("x".repeat(100)).join("y".repeat(100));
+        let home = Home::at(&deep);
+        let server = Server::listen(&home, &"aaaaaaaaaa".parse().unwrap());
+        let path = home.socket(&"aaaaaaaaaa".parse().unwrap());
+        assert_eq!(server.path(), Some(path.as_path()));
+        assert!(path.exists());
+        drop(server);
+        assert!(!path.exists());
     }
 }

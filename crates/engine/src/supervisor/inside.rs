@@ -6,6 +6,7 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, Read, Seek, SeekFrom, Write},
     os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
+    path::Path,
 };
 
 use dacapo_core::{
@@ -14,6 +15,7 @@ use dacapo_core::{
     loop_machine::{Input, Request},
 };
 use jiff::Timestamp;
+use rustix::fs::{Mode, OFlags};
 
 use super::{PATIENCE, SuperviseError, Supervisor};
 use crate::{
@@ -184,7 +186,8 @@ impl Supervisor<'_> {
 
     fn output_of(&self, row: &LoopRow, channel: Channel, from: u64) -> Result<Answer, Refusal> {
         let runs = self.home.runs(&row.view.project, &row.view.task);
-        let mut file = match File::open(Segments::path(&runs, &row.view.id, channel)) {
+        // The agent can write there: nothing but a file is opened, for a pipe would never answer.
+        let mut file = match open_regular(&Segments::path(&runs, &row.view.id, channel)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Answer::Output { bytes: Words::default(), end: 0 });
@@ -242,6 +245,12 @@ impl Supervisor<'_> {
         }
         Ok(())
     }
+}
+
+fn open_regular(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no file")) }
 }
 
 fn record(row: LoopRow) -> LoopRecord {
