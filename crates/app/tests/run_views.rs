@@ -1,7 +1,7 @@
 //! Runs of units as `status`, `events` and `why` show them, from a journal that was written for it.
 
 use dacapo_core::{
-    event::{LoopEvent, MergeMode, RunEvent, RunStarted, UnitEnd, UnitPlan},
+    event::{LoopEvent, MergeMode, PlannedUnit, RunEvent, RunStarted, UnitEnd},
     ids::RunId,
     loop_machine::{Begin, Input, LoopMachine},
     unit::schedule::{RunInput, RunMachine},
@@ -58,7 +58,7 @@ fn world(owner: &Identity) -> World {
     let env = TestEnv::new(env!("CARGO_BIN_EXE_dacapo"));
     std::fs::create_dir_all(env.dacapo_home()).expect("a journal");
     let mut store = Store::open(&env.dacapo_home().join("dacapo.db")).expect("a journal");
-    let plan = |name: &str, first: &[&str]| UnitPlan {
+    let plan = |name: &str, first: &[&str]| PlannedUnit {
         unit: name.parse().expect("a name"),
         depends_on: first.iter().map(|name| name.parse().expect("a name")).collect(),
         tasks: vec![(1, "Sign in".to_owned()), (2, "Sign out".to_owned())],

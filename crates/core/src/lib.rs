@@ -13,6 +13,7 @@ pub mod judge;
 pub mod limits;
 pub mod loop_machine;
 pub mod machine;
+pub mod plan;
 pub mod policy;
 pub mod prompt;
 pub mod receipt;

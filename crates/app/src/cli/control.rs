@@ -3,7 +3,7 @@
 use std::{io::Write, time::Duration};
 
 use clap::Args;
-use dacapo_core::{event::Reason, ids::LoopId, loop_machine::Request, unit::step, view::LoopView};
+use dacapo_core::{event::Reason, ids::LoopId, loop_machine::Request, plan, view::LoopView};
 use dacapo_engine::{
     client::{Client, LoopSeen, RunSeen, StreamId},
     secrets::secrets,
@@ -141,7 +141,7 @@ pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
         return Err(UserError::failed(format!("loop {id} is {}: nobody would read it", view.state)));
     }
     let is_of_unit = is_of_unit(&client, &id)?;
-    if is_of_unit && view.reason.is_some_and(|reason| !step::goes_on(reason)) {
+    if is_of_unit && view.reason.is_some_and(|reason| !plan::goes_on(reason)) {
         let unit = &view.task;
         let message =
             format!("nobody would read it: unit {unit} goes on with a new turn, not with loop {id}");

@@ -92,6 +92,7 @@ fn play(
     let workspace = Context::folder(Some(&workspace.to_owned()))?;
     let new = NewLoop {
         run: None,
+        purpose: None,
         base: None,
         policy,
         prompt: Some(PROMPT.to_owned()),

@@ -150,6 +150,7 @@ impl RunArgs {
             after: self.after.clone(),
             parent: child::parent().cloned(),
             run: None,
+            purpose: None,
             base: None,
             // A child has no terminal that could go away, whatever its parent has.
             is_detached: is_background() || child::parent().is_some(),

@@ -187,3 +187,46 @@ fn a_killed_run_goes_on_with_the_money_it_had_left() {
     assert!(output.stderr.lines().last().unwrap().contains("budget"), "{}", output.stderr);
     assert_eq!(agents(), 4);
 }
+
+#[test]
+fn a_turn_goes_on_though_a_newer_version_has_other_defaults() {
+    // What the user chose is the same; what dacapo takes without being told is not. Both runs are of this version, so the
+    // journal is made to look as if one with other defaults had begun the turn.
+    let world = World::new();
+    slow_unit(&world, "a", &[], "");
+    world.commit();
+    let running = world.env.spawn(world.args(&[]));
+    wait_for_file(&world, "began-a");
+    kill(&world, running);
+    let journal = rusqlite::Connection::open(world.env.dacapo_home().join("dacapo.db")).unwrap();
+    let changed = journal.execute(
+        "UPDATE events SET body = replace(body, '\"poll_interval\":1000', '\"poll_interval\":777')
+         WHERE body LIKE '%\"type\":\"loop_started\"%'",
+        [],
+    );
+    assert_eq!(changed.unwrap(), 1);
+    drop(journal);
+    go(&world);
+    world.run(&[]).assert_code(0);
+    let events = world.env.events(None);
+    let started: Vec<&Value> = events.iter().filter(|event| event["type"] == "loop_started").collect();
+    let turns: Vec<&&Value> = started.iter().filter(|event| event["purpose"]["step"] == "turn").collect();
+    assert_eq!(turns.len(), 1, "no second turn was begun");
+    assert_eq!(turns[0]["policy"]["pace"]["poll_interval"], 777);
+    assert!(events.iter().any(|event| event["type"] == "loop_resumed" && event["loop"] == turns[0]["loop"]));
+}
+
+#[test]
+fn another_limit_that_the_user_chose_begins_another_turn() {
+    let world = World::new();
+    slow_unit(&world, "a", &[], "");
+    world.commit();
+    let running = world.env.spawn(world.args(&[]));
+    wait_for_file(&world, "began-a");
+    kill(&world, running);
+    go(&world);
+    world.run(&["--idle-timeout", "10m"]).assert_code(0);
+    let events = world.env.events(None);
+    let is_turn = |event: &&Value| event["type"] == "loop_started" && event["purpose"]["step"] == "turn";
+    assert_eq!(events.iter().filter(is_turn).count(), 2);
+}

@@ -243,3 +243,22 @@ fn whoever_pauses_a_unit_is_told_what_goes_on() {
     running.signal(Signal::INT);
     running.wait(Duration::from_secs(60)).assert_code(130);
 }
+
+#[test]
+fn a_line_on_the_jobs_output_that_is_no_message_ends_the_unit_and_is_shown() {
+    // Whatever writes there, a library or, as here, an agent that looks for it: it is seen, and nothing is left running.
+    let world = World::new();
+    world.unit("good", 1, &[]);
+    let babble = "p=$$; until grep -q ^dcp-unit /proc/$p/cmdline; do p=$(sed 's/.*) //' /proc/$p/stat | cut -d' ' -f2); \
+                  done; echo 'npm WARN deprecated' > /proc/$p/fd/1; sleep 600";
+    world.plan("bad", &[]).task("bad", 1, &[], "true", &format!("do: {babble}"));
+    world.commit();
+    let output = world.run(&[]).assert_code(1);
+    let said = "bad: its job printed a line that is no message of dacapo's: `npm WARN deprecated`";
+    assert!(output.stdout.contains(said) || output.stderr.contains(said), "{output:?}");
+    let events = world.run_events();
+    let failed = events.iter().find(|event| event["type"] == "unit.failed").unwrap();
+    assert_eq!((&failed["unit"], &failed["reason"]), (&"bad".into(), &"error".into()));
+    assert!(events.iter().any(|event| event["type"] == "unit.merged" && event["unit"] == "good"));
+    assert_eq!(world.env.survivors(), Vec::<u32>::new());
+}

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use finish::{FinishState, Reason};
-pub use run::{MergeMode, RunEnvelope, RunEvent, RunProblem, RunStarted, RunStop, UnitEnd, UnitPlan};
+pub use run::{MergeMode, PlannedUnit, RunEnvelope, RunEvent, RunProblem, RunStarted, RunStop, UnitEnd};
 pub use spend::{Ledger, Spend, Usage};
 pub use workspace::{Base, Examination, ProtectedFile, UnitFileChange, UnitFileKind};
 
@@ -23,6 +23,7 @@ use crate::{
     ids::{LoopId, ProjectId, RunId, TaskId},
     judge::{claim::RefusalReason, signal::Signal},
     limits::Spent,
+    plan::Purpose,
     policy::Policy,
     receipt::Receipt,
 };
@@ -373,6 +374,9 @@ pub struct LoopStarted {
     /// The run of units it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
+    /// What a plan started it for; recognises it if it is cut short.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<Purpose>,
     /// How many loops are above it.
     pub depth: u32,
     /// Tasks that must be done first.

@@ -340,7 +340,7 @@ pub struct RunStarted {
     /// How many units are worked on at once.
     pub parallel: u32,
     /// The units it is about, in order.
-    pub units: Vec<UnitPlan>,
+    pub units: Vec<PlannedUnit>,
     /// What its loops are told.
     pub settings: Box<RunSettings>,
     /// The run whose budget it draws on: its own, or the one that it goes on with.
@@ -417,7 +417,7 @@ pub enum MergeMode {
 
 /// A unit of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnitPlan {
+pub struct PlannedUnit {
     pub unit: UnitId,
     /// Units that come first, of this run or done before.
     pub depends_on: Vec<UnitId>,

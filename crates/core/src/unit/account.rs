@@ -67,12 +67,12 @@ pub struct UnitAccount {
     /// The place of the newest event that was seen.
     seen: u64,
     /// The newest turn.
-    turn: Option<Turn>,
+    turn: Option<TurnAccount>,
 }
 
 /// A loop that may complete tasks.
 #[derive(Clone, Debug, PartialEq)]
-struct Turn {
+struct TurnAccount {
     loop_id: LoopId,
     /// Gates that belong to a task: name, command, task.
     gates: Vec<(String, String, u32)>,
@@ -103,7 +103,7 @@ impl UnitAccount {
         self.seen = envelope.seq;
         if let LoopEvent::LoopStarted(started) = &envelope.event {
             if started.policy.tasks.is_some() {
-                self.turn = Some(Turn::begin(envelope.loop_id.clone(), started));
+                self.turn = Some(TurnAccount::begin(envelope.loop_id.clone(), started));
             }
         } else if let Some(turn) = self.turn.as_mut().filter(|turn| turn.loop_id == envelope.loop_id) {
             turn.apply(&envelope.event);
@@ -112,7 +112,7 @@ impl UnitAccount {
     }
 }
 
-impl Turn {
+impl TurnAccount {
     fn begin(loop_id: LoopId, started: &LoopStarted) -> Self {
         let of_task = started.policy.gates.specs.iter();
         let gates =
@@ -189,7 +189,7 @@ impl Turn {
 }
 
 /// What `envelope` means for a unit's tasks, in its newest turn.
-fn told(envelope: &Envelope, turn: Option<&Turn>) -> Vec<RunEvent> {
+fn told(envelope: &Envelope, turn: Option<&TurnAccount>) -> Vec<RunEvent> {
     let of = envelope.seq;
     if let LoopEvent::LoopStarted(started) = &envelope.event {
         return started.policy.tasks.as_ref().map_or_else(Vec::new, |set| {

@@ -30,7 +30,7 @@ fn ready_if(tasks: &[Task], is_open: impl Fn(TaskStatus) -> bool) -> Vec<u32> {
 
 /// How a unit stands before a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum TasksStanding {
     /// These may be worked on.
     Ready(Vec<u32>),
     /// There is nothing left to do (req 15).
@@ -42,20 +42,20 @@ pub enum Standing {
 }
 
 /// How these tasks stand.
-pub fn standing(tasks: &[Task]) -> Standing {
+pub fn standing(tasks: &[Task]) -> TasksStanding {
     let numbers = |is_one: fn(TaskStatus) -> bool| -> Vec<u32> {
         tasks.iter().filter(|task| is_one(task.status)).map(|task| task.spec.number).collect()
     };
     let ready = ready_at_start(tasks);
     if !ready.is_empty() {
-        return Standing::Ready(ready);
+        return TasksStanding::Ready(ready);
     }
     let open = numbers(|status| status != TaskStatus::Complete);
     let failed = numbers(|status| status == TaskStatus::Failed);
     match (open.is_empty(), failed.is_empty()) {
-        (true, _) => Standing::AllComplete,
-        (false, false) => Standing::SomeFailed(failed),
-        (false, true) => Standing::Stuck(open),
+        (true, _) => TasksStanding::AllComplete,
+        (false, false) => TasksStanding::SomeFailed(failed),
+        (false, true) => TasksStanding::Stuck(open),
     }
 }
 
@@ -179,7 +179,7 @@ pub fn commit_message(unit: &UnitId, task: &TaskSpec) -> String {
 
 /// Why the task cannot be completed now; `None` if it can.
 pub fn not_ready(tasks: &[Task], number: u32) -> Option<String> {
-    if matches!(standing(tasks), Standing::Ready(ready) if ready.contains(&number)) {
+    if matches!(standing(tasks), TasksStanding::Ready(ready) if ready.contains(&number)) {
         return None;
     }
     let find = |number: u32| tasks.iter().find(|task| task.spec.number == number);

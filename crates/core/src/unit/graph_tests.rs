@@ -56,13 +56,13 @@ fn ready_is_what_is_pending_with_nothing_before_it() {
 fn how_a_unit_stands_is_one_of_four() {
     // req 14, req 15, req 16, req 17
     for (tasks, expected) in [
-        (vec![task(1, InProgress, &[]), task(2, Pending, &[1])], Standing::Ready(vec![1])), // req 14
-        (vec![task(1, Pending, &[]), task(2, Failed, &[])], Standing::Ready(vec![1])),
-        (vec![task(1, Complete, &[]), task(2, Complete, &[1])], Standing::AllComplete), // req 15
-        (vec![], Standing::AllComplete),
-        (vec![task(1, Failed, &[]), task(2, Pending, &[1])], Standing::SomeFailed(vec![1])), // req 16
-        (vec![task(1, Pending, &[2]), task(2, Pending, &[1])], Standing::Stuck(vec![1, 2])), // req 17
-        (vec![task(1, Complete, &[]), task(2, Pending, &[9])], Standing::Stuck(vec![2])),
+        (vec![task(1, InProgress, &[]), task(2, Pending, &[1])], TasksStanding::Ready(vec![1])), // req 14
+        (vec![task(1, Pending, &[]), task(2, Failed, &[])], TasksStanding::Ready(vec![1])),
+        (vec![task(1, Complete, &[]), task(2, Complete, &[1])], TasksStanding::AllComplete), // req 15
+        (vec![], TasksStanding::AllComplete),
+        (vec![task(1, Failed, &[]), task(2, Pending, &[1])], TasksStanding::SomeFailed(vec![1])), // req 16
+        (vec![task(1, Pending, &[2]), task(2, Pending, &[1])], TasksStanding::Stuck(vec![1, 2])), // req 17
+        (vec![task(1, Complete, &[]), task(2, Pending, &[9])], TasksStanding::Stuck(vec![2])),
     ] {
         assert_eq!(standing(&tasks), expected, "{tasks:?}");
     }

@@ -10,7 +10,6 @@ pub mod prompt;
 pub mod schedule;
 pub mod settings;
 pub mod starter;
-pub mod step;
 
 use std::fmt;
 

@@ -14,7 +14,7 @@
 
 mod decide;
 #[cfg(test)]
-mod decide_tests;
+pub(crate) mod decide_tests;
 #[cfg(test)]
 mod simulation_tests;
 mod state;

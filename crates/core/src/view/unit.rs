@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Why;
 use crate::{
-    event::{MergeMode, RunEnvelope, RunEvent, RunStarted, UnitEnd, UnitPlan},
+    event::{MergeMode, PlannedUnit, RunEnvelope, RunEvent, RunStarted, UnitEnd},
     ids::{LoopId, ProjectId, RunId, UnitId},
     text::shell::word,
     unit::TaskStatus,
@@ -219,7 +219,7 @@ impl TaskView {
 
 impl UnitView {
     /// The view of a unit of a run that begins.
-    pub fn begin(run: &RunId, started: &RunStarted, plan: &UnitPlan) -> Self {
+    pub fn begin(run: &RunId, started: &RunStarted, plan: &PlannedUnit) -> Self {
         let task = |(number, title): &(u32, String)| TaskView {
             task: *number,
             title: title.clone(),

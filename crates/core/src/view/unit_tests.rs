@@ -12,7 +12,7 @@ fn begun(merge: MergeMode) -> RunStarted {
         target: "main".to_owned(),
         merge,
         parallel: 2,
-        units: vec![UnitPlan {
+        units: vec![PlannedUnit {
             unit: "auth".parse().unwrap(),
             depends_on: vec!["core".parse().unwrap()],
             tasks: vec![(1, "One".to_owned()), (2, "Two".to_owned())],

@@ -4,19 +4,20 @@
 use std::{collections::BTreeSet, path::Path};
 
 use dacapo_core::{
-    event::{Reason, RunEvent, UnitEnd},
+    event::{Reason, UnitEnd},
+    plan::{
+        claimed_tasks,
+        unit::{BranchFacts, Restore, Take, TargetFacts, TargetTaken, accepted},
+    },
     text::shell::word,
     unit::{Task, TaskStatus, check, frontmatter, settings::MustHold},
 };
 
-use super::{
-    job::JobEnd,
-    work::{Worker, claimed},
-};
+use super::{job::JobEnd, work::Worker};
 use crate::{
     git::WorkspaceError,
     proof,
-    repository::{Merged, Worktree},
+    repository::{Known, Merged},
     snapshots, task_files, units,
 };
 
@@ -98,101 +99,89 @@ impl Worker<'_> {
         Ok(MustHold { tasks, others, checks: self.baseline_for(tree)? })
     }
 
-    pub(super) fn head(&self, tree: &Worktree) -> Result<String, JobEnd> {
-        let head = self.repo.branch(&tree.branch).map_err(JobEnd::error)?;
-        head.ok_or_else(|| JobEnd::error(format!("the branch `{}` is gone", tree.branch)))
+    /// The newest commit of the unit's branch.
+    pub(super) fn head(&self) -> Result<String, JobEnd> {
+        let branch = self.worktree()?.branch;
+        let head = self.repo.branch(&branch).map_err(JobEnd::error)?;
+        head.ok_or_else(|| JobEnd::error(format!("the branch `{branch}` is gone")))
     }
 
-    /// Puts the branch back to the newest commit that was accepted on it, if somebody took that off it: what receipts prove
-    /// is not done again.
-    pub(super) fn bring_back(&mut self, tree: &Worktree) -> Result<(), JobEnd> {
-        let mut proofs = self.proofs()?;
-        proofs.retain(|proof| proof.branch.as_ref() == Some(&tree.branch));
-        for Proof { commit, .. } in proofs.into_iter().rev() {
-            // One that is gone for good cannot be put back; what it proved is done again.
-            if self.repo.resolve(&commit).map_err(JobEnd::error)?.is_some() {
-                return self.put_back(tree, &commit).map(drop);
+    /// Puts the branch back to a commit that it has to hold, if somebody took that off it, and says so.
+    pub(super) fn restore_branch(&self, restore: &Restore) -> Result<Option<String>, JobEnd> {
+        let Known { path, branch } = self.worktree()?;
+        let commit = match restore {
+            Restore::Commit(commit) => Some(commit.clone()),
+            Restore::NewestProven => self.newest_proven(&branch)?,
+        };
+        let Some(commit) = commit else { return Ok(None) };
+        let restored = self.repo.bring_back(&path, &branch, &commit, true).map_err(JobEnd::error)?;
+        Ok(restored.map(|restored| restored.to_string()))
+    }
+
+    /// The newest commit that a receipt proves on the branch. One that is gone for good cannot be put back; what it proved
+    /// is done again.
+    fn newest_proven(&self, branch: &str) -> Result<Option<String>, JobEnd> {
+        for proof in self.proofs()?.into_iter().rev().filter(|proof| proof.branch.as_deref() == Some(branch))
+        {
+            if self.repo.resolve(&proof.commit).map_err(JobEnd::error)?.is_some() {
+                return Ok(Some(proof.commit));
             }
         }
-        Ok(())
+        Ok(None)
     }
 
-    /// The same for any commit that the branch has to hold; says whether it had to be put back.
-    pub(super) fn put_back(&mut self, tree: &Worktree, commit: &str) -> Result<bool, JobEnd> {
-        let back = self.repo.bring_back(&tree.path, &tree.branch, commit, true).map_err(JobEnd::error)?;
-        let Some(back) = back else { return Ok(false) };
-        self.voice.tell(&RunEvent::UnitWarned { text: back.to_string() });
-        Ok(true)
-    }
-
-    /// A branch with nothing of its own follows the target, and so does one whose task files have changed there. Files
-    /// that somebody changed in the worktree hold it where it is, and that is said.
-    pub(super) fn bring_up(&mut self, tree: &Worktree) -> Result<(), JobEnd> {
-        let (tip, head) = (self.tip()?, self.head(tree)?);
-        if head == tip {
-            return Ok(());
-        }
-        let Some(base) = self.repo.merge_base(&tip, &head).map_err(JobEnd::error)? else { return Ok(()) };
-        let folder = &self.spec.unit.folder;
-        let is_outdated = !self.repo.changed_below(&base, &tip, folder).map_err(JobEnd::error)?.is_empty();
-        if base == head && !is_outdated && self.is_in_a_turn(tree, &head)? {
-            return Ok(());
-        }
-        let new = match base == head {
+    pub(super) fn compare_with_target(&self) -> Result<TargetFacts, JobEnd> {
+        let (tip, head) = (self.tip()?, self.head()?);
+        let base = match head == tip {
             true => Some(tip.clone()),
-            false if !is_outdated => return Ok(()),
-            false => match self.repo.merge(&head, &tip).map_err(JobEnd::error)? {
-                Merged::Clean { tree: merged } => {
-                    let message = format!("Merge {} into {}", self.spec.started.target, tree.branch);
-                    Some(self.repo.commit_merge(&merged, [&head, &tip], &message).map_err(JobEnd::error)?)
+            false => self.repo.merge_base(&tip, &head).map_err(JobEnd::error)?,
+        };
+        let is_outdated = match &base {
+            Some(base) if *base != tip => {
+                let folder = &self.spec.unit.folder;
+                !self.repo.changed_below(base, &tip, folder).map_err(JobEnd::error)?.is_empty()
+            }
+            _ => false,
+        };
+        let catch_up = self.catch_up(&self.worktree()?.path);
+        Ok(TargetFacts { tip, head, base, is_outdated, catch_up })
+    }
+
+    /// Takes the target into the branch and the worktree. Files that somebody changed there hold it where it is.
+    pub(super) fn take_target(&self, take: Take) -> Result<TargetTaken, JobEnd> {
+        let Known { path, branch } = self.worktree()?;
+        let (tip, head) = (self.tip()?, self.head()?);
+        let new = match take {
+            Take::Forward => tip,
+            Take::Merge => match self.repo.merge(&head, &tip).map_err(JobEnd::error)? {
+                Merged::Nothing => return Ok(TargetTaken::Nothing),
+                Merged::Conflict { .. } => return Ok(TargetTaken::Conflict),
+                Merged::Clean { tree } => {
+                    let message = format!("Merge {} into {branch}", self.spec.started.target);
+                    self.repo.commit_merge(&tree, [&head, &tip], &message).map_err(JobEnd::error)?
                 }
-                Merged::Nothing | Merged::Conflict { .. } => None,
             },
         };
-        let moved = match new {
-            Some(new) => {
-                let marks = self.lift_marks(tree, &head)?;
-                let moved = self.repo.advance(&tree.path, &tree.branch, &new, &head);
-                for (file, status) in marks {
-                    // A task that is gone needs none.
-                    let _ = task_files::set_status(&tree.path, &file, status, None);
-                }
-                match moved {
-                    Ok(()) => true,
-                    Err(WorkspaceError::NotClean { .. }) => false,
-                    Err(error) => return Err(JobEnd::error(error)),
-                }
-            }
-            None => false,
-        };
-        if !moved && is_outdated {
-            let text = format!(
-                "its task files have changed in `{}`, and its worktree still has the old ones, because of uncommitted \
-                 files or a conflict: `{}`",
-                self.spec.started.target,
-                self.catch_up(&tree.path)
-            );
-            self.voice.tell(&RunEvent::UnitWarned { text });
+        let marks = self.lift_marks(&path, &head)?;
+        let moved = self.repo.advance(&path, &branch, &new, &head);
+        for (file, status) in marks {
+            // A task that is gone needs none.
+            let _ = task_files::set_status(&path, &file, status, None);
         }
-        Ok(())
-    }
-
-    /// Whether a loop was cut short that counts changes from `head` and is to go on: elsewhere it would take what others
-    /// have changed for its agent's doing.
-    fn is_in_a_turn(&mut self, tree: &Worktree, head: &str) -> Result<bool, JobEnd> {
-        head.clone_into(&mut self.accepted);
-        let given = self.tasks_at(head)?;
-        Ok(self.open_loop(tree, &given)?.is_some())
+        match moved {
+            Ok(()) => Ok(TargetTaken::Taken),
+            Err(error @ WorkspaceError::NotClean { .. }) => Ok(TargetTaken::NotClean(error.to_string())),
+            Err(error) => Err(JobEnd::error(error)),
+        }
     }
 
     /// Takes the marks off the files of tasks that are as they were committed but for their status: that a task was begun
     /// or given up is no work that stands in the way. Gives what they said.
-    fn lift_marks(&self, tree: &Worktree, head: &str) -> Result<Vec<(String, TaskStatus)>, JobEnd> {
+    fn lift_marks(&self, root: &Path, head: &str) -> Result<Vec<(String, TaskStatus)>, JobEnd> {
         let mut marks = Vec::new();
         let files = self.repo.files_below(head, &self.spec.unit.folder).map_err(JobEnd::error)?;
         for (file, committed) in files.into_iter().filter(|(file, _)| units::is_task_file(file)) {
-            let (Ok(now), Ok(before)) =
-                (task_files::read(&tree.path, &file), check::reread(&file, &committed))
+            let (Ok(now), Ok(before)) = (task_files::read(root, &file), check::reread(&file, &committed))
             else {
                 continue;
             };
@@ -200,7 +189,7 @@ impl Worker<'_> {
                 && status != before
                 && frontmatter::changes_only_status(&committed, &now)
             {
-                let lifted = task_files::set_status(&tree.path, &file, before, Some(&committed));
+                let lifted = task_files::set_status(root, &file, before, Some(&committed));
                 lifted.map_err(JobEnd::error)?;
                 marks.push((file, status));
             }
@@ -217,42 +206,25 @@ impl Worker<'_> {
         format!("git -C {dir} checkout -- {specs} && git -C {dir} merge {target}")
     }
 
-    /// Finds out which tasks are proven and which commit is the newest that is. Gives the commit at which the branch and
-    /// the target part.
-    pub(super) fn look_at_branch(&mut self, tree: &Worktree) -> Result<String, JobEnd> {
-        let (tip, head) = (self.tip()?, self.head(tree)?);
+    /// Finds out which tasks are proven and which commit is the newest that is.
+    pub(super) fn look_at_branch(&self) -> Result<BranchFacts, JobEnd> {
+        let branch = self.worktree()?.branch;
+        let (tip, head) = (self.tip()?, self.head()?);
         let base = match tip == head {
             true => Some(tip.clone()),
             false => self.repo.merge_base(&tip, &head).map_err(JobEnd::error)?,
         };
-        let base = base.ok_or_else(|| {
-            JobEnd::error(format!("`{}` and the target have no common history", tree.branch))
-        })?;
-        (self.proven, self.accepted) = (BTreeSet::new(), base.clone());
+        let base =
+            base.ok_or_else(|| JobEnd::error(format!("`{branch}` and the target have no common history")))?;
         if head == base {
-            return Ok(base);
+            let accepted = base.clone();
+            return Ok(BranchFacts { branch, tip, base, head, proven: BTreeSet::new(), accepted });
         }
         let chain = self.repo.first_parents(&base, &head).map_err(JobEnd::error)?;
-        let proofs = self.proofs()?;
-        let mut after = chain.len();
-        for Proof { tasks, commit, .. } in proofs {
-            if let Some(at) = chain.iter().position(|(id, _)| *id == commit) {
-                self.proven.extend(tasks);
-                after = after.min(at);
-            }
-        }
-        if let Some((newest, _)) = chain.get(after) {
-            self.accepted.clone_from(newest);
-        }
-        // What dacapo itself merged on top was proven where it comes from.
-        for (id, parents) in chain[..after].iter().rev() {
-            let [first, second] = &parents[..] else { break };
-            if *first != self.accepted || !self.is_our_merge(&tip, id, first, second)? {
-                break;
-            }
-            self.accepted.clone_from(id);
-        }
-        Ok(base)
+        let proofs = self.proofs()?.into_iter().map(|proof| (proof.tasks, proof.commit));
+        let (proven, accepted) =
+            accepted(&base, &chain, proofs, |id, first, second| self.is_our_merge(&tip, id, first, second))?;
+        Ok(BranchFacts { branch, tip, base, head, proven, accepted })
     }
 
     /// Whether a commit is what merging its parents comes to, and the second one the target's or that of a unit that comes
@@ -285,37 +257,21 @@ impl Worker<'_> {
             if let Some(receipt) = proof::newest(history)
                 && let Some(commit) = receipt.commits.last()
             {
-                let (tasks, commit) = (claimed(&receipt.claim).collect(), commit.clone());
+                let (tasks, commit) = (claimed_tasks(&receipt.claim).collect(), commit.clone());
                 proofs.push(Proof { tasks, commit, branch });
             }
         }
         Ok(proofs)
     }
 
-    /// Refuses a target that says more of this unit than it said when the run began, unless receipts say so too: an agent
-    /// can move branches.
-    pub(super) fn refuse_unproven(&self, base: &str, given: &[Task]) -> Result<(), JobEnd> {
-        let is_new = |task: &&Task| {
-            task.status == TaskStatus::Complete && !self.spec.unit.complete.contains(&task.spec.number)
-        };
-        let new: Vec<u32> = given.iter().filter(is_new).map(|task| task.spec.number).collect();
-        if new.is_empty() {
-            return Ok(());
-        }
+    /// The tasks that receipts prove whose commits `commit` holds.
+    pub(super) fn proofs_in(&self, commit: &str) -> Result<BTreeSet<u32>, JobEnd> {
         let mut proven = BTreeSet::new();
-        for Proof { tasks, commit, .. } in self.proofs()? {
-            if self.repo.is_ancestor(&commit, base).unwrap_or(false) {
+        for Proof { tasks, commit: proof, .. } in self.proofs()? {
+            if self.repo.is_ancestor(&proof, commit).unwrap_or(false) {
                 proven.extend(tasks);
             }
         }
-        match new.iter().find(|task| !proven.contains(task)) {
-            None => Ok(()),
-            Some(task) => {
-                let target = &self.spec.started.target;
-                Err(JobEnd::error(format!(
-                    "`{target}` says since the run began that task #{task} is complete, and nothing proves it"
-                )))
-            }
-        }
+        Ok(proven)
     }
 }

@@ -9,16 +9,13 @@ use std::{
 };
 
 use dacapo_core::{
-    event::{Envelope, Reason, RunEvent, UnitEnd},
-    ids::LoopId,
-    unit::schedule::Job,
+    event::{Envelope, RunEvent, UnitEnd},
     view::LoopView,
 };
 use rustix::process::Signal;
 
 use super::{
     message::{HostMessage, JobMessage, JobSpec, PROTOCOL},
-    train,
     work::Worker,
 };
 use crate::{observer::Observer, store::Channel, supervisor::StartError};
@@ -60,14 +57,12 @@ pub(super) struct Voice {
     is_watched: bool,
     /// What an agent printed that is not a whole line yet.
     rest: Vec<u8>,
-    /// The newest loop, if it came to no good end.
-    failed: Option<LoopId>,
 }
 
 impl Voice {
     /// Greets the host; nothing may be said before.
     fn greeting(is_watched: bool) -> Self {
-        let mut voice = Self { out: io::stdout(), is_watched, rest: Vec::new(), failed: None };
+        let mut voice = Self { out: io::stdout(), is_watched, rest: Vec::new() };
         voice.say(&JobMessage::Hello { protocol: PROTOCOL });
         voice
     }
@@ -87,9 +82,7 @@ impl Voice {
 }
 
 impl Observer for Voice {
-    fn event(&mut self, envelope: &Envelope, view: &LoopView) {
-        let is_bad = view.reason.is_some_and(|reason| reason != Reason::Done);
-        self.failed = is_bad.then(|| envelope.loop_id.clone());
+    fn event(&mut self, _: &Envelope, _: &LoopView) {
         self.say(&JobMessage::LoopWrote);
     }
 
@@ -127,15 +120,9 @@ pub fn main() -> ExitCode {
         return ExitCode::from(5);
     }
     let mut voice = Voice::greeting(spec.is_watched);
-    let job = spec.job.clone();
-    let done = Worker::new(spec, &mut voice).and_then(|mut worker| match job {
-        Job::Work { back } => worker.work(back),
-        Job::Merge => train::merge(&mut worker),
-        Job::Publish => train::publish(&mut worker),
-    });
-    if let Err(JobEnd(reason, detail)) = done {
-        let loop_id = voice.failed.take();
-        voice.tell(&RunEvent::UnitFailed { reason, detail, loop_id });
+    match Worker::new(spec, &mut voice) {
+        Ok(worker) => worker.run(),
+        Err(JobEnd(reason, detail)) => voice.tell(&RunEvent::UnitFailed { reason, detail, loop_id: None }),
     }
     ExitCode::SUCCESS
 }

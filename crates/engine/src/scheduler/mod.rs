@@ -7,11 +7,11 @@ mod branch;
 mod dead;
 mod host;
 mod job;
+mod merge;
 mod message;
 mod orphans;
 #[cfg(test)]
 mod scripted_tests;
-mod train;
 mod work;
 
 use std::{
@@ -21,7 +21,7 @@ use std::{
 };
 
 use dacapo_core::{
-    event::{MergeMode, RunEvent, RunStarted, StopCause, UnitEnd, UnitPlan},
+    event::{MergeMode, PlannedUnit, RunEvent, RunStarted, StopCause, UnitEnd},
     ids::{ProjectId, RunId, UnitId},
     unit::{
         TaskStatus, Unit,
@@ -278,9 +278,9 @@ fn tidy_up(home: &Home, store: &Store, repo: &Repo, new: &NewRun) -> Result<(), 
     Ok(())
 }
 
-fn plan(unit: &Unit) -> UnitPlan {
+fn plan(unit: &Unit) -> PlannedUnit {
     let complete = unit.tasks.iter().filter(|task| task.status == TaskStatus::Complete);
-    UnitPlan {
+    PlannedUnit {
         unit: unit.id.clone(),
         depends_on: unit.depends_on.clone(),
         tasks: unit.tasks.iter().map(|task| (task.spec.number, task.spec.title.clone())).collect(),

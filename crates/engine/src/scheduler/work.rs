@@ -1,25 +1,24 @@
-//! The work on one unit: its worktree, its turns, its checks. What comes next is `core`'s to say; this does it.
+//! The work on one unit, one effect of its plan after the other. What comes next is `core::plan::unit`'s to say; the worker
+//! performs it and answers with what it found.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-    rc::Rc,
-};
+use std::{cell::OnceCell, collections::VecDeque, path::Path, rc::Rc, sync::Arc};
 
 use dacapo_core::{
-    event::{Envelope, Grant, IterationOutcome, LoopEvent, RunEvent, UnitEnd},
+    event::{Grant, UnitEnd},
     ids::{LoopId, TaskId},
-    judge::{glob::Globs, signal::Signal as Hint},
+    judge::glob::Globs,
     loop_machine::Request,
-    policy::{Policy, SetupCommand},
-    unit::{
-        Task, TaskSet, TaskSpec, TaskStatus, account, check, prompt,
-        settings::BaselineCheck,
-        step::{self, Checks, UnitFacts, UnitStep},
+    machine::Machine as _,
+    plan::{
+        CutLoop, LoopEnd, LoopOrder, LoopStep, goes_on,
+        unit::{
+            CutFacts, Place, UnitBrief, UnitEffect, UnitEvent, UnitInput, UnitPlan, UnitProgress,
+            WorktreeFacts,
+        },
     },
-    view::run_again,
+    policy::SetupCommand,
+    unit::{Task, TaskSpec, TaskStatus, check, settings::BaselineCheck},
 };
-
 use rustix::process::Signal;
 
 use super::{
@@ -28,8 +27,7 @@ use super::{
 };
 use crate::{
     home::Home,
-    proof,
-    repository::{Known, Merged, Preparing, Repo, StepFailed, Worktree, prepare},
+    repository::{Known, Preparing, Repo, Scratch, StepFailed, prepare},
     signals::{Arrived, Signals},
     store::Store,
     supervisor::{self, Finished, NewLoop, ResumeLoop},
@@ -42,15 +40,11 @@ pub(super) struct Worker<'a> {
     pub(super) home: Home,
     pub(super) repo: Rc<Repo>,
     pub(super) store: Store,
-    pub(super) voice: &'a mut Voice,
+    voice: &'a mut Voice,
     /// Kept so that a signal between two loops ends nothing half-way.
     signals: Signals,
-    /// Tasks that a receipt of this branch proves.
-    pub(super) proven: BTreeSet<u32>,
-    /// The newest commit of the branch that is proven: what was changed since is what a claim is about.
-    pub(super) accepted: String,
-    /// What the checks of tasks printed that were claimed beside others that were accepted.
-    red: BTreeMap<u32, String>,
+    /// Where the unit is worked on, once that is known.
+    worktree: OnceCell<Known>,
 }
 
 impl<'a> Worker<'a> {
@@ -59,109 +53,162 @@ impl<'a> Worker<'a> {
         let signals = Signals::listen(spec.is_detached).map_err(JobEnd::error)?;
         let repo = Rc::new(Repo::open(&spec.started.root, &home).map_err(JobEnd::error)?);
         let store = Store::open(&home.database()).map_err(JobEnd::error)?;
-        Ok(Self {
-            spec,
-            home,
-            repo,
-            store,
-            voice,
-            signals,
-            proven: BTreeSet::new(),
-            accepted: String::new(),
-            red: BTreeMap::new(),
-        })
+        Ok(Self { spec, home, repo, store, voice, signals, worktree: OnceCell::new() })
     }
 
-    /// Worktree, turns, checks; `back` is what was red in the merged tree.
-    pub(super) fn work(&mut self, back: Option<String>) -> Result<(), JobEnd> {
-        let tree = self.worktree()?;
-        self.bring_back(&tree)?;
-        self.bring_up(&tree)?;
-        // An agent may have staged what nobody accepted; nothing of the user's is there.
-        if !tree.is_new {
-            self.repo.unstage(&tree.path).map_err(JobEnd::error)?;
-        }
-        let base = self.look_at_branch(&tree)?;
-        let given = self.tasks_at(&base)?;
-        self.refuse_unproven(&base, &given)?;
-        for task in &given {
-            // What a killed dacapo left beside a file while it wrote goes with the first look at it. A file that cannot be
-            // read is put back later.
-            if let Some(status) = task_files::status(&tree.path, &task.spec.file) {
-                let _ = write_status(&tree.path, &given, task.spec.number, status);
+    /// Performs the plan of the unit to its end, and tells what it tells.
+    pub(super) fn run(mut self) {
+        let brief = Arc::new(UnitBrief {
+            unit: self.spec.unit.id.clone(),
+            job: self.spec.job.clone(),
+            target: self.spec.started.target.clone(),
+            merge: self.spec.started.merge,
+            settings: (*self.spec.started.settings).clone(),
+            complete: self.spec.unit.complete.clone(),
+        });
+        let repo = Rc::clone(&self.repo);
+        // The scratch worktree of a merge; it goes with the job at the latest.
+        let mut scratch = None;
+        let mut state = UnitProgress::default();
+        let mut effects = VecDeque::from(self.step(&mut state, UnitInput::Begin(brief)));
+        while let Some(effect) = effects.pop_front() {
+            if self.is_stop_asked() {
+                self.step(&mut state, UnitInput::StopAsked);
+            }
+            if state.is_over() {
+                return;
+            }
+            let answer = match self.perform(&repo, &mut scratch, effect) {
+                Ok(answer) => answer,
+                Err(JobEnd(end, detail)) => Some(UnitInput::Failed { end, detail }),
+            };
+            if let Some(input) = answer {
+                effects.extend(self.step(&mut state, input));
             }
         }
-        // Nothing of it is new to the target: an earlier job was cut short behind its merge.
-        let is_merged =
-            self.head(&tree)? == base && given.iter().all(|task| task.status == TaskStatus::Complete);
-        let mut checks = if is_merged { Checks::Hold } else { Checks::Due };
-        if let Some(red) = back {
-            self.take_back(&tree, &red)?;
-            checks = Checks::Hold;
-        }
-        loop {
-            self.stop_if_asked()?;
-            // Work that is committed elsewhere is not on the branch that gets merged, and what was taken off it not either.
-            if self.put_back(&tree, &self.accepted.clone())? {
-                self.look_at_branch(&tree)?;
-                checks = Checks::Due;
+    }
+
+    fn step(&mut self, state: &mut UnitProgress, input: UnitInput) -> Vec<UnitEffect> {
+        let step = UnitPlan::decide(state, input);
+        for event in &step.events {
+            UnitPlan::apply(state, event);
+            if let UnitEvent::Told(event) = event {
+                self.voice.tell(event);
             }
-            let facts = self.facts(&tree, &given, checks)?;
-            match step::next(&self.spec.unit.id, &facts) {
-                UnitStep::Resume(id) => self.resume(id)?,
-                UnitStep::SetStatuses(statuses) => self.set_statuses(&tree, &facts.tasks, &statuses)?,
-                UnitStep::Turn(set) => self.turn(&tree, set)?,
-                UnitStep::Check => {
-                    self.check(&tree)?;
-                    checks = Checks::Hold;
+        }
+        step.effects
+    }
+
+    /// Performs one effect; the answer is an input of the plan, if the effect has one.
+    fn perform<'r>(
+        &mut self,
+        repo: &'r Repo,
+        scratch: &mut Option<Scratch<'r>>,
+        effect: UnitEffect,
+    ) -> Result<Option<UnitInput>, JobEnd> {
+        Ok(Some(match effect {
+            UnitEffect::MakeWorktree => UnitInput::WorktreeMade(self.make_worktree()?),
+            UnitEffect::SetUp => {
+                let (path, setup) = (self.worktree()?.path, self.spec.started.settings.setup.clone());
+                UnitInput::SetUp(self.prepare(&path, &setup))
+            }
+            UnitEffect::RestoreBranch(restore) => UnitInput::BranchRestored(self.restore_branch(&restore)?),
+            UnitEffect::CompareWithTarget => UnitInput::TargetCompared(self.compare_with_target()?),
+            UnitEffect::FindCutLoop { head } => {
+                UnitInput::CutLoopFound { tasks: self.tasks_at(&head)?, cut: self.cut_loop()? }
+            }
+            UnitEffect::TakeTarget(take) => UnitInput::TargetTaken(self.take_target(take)?),
+            UnitEffect::Unstage => {
+                let path = self.worktree()?.path;
+                self.repo.unstage(&path).map_err(JobEnd::error)?;
+                return Ok(None);
+            }
+            UnitEffect::LookAtBranch => UnitInput::BranchSeen(self.look_at_branch()?),
+            UnitEffect::ReadTasks { commit } => UnitInput::TasksRead(self.tasks_at(&commit)?),
+            UnitEffect::FindProofs { commit } => UnitInput::ProofsFound(self.proofs_in(&commit)?),
+            UnitEffect::SweepTaskFiles { tasks } => {
+                self.sweep_task_files(&tasks)?;
+                return Ok(None);
+            }
+            UnitEffect::LookAtTasks { tasks, accepted } => {
+                let statuses = self.statuses(&tasks, &accepted)?;
+                UnitInput::TasksSeen { statuses, cut: self.cut_loop()? }
+            }
+            UnitEffect::SetStatuses { tasks, statuses } => {
+                let root = self.worktree()?.path;
+                for (number, status) in statuses {
+                    write_status(&root, &tasks, number, status)?;
                 }
-                UnitStep::Complete => {
-                    let proven = self.proven.clone();
-                    self.look_at_branch(&tree)?;
-                    let commit = self.head(&tree)?;
-                    // Somebody took commits off the branch this very moment.
-                    if self.proven != proven {
-                        self.bring_back(&tree)?;
-                        self.look_at_branch(&tree)?;
-                        checks = Checks::Due;
-                        continue;
-                    }
-                    if commit != self.accepted {
-                        let detail =
-                            format!("`{}` holds commits after the last that was proven", tree.branch);
-                        return Err(JobEnd::error(detail));
-                    }
-                    self.voice.tell(&RunEvent::UnitCompleted { commit });
-                    return Ok(());
-                }
-                UnitStep::End(reason, detail) => return Err(JobEnd(reason, detail)),
+                UnitInput::StatusesSet
             }
-        }
+            UnitEffect::FindChecks => UnitInput::ChecksFound(self.baseline_for(&self.head()?)?),
+            UnitEffect::FindMustHold { tip, tree, commit } => {
+                UnitInput::MustHoldFound(self.must_hold(&tip, &tree, &commit)?)
+            }
+            UnitEffect::RunLoop(place, order) => {
+                let workspace = match (place, &scratch) {
+                    (Place::Scratch, Some(scratch)) => scratch.path().to_owned(),
+                    (Place::Scratch, None) => return Err(JobEnd::error("there is no scratch worktree")),
+                    (Place::Worktree, _) => self.worktree()?.path,
+                };
+                UnitInput::LoopEnded(Box::new(self.run_loop(*order, &workspace)?))
+            }
+            UnitEffect::ResumeLoop { id, grant } => {
+                UnitInput::LoopEnded(Box::new(self.resume_loop(id, grant)?))
+            }
+            UnitEffect::MergeTrees => UnitInput::TreesMerged(self.merge_trees()?),
+            UnitEffect::LayOut { tip, tree } => {
+                // The one before has to go first: both lie in the same folder.
+                *scratch = None;
+                UnitInput::LaidOut(self.lay_out(repo, scratch, &tip, &tree)?)
+            }
+            UnitEffect::DropScratch => {
+                *scratch = None;
+                return Ok(None);
+            }
+            UnitEffect::CommitMerge { tree, tip, head } => {
+                let message = format!("Merge unit {}", self.spec.unit.id);
+                let commit = self.repo.commit_merge(&tree, [&tip, &head], &message);
+                UnitInput::MergeCommitted(commit.map_err(JobEnd::error)?)
+            }
+            UnitEffect::LookAtMerge { tip, commit } => {
+                UnitInput::MergeSeen(self.look_at_merge(&tip, &commit)?)
+            }
+            UnitEffect::MoveTarget { commit } => UnitInput::TargetMoved(self.move_target(&commit)?),
+            UnitEffect::Tidy { commit } => self.tidy(&commit)?,
+            UnitEffect::LookAtRoute => self.look_at_route()?,
+            UnitEffect::Push { commit, remote } => self.push(&commit, &remote)?,
+            UnitEffect::OpenPullRequest => UnitInput::PullRequest(self.open_pull_request()?),
+        }))
     }
 
     // --- the worktree ---------------------------------------------------------------------------------------
 
-    /// The unit's worktree, made and set up if it is not there.
-    fn worktree(&mut self) -> Result<Worktree, JobEnd> {
+    /// The unit's worktree, made if it is not there.
+    fn make_worktree(&mut self) -> Result<WorktreeFacts, JobEnd> {
         let failed = |error: &dyn std::fmt::Display| JobEnd(UnitEnd::Setup, error.to_string());
         let known = self.known()?;
         let base = self.base()?;
         let (unit, project) = (self.spec.unit.id.clone(), self.spec.started.project.clone());
         let asked = known.as_ref();
         let tree = self.repo.worktree(&unit, &project, &base, asked).map_err(|error| failed(&error))?;
-        let settings = self.spec.started.settings.clone();
-        // In one that was there before, too: somebody may have asked for them since.
-        if settings.submodules {
+        // In one that was there before, too: the user may have asked for them since.
+        if self.spec.started.settings.submodules {
             self.repo.init_submodules(&tree.path).map_err(|error| failed(&error))?;
         }
-        // Recorded only when it is set up: after a crash in between, setup runs again.
-        if known.as_ref().is_none_or(|known| known.path != tree.path || known.branch != tree.branch) {
-            self.prepare(&tree.path, &settings.setup)
-                .map_err(|why| failed(&format!("worktree.setup: {why}")))?;
-            let (path, branch) = (tree.path.clone(), tree.branch.clone());
-            self.voice.tell(&RunEvent::WorktreeCreated { path, branch, base });
+        let now = Known { path: tree.path, branch: tree.branch };
+        let is_set_up = known.is_some_and(|known| known == now);
+        self.worktree = OnceCell::from(now.clone());
+        Ok(WorktreeFacts { path: now.path, branch: now.branch, base, is_new: tree.is_new, is_set_up })
+    }
+
+    /// Where the unit is worked on.
+    pub(super) fn worktree(&self) -> Result<Known, JobEnd> {
+        if let Some(known) = self.worktree.get() {
+            return Ok(known.clone());
         }
-        Ok(tree)
+        let known = self.known()?.ok_or_else(|| JobEnd::error("the unit has no worktree"))?;
+        Ok(self.worktree.get_or_init(|| known).clone())
     }
 
     /// Runs the commands that make a worktree ready, or those before it goes.
@@ -184,23 +231,7 @@ impl<'a> Worker<'a> {
             .and_then(|view| Some(Known { path: view.worktree?, branch: view.branch? })))
     }
 
-    // --- facts ----------------------------------------------------------------------------------------------
-
-    /// `given` are the tasks as they were where the unit's branch began.
-    fn facts(&mut self, tree: &Worktree, given: &[Task], checks: Checks) -> Result<UnitFacts, JobEnd> {
-        self.put_back_plan(tree)?;
-        let tasks = self.tasks_on_disk(tree, given)?;
-        let committed = given
-            .iter()
-            .map(
-                |task| {
-                    if self.proven.contains(&task.spec.number) { TaskStatus::Complete } else { task.status }
-                },
-            )
-            .collect();
-        let retry_failed = self.spec.started.settings.retry_failed;
-        Ok(UnitFacts { tasks, committed, open: self.open_loop(tree, given)?, retry_failed, checks })
-    }
+    // --- tasks ----------------------------------------------------------------------------------------------
 
     /// The unit's tasks as a commit has them. Nothing else than what was agreed to is ever run.
     pub(super) fn tasks_at(&self, commit: &str) -> Result<Vec<Task>, JobEnd> {
@@ -240,259 +271,48 @@ impl<'a> Worker<'a> {
         Ok(tasks)
     }
 
-    /// The same tasks with the status they have in the worktree. A file that cannot be read is put back.
-    fn tasks_on_disk(&self, tree: &Worktree, given: &[Task]) -> Result<Vec<Task>, JobEnd> {
-        let mut tasks = given.to_vec();
-        for task in &mut tasks {
-            task.status = match task_files::status(&tree.path, &task.spec.file) {
-                Some(status) => status,
-                None => {
-                    let bytes =
-                        self.repo.file_at(&self.head(tree)?, &task.spec.file).map_err(JobEnd::error)?;
-                    let put_back =
-                        task_files::set_status(&tree.path, &task.spec.file, task.status, bytes.as_deref());
-                    put_back.map_err(JobEnd::error)?;
-                    task.status
-                }
-            };
-        }
-        Ok(tasks)
-    }
-
-    /// An agent may have deleted the plan; every claim would be refused for it.
-    fn put_back_plan(&self, tree: &Worktree) -> Result<(), JobEnd> {
-        let plan = format!("{}/{}", self.spec.unit.folder, units::PLAN);
-        if task_files::read(&tree.path, &plan).is_ok() {
-            return Ok(());
-        }
-        match self.repo.file_at(&self.accepted, &plan).map_err(JobEnd::error)? {
-            Some(bytes) => task_files::put_back(&tree.path, &plan, &bytes).map_err(JobEnd::error),
-            None => Ok(()),
-        }
-    }
-
-    /// A loop of this unit that was cut short in this worktree, was told what this run would tell it, and counts changes
-    /// from where the unit stands: other limits, another agent, other gates or another commit make another loop.
-    pub(super) fn open_loop(&self, tree: &Worktree, given: &[Task]) -> Result<Option<LoopId>, JobEnd> {
-        let Some((id, history)) = self.cut_loop(tree)? else { return Ok(None) };
-        let Some(LoopEvent::LoopStarted(started)) = history.first().map(|envelope| &envelope.event) else {
-            return Ok(None);
-        };
-        if started.base.as_ref().is_none_or(|base| base.snapshot != self.accepted) {
-            return Ok(None);
-        }
-        let (unit, settings) = (&self.spec.unit.id, &self.spec.started.settings);
-        let is_ours = match &started.policy.tasks {
-            // A task that was changed meanwhile is frozen there as it was.
-            Some(set) => {
-                set.tasks.iter().map(|task| &task.spec).eq(given.iter().map(|task| &task.spec))
-                    && started.policy == settings.turn(set.clone(), !self.proven.is_empty())
-            }
-            None => {
-                let head = self.head(tree)?;
-                let must_hold = self.must_hold(&self.tip()?, &head, &head)?;
-                started.policy == settings.baseline(unit, &must_hold.checks)
-                    || started.policy == settings.sent_back(unit, &must_hold)
-            }
-        };
-        Ok(is_ours.then_some(id))
-    }
-
-    /// The unit's newest loop, if it was cut short in this worktree.
-    fn cut_loop(&self, tree: &Worktree) -> Result<Option<(LoopId, Vec<Envelope>)>, JobEnd> {
-        let rows = self
-            .store
-            .newest_of_task(Some(&self.spec.started.project), self.task()?.as_str())
-            .map_err(JobEnd::error)?;
-        let view = rows
-            .into_iter()
-            .map(|row| row.current_view())
-            .find(|view| view.workspace == tree.path && view.reason.is_some_and(step::goes_on));
-        let Some(view) = view else { return Ok(None) };
-        let history = self.store.events(&view.id, 0).map_err(JobEnd::error)?;
-        Ok(Some((view.id, history)))
-    }
-
-    /// What a person said to a loop that was cut short and that nobody goes on with: the next one hears it.
-    fn unheard(&self, tree: &Worktree) -> Result<Vec<String>, JobEnd> {
-        let Some((id, history)) = self.cut_loop(tree)? else { return Ok(Vec::new()) };
-        let mut words = step::unheard(history.iter().map(|envelope| &envelope.event));
-        let pending = self.store.pending(&id).map_err(JobEnd::error)?;
-        words.extend(pending.into_iter().filter_map(|pending| match pending.request {
-            Request::Steer { text } => Some(text),
-            _ => None,
-        }));
-        Ok(words)
-    }
-
-    // --- loops ----------------------------------------------------------------------------------------------
-
-    /// The task that all loops of the unit belong to.
-    pub(super) fn task(&self) -> Result<TaskId, JobEnd> {
-        self.spec.unit.id.as_str().parse().map_err(JobEnd::error)
-    }
-
-    /// Runs a loop to its end; its changes count from the commit `base`, else from the files as they are.
-    pub(super) fn run_loop(
-        &mut self,
-        policy: Policy,
-        prompt: String,
-        workspace: &Path,
-        base: Option<String>,
-    ) -> Result<Finished, JobEnd> {
-        self.stop_if_asked()?;
-        let new = NewLoop {
-            policy,
-            prompt: Some(prompt),
-            project: self.spec.started.project.clone(),
-            task: Some(self.task()?),
-            workspace: workspace.to_owned(),
-            after: Vec::new(),
-            parent: None,
-            run: Some(self.spec.started.purse.clone()),
-            base,
-            is_detached: self.spec.is_detached,
-        };
-        Ok(supervisor::run(&self.home, new, self.voice)?)
-    }
-
-    fn resume(&mut self, id: LoopId) -> Result<(), JobEnd> {
-        let history = self.store.events(&id, 0).map_err(JobEnd::error)?;
-        // An iteration that dacapo's own end cut short is no failure of the agent's.
-        let cut = history.iter().rev().find_map(|envelope| match &envelope.event {
-            LoopEvent::IterationFinished { outcome, .. } => Some(*outcome == IterationOutcome::Interrupted),
-            LoopEvent::IterationStarted { .. } => Some(true),
-            _ => None,
-        });
-        let grant = Grant { extra_iterations: u32::from(cut == Some(true)), ..Grant::default() };
-        let wanted = ResumeLoop { id, grant, is_detached: self.spec.is_detached };
-        let finished = supervisor::resume(&self.home, wanted, self.voice)?;
-        let set = history.into_iter().find_map(|envelope| match envelope.event {
-            LoopEvent::LoopStarted(started) => Some(started.policy.tasks),
-            _ => None,
-        });
-        self.turn_ended(&finished, set.flatten().as_ref())
-    }
-
-    fn turn(&mut self, tree: &Worktree, set: TaskSet) -> Result<(), JobEnd> {
-        let policy = self.spec.started.settings.turn(set.clone(), !self.proven.is_empty());
-        let mut words = prompt::turn(&set);
-        for number in &set.ready {
-            if let Some(output) = self.red.get(number) {
-                words.push_str(&prompt::was_red(*number, output));
+    /// What a killed dacapo left beside a file while it wrote goes with the next write. A file that cannot be read is put
+    /// back later.
+    fn sweep_task_files(&self, tasks: &[Task]) -> Result<(), JobEnd> {
+        let root = self.worktree()?.path;
+        for task in tasks {
+            if let Some(status) = task_files::status(&root, &task.spec.file) {
+                let _ = write_status(&root, tasks, task.spec.number, status);
             }
         }
-        for said in self.unheard(tree)? {
-            words.push_str(&prompt::said(&said));
-        }
-        let base = Some(self.accepted.clone());
-        let finished = self.run_loop(policy, words, &tree.path, base)?;
-        self.turn_ended(&finished, Some(&set))
-    }
-
-    fn turn_ended(&mut self, finished: &Finished, set: Option<&TaskSet>) -> Result<(), JobEnd> {
-        let exhausted = if set.is_some() { UnitEnd::Exhausted } else { UnitEnd::Baseline };
-        let Some(end) = step::end_of(finished.reason, exhausted) else {
-            if let Some(receipt) = proof::receipt(&self.store, &finished.id).map_err(JobEnd::error)? {
-                self.proven.extend(claimed(&receipt.claim));
-                self.accepted = receipt.commits.last().unwrap_or(&self.accepted).clone();
-            }
-            let mut is_paused = false;
-            for envelope in self.store.events(&finished.id, 0).map_err(JobEnd::error)? {
-                match envelope.event {
-                    LoopEvent::GateFinished { task: Some(task), result, .. } => {
-                        self.red.insert(task, result.output_tail);
-                    }
-                    LoopEvent::PauseRequested { .. } => is_paused = true,
-                    LoopEvent::Paused | LoopEvent::Unpaused => is_paused = false,
-                    _ => {}
-                }
-            }
-            self.red.retain(|task, output| !output.is_empty() && !self.proven.contains(task));
-            // A pause after the iteration that ended the loop holds the unit.
-            return match is_paused {
-                true => {
-                    let started = &self.spec.started;
-                    let target = started.settings.typed_target.as_deref();
-                    let again = run_again(None, started.merge, target);
-                    Err(JobEnd(UnitEnd::Stopped, format!("paused; `{again}` goes on")))
-                }
-                false => Ok(()),
-            };
-        };
-        let mut detail = finished.detail.clone();
-        if end == UnitEnd::Stopped {
-            // Whatever ended the run was passed on to its jobs as Ctrl-C is.
-            "stopped with its run".clone_into(&mut detail);
-        }
-        if let (UnitEnd::Exhausted, Some(set)) = (end, set) {
-            let row = self.store.row(&finished.id).map_err(JobEnd::error)?;
-            match row.and_then(|row| row.view.refused) {
-                Some((_, refusal)) => detail = format!("{detail}; the last was refused: {refusal}"),
-                None => detail.push_str(&self.last_exit(finished)?),
-            }
-            self.give_up(finished, set, &mut detail)?;
-        }
-        Err(JobEnd(end, detail))
-    }
-
-    /// How the last agent of a loop failed, if it did.
-    fn last_exit(&self, finished: &Finished) -> Result<String, JobEnd> {
-        let events = self.store.events(&finished.id, 0).map_err(JobEnd::error)?;
-        let last = events.into_iter().rev().find_map(|envelope| match envelope.event {
-            LoopEvent::AgentExited { exit, .. } => Some(exit),
-            _ => None,
-        });
-        let error = last.and_then(|exit| account::error(&exit));
-        Ok(error.map_or_else(String::new, |error| format!("; the last agent failed: {error}")))
-    }
-
-    /// Marks the task that the turn failed at, so that nobody takes it for ready again.
-    fn give_up(&mut self, finished: &Finished, set: &TaskSet, detail: &mut String) -> Result<(), JobEnd> {
-        let events = self.store.events(&finished.id, 0).map_err(JobEnd::error)?;
-        let last = events.iter().rev().find_map(|envelope| match &envelope.event {
-            LoopEvent::ClaimMade { by, .. } => claimed(by).last(),
-            _ => None,
-        });
-        let Some(task) = step::given_up(set, last) else { return Ok(()) };
-        let root = events.iter().find_map(|envelope| match &envelope.event {
-            LoopEvent::LoopStarted(started) => Some(started.workspace.clone()),
-            _ => None,
-        });
-        if let Some(root) = root {
-            write_status(&root, &set.tasks, task, TaskStatus::Failed)?;
-        }
-        self.voice.tell(&RunEvent::TaskFailed { task, detail: detail.clone() });
-        *detail = format!("task #{task} was given up: {detail}");
         Ok(())
     }
 
-    fn set_statuses(
-        &mut self,
-        tree: &Worktree,
-        tasks: &[Task],
-        statuses: &[(u32, TaskStatus)],
-    ) -> Result<(), JobEnd> {
-        statuses.iter().try_for_each(|(task, status)| write_status(&tree.path, tasks, *task, *status))
+    /// The status that each task has in the worktree. A file that cannot be read is put back.
+    fn statuses(&self, tasks: &[Task], accepted: &str) -> Result<Vec<TaskStatus>, JobEnd> {
+        let root = self.worktree()?.path;
+        self.put_back_plan(&root, accepted)?;
+        let mut statuses = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            statuses.push(match task_files::status(&root, &task.spec.file) {
+                Some(status) => status,
+                None => {
+                    let bytes = self.repo.file_at(&self.head()?, &task.spec.file).map_err(JobEnd::error)?;
+                    let put_back =
+                        task_files::set_status(&root, &task.spec.file, task.status, bytes.as_deref());
+                    put_back.map_err(JobEnd::error)?;
+                    task.status
+                }
+            });
+        }
+        Ok(statuses)
     }
 
-    /// The checks after all tasks, with an agent to turn red ones green.
-    fn check(&mut self, tree: &Worktree) -> Result<(), JobEnd> {
-        let checks = self.baseline_for(&self.head(tree)?)?;
-        if checks.is_empty() {
+    /// An agent may have deleted the plan; every claim would be refused for it.
+    fn put_back_plan(&self, root: &Path, accepted: &str) -> Result<(), JobEnd> {
+        let plan = format!("{}/{}", self.spec.unit.folder, units::PLAN);
+        if task_files::read(root, &plan).is_ok() {
             return Ok(());
         }
-        let unit = self.spec.unit.id.clone();
-        let policy = self.spec.started.settings.baseline(&unit, &checks);
-        let commands: Vec<(&str, &str)> =
-            checks.iter().map(|check| (check.name.as_str(), check.run.as_str())).collect();
-        let finished = self.run_loop(
-            policy,
-            prompt::fix_baseline(&unit, &commands),
-            &tree.path,
-            Some(self.accepted.clone()),
-        )?;
-        self.turn_ended(&finished, None)
+        match self.repo.file_at(accepted, &plan).map_err(JobEnd::error)? {
+            Some(bytes) => task_files::put_back(root, &plan, &bytes).map_err(JobEnd::error),
+            None => Ok(()),
+        }
     }
 
     /// The baseline checks that concern the files of a commit.
@@ -510,53 +330,83 @@ impl<'a> Worker<'a> {
         Ok(all.iter().filter(concerns).cloned().collect())
     }
 
-    /// The merged tree was red: the target comes into the unit's branch, and what was red is mended there.
-    fn take_back(&mut self, tree: &Worktree, red: &str) -> Result<(), JobEnd> {
-        let (tip, head) = (self.tip()?, self.head(tree)?);
-        match self.repo.merge(&head, &tip).map_err(JobEnd::error)? {
-            Merged::Nothing => {}
-            Merged::Clean { tree: merged } => {
-                let message = format!("Merge {} into {}", self.spec.started.target, tree.branch);
-                let commit =
-                    self.repo.commit_merge(&merged, [&head, &tip], &message).map_err(JobEnd::error)?;
-                self.repo.advance(&tree.path, &tree.branch, &commit, &head).map_err(JobEnd::error)?;
-                self.look_at_branch(tree)?;
-            }
-            // The target moved on and conflicts by now: that is the next merge's business.
-            Merged::Conflict { .. } => return Ok(()),
-        }
-        let unit = self.spec.unit.id.clone();
-        let head = self.head(tree)?;
-        let must_hold = self.must_hold(&tip, &head, &head)?;
-        let policy = self.spec.started.settings.sent_back(&unit, &must_hold);
-        let words = format!("{}\n\n{red}\n", prompt::fix_merge(&unit, &self.spec.started.target));
-        let base = Some(self.accepted.clone());
-        let finished = self.run_loop(policy, words, &tree.path, base)?;
-        match step::end_of(finished.reason, UnitEnd::Merge) {
-            None => self.look_at_branch(tree).map(drop),
-            Some(end) => Err(JobEnd(end, finished.detail)),
-        }
+    // --- loops ----------------------------------------------------------------------------------------------
+
+    /// The task that all loops of the unit belong to.
+    pub(super) fn task(&self) -> Result<TaskId, JobEnd> {
+        self.spec.unit.id.as_str().parse().map_err(JobEnd::error)
     }
 
-    /// Ctrl-C or Ctrl-Z between two loops.
-    pub(super) fn stop_if_asked(&mut self) -> Result<(), JobEnd> {
+    /// The unit's newest loop, if it was cut short in the unit's worktree, and what has to hold there if it was about that.
+    fn cut_loop(&self) -> Result<Option<CutFacts>, JobEnd> {
+        let root = self.worktree()?.path;
+        let rows = self
+            .store
+            .newest_of_task(Some(&self.spec.started.project), self.task()?.as_str())
+            .map_err(JobEnd::error)?;
+        let view = rows
+            .into_iter()
+            .map(|row| row.current_view())
+            .find(|view| view.workspace == root && view.reason.is_some_and(goes_on));
+        let Some(view) = view else { return Ok(None) };
+        let history = self.store.events(&view.id, 0).map_err(JobEnd::error)?;
+        let pending = self.store.pending(&view.id).map_err(JobEnd::error)?;
+        let requested = pending.into_iter().filter_map(|pending| match pending.request {
+            Request::Steer { text } => Some(text),
+            _ => None,
+        });
+        let cut = CutLoop::of(view.id, &history, requested.collect());
+        let is_proof = cut.purpose.as_ref().is_some_and(|purpose| purpose.step != LoopStep::Turn);
+        let must_hold = is_proof
+            .then(|| {
+                let head = self.head()?;
+                self.must_hold(&self.tip()?, &head, &head)
+            })
+            .transpose()?;
+        Ok(Some(CutFacts { cut, must_hold }))
+    }
+
+    fn run_loop(&mut self, order: LoopOrder, workspace: &Path) -> Result<LoopEnd, JobEnd> {
+        let LoopOrder { purpose, policy, prompt, base } = order;
+        let new = NewLoop {
+            policy,
+            prompt: Some(prompt),
+            project: self.spec.started.project.clone(),
+            task: Some(self.task()?),
+            workspace: workspace.to_owned(),
+            after: Vec::new(),
+            parent: None,
+            run: Some(self.spec.started.purse.clone()),
+            purpose: Some(purpose),
+            base,
+            is_detached: self.spec.is_detached,
+        };
+        let finished = supervisor::run(&self.home, new, self.voice)?;
+        self.loop_end(finished)
+    }
+
+    fn resume_loop(&mut self, id: LoopId, grant: Grant) -> Result<LoopEnd, JobEnd> {
+        let wanted = ResumeLoop { id, grant, is_detached: self.spec.is_detached };
+        let finished = supervisor::resume(&self.home, wanted, self.voice)?;
+        self.loop_end(finished)
+    }
+
+    fn loop_end(&self, finished: Finished) -> Result<LoopEnd, JobEnd> {
+        let Finished { id, reason, detail, .. } = finished;
+        let history = self.store.events(&id, 0).map_err(JobEnd::error)?;
+        let row = self.store.row(&id).map_err(JobEnd::error)?;
+        let refusal = row.and_then(|row| row.view.refused).map(|(_, refusal)| refusal.to_string());
+        Ok(LoopEnd::of(id, reason, detail, refusal, &history))
+    }
+
+    /// Whether Ctrl-C or the like came between two effects. Ctrl-Z holds the job here.
+    fn is_stop_asked(&mut self) -> bool {
         let arrived = self.signals.take();
         if arrived.contains(&Arrived::Suspend) {
             let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
         }
-        if !arrived.iter().any(|arrived| !matches!(arrived, Arrived::Wake | Arrived::Suspend)) {
-            return Ok(());
-        }
-        Err(JobEnd(UnitEnd::Stopped, "stopped between two loops".to_owned()))
+        arrived.iter().any(|arrived| !matches!(arrived, Arrived::Wake | Arrived::Suspend))
     }
-}
-
-/// The tasks among the signals of a claim.
-pub(super) fn claimed(by: &[Hint]) -> impl DoubleEndedIterator<Item = u32> {
-    by.iter().filter_map(|signal| match signal {
-        Hint::Task(number) => Some(*number),
-        _ => None,
-    })
 }
 
 fn write_status(root: &Path, tasks: &[Task], number: u32, status: TaskStatus) -> Result<(), JobEnd> {

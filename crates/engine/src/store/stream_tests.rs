@@ -4,7 +4,7 @@
 use dacapo_core::{
     duration::Millis,
     event::{
-        Envelope, LoopEvent, LoopStarted, MergeMode, RunEnvelope, RunEvent, RunStarted, UnitEnd, UnitPlan,
+        Envelope, LoopEvent, LoopStarted, MergeMode, PlannedUnit, RunEnvelope, RunEvent, RunStarted, UnitEnd,
     },
     ids::{LoopId, ProjectId, RunId, UnitId},
     loop_machine::{Begin, Input, Request},
@@ -97,7 +97,7 @@ fn dead() -> Identity {
 }
 
 fn begins(units: &[&str]) -> Vec<(Option<UnitId>, RunEvent)> {
-    let plan = |name: &&str| UnitPlan {
+    let plan = |name: &&str| PlannedUnit {
         unit: unit(name),
         depends_on: Vec::new(),
         tasks: vec![(1, "One".to_owned()), (2, "Two".to_owned())],
@@ -143,6 +143,7 @@ fn loop_started(unit: &str, run: Option<RunId>) -> LoopEvent {
         workspace: "/w".into(),
         parent: None,
         run,
+        purpose: None,
         depth: 0,
         after: Vec::new(),
         prompt: "x".to_owned(),

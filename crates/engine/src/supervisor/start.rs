@@ -6,6 +6,7 @@ use dacapo_core::{
     event::{Grant, LoopStarted},
     ids::{LoopId, ProjectId, RunId, TaskId},
     loop_machine::{Begin, Effect, Input, LoopMachine},
+    plan::Purpose,
     policy::Policy,
 };
 use jiff::Timestamp;
@@ -51,6 +52,8 @@ pub struct NewLoop {
     pub parent: Option<LoopId>,
     /// The run of units it belongs to.
     pub run: Option<RunId>,
+    /// What a plan starts it for.
+    pub purpose: Option<Purpose>,
     /// The commit that its changes count from; `None` means the files as they are.
     pub base: Option<String>,
     /// Whether it runs without a terminal.
@@ -138,6 +141,7 @@ pub fn run(home: &Home, new: NewLoop, observer: &mut dyn Observer) -> Result<Fin
             workspace: new.workspace,
             parent: parent.map(|row| row.view.id),
             run: new.run,
+            purpose: new.purpose,
             depth,
             after: new.after,
             prompt: prompt.clone(),

@@ -200,6 +200,7 @@ pub(crate) fn obey(order: &str) -> ExitCode {
             after: vec![],
             parent: None,
             run: None,
+            purpose: None,
             base: None,
             is_detached: false,
         };

@@ -5,7 +5,7 @@ use dacapo_core::{
     ids::UnitId,
     unit::{
         TaskSet,
-        graph::{Standing, not_ready, standing},
+        graph::{TasksStanding, not_ready, standing},
         prompt::turn,
     },
 };
@@ -59,12 +59,12 @@ pub(super) fn prompt(args: &PromptArgs) -> Result<u8, UserError> {
             return Err(UserError::usage(what).hint("`dacapo unit list --json` shows its tasks"));
         }
         None => match standing(&unit.tasks) {
-            Standing::Ready(ready) => ready,
-            Standing::AllComplete => return Err(none(&unit.id, "all are complete")),
-            Standing::SomeFailed(failed) => {
+            TasksStanding::Ready(ready) => ready,
+            TasksStanding::AllComplete => return Err(none(&unit.id, "all are complete")),
+            TasksStanding::SomeFailed(failed) => {
                 return Err(none(&unit.id, &format!("{} failed", numbers(&failed))));
             }
-            Standing::Stuck(open) => {
+            TasksStanding::Stuck(open) => {
                 let why = format!("{} wait for each other, or for what is not there", numbers(&open));
                 return Err(none(&unit.id, &why));
             }

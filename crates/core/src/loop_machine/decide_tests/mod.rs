@@ -60,6 +60,7 @@ pub(crate) fn started(policy: Policy) -> LoopStarted {
         workspace: "/w".into(),
         parent: None,
         run: None,
+        purpose: None,
         depth: 0,
         after: vec![],
         prompt: "Fix it.".to_owned(),

@@ -1,15 +1,15 @@
 //! Tables: a run, what reaches it, and what follows.
 
 use super::*;
-use crate::event::{MergeMode, RunProblem, UnitEnd, UnitPlan};
+use crate::event::{MergeMode, PlannedUnit, RunProblem, UnitEnd};
 
 pub(super) fn unit(name: &str) -> UnitId {
     name.parse().unwrap()
 }
 
 /// A run of units as `name: first, first`.
-pub(super) fn started(units: &[(&str, &[&str])], parallel: u32, merge: MergeMode) -> RunStarted {
-    let plan = |(name, first): &(&str, &[&str])| UnitPlan {
+pub(crate) fn started(units: &[(&str, &[&str])], parallel: u32, merge: MergeMode) -> RunStarted {
+    let plan = |(name, first): &(&str, &[&str])| PlannedUnit {
         unit: unit(name),
         depends_on: first.iter().map(|name| unit(name)).collect(),
         tasks: vec![(1, "One".to_owned())],

@@ -59,7 +59,7 @@ fn plan() -> impl Strategy<Value = RunStarted> {
             for (n, edges) in edges.iter().enumerate() {
                 // Only backwards: no circles.
                 let first = edges.iter().filter(|_| n > 0).map(|edge| format!("u{}", edge % n.max(1)));
-                plan.units.push(crate::event::UnitPlan {
+                plan.units.push(crate::event::PlannedUnit {
                     unit: format!("u{n}").parse().unwrap(),
                     depends_on: first.map(|name| name.parse().unwrap()).collect(),
                     tasks: Vec::new(),
