@@ -92,26 +92,38 @@ fn cancel_run(client: &mut Client, run: RunSeen) -> Result<u8, UserError> {
     Ok(0)
 }
 
-/// A run of units is worked on by many loops, and which of them is meant nobody said.
-fn refuse_run(cx: &Context, client: &Client, text: &str, verb: &str) -> Result<(), UserError> {
-    let Some(run) = cx.find_run(client, text)? else { return Ok(()) };
+/// Asks something of a run of units, if `text` names one that runs.
+fn ask_run(
+    cx: &Context,
+    client: &mut Client,
+    text: &str,
+    request: &Request,
+) -> Result<Option<dacapo_core::ids::RunId>, UserError> {
+    let Some(run) = cx.find_run(client, text)? else { return Ok(None) };
     let id = run.view.id;
-    Err(UserError::usage(format!("{id} is a run of units, and this is about one of them")).hint(format!(
-        "`dacapo {verb} UNIT` names it; `dacapo cancel {id}` and `dacapo resume {id}` are about all"
-    )))
+    if !run.is_running || !client.request(&StreamId::Run(id.clone()), request)? {
+        return Err(UserError::failed(format!("run {id} is not running: it is {}", run.view.state))
+            .hint(format!("`dacapo resume {id}` goes on with it")));
+    }
+    Ok(Some(id))
 }
 
 pub(super) fn pause(cx: &Context, args: &PauseArgs) -> Result<u8, UserError> {
     let mut client = cx.client()?;
     let name = cx.name(&client, args.id.as_deref())?;
-    refuse_run(cx, &client, &name, "pause")?;
+    let when = if args.now { "now" } else { "after this iteration" };
+    if let Some(id) = ask_run(cx, &mut client, &name, &Request::Pause { now: args.now })? {
+        say(format!(
+            "Run {id} pauses: no unit is begun, its loops hold {when}; `dacapo resume {id}` goes on."
+        ));
+        return Ok(0);
+    }
     let seen = cx.find(&client, &name)?;
     let id = seen.view.id.clone();
     if !seen.is_running {
         return Err(UserError::failed(format!("loop {id} is not running: it is {}", seen.view.state)));
     }
     client.request(&StreamId::Loop(id.clone()), &Request::Pause { now: args.now })?;
-    let when = if args.now { "now" } else { "after this iteration" };
     if is_of_unit(&client, &id)? {
         // Its loop may be over by then; the unit is not.
         let again = again(&client, &seen.view)?;
@@ -134,7 +146,10 @@ pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
         None => (None, &args.id),
     };
     let name = cx.name(&client, id)?;
-    refuse_run(cx, &client, &name, "steer")?;
+    if let Some(id) = ask_run(cx, &mut client, &name, &Request::Steer { text: text.clone() })? {
+        say(format!("Every loop of run {id} that works reads it in its next prompt."));
+        return Ok(0);
+    }
     let view = cx.find(&client, &name)?.view;
     let id = view.id.clone();
     if view.reason.is_some_and(|reason| !reason.is_resumable()) {

@@ -60,6 +60,15 @@ impl ResumeArgs {
 pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
     let mut client = cx.client()?;
     let name = cx.name(&client, args.id.as_deref())?;
+    if let Some(run) = cx.find_run(&client, &name)?
+        && run.is_running
+        && run.view.state == "paused"
+    {
+        let id = run.view.id;
+        client.request(&StreamId::Run(id.clone()), &Request::Unpause { grant: args.grant() })?;
+        say(format!("Run {id} goes on."));
+        return Ok(0);
+    }
     if let Some((run, unit)) = unit::of_run(cx, &client, &name)? {
         return unit::resume(cx, &client, &run, unit.as_ref(), args);
     }

@@ -270,6 +270,10 @@ pub(crate) fn describe_run(event: &RunEvent) -> String {
             };
             format!("run is being stopped: {why}")
         }
+        RunEvent::OrchPaused { now: true } => "run paused, its agents stopped".to_owned(),
+        RunEvent::OrchPaused { now: false } => "run paused: loops hold after their iteration".to_owned(),
+        RunEvent::OrchUnpaused => "run goes on".to_owned(),
+        RunEvent::OrchSteered { text } => format!("a person to all loops: {text}"),
         RunEvent::UnitQueued { depends_on } if depends_on.is_empty() => "queued".to_owned(),
         RunEvent::UnitQueued { depends_on } => format!("queued behind {}", names(depends_on)),
         RunEvent::UnitStarted { slot } => format!("started in slot {slot}"),

@@ -116,20 +116,32 @@ fn a_unit_that_is_paused_while_its_task_is_proven_stops_behind_it_and_goes_on_by
 }
 
 #[test]
-fn a_run_is_not_paused_as_a_whole_and_says_what_can_be() {
+fn a_run_is_paused_steered_and_goes_on_as_a_whole() {
     let world = World::new();
-    held_unit(&world, "a", "true", 1);
-    world.commit();
-    let running = world.env.spawn(world.args(&[]));
+    // The first agent leaves without having done it.
+    held_unit(&world, "a", "exit 1", 1);
+    world.unit("b", 1, &["a"]).commit();
+    let mut running = world.env.spawn(world.args(&[]));
     wait_for_file(&world, "began-a");
     let run = world.run_events()[0]["run"].as_str().unwrap().to_owned();
-    for args in [&["pause", &run][..], &["steer", &run, "faster"]] {
-        let output = world.env.run(args).assert_code(2);
-        let last = output.stderr.lines().last().unwrap();
-        assert!(last.contains(&format!("{run} is a run of units")), "{}", output.stderr);
-        assert!(output.stderr.contains(&format!("`dacapo {} UNIT`", args[0])), "{}", output.stderr);
-    }
+    let output = world.env.run(["pause", &run]).assert_code(0);
+    assert!(output.stdout.contains("no unit is begun"), "{}", output.stdout);
+    let said = |kind: &str| world.run_events().iter().any(|event| event["type"] == kind);
+    wait_until("the run is paused", LONG, || said("orch.paused"));
+    wait_until("its loop heard", LONG, || happened(&of_unit(&world, "a"), "pause_requested") == 1);
+    world.env.run(["steer", &run, "mind the gap"]).assert_code(0);
+    wait_until("its loop was told", LONG, || happened(&of_unit(&world, "a"), "steered") == 1);
     let_go(&world);
+    wait_until("its loop is paused", LONG, || happened(&of_unit(&world, "a"), "paused") == 1);
+    assert!(world.env.run(["status"]).stdout.contains("paused"), "status says so");
+    assert!(running.is_running());
+    assert_eq!(happened(&of_unit(&world, "a"), "agent_started"), 1);
+    assert!(world.env.run(["resume", &run]).assert_code(0).stdout.contains("goes on"));
     running.wait(LONG).assert_code(0);
     assert_merged(&world, "a", 1);
+    assert_merged(&world, "b", 1);
+    assert!(said("orch.unpaused") && said("orch.steered"));
+    let stderr = world.env.run(["pause", &run]).assert_code(1).stderr;
+    assert!(stderr.contains("is not running"), "{stderr}");
+    assert_eq!(world.env.survivors(), Vec::<u32>::new());
 }

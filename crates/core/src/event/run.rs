@@ -52,6 +52,18 @@ pub enum RunEvent {
     /// Somebody or something wants the run to end: nothing new is begun, and what runs is asked to stop.
     #[serde(rename = "orch.stopping")]
     OrchStopping { by: RunStop },
+    /// A person holds the run: no unit is begun or merged, and loops hold after their iteration, or now.
+    #[serde(rename = "orch.paused")]
+    OrchPaused {
+        /// Whether agents are stopped for it.
+        now: bool,
+    },
+    /// The run goes on.
+    #[serde(rename = "orch.unpaused")]
+    OrchUnpaused,
+    /// A person's words for every loop of the run that works.
+    #[serde(rename = "orch.steered")]
+    OrchSteered { text: String },
     /// The unit has to wait: for others, or for a slot.
     #[serde(rename = "unit.queued")]
     UnitQueued {
@@ -259,6 +271,9 @@ impl RunEvent {
             Self::OrchCompleted { .. } => "orch.completed",
             Self::OrchFailed { .. } => "orch.failed",
             Self::OrchStopping { .. } => "orch.stopping",
+            Self::OrchPaused { .. } => "orch.paused",
+            Self::OrchUnpaused => "orch.unpaused",
+            Self::OrchSteered { .. } => "orch.steered",
             Self::UnitQueued { .. } => "unit.queued",
             Self::UnitStarted { .. } => "unit.started",
             Self::UnitCompleted { .. } => "unit.completed",

@@ -113,7 +113,7 @@ impl Machine for RunMachine {
 }
 
 /// Something to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum RunEffect {
     /// Start a process; answered by `Told`, as often as it has something to say, and `JobEnded`.
     StartJob {
@@ -129,6 +129,8 @@ pub enum RunEffect {
         /// The unit.
         unit: UnitId,
     },
+    /// Ask the loops of the run that work for something.
+    AskLoops(Request),
     /// Ask every job to stop.
     AskJobsToStop,
     /// Ask every job again, which then kills what it runs.

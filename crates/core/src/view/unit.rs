@@ -66,6 +66,8 @@ impl RunView {
     pub fn apply(&mut self, envelope: &RunEnvelope) {
         match &envelope.event {
             RunEvent::OrchStopping { .. } => "stopping".clone_into(&mut self.state),
+            RunEvent::OrchPaused { .. } => "paused".clone_into(&mut self.state),
+            RunEvent::OrchUnpaused => "running".clone_into(&mut self.state),
             RunEvent::OrchCompleted { detail } => self.end(envelope.at, "completed", "completed", detail, 0),
             RunEvent::OrchFailed { reason, detail, exit_code } => {
                 let is_stopped =

@@ -21,8 +21,9 @@ use std::{
 };
 
 use dacapo_core::{
-    event::{MergeMode, PlannedUnit, RunEvent, RunStarted, StopCause, UnitEnd},
+    event::{LoopEvent, MergeMode, PlannedUnit, RunEvent, RunStarted, StopCause, UnitEnd},
     ids::{ProjectId, RunId, UnitId},
+    loop_machine::Request,
     unit::{
         TaskStatus, Unit,
         account::Accounts,
@@ -352,6 +353,11 @@ impl Scheduler<'_> {
                     job.kill_at = Some(kill_at);
                 }
             }
+            RunEffect::AskLoops(request) => {
+                for row in self.store.working_loops_of_run(&self.id)? {
+                    self.store.request(&row.view.id, &request, Timestamp::now())?;
+                }
+            }
             RunEffect::KillJobs => {
                 // The jobs first: nothing that ends is to be news to them.
                 self.signal_jobs(JobSignal::Kill);
@@ -503,6 +509,13 @@ impl Scheduler<'_> {
                 self.seen = self.seen.max(envelope.seq);
                 let events = self.accounts.see(&unit, &envelope);
                 self.observer.loop_event(&unit, &envelope);
+                // A loop that a job began before it could know that the run is held.
+                if let (Some(now), LoopEvent::LoopStarted(_)) =
+                    (self.stream.state().paused(), &envelope.event)
+                    && self.stream.state().stopping().is_none()
+                {
+                    self.store.request(&envelope.loop_id, &Request::Pause { now }, Timestamp::now())?;
+                }
                 if !events.is_empty() {
                     inputs.push(RunInput::LoopTold { unit, events }.into());
                 }

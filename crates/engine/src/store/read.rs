@@ -360,6 +360,12 @@ impl Store {
         Ok(newest.is_some_and(|row| row.view.reason == Some(Reason::Done)))
     }
 
+    /// Loops of a run that somebody runs.
+    pub fn working_loops_of_run(&self, run: &RunId) -> Result<Vec<LoopRow>, StoreError> {
+        let rows: Vec<LoopRow> = self.rows("s.run = ?1 AND s.over = 0", [run.as_str()])?;
+        Ok(rows.into_iter().filter(LoopRow::is_running).collect())
+    }
+
     /// Child loops of `parent` that somebody runs.
     pub fn running_children(&self, parent: &LoopId) -> Result<Vec<LoopRow>, StoreError> {
         let rows: Vec<LoopRow> = self.rows("s.parent = ?1 AND s.over = 0", [parent.as_str()])?;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{GRACE, HURRY, Job, RunEffect, RunInput, RunState, RunStep, SENT_BACK_AT_MOST, Standing};
 use crate::{
-    event::{MergeMode, Reason, RunEvent, RunStarted, RunStop, UnitEnd},
+    event::{Grant, MergeMode, Reason, RunEvent, RunStarted, RunStop, UnitEnd},
     ids::{LoopId, UnitId},
     loop_machine::Request,
     text::count,
@@ -39,7 +39,7 @@ impl Decision {
             RunInput::Told { unit, event } => self.told(&unit, event),
             RunInput::JobEnded { unit, detail } => self.job_ended(&unit, detail),
             RunInput::JobGarbled { unit, detail } => self.job_garbled(&unit, detail),
-            RunInput::Requested(request) => self.requested(&request),
+            RunInput::Requested(request) => self.requested(request),
             RunInput::Stop(cause) => self.stop(cause.into()),
             RunInput::TimeOver => {
                 if self.state.stopping.is_none() {
@@ -154,9 +154,24 @@ impl Decision {
         self.step.effects.push(RunEffect::StopJob { unit: unit.clone() });
     }
 
-    fn requested(&mut self, request: &Request) {
+    fn requested(&mut self, request: Request) {
+        let goes_on = self.state.has_begun() && self.state.stopping.is_none();
         match request {
             Request::Cancel => self.stop(RunStop::Cancel),
+            // Asked again, it may only become more urgent.
+            Request::Pause { now } if goes_on && self.state.paused.is_none_or(|before| now && !before) => {
+                self.record(None, RunEvent::OrchPaused { now });
+                self.step.effects.push(RunEffect::AskLoops(Request::Pause { now }));
+            }
+            Request::Unpause { .. } if goes_on && self.state.paused.is_some() => {
+                self.record(None, RunEvent::OrchUnpaused);
+                let grant = Grant::default();
+                self.step.effects.push(RunEffect::AskLoops(Request::Unpause { grant }));
+            }
+            Request::Steer { text } if goes_on => {
+                self.record(None, RunEvent::OrchSteered { text: text.clone() });
+                self.step.effects.push(RunEffect::AskLoops(Request::Steer { text }));
+            }
             Request::Pause { .. } | Request::Unpause { .. } | Request::Ask { .. } | Request::Steer { .. } => {
             }
         }
@@ -195,6 +210,10 @@ impl Decision {
     /// Starts what can be started, or ends the run.
     fn go_on(&mut self) {
         if self.state.over().is_some() || !self.state.has_begun() {
+            return;
+        }
+        let is_held = self.state.paused.is_some() && self.state.stopping.is_none();
+        if is_held && (self.state.open > 0 || !self.state.busy.is_empty()) {
             return;
         }
         if self.state.stopping.is_none() && self.state.dry.is_none() {

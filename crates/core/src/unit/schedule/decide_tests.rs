@@ -128,6 +128,7 @@ fn short(effect: &RunEffect) -> String {
         RunEffect::StartJob { unit, job: Job::Merge, .. } => format!("merge {unit}"),
         RunEffect::StartJob { unit, job: Job::Publish, .. } => format!("publish {unit}"),
         RunEffect::StopJob { unit } => format!("stop {unit}"),
+        RunEffect::AskLoops(request) => format!("loops: {request:?}"),
         RunEffect::AskJobsToStop => "ask".to_owned(),
         RunEffect::HurryJobs => "hurry".to_owned(),
         RunEffect::KillJobs => "kill".to_owned(),
@@ -157,6 +158,31 @@ fn a_job_that_cannot_be_understood_ends_its_unit_and_is_stopped() {
     assert_eq!(run.journal.last(), Some(&(Some(unit("c")), warned)));
     run.ends("c");
     assert_eq!(run.over(), Some(("failed", "a: its job printed `oops`", 1)));
+}
+
+#[test]
+fn a_paused_run_begins_nothing_until_it_goes_on() {
+    let ask = |run: &mut Sim, request| run.feed(RunInput::Requested(request));
+    let (mut run, _) = Sim::new(&[("a", &[]), ("b", &[])], 1, MergeMode::Merge);
+    let pause = |now| crate::loop_machine::Request::Pause { now };
+    let go_on = || crate::loop_machine::Request::Unpause { grant: crate::event::Grant::default() };
+    assert_eq!(ask(&mut run, go_on()), NOTHING, "nobody holds it");
+    assert_eq!(ask(&mut run, pause(false)), ["loops: Pause { now: false }"]);
+    assert_eq!(ask(&mut run, pause(false)), NOTHING);
+    assert_eq!(ask(&mut run, pause(true)), ["loops: Pause { now: true }"], "more urgent");
+    assert_eq!(ask(&mut run, pause(false)), NOTHING);
+    let words = crate::loop_machine::Request::Steer { text: "x".to_owned() };
+    assert_eq!(ask(&mut run, words), ["loops: Steer { text: \"x\" }"]);
+    assert_eq!(run.completes("a"), NOTHING, "neither merged, nor the next one begun");
+    assert!(run.over().is_none(), "it waits");
+    let effects = ask(&mut run, go_on());
+    assert_eq!(effects[1..], ["merge a", "b in 1"], "{effects:?}");
+    // A cancelled run is not held any more.
+    assert_eq!(ask(&mut run, pause(false)).len(), 1);
+    assert_eq!(ask(&mut run, crate::loop_machine::Request::Cancel), ["ask", "grace 30000"]);
+    assert_eq!(run.ends("a"), NOTHING);
+    assert_eq!(run.ends("b"), NOTHING);
+    assert!(run.over().is_some());
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub struct RunState {
     /// Units that have not come to an end.
     pub(super) open: usize,
     pub(super) stopping: Option<RunStop>,
+    /// Whether a person holds it; true for now, not after the iteration.
+    pub(super) paused: Option<bool>,
     /// The unit whose end holds for all others, and why.
     pub(super) dry: Option<String>,
     /// The first thing that went wrong: the unit, the kind, one line.
@@ -106,6 +108,11 @@ impl RunState {
         self.over.as_ref()
     }
 
+    /// Whether a person holds it, and if so, whether agents are stopped for that.
+    pub fn paused(&self) -> Option<bool> {
+        self.paused
+    }
+
     /// Who or what wants it to end.
     pub fn stopping(&self) -> Option<RunStop> {
         self.stopping
@@ -141,6 +148,8 @@ impl RunState {
         match event {
             RunEvent::OrchStarted(started) => self.begin(started),
             RunEvent::OrchStopping { by } => self.stopping = Some(*by),
+            RunEvent::OrchPaused { now } => self.paused = Some(*now),
+            RunEvent::OrchUnpaused => self.paused = None,
             RunEvent::OrchCompleted { detail } => {
                 self.over =
                     Some(RunOver { reason: "completed".to_owned(), detail: detail.clone(), exit_code: 0 });
