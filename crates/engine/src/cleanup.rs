@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::{
     git::{Git, WorkspaceError},
     home::Home,
-    repository::{Removal, Spent},
+    repository::{FinishedWorktree, Removal},
     store::{Channel, RunRow, Segments, Store, StoreError},
     units,
 };
@@ -65,7 +65,11 @@ pub fn old_output(home: &Home, store: &Store, before: Timestamp) -> Result<Vec<O
 
 /// Worktrees of units in which no file has changed since `before`, that are clean, merged, and in no loop's use. What is not
 /// known to be all of that is not named.
-pub fn old_worktrees(home: &Home, store: &Store, before: Timestamp) -> Result<Vec<Spent>, StoreError> {
+pub fn old_worktrees(
+    home: &Home,
+    store: &Store,
+    before: Timestamp,
+) -> Result<Vec<FinishedWorktree>, StoreError> {
     let used = used(store)?;
     let Ok(git) = Git::find() else { return Ok(Vec::new()) };
     let below = |folder: PathBuf| {
@@ -76,11 +80,11 @@ pub fn old_worktrees(home: &Home, store: &Store, before: Timestamp) -> Result<Ve
             .map(|entry| entry.path())
             .filter(|path| path.is_dir())
     };
-    let mut old: Vec<Spent> = below(home.path().join("worktrees"))
+    let mut old: Vec<FinishedWorktree> = below(home.path().join("worktrees"))
         .flat_map(below)
         .filter_map(|path| path.canonicalize().ok())
         .filter(|path| !used.iter().any(|dir| dir.starts_with(path)))
-        .filter_map(|path| Spent::at(&git, home, &path, before.into()))
+        .filter_map(|path| FinishedWorktree::at(&git, home, &path, before.into()))
         .collect();
     old.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(old)
@@ -137,7 +141,11 @@ pub fn abandoned(store: &Store) -> Result<Vec<AbandonedWorktree>, StoreError> {
 }
 
 /// Branches of units that were merged before `before` and whose worktrees are gone, because a dacapo was killed between the two.
-pub fn old_branches(home: &Home, store: &Store, before: Timestamp) -> Result<Vec<Spent>, StoreError> {
+pub fn old_branches(
+    home: &Home,
+    store: &Store,
+    before: Timestamp,
+) -> Result<Vec<FinishedWorktree>, StoreError> {
     let Ok(git) = Git::find() else { return Ok(Vec::new()) };
     let running = store.active_runs()?.into_iter().filter(RunRow::is_running);
     let running: Vec<_> = running.map(|run| run.view.id).collect();
@@ -151,12 +159,12 @@ pub fn old_branches(home: &Home, store: &Store, before: Timestamp) -> Result<Vec
             continue;
         }
         let Some(run) = store.run_row(&unit.run)? else { continue };
-        old.extend(Spent::branch_of(&git, home, &run.view.root, (path, branch, run.view.target)));
+        old.extend(FinishedWorktree::branch_of(&git, home, &run.view.root, (path, branch, run.view.target)));
     }
     Ok(old)
 }
 
 /// Removes such a worktree and its branch, if that is still safe.
-pub fn remove_worktree(home: &Home, worktree: &Spent) -> Result<Removal, WorkspaceError> {
+pub fn remove_worktree(home: &Home, worktree: &FinishedWorktree) -> Result<Removal, WorkspaceError> {
     worktree.remove(&Git::find()?, home)
 }

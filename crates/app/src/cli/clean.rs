@@ -15,7 +15,7 @@ use dacapo_core::{
 use dacapo_engine::{
     cleanup::{self, AbandonedWorktree},
     config_files::{self, ConfigError},
-    repository::{Removal, Retired, Spent},
+    repository::{FinishedWorktree, Removal, Retired},
     reset::{self, ResetUnit},
     snapshots, supervisor,
 };
@@ -111,7 +111,7 @@ pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
     let mut worktrees = cleanup::old_worktrees(&cx.home, &store, long_ago(args.older_than.unwrap_or(OLD)))?;
     let mut branches = cleanup::old_branches(&cx.home, &store, long_ago(args.older_than.unwrap_or(OLD)))?;
     if !args.dry_run {
-        let mut remove = |spent: &Spent, what: String| {
+        let mut remove = |spent: &FinishedWorktree, what: String| {
             let stays = match cleanup::remove_worktree(&cx.home, spent) {
                 Ok(Removal::Removed) => return true,
                 Ok(Removal::Kept { why }) => why,

@@ -80,13 +80,13 @@ impl fmt::Display for Exceeded {
 
 /// Which budget stands in the way, in words: `cost 5.03 of 5.00 USD today`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Refusal {
+pub struct BudgetRefusal {
     pub share: Share,
     /// What is used up, reservations included.
     pub exceeded: Exceeded,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for BudgetRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whose = match self.share {
             Share::Loop => "",
@@ -112,10 +112,10 @@ pub fn exceeded(budget: &Budget, spent: &Spent) -> Option<Exceeded> {
 
 /// The first budget that an agent which runs has used up. Reservations do not count: they are the agent's
 /// own.
-pub fn first_exceeded(accounts: &[Account]) -> Option<Refusal> {
+pub fn first_exceeded(accounts: &[Account]) -> Option<BudgetRefusal> {
     accounts.iter().find_map(|account| {
         let exceeded = exceeded(&account.budget, &account.spent)?;
-        Some(Refusal { share: account.share, exceeded })
+        Some(BudgetRefusal { share: account.share, exceeded })
     })
 }
 
@@ -124,7 +124,7 @@ pub fn first_exceeded(accounts: &[Account]) -> Option<Refusal> {
 /// dollar.
 ///
 /// Reserve what the largest message so far cost ([`largest`]); nothing is known before the first.
-pub fn may_start(accounts: &[Account], reserve: &Spent) -> Result<(), Refusal> {
+pub fn may_start(accounts: &[Account], reserve: &Spent) -> Result<(), BudgetRefusal> {
     for account in accounts {
         let taken = account.spent.plus(account.reserved);
         let refused = exceeded(&account.budget, &taken).or_else(|| {
@@ -138,7 +138,7 @@ pub fn may_start(accounts: &[Account], reserve: &Spent) -> Result<(), Refusal> {
                 .or(too_many.map(|max| Exceeded::Tokens { spent: wanted.tokens, max }))
         });
         if let Some(exceeded) = refused {
-            return Err(Refusal { share: account.share, exceeded });
+            return Err(BudgetRefusal { share: account.share, exceeded });
         }
     }
     Ok(())

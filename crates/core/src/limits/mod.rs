@@ -13,7 +13,9 @@ pub mod price;
 pub mod reset;
 
 pub use backoff::{GIVE_UP_AFTER, backoff};
-pub use budget::{Account, Budget, Exceeded, Refusal, Share, Spent, exceeded, first_exceeded, may_start};
+pub use budget::{
+    Account, Budget, BudgetRefusal, Exceeded, Share, Spent, exceeded, first_exceeded, may_start,
+};
 pub use failure::{FailureClass, limit_class};
 pub use meter::{Meter, Metered, Scope, SessionTotals, estimate_tokens};
 pub use price::{Price, Prices};

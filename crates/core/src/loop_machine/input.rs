@@ -96,16 +96,16 @@ pub struct Supply {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SharedSpend {
     /// Today, on this machine.
-    pub day: Purse,
+    pub day: SharedBudget,
     /// In this project, ever.
-    pub project: Purse,
+    pub project: SharedBudget,
     /// In the run of units it belongs to.
-    pub run: Purse,
+    pub run: SharedBudget,
 }
 
 /// What was taken out of a budget that loops share.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Purse {
+pub struct SharedBudget {
     /// Spent, by this loop too.
     pub spent: Spent,
     /// Set aside by other loops whose agents have not yet reported anything.

@@ -45,7 +45,8 @@ use crate::{event::LoopEvent, machine::Machine};
 pub use decide::decide;
 pub use effect::{BusPost, BusTarget, Effect, Step, TaskCommit};
 pub use input::{
-    AgentReport, Begin, Input, Purse, Recheck, Request, Seal, SharedSpend, StartFailure, Supply, TaskCommits,
+    AgentReport, Begin, Input, Recheck, Request, Seal, SharedBudget, SharedSpend, StartFailure, Supply,
+    TaskCommits,
 };
 pub(crate) use iteration::STUCK;
 pub use outages::is_broke;

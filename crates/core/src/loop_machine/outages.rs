@@ -7,7 +7,7 @@ use super::{
     after_agent::BLOCKED_ATTEMPTS,
     decide::Decision,
     effect::Effect,
-    input::{Purse, SharedSpend, Supply},
+    input::{SharedBudget, SharedSpend, Supply},
     state::LoopState,
 };
 use crate::{
@@ -190,11 +190,15 @@ pub fn is_broke(state: &LoopState, running: &Spend, shared: &SharedSpend) -> boo
 fn accounts(state: &LoopState, own: Spend, shared: &SharedSpend) -> Vec<Account> {
     let Some(started) = &state.started else { return Vec::new() };
     let policy = &started.policy;
-    let account =
-        |share, budget, purse: Purse| Account { share, budget, spent: purse.spent, reserved: purse.reserved };
+    let account = |share, budget, purse: SharedBudget| Account {
+        share,
+        budget,
+        spent: purse.spent,
+        reserved: purse.reserved,
+    };
     let budget = Budget { max_cost: state.limits.max_cost, max_tokens: state.limits.max_tokens };
     vec![
-        account(Share::Loop, budget, Purse { spent: own.spent(), reserved: Spent::default() }),
+        account(Share::Loop, budget, SharedBudget { spent: own.spent(), reserved: Spent::default() }),
         account(Share::Run, policy.limits.per_run, shared.run),
         account(Share::Project, policy.limits.per_project, shared.project),
         account(Share::Day, policy.limits.per_day, shared.day),

@@ -93,7 +93,7 @@ impl Repo {
     }
 
     /// Makes the files of a scratch worktree those of `tree`. Its index stays, so that they are changes to its commit.
-    pub fn lay_out(&self, scratch: &worktree::Scratch<'_>, tree: &str) -> Result<(), WorkspaceError> {
+    pub fn lay_out(&self, scratch: &worktree::MergeWorktree<'_>, tree: &str) -> Result<(), WorkspaceError> {
         let worktree = self.at(scratch.path())?;
         let index = Scratch::new("dacapo-index")
             .map_err(WorkspaceError::io("make a folder in", std::env::temp_dir()))?;

@@ -32,7 +32,7 @@ pub use recover_branch::RecoveredBranch;
 pub use remote::{PullRequest, PullRequestError};
 pub use retire::Retired;
 pub use target::TargetMoved;
-pub use worktree::{Known, Removal, Scratch, Spent, Worktree};
+pub use worktree::{FinishedWorktree, Known, MergeWorktree, Removal, Worktree};
 
 use crate::{
     git::{

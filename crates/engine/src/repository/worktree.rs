@@ -53,7 +53,7 @@ pub enum Removal {
 
 /// A worktree whose unit is merged, so that it may be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spent {
+pub struct FinishedWorktree {
     root: PathBuf,
     /// The folder; it may be gone already.
     pub path: PathBuf,
@@ -62,7 +62,7 @@ pub struct Spent {
     pub merged_into: String,
 }
 
-impl Spent {
+impl FinishedWorktree {
     /// The worktree at `path`, if it was not touched since `before`, all of it is committed, and a branch that is not
     /// ours holds it. Whatever cannot be told is none.
     pub(crate) fn at(git: &Git, home: &Home, path: &Path, before: SystemTime) -> Option<Self> {
@@ -112,13 +112,13 @@ impl Spent {
 
 /// A worktree for a look at a merge: on no branch, gone when dropped.
 #[derive(Debug)]
-pub struct Scratch<'a> {
+pub struct MergeWorktree<'a> {
     repo: &'a Repo,
     path: PathBuf,
     is_kept: bool,
 }
 
-impl Scratch<'_> {
+impl MergeWorktree<'_> {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
@@ -138,7 +138,7 @@ impl Scratch<'_> {
     }
 }
 
-impl Drop for Scratch<'_> {
+impl Drop for MergeWorktree<'_> {
     fn drop(&mut self) {
         if !self.is_kept
             && let Ok(_lock) = self.repo.lock()
@@ -352,14 +352,14 @@ impl Repo {
         project: &ProjectId,
         name: &str,
         commit: &str,
-    ) -> Result<Scratch<'_>, WorkspaceError> {
+    ) -> Result<MergeWorktree<'_>, WorkspaceError> {
         let commit = self.commit(commit)?;
         let path = self.folder(project)?.join(format!(".merge-{}", name.replace('/', "-")));
         let lock = self.lock()?;
         self.discard(&path)?;
         self.add(&path, &["--detach"], &commit)?;
         drop(lock);
-        let scratch = Scratch { repo: self, path, is_kept: false };
+        let scratch = MergeWorktree { repo: self, path, is_kept: false };
         self.fill(&scratch.path)?;
         Ok(scratch)
     }

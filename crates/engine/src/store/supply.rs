@@ -6,7 +6,7 @@ use dacapo_core::{
     event::{Envelope, LoopEvent},
     ids::{LoopId, ProjectId, RunId, fingerprint},
     limits::Spent,
-    loop_machine::{Purse, SharedSpend},
+    loop_machine::{SharedBudget, SharedSpend},
 };
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Transaction, params};
@@ -110,12 +110,12 @@ impl Store {
             project: self.purse("s.project = ?3", params![key(except), attempt(except), project.as_str()])?,
             run: match run {
                 Some(run) => self.purse("s.run = ?3", params![key(except), attempt(except), run.as_str()])?,
-                None => Purse::default(),
+                None => SharedBudget::default(),
             },
         })
     }
 
-    fn purse(&self, whose: &str, params: impl rusqlite::Params) -> Result<Purse, StoreError> {
+    fn purse(&self, whose: &str, params: impl rusqlite::Params) -> Result<SharedBudget, StoreError> {
         // What a loop has set aside counts only while it runs.
         let sql = format!(
             "SELECT TOTAL(s.cost), TOTAL(s.tokens),
@@ -130,7 +130,7 @@ impl Store {
                 let tokens = row.get::<_, f64>(tokens)? as u64;
                 Ok::<_, rusqlite::Error>(Spent { cost_usd: row.get(cost)?, tokens })
             };
-            Ok(Purse { spent: spent(0, 1)?, reserved: spent(2, 3)? })
+            Ok(SharedBudget { spent: spent(0, 1)?, reserved: spent(2, 3)? })
         })?;
         Ok(rows.into_iter().next().unwrap_or_default())
     }
@@ -247,7 +247,11 @@ mod tests {
             let shared = store.shared_spend(at(0), &project, Some(&run), None).unwrap();
             assert_eq!((shared.day, shared.day), (shared.project, shared.run));
             let other = store.shared_spend(at(0), &project, Some(&"other".parse().unwrap()), None).unwrap();
-            assert_eq!((other.day, other.run), (shared.day, Purse::default()), "another run has its own");
+            assert_eq!(
+                (other.day, other.run),
+                (shared.day, SharedBudget::default()),
+                "another run has its own"
+            );
             (shared.day.reserved.cost_usd, shared.day.spent.cost_usd)
         };
         assert_eq!(reserved(start(1)), (2.0, 0.0));

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     event::Usage,
     limits::{Budget, Spent},
-    loop_machine::Purse,
+    loop_machine::SharedBudget,
 };
 
 /// An agent that ended in this way; `bend` says what else is known of it.
@@ -316,7 +316,7 @@ fn tokens_days_projects_and_runs_are_budgets_too() {
         ..Spend::default()
     };
     let cost = |cost| Spend { cost_usd: Some(cost), ..Spend::default() };
-    let purse = |cost_usd| Purse { spent: Spent { cost_usd, tokens: 0 }, reserved: Spent::default() };
+    let purse = |cost_usd| SharedBudget { spent: Spent { cost_usd, tokens: 0 }, reserved: Spent::default() };
     let taken =
         |day, project| SharedSpend { day: purse(day), project: purse(project), ..SharedSpend::default() };
     let in_run = |run| SharedSpend { run: purse(run), ..taken(9.0, 9.0) };
