@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::{
     git::{Git, WorkspaceError},
     home::Home,
-    repository::{FinishedWorktree, Removal},
+    repository::{FinishedWorktree, WorktreeRemoval},
     store::{Channel, RunRow, Segments, Store, StoreError},
     units,
 };
@@ -165,6 +165,6 @@ pub fn old_branches(
 }
 
 /// Removes such a worktree and its branch, if that is still safe.
-pub fn remove_worktree(home: &Home, worktree: &FinishedWorktree) -> Result<Removal, WorkspaceError> {
+pub fn remove_worktree(home: &Home, worktree: &FinishedWorktree) -> Result<WorktreeRemoval, WorkspaceError> {
     worktree.remove(&Git::find()?, home)
 }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use crate::{
     home::Home,
-    repository::{Known, Repo, Retired},
+    repository::{KnownWorktree, Repository, Retired},
     scheduler::{RunError, close_dead_runs, take_locks},
     store::Store,
     supervisor,
@@ -51,7 +51,7 @@ pub fn reset(
     is_dry: bool,
 ) -> Result<ResetUnit, ResetError> {
     let mut store = Store::open(&home.database()).map_err(RunError::from)?;
-    let repo = Repo::open(root, home).map_err(RunError::from)?;
+    let repo = Repository::open(root, home).map_err(RunError::from)?;
     let _locks = take_locks(home, &store, &repo, project)?;
     let views = store.unit_view(Some(project), unit.as_str()).map_err(RunError::from)?;
     let view = views.into_iter().next().ok_or_else(|| ResetError::Unknown(unit.clone()))?;
@@ -64,7 +64,8 @@ pub fn reset(
     }
     let run = store.run_row(&view.run).map_err(RunError::from)?;
     let target = run.map(|run| run.view.target).unwrap_or_default();
-    let known = view.worktree.clone().zip(view.branch.clone()).map(|(path, branch)| Known { path, branch });
+    let known =
+        view.worktree.clone().zip(view.branch.clone()).map(|(path, branch)| KnownWorktree { path, branch });
     let retire = |is_dry| match &known {
         Some(known) => repo.retire(known, &target, is_forced, is_dry).map_err(RunError::from),
         None => Ok(Retired::default()),

@@ -15,7 +15,7 @@ use signal_hook::{
 
 /// A signal that a supervisor answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrived {
+pub(crate) enum ArrivedSignal {
     Interrupt,
     Terminate,
     Hangup,
@@ -25,7 +25,7 @@ pub(crate) enum Arrived {
 
 /// The signals this process listens to, from now until it is dropped.
 pub(crate) struct Signals {
-    sources: Vec<(Arrived, UnixStream)>,
+    sources: Vec<(ArrivedSignal, UnixStream)>,
     registered: Vec<SigId>,
 }
 
@@ -44,11 +44,11 @@ impl Signals {
         let (mut sources, mut registered) = (Vec::new(), Vec::new());
         let ignored = ignored_signals();
         for (signal, arrived) in [
-            (SIGINT, Arrived::Interrupt),
-            (SIGTERM, Arrived::Terminate),
-            (SIGHUP, Arrived::Hangup),
-            (SIGTSTP, Arrived::Suspend),
-            (SIGUSR1, Arrived::Wake),
+            (SIGINT, ArrivedSignal::Interrupt),
+            (SIGTERM, ArrivedSignal::Terminate),
+            (SIGHUP, ArrivedSignal::Hangup),
+            (SIGTSTP, ArrivedSignal::Suspend),
+            (SIGUSR1, ArrivedSignal::Wake),
         ] {
             // A signal that was ignored when we were started, as by `nohup`, stays ignored.
             if ignored & (1 << (signal - 1)) != 0 && signal != SIGUSR1 {
@@ -57,7 +57,7 @@ impl Signals {
             let (reader, writer) = UnixStream::pair()?;
             reader.set_nonblocking(true)?;
             registered.push(signal_hook::low_level::pipe::register(signal, writer)?);
-            if !(ignore_hangup && arrived == Arrived::Hangup) {
+            if !(ignore_hangup && arrived == ArrivedSignal::Hangup) {
                 sources.push((arrived, reader));
             }
         }
@@ -70,7 +70,7 @@ impl Signals {
     }
 
     /// Everything that arrived, each as often as it did.
-    pub(crate) fn take(&mut self) -> Vec<Arrived> {
+    pub(crate) fn take(&mut self) -> Vec<ArrivedSignal> {
         let mut all = Vec::new();
         for (arrived, reader) in &mut self.sources {
             let mut bytes = [0; 16];

@@ -15,7 +15,7 @@ use dacapo_core::{
 use dacapo_engine::{
     cleanup::{self, AbandonedWorktree},
     config_files::{self, ConfigError},
-    repository::{FinishedWorktree, Removal, Retired},
+    repository::{FinishedWorktree, Retired, WorktreeRemoval},
     reset::{self, ResetUnit},
     snapshots, supervisor,
 };
@@ -113,8 +113,8 @@ pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
     if !args.dry_run {
         let mut remove = |spent: &FinishedWorktree, what: String| {
             let stays = match cleanup::remove_worktree(&cx.home, spent) {
-                Ok(Removal::Removed) => return true,
-                Ok(Removal::Kept { why }) => why,
+                Ok(WorktreeRemoval::Removed) => return true,
+                Ok(WorktreeRemoval::Kept { why }) => why,
                 Err(error) => error.to_string(),
             };
             troubles.push(format!("The {what} stays: {stays}"));

@@ -12,7 +12,7 @@ use dacapo_core::ids::{LoopId, ProjectId, UnitId};
 use super::{Git, RepositoryProblem, WorkspaceError};
 use crate::{
     home::Home,
-    repository::Repo,
+    repository::Repository,
     snapshots::{Change, ChangeKind, Snapshot, Workspace},
 };
 
@@ -105,8 +105,8 @@ impl Fixture {
         (workspace, start)
     }
 
-    pub(crate) fn opened(&self) -> Repo {
-        Repo::open_with(&self.git(), &self.repo(), &self.home).unwrap()
+    pub(crate) fn opened(&self) -> Repository {
+        Repository::open_with(&self.git(), &self.repo(), &self.home).unwrap()
     }
 
     /// git in any folder, as a person calls it.

@@ -67,13 +67,13 @@ pub(crate) struct RunLock {
 
 /// Another scheduler runs units of this repository.
 #[derive(Debug)]
-pub(crate) struct RunHeld {
+pub(crate) struct RunLockHeld {
     /// The id of its run, as it wrote it into the lock file.
     pub(crate) said: String,
 }
 
 impl RunLock {
-    pub(crate) fn take(checkout: &Checkout) -> Result<Result<Self, RunHeld>, WorkspaceError> {
+    pub(crate) fn take(checkout: &Checkout) -> Result<Result<Self, RunLockHeld>, WorkspaceError> {
         // Beside what all worktrees share, for each of them and each home sees the same file there.
         let path = checkout.common_dir.join(RUN_LOCK);
         let failed = || WorkspaceError::io("lock", &path);
@@ -91,7 +91,7 @@ impl RunLock {
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let mut said = String::new();
                 let _ = Read::by_ref(&mut file).take(LONGEST_NAME).read_to_string(&mut said);
-                return Ok(Err(RunHeld { said }));
+                return Ok(Err(RunLockHeld { said }));
             }
             Err(error) => return Err(failed()(error.into())),
         }

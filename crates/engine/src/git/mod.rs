@@ -19,6 +19,6 @@ pub use runner::{Git, GitError};
 
 pub(crate) use checkout::Checkout;
 pub(crate) use files::{escaped, replace};
-pub(crate) use locks::{RunHeld, RunLock, remove_stale_lock};
+pub(crate) use locks::{RunLock, RunLockHeld, remove_stale_lock};
 pub(crate) use runner::{GitCall, GitOutput, failed_call, run_bounded, split_nul};
 pub(crate) use untrusted_config::UntrustedConfig;

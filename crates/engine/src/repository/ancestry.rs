@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use super::Repo;
+use super::Repository;
 use crate::git::{WorkspaceError, failed_call, split_nul};
 
-impl Repo {
+impl Repository {
     /// The newest commit that both hold; none if they share nothing.
     pub fn merge_base(&self, a: &str, b: &str) -> Result<Option<String>, WorkspaceError> {
         let call = self.checkout.call().args(["merge-base", a, b]);

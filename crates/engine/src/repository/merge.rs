@@ -1,6 +1,6 @@
 //! Merging two commits into a tree, without a checkout and without a program of the repository's (fault K3).
 
-use super::{Repo, worktree};
+use super::{Repository, worktree};
 use crate::{
     git::{GitError, WorkspaceError, failed_call},
     scratch::Scratch,
@@ -24,7 +24,7 @@ pub enum Merged {
     },
 }
 
-impl Repo {
+impl Repository {
     /// What merging `theirs` into `ours` comes to. Changes no ref and no file.
     pub fn merge(&self, ours: &str, theirs: &str) -> Result<Merged, WorkspaceError> {
         let (ours, theirs) = (self.commit(ours)?, self.commit(theirs)?);

@@ -26,17 +26,17 @@ use std::{
 };
 
 pub use merge::Merged;
-pub use prepare::{Preparing, StepFailed, prepare};
-pub use push_route::Route;
+pub use prepare::{SetupFailed, WorktreeOwner, prepare};
+pub use push_route::PushRoute;
 pub use recover_branch::RecoveredBranch;
 pub use remote::{PullRequest, PullRequestError};
 pub use retire::Retired;
 pub use target::TargetMoved;
-pub use worktree::{FinishedWorktree, Known, MergeWorktree, Removal, Worktree};
+pub use worktree::{FinishedWorktree, KnownWorktree, MergeWorktree, Worktree, WorktreeRemoval};
 
 use crate::{
     git::{
-        Checkout, Git, GitCall, RepositoryLock, RepositoryProblem, RunHeld, RunLock, UntrustedConfig,
+        Checkout, Git, GitCall, RepositoryLock, RepositoryProblem, RunLock, RunLockHeld, UntrustedConfig,
         WorkspaceError, escaped, failed_call, on_disk, split_nul,
     },
     home::Home,
@@ -53,7 +53,7 @@ const MOST_FILES: (usize, u64) = (10_000, 64 << 20);
 
 /// A repository with a work tree and a commit.
 #[derive(Debug)]
-pub struct Repo {
+pub struct Repository {
     pub(crate) checkout: Checkout,
     pub(crate) home: Home,
 }
@@ -73,7 +73,7 @@ impl RegisteredWorktree {
     }
 }
 
-impl Repo {
+impl Repository {
     /// The repository that holds `root`, or why units cannot be worked on there. A move of a branch that was cut short is
     /// completed first.
     pub fn open(root: &Path, home: &Home) -> Result<Self, WorkspaceError> {
@@ -122,7 +122,7 @@ impl Repo {
     }
 
     /// The right to run units here, from this worktree or any other.
-    pub(crate) fn run_lock(&self) -> Result<Result<RunLock, RunHeld>, WorkspaceError> {
+    pub(crate) fn run_lock(&self) -> Result<Result<RunLock, RunLockHeld>, WorkspaceError> {
         RunLock::take(&self.checkout)
     }
 

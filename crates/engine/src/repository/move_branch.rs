@@ -16,7 +16,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{RefSwap, Repo, branch_of};
+use super::{RefSwap, Repository, branch_of};
 use crate::{
     git::{Checkout, RepositoryProblem, WorkspaceError, remove_stale_lock, replace, split_nul},
     scratch::Scratch,
@@ -76,7 +76,7 @@ enum FileState {
     Neither,
 }
 
-impl Repo {
+impl Repository {
     fn note_path(&self) -> PathBuf {
         self.home.path().join("moving").join(format!("repo-{:016x}.json", self.checkout.fingerprint()))
     }

@@ -27,7 +27,7 @@ const GRACE: Millis = Millis::from_secs(5);
 
 /// Whose worktree it is; commands find these in their environment.
 #[derive(Clone, Copy, Debug)]
-pub struct Preparing<'a> {
+pub struct WorktreeOwner<'a> {
     pub project: &'a ProjectId,
     pub unit: &'a UnitId,
     pub dir: &'a Path,
@@ -35,7 +35,7 @@ pub struct Preparing<'a> {
 
 /// The first command that did not exit 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StepFailed {
+pub struct SetupFailed {
     pub run: String,
     /// How it ended, in words.
     pub how: String,
@@ -44,16 +44,20 @@ pub struct StepFailed {
 }
 
 /// Runs the steps one after the other, up to the first that fails.
-pub fn prepare(home: &Home, at: Preparing<'_>, steps: &[SetupCommand]) -> io::Result<Result<(), StepFailed>> {
+pub fn prepare(
+    home: &Home,
+    at: WorktreeOwner<'_>,
+    steps: &[SetupCommand],
+) -> io::Result<Result<(), SetupFailed>> {
     prepare_with(home, at, steps, |mark, command| run_once(mark, &home.database(), command, TIMEOUT))
 }
 
 fn prepare_with(
     home: &Home,
-    at: Preparing<'_>,
+    at: WorktreeOwner<'_>,
     steps: &[SetupCommand],
     mut run: impl FnMut(&LoopId, &Command) -> io::Result<Ran>,
-) -> io::Result<Result<(), StepFailed>> {
+) -> io::Result<Result<(), SetupFailed>> {
     for step in steps {
         if step.only_if.as_ref().is_some_and(|file| !at.dir.join(file).exists()) {
             continue;
@@ -75,18 +79,18 @@ fn prepare_with(
 }
 
 /// What a command that ended badly is told as.
-fn failure(run: &str, ran: &Ran) -> Option<StepFailed> {
+fn failure(run: &str, ran: &Ran) -> Option<SetupFailed> {
     let how = match (&ran.failure, ran.exit_code) {
         (None, 0) => return None,
         (None, code) => format!("exit {code}"),
         (Some(why), _) => why.clone(),
     };
     let tail = String::from_utf8_lossy(&ran.tail).into_owned();
-    Some(StepFailed { run: run.to_owned(), how, tail })
+    Some(SetupFailed { run: run.to_owned(), how, tail })
 }
 
 /// A check's, with what says whose worktree it is.
-fn environment(home: &Home, at: Preparing<'_>, mark: &LoopId) -> Vec<(OsString, OsString)> {
+fn environment(home: &Home, at: WorktreeOwner<'_>, mark: &LoopId) -> Vec<(OsString, OsString)> {
     let own: [(&str, &OsStr); 4] = [
         ("DACAPO_LOOP", mark.as_str().as_ref()),
         ("DACAPO_PROJECT", at.project.as_str().as_ref()),
@@ -107,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_step_that_ended_badly_is_told_with_its_end() {
-        let told = |how: &str| Some(StepFailed { run: "x".into(), how: how.into(), tail: "no\n".into() });
+        let told = |how: &str| Some(SetupFailed { run: "x".into(), how: how.into(), tail: "no\n".into() });
         assert_eq!(failure("x", &ran(0, None)), None);
         assert_eq!(failure("x", &ran(3, None)), told("exit 3"));
         assert_eq!(failure("x", &ran(-1, Some("timed out after 10m"))), told("timed out after 10m"));
@@ -119,7 +123,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("lock"), "").unwrap();
         let (project, unit) = ("p".parse().unwrap(), "u".parse().unwrap());
-        let at = Preparing { project: &project, unit: &unit, dir: folder.path() };
+        let at = WorktreeOwner { project: &project, unit: &unit, dir: folder.path() };
         let step = |run: &str, file: Option<&str>| SetupCommand {
             run: run.to_owned(),
             only_if: file.map(str::to_owned),

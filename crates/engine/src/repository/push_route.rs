@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Repo;
+use super::Repository;
 use crate::git::{UntrustedConfig, WorkspaceError};
 
 /// Sections whose every setting can turn a push elsewhere, or let others read it.
@@ -12,19 +12,19 @@ const SETTINGS: [&str; 3] = ["core.sshcommand", "core.gitproxy", "core.askpass"]
 
 /// The remote that branches go to, and every setting that decides how they get there. It may hold secrets.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Route {
+pub struct PushRoute {
     remote: Option<String>,
     settings: Vec<(String, String)>,
 }
 
 /// A value may be a password.
-impl std::fmt::Debug for Route {
+impl std::fmt::Debug for PushRoute {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Route").field("remote", &self.remote).finish_non_exhaustive()
+        f.debug_struct("PushRoute").field("remote", &self.remote).finish_non_exhaustive()
     }
 }
 
-impl Route {
+impl PushRoute {
     /// `target` is the branch whose remote it is, if that has one of its own.
     pub(crate) fn of(remote: Option<String>, target: &str, settings: &UntrustedConfig) -> Self {
         let own = ["remote", "pushremote"].map(|variable| format!("branch.{target}.{variable}"));
@@ -55,10 +55,10 @@ impl Route {
     }
 }
 
-impl Repo {
+impl Repository {
     /// How branches that are to become part of `target` would be pushed now.
-    pub fn route(&self, target: &str) -> Result<Route, WorkspaceError> {
-        Ok(Route::of(self.default_remote(target)?, target, &self.planted(&self.checkout)?))
+    pub fn route(&self, target: &str) -> Result<PushRoute, WorkspaceError> {
+        Ok(PushRoute::of(self.default_remote(target)?, target, &self.planted(&self.checkout)?))
     }
 }
 
@@ -66,10 +66,10 @@ impl Repo {
 mod tests {
     use super::*;
 
-    fn route(settings: &[(&str, &str, &str)]) -> Route {
+    fn route(settings: &[(&str, &str, &str)]) -> PushRoute {
         let text: String =
             settings.iter().map(|(scope, key, value)| format!("{scope}\0{key}\n{value}\0")).collect();
-        Route::of(Some("origin".to_owned()), "main", &UntrustedConfig::parse(text.as_bytes()))
+        PushRoute::of(Some("origin".to_owned()), "main", &UntrustedConfig::parse(text.as_bytes()))
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{fmt, path::Path};
 
 use super::{
-    RefSwap, Repo, branch_of,
+    RefSwap, Repository, branch_of,
     move_branch::{BranchMove, BranchMoveResult},
 };
 use crate::git::{Checkout, WorkspaceError};
@@ -40,11 +40,11 @@ impl fmt::Display for RecoveredBranch {
     }
 }
 
-impl Repo {
+impl Repository {
     /// Puts a worktree back on its branch, and that back on `commit`, if it does not hold it any more. What no other branch
     /// holds is kept on one of its own. The files stay as they are: they are work that no gate has judged. Only where
     /// nothing was put into the place of what was taken do they come back, too, if that is wanted.
-    pub fn bring_back(
+    pub fn recover_branch(
         &self,
         path: &Path,
         branch: &str,

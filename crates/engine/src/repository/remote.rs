@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, path::Path, process::Command, time::Duration};
 
-use super::Repo;
+use super::Repository;
 use crate::git::{GitCall, GitError, WorkspaceError, run_bounded};
 
 /// How long the network may take.
@@ -33,7 +33,7 @@ impl From<GitError> for PullRequestError {
     }
 }
 
-impl Repo {
+impl Repository {
     /// The remote that a branch goes to: its own, else `origin`, else the only one.
     pub fn default_remote(&self, target: &str) -> Result<Option<String>, WorkspaceError> {
         let listed = self.checkout.call().args(["remote"]).ok()?.stdout;

@@ -1,8 +1,8 @@
 //! Putting the branch and the worktree of a unit aside, so that it begins anew and nothing of it is lost.
 
 use super::{
-    RefSwap, Repo, branch_of,
-    worktree::{Known, MOST_DEPTH, hidden, six_hex},
+    RefSwap, Repository, branch_of,
+    worktree::{KnownWorktree, MOST_DEPTH, hidden, six_hex},
 };
 use crate::{
     git::{Checkout, GitError, WorkspaceError, split_nul},
@@ -22,12 +22,12 @@ pub struct Retired {
     pub saved: Vec<String>,
 }
 
-impl Repo {
+impl Repository {
     /// Removes a worktree and its branch; what they hold beyond `target` goes to `dacapo/old/…` first. What is not committed
     /// is in the way, unless `is_forced`: then it is committed there. With `is_dry` it only says what would be.
     pub fn retire(
         &self,
-        known: &Known,
+        known: &KnownWorktree,
         target: &str,
         is_forced: bool,
         is_dry: bool,

@@ -7,10 +7,10 @@ use std::{
     path::Path,
 };
 
-use super::{Repo, remote::quiet, worktree::hidden};
+use super::{Repository, remote::quiet, worktree::hidden};
 use crate::git::{Checkout, GitCall, WorkspaceError, split_nul};
 
-impl Repo {
+impl Repository {
     /// Fetches the submodules of a worktree that are not there yet, over the usual protocols only (fault H7). One that is may
     /// have been worked in.
     pub fn init_submodules(&self, path: &Path) -> Result<(), WorkspaceError> {

@@ -8,7 +8,7 @@ use std::{
 use dacapo_core::text::shell::word;
 
 use super::{
-    RefSwap, RegisteredWorktree, Repo,
+    RefSwap, RegisteredWorktree, Repository,
     move_branch::{BranchMove, BranchMoveResult},
 };
 use crate::git::WorkspaceError;
@@ -37,7 +37,7 @@ pub enum TargetMoved {
     },
 }
 
-impl Repo {
+impl Repository {
     /// Moves the branch `target` from `old` to `new`; a move that was cut short is completed by the next call. `id` names
     /// the branch that holds the commit if it cannot be moved.
     pub fn move_target(

@@ -10,7 +10,7 @@ use std::{
 
 use dacapo_core::ids::{ProjectId, UnitId};
 
-use super::{RegisteredWorktree, Repo, branch_of};
+use super::{RegisteredWorktree, Repository, branch_of};
 use crate::{
     git::{Checkout, Git, GitCall, WorkspaceError, remove_stale_lock, split_nul},
     home::Home,
@@ -25,7 +25,7 @@ pub(super) const MOST_DEPTH: u32 = 5;
 
 /// The worktree that a unit is known to have had.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownWorktree {
     pub path: PathBuf,
     pub branch: String,
 }
@@ -42,9 +42,9 @@ pub struct Worktree {
     pub is_new: bool,
 }
 
-/// What [`Repo::remove`] did.
+/// What [`Repository::remove`] did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Removal {
+pub enum WorktreeRemoval {
     /// Folder and branch are gone.
     Removed,
     /// Work could be lost, or git cannot tell: folder and branch are left as they are (faults H2, H6).
@@ -66,7 +66,7 @@ impl FinishedWorktree {
     /// The worktree at `path`, if it was not touched since `before`, all of it is committed, and a branch that is not
     /// ours holds it. Whatever cannot be told is none.
     pub(crate) fn at(git: &Git, home: &Home, path: &Path, before: SystemTime) -> Option<Self> {
-        let repo = Repo::of_worktree(git, home, path)?;
+        let repo = Repository::of_worktree(git, home, path)?;
         let worktree = repo.at(path).ok()?;
         let files = ["index", "HEAD", "logs/HEAD"].map(|file| worktree.git_dir.join(file));
         let is_recent = |file: &Path| {
@@ -96,7 +96,7 @@ impl FinishedWorktree {
         root: &Path,
         (path, branch, merged_into): (PathBuf, String, String),
     ) -> Option<Self> {
-        let repo = Repo::find(git, root, home).ok()?;
+        let repo = Repository::find(git, root, home).ok()?;
         repo.branch(&branch).ok()??;
         match repo.reason_to_keep(&path, &branch, &merged_into) {
             None => Some(Self { root: repo.root().to_owned(), path, branch, merged_into }),
@@ -105,15 +105,15 @@ impl FinishedWorktree {
     }
 
     /// Removes it, if that is still safe.
-    pub(crate) fn remove(&self, git: &Git, home: &Home) -> Result<Removal, WorkspaceError> {
-        Repo::find(git, &self.root, home)?.remove(&self.path, &self.branch, &self.merged_into)
+    pub(crate) fn remove(&self, git: &Git, home: &Home) -> Result<WorktreeRemoval, WorkspaceError> {
+        Repository::find(git, &self.root, home)?.remove(&self.path, &self.branch, &self.merged_into)
     }
 }
 
 /// A worktree for a look at a merge: on no branch, gone when dropped.
 #[derive(Debug)]
 pub struct MergeWorktree<'a> {
-    repo: &'a Repo,
+    repo: &'a Repository,
     path: PathBuf,
     is_kept: bool,
 }
@@ -148,7 +148,7 @@ impl Drop for MergeWorktree<'_> {
     }
 }
 
-impl Repo {
+impl Repository {
     /// The repository that a worktree belongs to, in whatever state it is.
     fn of_worktree(git: &Git, home: &Home, path: &Path) -> Option<Self> {
         let main = Self::find(git, path, home).ok()?.worktrees().ok()?.into_iter().next()?;
@@ -163,7 +163,7 @@ impl Repo {
         unit: &UnitId,
         project: &ProjectId,
         base: &str,
-        known: Option<&Known>,
+        known: Option<&KnownWorktree>,
     ) -> Result<Worktree, WorkspaceError> {
         let base = self.commit(base)?;
         let folder = self.folder(project)?;
@@ -217,7 +217,7 @@ impl Repo {
         &self,
         folder: &Path,
         unit: &UnitId,
-        known: Option<&Known>,
+        known: Option<&KnownWorktree>,
     ) -> Result<Option<Worktree>, WorkspaceError> {
         let all = self.worktrees()?;
         let is_usable = |registered: &&RegisteredWorktree| {
@@ -248,7 +248,7 @@ impl Repo {
         folder: &Path,
         unit: &UnitId,
         base: &str,
-        known: Option<&Known>,
+        known: Option<&KnownWorktree>,
     ) -> Result<Worktree, WorkspaceError> {
         let all = self.worktrees()?;
         let tip = known.map(|known| self.branch(&known.branch)).transpose()?.flatten();
@@ -287,7 +287,7 @@ impl Repo {
         folder: &Path,
         unit: &UnitId,
         all: &[RegisteredWorktree],
-        known: Option<&Known>,
+        known: Option<&KnownWorktree>,
     ) -> Result<PathBuf, WorkspaceError> {
         let is_free = |path: &Path| {
             let is_empty = match fs::read_dir(path) {
@@ -381,10 +381,10 @@ impl Repo {
         worktree: &Path,
         branch: &str,
         merged_into: &str,
-    ) -> Result<Removal, WorkspaceError> {
+    ) -> Result<WorktreeRemoval, WorkspaceError> {
         let _lock = self.lock()?;
         if let Some(why) = self.reason_to_keep(worktree, branch, merged_into) {
-            return Ok(Removal::Kept { why });
+            return Ok(WorktreeRemoval::Kept { why });
         }
         if fs::symlink_metadata(worktree).is_ok() {
             let found = self.at(worktree)?;
@@ -399,7 +399,7 @@ impl Repo {
             if let Err(error) = remove(&[])
                 && (!error.to_string().contains("submodules") || remove(&["--force"]).is_err())
             {
-                return Ok(Removal::Kept { why: error.to_string() });
+                return Ok(WorktreeRemoval::Kept { why: error.to_string() });
             }
         } else {
             self.forget_gone(worktree)?;
@@ -407,7 +407,7 @@ impl Repo {
         if let Some(tip) = self.branch(branch)? {
             self.delete_branch(branch, &tip)?;
         }
-        Ok(Removal::Removed)
+        Ok(WorktreeRemoval::Removed)
     }
 
     /// Why a worktree has to stay; what cannot be told is a reason (fault H6).

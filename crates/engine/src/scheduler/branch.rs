@@ -17,7 +17,7 @@ use super::{job::JobEnd, work::Worker};
 use crate::{
     git::WorkspaceError,
     proof,
-    repository::{Known, Merged},
+    repository::{KnownWorktree, Merged},
     snapshots, task_files, units,
 };
 
@@ -108,13 +108,13 @@ impl Worker<'_> {
 
     /// Puts the branch back to a commit that it has to hold, if somebody took that off it, and says so.
     pub(super) fn restore_branch(&self, restore: &Restore) -> Result<Option<String>, JobEnd> {
-        let Known { path, branch } = self.worktree()?;
+        let KnownWorktree { path, branch } = self.worktree()?;
         let commit = match restore {
             Restore::Commit(commit) => Some(commit.clone()),
             Restore::NewestProven => self.newest_proven(&branch)?,
         };
         let Some(commit) = commit else { return Ok(None) };
-        let restored = self.repo.bring_back(&path, &branch, &commit, true).map_err(JobEnd::error)?;
+        let restored = self.repo.recover_branch(&path, &branch, &commit, true).map_err(JobEnd::error)?;
         Ok(restored.map(|restored| restored.to_string()))
     }
 
@@ -149,7 +149,7 @@ impl Worker<'_> {
 
     /// Takes the target into the branch and the worktree. Files that somebody changed there hold it where it is.
     pub(super) fn take_target(&self, take: Take) -> Result<TargetTaken, JobEnd> {
-        let Known { path, branch } = self.worktree()?;
+        let KnownWorktree { path, branch } = self.worktree()?;
         let (tip, head) = (self.tip()?, self.head()?);
         let new = match take {
             Take::Forward => tip,

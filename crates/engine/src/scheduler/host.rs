@@ -46,7 +46,7 @@ pub(super) trait RunningJob {
     fn fd(&self) -> BorrowedFd<'_>;
 
     /// What the job has said since the last call, in order, without waiting.
-    fn read(&mut self) -> Heard;
+    fn read(&mut self) -> JobOutput;
 
     /// Passes a signal on to the job.
     fn signal(&self, signal: JobSignal);
@@ -57,7 +57,7 @@ pub(super) trait RunningJob {
 
 /// What was heard from a job.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Heard {
+pub(super) struct JobOutput {
     pub(super) messages: Vec<Result<JobMessage, BadMessage>>,
     /// Whether the job will say no more.
     pub(super) is_over: bool,
@@ -153,7 +153,7 @@ impl RunningJob for LocalJob {
         self.stdout.as_fd()
     }
 
-    fn read(&mut self) -> Heard {
+    fn read(&mut self) -> JobOutput {
         let mut messages = Vec::new();
         let mut buffer = [0; 16 * 1024];
         let is_over = loop {
@@ -165,7 +165,7 @@ impl RunningJob for LocalJob {
                 Err(_) => break true,
             }
         };
-        Heard { messages, is_over }
+        JobOutput { messages, is_over }
     }
 
     fn signal(&self, signal: JobSignal) {

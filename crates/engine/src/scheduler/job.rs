@@ -52,14 +52,14 @@ impl From<StartError> for JobEnd {
 }
 
 /// What a job says to its scheduler.
-pub(super) struct Voice {
+pub(super) struct JobReporter {
     out: io::Stdout,
     is_watched: bool,
     /// What an agent printed that is not a whole line yet.
     rest: Vec<u8>,
 }
 
-impl Voice {
+impl JobReporter {
     /// Greets the host; nothing may be said before.
     fn greeting(is_watched: bool) -> Self {
         let mut voice = Self { out: io::stdout(), is_watched, rest: Vec::new() };
@@ -81,7 +81,7 @@ impl Voice {
     }
 }
 
-impl Observer for Voice {
+impl Observer for JobReporter {
     fn event(&mut self, _: &Envelope, _: &LoopView) {
         self.say(&JobMessage::LoopWrote);
     }
@@ -119,7 +119,7 @@ pub fn main() -> ExitCode {
     {
         return ExitCode::from(5);
     }
-    let mut voice = Voice::greeting(spec.is_watched);
+    let mut voice = JobReporter::greeting(spec.is_watched);
     match Worker::new(spec, &mut voice) {
         Ok(worker) => worker.run(),
         Err(JobEnd(reason, detail)) => voice.tell(&RunEvent::UnitFailed { reason, detail, loop_id: None }),

@@ -15,7 +15,9 @@ use dacapo_core::{
 use super::{job::JobEnd, work::Worker};
 use crate::{
     proof,
-    repository::{Known, Merged, PullRequestError, Removal, Repo, Scratch, TargetMoved},
+    repository::{
+        KnownWorktree, MergeWorktree, Merged, PullRequestError, Repository, TargetMoved, WorktreeRemoval,
+    },
 };
 
 impl Worker<'_> {
@@ -33,8 +35,8 @@ impl Worker<'_> {
     /// Lays a merged tree out and sets it up; says what has to hold there, or why the setup failed.
     pub(super) fn lay_out<'r>(
         &self,
-        repo: &'r Repo,
-        scratch: &mut Option<Scratch<'r>>,
+        repo: &'r Repository,
+        scratch: &mut Option<MergeWorktree<'r>>,
         tip: &str,
         tree: &str,
     ) -> Result<Result<MustHold, String>, JobEnd> {
@@ -102,15 +104,15 @@ impl Worker<'_> {
 
     /// Teardown, then the worktree and its branch; what is not surely merged and clean stays, and is named.
     pub(super) fn tidy(&self, merged: &str) -> Result<UnitInput, JobEnd> {
-        let Known { path, branch } = self.worktree()?;
+        let KnownWorktree { path, branch } = self.worktree()?;
         let mut warnings = Vec::new();
         if let Err(why) = self.prepare(&path, &self.spec.started.settings.teardown) {
             warnings.push(format!("teardown: {why}"));
         }
         let left = |why: &dyn std::fmt::Display| format!("the worktree `{}` is left: {why}", path.display());
         let removed = match self.repo.remove(&path, &branch, merged) {
-            Ok(Removal::Removed) => Some(path),
-            Ok(Removal::Kept { why }) => {
+            Ok(WorktreeRemoval::Removed) => Some(path),
+            Ok(WorktreeRemoval::Kept { why }) => {
                 warnings.push(left(&why));
                 None
             }

@@ -13,7 +13,7 @@ use dacapo_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::repository::Route;
+use crate::repository::PushRoute;
 
 /// The version of these messages. It grows when an old reader would misread a new message.
 pub(super) const PROTOCOL: u32 = 1;
@@ -154,7 +154,7 @@ pub(super) struct JobSpec {
     /// Units that this run has merged, and the commit that holds each; for jobs that merge.
     pub(super) merged: Vec<(UnitFiles, String)>,
     /// How branches were pushed when the run began, if they are to be.
-    pub(super) route: Option<Route>,
+    pub(super) route: Option<PushRoute>,
     /// Whether the run has no terminal.
     pub(super) is_detached: bool,
     /// Whether the user wants to see what agents print.

@@ -46,13 +46,13 @@ use self::{
     message::{JobMessage, JobSpec, UnitFiles},
 };
 use crate::{
-    git::{RunHeld, RunLock, WorkspaceError},
+    git::{RunLock, RunLockHeld, WorkspaceError},
     home::{Home, HomeError},
     observer::Observer,
     process::identity::Identity,
     proof,
-    repository::{Preparing, Repo, Route, prepare},
-    signals::{Arrived, Signals},
+    repository::{PushRoute, Repository, WorktreeOwner, prepare},
+    signals::{ArrivedSignal, Signals},
     store::{Arrival, LockError, RunRow, Store, StoreError, Stream, TaskLock},
     supervisor::{self, StartError},
 };
@@ -132,7 +132,7 @@ struct Scheduler<'a> {
     started: RunStarted,
     units: Vec<Unit>,
     is_detached: bool,
-    route: Option<Route>,
+    route: Option<PushRoute>,
     stream: Stream<RunMachine>,
     /// What is known of the loops of its units.
     accounts: Accounts,
@@ -181,7 +181,7 @@ fn run_on(
 ) -> Result<RunFinished, RunError> {
     home.prepare()?;
     let mut store = Store::open(&home.database())?;
-    let repo = Repo::open(&new.root, home)?;
+    let repo = Repository::open(&new.root, home)?;
     let (_lock, mut repository_lock) = take_locks(home, &store, &repo, &new.project)?;
     let signals = Signals::listen(new.is_detached)
         .map_err(|source| RunError::Io { what: "cannot listen to signals", source })?;
@@ -263,13 +263,13 @@ fn run_on(
 
 /// Removes worktrees and branches of units that were merged when somebody killed us; what is not surely merged and clean
 /// stays.
-fn tidy_up(home: &Home, store: &Store, repo: &Repo, new: &NewRun) -> Result<(), RunError> {
+fn tidy_up(home: &Home, store: &Store, repo: &Repository, new: &NewRun) -> Result<(), RunError> {
     for view in store.unit_views(Some(&new.project))? {
         let (UnitStatus::Merged, Some(path), Some(branch)) = (view.status, view.worktree, view.branch) else {
             continue;
         };
         if path.exists() {
-            let at = Preparing { project: &new.project, unit: &view.unit, dir: &path };
+            let at = WorktreeOwner { project: &new.project, unit: &view.unit, dir: &path };
             let _ = prepare(home, at, &new.settings.teardown);
         } else if !repo.branch(&branch).is_ok_and(|tip| tip.is_some()) {
             continue;
@@ -294,11 +294,11 @@ fn plan(unit: &Unit) -> PlannedUnit {
 pub(crate) fn take_locks(
     home: &Home,
     store: &Store,
-    repo: &Repo,
+    repo: &Repository,
     project: &ProjectId,
 ) -> Result<(TaskLock, RunLock), RunError> {
     let lock = take_lock(home, store, project)?;
-    let held = |held: RunHeld| RunError::Held { holder: held.said.trim().parse().ok() };
+    let held = |held: RunLockHeld| RunError::Held { holder: held.said.trim().parse().ok() };
     Ok((lock, repo.run_lock()?.map_err(held)?))
 }
 
@@ -526,16 +526,20 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    fn signalled(&mut self, arrived: Arrived, inputs: &mut Vec<Arrival<RunInput>>) -> Result<(), RunError> {
+    fn signalled(
+        &mut self,
+        arrived: ArrivedSignal,
+        inputs: &mut Vec<Arrival<RunInput>>,
+    ) -> Result<(), RunError> {
         let cause = match arrived {
-            Arrived::Interrupt => StopCause::Interrupt,
-            Arrived::Terminate => StopCause::Terminate,
-            Arrived::Hangup => StopCause::Hangup,
-            Arrived::Suspend => {
+            ArrivedSignal::Interrupt => StopCause::Interrupt,
+            ArrivedSignal::Terminate => StopCause::Terminate,
+            ArrivedSignal::Hangup => StopCause::Hangup,
+            ArrivedSignal::Suspend => {
                 self.suspend();
                 return Ok(());
             }
-            Arrived::Wake => return self.read_requests(inputs),
+            ArrivedSignal::Wake => return self.read_requests(inputs),
         };
         inputs.push(RunInput::Stop(cause).into());
         Ok(())

@@ -16,7 +16,7 @@ use dacapo_core::{
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::{
-    host::{Heard, JobExit},
+    host::{JobExit, JobOutput},
     message::BadMessage,
     *,
 };
@@ -88,18 +88,18 @@ impl RunningJob for ScriptedJob {
         self.fd.as_fd()
     }
 
-    fn read(&mut self) -> Heard {
+    fn read(&mut self) -> JobOutput {
         let script = self.script.get_mut();
         let message = match script.front().cloned() {
-            None => return Heard { messages: Vec::new(), is_over: true },
-            Some(Line::Hangs) => return Heard::default(),
+            None => return JobOutput { messages: Vec::new(), is_over: true },
+            Some(Line::Hangs) => return JobOutput::default(),
             Some(Line::Says(message)) => Ok(message),
             Some(Line::Prints(line)) => {
                 Err(BadMessage::Malformed { line: line.to_owned(), why: "expected value".to_owned() })
             }
         };
         script.pop_front();
-        Heard { messages: vec![message], is_over: false }
+        JobOutput { messages: vec![message], is_over: false }
     }
 
     fn signal(&self, signal: JobSignal) {

@@ -22,13 +22,13 @@ use dacapo_core::{
 use rustix::process::Signal;
 
 use super::{
-    job::{JobEnd, Voice},
+    job::{JobEnd, JobReporter},
     message::{JobSpec, UnitFiles},
 };
 use crate::{
     home::Home,
-    repository::{Known, Preparing, Repo, Scratch, StepFailed, prepare},
-    signals::{Arrived, Signals},
+    repository::{KnownWorktree, MergeWorktree, Repository, SetupFailed, WorktreeOwner, prepare},
+    signals::{ArrivedSignal, Signals},
     store::Store,
     supervisor::{self, Finished, NewLoop, ResumeLoop},
     task_files, units,
@@ -38,20 +38,20 @@ use crate::{
 pub(super) struct Worker<'a> {
     pub(super) spec: JobSpec,
     pub(super) home: Home,
-    pub(super) repo: Rc<Repo>,
+    pub(super) repo: Rc<Repository>,
     pub(super) store: Store,
-    voice: &'a mut Voice,
+    voice: &'a mut JobReporter,
     /// Kept so that a signal between two loops ends nothing half-way.
     signals: Signals,
     /// Where the unit is worked on, once that is known.
-    worktree: OnceCell<Known>,
+    worktree: OnceCell<KnownWorktree>,
 }
 
 impl<'a> Worker<'a> {
-    pub(super) fn new(spec: JobSpec, voice: &'a mut Voice) -> Result<Self, JobEnd> {
+    pub(super) fn new(spec: JobSpec, voice: &'a mut JobReporter) -> Result<Self, JobEnd> {
         let home = Home::at(&spec.home);
         let signals = Signals::listen(spec.is_detached).map_err(JobEnd::error)?;
-        let repo = Rc::new(Repo::open(&spec.started.root, &home).map_err(JobEnd::error)?);
+        let repo = Rc::new(Repository::open(&spec.started.root, &home).map_err(JobEnd::error)?);
         let store = Store::open(&home.database()).map_err(JobEnd::error)?;
         Ok(Self { spec, home, repo, store, voice, signals, worktree: OnceCell::new() })
     }
@@ -102,8 +102,8 @@ impl<'a> Worker<'a> {
     /// Performs one effect; the answer is an input of the plan, if the effect has one.
     fn perform<'r>(
         &mut self,
-        repo: &'r Repo,
-        scratch: &mut Option<Scratch<'r>>,
+        repo: &'r Repository,
+        scratch: &mut Option<MergeWorktree<'r>>,
         effect: UnitEffect,
     ) -> Result<Option<UnitInput>, JobEnd> {
         Ok(Some(match effect {
@@ -196,14 +196,14 @@ impl<'a> Worker<'a> {
         if self.spec.started.settings.submodules {
             self.repo.init_submodules(&tree.path).map_err(|error| failed(&error))?;
         }
-        let now = Known { path: tree.path, branch: tree.branch };
+        let now = KnownWorktree { path: tree.path, branch: tree.branch };
         let is_set_up = known.is_some_and(|known| known == now);
         self.worktree = OnceCell::from(now.clone());
         Ok(WorktreeFacts { path: now.path, branch: now.branch, base, is_new: tree.is_new, is_set_up })
     }
 
     /// Where the unit is worked on.
-    pub(super) fn worktree(&self) -> Result<Known, JobEnd> {
+    pub(super) fn worktree(&self) -> Result<KnownWorktree, JobEnd> {
         if let Some(known) = self.worktree.get() {
             return Ok(known.clone());
         }
@@ -213,22 +213,22 @@ impl<'a> Worker<'a> {
 
     /// Runs the commands that make a worktree ready, or those before it goes.
     pub(super) fn prepare(&self, dir: &Path, steps: &[SetupCommand]) -> Result<(), String> {
-        let at = Preparing { project: &self.spec.started.project, unit: &self.spec.unit.id, dir };
+        let at = WorktreeOwner { project: &self.spec.started.project, unit: &self.spec.unit.id, dir };
         match prepare(&self.home, at, steps) {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(StepFailed { run, how, tail })) => Err(format!("`{run}` {how}: {}", tail.trim())),
+            Ok(Err(SetupFailed { run, how, tail })) => Err(format!("`{run}` {how}: {}", tail.trim())),
             Err(error) => Err(error.to_string()),
         }
     }
 
     /// The worktree that an earlier job has made.
-    pub(super) fn known(&self) -> Result<Option<Known>, JobEnd> {
+    pub(super) fn known(&self) -> Result<Option<KnownWorktree>, JobEnd> {
         let (project, unit) = (&self.spec.started.project, &self.spec.unit.id);
         let views = self.store.unit_view(Some(project), unit.as_str()).map_err(JobEnd::error)?;
         Ok(views
             .into_iter()
             .next()
-            .and_then(|view| Some(Known { path: view.worktree?, branch: view.branch? })))
+            .and_then(|view| Some(KnownWorktree { path: view.worktree?, branch: view.branch? })))
     }
 
     // --- tasks ----------------------------------------------------------------------------------------------
@@ -402,10 +402,10 @@ impl<'a> Worker<'a> {
     /// Whether Ctrl-C or the like came between two effects. Ctrl-Z holds the job here.
     fn is_stop_asked(&mut self) -> bool {
         let arrived = self.signals.take();
-        if arrived.contains(&Arrived::Suspend) {
+        if arrived.contains(&ArrivedSignal::Suspend) {
             let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
         }
-        arrived.iter().any(|arrived| !matches!(arrived, Arrived::Wake | Arrived::Suspend))
+        arrived.iter().any(|arrived| !matches!(arrived, ArrivedSignal::Wake | ArrivedSignal::Suspend))
     }
 }
 

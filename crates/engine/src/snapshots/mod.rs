@@ -48,7 +48,7 @@ pub use plain::Folder;
 
 use crate::{
     git::{Checkout, Git, RepositoryLock, WorkspaceError},
-    repository::{RecoveredBranch, Repo},
+    repository::{RecoveredBranch, Repository},
 };
 use plain::PlainFolder;
 use shadow::Shadow;
@@ -417,8 +417,8 @@ impl Workspace {
         if shadow.head_is_at(branch, commit) {
             return Ok(None);
         }
-        let repo = Repo { checkout: shadow.checkout.clone(), home: self.home.clone() };
-        let recovered = repo.bring_back(self.root(), branch, commit, false)?;
+        let repo = Repository { checkout: shadow.checkout.clone(), home: self.home.clone() };
+        let recovered = repo.recover_branch(self.root(), branch, commit, false)?;
         *shadow.last_seen_head.borrow_mut() = repo.branch(branch)?;
         Ok(recovered)
     }

@@ -56,7 +56,7 @@ use crate::{
     inside::server::Server,
     observer::Observer,
     process::{KeeperLink, Report},
-    signals::{Arrived, Signals},
+    signals::{ArrivedSignal, Signals},
     snapshots::{Folder, Workspace},
     store::{Arrival, Segments, Store, StoreError, Stream, TaskLock},
 };
@@ -336,16 +336,16 @@ impl Supervisor<'_> {
         })
     }
 
-    fn signalled(&mut self, arrived: Arrived) -> Result<(), SuperviseError> {
+    fn signalled(&mut self, arrived: ArrivedSignal) -> Result<(), SuperviseError> {
         let cause = match arrived {
-            Arrived::Interrupt => StopCause::Interrupt,
-            Arrived::Terminate => StopCause::Terminate,
-            Arrived::Hangup => StopCause::Hangup,
-            Arrived::Suspend => {
+            ArrivedSignal::Interrupt => StopCause::Interrupt,
+            ArrivedSignal::Terminate => StopCause::Terminate,
+            ArrivedSignal::Hangup => StopCause::Hangup,
+            ArrivedSignal::Suspend => {
                 self.suspend();
                 return Ok(());
             }
-            Arrived::Wake => return self.read_requests(),
+            ArrivedSignal::Wake => return self.read_requests(),
         };
         self.inbox.push_back(Input::Signalled(cause).into());
         Ok(())

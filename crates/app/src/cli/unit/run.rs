@@ -28,7 +28,7 @@ use dacapo_engine::{
     agents::locate,
     client::Client,
     process::background::is_background,
-    repository::Repo,
+    repository::Repository,
     scheduler::{self, NewRun},
     supervisor::{self, StartError},
     units,
@@ -162,7 +162,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
     }
     // Before git looks at the working tree: filters are programs.
     consent::require_all(&cx.home, &configured, &root, &unit_runnables(&units), args.flags.trust)?;
-    let repo = Repo::open(&root, &cx.home)?;
+    let repo = Repository::open(&root, &cx.home)?;
     let target = match target {
         Some(target) => target,
         None => repo.current_branch()?.ok_or_else(|| {
@@ -200,7 +200,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
 /// The repository's configuration, if that says what is checked and no task is to write it: an agent that empties it
 /// leaves the next run without checks.
 fn own_file(
-    repo: &Repo,
+    repo: &Repository,
     tip: &str,
     effective: &Effective,
     units: &[Unit],
@@ -269,7 +269,7 @@ pub(in crate::cli) fn resume(
     let budget = &mut settings.policy.limits.per_run;
     budget.max_cost = grant.max_cost.or(budget.max_cost);
     budget.max_tokens = grant.max_tokens.or(budget.max_tokens);
-    refuse_helpless(&Repo::open(&before.root, &cx.home)?, &before.target, before.merge)?;
+    refuse_helpless(&Repository::open(&before.root, &cx.home)?, &before.target, before.merge)?;
     if flags.detach && !is_background() {
         return detach::detach_run(client, flags.id.is_none().then_some(id.as_str()));
     }
@@ -424,7 +424,7 @@ fn dry_run(units: &[Unit], parallel: u32, is_json: bool) -> Result<u8, UserError
 }
 
 /// Worktrees begin at the target's commit: what is not committed is not there.
-fn refuse_unseen(repo: &Repo, target: &str, is_forced: bool) -> Result<(), UserError> {
+fn refuse_unseen(repo: &Repository, target: &str, is_forced: bool) -> Result<(), UserError> {
     let tip = repo.branch(target)?.unwrap_or_default();
     if let Some(branch) = repo.waiting_merges(&tip)?.first() {
         let command = repo.command_to_merge(target, &format!("--ff-only {branch}"))?;
@@ -445,7 +445,7 @@ fn refuse_unseen(repo: &Repo, target: &str, is_forced: bool) -> Result<(), UserE
 }
 
 /// What would be found out only when agents have worked.
-fn refuse_helpless(repo: &Repo, target: &str, merge: MergeMode) -> Result<(), UserError> {
+fn refuse_helpless(repo: &Repository, target: &str, merge: MergeMode) -> Result<(), UserError> {
     repo.check_identity()?;
     if merge == MergeMode::PullRequest && repo.default_remote(target)?.is_none() {
         return Err(UserError::environment("there is no remote to push to").hint(

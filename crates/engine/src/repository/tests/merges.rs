@@ -209,14 +209,17 @@ fn what_an_agent_planted_never_runs() {
     let merged = repo.commit_merge(&tree, ["ours", &worktree.branch], "merge").unwrap();
     repo.lay_out(&repo.scratch(&project(), "u", "ours").unwrap(), &tree).unwrap();
     fs::write(worktree.path.join("a"), "theirs, too\n").unwrap();
-    assert!(matches!(repo.remove(&worktree.path, &worktree.branch, &merged).unwrap(), Removal::Kept { .. }));
+    assert!(matches!(
+        repo.remove(&worktree.path, &worktree.branch, &merged).unwrap(),
+        WorktreeRemoval::Kept { .. }
+    ));
     fs::write(worktree.path.join("a"), "theirs\n").unwrap();
     repo.advance(&worktree.path, &worktree.branch, &merged, "theirs").unwrap();
     assert!(matches!(repo.move_target("ours", &merged, "ours", "u").unwrap(), TargetMoved::Moved { .. }));
     assert_eq!(fixture.read("a"), Some(fs::read_to_string(worktree.path.join("a")).unwrap()));
     assert!(repo.push("ours", "ours", "origin").is_err());
     let _ = repo.init_submodules(&worktree.path);
-    assert_eq!(repo.remove(&worktree.path, &worktree.branch, "ours").unwrap(), Removal::Removed);
+    assert_eq!(repo.remove(&worktree.path, &worktree.branch, "ours").unwrap(), WorktreeRemoval::Removed);
     assert!(!fixture.outside("CANARY").exists());
 }
 

@@ -107,7 +107,7 @@ fn no_byte_is_lost_whatever_is_done() {
                         let before = files(&worktree.path);
                         let dirty = !fixture.git_in(&worktree.path, &["status", "--porcelain"]).is_empty();
                         let removal = repo.remove(&worktree.path, &worktree.branch, "main").unwrap();
-                        if removal != Removal::Removed || dirty {
+                        if removal != WorktreeRemoval::Removed || dirty {
                             assert_eq!(files(&worktree.path), before, "seed {seed}: {done:?}");
                             worktrees.insert(0, worktree);
                         }

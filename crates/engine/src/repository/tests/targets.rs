@@ -263,8 +263,8 @@ fn crashes() -> Vec<(&'static str, Crash)> {
 
 impl Stage {
     /// The repository without the recovery that opening it brings.
-    fn found(&self) -> Repo {
-        Repo::find(&self.fixture.git(), &self.fixture.repo(), &self.fixture.home).unwrap()
+    fn found(&self) -> Repository {
+        Repository::find(&self.fixture.git(), &self.fixture.repo(), &self.fixture.home).unwrap()
     }
 }
 

@@ -9,14 +9,14 @@ fn made(fixture: &Fixture, name: &str) -> Worktree {
     fixture.opened().worktree(&unit(name), &project(), "HEAD", None).unwrap()
 }
 
-fn known(worktree: &Worktree) -> Known {
-    Known { path: worktree.path.clone(), branch: worktree.branch.clone() }
+fn known(worktree: &Worktree) -> KnownWorktree {
+    KnownWorktree { path: worktree.path.clone(), branch: worktree.branch.clone() }
 }
 
-fn kept(removal: Removal) -> String {
+fn kept(removal: WorktreeRemoval) -> String {
     match removal {
-        Removal::Kept { why } => why,
-        Removal::Removed => panic!("removed"),
+        WorktreeRemoval::Kept { why } => why,
+        WorktreeRemoval::Removed => panic!("removed"),
     }
 }
 
@@ -83,7 +83,7 @@ fn twelve_at_once_do_not_disturb_each_other() {
                 let fixture = &fixture;
                 scope.spawn(move || {
                     let removal = fixture.opened().remove(&worktree.path, &worktree.branch, "main").unwrap();
-                    assert_eq!(removal, Removal::Removed);
+                    assert_eq!(removal, WorktreeRemoval::Removed);
                     assert!(!worktree.path.exists());
                 });
             }
@@ -107,7 +107,7 @@ fn twelve_that_add_commit_and_remove_lose_nothing() {
                 let removal = repo.remove(&worktree.path, &worktree.branch, "main").unwrap();
                 assert!(kept(removal).contains("not in `main`"));
                 let removal = repo.remove(&worktree.path, &worktree.branch, &commit).unwrap();
-                assert_eq!(removal, Removal::Removed);
+                assert_eq!(removal, WorktreeRemoval::Removed);
                 commit
             })
         };
@@ -425,7 +425,7 @@ fn what_is_gone_already_takes_its_merged_branch_along() {
             fixture.user(&["worktree", "prune"]);
         }
         let removal = fixture.opened().remove(&worktree.path, &worktree.branch, "main").unwrap();
-        assert_eq!(removal, Removal::Removed);
+        assert_eq!(removal, WorktreeRemoval::Removed);
         assert_eq!(fixture.branches(), ["main"]);
     }
     let worktree = made(&fixture, "u");
@@ -445,7 +445,7 @@ fn ignored_files_do_not_keep_a_worktree() {
     fs::create_dir(worktree.path.join("ignored")).unwrap();
     fs::write(worktree.path.join("ignored/x"), "x").unwrap();
     let removal = fixture.opened().remove(&worktree.path, &worktree.branch, "main").unwrap();
-    assert_eq!(removal, Removal::Removed);
+    assert_eq!(removal, WorktreeRemoval::Removed);
     assert!(!worktree.path.exists());
 }
 
@@ -478,7 +478,7 @@ fn a_submodule_is_looked_into_before_it_goes() {
     fixture.git_in(&sub, &["checkout", "-q", "HEAD~1"]);
     assert!(kept(removal()).contains("commits that no remote has"));
     fixture.git_in(&sub, &["push", "-q", "origin", "mine"]);
-    assert_eq!(removal(), Removal::Removed);
+    assert_eq!(removal(), WorktreeRemoval::Removed);
     assert!(!worktree.path.exists());
 }
 
@@ -522,13 +522,14 @@ fn a_scratch_worktree_is_fresh_each_time_and_gone_afterwards() {
 #[test]
 fn a_repository_that_nothing_can_begin_from_is_refused() {
     // fault H9
-    let refused = |fixture: &Fixture| match Repo::open_with(&fixture.git(), &fixture.repo(), &fixture.home) {
-        Err(error) => {
-            assert!(error.hint().is_some(), "{error}");
-            error.to_string()
-        }
-        Ok(_) => panic!("not refused"),
-    };
+    let refused =
+        |fixture: &Fixture| match Repository::open_with(&fixture.git(), &fixture.repo(), &fixture.home) {
+            Err(error) => {
+                assert!(error.hint().is_some(), "{error}");
+                error.to_string()
+            }
+            Ok(_) => panic!("not refused"),
+        };
     let plain = Fixture::empty();
     assert!(refused(&plain).contains("not in a git repository"));
     plain.user(&["init", "-q"]);
