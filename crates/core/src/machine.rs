@@ -1,7 +1,8 @@
 //! What every machine has in common: a state that is a fold of events, and a pure function that decides.
 //!
-//! The loop ([`crate::loop_machine`]) and the run of units ([`crate::unit::schedule`]) are machines. The engine keeps each
-//! in the journal as a stream and is the only one that calls [`Machine::decide`] and [`Machine::apply`] there.
+//! The loop ([`crate::loop_machine`]) and the run of units ([`crate::unit::schedule`]) are machines that the engine keeps in
+//! the journal, each as a stream. A plan ([`crate::plan`]) is a machine [`InMemory`]: whoever performs it begins anew from
+//! facts, and what it tells is recorded in the stream of its run.
 
 use std::fmt::Debug;
 
@@ -47,5 +48,32 @@ pub struct Step<E, F> {
 impl<E, F> Default for Step<E, F> {
     fn default() -> Self {
         Self { events: Vec::new(), effects: Vec::new() }
+    }
+}
+
+/// A machine without a stream of its own: after a crash it begins anew from what its performer finds.
+pub struct InMemory<M: Machine> {
+    state: M::State,
+}
+
+impl<M: Machine> Default for InMemory<M> {
+    fn default() -> Self {
+        Self { state: M::State::default() }
+    }
+}
+
+impl<M: Machine> InMemory<M> {
+    /// How it stands.
+    pub fn state(&self) -> &M::State {
+        &self.state
+    }
+
+    /// Decides what follows from `input` and takes it in. The caller tells the events, then performs the effects.
+    pub fn step(&mut self, input: M::Input) -> Step<M::Event, M::Effect> {
+        let step = M::decide(&self.state, input);
+        for event in &step.events {
+            M::apply(&mut self.state, event);
+        }
+        step
     }
 }

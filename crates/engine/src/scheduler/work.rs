@@ -8,13 +8,10 @@ use dacapo_core::{
     ids::{LoopId, TaskId},
     judge::glob::Globs,
     loop_machine::Request,
-    machine::Machine as _,
+    machine::InMemory,
     plan::{
         CutLoop, LoopEnd, LoopOrder, LoopStep, goes_on,
-        unit::{
-            CutFacts, Place, UnitBrief, UnitEffect, UnitEvent, UnitInput, UnitPlan, UnitProgress,
-            WorktreeFacts,
-        },
+        unit::{CutFacts, Place, UnitBrief, UnitEffect, UnitEvent, UnitInput, UnitPlan, WorktreeFacts},
     },
     policy::SetupCommand,
     unit::{Task, TaskSpec, TaskStatus, check, settings::BaselineCheck},
@@ -69,13 +66,13 @@ impl<'a> Worker<'a> {
         let repo = Rc::clone(&self.repo);
         // The scratch worktree of a merge; it goes with the job at the latest.
         let mut scratch = None;
-        let mut state = UnitProgress::default();
-        let mut effects = VecDeque::from(self.step(&mut state, UnitInput::Begin(brief)));
+        let mut plan = InMemory::<UnitPlan>::default();
+        let mut effects = VecDeque::from(self.step(&mut plan, UnitInput::Begin(brief)));
         while let Some(effect) = effects.pop_front() {
             if self.is_stop_asked() {
-                self.step(&mut state, UnitInput::StopAsked);
+                self.step(&mut plan, UnitInput::StopAsked);
             }
-            if state.is_over() {
+            if plan.state().is_over() {
                 return;
             }
             let answer = match self.perform(&repo, &mut scratch, effect) {
@@ -83,15 +80,14 @@ impl<'a> Worker<'a> {
                 Err(JobEnd(end, detail)) => Some(UnitInput::Failed { end, detail }),
             };
             if let Some(input) = answer {
-                effects.extend(self.step(&mut state, input));
+                effects.extend(self.step(&mut plan, input));
             }
         }
     }
 
-    fn step(&mut self, state: &mut UnitProgress, input: UnitInput) -> Vec<UnitEffect> {
-        let step = UnitPlan::decide(state, input);
+    fn step(&mut self, plan: &mut InMemory<UnitPlan>, input: UnitInput) -> Vec<UnitEffect> {
+        let step = plan.step(input);
         for event in &step.events {
-            UnitPlan::apply(state, event);
             if let UnitEvent::Told(event) = event {
                 self.voice.tell(event);
             }
