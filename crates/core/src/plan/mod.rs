@@ -2,7 +2,7 @@
 //!
 //! A plan is a pure machine in the manner of `loop_machine`. Its inputs are facts that a worker has gathered, or the ends of
 //! what it has performed; its effects say what to perform next: look at something, run a loop, merge, end. The worker knows
-//! how to do each of these and never which of them comes next. [`unit`] is the plan of a unit.
+//! how to do each of these and never which of them comes next. [`mod@unit`] is the plan of a unit.
 //!
 //! What a plan hands to the worker as a loop, and what it wants to know of one that ended, is the same for every plan:
 //! [`LoopOrder`], [`LoopEnd`], [`CutLoop`].
