@@ -314,7 +314,8 @@ pub(super) fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     let folder = rustix::fs::open(path, flags, Mode::empty())?;
     let stat = rustix::fs::fstat(&folder)?;
     if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
-        return Err(io::ErrorKind::PermissionDenied.into());
+        let why = format!("its folder `{}` is not yours alone", path.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     Ok(folder)
 }
