@@ -81,17 +81,22 @@ impl Purpose {
     }
 
     fn of(step: LoopStep, settings: &RunSettings, unit: &UnitId, base: &str, about: Value) -> Self {
-        let key = json!({
-            "step": step,
-            "unit": unit,
-            "base": base,
-            "about": about,
-            "agent": agent(settings.providers.get(unit).unwrap_or(&settings.policy.agent.command)),
-            "chosen": chosen_settings(settings),
-        });
-        let hash = Sha256::digest(key.to_string());
+        let hash = Sha256::digest(key(step, settings, unit, base, about).to_string());
         Self { step, key: hash.iter().map(|byte| format!("{byte:02x}")).collect() }
     }
+}
+
+/// What must not have changed, before it is hashed. A default of dacapo's own has no place in it: a newer version may have
+/// another one.
+fn key(step: LoopStep, settings: &RunSettings, unit: &UnitId, base: &str, about: Value) -> Value {
+    json!({
+        "step": step,
+        "unit": unit,
+        "base": base,
+        "about": about,
+        "agent": agent(settings.providers.get(unit).unwrap_or(&settings.policy.agent.command)),
+        "chosen": chosen_settings(settings),
+    })
 }
 
 fn task(spec: &TaskSpec) -> Value {

@@ -105,6 +105,27 @@ fn another_default_makes_no_other_loop() {
 }
 
 #[test]
+fn a_key_holds_nothing_that_the_user_did_not_choose_or_agree_to() {
+    let settings = settings(|_| {});
+    let found = key(LoopStep::Turn, &settings, &unit(), "c1", json!([task(&spec(1))]));
+    let expected = json!({
+        "step": "turn",
+        "unit": "auth",
+        "base": "c1",
+        "about": [[1, "specs/tasks/auth/01-one.md", "make test", [], [], "f"]],
+        "agent": {
+            "name": settings.policy.agent.command.name,
+            "model": null,
+            "more": ["./agent.sh", "--fast"],
+            "less": [],
+            "env": [],
+        },
+        "chosen": { "gates": [], "settings": {} },
+    });
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn an_agent_that_dacapo_knows_may_be_started_in_another_way_by_another_version() {
     let claude = |options: &AgentOptions| catalog::find("claude").unwrap().command(options).unwrap();
     let plain = claude(&AgentOptions::default());
