@@ -16,15 +16,12 @@ const LONGEST: Millis = Millis::from_secs(10 * 365 * 86_400);
 pub struct Millis(pub u64);
 
 impl Millis {
-    /// This many seconds.
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs * 1000)
     }
-    /// This many minutes.
     pub const fn from_mins(mins: u64) -> Self {
         Self::from_secs(mins * 60)
     }
-    /// Nothing at all.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }

@@ -63,7 +63,6 @@ impl<M: Machine> Default for InMemory<M> {
 }
 
 impl<M: Machine> InMemory<M> {
-    /// How it stands.
     pub fn state(&self) -> &M::State {
         &self.state
     }

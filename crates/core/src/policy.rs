@@ -13,7 +13,6 @@ use crate::{
 /// The settings of one loop, in sections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Policy {
-    /// Who works.
     pub agent: AgentSettings,
     /// When the loop stops even though nothing was accepted.
     #[serde(default)]
@@ -188,7 +187,6 @@ impl ClaimRules {
 pub struct GateRules {
     /// Checks that a claim must pass, in order.
     pub specs: Vec<GateSpec>,
-    /// Where gates run.
     pub run_in: GateIn,
     /// Whose version of the protected paths gates see.
     pub from: GateFrom,
@@ -316,7 +314,6 @@ pub enum OnFatal {
 pub struct GateSpec {
     /// What people call it.
     pub name: String,
-    /// The command line.
     pub run: String,
     /// How long it may take.
     pub timeout: Millis,
@@ -335,7 +332,6 @@ pub struct GateSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OwnClaim {
-    /// It does not.
     #[default]
     Never,
     /// Whenever an agent has ended.
@@ -369,7 +365,6 @@ pub enum GateFrom {
 /// A command that prepares a fresh checkout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetupCommand {
-    /// The command line.
     pub run: String,
     /// Only if this file is there.
     #[serde(default, rename = "if")]
@@ -503,22 +498,13 @@ impl Policy {
 pub enum PolicyProblem {
     /// Zero where something is needed.
     #[error("`{setting}` must be more than zero")]
-    NotPositive {
-        /// The flag.
-        setting: &'static str,
-    },
+    NotPositive { setting: &'static str },
     /// Nothing where words are needed.
     #[error("`{setting}` must not be blank")]
-    Blank {
-        /// The flag.
-        setting: &'static str,
-    },
+    Blank { setting: &'static str },
     /// Nothing would prove a task.
     #[error("task #{task} has no check that could prove it")]
-    Unproven {
-        /// Which.
-        task: u32,
-    },
+    Unproven { task: u32 },
 }
 
 #[cfg(test)]

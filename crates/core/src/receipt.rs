@@ -66,7 +66,6 @@ pub struct GateProof {
     pub tolerated: bool,
 }
 
-/// Weakened tests, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tamper {
     pub deleted_tests: u32,
@@ -83,7 +82,6 @@ pub struct RefusalLine {
     pub detail: String,
 }
 
-/// What judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Versions {
     pub dacapo: String,
@@ -213,7 +211,6 @@ pub fn canonical(value: &Value) -> String {
     value.to_string()
 }
 
-/// SHA-256 in hex.
 pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -26,7 +26,6 @@ pub struct OldOutput {
 }
 
 impl OldOutput {
-    /// Removes it.
     pub fn remove(&self) -> io::Result<()> {
         for file in &self.files {
             match fs::remove_file(file) {

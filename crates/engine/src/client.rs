@@ -58,10 +58,8 @@ enum Way {
 /// Why a client has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The state folder.
     #[error(transparent)]
     Home(#[from] HomeError),
-    /// The journal.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The supervisor of the loop this runs in.
@@ -73,14 +71,8 @@ pub enum ClientError {
     /// What is kept of a workspace.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
-    /// A file.
     #[error("cannot read what loop {id} printed: {source}")]
-    Output {
-        /// The loop.
-        id: LoopId,
-        /// The system's reason.
-        source: io::Error,
-    },
+    Output { id: LoopId, source: io::Error },
     /// Nobody says when something changes.
     #[error("cannot watch the journal: {0}")]
     Watch(io::Error),

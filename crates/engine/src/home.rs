@@ -49,12 +49,10 @@ impl Home {
             .map_err(|error| unwritable(error.into()))
     }
 
-    /// The folder itself.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The journal.
     pub fn database(&self) -> PathBuf {
         self.0.join("dacapo.db")
     }
@@ -64,12 +62,10 @@ impl Home {
         self.0.join("projects").join(project.as_str()).join(task.as_str())
     }
 
-    /// A project's bus.
     pub fn project_bus(&self, project: &ProjectId) -> PathBuf {
         self.0.join("projects").join(project.as_str()).join("PROJECT-MESSAGE-BUS.md")
     }
 
-    /// A task's bus.
     pub fn task_bus(&self, project: &ProjectId, task: &TaskId) -> PathBuf {
         self.task_folder(project, task).join("TASK-MESSAGE-BUS.md")
     }

@@ -31,7 +31,6 @@ pub trait Observer<M: Kind = LoopMachine> {
         let _ = long;
     }
 
-    /// Time has passed.
     fn tick(&mut self) {}
 
     /// How often it wants to be told so.
@@ -40,7 +39,6 @@ pub trait Observer<M: Kind = LoopMachine> {
     }
 }
 
-/// Sees nothing.
 pub struct Nobody;
 
 impl<M: Kind> Observer<M> for Nobody {

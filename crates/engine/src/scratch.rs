@@ -5,7 +5,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A throw-away folder.
 pub struct Scratch {
     path: PathBuf,
     is_kept: bool,
@@ -21,7 +20,6 @@ impl Scratch {
         Ok(Self { path: path.canonicalize()?, is_kept: false })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

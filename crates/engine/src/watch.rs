@@ -12,7 +12,6 @@ use crate::{
     store::{changes_at, open_changes},
 };
 
-/// Folders under watch.
 pub struct Watch {
     events: OwnedFd,
 }

@@ -112,7 +112,6 @@ pub enum AgentDefinitionError {
 }
 
 impl AgentDefinitionError {
-    /// What helps.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Root { .. } => {

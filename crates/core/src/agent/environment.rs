@@ -7,7 +7,6 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// One variable.
 pub(super) type Variable = (OsString, OsString);
 
 /// What an agent inherits of the caller's environment.

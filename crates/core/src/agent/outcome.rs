@@ -41,7 +41,6 @@ pub struct Judged {
 pub enum ResetHint {
     #[default]
     Unknown,
-    /// Seconds since 1970.
     At(i64),
     After(Millis),
     /// The error's words, which may name a time.

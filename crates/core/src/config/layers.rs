@@ -93,13 +93,11 @@ pub struct EffectiveGate {
 /// What may be spent, and who says so.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Allowance {
-    /// US dollars.
     pub max_cost: Sourced<Option<f64>>,
     pub max_tokens: Sourced<Option<u64>>,
 }
 
 impl Allowance {
-    /// The figures alone.
     pub fn budget(&self) -> Budget {
         Budget { max_cost: self.max_cost.value, max_tokens: self.max_tokens.value }
     }

@@ -38,7 +38,6 @@ pub struct Limits {
 /// What a file says about money and tokens.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BudgetSetting {
-    /// US dollars.
     pub max_cost: Option<At<f64>>,
     pub max_tokens: Option<At<u64>>,
 }

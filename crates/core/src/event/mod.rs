@@ -38,7 +38,6 @@ pub struct Envelope {
     /// The stream it belongs to.
     #[serde(rename = "loop")]
     pub loop_id: LoopId,
-    /// What happened.
     #[serde(flatten)]
     pub event: LoopEvent,
 }
@@ -56,7 +55,6 @@ pub enum LoopEvent {
         grant: Grant,
         /// Where the output of the next attempt will begin.
         output: OutputMarks,
-        /// The supervisor's process.
         pid: u32,
         /// Whether iterations without progress are counted anew: the person who goes on gives a stuck loop as many again.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -69,7 +67,6 @@ pub enum LoopEvent {
     },
     /// An iteration was charged. Written before the agent is started, so that a crash leaves a trace of it.
     IterationStarted {
-        /// 1-based.
         iteration: u32,
         /// The limit in force.
         max_iterations: u32,
@@ -80,7 +77,6 @@ pub enum LoopEvent {
         iteration: u32,
         /// Counts agent processes of this loop, 1-based.
         attempt: u32,
-        /// The agent's name.
         agent: String,
         /// The session it goes on with.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,7 +109,6 @@ pub enum LoopEvent {
         /// Its place: the policy's own agent is 0, its stand-ins follow.
         #[serde(default)]
         index: usize,
-        /// Why.
         why: String,
     },
     /// The agent exited, everything it left behind is dead, and its output was read to the end.
@@ -133,7 +128,6 @@ pub enum LoopEvent {
     SignalSeen {
         /// The iteration it was observed in or after.
         iteration: u32,
-        /// What was observed.
         #[serde(flatten)]
         signal: Signal,
     },
@@ -146,7 +140,6 @@ pub enum LoopEvent {
     },
     /// The claim waits for child loops.
     ChildrenAwaited {
-        /// Those still active.
         children: Vec<LoopId>,
     },
     /// The wait for child loops is over.
@@ -160,16 +153,12 @@ pub enum LoopEvent {
     },
     /// The workspace was kept as it was after an iteration; not recorded when nothing had changed.
     SnapshotTaken {
-        /// After which iteration.
         iteration: u32,
-        /// The snapshot.
         id: String,
-        /// Its tree.
         tree: String,
     },
     /// The files of a plain folder that nothing is proven about were looked at; not recorded when nothing had changed.
     OutlineTaken {
-        /// After which iteration.
         iteration: u32,
         /// What their paths, sizes and times come to; `None` if they are too many to tell.
         outline: Option<String>,
@@ -178,11 +167,9 @@ pub enum LoopEvent {
     ClaimExamined {
         /// The iteration that made the claim.
         iteration: u32,
-        /// What was found.
         #[serde(flatten)]
         found: Box<Examination>,
     },
-    /// Every gate agrees.
     GatesPassed {
         /// The iteration that made the claim.
         iteration: u32,
@@ -196,7 +183,6 @@ pub enum LoopEvent {
     Committed {
         /// The iteration whose work it is.
         iteration: u32,
-        /// The commit.
         commit: String,
         /// The task of a unit that it completes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -215,7 +201,6 @@ pub enum LoopEvent {
         role: GateRole,
         /// What people call it.
         name: String,
-        /// The command line.
         command: String,
         /// Its place among the checks of its role in the policy.
         #[serde(default)]
@@ -227,7 +212,6 @@ pub enum LoopEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         task: Option<u32>,
     },
-    /// A check ended.
     GateFinished {
         /// The iteration whose work was checked.
         iteration: u32,
@@ -235,7 +219,6 @@ pub enum LoopEvent {
         role: GateRole,
         /// What people call it.
         name: String,
-        /// The command line.
         command: String,
         /// The task of a unit that it was for.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -253,7 +236,6 @@ pub enum LoopEvent {
         /// One line for people and for the agent.
         detail: String,
     },
-    /// The claim holds.
     ClaimAccepted {
         /// The iteration that made it.
         iteration: u32,
@@ -262,7 +244,6 @@ pub enum LoopEvent {
     },
     /// An iteration is over, its claim judged.
     IterationFinished {
-        /// Which.
         iteration: u32,
         /// What it came to.
         outcome: IterationOutcome,
@@ -276,17 +257,14 @@ pub enum LoopEvent {
     Parked {
         /// When it goes on.
         until: Timestamp,
-        /// Why.
         why: String,
     },
     /// Something a person should know, and the loop goes on.
     Warned {
-        /// One line.
         text: String,
     },
     /// The agent asked a person something.
     QuestionAsked {
-        /// The question.
         text: String,
     },
     /// The agent says that it cannot do what it was asked.
@@ -298,7 +276,6 @@ pub enum LoopEvent {
     },
     /// A person's words for the next prompt.
     Steered {
-        /// The words.
         text: String,
     },
     /// A person wants the loop to hold after this iteration.
@@ -306,7 +283,6 @@ pub enum LoopEvent {
         /// Whether the agent is stopped for it.
         now: bool,
     },
-    /// The loop holds.
     Paused,
     /// The loop goes on.
     Unpaused,
@@ -318,20 +294,16 @@ pub enum LoopEvent {
     },
     /// Somebody wants the loop to end; its processes are being stopped.
     StopRequested {
-        /// Who.
         by: StopCause,
     },
     /// The loop is over. Nothing follows but [`LoopEvent::LoopResumed`].
     LoopFinished {
-        /// How it stands.
         state: FinishState,
-        /// Why.
         reason: Reason,
         /// One line for people.
         detail: String,
         /// What the command exits with.
         exit_code: u8,
-        /// Iterations charged.
         iterations: u32,
     },
 }
@@ -339,7 +311,6 @@ pub enum LoopEvent {
 /// What a person grants a loop that goes on: only what was typed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Grant {
-    /// Iterations on top.
     #[serde(default)]
     pub extra_iterations: u32,
     /// A new limit of time.
@@ -385,7 +356,6 @@ pub struct LoopStarted {
     pub prompt: String,
     /// Random text that nonces are made from.
     pub seed: String,
-    /// The settings.
     pub policy: Policy,
     /// The workspace before the first agent.
     #[serde(default)]
@@ -396,7 +366,6 @@ pub struct LoopStarted {
     /// Files that must not change.
     #[serde(default)]
     pub protected: Vec<ProtectedFile>,
-    /// The supervisor's process.
     pub pid: u32,
     /// The version of dacapo.
     pub version: String,
@@ -405,13 +374,11 @@ pub struct LoopStarted {
 /// Where things end in the loop's append-only segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputMarks {
-    /// What agents printed.
     pub stdout: u64,
     /// What agents printed on stderr.
     pub stderr: u64,
     /// What agents were given.
     pub prompt: u64,
-    /// What checks printed.
     pub gates: u64,
 }
 
@@ -512,7 +479,6 @@ impl NextSession {
 pub enum IterationProgress {
     /// It left something that was not there before, or failed in a new way.
     Made,
-    /// It did not.
     None,
     /// Nothing is known that could tell.
     #[default]
@@ -529,7 +495,6 @@ pub enum Outcome {
     MaxTurns,
     /// What the user's plan allows is used up until a time.
     UsageLimit,
-    /// Too many requests.
     RateLimit,
     /// The provider is overloaded or broken.
     Overload,
@@ -665,9 +630,7 @@ pub enum IterationOutcome {
 pub enum StopCause {
     /// `dacapo cancel`.
     Cancel,
-    /// Ctrl-C.
     Interrupt,
-    /// SIGTERM.
     Terminate,
     /// The terminal is gone.
     Hangup,

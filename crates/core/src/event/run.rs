@@ -112,7 +112,6 @@ pub enum RunEvent {
         #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
         loop_id: Option<LoopId>,
     },
-    /// It cannot begin.
     #[serde(rename = "unit.blocked")]
     UnitBlocked { by: Vec<UnitId> },
     #[serde(rename = "unit.warned")]
@@ -162,7 +161,6 @@ pub enum RunEvent {
         #[serde(default)]
         of: u64,
     },
-    /// It exited 0.
     #[serde(rename = "task.validation.ok")]
     TaskValidationOk {
         task: u32,
@@ -171,7 +169,6 @@ pub enum RunEvent {
         #[serde(default)]
         of: u64,
     },
-    /// It did not.
     #[serde(rename = "task.validation.fail")]
     TaskValidationFail {
         task: u32,

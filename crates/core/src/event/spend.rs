@@ -95,7 +95,6 @@ impl Ledger {
         self.newest
     }
 
-    /// All of it.
     pub fn total(&self) -> Spend {
         self.with(&self.newest)
     }

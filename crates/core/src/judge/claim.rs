@@ -20,7 +20,6 @@ pub enum RefusalReason {
     Contradiction,
     /// A stage's rule finds no evidence.
     NoEvidence,
-    /// Nothing was changed.
     Empty,
     /// Somebody changed the workspace while it was being checked.
     TreeChanged,

@@ -13,9 +13,7 @@ use super::contradiction::{self, Hit, Patterns};
 pub enum Stage {
     /// Writes the change and commits it.
     Coder,
-    /// Runs the tests.
     Tester,
-    /// Reads the change.
     Reviewer,
     /// Has the last look.
     Qa,
@@ -63,13 +61,11 @@ pub enum Reason {
     /// A reviewer without an approval.
     #[serde(rename = "No review approval detected")]
     NoApproval,
-    /// It is believed.
     #[serde(rename = "Promise verified")]
     Verified,
 }
 
 impl Reason {
-    /// The text.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -79,7 +79,6 @@ pub enum GlobProblem {
     TooLong,
 }
 
-/// One instruction.
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
     Char(char),

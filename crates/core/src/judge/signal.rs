@@ -47,12 +47,10 @@ impl Facts {
 /// What stands at `$TASK_FOLDER/DONE`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DoneFact {
-    /// Nothing.
     #[default]
     Absent,
     /// A regular file. Its content is not read.
     File,
-    /// A directory.
     Directory,
     /// A link, FIFO, socket or device: its name.
     NotAFile(&'static str),
@@ -60,13 +58,11 @@ pub enum DoneFact {
     Unreadable(String),
 }
 
-/// One observed hint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "signal", content = "detail", rename_all = "snake_case")]
 pub enum Signal {
     /// The promise tag, as the agent wrote it.
     Promise(String),
-    /// The DONE file.
     DoneFile,
     /// Something at the DONE file's place that cannot be one.
     MalformedDone(String),

@@ -13,7 +13,6 @@ pub enum UnitFileVerdict {
     Fine,
     /// Nothing but its status is another: allowed, but no work.
     OnlyStatus,
-    /// It must not.
     Forbidden(UnitFileKind),
 }
 

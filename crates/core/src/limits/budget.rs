@@ -9,7 +9,6 @@ use super::meter::{Metered, tokens};
 /// What may be spent at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
-    /// Money, in USD.
     pub max_cost: Option<f64>,
     /// Tokens of every kind: input, output, written to the cache and read from it.
     pub max_tokens: Option<u64>,
@@ -29,7 +28,6 @@ impl Spent {
         Self { cost_usd: metered.cost_usd.unwrap_or(0.0), tokens: tokens(&metered.usage) }
     }
 
-    /// Both together.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self { cost_usd: self.cost_usd + other.cost_usd, tokens: self.tokens.saturating_add(other.tokens) }

@@ -14,7 +14,6 @@ pub(super) const BLOCKED_ATTEMPTS: u32 = 3;
 /// What is known when an agent has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct AgentEnd {
-    /// How it ended.
     pub(super) outcome: Outcome,
     /// What that means for its iteration and its session.
     pub(super) judged: AttemptJudgement,
@@ -26,7 +25,6 @@ pub(super) struct AgentEnd {
     pub(super) is_pausing: bool,
     /// Why what stands at the DONE file's place fails the loop.
     pub(super) done_error: Option<String>,
-    /// What it claims.
     pub(super) claims: Vec<Signal>,
     /// Whether it said that it waits for somebody, or that it is blocked.
     pub(super) waits: bool,

@@ -17,12 +17,7 @@ pub type Step = crate::machine::Step<LoopEvent, Effect>;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Look which of these tasks are done, now and again every `every`; answered by `TasksLookedAt` on a change.
-    AwaitTasks {
-        /// The tasks.
-        tasks: Vec<TaskId>,
-        /// How often.
-        every: Millis,
-    },
+    AwaitTasks { tasks: Vec<TaskId>, every: Millis },
     /// Read the markers in the task folder; answered by `MarkersRead`.
     ReadMarkers,
     /// Start the agent; answered by `AgentExited` or `AgentNotStarted`.
@@ -31,9 +26,7 @@ pub enum Effect {
         agent: usize,
         /// The session it goes on with, and what that has cost so far.
         session: Option<(String, Spend)>,
-        /// The iteration.
         iteration: u32,
-        /// The agent process.
         attempt: u32,
         /// What it is given.
         prompt: String,
@@ -58,7 +51,6 @@ pub enum Effect {
     CancelChildren,
     /// Run a check; answered by `GateFinished`.
     RunGate {
-        /// The check.
         gate: GateSpec,
         /// What it is for.
         role: GateRole,
@@ -74,17 +66,14 @@ pub enum Effect {
     },
     /// Commit a snapshot's tree; answered by `CommitDone`. Repeating it finds the commit that is there.
     Commit {
-        /// The snapshot.
         snapshot: String,
         /// The iteration whose work it is.
         iteration: u32,
-        /// In these words.
         message: String,
     },
     /// Commit a snapshot's tree once per task; answered by `TasksCommitted`. Repeating it finds the commits that are
     /// there.
     CommitTasks {
-        /// The snapshot.
         snapshot: String,
         /// The iteration whose work it is.
         iteration: u32,
@@ -98,20 +87,12 @@ pub enum Effect {
     Delay(Millis),
     /// Wait until a time of day, without a process; answered by `ParkOver`, not before the provider may be asked again.
     Park {
-        /// The time.
         until: Timestamp,
         /// Whom the loop waits for.
         provider: String,
     },
     /// Tell all loops on this machine that a provider is at its limit. No answer.
-    CloseProvider {
-        /// Which.
-        provider: String,
-        /// Until when.
-        until: Timestamp,
-        /// Why.
-        why: String,
-    },
+    CloseProvider { provider: String, until: Timestamp, why: String },
     /// Move a refused DONE out of the way. No answer.
     SetDoneAside,
     /// Remove the wait marker, so that it does not speak twice. No answer.
@@ -123,9 +104,7 @@ pub enum Effect {
 /// The commit of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskCommit {
-    /// The task.
     pub task: u32,
-    /// In these words.
     pub message: String,
     /// What the files of all tasks of the turn say in it, whatever they say in the snapshot.
     pub statuses: Vec<(u32, TaskStatus)>,
@@ -134,19 +113,15 @@ pub struct TaskCommit {
 /// A message of dacapo's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusPost {
-    /// Whose bus.
     pub to: BusTarget,
     /// INFO, WARNING, ERROR, FACT, RUN_START, …
     pub kind: &'static str,
-    /// What it says.
     pub body: String,
 }
 
 /// Whose bus a message goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusTarget {
-    /// The task's.
     Task,
-    /// The project's.
     Project,
 }

@@ -23,7 +23,6 @@ pub enum Input {
         grant: Grant,
         /// Where the segments end.
         output: OutputMarks,
-        /// The supervisor's process.
         pid: u32,
     },
     /// Its supervisor was found dead; said by whoever found it.
@@ -54,7 +53,6 @@ pub enum Input {
     ChildrenFound(Vec<LoopId>),
     /// The wait for them is over.
     ChildrenWaitedFor {
-        /// Those still active.
         left: Vec<LoopId>,
         /// How long it took.
         waited: Millis,
@@ -124,7 +122,6 @@ pub struct Begin {
 /// How an attempt went.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentReport {
-    /// When.
     pub at: Timestamp,
     /// How the process ended.
     pub exit: AgentExit,
@@ -161,11 +158,8 @@ pub struct TaskCommits {
 /// What ties a receipt to its time and its journal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seal {
-    /// Now.
     pub at: Timestamp,
-    /// The loop.
     pub loop_id: String,
-    /// When it began.
     pub started_at: Option<Timestamp>,
     /// SHA-256 of its journal so far.
     pub journal: String,
@@ -174,7 +168,6 @@ pub struct Seal {
 /// Why an agent could not be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartFailure {
-    /// One line.
     pub detail: String,
     /// Whether trying again could help.
     pub is_fatal: bool,
@@ -184,7 +177,6 @@ pub struct StartFailure {
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
 pub enum Request {
-    /// End for good.
     Cancel,
     /// Hold after this iteration, or now.
     Pause {
@@ -199,12 +191,10 @@ pub enum Request {
     },
     /// The agent asks a person something while it runs.
     Ask {
-        /// The question.
         text: String,
     },
     /// Words for the next prompt.
     Steer {
-        /// The words.
         text: String,
     },
 }

@@ -17,7 +17,6 @@ pub enum Phase {
     AwaitingTasks,
     /// It looks at the task folder before an agent starts.
     Looking,
-    /// An agent runs.
     Running,
     /// A check runs that no claim depends on: how a gate stands before the first agent, or whether there is a claim.
     Checking {
@@ -37,9 +36,7 @@ pub enum Phase {
         /// Where it goes on then.
         then: Rest,
     },
-    /// It is over.
     Over {
-        /// Why.
         reason: Reason,
         /// Where it goes on if a person resumes it.
         then: Rest,
@@ -83,7 +80,6 @@ pub enum Iteration {
 /// A claim on its way to a verdict.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judging {
-    /// The claim.
     pub claim: Claim,
     /// What became of its child loops.
     pub children: Children,
@@ -119,7 +115,6 @@ pub enum JudgeStep {
         /// Whether they were told to end already.
         cancelled: bool,
     },
-    /// A gate runs.
     Gate {
         /// Its place in the policy.
         index: usize,
@@ -135,10 +130,8 @@ pub enum JudgeStep {
 /// The child loops of a claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Children {
-    /// There were none.
     #[default]
     None,
-    /// All have ended.
     Finished,
     /// They were told to end, and did.
     Cancelled,
@@ -153,7 +146,6 @@ pub struct GateTry {
     pub index: usize,
     /// What people call it.
     pub name: String,
-    /// Its command line.
     pub command: String,
     /// What it came to.
     pub result: GateResult,

@@ -32,13 +32,11 @@ pub struct LoopState {
     pub iteration: Iteration,
     /// The limits in force.
     pub limits: LimitsInForce,
-    /// What is counted.
     pub counters: Counters,
     /// Where the loop's segments end, and where the newest agent's output begins in them.
     pub output: Output,
     /// What somebody wants of it that it has not done yet.
     pub orders: Orders,
-    /// Tokens and money.
     pub spending: Spending,
     /// The agent at work and its sessions.
     pub sessions: Sessions,
@@ -67,7 +65,6 @@ pub struct LimitsInForce {
     pub max_tokens: Option<u64>,
 }
 
-/// What is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Iterations charged so far: also the number of the newest.
@@ -87,7 +84,6 @@ pub struct Counters {
 /// Places in the loop's append-only segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Output {
-    /// Where they end.
     pub end: OutputMarks,
     /// Where the newest agent's output begins.
     pub attempt: OutputMarks,
@@ -102,7 +98,6 @@ pub struct Orders {
     pub pause: bool,
 }
 
-/// Tokens and money.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spending {
     /// All of it so far.
@@ -169,7 +164,6 @@ pub struct Refused {
     pub iteration: u32,
     /// The kind of refusal.
     pub reason: RefusalReason,
-    /// One line.
     pub detail: String,
 }
 

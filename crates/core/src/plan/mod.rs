@@ -27,7 +27,6 @@ use crate::{
 pub struct LoopOrder {
     /// What the loop is for; recorded when it starts, so that it is recognised if it is cut short.
     pub purpose: Purpose,
-    /// Its settings.
     pub policy: Policy,
     /// What its agent is asked to do.
     pub prompt: String,
@@ -38,11 +37,8 @@ pub struct LoopOrder {
 /// What a plan has to know about a loop that ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopEnd {
-    /// The loop.
     pub id: LoopId,
-    /// Why it ended.
     pub reason: Reason,
-    /// One line.
     pub detail: String,
     /// What its receipt proves, if it has one.
     pub proof: Option<LoopProof>,
@@ -117,7 +113,6 @@ impl LoopEnd {
 /// A loop that was cut short, as it was recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CutLoop {
-    /// The loop.
     pub id: LoopId,
     /// What it was started for; a plan started it if this is known.
     pub purpose: Option<Purpose>,

@@ -10,7 +10,6 @@ const AT_ONCE: usize = 32;
 /// A search for beginnings.
 pub(super) struct Finder {
     beginnings: Vec<Vec<u8>>,
-    /// Their first bytes.
     first: [bool; 256],
     groups: Vec<Group>,
 }
@@ -44,7 +43,6 @@ impl Finder {
         Self { beginnings: all, first, groups }
     }
 
-    /// Begins a search.
     pub(super) fn search(&self) -> Seen {
         Seen(vec![Next::Unknown; self.groups.len()])
     }

@@ -12,7 +12,6 @@ const LINE: u16 = 20;
 /// How a secret may go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Tail {
-    /// It does not.
     #[default]
     None,
     Letters(Letters),

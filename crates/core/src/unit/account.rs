@@ -66,7 +66,6 @@ impl Accounts {
 pub struct UnitAccount {
     /// The place of the newest event that was seen.
     seen: u64,
-    /// The newest turn.
     turn: Option<TurnAccount>,
 }
 

@@ -39,7 +39,6 @@ pub fn task(file: &str, bytes: &[u8]) -> Result<Task, Vec<Problem>> {
     }
 }
 
-/// Reads a plan.
 pub fn plan(file: &str, bytes: &[u8]) -> Result<PlanFile, Vec<Problem>> {
     let (parsed, problems) = parse::plan(Source { file, bytes });
     if problems.is_empty() { Ok(parsed.plan) } else { Err(problems) }

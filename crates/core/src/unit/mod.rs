@@ -29,7 +29,6 @@ pub enum TaskStatus {
 }
 
 impl TaskStatus {
-    /// All there are.
     pub const ALL: [Self; 4] = [Self::Pending, Self::InProgress, Self::Complete, Self::Failed];
 
     /// As it stands in a task file.

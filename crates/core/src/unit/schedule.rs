@@ -47,30 +47,22 @@ pub enum RunInput {
     /// A new run begins; one that has [`RunStarted::problems`] ends at once.
     Begin(Box<RunStarted>),
     /// A job says something about its unit.
-    Told {
-        /// The unit.
-        unit: UnitId,
-        /// What.
-        event: RunEvent,
-    },
+    Told { unit: UnitId, event: RunEvent },
     /// One event of a loop of this unit, translated by [`crate::unit::account::UnitAccount::see`]. What the run has told
     /// before is not told again.
     LoopTold {
-        /// The unit.
         unit: UnitId,
         /// What the loop's event means for the unit's tasks.
         events: Vec<RunEvent>,
     },
     /// The process of a unit's job ended, and all it said was told before.
     JobEnded {
-        /// The unit.
         unit: UnitId,
         /// How the process ended, for a job that did not say how the unit stands.
         detail: String,
     },
     /// A unit's job said something that cannot be understood: nothing that it says can be relied on any more.
     JobGarbled {
-        /// The unit.
         unit: UnitId,
         /// What it said, in a sentence.
         detail: String,
@@ -112,21 +104,17 @@ impl Machine for RunMachine {
     }
 }
 
-/// Something to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunEffect {
     /// Start a process; answered by `Told`, as often as it has something to say, and `JobEnded`.
     StartJob {
-        /// For this unit.
         unit: UnitId,
-        /// To do this.
         job: Job,
         /// In this slot, from 1; 0 for what is not work.
         slot: u32,
     },
     /// Ask the job of this unit to stop, and kill it if it does not within [`GRACE`].
     StopJob {
-        /// The unit.
         unit: UnitId,
     },
     /// Ask the loops of the run that work for something.
@@ -135,7 +123,6 @@ pub enum RunEffect {
     AskJobsToStop,
     /// Ask every job again, which then kills what it runs.
     HurryJobs,
-    /// Kill every job.
     KillJobs,
     /// Answered by `GraceOver` after so long, or sooner if it was armed before.
     ArmGrace(Millis),
@@ -145,7 +132,6 @@ pub enum RunEffect {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Job {
-    /// Worktree, turns, baseline.
     Work {
         /// What was red in the merged tree, if it was sent back.
         back: Option<String>,

@@ -28,7 +28,6 @@ pub struct RunSettings {
     pub units_dir: String,
     /// Agents that units ask for themselves.
     pub providers: BTreeMap<UnitId, AgentCommand>,
-    /// Tries per turn.
     pub max_retries: u32,
     /// How long a task's backpressure may take (req 33).
     #[serde(default = "backpressure_timeout")]
@@ -59,7 +58,6 @@ pub struct RunSettings {
 pub struct BaselineCheck {
     /// What people call it.
     pub name: String,
-    /// The command line.
     pub run: String,
     /// Only if a file of the unit's tree matches this glob.
     pub pattern: Option<String>,
@@ -70,7 +68,6 @@ pub struct BaselineCheck {
 /// What a unit's work has to pass where it meets the work of others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MustHold {
-    /// Its own tasks.
     pub tasks: Vec<TaskSpec>,
     /// Tasks of units that were merged before and whose files it changes, too: what is proven stays so.
     pub others: Vec<(UnitId, TaskSpec)>,

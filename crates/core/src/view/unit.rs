@@ -165,7 +165,6 @@ pub enum UnitStatus {
 }
 
 impl UnitStatus {
-    /// For people.
     pub fn words(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -205,7 +204,6 @@ pub struct TaskView {
 }
 
 impl TaskView {
-    /// For people.
     pub fn words(&self) -> &'static str {
         match self.status {
             TaskStatus::Pending if self.ready => "ready",

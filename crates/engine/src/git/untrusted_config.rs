@@ -22,7 +22,6 @@ const WELL_KNOWN: &[&str] = &[
 const LINES: &str = "git merge-file -q --marker-size=%L -L ours -L base -L theirs %A %O %B; \
                      code=$?; [ $code -lt 128 ] || code=1; exit $code";
 
-/// One setting.
 struct Setting {
     is_own: bool,
     key: String,

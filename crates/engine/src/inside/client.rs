@@ -35,18 +35,11 @@ pub enum InsideError {
         "this runs inside loop {0}, where dacapo asks the loop's supervisor, and {SOCKET} does not say where"
     )]
     NoSocket(LoopId),
-    /// Nobody listens there.
     #[error("cannot ask the supervisor of the loop this runs in: {SOCKET} names `{}`: {source}", path.display())]
-    NobodyThere {
-        /// The socket.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
+    NobodyThere { path: PathBuf, source: io::Error },
     /// It stopped in the middle, or answered something else.
     #[error("the supervisor of the loop this runs in did not answer: {0}")]
     NoAnswer(String),
-    /// It said no.
     #[error("{}", .0.why)]
     Refused(Refusal),
 }

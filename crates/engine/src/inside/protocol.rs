@@ -29,14 +29,10 @@ pub enum Ask {
     Post {
         /// The type of the message.
         kind: String,
-        /// What it says.
         body: String,
-        /// Which bus.
         bus: BusName,
     },
-    /// Read a bus.
     ReadBus {
-        /// Which bus.
         bus: BusName,
         /// Begin here: 0, or where the last answer ended.
         from: u64,
@@ -46,9 +42,7 @@ pub enum Ask {
         /// What the agent waits for.
         why: String,
     },
-    /// Ask the user.
     Question {
-        /// The question.
         text: String,
     },
     /// Claim to be done, as the file `DONE` does.
@@ -62,14 +56,12 @@ pub enum Ask {
     Family,
     /// Events of a loop of the family.
     Events {
-        /// The loop.
         id: LoopId,
         /// Begin with this sequence number.
         from: u64,
     },
     /// What a loop of the family has printed.
     Output {
-        /// The loop.
         id: LoopId,
         /// Which of its outputs.
         channel: Channel,
@@ -78,7 +70,6 @@ pub enum Ask {
     },
     /// End a child loop for good.
     Cancel {
-        /// The loop.
         id: LoopId,
     },
 }
@@ -115,10 +106,7 @@ pub struct StartChild {
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
     /// It was posted, and this is the message's id.
-    Posted {
-        /// The id.
-        id: String,
-    },
+    Posted { id: String },
     /// Messages of a bus.
     Messages {
         /// The messages, oldest first.
@@ -135,23 +123,18 @@ pub enum Answer {
         /// Its exit code, 128 and more if a signal ended it.
         code: u8,
     },
-    /// The family.
     Loops {
         /// The agent's own loop.
         own: LoopId,
         /// The loops, oldest first.
         loops: Vec<LoopRecord>,
     },
-    /// Events, in order.
     Events {
-        /// The events.
         events: Vec<Envelope>,
         /// Whether there are more.
         more: bool,
     },
-    /// Output.
     Output {
-        /// The bytes.
         bytes: Words,
         /// How much there is in all.
         end: u64,

@@ -42,7 +42,6 @@ const IDLE: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asker(u64);
 
-/// A whole question.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) by: Asker,

@@ -15,7 +15,6 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// This process.
     pub fn own() -> Self {
         of(std::process::id())
     }

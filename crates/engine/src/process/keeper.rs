@@ -62,7 +62,6 @@ struct Keeper {
     is_unsure: bool,
 }
 
-/// What runs.
 struct Work {
     leader: Pid,
     end: Option<End>,

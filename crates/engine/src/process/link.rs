@@ -41,7 +41,6 @@ impl KeeperLink {
         Ok(Self { socket: Some(ours), keeper })
     }
 
-    /// The keeper's process.
     pub fn pid(&self) -> u32 {
         self.keeper.id()
     }
@@ -51,12 +50,10 @@ impl KeeperLink {
         wire::send_run(self.socket()?, command, fds)
     }
 
-    /// Ends what runs.
     pub fn stop(&mut self, grace: Millis) -> io::Result<()> {
         wire::send_stop(self.socket()?, grace)
     }
 
-    /// Holds what runs.
     pub fn suspend(&mut self) -> io::Result<()> {
         wire::send_suspend(self.socket()?)
     }

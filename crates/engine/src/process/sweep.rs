@@ -21,7 +21,6 @@ pub(crate) struct DescendantScan {
 }
 
 impl DescendantScan {
-    /// Their numbers.
     pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
         self.processes.iter().map(|(pid, _)| *pid)
     }

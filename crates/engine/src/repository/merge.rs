@@ -14,7 +14,6 @@ pub enum Merged {
     Clean {
         tree: String,
     },
-    /// They do not.
     Conflict {
         /// The files of both, those in conflict with marks in them.
         tree: String,

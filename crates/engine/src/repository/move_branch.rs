@@ -137,7 +137,6 @@ impl Repository {
         Ok(())
     }
 
-    /// The second step.
     pub(crate) fn swap_for(&self, step: &BranchMove) -> Result<RefSwap, WorkspaceError> {
         self.swap(&step.branch, &step.new, Some(&step.old))
     }
@@ -151,7 +150,6 @@ impl Repository {
         Ok(())
     }
 
-    /// The last step.
     pub(crate) fn forget_move(&self) -> Result<(), WorkspaceError> {
         let path = self.note_path();
         match fs::remove_file(&path) {

@@ -119,7 +119,6 @@ pub struct MergeWorktree<'a> {
 }
 
 impl MergeWorktree<'_> {
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -27,7 +27,6 @@ use crate::process::identity::Identity;
 /// How much of what a job printed on standard error is told when it ends.
 const LAST_WORDS: u64 = 4096;
 
-/// Starts jobs somewhere.
 pub(super) trait JobHost {
     /// Starts a job that does what `spec` says.
     fn start(&mut self, spec: JobSpec) -> io::Result<Box<dyn RunningJob>>;

@@ -137,17 +137,13 @@ pub(super) fn shown(line: &[u8]) -> String {
 /// What a job has to do, and everything that it needs to know for it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct JobSpec {
-    /// Where state lies.
     pub(super) home: PathBuf,
-    /// The scheduler's process.
     pub(super) scheduler: u32,
-    /// The run.
     pub(super) run: RunId,
     /// How the run began, without its list of units.
     pub(super) started: RunStarted,
     /// The unit, as its files were when the user agreed to its commands.
     pub(super) unit: UnitFiles,
-    /// What to do.
     pub(super) job: Job,
     /// Units that come first and whose work is on these branches, where nothing is merged.
     pub(super) after: Vec<(UnitId, String)>,
@@ -164,7 +160,6 @@ pub(super) struct JobSpec {
 /// The part of a unit that a job is held to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct UnitFiles {
-    /// Its name.
     pub(super) id: UnitId,
     /// Its folder, from the top of the repository.
     pub(super) folder: String,

@@ -63,7 +63,6 @@ const LOOK_AFTER: Duration = Duration::from_millis(20);
 /// A run that is to begin.
 #[derive(Clone, Debug)]
 pub struct NewRun {
-    /// Its project.
     pub project: ProjectId,
     /// The top of the repository.
     pub root: PathBuf,
@@ -86,9 +85,7 @@ pub struct NewRun {
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunFinished {
-    /// Which.
     pub id: RunId,
-    /// How.
     pub over: RunOver,
     /// What a person should know.
     pub warnings: Vec<String>,
@@ -97,13 +94,10 @@ pub struct RunFinished {
 /// Why a run does not begin, or could not be brought to an end.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// Nowhere to write.
     #[error(transparent)]
     Home(#[from] HomeError),
-    /// The journal.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The repository.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
     /// Loops that a dead dacapo left.
@@ -111,16 +105,11 @@ pub enum RunError {
     Start(#[from] StartError),
     /// Somebody else runs units of this repository.
     #[error("units of this repository are being run{}", holder.as_ref().map(|id| format!(" by run {id}")).unwrap_or_default())]
-    Held {
-        /// Who.
-        holder: Option<RunId>,
-    },
-    /// The system.
+    Held { holder: Option<RunId> },
     #[error("{what}: {source}")]
     Io {
         /// What was being done.
         what: &'static str,
-        /// The system's reason.
         source: io::Error,
     },
 }

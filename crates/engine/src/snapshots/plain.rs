@@ -25,7 +25,6 @@ use crate::{
 /// How many lists of files are kept beside the first.
 const KEPT: usize = 8;
 
-/// A plain folder.
 pub(crate) struct PlainFolder {
     pub(crate) dir: PathBuf,
     /// Where our own lists lie.

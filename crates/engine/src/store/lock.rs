@@ -23,12 +23,7 @@ pub enum LockError {
     Held,
     /// The lock cannot be made.
     #[error("cannot lock `{}`: {source}", path.display())]
-    Io {
-        /// The lock.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
 impl TaskLock {

@@ -11,14 +11,12 @@ const MOST: u32 = 1000;
 /// A loop or a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamId {
-    /// A loop.
     Loop(LoopId),
     /// A run of units.
     Run(RunId),
 }
 
 impl StreamId {
-    /// The id itself.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Loop(id) => id.as_str(),

@@ -27,7 +27,6 @@ pub use requests::PendingRequest;
 pub use segments::{Channel, KEPT_PER_ATTEMPT, Segment, Segments};
 pub use stream::{Arrival, Stream, StreamKey};
 
-/// The journal's database.
 pub struct Store {
     db: Connection,
     /// Where writers wait for each other; opened by the first that writes.
@@ -42,7 +41,6 @@ pub enum StoreError {
     /// It is not a database, or not a sound one.
     #[error("the journal `{path}` is damaged: {why}")]
     Damaged {
-        /// The file.
         path: String,
         /// What the database says.
         why: String,
@@ -51,28 +49,13 @@ pub enum StoreError {
     #[error(
         "the journal `{path}` is of a version that was never released (format {found}, this one reads {known})"
     )]
-    TooOld {
-        /// The file.
-        path: String,
-        /// Its format.
-        found: i64,
-        /// Ours.
-        known: i64,
-    },
+    TooOld { path: String, found: i64, known: i64 },
     /// A newer dacapo wrote it.
     #[error("the journal `{path}` was written by a newer dacapo (format {found}, this one knows {known})")]
-    TooNew {
-        /// The file.
-        path: String,
-        /// Its format.
-        found: i64,
-        /// Ours.
-        known: i64,
-    },
+    TooNew { path: String, found: i64, known: i64 },
     /// The disk does not take it: full, read-only, failing.
     #[error("cannot write the journal `{path}`: {why}")]
     Disk {
-        /// The file.
         path: String,
         /// What the database says.
         why: String,
@@ -87,21 +70,14 @@ pub enum StoreError {
     Overtaken {
         /// A loop or a run.
         kind: &'static str,
-        /// Which.
         id: String,
     },
     /// A recorded fact cannot be read back.
     #[error("the journal holds an event that cannot be read (seq {seq}): {why}")]
-    Unreadable {
-        /// Its place.
-        seq: u64,
-        /// What is wrong.
-        why: String,
-    },
+    Unreadable { seq: u64, why: String },
     /// Anything else the database says.
     #[error("the journal `{path}` cannot be used: {why}")]
     Other {
-        /// The file.
         path: String,
         /// What the database says.
         why: String,

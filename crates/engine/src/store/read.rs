@@ -72,7 +72,6 @@ impl<M: Kind> Row<M> {
 /// A recorded event of whichever kind of stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
-    /// Of a loop.
     Loop(Envelope),
     /// Of a run of units.
     Run(RunEnvelope),
@@ -91,7 +90,6 @@ impl Fact {
 /// Whose events to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Everybody's.
     All,
     /// Those of one loop.
     Loop(LoopId),
@@ -325,7 +323,6 @@ impl Store {
         self.rows("s.over = 1 ORDER BY s.key DESC LIMIT ?1", [limit])
     }
 
-    /// One loop.
     pub fn row(&self, id: &LoopId) -> Result<Option<LoopRow>, StoreError> {
         Ok(self.rows("s.id = ?1", [id.as_str()])?.pop())
     }
@@ -390,7 +387,6 @@ impl Store {
         Ok(self.rows("s.over = 1 ORDER BY s.key DESC LIMIT 1", [])?.pop())
     }
 
-    /// One run.
     pub fn run_row(&self, id: &RunId) -> Result<Option<RunRow>, StoreError> {
         Ok(self.rows("s.id = ?1", [id.as_str()])?.pop())
     }

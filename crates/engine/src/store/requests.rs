@@ -11,9 +11,7 @@ use crate::{process::identity::Identity, secrets::secrets};
 /// A request nobody has taken up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PendingRequest {
-    /// Its row.
     pub id: i64,
-    /// What is asked.
     pub request: Request,
 }
 

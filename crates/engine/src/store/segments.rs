@@ -16,17 +16,14 @@ pub const KEPT_PER_ATTEMPT: u64 = 256 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Channel {
-    /// What agents print.
     Stdout,
     /// What agents print on stderr.
     Stderr,
     /// What agents are given.
     Prompt,
-    /// What checks print.
     Gates,
 }
 
-/// One append-only file.
 #[derive(Debug)]
 pub struct Segment {
     path: PathBuf,
@@ -40,7 +37,6 @@ impl Segment {
         Self { path, file: None, end }
     }
 
-    /// Where it ends.
     pub fn end(&self) -> u64 {
         self.end
     }
@@ -63,13 +59,11 @@ impl Segment {
 /// The segments of one loop.
 #[derive(Debug)]
 pub struct Segments {
-    /// What agents print.
     pub stdout: Segment,
     /// What agents print on stderr.
     pub stderr: Segment,
     /// What agents are given.
     pub prompt: Segment,
-    /// What checks print.
     pub gates: Segment,
 }
 

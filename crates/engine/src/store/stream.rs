@@ -31,7 +31,6 @@ pub struct Stream<M: Kind> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) key: i64,
-    /// Its newest event.
     pub(super) head: i64,
     /// How often it has had a new owner.
     pub(super) epoch: i64,
@@ -43,7 +42,6 @@ pub struct StreamKey(pub(super) i64);
 
 /// An input, and the request it came from.
 pub struct Arrival<I> {
-    /// The input.
     pub input: I,
     /// The request's row, which is closed in the transaction that records what follows from it.
     pub request: Option<i64>,

@@ -140,7 +140,6 @@ impl Listener {
         Some(spend(&self.meter, is_subscription)).filter(|total| *total != self.told)
     }
 
-    /// It was told.
     pub(super) fn told(&mut self, news: Spend) {
         self.told = news;
     }

@@ -67,11 +67,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// How a supervised loop ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// Which.
     pub id: LoopId,
-    /// Why.
     pub reason: Reason,
-    /// One line.
     pub detail: String,
     /// Whether it is done by the agent's word alone.
     pub is_unverified: bool,
@@ -80,15 +77,12 @@ pub struct Finished {
 /// Why a supervisor had to give up without an end in the journal.
 #[derive(Debug, thiserror::Error)]
 pub enum SuperviseError {
-    /// The journal.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The system.
     #[error("{what}: {source}")]
     Io {
         /// What was being done.
         what: &'static str,
-        /// The system's reason.
         source: io::Error,
     },
 }

@@ -36,11 +36,9 @@ use crate::{
 /// A loop that is to begin.
 #[derive(Clone, Debug)]
 pub struct NewLoop {
-    /// Its settings.
     pub policy: Policy,
     /// What the agent is asked to do; `None` means what `TASK.md` already says.
     pub prompt: Option<String>,
-    /// Its project.
     pub project: ProjectId,
     /// Its task; `None` makes one up.
     pub task: Option<TaskId>,
@@ -63,7 +61,6 @@ pub struct NewLoop {
 /// A loop that is to go on.
 #[derive(Clone, Debug)]
 pub struct ResumeLoop {
-    /// Which.
     pub id: LoopId,
     /// What the person who resumes it grants.
     pub grant: Grant,

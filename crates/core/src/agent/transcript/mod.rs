@@ -236,7 +236,6 @@ fn fields<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Option<T> {
     serde_json::from_slice(line).ok()
 }
 
-/// Hears nothing.
 #[derive(Debug)]
 struct Silent;
 

@@ -65,7 +65,6 @@ impl<'a> TranscriptSink<'a> {
         }
     }
 
-    /// The final event.
     pub(super) fn end(&mut self, ending: Ending) {
         self.summary.ending = Some(ending);
         (self.heard)(OutputEvent::Final);

@@ -25,7 +25,6 @@ const MAX_EXCERPT: usize = 160;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Patterns(Option<Vec<Phrase>>);
 
-/// A phrase found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hit {
     /// The phrase as it is configured.

@@ -19,7 +19,6 @@ pub(in crate::judge) struct Line<'a> {
 /// What an agent says on a line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Marks<'a> {
-    /// Promises.
     pub(super) promise: TagMarks<'a>,
     /// Reasons why the work cannot be done.
     pub(super) blocked: TagMarks<'a>,

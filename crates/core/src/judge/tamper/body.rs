@@ -37,7 +37,6 @@ const INERT: &[&str] = &[
     "t.Helper()",
 ];
 
-/// A test's body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Body {
     /// Its text without white space.

@@ -50,7 +50,6 @@ const RECORDED: &[&str] = &[
     "Reached max session turns for this session. Increase the number of turns by specifying maxSessionTurns in settings.json.",
 ];
 
-/// Agents at work.
 const PROSE: &[&str] = &[
     "I added a rate limiter to the API client, so 429 responses are retried with backoff.",
     "Rate limiting is now implemented.",
@@ -245,7 +244,6 @@ const CODE: &[&str] = &[
     "\tOverloaded",
 ];
 
-/// Documents and tickets.
 const DOCUMENTS: &[&str] = &[
     "## Rate limits",
     "# Usage limit",

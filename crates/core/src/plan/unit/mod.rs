@@ -64,7 +64,6 @@ pub struct UnitPlan;
 /// What a job is about.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnitBrief {
-    /// The unit.
     pub unit: UnitId,
     /// What to do for it.
     pub job: Job,
@@ -81,7 +80,6 @@ pub struct UnitBrief {
 /// Something that the worker found, or the end of something that it performed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum UnitInput {
-    /// The job begins.
     Begin(Arc<UnitBrief>),
     /// The user or the scheduler wants the job to stop; said between two effects.
     StopAsked,
@@ -89,7 +87,6 @@ pub enum UnitInput {
     Failed {
         /// The kind of end that this is for the unit.
         end: UnitEnd,
-        /// One line.
         detail: String,
     },
     /// Answers [`UnitEffect::MakeWorktree`].
@@ -149,11 +146,9 @@ pub enum UnitInput {
     },
     /// Answers [`UnitEffect::LookAtRoute`].
     RouteSeen {
-        /// The unit's branch.
         branch: String,
         /// What was changed since the run began about where branches go.
         changed: Vec<String>,
-        /// Where they go.
         remote: Option<String>,
     },
     /// Answers [`UnitEffect::Push`].
@@ -162,12 +157,9 @@ pub enum UnitInput {
     PullRequest(PullRequestEnd),
 }
 
-/// A unit's worktree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorktreeFacts {
-    /// Its folder.
     pub path: PathBuf,
-    /// Its branch.
     pub branch: String,
     /// The commit that a new one begins at.
     pub base: String,
@@ -197,7 +189,6 @@ pub struct TargetFacts {
 pub enum Take {
     /// The branch has nothing of its own, and moves on to the target.
     Forward,
-    /// Both are merged.
     Merge,
 }
 
@@ -217,7 +208,6 @@ pub enum TargetTaken {
 /// What of the unit's branch is proven.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BranchFacts {
-    /// The branch.
     pub branch: String,
     /// The newest commit of the target.
     pub tip: String,
@@ -234,7 +224,6 @@ pub struct BranchFacts {
 /// A loop that was cut short, and what has to hold where the unit stands now, if the loop was about that.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CutFacts {
-    /// The loop.
     pub cut: CutLoop,
     /// Asked for only where the loop is no turn.
     pub must_hold: Option<MustHold>,
@@ -247,7 +236,6 @@ pub struct MergeFacts {
     pub tip: String,
     /// The newest commit of the branch.
     pub head: String,
-    /// The branch.
     pub branch: String,
     /// The files of both.
     pub merged: MergedTrees,
@@ -258,12 +246,10 @@ pub struct MergeFacts {
 pub enum MergedTrees {
     /// The target holds all of the branch.
     Nothing,
-    /// They go together.
     Clean {
         /// The tree of both.
         tree: String,
     },
-    /// They do not.
     Conflict {
         /// The tree of both, with conflict marks.
         tree: String,
@@ -301,7 +287,6 @@ pub enum TargetMove {
     Moved,
     /// It was left where it is; the merge waits on a branch.
     LeftOn {
-        /// The branch.
         branch: String,
         /// The command that moves the target.
         command: String,
@@ -315,16 +300,12 @@ pub enum TargetMove {
 /// What came of opening a pull request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PullRequestEnd {
-    /// It is open.
     Opened {
-        /// Its address.
         url: String,
     },
     /// There is no program that could open one.
     NoProgram,
-    /// It was refused.
     Refused {
-        /// One line.
         detail: String,
     },
 }
@@ -353,7 +334,6 @@ pub enum UnitEffect {
     LookAtBranch,
     /// Read the unit's tasks as a commit has them.
     ReadTasks {
-        /// The commit.
         commit: String,
     },
     /// Find out which tasks receipts prove whose commits the target holds.
@@ -363,7 +343,6 @@ pub enum UnitEffect {
     },
     /// Remove what a killed dacapo left beside the files of tasks. Not answered.
     SweepTaskFiles {
-        /// The tasks.
         tasks: Vec<Task>,
     },
     /// Look at the tasks in the worktree, put back files that cannot be read, and look for a loop that was cut short.
@@ -375,9 +354,7 @@ pub enum UnitEffect {
     },
     /// Write the status of tasks into their files in the worktree.
     SetStatuses {
-        /// The tasks.
         tasks: Vec<Task>,
-        /// Number and status.
         statuses: Vec<(u32, TaskStatus)>,
     },
     /// Find out which checks of the whole repository concern the branch.
@@ -395,7 +372,6 @@ pub enum UnitEffect {
     RunLoop(Place, Box<LoopOrder>),
     /// Go on with a loop that was cut short.
     ResumeLoop {
-        /// The loop.
         id: LoopId,
         /// What it is granted.
         grant: Grant,
@@ -406,14 +382,12 @@ pub enum UnitEffect {
     LayOut {
         /// The newest commit of the target.
         tip: String,
-        /// The tree.
         tree: String,
     },
     /// Remove the scratch worktree. Not answered.
     DropScratch,
     /// Make a merge commit, which no branch holds yet.
     CommitMerge {
-        /// Its tree.
         tree: String,
         /// The newest commit of the target.
         tip: String,
@@ -424,12 +398,10 @@ pub enum UnitEffect {
     LookAtMerge {
         /// The newest commit of the target.
         tip: String,
-        /// The merge.
         commit: String,
     },
     /// Move the target to the merge, if the merge holds all of it.
     MoveTarget {
-        /// The merge.
         commit: String,
     },
     /// Run the teardown and remove the worktree and its branch, as far as they are surely merged and clean.
@@ -439,11 +411,8 @@ pub enum UnitEffect {
     },
     /// Find out where branches are pushed to.
     LookAtRoute,
-    /// Push the branch.
     Push {
-        /// Its newest commit.
         commit: String,
-        /// Where to.
         remote: String,
     },
     /// Open a pull request for the branch.
@@ -455,7 +424,6 @@ pub enum UnitEffect {
 pub enum Restore {
     /// The newest that a receipt proves and that still exists.
     NewestProven,
-    /// This one.
     Commit(String),
 }
 
@@ -493,12 +461,7 @@ pub enum UnitNote {
     /// Whether the checks after all tasks hold.
     Checks(Checks),
     /// A receipt proves these tasks, and this is the newest proven commit now.
-    Proven {
-        /// The tasks.
-        tasks: Vec<u32>,
-        /// The commit.
-        commit: Option<String>,
-    },
+    Proven { tasks: Vec<u32>, commit: Option<String> },
     /// What the checks of tasks printed that were claimed beside others that were accepted.
     Red(BTreeMap<u32, String>),
     /// The newest loop, if it came to no good end.
@@ -521,9 +484,7 @@ pub enum UnitStage {
     /// The job has not begun.
     #[default]
     New,
-    /// The worktree.
     MakingWorktree,
-    /// Its setup.
     SettingUp,
     /// The branch, before the first look at it.
     RestoringBranch,
@@ -556,7 +517,6 @@ pub enum UnitStage {
     KeepingBranch,
     /// How the tasks stand.
     LookingAtTasks,
-    /// Their status lines.
     SettingStatuses,
     /// The checks that concern the branch.
     FindingChecks,
@@ -569,9 +529,7 @@ pub enum UnitStage {
     },
     /// The mark at a task that is given up.
     MarkingFailed {
-        /// The task.
         task: u32,
-        /// Why.
         detail: String,
     },
     /// The branch, because commits were taken off it while it was looked at for the last time.
@@ -584,20 +542,14 @@ pub enum UnitStage {
     CheckingTree(Merging, Box<MustHold>),
     /// What has to hold for a tree in which an agent has resolved conflicts.
     FindingMustHoldAgain(Merging, Box<MustHold>),
-    /// The merge commit.
     CommittingMerge(Merging),
     /// What the merge changes in the files of units.
     LookingAtMerge {
-        /// The merge.
         merging: Merging,
-        /// Its commit.
         commit: String,
     },
-    /// The target.
     MovingTarget {
-        /// The merge.
         merging: Merging,
-        /// Its commit.
         commit: String,
     },
     /// The worktree, which goes.
@@ -606,12 +558,9 @@ pub enum UnitStage {
     LookingAtRoute,
     /// The branch at the remote.
     Pushing {
-        /// Where to.
         remote: String,
-        /// The branch.
         branch: String,
     },
-    /// The pull request.
     OpeningPullRequest,
     /// Nothing: the job is over.
     Over,
@@ -632,10 +581,7 @@ pub enum AfterLook {
     /// All is complete, as far as is known.
     Complete,
     /// The branch is to be pushed.
-    Publish {
-        /// Where to.
-        remote: String,
-    },
+    Publish { remote: String },
 }
 
 /// One try to merge.
@@ -647,9 +593,7 @@ pub struct Merging {
     pub tip: String,
     /// The newest commit of the branch.
     pub head: String,
-    /// The branch.
     pub branch: String,
-    /// The merged tree.
     pub tree: String,
     /// The files that were in conflict; none if it was clean.
     pub conflict: Vec<String>,

@@ -43,7 +43,6 @@ pub struct RunState {
 pub struct RunOver {
     /// `completed`, or the reason of `orch.failed`.
     pub reason: String,
-    /// One line.
     pub detail: String,
     /// What the command exits with.
     pub exit_code: u8,
@@ -93,7 +92,6 @@ pub enum Standing {
     Published,
     /// It came to no good end, or was stopped.
     Failed(UnitEnd),
-    /// It cannot begin.
     Blocked,
 }
 
