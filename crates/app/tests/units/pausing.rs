@@ -128,7 +128,7 @@ fn a_run_is_paused_steered_and_goes_on_as_a_whole() {
     assert!(output.stdout.contains("no unit is begun"), "{}", output.stdout);
     let said = |kind: &str| world.run_events().iter().any(|event| event["type"] == kind);
     wait_until("the run is paused", LONG, || said("orch.paused"));
-    wait_until("its loop heard", LONG, || happened(&of_unit(&world, "a"), "pause_requested") == 1);
+    wait_until("its loop heard", LONG, || happened(&of_unit(&world, "a"), "pause_requested") > 0);
     world.env.run(["steer", &run, "mind the gap"]).assert_code(0);
     wait_until("its loop was told", LONG, || happened(&of_unit(&world, "a"), "steered") == 1);
     let_go(&world);
@@ -141,6 +141,7 @@ fn a_run_is_paused_steered_and_goes_on_as_a_whole() {
     assert_merged(&world, "a", 1);
     assert_merged(&world, "b", 1);
     assert!(said("orch.unpaused") && said("orch.steered"));
+    assert_eq!(happened(&of_unit(&world, "a"), "pause_requested"), 1, "the loop was asked once");
     let stderr = world.env.run(["pause", &run]).assert_code(1).stderr;
     assert!(stderr.contains("is not running"), "{stderr}");
     assert_eq!(world.env.survivors(), Vec::<u32>::new());

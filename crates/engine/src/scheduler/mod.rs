@@ -15,6 +15,7 @@ mod scripted_tests;
 mod work;
 
 use std::{
+    collections::BTreeSet,
     io,
     path::PathBuf,
     time::{Duration, Instant},
@@ -22,7 +23,7 @@ use std::{
 
 use dacapo_core::{
     event::{LoopEvent, MergeMode, PlannedUnit, RunEvent, RunStarted, StopCause, UnitEnd},
-    ids::{ProjectId, RunId, UnitId},
+    ids::{LoopId, ProjectId, RunId, UnitId},
     loop_machine::Request,
     unit::{
         TaskStatus, Unit,
@@ -131,6 +132,8 @@ struct Scheduler<'a> {
     signals: Signals,
     /// Up to where the loops' events were looked at.
     seen: u64,
+    /// Loops that were asked to pause with the run. The scheduler sees late that a loop began, and asks none twice.
+    asked_to_pause: BTreeSet<LoopId>,
     grace: Option<Instant>,
     time: Option<Instant>,
     next_tick: Option<Instant>,
@@ -231,6 +234,7 @@ fn run_on(
         jobs: Vec::new(),
         signals,
         seen,
+        asked_to_pause: BTreeSet::new(),
         grace: None,
         time,
         next_tick: observer.tick_every().map(|every| Instant::now() + every),
@@ -343,8 +347,15 @@ impl Scheduler<'_> {
                 }
             }
             RunEffect::AskLoops(request) => {
-                for row in self.store.working_loops_of_run(&self.id)? {
+                let loops = self.store.working_loops_of_run(&self.id)?;
+                for row in &loops {
                     self.store.request(&row.view.id, &request, Timestamp::now())?;
+                }
+                let asked = loops.into_iter().map(|row| row.view.id);
+                match request {
+                    Request::Pause { .. } => self.asked_to_pause.extend(asked),
+                    Request::Unpause { .. } => self.asked_to_pause.clear(),
+                    Request::Steer { .. } | Request::Cancel | Request::Ask { .. } => {}
                 }
             }
             RunEffect::KillJobs => {
@@ -499,9 +510,10 @@ impl Scheduler<'_> {
                 let events = self.accounts.see(&unit, &envelope);
                 self.observer.loop_event(&unit, &envelope);
                 // A loop that a job began before it could know that the run is held.
-                if let (Some(now), LoopEvent::LoopStarted(_)) =
+                if let (Some(now), LoopEvent::LoopStarted(_) | LoopEvent::LoopResumed { .. }) =
                     (self.stream.state().paused(), &envelope.event)
                     && self.stream.state().stopping().is_none()
+                    && self.asked_to_pause.insert(envelope.loop_id.clone())
                 {
                     self.store.request(&envelope.loop_id, &Request::Pause { now }, Timestamp::now())?;
                 }
