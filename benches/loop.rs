@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         ("memory of 50 loops", Bench::memory_at_once),
         ("start", Bench::start),
         ("many iterations", Bench::endurance),
+        ("resume", Bench::resume),
         ("many loops", Bench::status),
         ("size", Bench::size),
     ] {
@@ -345,6 +346,29 @@ impl Bench {
             starts[from + quarter].duration_since(starts[from]).as_secs_f64() * 1e3 / quarter as f64
         };
         vec![Figure::ratio("last quarter beside first", "ms", each(n - 1 - quarter), each(0), 1.1)]
+    }
+
+    /// From starting `dacapo resume` to the agent's first instruction, of a loop with many iterations beside one with few.
+    fn resume(&self) -> Vec<Figure> {
+        let stamp = self.disk.path().join("stamp");
+        let agent = format!("{} stamp {}", self.agent, stamp.display());
+        for (home, iterations) in [("resume-few", 10), ("resume-many", self.plan.long_run as u32)] {
+            timed(self.dacapo_run(home, &agent, iterations).args(["--task", "t"]), 3);
+        }
+        let first_act = |home: &str| {
+            let mut resume = self.dacapo(home);
+            resume.args(["resume", "-q", "t", "-n", "+1"]);
+            let began = monotonic();
+            timed(&mut resume, 3);
+            let acted: i64 = fs::read_to_string(&stamp).expect("a stamp").parse().expect("a number");
+            (acted - began) as f64 / 1e6
+        };
+        let (mut many, mut few) = (Vec::new(), Vec::new());
+        for _ in 0..self.plan.starts {
+            many.push(first_act("resume-many"));
+            few.push(first_act("resume-few"));
+        }
+        vec![Figure::ratio("resume, 10,000 iterations beside 10", "ms", median(many), median(few), 1.5)]
     }
 
     /// `dacapo status` with many loops in the journal beside few.

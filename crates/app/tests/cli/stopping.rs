@@ -311,6 +311,36 @@ fn ctrl_z_holds_the_agent_and_its_timers() {
 }
 
 #[test]
+fn a_long_loop_goes_on_the_same_with_its_checkpoint_and_without() {
+    // req 203
+    let env = world();
+    let running = env.start_loop("@150: write ready; hang; @151: write done; promise", &["-n", "152"]);
+    running.signal(Signal::KILL);
+    drop(running);
+    env.wait_until("all of it is dead", LONG, || env.survivors().is_empty());
+    let (home, aside) = (env.dacapo_home(), env.root().join("aside"));
+    let copied = std::process::Command::new("cp").arg("-a").args([&home, &aside]).status().unwrap();
+    assert!(copied.success());
+    let goes_on = || {
+        env.run(["resume", "t"]).assert_code(0);
+        env.run(["verify", "t"]).assert_code(0);
+        let short = |event: Value| {
+            let field = |name: &str| event[name].to_string();
+            [field("type"), field("iteration"), field("attempt"), field("reason"), field("outcome")].join(" ")
+        };
+        env.events(Some("t")).into_iter().map(short).collect::<Vec<_>>()
+    };
+    let with = goes_on();
+    fs::remove_dir_all(&home).unwrap();
+    fs::rename(&aside, &home).unwrap();
+    let journal = rusqlite::Connection::open(home.join("dacapo.db")).unwrap();
+    assert_eq!(journal.execute("DELETE FROM checkpoints", []).unwrap(), 1, "it had one");
+    drop(journal);
+    assert_eq!(goes_on(), with);
+    assert!(with.len() > 600 && with.last().unwrap().contains("done"), "{:?}", with.last());
+}
+
+#[test]
 fn a_killed_dacapo_takes_its_agent_along_and_is_resumed_at_the_next_iteration() {
     // req 203, fault F12, fault F14, fault G11
     let env = world();

@@ -1,6 +1,7 @@
 //! What a loop is doing, and what it has to know only while it does that.
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     event::{Examination, GateResult, GateRole, Reason},
@@ -8,7 +9,7 @@ use crate::{
 };
 
 /// What a loop is doing.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Phase {
     /// It does not exist yet.
     #[default]
@@ -44,7 +45,7 @@ pub enum Phase {
 }
 
 /// Where a loop goes on that holds or is over.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Rest {
     /// The tasks that go first are waited for.
     AwaitingTasks,
@@ -57,7 +58,7 @@ pub enum Rest {
 }
 
 /// A wait without a process.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parking {
     /// When the loop goes on.
     pub until: Timestamp,
@@ -66,7 +67,7 @@ pub struct Parking {
 }
 
 /// Whether an agent has worked in the newest iteration, and whether one still has to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Iteration {
     /// It is over, or none has begun: a DONE that appears now is judged between two iterations.
     #[default]
@@ -78,7 +79,7 @@ pub enum Iteration {
 }
 
 /// A claim on its way to a verdict.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judging {
     pub claim: Claim,
     /// What became of its child loops.
@@ -97,7 +98,7 @@ impl Judging {
 }
 
 /// A claim: done, says somebody.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
     /// The iteration that made it; 0 before the first.
     pub iteration: u32,
@@ -108,7 +109,7 @@ pub struct Claim {
 }
 
 /// How far the judging of a claim has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JudgeStep {
     /// Child loops are waited for, then the workspace is looked at.
     Children {
@@ -128,7 +129,7 @@ pub enum JudgeStep {
 }
 
 /// The child loops of a claim.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Children {
     #[default]
     None,
@@ -140,7 +141,7 @@ pub enum Children {
 }
 
 /// One try of a gate, and what it came to.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GateTry {
     /// The gate's place in the policy.
     pub index: usize,

@@ -8,6 +8,8 @@ use std::{
     sync::Arc,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::phase::{Children, Claim, GateTry, Iteration, JudgeStep, Judging, Phase, Rest};
 use crate::{
     duration::Millis,
@@ -22,9 +24,11 @@ use crate::{
 };
 
 /// What the journal says about a loop, as far as deciding needs it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoopState {
-    /// How it began; `None` before its first event.
+    /// How it began; `None` before its first event. Left out where a state is stored: the first event has it, and here it may
+    /// hold the user's own words, which the journal has without secrets.
+    #[serde(skip)]
     pub started: Option<Arc<LoopStarted>>,
     /// What it is doing, and what belongs to that alone.
     pub phase: Phase,
@@ -53,7 +57,7 @@ pub struct LoopState {
 }
 
 /// The limits in force: those of the policy, and what a person has granted since.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LimitsInForce {
     /// Charged iterations at most.
     pub max_iterations: u32,
@@ -65,7 +69,7 @@ pub struct LimitsInForce {
     pub max_tokens: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Iterations charged so far: also the number of the newest.
     pub iterations: u32,
@@ -82,7 +86,7 @@ pub struct Counters {
 }
 
 /// Places in the loop's append-only segments.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Output {
     pub end: OutputMarks,
     /// Where the newest agent's output begins.
@@ -90,7 +94,7 @@ pub struct Output {
 }
 
 /// What somebody wants of a loop that it has not done yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Orders {
     /// Who wants it to end, while its processes are being stopped.
     pub stop: Option<StopCause>,
@@ -98,7 +102,7 @@ pub struct Orders {
     pub pause: bool,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spending {
     /// All of it so far.
     pub ledger: Ledger,
@@ -109,7 +113,7 @@ pub struct Spending {
 }
 
 /// The agent at work and its sessions.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sessions {
     /// The agent at work: the policy's own is 0, its stand-ins follow.
     pub agent: usize,
@@ -124,7 +128,7 @@ pub struct Sessions {
 }
 
 /// What agents and people said that somebody still has to be told.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conversation {
     /// A person's words, and the iteration whose prompt holds them.
     pub steers: Vec<(String, Option<u32>)>,
@@ -147,7 +151,7 @@ pub struct Conversation {
 }
 
 /// What counts as progress, and how long there was none.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// The trees and failures that were seen.
     pub log: Arc<ProgressLog>,
@@ -158,7 +162,7 @@ pub struct Progress {
 }
 
 /// A claim that did not hold.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refused {
     /// The iteration that made it.
     pub iteration: u32,

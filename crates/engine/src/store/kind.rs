@@ -1,6 +1,6 @@
 //! The kinds of streams there are: what the journal has to know about a machine to keep it.
 
-use std::{collections::BTreeMap, fmt::Display};
+use std::{collections::BTreeMap, fmt::Display, sync::Arc};
 
 use dacapo_core::{
     event::{Envelope, LoopEvent, RunEnvelope, RunEvent},
@@ -22,7 +22,7 @@ use super::{
 use crate::secrets::secrets;
 
 /// A machine whose life is kept in the journal.
-pub trait Kind: Machine + Sized {
+pub trait Kind: Machine<State: Serialize + DeserializeOwned> + Sized {
     /// What it is called in the journal and in messages.
     const NAME: &'static str;
 
@@ -57,6 +57,9 @@ pub trait Kind: Machine + Sized {
 
     /// Takes a recorded event into the state.
     fn apply_recorded(state: &mut Self::State, envelope: &Self::Envelope);
+
+    /// Puts back into a stored state what it leaves out, because the first event of the stream has it.
+    fn complete(state: &mut Self::State, first: Self::Envelope);
 
     /// The view of a stream that begins with this event, if a stream can begin with it.
     fn first_view(envelope: &Self::Envelope) -> Option<Self::View>;
@@ -124,6 +127,12 @@ impl Kind for LoopMachine {
 
     fn apply_recorded(state: &mut Self::State, envelope: &Envelope) {
         Self::apply(state, &envelope.event);
+    }
+
+    fn complete(state: &mut Self::State, first: Envelope) {
+        if let LoopEvent::LoopStarted(started) = first.event {
+            state.started = Some(Arc::new(*started));
+        }
     }
 
     fn first_view(envelope: &Envelope) -> Option<LoopView> {
@@ -221,6 +230,8 @@ impl Kind for RunMachine {
     fn apply_recorded(state: &mut Self::State, envelope: &RunEnvelope) {
         state.apply(envelope.unit.as_ref(), &envelope.event);
     }
+
+    fn complete(_: &mut Self::State, _: RunEnvelope) {}
 
     fn first_view(envelope: &RunEnvelope) -> Option<RunView> {
         RunView::begin(envelope)

@@ -9,8 +9,10 @@ const UNRELEASED: i64 = 3;
 /// `UNRELEASED + 1`.
 ///
 /// `streams` has a row for each loop and each run; `view` is a fold of its events, kept so that `status` need not read
-/// them. `spend`, `units` and `providers` are kept for the same reason, in the same transactions.
-const STEPS: [&str; 1] = ["
+/// them. `spend`, `units` and `providers` are kept for the same reason, in the same transactions. `checkpoints` has what a
+/// stream's events came to at one of them, see `checkpoint.rs`.
+const STEPS: [&str; 2] = [
+    "
     CREATE TABLE streams (
         key INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
@@ -80,7 +82,17 @@ const STEPS: [&str; 1] = ["
         UNIQUE (project, unit)
     ) STRICT;
     CREATE INDEX units_run ON units (run);
-"];
+",
+    "
+    CREATE TABLE checkpoints (
+        stream INTEGER PRIMARY KEY REFERENCES streams (key),
+        seq INTEGER NOT NULL,
+        folded_by TEXT NOT NULL,
+        hash BLOB NOT NULL,
+        state TEXT NOT NULL
+    ) STRICT;
+",
+];
 
 /// The version of a journal that this dacapo writes.
 const KNOWN: i64 = UNRELEASED + STEPS.len() as i64;

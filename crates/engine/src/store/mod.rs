@@ -1,5 +1,6 @@
 //! What is on disk: the journal (SQLite), the requests beside it, and append-only segments of raw output.
 
+mod checkpoint;
 mod kind;
 mod lock;
 mod lookup;

@@ -12,9 +12,8 @@ use dacapo_core::{
 };
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row as SqlRow, Transaction, params};
-use sha2::{Digest, Sha256};
 
-use super::{Kind, Store, StoreError, stream::Place};
+use super::{Kind, Store, StoreError, checkpoint::JournalHash, stream::Place};
 use crate::process::identity::{Identity, host};
 
 /// A stream as its row has it.
@@ -177,6 +176,17 @@ impl Store {
         limit: u32,
         mut take: impl FnMut(M::Envelope) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
+        self.each_written::<M>(id, from, limit, |_, envelope| take(envelope))
+    }
+
+    /// As [`Store::each`], each with the JSON that was written.
+    pub(super) fn each_written<M: Kind>(
+        &self,
+        id: &M::Id,
+        from: u64,
+        limit: u32,
+        mut take: impl FnMut(&str, M::Envelope) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         let sql = format!(
             "SELECT {EVENT} FROM streams s CROSS JOIN events e ON e.stream = s.key
              WHERE s.id = ?1 AND s.kind = ?2 AND e.seq >= ?3 ORDER BY e.seq LIMIT ?4"
@@ -186,7 +196,8 @@ impl Store {
         let mut rows =
             statement.query(params![id.as_ref(), M::NAME, from.cast_signed(), limit]).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
-            take(Raw::of(row).map_err(failed)?.envelope::<M>()?)?;
+            let raw = Raw::of(row).map_err(failed)?;
+            take(&raw.body, raw.envelope::<M>()?)?;
         }
         Ok(())
     }
@@ -232,13 +243,13 @@ impl Store {
         })
     }
 
-    fn first<M: Kind>(&self, id: &M::Id) -> Result<Option<M::Envelope>, StoreError> {
+    pub(super) fn first<M: Kind>(&self, id: &M::Id) -> Result<Option<M::Envelope>, StoreError> {
         let sql = format!(
             "SELECT {EVENT} FROM streams s CROSS JOIN events e ON e.stream = s.key
              WHERE s.id = ?1 AND s.kind = ?2 ORDER BY e.seq LIMIT 1"
         );
         let raw = self.query_row(&sql, params![id.as_ref(), M::NAME], Raw::of)?;
-        raw.map(Raw::envelope::<M>).transpose()
+        raw.as_ref().map(Raw::envelope::<M>).transpose()
     }
 
     /// Events of the loops that any run of a project has started, after a place in the journal, and the unit each is
@@ -267,24 +278,13 @@ impl Store {
         rows.into_iter().map(read).collect()
     }
 
-    /// SHA-256 over a loop's events as they were recorded: what a receipt is tied to.
-    pub fn journal_hash(&self, id: &LoopId) -> Result<String, StoreError> {
-        let mut digest = Sha256::new();
-        self.each_body(id, |body| {
-            digest.update(body.as_bytes());
-            digest.update(b"\n");
-            true
-        })?;
-        Ok(hex(digest))
-    }
-
-    /// Whether `hash` is what [`Store::journal_hash`] gave at some moment of the loop: nothing before it was altered.
+    /// Whether `hash` is what [`Stream::journal_hash`](super::Stream::journal_hash) gave at some moment of the loop: nothing
+    /// before it was altered. Reads the events and trusts no checkpoint.
     pub fn had_journal_hash(&self, id: &LoopId, hash: &str) -> Result<bool, StoreError> {
-        let (mut digest, mut had) = (Sha256::new(), false);
+        let (mut so_far, mut had) = (JournalHash::default(), false);
         self.each_body(id, |body| {
-            digest.update(body.as_bytes());
-            digest.update(b"\n");
-            had = hex(digest.clone()) == hash;
+            so_far.take(body);
+            had = so_far.hex() == hash;
             !had
         })?;
         Ok(had)
@@ -519,11 +519,12 @@ impl Raw {
         })
     }
 
-    fn envelope<M: Kind>(self) -> Result<M::Envelope, StoreError> {
+    fn envelope<M: Kind>(&self) -> Result<M::Envelope, StoreError> {
         let Self { seq, at, id, subject, body } = self;
+        let seq = *seq;
         let unreadable = |why| StoreError::Unreadable { seq, why };
-        let at = Timestamp::from_microsecond(at).map_err(|error| unreadable(error.to_string()))?;
-        M::read(&id, seq, at, subject.as_deref(), &body).map_err(unreadable)
+        let at = Timestamp::from_microsecond(*at).map_err(|error| unreadable(error.to_string()))?;
+        M::read(id, seq, at, subject.as_deref(), body).map_err(unreadable)
     }
 }
 
@@ -591,8 +592,4 @@ pub(super) fn to_json(value: &impl serde::Serialize) -> Result<String, StoreErro
 
 pub(super) fn unwritable(error: &serde_json::Error) -> StoreError {
     StoreError::Other { path: String::new(), why: error.to_string() }
-}
-
-fn hex(digest: Sha256) -> String {
-    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

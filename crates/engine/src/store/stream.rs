@@ -9,7 +9,11 @@ use dacapo_core::loop_machine::LoopMachine;
 use jiff::Timestamp;
 use rusqlite::{Transaction, params};
 
-use super::{Kind, Store, StoreError, read::to_json};
+use super::{
+    Kind, Store, StoreError,
+    checkpoint::{self, JournalHash, SinceCheckpoint},
+    read::to_json,
+};
 use crate::{
     observer::Observer,
     process::identity::{Identity, host},
@@ -19,12 +23,19 @@ use crate::{
 /// How long a lease holds without a word of its owner. On one machine the kernel knows sooner.
 const LEASE: Duration = Duration::from_secs(60);
 
+/// Moves a stream's row behind what is appended. It names no column that an index has: the database writes the indexes of a
+/// column anew when it is named, also if its value stays.
+const MOVE: &str = "UPDATE streams SET head = ?4, view = ?5, lease_until = ?6
+    WHERE key = ?1 AND head = ?2 AND epoch = ?3";
+
 /// A stream in the hands of the one who writes it.
 pub struct Stream<M: Kind> {
     id: M::Id,
     place: Place,
     state: M::State,
     view: M::View,
+    hash: JournalHash,
+    since_checkpoint: SinceCheckpoint,
 }
 
 /// Where a stream ends, as its writer knows it.
@@ -73,15 +84,23 @@ impl<M: Kind> Stream<M> {
         Ok((stream, step.effects))
     }
 
-    /// A stream as it stands, for somebody who is about to go on with it.
+    /// A stream as it stands, for a process that is about to go on with it. Its events are folded from the newest checkpoint
+    /// on, if there is one.
     pub fn open(store: &Store, id: &M::Id) -> Result<Option<Self>, StoreError> {
         let Some((place, view)) = store.stream_row::<M>(id)? else { return Ok(None) };
-        let mut state = M::State::default();
-        store.each::<M>(id, 0, u32::MAX, |envelope| {
+        let (mut from, mut state, mut hash) = (0, M::State::default(), JournalHash::default());
+        let mut since_checkpoint = SinceCheckpoint::default();
+        if let Some(checkpoint) = store.checkpoint::<M>(id, place)? {
+            from = checkpoint.seq.cast_unsigned() + 1;
+            (state, hash, since_checkpoint) = (checkpoint.state, checkpoint.hash, checkpoint.since);
+        }
+        store.each_written::<M>(id, from, u32::MAX, |body, envelope| {
             M::apply_recorded(&mut state, &envelope);
+            hash.take(body);
+            since_checkpoint.events += 1;
             Ok(())
         })?;
-        Ok(Some(Self { id: id.clone(), place, state, view }))
+        Ok(Some(Self { id: id.clone(), place, state, view, hash, since_checkpoint }))
     }
 
     /// Makes `owner` the one who writes this stream; the lock that it is written under must be held.
@@ -172,6 +191,11 @@ impl<M: Kind> Stream<M> {
         &self.view
     }
 
+    /// SHA-256 over its events as they were recorded: what a receipt is tied to.
+    pub fn journal_hash(&self) -> String {
+        self.hash.hex()
+    }
+
     fn publish(&mut self, envelopes: &[M::Envelope], apply: bool, observer: &mut dyn Observer<M>) {
         for envelope in envelopes {
             if apply {
@@ -230,9 +254,12 @@ impl<M: Kind> Stream<M> {
                     lease_from(now),
                 ])?;
             let place = Place { key: transaction.last_insert_rowid(), head, epoch: 1 };
-            insert::<M>(transaction, place.key, first, now, &events)?;
+            let mut hash = JournalHash::default();
+            insert::<M>(transaction, place.key, first, now, &events, &mut hash)?;
             M::index(transaction, place.key, &view, &envelopes)?;
-            Ok((Self { id: id.clone(), place, state: M::State::default(), view }, envelopes))
+            let since_checkpoint = SinceCheckpoint { events: events.len(), ..SinceCheckpoint::default() };
+            let (id, state) = (id.clone(), M::State::default());
+            Ok((Self { id, place, state, view, hash, since_checkpoint }, envelopes))
         })
     }
 
@@ -248,6 +275,8 @@ impl<M: Kind> Stream<M> {
             return Ok(Vec::new());
         }
         let (id, at, mut view) = (&self.id, self.place, self.view.clone());
+        let was_over = M::is_over(&view);
+        let (state, mut hash, mut since) = (&self.state, self.hash.clone(), self.since_checkpoint);
         let (envelopes, head) = store.transact(|transaction| {
             let first = next_seq(transaction)?;
             let envelopes = placed::<M>(id, now, first, events);
@@ -255,24 +284,27 @@ impl<M: Kind> Stream<M> {
                 M::see(&mut view, envelope);
             }
             let head = if events.is_empty() { at.head } else { first + events.len() as i64 - 1 };
-            let moved = transaction
-                .prepare_cached(
-                    "UPDATE streams SET head = ?4, over = ?5, view = ?6, lease_until = ?7
-                     WHERE key = ?1 AND head = ?2 AND epoch = ?3",
-                )?
-                .execute(params![
-                    at.key,
-                    at.head,
-                    at.epoch,
-                    head,
-                    M::is_over(&view),
-                    to_json(&view)?,
-                    lease_from(now)
-                ])?;
+            let moved = transaction.prepare_cached(MOVE)?.execute(params![
+                at.key,
+                at.head,
+                at.epoch,
+                head,
+                to_json(&view)?,
+                lease_from(now)
+            ])?;
             if moved == 0 {
                 return Err(overtaken::<M>(id));
             }
-            insert::<M>(transaction, at.key, first, now, events)?;
+            if M::is_over(&view) != was_over {
+                transaction
+                    .prepare_cached("UPDATE streams SET over = ?2 WHERE key = ?1")?
+                    .execute(params![at.key, M::is_over(&view)])?;
+            }
+            if since.is_due(M::is_over(&view)) {
+                since = checkpoint::write::<M>(transaction, at, state, &hash)?;
+            }
+            insert::<M>(transaction, at.key, first, now, events, &mut hash)?;
+            since.events += events.len();
             M::index(transaction, at.key, &view, &envelopes)?;
             for request in handled {
                 transaction
@@ -282,7 +314,7 @@ impl<M: Kind> Stream<M> {
             Ok((envelopes, head))
         })?;
         self.place.head = head;
-        self.view = view;
+        (self.view, self.hash, self.since_checkpoint) = (view, hash, since);
         Ok(envelopes)
     }
 }
@@ -335,12 +367,14 @@ fn insert<M: Kind>(
     first: i64,
     at: Timestamp,
     events: &[M::Event],
+    hash: &mut JournalHash,
 ) -> Result<(), StoreError> {
     let mut statement = transaction
         .prepare_cached("INSERT INTO events (seq, stream, subject, at, body) VALUES (?1, ?2, ?3, ?4, ?5)")?;
     for (seq, event) in (first..).zip(events) {
         let (subject, body) = M::written(event).map_err(|error| super::read::unwritable(&error))?;
         statement.execute(params![seq, key, subject, at.as_microsecond(), body])?;
+        hash.take(&body);
     }
     Ok(())
 }

@@ -504,6 +504,135 @@ fn an_owner_on_another_machine_holds_a_stream_as_long_as_it_said() {
     }
 }
 
+/// A loop, and `events` more events in it, in one append.
+fn long_loop(store: &mut Store, id: &LoopId, events: usize) -> Stream<LoopMachine> {
+    let LoopEvent::LoopStarted(started) = loop_started("a", None) else { unreachable!() };
+    let begin = Input::Begin(Box::new(Begin { started: *started, warnings: Vec::new() }));
+    let (mut stream, _) =
+        Stream::<LoopMachine>::begin(store, id.clone(), &Identity::own(), now(), begin, &[], &mut Nobody)
+            .unwrap();
+    notice(store, &mut stream, 0..events);
+    stream
+}
+
+/// One event for each number.
+fn notice(store: &mut Store, stream: &mut Stream<LoopMachine>, numbers: std::ops::Range<usize>) {
+    let inputs = numbers.map(|n| Input::Noticed(format!("notice {n}")).into());
+    stream.step(store, now(), inputs, &mut Nobody).unwrap();
+}
+
+fn checkpoints(store: &Store) -> Vec<(i64, String)> {
+    store.query("SELECT seq, state FROM checkpoints", [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
+}
+
+#[test]
+fn a_stream_that_is_opened_at_its_checkpoint_stands_as_its_events_say() {
+    let mut world = world();
+    let (store, id) = (&mut world.store, "l1".parse().unwrap());
+    let mut stream = long_loop(store, &id, 511);
+    notice(store, &mut stream, 511..520);
+    assert_eq!(
+        checkpoints(store).first().map(|row| row.0),
+        Some(512),
+        "at the place before the newest append"
+    );
+    notice(store, &mut stream, 520..530);
+    assert_eq!(checkpoints(store).first().map(|row| row.0), Some(512), "not each time");
+    let open = |store: &Store| {
+        let opened = Stream::<LoopMachine>::open(store, &id).unwrap().unwrap();
+        (opened.place, opened.state.clone(), opened.view.clone(), opened.journal_hash())
+    };
+    let short = open(store);
+    assert_eq!(short, (stream.place, stream.state.clone(), stream.view.clone(), stream.journal_hash()));
+    assert!(store.had_journal_hash(&id, &short.3).unwrap(), "the hash is that of all events");
+    store.db.execute("DELETE FROM checkpoints", []).unwrap();
+    assert_eq!(open(store), short);
+    // It was not the events before the checkpoint that were read; a proof reads them all the same.
+    notice(store, &mut stream, 530..600);
+    notice(store, &mut stream, 600..1100);
+    notice(store, &mut stream, 1100..1101);
+    assert_eq!(checkpoints(store).first().map(|row| row.0), Some(1101));
+    store.db.execute("UPDATE events SET body = '?' WHERE seq = 7", []).unwrap();
+    assert_eq!(open(store).1, stream.state);
+    assert!(
+        !store.had_journal_hash(&id, &stream.journal_hash()).unwrap(),
+        "the events are not what they were"
+    );
+    store.db.execute("DELETE FROM checkpoints", []).unwrap();
+    assert!(matches!(Stream::<LoopMachine>::open(store, &id), Err(StoreError::Unreadable { seq: 7, .. })));
+}
+
+#[test]
+fn a_checkpoint_that_does_not_fit_is_passed_over() {
+    let mut world = world();
+    let (store, id) = (&mut world.store, "l1".parse().unwrap());
+    let mut stream = long_loop(store, &id, 600);
+    long_loop(store, &"l2".parse().unwrap(), 1);
+    notice(store, &mut stream, 600..601);
+    let wrong = "json_set(state, '$.counters.iterations', 77)";
+    for (what, misfit) in [
+        ("made by another version of core", format!("folded_by = 'x', state = {wrong}")),
+        ("at no event", format!("seq = 5000, state = {wrong}")),
+        ("at an event of another stream", format!("seq = 602, state = {wrong}")),
+        ("of another shape", "state = '{}'".to_owned()),
+        ("with a hash of another shape", format!("hash = x'00', state = {wrong}")),
+    ] {
+        store.db.execute("UPDATE checkpoints SET seq = 601", []).unwrap();
+        let opened = |store: &Store| Stream::<LoopMachine>::open(store, &id).unwrap().unwrap();
+        let before = checkpoints(store).len();
+        store.db.execute_batch(&format!("SAVEPOINT misfit; UPDATE checkpoints SET {misfit}")).unwrap();
+        assert_eq!((before, opened(store).state), (1, stream.state.clone()), "{what}");
+        store.db.execute_batch("ROLLBACK TO misfit; RELEASE misfit").unwrap();
+    }
+    store.db.execute(&format!("UPDATE checkpoints SET state = {wrong}"), []).unwrap();
+    let opened = Stream::<LoopMachine>::open(store, &id).unwrap().unwrap();
+    assert_eq!(opened.state.counters.iterations, 77, "one that fits is used");
+}
+
+#[test]
+fn a_short_stream_has_no_checkpoint_and_a_stream_that_ends_has_one() {
+    let mut world = world();
+    let store = &mut world.store;
+    for (id, events, expected) in [("l1", 20, 0), ("l2", 100, 1)] {
+        let mut stream = long_loop(store, &id.parse().unwrap(), events);
+        assert_eq!(checkpoints(store).len(), 0);
+        stream.step(store, now(), [Input::OwnerDied.into()], &mut Nobody).unwrap();
+        assert!(stream.state().over().is_some());
+        assert_eq!(checkpoints(store).len(), expected, "{id}");
+    }
+}
+
+#[test]
+fn the_users_own_words_do_not_get_into_a_checkpoint() {
+    // fault K9
+    let mut world = world();
+    let (store, id): (_, LoopId) = (&mut world.store, "l1".parse().unwrap());
+    let secret = format!("sk-ant-api03-{}", "a1B2".repeat(20));
+    let LoopEvent::LoopStarted(mut started) = loop_started("a", None) else { unreachable!() };
+    started.prompt = format!("Use {secret}");
+    let begin = Input::Begin(Box::new(Begin { started: *started, warnings: Vec::new() }));
+    let (mut stream, _) =
+        Stream::<LoopMachine>::begin(store, id.clone(), &Identity::own(), now(), begin, &[], &mut Nobody)
+            .unwrap();
+    stream.say_in_own_words(format!("Use {secret}"));
+    assert!(stream.state().started.as_ref().unwrap().prompt.contains(&secret));
+    notice(store, &mut stream, 0..600);
+    notice(store, &mut stream, 600..601);
+    let (_, state) = checkpoints(store).pop().unwrap();
+    assert!(!state.contains(&secret), "{state}");
+    let opened = Stream::<LoopMachine>::open(store, &id).unwrap().unwrap();
+    assert_eq!(opened.state().started.as_ref().unwrap().prompt, "Use [redacted]");
+}
+
+#[test]
+fn an_append_writes_no_index_of_streams() {
+    let world = world();
+    let sql = format!("EXPLAIN {MOVE}");
+    let codes: Vec<String> = world.store.query(&sql, params![1, 1, 1, 1, "", 1], |row| row.get(1)).unwrap();
+    assert!(codes.iter().any(|code| code == "Insert"), "{codes:?}");
+    assert!(!codes.iter().any(|code| code.starts_with("Idx")), "{codes:?}");
+}
+
 #[test]
 fn writers_wait_as_long_as_it_takes() {
     let World { _dir, path, store } = world();

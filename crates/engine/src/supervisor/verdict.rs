@@ -206,7 +206,7 @@ impl Supervisor<'_> {
             at: Timestamp::now(),
             loop_id: self.id.to_string(),
             started_at: Some(self.stream.view().started_at),
-            journal: self.store.journal_hash(&self.id)?,
+            journal: self.stream.journal_hash(),
         })
     }
 

@@ -119,6 +119,23 @@ shares!(
 );
 
 #[test]
+fn a_state_that_is_stored_at_any_event_and_read_back_goes_on_as_the_fold_does() {
+    // What a checkpoint rests on, in the engine's store.
+    for_histories(0, 10, |seed| {
+        let (mut folded, mut restored) = (LoopState::default(), LoopState::default());
+        for event in history(seed, None).journal {
+            folded.apply(&event);
+            restored.apply(&event);
+            assert_eq!(restored, folded);
+            restored = serde_json::from_str(&serde_json::to_string(&folded).unwrap()).unwrap();
+            assert_eq!(restored.started, None, "the first event has it");
+            restored.started.clone_from(&folded.started);
+            assert_eq!(restored, folded);
+        }
+    });
+}
+
+#[test]
 fn a_limit_of_one_is_one_run() {
     // req 75, fault B1, fault B2: unless a person grants more.
     for_histories(0, 10, |seed| {

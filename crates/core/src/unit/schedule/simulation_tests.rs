@@ -225,10 +225,14 @@ proptest! {
         }
         audit(&plan, &world.sim.state, &world.sim.journal);
 
-        let mut state = RunState::default();
+        let (mut state, mut restored) = (RunState::default(), RunState::default());
         let mut cut = Vec::new();
         for (unit, event) in &world.sim.journal {
             state.apply(unit.as_ref(), event);
+            // A state that was stored before this event and read back goes on as the fold does.
+            restored.apply(unit.as_ref(), event);
+            prop_assert_eq!(&restored, &state);
+            restored = serde_json::from_str(&serde_json::to_string(&state).unwrap()).unwrap();
             cut.push((unit.clone(), event.clone()));
             // Its scheduler may have died here: whoever finds it brings it to an end.
             let mut found = Sim { state: state.clone(), journal: cut.clone() };

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use serde::{Deserialize, Serialize};
+
 use super::Job;
 use crate::{
     event::{MergeMode, RunEvent, RunStarted, RunStop, UnitEnd},
@@ -10,7 +12,7 @@ use crate::{
 };
 
 /// A run as its journal has it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
     pub(super) parallel: u32,
     pub(super) merge: MergeMode,
@@ -39,7 +41,7 @@ pub struct RunState {
 }
 
 /// How a run ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunOver {
     /// `completed`, or the reason of `orch.failed`.
     pub reason: String,
@@ -49,7 +51,7 @@ pub struct RunOver {
 }
 
 /// A unit of a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct UnitState {
     pub(super) id: UnitId,
     pub(super) standing: Standing,
@@ -72,7 +74,7 @@ pub(super) struct UnitState {
 }
 
 /// How a unit stands in the schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Standing {
     /// It waits for others or for a slot.
     Queued,
