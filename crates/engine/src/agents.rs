@@ -16,8 +16,7 @@ use dacapo_core::{
 
 use crate::{
     home::Home,
-    inside::child,
-    process::{Answered, Command, ProgramError, ask_once, find_program, run_once},
+    process::{Answered, Command, ProgramError, Programs, ask_once, run_once},
     proof::fresh_id,
     scratch::Scratch,
 };
@@ -47,12 +46,6 @@ pub enum SignedIn {
 /// Whether the user is root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
-}
-
-/// Where the shell would find the program of an agent from this folder.
-pub fn locate(program: &str) -> Result<PathBuf, ProgramError> {
-    let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
-    find_program(program, &child::variable("PATH").unwrap_or_default(), &here)
 }
 
 /// What each of these says when it is asked for its version, all at the same time: some need seconds to start.
@@ -131,8 +124,13 @@ pub struct Probed {
 }
 
 /// Asks `agent` one tiny question, in an empty folder that is gone afterwards.
-pub fn probe(home: &Home, agent: &AgentCommand, rule: EnvironmentRule) -> Result<Probed, ProbeError> {
-    let program = locate(agent.argv.first().map(String::as_str).unwrap_or_default())?;
+pub fn probe(
+    home: &Home,
+    agent: &AgentCommand,
+    programs: &mut Programs,
+    rule: EnvironmentRule,
+) -> Result<Probed, ProbeError> {
+    let program = programs.find(agent.argv.first().map(String::as_str).unwrap_or_default())?;
     let scratch = Scratch::new("dacapo-probe")?;
     scratch.write("prompt.md", PROBE)?;
     let file = scratch.path().join("prompt.md");

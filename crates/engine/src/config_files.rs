@@ -7,7 +7,8 @@ use std::{
 };
 
 use dacapo_core::{
-    config::{Author, Config, Problems, parse},
+    config::{Author, Config, Effective, Problems, Typed, parse, resolve},
+    trust::{Runnable, runnables},
     yaml::MAX_BYTES,
 };
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
@@ -48,18 +49,30 @@ pub struct ConfigFiles {
     pub user: Config,
 }
 
-/// Finds and reads both files for work in `workspace`, which is absolute and real.
-pub fn load(workspace: &Path) -> Result<ConfigFiles, ConfigError> {
-    let root = repository_root(workspace);
-    let repository = match &root {
-        Some(root) => read_repository(root)?,
-        None => None,
-    };
-    let user = match user_file() {
-        Some(path) => read_user(&path)?,
-        None => None,
-    };
-    Ok(ConfigFiles { root, repository: repository.unwrap_or_default(), user: user.unwrap_or_default() })
+impl ConfigFiles {
+    /// Finds and reads both files for work in `workspace`, which is absolute and real.
+    pub fn load(workspace: &Path) -> Result<Self, ConfigError> {
+        let root = repository_root(workspace);
+        let repository = match &root {
+            Some(root) => read_repository(root)?,
+            None => None,
+        };
+        let user = match user_file() {
+            Some(path) => read_user(&path)?,
+            None => None,
+        };
+        Ok(Self { root, repository: repository.unwrap_or_default(), user: user.unwrap_or_default() })
+    }
+
+    /// What is in force together with what the user typed.
+    pub fn effective(&self, typed: &Typed) -> Effective {
+        resolve(&self.user, &self.repository, typed)
+    }
+
+    /// What of the repository could run.
+    pub fn runnables(&self) -> Vec<Runnable> {
+        runnables(&self.repository)
+    }
 }
 
 /// The folder that holds `.dacapo/`: `workspace` or one above it, but none above the top of its git repository.

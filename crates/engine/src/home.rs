@@ -9,6 +9,9 @@ use std::{
 
 use dacapo_core::ids::{LoopId, ProjectId, TaskId};
 
+/// How many bytes are given up when the disk is full.
+const RESERVE: usize = 256 * 1024;
+
 /// `$DACAPO_HOME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home(PathBuf);
@@ -100,6 +103,22 @@ impl Home {
             fs::rename(&fresh, &link)?;
         }
         Ok(folder)
+    }
+
+    /// Keeps room that is given up when the disk is full, so that the reason can still be written down (fault G4).
+    pub(crate) fn keep_reserve(&self) {
+        let path = self.reserve();
+        if !path.metadata().is_ok_and(|metadata| metadata.len() == RESERVE as u64) {
+            let _ = write_private(&path, &vec![0; RESERVE]);
+        }
+    }
+
+    pub(crate) fn release_reserve(&self) {
+        let _ = fs::remove_file(self.reserve());
+    }
+
+    fn reserve(&self) -> PathBuf {
+        self.0.join("reserve")
     }
 }
 

@@ -9,7 +9,10 @@ use dacapo_core::{
     },
     config::{ChoiceError, Effective, Source, Sourced},
 };
-use dacapo_engine::agents::{self, is_root, locate};
+use dacapo_engine::{
+    agents::{self, is_root},
+    process::Programs,
+};
 
 use crate::error::{NEEDS_PERSON, UserError};
 
@@ -48,12 +51,13 @@ pub(super) fn choose(
     effective: &Effective,
     model: Option<&String>,
     extra: &[String],
+    programs: &mut Programs,
 ) -> Result<Chosen, UserError> {
     let (name, from) = match &effective.agent {
         Sourced { value: Some(name), from } => (name.clone(), from.clone()),
         // Where none is installed it is the first that was looked for, with an obstacle in its way.
         Sourced { value: None, .. } => {
-            (first_installed(effective).unwrap_or(PREFERRED[0]).to_owned(), Source::Default)
+            (first_installed(effective, programs).unwrap_or(PREFERRED[0]).to_owned(), Source::Default)
         }
     };
     let options = |allow_root| AgentOptions {
@@ -73,8 +77,8 @@ pub(super) fn choose(
         other => other,
     }
     .map_err(|error| named_by(&error, &from))?;
-    let (fallback, mut warnings) = fallback(effective, &command);
-    if let Err(error) = locate(program(&command)) {
+    let (fallback, mut warnings) = fallback(effective, &command, programs);
+    if let Err(error) = programs.find(program(&command)) {
         obstacle = Some(match effective.agent.value {
             None => {
                 warnings.push(format!("what is shown is how {name}, the first looked for, would be started"));
@@ -95,10 +99,10 @@ fn options_here(effective: &Effective, name: &str) -> AgentOptions {
 }
 
 /// The first agent on PATH of those that everybody may have.
-fn first_installed(effective: &Effective) -> Option<&'static str> {
-    PREFERRED
-        .into_iter()
-        .find(|name| effective.agent_definition(name).is_ok_and(|agent| locate(agent.program()).is_ok()))
+fn first_installed(effective: &Effective, programs: &mut Programs) -> Option<&'static str> {
+    PREFERRED.into_iter().find(|name| {
+        effective.agent_definition(name).is_ok_and(|agent| programs.find(agent.program()).is_ok())
+    })
 }
 
 /// The error for a user who has no agent installed; `first` is the one that was looked for first.
@@ -109,7 +113,11 @@ fn none_installed(first: &AgentDefinition) -> UserError {
 }
 
 /// The agents to go to; those that cannot be started are left out.
-fn fallback(effective: &Effective, first: &AgentCommand) -> (Vec<AgentCommand>, Vec<String>) {
+fn fallback(
+    effective: &Effective,
+    first: &AgentCommand,
+    programs: &mut Programs,
+) -> (Vec<AgentCommand>, Vec<String>) {
     let (mut found, mut warnings) = (Vec::<AgentCommand>::new(), Vec::new());
     for name in &effective.fallback.value {
         if *name == first.name || found.iter().any(|agent| agent.name == *name) {
@@ -118,7 +126,7 @@ fn fallback(effective: &Effective, first: &AgentCommand) -> (Vec<AgentCommand>, 
         let command = effective
             .agent_command(name, options_here(effective, name))
             .map_err(|error| error.to_string())
-            .and_then(|command| match locate(program(&command)) {
+            .and_then(|command| match programs.find(program(&command)) {
                 Ok(_) => Ok(command),
                 Err(error) => Err(error.to_string()),
             });
@@ -194,8 +202,9 @@ impl AgentFinding {
     pub(super) fn all(cx: &crate::context::Context, effective: &Effective) -> Vec<Self> {
         let definitions: Vec<AgentDefinition> =
             effective.agent_names().iter().filter_map(|name| effective.agent_definition(name).ok()).collect();
+        let mut programs = Programs::default();
         let paths: Vec<Option<PathBuf>> =
-            definitions.iter().map(|agent| locate(agent.program()).ok()).collect();
+            definitions.iter().map(|agent| programs.find(agent.program()).ok()).collect();
         let versions = agents::versions(&cx.home, &paths);
         let rest = paths.into_iter().zip(versions);
         definitions

@@ -14,7 +14,7 @@ use dacapo_core::{
 };
 use dacapo_engine::{
     cleanup::{self, AbandonedWorktree},
-    config_files::{self, ConfigError},
+    config_files::{ConfigError, ConfigFiles},
     repository::{FinishedWorktree, Retired, WorktreeRemoval},
     reset::{self, ResetUnit},
     snapshots, supervisor,
@@ -223,7 +223,7 @@ impl ResetLine {
 
 /// How long snapshots of this workspace are kept, if a file says so.
 fn kept(workspace: &Path) -> Result<Option<Millis>, ConfigError> {
-    let files = config_files::load(workspace)?;
+    let files = ConfigFiles::load(workspace)?;
     Ok(resolve(&files.user, &files.repository, &Typed::default()).snapshots_keep.value)
 }
 

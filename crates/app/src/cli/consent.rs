@@ -14,20 +14,19 @@ use dacapo_core::{
 };
 use dacapo_engine::process::background::is_background;
 use dacapo_engine::{
-    config_files,
+    config_files::{self, ConfigFiles},
     home::Home,
     trust::{self, ConsentScope, Trust},
     units,
 };
 use jiff::Timestamp;
 
-use super::configured::Configured;
 use crate::error::UserError;
 
 /// Makes sure that the repository's commands may run: by `--trust`, by consent given before, or by asking now.
-pub(super) fn require(home: &Home, configured: &Configured, is_trusted_once: bool) -> Result<(), UserError> {
-    let Some(root) = configured.root() else { return Ok(()) };
-    let runnables = &configured.runnables;
+pub(super) fn require(home: &Home, configured: &ConfigFiles, is_trusted_once: bool) -> Result<(), UserError> {
+    let Some(root) = configured.root.as_ref() else { return Ok(()) };
+    let runnables = &configured.runnables();
     if runnables.is_empty() || is_trusted_once {
         return Ok(());
     }
@@ -57,7 +56,7 @@ pub(super) fn require(home: &Home, configured: &Configured, is_trusted_once: boo
 /// Makes sure of both at once: who cannot be asked sees all that `--trust` would agree to.
 pub(super) fn require_all(
     home: &Home,
-    configured: &Configured,
+    configured: &ConfigFiles,
     root: &Path,
     tasks: &[Runnable],
     is_trusted_once: bool,

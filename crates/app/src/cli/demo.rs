@@ -94,6 +94,7 @@ fn play(
         run: None,
         purpose: None,
         base: None,
+        programs: Default::default(),
         policy,
         prompt: Some(PROMPT.to_owned()),
         project: Context::project_of(&workspace),
@@ -104,5 +105,5 @@ fn play(
         is_detached: false,
     };
     let mut observer = reporter(style);
-    Ok(supervisor::run(home, new, observer.as_mut())?)
+    Ok(supervisor::run(home, new.check()?, observer.as_mut())?)
 }

@@ -15,8 +15,9 @@ use dacapo_core::{
 };
 use dacapo_engine::{
     agents::{self, PROBE_TIMEOUT, ProbeError},
+    config_files::ConfigFiles,
     health,
-    process::Answered,
+    process::{Answered, Programs},
     store::LoopRow,
 };
 use serde::Serialize;
@@ -24,7 +25,6 @@ use serde::Serialize;
 use super::{
     agents::{AgentFinding, missing},
     asking::while_asking,
-    configured::Configured,
     say, say_json, value,
 };
 use crate::{
@@ -180,7 +180,7 @@ fn journal(cx: &Context, findings: &mut Findings) -> Result<(), UserError> {
 
 /// One finding for each agent that is installed, and one for the rest.
 fn all_agents(cx: &Context, findings: &mut Findings) {
-    let configured = Context::folder(None).and_then(|folder| Configured::load(&folder));
+    let configured = Context::folder(None).and_then(|folder| Ok(ConfigFiles::load(&folder)?));
     let effective = match configured {
         Ok(configured) => configured.effective(&Typed::default()),
         Err(error) => {
@@ -224,15 +224,16 @@ struct ProbeReport {
 }
 
 fn probe(cx: &Context, name: &str, json: bool) -> Result<u8, UserError> {
-    let effective = Configured::load(&Context::folder(None)?)?
+    let effective = ConfigFiles::load(&Context::folder(None)?)?
         .effective(&Typed { agent: Some(name.to_owned()), ..Typed::default() });
-    let chosen = super::agents::choose(&effective, None, &[])?;
+    let mut programs = Programs::default();
+    let chosen = super::agents::choose(&effective, None, &[], &mut programs)?;
     if let Some(obstacle) = chosen.obstacle {
         return Err(obstacle);
     }
     cx.home.prepare()?;
     let definition = effective.agent_definition(name).map_err(UserError::usage)?;
-    let ask = || agents::probe(&cx.home, &chosen.command, effective.environment.value);
+    let mut ask = || agents::probe(&cx.home, &chosen.command, &mut programs, effective.environment.value);
     let probed = match json {
         true => ask(),
         false => while_asking(name, PROBE_TIMEOUT, EVERY, &mut io::stderr(), ask),

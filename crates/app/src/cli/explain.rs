@@ -12,13 +12,13 @@ use dacapo_core::{
     unit::graph,
 };
 use dacapo_engine::{
-    process::find_program,
+    config_files::ConfigFiles,
+    process::Programs,
     trust::{self, ConsentScope, Trust},
 };
 use serde_json::{Map, Value, json};
 
 use super::{
-    configured::Configured,
     flags::ChosenSettings,
     run::{self, RunArgs},
     say, say_json,
@@ -51,8 +51,9 @@ struct Subject {
     project: ProjectId,
     task: Option<TaskId>,
     policy: Policy,
+    programs: Programs,
     effective: Effective,
-    configured: Configured,
+    configured: ConfigFiles,
     agent_from: Source,
     obstacle: Option<UserError>,
     warnings: Vec<String>,
@@ -65,12 +66,14 @@ struct Subject {
 impl Subject {
     fn of_run(args: &RunArgs) -> Result<Self, UserError> {
         let run::PreparedLoop { new, effective, configured, agent_from, obstacle, warnings } = args.plan()?;
+        let new = new.into_inner();
         Ok(Self {
             preset: "restart",
             workspace: new.workspace,
             project: new.project,
             task: new.task,
             policy: new.policy,
+            programs: new.programs,
             effective,
             configured,
             agent_from,
@@ -104,7 +107,7 @@ impl Subject {
             "worktree_teardown": commands(&settings.teardown),
             "providers": settings.providers.iter().map(|(unit, agent)| (unit.to_string(), json!(agent.name))).collect::<Map<_, _>>(),
         });
-        let ChosenSettings { effective, agent_from, obstacle, warnings, .. } = base;
+        let ChosenSettings { programs, effective, agent_from, obstacle, warnings, .. } = base;
         let policy = settings.policy.with(|p| {
             p.limits.max_iterations = settings.max_retries;
             p.units_dir = Some(settings.units_dir.clone());
@@ -116,6 +119,7 @@ impl Subject {
             workspace: root,
             task: None,
             policy,
+            programs,
             effective,
             configured,
             agent_from,
@@ -143,10 +147,12 @@ const SETTINGS: [(&str, &str); 10] = [
 ];
 
 pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) -> Result<u8, UserError> {
-    let subject = match &args.command {
+    let mut subject = match &args.command {
         ExplainCommand::Run(args) => Subject::of_run(args)?,
         ExplainCommand::Unit(args) => Subject::of_units(cx, args)?,
     };
+    let program = subject.policy.agent.command.argv.first().cloned().unwrap_or_default();
+    let found = subject.programs.find(&program);
     let Subject { effective, configured, agent_from, obstacle, warnings, .. } = &subject;
     let typed = matches.subcommand().and_then(|(_, explain)| explain.subcommand()).map(|(_, run)| run);
     let source = |setting: &str| {
@@ -172,9 +178,6 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
         }
         configured_source(effective, setting).map_or_else(|| "default".to_owned(), ToString::to_string)
     };
-    let program = subject.policy.agent.command.argv.first().cloned().unwrap_or_default();
-    let here = std::env::current_dir().unwrap_or_else(|_| subject.workspace.clone());
-    let found = find_program(&program, &std::env::var_os("PATH").unwrap_or_default(), &here);
     let argv_of = |agent: &AgentCommand, session| {
         agent.argv("<the prompt>", "<the prompt's file>", session).map_err(UserError::usage)
     };
@@ -238,7 +241,7 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
             "obstacle": obstacle.as_ref().map(|obstacle| &obstacle.message),
             "warnings": warnings,
             "policy": settings,
-            "repository": configured.root(),
+            "repository": configured.root.as_ref(),
             "trust": trust,
             "gates": gates,
             "run": subject.extra,
@@ -304,7 +307,7 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
         let (value, from) = (&setting["value"], setting["from"].as_str().unwrap_or_default());
         say(format!("{name:<18} {:<60} {from}", show(name, value)));
     }
-    if let Some(root) = configured.root()
+    if let Some(root) = configured.root.as_ref()
         && trust != "nothing_to_trust"
     {
         let words = match trust {
@@ -360,11 +363,11 @@ fn by_setting(policy: &Policy) -> serde_json::Result<Map<String, Value>> {
 }
 
 /// Whether the repository is trusted. The user is not asked.
-fn trust(cx: &Context, configured: &Configured) -> Result<&'static str, UserError> {
-    let Some(root) = configured.root().filter(|_| !configured.runnables.is_empty()) else {
+fn trust(cx: &Context, configured: &ConfigFiles) -> Result<&'static str, UserError> {
+    let Some(root) = configured.root.as_ref().filter(|_| !configured.runnables().is_empty()) else {
         return Ok("nothing_to_trust");
     };
-    Ok(match trust::look(&cx.home, root, ConsentScope::Config, &configured.runnables)? {
+    Ok(match trust::look(&cx.home, root, ConsentScope::Config, &configured.runnables())? {
         Trust::Trusted { .. } => "trusted",
         Trust::Never => "untrusted",
         Trust::Changed { .. } => "changed",

@@ -7,12 +7,11 @@ use dacapo_core::{
     judge::{contradiction::Patterns, promise::PromiseRule},
     policy::{AgentSettings, ClaimRules, GateRules, GateSpec, KeepRules, Limits, Pace, Policy, SetupCommand},
 };
+use dacapo_engine::{config_files::ConfigFiles, process::Programs};
 
 use super::{
     agents::{self, Chosen},
-    budget,
-    configured::Configured,
-    value,
+    budget, value,
 };
 use crate::{
     error::{USAGE, UserError},
@@ -101,6 +100,8 @@ pub(super) struct LoopFlags {
 /// What flags and configuration come to.
 pub(super) struct ChosenSettings {
     pub(super) policy: Policy,
+    /// The programs of its agents, as far as they were looked for.
+    pub(super) programs: Programs,
     /// Everything that is in force, the parts that loops do not follow included.
     pub(super) effective: Effective,
     /// Who chose the agent.
@@ -116,7 +117,7 @@ impl LoopFlags {
     /// that cannot be started, where no agent will be started.
     pub(super) fn base(
         &self,
-        configured: &Configured,
+        configured: &ConfigFiles,
         max_iterations: Option<u32>,
         promise: PromiseRule,
         stand_in: Option<Sourced<String>>,
@@ -133,26 +134,28 @@ impl LoopFlags {
         if let (None, Some(name)) = (&self.agent, agent_of_environment()?) {
             effective.agent = Sourced { value: Some(name), from: Source::Variable(AGENT_VARIABLE) };
         }
-        let Chosen { command: agent, from: agent_from, mut fallback, obstacle, mut warnings } = match &self
-            .agent_cmd
-        {
-            Some(line) => Chosen::typed(line, &self.agent_args)?,
-            None => {
-                let choose = |asked: &Effective| agents::choose(asked, self.model.as_ref(), &self.agent_args);
-                let chosen = choose(&effective);
-                let is_missing = match &chosen {
-                    Ok(chosen) => chosen.obstacle.is_some(),
-                    Err(error) => error.exit != USAGE,
-                };
-                match stand_in.filter(|_| is_missing) {
-                    Some(Sourced { value, from }) => {
-                        effective.agent = Sourced { value: Some(value), from };
-                        choose(&effective)?
+        let mut programs = Programs::default();
+        let Chosen { command: agent, from: agent_from, mut fallback, obstacle, mut warnings } =
+            match &self.agent_cmd {
+                Some(line) => Chosen::typed(line, &self.agent_args)?,
+                None => {
+                    let mut choose = |asked: &Effective| {
+                        agents::choose(asked, self.model.as_ref(), &self.agent_args, &mut programs)
+                    };
+                    let chosen = choose(&effective);
+                    let is_missing = match &chosen {
+                        Ok(chosen) => chosen.obstacle.is_some(),
+                        Err(error) => error.exit != USAGE,
+                    };
+                    match stand_in.filter(|_| is_missing) {
+                        Some(Sourced { value, from }) => {
+                            effective.agent = Sourced { value: Some(value), from };
+                            choose(&effective)?
+                        }
+                        None => chosen?,
                     }
-                    None => chosen?,
                 }
-            }
-        };
+            };
         let budget = budget::allow(&effective, &agent)?;
         fallback.retain(|other| {
             let why = budget::unfit(&effective, &budget, other);
@@ -220,7 +223,7 @@ impl LoopFlags {
             tasks: None,
             units_dir: None,
         };
-        Ok(ChosenSettings { policy, effective, agent_from, obstacle, warnings })
+        Ok(ChosenSettings { policy, programs, effective, agent_from, obstacle, warnings })
     }
 }
 

@@ -4,10 +4,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dacapo_core::{config::Typed, ids::UnitId, text::shell::word};
-use dacapo_engine::{config_files::REPOSITORY_FILE, starter, units};
+use dacapo_engine::{
+    config_files::{ConfigFiles, REPOSITORY_FILE},
+    starter, units,
+};
 use serde_json::json;
 
-use super::{agents::AgentFinding, configured::Configured, say, say_json};
+use super::{agents::AgentFinding, say, say_json};
 use crate::{context::Context, error::UserError};
 
 /// Write a first configuration for this repository, and say what was found
@@ -31,7 +34,7 @@ pub(super) fn init(cx: &Context, args: &InitArgs) -> Result<u8, UserError> {
     let workspace = Context::folder(None)?;
     let begun = starter::begin(&workspace)?;
     // Also read back what is there, so that a mistake in it is told now and not at the first run.
-    let effective = Configured::load(&workspace)?.effective(&Typed::default());
+    let effective = ConfigFiles::load(&workspace)?.effective(&Typed::default());
     let agents: Vec<AgentFinding> =
         AgentFinding::all(cx, &effective).into_iter().filter(|agent| agent.path.is_some()).collect();
     let gates: Vec<&str> = effective.gates.iter().map(|gate| gate.spec.run.as_str()).collect();

@@ -6,7 +6,6 @@ mod budget;
 mod bus;
 mod clean;
 mod completions;
-mod configured;
 mod consent;
 mod control;
 mod demo;
@@ -221,6 +220,14 @@ pub(crate) fn say(text: impl std::fmt::Display) {
             UserError::environment(format!("cannot write to standard output: {error}")).print();
             std::process::exit(i32::from(crate::error::ENVIRONMENT));
         }
+    }
+}
+
+/// Warns about settings that do not do what the user may expect.
+pub(crate) fn warn(warnings: &[String]) {
+    let mut stderr = std::io::stderr().lock();
+    for warning in warnings {
+        let _ = writeln!(stderr, "WARNING: {warning}");
     }
 }
 

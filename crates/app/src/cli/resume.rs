@@ -105,7 +105,7 @@ pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
         // What was meant here is meant there.
         return detach::detach(&client, args.id.is_none().then_some(id.as_str()));
     }
-    let wanted = ResumeLoop { id, grant, is_detached: is_background() };
+    let wanted = ResumeLoop { id, grant, programs: Default::default(), is_detached: is_background() };
     let mut observer = reporter(&args.style);
     let finished = supervisor::resume(&cx.home, wanted, observer.as_mut())?;
     drop(observer);

@@ -1,6 +1,7 @@
 //! `dacapo run`.
 
 use dacapo_engine::{
+    config_files::ConfigFiles,
     inside::{
         Inside, child,
         protocol::{StartChild, Words},
@@ -16,13 +17,12 @@ use dacapo_core::{
     judge::promise::PromiseRule,
     policy::CommitRule,
 };
-use dacapo_engine::supervisor::{self, NewLoop};
+use dacapo_engine::supervisor::{self, CheckedLoop, NewLoop};
 
 use super::{
-    configured::{self, Configured},
     consent, detach,
     flags::{ChosenSettings, LoopFlags},
-    value,
+    value, warn,
 };
 use crate::{context::Context, error::UserError, report::reporter};
 
@@ -98,10 +98,10 @@ pub(super) struct RunArgs {
 
 /// A loop that can begin, and what it was made from.
 pub(super) struct PreparedLoop {
-    pub(super) new: NewLoop,
+    pub(super) new: CheckedLoop,
     /// Everything that is in force, the parts that loops do not follow yet included.
     pub(super) effective: Effective,
-    pub(super) configured: Configured,
+    pub(super) configured: ConfigFiles,
     /// Who chose the agent.
     pub(super) agent_from: Source,
     /// Why it would not start after all.
@@ -117,8 +117,8 @@ impl RunArgs {
         let mut promise = PromiseRule::new(&self.completion_promise)
             .map_err(|error| UserError::usage(format!("--completion-promise: {error}")))?;
         promise.nonce = self.promise_nonce;
-        let configured = Configured::load(&workspace)?;
-        let ChosenSettings { mut policy, effective, agent_from, obstacle, warnings } =
+        let configured = ConfigFiles::load(&workspace)?;
+        let ChosenSettings { mut policy, programs, effective, agent_from, obstacle, warnings } =
             self.flags.base(&configured, self.max_iterations, promise, None)?;
         if self.continue_session && !policy.agent.command.can_continue() {
             return Err(UserError::usage(format!(
@@ -138,9 +138,6 @@ impl RunArgs {
         gates.red_first |= self.red_first;
         policy.keep.commit = self.commit.then(|| CommitRule { message: self.commit_message.clone() });
         policy.limits.stuck_after = self.stuck_after.or(policy.limits.stuck_after);
-        if let Some(problem) = policy.problems().into_iter().next() {
-            return Err(UserError::usage(problem));
-        }
         let new = NewLoop {
             policy,
             prompt: self.prompt_text(&workspace)?,
@@ -152,12 +149,12 @@ impl RunArgs {
             run: None,
             purpose: None,
             base: None,
+            programs,
             // A child has no terminal that could go away, whatever its parent has.
             is_detached: is_background() || child::parent().is_some(),
         };
         // Before anything of it is kept or shown to others.
-        supervisor::refuse_secrets(&new)?;
-        Ok(PreparedLoop { new, effective, configured, agent_from, obstacle, warnings })
+        Ok(PreparedLoop { new: new.check()?, effective, configured, agent_from, obstacle, warnings })
     }
 
     /// The prompt: the argument, a file, PROMPT.md, or `None` to use the task's own TASK.md.
@@ -241,7 +238,7 @@ pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
     }
     consent::require(&cx.home, &configured, args.flags.trust)?;
     if !is_background() {
-        configured::warn(&warnings);
+        warn(&warnings);
         if args.flags.detach {
             return detach::detach(&cx.client()?, None);
         }

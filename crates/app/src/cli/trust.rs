@@ -5,17 +5,14 @@ use std::path::PathBuf;
 use clap::Args;
 use dacapo_core::trust::{Fingerprint, Runnable, unit_runnables};
 use dacapo_engine::{
-    config_files,
+    config_files::{self, ConfigFiles},
     trust::{self, ConsentScope, Trust},
     units,
 };
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{
-    configured::{Configured, warn},
-    consent, say, say_json, unit,
-};
+use super::{consent, say, say_json, unit, warn};
 use crate::{context::Context, error::UserError};
 
 /// Agree to the commands that a repository defines
@@ -128,15 +125,15 @@ pub(super) fn trust(cx: &Context, args: &TrustArgs) -> Result<u8, UserError> {
         say(if was { "Consent is withdrawn." } else { "There was no consent to withdraw." });
         return Ok(0);
     }
-    let configured = Configured::load(&folder)?;
+    let configured = ConfigFiles::load(&folder)?;
     let tasks = tasks(&folder);
-    let root = configured.root().unwrap_or(&folder).clone();
+    let root = configured.root.as_ref().unwrap_or(&folder).clone();
     let agent_configuration = config_files::agent_configuration(&root);
-    let of_config = List::new(cx, ConsentScope::Config, root, configured.runnables.clone())?;
+    let of_config = List::new(cx, ConsentScope::Config, root, configured.runnables())?;
     let of_units = List::new(cx, ConsentScope::Units, units::top(&folder), tasks)?;
     if args.json {
         let (config, units) = (of_config.part(), of_units.part());
-        return say_json(&TrustJson { root: configured.root(), config, units, agent_configuration });
+        return say_json(&TrustJson { root: configured.root.as_ref(), config, units, agent_configuration });
     }
     let lists: Vec<List> =
         [of_config, of_units].into_iter().filter(|list| !list.runnables.is_empty()).collect();

@@ -12,5 +12,6 @@ mod wire;
 
 pub use link::KeeperLink;
 pub use once::{Answered, Ran, ask_once, run_once};
-pub use program::{ProgramError, find_program};
+pub(crate) use program::find_program;
+pub use program::{ProgramError, Programs};
 pub use wire::{Command, End, Report};

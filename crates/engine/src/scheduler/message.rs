@@ -13,7 +13,7 @@ use dacapo_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::repository::PushRoute;
+use crate::{process::Programs, repository::PushRoute};
 
 /// The version of these messages. It grows when an old reader would misread a new message.
 pub(super) const PROTOCOL: u32 = 1;
@@ -151,6 +151,9 @@ pub(super) struct JobSpec {
     pub(super) merged: Vec<(UnitFiles, String)>,
     /// How branches were pushed when the run began, if they are to be.
     pub(super) route: Option<PushRoute>,
+    /// The programs of agents that were found before the run began.
+    #[serde(default)]
+    pub(super) programs: Programs,
     /// Whether the run has no terminal.
     pub(super) is_detached: bool,
     /// Whether the user wants to see what agents print.

@@ -50,7 +50,7 @@ use crate::{
     git::{RunLock, RunLockHeld, WorkspaceError},
     home::{Home, HomeError},
     observer::Observer,
-    process::identity::Identity,
+    process::{Programs, identity::Identity},
     proof,
     repository::{PushRoute, Repository, WorktreeOwner, prepare},
     signals::{ArrivedSignal, Signals},
@@ -77,6 +77,8 @@ pub struct NewRun {
     pub units: Vec<Unit>,
     /// What its loops are told.
     pub settings: RunSettings,
+    /// The programs of agents that were found already.
+    pub programs: Programs,
     /// The run that it goes on with, on whose budget it draws.
     pub goes_on_with: Option<RunId>,
     /// Whether it runs without a terminal.
@@ -121,6 +123,7 @@ struct Scheduler<'a> {
     id: RunId,
     started: RunStarted,
     units: Vec<Unit>,
+    programs: Programs,
     is_detached: bool,
     route: Option<PushRoute>,
     stream: Stream<RunMachine>,
@@ -226,6 +229,7 @@ fn run_on(
         id,
         started,
         units: new.units,
+        programs: new.programs,
         is_detached: new.is_detached,
         route,
         stream,
@@ -396,6 +400,7 @@ impl Scheduler<'_> {
             job,
             after,
             route: self.route.clone(),
+            programs: self.programs.clone(),
             is_detached: self.is_detached,
             is_watched: self.observer.sees_output(),
         };

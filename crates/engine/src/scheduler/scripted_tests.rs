@@ -153,6 +153,7 @@ fn run(host: &mut ScriptedHost, names: &[&str]) -> (RunFinished, Vec<(Option<Str
         merge: MergeMode::Merge,
         parallel: 2,
         settings: RunSettings::new(policy),
+        programs: Default::default(),
         goes_on_with: None,
         is_detached: false,
     };

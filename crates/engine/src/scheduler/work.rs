@@ -375,14 +375,20 @@ impl<'a> Worker<'a> {
             run: Some(self.spec.started.purse.clone()),
             purpose: Some(purpose),
             base,
+            programs: self.spec.programs.clone(),
             is_detached: self.spec.is_detached,
         };
-        let finished = supervisor::run(&self.home, new, self.voice)?;
+        let finished = supervisor::run(&self.home, new.check()?, self.voice)?;
         self.loop_end(finished)
     }
 
     fn resume_loop(&mut self, id: LoopId, grant: Grant) -> Result<LoopEnd, JobEnd> {
-        let wanted = ResumeLoop { id, grant, is_detached: self.spec.is_detached };
+        let wanted = ResumeLoop {
+            id,
+            grant,
+            programs: self.spec.programs.clone(),
+            is_detached: self.spec.is_detached,
+        };
         let finished = supervisor::resume(&self.home, wanted, self.voice)?;
         self.loop_end(finished)
     }

@@ -116,7 +116,7 @@ impl Listener {
     }
 
     pub(super) fn stderr(&mut self, bytes: &[u8]) {
-        super::checks::keep_tail(&mut self.stderr, bytes);
+        super::observe::keep_tail(&mut self.stderr, bytes);
     }
 
     /// When it must have exited, once it has said that it has finished.

@@ -3,18 +3,14 @@
 //! One thread waits on everything at once: signals, the keeper, the pipes of what runs, and the next deadline.
 //! Nothing is polled that the kernel can announce.
 
-mod checks;
 mod children;
 mod inside;
 mod listen;
 mod observe;
 mod preconditions;
-mod reserve;
 mod start;
-mod start_error;
 mod starting_point;
 mod supply;
-mod task_prompt;
 mod tasks;
 mod timers;
 mod unattended;
@@ -43,9 +39,8 @@ use rustix::{
     process::Signal,
 };
 
-pub use preconditions::{refuse_secrets, refuse_secrets_in};
+pub use preconditions::{CheckedLoop, StartError, refuse_secrets_in};
 pub use start::{NewLoop, ResumeLoop, resume, run};
-pub use start_error::StartError;
 pub use unattended::{reconcile, settle};
 pub(crate) use verdict::{lay_out, with_setup};
 
@@ -179,7 +174,7 @@ impl Supervisor<'_> {
         if !matches!(error, StoreError::Disk { is_full: true, .. }) || self.stream.state().over().is_some() {
             return Err(error.into());
         }
-        reserve::release_reserve(self.home);
+        self.home.release_reserve();
         // What is to be done about it is done: the process is being ended, and the bus is on the same disk.
         self.record(Input::DiskFailed("the disk is full".to_owned()).into())?;
         Ok(())

@@ -1,8 +1,9 @@
 //! What must hold before a loop starts: its programs exist, its task is free, no tasks wait for each other, and no setting
-//! holds a secret.
+//! holds a secret; else why it does not start.
 
 use std::{
     collections::HashSet,
+    io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -10,18 +11,89 @@ use std::{
 use dacapo_core::{
     event::Reason,
     ids::{LoopId, ProjectId, TaskId},
-    policy::Policy,
+    judge::glob::GlobError,
+    policy::{Policy, PolicyProblem},
     secrets::Secrets,
+    view::LoopView,
 };
 
-use super::{start::NewLoop, start_error::StartError};
+use super::{SuperviseError, start::NewLoop};
 use crate::{
-    home::Home,
-    inside::child,
-    process::find_program,
+    git::WorkspaceError,
+    home::{Home, HomeError},
+    process::{ProgramError, Programs},
     secrets::secrets,
-    store::{LockError, LoopRow, Store, TaskLock},
+    store::{LockError, LoopRow, Store, StoreError, TaskLock},
 };
+
+/// How deep loops may start loops.
+pub(super) const DEEPEST: u32 = 3;
+
+/// Why a loop does not begin or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Home(#[from] HomeError),
+    #[error(transparent)]
+    Store(StoreError),
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    #[error(transparent)]
+    Policy(#[from] PolicyProblem),
+    #[error("there is no prompt: none was given, and task {0} has no TASK.md")]
+    NoPrompt(TaskId),
+    #[error("the prompt is blank")]
+    BlankPrompt,
+    #[error("task {task} is already run by {}", holder.as_ref().map_or("a dacapo that is just starting".to_owned(), |id| format!("loop {id}")))]
+    TaskHeld {
+        task: TaskId,
+        /// Who runs it, once it is in the journal.
+        holder: Option<LoopId>,
+    },
+    #[error("loop {holder} (task {task}) works in `{}`", workspace.display())]
+    WorkspaceHeld { holder: LoopId, task: TaskId, workspace: PathBuf },
+    #[error("tasks would wait for each other: {0}")]
+    Cycle(String),
+    #[error("a loop inside a loop inside a loop: at most {DEEPEST} may be nested")]
+    TooDeep,
+    /// A child without the supervisor that started it.
+    #[error(
+        "no child of loop {0} is started here: its supervisor has ended, or is not the one that started this"
+    )]
+    ParentGone(LoopId),
+    #[error("there is no loop {0}")]
+    Unknown(LoopId),
+    #[error("loop {id} is {state} and cannot be resumed")]
+    NotResumable { id: LoopId, state: String },
+    /// The workspace is in a state that nothing can be proven in.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    #[error("--protect: {0}")]
+    Glob(#[from] GlobError),
+    /// dacapo was asked to commit where that is not possible.
+    #[error("cannot commit for you: {0}")]
+    NoCommit(&'static str),
+    /// Settings are recorded, and a secret must not be.
+    #[error("{0} holds a secret, and would be recorded with it")]
+    Secret(String),
+    #[error("{what} `{}`: {source}", path.display())]
+    Io { what: &'static str, path: PathBuf, source: io::Error },
+    /// It began and could not be brought to an end.
+    #[error(transparent)]
+    Supervise(#[from] SuperviseError),
+}
+
+impl From<StoreError> for StartError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::FolderHeld(row) => {
+                let LoopView { id: holder, task, workspace, .. } = row.view;
+                Self::WorkspaceHeld { holder, task, workspace }
+            }
+            other => Self::Store(other),
+        }
+    }
+}
 
 /// How long the owner of a task may take from its lock to its first event before it goes unnamed.
 const UNTIL_KNOWN: Duration = Duration::from_secs(2);
@@ -30,20 +102,17 @@ const UNTIL_KNOWN: Duration = Duration::from_secs(2);
 ///
 /// A loop without iterations starts no agent and needs no program.
 pub(super) fn find_agents(
+    mut programs: Programs,
     policy: &Policy,
     iterations: u32,
-    workspace: &Path,
 ) -> Result<Vec<PathBuf>, StartError> {
     if iterations == 0 {
         return Ok(Vec::new());
     }
-    let path = child::variable("PATH").unwrap_or_default();
-    // A path is meant from where the user typed it, a name from PATH.
-    let here = std::env::current_dir().unwrap_or_else(|_| workspace.to_owned());
     let name = |index| policy.agent.at(index).argv.first().map(String::as_str).unwrap_or_default();
-    let own = find_program(name(0), &path, &here)?;
+    let own = programs.find(name(0))?;
     let others = (1..=policy.agent.fallback.len())
-        .map(|index| find_program(name(index), &path, &here).unwrap_or_else(|_| name(index).into()));
+        .map(|index| programs.find(name(index)).unwrap_or_else(|_| name(index).into()));
     Ok(std::iter::once(own).chain(others).collect())
 }
 
@@ -140,11 +209,41 @@ pub(super) fn check_cycle(
     Ok(())
 }
 
+impl NewLoop {
+    /// The same loop, if its policy makes sense and none of its settings holds a secret.
+    pub fn check(self) -> Result<CheckedLoop, StartError> {
+        if let Some(problem) = self.policy.problems().into_iter().next() {
+            return Err(problem.into());
+        }
+        refuse_secrets(&self)?;
+        Ok(CheckedLoop(self))
+    }
+}
+
+/// A loop that may begin as far as its settings go. [`NewLoop::check`] alone makes one, so that the command line can refuse
+/// a loop before it goes to the background, and the supervisor need not look again.
+#[derive(Clone, Debug)]
+pub struct CheckedLoop(NewLoop);
+
+impl CheckedLoop {
+    pub fn into_inner(self) -> NewLoop {
+        self.0
+    }
+}
+
+impl std::ops::Deref for CheckedLoop {
+    type Target = NewLoop;
+
+    fn deref(&self) -> &NewLoop {
+        &self.0
+    }
+}
+
 /// Refuses settings that hold a secret: the journal would give it away, and a loop recorded without it could not be
 /// resumed.
 ///
 /// The name of a folder or task may by chance equal a password of the user, so it is refused only if it looks like a token.
-pub fn refuse_secrets(new: &NewLoop) -> Result<(), StartError> {
+fn refuse_secrets(new: &NewLoop) -> Result<(), StartError> {
     refuse_secrets_in(&new.policy)?;
     let workspace = new.workspace.to_string_lossy();
     let names = [("the project", new.project.as_str()), ("the folder", &workspace)];

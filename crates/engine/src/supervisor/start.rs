@@ -1,6 +1,11 @@
 //! How a loop begins and is continued: every refusal here happens before an agent runs.
 
-use std::{fs, path::PathBuf, sync::Arc, time::Instant};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
 
 use dacapo_core::{
     event::{Grant, LoopStarted},
@@ -13,25 +18,28 @@ use jiff::Timestamp;
 
 use super::{
     Finished, PATIENCE, SuperviseError, Supervisor,
-    preconditions::{ancestors, check_cycle, find_agents, neighbours, refuse_secrets, take_lock},
-    reserve::keep_reserve,
-    start_error::{DEEPEST, StartError},
+    preconditions::{
+        CheckedLoop, DEEPEST, StartError, ancestors, check_cycle, find_agents, neighbours, take_lock,
+    },
     starting_point::{self, StartingPoint},
-    task_prompt::{HELD_IN_PROMPT, read_prompt, write_task},
     timers::Timers,
     unattended::{bury, reconcile_holding, take_up_requests},
 };
 use crate::{
     bus::Bus,
-    home::{Home, make_dir},
+    home::{Home, make_dir, write_private},
     inside::server::Server,
     observer::Observer,
-    process::{KeeperLink, identity::Identity},
+    process::{KeeperLink, Programs, identity::Identity},
     secrets::secrets,
     signals::Signals,
     snapshots::{Folder, Workspace},
     store::{LoopRow, Segments, Store, Stream, TaskLock},
 };
+
+/// The warning about a prompt that holds a secret.
+const HELD_IN_PROMPT: &str = "the prompt holds a secret, which is kept with it (TASK.md and the prompts in runs/, \
+     readable by you alone); an environment variable would not be";
 
 /// A loop that is to begin.
 #[derive(Clone, Debug)]
@@ -54,6 +62,8 @@ pub struct NewLoop {
     pub purpose: Option<Purpose>,
     /// The commit that its changes count from; `None` means the files as they are.
     pub base: Option<String>,
+    /// The programs of agents that were found already.
+    pub programs: Programs,
     /// Whether it runs without a terminal.
     pub is_detached: bool,
 }
@@ -64,17 +74,16 @@ pub struct ResumeLoop {
     pub id: LoopId,
     /// What the person who resumes it grants.
     pub grant: Grant,
+    /// The programs of agents that were found already.
+    pub programs: Programs,
     /// Whether it runs without a terminal.
     pub is_detached: bool,
 }
 
 /// Runs a new loop to its end.
-pub fn run(home: &Home, new: NewLoop, observer: &mut dyn Observer) -> Result<Finished, StartError> {
-    if let Some(problem) = new.policy.problems().into_iter().next() {
-        return Err(problem.into());
-    }
-    refuse_secrets(&new)?;
-    let programs = find_agents(&new.policy, new.policy.limits.max_iterations, &new.workspace)?;
+pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result<Finished, StartError> {
+    let new = new.into_inner();
+    let programs = find_agents(new.programs, &new.policy, new.policy.limits.max_iterations)?;
     home.prepare()?;
     let mut store = Store::open(&home.database())?;
     let random = random();
@@ -124,7 +133,7 @@ pub fn run(home: &Home, new: NewLoop, observer: &mut dyn Observer) -> Result<Fin
     };
     make_dir(&folder).map_err(at("cannot make the task folder", &folder))?;
     write_task(&folder, &prompt).map_err(at("cannot write", &folder.join("TASK.md")))?;
-    keep_reserve(home);
+    home.keep_reserve();
     let runs = home.runs(&new.project, &task);
     let segments = Segments::open(&runs, &id).map_err(at("cannot make the folder", &runs))?;
     let at_start = StartingPoint::prepare(home, &id, &new.policy, &new.workspace, new.base)?;
@@ -192,13 +201,13 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
         return Err(StartError::NotResumable { id, state: stream.view().state.clone() });
     }
     let iterations = state.limits.max_iterations.saturating_add(wanted.grant.extra_iterations);
-    let programs = find_agents(&started.policy, iterations, &started.workspace)?;
+    let programs = find_agents(wanted.programs, &started.policy, iterations)?;
     let mut kin = match &started.parent {
         Some(parent) => ancestors(&store, store.row(parent)?.as_ref())?,
         None => Vec::new(),
     };
     kin.push(id.clone());
-    keep_reserve(home);
+    home.keep_reserve();
     let runs = home.runs(&started.project, &started.task);
     let segments = Segments::open(&runs, &id).map_err(|source| StartError::Io {
         what: "cannot make the folder",
@@ -272,6 +281,25 @@ impl<'a> Parts<'a> {
         supervisor.perform_all(effects)?;
         Ok(supervisor.supervise()?)
     }
+}
+
+/// The prompt that was given, else the one that the task's folder has kept.
+fn read_prompt(given: Option<String>, folder: &Path, task: &TaskId) -> Result<String, StartError> {
+    let prompt = match given {
+        Some(prompt) => prompt,
+        None => match fs::read_to_string(folder.join("TASK.md")) {
+            Ok(text) => text,
+            Err(_) => return Err(StartError::NoPrompt(task.clone())),
+        },
+    };
+    if prompt.trim().is_empty() { Err(StartError::BlankPrompt) } else { Ok(prompt) }
+}
+
+/// Keeps the prompt in the task's folder. A crash leaves the old one or the new one, never half of one.
+fn write_task(folder: &Path, prompt: &str) -> io::Result<()> {
+    let (fresh, task) = (folder.join(".TASK.md.new"), folder.join("TASK.md"));
+    write_private(&fresh, prompt.as_bytes())?;
+    fs::rename(fresh, task)
 }
 
 fn listen(is_detached: bool) -> Result<Signals, StartError> {

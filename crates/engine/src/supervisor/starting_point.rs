@@ -10,7 +10,7 @@ use dacapo_core::{
     receipt::sha256,
 };
 
-use super::start_error::StartError;
+use super::preconditions::StartError;
 use crate::{
     git::WorkspaceError,
     home::Home,

@@ -7,7 +7,10 @@ use dacapo_core::{
 };
 use jiff::Timestamp;
 
-use super::{SuperviseError, preconditions::take_lock, start_error::StartError};
+use super::{
+    SuperviseError,
+    preconditions::{StartError, take_lock},
+};
 use crate::{
     home::Home,
     inside::server::Server,

@@ -26,7 +26,7 @@ use rustix::{
     pipe::{PipeFlags, pipe_with},
 };
 
-use super::{SuperviseError, Supervisor, checks, listen::Listener, observe};
+use super::{SuperviseError, Supervisor, listen::Listener, observe};
 use crate::{
     home::write_private,
     inside::child,
@@ -95,7 +95,7 @@ impl Keeping<'_> {
             return Ok(());
         }
         if let Job::Gate { tail, digest, .. } = self.job {
-            checks::keep_tail(tail, shown);
+            observe::keep_tail(tail, shown);
             digest.update(shown);
         }
         let room = usize::try_from(KEPT_PER_ATTEMPT.saturating_sub(*kept)).unwrap_or(usize::MAX);
@@ -225,7 +225,7 @@ impl Supervisor<'_> {
         let (dir, script) = match self.place_for(&spec, role, snapshot) {
             Ok(place) => place,
             Err(error) => {
-                let result = checks::not_started(&error, self.segments.marks());
+                let result = observe::gate_not_started(&error, self.segments.marks());
                 self.inbox.push_back(Input::GateFinished(Box::new(result)).into());
                 return Ok(());
             }
@@ -500,7 +500,7 @@ impl Supervisor<'_> {
                 self.inbox.push_back(Input::AgentNotStarted(StartFailure { detail, is_fatal }).into());
             }
             Job::Gate { .. } => {
-                let result = checks::not_started(&error, self.segments.marks());
+                let result = observe::gate_not_started(&error, self.segments.marks());
                 self.inbox.push_back(Input::GateFinished(Box::new(result)).into());
             }
         }
@@ -519,7 +519,7 @@ impl Supervisor<'_> {
         let input = match work.job {
             Job::Gate { spec, tail, digest } => {
                 let outcome = ended_by.unwrap_or(Outcome::Completed);
-                let result = checks::result(
+                let result = observe::gate_result(
                     &spec,
                     end,
                     outcome,

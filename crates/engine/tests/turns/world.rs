@@ -202,12 +202,17 @@ pub(crate) fn obey(order: &str) -> ExitCode {
             run: None,
             purpose: None,
             base: None,
+            programs: Default::default(),
             is_detached: false,
         };
-        supervisor::run(&home, new, &mut Nobody)
+        new.check().and_then(|new| supervisor::run(&home, new, &mut Nobody))
     } else {
         let id = order.parse().expect("a loop's name");
-        supervisor::resume(&home, ResumeLoop { id, grant: Grant::default(), is_detached: false }, &mut Nobody)
+        supervisor::resume(
+            &home,
+            ResumeLoop { id, grant: Grant::default(), programs: Default::default(), is_detached: false },
+            &mut Nobody,
+        )
     };
     match finished {
         Ok(ended) => {

@@ -4,7 +4,7 @@ use clap::Args;
 use dacapo_core::text::count;
 
 use super::{
-    super::{configured::warn, say, say_json},
+    super::{say, say_json, warn},
     Place, RepositoryUnits,
 };
 use crate::error::{USAGE, UserError};

@@ -13,9 +13,9 @@ use dacapo_core::{
     text::nearest::nearest,
     unit::{Unit, check::CheckedUnits},
 };
-use dacapo_engine::units;
+use dacapo_engine::{config_files::ConfigFiles, units};
 
-use super::configured::{Configured, warn};
+use super::warn;
 use crate::{context::Context, error::UserError};
 
 /// Work with units: folders of task files that depend on each other
@@ -86,7 +86,7 @@ impl RepositoryUnits {
     /// in between is no other repository. Reading them starts nothing, not even git.
     pub(super) fn containing(folder: &Path) -> Result<Self, UserError> {
         let top = units::top(folder);
-        let effective = Configured::load(&top)?.effective(&Typed::default());
+        let effective = ConfigFiles::load(&top)?.effective(&Typed::default());
         let dir = effective.units.dir.value.clone();
         let mut checked = units::discover(&top, &dir)?;
         // No problem: who has such an agent, or names one, can work with it.

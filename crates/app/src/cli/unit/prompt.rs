@@ -12,7 +12,7 @@ use dacapo_core::{
 use serde::Serialize;
 
 use super::{
-    super::{configured::warn, say, say_json, value},
+    super::{say, say_json, value, warn},
     Place, RepositoryUnits,
 };
 use crate::error::UserError;

@@ -25,9 +25,9 @@ use dacapo_core::{
     },
 };
 use dacapo_engine::{
-    agents::locate,
     client::Client,
-    process::background::is_background,
+    config_files::ConfigFiles,
+    process::{Programs, background::is_background},
     repository::Repository,
     scheduler::{self, NewRun},
     supervisor::{self, StartError},
@@ -35,12 +35,10 @@ use dacapo_engine::{
 };
 
 use super::super::{
-    agents, budget,
-    configured::{self, Configured},
-    consent, detach,
+    agents, budget, consent, detach,
     flags::{ChosenSettings, LoopFlags},
     resume::ResumeArgs,
-    say, say_json, value,
+    say, say_json, value, warn,
 };
 use crate::{
     context::Context,
@@ -95,7 +93,7 @@ pub(in crate::cli) struct UnitRunArgs {
 /// A run that can begin, and what it was made from. Nothing of the repository ran for it, not even git.
 pub(in crate::cli) struct PreparedRun {
     pub(in crate::cli) root: PathBuf,
-    pub(in crate::cli) configured: Configured,
+    pub(in crate::cli) configured: ConfigFiles,
     pub(in crate::cli) base: ChosenSettings,
     pub(in crate::cli) units: Vec<Unit>,
     pub(in crate::cli) settings: RunSettings,
@@ -112,7 +110,7 @@ impl UnitRunArgs {
 
     pub(in crate::cli) fn plan(&self, cx: &Context) -> Result<PreparedRun, UserError> {
         let root = root_of(self.dir.as_ref())?;
-        let configured = Configured::load(&root)?;
+        let configured = ConfigFiles::load(&root)?;
         let promise = PromiseRule::new("DONE").map_err(UserError::usage)?;
         let dir = configured.effective(&Typed::default()).units.dir.value;
         let units = selected(cx, &root, &dir, &self.unit)?;
@@ -124,7 +122,8 @@ impl UnitRunArgs {
             Some(Sourced { value: unit.provider.clone()?, from })
         });
         let mut base = self.flags.base(&configured, self.max_retries, promise, stand_in)?;
-        let (settings, obstacle) = settings(self, &base.effective, base.policy.clone(), &units)?;
+        let (settings, obstacle) =
+            settings(self, &base.effective, base.policy.clone(), &units, &mut base.programs)?;
         base.obstacle = base.obstacle.or(obstacle);
         Ok(PreparedRun {
             parallel: self.parallel.unwrap_or(base.effective.units.parallel.value),
@@ -147,7 +146,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
     if args.dry_run {
         // Before an agent is looked for: this needs none.
         let root = root_of(args.dir.as_ref())?;
-        let units = Configured::load(&root)?.effective(&Typed::default()).units;
+        let units = ConfigFiles::load(&root)?.effective(&Typed::default()).units;
         let chosen = selected(cx, &root, &units.dir.value, &args.unit)?;
         return dry_run(&chosen, args.parallel.unwrap_or(units.parallel.value), args.flags.style.json);
     }
@@ -156,9 +155,10 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
     if let Some(obstacle) = base.obstacle {
         return Err(obstacle);
     }
-    // Found once, before anything starts (req 59).
+    let mut programs = base.programs;
+    // Found before anything starts (req 59).
     for agent in std::iter::once(&settings.policy.agent.command).chain(settings.providers.values()) {
-        locate(agents::program(agent)).map_err(StartError::from)?;
+        programs.find(agents::program(agent)).map_err(StartError::from)?;
     }
     // Before git looks at the working tree: filters are programs.
     consent::require_all(&cx.home, &configured, &root, &unit_runnables(&units), args.flags.trust)?;
@@ -178,7 +178,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
     refuse_unseen(&repo, &target, args.force)?;
     refuse_helpless(&repo, &target, merge)?;
     if !is_background() {
-        configured::warn(&base.warnings);
+        warn(&base.warnings);
         if args.flags.detach {
             return detach::detach_run(&cx.client()?, None);
         }
@@ -191,6 +191,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
         parallel,
         units,
         settings,
+        programs,
         goes_on_with: None,
         is_detached: is_background(),
     };
@@ -240,7 +241,7 @@ pub(in crate::cli) fn resume(
     flags: &ResumeArgs,
 ) -> Result<u8, UserError> {
     let before = client.run_started(id)?.ok_or_else(|| UserError::usage(format!("there is no run {id}")))?;
-    let configured = Configured::load(&before.root)?;
+    let configured = ConfigFiles::load(&before.root)?;
     let wanted: Vec<UnitId> = match only {
         Some(unit) => vec![unit.clone()],
         None => before.units.iter().map(|plan| plan.unit.clone()).collect(),
@@ -281,6 +282,7 @@ pub(in crate::cli) fn resume(
         parallel: before.parallel,
         units,
         settings,
+        programs: Programs::default(),
         goes_on_with: Some(before.purse),
         is_detached: is_background(),
     };
@@ -350,7 +352,7 @@ pub(in crate::cli) fn root_of(dir: Option<&PathBuf>) -> Result<PathBuf, UserErro
 /// before its worktree was gone.
 fn selected(cx: &Context, root: &Path, dir: &str, wanted: &[UnitId]) -> Result<Vec<Unit>, UserError> {
     let CheckedUnits { units, problems, notes } = units::discover(root, dir)?;
-    configured::warn(&notes);
+    warn(&notes);
     if !problems.is_empty() {
         let text: Vec<String> = problems.iter().map(ToString::to_string).collect();
         let many = count(u32::try_from(problems.len()).unwrap_or(u32::MAX), "problem");
@@ -461,6 +463,7 @@ fn settings(
     effective: &Effective,
     policy: Policy,
     units: &[Unit],
+    programs: &mut Programs,
 ) -> Result<(RunSettings, Option<UserError>), UserError> {
     let policy = policy.with(|p| {
         // All slots draw on one budget.
@@ -468,7 +471,7 @@ fn settings(
         limits.per_run = Budget { max_cost: limits.max_cost.take(), max_tokens: limits.max_tokens.take() };
         limits.max_time = None;
     });
-    let (providers, obstacle) = providers(args, effective, &policy, units)?;
+    let (providers, obstacle) = providers(args, effective, &policy, units, programs)?;
     let settings = RunSettings {
         providers,
         units_dir: effective.units.dir.value.clone(),
@@ -495,6 +498,7 @@ fn providers(
     effective: &Effective,
     policy: &Policy,
     units: &[Unit],
+    programs: &mut Programs,
 ) -> Result<(BTreeMap<UnitId, AgentCommand>, Option<UserError>), UserError> {
     let (mut found, mut obstacle) = (BTreeMap::new(), None);
     if args.flags.agent.is_some() || args.flags.agent_cmd.is_some() {
@@ -511,8 +515,8 @@ fn providers(
             message: format!("unit {} asks for `{provider}`: {}", unit.id, error.message),
             ..error
         };
-        let chosen =
-            agents::choose(&asked, args.flags.model.as_ref(), &args.flags.agent_args).map_err(said)?;
+        let chosen = agents::choose(&asked, args.flags.model.as_ref(), &args.flags.agent_args, programs)
+            .map_err(said)?;
         obstacle = obstacle.or_else(|| chosen.obstacle.map(said));
         if policy.limits.per_run != Budget::default() {
             budget::allow(&asked, &chosen.command)?;
