@@ -9,6 +9,7 @@ pub mod config;
 pub mod duration;
 pub mod event;
 pub mod ids;
+pub mod item;
 pub mod judge;
 pub mod limits;
 pub mod loop_machine;

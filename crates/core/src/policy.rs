@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::{
     agent::{AgentCommand, EnvironmentRule, Format},
     duration::Millis,
+    item::{Item, ItemKey, ItemSource},
     judge::{contradiction::Patterns, promise::PromiseRule},
     limits::{self, Budget, Prices},
-    unit::TaskSet,
 };
 
 /// The settings of one loop, in sections.
@@ -22,18 +22,15 @@ pub struct Policy {
     /// What a claim must pass.
     #[serde(default)]
     pub gates: GateRules,
-    /// What is done with a tree that passed.
-    #[serde(default)]
-    pub keep: KeepRules,
     /// How long the loop waits, for what, and between what.
     #[serde(default)]
     pub pace: Pace,
-    /// The tasks of a unit that an iteration may complete; then a task's status is the only claim.
+    /// What a claim can be about: the whole work, or several items that the agent marks; then a mark is the only claim.
+    #[serde(default = "Policy::only_the_whole")]
+    pub items: Vec<Item>,
+    /// Where the marks of items stand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tasks: Option<TaskSet>,
-    /// The folder of units, from the top of the repository: below it no frontmatter may change, no file come or go.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub units_dir: Option<String>,
+    pub source: Option<ItemSource>,
 }
 
 /// The agent of a loop, those that stand in for it, and how they are started.
@@ -233,14 +230,6 @@ impl GateRules {
     }
 }
 
-/// What is done with a tree that passed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct KeepRules {
-    /// Whether dacapo commits the kept tree, and in which words.
-    pub commit: Option<CommitRule>,
-}
-
 /// How long a loop waits, for what, and between what.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -323,9 +312,9 @@ pub struct GateSpec {
     /// Whose words it is.
     #[serde(default, skip_serializing_if = "Origin::is_typed")]
     pub origin: Origin,
-    /// The task it is for: it runs only if that one is claimed, and decides about that one alone.
+    /// The item it is for: it runs only if that one is claimed, and decides about that one alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub task: Option<u32>,
+    pub item: Option<ItemKey>,
 }
 
 /// When dacapo claims by itself.
@@ -371,10 +360,10 @@ pub struct SetupCommand {
     pub only_if: Option<String>,
 }
 
-/// How dacapo commits the kept tree.
+/// How dacapo commits what is proven.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitRule {
-    /// The message; `None` makes one from the task.
+    /// The message; `None` makes one from the name of what is proven.
     pub message: Option<String>,
 }
 
@@ -406,7 +395,7 @@ impl GateSpec {
             timeout: Self::TIMEOUT,
             retries: 0,
             origin: Origin::Typed,
-            task: None,
+            item: None,
         }
     }
     /// How long a check may take unless it says otherwise.
@@ -421,10 +410,9 @@ impl Policy {
             limits: Limits::default(),
             claims: ClaimRules::of(promise),
             gates: GateRules::default(),
-            keep: KeepRules::default(),
             pace: Pace::default(),
-            tasks: None,
-            units_dir: None,
+            items: Self::only_the_whole(),
+            source: None,
         }
     }
 
@@ -434,9 +422,33 @@ impl Policy {
         self
     }
 
-    /// Whether an agent's words and its DONE file are claims: not where tasks are, nor where dacapo itself claims.
+    fn only_the_whole() -> Vec<Item> {
+        vec![Item::whole()]
+    }
+
+    /// Whether an agent's words and its DONE file are claims: not where items are marked, nor where dacapo itself claims.
     pub fn hears_promises(&self) -> bool {
-        self.tasks.is_none() && self.claims.own_claim == OwnClaim::Never
+        !self.marks_items() && self.claims.own_claim == OwnClaim::Never
+    }
+
+    /// Whether the agent claims items by marking them.
+    pub fn marks_items(&self) -> bool {
+        self.items.iter().any(|item| item.key.is_some())
+    }
+
+    /// The item of this key.
+    pub fn item(&self, key: ItemKey) -> Option<&Item> {
+        self.items.iter().find(|item| item.key == Some(key))
+    }
+
+    /// The item that is the whole work, where there is one.
+    pub fn whole(&self) -> Option<&Item> {
+        self.items.iter().find(|item| item.key.is_none())
+    }
+
+    /// Whether dacapo commits what is proven.
+    pub fn commits(&self) -> bool {
+        self.items.iter().any(|item| item.commit.is_some())
     }
 
     /// Whether something has to be known before an agent starts: what was spent, and whether its provider answers.
@@ -484,9 +496,9 @@ impl Policy {
         if is_blank && self.limits.max_iterations > 0 {
             problems.push(PolicyProblem::Blank { setting: "--agent-cmd" });
         }
-        for number in self.tasks.iter().flat_map(|set| &set.ready) {
-            if !self.gates.specs.iter().any(|gate| gate.task == Some(*number)) {
-                problems.push(PolicyProblem::Unproven { task: *number });
+        for item in self.items.iter().filter(|item| item.key.is_some()) {
+            if !self.gates.specs.iter().any(|gate| gate.item == item.key) {
+                problems.push(PolicyProblem::Unproven { item: item.label() });
             }
         }
         problems
@@ -502,9 +514,9 @@ pub enum PolicyProblem {
     /// Nothing where words are needed.
     #[error("`{setting}` must not be blank")]
     Blank { setting: &'static str },
-    /// Nothing would prove a task.
-    #[error("task #{task} has no check that could prove it")]
-    Unproven { task: u32 },
+    /// Nothing would prove an item.
+    #[error("{item} has no check that could prove it")]
+    Unproven { item: String },
 }
 
 #[cfg(test)]

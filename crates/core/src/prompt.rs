@@ -40,9 +40,9 @@ const SEVERAL: (usize, usize) = (4 << 10, 16 << 10);
 const LEFT_OUT: &str = "(left out here)";
 
 impl GateFeedback {
-    /// The feedback of a gate that came to `result`, about this task alone if it names one.
-    pub fn new(name: &str, command: &str, task: Option<u32>, result: &GateResult, was_red: bool) -> Self {
-        let about = task.map(|task| format!("task #{task}: ")).unwrap_or_default();
+    /// The feedback of a gate that came to `result`, about this item alone if it names one.
+    pub fn new(name: &str, command: &str, item: Option<&str>, result: &GateResult, was_red: bool) -> Self {
+        let about = item.map(|item| format!("{item}: ")).unwrap_or_default();
         let line = match &result.failure {
             Some(failure) => format!("{about}the check `{name}` {failure}"),
             None => format!("{about}the check `{name}` exited {}", result.exit_code),
@@ -177,11 +177,8 @@ pub fn compose(state: &LoopState, iteration: u32, nonce: &str) -> String {
 
 /// What makes a claim, in a sentence or two.
 fn how_to_claim(policy: &Policy, nonce: &str) -> String {
-    if policy.tasks.is_some() {
-        return "The `status` in the frontmatter of a task's file is what says that it is done, and nothing else does: \
-                set it to `complete` when you have checked the task. Its backpressure will be run then, and a task \
-                that does not pass it is set back.\n"
-            .to_owned();
+    if let Some(source) = policy.source.as_ref().filter(|_| policy.marks_items()) {
+        return source.how_to_claim().to_owned();
     }
     if policy.claims.own_claim != OwnClaim::Never {
         return "When you end, checks are run on what you leave behind. Nothing you print makes them pass.\n"

@@ -5,7 +5,7 @@ use crate::{
     duration::Millis,
     event::{GateRole, IterationOutcome, LoopEvent},
     judge::{claim::RefusalReason, signal::Signal},
-    loop_machine::decide_tests::{gate_result, policy, started, tasks},
+    loop_machine::decide_tests::{gate_result, items, policy, started},
     policy::Policy,
 };
 
@@ -32,14 +32,14 @@ fn red_gate(tail: &str) -> [LoopEvent; 5] {
             command: "cargo test --all".into(),
             index: 0,
             attempt: 1,
-            task: None,
+            item: None,
         },
         LoopEvent::GateFinished {
             iteration: 1,
             role: GateRole::Gate,
             name: "tests".into(),
             command: "cargo test --all".into(),
-            task: None,
+            item: None,
             result,
         },
         LoopEvent::ClaimRefused {
@@ -57,7 +57,7 @@ fn red_before() -> [LoopEvent; 1] {
         role: GateRole::Baseline,
         name: "tests".into(),
         command: "cargo test --all".into(),
-        task: None,
+        item: None,
         result: GateResult { signature: "red".into(), ..gate_result(101) },
     }]
 }
@@ -327,7 +327,7 @@ fn a_nonce_is_the_same_for_an_iteration_and_for_no_other() {
 #[test]
 fn where_tasks_are_their_status_is_asked_for_and_no_promise() {
     // req 40
-    let of_tasks = compose(&state("Do one.", tasks::turn(|_| {}), &[]), 1, "n");
+    let of_tasks = compose(&state("Do one.", items::turn(|_| {}), &[]), 1, "n");
     assert!(
         of_tasks.contains("The `status` in the frontmatter of a task's file is what says that it is done")
     );

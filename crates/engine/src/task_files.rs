@@ -7,12 +7,10 @@ use std::{
     path::{Component, Path},
 };
 
-use dacapo_core::{
-    judge::unit_files::restated,
-    unit::{
-        TaskStatus,
-        check::{self, Problem},
-    },
+use dacapo_core::unit::{
+    TaskStatus,
+    check::{self, Problem},
+    files::restated,
 };
 use rustix::{
     fs::{AtFlags, Mode, OFlags},

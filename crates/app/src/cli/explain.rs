@@ -7,6 +7,7 @@ use dacapo_core::{
     agent::AgentCommand,
     config::{Effective, Source},
     ids::{ProjectId, TaskId},
+    item::ItemSource,
     policy::{Policy, SetupCommand},
     text::visible::visible,
     unit::graph,
@@ -108,9 +109,10 @@ impl Subject {
             "providers": settings.providers.iter().map(|(unit, agent)| (unit.to_string(), json!(agent.name))).collect::<Map<_, _>>(),
         });
         let ChosenSettings { programs, effective, agent_from, obstacle, warnings, .. } = base;
+        let source = settings.source(None);
         let policy = settings.policy.with(|p| {
             p.limits.max_iterations = settings.max_retries;
-            p.units_dir = Some(settings.units_dir.clone());
+            p.source = Some(source);
             p.claims.done_file = false;
         });
         Ok(Self {
@@ -345,16 +347,23 @@ fn by_setting(policy: &Policy) -> serde_json::Result<Map<String, Value>> {
         ("gates", "timeout", "gates_timeout"),
     ];
     let mut settings = Map::new();
+    if let Some(whole) = policy.whole() {
+        settings.insert("commit".to_owned(), json!(whole.commit));
+    }
+    if let Some(ItemSource::Unit(unit)) = &policy.source {
+        settings.insert("units_dir".to_owned(), json!(unit.dir));
+    }
     for (section, value) in serde_json::to_value(policy)?.as_object().into_iter().flatten() {
         match value.as_object() {
-            Some(fields) if section != "tasks" => {
+            _ if matches!(section.as_str(), "items" | "source") => {}
+            Some(fields) => {
                 for (field, value) in fields {
                     let own = NAMES.iter().find(|(of, name, _)| of == section && name == field);
                     settings
                         .insert(own.map_or(field.as_str(), |(_, _, name)| name).to_owned(), value.clone());
                 }
             }
-            _ => {
+            None => {
                 settings.insert(section.clone(), value.clone());
             }
         }

@@ -4,8 +4,9 @@ use clap::Args;
 use dacapo_core::{
     config::{Effective, Source, Sourced, Typed},
     duration::Millis,
+    item::Item,
     judge::{contradiction::Patterns, promise::PromiseRule},
-    policy::{AgentSettings, ClaimRules, GateRules, GateSpec, KeepRules, Limits, Pace, Policy, SetupCommand},
+    policy::{AgentSettings, ClaimRules, GateRules, GateSpec, Limits, Pace, Policy, SetupCommand},
 };
 use dacapo_engine::{config_files::ConfigFiles, process::Programs};
 
@@ -211,7 +212,6 @@ impl LoopFlags {
                 feedback: !self.no_feedback,
                 ..GateRules::default()
             },
-            keep: KeepRules::default(),
             pace: Pace {
                 restart_delay: self.restart_delay,
                 wait_timeout: self.wait_timeout,
@@ -220,8 +220,8 @@ impl LoopFlags {
                 backoff: effective.backoff.value,
                 ..Pace::default()
             },
-            tasks: None,
-            units_dir: None,
+            items: vec![Item::whole()],
+            source: None,
         };
         Ok(ChosenSettings { policy, programs, effective, agent_from, obstacle, warnings })
     }

@@ -4,7 +4,7 @@ use clap::Args;
 use dacapo_core::{duration::Millis, receipt::Receipt, text::count};
 
 use super::{say, say_json};
-use crate::{context::Context, error::UserError};
+use crate::{context::Context, error::UserError, report::signal_name};
 
 /// Show the proof of a finished loop
 ///
@@ -46,7 +46,7 @@ pub(super) fn no_receipt(view: &dacapo_core::view::LoopView) -> UserError {
 
 pub(super) fn print(receipt: &Receipt) {
     say(format!("Receipt of loop {}, task {}: {}", receipt.loop_id, receipt.task, receipt.verdict));
-    let claim: Vec<&str> = receipt.claim.iter().map(dacapo_core::judge::signal::Signal::name).collect();
+    let claim: Vec<&str> = receipt.claim.iter().map(signal_name).collect();
     say(format!("  claimed by  {} after {}", claim.join(", "), count(receipt.iterations, "iteration")));
     say(format!("  decided     {}", receipt.ended_at.strftime("%Y-%m-%d %H:%M:%SZ")));
     if let Some(base) = &receipt.base {

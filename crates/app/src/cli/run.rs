@@ -14,6 +14,7 @@ use clap::Args;
 use dacapo_core::{
     config::{Effective, Source},
     ids::{ProjectId, TaskId},
+    item::Item,
     judge::promise::PromiseRule,
     policy::CommitRule,
 };
@@ -136,7 +137,8 @@ impl RunArgs {
         gates.from = gates.from.max(self.gate_from.into());
         gates.baseline |= self.baseline;
         gates.red_first |= self.red_first;
-        policy.keep.commit = self.commit.then(|| CommitRule { message: self.commit_message.clone() });
+        let commit = self.commit.then(|| CommitRule { message: self.commit_message.clone() });
+        policy.items = vec![Item { commit, ..Item::whole() }];
         policy.limits.stuck_after = self.stuck_after.or(policy.limits.stuck_after);
         let new = NewLoop {
             policy,

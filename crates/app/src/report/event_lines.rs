@@ -6,6 +6,7 @@ use dacapo_core::{
         RunEnvelope, RunEvent, RunStop, Spend, StopCause,
     },
     ids::UnitId,
+    item::ItemKey,
     judge::signal::Signal,
     text::count,
 };
@@ -95,10 +96,19 @@ pub(super) fn count_paths(paths: u64) -> String {
 /// What a claim rests on.
 pub(super) fn basis(by: &[Signal]) -> String {
     let name = |signal: &Signal| match signal {
-        Signal::Task(number) => format!("task #{number}"),
-        other => other.name().to_owned(),
+        Signal::Item(key) => format!("task {key}"),
+        other => signal_name(other).to_owned(),
     };
     by.iter().map(name).collect::<Vec<_>>().join(" and ")
+}
+
+/// A signal in a word or two. The items that agents mark are tasks of units, and are called so.
+pub(crate) fn signal_name(signal: &Signal) -> &'static str {
+    match signal {
+        Signal::Item(_) => "task status",
+        Signal::MalformedItem(_) => "malformed task",
+        other => other.name(),
+    }
 }
 
 /// What a claim says, and by what.
@@ -110,16 +120,16 @@ pub(super) fn claim(by: &[Signal]) -> String {
 }
 
 /// `committed as …`, and for which task.
-pub(super) fn committed(commit: &str, task: Option<u32>) -> String {
+pub(super) fn committed(commit: &str, task: Option<ItemKey>) -> String {
     match task {
-        Some(task) => format!("task #{task} committed as {}", short(commit)),
+        Some(task) => format!("task {task} committed as {}", short(commit)),
         None => format!("committed as {}", short(commit)),
     }
 }
 
 /// What a check is called, with the task it is for.
-fn of_task(task: Option<u32>) -> String {
-    task.map(|task| format!("task #{task}: ")).unwrap_or_default()
+fn of_task(task: Option<ItemKey>) -> String {
+    task.map(|task| format!("task {task}: ")).unwrap_or_default()
 }
 
 fn describe(event: &LoopEvent) -> String {
@@ -147,7 +157,7 @@ fn describe(event: &LoopEvent) -> String {
             format!("agent {agent} started (process {attempt})")
         }
         LoopEvent::AgentExited { exit: ended, .. } => format!("agent {}", exit(ended)),
-        LoopEvent::SignalSeen { signal, .. } => format!("signal: {}", signal.name()),
+        LoopEvent::SignalSeen { signal, .. } => format!("signal: {}", signal_name(signal)),
         LoopEvent::ClaimMade { by, .. } => claim(by),
         LoopEvent::ChildrenAwaited { children } => format!("waits for {} child loops", children.len()),
         LoopEvent::ChildrenFinished { left, .. } if left.is_empty() => "child loops have ended".to_owned(),
@@ -162,7 +172,7 @@ fn describe(event: &LoopEvent) -> String {
         }
         LoopEvent::GatesPassed { .. } => "all gates agree".to_owned(),
         LoopEvent::TreeHeld { .. } => "the workspace held still".to_owned(),
-        LoopEvent::Committed { commit, task, .. } => committed(commit, *task),
+        LoopEvent::Committed { commit, item, .. } => committed(commit, *item),
         LoopEvent::ReceiptIssued { receipt } => format!("receipt {}", short(&receipt.sha256)),
         LoopEvent::GateStarted { role: GateRole::Baseline, name, .. } => {
             format!("baseline of gate `{name}` started")
@@ -170,14 +180,14 @@ fn describe(event: &LoopEvent) -> String {
         LoopEvent::GateFinished { role: GateRole::Baseline, name, result, .. } => {
             format!("baseline of gate {}", gate(name, result))
         }
-        LoopEvent::GateStarted { role: GateRole::Gate, name, task, .. } => {
-            format!("{}gate `{name}` started", of_task(*task))
+        LoopEvent::GateStarted { role: GateRole::Gate, name, item, .. } => {
+            format!("{}gate `{name}` started", of_task(*item))
         }
         LoopEvent::GateStarted { role: GateRole::Until, name, .. } => {
             format!("until command `{name}` started")
         }
-        LoopEvent::GateFinished { role: GateRole::Gate, name, result, task, .. } => {
-            format!("{}gate {}", of_task(*task), gate(name, result))
+        LoopEvent::GateFinished { role: GateRole::Gate, name, result, item, .. } => {
+            format!("{}gate {}", of_task(*item), gate(name, result))
         }
         LoopEvent::GateFinished { role: GateRole::Until, name, result, .. } => {
             format!("until command {}", gate(name, result))
@@ -335,11 +345,11 @@ mod tests {
 
     #[test]
     fn tasks_are_named_by_number() {
-        let by = [Signal::Task(2), Signal::Task(5)];
+        let by = [Signal::Item(ItemKey(2)), Signal::Item(ItemKey(5))];
         assert_eq!(claim(&by), "claims to be done (task #2 and task #5)");
         assert_eq!(claim(&[Signal::OwnClaim]), "is checked as it stands");
         assert_eq!(claim(&[Signal::DoneFile]), "claims to be done (DONE file)");
         let commit = "0123456789abcdef0123456789abcdef01234567";
-        assert_eq!(committed(commit, Some(2)), format!("task #2 {}", committed(commit, None)));
+        assert_eq!(committed(commit, Some(ItemKey(2))), format!("task #2 {}", committed(commit, None)));
     }
 }

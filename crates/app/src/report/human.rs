@@ -264,8 +264,8 @@ impl Human {
                 let cost = self.cost.as_ref().map(|cost| format!(", {cost}")).unwrap_or_default();
                 self.line(colour, &format!("{} after {count}, {took}{cost}", state.as_str()));
             }
-            LoopEvent::Committed { commit, task, .. } => {
-                self.line("32", &format!("  {}", event_lines::committed(commit, *task)));
+            LoopEvent::Committed { commit, item, .. } => {
+                self.line("32", &format!("  {}", event_lines::committed(commit, *item)));
             }
             LoopEvent::ReceiptIssued { receipt } => {
                 let tamper = receipt.tamper;

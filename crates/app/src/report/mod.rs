@@ -13,7 +13,7 @@ use clap::Args;
 use dacapo_core::{unit::schedule::RunMachine, view::after_run};
 use dacapo_engine::{observer::Observer, scheduler::RunFinished, supervisor::Finished};
 
-pub(crate) use event_lines::{clock, event_line, money, run_event_line};
+pub(crate) use event_lines::{clock, event_line, money, run_event_line, signal_name};
 
 /// How much is shown, and how.
 #[derive(Args, Debug, Clone, Default)]

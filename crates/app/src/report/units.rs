@@ -11,7 +11,7 @@ use dacapo_core::{
     ids::UnitId,
     judge::claim::RefusalReason,
     text::{ansi::readable, columns::fitting, count},
-    unit::schedule::RunMachine,
+    unit::{items::turn_of, schedule::RunMachine},
     view::RunView,
 };
 use dacapo_engine::observer::Observer;
@@ -309,7 +309,7 @@ impl Observer<RunMachine> for HumanRun {
     fn loop_event(&mut self, unit: &UnitId, envelope: &Envelope) {
         match &envelope.event {
             LoopEvent::LoopStarted(started) => {
-                if let (Some(shown), Some(set)) = (self.units.get_mut(unit), &started.policy.tasks) {
+                if let (Some(shown), Some(set)) = (self.units.get_mut(unit), turn_of(&started.policy)) {
                     shown.offered.clone_from(&set.ready);
                 }
             }

@@ -242,7 +242,7 @@ fn gates(both: &Both<'_>, typed: &Typed) -> Vec<EffectiveGate> {
             .iter()
             .map(|At { value: gate, line }| EffectiveGate {
                 spec: GateSpec {
-                    task: None,
+                    item: None,
                     name: gate.name.clone(),
                     run: gate.run.clone(),
                     timeout: gate.timeout.unwrap_or(typed.gate_timeout),

@@ -105,7 +105,7 @@ fn gates_are_added_up_in_order() {
     let effective = resolved("gates: [a]", "\ngates: [{name: B, run: b, timeout: 1s, retries: 3}]", &typed);
     let gate = |name: &str, run: &str, timeout, origin, retries, from| EffectiveGate {
         spec: GateSpec {
-            task: None,
+            item: None,
             name: name.to_owned(),
             run: run.to_owned(),
             timeout: Millis(timeout),

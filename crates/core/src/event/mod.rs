@@ -16,11 +16,12 @@ use serde::{Deserialize, Serialize};
 pub use finish::{FinishState, Reason};
 pub use run::{MergeMode, PlannedUnit, RunEnvelope, RunEvent, RunProblem, RunStarted, RunStop, UnitEnd};
 pub use spend::{Ledger, Spend, Usage};
-pub use workspace::{Base, Examination, ProtectedFile, UnitFileChange, UnitFileKind};
+pub use workspace::{Base, Examination, ForbiddenChange, ProtectedFile};
 
 use crate::{
     duration::Millis,
     ids::{LoopId, ProjectId, RunId, TaskId},
+    item::ItemKey,
     judge::{claim::RefusalReason, signal::Signal},
     limits::Spent,
     plan::Purpose,
@@ -184,9 +185,9 @@ pub enum LoopEvent {
         /// The iteration whose work it is.
         iteration: u32,
         commit: String,
-        /// The task of a unit that it completes.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        task: Option<u32>,
+        /// The item that it completes.
+        #[serde(default, rename = "task", skip_serializing_if = "Option::is_none")]
+        item: Option<ItemKey>,
     },
     /// The proof of a finished loop.
     ReceiptIssued {
@@ -208,9 +209,9 @@ pub enum LoopEvent {
         /// Counts tries of a red one, 1-based.
         #[serde(default = "one")]
         attempt: u32,
-        /// The task of a unit that it is for.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        task: Option<u32>,
+        /// The item that it is for.
+        #[serde(default, rename = "task", skip_serializing_if = "Option::is_none")]
+        item: Option<ItemKey>,
     },
     GateFinished {
         /// The iteration whose work was checked.
@@ -220,9 +221,9 @@ pub enum LoopEvent {
         /// What people call it.
         name: String,
         command: String,
-        /// The task of a unit that it was for.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        task: Option<u32>,
+        /// The item that it was for.
+        #[serde(default, rename = "task", skip_serializing_if = "Option::is_none")]
+        item: Option<ItemKey>,
         /// What it came to.
         #[serde(flatten)]
         result: GateResult,

@@ -51,27 +51,16 @@ pub struct Examination {
     pub tamper: TamperScan,
     /// The words of the agent that contradict its promise.
     pub contradiction: Option<String>,
-    /// Files of units that changed in a way they must not while a unit is worked on.
+    /// Changes that the source of the items does not allow.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unit_files: Vec<UnitFileChange>,
+    pub forbidden: Vec<ForbiddenChange>,
 }
 
-/// A forbidden change of a file of a unit.
+/// A change that must not be, whoever's version of protected paths gates see.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnitFileChange {
+pub struct ForbiddenChange {
     /// The file, from the top of the repository.
     pub path: String,
-    pub kind: UnitFileKind,
-}
-
-/// What must not become of a file of a unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum UnitFileKind {
-    /// It was not there before, or something else stands in its place.
-    Added,
-    Deleted,
-    Frontmatter,
-    /// Its status is another, and it is no task of this turn.
-    Status,
+    /// What is wrong with it, in one line for people and for the agent.
+    pub why: String,
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::signal::Signal;
 use crate::{
-    event::{Examination, GateResult, UnitFileChange, UnitFileKind},
+    event::{Examination, GateResult},
     policy::{GateFrom, Policy},
 };
 
@@ -87,7 +87,7 @@ pub fn refused_by_block(by: &[Signal], blocked: Option<&str>) -> Option<Refusal>
 
 fn malformed(by: &[Signal]) -> Option<Refusal> {
     match by {
-        [Signal::MalformedTask(why)] => Some((RefusalReason::Malformed, why.clone())),
+        [Signal::MalformedItem(why)] => Some((RefusalReason::Malformed, why.clone())),
         _ => None,
     }
 }
@@ -98,8 +98,8 @@ pub fn refused_by_examination(by: &[Signal], found: &Examination, policy: &Polic
     if let Some(refusal) = malformed(by) {
         return Some(refusal);
     }
-    if let Some(change) = found.unit_files.first() {
-        return Some((RefusalReason::Tampered, with_more(forbidden(change), found.unit_files.len())));
+    if let Some(change) = found.forbidden.first() {
+        return Some((RefusalReason::Tampered, with_more(&change.why, found.forbidden.len())));
     }
     if let Some(path) = found.tampered.first()
         && policy.gates.from == GateFrom::Workspace
@@ -124,24 +124,8 @@ fn is_ours(by: &[Signal]) -> bool {
     by.iter().all(|signal| matches!(signal, Signal::UntilCommand | Signal::OwnClaim))
 }
 
-/// What is wrong with a change of a unit's file.
-fn forbidden(UnitFileChange { path, kind }: &UnitFileChange) -> String {
-    match kind {
-        UnitFileKind::Added => {
-            format!("`{path}` was added to the units: none may appear while one is worked on")
-        }
-        UnitFileKind::Deleted => {
-            format!("`{path}` is gone from the units: none may vanish while one is worked on")
-        }
-        UnitFileKind::Frontmatter => {
-            format!("the frontmatter of `{path}` was changed: it is frozen while the unit is worked on")
-        }
-        UnitFileKind::Status => format!("the status of `{path}` was changed: it is no task of this turn"),
-    }
-}
-
-fn with_more(line: String, all: usize) -> String {
-    if all > 1 { format!("{line} (and {} more)", all - 1) } else { line }
+fn with_more(line: &str, all: usize) -> String {
+    if all > 1 { format!("{line} (and {} more)", all - 1) } else { line.to_owned() }
 }
 
 /// What refuses a claim whose workspace did not hold still while it was checked.

@@ -9,4 +9,3 @@ pub mod progress;
 pub mod promise;
 pub mod signal;
 pub mod tamper;
-pub mod unit_files;

@@ -3,10 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::promise::MissReason;
-use crate::{policy::Policy, unit::TaskStatus};
+use crate::{
+    item::{ItemFacts, ItemKey},
+    policy::Policy,
+};
 
-/// How many files that are no claim are named.
-const LOST_SHOWN: usize = 3;
+/// How many of the things that are no claim are named.
+const MISSES_SHOWN: usize = 3;
 
 /// What was observed when an agent had ended, or before one starts. Gathered by the engine, judged here.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,21 +30,8 @@ pub struct Facts {
     pub wait_marker: bool,
     /// Messages posted to the task's bus since the iteration began: type and body.
     pub messages: Vec<(String, String)>,
-    /// The tasks of the turn by number, and what their files say; `None` where that cannot be told. Not looked at
-    /// before an agent starts: nobody has worked on them.
-    pub tasks: Vec<(u32, Option<TaskStatus>)>,
-    /// What is wrong with files of the turn's unit that cannot be understood, or are gone: one line each.
-    pub broken: Vec<String>,
-}
-
-impl Facts {
-    /// The tasks whose files say that they are complete.
-    fn complete(&self) -> impl Iterator<Item = u32> {
-        self.tasks
-            .iter()
-            .filter(|(_, status)| *status == Some(TaskStatus::Complete))
-            .map(|(number, _)| *number)
-    }
+    /// What the marks of items say. Not looked at before an agent starts: nobody has worked on them.
+    pub items: ItemFacts,
 }
 
 /// What stands at `$TASK_FOLDER/DONE`.
@@ -68,10 +58,12 @@ pub enum Signal {
     MalformedDone(String),
     /// All `--until-cmd` commands exited 0.
     UntilCommand,
-    /// The file of this task says that it is complete.
-    Task(u32),
-    /// Files of tasks say something, and it cannot be a claim: why.
-    MalformedTask(String),
+    /// The mark of this item says that it is done.
+    #[serde(rename = "task")]
+    Item(ItemKey),
+    /// Marks say something, and it cannot be a claim: why.
+    #[serde(rename = "malformed_task")]
+    MalformedItem(String),
     /// dacapo itself wants the gates to decide.
     OwnClaim,
     /// The exit code that means: do not restart me.
@@ -99,8 +91,8 @@ impl Signal {
                 | Self::DoneFile
                 | Self::MalformedDone(_)
                 | Self::UntilCommand
-                | Self::Task(_)
-                | Self::MalformedTask(_)
+                | Self::Item(_)
+                | Self::MalformedItem(_)
                 | Self::OwnClaim
         )
     }
@@ -117,8 +109,8 @@ impl Signal {
             Self::DoneFile => "DONE file",
             Self::MalformedDone(_) => "malformed DONE",
             Self::UntilCommand => "until command",
-            Self::Task(_) => "task status",
-            Self::MalformedTask(_) => "malformed task",
+            Self::Item(_) => "mark",
+            Self::MalformedItem(_) => "malformed mark",
             Self::OwnClaim => "own claim",
             Self::WaitExitCode(_) => "wait exit code",
             Self::WaitMarker => "WAIT_WITHOUT_RESTART",
@@ -144,14 +136,13 @@ pub fn done_error(done: &DoneFact) -> Option<String> {
 pub fn signals(facts: &Facts, policy: &Policy) -> Vec<Signal> {
     let mut signals = Vec::new();
     let hears_promises = policy.hears_promises();
-    if let Some(set) = &policy.tasks {
-        let mut claimed: Vec<u32> = facts.complete().filter(|number| set.ready.contains(number)).collect();
-        claimed.sort_unstable();
-        if claimed.is_empty() {
-            signals.extend(lost(facts, policy).map(Signal::MalformedTask));
-        }
-        signals.extend(claimed.into_iter().map(Signal::Task));
+    let done = facts.items.done.iter().copied();
+    let mut claimed: Vec<ItemKey> = done.filter(|key| policy.item(*key).is_some()).collect();
+    claimed.sort_unstable();
+    if claimed.is_empty() {
+        signals.extend(missed(&facts.items).map(Signal::MalformedItem));
     }
+    signals.extend(claimed.into_iter().map(Signal::Item));
     signals.extend(facts.promise.clone().filter(|_| hears_promises).map(Signal::Promise));
     if policy.claims.done_file && hears_promises {
         match &facts.done {
@@ -188,43 +179,14 @@ pub fn signals(facts: &Facts, policy: &Policy) -> Vec<Signal> {
     signals
 }
 
-/// Tasks that say that they are complete, were not when the turn began, and may not be completed in it.
-pub fn premature(facts: &Facts, policy: &Policy) -> Vec<u32> {
-    let Some(set) = &policy.tasks else { return Vec::new() };
-    let was_complete =
-        |number| set.tasks.iter().any(|t| t.spec.number == number && t.status == TaskStatus::Complete);
-    facts.complete().filter(|number| !set.ready.contains(number) && !was_complete(*number)).collect()
-}
-
-/// What the files of a turn say that was perhaps meant as a claim and is none, for people and for the next agent.
-fn lost(facts: &Facts, policy: &Policy) -> Option<String> {
-    let set = policy.tasks.as_ref()?;
-    let too_early = premature(facts, policy).into_iter().map(|number| {
-        let task = set.tasks.iter().find(|task| task.spec.number == number);
-        let is_open = |number: &&u32| {
-            let mut open = set.tasks.iter().filter(|task| task.status != TaskStatus::Complete);
-            open.any(|task| task.spec.number == **number)
-        };
-        let first: Vec<String> = task
-            .iter()
-            .flat_map(|task| task.spec.depends_on.iter().filter(is_open))
-            .map(|number| format!("#{number}"))
-            .collect();
-        match first.is_empty() {
-            true => {
-                format!("task #{number} was set to `complete`, and it is none of the tasks that are ready")
-            }
-            false => {
-                format!("task #{number} was set to `complete`, and {} must come first", first.join(", "))
-            }
-        }
-    });
-    let mut lines: Vec<String> = too_early.chain(facts.broken.iter().cloned()).collect();
-    // A unit may have a thousand tasks, and somebody may delete them all.
-    let more = lines.len().saturating_sub(LOST_SHOWN);
-    lines.truncate(LOST_SHOWN);
-    if more > 0 {
-        lines.push(format!("and {more} more"));
+/// What the agent may have meant as a claim and is none, for people and for the next agent.
+fn missed(items: &ItemFacts) -> Option<String> {
+    let mut lines: Vec<&str> = items.misses.iter().map(String::as_str).collect();
+    // There may be a thousand marks, and an agent may delete them all.
+    let more = format!("and {} more", lines.len().saturating_sub(MISSES_SHOWN));
+    if lines.len() > MISSES_SHOWN {
+        lines.truncate(MISSES_SHOWN);
+        lines.push(&more);
     }
     (!lines.is_empty()).then(|| lines.join("; "))
 }

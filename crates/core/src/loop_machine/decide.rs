@@ -73,8 +73,8 @@ impl Decision {
             }
             (Judging(Rechecking, _), In::Rechecked(recheck)) => self.rechecked(recheck),
             (Judging(Committing, _), In::CommitDone(result, seal)) => self.commit_done(result, seal),
-            (Judging(Committing, _), In::TasksCommitted(commits, seal)) => {
-                self.tasks_committed(commits, seal);
+            (Judging(Committing, _), In::ItemsCommitted(commits, seal)) => {
+                self.items_committed(commits, seal);
             }
 
             (&Over { reason, .. }, In::Resume { grant, output, pid }) => {
@@ -133,7 +133,7 @@ impl Decision {
                 | In::Rechecked(_)
                 | In::ExaminationFailed(_)
                 | In::CommitDone(..)
-                | In::TasksCommitted(..)
+                | In::ItemsCommitted(..)
                 | In::DelayOver
                 | In::Noticed(_)
                 | In::Signalled(_)
@@ -157,7 +157,7 @@ impl Decision {
                 | In::Rechecked(_)
                 | In::ExaminationFailed(_)
                 | In::CommitDone(..)
-                | In::TasksCommitted(..)
+                | In::ItemsCommitted(..)
                 | In::DelayOver
                 | In::Noticed(_)
                 | In::Signalled(_)
@@ -243,7 +243,7 @@ impl Decision {
                 | Parked(_)
                 | Paused { .. }
                 | Judging(Children { .. } | Gate { .. } | Rechecking, _),
-                In::CommitDone(..) | In::TasksCommitted(..),
+                In::CommitDone(..) | In::ItemsCommitted(..),
             )
             | (Paused { .. }, In::Requested(Request::Pause { .. })) => {}
         }
@@ -270,7 +270,7 @@ impl Decision {
         self.perform(Effect::ConsumeWaitMarker);
         // What a cut-off agent wrote is nobody's claim, and a refusal may not have been carried out.
         if self.state.judging().is_none() {
-            self.set_all_back();
+            self.return_all_items();
         }
         // The gates before the first agent run anew: nobody has worked yet.
         if self.state.phase == Phase::Looking && self.wants_baseline() {
@@ -351,9 +351,9 @@ impl Decision {
             detail.clone()
         };
         self.post(kind, body);
-        // Nothing but an accepted claim leaves a task complete; a claim that is judged again later needs no file for it.
+        // Nothing but an accepted claim leaves an item marked as done; a claim that is judged again later needs no mark.
         if !matches!(reason, Reason::Done | Reason::Disk) {
-            self.set_all_back();
+            self.return_all_items();
         }
         self.record(LoopEvent::LoopFinished {
             state: reason.state(),

@@ -6,8 +6,8 @@ use crate::{
     duration::Millis,
     event::{GateRole, LoopEvent, Spend},
     ids::TaskId,
+    item::{ItemKey, Marks},
     policy::GateSpec,
-    unit::TaskStatus,
 };
 
 /// The answer of [`super::decide`]: recorded first, done second.
@@ -71,18 +71,19 @@ pub enum Effect {
         iteration: u32,
         message: String,
     },
-    /// Commit a snapshot's tree once per task; answered by `TasksCommitted`. Repeating it finds the commits that are
+    /// Commit a snapshot's tree once per item; answered by `ItemsCommitted`. Repeating it finds the commits that are
     /// there.
-    CommitTasks {
+    CommitItems {
         snapshot: String,
         /// The iteration whose work it is.
         iteration: u32,
         /// The commits, in their order.
-        commits: Vec<TaskCommit>,
+        commits: Vec<ItemCommit>,
     },
-    /// Set the status in the files of these tasks, and nothing else in them; files of the unit that are gone or cannot be
-    /// understood become what they were. No answer; doing it again changes nothing.
-    SetStatuses(Vec<(u32, TaskStatus)>),
+    /// Make marks say what is proven, and change nothing else: items of `done` are done, all others are as they were when
+    /// the loop began. What holds marks and is gone or cannot be understood becomes what it was. No answer; doing it again
+    /// changes nothing.
+    SetMarks { of: Marks, done: Vec<ItemKey> },
     /// Wait between iterations; answered by `DelayOver`.
     Delay(Millis),
     /// Wait until a time of day, without a process; answered by `ParkOver`, not before the provider may be asked again.
@@ -101,13 +102,13 @@ pub enum Effect {
     Post(BusPost),
 }
 
-/// The commit of one task.
+/// The commit of one item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskCommit {
-    pub task: u32,
+pub struct ItemCommit {
+    pub item: ItemKey,
     pub message: String,
-    /// What the files of all tasks of the turn say in it, whatever they say in the snapshot.
-    pub statuses: Vec<(u32, TaskStatus)>,
+    /// The items whose marks say in it that they are done, whatever they say in the snapshot.
+    pub done: Vec<ItemKey>,
 }
 
 /// A message of dacapo's own.

@@ -3,6 +3,7 @@
 use super::phase::{GateTry, Judging};
 use crate::{
     duration::Millis,
+    item::{Item, ItemKey, claimed_items},
     judge::{
         claim::{Refusal, RefusalReason, refused_by_gate},
         signal::Signal,
@@ -12,58 +13,51 @@ use crate::{
 
 impl Judging {
     /// The gates of the claim in the order they run, by their place in the policy: first those that are about all of it,
-    /// then those of each claimed task.
+    /// then those of each claimed item.
     pub(super) fn gates(&self, policy: &Policy) -> Vec<usize> {
         let specs = &policy.gates.specs;
-        if policy.tasks.is_none() {
-            return (0..specs.len()).collect();
-        }
-        let of = |task: Option<u32>| (0..specs.len()).filter(move |index| specs[*index].task == task);
-        of(None).chain(self.claimed_tasks().into_iter().flat_map(|task| of(Some(task)))).collect()
+        let of = |item: Option<ItemKey>| (0..specs.len()).filter(move |index| specs[*index].item == item);
+        of(None).chain(claimed_items(&self.claim.by).flat_map(|item| of(Some(item)))).collect()
     }
 
-    /// The gate that follows the one at `index`; those of a task that is out already are left out.
+    /// The gate that follows the one at `index`; those of an item that is out already are left out.
     pub(super) fn next_gate(&self, policy: &Policy, index: usize) -> Option<usize> {
         let order = self.gates(policy);
         let at = order.iter().position(|i| *i == index)? + 1;
-        let out = if policy.gates.run_all { Vec::new() } else { self.refused_tasks(policy) };
-        let is_out = |index: &usize| task_of(policy, *index).is_some_and(|task| out.contains(&task));
+        let out = if policy.gates.run_all { Vec::new() } else { self.refused_items(policy) };
+        let is_out = |index: &usize| item_of(policy, *index).is_some_and(|item| out.contains(&item));
         order[at..].iter().copied().find(|index| !is_out(index))
     }
 
-    pub(super) fn claimed_tasks(&self) -> Vec<u32> {
-        tasks_of(&self.claim.by)
+    /// Claimed items that nothing has refused.
+    pub(super) fn standing_items(&self, policy: &Policy) -> Vec<ItemKey> {
+        let refused = self.refused_items(policy);
+        claimed_items(&self.claim.by).filter(|item| !refused.contains(item)).collect()
     }
 
-    /// Claimed tasks that no gate has refused.
-    pub(super) fn standing_tasks(&self, policy: &Policy) -> Vec<u32> {
-        let refused = self.refused_tasks(policy);
-        self.claimed_tasks().into_iter().filter(|task| !refused.contains(task)).collect()
-    }
-
-    /// What a claim that is accepted now rests on: a task that is out is no part of it.
+    /// What a claim that is accepted now rests on: an item that is out is no part of it.
     pub(super) fn standing_signals(&self, policy: &Policy) -> Vec<Signal> {
-        let refused = self.refused_tasks(policy);
+        let refused = self.refused_items(policy);
         let by = self.claim.by.iter();
-        by.filter(|s| !matches!(s, Signal::Task(n) if refused.contains(n))).cloned().collect()
+        by.filter(|s| !matches!(s, Signal::Item(key) if refused.contains(key))).cloned().collect()
     }
 
-    /// The tasks that a red gate of theirs has taken out of the claim.
-    pub(super) fn refused_tasks(&self, policy: &Policy) -> Vec<u32> {
-        self.red().filter_map(|red| task_of(policy, red.index)).collect()
+    /// The items that a red gate of theirs has taken out of the claim.
+    pub(super) fn refused_items(&self, policy: &Policy) -> Vec<ItemKey> {
+        self.red().filter_map(|red| item_of(policy, red.index)).collect()
     }
 
     /// Why the gates that have run refuse the whole claim, if they do.
     pub(super) fn refused_by_gates(&self, policy: &Policy) -> Option<Refusal> {
-        let is_whole = self.red().any(|red| task_of(policy, red.index).is_none());
-        let none_left = policy.tasks.is_some() && self.standing_tasks(policy).is_empty();
+        let is_whole = self.red().any(|red| item_of(policy, red.index).is_none());
+        let none_left = policy.marks_items() && self.standing_items(policy).is_empty();
         if !is_whole && !none_left {
             return None;
         }
         let lines = self.red().filter_map(|red| {
             let line = refused_by_gate(&red.name, &red.result)?.1;
-            Some(match task_of(policy, red.index) {
-                Some(task) => format!("task #{task}: {line}"),
+            Some(match label_of(policy, red.index) {
+                Some(item) => format!("{item}: {line}"),
                 None => line,
             })
         });
@@ -91,17 +85,12 @@ impl Judging {
     }
 }
 
-/// The task that the gate at `index` decides about alone.
-pub(super) fn task_of(policy: &Policy, index: usize) -> Option<u32> {
-    policy.tasks.as_ref()?;
-    policy.gates.specs.get(index)?.task
+/// The item that the gate at `index` decides about alone.
+fn item_of(policy: &Policy, index: usize) -> Option<ItemKey> {
+    policy.gates.specs.get(index)?.item
 }
 
-/// The tasks among signals.
-pub(super) fn tasks_of(by: &[Signal]) -> Vec<u32> {
-    let task = |signal: &Signal| match signal {
-        Signal::Task(number) => Some(*number),
-        _ => None,
-    };
-    by.iter().filter_map(task).collect()
+/// What people call that item.
+pub(super) fn label_of(policy: &Policy, index: usize) -> Option<String> {
+    policy.item(item_of(policy, index)?).map(Item::label)
 }

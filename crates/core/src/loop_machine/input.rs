@@ -8,6 +8,7 @@ use crate::{
     duration::Millis,
     event::{AgentExit, Examination, GateResult, Grant, LoopStarted, OutputMarks, Spend, StopCause},
     ids::{LoopId, TaskId},
+    item::ItemKey,
     judge::signal::Facts,
     limits::Spent,
 };
@@ -67,8 +68,8 @@ pub enum Input {
     ExaminationFailed(String),
     /// The kept tree was committed, was there already (`None`), or could not be: the reason.
     CommitDone(Result<Option<String>, String>, Seal),
-    /// The tasks of the claim were committed, as far as they could be.
-    TasksCommitted(TaskCommits, Seal),
+    /// The items of the claim were committed, as far as they could be.
+    ItemsCommitted(ItemCommits, Seal),
     /// The pause between two iterations is over.
     DelayOver,
     /// An OS signal to the supervisor.
@@ -144,11 +145,11 @@ pub struct Recheck {
     pub seal: Seal,
 }
 
-/// What became of the commits of tasks.
+/// What became of the commits of items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TaskCommits {
-    /// Each task that has its commit, or (`None`) had nothing left to commit.
-    pub made: Vec<(u32, Option<String>)>,
+pub struct ItemCommits {
+    /// Each item that has its commit, or (`None`) had nothing left to commit.
+    pub made: Vec<(ItemKey, Option<String>)>,
     /// The tree of the last of them.
     pub tree: Option<String>,
     /// Why the next one could not be made.

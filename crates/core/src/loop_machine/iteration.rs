@@ -16,7 +16,7 @@ use crate::{
     ids::fingerprint,
     judge::{
         progress,
-        signal::{Facts, Signal, done_error, premature, signals},
+        signal::{Facts, Signal, done_error, signals},
     },
     policy::{OnFatal, OwnClaim},
     prompt,
@@ -203,7 +203,7 @@ impl Decision {
             self.warn(format!("output over the cap: {} bytes were read but not kept", exit.dropped_bytes));
         }
         let mut claims: Vec<Signal> = seen.into_iter().filter(Signal::is_claim).collect();
-        let is_malformed = matches!(claims[..], [Signal::MalformedTask(_)]);
+        let is_malformed = matches!(claims[..], [Signal::MalformedItem(_)]);
         if is_malformed && !judged.charged {
             // Whoever met an outage meant nothing by it, and the outage is what has to be waited out.
             claims.clear();
@@ -225,10 +225,10 @@ impl Decision {
         };
         let after = after_agent(&end);
         if !matches!(after, AfterAgent::Stop | AfterAgent::Fail(_) | AfterAgent::Hold) {
-            self.set_back(&premature(&facts, self.policy()));
-            if is_malformed && !facts.broken.is_empty() {
+            self.return_items(facts.items.not_ours.clone());
+            if is_malformed && facts.items.is_damaged {
                 // An honest agent after this one must not stumble over what is gone. Under a claim it is evidence.
-                self.set_all_back();
+                self.return_all_items();
             }
             if !end.is_broke && !matches!(after, AfterAgent::Judge(_) | AfterAgent::Wait) {
                 self.warn_of_obstacle(&exit, judged);
@@ -273,7 +273,7 @@ impl Decision {
     /// Whether commands are asked if there is a claim.
     fn asks_until(&self) -> bool {
         let policy = &self.policy();
-        !policy.claims.until.is_empty() && policy.tasks.is_none()
+        !policy.claims.until.is_empty() && !policy.marks_items()
     }
 
     /// A question counts once: it is heard when it is asked, and read again when the agent has ended.

@@ -3,7 +3,6 @@
 use super::{
     decide::Decision,
     effect::{BusPost, BusTarget, Effect},
-    gating::tasks_of,
     input::{Recheck, Seal},
     phase::{Children, Iteration},
 };
@@ -11,6 +10,7 @@ use crate::{
     duration::Millis,
     event::{Examination, GateResult, GateRole, IterationOutcome, LoopEvent, Reason},
     ids::LoopId,
+    item::{ItemKey, claimed_items},
     judge::{
         claim::{
             Refusal, RefusalReason, refused_at_once, refused_by_block, refused_by_disturbance,
@@ -145,7 +145,7 @@ impl Decision {
             command: gate.run.clone(),
             index,
             attempt,
-            task: gate.task,
+            item: gate.item,
         });
         self.perform(Effect::RunGate { gate, role, snapshot });
     }
@@ -223,7 +223,7 @@ impl Decision {
             role,
             name: gate.name.clone(),
             command: gate.run.clone(),
-            task: gate.task,
+            item: gate.item,
             result,
         });
         holds
@@ -263,27 +263,32 @@ impl Decision {
             return self.refuse(refusal);
         }
         self.record(LoopEvent::TreeHeld { iteration: claim.iteration });
-        // Before the commits: a crash behind them must not leave a task that did not pass complete.
-        let standing = self.judging().standing_tasks(self.policy());
-        self.set_statuses(&standing);
-        let policy = self.policy();
-        match (&policy.keep.commit, &self.judging().examined) {
-            (Some(_), Some(found)) if policy.tasks.is_some() => {
-                let (snapshot, set) = (found.snapshot.clone(), policy.tasks.clone());
-                if let Some(set) = set {
-                    self.commit_tasks(&set, snapshot, claim.iteration);
-                }
-            }
-            // In a unit's worktree also where nothing was changed: an agent may have moved the branch under the same files.
-            (Some(rule), Some(found)) if found.changed > 0 || policy.units_dir.is_some() => {
-                let message =
-                    rule.message.clone().unwrap_or_else(|| format!("{}: complete", self.started().task));
-                let effect =
-                    Effect::Commit { snapshot: found.snapshot.clone(), iteration: claim.iteration, message };
-                self.perform(effect);
-            }
-            _ => self.accept(recheck.seal, None),
+        // Before the commits: a crash behind them must not leave an item that did not pass marked as done.
+        let standing = self.judging().standing_items(self.policy());
+        self.mark_proven(&standing);
+        match self.commit_of(&standing, claim.iteration) {
+            Some(commit) => self.perform(commit),
+            None => self.accept(recheck.seal, None),
         }
+    }
+
+    /// How what stands of the claim is committed, if it is.
+    fn commit_of(&self, standing: &[ItemKey], iteration: u32) -> Option<Effect> {
+        let found = self.judging().examined.as_ref()?;
+        let snapshot = found.snapshot.clone();
+        let commits = self.commits_of(standing);
+        if !commits.is_empty() {
+            return Some(Effect::CommitItems { snapshot, iteration, commits });
+        }
+        let started = self.started();
+        let rule = self.policy().whole()?.commit.as_ref()?;
+        // Where dacapo looks after the branch, also if no file was changed: an agent may have moved it under the same files.
+        let owns_branch = started.base.as_ref().is_some_and(|base| base.branch.is_some());
+        if found.changed == 0 && !owns_branch {
+            return None;
+        }
+        let message = rule.message.clone().unwrap_or_else(|| format!("{}: complete", started.task));
+        Some(Effect::Commit { snapshot, iteration, message })
     }
 
     pub(super) fn commit_done(&mut self, result: Result<Option<String>, String>, seal: Seal) {
@@ -294,7 +299,7 @@ impl Decision {
                 if let Some(commit) =
                     commit.filter(|commit| !claim.committed.iter().any(|(_, known)| known == commit))
                 {
-                    self.record(LoopEvent::Committed { iteration: claim.iteration, commit, task: None });
+                    self.record(LoopEvent::Committed { iteration: claim.iteration, commit, item: None });
                 }
                 self.accept(seal, None);
             }
@@ -319,7 +324,7 @@ impl Decision {
         }
         let marker = match by.first() {
             _ if by.contains(&Signal::DoneFile) => "DONE marker present".to_owned(),
-            Some(Signal::Task(_)) => numbered(&tasks_of(&by)),
+            Some(Signal::Item(_)) => self.named(&by),
             first => first.map_or("", Signal::name).to_owned(),
         };
         let detail = match judging.children {
@@ -341,11 +346,19 @@ impl Decision {
         self.finish(Reason::Done, detail);
     }
 
+    /// The items of a claim for people: `tasks #1, #3`.
+    fn named(&self, by: &[Signal]) -> String {
+        let keys: Vec<ItemKey> = claimed_items(by).collect();
+        let noun = keys.first().and_then(|key| self.policy().item(*key)).map_or("item", |item| &item.noun);
+        let names: Vec<String> = keys.iter().map(ItemKey::to_string).collect();
+        format!("{noun}{} {}", if keys.len() == 1 { "" } else { "s" }, names.join(", "))
+    }
+
     fn refuse(&mut self, (reason, detail): Refusal) {
         let claim = self.judging().claim.clone();
         self.post("WARNING", format!("claim refused: {detail}"));
         self.record(LoopEvent::ClaimRefused { iteration: claim.iteration, reason, detail });
-        self.set_back(&tasks_of(&claim.by));
+        self.return_items(claimed_items(&claim.by).collect());
         if claim.by.iter().any(|s| matches!(s, Signal::DoneFile | Signal::MalformedDone(_))) {
             self.perform(Effect::SetDoneAside);
         }
@@ -367,12 +380,6 @@ impl Decision {
             Iteration::Closed => self.next_iteration(),
         }
     }
-}
-
-/// `#1 and #3`, for people.
-fn numbered(tasks: &[u32]) -> String {
-    let names: Vec<String> = tasks.iter().map(|task| format!("#{task}")).collect();
-    format!("{} {}", if tasks.len() == 1 { "task" } else { "tasks" }, names.join(", "))
 }
 
 fn list(loops: &[LoopId]) -> String {

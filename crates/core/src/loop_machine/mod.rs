@@ -32,6 +32,7 @@ pub(crate) mod decide_tests;
 mod effect;
 mod gating;
 mod input;
+mod items;
 mod iteration;
 mod judging;
 mod outages;
@@ -39,14 +40,13 @@ mod phase;
 #[cfg(test)]
 mod simulation_tests;
 mod state;
-mod tasks;
 
 use crate::{event::LoopEvent, machine::Machine};
 pub use decide::decide;
-pub use effect::{BusPost, BusTarget, Effect, Step, TaskCommit};
+pub use effect::{BusPost, BusTarget, Effect, ItemCommit, Step};
 pub use input::{
-    AgentReport, Begin, Input, Recheck, Request, Seal, SharedBudget, SharedSpend, StartFailure, Supply,
-    TaskCommits,
+    AgentReport, Begin, Input, ItemCommits, Recheck, Request, Seal, SharedBudget, SharedSpend, StartFailure,
+    Supply,
 };
 pub(crate) use iteration::STUCK;
 pub use outages::is_broke;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     event::{Examination, GateResult, GateRole, Reason},
+    item::ItemKey,
     judge::signal::Signal,
 };
 
@@ -104,8 +105,8 @@ pub struct Claim {
     pub iteration: u32,
     /// What it rests on.
     pub by: Vec<Signal>,
-    /// Commits that dacapo has made for it, and the tasks they complete.
-    pub committed: Vec<(Option<u32>, String)>,
+    /// Commits that dacapo has made for it, and the items they complete.
+    pub committed: Vec<(Option<ItemKey>, String)>,
 }
 
 /// How far the judging of a claim has come.

@@ -18,6 +18,7 @@ use crate::{
         LoopStarted, NextSession, Obstacle, OutputMarks, Reason, Spend, StopCause,
     },
     ids::fingerprint,
+    item::ItemKey,
     judge::{claim::RefusalReason, progress::ProgressLog, promise::MissReason, signal::Signal},
     limits::Spent,
     prompt::{Feedback, GateFeedback},
@@ -52,8 +53,8 @@ pub struct LoopState {
     pub progress: Progress,
     /// How the gates stood before the first agent: name and failure signature, empty if it passed.
     pub baseline: Arc<BTreeMap<String, String>>,
-    /// Tasks whose commits were made, by whichever claim: nothing takes them back.
-    pub completed: Arc<BTreeSet<u32>>,
+    /// Items whose commits were made, by whichever claim: nothing takes them back.
+    pub completed: Arc<BTreeSet<ItemKey>>,
 }
 
 /// The limits in force: those of the policy, and what a person has granted since.
@@ -292,12 +293,12 @@ impl LoopState {
             }
             LoopEvent::GatesPassed { .. } => self.judge_on(JudgeStep::Rechecking),
             LoopEvent::TreeHeld { .. } => self.judge_on(JudgeStep::Committing),
-            LoopEvent::Committed { commit, task, .. } => {
+            LoopEvent::Committed { commit, item, .. } => {
                 if let Phase::Judging(_, judging) = &mut self.phase {
-                    judging.claim.committed.push((*task, commit.clone()));
+                    judging.claim.committed.push((*item, commit.clone()));
                 }
-                if let Some(task) = task {
-                    Arc::make_mut(&mut self.completed).insert(*task);
+                if let Some(item) = item {
+                    Arc::make_mut(&mut self.completed).insert(*item);
                 }
             }
             LoopEvent::GateStarted { role, index, attempt, .. } => match role {
@@ -440,8 +441,8 @@ impl LoopState {
         judging
             .red()
             .map(|red| {
-                let task = policy.and_then(|policy| super::gating::task_of(policy, red.index));
-                GateFeedback::new(&red.name, &red.command, task, &red.result, was_red(&red.name))
+                let item = policy.and_then(|policy| super::gating::label_of(policy, red.index));
+                GateFeedback::new(&red.name, &red.command, item.as_deref(), &red.result, was_red(&red.name))
             })
             .collect()
     }
@@ -515,8 +516,8 @@ impl Conversation {
             | Signal::DoneFile
             | Signal::MalformedDone(_)
             | Signal::UntilCommand
-            | Signal::Task(_)
-            | Signal::MalformedTask(_)
+            | Signal::Item(_)
+            | Signal::MalformedItem(_)
             | Signal::OwnClaim
             | Signal::Blocked(_)
             | Signal::Question(_) => {}

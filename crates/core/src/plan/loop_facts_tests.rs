@@ -3,6 +3,7 @@
 use super::*;
 use crate::{
     event::{GateResult, GateRole, IterationOutcome},
+    item::ItemKey,
     loop_machine::decide_tests::{agent_exit, gate_result, policy, started},
 };
 
@@ -34,7 +35,7 @@ fn finished(outcome: IterationOutcome) -> LoopEvent {
 }
 
 fn claimed(tasks: &[u32]) -> LoopEvent {
-    LoopEvent::ClaimMade { iteration: 1, by: tasks.iter().map(|task| Signal::Task(*task)).collect() }
+    LoopEvent::ClaimMade { iteration: 1, by: tasks.iter().map(|task| Signal::Item(ItemKey(*task))).collect() }
 }
 
 fn end(events: Vec<LoopEvent>) -> LoopEnd {
@@ -89,12 +90,12 @@ fn a_pause_that_came_too_late_is_known() {
 
 #[test]
 fn outputs_of_gates_and_the_last_agents_failure_are_known() {
-    let gate = |task, output: &str| LoopEvent::GateFinished {
+    let gate = |task: Option<u32>, output: &str| LoopEvent::GateFinished {
         iteration: 1,
         role: GateRole::Gate,
         name: "g".to_owned(),
         command: "c".to_owned(),
-        task,
+        item: task.map(ItemKey),
         result: GateResult { output_tail: output.to_owned(), ..gate_result(1) },
     };
     let end = end(vec![gate(Some(1), "one"), gate(Some(1), "two"), gate(None, "three")]);

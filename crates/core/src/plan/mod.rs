@@ -17,9 +17,10 @@ pub use purpose::{LoopStep, Purpose};
 use crate::{
     event::{Envelope, Grant, IterationOutcome, LoopEvent, LoopStarted, Reason},
     ids::LoopId,
+    item::claimed_items,
     judge::signal::Signal,
     policy::Policy,
-    unit::{TaskSet, account},
+    unit::{TaskSet, account, items::turn_of},
 };
 
 /// A loop that a plan wants to be run.
@@ -94,8 +95,8 @@ impl LoopEnd {
                         tree: receipt.tree.clone(),
                     });
                 }
-                LoopEvent::GateFinished { task: Some(task), result, .. } => {
-                    end.outputs.insert(*task, result.output_tail.clone());
+                LoopEvent::GateFinished { item: Some(item), result, .. } => {
+                    end.outputs.insert(item.0, result.output_tail.clone());
                 }
                 LoopEvent::PauseRequested { .. } => end.is_paused = true,
                 LoopEvent::Paused | LoopEvent::Unpaused => end.is_paused = false,
@@ -132,7 +133,7 @@ impl CutLoop {
             match event {
                 LoopEvent::LoopStarted(started) => {
                     let LoopStarted { purpose, policy, .. } = started.as_ref();
-                    (cut.purpose, cut.tasks) = (purpose.clone(), policy.tasks.clone());
+                    (cut.purpose, cut.tasks) = (purpose.clone(), turn_of(policy).cloned());
                 }
                 LoopEvent::IterationStarted { .. } => {
                     cut.is_mid_iteration = true;
@@ -176,10 +177,7 @@ pub fn goes_on(reason: Reason) -> bool {
 
 /// The tasks among the signals of a claim.
 pub fn claimed_tasks(by: &[Signal]) -> impl DoubleEndedIterator<Item = u32> {
-    by.iter().filter_map(|signal| match signal {
-        Signal::Task(number) => Some(*number),
-        _ => None,
-    })
+    claimed_items(by).map(|item| item.0)
 }
 
 #[cfg(test)]

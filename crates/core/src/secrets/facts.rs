@@ -85,7 +85,8 @@ impl Secrets {
             })
             .collect();
         let promise = serde_json::to_string(&policy.claims.promise).unwrap_or_default();
-        let message = policy.keep.commit.iter().filter_map(|rule| rule.message.as_ref());
+        let commit = policy.whole().and_then(|item| item.commit.as_ref());
+        let message = commit.iter().filter_map(|rule| rule.message.as_ref());
         let mut all = vec![("the promise", &promise)];
         all.extend(agents.iter().map(|text| ("the agent's command", text)));
         all.extend(

@@ -375,7 +375,7 @@ mod facts {
                 Some("--until-cmd `test [redacted]`"),
             ),
             (
-                policy("a").with(|p| p.keep.commit = Some(CommitRule { message: Some(key.to_owned()) })),
+                policy("a").with(|p| p.items[0].commit = Some(CommitRule { message: Some(key.to_owned()) })),
                 Some("--commit-message `[redacted]`"),
             ),
         ] {

@@ -16,6 +16,7 @@ use crate::{
     },
     ids::{LoopId, UnitId},
     judge::{claim::RefusalReason, signal::Signal},
+    unit::items::turn_of,
 };
 
 /// What a run has recorded about the loops of a unit: a fold of the run's own events.
@@ -101,7 +102,7 @@ impl UnitAccount {
         let events = told(envelope, self.turn.as_ref());
         self.seen = envelope.seq;
         if let LoopEvent::LoopStarted(started) = &envelope.event {
-            if started.policy.tasks.is_some() {
+            if turn_of(&started.policy).is_some() {
                 self.turn = Some(TurnAccount::begin(envelope.loop_id.clone(), started));
             }
         } else if let Some(turn) = self.turn.as_mut().filter(|turn| turn.loop_id == envelope.loop_id) {
@@ -115,11 +116,11 @@ impl TurnAccount {
     fn begin(loop_id: LoopId, started: &LoopStarted) -> Self {
         let of_task = started.policy.gates.specs.iter();
         let gates =
-            of_task.filter_map(|gate| Some((gate.name.clone(), gate.run.clone(), gate.task?))).collect();
+            of_task.filter_map(|gate| Some((gate.name.clone(), gate.run.clone(), gate.item?.0))).collect();
         Self {
             loop_id,
             gates,
-            commits: started.policy.keep.commit.is_some(),
+            commits: started.policy.commits(),
             green: BTreeSet::new(),
             committed: BTreeSet::new(),
             agent_failed: false,
@@ -132,7 +133,7 @@ impl TurnAccount {
     fn apply(&mut self, event: &LoopEvent) {
         match event {
             LoopEvent::ClaimMade { by, .. } => {
-                self.malformed = matches!(by[..], [Signal::MalformedTask(_)]);
+                self.malformed = matches!(by[..], [Signal::MalformedItem(_)]);
                 self.tampered = false;
                 self.green.clear();
                 self.committed.clear();
@@ -145,8 +146,8 @@ impl TurnAccount {
                     self.green.insert(task);
                 }
             }
-            LoopEvent::Committed { task, .. } => {
-                if let Some(task) = task.or_else(|| self.next_commit()) {
+            LoopEvent::Committed { item, .. } => {
+                if let Some(task) = item.map(|item| item.0).or_else(|| self.next_commit()) {
                     self.committed.insert(task);
                 }
             }
@@ -191,7 +192,7 @@ impl TurnAccount {
 fn told(envelope: &Envelope, turn: Option<&TurnAccount>) -> Vec<RunEvent> {
     let of = envelope.seq;
     if let LoopEvent::LoopStarted(started) = &envelope.event {
-        return started.policy.tasks.as_ref().map_or_else(Vec::new, |set| {
+        return turn_of(&started.policy).map_or_else(Vec::new, |set| {
             let ready = set.tasks.iter().filter(|task| set.ready.contains(&task.spec.number));
             ready
                 .map(|task| RunEvent::TaskStarted {
@@ -242,8 +243,8 @@ fn told(envelope: &Envelope, turn: Option<&TurnAccount>) -> Vec<RunEvent> {
             let task = turn.task_of(name, command).into_iter();
             task.map(|task| validation(task, result, of)).collect()
         }
-        LoopEvent::Committed { commit, task, .. } => {
-            let task = task.or_else(|| turn.next_commit()).into_iter();
+        LoopEvent::Committed { commit, item, .. } => {
+            let task = item.map(|item| item.0).or_else(|| turn.next_commit()).into_iter();
             task.map(|task| RunEvent::TaskCommitted { task, commit: Some(commit.clone()), empty: false, of })
                 .collect()
         }

@@ -2,14 +2,19 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
+    item::{ItemKey, ItemSource},
     loop_machine::decide_tests::{policy, started},
-    policy::{CommitRule, GateSpec},
-    unit::{Task, TaskSet, TaskSpec, TaskStatus},
+    policy::GateSpec,
+    unit::{
+        Task, TaskSet, TaskSpec, TaskStatus,
+        items::{UnitSource, items},
+    },
 };
 
 /// The beginning of a turn of three tasks, 1 and 2 ready.
 fn begins(commits: bool) -> LoopEvent {
-    let gate = |task: u32| GateSpec { task: Some(task), ..GateSpec::of_command(&format!("check {task}")) };
+    let gate =
+        |task: u32| GateSpec { item: Some(ItemKey(task)), ..GateSpec::of_command(&format!("check {task}")) };
     let task = |number: u32| Task {
         spec: TaskSpec {
             number,
@@ -26,8 +31,11 @@ fn begins(commits: bool) -> LoopEvent {
     let set = TaskSet { unit: "u".parse().unwrap(), tasks: (1..=3).map(task).collect(), ready: vec![1, 2] };
     LoopEvent::LoopStarted(Box::new(started(policy(|p| {
         p.gates.specs = vec![gate(1), gate(2), GateSpec::of_command("lint")];
-        p.keep.commit = commits.then_some(CommitRule { message: None });
-        p.tasks = Some(set);
+        p.items = items(&set);
+        if !commits {
+            p.items.iter_mut().for_each(|item| item.commit = None);
+        }
+        p.source = Some(ItemSource::Unit(UnitSource { dir: "specs/tasks".to_owned(), turn: Some(set) }));
     }))))
 }
 

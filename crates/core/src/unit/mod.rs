@@ -2,8 +2,10 @@
 
 pub mod account;
 pub mod check;
+pub mod files;
 pub mod frontmatter;
 pub mod graph;
+pub mod items;
 mod parse;
 mod problem;
 pub mod prompt;

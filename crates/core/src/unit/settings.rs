@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{TaskSet, TaskSpec};
+use super::{
+    TaskSet, TaskSpec,
+    items::{self, UnitSource},
+};
 use crate::{
     agent::AgentCommand,
     duration::Millis,
     ids::UnitId,
+    item::{Item, ItemKey, ItemSource},
     policy::{CommitRule, GateSpec, Origin, OwnClaim, Policy, SetupCommand},
 };
 
@@ -103,16 +107,22 @@ impl RunSettings {
         self.providers.get(unit).unwrap_or(&self.policy.agent.command).clone()
     }
 
+    /// The files that every loop of a unit leaves alone, and the tasks whose status is a mark.
+    pub fn source(&self, turn: Option<TaskSet>) -> ItemSource {
+        ItemSource::Unit(UnitSource { dir: self.units_dir.clone(), turn })
+    }
+
     /// What every loop of a unit has in common: its claims are never words.
     fn of_unit(&self, unit: &UnitId) -> Policy {
         self.policy.clone().with(|p| {
             p.agent.command = self.agent(unit);
+            p.items = vec![Item::whole()];
             p.claims.done_file = false;
             p.claims.until = Vec::new();
             p.gates.baseline = false;
             p.gates.red_first = false;
             p.gates.tolerate_baseline = false;
-            p.units_dir = Some(self.units_dir.clone());
+            p.source = Some(self.source(None));
         })
     }
 
@@ -120,13 +130,13 @@ impl RunSettings {
     /// agents do more than the one task they claim, and what they did then needs no change any more.
     pub fn turn(&self, set: TaskSet, has_work: bool) -> Policy {
         let ready = set.tasks.iter().filter(|task| set.ready.contains(&task.spec.number));
-        let proofs = ready.map(|task| self.task_gate(&task.spec, Some(task.spec.number)));
+        let proofs = ready.map(|task| self.task_gate(&task.spec, Some(items::key(&task.spec))));
         self.of_unit(&set.unit).with(|p| {
             p.claims.allow_empty = self.policy.claims.allow_empty || has_work;
             p.gates.specs = self.policy.gates.specs.iter().cloned().chain(proofs).collect();
             p.limits.max_iterations = self.max_retries.max(1);
-            p.keep.commit = Some(CommitRule { message: None });
-            p.tasks = Some(set.clone());
+            p.items = items::items(&set);
+            p.source = Some(self.source(Some(set.clone())));
         })
     }
 
@@ -135,7 +145,7 @@ impl RunSettings {
         self.fixing(unit).with(|p| {
             p.gates.specs = checks.iter().map(baseline_gate).collect();
             p.gates.timeout = Some(BASELINE_TIMEOUT);
-            p.keep.commit = Some(CommitRule { message: Some(format!("fix({unit}): baseline checks")) });
+            p.items = committed(format!("fix({unit}): baseline checks"));
         })
     }
 
@@ -143,7 +153,7 @@ impl RunSettings {
     pub fn sent_back(&self, unit: &UnitId, must_hold: &MustHold) -> Policy {
         self.fixing(unit).with(|p| {
             p.gates.specs = self.proofs(must_hold);
-            p.keep.commit = Some(CommitRule { message: Some(format!("fix({unit}): what the merge broke")) });
+            p.items = committed(format!("fix({unit}): what the merge broke"));
         })
     }
 
@@ -152,7 +162,6 @@ impl RunSettings {
         self.fixing(unit).with(|p| {
             p.gates.specs = self.proofs(must_hold);
             p.limits.max_iterations = 0;
-            p.keep.commit = None;
         })
     }
 
@@ -164,7 +173,6 @@ impl RunSettings {
             p.claims.own_claim = OwnClaim::AfterAgent;
             p.pace.restart_delay = delay;
             p.pace.delay_limit = Some(most);
-            p.keep.commit = None;
         })
     }
 
@@ -195,17 +203,22 @@ impl RunSettings {
         gates
     }
 
-    /// The gate that proves a task; `only` is the task it decides about, if it decides about that one alone.
-    fn task_gate(&self, task: &TaskSpec, only: Option<u32>) -> GateSpec {
+    /// The gate that proves a task; `item` is what it decides about, if it decides about that alone.
+    fn task_gate(&self, task: &TaskSpec, item: Option<ItemKey>) -> GateSpec {
         GateSpec {
             name: format!("task #{}", task.number),
             timeout: self.backpressure_timeout,
             retries: self.backpressure_retries,
             origin: Origin::Repository,
-            task: only,
+            item,
             ..GateSpec::of_command(&task.backpressure)
         }
     }
+}
+
+/// The whole work, committed in these words.
+fn committed(message: String) -> Vec<Item> {
+    vec![Item { commit: Some(CommitRule { message: Some(message) }), ..Item::whole() }]
 }
 
 fn baseline_gate(check: &BaselineCheck) -> GateSpec {

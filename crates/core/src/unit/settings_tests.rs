@@ -35,7 +35,12 @@ fn unit() -> UnitId {
 }
 
 fn commands(policy: &Policy) -> Vec<(&str, Option<u32>, Millis)> {
-    policy.gates.specs.iter().map(|gate| (gate.run.as_str(), gate.task, gate.timeout)).collect()
+    policy
+        .gates
+        .specs
+        .iter()
+        .map(|gate| (gate.run.as_str(), gate.item.map(|item| item.0), gate.timeout))
+        .collect()
 }
 
 #[test]

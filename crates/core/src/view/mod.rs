@@ -162,8 +162,8 @@ impl LoopView {
             | LoopEvent::TreeHeld { .. }
             | LoopEvent::Committed { .. } => {}
             LoopEvent::ReceiptIssued { receipt } => {
-                // Of a unit's gates only those of its claimed tasks run.
-                if receipt.claim.iter().any(|signal| matches!(signal, Signal::Task(_))) {
+                // Of gates that are for one item only those of claimed items run.
+                if receipt.claim.iter().any(|signal| matches!(signal, Signal::Item(_))) {
                     self.gates = receipt.gates.len();
                 }
             }

@@ -129,14 +129,14 @@ fn a_life_is_folded_into_its_states() {
         command: "cargo test".into(),
         index: 0,
         attempt: 1,
-        task: None,
+        item: None,
     };
     let gate_finished = |code| LoopEvent::GateFinished {
         iteration: 3,
         role: GateRole::Gate,
         name: "cargo test".into(),
         command: "cargo test".into(),
-        task: None,
+        item: None,
         result: gate_result(code),
     };
     let life = [
@@ -354,7 +354,7 @@ fn why_gives_one_reason_and_one_next_step_for_every_live_state() {
         command: "cargo test".into(),
         index: 0,
         attempt: 1,
-        task: None,
+        item: None,
     };
     for (events, because, next) in [
         (vec![], "Running: iteration 0/15, no accepted claim yet.", running),
@@ -425,7 +425,7 @@ fn loops_of_units_say_what_was_proven_and_what_was_red() {
     );
     // Of all gates of a unit those of the claimed tasks ran.
     let mut receipt = receipts::receipt();
-    receipt.claim = vec![Signal::Task(2)];
+    receipt.claim = vec![Signal::Item(crate::item::ItemKey(2))];
     receipt.gates.truncate(1);
     let mut view = view([iteration(1), LoopEvent::ReceiptIssued { receipt: Box::new(receipt) }]);
     assert_eq!(view.gates, 1);

@@ -7,10 +7,12 @@ use dacapo_core::{
         Envelope, LoopEvent, LoopStarted, MergeMode, PlannedUnit, RunEnvelope, RunEvent, RunStarted, UnitEnd,
     },
     ids::{LoopId, ProjectId, RunId, UnitId},
+    item::ItemSource,
     loop_machine::{Begin, Input, Request},
     machine::Machine,
     unit::{
         Task, TaskSet, TaskSpec, TaskStatus,
+        items::{self, UnitSource},
         schedule::{RunInput, RunMachine},
     },
     view::UnitStatus,
@@ -321,7 +323,10 @@ fn a_dead_run_is_brought_to_its_end_once() {
             status,
         };
         let tasks = vec![task(1, TaskStatus::Complete), task(2, TaskStatus::Pending)];
-        started.policy.tasks = Some(TaskSet { unit: unit("a"), tasks, ready: vec![2] });
+        let set = TaskSet { unit: unit("a"), tasks, ready: vec![2] };
+        started.policy.items = items::items(&set);
+        let source = UnitSource { dir: "specs/tasks".to_owned(), turn: Some(set) };
+        started.policy.source = Some(ItemSource::Unit(source));
     }
     let agent = r#"{"type":"agent_started","iteration":1,"attempt":1,"agent":"mine",
         "output":{"stdout":0,"stderr":0,"prompt":0,"gates":0}}"#;

@@ -5,13 +5,13 @@
 
 mod children;
 mod inside;
+mod items;
 mod listen;
 mod observe;
 mod preconditions;
 mod start;
 mod starting_point;
 mod supply;
-mod tasks;
 mod timers;
 mod unattended;
 mod verdict;
@@ -223,10 +223,10 @@ impl Supervisor<'_> {
             Effect::Examine => self.examine()?,
             Effect::Recheck { snapshot } => self.recheck(snapshot.as_deref())?,
             Effect::Commit { snapshot, iteration, message } => self.commit(&snapshot, iteration, &message)?,
-            Effect::CommitTasks { snapshot, iteration, commits } => {
-                self.commit_tasks(&snapshot, iteration, &commits)?;
+            Effect::CommitItems { snapshot, iteration, commits } => {
+                self.commit_items(&snapshot, iteration, &commits)?;
             }
-            Effect::SetStatuses(statuses) => self.set_statuses(&statuses)?,
+            Effect::SetMarks { of, done } => self.set_marks(&of, &done)?,
             Effect::StopWork { grace } => {
                 if let Some(work) = &mut self.work {
                     work.is_stopped_by_us = true;

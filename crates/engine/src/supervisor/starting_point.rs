@@ -44,7 +44,7 @@ impl StartingPoint {
     ) -> Result<Self, StartError> {
         let globs = Globs::parse(&policy.gates.protect)?;
         let mut workspace = Workspace::open(dir, home, id)?;
-        if policy.keep.commit.is_some() && !workspace.is_git() {
+        if policy.commits() && !workspace.is_git() {
             return Err(StartError::NoCommit("the workspace is not a git repository"));
         }
         // Hashing a plain folder costs what reading it costs: only where a verdict will need it.
@@ -52,7 +52,7 @@ impl StartingPoint {
             return Ok(Self::outlined(Folder::at(dir, home)));
         }
         let begin = workspace.begin()?.id;
-        if policy.keep.commit.is_some() && workspace.had_staged_changes() {
+        if policy.commits() && workspace.had_staged_changes() {
             workspace.forget()?;
             return Err(StartError::NoCommit(
                 "there are staged changes that would go in; commit or unstage them first",
@@ -100,7 +100,7 @@ impl StartingPoint {
         let tree = workspace.tree_of(&snapshot)?;
         let base = Base { tree, head, is_git: workspace.is_git(), snapshot, branch };
         // Fault H10.
-        if policy.keep.commit.is_some() && !is_given && committed.as_ref() != Some(&base.tree) {
+        if policy.commits() && !is_given && committed.as_ref() != Some(&base.tree) {
             let told =
                 "dacapo's commit will hold the whole workspace: what is not committed yet goes into it";
             warnings.push(told.to_owned());
@@ -117,10 +117,10 @@ impl StartingPoint {
     }
 }
 
-/// Whether a task names the file that its gate runs among those it wants written: tests are work like any other.
+/// Whether an item names the file that its gate runs among those it wants written: tests are work like any other.
 fn is_asked_for(policy: &Policy, gate: &GateSpec, file: &str) -> bool {
-    let mut tasks = policy.tasks.iter().flat_map(|set| &set.tasks);
-    tasks.any(|task| Some(task.spec.number) == gate.task && task.spec.writes.iter().any(|path| path == file))
+    let item = gate.item.and_then(|key| policy.item(key));
+    item.is_some_and(|item| item.writes.iter().any(|path| path == file))
 }
 
 /// The workspace of a loop that goes on.

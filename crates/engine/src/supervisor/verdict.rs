@@ -9,13 +9,12 @@ use std::{
 };
 
 use dacapo_core::{
-    event::{Examination, GateRole, LoopStarted, ProtectedFile, UnitFileChange},
+    event::{Examination, GateRole, LoopStarted, ProtectedFile},
     judge::{
         contradiction,
         gate_scripts::named_files,
         glob::Globs,
         tamper::{self, FileChange},
-        unit_files::{self, UnitFileVerdict},
     },
     loop_machine::{Input, Recheck, Seal},
     policy::{GateFrom, GateIn, GateSpec, Policy},
@@ -27,6 +26,7 @@ use jiff::Timestamp;
 use super::{SuperviseError, Supervisor};
 use crate::{
     git::WorkspaceError,
+    items::{ChangedFile, marks_of},
     snapshots::{Change, ChangeKind, CommitOutcome, Workspace},
     store::{Channel, Segments},
 };
@@ -119,15 +119,22 @@ impl Supervisor<'_> {
             true => changes.iter().map(|change| &change.path[..]).filter(|path| is_source(path)).collect(),
             false => Vec::new(),
         };
-        let units = unit_files(&changes, &started.policy);
+        let marks = started.policy.source.as_ref().map(marks_of);
+        let watched: Vec<&Change> = changes
+            .iter()
+            .filter(|change| {
+                let path = String::from_utf8_lossy(&change.path);
+                marks.as_ref().is_some_and(|marks| marks.watches(&path))
+            })
+            .collect();
         let looked_at: Vec<&[u8]> =
-            sources.iter().copied().chain(units.iter().map(|change| &change.path[..])).collect();
+            sources.iter().copied().chain(watched.iter().map(|change| &change.path[..])).collect();
         let ([mut old, mut new], commits) =
             workspace.look_back([&base.snapshot, &snapshot], &looked_at, base.head.as_deref())?;
-        let unit_contents = [old.split_off(sources.len()), new.split_off(sources.len())];
+        let contents = [old.split_off(sources.len()), new.split_off(sources.len())];
         let scan = scan(&sources, &[old, new]);
-        let (unit_files, only_status) = judge_units(&units, &unit_contents, &started.policy);
-        paths.retain(|path| !only_status.contains(path));
+        let judged = marks.map(|marks| marks.judge(changed_files(&watched, &contents))).unwrap_or_default();
+        paths.retain(|path| !judged.only_marks.contains(path));
         Ok(Some(Examination {
             snapshot,
             tree,
@@ -137,7 +144,7 @@ impl Supervisor<'_> {
             commits,
             tamper: scan,
             contradiction,
-            unit_files,
+            forbidden: judged.forbidden,
         }))
     }
 
@@ -356,36 +363,19 @@ fn as_at_start(
     if back.is_empty() { Ok(()) } else { workspace.write_paths(base, &back, folder) }
 }
 
-/// The changes below the folder of units.
-fn unit_files<'a>(changes: &'a [Change], policy: &Policy) -> Vec<&'a Change> {
-    let Some(folder) = &policy.units_dir else { return Vec::new() };
-    let is_unit = |change: &&Change| unit_files::is_below(folder, &String::from_utf8_lossy(&change.path));
-    changes.iter().filter(is_unit).collect()
-}
-
-/// Those that must not be, and the paths of those that are no work.
-fn judge_units(
-    changes: &[&Change],
-    [old, new]: &[Vec<Option<Vec<u8>>>; 2],
-    policy: &Policy,
-) -> (Vec<UnitFileChange>, HashSet<String>) {
-    let (mut forbidden, mut only_status) = (Vec::new(), HashSet::new());
+/// Changes with what their files held before and hold now.
+fn changed_files<'a>(changes: &[&Change], [old, new]: &'a [Vec<Option<Vec<u8>>>; 2]) -> Vec<ChangedFile<'a>> {
+    let mut files = Vec::new();
     for (change, (old, new)) in changes.iter().zip(old.iter().zip(new)) {
         let path = String::from_utf8_lossy(&change.path).into_owned();
         // What a link holds is where it leads.
-        let (old, new) = match change.kind {
+        let (before, after) = match change.kind {
             ChangeKind::TypeChanged => (None, Some(&b""[..])),
             _ => (old.as_deref(), new.as_deref()),
         };
-        match unit_files::judge(&path, old, new, policy) {
-            UnitFileVerdict::Fine => {}
-            UnitFileVerdict::OnlyStatus => {
-                only_status.insert(path);
-            }
-            UnitFileVerdict::Forbidden(kind) => forbidden.push(UnitFileChange { path, kind }),
-        }
+        files.push(ChangedFile { path, before, after });
     }
-    (forbidden, only_status)
+    files
 }
 
 /// Whether a file may hold tests in a language that is understood.

@@ -541,7 +541,7 @@ impl Supervisor<'_> {
                     self.ask_no_more();
                 }
                 let mut facts = observe::markers(&self.task_folder());
-                self.look_at_tasks(&mut facts);
+                facts.items = self.look_at_items();
                 facts.exit_code = end.code.filter(|_| heard.outcome == Outcome::Completed);
                 facts.promise = heard.detection.promise;
                 facts.blocked = heard.detection.blocked;

@@ -8,7 +8,7 @@ use super::world::{World, does, path};
 
 fn told(events: &[LoopEvent]) -> Vec<u32> {
     let task = |event: &LoopEvent| match event {
-        LoopEvent::Committed { task, .. } => *task,
+        LoopEvent::Committed { item, .. } => item.map(|item| item.0),
         _ => None,
     };
     events.iter().filter_map(task).collect()

@@ -4,8 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 
 use dacapo_core::{
     event::{LoopEvent, Reason},
+    item::{ItemKey, ItemSource},
     judge::{claim::RefusalReason, signal::Signal},
-    policy::{GateSpec, OwnClaim},
+    policy::{GateSpec, OwnClaim, Policy},
 };
 use dacapo_engine::{home::Home, proof, store::Store};
 
@@ -41,7 +42,7 @@ pub(crate) fn several_tasks_of_one_turn_have_a_commit_each() {
         .events(&ended.id)
         .iter()
         .filter_map(|event| match event {
-            LoopEvent::Committed { task, commit, .. } => Some((task.unwrap(), commit.clone())),
+            LoopEvent::Committed { item, commit, .. } => Some((item.unwrap().0, commit.clone())),
             _ => None,
         })
         .collect();
@@ -52,7 +53,7 @@ pub(crate) fn several_tasks_of_one_turn_have_a_commit_each() {
     let receipt = world.receipt(&ended.id).unwrap();
     assert_eq!(
         (receipt.claim.clone(), receipt.commits.clone()),
-        (vec![Signal::Task(1), Signal::Task(2)], heads)
+        (vec![Signal::Item(ItemKey(1)), Signal::Item(ItemKey(2))], heads)
     );
     assert_eq!(receipt.tree.as_deref(), Some(world.env.git(["rev-parse", "HEAD^{tree}"]).trim()));
     let home = Home::at(world.env.dacapo_home());
@@ -92,7 +93,12 @@ pub(crate) fn a_refused_task_is_set_back_and_told() {
     let mut policy = world.turn(&agent);
     policy.gates.specs[0].run = "echo not enough; exit 7".into();
     // A file that cannot be read hides no other.
-    let ended = world.run(&policy.clone().with(|p| p.units_dir = None));
+    let elsewhere = |p: &mut Policy| {
+        if let Some(ItemSource::Unit(unit)) = &mut p.source {
+            unit.dir = "elsewhere".to_owned();
+        }
+    };
+    let ended = world.run(&policy.clone().with(elsewhere));
     assert_eq!(ended.reason, Reason::MaxIterations, "{ended:?}");
     let refused = refusals(&world.events(&ended.id));
     let red = (RefusalReason::GateFailed, "task #1: gate `task #1` exited 7".to_owned());
@@ -189,7 +195,7 @@ pub(crate) fn checks_with_an_agent_that_mends() {
     let policy = world.policy(&agent).with(|p| {
         p.claims.own_claim = OwnClaim::Always;
         p.gates.run_all = true;
-        p.keep.commit = Some(dacapo_core::policy::CommitRule { message: Some("fix: baseline".into()) });
+        p.items[0].commit = Some(dacapo_core::policy::CommitRule { message: Some("fix: baseline".into()) });
         p.gates.specs = vec![
             GateSpec::of_command("echo one; test -e mended-1"),
             GateSpec::of_command("echo two; test -e mended-2"),

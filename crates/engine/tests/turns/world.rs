@@ -7,10 +7,14 @@ use dacapo_core::{
     duration::Millis,
     event::{Grant, LoopEvent, Reason},
     ids::LoopId,
+    item::ItemSource,
     judge::promise::PromiseRule,
-    policy::{CommitRule, GateSpec, Policy},
+    policy::{GateSpec, Policy},
     receipt::Receipt,
-    unit::{TaskSet, check, graph},
+    unit::{
+        TaskSet, check, graph,
+        items::{self, UnitSource},
+    },
 };
 use dacapo_engine::{
     home::Home,
@@ -51,6 +55,10 @@ pub(crate) fn path(number: u32) -> String {
     format!("{UNIT}/0{number}-t.md")
 }
 
+fn source(turn: Option<TaskSet>) -> ItemSource {
+    ItemSource::Unit(UnitSource { dir: "specs/tasks".to_owned(), turn })
+}
+
 impl World {
     /// Tasks 1 and 2 are ready, 3 waits for both.
     pub(crate) fn new() -> Self {
@@ -70,15 +78,15 @@ impl World {
             files.iter().map(|(path, text)| check::task(path, text.as_bytes()).unwrap()).collect();
         let gates = tasks.iter().map(|task| GateSpec {
             name: format!("task #{}", task.spec.number),
-            task: Some(task.spec.number),
+            item: Some(items::key(&task.spec)),
             ..GateSpec::of_command(&task.spec.backpressure)
         });
         let specs = gates.collect();
+        let set = TaskSet { unit: "app".parse().unwrap(), ready: graph::ready_at_start(&tasks), tasks };
         self.policy(agent).with(|p| {
             p.gates.specs = specs;
-            p.keep.commit = Some(CommitRule { message: None });
-            p.tasks =
-                Some(TaskSet { unit: "app".parse().unwrap(), ready: graph::ready_at_start(&tasks), tasks });
+            p.items = items::items(&set);
+            p.source = Some(source(Some(set)));
         })
     }
 
@@ -88,7 +96,7 @@ impl World {
         fs::write(&script, agent).unwrap();
         let agent = AgentCommand::parse("sh", &[script.display().to_string()]).unwrap();
         Policy::restart(agent, PromiseRule::new("DONE").unwrap()).with(|p| {
-            p.units_dir = Some("specs/tasks".to_owned());
+            p.source = Some(source(None));
             p.limits.max_iterations = 3;
             p.pace.restart_delay = Millis(0);
         })

@@ -132,12 +132,13 @@ fn being_blocked_outranks_limits_and_outages() {
 #[test]
 fn a_task_of_a_unit_is_set_back_when_its_agent_is_blocked() {
     use crate::unit::TaskStatus::{Complete, Pending};
-    let mut sim = Sim::told(tasks::turn(|_| {}));
-    let step = sim.feed(says_why(|r| r.facts.tasks = vec![(2, Some(Complete)), (3, Some(Pending))]));
+    let mut sim = Sim::told(items::turn(|_| {}));
+    let step =
+        sim.feed(says_why(|r| r.facts.items = items::found(&[(2, Some(Complete)), (3, Some(Pending))])));
     assert_eq!(sim.over(), Some(Reason::Blocked));
     assert!(
         step.effects.iter().any(|effect| match effect {
-            Effect::SetStatuses(statuses) => statuses.contains(&(2, Pending)),
+            Effect::SetMarks { of, done } => items::statuses_of(of, done).contains(&(2, Pending)),
             _ => false,
         }),
         "{step:?}"

@@ -128,7 +128,7 @@ fn gates_run_one_after_the_other_and_all_must_pass() {
                 role: GateRole::Gate,
                 name: "b".into(),
                 command: "b".into(),
-                task: None,
+                item: None,
                 result: gate_result(0)
             },
             LoopEvent::GateStarted {
@@ -138,7 +138,7 @@ fn gates_run_one_after_the_other_and_all_must_pass() {
                 command: "a".into(),
                 index: 2,
                 attempt: 1,
-                task: None,
+                item: None,
             },
         ]
     );

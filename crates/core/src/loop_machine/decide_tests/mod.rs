@@ -4,12 +4,12 @@ mod blocked;
 mod claims;
 mod control;
 mod crash;
+pub(crate) mod items;
 mod journal;
 mod outages;
 mod progress;
 pub(crate) mod receipts;
 mod stops;
-pub(crate) mod tasks;
 mod turns;
 mod verdict;
 
@@ -91,7 +91,7 @@ pub(crate) fn examination() -> Examination {
         commits: vec![],
         tamper: crate::judge::tamper::TamperScan::default(),
         contradiction: None,
-        unit_files: vec![],
+        forbidden: vec![],
     }
 }
 
@@ -450,7 +450,7 @@ pub(super) fn in_every_phase() -> Vec<(&'static str, Sim)> {
         })
     };
     let running = || Sim::running(full());
-    let told = || Sim::told(policy(|p| p.keep.commit = Some(CommitRule { message: None })));
+    let told = || Sim::told(policy(|p| p.items[0].commit = Some(CommitRule { message: None })));
     let after = LoopStarted { after: vec![task_id("first")], ..started(full()) };
     vec![
         ("awaiting", Sim::begun(after)),

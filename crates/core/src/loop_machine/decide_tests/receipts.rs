@@ -27,7 +27,7 @@ pub(super) fn of(sim: &Sim) -> Receipt {
 fn eventful() -> Sim {
     let mut policy = gated(&["a", "b", "c"]);
     (policy.gates.baseline, policy.gates.tolerate_baseline) = (true, true);
-    policy.keep.commit = Some(CommitRule { message: None });
+    policy.items[0].commit = Some(CommitRule { message: None });
     policy.gates.specs[0].retries = 1;
     let protected = vec![ProtectedFile { path: "tests/a.rs".into(), sha256: "ab".into(), ignored: false }];
     let begun = LoopStarted { protected, ..started(policy) };

@@ -20,7 +20,7 @@ fn found(sim: &Sim) -> (Option<Box<Examination>>, usize) {
 }
 
 fn commits() -> Policy {
-    gated(&["g"]).with(|p| p.keep.commit = Some(CommitRule { message: None }))
+    gated(&["g"]).with(|p| p.items[0].commit = Some(CommitRule { message: None }))
 }
 
 /// A red check that printed this.
@@ -377,7 +377,7 @@ fn a_commit_is_told_once_however_often_it_is_tried() {
     );
     // Written down, but not the end of the loop: it is not written down again.
     let mut sim = committing();
-    let torn = LoopEvent::Committed { iteration: 1, commit: "c0ffee".into(), task: None };
+    let torn = LoopEvent::Committed { iteration: 1, commit: "c0ffee".into(), item: None };
     sim.state.apply(&torn);
     sim.journal.push(torn);
     let sim = sim.after([Input::OwnerDied]).after(again(own())).after([commit_done(Ok(Some("c0ffee")))]);
@@ -387,7 +387,7 @@ fn a_commit_is_told_once_however_often_it_is_tried() {
     let sim = committing().after([commit_done(Ok(None))]);
     assert_eq!((sim.over(), sim.times("committed")), (Some(Reason::Done), 0));
     let worded = CommitRule { message: Some("feat: x".into()) };
-    let mut sim = claimed(policy(|_| {}).with(|p| p.keep.commit = Some(worded))).after([examined()]);
+    let mut sim = claimed(policy(|_| {}).with(|p| p.items[0].commit = Some(worded))).after([examined()]);
     assert!(matches!(&work(&sim.feed(rechecked(&[])))[..],
         [Effect::Commit { message, .. }] if message == "feat: x"));
 }

@@ -3,10 +3,10 @@
 use crate::{
     duration::Millis,
     event::{GateRole, IterationOutcome, LoopEvent, Outcome, Reason},
+    item::{ItemKey, claimed_items},
     judge::signal::Signal,
-    loop_machine::TaskCommit,
+    loop_machine::ItemCommit,
     policy::Policy,
-    unit::TaskStatus,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,12 +37,12 @@ pub(super) struct Auditor {
     passed: bool,
     held: bool,
     committed: Vec<String>,
-    /// The tasks that are claimed, and what the newest try of their gates came to.
-    claimed: BTreeSet<u32>,
-    proven: BTreeMap<u32, bool>,
-    /// The tasks of the accepted claim, and those that have their commit.
-    kept: BTreeSet<u32>,
-    completed: BTreeSet<u32>,
+    /// The items that are claimed, and what the newest try of their gates came to.
+    claimed: BTreeSet<ItemKey>,
+    proven: BTreeMap<ItemKey, bool>,
+    /// The items of the accepted claim, and those that have their commit.
+    kept: BTreeSet<ItemKey>,
+    completed: BTreeSet<ItemKey>,
     receipts: u32,
     /// Gates that were red and green before the first agent.
     before: (usize, usize),
@@ -155,13 +155,13 @@ impl Auditor {
                 let is_the_agents =
                     !by.iter().all(|by| matches!(by, Signal::UntilCommand | Signal::OwnClaim));
                 self.claims_though_blocked = self.blocked && is_the_agents;
-                self.claimed = by.iter().filter_map(task_of).collect();
-                let has_tasks = self.policy().tasks.is_some();
-                let is_none = matches!(by[..], [Signal::MalformedTask(_)]);
-                let of_tasks = is_none || !self.claimed.is_empty();
-                assert_eq!(has_tasks, of_tasks, "where tasks are they are the only claim");
-                let ready = self.policy().tasks.as_ref().map_or(&[][..], |set| &set.ready);
-                assert!(self.claimed.iter().all(|task| ready.contains(task)), "only what is ready");
+                self.claimed = claimed_items(by).collect();
+                let has_marks = self.policy().marks_items();
+                let is_none = matches!(by[..], [Signal::MalformedItem(_)]);
+                let by_marks = is_none || !self.claimed.is_empty();
+                assert_eq!(has_marks, by_marks, "where items are marked, marks are the only claim");
+                let is_ours = |key: &ItemKey| self.policy().item(*key).is_some();
+                assert!(self.claimed.iter().all(is_ours), "only items of this loop");
                 self.judge_anew();
             }
             LoopEvent::GateStarted { role, .. } => {
@@ -174,14 +174,14 @@ impl Auditor {
                 assert!(*role != GateRole::Baseline || self.iterations == 0, "before the first agent only");
                 self.check_runs = true;
             }
-            LoopEvent::GateFinished { role, result, task, .. } => {
+            LoopEvent::GateFinished { role, result, item, .. } => {
                 assert!(self.check_runs);
                 self.check_runs = false;
                 assert!(!result.tolerated || self.policy().gates.tolerate_baseline && self.before.0 > 0);
                 let is_green = *role == GateRole::Gate && (result.passed || result.tolerated);
-                if let (GateRole::Gate, Some(task)) = (role, task) {
-                    assert!(self.claimed.contains(task), "of a task that is not claimed no gate runs");
-                    self.proven.insert(*task, is_green);
+                if let (GateRole::Gate, Some(item)) = (role, item) {
+                    assert!(self.claimed.contains(item), "of an item that is not claimed no gate runs");
+                    self.proven.insert(*item, is_green);
                 } else {
                     self.green += usize::from(is_green);
                 }
@@ -197,27 +197,27 @@ impl Auditor {
             LoopEvent::GatesPassed { iteration } => {
                 assert!(self.claim_is_open && !self.check_runs && *iteration == self.iterations);
                 assert!(self.has_looked(), "looked at in this stretch");
-                let of_all = self.policy().gates.specs.iter().filter(|gate| gate.task.is_none()).count();
+                let of_all = self.policy().gates.specs.iter().filter(|gate| gate.item.is_none()).count();
                 assert_eq!(self.green, of_all, "every gate passed, and in this stretch");
                 assert!(self.claimed.is_empty() || !self.standing().is_empty(), "none is left of it");
-                assert_eq!(self.proven.len(), self.claimed.len(), "each task was tried");
+                assert_eq!(self.proven.len(), self.claimed.len(), "each item was tried");
                 self.passed = true;
             }
             LoopEvent::TreeHeld { iteration } => {
                 assert!(self.claim_is_open && self.passed && *iteration == self.iterations);
                 self.held = true;
             }
-            LoopEvent::Committed { iteration, commit, task } => {
+            LoopEvent::Committed { iteration, commit, item } => {
                 // fault G7
                 assert!(self.claim_is_open && self.held && *iteration == self.iterations);
                 assert!(!self.committed.contains(commit), "told once per claim");
-                assert!(task.is_some() || self.committed.is_empty(), "one commit, but for tasks");
+                assert!(item.is_some() || self.committed.is_empty(), "one commit, but for items");
                 assert!(
-                    task.is_none_or(|task| self.standing().contains(&task)),
+                    item.is_none_or(|item| self.standing().contains(&item)),
                     "no commit of what is unproven"
                 );
                 self.committed.push(commit.clone());
-                self.completed.extend(task);
+                self.completed.extend(item);
             }
             LoopEvent::ReceiptIssued { receipt } => {
                 assert_eq!((self.accepted, self.receipts), (1, 0), "one receipt per accepted claim");
@@ -226,10 +226,10 @@ impl Auditor {
                 let is_ours =
                     receipt.tree == self.tree || (!self.kept.is_empty() && receipt.tree == of_tasks);
                 assert!(is_ours, "of what was looked at for this claim");
-                let of_all = self.policy().gates.specs.iter().filter(|gate| gate.task.is_none()).count();
+                let of_all = self.policy().gates.specs.iter().filter(|gate| gate.item.is_none()).count();
                 assert_eq!(receipt.gates.len(), of_all + self.kept.len());
-                let claim: BTreeSet<u32> = receipt.claim.iter().filter_map(task_of).collect();
-                assert_eq!(claim, self.kept, "the tasks that were proven");
+                let claim: BTreeSet<ItemKey> = claimed_items(&receipt.claim).collect();
+                assert_eq!(claim, self.kept, "the items that were proven");
                 let own = self
                     .committed
                     .iter()
@@ -327,28 +327,24 @@ impl Auditor {
         self.proven.clear();
     }
 
-    /// The tasks of the claim whose gates passed.
-    fn standing(&self) -> BTreeSet<u32> {
-        self.claimed.iter().copied().filter(|task| self.proven.get(task) == Some(&true)).collect()
+    /// The items of the claim whose gates passed.
+    fn standing(&self) -> BTreeSet<ItemKey> {
+        self.claimed.iter().copied().filter(|item| self.proven.get(item) == Some(&true)).collect()
     }
 
-    /// The tasks that were accepted, or committed before the next one could not be.
-    pub(super) fn proven_tasks(&self) -> BTreeSet<u32> {
+    /// The items that were accepted, or committed before the next one could not be.
+    pub(super) fn proven_items(&self) -> BTreeSet<ItemKey> {
         self.kept.union(&self.completed).copied().collect()
     }
 
-    /// These commits are asked for: of each task that was proven one, with its status and those of the ones before it.
-    pub(super) fn commits_tasks(&self, commits: &[TaskCommit]) {
+    /// These commits are asked for: of each item that was proven one, with its mark and those of the ones before it.
+    pub(super) fn commits_items(&self, commits: &[ItemCommit]) {
         assert!(self.held, "not before the workspace held still");
-        let tasks: Vec<u32> = commits.iter().map(|commit| commit.task).collect();
-        assert_eq!(tasks, self.standing().into_iter().collect::<Vec<_>>());
-        let set = self.policy().tasks.as_ref().expect("a set of tasks");
+        let items: Vec<ItemKey> = commits.iter().map(|commit| commit.item).collect();
+        assert_eq!(items, self.standing().into_iter().collect::<Vec<_>>());
         for (at, commit) in commits.iter().enumerate() {
-            for (task, (number, status)) in set.tasks.iter().zip(&commit.statuses) {
-                let is_proven = tasks[..=at].contains(number) || self.completed.contains(number);
-                let expected = if is_proven { TaskStatus::Complete } else { task.status };
-                assert_eq!((task.spec.number, expected), (*number, *status));
-            }
+            let proven: BTreeSet<ItemKey> = items[..=at].iter().chain(&self.completed).copied().collect();
+            assert_eq!(commit.done, proven.into_iter().collect::<Vec<_>>());
         }
     }
 
@@ -379,12 +375,5 @@ impl Auditor {
         for text in &self.told {
             assert!(!prompt.contains(text), "said once: {text}");
         }
-    }
-}
-
-fn task_of(signal: &Signal) -> Option<u32> {
-    match signal {
-        Signal::Task(number) => Some(*number),
-        _ => None,
     }
 }

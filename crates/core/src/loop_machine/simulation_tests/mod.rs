@@ -3,7 +3,7 @@
 //! `DACAPO_SIM_SEEDS=1000000` runs more of them, `DACAPO_SIM_SEED=42` replays one.
 
 mod audit;
-mod units;
+mod items;
 mod world;
 
 use std::collections::BTreeSet;

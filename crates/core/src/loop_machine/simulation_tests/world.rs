@@ -7,24 +7,25 @@ use super::{
         AgentReport, Begin, Effect, Input, LoopState, Phase, Recheck, Request, SharedSpend, StartFailure,
         Supply, decide,
         decide_tests::{
-            NOTHING, agent_exit, base, examination, gate_result, policy, resume, seal, started,
-            tasks::task_set,
+            NOTHING, agent_exit, base, examination, gate_result, items::task_set, policy, resume, seal,
+            started,
         },
     },
     Chance,
     audit::Auditor,
-    units::unit_policy,
+    items::with_items,
 };
 use crate::{
     agent::AgentCommand,
     duration::Millis,
     event::{Examination, Grant, LoopEvent, LoopStarted, Outcome, OutputMarks, Reason, Spend, StopCause},
+    item::ItemKey,
     judge::{
         promise::MissReason,
         signal::{DoneFact, Facts},
     },
     policy::{CommitRule, GateFrom, GateSpec, OnFatal, Policy},
-    unit::TaskStatus,
+    unit::{TaskStatus, items::statuses},
 };
 
 /// Something under way that will be answered.
@@ -38,7 +39,7 @@ enum Pending {
     Examine,
     Recheck,
     Commit { iteration: u32 },
-    TaskCommits,
+    ItemCommits,
     Delay,
     Park,
 }
@@ -60,8 +61,8 @@ pub(super) struct World {
     commits: BTreeMap<u32, String>,
     /// What the files of tasks say.
     pub(super) tasks: BTreeMap<u32, TaskStatus>,
-    /// The commits of tasks that were asked for last, and how many of them were made.
-    pub(super) asked: (Vec<(u32, String)>, usize),
+    /// The commits of items that were asked for last, and how many of them were made.
+    pub(super) asked: (Vec<(ItemKey, String)>, usize),
     /// Providers at their limit.
     closed: BTreeMap<String, (jiff::Timestamp, String)>,
     /// What agents have cost, and the newest of them.
@@ -93,7 +94,7 @@ impl World {
             p.gates.red_first = chance.percent(10);
             p.claims.allow_empty = chance.percent(20);
             p.gates.from = chance.of(&[GateFrom::Workspace, GateFrom::Workspace, GateFrom::Base]);
-            p.keep.commit = chance.percent(40).then_some(CommitRule { message: None });
+            p.items[0].commit = chance.percent(40).then_some(CommitRule { message: None });
             p.limits.stuck_after = chance.percent(15).then_some(2);
             p.limits.max_cost = chance.percent(20).then_some(3.0);
             p.agent.continue_session = chance.percent(30);
@@ -101,7 +102,7 @@ impl World {
                 p.agent.fallback = vec![AgentCommand::parse("stand-in", &[]).unwrap()];
             }
         });
-        let policy = unit_policy(policy, &mut chance);
+        let policy = with_items(policy, &mut chance);
         let done = if chance.percent(5) { DoneFact::File } else { DoneFact::Absent };
         let wait_marker = chance.percent(5);
         let tree = chance.percent(90).then_some(0);
@@ -237,7 +238,7 @@ impl World {
             Pending::Examine => self.examined(),
             Pending::Recheck => self.rechecked(),
             Pending::Commit { iteration } => self.commit_done(iteration),
-            Pending::TaskCommits => self.tasks_committed(),
+            Pending::ItemCommits => self.items_committed(),
             Pending::Delay => Input::DelayOver,
             Pending::Park => Input::ParkOver,
         };
@@ -305,7 +306,7 @@ impl World {
             Pending::Examine => self.examined(),
             Pending::Recheck => self.rechecked(),
             Pending::Commit { iteration } => self.commit_done(iteration),
-            Pending::TaskCommits => self.tasks_committed(),
+            Pending::ItemCommits => self.items_committed(),
             Pending::Delay => Input::DelayOver,
             Pending::Park => Input::ParkOver,
         };
@@ -366,7 +367,7 @@ impl World {
             assert!(!self.is_busy(), "nothing runs when it is over: {shown}");
             // Who is found dead, or has no disk, does nothing any more.
             if !matches!(self.state.over(), Some(Reason::Disk | Reason::Interrupted)) {
-                self.no_task_is_falsely_complete();
+                self.no_item_is_falsely_done();
             }
         }
     }
@@ -416,15 +417,15 @@ impl World {
             }
             Effect::SetDoneAside => self.done = DoneFact::Absent,
             Effect::ConsumeWaitMarker => self.wait_marker = false,
-            Effect::SetStatuses(statuses) => self.tasks.extend(statuses.iter().copied()),
-            Effect::CommitTasks { iteration, commits, .. } => {
-                let name = |task| format!("commit of {iteration} for #{task}");
-                let asked: Vec<_> = commits.iter().map(|commit| (commit.task, name(commit.task))).collect();
-                self.auditor.commits_tasks(commits);
+            Effect::SetMarks { of, done } => self.tasks.extend(statuses(&task_set(), of, done)),
+            Effect::CommitItems { iteration, commits, .. } => {
+                let name = |item| format!("commit of {iteration} for {item}");
+                let asked: Vec<_> = commits.iter().map(|commit| (commit.item, name(commit.item))).collect();
+                self.auditor.commits_items(commits);
                 let fails = !self.is_calm && self.chance.percent(20);
                 let made = if fails { self.chance.below(asked.len()) } else { asked.len() };
                 self.asked = (asked, made);
-                self.pending.push(Pending::TaskCommits);
+                self.pending.push(Pending::ItemCommits);
             }
             Effect::CancelChildren | Effect::Post(_) => {}
         }
@@ -518,8 +519,7 @@ impl World {
             done: self.done.clone(),
             wait_marker: self.wait_marker,
             messages,
-            tasks: self.look_at_tasks(),
-            broken: Vec::new(),
+            items: self.look_at_items(),
         };
         if let Some(tree) = &mut self.tree {
             // It changes something, changes it back, or lets it be.

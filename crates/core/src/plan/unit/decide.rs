@@ -632,7 +632,7 @@ impl Decision {
                 format!("there is nothing to merge, and task #{number} is not complete in `{target}`");
             return self.end(UnitEnd::Merge, detail);
         }
-        if let Some(file) = rules::foreign_change(&self.brief, view) {
+        if let Some(file) = rules::foreign_change(view) {
             let detail = format!("the merge would change `{file}` in a way that nothing proves");
             return self.end(UnitEnd::Merge, detail);
         }

@@ -5,12 +5,12 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use super::{Checks, CutFacts, MergeView, UnitBrief};
 use crate::{
     event::{Reason, UnitEnd},
-    judge::unit_files::{self, UnitFileVerdict},
     plan::{LoopStep, Purpose},
-    policy::{GateSpec, Policy},
+    policy::GateSpec,
     text::{count, shell::quoted},
     unit::{
         Task, TaskSet, TaskStatus, check,
+        files::{self, UnitFileVerdict},
         graph::{self, TasksStanding},
     },
 };
@@ -182,13 +182,11 @@ pub(super) fn newly_complete(brief: &UnitBrief, tasks: &[Task]) -> Vec<u32> {
 }
 
 /// The file that a merge would change in a way that it may not: nothing but the status of this unit's proven tasks.
-pub(super) fn foreign_change(brief: &UnitBrief, view: &MergeView) -> Option<String> {
+pub(super) fn foreign_change(view: &MergeView) -> Option<String> {
     let MergeView { proven, tasks, changes } = view;
-    let set = TaskSet { unit: brief.unit.clone(), tasks: tasks.clone(), ready: Vec::new() };
-    let policy = Policy { tasks: Some(set), ..brief.settings.policy.clone() };
     let foreign = changes.iter().find(|change| {
         let (file, before, after) = (&change.file, change.before.as_deref(), change.after.as_deref());
-        let verdict = unit_files::judge(file, before, after, &policy);
+        let verdict = files::judge(file, before, after, tasks);
         let is_proven = tasks.iter().find(|task| task.spec.file == *file).is_none_or(|task| {
             let said = after.and_then(|bytes| check::reread(file, bytes).ok());
             said == Some(task.status)

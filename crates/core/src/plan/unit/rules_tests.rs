@@ -160,7 +160,6 @@ fn a_branch_is_proven_up_to_its_newest_receipt_and_merges_of_dacapos_own_on_top(
 
 #[test]
 fn a_merge_changes_the_status_of_proven_tasks_and_nothing_else_of_units() {
-    let brief = brief(Job::Merge, MergeMode::Merge);
     let text = |status: &str| {
         Some(format!("---\ntask: 1\nstatus: {status}\nbackpressure: \"true\"\n---\n# T\n").into_bytes())
     };
@@ -170,7 +169,7 @@ fn a_merge_changes_the_status_of_proven_tasks_and_nothing_else_of_units() {
         changes: vec![FileChange { file: file.to_owned(), before, after }],
     };
     let own = "specs/tasks/auth/01-t.md";
-    let foreign = |view: &MergeView| foreign_change(&brief, view);
+    let foreign = foreign_change;
     assert_eq!(foreign(&view(own, text("pending"), text("complete"), &[1])), None);
     assert_eq!(foreign(&view(own, text("pending"), text("complete"), &[])).as_deref(), Some(own));
     assert_eq!(foreign(&view(own, text("pending"), text("failed"), &[1])).as_deref(), Some(own));

@@ -14,7 +14,10 @@ use crate::{
     event::{PlannedUnit, Reason, RunStarted, StopCause},
     machine::Machine,
     plan::{LoopProof, Purpose},
-    unit::schedule::{self, RunEffect, RunInput, RunState, Standing},
+    unit::{
+        items::turn_of,
+        schedule::{self, RunEffect, RunInput, RunState, Standing},
+    },
 };
 
 const NIGHTS: u64 = 120;
@@ -416,7 +419,7 @@ impl Ground {
         match effect {
             UnitEffect::RunLoop(Place::Worktree, order) => {
                 let base = order.base.clone().expect("a commit to count from");
-                self.unit(unit).cut = Some((order.purpose.clone(), order.policy.tasks.clone(), base));
+                self.unit(unit).cut = Some((order.purpose.clone(), turn_of(&order.policy).cloned(), base));
             }
             UnitEffect::RunLoop(Place::Scratch, _) => return,
             _ => {}

@@ -1,10 +1,6 @@
 //! Files of units while one is worked on: what in them may change, and what they say when dacapo sets them back.
 
-use crate::{
-    event::UnitFileKind,
-    policy::Policy,
-    unit::{TaskStatus, check, frontmatter},
-};
+use super::{Task, TaskStatus, check, frontmatter};
 
 /// What a change of a file below the folder of units comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +9,34 @@ pub enum UnitFileVerdict {
     Fine,
     /// Nothing but its status is another: allowed, but no work.
     OnlyStatus,
-    Forbidden(UnitFileKind),
+    Forbidden(ForbiddenKind),
+}
+
+/// What must not become of a file of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForbiddenKind {
+    /// It was not there before, or something else stands in its place.
+    Added,
+    Deleted,
+    Frontmatter,
+    /// Its status is another, and it is no task of this turn.
+    Status,
+}
+
+impl ForbiddenKind {
+    /// What is wrong with such a change of the file at `path`, in one line.
+    pub fn describe(self, path: &str) -> String {
+        match self {
+            Self::Added => format!("`{path}` was added to the units: none may appear while one is worked on"),
+            Self::Deleted => {
+                format!("`{path}` is gone from the units: none may vanish while one is worked on")
+            }
+            Self::Frontmatter => {
+                format!("the frontmatter of `{path}` was changed: it is frozen while the unit is worked on")
+            }
+            Self::Status => format!("the status of `{path}` was changed: it is no task of this turn"),
+        }
+    }
 }
 
 /// Whether a path lies below the folder of units.
@@ -22,28 +45,26 @@ pub fn is_below(units_dir: &str, path: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Judges a file that held `before` when the loop began and holds `after` now; `None` where it is no regular file.
-pub fn judge(path: &str, before: Option<&[u8]>, after: Option<&[u8]>, policy: &Policy) -> UnitFileVerdict {
+/// Judges a file that held `before` when the loop began and holds `after` now; `None` where it is no regular file. The
+/// status of `tasks` may change.
+pub fn judge(path: &str, before: Option<&[u8]>, after: Option<&[u8]>, tasks: &[Task]) -> UnitFileVerdict {
     use UnitFileVerdict::{Fine, Forbidden, OnlyStatus};
     let (before, after) = match (before, after) {
         (Some(before), Some(after)) => (before, after),
-        (None, Some(_)) => return Forbidden(UnitFileKind::Added),
-        (_, None) => return Forbidden(UnitFileKind::Deleted),
+        (None, Some(_)) => return Forbidden(ForbiddenKind::Added),
+        (_, None) => return Forbidden(ForbiddenKind::Deleted),
     };
     // Notes and pictures have no frontmatter that could be frozen.
     if !frontmatter::is_there(before) && !frontmatter::is_there(after) {
         return Fine;
     }
     if !frontmatter::is_same_head(before, after) {
-        return Forbidden(UnitFileKind::Frontmatter);
+        return Forbidden(ForbiddenKind::Frontmatter);
     }
     let status = |bytes| check::reread(path, bytes).ok();
-    let is_task = || {
-        let mut tasks = policy.tasks.iter().flat_map(|set| &set.tasks);
-        tasks.any(|task| task.spec.file == path)
-    };
+    let is_task = || tasks.iter().any(|task| task.spec.file == path);
     if status(before) != status(after) && !is_task() {
-        return Forbidden(UnitFileKind::Status);
+        return Forbidden(ForbiddenKind::Status);
     }
     if frontmatter::changes_only_status(before, after) { OnlyStatus } else { Fine }
 }
@@ -79,7 +100,7 @@ pub fn committed(file: &str, base: Option<&[u8]>, status: TaskStatus) -> TaskSta
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loop_machine::decide_tests::{policy, tasks::turn};
+    use crate::loop_machine::decide_tests::items::task_set;
 
     const FILE: &str = "specs/tasks/app/02-t.md";
     const PENDING: &str = "---\ntask: 2\nstatus: pending\nbackpressure: make\n---\n# T\n";
@@ -88,7 +109,7 @@ mod tests {
     #[test]
     fn what_may_change_in_the_file_of_a_unit() {
         // fault A10, fault A12
-        use UnitFileKind::*;
+        use ForbiddenKind::*;
         use UnitFileVerdict::{Fine, Forbidden, OnlyStatus};
         let body = COMPLETE.replace("# T", "# T\n\nDone so.");
         let easier = COMPLETE.replace("make", "true");
@@ -121,15 +142,15 @@ mod tests {
         ] {
             let bytes = |text: Option<&'static str>| text.map(str::as_bytes);
             let after = after.map(str::as_bytes);
-            assert_eq!(judge(path, bytes(before), after, &turn(|_| {})), in_turn, "{path} {after:?}");
-            assert_eq!(judge(path, bytes(before), after, &policy(|_| {})), otherwise, "{path} {after:?}");
+            assert_eq!(judge(path, bytes(before), after, &task_set().tasks), in_turn, "{path} {after:?}");
+            assert_eq!(judge(path, bytes(before), after, &[]), otherwise, "{path} {after:?}");
         }
     }
 
     #[test]
     fn an_editor_may_end_lines_in_another_way() {
         use UnitFileVerdict::{Fine, Forbidden, OnlyStatus};
-        let tampered = Forbidden(UnitFileKind::Frontmatter);
+        let tampered = Forbidden(ForbiddenKind::Frontmatter);
         let dos = |text: &str| text.replace('\n', "\r\n");
         let head_alone = |text: &str| text.replacen('\n', "\r\n", 4);
         let body = COMPLETE.replace("# T", "# T\n\nDone so.");
@@ -153,7 +174,7 @@ mod tests {
             (PENDING.to_owned(), dos(COMPLETE).replace("task: 2", "task: 2\r\nextra: 1"), tampered),
             (PENDING.to_owned(), dos(COMPLETE).replacen("\r\n---", "\r\n\r\n---", 1), tampered),
         ] {
-            let found = judge(FILE, Some(before.as_bytes()), Some(after.as_bytes()), &turn(|_| {}));
+            let found = judge(FILE, Some(before.as_bytes()), Some(after.as_bytes()), &task_set().tasks);
             assert_eq!(found, expected, "{before:?} {after:?}");
         }
         // What is accepted is what the agent wrote; what is refused is what was there.
@@ -161,6 +182,23 @@ mod tests {
             |status| restated(FILE, Some(PENDING.as_bytes()), Some(dos(COMPLETE).as_bytes()), status);
         assert_eq!(restated(TaskStatus::Complete), Some(dos(COMPLETE).into_bytes()));
         assert_eq!(restated(TaskStatus::Pending), Some(PENDING.as_bytes().to_vec()));
+    }
+
+    #[test]
+    fn forbidden_changes_of_unit_files_have_their_words() {
+        // fault A10, fault A12
+        use ForbiddenKind::*;
+        for (kind, words) in [
+            (Added, "`u/01.md` was added to the units: none may appear while one is worked on"),
+            (Deleted, "`u/01.md` is gone from the units: none may vanish while one is worked on"),
+            (
+                Frontmatter,
+                "the frontmatter of `u/01.md` was changed: it is frozen while the unit is worked on",
+            ),
+            (Status, "the status of `u/01.md` was changed: it is no task of this turn"),
+        ] {
+            assert_eq!(kind.describe("u/01.md"), words);
+        }
     }
 
     #[test]

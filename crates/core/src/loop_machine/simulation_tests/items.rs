@@ -1,11 +1,11 @@
-//! Loops of units in the world: tasks that agents complete or say so, and their commits.
+//! Loops with items in the world, here tasks of a unit: agents complete them or say so, and they are committed.
 
 use super::{
     super::{
-        Input, TaskCommits,
+        Input, ItemCommits,
         decide_tests::{
+            items::{proof, source, task_set},
             seal,
-            tasks::{proof, task_set},
         },
     },
     Chance,
@@ -13,15 +13,19 @@ use super::{
 };
 use crate::{
     duration::Millis,
+    item::{ItemFacts, ItemKey},
     policy::{OwnClaim, Policy},
-    unit::TaskStatus,
+    unit::{
+        TaskStatus,
+        items::{facts, items},
+    },
 };
 
 impl World {
     /// What the files of tasks say when an agent has ended that may have completed any of them.
-    pub(super) fn look_at_tasks(&mut self) -> Vec<(u32, Option<TaskStatus>)> {
-        if self.policy.tasks.is_none() {
-            return vec![];
+    pub(super) fn look_at_items(&mut self) -> ItemFacts {
+        if !self.policy.marks_items() {
+            return ItemFacts::default();
         }
         let numbers: Vec<u32> = self.tasks.keys().copied().collect();
         let mut said = vec![];
@@ -34,41 +38,47 @@ impl World {
             let status = self.tasks[&number];
             said.push((number, (!self.chance.percent(5)).then_some(status)));
         }
-        said
+        facts(&task_set(), &said, vec![])
     }
 
-    pub(super) fn tasks_committed(&mut self) -> Input {
+    pub(super) fn items_committed(&mut self) -> Input {
         let (asked, count) = std::mem::take(&mut self.asked);
         let failed = (count < asked.len()).then(|| "locked".to_owned());
         // Nothing to commit is an answer too.
         let commit = |name: String, is_new: bool| is_new.then_some(name);
         let mut made = vec![];
-        for (task, name) in asked.into_iter().take(count) {
+        for (item, name) in asked.into_iter().take(count) {
             let is_new = !self.chance.percent(5);
-            made.push((task, commit(name, is_new)));
+            made.push((item, commit(name, is_new)));
         }
         let tree = failed.is_none().then(|| "tree of tasks".to_owned());
-        Input::TasksCommitted(TaskCommits { made, tree, failed }, seal())
+        Input::ItemsCommitted(ItemCommits { made, tree, failed }, seal())
     }
 
-    /// After a loop of tasks no file says more than was proven.
-    pub(super) fn no_task_is_falsely_complete(&self) {
-        let Some(set) = &self.policy.tasks else { return };
-        let proven = self.auditor.proven_tasks();
-        for task in &set.tasks {
+    /// After a loop with items no mark says more than was proven.
+    pub(super) fn no_item_is_falsely_done(&self) {
+        if !self.policy.marks_items() {
+            return;
+        }
+        let proven = self.auditor.proven_items();
+        for task in &task_set().tasks {
             let number = task.spec.number;
             let is_complete = self.tasks[&number] == TaskStatus::Complete;
-            let may_be = task.status == TaskStatus::Complete || proven.contains(&number);
+            let may_be = task.status == TaskStatus::Complete || proven.contains(&ItemKey(number));
             assert_eq!(is_complete, may_be, "#{number} after {:?}", self.state.over());
         }
     }
 }
 
-/// Some loops are those of units: of tasks, or of checks that dacapo itself wants.
-pub(super) fn unit_policy(mut policy: Policy, chance: &mut Chance) -> Policy {
+/// Some loops have items that are marked, and in some dacapo itself claims.
+pub(super) fn with_items(mut policy: Policy, chance: &mut Chance) -> Policy {
     match chance.below(100) {
         0..=24 => {
-            policy.tasks = Some(task_set());
+            let commits = policy.commits();
+            (policy.items, policy.source) = (items(&task_set()), Some(source()));
+            if !commits {
+                policy.items.iter_mut().for_each(|item| item.commit = None);
+            }
             let at = chance.below(policy.gates.specs.len() + 1);
             policy.gates.specs.insert(at, proof(3));
             policy.gates.specs.push(proof(2));

@@ -1,11 +1,16 @@
-//! Tasks of a unit: their status is the claim, their gates decide about them alone, each has its commit.
+//! Items that an agent marks, here tasks of a unit: a mark is the claim, their gates decide about them alone, each has its
+//! commit.
 
 use super::*;
 use crate::{
-    event::{UnitFileChange, UnitFileKind},
-    loop_machine::{TaskCommit, TaskCommits},
+    event::ForbiddenChange,
+    item::{ItemFacts, ItemKey, ItemSource, Marks},
+    loop_machine::{ItemCommit, ItemCommits},
     policy::OwnClaim,
-    unit::{Task, TaskSet, TaskSpec, TaskStatus},
+    unit::{
+        Task, TaskSet, TaskSpec, TaskStatus,
+        items::{UnitSource, facts, items, statuses},
+    },
 };
 
 use TaskStatus::{Complete, InProgress, Pending};
@@ -39,24 +44,61 @@ pub(crate) fn task_set() -> TaskSet {
 
 /// A gate of a task.
 pub(crate) fn proof(task: u32) -> GateSpec {
-    GateSpec { task: Some(task), ..GateSpec::of_command(&format!("prove {task}")) }
+    GateSpec { item: Some(ItemKey(task)), ..GateSpec::of_command(&format!("prove {task}")) }
 }
 
 /// A turn: the gates of tasks 3 and 2, in the wrong order, around one for all.
 pub(crate) fn turn(bend: impl FnOnce(&mut Policy)) -> Policy {
     policy(|p| {
-        p.tasks = Some(task_set());
-        p.units_dir = Some("specs/tasks".into());
+        p.items = items(&task_set());
+        p.source = Some(source());
         p.gates.specs = vec![proof(3), GateSpec::of_command("lint"), proof(2)];
-        p.keep.commit = Some(CommitRule { message: None });
         p.limits.max_iterations = 3;
         bend(p);
     })
 }
 
+/// The files that the marks of a turn stand in.
+pub(crate) fn source() -> ItemSource {
+    ItemSource::Unit(UnitSource { dir: "specs/tasks".into(), turn: Some(task_set()) })
+}
+
+/// What is found when the files of tasks say this.
+pub(super) fn found(tasks: &[(u32, Option<TaskStatus>)]) -> ItemFacts {
+    facts(&task_set(), tasks, vec![])
+}
+
+/// What the files of tasks say when these marks are set.
+pub(super) fn statuses_of(of: &Marks, done: &[ItemKey]) -> Vec<(u32, TaskStatus)> {
+    statuses(&task_set(), of, done)
+}
+
 /// An agent that exited with `code`, after which the files of tasks say this.
 fn says(code: i32, tasks: &[(u32, Option<TaskStatus>)]) -> Input {
-    exits_with(code, |r| r.facts.tasks = tasks.to_vec())
+    exits_with(code, |r| r.facts.items = found(tasks))
+}
+
+fn keys(numbers: &[u32]) -> Vec<ItemKey> {
+    numbers.iter().copied().map(ItemKey).collect()
+}
+
+/// Tasks of these numbers go back to what their files said.
+fn returned(numbers: &[u32]) -> Effect {
+    Effect::SetMarks { of: Marks::Of(keys(numbers)), done: vec![] }
+}
+
+fn signals_of(numbers: &[u32]) -> Vec<Signal> {
+    keys(numbers).into_iter().map(Signal::Item).collect()
+}
+
+/// The tasks that are proven when the files of all four say this.
+fn proven(statuses: [TaskStatus; 4]) -> Vec<ItemKey> {
+    let before = task_set().tasks;
+    let news =
+        (1..).zip(statuses).zip(&before).filter(|((_, now), was)| *now == Complete && was.status != Complete);
+    let keys: Vec<ItemKey> = news.map(|((number, _), _)| ItemKey(number)).collect();
+    assert_eq!(statuses_of(&Marks::All, &keys), (1..).zip(statuses).collect::<Vec<_>>());
+    keys
 }
 
 fn completes(tasks: &[u32]) -> Input {
@@ -76,26 +118,26 @@ fn runs(spec: GateSpec) -> Effect {
 }
 
 fn made(commits: &[(u32, Option<&str>)]) -> Input {
-    let made = commits.iter().map(|(task, commit)| (*task, commit.map(str::to_owned))).collect();
-    Input::TasksCommitted(TaskCommits { made, tree: Some("tree of tasks".into()), failed: None }, seal())
+    let made = commits.iter().map(|(task, commit)| (ItemKey(*task), commit.map(str::to_owned))).collect();
+    Input::ItemsCommitted(ItemCommits { made, tree: Some("tree of tasks".into()), failed: None }, seal())
 }
 
-fn commit_of(task: u32, statuses: [TaskStatus; 4]) -> TaskCommit {
-    TaskCommit {
-        task,
+fn commit_of(task: u32, statuses: [TaskStatus; 4]) -> ItemCommit {
+    ItemCommit {
+        item: ItemKey(task),
         message: format!("feat(app): complete task #{task} - Title {task}"),
-        statuses: (1..).zip(statuses).collect(),
+        done: proven(statuses),
     }
 }
 
 fn set(statuses: [TaskStatus; 4]) -> Effect {
-    Effect::SetStatuses((1..).zip(statuses).collect())
+    Effect::SetMarks { of: Marks::All, done: proven(statuses) }
 }
 
 /// The claimed tasks that no gate has refused.
-fn standing(sim: &Sim) -> Vec<u32> {
+fn standing(sim: &Sim) -> Vec<ItemKey> {
     let policy = &sim.state.started.as_ref().unwrap().policy;
-    sim.state.judging().map(|judging| judging.standing_tasks(policy)).unwrap_or_default()
+    sim.state.judging().map(|judging| judging.standing_items(policy)).unwrap_or_default()
 }
 
 #[test]
@@ -111,13 +153,13 @@ fn the_status_of_a_ready_task_is_the_claim_and_the_only_one() {
         (completes(&[]), None),
         (promised, None),
         (directory, None),
-        (completes(&[3]), Some(vec![Signal::Task(3)])),
-        (completes(&[3, 2]), Some(vec![Signal::Task(2), Signal::Task(3)])),
-        (says(1, &[(3, Some(Complete)), (2, Some(Complete))]), Some(vec![Signal::Task(2), Signal::Task(3)])),
-        (says(1, &[unreadable(2), (3, Some(Complete)), unreadable(4)]), Some(vec![Signal::Task(3)])),
+        (completes(&[3]), Some(signals_of(&[3]))),
+        (completes(&[3, 2]), Some(signals_of(&[2, 3]))),
+        (says(1, &[(3, Some(Complete)), (2, Some(Complete))]), Some(signals_of(&[2, 3]))),
+        (says(1, &[unreadable(2), (3, Some(Complete)), unreadable(4)]), Some(signals_of(&[3]))),
         (says(0, &[unreadable(2), unreadable(3)]), None),
         (completes(&[4]), None),
-        (completes(&[4, 2]), Some(vec![Signal::Task(2)])),
+        (completes(&[4, 2]), Some(signals_of(&[2]))),
     ] {
         let sim = Sim::told(turn(|_| {})).after([input.clone()]);
         assert_eq!(sim.state.phase.claim().map(|claim| claim.by.clone()), claim, "{input:?}");
@@ -129,16 +171,16 @@ fn the_status_of_a_ready_task_is_the_claim_and_the_only_one() {
     assert_eq!(prompts(&sim.feed(done_is(DoneFact::File))).len(), 1);
     assert_eq!(sim.work(completes(&[])), [DELAY]);
     // Waiting is as ever.
-    let waits = exits_with(42, |r| r.facts.tasks = vec![(2, Some(Pending))]);
+    let waits = exits_with(42, |r| r.facts.items = found(&[(2, Some(Pending))]));
     assert_eq!(Sim::told(turn(|_| {})).after([waits]).over(), Some(Reason::Waiting));
 }
 
 #[test]
 fn a_task_whose_turn_it_is_not_is_set_back_and_never_believed() {
     let mut sim = Sim::told(turn(|_| {}));
-    assert_eq!(sim.work(completes(&[4])), [Effect::SetStatuses(vec![(4, Pending)]), DELAY]);
+    assert_eq!(sim.work(completes(&[4])), [returned(&[4]), DELAY]);
     let mut sim = Sim::told(turn(|_| {}));
-    assert_eq!(sim.work(completes(&[2, 4])), [Effect::SetStatuses(vec![(4, Pending)]), AWAIT_CHILDREN]);
+    assert_eq!(sim.work(completes(&[2, 4])), [returned(&[4]), AWAIT_CHILDREN]);
     // What was complete before is no news, and neither is work in progress.
     let mut sim = Sim::told(turn(|_| {}));
     assert_eq!(sim.work(says(0, &[(1, Some(Complete)), (4, Some(InProgress))])), [DELAY]);
@@ -151,8 +193,8 @@ fn the_gates_of_a_claim_are_those_of_all_then_those_of_its_tasks() {
     assert_eq!(sim.work(examined()), [runs(GateSpec::of_command("lint"))]);
     assert_eq!(sim.work(gate(0)), [runs(proof(2))]);
     let step = sim.feed(gate(0));
-    assert!(matches!(&step.events[0], LoopEvent::GateFinished { task: Some(2), .. }));
-    assert!(matches!(&step.events[1], LoopEvent::GateStarted { task: Some(3), .. }));
+    assert!(matches!(&step.events[0], LoopEvent::GateFinished { item: Some(ItemKey(2)), .. }));
+    assert!(matches!(&step.events[1], LoopEvent::GateStarted { item: Some(ItemKey(3)), .. }));
     assert_eq!(work(&step), [runs(proof(3))]);
     assert_eq!(sim.work(gate(0)), [Effect::Recheck { snapshot: Some("snap1".into()) }]);
     // Of a task that is not claimed no gate runs.
@@ -163,12 +205,12 @@ fn the_gates_of_a_claim_are_those_of_all_then_those_of_its_tasks() {
 
 #[test]
 fn the_same_command_proves_each_task_by_itself() {
-    let same = |task| GateSpec { task: Some(task), ..GateSpec::of_command("make") };
+    let same = |task| GateSpec { item: Some(ItemKey(task)), ..GateSpec::of_command("make") };
     let policy = turn(|p| p.gates.specs = vec![same(3), same(2)]);
     let mut sim = claimed(policy, &[2, 3]);
     assert_eq!(sim.work(gate(1)), [runs(same(3))]);
     sim.feed(gate(0));
-    assert_eq!(standing(&sim), [3]);
+    assert_eq!(standing(&sim), keys(&[3]));
 }
 
 #[test]
@@ -196,7 +238,7 @@ fn of_several_tasks_the_good_ones_are_kept() {
             statuses[*task as usize - 1] = Complete;
             commits.push(commit_of(*task, statuses));
         }
-        let commits = Effect::CommitTasks { snapshot: "snap1".into(), iteration: 1, commits };
+        let commits = Effect::CommitItems { snapshot: "snap1".into(), iteration: 1, commits };
         assert_eq!(sim.work(rechecked(&[])), [set(complete), commits], "{results:?}");
         let ids: Vec<String> = standing.iter().map(|task| format!("c{task}")).collect();
         let answers: Vec<(u32, Option<&str>)> =
@@ -205,7 +247,7 @@ fn of_several_tasks_the_good_ones_are_kept() {
         assert_eq!(sim.over(), Some(Reason::Done));
         assert_eq!(sim.times("committed"), standing.len());
         let receipt = receipts::of(&sim);
-        let claim: Vec<Signal> = standing.iter().copied().map(Signal::Task).collect();
+        let claim = signals_of(&standing);
         assert_eq!((receipt.claim.clone(), receipt.commits.clone()), (claim, ids));
         assert_eq!(
             (receipt.tree.as_deref(), receipt.snapshot.as_deref()),
@@ -219,7 +261,7 @@ fn of_several_tasks_the_good_ones_are_kept() {
 fn a_red_gate_of_all_refuses_all() {
     // req 35, req 36
     let mut sim = claimed(turn(|_| {}), &[2, 3]);
-    let back = Effect::SetStatuses(vec![(2, Pending), (3, InProgress)]);
+    let back = returned(&[2, 3]);
     assert_eq!(sim.work(gate(7)), [back, DELAY]);
     assert_eq!(sim.refusals(), [(RefusalReason::GateFailed, "gate `lint` exited 7")]);
 }
@@ -233,7 +275,7 @@ fn a_red_gate_is_tried_again_before_its_task_is_out() {
     assert_eq!(sim.work(gate(0)), [runs(tried(3))], "flaky, but it stands");
     assert_eq!(sim.work(gate(1)), [runs(tried(3))]);
     sim.feed(gate(1));
-    assert_eq!(standing(&sim), [2]);
+    assert_eq!(standing(&sim), keys(&[2]));
     assert!(matches!(sim.state.phase, Phase::Judging(JudgeStep::Rechecking, _)));
 }
 
@@ -243,7 +285,7 @@ fn a_refusal_sets_back_what_was_claimed_and_is_told_by_task() {
     let tail =
         |text: &str| Input::GateFinished(Box::new(GateResult { output_tail: text.into(), ..gate_result(1) }));
     let mut sim = claimed(turn(|_| {}), &[2, 3]).after([gate(0), tail("two broke")]);
-    let back = Effect::SetStatuses(vec![(2, Pending), (3, InProgress)]);
+    let back = returned(&[2, 3]);
     assert_eq!(sim.work(tail("three broke")), [back.clone(), DELAY]);
     let step = sim.after([Input::DelayOver]).feed(no_markers());
     let prompt = prompts(&step)[0];
@@ -256,7 +298,7 @@ fn a_refusal_sets_back_what_was_claimed_and_is_told_by_task() {
         examined_with(|e| e.tampered = vec!["tests/a.rs".into()]),
         examined_with(|e| {
             let path = "specs/tasks/app/02-t.md".into();
-            e.unit_files = vec![UnitFileChange { path, kind: UnitFileKind::Frontmatter }];
+            e.forbidden = vec![ForbiddenChange { path, why: "it is frozen".into() }];
         }),
     ] {
         let mut sim = Sim::told(turn(|_| {})).after([completes(&[2, 3]), no_children()]);
@@ -270,28 +312,19 @@ fn a_refusal_sets_back_what_was_claimed_and_is_told_by_task() {
 }
 
 #[test]
-fn forbidden_changes_of_unit_files_have_their_words() {
+fn a_forbidden_change_refuses_in_its_own_words() {
     // fault A10, fault A12
-    use UnitFileKind::*;
-    let change = |kind| UnitFileChange { path: "u/01.md".into(), kind };
+    let change = |why: &str| ForbiddenChange { path: "u/01.md".into(), why: why.into() };
     for (changes, detail) in [
-        (vec![change(Added)], "`u/01.md` was added to the units: none may appear while one is worked on"),
-        (vec![change(Deleted)], "`u/01.md` is gone from the units: none may vanish while one is worked on"),
-        (
-            vec![change(Frontmatter)],
-            "the frontmatter of `u/01.md` was changed: it is frozen while the unit is worked on",
-        ),
-        (
-            vec![change(Status), change(Added)],
-            "the status of `u/01.md` was changed: it is no task of this turn (and 1 more)",
-        ),
+        (vec![change("`u/01.md` is frozen")], "`u/01.md` is frozen"),
+        (vec![change("`u/01.md` is gone"), change("`u/02.md` is new")], "`u/01.md` is gone (and 1 more)"),
     ] {
         // Whoever's version of protected paths gates see, these are what is worked on.
         let policy = turn(|p| p.gates.from = crate::policy::GateFrom::Base);
         let sim = Sim::told(policy).after([
             completes(&[2]),
             no_children(),
-            examined_with(|e| e.unit_files.clone_from(&changes)),
+            examined_with(|e| e.forbidden.clone_from(&changes)),
         ]);
         assert_eq!(sim.refusals(), [(RefusalReason::Tampered, detail)]);
     }
@@ -313,7 +346,7 @@ fn nothing_but_an_accepted_claim_leaves_a_task_complete() {
     assert_eq!(sim.work(resume()), [Effect::ConsumeWaitMarker, AWAIT_CHILDREN]);
     let mut sim = sim.after([no_children(), examined(), gate(0), gate(0)]);
     let commits = vec![commit_of(2, [Complete, Complete, InProgress, Pending])];
-    let commits = Effect::CommitTasks { snapshot: "snap1".into(), iteration: 1, commits };
+    let commits = Effect::CommitItems { snapshot: "snap1".into(), iteration: 1, commits };
     assert_eq!(sim.work(rechecked(&[])), [set([Complete, Complete, InProgress, Pending]), commits]);
 }
 
@@ -325,8 +358,12 @@ fn each_commit_is_told_once_and_one_that_fails_ends_the_loop() {
     let sim = committing().after([made(&[(2, Some("c2")), (3, None)])]);
     assert_eq!((sim.over(), sim.times("committed")), (Some(Reason::Done), 1));
     let mut sim = committing();
-    let half = TaskCommits { made: vec![(2, Some("c2".into()))], tree: None, failed: Some("locked".into()) };
-    let step = sim.feed(Input::TasksCommitted(half, seal()));
+    let half = ItemCommits {
+        made: vec![(ItemKey(2), Some("c2".into()))],
+        tree: None,
+        failed: Some("locked".into()),
+    };
+    let step = sim.feed(Input::ItemsCommitted(half, seal()));
     assert_eq!(names(&step.events), ["committed", "loop_finished"]);
     let kept = set([Complete, Complete, InProgress, Pending]);
     assert!(step.effects.contains(&kept), "what has its commit stays complete");
@@ -423,7 +460,7 @@ fn the_pause_doubles_up_to_its_limit() {
 #[test]
 fn a_task_that_nothing_would_prove_is_a_problem() {
     let problems = turn(|p| p.gates.specs = vec![proof(2)]).problems();
-    assert_eq!(problems, [crate::policy::PolicyProblem::Unproven { task: 3 }]);
+    assert_eq!(problems, [crate::policy::PolicyProblem::Unproven { item: "task #3".into() }]);
     assert_eq!(turn(|_| {}).problems(), []);
 }
 
@@ -432,20 +469,20 @@ fn what_looks_like_a_claim_and_is_none_is_refused_in_words() {
     // req 30; fault A10: the next agent is told, and finds what is gone in its place.
     let line = "`specs/tasks/app/02-t.md`, line 3: `done` is not a status; write one of pending, complete";
     let broken = |tasks: &[(u32, Option<TaskStatus>)]| {
-        let tasks = tasks.to_vec();
-        exits_with(0, move |r| (r.facts.tasks, r.facts.broken) = (tasks, vec![line.to_owned()]))
+        let found = facts(&task_set(), tasks, vec![line.to_owned()]);
+        exits_with(0, move |r| r.facts.items = found)
     };
     let back = set([Complete, Pending, InProgress, Pending]);
     for (input, effects, detail) in [
         (broken(&[(2, None)]), vec![back.clone(), DELAY], line.to_owned()),
         (
             completes(&[4]),
-            vec![Effect::SetStatuses(vec![(4, Pending)]), DELAY],
+            vec![returned(&[4]), DELAY],
             "task #4 was set to `complete`, and #2, #3 must come first".to_owned(),
         ),
         (
             broken(&[(2, None), (4, Some(Complete))]),
-            vec![Effect::SetStatuses(vec![(4, Pending)]), back, DELAY],
+            vec![returned(&[4]), back, DELAY],
             format!("task #4 was set to `complete`, and #2, #3 must come first; {line}"),
         ),
     ] {
@@ -462,7 +499,7 @@ fn what_looks_like_a_claim_and_is_none_is_refused_in_words() {
     let mut sim = Sim::told(turn(|_| {}));
     sim.work(exits_with(1, |r| {
         r.exit.outcome = super::Outcome::UsageLimit;
-        (r.facts.tasks, r.facts.broken) = (vec![(2, None)], vec![line.to_owned()]);
+        r.facts.items = facts(&task_set(), &[(2, None)], vec![line.to_owned()]);
     }));
     assert_eq!(sim.refusals(), []);
     assert!(matches!(sim.state.phase, crate::loop_machine::Phase::Parked(_)), "{:?}", sim.state.phase);
