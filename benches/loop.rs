@@ -7,7 +7,7 @@ mod repository;
 
 use std::{
     fs,
-    io::{self, Write as _},
+    io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
     process::{Child, Command, ExitCode, Stdio},
     thread,
@@ -50,6 +50,7 @@ fn main() -> ExitCode {
         ("many iterations", Bench::endurance),
         ("resume", Bench::resume),
         ("many loops", Bench::status),
+        ("million events", Bench::journal),
         ("size", Bench::size),
     ] {
         if !wanted.is_empty() && !wanted.iter().any(|word| what.contains(word.as_str())) {
@@ -385,6 +386,29 @@ impl Bench {
         vec![Figure::ratio("status, 10,000 loops beside 10", "ms", many.wall() * 1e3, few.wall() * 1e3, 1.5)]
     }
 
+    /// What `dacapo events --json` holds in memory of a journal with a million events.
+    fn journal(&self) -> Vec<Figure> {
+        timed(&mut self.dacapo_run("million", &self.agent, 100), 3);
+        lengthen(&self.home("million").join("dacapo.db"), 1_000_000).expect("a journal with many events");
+        let mut command = self.dacapo("million");
+        let mut events = Running::start(command.args(["events", "--json"]).stdout(Stdio::piped()));
+        let mut output = events.0.stdout.take().expect("its output");
+        let (mut buffer, mut peak, mut lines) = (vec![0; 1 << 20], 0.0_f64, 0_usize);
+        loop {
+            let read = output.read(&mut buffer).expect("its output");
+            if read == 0 {
+                break;
+            }
+            lines += buffer[..read].iter().filter(|byte| **byte == b'\n').count();
+            // The most it ever held; its last look is at most one pipe before its end.
+            if let Some(most) = peak_memory_if_there(events.0.id()) {
+                peak = peak.max(most);
+            }
+        }
+        assert!(lines >= 1_000_000, "{lines} events");
+        vec![Figure::at_most("peak memory, a million events", "MB", peak, None, 16.0)]
+    }
+
     fn size(&self) -> Vec<Figure> {
         let bytes = fs::metadata(DACAPO).expect("the binary").len();
         vec![Figure::at_most("size of the binary", "MB", bytes as f64 / 1e6, None, 12.0)]
@@ -563,9 +587,14 @@ fn monotonic() -> i64 {
 
 /// The most a process ever held, in MB; pages it shares with others are counted for each.
 fn peak_memory(pid: u32) -> f64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a running process");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its peak");
-    line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number") * 1024.0 / 1e6
+    peak_memory_if_there(pid).expect("a running process")
+}
+
+/// The same of a process that may have ended.
+fn peak_memory_if_there(pid: u32) -> Option<f64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().trim_end_matches(" kB").parse::<f64>().ok()? * 1024.0 / 1e6)
 }
 
 /// What a process takes of the machine's memory, in MB.
@@ -591,15 +620,34 @@ fn multiply(database: &Path, loops: u32) -> rusqlite::Result<()> {
     db.execute_batch(&format!(
         "CREATE TEMP TABLE copies AS
            WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {loops} - 1) SELECT i FROM n;
-         CREATE TEMP TABLE first AS SELECT * FROM loops WHERE key = 1;
-         CREATE TEMP TABLE told AS SELECT * FROM events WHERE loop = 1;
+         CREATE TEMP TABLE first AS SELECT * FROM streams WHERE key = 1;
+         CREATE TEMP TABLE told AS SELECT * FROM events WHERE stream = 1;
          CREATE TEMP TABLE span AS SELECT max(seq) AS length FROM told;
          BEGIN;
-         INSERT INTO loops (key, id, project, task, workspace, parent, head, over, view, owner_pid, owner_start, owner_boot)
-           SELECT key + i, printf('copy%06d', i), project, task, workspace, parent, head + i * length,
-             over, json_set(view, '$.id', printf('copy%06d', i)), owner_pid, owner_start, owner_boot
+         INSERT INTO streams (key, id, kind, project, task, workspace, parent, head, over, view, owner_pid,
+             owner_start, owner_boot, owner_host, epoch, lease_until)
+           SELECT key + i, printf('copy%06d', i), kind, project, task, workspace, parent, head + i * length,
+             over, json_set(view, '$.id', printf('copy%06d', i)), owner_pid, owner_start, owner_boot, owner_host,
+             epoch, lease_until
            FROM copies, first, span;
-         INSERT INTO events SELECT seq + i * length, loop + i, at, body FROM copies, told, span ORDER BY 1;
+         INSERT INTO events (seq, stream, at, body)
+           SELECT seq + i * length, stream + i, at, body FROM copies, told, span ORDER BY 1;
+         COMMIT;"
+    ))
+}
+
+/// Makes a loop longer by its own events, again and again, until it has this many.
+fn lengthen(database: &Path, events: u32) -> rusqlite::Result<()> {
+    let db = rusqlite::Connection::open(database)?;
+    db.execute_batch(&format!(
+        "CREATE TEMP TABLE told AS SELECT * FROM events WHERE stream = 1 AND seq > 1;
+         CREATE TEMP TABLE span AS SELECT max(seq) AS length, count(*) AS number FROM told;
+         BEGIN;
+         INSERT INTO events (seq, stream, at, body)
+           WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n, span WHERE i < {events} / number)
+           SELECT seq + i * length, stream, at, body FROM n, told, span ORDER BY 1;
+         UPDATE streams SET head = (SELECT max(seq) FROM events) WHERE key = 1;
+         DELETE FROM checkpoints;
          COMMIT;"
     ))
 }
