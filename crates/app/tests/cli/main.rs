@@ -11,6 +11,7 @@ mod gates;
 mod ids;
 mod inside;
 mod output;
+mod owners;
 mod secrets;
 mod stopping;
 mod support;

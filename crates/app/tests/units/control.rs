@@ -2,7 +2,14 @@
 
 use std::{fs, time::Duration};
 
+use dacapo_core::unit::schedule::{RunInput, RunMachine};
+use dacapo_engine::{
+    observer::Nobody,
+    process::identity::Identity,
+    store::{Store, Stream},
+};
 use dacapo_testkit::{Running, Signal, wait_until};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::world::{World, types_of};
@@ -331,4 +338,36 @@ fn unit_json(world: &World, name: &str) -> Value {
     let output = world.env.run(["status", "--units", "--json"]).assert_code(0);
     let units: Vec<Value> = serde_json::from_str(&output.stdout).unwrap();
     units.into_iter().find(|unit| unit["unit"] == name).unwrap()
+}
+
+#[test]
+fn a_scheduler_that_slept_while_another_took_its_run_writes_nothing_and_ends_its_jobs() {
+    let world = World::new();
+    slow_unit(&world, "a", &[], "");
+    world.commit();
+    let running = start(&world, &[], &["a"]);
+    running.signal(Signal::STOP);
+    let stat = format!("/proc/{}/stat", running.pid());
+    wait_until("the scheduler holds", LONG, || {
+        let stat = fs::read_to_string(&stat).unwrap_or_default();
+        stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+    });
+    // As a dacapo on another machine would, whose journal says that the lease is over.
+    let mut store = Store::open(&world.env.dacapo_home().join("dacapo.db")).unwrap();
+    let run = world.run_events()[0]["run"].as_str().unwrap().parse().unwrap();
+    let mut stream = Stream::<RunMachine>::open(&store, &run).unwrap().unwrap();
+    stream.take_over(&mut store, &Identity::own(), Timestamp::now(), &()).unwrap();
+    stream.step(&mut store, Timestamp::now(), [RunInput::OwnerDied.into()], &mut Nobody).unwrap();
+    let recorded = world.run_events().len();
+    running.signal(Signal::CONT);
+    // An idle scheduler would find out at its next renewal; this one is asked for something.
+    running.signal(Signal::TERM);
+    let output = running.wait(LONG).assert_code(5);
+    let expected = format!("run {run} was continued by another dacapo");
+    assert!(output.stderr.contains(&expected), "{}", output.stderr);
+    wait_until("its jobs and agents are ended", LONG, || world.env.survivors().is_empty());
+    assert_eq!(world.run_events().len(), recorded);
+    go(&world);
+    world.run(&[]).assert_code(0);
+    assert_done(&world, &["a"]);
 }

@@ -53,6 +53,7 @@ fn close(store: &mut Store, id: &RunId) -> Result<(), StoreError> {
     }
     inputs.push(RunInput::OwnerDied.into());
     let at = store.last_sign_of(id, &project)?;
+    stream.shut_out_owner();
     stream.step(store, at, inputs, &mut Nobody)?;
     Ok(())
 }

@@ -444,7 +444,8 @@ impl Scheduler<'_> {
     /// Waits until something happens and says what.
     fn wait(&mut self) -> Result<Vec<Arrival<RunInput>>, RunError> {
         let kill_at = self.jobs.iter().filter_map(|job| job.kill_at).min();
-        let deadlines = [self.grace, self.time, self.next_tick, self.next_look, kill_at];
+        let renewal = Some(self.stream.renewal_is_due_at());
+        let deadlines = [self.grace, self.time, self.next_tick, self.next_look, kill_at, renewal];
         let deadline = deadlines.into_iter().flatten().min();
         let timeout = deadline.map(|at| {
             let left = at.saturating_duration_since(Instant::now());
@@ -466,7 +467,20 @@ impl Scheduler<'_> {
         }
         self.listen(&mut inputs)?;
         self.look_at_the_clock(&mut inputs);
+        self.renew_lease()?;
         Ok(inputs)
+    }
+
+    /// Keeps the lease of a run that has nothing to record, and learns whether another process has taken the run over.
+    fn renew_lease(&mut self) -> Result<(), RunError> {
+        if self.stream.renewal_is_due_at() > Instant::now() {
+            return Ok(());
+        }
+        match self.stream.renew_lease(&mut self.store, Timestamp::now()) {
+            // Nothing is lost by it, and there may be room again when there is something to record.
+            Ok(()) | Err(StoreError::Disk { is_full: true, .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// What jobs say, in order; what their loops have written comes before the end of a job.

@@ -3,7 +3,10 @@
 //! Nothing else writes events. [`append`] is private to this file, and the rest of the store has no statement that inserts
 //! one, so that a fact cannot get into the journal without [`Machine::decide`](dacapo_core::machine::Machine::decide).
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use dacapo_core::loop_machine::LoopMachine;
 use jiff::Timestamp;
@@ -23,9 +26,12 @@ use crate::{
 /// How long a lease holds without a word of its owner. On one machine the kernel knows sooner.
 const LEASE: Duration = Duration::from_secs(60);
 
+/// How long after its newest word an owner renews its lease that has nothing to record.
+const RENEW_AFTER: Duration = Duration::from_secs(20);
+
 /// Moves a stream's row behind what is appended. It names no column that an index has: the database writes the indexes of a
 /// column anew when it is named, also if its value stays.
-const MOVE: &str = "UPDATE streams SET head = ?4, view = ?5, lease_until = ?6
+const MOVE: &str = "UPDATE streams SET head = ?4, view = ?5, lease_until = ?6, epoch = ?7
     WHERE key = ?1 AND head = ?2 AND epoch = ?3";
 
 /// A stream in the hands of the one who writes it.
@@ -36,6 +42,10 @@ pub struct Stream<M: Kind> {
     view: M::View,
     hash: JournalHash,
     since_checkpoint: SinceCheckpoint,
+    /// When the lease was written last.
+    leased: Instant,
+    /// Whether the next append counts the epoch up.
+    shuts_out_owner: bool,
 }
 
 /// Where a stream ends, as its writer knows it.
@@ -100,7 +110,14 @@ impl<M: Kind> Stream<M> {
             since_checkpoint.events += 1;
             Ok(())
         })?;
-        Ok(Some(Self { id: id.clone(), place, state, view, hash, since_checkpoint }))
+        let (leased, shuts_out_owner) = (Instant::now(), false);
+        Ok(Some(Self { id: id.clone(), place, state, view, hash, since_checkpoint, leased, shuts_out_owner }))
+    }
+
+    /// Lets the next append count the epoch up, so that nothing is recorded that the owner still wants to write. For a process
+    /// that writes the end of a stream because its owner is dead, as far as anything shows.
+    pub fn shut_out_owner(&mut self) {
+        self.shuts_out_owner = true;
     }
 
     /// Makes `owner` the one who writes this stream; the lock that it is written under must be held.
@@ -132,6 +149,26 @@ impl<M: Kind> Stream<M> {
             if moved == 0 { Err(overtaken::<M>(id)) } else { Ok(()) }
         })?;
         self.place.epoch += 1;
+        self.leased = Instant::now();
+        Ok(())
+    }
+
+    /// When the owner has to renew its lease, unless it records something before. Everything that is recorded renews it.
+    pub fn renewal_is_due_at(&self) -> Instant {
+        self.leased + RENEW_AFTER
+    }
+
+    /// Renews the lease of an owner that waits and has nothing to record; tells it if another process has taken the stream
+    /// over meanwhile.
+    pub fn renew_lease(&mut self, store: &mut Store, now: Timestamp) -> Result<(), StoreError> {
+        let (place, id) = (self.place, &self.id);
+        store.transact(|transaction| {
+            let renewed = transaction
+                .prepare_cached("UPDATE streams SET lease_until = ?3 WHERE key = ?1 AND epoch = ?2")?
+                .execute(params![place.key, place.epoch, lease_from(now)])?;
+            if renewed == 0 { Err(overtaken::<M>(id)) } else { Ok(()) }
+        })?;
+        self.leased = Instant::now();
         Ok(())
     }
 
@@ -259,7 +296,9 @@ impl<M: Kind> Stream<M> {
             M::index(transaction, place.key, &view, &envelopes)?;
             let since_checkpoint = SinceCheckpoint { events: events.len(), ..SinceCheckpoint::default() };
             let (id, state) = (id.clone(), M::State::default());
-            Ok((Self { id, place, state, view, hash, since_checkpoint }, envelopes))
+            let (leased, shuts_out_owner) = (Instant::now(), false);
+            let stream = Self { id, place, state, view, hash, since_checkpoint, leased, shuts_out_owner };
+            Ok((stream, envelopes))
         })
     }
 
@@ -276,6 +315,7 @@ impl<M: Kind> Stream<M> {
         }
         let (id, at, mut view) = (&self.id, self.place, self.view.clone());
         let was_over = M::is_over(&view);
+        let epoch = at.epoch + i64::from(self.shuts_out_owner);
         let (state, mut hash, mut since) = (&self.state, self.hash.clone(), self.since_checkpoint);
         let (envelopes, head) = store.transact(|transaction| {
             let first = next_seq(transaction)?;
@@ -290,7 +330,8 @@ impl<M: Kind> Stream<M> {
                 at.epoch,
                 head,
                 to_json(&view)?,
-                lease_from(now)
+                lease_from(now),
+                epoch
             ])?;
             if moved == 0 {
                 return Err(overtaken::<M>(id));
@@ -313,7 +354,8 @@ impl<M: Kind> Stream<M> {
             }
             Ok((envelopes, head))
         })?;
-        self.place.head = head;
+        self.place = Place { head, epoch, ..at };
+        (self.leased, self.shuts_out_owner) = (Instant::now(), false);
         (self.view, self.hash, self.since_checkpoint) = (view, hash, since);
         Ok(envelopes)
     }

@@ -488,6 +488,55 @@ fn an_owner_that_slept_goes_on_unless_somebody_else_does() {
 }
 
 #[test]
+fn an_owner_that_has_nothing_to_record_renews_its_lease_unless_another_took_over() {
+    let mut world = world();
+    let id: LoopId = "l1".parse().unwrap();
+    let mut stream = long_loop(&mut world.store, &id, 1);
+    let after = |secs| now() + std::time::Duration::from_secs(secs);
+    let lease = |store: &Store| store.row(&id).unwrap().unwrap().lease;
+    let (recorded, due) = (world.store.last_seq().unwrap(), stream.renewal_is_due_at());
+    assert!(due > Instant::now(), "it has just recorded something");
+    stream.renew_lease(&mut world.store, after(20)).unwrap();
+    assert_eq!((lease(&world.store).epoch, lease(&world.store).until), (1, after(80)));
+    assert!(stream.renewal_is_due_at() >= due);
+    let mut yours = Store::open(&world.path).unwrap();
+    let mut other = Stream::<LoopMachine>::open(&yours, &id).unwrap().unwrap();
+    other.take_over(&mut yours, &Identity::own(), after(90), &[]).unwrap();
+    let late = stream.renew_lease(&mut world.store, after(100)).err().unwrap();
+    assert_eq!(late.to_string(), "loop l1 was continued by another dacapo");
+    assert_eq!((lease(&world.store).epoch, lease(&world.store).until), (2, after(150)));
+    assert_eq!(world.store.last_seq().unwrap(), recorded, "a renewal is no event");
+}
+
+#[test]
+fn what_is_written_about_a_dead_owner_shuts_it_out() {
+    let mut world = world();
+    let store = &mut world.store;
+    let id: LoopId = "l1".parse().unwrap();
+    let mut owner = long_loop(store, &id, 1);
+    let mut finder = Stream::<LoopMachine>::open(store, &id).unwrap().unwrap();
+    finder.shut_out_owner();
+    finder.step(store, now(), [Input::OwnerDied.into()], &mut Nobody).unwrap();
+    let epoch = |store: &Store| store.row(&id).unwrap().unwrap().lease.epoch;
+    assert_eq!((epoch(store), finder.place.epoch), (2, 2));
+    // Even an owner that knows what was written meanwhile.
+    owner.place.head = finder.place.head;
+    let late = owner.step(store, now(), [Input::Noticed("late".to_owned()).into()], &mut Nobody);
+    assert_eq!(late.err().unwrap().to_string(), "loop l1 was continued by another dacapo");
+    assert!(owner.renew_lease(store, now()).is_err());
+    finder.step(store, now(), [Input::Noticed("more".to_owned()).into()], &mut Nobody).unwrap();
+    assert_eq!(epoch(store), 2, "once is enough");
+    // The end of a run is written in the same way.
+    let (mut head, _) = create_run(store, &run("r1"), &dead(), now(), begins(&["a"])).unwrap();
+    close_dead_runs(store, &"p".parse().unwrap()).unwrap();
+    let row = store.run_row(&run("r1")).unwrap().unwrap();
+    assert!(row.view.is_over() && row.lease.epoch == 2, "{row:?}");
+    head.place.head = store.last_seq().unwrap().cast_signed();
+    let late = append(store, &mut head, now(), about("a", warned("late")));
+    assert!(matches!(late, Err(StoreError::Overtaken { kind: "run", .. })), "{late:?}");
+}
+
+#[test]
 fn an_owner_on_another_machine_holds_a_stream_as_long_as_it_said() {
     let mut world = world();
     let LoopEvent::LoopStarted(started) = loop_started("a", None) else { unreachable!() };
@@ -633,7 +682,8 @@ fn the_users_own_words_do_not_get_into_a_checkpoint() {
 fn an_append_writes_no_index_of_streams() {
     let world = world();
     let sql = format!("EXPLAIN {MOVE}");
-    let codes: Vec<String> = world.store.query(&sql, params![1, 1, 1, 1, "", 1], |row| row.get(1)).unwrap();
+    let codes: Vec<String> =
+        world.store.query(&sql, params![1, 1, 1, 1, "", 1, 1], |row| row.get(1)).unwrap();
     assert!(codes.iter().any(|code| code == "Insert"), "{codes:?}");
     assert!(!codes.iter().any(|code| code.starts_with("Idx")), "{codes:?}");
 }

@@ -290,11 +290,16 @@ impl Supervisor<'_> {
 
     fn poll(&mut self) -> Result<Ready, SuperviseError> {
         let work = self.work.as_ref().and_then(Work::deadline);
-        let deadline =
-            [self.timers.next(), work, self.stock_is_due_at(), self.next_tick, self.server.deadline()]
-                .into_iter()
-                .flatten()
-                .min();
+        let renewal = Some(self.stream.renewal_is_due_at());
+        let deadlines = [
+            self.timers.next(),
+            work,
+            self.stock_is_due_at(),
+            self.next_tick,
+            self.server.deadline(),
+            renewal,
+        ];
+        let deadline = deadlines.into_iter().flatten().min();
         let timeout = deadline.map(|at| {
             let left = at.saturating_duration_since(Instant::now());
             Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
@@ -376,6 +381,7 @@ impl Supervisor<'_> {
         if self.stock_is_due_at().is_some_and(|at| at <= now) {
             self.take_stock(now)?;
         }
+        self.renew_lease(now)?;
         if self.timers.delay_is_over(now) {
             self.inbox.push_back(Input::DelayOver.into());
         }
@@ -391,6 +397,18 @@ impl Supervisor<'_> {
             self.look_for_tasks()?;
         }
         self.enforce_deadlines(now)
+    }
+
+    /// Keeps the lease of a loop that has nothing to record, and learns whether another process has taken the loop over.
+    fn renew_lease(&mut self, now: Instant) -> Result<(), SuperviseError> {
+        if self.stream.renewal_is_due_at() > now {
+            return Ok(());
+        }
+        match self.stream.renew_lease(&mut self.store, Timestamp::now()) {
+            // Nothing is lost by it, and there may be room again when there is something to record.
+            Ok(()) | Err(StoreError::Disk { is_full: true, .. }) => Ok(()),
+            Err(error) => self.journal_failed(error),
+        }
     }
 
     fn reported(&mut self, report: &Report) {

@@ -25,6 +25,7 @@ pub fn settle(home: &Home, store: &mut Store, id: &LoopId) -> Result<(), StartEr
     let _lock = take_lock(home, store, &row.view.project, &row.view.task)?;
     let mut stream = Stream::open(store, id)?.ok_or_else(|| StartError::Unknown(id.clone()))?;
     bury(home, store, &mut stream)?;
+    stream.shut_out_owner();
     take_up_requests(store, &mut stream)
 }
 
@@ -56,7 +57,7 @@ pub(super) fn reconcile_holding(
 ) -> Result<Vec<LoopId>, StartError> {
     let mut buried = Vec::new();
     for row in store.active()? {
-        if row.owner.is_alive() {
+        if row.is_running() {
             continue;
         }
         let is_ours = held == Some((&row.view.project, &row.view.task));
@@ -90,6 +91,7 @@ pub(super) fn bury(
             what: "cannot end what a dead dacapo left running",
             source,
         })?;
+    stream.shut_out_owner();
     let effects = stream.step(store, Timestamp::now(), [Input::OwnerDied.into()], &mut Nobody)?;
     perform_without_supervisor(store, &id, &effects)
 }
