@@ -34,3 +34,4 @@ pub mod trust;
 mod unit_items;
 pub mod units;
 pub mod watch;
+pub mod workflows;

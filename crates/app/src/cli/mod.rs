@@ -29,6 +29,7 @@ mod unit;
 mod value;
 mod verify;
 mod why;
+mod workflow;
 
 use dacapo_engine::{client::deciding, inside::child, process::background::leave_terminal, secrets::secrets};
 use std::{ffi::OsString, io::Write, process::ExitCode};
@@ -68,6 +69,7 @@ enum Command {
     Init(init::InitArgs),
     Run(Box<run::RunArgs>),
     Unit(unit::UnitArgs),
+    Workflow(workflow::WorkflowArgs),
     Status(status::StatusArgs),
     Logs(logs::LogsArgs),
     Events(events::EventsArgs),
@@ -105,6 +107,7 @@ impl Command {
             | Self::Demo(_)
             | Self::Init(_)
             | Self::Run(_)
+            | Self::Workflow(_)
             | Self::Status(_)
             | Self::Logs(_)
             | Self::Events(_)
@@ -189,6 +192,7 @@ fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
         Command::Init(args) => init::init(&cx, args),
         Command::Run(args) => run::run(&cx, args),
         Command::Unit(args) => unit::unit(&cx, args),
+        Command::Workflow(args) => workflow::workflow(args),
         Command::Status(args) => status::status(&cx, args),
         Command::Logs(args) => logs::logs(&cx, args),
         Command::Events(args) => events::events(&cx, args),

@@ -7,6 +7,7 @@ use std::fmt;
 
 use super::{
     AgentSettings, At, BudgetSetting, Config, Contradictions, EffectiveUnits, PriceSetting, SetupStep, units,
+    workflows,
 };
 use crate::{
     agent::EnvironmentRule,
@@ -147,6 +148,8 @@ pub struct Effective {
     /// What ends with a checkout.
     pub teardown: Vec<Sourced<SetupStep>>,
     pub units: EffectiveUnits,
+    /// A folder of command files beside those that are always looked into, from the top of the repository.
+    pub commands: Sourced<Option<String>>,
     /// Whether gates run once before the first agent.
     pub baseline: Sourced<bool>,
     /// Whether a gate must have been red on the base.
@@ -220,6 +223,7 @@ pub fn resolve(user: &Config, repository: &Config, typed: &Typed) -> Effective {
         setup: both.all(|c| &c.worktree.setup),
         teardown: both.all(|c| &c.worktree.teardown),
         units: units::resolve(&both),
+        commands: workflows::resolve(&both),
         baseline: both.pick(|c| c.checks.baseline.clone(), |a, b| *a || *b),
         red_first: both.pick(|c| c.checks.red_first.clone(), |a, b| *a || *b),
         gate_in: both.pick(|c| c.checks.gate_in.clone(), |a, b| *a.max(b)),

@@ -40,6 +40,7 @@ fn without_anything_the_defaults_hold() {
                 baseline: vec![],
                 submodules: default(false),
             },
+            commands: Sourced { value: None, from: Source::Default },
             baseline: default(false),
             red_first: default(false),
             gate_in: Sourced { value: GateIn::Workspace, from: Source::Default },

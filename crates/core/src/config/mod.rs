@@ -17,6 +17,7 @@ mod section;
 mod snapshots;
 mod starter;
 mod units;
+mod workflows;
 mod worktree;
 
 pub use agents::{AgentSettings, Agents};
@@ -33,6 +34,7 @@ pub use problem::{Problem, Problems};
 pub use snapshots::Snapshots;
 pub use starter::{Tests, guess_tests, starter};
 pub use units::{BaselineCheck, EffectiveCheck, EffectiveUnits, Units, is_branch};
+pub use workflows::Workflows;
 pub use worktree::{SetupStep, Worktree};
 
 use layers::Both;
@@ -69,6 +71,8 @@ pub struct Config {
     pub worktree: Worktree,
     /// `units`.
     pub units: Units,
+    /// `workflows`.
+    pub workflows: Workflows,
     /// `baseline`, `red_first`, `gate_in`, `gate_from`, `tolerate_baseline`.
     pub checks: Checks,
     /// `contradictions`.
@@ -84,13 +88,14 @@ pub struct Config {
 }
 
 /// The keys of a file; those from `agents` on are the user's alone.
-pub const KEYS: [&str; 18] = [
+pub const KEYS: [&str; 19] = [
     "limits",
     "agent",
     "gates",
     "protect",
     "worktree",
     "units",
+    "workflows",
     "baseline",
     "red_first",
     "gate_in",
@@ -108,7 +113,7 @@ pub const KEYS: [&str; 18] = [
 /// Every key there is, written as a path, for the documentation to be held against.
 pub fn all_keys() -> Vec<String> {
     let below = |section: &str, keys: &[&str]| keys.iter().map(|key| format!("{section}.{key}")).collect();
-    let parts: [Vec<String>; 14] = [
+    let parts: [Vec<String>; 15] = [
         KEYS.map(str::to_owned).into(),
         below("limits", &limits::KEYS),
         below("limits.per_day", &limits::BUDGET_KEYS),
@@ -119,6 +124,7 @@ pub fn all_keys() -> Vec<String> {
         below("worktree.teardown[]", &worktree::STEP_KEYS),
         below("units", &units::KEYS),
         below("units.baseline[]", &units::BASELINE_KEYS),
+        below("workflows", &workflows::KEYS),
         below("snapshots", &snapshots::KEYS),
         below("agents.NAME", &agents::KEYS),
         below("permissions", &permissions::KEYS),
@@ -146,6 +152,7 @@ pub fn parse(file: &str, bytes: &[u8], author: Author) -> Result<Config, Problem
         config.protect = paths::read_protect(&mut top);
         config.worktree = worktree::read(&mut top);
         config.units = units::read(&mut top);
+        config.workflows = workflows::read(&mut top);
         config.checks = checks::read(&mut top);
         config.contradictions = contradictions::read(&mut top);
         config.snapshots = snapshots::read(&mut top);

@@ -2,16 +2,18 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+pub use super::parse::{ORCH_KEYS, PlanFile};
 use super::{
     Task, TaskStatus, Unit, graph,
     parse::{self, ParsedTask},
+};
+pub use crate::problem::Problem;
+use crate::{
+    ids::UnitId,
     problem::{Source, Spot},
+    text::nearest::nearest,
+    yaml::short,
 };
-pub use super::{
-    parse::{ORCH_KEYS, PlanFile},
-    problem::Problem,
-};
-use crate::{ids::UnitId, text::nearest::nearest, yaml::short};
 
 /// How many steps of a ring are shown.
 const SHOWN: usize = 20;

@@ -127,7 +127,7 @@ pub fn behind(units: &[Unit], failed: &UnitId) -> Vec<UnitId> {
 }
 
 /// Rings in a graph, each as the way around it: enough to see what is wrong, not all there are.
-pub(super) fn rings(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
+pub(crate) fn rings(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
     #[derive(Clone, Copy, PartialEq)]
     enum Seen {
         No,

@@ -7,7 +7,6 @@ pub mod frontmatter;
 pub mod graph;
 pub mod items;
 mod parse;
-mod problem;
 pub mod prompt;
 pub mod schedule;
 pub mod settings;
@@ -17,7 +16,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ids::UnitId, text::nearest::nearest, yaml::short};
+use crate::{ids::UnitId, problem::Spot, text::nearest::nearest, yaml::short};
 
 /// How a task stands, by the word of its file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -90,7 +89,7 @@ pub struct Unit {
     pub depends_on: Vec<UnitId>,
     /// The agent its plan asks for.
     pub provider: Option<String>,
-    provider_at: Option<problem::Spot>,
+    provider_at: Option<Spot>,
     pub tasks: Vec<Task>,
 }
 

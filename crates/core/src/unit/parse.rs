@@ -3,9 +3,9 @@
 use super::{
     Task, TaskSpec, TaskStatus,
     frontmatter::{self, Block},
-    problem::{Problem, Source, Spot},
 };
 use crate::{
+    problem::{Problem, Source, Spot},
     text::{nearest::nearest, visible::is_deceptive},
     yaml::{Key, Node, Place, Value, short},
 };

@@ -1,4 +1,4 @@
-//! What is wrong with a file of a unit: where, the line itself, and what to do about it.
+//! What is wrong with a file of the repository: where, the line itself, and what to do about it.
 
 use std::fmt;
 
@@ -59,22 +59,22 @@ impl fmt::Display for Problem {
 
 /// A place that can be complained about when its file is no longer at hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Spot {
+pub(crate) struct Spot {
     file: String,
     place: Place,
     snippet: Option<String>,
 }
 
 impl Spot {
-    pub(super) fn file(&self) -> &str {
+    pub(crate) fn file(&self) -> &str {
         &self.file
     }
 
-    pub(super) fn line(&self) -> u32 {
+    pub(crate) fn line(&self) -> u32 {
         self.place.line
     }
 
-    pub(super) fn problem(&self, what: impl Into<String>, fix: impl Into<String>) -> Problem {
+    pub(crate) fn problem(&self, what: impl Into<String>, fix: impl Into<String>) -> Problem {
         let Self { file, place: Place { line, column }, snippet } = self.clone();
         Problem { file, line, column, what: what.into(), snippet, fix: Some(fix.into()) }
     }
@@ -82,13 +82,13 @@ impl Spot {
 
 /// A file while it is looked at.
 #[derive(Clone, Copy)]
-pub(super) struct Source<'a> {
-    pub(super) file: &'a str,
-    pub(super) bytes: &'a [u8],
+pub(crate) struct Source<'a> {
+    pub(crate) file: &'a str,
+    pub(crate) bytes: &'a [u8],
 }
 
 impl Source<'_> {
-    pub(super) fn spot(&self, place: Place) -> Spot {
+    pub(crate) fn spot(&self, place: Place) -> Spot {
         let line = self.bytes.split(|b| *b == b'\n').nth(place.line.saturating_sub(1) as usize);
         let snippet = line.map(|line| {
             // Enough bytes for a hundred characters of any kind.
@@ -100,11 +100,11 @@ impl Source<'_> {
         Spot { file, place, snippet: snippet.filter(|line| !line.is_empty()) }
     }
 
-    pub(super) fn problem(&self, place: Place, what: impl Into<String>, fix: impl Into<String>) -> Problem {
+    pub(crate) fn problem(&self, place: Place, what: impl Into<String>, fix: impl Into<String>) -> Problem {
         self.spot(place).problem(what, fix)
     }
 
-    pub(super) fn wrong(&self, wrong: Wrong) -> Problem {
+    pub(crate) fn wrong(&self, wrong: Wrong) -> Problem {
         let fix = if wrong.what.contains("no frontmatter") || wrong.what.contains("not closed") {
             "begin the file with `---`, lines of `key: value`, and `---`"
         } else if wrong.what == "not UTF-8" {

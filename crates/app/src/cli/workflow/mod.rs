@@ -1,0 +1,72 @@
+//! `dacapo workflow`: one file per command below it.
+
+mod check;
+mod list;
+mod schema;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use dacapo_core::{
+    config::Typed,
+    text::nearest::nearest,
+    workflow::{Settings, catalogue::Catalogue},
+};
+use dacapo_engine::{config_files::ConfigFiles, units, workflows};
+
+use crate::{context::Context, error::UserError};
+
+/// Look at workflows: YAML files that say which steps are taken, and when they count as done
+///
+/// A workflow is a file in .dacapo/workflows, .archon/workflows, .claude/workflows or .agents/workflows, or one that comes
+/// with dacapo. It has `steps`, or a `loop` with a `prompt`; docs/guide/workflows.md explains both.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  dacapo workflow list\n  dacapo workflow check\n  dacapo workflow schema > workflow.schema.json"
+)]
+pub(super) struct WorkflowArgs {
+    #[command(subcommand)]
+    command: WorkflowCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum WorkflowCommand {
+    List(list::ListArgs),
+    Check(check::CheckArgs),
+    Schema(schema::SchemaArgs),
+}
+
+pub(super) fn workflow(args: &WorkflowArgs) -> Result<u8, UserError> {
+    match &args.command {
+        WorkflowCommand::List(args) => list::list(args),
+        WorkflowCommand::Check(args) => check::check(args),
+        WorkflowCommand::Schema(_) => schema::schema(),
+    }
+}
+
+/// Where to look.
+#[derive(Args, Debug)]
+struct Place {
+    /// The repository (default: the one we are in)
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+impl Place {
+    /// All workflows there. Reading them starts nothing, not even git.
+    fn catalogue(&self, settings: Settings) -> Result<Catalogue, UserError> {
+        let top = units::top(&Context::folder(self.dir.as_ref())?);
+        let effective = ConfigFiles::load(&top)?.effective(&Typed::default());
+        Ok(workflows::discover(&top, effective.commands.value.as_deref(), settings)?)
+    }
+}
+
+/// What to say of a name that no workflow has.
+fn no_workflow(catalogue: &Catalogue, name: &str) -> UserError {
+    let known: Vec<&str> = catalogue.workflows.iter().map(|found| found.workflow.name.as_str()).collect();
+    let hint = match nearest(name, &known) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => "`dacapo workflow list` shows the workflows there are".to_owned(),
+    };
+    UserError::usage(format!("no workflow is called `{}`", dacapo_core::yaml::short(name))).hint(hint)
+}

@@ -1,0 +1,307 @@
+//! Every key that a workflow file may have: the one table that the reader, the JSON Schema and the reference page are made
+//! from.
+
+/// A map in a workflow file.
+#[derive(Debug)]
+pub struct Section {
+    /// Its name in the schema and in the reference.
+    pub name: &'static str,
+    pub about: &'static str,
+    pub keys: &'static [Key],
+}
+
+#[derive(Debug)]
+pub struct Key {
+    pub name: &'static str,
+    pub value: Value,
+    pub is_required: bool,
+    pub about: &'static str,
+}
+
+/// What may stand behind a key.
+#[derive(Debug)]
+pub enum Value {
+    Text,
+    /// `true`, `false`, and the words and numbers that people write for them.
+    Truth,
+    Count {
+        least: u32,
+        most: u32,
+    },
+    Choice(&'static [&'static str]),
+    /// A duration such as `90s`; a bare number is milliseconds.
+    Duration,
+    Dollars,
+    Words,
+    /// A point in time in RFC 3339.
+    Time,
+    Section(&'static Section),
+    /// A section, or the text of its key of this name.
+    TextOrSection(&'static Section, &'static str),
+    Sections(&'static Section),
+    /// A list of sections or of texts, which then are their key of this name.
+    TextsOrSections(&'static Section, &'static str),
+    /// A JSON Schema.
+    Schema,
+}
+
+const fn key(name: &'static str, value: Value, about: &'static str) -> Key {
+    Key { name, value, is_required: false, about }
+}
+
+const fn required(name: &'static str, value: Value, about: &'static str) -> Key {
+    Key { name, value, is_required: true, about }
+}
+
+const MOST: u32 = 1_000_000_000;
+
+pub static WORKFLOW: Section = Section {
+    name: "workflow",
+    about: "A file has `steps`, or a `loop` with a `prompt`, or `nodes`.",
+    keys: &[
+        required("name", Value::Text, "what `dacapo workflow run` calls it"),
+        required("description", Value::Text, "what it is for"),
+        key(
+            "provider",
+            Value::Text,
+            "the agent: `claude` (default), `codex`, or another that `dacapo doctor` lists",
+        ),
+        key("model", Value::Text, "the agent's model"),
+        key("tags", Value::Words, "words to find it by"),
+        key("budget", Value::Section(&BUDGET), "what all steps may cost together"),
+        key("steps", Value::Sections(&STEP), "steps, one after the other unless `depends_on` says otherwise"),
+        key("loop", Value::Section(&LOOP), "one prompt, again and again until it is done"),
+        key("prompt", Value::Text, "what the agent of the loop is asked"),
+        key("nodes", Value::Sections(&STEP), "steps that begin at once unless `depends_on` says otherwise"),
+    ],
+};
+
+pub static STEP: Section = Section {
+    name: "step",
+    about: "Exactly one of `command`, `prompt`, `bash`, `loop`, `approval`, `wait` and `cancel` says what it does.",
+    keys: &[
+        key("id", Value::Text, "its name; in `steps` that of its command, else `step-1` and so on"),
+        key("description", Value::Text, "for people"),
+        key("command", Value::Text, "an agent works on the text of this command file"),
+        key("step", Value::Text, "another word for `command`"),
+        key("prompt", Value::Text, "an agent works on this text"),
+        key("bash", Value::Text, "a script, run by `sh -c`; it gets values by its environment only"),
+        key("loop", Value::Section(&LOOP), "an agent works on a prompt until it is done"),
+        key("approval", Value::TextOrSection(&APPROVAL, "message"), "a person decides"),
+        key("wait", Value::Section(&WAIT), "nothing happens until then"),
+        key("cancel", Value::Text, "the run ends here, for this reason"),
+        key("depends_on", Value::Words, "steps that come first; in `steps` without it the one above"),
+        key(
+            "when",
+            Value::Text,
+            "skipped unless this holds: `$test.output == 'red' && $plan.output.size > '3'`",
+        ),
+        key(
+            "trigger_rule",
+            Value::Choice(&["all_success", "one_success", "none_failed_min_one_success", "all_done"]),
+            "how the steps it depends on must have ended",
+        ),
+        key("retry", Value::Section(&RETRY), "tries after a failure"),
+        key("provider", Value::Text, "the agent of this step"),
+        key("model", Value::Text, "the agent's model in this step"),
+        key(
+            "context",
+            Value::Choice(&["fresh", "shared"]),
+            "a session of its own, or that of the agent before it",
+        ),
+        key("fresh_context", Value::Truth, "another way to write `context: fresh`"),
+        key("clearContext", Value::Truth, "another way to write `context: fresh`"),
+        key("output_format", Value::Schema, "the JSON Schema of the agent's answer"),
+        key("gates", Value::TextsOrSections(&GATE, "run"), "checks that must pass when the agent has ended"),
+        key("worktree", Value::Truth, "whether it has a checkout of its own, and can run beside other steps"),
+        key("idle_timeout", Value::Duration, "how long the agent may stay silent"),
+        key("timeout", Value::Duration, "how long the script may take"),
+        key("budget", Value::Section(&BUDGET), "what this step may cost"),
+    ],
+};
+
+pub static LOOP: Section = Section {
+    name: "loop",
+    about: "Done when the agent says `until` and `until_bash` agrees; at least one of the two is needed.",
+    keys: &[
+        key(
+            "prompt",
+            Value::Text,
+            "what the agent is asked; for the loop of a whole workflow it stands beside `loop`",
+        ),
+        key("command", Value::Text, "a command file in place of the prompt"),
+        key("until", Value::Text, "the agent claims to be done by `<promise>THIS</promise>`"),
+        key("until_bash", Value::Text, "a script that exits 0 when the work is done"),
+        key("any", Value::Truth, "whether one of `until` and `until_bash` is enough"),
+        key("gates", Value::TextsOrSections(&GATE, "run"), "checks that must pass before a claim counts"),
+        required(
+            "max_iterations",
+            Value::Count { least: 1, most: MOST },
+            "after so many iterations the loop has failed",
+        ),
+        key("fresh_context", Value::Truth, "whether each iteration begins a new session"),
+        key("interactive", Value::Truth, "whether a person is asked after each iteration"),
+        key("gate_message", Value::Text, "what the person is asked"),
+        key(
+            "signal_completes",
+            Value::Truth,
+            "whether an interactive loop ends without asking when it is done",
+        ),
+    ],
+};
+
+pub static APPROVAL: Section = Section {
+    name: "approval",
+    about: "A person decides about the files as they are; an approval holds for these files only.",
+    keys: &[
+        required("message", Value::Text, "what the person is asked"),
+        key(
+            "decisions",
+            Value::Sections(&DECISION),
+            "what the person can choose from; without it approve or reject",
+        ),
+        key("capture_response", Value::Truth, "whether the person's words are the answer of the step"),
+        key("on_reject", Value::Section(&ON_REJECT), "what happens when the person wants changes"),
+    ],
+};
+
+pub static DECISION: Section = Section {
+    name: "decision",
+    about: "One of the answers that a person can choose from.",
+    keys: &[
+        required("id", Value::Text, "its name"),
+        key("label", Value::Text, "for people"),
+        key("rework", Value::Truth, "whether it sends the work back, as a rejection does"),
+    ],
+};
+
+pub static ON_REJECT: Section = Section {
+    name: "on_reject",
+    about: "An agent changes what the person rejected; then every check runs again, and the person is asked again.",
+    keys: &[
+        required(
+            "prompt",
+            Value::Text,
+            "what the agent is asked; `$REJECTION_REASON` is what the person said",
+        ),
+        key(
+            "max_attempts",
+            Value::Count { least: 1, most: 10 },
+            "how often, before the run is cancelled (3)",
+        ),
+    ],
+};
+
+pub static RETRY: Section = Section {
+    name: "retry",
+    about: "Tries after a failure.",
+    keys: &[
+        required("max_attempts", Value::Count { least: 1, most: 5 }, "how many tries beyond the first"),
+        key(
+            "delay_ms",
+            Value::Count { least: 1000, most: 60_000 },
+            "the pause before the first of them (3000); it doubles",
+        ),
+        key("on_error", Value::Choice(&["transient", "all"]), "after which errors (transient)"),
+    ],
+};
+
+pub static GATE: Section = Section {
+    name: "gate",
+    about: "A check that dacapo runs.",
+    keys: &[
+        key("name", Value::Text, "what people call it"),
+        required("run", Value::Text, "the command, run by `sh -c`"),
+        key("timeout", Value::Duration, "how long it may take (5m)"),
+        key("retries", Value::Count { least: 0, most: 10 }, "how often a red one is tried again"),
+    ],
+};
+
+pub static WAIT: Section = Section {
+    name: "wait",
+    about: "Exactly one of these. No process is kept meanwhile.",
+    keys: &[
+        key("for", Value::Duration, "so long"),
+        key("until", Value::Time, "until this time"),
+        key("file", Value::Text, "until this file exists in the workspace"),
+        key("signal", Value::Text, "until `dacapo approve` names this signal"),
+    ],
+};
+
+pub static BUDGET: Section = Section {
+    name: "budget",
+    about: "What may be spent.",
+    keys: &[
+        key("max_cost", Value::Dollars, "US dollars"),
+        key("max_tokens", Value::Count { least: 1, most: MOST }, "tokens"),
+        key("max_time", Value::Duration, "time of agents and checks"),
+        key("mode", Value::Choice(&["audit", "enforce"]), "a warning, or nothing more is started (enforce)"),
+    ],
+};
+
+/// Every section, the outermost first.
+pub static SECTIONS: [&Section; 10] =
+    [&WORKFLOW, &STEP, &LOOP, &APPROVAL, &DECISION, &ON_REJECT, &RETRY, &GATE, &WAIT, &BUDGET];
+
+/// Keys of Archon's that dacapo has nothing for.
+pub static ARCHON_ONLY: [&str; 45] = [
+    "additionalDirectories",
+    "agents",
+    "allowed_tools",
+    "always_run",
+    "betas",
+    "container",
+    "denied_tools",
+    "deps",
+    "effort",
+    "evidence_policy",
+    "fallbackModel",
+    "fan_out",
+    "hooks",
+    "include",
+    "input",
+    "inputs",
+    "interactive",
+    "isolation",
+    "loop_group",
+    "maxBudgetUsd",
+    "mcp",
+    "modelReasoningEffort",
+    "mutates_checkout",
+    "outcome_field",
+    "output_type",
+    "parallel",
+    "persist_session",
+    "persist_sessions",
+    "pi",
+    "requires",
+    "returns",
+    "runtime",
+    "sandbox",
+    "script",
+    "settingSources",
+    "skills",
+    "systemPrompt",
+    "thinking",
+    "until_field",
+    "webSearchMode",
+    "with",
+    "workflow",
+    "worktree",
+    "write_back",
+    "allow_env_keys",
+];
+
+/// The keys that say what a step does; those that dacapo has nothing for cannot be left out without leaving out the step.
+pub static KINDS: [&str; 7] = ["command", "prompt", "bash", "loop", "approval", "wait", "cancel"];
+pub static ARCHON_KINDS: [&str; 4] = ["script", "loop_group", "include", "workflow"];
+
+impl Section {
+    pub fn names(&self) -> Vec<&'static str> {
+        self.keys.iter().map(|key| key.name).collect()
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.keys.iter().any(|key| key.name == name)
+    }
+}

@@ -1,0 +1,277 @@
+//! What a script of a workflow gets to know, by its environment alone: no text of a person or an agent becomes source code.
+//!
+//! `$USER_MESSAGE` and its like are variables of the shell already, under the same names. `$step.output` is none, so the
+//! script's *name* of it is translated to the name of a variable, quoted as its place asks for. Its value is not looked at.
+
+use std::collections::BTreeMap;
+
+use super::{
+    StepId,
+    template::{self, Found, NAMED, Name, Variable, Variables},
+};
+
+/// The largest value that fits into an environment with room to spare: the system takes 128 KiB.
+pub const MAX_VALUE: usize = 120 * 1024;
+
+/// A script for `sh -c`, and the variables that it reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    pub text: String,
+    pub needs: Vec<Variable>,
+    /// Variables in a here-document with a quoted end, which no shell fills in; byte offsets into the script as written.
+    pub unreachable: Vec<usize>,
+}
+
+/// A value that is too long for an environment.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{name}` has {length} bytes, which is more than a script can be given")]
+pub struct TooLong {
+    pub name: String,
+    pub length: usize,
+}
+
+/// The name of the environment variable that holds a variable's value.
+pub fn name(variable: &Variable) -> String {
+    if let Some((name, _)) = NAMED.iter().find(|(_, known)| known == variable) {
+        return (*name).to_owned();
+    }
+    match variable {
+        Variable::Output { step, field } => {
+            let field = field.as_ref().map(|field| format!("__{field}")).unwrap_or_default();
+            format!("DACAPO_OUTPUT_{}{field}", key(step))
+        }
+        _ => String::new(),
+    }
+}
+
+/// A step's name as a part of the name of an environment variable; two steps with the same one are refused.
+pub(super) fn key(step: &StepId) -> String {
+    step.as_str().replace('-', "_")
+}
+
+/// Translates a script. Only steps that `is_step` knows are meant by `$step.output`.
+pub fn translate(script: &str, is_step: impl Fn(&StepId) -> bool) -> Script {
+    let mut translated =
+        Script { text: String::with_capacity(script.len()), needs: Vec::new(), unreachable: Vec::new() };
+    let mut quotes = Quotes::default();
+    let mut end = 0;
+    for Found { range, name: found } in template::find(script) {
+        let Name::Variable(variable) = found else { continue };
+        if let Variable::Output { step, .. } = &variable {
+            if !is_step(step) {
+                continue;
+            }
+            quotes.read(script, end, range.start);
+            translated.text.push_str(&script[end..range.start]);
+            end = range.end;
+            let name = name(&variable);
+            let reference = match quotes.place() {
+                Place::Plain => format!("\"${{{name}}}\""),
+                Place::DoubleQuotes | Place::HereDocument => format!("${{{name}}}"),
+                Place::SingleQuotes => format!("'\"${{{name}}}\"'"),
+                // Both would be the shell's words with a meaning of their own.
+                Place::Comment => name,
+                Place::QuotedHereDocument => {
+                    translated.unreachable.push(range.start);
+                    format!("${{{name}}}")
+                }
+            };
+            translated.text.push_str(&reference);
+        }
+        if !translated.needs.contains(&variable) {
+            translated.needs.push(variable);
+        }
+    }
+    translated.text.push_str(&script[end..]);
+    // `${USER_MESSAGE}` is how careful people write it.
+    for (name, variable) in NAMED {
+        if script.contains(&format!("${{{name}")) && !translated.needs.contains(&variable) {
+            translated.needs.push(variable);
+        }
+    }
+    translated
+}
+
+impl Script {
+    /// What the script finds in its environment beyond what dacapo's commands find anyway: what the user said and the id of
+    /// the run always, the rest only if it is read.
+    pub fn environment(&self, variables: &Variables) -> Result<BTreeMap<String, String>, TooLong> {
+        let always = [Variable::UserMessage, Variable::Arguments, Variable::WorkflowId];
+        let mut environment = BTreeMap::new();
+        for variable in self.needs.iter().chain(&always) {
+            let (name, mut value) = (name(variable), variables.value(variable));
+            // An environment cannot hold one.
+            value.retain(|c| c != '\0');
+            if value.len() > MAX_VALUE {
+                return Err(TooLong { name, length: value.len() });
+            }
+            environment.insert(name, value);
+        }
+        Ok(environment)
+    }
+}
+
+/// Where a position in a script stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Plain,
+    SingleQuotes,
+    DoubleQuotes,
+    Comment,
+    HereDocument,
+    QuotedHereDocument,
+}
+
+/// Follows the quotes of a script: as much of the shell's grammar as it takes to know how a reference is quoted.
+#[derive(Default)]
+struct Quotes {
+    single: bool,
+    double: bool,
+    comment: bool,
+    /// Here-documents that begin with the next line: their ends, whether those are quoted, whether tabs before them count.
+    ahead: Vec<(String, bool, bool)>,
+    inside: Vec<(String, bool, bool)>,
+    /// The line of a here-document so far.
+    line: String,
+}
+
+impl Quotes {
+    fn place(&self) -> Place {
+        match self.inside.first() {
+            Some((_, true, _)) => Place::QuotedHereDocument,
+            Some((_, false, _)) => Place::HereDocument,
+            None if self.comment => Place::Comment,
+            None if self.single => Place::SingleQuotes,
+            None if self.double => Place::DoubleQuotes,
+            None => Place::Plain,
+        }
+    }
+
+    /// Reads on from one position to another.
+    fn read(&mut self, script: &str, from: usize, to: usize) {
+        let bytes = script.as_bytes();
+        let mut at = from;
+        while at < to {
+            let byte = bytes[at];
+            at += 1;
+            if !self.inside.is_empty() {
+                if byte == b'\n' {
+                    let line = std::mem::take(&mut self.line);
+                    let (end, _, is_indented) = &self.inside[0];
+                    let line = if *is_indented { line.trim_start_matches('\t') } else { line.as_str() };
+                    if line == end {
+                        self.inside.remove(0);
+                    }
+                } else {
+                    self.line.push(char::from(byte));
+                }
+                continue;
+            }
+            match byte {
+                b'\n' => {
+                    self.comment = false;
+                    if !self.single && !self.double {
+                        self.inside = std::mem::take(&mut self.ahead);
+                    }
+                }
+                _ if self.comment => {}
+                b'\'' if !self.double => self.single = !self.single,
+                _ if self.single => {}
+                b'\\' => at += 1,
+                b'"' => self.double = !self.double,
+                _ if self.double => {}
+                b'#' if at == 1
+                    || matches!(bytes[at - 2], b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'(') =>
+                {
+                    self.comment = true;
+                }
+                b'<' if bytes[at..].starts_with(b"<<") => at += 2,
+                b'<' if bytes[at..].starts_with(b"<") => {
+                    let (end, is_quoted, is_indented, length) = here_document(&script[at + 1..]);
+                    if !end.is_empty() {
+                        self.ahead.push((end, is_quoted, is_indented));
+                    }
+                    at += 1 + length;
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The word behind `<<`: without its quotes, whether it had some, whether `-` stood before it, and how long all of it is.
+fn here_document(rest: &str) -> (String, bool, bool, usize) {
+    let is_indented = rest.starts_with('-');
+    let mut at = usize::from(is_indented);
+    at += rest[at..].len() - rest[at..].trim_start_matches([' ', '\t']).len();
+    let word_end =
+        rest[at..].find(|c: char| c.is_whitespace() || ";&|()<>".contains(c)).unwrap_or(rest[at..].len());
+    let word = &rest[at..at + word_end];
+    let is_quoted = word.contains(['\'', '"', '\\']);
+    (word.replace(['\'', '"', '\\'], ""), is_quoted, is_indented, at + word_end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_step(id: &StepId) -> bool {
+        ["plan", "fix-it"].contains(&id.as_str())
+    }
+
+    #[test]
+    fn the_name_of_an_output_becomes_a_variable_quoted_for_its_place() {
+        // fault I6
+        for (script, expected) in [
+            ("echo $plan.output", "echo \"${DACAPO_OUTPUT_plan}\""),
+            ("x=\"$plan.output\"", "x=\"${DACAPO_OUTPUT_plan}\""),
+            ("echo '$plan.output'", "echo ''\"${DACAPO_OUTPUT_plan}\"''"),
+            ("test $fix-it.output.n = 1", "test \"${DACAPO_OUTPUT_fix_it__n}\" = 1"),
+            ("echo it\\'s $plan.output", "echo it\\'s \"${DACAPO_OUTPUT_plan}\""),
+            ("# don't\necho $plan.output", "# don't\necho \"${DACAPO_OUTPUT_plan}\""),
+            ("echo a#'b $plan.output'", "echo a#'b '\"${DACAPO_OUTPUT_plan}\"''"),
+            ("# $plan.output", "# DACAPO_OUTPUT_plan"),
+            (
+                "cat <<END\n'$plan.output'\nEND\necho $plan.output",
+                "cat <<END\n'${DACAPO_OUTPUT_plan}'\nEND\necho \"${DACAPO_OUTPUT_plan}\"",
+            ),
+            (
+                "cat <<-'END'\nx\n\tEND\necho $plan.output",
+                "cat <<-'END'\nx\n\tEND\necho \"${DACAPO_OUTPUT_plan}\"",
+            ),
+            ("cat <<<x\necho $plan.output", "cat <<<x\necho \"${DACAPO_OUTPUT_plan}\""),
+            // No step of this workflow, or the shell's own.
+            ("echo $other.output $USER_MESSAGE $1 $HOME", "echo $other.output $USER_MESSAGE $1 $HOME"),
+        ] {
+            assert_eq!(translate(script, is_step).text, expected, "{script}");
+        }
+        assert_eq!(translate("cat <<'E'\n$plan.output\nE\n", is_step).unreachable, [10]);
+    }
+
+    #[test]
+    fn a_script_finds_what_it_reads_in_its_environment_and_nothing_else() {
+        // fault I6
+        let outputs = [("plan", "$(touch canary)\0'\"`id`"), ("fix-it", r#"{"n": 1}"#), ("big", "x")];
+        let outputs = outputs.map(|(id, text)| (StepId::new(id).unwrap(), text.to_owned()));
+        let variables = Variables {
+            message: "; rm -rf /".to_owned(),
+            run: "r1".to_owned(),
+            outputs: outputs.into(),
+            ..Variables::default()
+        };
+        let script = translate("echo $plan.output $fix-it.output.n \"${LOOP_USER_INPUT}\"", is_step);
+        let expected = [
+            ("ARGUMENTS", "; rm -rf /"),
+            ("DACAPO_OUTPUT_fix_it__n", "1"),
+            ("DACAPO_OUTPUT_plan", "$(touch canary)'\"`id`"),
+            ("LOOP_USER_INPUT", ""),
+            ("USER_MESSAGE", "; rm -rf /"),
+            ("WORKFLOW_ID", "r1"),
+        ];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(script.environment(&variables).unwrap(), expected.into());
+        assert!(!script.text.contains("touch") && !script.text.contains("rm -rf"));
+        let long = Variables { message: "x".repeat(MAX_VALUE + 1), ..variables };
+        assert_eq!(script.environment(&long).unwrap_err().length, MAX_VALUE + 1);
+    }
+}
