@@ -120,7 +120,7 @@ pub fn compose(state: &LoopState, iteration: u32, nonce: &str) -> String {
             _ => String::new(),
         };
         prompt.push_str(&format!(
-            "If you cannot go on without a person, post your question with `dacapo bus post --type QUESTION` and \
+            "If you cannot go on without a person, ask your question with `dacapo ask \"…\"` and \
              {by_code}create the file $TASK_FOLDER/WAIT_WITHOUT_RESTART.\n"
         ));
     }

@@ -8,7 +8,6 @@ use std::{
     ffi::OsStr,
     fs::File,
     io::{self, Read, Seek, SeekFrom},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -26,8 +25,8 @@ pub use crate::store::StreamId;
 use crate::{
     home::{Home, HomeError},
     inside::{
-        Inside, InsideError,
-        protocol::{Answer, Ask, LoopRecord, Refusal},
+        Inside, InsideError, News,
+        protocol::{Answer, Ask, LoopRecord, Refusal, Watched},
         unexpected,
     },
     process::background::{BackgroundStart, send},
@@ -40,10 +39,12 @@ use crate::{
 
 /// How much output is read at once.
 const CHUNK: u64 = 64 << 10;
-/// How often a supervisor is asked for what is new.
+/// How long a wait for an end goes without a look: the end in the journal comes before that of the process.
 const AGAIN: Duration = Duration::from_millis(100);
 /// How long a follower of the journal waits for a change before it looks anyway: an owner that dies changes nothing.
 const LOOK_ANYWAY: Duration = Duration::from_secs(1);
+/// The same below an agent, where the supervisor also tells of a child whose process has ended.
+const LOOK_ANYWAY_INSIDE: Duration = Duration::from_secs(60);
 
 /// Looks at loops and runs and asks things of them.
 pub struct Client {
@@ -366,7 +367,7 @@ impl Client {
         mut take: impl FnMut(Fact) -> Result<(), E>,
     ) -> Result<(), E> {
         // Watched before the first look, so that nothing falls in between.
-        let watch = self.watch()?;
+        let mut watch = self.watch()?;
         loop {
             // Asked before the look: an end that comes between the two is handed over in the next turn.
             let is_over = self.is_over(scope)?;
@@ -374,7 +375,10 @@ impl Client {
             if is_over {
                 return Ok(());
             }
-            watch.wait(LOOK_ANYWAY)?;
+            watch.wait(match self.way {
+                Way::Journal { .. } => LOOK_ANYWAY,
+                Way::Supervisor(_) => LOOK_ANYWAY_INSIDE,
+            })?;
         }
     }
 
@@ -442,7 +446,7 @@ impl Client {
             Way::Journal { home, .. } => {
                 Watch::journal(home).map(Changes::Journal).map_err(ClientError::Watch)
             }
-            Way::Supervisor(_) => Ok(Changes::Again),
+            Way::Supervisor(inside) => Ok(Changes::Supervisor(inside.watch(Watched::Events)?)),
         }
     }
 
@@ -453,7 +457,10 @@ impl Client {
                 let runs = home.runs(&view.project, &view.task);
                 Watch::journal_and(home, &[&runs]).map(Changes::Journal).map_err(ClientError::Watch)
             }
-            Way::Supervisor(_) => Ok(Changes::Again),
+            Way::Supervisor(inside) => {
+                let watched = Watched::Output { id: view.id.clone() };
+                Ok(Changes::Supervisor(inside.watch(watched)?))
+            }
         }
     }
 
@@ -496,7 +503,7 @@ impl Client {
 
     /// Waits until no process runs `stream`, for at most `patience`; says whether that came about.
     pub fn wait_for_end(&self, stream: &StreamId, patience: Duration) -> Result<bool, ClientError> {
-        let watch = self.watch()?;
+        let mut watch = self.watch()?;
         let deadline = Instant::now() + patience;
         loop {
             let is_running = match stream {
@@ -509,7 +516,6 @@ impl Client {
             if Instant::now() > deadline {
                 return Ok(false);
             }
-            // The journal's end comes before the process's: a last look must not wait long.
             watch.wait(AGAIN)?;
         }
     }
@@ -552,19 +558,16 @@ impl<E> From<StoreError> for Failed<E> {
 pub enum Changes {
     /// The folders of the journal are watched.
     Journal(Watch),
-    /// Nothing tells; one looks again a little later.
-    Again,
+    /// The supervisor of the loop that this runs in says so.
+    Supervisor(News),
 }
 
 impl Changes {
     /// Waits for a change, at most for `longest`.
-    pub fn wait(&self, longest: Duration) -> Result<(), ClientError> {
+    pub fn wait(&mut self, longest: Duration) -> Result<(), ClientError> {
         match self {
             Self::Journal(watch) => watch.wait(longest).map_err(ClientError::Watch),
-            Self::Again => {
-                thread::sleep(longest.min(AGAIN));
-                Ok(())
-            }
+            Self::Supervisor(news) => Ok(news.wait(longest)?),
         }
     }
 }

@@ -1,6 +1,12 @@
 //! Waiting for folders to change, for those who follow something.
 
-use std::{io, mem::MaybeUninit, os::fd::OwnedFd, path::Path, time::Duration};
+use std::{
+    io,
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::Path,
+    time::Duration,
+};
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -19,12 +25,9 @@ pub struct Watch {
 impl Watch {
     /// Watches the files in each of `folders`.
     pub fn folders(folders: &[&Path]) -> io::Result<Self> {
-        let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        for folder in folders {
-            let flags = WatchFlags::CREATE | WatchFlags::MODIFY | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
-            inotify::add_watch(&events, *folder, flags)?;
-        }
-        Ok(Self { events })
+        let watch = Self { events: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)? };
+        folders.iter().try_for_each(|folder| watch.add(folder))?;
+        Ok(watch)
     }
 
     /// Watches the journal of `home` for commits: told after each, when it can be read.
@@ -42,6 +45,29 @@ impl Watch {
         Ok(watch)
     }
 
+    /// Watches the files in `folder` too.
+    pub(crate) fn add(&self, folder: &Path) -> io::Result<()> {
+        let flags = WatchFlags::CREATE | WatchFlags::MODIFY | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
+        inotify::add_watch(&self.events, folder, flags)?;
+        Ok(())
+    }
+
+    /// Readable when something has changed.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.events.as_fd()
+    }
+
+    /// Whether something has changed since the last call.
+    pub(crate) fn has_changed(&self) -> bool {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(&self.events, &mut buffer);
+        let mut has_changed = false;
+        while reader.next().is_ok() {
+            has_changed = true;
+        }
+        has_changed
+    }
+
     /// Waits until something has changed since the last call, or for `longest`.
     pub fn wait(&self, longest: Duration) -> io::Result<()> {
         let limit =
@@ -50,9 +76,7 @@ impl Watch {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut reader = inotify::Reader::new(&self.events, &mut buffer);
-        while reader.next().is_ok() {}
+        self.has_changed();
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use dacapo_core::{
 };
 use dacapo_engine::{
     bus::Bus,
-    inside::protocol::{Answer, Ask, BusName},
+    inside::protocol::{Answer, Ask, BusName, Watched},
     secrets::secrets,
 };
 use jiff::Timestamp;
@@ -160,13 +160,6 @@ pub(super) fn bus(cx: &Context, args: &BusArgs) -> Result<u8, UserError> {
         BusCommand::Read { target, json } if cx.inside.is_some() => {
             from_supervisor(cx, target, 0, |message| print(message, *json))?;
         }
-        BusCommand::Follow { target, json } if cx.inside.is_some() => {
-            let mut from = from_supervisor(cx, target, 0, |_| Ok(()))?;
-            loop {
-                from = from_supervisor(cx, target, from, |message| print(message, *json))?;
-                std::thread::sleep(AGAIN);
-            }
-        }
         BusCommand::Read { target, json } => {
             target.check(cx)?;
             for message in target.bus(cx)?.read()? {
@@ -174,6 +167,15 @@ pub(super) fn bus(cx: &Context, args: &BusArgs) -> Result<u8, UserError> {
             }
         }
         BusCommand::Follow { target, json } => {
+            if let Some(inside) = &cx.inside {
+                // Watched before the first look, so that nothing falls in between.
+                let mut news = inside.watch(Watched::Bus { bus: target.name()? })?;
+                let mut from = from_supervisor(cx, target, 0, |_| Ok(()))?;
+                loop {
+                    news.wait(LOOK_ANYWAY)?;
+                    from = from_supervisor(cx, target, from, |message| print(message, *json))?;
+                }
+            }
             let bus = target.bus(cx)?;
             bus.prepare()?;
             let mut result = Ok(());
@@ -187,8 +189,8 @@ pub(super) fn bus(cx: &Context, args: &BusArgs) -> Result<u8, UserError> {
     Ok(0)
 }
 
-/// How often `dacapo` below an agent asks for new messages.
-const AGAIN: Duration = Duration::from_millis(100);
+/// How long a follower below an agent waits for the supervisor's word before it looks anyway.
+const LOOK_ANYWAY: Duration = Duration::from_secs(60);
 
 /// Hands over what a bus holds from `from` on, as the supervisor shows it; gives where to go on.
 fn from_supervisor(

@@ -55,7 +55,7 @@ pub(super) fn logs(cx: &Context, args: &LogsArgs) -> Result<u8, UserError> {
     } else {
         Channel::Stdout
     };
-    let watch = if args.follow { client.watch_output(&view).ok() } else { None };
+    let mut watch = if args.follow { client.watch_output(&view).ok() } else { None };
     let (mut printed, mut from, mut starts) = (0, 0, Vec::new());
     let (mut formats, mut printer, mut silent) = (BTreeMap::new(), None, Vec::new());
     loop {
@@ -100,7 +100,7 @@ pub(super) fn logs(cx: &Context, args: &LogsArgs) -> Result<u8, UserError> {
             ))
             .hint(format!("it has come to iteration {}", view.iteration)));
         }
-        match &watch {
+        match &mut watch {
             Some(watch) if !is_over => watch.wait(Duration::from_secs(1))?,
             _ => break,
         }

@@ -14,6 +14,7 @@ mod doctor;
 mod events;
 mod explain;
 mod flags;
+mod from_agent;
 mod init;
 mod logs;
 mod receipt;
@@ -80,6 +81,9 @@ enum Command {
     Resume(resume::ResumeArgs),
     Steer(control::SteerArgs),
     Bus(bus::BusArgs),
+    Claim(from_agent::ClaimArgs),
+    Wait(from_agent::WaitArgs),
+    Ask(from_agent::AskArgs),
     Receipt(receipt::ReceiptArgs),
     Verify(verify::VerifyArgs),
     Snapshots(snapshots::SnapshotsArgs),
@@ -115,6 +119,9 @@ impl Command {
             | Self::Explain(_)
             | Self::Cancel(_)
             | Self::Bus(_)
+            | Self::Claim(_)
+            | Self::Wait(_)
+            | Self::Ask(_)
             | Self::Receipt(_)
             | Self::Doctor(_)
             | Self::Completions(_) => None,
@@ -203,6 +210,9 @@ fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
         Command::Resume(args) => resume::resume(&cx, args),
         Command::Steer(args) => control::steer(&cx, args),
         Command::Bus(args) => bus::bus(&cx, args),
+        Command::Claim(args) => from_agent::claim(&cx, args),
+        Command::Wait(args) => from_agent::wait(&cx, args),
+        Command::Ask(args) => from_agent::ask(&cx, args),
         Command::Receipt(args) => receipt::receipt(&cx, args),
         Command::Verify(args) => verify::verify(&cx, args),
         Command::Snapshots(args) => snapshots::list(&cx, args),

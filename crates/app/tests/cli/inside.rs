@@ -90,6 +90,77 @@ fn what_an_agent_says_through_the_socket_counts_as_if_it_had_written_it() {
 }
 
 #[test]
+fn an_agent_claims_waits_and_asks_by_commands() {
+    let env = world();
+    let script = [
+        "@1: ",
+        &noted("ask", "dacapo ask \"Which one?\""),
+        "@1: wait-file seen\n",
+        "@1: ",
+        &noted("wait", "dacapo wait \"for an answer\""),
+        "@2: touch work\n",
+        "@2: ",
+        &noted("claim", "dacapo claim \"all of it\""),
+    ]
+    .concat();
+    let running = env.spawn(env.loop_args(&script, &["--gate", "test -e work"]));
+    // Shown while the agent still runs.
+    env.wait_until("the question is seen", LONG, || {
+        env.run(["status", "t", "--json"]).stdout.contains("Which one?")
+    });
+    env.write("seen", "");
+    let output = running.wait(LONG).assert_code(4);
+    assert_has(last_line(&output), "stopped (question): Which one?");
+    env.assert_on_bus("QUESTION", "Which one?");
+    env.assert_on_bus("wait_without_restart", "for an answer");
+    env.run(["resume", "t"]).assert_code(0);
+    for (name, words) in [
+        ("ask", "Asked. The answer will be in the next prompt."),
+        ("wait", "it is not started again before the user has done something"),
+        ("claim", "these gates decide: test -e work"),
+    ] {
+        assert_refused(&env, name, "0", words);
+    }
+    assert_eq!(fs::read_to_string(env.folder("t").join("DONE")).unwrap(), "all of it");
+    assert_eq!(env.events_of("t", "claim_accepted").len(), 1);
+    for (command, word) in [("claim", "it is done"), ("wait", "for you"), ("ask", "why?")] {
+        let output = env.run([command, word]).assert_code(2);
+        assert_has(last_line(&output), "is for the agent of a loop");
+    }
+}
+
+/// Less than a follower waits before it looks without having been told.
+const TOLD: std::time::Duration = std::time::Duration::from_secs(20);
+
+#[test]
+fn what_follows_below_an_agent_is_told_at_once() {
+    let env = world();
+    let script = "sh 'dacapo events t -f --json >events.out 2>&1 &'
+        sh 'dacapo bus follow --json >bus.out 2>&1 &'
+        sh 'dacapo logs t --stderr -f >logs.out 2>&1 &'
+        touch ready
+        wait-file more
+        sh 'echo a line on standard error >&2'
+        wait-file seen
+        promise";
+    let running = env.start_loop(script, &[]);
+    env.wait_until("the events so far are shown", LONG, || env.read("events.out").contains("agent_started"));
+    env.run(["steer", "t", "a word"]).assert_code(0);
+    env.wait_until("the steer is told", TOLD, || env.read("events.out").contains("\"type\":\"steered\""));
+    // A follower shows what is posted after it has begun, so this is said until it has.
+    env.wait_until("a message is told", TOLD, || {
+        env.run(["bus", "post", "--project", "p", "--task", "t", "--type", "INFO", "a message"])
+            .assert_code(0);
+        env.read("bus.out").contains("a message")
+    });
+    env.write("more", "");
+    env.wait_until("a line is told", TOLD, || env.read("logs.out").contains("a line on standard error"));
+    env.write("seen", "");
+    running.wait(LONG).assert_code(0);
+    assert_eq!(env.survivors(), Vec::<u32>::new());
+}
+
+#[test]
 fn what_decides_is_refused_below_an_agent() {
     // fault K1
     let env = world();

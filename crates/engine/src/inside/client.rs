@@ -8,14 +8,18 @@ use std::{
         unix::net::UnixStream,
     },
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use dacapo_core::ids::LoopId;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg},
+};
 
 use super::{
     SOCKET,
-    protocol::{self, Answer, Ask, Refusal, StartChild},
+    protocol::{self, Answer, Ask, Refusal, StartChild, Watched},
     server::{open_folder, through},
 };
 use crate::process::keeper;
@@ -88,6 +92,19 @@ impl Inside {
         }
     }
 
+    /// Watches something until the value that this gives is dropped.
+    pub fn watch(&self, watched: Watched) -> Result<News, InsideError> {
+        let mut stream = self.connect()?;
+        let _ = stream.write_all(&protocol::line(&Ask::Watch(watched)));
+        let mut answers = BufReader::new(&stream);
+        match receive(&mut answers)? {
+            Answer::Watching => {}
+            other => return Err(unexpected(&other)),
+        }
+        let has_news = !answers.buffer().is_empty();
+        Ok(News { stream, has_news })
+    }
+
     fn connect(&self) -> Result<UnixStream, InsideError> {
         let there = |source| InsideError::NobodyThere { path: self.socket.clone(), source };
         let (Some(folder), Some(name)) = (self.socket.parent(), self.socket.file_name()) else {
@@ -114,12 +131,46 @@ impl ChildRun {
     }
 }
 
+/// Word from the supervisor that it is worth asking again.
+#[derive(Debug)]
+pub struct News {
+    stream: UnixStream,
+    /// Whether there was some already when it began.
+    has_news: bool,
+}
+
+impl News {
+    /// Waits for news, at most for `longest`.
+    pub fn wait(&mut self, longest: Duration) -> Result<(), InsideError> {
+        if std::mem::take(&mut self.has_news) {
+            return Ok(());
+        }
+        let limit =
+            Timespec { tv_sec: longest.as_secs().cast_signed(), tv_nsec: longest.subsec_nanos().into() };
+        let failed = |error: rustix::io::Errno| InsideError::NoAnswer(error.to_string());
+        match poll(&mut [PollFd::new(&self.stream, PollFlags::IN)], Some(&limit)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        // However much there is of it, it says one thing.
+        let mut buffer = [0; 4096];
+        loop {
+            match recv(&self.stream, &mut buffer, RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => return Err(InsideError::NoAnswer("it has ended".to_owned())),
+                Ok(_) => {}
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(()),
+                Err(error) => return Err(failed(error)),
+            }
+        }
+    }
+}
+
 /// An answer that does not fit the question.
 pub(crate) fn unexpected(answer: &Answer) -> InsideError {
     InsideError::NoAnswer(format!("it answered something else: {answer:?}"))
 }
 
-fn receive(answers: &mut BufReader<UnixStream>) -> Result<Answer, InsideError> {
+fn receive(answers: &mut impl BufRead) -> Result<Answer, InsideError> {
     let mut line = Vec::new();
     let read = answers.read_until(b'\n', &mut line);
     match read {

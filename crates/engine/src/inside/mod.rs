@@ -18,7 +18,7 @@ use std::{
 use dacapo_core::ids::LoopId;
 
 pub(crate) use client::unexpected;
-pub use client::{ChildRun, Inside, InsideError};
+pub use client::{ChildRun, Inside, InsideError, News};
 
 use crate::{home::Home, process::keeper};
 

@@ -1,7 +1,7 @@
 //! What `dacapo` below an agent and the supervisor of its loop say to each other: each a line of JSON.
 //!
-//! A connection carries one question at a time. Every question names the version of this protocol; a supervisor that
-//! does not speak it says so instead of guessing.
+//! A connection carries one question at a time; one that watches is told news until it is closed. Every question names the
+//! version of this protocol; a supervisor that does not speak it says so instead of guessing.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -72,6 +72,20 @@ pub enum Ask {
     Cancel {
         id: LoopId,
     },
+    /// Tell on this connection, at once and until it is closed, that it is worth reading again.
+    Watch(Watched),
+}
+
+/// What is watched for whom waits for something new. The events of the family always are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "watched", rename_all = "snake_case")]
+pub enum Watched {
+    /// The events of the family, and nothing else.
+    Events,
+    /// What a loop of the family prints.
+    Output { id: LoopId },
+    /// The messages of a bus.
+    Bus { bus: BusName },
 }
 
 /// The message bus that is meant.
@@ -115,7 +129,11 @@ pub enum Answer {
         next: u64,
     },
     /// The supervisor took it.
-    Taken,
+    Taken {
+        /// The gates that decide about a claim once the agent has ended.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        gates: Vec<String>,
+    },
     /// The child loop's process was started. [`Answer::Exited`] follows on the same connection.
     Started,
     /// The child loop's process has ended.
@@ -139,6 +157,10 @@ pub enum Answer {
         /// How much there is in all.
         end: u64,
     },
+    /// From now on [`Answer::News`] follows on the same connection.
+    Watching,
+    /// What is watched may have changed since the last news.
+    News,
     /// It was not done.
     Refused(Refusal),
 }
@@ -152,6 +174,12 @@ pub struct Refusal {
     pub hint: Option<String>,
     /// The exit code that fits: 2 for a mistake, 4 if the user has to decide, 5 if the machine is in the way.
     pub exit: u8,
+}
+
+impl Answer {
+    pub(crate) fn taken() -> Self {
+        Self::Taken { gates: Vec::new() }
+    }
 }
 
 impl Refusal {
@@ -172,7 +200,7 @@ impl Refusal {
 }
 
 /// The way out for an agent that may not do something itself.
-pub const ASK_THE_USER: &str = "`dacapo bus post --type QUESTION \"…\"` asks the user";
+pub const ASK_THE_USER: &str = "`dacapo ask \"…\"` asks the user";
 
 /// A loop as its family sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -280,6 +308,8 @@ mod tests {
                 bus: BusName::Task("p".parse().unwrap(), "t".parse().unwrap()),
             },
             Ask::Output { id: "aaaaaaaaaa".parse().unwrap(), channel: Channel::Stderr, from: 7 },
+            Ask::Watch(Watched::Events),
+            Ask::Watch(Watched::Bus { bus: BusName::Own }),
         ] {
             let line = line(&ask);
             assert_eq!(line.iter().filter(|b| **b == b'\n').count(), 1);
@@ -287,6 +317,8 @@ mod tests {
         }
         for said in [
             Answer::Exited { code: 3 },
+            Answer::taken(),
+            Answer::Taken { gates: vec!["tests".into()] },
             Answer::Output { bytes: Words(vec![b'a', 0xfe]), end: 2 },
             Answer::Refused(Refusal::not_yours("no")),
         ] {

@@ -67,6 +67,7 @@ struct Connection {
     output: Vec<u8>,
     since: Instant,
     state: State,
+    is_watching: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -158,6 +159,29 @@ impl Server {
         connection.write();
     }
 
+    /// From now on this connection is told news.
+    pub(crate) fn watch(&mut self, by: Asker) {
+        self.answer(by, &Answer::Watching, false);
+        for connection in self.connections.iter_mut().filter(|connection| connection.id == by) {
+            connection.is_watching = true;
+        }
+    }
+
+    /// Whether a process waits for news.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.connections.iter().any(|connection| connection.is_watching)
+    }
+
+    /// Tells those that watch. Who has not taken the last news yet needs no other.
+    pub(crate) fn tell_news(&mut self) {
+        for connection in self.connections.iter_mut().filter(|connection| connection.is_watching) {
+            if connection.output.is_empty() {
+                connection.output.extend(protocol::line(&Answer::News));
+                connection.write();
+            }
+        }
+    }
+
     fn accept(&mut self, keeper: u32) {
         for _ in 0..AT_ONCE {
             if self.connections.len() >= CONNECTIONS {
@@ -176,6 +200,7 @@ impl Server {
                 output: Vec::new(),
                 since: Instant::now(),
                 state: State::Asks,
+                is_watching: false,
             };
             if !connection.is_below(keeper) {
                 let refusal = Refusal::not_yours(
@@ -364,7 +389,7 @@ mod tests {
             stream.write_all(b"{\"v\":1,\"ask\":\"family\"}\n").unwrap();
             let asked = server.turn(keeper);
             assert_eq!(asked.len(), 1);
-            server.answer(asked[0].by, &Answer::Taken, true);
+            server.answer(asked[0].by, &Answer::taken(), true);
             let mut line = String::new();
             BufReader::new(&stream).read_line(&mut line).unwrap();
             assert_eq!(line, "{\"v\":1,\"answer\":\"taken\"}\n");
@@ -372,6 +397,31 @@ mod tests {
         drop(stream);
         assert!(server.turn(keeper).is_empty());
         assert!(server.connections.is_empty(), "who has gone is forgotten");
+    }
+
+    #[test]
+    fn a_process_that_watches_is_told_until_it_goes_and_one_that_does_not_read_is_told_a_bounded_amount() {
+        let (_dir, mut server, keeper) = server();
+        let mut stream = connect(&server);
+        stream.write_all(b"{\"v\":1,\"ask\":\"watch\",\"watched\":\"events\"}\n").unwrap();
+        let asked = server.turn(keeper);
+        assert!(!server.is_watched());
+        server.watch(asked[0].by);
+        assert!(server.is_watched());
+        server.tell_news();
+        let mut answers = BufReader::new(&stream);
+        for expected in ["watching", "news"] {
+            let mut line = String::new();
+            answers.read_line(&mut line).unwrap();
+            assert_eq!(line, format!("{{\"v\":1,\"answer\":\"{expected}\"}}\n"));
+        }
+        for _ in 0..100_000 {
+            server.tell_news();
+        }
+        assert!(server.connections[0].output.len() < 100, "news that nobody takes is not heaped up");
+        drop(stream);
+        server.turn(keeper);
+        assert!(!server.is_watched());
     }
 
     #[test]

@@ -22,11 +22,12 @@ use crate::{
     bus::{Bus, BusError},
     inside::{
         child,
-        protocol::{Answer, Ask, BusName, LoopRecord, Refusal, StartChild, Words},
+        protocol::{Answer, Ask, BusName, LoopRecord, Refusal, StartChild, Watched, Words},
         server::{Asked, Asker},
     },
     secrets::secrets,
     store::{Channel, LoopRow, Segments, StoreError},
+    watch::Watch,
 };
 
 /// How many events one answer holds.
@@ -52,13 +53,24 @@ impl From<BusError> for Refusal {
 impl Supervisor<'_> {
     /// Takes what was asked and answers it. Nothing that goes wrong here is the loop's failure.
     pub(super) fn serve_agent(&mut self) -> Result<(), SuperviseError> {
-        for (asker, code) in self.children.take_ended() {
+        let ended = self.children.take_ended();
+        // The journal says nothing of a child that was killed.
+        let mut is_news = !ended.is_empty();
+        for (asker, code) in ended {
             self.server.answer(asker, &Answer::Exited { code }, true);
         }
         for Asked { by, ask, fds } in self.server.turn(self.keeper.pid()) {
-            let answer = self.answer_to(by, ask, fds).unwrap_or_else(Answer::Refused);
-            let is_last = answer != Answer::Started;
-            self.server.answer(by, &answer, is_last);
+            match self.answer_to(by, ask, fds).unwrap_or_else(Answer::Refused) {
+                Answer::Watching => self.server.watch(by),
+                answer => self.server.answer(by, &answer, answer != Answer::Started),
+            }
+        }
+        if !self.server.is_watched() {
+            self.watch = None;
+        }
+        is_news |= self.watch.as_ref().is_some_and(Watch::has_changed);
+        if is_news {
+            self.server.tell_news();
         }
         Ok(())
     }
@@ -67,12 +79,14 @@ impl Supervisor<'_> {
         match ask {
             Ask::Post { kind, body, bus } => self.post_for_agent(kind, body, &bus),
             Ask::Wait { why } => {
-                self.post_for_agent("wait_without_restart".to_owned(), why, &BusName::Own)?;
-                Ok(Answer::Taken)
+                let kind = self.started.policy.claims.wait.message.clone();
+                let kind = kind.ok_or_else(|| Refusal::mistake("this loop waits for nobody"))?;
+                self.post_for_agent(kind, why, &BusName::Own)?;
+                Ok(Answer::taken())
             }
             Ask::Question { text } => {
                 self.post_for_agent("QUESTION".to_owned(), text, &BusName::Own)?;
-                Ok(Answer::Taken)
+                Ok(Answer::taken())
             }
             Ask::Claim { note } => self.claim_for_agent(&note),
             Ask::ReadBus { bus, from } => {
@@ -95,6 +109,7 @@ impl Supervisor<'_> {
                 self.output_of(&row, channel, from)
             }
             Ask::Cancel { id } => self.cancel_child(&id),
+            Ask::Watch(watched) => self.watch_for_agent(&watched),
         }
     }
 
@@ -156,6 +171,15 @@ impl Supervisor<'_> {
 
     /// The same file that an agent can write itself: one way to claim, however it is said.
     fn claim_for_agent(&self, note: &str) -> Result<Answer, Refusal> {
+        let policy = &self.started.policy;
+        if !policy.claims.done_file || !policy.hears_promises() {
+            let by_mark = policy.source.as_ref().filter(|_| policy.marks_items());
+            let why = by_mark.map_or(
+                "this loop takes no claims: checks are run on what the agent leaves behind",
+                |source| source.how_to_claim().trim_end(),
+            );
+            return Err(Refusal::mistake(why));
+        }
         let done = self.task_folder().join("DONE");
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&done) {
             Ok(mut file) => {
@@ -165,7 +189,31 @@ impl Supervisor<'_> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(Refusal::failed(format!("cannot write `{}`: {error}", done.display()))),
         }
-        Ok(Answer::Taken)
+        Ok(Answer::Taken { gates: policy.gates.specs.iter().map(|gate| gate.name.clone()).collect() })
+    }
+
+    /// Watches from before the answer on, so that nothing falls between it and the first look of the one who asked.
+    fn watch_for_agent(&mut self, watched: &Watched) -> Result<Answer, Refusal> {
+        let folder = match watched {
+            Watched::Events => None,
+            Watched::Output { id } => {
+                let row = self.relative(id)?;
+                Some(self.home.runs(&row.view.project, &row.view.task))
+            }
+            Watched::Bus { bus } => {
+                let bus = self.bus_of(bus)?;
+                bus.prepare()?;
+                bus.path().parent().map(Path::to_owned)
+            }
+        };
+        let cannot = |error: io::Error| Refusal::failed(format!("cannot watch for news: {error}"));
+        if self.watch.is_none() {
+            self.watch = Some(Watch::journal(self.home).map_err(cannot)?);
+        }
+        if let (Some(folder), Some(watch)) = (folder, &self.watch) {
+            watch.add(&folder).map_err(cannot)?;
+        }
+        Ok(Answer::Watching)
     }
 
     // --- the family -----------------------------------------------------------------------------------------
@@ -216,7 +264,7 @@ impl Supervisor<'_> {
             });
         }
         self.store.request(id, &Request::Cancel, Timestamp::now())?;
-        Ok(Answer::Taken)
+        Ok(Answer::taken())
     }
 
     fn start_child(&mut self, by: Asker, asked: StartChild, fds: Vec<OwnedFd>) -> Result<Answer, Refusal> {

@@ -54,6 +54,7 @@ use crate::{
     signals::{ArrivedSignal, Signals},
     snapshots::{Folder, Workspace},
     store::{Arrival, Segments, Store, StoreError, Stream, TaskLock},
+    watch::Watch,
 };
 
 /// How long a supervisor waits for others who post to a bus.
@@ -94,6 +95,8 @@ pub(crate) struct Supervisor<'a> {
     _lock: TaskLock,
     /// What the agent asks through.
     server: Server,
+    /// What the processes that wait for news below the agent wait for.
+    watch: Option<Watch>,
     children: Children,
     signals: Signals,
     /// The files the loop works on; `None` where nothing about them has to be known.
@@ -314,6 +317,7 @@ impl Supervisor<'_> {
         }
         let pipes = fds.len();
         fds.extend(self.server.fds().map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)));
+        fds.extend(self.watch.as_ref().map(|watch| PollFd::from_borrowed_fd(watch.fd(), PollFlags::IN)));
         fds.extend(self.children.fds().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -437,6 +441,6 @@ impl Supervisor<'_> {
 struct Ready {
     keeper: bool,
     pipes: bool,
-    /// What the agent started asks something, or a child loop has ended.
+    /// What the agent started asks something, there is news for it, or a child loop has ended.
     agent: bool,
 }

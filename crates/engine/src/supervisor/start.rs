@@ -261,6 +261,7 @@ impl<'a> Parts<'a> {
             segments: self.segments,
             keeper: self.keeper,
             server: Server::listen(self.home, &listening),
+            watch: None,
             children: Default::default(),
             signals: self.signals,
             next_tick: observer.tick_every().map(|every| Instant::now() + every),
