@@ -9,7 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    judge::signal::Signal,
+    judge::{evidence::Evidence, signal::Signal},
     policy::CommitRule,
     unit::items::{UnitSource, how_to_claim},
 };
@@ -34,6 +34,9 @@ pub struct Item {
     /// What people call such an item: `task`.
     #[serde(default = "Item::default_noun")]
     pub noun: String,
+    /// What an agent must show beside its claim, in the order in which it is looked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<Evidence>,
     /// How dacapo commits it when it is proven; `None`: not at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitRule>,
@@ -43,9 +46,10 @@ pub struct Item {
 }
 
 impl Item {
-    /// The whole work of a loop, which dacapo does not commit.
+    /// The whole work of a loop, which asks for no evidence and which dacapo does not commit.
     pub fn whole() -> Self {
-        Self { key: None, noun: Self::default_noun(), commit: None, writes: Vec::new() }
+        let noun = Self::default_noun();
+        Self { key: None, noun, evidence: Vec::new(), commit: None, writes: Vec::new() }
     }
 
     fn default_noun() -> String {

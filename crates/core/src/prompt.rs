@@ -184,10 +184,16 @@ fn how_to_claim(policy: &Policy, nonce: &str) -> String {
         return "When you end, checks are run on what you leave behind. Nothing you print makes them pass.\n"
             .to_owned();
     }
+    let evidence: String = policy
+        .whole()
+        .iter()
+        .flat_map(|item| &item.evidence)
+        .map(|evidence| format!("{}\n", evidence.in_prompt()))
+        .collect();
     let done_file = if policy.claims.done_file { ", or create the file $TASK_FOLDER/DONE" } else { "" };
     format!(
         "When all of it is done and you have checked it, print the line {} and nothing else on it{done_file}. \
-         Do neither before that: the loop goes on until the work is done, and a claim may be checked.\n",
+         Do neither before that: the loop goes on until the work is done, and a claim may be checked.\n{evidence}",
         policy.claims.promise.tag(nonce),
     )
 }

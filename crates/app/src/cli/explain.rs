@@ -349,6 +349,7 @@ fn by_setting(policy: &Policy) -> serde_json::Result<Map<String, Value>> {
     let mut settings = Map::new();
     if let Some(whole) = policy.whole() {
         settings.insert("commit".to_owned(), json!(whole.commit));
+        settings.insert("evidence".to_owned(), json!(whole.evidence));
     }
     if let Some(ItemSource::Unit(unit)) = &policy.source {
         settings.insert("units_dir".to_owned(), json!(unit.dir));
@@ -394,6 +395,7 @@ fn configured_source<'a>(effective: &'a Effective, setting: &str) -> Option<&'a 
         "gate_in" => Some(&effective.gate_in.from),
         "gate_from" => Some(&effective.gate_from.from),
         "contradictions" => Some(&effective.contradictions.from),
+        "evidence" => effective.evidence.first().map(|kind| &kind.from),
         "stuck_after" => Some(&effective.stuck_after.from),
         "fallback" => Some(&effective.fallback.from),
         "environment" => Some(&effective.environment.from),

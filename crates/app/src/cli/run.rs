@@ -15,7 +15,7 @@ use dacapo_core::{
     config::{Effective, Source},
     ids::{ProjectId, TaskId},
     item::Item,
-    judge::promise::PromiseRule,
+    judge::{evidence::Evidence, promise::PromiseRule},
     policy::CommitRule,
 };
 use dacapo_engine::supervisor::{self, CheckedLoop, NewLoop};
@@ -66,6 +66,9 @@ pub(super) struct RunArgs {
     /// Demand that every gate is red before the first agent
     #[arg(long)]
     red_first: bool,
+    /// Something that the agent must show beside its claim, in addition to what is configured; may be given several times
+    #[arg(long, value_enum, value_name = "KIND")]
+    evidence: Vec<value::Evidence>,
     /// Commit what was kept, once, with the trailer `Dacapo: LOOP/ITERATION`
     #[arg(long)]
     commit: bool,
@@ -138,7 +141,12 @@ impl RunArgs {
         gates.baseline |= self.baseline;
         gates.red_first |= self.red_first;
         let commit = self.commit.then(|| CommitRule { message: self.commit_message.clone() });
-        policy.items = vec![Item { commit, ..Item::whole() }];
+        let configured_evidence = effective.evidence.iter().map(|kind| kind.value);
+        let mut evidence: Vec<Evidence> =
+            configured_evidence.chain(self.evidence.iter().copied().map(Evidence::from)).collect();
+        evidence.sort_unstable();
+        evidence.dedup();
+        policy.items = vec![Item { commit, evidence, ..Item::whole() }];
         policy.limits.stuck_after = self.stuck_after.or(policy.limits.stuck_after);
         let new = NewLoop {
             policy,

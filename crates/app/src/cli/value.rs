@@ -1,6 +1,6 @@
 //! Values on the command line that need more than their type.
 
-use dacapo_core::{config::is_branch, policy};
+use dacapo_core::{config::is_branch, judge::evidence, policy};
 
 /// Text that is not blank.
 pub(super) fn not_blank(text: &str) -> Result<String, String> {
@@ -69,6 +69,27 @@ impl From<GateIn> for policy::GateIn {
         match value {
             GateIn::Workspace => Self::Workspace,
             GateIn::Clean => Self::Clean,
+        }
+    }
+}
+
+/// What an agent must show beside its claim.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(super) enum Evidence {
+    /// A commit on the branch
+    Commit,
+    /// Gates that pass; without any, words about tests that passed
+    Tests,
+    /// Words that approve the work
+    Approval,
+}
+
+impl From<Evidence> for evidence::Evidence {
+    fn from(value: Evidence) -> Self {
+        match value {
+            Evidence::Commit => Self::Commit,
+            Evidence::Tests => Self::Tests,
+            Evidence::Approval => Self::Approval,
         }
     }
 }

@@ -5,6 +5,7 @@ mod bad_gates;
 mod cheats;
 mod commands;
 mod crash;
+mod evidence;
 mod honest;
 mod processes;
 mod states;

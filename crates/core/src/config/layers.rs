@@ -12,6 +12,7 @@ use super::{
 use crate::{
     agent::EnvironmentRule,
     duration::Millis,
+    judge::evidence::Evidence,
     limits::{self, Budget, Prices},
     policy::{GateFrom, GateIn, GateSpec, Origin},
 };
@@ -161,6 +162,8 @@ pub struct Effective {
     pub tolerate_baseline: Sourced<bool>,
     /// Which words speak against a claim.
     pub contradictions: Sourced<Contradictions>,
+    /// What an agent must show beside its claim.
+    pub evidence: Vec<Sourced<Evidence>>,
     /// How long snapshots are kept, if anybody said so.
     pub snapshots_keep: Sourced<Option<Millis>>,
 }
@@ -230,6 +233,7 @@ pub fn resolve(user: &Config, repository: &Config, typed: &Typed) -> Effective {
         gate_from: both.pick(|c| c.checks.gate_from.clone(), |a, b| *a.max(b)),
         tolerate_baseline: both.pick(|c| c.checks.tolerate_baseline.clone(), |a, b| *a && *b),
         contradictions,
+        evidence: both.all(|c| &c.evidence),
         // The disk is the user's.
         snapshots_keep: both.pick(|c| c.snapshots.keep.clone().map(some), |user, _| *user),
     }

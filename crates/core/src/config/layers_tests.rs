@@ -47,6 +47,7 @@ fn without_anything_the_defaults_hold() {
             gate_from: Sourced { value: GateFrom::Workspace, from: Source::Default },
             tolerate_baseline: default(false),
             contradictions: Sourced { value: Contradictions::default(), from: Source::Default },
+            evidence: vec![],
             snapshots_keep: Sourced { value: None, from: Source::Default },
             agent: Sourced { value: None, from: Source::Default },
             agents: vec![],
@@ -161,8 +162,8 @@ fn checks_only_become_stricter() {
 #[test]
 fn lists_are_added_up_and_the_disk_is_the_users() {
     let e = resolved(
-        "protect: [a]\nsnapshots: {keep: 1d}",
-        "protect: [b, c]\nsnapshots: {keep: 9d}\nworktree: {setup: [{run: x}]}",
+        "protect: [a]\nsnapshots: {keep: 1d}\nevidence: [tests]",
+        "protect: [b, c]\nsnapshots: {keep: 9d}\nworktree: {setup: [{run: x}]}\nevidence: [commit]",
         &Typed::default(),
     );
     let paths: Vec<(&str, String)> =
@@ -170,6 +171,9 @@ fn lists_are_added_up_and_the_disk_is_the_users() {
     assert_eq!(paths, [("a", "user:1".to_owned()), ("b", "repo:1".to_owned()), ("c", "repo:1".to_owned())]);
     assert_eq!(e.snapshots_keep, Sourced { value: Some(Millis(86_400_000)), from: file("user", 2) });
     assert_eq!(e.setup[0].from, file("repo", 3));
+    let evidence: Vec<(&str, &Source)> =
+        e.evidence.iter().map(|kind| (kind.value.as_str(), &kind.from)).collect();
+    assert_eq!(evidence, [("tests", &file("user", 3)), ("commit", &file("repo", 4))]);
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod agents;
 mod checks;
 mod chosen;
 mod contradictions;
+mod evidence;
 mod gates;
 mod layers;
 mod limits;
@@ -39,6 +40,8 @@ pub use worktree::{SetupStep, Worktree};
 
 use layers::Both;
 use section::Section;
+
+use crate::judge::evidence::Evidence;
 
 /// Whose file it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +80,8 @@ pub struct Config {
     pub checks: Checks,
     /// `contradictions`.
     pub contradictions: Option<At<Contradictions>>,
+    /// `evidence`.
+    pub evidence: Vec<At<Evidence>>,
     /// `snapshots`.
     pub snapshots: Snapshots,
     /// `agent`, `agents`, `fallback`, `environment`.
@@ -88,7 +93,7 @@ pub struct Config {
 }
 
 /// The keys of a file; those from `agents` on are the user's alone.
-pub const KEYS: [&str; 19] = [
+pub const KEYS: [&str; 20] = [
     "limits",
     "agent",
     "gates",
@@ -102,6 +107,7 @@ pub const KEYS: [&str; 19] = [
     "gate_from",
     "tolerate_baseline",
     "contradictions",
+    "evidence",
     "snapshots",
     "agents",
     "fallback",
@@ -155,6 +161,7 @@ pub fn parse(file: &str, bytes: &[u8], author: Author) -> Result<Config, Problem
         config.workflows = workflows::read(&mut top);
         config.checks = checks::read(&mut top);
         config.contradictions = contradictions::read(&mut top);
+        config.evidence = evidence::read(&mut top);
         config.snapshots = snapshots::read(&mut top);
         config.agents = agents::read(&mut top);
         config.prices = prices::read(&mut top);

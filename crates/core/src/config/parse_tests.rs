@@ -37,6 +37,7 @@ tolerate_baseline: true
 contradictions: [not yet, "still failing"]
 snapshots: {keep: 7d}
 agent: codex
+evidence: [commit, approval]
 "#;
 
 #[test]
@@ -110,6 +111,7 @@ fn every_key_is_read() {
             },
             line: 18,
         }),
+        evidence: vec![At { value: Evidence::Commit, line: 21 }, At { value: Evidence::Approval, line: 21 }],
         snapshots: Snapshots { keep: Some(At { value: Millis(604_800_000), line: 19 }) },
         agents: Agents { agent: Some(At { value: "codex".to_owned(), line: 20 }), ..Agents::default() },
         ..Config::default()
@@ -221,6 +223,11 @@ fn values_are_checked_where_they_stand() {
         ("baseline: \"true\"\n", "1:11 `baseline` must be `true` or `false`"),
         ("gate_in: container\n", "1:10 `gate_in` must be `workspace` or `clean`"),
         ("gate_from: head\n", "1:12 `gate_from` must be `workspace` or `base`"),
+        ("evidence: commit\n", "1:11 `evidence` must be a list"),
+        (
+            "evidence: [commit, review]\n",
+            "1:20 an entry of `evidence` must be one of commit, tests, approval",
+        ),
         ("contradictions: on\n", "1:17 `contradictions` must be `default`, `off` or a list of phrases"),
         ("contradictions: []\n", "1:17 `contradictions` must be `default`, `off` or a list of phrases"),
         ("contradictions: ['']\n", "1:18 a phrase in `contradictions` must not be blank"),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::judge::tamper::TamperScan;
+use crate::judge::{evidence::MissingEvidence, tamper::TamperScan};
 
 /// The workspace before the first agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +51,9 @@ pub struct Examination {
     pub tamper: TamperScan,
     /// The words of the agent that contradict its promise.
     pub contradiction: Option<String>,
+    /// Evidence that the claimed items ask for and nothing shows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_evidence: Vec<MissingEvidence>,
     /// Changes that the source of the items does not allow.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forbidden: Vec<ForbiddenChange>,

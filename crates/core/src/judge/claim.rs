@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::signal::Signal;
 use crate::{
     event::{Examination, GateResult},
+    item::ItemKey,
     policy::{GateFrom, Policy},
 };
 
@@ -18,7 +19,7 @@ pub enum RefusalReason {
     Tampered,
     /// The agent's words contradict its promise.
     Contradiction,
-    /// A stage's rule finds no evidence.
+    /// Nothing shows the evidence that the claimed item asks for.
     NoEvidence,
     Empty,
     /// Somebody changed the workspace while it was being checked.
@@ -114,9 +115,25 @@ pub fn refused_by_examination(by: &[Signal], found: &Examination, policy: &Polic
     if found.changed == 0 && !policy.gates.specs.is_empty() && !policy.claims.allow_empty && !is_ours(by) {
         return Some((RefusalReason::Empty, "nothing was changed since the loop began".to_owned()));
     }
-    found.contradiction.as_ref().map(|text| {
-        (RefusalReason::Contradiction, format!("Output contains contradictions to promise: {text}"))
-    })
+    if let Some(text) = &found.contradiction {
+        let detail = format!("Output contains contradictions to promise: {text}");
+        return Some((RefusalReason::Contradiction, detail));
+    }
+    refused_for_evidence(by, found, policy)
+}
+
+/// Refuses a claim of which nothing is left without the items whose evidence is missing.
+fn refused_for_evidence(by: &[Signal], found: &Examination, policy: &Policy) -> Option<Refusal> {
+    let lacks = |key: Option<ItemKey>| found.missing_evidence.iter().find(|missing| missing.item == key);
+    let mut claimed = policy.items.iter().filter(|item| item.is_claimed(by)).peekable();
+    claimed.peek()?;
+    let lines: Option<Vec<String>> = claimed
+        .map(|item| {
+            let reason = lacks(item.key)?.reason;
+            Some(if item.key.is_some() { format!("{}: {reason}", item.label()) } else { reason.to_string() })
+        })
+        .collect();
+    lines.map(|lines| (RefusalReason::NoEvidence, lines.join("; ")))
 }
 
 /// Whether nobody but dacapo claims.

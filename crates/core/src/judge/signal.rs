@@ -97,6 +97,11 @@ impl Signal {
         )
     }
 
+    /// Whether it says so in a form that cannot be believed.
+    pub fn is_malformed(&self) -> bool {
+        matches!(self, Self::MalformedDone(_) | Self::MalformedItem(_))
+    }
+
     /// Whether it says: do not restart me.
     pub fn is_wait(&self) -> bool {
         matches!(self, Self::WaitExitCode(_) | Self::WaitMarker | Self::WaitMessage(_))

@@ -6,6 +6,7 @@ use crate::{
     item::{Item, ItemKey, claimed_items},
     judge::{
         claim::{Refusal, RefusalReason, refused_by_gate},
+        evidence::MissingEvidence,
         signal::Signal,
     },
     policy::Policy,
@@ -13,11 +14,13 @@ use crate::{
 
 impl Judging {
     /// The gates of the claim in the order they run, by their place in the policy: first those that are about all of it,
-    /// then those of each claimed item.
+    /// then those of each claimed item that shows its evidence.
     pub(super) fn gates(&self, policy: &Policy) -> Vec<usize> {
         let specs = &policy.gates.specs;
         let of = |item: Option<ItemKey>| (0..specs.len()).filter(move |index| specs[*index].item == item);
-        of(None).chain(claimed_items(&self.claim.by).flat_map(|item| of(Some(item)))).collect()
+        let lacks = |item: &ItemKey| self.missing_evidence().any(|missing| missing.item == Some(*item));
+        let shown = claimed_items(&self.claim.by).filter(|item| !lacks(item));
+        of(None).chain(shown.flat_map(|item| of(Some(item)))).collect()
     }
 
     /// The gate that follows the one at `index`; those of an item that is out already are left out.
@@ -42,9 +45,14 @@ impl Judging {
         by.filter(|s| !matches!(s, Signal::Item(key) if refused.contains(key))).cloned().collect()
     }
 
-    /// The items that a red gate of theirs has taken out of the claim.
-    pub(super) fn refused_items(&self, policy: &Policy) -> Vec<ItemKey> {
-        self.red().filter_map(|red| item_of(policy, red.index)).collect()
+    /// The items that are out of the claim: evidence of theirs is missing, or a gate of theirs is red.
+    fn refused_items(&self, policy: &Policy) -> Vec<ItemKey> {
+        let red = self.red().filter_map(|red| item_of(policy, red.index));
+        self.missing_evidence().filter_map(|missing| missing.item).chain(red).collect()
+    }
+
+    fn missing_evidence(&self) -> impl Iterator<Item = &MissingEvidence> {
+        self.examined.iter().flat_map(|found| &found.missing_evidence)
     }
 
     /// Why the gates that have run refuse the whole claim, if they do.
@@ -61,7 +69,11 @@ impl Judging {
                 None => line,
             })
         });
-        let lines: Vec<String> = lines.collect();
+        let without_evidence = self.missing_evidence().filter_map(|missing| {
+            let item = policy.item(missing.item?)?;
+            Some(format!("{}: {}", item.label(), missing.reason))
+        });
+        let lines: Vec<String> = lines.chain(without_evidence).collect();
         (!lines.is_empty()).then(|| (RefusalReason::GateFailed, lines.join("; ")))
     }
 

@@ -44,6 +44,8 @@ pub fn items(set: &TaskSet) -> Vec<Item> {
         .map(|Task { spec, .. }| Item {
             key: Some(key(spec)),
             noun: "task".to_owned(),
+            // Its backpressure is what proves it.
+            evidence: Vec::new(),
             commit: Some(CommitRule { message: Some(graph::commit_message(&set.unit, spec)) }),
             writes: spec.writes.clone(),
         })

@@ -5,7 +5,7 @@ use std::path::Path;
 use dacapo_core::{
     event::{Base, ProtectedFile},
     ids::LoopId,
-    judge::{gate_scripts::named_files, glob::Globs, progress::TOO_MANY},
+    judge::{evidence::needs_words, gate_scripts::named_files, glob::Globs, progress::TOO_MANY},
     policy::{GateSpec, Policy},
     receipt::sha256,
 };
@@ -48,7 +48,9 @@ impl StartingPoint {
             return Err(StartError::NoCommit("the workspace is not a git repository"));
         }
         // Hashing a plain folder costs what reading it costs: only where a verdict will need it.
-        if !workspace.is_git() && policy.gates.specs.is_empty() && policy.gates.protect.is_empty() {
+        let is_believed =
+            policy.gates.specs.is_empty() && policy.gates.protect.is_empty() && !needs_words(policy);
+        if !workspace.is_git() && is_believed {
             return Ok(Self::outlined(Folder::at(dir, home)));
         }
         let begin = workspace.begin()?.id;

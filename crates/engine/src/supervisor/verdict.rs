@@ -9,9 +9,13 @@ use std::{
 };
 
 use dacapo_core::{
+    agent::{
+        Format,
+        transcript::{OutputEvent, Transcript},
+    },
     event::{Examination, GateRole, LoopStarted, ProtectedFile},
     judge::{
-        contradiction,
+        evidence::{needs_words, verify_claim, without_echo},
         gate_scripts::named_files,
         glob::Globs,
         tamper::{self, FileChange},
@@ -19,7 +23,7 @@ use dacapo_core::{
     loop_machine::{Input, Recheck, Seal},
     policy::{GateFrom, GateIn, GateSpec, Policy},
     receipt::sha256,
-    text::shell::quoted,
+    text::{ansi::readable, shell::quoted},
 };
 use jiff::Timestamp;
 
@@ -33,7 +37,7 @@ use crate::{
 
 /// How many changed paths are named for people.
 const NAMED: usize = 20;
-/// How much of what an agent printed is searched for contradictions.
+/// How much of what an agent printed is searched for contradictions and for evidence.
 const SEARCHED: u64 = 1 << 20;
 
 impl Supervisor<'_> {
@@ -98,7 +102,9 @@ impl Supervisor<'_> {
     fn look_at_workspace(&mut self) -> Result<Option<Examination>, WorkspaceError> {
         let started = self.started.clone();
         let Some(base) = &started.base else { return Ok(None) };
-        let contradiction = self.contradiction();
+        let words =
+            if needs_words(&started.policy) { self.agent_words().unwrap_or_default() } else { String::new() };
+        let by = self.stream.state().judging().map(|judging| judging.claim.by.clone()).unwrap_or_default();
         let Some(workspace) = &mut self.workspace else { return Ok(None) };
         // Child loops or a check may have worked on since the agent ended.
         let snapshot = match self.kept.take() {
@@ -135,6 +141,8 @@ impl Supervisor<'_> {
         let scan = scan(&sources, &[old, new]);
         let judged = marks.map(|marks| marks.judge(changed_files(&watched, &contents))).unwrap_or_default();
         paths.retain(|path| !judged.only_marks.contains(path));
+        let head_moved = base.is_git.then_some(!commits.is_empty());
+        let verified = verify_claim(&started.policy, &by, &words, head_moved);
         Ok(Some(Examination {
             snapshot,
             tree,
@@ -143,26 +151,44 @@ impl Supervisor<'_> {
             tampered,
             commits,
             tamper: scan,
-            contradiction,
+            contradiction: verified.contradiction,
+            missing_evidence: verified.missing,
             forbidden: judged.forbidden,
         }))
     }
 
-    /// The words of the newest iteration that contradict its promise.
-    fn contradiction(&self) -> Option<String> {
-        let phrases = &self.started.policy.claims.contradictions;
-        if phrases.is_off() {
-            return None;
+    /// What the newest agent wrote itself: its messages, or the lines it printed that are not lines of its prompt.
+    fn agent_words(&self) -> Option<String> {
+        let state = self.stream.state();
+        let (begin, end) = (state.output.attempt, state.output.end);
+        let printed = self.kept_output(Channel::Stdout, begin.stdout, end.stdout)?;
+        let format = self.started.policy.agent.at(state.sessions.agent).format;
+        if format == Format::Text {
+            let prompt = self.kept_output(Channel::Prompt, begin.prompt, end.prompt)?;
+            return Some(without_echo(&readable(&printed), &String::from_utf8_lossy(&prompt)));
         }
+        let mut words = String::new();
+        let mut heard = |event: OutputEvent<'_>| {
+            if let OutputEvent::Message(text) = event {
+                words.push_str(text);
+                words.push('\n');
+            }
+        };
+        let mut transcript = Transcript::new(format);
+        transcript.push(&printed, &mut heard);
+        transcript.finish(&mut heard);
+        Some(words)
+    }
+
+    /// The end of what a channel of the loop holds between two places.
+    fn kept_output(&self, channel: Channel, begin: u64, end: u64) -> Option<Vec<u8>> {
         let runs = self.home.runs(&self.started.project, &self.started.task);
-        let mut file = fs::File::open(Segments::path(&runs, &self.id, Channel::Stdout)).ok()?;
-        let end = self.stream.state().output.end.stdout;
-        let begin = self.stream.state().output.attempt.stdout.max(end.saturating_sub(SEARCHED));
+        let mut file = fs::File::open(Segments::path(&runs, &self.id, channel)).ok()?;
+        let begin = begin.max(end.saturating_sub(SEARCHED));
         file.seek(SeekFrom::Start(begin)).ok()?;
         let mut bytes = Vec::new();
         file.take(end - begin).read_to_end(&mut bytes).ok()?;
-        let text = dacapo_core::text::ansi::readable(&bytes);
-        contradiction::find(&text, phrases).map(|hit| hit.text)
+        Some(bytes)
     }
 
     pub(super) fn recheck(&mut self, snapshot: Option<&str>) -> Result<(), SuperviseError> {

@@ -312,6 +312,40 @@ fn a_refusal_sets_back_what_was_claimed_and_is_told_by_task() {
 }
 
 #[test]
+fn an_item_without_its_evidence_is_out_and_the_others_are_judged() {
+    // req 179
+    let lacks = |tasks: &[u32]| {
+        let missing = |key| MissingEvidence { item: Some(key), reason: NoCommit };
+        let missing: Vec<_> = keys(tasks).into_iter().map(missing).collect();
+        examined_with(|e| e.missing_evidence = missing)
+    };
+    let claims = || Sim::told(turn(|_| {})).after([completes(&[2, 3]), no_children()]);
+    // Its gates do not run, and it is set back with the commit of the other.
+    let mut sim = claims();
+    assert_eq!(sim.work(lacks(&[2])), [runs(GateSpec::of_command("lint"))]);
+    assert_eq!(sim.work(gate(0)), [runs(proof(3))]);
+    let mut sim = sim.after([gate(0)]);
+    let kept = [Complete, Pending, Complete, Pending];
+    let commits =
+        Effect::CommitItems { snapshot: "snap1".into(), iteration: 1, commits: vec![commit_of(3, kept)] };
+    assert_eq!(sim.work(rechecked(&[])), [set(kept), commits]);
+    sim.feed(made(&[(3, Some("c3"))]));
+    assert_eq!((sim.over(), receipts::of(&sim).claim), (Some(Reason::Done), signals_of(&[3])));
+    // Nothing is left of the claim.
+    let mut sim = claims();
+    assert_eq!(sim.work(lacks(&[2, 3])), [returned(&[2, 3]), DELAY]);
+    let words = "task #2: No commit detected in coder output; task #3: No commit detected in coder output";
+    assert_eq!(sim.refusals(), [(RefusalReason::NoEvidence, words)]);
+    assert_eq!(sim.times("gate_started"), 0);
+    let sim = claims().after([lacks(&[2]), gate(0), gate(4)]);
+    let words = "task #3: gate `prove 3` exited 4; task #2: No commit detected in coder output";
+    assert_eq!(sim.refusals(), [(RefusalReason::GateFailed, words)]);
+    // A red gate of all is enough.
+    let sim = claims().after([lacks(&[2]), gate(1)]);
+    assert_eq!(sim.refusals()[0].0, RefusalReason::GateFailed);
+}
+
+#[test]
 fn a_forbidden_change_refuses_in_its_own_words() {
     // fault A10, fault A12
     let change = |why: &str| ForbiddenChange { path: "u/01.md".into(), why: why.into() };

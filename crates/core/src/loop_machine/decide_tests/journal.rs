@@ -71,6 +71,10 @@ pub(crate) fn every_event() -> Vec<LoopEvent> {
         tampered: vec!["tests/a.rs".into()],
         commits: vec!["c1".into()],
         contradiction: Some("TODO: the rest".into()),
+        missing_evidence: vec![
+            MissingEvidence { item: None, reason: NoApproval },
+            MissingEvidence { item: Some(crate::item::ItemKey(2)), reason: NoCommit },
+        ],
         ..examination()
     };
     let mut started = started(gated(&["g"]));

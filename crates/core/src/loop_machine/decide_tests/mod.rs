@@ -31,6 +31,10 @@ use crate::{
     ids::{LoopId, TaskId},
     judge::{
         claim::RefusalReason,
+        evidence::{
+            MissingEvidence,
+            Reason::{NoApproval, NoCommit, NoPassingTests},
+        },
         promise::{MissReason, PromiseRule},
         signal::{DoneFact, Facts, Signal},
     },
@@ -91,6 +95,7 @@ pub(crate) fn examination() -> Examination {
         commits: vec![],
         tamper: crate::judge::tamper::TamperScan::default(),
         contradiction: None,
+        missing_evidence: vec![],
         forbidden: vec![],
     }
 }

@@ -59,6 +59,7 @@ fn every_refusal_has_its_reason_and_its_words() {
     let fifo = exits_with(0, |r| r.facts.done = DoneFact::NotAFile("fifo"));
     let claims = || vec![promises(0), no_children()];
     let then = |inputs: Vec<Input>| [claims(), inputs].concat();
+    let lacks = |reason| vec![MissingEvidence { item: None, reason }];
     let two = examined_with(|e| e.tampered = vec!["tests/a.rs".into(), "tests/b.rs".into()]);
     for (inputs, reason, detail) in [
         (vec![fifo], RefusalReason::Malformed, "DONE is a fifo, not a regular file"),
@@ -83,6 +84,21 @@ fn every_refusal_has_its_reason_and_its_words() {
             RefusalReason::Contradiction,
             "Output contains contradictions to promise: TODO: the rest",
         ),
+        (
+            then(vec![examined_with(|e| e.missing_evidence = lacks(NoCommit))]),
+            RefusalReason::NoEvidence,
+            "No commit detected in coder output",
+        ),
+        (
+            then(vec![examined_with(|e| e.missing_evidence = lacks(NoPassingTests))]),
+            RefusalReason::NoEvidence,
+            "No passing tests detected",
+        ),
+        (
+            then(vec![examined_with(|e| e.missing_evidence = lacks(NoApproval))]),
+            RefusalReason::NoEvidence,
+            "No review approval detected",
+        ),
         (then(vec![examined(), gate(2)]), RefusalReason::GateFailed, "gate `g` exited 2"),
         (
             then(vec![examined(), gate(0), rechecked(&["src/lib.rs", "b"])]),
@@ -104,9 +120,10 @@ fn every_refusal_has_its_reason_and_its_words() {
 
 #[test]
 fn of_several_refusals_the_first_of_the_order_is_told() {
-    // req 179: tampered, empty, contradiction, then gates in their order, then the second look
+    // req 179: tampered, empty, contradiction, evidence, then gates in their order, then the second look
     let all = |tampered: bool, empty: bool, contradicts: bool| {
         examined_with(|e| {
+            e.missing_evidence = vec![MissingEvidence { item: None, reason: NoCommit }];
             e.tampered = if tampered { vec!["tests/a.rs".into()] } else { vec![] };
             e.changed = u64::from(!empty);
             e.contradiction = contradicts.then(|| "TODO: x".into());
@@ -117,6 +134,7 @@ fn of_several_refusals_the_first_of_the_order_is_told() {
         (all(true, false, true), RefusalReason::Tampered),
         (all(false, true, true), RefusalReason::Empty),
         (all(false, false, true), RefusalReason::Contradiction),
+        (all(false, false, false), RefusalReason::NoEvidence),
     ] {
         let mut sim = claimed(gated(&["g"]));
         assert_eq!(sim.work(found), [DELAY], "no gate runs for a claim that is refused anyway");
@@ -154,6 +172,12 @@ fn a_claim_without_a_change_needs_leave_where_gates_are() {
             assert_eq!(sim.over(), Some(Reason::Done));
         }
     }
+    // Where dacapo looks after the branch, an agent may have moved it under the same files.
+    let base = Base { branch: Some("unit/app".into()), ..base() };
+    let policy = commits().with(|p| p.claims.allow_empty = true);
+    let mut sim = Sim { is_told: true, ..Sim::begun(LoopStarted { base: Some(base), ..started(policy) }) };
+    sim = sim.after([no_markers(), promises(0), no_children(), empty(), gate(0)]);
+    assert!(matches!(sim.work(rechecked(&[]))[..], [Effect::Commit { .. }]));
     // Nothing changed, nothing to commit.
     let mut sim = claimed(commits().with(|p| p.claims.allow_empty = true)).after([empty(), gate(0)]);
     assert_eq!((sim.work(rechecked(&[])), sim.over()), (vec![], Some(Reason::Done)));

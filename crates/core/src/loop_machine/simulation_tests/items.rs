@@ -14,6 +14,7 @@ use super::{
 use crate::{
     duration::Millis,
     item::{ItemFacts, ItemKey},
+    judge::evidence::Evidence,
     policy::{OwnClaim, Policy},
     unit::{
         TaskStatus,
@@ -70,14 +71,20 @@ impl World {
     }
 }
 
+/// Most items ask for nothing.
+pub(super) fn some_evidence(chance: &mut Chance) -> Vec<Evidence> {
+    Evidence::ALL.into_iter().filter(|_| chance.percent(8)).collect()
+}
+
 /// Some loops have items that are marked, and in some dacapo itself claims.
 pub(super) fn with_items(mut policy: Policy, chance: &mut Chance) -> Policy {
     match chance.below(100) {
         0..=24 => {
             let commits = policy.commits();
             (policy.items, policy.source) = (items(&task_set()), Some(source()));
-            if !commits {
-                policy.items.iter_mut().for_each(|item| item.commit = None);
+            for item in &mut policy.items {
+                item.commit = item.commit.take().filter(|_| commits);
+                item.evidence = some_evidence(chance);
             }
             let at = chance.below(policy.gates.specs.len() + 1);
             policy.gates.specs.insert(at, proof(3));

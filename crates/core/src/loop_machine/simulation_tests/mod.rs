@@ -204,8 +204,6 @@ fn the_histories_come_by_every_end_and_every_event() {
     for never in [
         // Said before a loop begins, when somebody else holds its lock.
         ("end", "lock"),
-        // Of stages, which do not exist yet.
-        ("refusal", "no_evidence"),
         // Not written: the session stays as it is.
         ("session", "unchanged"),
         // Made by the loop itself, and no signal that an agent sends.

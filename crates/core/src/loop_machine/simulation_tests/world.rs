@@ -13,7 +13,7 @@ use super::{
     },
     Chance,
     audit::Auditor,
-    items::with_items,
+    items::{some_evidence, with_items},
 };
 use crate::{
     agent::AgentCommand,
@@ -21,6 +21,7 @@ use crate::{
     event::{Examination, Grant, LoopEvent, LoopStarted, Outcome, OutputMarks, Reason, Spend, StopCause},
     item::ItemKey,
     judge::{
+        evidence::verify_claim,
         promise::MissReason,
         signal::{DoneFact, Facts},
     },
@@ -95,6 +96,7 @@ impl World {
             p.claims.allow_empty = chance.percent(20);
             p.gates.from = chance.of(&[GateFrom::Workspace, GateFrom::Workspace, GateFrom::Base]);
             p.items[0].commit = chance.percent(40).then_some(CommitRule { message: None });
+            p.items[0].evidence = some_evidence(&mut chance);
             p.limits.stuck_after = chance.percent(15).then_some(2);
             p.limits.max_cost = chance.percent(20).then_some(3.0);
             p.agent.continue_session = chance.percent(30);
@@ -562,7 +564,11 @@ impl World {
         if self.chance.percent(2) {
             return Input::ExaminationFailed("no git".into());
         }
+        let by = self.state.judging().map(|judging| judging.claim.by.clone()).unwrap_or_default();
+        let words = self.chance.of(&["", "committed", "committed, 3 passed, approved"]);
+        let head_moved = self.chance.of(&[None, None, Some(true), Some(false)]);
         let found = Examination {
+            missing_evidence: verify_claim(&self.policy, &by, words, head_moved).missing,
             snapshot: format!("snap {tree}"),
             tree: format!("tree {tree}"),
             changed: u64::from(tree > 0),
