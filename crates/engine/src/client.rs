@@ -280,7 +280,10 @@ impl Client {
         let Some(store) = self.journal() else { return Ok(None) };
         let Some(newest) = store.newest_of_purse(purse)? else { return Ok(None) };
         let started = store.run_started(&newest.view.id)?;
-        let Some(most) = started.and_then(|started| started.settings.max_time) else { return Ok(None) };
+        let granted = newest.view.granted.max_time_ms;
+        let Some(most) = granted.or(started.and_then(|started| started.settings.max_time)) else {
+            return Ok(None);
+        };
         Ok(Some(most.minus(store.run_lasted(&newest.view)?)))
     }
 

@@ -147,7 +147,7 @@ pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
     };
     let name = cx.name(&client, id)?;
     if let Some(id) = ask_run(cx, &mut client, &name, &Request::Steer { text: text.clone() })? {
-        say(format!("Every loop of run {id} that works reads it in its next prompt."));
+        say(format!("Every loop of run {id} reads it in its next prompt, those that begin later too."));
         return Ok(0);
     }
     let view = cx.find(&client, &name)?.view;

@@ -95,6 +95,7 @@ fn play(
         purpose: None,
         base: None,
         programs: Default::default(),
+        steers: Vec::new(),
         policy,
         prompt: Some(PROMPT.to_owned()),
         project: Context::project_of(&workspace),

@@ -53,6 +53,7 @@ impl ResumeArgs {
             max_time_ms: self.max_time,
             max_cost: self.max_cost,
             max_tokens: self.max_tokens,
+            ..Grant::default()
         }
     }
 }
@@ -65,7 +66,14 @@ pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
         && run.view.state == "paused"
     {
         let id = run.view.id;
-        client.request(&StreamId::Run(id.clone()), &Request::Unpause { grant: args.grant() })?;
+        if args.max_time.is_some_and(Millis::is_zero) {
+            return Err(UserError::usage("`--max-time` must be more than zero"));
+        }
+        let grant = args.grant();
+        if let Some(started) = client.run_started(&id)? {
+            budget::allow_more(&started.settings.policy, &grant)?;
+        }
+        client.request(&StreamId::Run(id.clone()), &Request::Unpause { grant })?;
         say(format!("Run {id} goes on."));
         return Ok(0);
     }

@@ -160,6 +160,7 @@ impl RunArgs {
             purpose: None,
             base: None,
             programs,
+            steers: Vec::new(),
             // A child has no terminal that could go away, whatever its parent has.
             is_detached: is_background() || child::parent().is_some(),
         };

@@ -282,7 +282,7 @@ pub(crate) fn describe_run(event: &RunEvent) -> String {
         }
         RunEvent::OrchPaused { now: true } => "run paused, its agents stopped".to_owned(),
         RunEvent::OrchPaused { now: false } => "run paused: loops hold after their iteration".to_owned(),
-        RunEvent::OrchUnpaused => "run goes on".to_owned(),
+        RunEvent::OrchUnpaused { .. } => "run goes on".to_owned(),
         RunEvent::OrchSteered { text } => format!("a person to all loops: {text}"),
         RunEvent::UnitQueued { depends_on } if depends_on.is_empty() => "queued".to_owned(),
         RunEvent::UnitQueued { depends_on } => format!("queued behind {}", names(depends_on)),

@@ -292,7 +292,7 @@ impl Observer<RunMachine> for HumanRun {
                 self.line("33", "stopping: no new work; Ctrl-C again kills what runs");
             }
             (None, RunEvent::OrchPaused { .. }) => self.line("33", "paused; `dacapo resume` goes on"),
-            (None, RunEvent::OrchUnpaused) => self.line("33", "goes on"),
+            (None, RunEvent::OrchUnpaused { .. }) => self.line("33", "goes on"),
             (None, RunEvent::OrchCompleted { detail }) => {
                 let took = Millis::from(self.began.elapsed()).human();
                 self.line("1;32", &format!("completed: {detail}, {took}"));

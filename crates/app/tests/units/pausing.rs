@@ -2,11 +2,12 @@
 
 use std::{fs, time::Duration};
 
-use dacapo_testkit::wait_until;
+use dacapo_testkit::{Signal, wait_until};
 use serde_json::{Value, json};
 
 use crate::{
     control::wait_for_file,
+    shared::{ARGS, agent, work},
     world::{World, types_of},
 };
 
@@ -141,8 +142,86 @@ fn a_run_is_paused_steered_and_goes_on_as_a_whole() {
     assert_merged(&world, "a", 1);
     assert_merged(&world, "b", 1);
     assert!(said("orch.unpaused") && said("orch.steered"));
+    // The unit that began later reads it, too, in its first prompt.
+    let later = of_unit(&world, "b");
+    let place = |kind: &str| later.iter().position(|event| event["type"] == kind);
+    assert_eq!(happened(&later, "steered"), 1, "{later:#?}");
+    assert!(place("steered") < place("agent_started"), "{later:#?}");
+    assert_eq!(happened(&of_unit(&world, "a"), "steered"), 1, "and nobody twice");
     assert_eq!(happened(&of_unit(&world, "a"), "pause_requested"), 1, "the loop was asked once");
     let stderr = world.env.run(["pause", &run]).assert_code(1).stderr;
     assert!(stderr.contains("is not running"), "{stderr}");
     assert_eq!(world.env.survivors(), Vec::<u32>::new());
+}
+
+#[test]
+fn the_time_of_a_run_stands_still_while_it_is_paused() {
+    let limit = Duration::from_secs(8);
+    let world = World::new();
+    held_unit(&world, "a", "exit 1", 1);
+    world.commit();
+    let mut running = world.env.spawn(world.args(&["--max-time", "8s"]));
+    wait_for_file(&world, "began-a");
+    let run = world.run_events()[0]["run"].as_str().unwrap().to_owned();
+    world.env.run(["pause", &run, "--now"]).assert_code(0);
+    wait_until("its loop is paused", LONG, || happened(&of_unit(&world, "a"), "paused") == 1);
+    // The length is the test's input: longer than the run may take.
+    let paused = std::time::Instant::now();
+    wait_until("its time would be over", LONG, || paused.elapsed() > limit);
+    assert!(running.is_running());
+    world.env.run(["resume", &run]).assert_code(0);
+    running.wait(LONG).assert_code(0);
+    assert_merged(&world, "a", 1);
+}
+
+#[test]
+fn a_paused_run_goes_on_with_what_it_is_granted_and_a_run_that_goes_on_can_be_paused() {
+    let world = World::new();
+    let root = world.env.root().display().to_string();
+    let mut mkfifo = world.env.command("mkfifo");
+    mkfifo.arg(world.env.root().join("hold"));
+    world.env.run_command(mkfifo).assert_code(0);
+    // The first two agents wait until they are let go, and leave without having done anything.
+    let held =
+        format!("for n in 1 2; do mkdir {root}/began-$n 2>/dev/null && {{ cat {root}/hold; exit 1; }}; done");
+    agent(&world, &format!("{held}\n{}", work()));
+    world.plan("a", &[]).task("a", 1, &[], "test -f a.txt", "");
+    world.plan("b", &["a"]).task("b", 1, &[], "test -f b.txt", "").commit();
+    // One try, and money for one task.
+    let limits = ["--max-retries", "1", "--max-cost", "0.03"];
+    let running = world.env.spawn([&ARGS[..], &limits].concat());
+    wait_for_file(&world, "began-1");
+    let run = world.run_events()[0]["run"].as_str().unwrap().to_owned();
+    world.env.run(["pause", &run]).assert_code(0);
+    wait_until("its loop heard", LONG, || happened(&of_unit(&world, "a"), "pause_requested") == 1);
+    let stderr = world.env.run(["resume", &run, "--max-time", "0s"]).assert_code(2).stderr;
+    assert!(stderr.contains("must be more than zero"), "{stderr}");
+    running.signal(Signal::KILL);
+    running.wait(LONG);
+    wait_until("nothing is left", LONG, || world.env.survivors().is_empty());
+    let stderr = world.env.run(["steer", &run, "x"]).assert_code(1).stderr;
+    assert!(
+        stderr.contains("is not running") && stderr.contains(&format!("dacapo resume {run}")),
+        "{stderr}"
+    );
+    // The run that goes on draws on the money of the first, and its loops are called after that one.
+    let running = world.env.spawn(["resume", &run, "--trust"]);
+    wait_for_file(&world, "began-2");
+    let second = |event: &&Value| event["type"] == "orch.started" && event["run"] != run.as_str();
+    let run = world.run_events().iter().find(second).unwrap()["run"].as_str().unwrap().to_owned();
+    world.env.run(["pause", &run, "--now"]).assert_code(0);
+    wait_until("its loop is paused", LONG, || happened(&of_unit(&world, "a"), "paused") == 1);
+    world.env.run(["resume", &run, "-n", "+1", "--max-cost", "0.1"]).assert_code(0);
+    running.wait(LONG).assert_code(0);
+    let raised = of_unit(&world, "a").into_iter().find(|event| event["type"] == "limits_raised").unwrap();
+    assert_eq!((&raised["extra_iterations"], &raised["per_run"]["max_cost"]), (&json!(1), &json!(0.1)));
+    let is_first_of_b = |event: &Value| event["type"] == "loop_started" && event["task"] == "b";
+    let later = world.env.events(None).into_iter().find(is_first_of_b).unwrap();
+    let limits = &later["policy"]["limits"];
+    assert_eq!(
+        (&limits["max_iterations"], &limits["per_run"]["max_cost"]),
+        (&json!(2), &json!(0.1)),
+        "{later}"
+    );
+    assert!(world.at("main", "b.txt").is_some());
 }

@@ -23,7 +23,7 @@ use crate::{
     ids::{LoopId, ProjectId, RunId, TaskId},
     item::ItemKey,
     judge::{claim::RefusalReason, signal::Signal},
-    limits::Spent,
+    limits::{Budget, Spent},
     plan::Purpose,
     policy::Policy,
     receipt::Receipt,
@@ -309,7 +309,7 @@ pub enum LoopEvent {
     },
 }
 
-/// What a person grants a loop that goes on: only what was typed.
+/// What a person grants a loop or a run that goes on: only what was typed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Grant {
     #[serde(default)]
@@ -323,9 +323,22 @@ pub struct Grant {
     /// A new limit of tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
+    /// New limits of money and tokens that the loop shares with the other loops of its run.
+    #[serde(default, skip_serializing_if = "Budget::is_unlimited")]
+    pub per_run: Budget,
 }
 
 impl Grant {
+    /// What the loops of a run get of what the run was granted. Its time is the run's alone, and its money is shared.
+    #[must_use]
+    pub fn for_loops_of_run(&self) -> Self {
+        Self {
+            extra_iterations: self.extra_iterations,
+            per_run: Budget { max_cost: self.max_cost, max_tokens: self.max_tokens },
+            ..Self::default()
+        }
+    }
+
     /// Whether it is nothing at all.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()

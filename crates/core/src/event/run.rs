@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Reason, StopCause};
+use super::{Grant, Reason, StopCause};
 use crate::{
     duration::Millis,
     ids::{LoopId, ProjectId, RunId, UnitId},
@@ -60,8 +60,12 @@ pub enum RunEvent {
     },
     /// The run goes on.
     #[serde(rename = "orch.unpaused")]
-    OrchUnpaused,
-    /// A person's words for every loop of the run that works.
+    OrchUnpaused {
+        /// What the person who lets it go on grants.
+        #[serde(flatten)]
+        grant: Grant,
+    },
+    /// A person's words for every loop of the run, those that begin later too.
     #[serde(rename = "orch.steered")]
     OrchSteered { text: String },
     /// The unit has to wait: for others, or for a slot.
@@ -269,7 +273,7 @@ impl RunEvent {
             Self::OrchFailed { .. } => "orch.failed",
             Self::OrchStopping { .. } => "orch.stopping",
             Self::OrchPaused { .. } => "orch.paused",
-            Self::OrchUnpaused => "orch.unpaused",
+            Self::OrchUnpaused { .. } => "orch.unpaused",
             Self::OrchSteered { .. } => "orch.steered",
             Self::UnitQueued { .. } => "unit.queued",
             Self::UnitStarted { .. } => "unit.started",

@@ -14,6 +14,18 @@ pub struct Budget {
     pub max_tokens: Option<u64>,
 }
 
+impl Budget {
+    pub fn is_unlimited(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// This budget with what `newer` limits anew.
+    #[must_use]
+    pub fn raised_to(self, newer: Self) -> Self {
+        Self { max_cost: newer.max_cost.or(self.max_cost), max_tokens: newer.max_tokens.or(self.max_tokens) }
+    }
+}
+
 /// What was spent, or will be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {

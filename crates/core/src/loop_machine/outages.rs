@@ -149,7 +149,7 @@ impl Decision {
             return;
         }
         // Tokens that nobody can turn into money would be fiction to a budget of it (fault J5).
-        let run = self.policy().limits.per_run;
+        let run = self.state.limits.per_run;
         let is_fiction = (self.state.limits.max_cost.is_some() && self.state.limits.max_tokens.is_none())
             || (run.max_cost.is_some() && run.max_tokens.is_none());
         let accounts = accounts(&self.state, self.state.spending.ledger.total(), shared);
@@ -199,7 +199,7 @@ fn accounts(state: &LoopState, own: Spend, shared: &SharedSpend) -> Vec<Account>
     let budget = Budget { max_cost: state.limits.max_cost, max_tokens: state.limits.max_tokens };
     vec![
         account(Share::Loop, budget, SharedBudget { spent: own.spent(), reserved: Spent::default() }),
-        account(Share::Run, policy.limits.per_run, shared.run),
+        account(Share::Run, state.limits.per_run, shared.run),
         account(Share::Project, policy.limits.per_project, shared.project),
         account(Share::Day, policy.limits.per_day, shared.day),
     ]

@@ -20,7 +20,7 @@ use crate::{
     ids::fingerprint,
     item::ItemKey,
     judge::{claim::RefusalReason, progress::ProgressLog, promise::MissReason, signal::Signal},
-    limits::Spent,
+    limits::{Budget, Spent},
     prompt::{Feedback, GateFeedback},
 };
 
@@ -68,6 +68,8 @@ pub struct LimitsInForce {
     pub max_cost: Option<f64>,
     /// Tokens that agents may use together.
     pub max_tokens: Option<u64>,
+    /// What the agents of all loops of its run may spend together.
+    pub per_run: Budget,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -408,6 +410,7 @@ impl LoopState {
                 max_time: limits.max_time,
                 max_cost: limits.max_cost,
                 max_tokens: limits.max_tokens,
+                per_run: limits.per_run,
             },
             progress: Progress {
                 log: Arc::new(ProgressLog::starting_at(tree.as_deref())),
@@ -426,6 +429,7 @@ impl LoopState {
         limits.max_time = grant.max_time_ms.or(limits.max_time);
         limits.max_cost = grant.max_cost.or(limits.max_cost);
         limits.max_tokens = grant.max_tokens.or(limits.max_tokens);
+        limits.per_run = limits.per_run.raised_to(grant.per_run);
         self.spending.exhausted = None;
     }
 

@@ -119,6 +119,12 @@ pub enum RunEffect {
     },
     /// Ask the loops of the run that work for something.
     AskLoops(Request),
+    /// The time of the run stands still.
+    HoldTime,
+    /// The time of the run goes on where it stood, or with this limit from now on.
+    GoOnWithTime {
+        limit: Option<Millis>,
+    },
     /// Ask every job to stop.
     AskJobsToStop,
     /// Ask every job again, which then kills what it runs.

@@ -7,11 +7,20 @@ use serde::{Deserialize, Serialize};
 
 use super::Why;
 use crate::{
-    event::{MergeMode, PlannedUnit, RunEnvelope, RunEvent, RunStarted, UnitEnd},
+    duration::Millis,
+    event::{Grant, MergeMode, PlannedUnit, RunEnvelope, RunEvent, RunStarted, UnitEnd},
     ids::{LoopId, ProjectId, RunId, UnitId},
     text::shell::word,
     unit::TaskStatus,
 };
+
+fn is_zero(time: &Millis) -> bool {
+    time.is_zero()
+}
+
+fn between(from: Timestamp, to: Timestamp) -> Millis {
+    Millis(u64::try_from(to.duration_since(from).as_millis()).unwrap_or(0))
+}
 
 /// One run of units.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +47,18 @@ pub struct RunView {
     pub started_at: Timestamp,
     pub ended_at: Option<Timestamp>,
     pub pid: Option<u32>,
+    /// How long a person held it, without the hold that goes on.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub held_ms: Millis,
+    /// Since when a person holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_since: Option<Timestamp>,
+    /// What a person granted when it went on after a hold, all grants together.
+    #[serde(default, skip_serializing_if = "Grant::is_nothing")]
+    pub granted: Grant,
+    /// What a person said to the run as a whole, oldest first: every loop that begins later reads it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steers: Vec<String>,
 }
 
 impl RunView {
@@ -59,15 +80,35 @@ impl RunView {
             started_at: first.at,
             ended_at: None,
             pid: Some(started.pid),
+            held_ms: Millis(0),
+            held_since: None,
+            granted: Grant::default(),
+            steers: Vec::new(),
         })
+    }
+
+    /// How long it has been going on at `at`, without the time that a person held it.
+    pub fn lasted(&self, at: Timestamp) -> Millis {
+        let held = self.held_since.map_or(Millis(0), |since| between(since, at));
+        between(self.started_at, at).minus(self.held_ms).minus(held)
     }
 
     /// Takes in one fact.
     pub fn apply(&mut self, envelope: &RunEnvelope) {
         match &envelope.event {
             RunEvent::OrchStopping { .. } => "stopping".clone_into(&mut self.state),
-            RunEvent::OrchPaused { .. } => "paused".clone_into(&mut self.state),
-            RunEvent::OrchUnpaused => "running".clone_into(&mut self.state),
+            RunEvent::OrchPaused { .. } => {
+                "paused".clone_into(&mut self.state);
+                self.held_since.get_or_insert(envelope.at);
+            }
+            RunEvent::OrchUnpaused { grant } => {
+                "running".clone_into(&mut self.state);
+                if let Some(since) = self.held_since.take() {
+                    self.held_ms = self.held_ms.plus(between(since, envelope.at));
+                }
+                self.take_grant(grant, envelope.at);
+            }
+            RunEvent::OrchSteered { text } => self.steers.push(text.clone()),
             RunEvent::OrchCompleted { detail } => self.end(envelope.at, "completed", "completed", detail, 0),
             RunEvent::OrchFailed { reason, detail, exit_code } => {
                 let is_stopped =
@@ -76,6 +117,17 @@ impl RunView {
                 self.end(envelope.at, state, reason, detail, *exit_code);
             }
             _ => {}
+        }
+    }
+
+    /// A limit of time counts from now on; kept is what it makes of all the time of the run.
+    fn take_grant(&mut self, grant: &Grant, at: Timestamp) {
+        let granted = &mut self.granted;
+        granted.extra_iterations = granted.extra_iterations.saturating_add(grant.extra_iterations);
+        granted.max_cost = grant.max_cost.or(granted.max_cost);
+        granted.max_tokens = grant.max_tokens.or(granted.max_tokens);
+        if let Some(more) = grant.max_time_ms {
+            self.granted.max_time_ms = Some(self.lasted(at).plus(more));
         }
     }
 

@@ -363,3 +363,38 @@ fn a_run_has_a_reason_and_a_step_that_works() {
         assert!(why.because.contains(because) && why.next.contains(next), "{why:?}");
     }
 }
+
+#[test]
+fn the_time_that_a_person_holds_a_run_is_not_its_own() {
+    let view = |events: Vec<(i64, RunEvent)>| {
+        let first = envelope(0, RunEvent::OrchStarted(Box::new(begun(MergeMode::Merge))));
+        let mut view = RunView::begin(&first).unwrap();
+        events.into_iter().for_each(|(secs, event)| view.apply(&envelope(secs, event)));
+        view
+    };
+    let pauses = |secs| (secs, RunEvent::OrchPaused { now: false });
+    let goes_on = |secs, max_time: Option<u64>| {
+        let grant = Grant { max_time_ms: max_time.map(Millis::from_secs), ..Grant::default() };
+        (secs, RunEvent::OrchUnpaused { grant })
+    };
+    let secs = Millis::from_secs;
+    assert_eq!(view(vec![]).lasted(at(100)), secs(100));
+    assert_eq!(view(vec![pauses(10)]).lasted(at(100)), secs(10), "it is held still");
+    // Asked again to hold, now: it has been held all the time.
+    let twice = vec![pauses(10), pauses(20), goes_on(40, None), pauses(50), goes_on(60, None)];
+    assert_eq!(view(twice).lasted(at(100)), secs(60));
+    assert_eq!(view(vec![pauses(10), goes_on(40, None)]).granted, Grant::default());
+    // From then on, and ten seconds were used before.
+    let granted = view(vec![pauses(10), goes_on(40, Some(30))]).granted;
+    assert_eq!(granted.max_time_ms, Some(secs(40)));
+    let more = Grant { extra_iterations: 1, max_cost: Some(2.0), ..Grant::default() };
+    let all = view(vec![
+        pauses(1),
+        (2, RunEvent::OrchUnpaused { grant: more }),
+        pauses(3),
+        (4, RunEvent::OrchUnpaused { grant: Grant { max_cost: None, ..more } }),
+        (5, RunEvent::OrchSteered { text: "mind the gap".to_owned() }),
+    ]);
+    assert_eq!((all.granted.extra_iterations, all.granted.max_cost), (2, Some(2.0)));
+    assert_eq!(all.steers, ["mind the gap"]);
+}

@@ -22,9 +22,11 @@ use std::{
 };
 
 use dacapo_core::{
+    duration::Millis,
     event::{LoopEvent, MergeMode, PlannedUnit, RunEvent, RunStarted, StopCause, UnitEnd},
     ids::{LoopId, ProjectId, RunId, UnitId},
     loop_machine::Request,
+    policy::Policy,
     unit::{
         TaskStatus, Unit,
         account::Accounts,
@@ -137,8 +139,12 @@ struct Scheduler<'a> {
     seen: u64,
     /// Loops that were asked to pause with the run. The scheduler sees late that a loop began, and asks none twice.
     asked_to_pause: BTreeSet<LoopId>,
+    /// Loops and what they were told of the words to the whole run. No loop is told the same twice.
+    steered: BTreeSet<(LoopId, String)>,
     grace: Option<Instant>,
     time: Option<Instant>,
+    /// What is left of the time while a person holds the run.
+    held_time: Option<Duration>,
     next_tick: Option<Instant>,
     /// When to look at what loops have written, if one has said that there is something.
     next_look: Option<Instant>,
@@ -239,8 +245,10 @@ fn run_on(
         signals,
         seen,
         asked_to_pause: BTreeSet::new(),
+        steered: BTreeSet::new(),
         grace: None,
         time,
+        held_time: None,
         next_tick: observer.tick_every().map(|every| Instant::now() + every),
         next_look: None,
         has_lost_job: false,
@@ -284,6 +292,24 @@ fn plan(unit: &Unit) -> PlannedUnit {
         tasks: unit.tasks.iter().map(|task| (task.spec.number, task.spec.title.clone())).collect(),
         complete: complete.map(|task| task.spec.number).collect(),
     }
+}
+
+/// Whether a loop can start an agent at all: that of a merge looks at a tree on which no agent works.
+fn has_agent(policy: &Policy) -> bool {
+    policy.limits.max_iterations > 0
+}
+
+/// Those of a person's words that a loop was not told.
+fn unheard(store: &Store, id: &LoopId, said: &[String]) -> Result<Vec<String>, StoreError> {
+    let told: BTreeSet<String> = store
+        .events(id, 0)?
+        .into_iter()
+        .filter_map(|envelope| match envelope.event {
+            LoopEvent::Steered { text } => Some(text),
+            _ => None,
+        })
+        .collect();
+    Ok(said.iter().filter(|text| !told.contains(*text)).cloned().collect())
 }
 
 /// The right to work on units: of the project, and of the repository. Another worktree of that is another project, and
@@ -351,7 +377,7 @@ impl Scheduler<'_> {
                 }
             }
             RunEffect::AskLoops(request) => {
-                let loops = self.store.working_loops_of_run(&self.id)?;
+                let loops = self.store.working_loops_of_purse(&self.started.purse)?;
                 for row in &loops {
                     self.store.request(&row.view.id, &request, Timestamp::now())?;
                 }
@@ -359,8 +385,17 @@ impl Scheduler<'_> {
                 match request {
                     Request::Pause { .. } => self.asked_to_pause.extend(asked),
                     Request::Unpause { .. } => self.asked_to_pause.clear(),
-                    Request::Steer { .. } | Request::Cancel | Request::Ask { .. } => {}
+                    Request::Steer { text } => self.steered.extend(asked.map(|id| (id, text.clone()))),
+                    Request::Cancel | Request::Ask { .. } => {}
                 }
+            }
+            RunEffect::HoldTime => {
+                let now = Instant::now();
+                self.held_time = self.time.take().map(|at| at.saturating_duration_since(now));
+            }
+            RunEffect::GoOnWithTime { limit } => {
+                let left = limit.map(Millis::std).or(self.held_time.take());
+                self.time = left.map(|left| Instant::now() + left);
             }
             RunEffect::KillJobs => {
                 // The jobs first: nothing that ends is to be news to them.
@@ -528,13 +563,12 @@ impl Scheduler<'_> {
                 self.seen = self.seen.max(envelope.seq);
                 let events = self.accounts.see(&unit, &envelope);
                 self.observer.loop_event(&unit, &envelope);
-                // A loop that a job began before it could know that the run is held.
-                if let (Some(now), LoopEvent::LoopStarted(_) | LoopEvent::LoopResumed { .. }) =
-                    (self.stream.state().paused(), &envelope.event)
-                    && self.stream.state().stopping().is_none()
-                    && self.asked_to_pause.insert(envelope.loop_id.clone())
-                {
-                    self.store.request(&envelope.loop_id, &Request::Pause { now }, Timestamp::now())?;
+                match &envelope.event {
+                    LoopEvent::LoopStarted(started) => {
+                        self.meet(&envelope.loop_id, has_agent(&started.policy))?
+                    }
+                    LoopEvent::LoopResumed { .. } => self.meet(&envelope.loop_id, true)?,
+                    _ => {}
                 }
                 if !events.is_empty() {
                     inputs.push(RunInput::LoopTold { unit, events }.into());
@@ -543,6 +577,26 @@ impl Scheduler<'_> {
         }
         inputs.extend(said);
         inputs.extend(ended);
+        Ok(())
+    }
+
+    /// Asks a loop that a job has just begun for what it could not know: that the run is held, or what a person said to the
+    /// whole run at that very moment.
+    fn meet(&mut self, id: &LoopId, has_agent: bool) -> Result<(), RunError> {
+        let state = self.stream.state();
+        if let (Some(now), None) = (state.paused(), state.stopping())
+            && self.asked_to_pause.insert(id.clone())
+        {
+            self.store.request(id, &Request::Pause { now }, Timestamp::now())?;
+        }
+        if !has_agent || self.stream.view().steers.is_empty() {
+            return Ok(());
+        }
+        for text in unheard(&self.store, id, &self.stream.view().steers)? {
+            if self.steered.insert((id.clone(), text.clone())) {
+                self.store.request(id, &Request::Steer { text }, Timestamp::now())?;
+            }
+        }
         Ok(())
     }
 

@@ -15,12 +15,16 @@ use dacapo_core::{
     },
     policy::SetupCommand,
     unit::{Task, TaskSpec, TaskStatus, check, settings::BaselineCheck},
+    view::RunView,
 };
+use jiff::Timestamp;
 use rustix::process::Signal;
 
 use super::{
+    has_agent,
     job::{JobEnd, JobReporter},
     message::{JobSpec, UnitFiles},
+    unheard,
 };
 use crate::{
     home::Home,
@@ -363,8 +367,17 @@ impl<'a> Worker<'a> {
     }
 
     fn run_loop(&mut self, order: LoopOrder, workspace: &Path) -> Result<LoopEnd, JobEnd> {
-        let LoopOrder { purpose, policy, prompt, base } = order;
+        let LoopOrder { purpose, mut policy, prompt, base } = order;
+        // The plan knows what the run was told when it began; a person may have said more since.
+        let run = self.run_view()?;
+        let granted = run.granted.for_loops_of_run();
+        policy.limits.per_run = policy.limits.per_run.raised_to(granted.per_run);
+        if purpose.step == LoopStep::Turn {
+            policy.limits.max_iterations =
+                policy.limits.max_iterations.saturating_add(granted.extra_iterations);
+        }
         let new = NewLoop {
+            steers: if has_agent(&policy) { run.steers } else { Vec::new() },
             policy,
             prompt: Some(prompt),
             project: self.spec.started.project.clone(),
@@ -383,14 +396,26 @@ impl<'a> Worker<'a> {
     }
 
     fn resume_loop(&mut self, id: LoopId, grant: Grant) -> Result<LoopEnd, JobEnd> {
+        let run = self.run_view()?;
+        for text in unheard(&self.store, &id, &run.steers).map_err(JobEnd::error)? {
+            let request = Request::Steer { text };
+            self.store.request(&id, &request, Timestamp::now()).map_err(JobEnd::error)?;
+        }
+        let per_run = run.granted.for_loops_of_run().per_run;
         let wanted = ResumeLoop {
             id,
-            grant,
+            grant: Grant { per_run, ..grant },
             programs: self.spec.programs.clone(),
             is_detached: self.spec.is_detached,
         };
         let finished = supervisor::resume(&self.home, wanted, self.voice)?;
         self.loop_end(finished)
+    }
+
+    /// The run as its stream stands now.
+    fn run_view(&self) -> Result<RunView, JobEnd> {
+        let row = self.store.run_row(&self.spec.run).map_err(JobEnd::error)?;
+        row.map(|row| row.view).ok_or_else(|| JobEnd::error(format!("there is no run {}", self.spec.run)))
     }
 
     fn loop_end(&self, finished: Finished) -> Result<LoopEnd, JobEnd> {

@@ -357,9 +357,9 @@ impl Store {
         Ok(newest.is_some_and(|row| row.view.reason == Some(Reason::Done)))
     }
 
-    /// Loops of a run that somebody runs.
-    pub fn working_loops_of_run(&self, run: &RunId) -> Result<Vec<LoopRow>, StoreError> {
-        let rows: Vec<LoopRow> = self.rows("s.run = ?1 AND s.over = 0", [run.as_str()])?;
+    /// Loops with an owner that draw on the budget of a run: of that run, or of one that goes on with it.
+    pub fn working_loops_of_purse(&self, purse: &RunId) -> Result<Vec<LoopRow>, StoreError> {
+        let rows: Vec<LoopRow> = self.rows("s.run = ?1 AND s.over = 0", [purse.as_str()])?;
         Ok(rows.into_iter().filter(LoopRow::is_running).collect())
     }
 
@@ -399,14 +399,14 @@ impl Store {
         Ok(self.rows(which, [purse.as_str()])?.pop())
     }
 
-    /// How long a run was going on; of one that died without an end, as far as anything shows.
+    /// How long a run was going on, without the time that a person held it; of one that died without an end, as far as
+    /// anything shows.
     pub fn run_lasted(&self, run: &RunView) -> Result<Millis, StoreError> {
         let ended = match run.ended_at {
             Some(ended) => ended,
             None => self.last_sign_of(&run.id, &run.project)?,
         };
-        let lasted = ended.duration_since(run.started_at).as_millis();
-        Ok(Millis(u64::try_from(lasted).unwrap_or(0)))
+        Ok(run.lasted(ended))
     }
 
     /// When a run without an end, or a loop of it, last wrote something. What others wrote about its death is none.

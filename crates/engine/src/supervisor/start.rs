@@ -10,7 +10,7 @@ use std::{
 use dacapo_core::{
     event::{Grant, LoopStarted},
     ids::{LoopId, ProjectId, RunId, TaskId},
-    loop_machine::{Begin, Effect, Input, LoopMachine},
+    loop_machine::{Begin, Effect, Input, LoopMachine, Request},
     plan::Purpose,
     policy::Policy,
 };
@@ -64,6 +64,8 @@ pub struct NewLoop {
     pub base: Option<String>,
     /// The programs of agents that were found already.
     pub programs: Programs,
+    /// What a person has said before it began, for its first prompt.
+    pub steers: Vec<String>,
     /// Whether it runs without a terminal.
     pub is_detached: bool,
 }
@@ -162,8 +164,12 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
         warnings,
     };
     let (owner, input) = (Identity::own(), Input::Begin(Box::new(begin)));
-    let (mut stream, effects) =
+    let (mut stream, mut effects) =
         Stream::<LoopMachine>::begin(&mut store, id, &owner, Timestamp::now(), input, &ancestors, observer)?;
+    if !new.steers.is_empty() {
+        let said = new.steers.into_iter().map(|text| Input::Requested(Request::Steer { text }).into());
+        effects.extend(stream.step(&mut store, Timestamp::now(), said, observer)?);
+    }
     stream.say_in_own_words(prompt);
     let parts = Parts {
         home,

@@ -211,6 +211,7 @@ pub(crate) fn obey(order: &str) -> ExitCode {
             purpose: None,
             base: None,
             programs: Default::default(),
+            steers: Vec::new(),
             is_detached: false,
         };
         new.check().and_then(|new| supervisor::run(&home, new, &mut Nobody))

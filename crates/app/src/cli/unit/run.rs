@@ -256,7 +256,10 @@ pub(in crate::cli) fn resume(
     if grant.max_time_ms.is_some_and(Millis::is_zero) {
         return Err(UserError::usage("`--max-time` must be more than zero"));
     }
-    settings.max_retries = settings.max_retries.saturating_add(grant.extra_iterations);
+    // What was granted to that run while it was held stays granted.
+    let granted = client.run_of_id(id)?.map(|run| run.view.granted).unwrap_or_default();
+    let more = granted.extra_iterations.saturating_add(grant.extra_iterations);
+    settings.max_retries = settings.max_retries.saturating_add(more);
     settings.max_time = match grant.max_time_ms {
         None => client.time_left(&before.purse)?,
         granted => granted,
@@ -268,8 +271,8 @@ pub(in crate::cli) fn resume(
         );
     }
     let budget = &mut settings.policy.limits.per_run;
-    budget.max_cost = grant.max_cost.or(budget.max_cost);
-    budget.max_tokens = grant.max_tokens.or(budget.max_tokens);
+    let (granted, grant) = (granted.for_loops_of_run().per_run, grant.for_loops_of_run().per_run);
+    *budget = budget.raised_to(granted).raised_to(grant);
     refuse_helpless(&Repository::open(&before.root, &cx.home)?, &before.target, before.merge)?;
     if flags.detach && !is_background() {
         return detach::detach_run(client, flags.id.is_none().then_some(id.as_str()));

@@ -38,7 +38,7 @@ use crate::{
         promise::{MissReason, PromiseRule},
         signal::{DoneFact, Facts, Signal},
     },
-    limits::reset::PROBE_EVERY,
+    limits::{Budget, reset::PROBE_EVERY},
     policy::{CommitRule, GateSpec, OnFatal, Policy},
     prompt,
 };
@@ -276,7 +276,8 @@ pub(super) const PAUSE_NOW: Input = Input::Requested(Request::Pause { now: true 
 pub(super) const UNPAUSE: Input = Input::Requested(Request::Unpause { grant: NOTHING });
 /// Nothing is granted on top.
 pub(crate) const NOTHING: Grant =
-    Grant { extra_iterations: 0, max_time_ms: None, max_cost: None, max_tokens: None };
+    Grant { extra_iterations: 0, max_time_ms: None, max_cost: None, max_tokens: None, per_run: NO_BUDGET };
+const NO_BUDGET: Budget = Budget { max_cost: None, max_tokens: None };
 pub(super) const CTRL_C: Input = Input::Signalled(StopCause::Interrupt);
 pub(super) const GRACE: Effect = Effect::StopWork { grace: Millis::from_secs(5) };
 pub(super) const KILL: Effect = Effect::StopWork { grace: Millis(0) };

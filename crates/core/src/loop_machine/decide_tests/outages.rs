@@ -345,6 +345,23 @@ fn tokens_days_projects_and_runs_are_budgets_too() {
 }
 
 #[test]
+fn the_budget_of_a_run_rises_by_what_a_person_grants_the_run() {
+    let of_run = |max_cost| Budget { max_cost: Some(max_cost), max_tokens: None };
+    let mut sim = Sim::new(policy(|p| p.limits.per_run = of_run(1.0))).after([no_markers()]);
+    let pause = Request::Pause { now: false };
+    sim.feed(Input::Requested(pause));
+    let grant = crate::event::Grant { per_run: of_run(2.0), ..crate::event::Grant::default() };
+    sim.feed(Input::Requested(Request::Unpause { grant }));
+    let spent = |cost_usd| SharedBudget { spent: Spent { cost_usd, tokens: 0 }, reserved: Spent::default() };
+    for (run, is_over) in [(1.5, false), (2.0, true)] {
+        let shared = SharedSpend { run: spent(run), ..SharedSpend::default() };
+        let spend = Spend { cost_usd: Some(0.1), ..Spend::default() };
+        let stops = sim.work(Input::UsageSeen { spend, shared, unpriced: None });
+        assert_eq!(!stops.is_empty(), is_over, "{run}");
+    }
+}
+
+#[test]
 fn a_session_is_gone_on_with_until_it_cannot_be() {
     // req 150, req 151, fault C9, fault C10
     let named = |name: &str| {

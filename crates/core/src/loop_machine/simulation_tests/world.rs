@@ -334,6 +334,7 @@ impl World {
             max_time_ms: max_time,
             max_cost: self.chance.percent(50).then_some(self.spent + 3.0),
             max_tokens: None,
+            ..Grant::default()
         };
         self.feed(Input::Resume { grant, output: OutputMarks::default(), pid: 8 });
         assert_eq!(self.state.over(), None, "what is resumable is resumed");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{GRACE, HURRY, Job, RunEffect, RunInput, RunState, RunStep, SENT_BACK_AT_MOST, Standing};
 use crate::{
-    event::{Grant, MergeMode, Reason, RunEvent, RunStarted, RunStop, UnitEnd},
+    event::{MergeMode, Reason, RunEvent, RunStarted, RunStop, UnitEnd},
     ids::{LoopId, UnitId},
     loop_machine::Request,
     text::count,
@@ -160,12 +160,16 @@ impl Decision {
             Request::Cancel => self.stop(RunStop::Cancel),
             // Asked again, it may only become more urgent.
             Request::Pause { now } if goes_on && self.state.paused.is_none_or(|before| now && !before) => {
+                if self.state.paused.is_none() {
+                    self.step.effects.push(RunEffect::HoldTime);
+                }
                 self.record(None, RunEvent::OrchPaused { now });
                 self.step.effects.push(RunEffect::AskLoops(Request::Pause { now }));
             }
-            Request::Unpause { .. } if goes_on && self.state.paused.is_some() => {
-                self.record(None, RunEvent::OrchUnpaused);
-                let grant = Grant::default();
+            Request::Unpause { grant } if goes_on && self.state.paused.is_some() => {
+                self.record(None, RunEvent::OrchUnpaused { grant });
+                self.step.effects.push(RunEffect::GoOnWithTime { limit: grant.max_time_ms });
+                let grant = grant.for_loops_of_run();
                 self.step.effects.push(RunEffect::AskLoops(Request::Unpause { grant }));
             }
             Request::Steer { text } if goes_on => {

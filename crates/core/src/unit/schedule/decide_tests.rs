@@ -129,6 +129,9 @@ fn short(effect: &RunEffect) -> String {
         RunEffect::StartJob { unit, job: Job::Publish, .. } => format!("publish {unit}"),
         RunEffect::StopJob { unit } => format!("stop {unit}"),
         RunEffect::AskLoops(request) => format!("loops: {request:?}"),
+        RunEffect::HoldTime => "time stands still".to_owned(),
+        RunEffect::GoOnWithTime { limit: None } => "time goes on".to_owned(),
+        RunEffect::GoOnWithTime { limit: Some(limit) } => format!("{} of time", limit.0),
         RunEffect::AskJobsToStop => "ask".to_owned(),
         RunEffect::HurryJobs => "hurry".to_owned(),
         RunEffect::KillJobs => "kill".to_owned(),
@@ -167,7 +170,7 @@ fn a_paused_run_begins_nothing_until_it_goes_on() {
     let pause = |now| crate::loop_machine::Request::Pause { now };
     let go_on = || crate::loop_machine::Request::Unpause { grant: crate::event::Grant::default() };
     assert_eq!(ask(&mut run, go_on()), NOTHING, "nobody holds it");
-    assert_eq!(ask(&mut run, pause(false)), ["loops: Pause { now: false }"]);
+    assert_eq!(ask(&mut run, pause(false)), ["time stands still", "loops: Pause { now: false }"]);
     assert_eq!(ask(&mut run, pause(false)), NOTHING);
     assert_eq!(ask(&mut run, pause(true)), ["loops: Pause { now: true }"], "more urgent");
     assert_eq!(ask(&mut run, pause(false)), NOTHING);
@@ -176,13 +179,38 @@ fn a_paused_run_begins_nothing_until_it_goes_on() {
     assert_eq!(run.completes("a"), NOTHING, "neither merged, nor the next one begun");
     assert!(run.over().is_none(), "it waits");
     let effects = ask(&mut run, go_on());
-    assert_eq!(effects[1..], ["merge a", "b in 1"], "{effects:?}");
+    assert_eq!(effects[0], "time goes on");
+    assert_eq!(effects[2..], ["merge a", "b in 1"], "{effects:?}");
     // A cancelled run is not held any more.
-    assert_eq!(ask(&mut run, pause(false)).len(), 1);
+    assert_eq!(ask(&mut run, pause(false)).len(), 2);
     assert_eq!(ask(&mut run, crate::loop_machine::Request::Cancel), ["ask", "grace 30000"]);
     assert_eq!(run.ends("a"), NOTHING);
     assert_eq!(run.ends("b"), NOTHING);
     assert!(run.over().is_some());
+}
+
+#[test]
+fn what_is_granted_to_a_paused_run_is_recorded_and_goes_to_its_loops() {
+    use crate::{event::Grant, limits::Budget, loop_machine::Request};
+    let (mut run, _) = Sim::new(&[("a", &[])], 1, MergeMode::Merge);
+    run.feed(RunInput::Requested(Request::Pause { now: true }));
+    let grant = Grant {
+        extra_iterations: 2,
+        max_time_ms: Some(Millis(7000)),
+        max_cost: Some(9.0),
+        max_tokens: Some(5),
+        per_run: Budget::default(),
+    };
+    let effects = run.feed_raw(RunInput::Requested(Request::Unpause { grant }));
+    // The time is the run's own, and its money is shared by all of its loops.
+    let per_run = Budget { max_cost: Some(9.0), max_tokens: Some(5) };
+    let for_loops = Grant { extra_iterations: 2, per_run, ..Grant::default() };
+    let expected = [
+        RunEffect::GoOnWithTime { limit: Some(Millis(7000)) },
+        RunEffect::AskLoops(Request::Unpause { grant: for_loops }),
+    ];
+    assert_eq!(effects, expected);
+    assert_eq!(run.journal.last(), Some(&(None, RunEvent::OrchUnpaused { grant })));
 }
 
 #[test]

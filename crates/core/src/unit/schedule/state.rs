@@ -149,7 +149,7 @@ impl RunState {
             RunEvent::OrchStarted(started) => self.begin(started),
             RunEvent::OrchStopping { by } => self.stopping = Some(*by),
             RunEvent::OrchPaused { now } => self.paused = Some(*now),
-            RunEvent::OrchUnpaused => self.paused = None,
+            RunEvent::OrchUnpaused { .. } => self.paused = None,
             RunEvent::OrchCompleted { detail } => {
                 self.over =
                     Some(RunOver { reason: "completed".to_owned(), detail: detail.clone(), exit_code: 0 });
