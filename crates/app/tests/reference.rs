@@ -76,7 +76,7 @@ fn every_field_of_a_runs_events_is_named_in_its_section() {
     let samples = [
         json!({"type": "orch.started", "project": "p", "root": "/r", "target": "main", "merge": "merge", "parallel": 4,
             "units": [{"unit": "u", "depends_on": [], "tasks": [[1, "One"]], "complete": []}], "settings": settings,
-            "purse": "r1", "pid": 1, "version": "0"}),
+            "budget_of": "r1", "pid": 1, "version": "0"}),
         json!({"type": "orch.stopping", "by": "max_time"}),
         json!({"type": "orch.paused", "now": false}),
         json!({"type": "orch.unpaused"}),

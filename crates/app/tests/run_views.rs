@@ -77,7 +77,7 @@ fn world(owner: &Identity) -> World {
                 dacapo_core::judge::promise::PromiseRule::new("DONE").expect("right"),
             ),
         )),
-        purse: "r1".parse().expect("right"),
+        budget_of: "r1".parse().expect("right"),
         pid: 1,
         version: "0".to_owned(),
     };

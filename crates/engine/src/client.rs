@@ -275,10 +275,10 @@ impl Client {
         Ok(self.journal().map(|store| store.run_started(id)).transpose()?.flatten())
     }
 
-    /// What the newest run that draws on the purse of `purse` has left of its time; `None` if it has no limit.
-    pub fn time_left(&self, purse: &RunId) -> Result<Option<Millis>, ClientError> {
+    /// What the newest run that draws on the budget of `run` has left of its time; `None` if it has no limit.
+    pub fn time_left(&self, run: &RunId) -> Result<Option<Millis>, ClientError> {
         let Some(store) = self.journal() else { return Ok(None) };
-        let Some(newest) = store.newest_of_purse(purse)? else { return Ok(None) };
+        let Some(newest) = store.newest_on_budget_of(run)? else { return Ok(None) };
         let started = store.run_started(&newest.view.id)?;
         let granted = newest.view.granted.max_time_ms;
         let Some(most) = granted.or(started.and_then(|started| started.settings.max_time)) else {

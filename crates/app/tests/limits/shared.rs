@@ -1,4 +1,4 @@
-//! Loops that share a provider, or a purse.
+//! Loops that share a provider, or a budget.
 
 use dacapo_testkit::Running;
 use jiff::Timestamp;
@@ -111,7 +111,7 @@ fn loops_that_share_a_day_s_budget_exceed_it_by_a_message_each() {
     assert_eq!((cost("t"), cost("u")), (Some(0.04), Some(0.04)));
     let output = dacapo(&["run", "x", "-a", "third", "--task", "v"]).wait(LONG).assert_code(3);
     assert_has(last_line(&output), "failed (budget): cost 0.08");
-    assert_eq!(env.starts(), 2, "no agent for an empty purse");
+    assert_eq!(env.starts(), 2, "no agent for a budget that is used up");
 }
 
 /// A place where it is noon now: no day ends while a test runs there.

@@ -1,4 +1,4 @@
-//! What the slots of a run share: a purse, and a provider with limits.
+//! What the slots of a run share: a budget, and a provider with limits.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
 
@@ -54,7 +54,7 @@ pub(crate) const ARGS: [&str; 9] =
     ["unit", "run", "--trust", "--restart-delay", "0s", "--agent", "mine", "--kill-grace", "100ms"];
 
 #[test]
-fn all_slots_draw_on_one_purse() {
+fn all_slots_draw_on_one_budget() {
     // req 59; fault J7
     let world = World::new();
     agent(&world, &work());
@@ -73,7 +73,7 @@ fn all_slots_draw_on_one_purse() {
     let events = world.run_events();
     let at = events.iter().position(|event| event["reason"] == "budget").unwrap();
     assert!(!events[at..].iter().any(|event| event["type"] == "unit.started"), "{:#?}", &events[at..]);
-    // Going on costs nothing by itself: the purse is as empty as before, unless somebody fills it.
+    // Going on costs nothing by itself: the budget is used up as before, unless the user grants more.
     let run = events[0]["run"].as_str().unwrap().to_owned();
     world.env.run(["resume", &run, "--trust"]).assert_code(3);
     world.env.run(["resume", &run, "--trust", "--max-cost", "5"]).assert_code(0);

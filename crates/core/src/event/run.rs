@@ -360,7 +360,7 @@ pub struct RunStarted {
     /// What its loops are told.
     pub settings: Box<RunSettings>,
     /// The run whose budget it draws on: its own, or the one that it goes on with.
-    pub purse: RunId,
+    pub budget_of: RunId,
     pub pid: u32,
     pub version: String,
 }

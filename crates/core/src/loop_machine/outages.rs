@@ -98,7 +98,7 @@ impl Decision {
 
     /// Whether an agent may be started on what there is: money, and a provider that answers. Else says what follows.
     pub(super) fn may_draw_on(&mut self, supply: &Supply) -> bool {
-        // Where loops draw on one purse, as much as a message takes is set aside for this one.
+        // Where loops draw on one budget, as much as a message takes is set aside for this one.
         let reserve = if self.policy().limits.shares_budgets() {
             self.state.spending.largest
         } else {
@@ -190,11 +190,11 @@ pub fn is_broke(state: &LoopState, running: &Spend, shared: &SharedSpend) -> boo
 fn accounts(state: &LoopState, own: Spend, shared: &SharedSpend) -> Vec<Account> {
     let Some(started) = &state.started else { return Vec::new() };
     let policy = &started.policy;
-    let account = |share, budget, purse: SharedBudget| Account {
+    let account = |share, budget, used: SharedBudget| Account {
         share,
         budget,
-        spent: purse.spent,
-        reserved: purse.reserved,
+        spent: used.spent,
+        reserved: used.reserved,
     };
     let budget = Budget { max_cost: state.limits.max_cost, max_tokens: state.limits.max_tokens };
     vec![

@@ -398,7 +398,7 @@ fn a_view_says_the_same_as_the_machine_of_whether_it_is_over() {
 }
 
 #[test]
-fn what_helps_against_an_empty_purse_depends_on_whose_it_is() {
+fn what_helps_against_a_budget_that_is_used_up_depends_on_whose_it_is() {
     for (detail, step) in [
         ("cost 5.03 of 5.00 USD", "--max-cost USD"),
         ("cost 5.03 of 5.00 USD today", "goes on tomorrow"),

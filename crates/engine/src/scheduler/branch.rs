@@ -36,7 +36,7 @@ impl Worker<'_> {
         let Some(mut tip) = self.repo.branch(target).map_err(JobEnd::error)? else {
             return Err(JobEnd(UnitEnd::Setup, format!("the target branch `{target}` does not exist")));
         };
-        let ours = format!("dacapo/merged-{}", self.spec.started.purse);
+        let ours = format!("dacapo/merged-{}", self.spec.started.budget_of);
         let waiting = self.repo.waiting_merges(&tip).map_err(JobEnd::error)?;
         for branch in waiting.iter().filter(|branch| branch.starts_with(&ours)) {
             let ahead = self.repo.branch(branch).map_err(JobEnd::error)?.unwrap_or_default();

@@ -85,7 +85,7 @@ impl Worker<'_> {
 
     /// Moves the target to a merge that holds all of it.
     pub(super) fn move_target(&self, commit: &str) -> Result<TargetMove, JobEnd> {
-        let (target, id) = (&self.spec.started.target, &self.spec.started.purse);
+        let (target, id) = (&self.spec.started.target, &self.spec.started.budget_of);
         let now = self.repo.branch(target).map_err(JobEnd::error)?;
         let now = now.ok_or_else(|| JobEnd::error(format!("the target branch `{target}` is gone")))?;
         // Somebody committed to the target while its merge was being checked: that commit was never seen by a gate.

@@ -210,7 +210,7 @@ fn run_on(
         parallel: new.parallel,
         units: plans,
         settings: Box::new(new.settings),
-        purse: new.goes_on_with.unwrap_or_else(|| id.clone()),
+        budget_of: new.goes_on_with.unwrap_or_else(|| id.clone()),
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
@@ -377,7 +377,7 @@ impl Scheduler<'_> {
                 }
             }
             RunEffect::AskLoops(request) => {
-                let loops = self.store.working_loops_of_purse(&self.started.purse)?;
+                let loops = self.store.working_loops_on_budget_of(&self.started.budget_of)?;
                 for row in &loops {
                     self.store.request(&row.view.id, &request, Timestamp::now())?;
                 }
@@ -458,8 +458,18 @@ impl Scheduler<'_> {
 
     /// How the run began, for a job: of a plan of a thousand units it needs its own alone, which is told beside it.
     fn started_without_plan(&self) -> RunStarted {
-        let RunStarted { project, root, target, merge, parallel, units: _, settings, purse, pid, version } =
-            &self.started;
+        let RunStarted {
+            project,
+            root,
+            target,
+            merge,
+            parallel,
+            units: _,
+            settings,
+            budget_of,
+            pid,
+            version,
+        } = &self.started;
         RunStarted {
             project: project.clone(),
             root: root.clone(),
@@ -468,7 +478,7 @@ impl Scheduler<'_> {
             parallel: *parallel,
             units: Vec::new(),
             settings: settings.clone(),
-            purse: purse.clone(),
+            budget_of: budget_of.clone(),
             pid: *pid,
             version: version.clone(),
         }

@@ -385,7 +385,7 @@ impl<'a> Worker<'a> {
             workspace: workspace.to_owned(),
             after: Vec::new(),
             parent: None,
-            run: Some(self.spec.started.purse.clone()),
+            run: Some(self.spec.started.budget_of.clone()),
             purpose: Some(purpose),
             base,
             programs: self.spec.programs.clone(),

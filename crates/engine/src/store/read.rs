@@ -358,8 +358,8 @@ impl Store {
     }
 
     /// Loops with an owner that draw on the budget of a run: of that run, or of one that goes on with it.
-    pub fn working_loops_of_purse(&self, purse: &RunId) -> Result<Vec<LoopRow>, StoreError> {
-        let rows: Vec<LoopRow> = self.rows("s.run = ?1 AND s.over = 0", [purse.as_str()])?;
+    pub fn working_loops_on_budget_of(&self, run: &RunId) -> Result<Vec<LoopRow>, StoreError> {
+        let rows: Vec<LoopRow> = self.rows("s.run = ?1 AND s.over = 0", [run.as_str()])?;
         Ok(rows.into_iter().filter(LoopRow::is_running).collect())
     }
 
@@ -391,12 +391,12 @@ impl Store {
         Ok(self.rows("s.id = ?1", [id.as_str()])?.pop())
     }
 
-    /// The newest run that draws on this purse: the run that it is called after, or one that goes on with it.
-    pub fn newest_of_purse(&self, purse: &RunId) -> Result<Option<RunRow>, StoreError> {
+    /// The newest run that draws on the budget of `run`: that run itself, or one that goes on with it.
+    pub fn newest_on_budget_of(&self, run: &RunId) -> Result<Option<RunRow>, StoreError> {
         let which = "EXISTS (SELECT 1 FROM events e WHERE e.stream = s.key
-                     AND e.body ->> '$.type' = 'orch.started' AND e.body ->> '$.purse' = ?1)
+                     AND e.body ->> '$.type' = 'orch.started' AND e.body ->> '$.budget_of' = ?1)
                      ORDER BY s.key DESC LIMIT 1";
-        Ok(self.rows(which, [purse.as_str()])?.pop())
+        Ok(self.rows(which, [run.as_str()])?.pop())
     }
 
     /// How long a run was going on, without the time that a person held it; of one that died without an end, as far as

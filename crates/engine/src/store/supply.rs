@@ -105,17 +105,22 @@ impl Store {
         except: Option<(StreamKey, u32)>,
     ) -> Result<SharedSpend, StoreError> {
         Ok(SharedSpend {
-            day: self
-                .purse("s.at >= ?3", params![key(except), attempt(except), midnight.as_microsecond()])?,
-            project: self.purse("s.project = ?3", params![key(except), attempt(except), project.as_str()])?,
+            day: self.shared_budget(
+                "s.at >= ?3",
+                params![key(except), attempt(except), midnight.as_microsecond()],
+            )?,
+            project: self
+                .shared_budget("s.project = ?3", params![key(except), attempt(except), project.as_str()])?,
             run: match run {
-                Some(run) => self.purse("s.run = ?3", params![key(except), attempt(except), run.as_str()])?,
+                Some(run) => {
+                    self.shared_budget("s.run = ?3", params![key(except), attempt(except), run.as_str()])?
+                }
                 None => SharedBudget::default(),
             },
         })
     }
 
-    fn purse(&self, whose: &str, params: impl rusqlite::Params) -> Result<SharedBudget, StoreError> {
+    fn shared_budget(&self, whose: &str, params: impl rusqlite::Params) -> Result<SharedBudget, StoreError> {
         // What a loop has set aside counts only while it runs.
         let sql = format!(
             "SELECT TOTAL(s.cost), TOTAL(s.tokens),

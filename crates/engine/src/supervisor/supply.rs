@@ -39,8 +39,8 @@ impl Supervisor<'_> {
         let own = self.work.is_some().then_some((self.stream.key(), self.stream.state().counters.attempts));
         let mut shared =
             self.store.shared_spend(midnight, &self.started.project, self.started.run.as_ref(), own)?;
-        for purse in [&mut shared.day, &mut shared.project, &mut shared.run] {
-            purse.spent = purse.spent.plus(running.spent());
+        for budget in [&mut shared.day, &mut shared.project, &mut shared.run] {
+            budget.spent = budget.spent.plus(running.spent());
         }
         Ok(shared)
     }

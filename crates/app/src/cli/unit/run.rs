@@ -261,7 +261,7 @@ pub(in crate::cli) fn resume(
     let more = granted.extra_iterations.saturating_add(grant.extra_iterations);
     settings.max_retries = settings.max_retries.saturating_add(more);
     settings.max_time = match grant.max_time_ms {
-        None => client.time_left(&before.purse)?,
+        None => client.time_left(&before.budget_of)?,
         granted => granted,
     };
     if settings.max_time.is_some_and(Millis::is_zero) {
@@ -286,7 +286,7 @@ pub(in crate::cli) fn resume(
         units,
         settings,
         programs: Programs::default(),
-        goes_on_with: Some(before.purse),
+        goes_on_with: Some(before.budget_of),
         is_detached: is_background(),
     };
     start(cx, new, &flags.style)

@@ -1,4 +1,4 @@
-//! Limits, outages, closed accounts, empty purses, lost sessions: what each does, and that none uses up an iteration.
+//! Limits, outages, closed accounts, budgets that are used up, lost sessions: what each does, and that none uses up an iteration.
 
 use super::*;
 use crate::{
@@ -274,7 +274,7 @@ fn a_budget_stops_the_agent_and_then_the_loop() {
     let mut dead = sim.clone().after([Input::OwnerDied, resume()]);
     assert_eq!(dead.state.spending.ledger.total().cost_usd, Some(5.04));
     dead.feed(no_markers());
-    assert_eq!(dead.over(), Some(Reason::Budget), "and no agent starts on an empty purse");
+    assert_eq!(dead.over(), Some(Reason::Budget), "and no agent starts on a budget that is used up");
     let mut end = sim.clone().after([killed()]);
     assert_eq!(end.over(), Some(Reason::Budget));
     assert!(end.detail().contains("5.03") && end.detail().contains("5.00"), "{}", end.detail());
@@ -284,7 +284,7 @@ fn a_budget_stops_the_agent_and_then_the_loop() {
     let grant = Grant { max_cost: Some(10.0), ..NOTHING };
     end.feed(Input::Resume { grant, output: OutputMarks::default(), pid: 9 });
     assert!(matches!(end.work(no_markers())[..], [Effect::StartAgent { iteration: 2, .. }]));
-    // What is done, or waits for somebody, outranks an empty purse; a limit of the provider's does not.
+    // What is done, or waits for somebody, outranks a budget that is used up; a limit of the provider's does not.
     let broke = |until: &[&str]| {
         let until = until.iter().map(|command| (*command).to_owned()).collect();
         Sim::running(policy(|p| (p.limits.max_cost, p.claims.until) = (Some(5.0), until))).after([uses(5.0)])
@@ -316,10 +316,10 @@ fn tokens_days_projects_and_runs_are_budgets_too() {
         ..Spend::default()
     };
     let cost = |cost| Spend { cost_usd: Some(cost), ..Spend::default() };
-    let purse = |cost_usd| SharedBudget { spent: Spent { cost_usd, tokens: 0 }, reserved: Spent::default() };
+    let used = |cost_usd| SharedBudget { spent: Spent { cost_usd, tokens: 0 }, reserved: Spent::default() };
     let taken =
-        |day, project| SharedSpend { day: purse(day), project: purse(project), ..SharedSpend::default() };
-    let in_run = |run| SharedSpend { run: purse(run), ..taken(9.0, 9.0) };
+        |day, project| SharedSpend { day: used(day), project: used(project), ..SharedSpend::default() };
+    let in_run = |run| SharedSpend { run: used(run), ..taken(9.0, 9.0) };
     let money = Budget { max_cost: Some(1.0), max_tokens: None };
     type Bend = fn(&mut Policy, Budget);
     let table: [(Bend, Spend, SharedSpend, bool); 8] = [
