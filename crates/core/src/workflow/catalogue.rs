@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     LeftOut, Parsed, Settings, StepKind, Workflow, builtin,
     command::{CommandFailure, CommandFile},
@@ -28,7 +30,7 @@ pub struct FrozenWorkflow {
     pub left_out: Vec<LeftOut>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceFile {
     /// From the top of the repository; a built-in one is called `built-in/NAME.yaml`.
     pub file: String,

@@ -9,12 +9,15 @@
 //! A file has `steps`, a `loop` with a `prompt`, or `nodes`, which is how Archon writes them. All three become a graph of
 //! [`Step`]s, and everything behind [`parse`] knows only that graph. `docs/design/0017-workflows.md` says why.
 
+pub mod answer;
 pub mod builtin;
 pub mod catalogue;
 pub mod command;
 pub mod condition;
+pub mod dry_run;
 mod graph;
 pub mod keys;
+pub mod machine;
 mod parse;
 mod reader;
 pub mod schema;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     AgentStep, Agreement, ApprovalStep, BashStep, Budget, BudgetMode, Condition, Decision, Dialect, Form,
@@ -31,7 +31,7 @@ pub struct Settings {
 }
 
 /// A key that was left out because the user asked for it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
     pub key: String,
     pub line: u32,

@@ -1,0 +1,209 @@
+//! Facts in the life of a run.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::Raise;
+use crate::{
+    event::Reason,
+    workflow::{Decision, LeftOut, StepId, Workflow, catalogue::SourceFile},
+};
+
+/// What a run was started with. It is frozen here: what becomes of the files later is of no account.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowStarted {
+    /// The id of the run, for `$WORKFLOW_ID`.
+    pub run: String,
+    pub workflow: Workflow,
+    /// SHA-256 over the files it was made from.
+    pub digest: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<SourceFile>,
+    /// Keys that were left out because the user asked for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+    /// What the user typed behind the name of the workflow.
+    #[serde(default)]
+    pub message: String,
+    /// How many steps with worktrees may run beside each other.
+    pub parallel: u32,
+}
+
+/// What runs for a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// What the step is there for.
+    Main,
+    /// Changes that a person wants before an approval.
+    Rework,
+    /// A look at the files that a person is to be asked about.
+    Question,
+}
+
+/// What an answer leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AfterAnswer {
+    /// The step is complete.
+    Complete,
+    /// An agent makes changes, and the person is asked again.
+    Rework,
+    /// The loop goes on with another iteration.
+    Iterate,
+    /// The run ends.
+    End,
+}
+
+/// A fact in the life of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum WorkflowEvent {
+    /// Always the first.
+    WorkflowStart(Box<WorkflowStarted>),
+    /// Written before anything is done for a step. Each attempt of a step has a number of its own.
+    StepStart {
+        step: StepId,
+        attempt: u32,
+        work: Work,
+    },
+    /// A performer goes on with an attempt that was held up.
+    StepContinued {
+        step: StepId,
+        attempt: u32,
+    },
+    StepComplete {
+        step: StepId,
+        attempt: u32,
+        output: String,
+        is_changed: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+    },
+    StepError {
+        step: StepId,
+        attempt: u32,
+        error: String,
+        /// Why its loop ended, if it was a loop that failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<Reason>,
+        /// When it is tried again, if it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_at: Option<Timestamp>,
+    },
+    /// The step is not taken.
+    StepSkipped {
+        step: StepId,
+        why: String,
+    },
+    /// Something outside of the step has stopped it; it can go on.
+    StepHeld {
+        step: StepId,
+        attempt: u32,
+        reason: Reason,
+        detail: String,
+    },
+    /// An iteration of an interactive loop has ended.
+    StepIterated {
+        step: StepId,
+        attempt: u32,
+        iteration: u32,
+        output: String,
+        is_changed: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+    },
+    QuestionAsked {
+        question: u32,
+        step: StepId,
+        /// The tree that the answer is about.
+        tree: String,
+        message: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        decisions: Vec<Decision>,
+        /// Whether the loop that asks would be done.
+        is_met: bool,
+    },
+    QuestionAnswered {
+        question: u32,
+        step: StepId,
+        /// `approve`, `reject`, or the id of a decision.
+        decision: String,
+        text: String,
+        tree: String,
+        follows: AfterAnswer,
+    },
+    /// A person approved a tree that is no longer there.
+    AnswerRefused {
+        question: u32,
+        step: StepId,
+        asked_about: String,
+        tree: String,
+    },
+    /// An agent has made the changes that a person wanted.
+    ReworkComplete {
+        step: StepId,
+        attempt: u32,
+    },
+    /// Steps that have to run again, because what they looked at has changed.
+    StepsReopened {
+        steps: Vec<StepId>,
+        because: String,
+    },
+    WaitStarted {
+        step: StepId,
+        attempt: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        due: Option<Timestamp>,
+    },
+    WorkflowPaused {
+        now: bool,
+    },
+    WorkflowUnpaused,
+    /// More was spent than the budget of the workflow allows.
+    BudgetExceeded {
+        what: String,
+    },
+    /// The run is to end like this as soon as nothing of it runs any more.
+    WorkflowStopping {
+        end: WorkflowEnd,
+    },
+    /// The user wants the run to go on.
+    WorkflowResumed {
+        reopened: Vec<StepId>,
+        raise: Raise,
+    },
+    WorkflowComplete {
+        output: String,
+    },
+    /// The run is over, and not completed.
+    WorkflowError(WorkflowEnd),
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkflowEnd {
+    pub end: EndReason,
+    /// One line: why.
+    pub detail: String,
+    /// What the command exits with.
+    pub exit_code: u8,
+}
+
+/// The one reason for which a run is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    Completed,
+    Failed,
+    Cancelled,
+    /// An agent says that it cannot be done as it was asked for.
+    Blocked,
+}
+
+impl WorkflowEnd {
+    pub(super) fn cancelled(detail: impl Into<String>) -> Self {
+        let (end, exit_code) = (EndReason::Cancelled, Reason::Cancelled.exit_code());
+        Self { end, detail: detail.into(), exit_code }
+    }
+}

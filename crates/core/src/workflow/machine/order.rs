@@ -1,0 +1,120 @@
+//! What a performer is told to run for a step, complete in itself.
+
+use super::{StepId, Work};
+use crate::{
+    duration::Millis,
+    workflow::{
+        Budget, Gate, LoopStep, Prompt, Step, StepKind, Workflow,
+        shell::{self, Script},
+        template::Variables,
+    },
+};
+
+/// A loop for a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepLoop {
+    pub step: StepId,
+    pub attempt: u32,
+    pub work: Work,
+    /// With its variables; see [`prompt`](Self::prompt).
+    pub template: String,
+    pub variables: Variables,
+    pub provider: Option<String>,
+    pub model: Option<String>,
+    /// The session to go on with in the first iteration.
+    pub session: Option<String>,
+    /// Whether later iterations go on with the session of the one before.
+    pub continue_session: bool,
+    /// What ends it; without one the agent works once, and its good end is a claim.
+    pub looped: Option<LoopStep>,
+    pub max_iterations: u32,
+    pub gates: Vec<Gate>,
+    /// Whether it works in a worktree of its own.
+    pub worktree: bool,
+    pub idle_timeout: Option<Millis>,
+    /// What it may cost by itself; the budget of the workflow is shared by all loops of the run.
+    pub budget: Option<Budget>,
+    steps: Vec<StepId>,
+}
+
+/// A script for a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepScript {
+    pub step: StepId,
+    pub attempt: u32,
+    /// For `sh -c`, with the variables that it reads from its environment.
+    pub script: Script,
+    pub variables: Variables,
+    pub timeout: Millis,
+    pub worktree: bool,
+}
+
+impl StepLoop {
+    pub(super) fn new(
+        workflow: &Workflow,
+        step: &Step,
+        attempt: u32,
+        work: Work,
+        variables: Variables,
+    ) -> Self {
+        let (prompt, looped, gates) = match (&step.kind, work) {
+            (StepKind::Agent(agent), _) => (agent.prompt.clone(), None, agent.gates.clone()),
+            (StepKind::Loop(looped), _) => {
+                (looped.prompt.clone(), Some(looped.clone()), looped.gates.clone())
+            }
+            (StepKind::Approval(approval), _) => {
+                let text =
+                    approval.on_reject.as_ref().map(|rework| rework.prompt.clone()).unwrap_or_default();
+                (Prompt { text, command: None }, None, Vec::new())
+            }
+            _ => (Prompt::default(), None, Vec::new()),
+        };
+        let is_interactive = looped.as_ref().is_some_and(LoopStep::is_interactive);
+        let max_iterations = match &looped {
+            // A person is asked after each one.
+            Some(looped) if !is_interactive => looped.max_iterations,
+            _ => 1,
+        };
+        Self {
+            step: step.id.clone(),
+            attempt,
+            work,
+            template: prompt.text,
+            variables,
+            provider: step.provider.clone().or_else(|| workflow.provider.clone()),
+            model: step.model.clone().or_else(|| workflow.model.clone()),
+            session: None,
+            continue_session: looped.as_ref().is_some_and(|looped| !looped.fresh_context),
+            looped,
+            max_iterations,
+            gates,
+            worktree: step.worktree,
+            idle_timeout: step.idle_timeout,
+            budget: step.budget,
+            steps: workflow.steps.iter().map(|step| step.id.clone()).collect(),
+        }
+    }
+
+    /// What the agent is asked in the next iteration, behind one that answered `previous` (req 146).
+    pub fn prompt(&self, previous: Option<&str>) -> String {
+        let mut variables = self.variables.clone();
+        if let Some(previous) = previous {
+            previous.clone_into(&mut variables.loop_prev_output);
+        }
+        variables.fill(&self.template, |id| self.steps.contains(id))
+    }
+
+    /// A script of the loop (`until_bash` or a gate), for `sh -c`.
+    pub fn script(&self, script: &str) -> Script {
+        shell::translate(script, |id| self.steps.contains(id))
+    }
+}
+
+impl StepScript {
+    pub(super) fn new(workflow: &Workflow, step: &Step, attempt: u32, variables: Variables) -> Option<Self> {
+        let StepKind::Bash(bash) = &step.kind else { return None };
+        let script = shell::translate(&bash.script, |id| workflow.step(id).is_some());
+        let (step, worktree, timeout) = (step.id.clone(), step.worktree, bash.timeout);
+        Some(Self { step, attempt, script, variables, timeout, worktree })
+    }
+}

@@ -1,0 +1,437 @@
+//! Random workflows in a made-up world that fails, answers late, edits files and kills the performer: what must hold whatever
+//! happens.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    decide_tests::{id, started},
+    *,
+};
+use crate::workflow::{StepKind, Workflow};
+
+/// Numbers that look random and are the same every time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+
+    fn is(&mut self, one_in: u64) -> bool {
+        self.roll(one_in) == 0
+    }
+}
+
+/// A workflow of a few steps in any shape.
+fn any_workflow(dice: &mut Dice) -> WorkflowStarted {
+    let mut yaml = String::new();
+    if dice.is(4) {
+        yaml += "budget: {max_cost: 5}\n";
+    }
+    yaml += "nodes:\n";
+    let number = 2 + dice.roll(6);
+    for at in 0..number {
+        let depends_on: Vec<String> =
+            (0..at).filter(|_| dice.is(2)).map(|before| format!("s{before}")).collect();
+        let kind = match dice.roll(12) {
+            0..=2 => "bash: make",
+            3 | 4 => "prompt: p",
+            5 => "prompt: p\n  worktree: true",
+            6 => "prompt: p\n  retry: {max_attempts: 1}",
+            7 => "loop: {prompt: p, until: X, max_iterations: 3}",
+            8 => "loop: {prompt: p, until: X, max_iterations: 3, interactive: true, gate_message: m}",
+            9 | 10 => "approval: {message: m, on_reject: {prompt: p, max_attempts: 2}}",
+            _ => ["wait: {for: 5s}", "wait: {signal: go}", "wait: {file: f}", "cancel: stop"]
+                [dice.roll(4) as usize],
+        };
+        let rule = match dice.roll(6) {
+            0 => "  trigger_rule: all_done\n",
+            1 => "  trigger_rule: one_success\n",
+            _ => "",
+        };
+        yaml += &format!("- id: s{at}\n  {kind}\n  depends_on: [{}]\n{rule}", depends_on.join(", "));
+    }
+    started(&yaml)
+}
+
+/// Everything outside of the machine.
+struct World {
+    state: WorkflowProgress,
+    events: Vec<WorkflowEvent>,
+    /// How many events each decision left behind: a crash falls between decisions.
+    boundaries: Vec<usize>,
+    now: Timestamp,
+    tree: u32,
+    /// What runs in the performer that lives.
+    loops: BTreeSet<(StepId, u32)>,
+    scripts: BTreeSet<(StepId, u32)>,
+    looks: BTreeSet<(StepId, u32)>,
+    /// Loops that were ever begun: the performer knows them again.
+    known_loops: BTreeSet<(StepId, u32)>,
+    scripts_run: BTreeMap<(StepId, u32), u32>,
+    ends: u32,
+    resumes: u32,
+}
+
+impl World {
+    fn of(state: WorkflowProgress, events: Vec<WorkflowEvent>) -> Self {
+        Self {
+            state,
+            events,
+            boundaries: Vec::new(),
+            now: Timestamp::UNIX_EPOCH,
+            tree: 1,
+            loops: BTreeSet::new(),
+            scripts: BTreeSet::new(),
+            looks: BTreeSet::new(),
+            known_loops: BTreeSet::new(),
+            scripts_run: BTreeMap::new(),
+            ends: 0,
+            resumes: 0,
+        }
+    }
+
+    fn tell(&mut self, news: News) {
+        let step = WorkflowMachine::decide(&self.state, WorkflowInput { now: self.now, news });
+        for event in &step.events {
+            WorkflowMachine::apply(&mut self.state, event);
+        }
+        self.events.extend(step.events);
+        self.boundaries.push(self.events.len());
+        for effect in step.effects {
+            match effect {
+                WorkflowEffect::RunLoop(order) => {
+                    let key = (order.step.clone(), order.attempt);
+                    self.known_loops.insert(key.clone());
+                    self.loops.insert(key);
+                }
+                WorkflowEffect::RunScript(order) => {
+                    let key = (order.step.clone(), order.attempt);
+                    *self.scripts_run.entry(key.clone()).or_default() += 1;
+                    self.scripts.insert(key);
+                }
+                WorkflowEffect::LookAtTree { step, attempt } => drop(self.looks.insert((step, attempt))),
+                WorkflowEffect::Stop { step, attempt } => {
+                    // What nothing runs any more answers all the same.
+                    self.loops.insert((step, attempt));
+                }
+                WorkflowEffect::End(_) => self.ends += 1,
+                _ => {}
+            }
+        }
+    }
+
+    fn tree(&self) -> String {
+        format!("t{}", self.tree)
+    }
+
+    fn crash(&mut self) {
+        self.loops.clear();
+        self.scripts.clear();
+        self.looks.clear();
+        let folded = WorkflowMachine::fold(&self.events);
+        assert_eq!(folded, self.state, "the state is a fold of the events");
+        self.tell(News::TakenUp);
+    }
+
+    fn end_loop(&mut self, key: (StepId, u32), reason: Reason, is_changed: bool) {
+        self.loops.remove(&key);
+        self.tree += u32::from(is_changed);
+        let end = LoopResult {
+            reason,
+            detail: reason.as_str().to_owned(),
+            output: "o".to_owned(),
+            tree: self.tree(),
+            is_changed,
+            session: Some("s".to_owned()),
+        };
+        let (step, attempt) = key;
+        let is_script = matches!(self.state.kind(&step), Some(StepKind::Bash(_)));
+        if is_script {
+            self.scripts.remove(&(step.clone(), attempt));
+            let end = ScriptResult { end: ScriptEnd::Interrupted(reason), output: String::new(), is_changed };
+            self.tell(News::ScriptEnded { step, attempt, end });
+        } else {
+            self.tell(News::LoopEnded { step, attempt, end: Box::new(end) });
+        }
+    }
+
+    fn end_script(&mut self, key: (StepId, u32), code: i32) {
+        self.scripts.remove(&key);
+        let end = ScriptResult { end: ScriptEnd::Exited(code), output: "x\n".to_owned(), is_changed: false };
+        self.tell(News::ScriptEnded { step: key.0, attempt: key.1, end });
+    }
+
+    fn open_questions(&self) -> Vec<u32> {
+        (1..=self.state.questions).filter(|number| self.state.question(*number).is_some()).collect()
+    }
+
+    /// One thing happens.
+    fn happen(&mut self, dice: &mut Dice) {
+        match dice.roll(16) {
+            0..=3 => {
+                if let Some(key) = pick(dice, &self.loops) {
+                    let reasons = [
+                        Reason::Done,
+                        Reason::Done,
+                        Reason::Done,
+                        Reason::Error,
+                        Reason::MaxIterations,
+                        Reason::Interrupted,
+                        Reason::Blocked,
+                        Reason::Budget,
+                    ];
+                    let reason = reasons[dice.roll(8) as usize];
+                    let is_changed = dice.is(2);
+                    self.end_loop(key, reason, is_changed);
+                }
+            }
+            4..=6 => {
+                if let Some(key) = pick(dice, &self.scripts) {
+                    let code = i32::from(dice.is(4));
+                    self.end_script(key, code);
+                }
+            }
+            7 | 8 => {
+                if let Some(key) = pick(dice, &self.looks) {
+                    self.looks.remove(&key);
+                    let tree = self.tree();
+                    self.tell(News::TreeSeen { step: key.0, attempt: key.1, tree });
+                }
+            }
+            9 | 10 => {
+                // Sometimes a question that is closed or was never asked.
+                let open = self.open_questions();
+                let question = match open.is_empty() || dice.is(5) {
+                    true => u32::try_from(dice.roll(8)).unwrap(),
+                    false => open[dice.roll(open.len() as u64) as usize],
+                };
+                let answer = if dice.is(3) { Answer::Reject } else { Answer::Approve };
+                let text = if dice.is(2) { "more".to_owned() } else { String::new() };
+                let tree = self.tree();
+                self.tell(News::Answered { question, answer, text, tree });
+            }
+            // Somebody edits a file by hand.
+            11 => self.tree += 1,
+            12 => {
+                self.now = self.now.checked_add(SignedDuration::from_secs(4)).unwrap();
+                self.tell(News::Due);
+            }
+            13 => match dice.roll(6) {
+                0 => self.tell(News::Signalled { name: "go".to_owned() }),
+                1 => {
+                    let step = id(&format!("s{}", dice.roll(8)));
+                    self.tell(News::FileSeen { step });
+                }
+                2 => self.tell(News::Pause { now: dice.is(2) }),
+                3 => self.tell(News::Unpause),
+                4 => self.tell(News::Spent { cost_usd: dice.roll(8) as f64, tokens: 1, time_ms: 1 }),
+                _ if dice.is(4) => self.tell(News::Cancel { why: "no".to_owned() }),
+                _ => {}
+            },
+            14 => self.crash(),
+            _ => {
+                if matches!(self.state.standing(), Standing::Held { .. }) || self.is_resumable() {
+                    self.resume();
+                }
+            }
+        }
+    }
+
+    fn is_resumable(&self) -> bool {
+        self.state.end().is_some_and(|end| matches!(end.end, EndReason::Failed | EndReason::Blocked))
+    }
+
+    fn resume(&mut self) {
+        let before = self.events.len();
+        self.tell(News::Resumed { raise: Raise { max_cost: Some(1000.0), ..Raise::default() } });
+        self.resumes += u32::from(self.events.len() > before);
+    }
+
+    /// Everybody does what is asked of them, until the run is over.
+    fn drain(&mut self) {
+        self.crash();
+        for _ in 0..500 {
+            if self.state.end().is_some() {
+                return;
+            }
+            if let Some(key) = self.loops.first().cloned() {
+                self.end_loop(key, Reason::Done, false);
+            } else if let Some(key) = self.scripts.first().cloned() {
+                self.end_script(key, 0);
+            } else if let Some(key) = self.looks.pop_first() {
+                let tree = self.tree();
+                self.tell(News::TreeSeen { step: key.0, attempt: key.1, tree });
+            } else {
+                match self.state.standing() {
+                    Standing::Paused => self.tell(News::Unpause),
+                    Standing::Held { .. } => self.resume(),
+                    Standing::Question(question) => {
+                        let (answer, text, tree) = (Answer::Approve, String::new(), self.tree());
+                        self.tell(News::Answered { question, answer, text, tree });
+                    }
+                    Standing::Waiting(_) => {
+                        self.now = self.now.checked_add(SignedDuration::from_secs(60)).unwrap();
+                        self.tell(News::Due);
+                        self.tell(News::Signalled { name: "go".to_owned() });
+                        for at in 0..8 {
+                            self.tell(News::FileSeen { step: id(&format!("s{at}")) });
+                        }
+                    }
+                    Standing::Running | Standing::Over(_) => self.crash(),
+                }
+            }
+        }
+        panic!("the run comes to no end: {:?}", self.state.steps);
+    }
+}
+
+fn pick(dice: &mut Dice, keys: &BTreeSet<(StepId, u32)>) -> Option<(StepId, u32)> {
+    let at = dice.roll(keys.len().max(1) as u64) as usize;
+    keys.iter().nth(at).cloned()
+}
+
+/// What must hold for every history.
+fn check(workflow: &Workflow, events: &[WorkflowEvent], resumes: u32) {
+    let mut attempts = BTreeSet::new();
+    let mut completed: BTreeSet<StepId> = BTreeSet::new();
+    let mut shared: BTreeSet<StepId> = BTreeSet::new();
+    let mut asked: BTreeMap<u32, (StepId, String)> = BTreeMap::new();
+    let mut to_check: BTreeMap<StepId, BTreeSet<StepId>> = BTreeMap::new();
+    let (mut ends, mut is_over) = (0, false);
+    let mut changed = None;
+    let settle = |to_check: &mut BTreeMap<StepId, BTreeSet<StepId>>, step: &StepId| {
+        for open in to_check.values_mut() {
+            open.remove(step);
+        }
+    };
+    for event in events {
+        assert!(
+            !is_over || matches!(event, WorkflowEvent::WorkflowResumed { .. }),
+            "nothing follows the end but `resume`: {event:?}"
+        );
+        match event {
+            WorkflowEvent::StepStart { step, attempt, work } => {
+                assert!(attempts.insert((step.clone(), *attempt)), "attempt {attempt} of {step} began twice");
+                assert!(!completed.contains(step), "{step} runs again though it is recorded as completed");
+                let of = workflow.step(step).unwrap();
+                let works = of.kind.uses_workspace() || *work == Work::Rework;
+                if works && !of.worktree {
+                    assert!(shared.is_empty() || shared.contains(step), "{step} works beside {shared:?}");
+                    shared.insert(step.clone());
+                }
+            }
+            WorkflowEvent::WaitStarted { step, attempt, .. } => {
+                assert!(attempts.insert((step.clone(), *attempt)), "attempt {attempt} of {step} began twice");
+            }
+            WorkflowEvent::StepContinued { step, .. } => {
+                let of = workflow.step(step).unwrap();
+                if !of.worktree {
+                    assert!(shared.is_empty(), "{step} goes on beside {shared:?}");
+                    shared.insert(step.clone());
+                }
+            }
+            WorkflowEvent::StepComplete { step, .. } => {
+                shared.remove(step);
+                assert!(completed.insert(step.clone()), "{step} completed twice");
+                settle(&mut to_check, step);
+            }
+            WorkflowEvent::StepError { step, retry_at, .. } => {
+                shared.remove(step);
+                if retry_at.is_none() {
+                    settle(&mut to_check, step);
+                }
+            }
+            WorkflowEvent::StepHeld { step, .. } => {
+                shared.remove(step);
+            }
+            WorkflowEvent::StepIterated { step, .. } | WorkflowEvent::ReworkComplete { step, .. } => {
+                shared.remove(step);
+                if matches!(event, WorkflowEvent::ReworkComplete { .. }) {
+                    changed = Some(step.clone());
+                }
+            }
+            WorkflowEvent::StepSkipped { step, .. } => settle(&mut to_check, step),
+            WorkflowEvent::StepsReopened { steps, .. } => {
+                for step in steps {
+                    completed.remove(step);
+                }
+                let question = changed.take().expect("something has changed");
+                to_check.insert(question, steps.iter().cloned().collect());
+            }
+            WorkflowEvent::WorkflowResumed { reopened, .. } => {
+                for step in reopened {
+                    assert!(!completed.contains(step), "{step} is completed and was reopened by `resume`");
+                }
+                is_over = false;
+            }
+            WorkflowEvent::QuestionAsked { question, step, tree, .. } => {
+                assert!(
+                    asked.insert(*question, (step.clone(), tree.clone())).is_none(),
+                    "one number, one question"
+                );
+                let open = to_check.remove(step).unwrap_or_default();
+                assert!(open.is_empty(), "{step} asks before {open:?} were checked again");
+                let is_loop = matches!(workflow.step(step).unwrap().kind, StepKind::Loop(_));
+                assert!(shared.is_empty() || is_loop, "{step} asks while {shared:?} works");
+            }
+            WorkflowEvent::QuestionAnswered { question, tree, follows, .. } => {
+                let (_, about) = asked.remove(question).expect("a question that was asked and not answered");
+                if *follows == AfterAnswer::Complete {
+                    assert_eq!(*tree, about, "an approval of another tree");
+                }
+            }
+            WorkflowEvent::AnswerRefused { question, step, .. } => {
+                asked.remove(question).expect("a question that was asked and not answered");
+                changed = Some(step.clone());
+            }
+            WorkflowEvent::WorkflowComplete { .. } | WorkflowEvent::WorkflowError(_) => {
+                ends += 1;
+                is_over = true;
+                assert!(shared.is_empty(), "the run ends while {shared:?} works");
+            }
+            WorkflowEvent::WorkflowStart(_)
+            | WorkflowEvent::WorkflowPaused { .. }
+            | WorkflowEvent::WorkflowUnpaused
+            | WorkflowEvent::BudgetExceeded { .. }
+            | WorkflowEvent::WorkflowStopping { .. } => {}
+        }
+    }
+    assert!(ends <= 1 + resumes, "one end, and one more for each `resume`");
+}
+
+#[test]
+fn whatever_happens_no_step_runs_twice_and_no_approval_is_used_for_another_tree() {
+    for seed in 0..400 {
+        let mut dice = Dice(seed);
+        let began = any_workflow(&mut dice);
+        let workflow = began.workflow.clone();
+        let mut world = World::of(WorkflowProgress::default(), Vec::new());
+        world.tell(News::Begin(Box::new(began)));
+        for _ in 0..60 {
+            world.happen(&mut dice);
+        }
+        let (history, boundaries) = (world.events.clone(), world.boundaries.clone());
+        check(&workflow, &history, world.resumes);
+        for (key, times) in &world.scripts_run {
+            assert_eq!(*times, 1, "{key:?} was run {times} times");
+        }
+        world.drain();
+        check(&workflow, &world.events, world.resumes);
+        // A kill behind every decision: whoever takes the run up brings it to its one end.
+        for boundary in boundaries {
+            let prefix = history[..boundary].to_vec();
+            let resumes =
+                prefix.iter().filter(|event| matches!(event, WorkflowEvent::WorkflowResumed { .. })).count();
+            let mut later = World::of(WorkflowMachine::fold(&prefix), prefix);
+            later.resumes = u32::try_from(resumes).unwrap();
+            later.tree = 1000;
+            later.drain();
+            check(&workflow, &later.events, later.resumes);
+            assert!(later.state.end().is_some());
+        }
+    }
+}
