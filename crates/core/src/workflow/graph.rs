@@ -40,7 +40,7 @@ struct Names<'a> {
     index: HashMap<&'a StepId, usize>,
     steps: Vec<&'a Step>,
     /// For each step, those that are settled before it begins.
-    above: Vec<BTreeSet<usize>>,
+    above: Vec<Set>,
 }
 
 impl<'a> Names<'a> {
@@ -128,20 +128,50 @@ fn names<'a>(reader: &mut Reader<'_>, drafts: &'a [Draft]) -> Names<'a> {
         let what = format!("steps wait for each other: {}", way.join(" -> "));
         reader.wrong(place, what, "take one of these dependencies away");
     }
-    let above = (0..steps.len()).map(|at| above(&edges, at)).collect();
+    let above = above(&edges);
     Names { index, steps, above }
 }
 
-/// Everything that can be reached, without what began it unless there is a ring.
-fn above(edges: &[Vec<usize>], from: usize) -> BTreeSet<usize> {
-    let mut seen = BTreeSet::new();
-    let mut next = edges[from].clone();
-    while let Some(at) = next.pop() {
-        if seen.insert(at) {
-            next.extend(&edges[at]);
+/// A set of steps by their place in the file.
+#[derive(Clone, Debug)]
+struct Set(Vec<u64>);
+
+impl Set {
+    fn contains(&self, at: &usize) -> bool {
+        self.0[at / 64] & (1 << (at % 64)) != 0
+    }
+
+    fn insert(&mut self, at: usize) {
+        self.0[at / 64] |= 1 << (at % 64);
+    }
+}
+
+/// For each step, everything above it. Steps on a ring are above nothing: what is wrong with them was said.
+fn above(edges: &[Vec<usize>]) -> Vec<Set> {
+    let empty = Set(vec![0; edges.len().div_ceil(64)]);
+    let mut above = vec![empty; edges.len()];
+    let mut waits_for: Vec<usize> = edges.iter().map(Vec::len).collect();
+    let mut behind: Vec<Vec<usize>> = vec![Vec::new(); edges.len()];
+    for (at, before) in edges.iter().enumerate() {
+        for before in before {
+            behind[*before].push(at);
         }
     }
-    seen
+    let mut ready: Vec<usize> = (0..edges.len()).filter(|at| waits_for[*at] == 0).collect();
+    while let Some(at) = ready.pop() {
+        let own = above[at].clone();
+        for next in &behind[at] {
+            for (word, more) in above[*next].0.iter_mut().zip(&own.0) {
+                *word |= more;
+            }
+            above[*next].insert(at);
+            waits_for[*next] -= 1;
+            if waits_for[*next] == 0 {
+                ready.push(*next);
+            }
+        }
+    }
+    above
 }
 
 fn compare(reader: &mut Reader<'_>, names: &Names<'_>, at: usize, comparison: &Comparison, place: Place) {
@@ -311,7 +341,7 @@ pub(super) fn command_variables(
         .iter()
         .map(|step| step.depends_on.iter().filter_map(|id| index.get(id).copied()).collect())
         .collect();
-    let above = (0..steps.len()).map(|at| above(&edges, at)).collect();
+    let above = above(&edges);
     let holds = match steps[step].kind {
         StepKind::Loop(_) => Holds::Iteration,
         _ => Holds::Step,

@@ -18,6 +18,7 @@ pub mod dry_run;
 mod graph;
 pub mod keys;
 pub mod machine;
+pub mod messages;
 mod parse;
 mod reader;
 pub mod schema;

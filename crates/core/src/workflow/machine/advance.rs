@@ -1,9 +1,12 @@
 //! What follows from where a run stands: what is skipped, what begins, who is asked, how it ends.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
     EndReason, StepPhase, Work, WorkflowEffect, WorkflowEnd, WorkflowEvent, WorkflowProgress,
+    WorkflowStarted,
     order::{StepLoop, StepScript},
 };
 use crate::{
@@ -76,8 +79,9 @@ impl Deciding {
         self.finish();
     }
 
-    fn steps(&self) -> Vec<Step> {
-        self.state.workflow().map(|workflow| workflow.steps.clone()).unwrap_or_default()
+    /// What the run was started with; shared, so that the steps in it can be looked at while the state changes.
+    fn started(&self) -> Option<Arc<WorkflowStarted>> {
+        self.state.started.clone()
     }
 
     /// Waits whose time has come.
@@ -115,9 +119,13 @@ impl Deciding {
         if self.state.stopping.is_some() {
             return;
         }
-        let steps = self.steps();
+        let Some(started) = self.started() else { return };
         loop {
-            let skipped = steps.iter().find_map(|step| Some((step.id.clone(), self.why_skipped(step)?)));
+            let skipped = started
+                .workflow
+                .steps
+                .iter()
+                .find_map(|step| Some((step.id.clone(), self.why_skipped(step)?)));
             let Some((step, why)) = skipped else { break };
             self.record(WorkflowEvent::StepSkipped { step, why });
         }
@@ -159,7 +167,8 @@ impl Deciding {
 
     /// The next step that can begin now.
     fn next(&self) -> Option<Step> {
-        let steps = self.steps();
+        let started = self.started()?;
+        let steps = &started.workflow.steps;
         let now = self.now;
         let is_ready = |step: &&Step| match self.state.phase(&step.id) {
             StepPhase::Ready(_) => true,
@@ -167,7 +176,7 @@ impl Deciding {
             StepPhase::Pending => self.is_pending(step),
             _ => false,
         };
-        let parallel = self.state.started.as_ref().map_or(1, |started| started.parallel.max(1) as usize);
+        let parallel = started.parallel.max(1) as usize;
         let works = |step: &Step| {
             step.kind.uses_workspace() || matches!(self.state.phase(&step.id), StepPhase::Ready(Work::Rework))
         };
@@ -314,7 +323,8 @@ impl Deciding {
 
     /// How a run ended whose steps are all settled. A failure counts unless a step with `one_success` has made up for it.
     fn judge(&self) -> WorkflowEnd {
-        let steps = self.steps();
+        let started = self.started();
+        let steps: &[Step] = started.as_ref().map_or(&[], |started| &started.workflow.steps);
         let is_made_up_for = |failed: &StepId| {
             steps.iter().any(|step| {
                 step.trigger_rule == TriggerRule::OneSuccess

@@ -10,7 +10,7 @@ use crate::{
     duration::Millis,
     event::Reason,
     machine::Step,
-    workflow::{ApprovalStep, LoopStep, RetryOn, StepId, StepKind, answer},
+    workflow::{ApprovalStep, LoopStep, RetryOn, StepId, StepKind, answer, messages},
 };
 
 pub(super) fn decide(
@@ -302,10 +302,7 @@ impl Deciding {
 
     fn out_of_iterations(&mut self, id: &StepId, attempt: u32, looped: &LoopStep) {
         let until = looped.until.as_deref().or(looped.until_bash.as_deref()).unwrap_or_default();
-        let error = format!(
-            "Max iterations ({}) reached without completion signal \"{until}\"",
-            looped.max_iterations
-        );
+        let error = messages::max_iterations(looped.max_iterations, until);
         self.failed(id, attempt, error, Some(Reason::MaxIterations));
     }
 

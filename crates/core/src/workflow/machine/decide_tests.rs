@@ -340,6 +340,16 @@ fn after_rework_every_check_runs_again_before_the_person_is_asked() {
     run.done("ask", "");
     let end = run.exits("test", 1, "");
     assert_eq!(end, ["end Failed 1 step `test`: the script exited with 1"]);
+    // A script beside the change has looked at the same files; one above it has not.
+    let mut run = Run::of(
+        "nodes:\n- {id: install, bash: i}\n- {id: lint, bash: l}\n- {id: build, prompt: p, depends_on: [install]}\n- {id: ask, depends_on: [build, lint], approval: {message: m, on_reject: {prompt: p}}}\n",
+    );
+    run.exits("install", 0, "");
+    run.exits("lint", 0, "");
+    run.done("build", "");
+    run.sees("ask", "t1");
+    run.answers(1, Answer::Reject, "x", "t1");
+    assert_eq!(run.done("ask", ""), ["bash lint#2"]);
     // Rejecting is possible whatever the files look like.
     let mut run = asking();
     assert_eq!(run.answers(1, Answer::Reject, "x", "other"), ["rework ask#2"]);

@@ -27,6 +27,7 @@ mod advance;
 mod decide;
 mod event;
 mod order;
+mod policy;
 mod state;
 
 #[cfg(test)]
@@ -40,6 +41,7 @@ use serde::{Deserialize, Serialize};
 pub use decide::accepts;
 pub use event::{AfterAnswer, EndReason, Work, WorkflowEnd, WorkflowEvent, WorkflowStarted};
 pub use order::{StepLoop, StepScript};
+pub use policy::LoopSetup;
 pub use state::{Standing, StepPhase, StepProgress, WorkflowProgress};
 
 use super::{StepId, WaitFor};

@@ -282,10 +282,11 @@ impl WorkflowProgress {
         };
         let is_between = |step: &&Step| {
             let own = self.above(&step.id);
-            let is_below_change =
-                changers.is_empty() || changers.iter().any(|changer| own.contains(*changer));
+            // A script beside the change has looked at the same files.
+            let is_behind_change =
+                !step.kind.has_agent() || changers.iter().any(|changer| own.contains(*changer));
             let is_above_change = changers.iter().any(|changer| self.above(changer).contains(&step.id));
-            is_below_change && !is_above_change
+            is_behind_change && !is_above_change
         };
         workflow
             .steps
