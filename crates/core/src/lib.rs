@@ -5,6 +5,8 @@
 
 pub mod agent;
 pub mod bus;
+#[cfg(test)]
+mod chance_tests;
 pub mod config;
 pub mod duration;
 pub mod event;

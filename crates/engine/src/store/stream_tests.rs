@@ -708,7 +708,18 @@ fn writers_wait_as_long_as_it_takes() {
                 })
             })
             .collect();
-        std::thread::sleep(super::super::LONG + std::time::Duration::from_millis(500));
+        // One of them has its turn in the queue and waits for the database. From here on the length is the test's input.
+        let turn = super::super::open_changes(&super::super::changes_at(path)).unwrap();
+        let is_taken = || {
+            use rustix::fs::{FlockOperation, flock};
+            let free = flock(&turn, FlockOperation::NonBlockingLockExclusive).is_ok();
+            if free {
+                flock(&turn, FlockOperation::Unlock).unwrap();
+            }
+            !free
+        };
+        dacapo_testkit::wait_until("a writer waits", std::time::Duration::from_secs(60), is_taken);
+        std::thread::sleep(super::super::LONG);
         holder.execute_batch("COMMIT").unwrap();
         let waits: Vec<_> = handles.into_iter().map(|handle| handle.join().unwrap()).collect();
         assert!(waits.iter().any(Option::is_some), "{waits:?}");

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use super::LoopState;
 use crate::{
+    chance_tests::{Chance, for_seeds},
     event::{
         GateRole, IterationOutcome, IterationProgress, LoopEvent, NextSession, Obstacle, Outcome, Reason,
         StopCause,
@@ -20,66 +21,10 @@ use world::World;
 
 const HISTORIES: u64 = 10_000;
 
-// --- chance -------------------------------------------------------------------------------------------------
-
-/// splitmix64: small, seeded, the same everywhere.
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(n).unwrap()).unwrap()
-    }
-
-    /// True in so many of a hundred cases.
-    fn percent(&mut self, n: usize) -> bool {
-        self.below(100) < n
-    }
-
-    fn of<T: Clone>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())].clone()
-    }
-}
-
 // --- histories ----------------------------------------------------------------------------------------------
 
-/// Says how to see it again, if the history it watches over fails.
-struct Replay(u64);
-
-impl Drop for Replay {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("this history fails; replay it with DACAPO_SIM_SEED={}", self.0);
-        }
-    }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "which histories to run is asked of the test, not of the machine"
-)]
-fn number_from_environment(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
-}
-
-/// Runs `check` on histories of this share of all; the shares run beside each other.
 fn for_histories(share: u64, shares: u64, check: impl Fn(u64)) {
-    if let Some(seed) = number_from_environment("DACAPO_SIM_SEED") {
-        let _replay = Replay(seed);
-        return check(seed);
-    }
-    let all = number_from_environment("DACAPO_SIM_SEEDS").unwrap_or(HISTORIES);
-    for seed in (0..all).filter(|seed| seed % shares == share) {
-        let _replay = Replay(seed);
-        check(seed);
-    }
+    for_seeds(HISTORIES, share, shares, check);
 }
 
 fn history(seed: u64, max_iterations: Option<u32>) -> World {

@@ -11,6 +11,7 @@ use super::{
     *,
 };
 use crate::{
+    chance_tests::{Chance, for_seeds},
     event::{PlannedUnit, Reason, RunStarted, StopCause},
     machine::Machine,
     plan::{LoopProof, Purpose},
@@ -21,60 +22,6 @@ use crate::{
 };
 
 const NIGHTS: u64 = 120;
-
-/// splitmix64: small, seeded, the same everywhere.
-#[derive(Clone)]
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(n).unwrap()).unwrap()
-    }
-
-    fn percent(&mut self, n: usize) -> bool {
-        self.below(100) < n
-    }
-
-    fn of<T: Clone>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())].clone()
-    }
-}
-
-/// Says how to see it again, if the night it watches over fails.
-struct Replay(u64);
-
-impl Drop for Replay {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("this night fails; replay it with DACAPO_SIM_SEED={}", self.0);
-        }
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "which nights to run is asked of the test, not of the machine")]
-fn number_from_environment(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
-}
-
-/// Runs `check` on the nights of this share of all; the shares run beside each other.
-fn for_nights(share: u64, shares: u64, check: impl Fn(u64)) {
-    let seeds = match number_from_environment("DACAPO_SIM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number_from_environment("DACAPO_SIM_SEEDS").unwrap_or(NIGHTS),
-    };
-    for seed in seeds.filter(|seed| seed % shares == share) {
-        let _replay = Replay(seed);
-        check(seed);
-    }
-}
 
 /// A commit: what it holds, itself included, and its parents.
 #[derive(Clone, Debug, Default)]
@@ -747,7 +694,7 @@ macro_rules! shares {
         fn $name() {
             // req 48, req 54, req 55, req 56, fault H11, fault G7: whatever happens in whatever order, and wherever it is
             // cut off, nothing is merged twice, nothing that is proven is done again, and the next run goes on.
-            for_nights($share, 4, |seed| {
+            for_seeds(NIGHTS, $share, 4, |seed| {
                 let mut whole = night(seed);
                 whole.live(usize::MAX);
                 let steps = whole.steps;
