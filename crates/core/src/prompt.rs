@@ -139,7 +139,7 @@ pub fn compose(state: &LoopState, iteration: u32, nonce: &str) -> String {
     }
     for (text, _) in state.conversation.steers.iter().filter(|(_, told)| told.is_none_or(|t| t == iteration))
     {
-        prompt.push_str(&crate::unit::prompt::said(text));
+        prompt.push_str(&said(text));
     }
     if let Some(feedback) = state.conversation.feedback.as_ref().filter(|_| policy.gates.feedback) {
         prompt.push_str(&told(feedback, policy));
@@ -173,6 +173,11 @@ pub fn compose(state: &LoopState, iteration: u32, nonce: &str) -> String {
         ));
     }
     prompt
+}
+
+/// What is added when a person said something that no agent has heard.
+pub fn said(text: &str) -> String {
+    format!("\nThe person you work for says:\n{}\n", text.trim_end())
 }
 
 /// What makes a claim, in a sentence or two.

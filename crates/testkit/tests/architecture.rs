@@ -85,3 +85,34 @@ fn a_file_that_is_gone_and_a_count_that_is_wrong_are_seen() {
     assert_eq!(missing(text, &root()), ["gone.rs"]);
     assert_eq!(walk_problems(text), ["A walk: says 3 files and lists 2", "A walk: a file twice"]);
 }
+
+/// The Rust files below a folder that are not tests.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("the repository is readable") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if name.ends_with("_tests") {
+            continue;
+        }
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn the_loop_machine_knows_nothing_of_units() {
+    let mut files = Vec::new();
+    for folder in ["loop_machine", "judge"] {
+        sources(&root().join("crates/core/src").join(folder), &mut files);
+    }
+    assert!(files.len() > 30, "{files:?}");
+    for file in files {
+        let text = fs::read_to_string(&file).expect("the repository is readable");
+        for word in ["unit::", "TaskSet", "TaskSpec", "TaskStatus"] {
+            assert!(!text.contains(word), "{} names `{word}`", file.display());
+        }
+    }
+}

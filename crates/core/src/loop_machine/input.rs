@@ -98,7 +98,7 @@ pub struct SharedSpend {
     pub day: SharedBudget,
     /// In this project, ever.
     pub project: SharedBudget,
-    /// In the run of units it belongs to.
+    /// In the run that the loop belongs to.
     pub run: SharedBudget,
 }
 

@@ -44,11 +44,6 @@ pub fn was_red(number: u32, output: &str) -> String {
     )
 }
 
-/// What is added when a person said something that no agent has heard.
-pub fn said(text: &str) -> String {
-    format!("\nThe person you work for says:\n{}\n", text.trim_end())
-}
-
 /// What no agent may do to make a check pass.
 const HONESTLY: &str = "Correct what is wrong; do not make the checks weaker. Do not delete or skip tests, do not change \
     what the check commands are or do, and do not switch off a lint to silence it. Change nothing in the \

@@ -1,7 +1,7 @@
 //! Inputs nobody waits for, and events as they are written.
 
 use super::*;
-use crate::event::{NextSession, Obstacle, ProtectedFile};
+use crate::event::{ForbiddenChange, NextSession, Obstacle, ProtectedFile};
 
 #[test]
 fn news_a_loop_does_not_wait_for_changes_nothing() {
@@ -66,10 +66,14 @@ pub(crate) fn every_event() -> Vec<LoopEvent> {
         Signal::NearMiss(MissReason::InCode),
         Signal::Blocked("no key".into()),
         Signal::BlockedNearMiss(MissReason::NotAlone),
+        Signal::Item(crate::item::ItemKey(2)),
+        Signal::MalformedItem("torn".into()),
+        Signal::OwnClaim,
     ];
     let found = Examination {
         tampered: vec!["tests/a.rs".into()],
         commits: vec!["c1".into()],
+        forbidden: vec![ForbiddenChange { path: "u/01.md".into(), why: "it is frozen".into() }],
         contradiction: Some("TODO: the rest".into()),
         missing_evidence: vec![
             MissingEvidence { item: None, reason: NoApproval },
@@ -192,6 +196,54 @@ fn every_event_is_read_back_as_it_was_written() {
     kinds.sort();
     kinds.dedup();
     assert_eq!(kinds.len(), 36, "a new event needs a sample: {kinds:?}");
+}
+
+#[test]
+fn items_have_the_names_that_scripts_know() {
+    let json = |event: &LoopEvent| serde_json::to_value(event).unwrap();
+    let key = Some(crate::item::ItemKey(2));
+    let made = json(&LoopEvent::ClaimMade {
+        iteration: 1,
+        by: vec![Signal::Item(crate::item::ItemKey(2)), Signal::MalformedItem("torn".into())],
+    });
+    assert_eq!(
+        made["by"],
+        serde_json::json!([{"signal": "task", "detail": 2}, {"signal": "malformed_task", "detail": "torn"}])
+    );
+    assert_eq!(json(&LoopEvent::Committed { iteration: 1, commit: "c".into(), item: key })["task"], 2);
+    let (name, command): (String, String) = ("g".into(), "g".into());
+    let gate = LoopEvent::GateStarted {
+        iteration: 1,
+        role: GateRole::Gate,
+        name: name.clone(),
+        command: command.clone(),
+        index: 0,
+        attempt: 1,
+        item: key,
+    };
+    assert_eq!(json(&gate)["task"], 2);
+    let (role, result) = (GateRole::Gate, gate_result(0));
+    let gate = LoopEvent::GateFinished { iteration: 1, role, name, command, item: key, result };
+    assert_eq!(json(&gate)["task"], 2);
+    // What is recorded of them in `loop_started`; from here on a new field has a default.
+    let policy = serde_json::to_value(items::turn(|p| p.items.truncate(1))).unwrap();
+    let message = "feat(app): complete task #2 - Title 2";
+    assert_eq!(
+        policy["items"],
+        serde_json::json!([{"key": 2, "noun": "task", "commit": {"message": message}}])
+    );
+    assert_eq!(
+        (&policy["source"]["kind"], &policy["source"]["dir"]),
+        (&"unit".into(), &"specs/tasks".into())
+    );
+    assert_eq!(policy["source"]["turn"]["ready"], serde_json::json!([2, 3]));
+    assert_eq!(policy["gates"]["specs"][0]["item"], 3);
+    let asks = super::policy(|p| p.items[0].evidence = vec![crate::judge::evidence::Evidence::Commit]);
+    let asks = serde_json::to_value(asks).unwrap();
+    assert_eq!(asks["items"], serde_json::json!([{"noun": "work", "evidence": ["commit"]}]));
+    let mut before_items = serde_json::to_value(super::policy(|_| {})).unwrap();
+    before_items.as_object_mut().unwrap().remove("items");
+    assert_eq!(serde_json::from_value::<Policy>(before_items).unwrap(), super::policy(|_| {}));
 }
 
 #[test]

@@ -432,7 +432,7 @@ impl Decision {
             }
         }
         for said in cut.iter().flat_map(|cut| &cut.unheard) {
-            words.push_str(&prompt::said(said));
+            words.push_str(&crate::prompt::said(said));
         }
         let order = LoopOrder {
             purpose: Purpose::turn(settings, unit, accepted, set.tasks.iter().map(|task| &task.spec)),

@@ -385,7 +385,7 @@ fn a_cut_loop_comes_first_and_one_that_does_not_go_on_is_heard_out() {
     let mut sim = Sim::at_tasks(brief.clone(), &tasks, fresh());
     let statuses = vec![Pending];
     let effects = sim.feed(UnitInput::TasksSeen { statuses, cut: Some(cut("t0")) });
-    let said = crate::unit::prompt::said("be quick");
+    let said = crate::prompt::said("be quick");
     assert_eq!(effects, [turn(&brief, set(&tasks, &[1]), "t1", false, &said)]);
 }
 
