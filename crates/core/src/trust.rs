@@ -10,12 +10,13 @@ use crate::{
     duration::Millis,
     policy::{GateSpec, Origin},
     unit::{Task, Unit},
+    workflow::{StepKind, Workflow},
 };
 
 /// A command that a repository could make dacapo run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runnable {
-    /// `gate`, `setup`, `teardown`, `baseline`, `backpressure`.
+    /// `gate`, `setup`, `teardown`, `baseline`, `backpressure`, `script`, `until`.
     pub what: String,
     pub name: String,
     /// The command line, to the byte.
@@ -95,6 +96,43 @@ pub fn unit_runnables(units: &[Unit]) -> Vec<Runnable> {
         tasks.collect()
     };
     units.iter().flat_map(of_unit).collect()
+}
+
+/// The scripts and checks of a workflow, in the order of its steps. A built-in one has none that need consent: it is dacapo's own.
+pub fn workflow_runnables(workflow: &Workflow) -> Vec<Runnable> {
+    let mut found = Vec::new();
+    for step in &workflow.steps {
+        let mut add = |what: &str, name: &str, command: &str, timeout: Option<Millis>| {
+            found.push(Runnable {
+                what: what.to_owned(),
+                name: format!("{} {name}", workflow.name),
+                command: command.to_owned(),
+                condition: None,
+                timeout,
+                file: workflow.file.clone(),
+                line: step.line,
+            });
+        };
+        let (id, gates) = (
+            step.id.as_str(),
+            match &step.kind {
+                StepKind::Agent(agent) => agent.gates.as_slice(),
+                StepKind::Loop(looped) => looped.gates.as_slice(),
+                _ => &[],
+            },
+        );
+        match &step.kind {
+            StepKind::Bash(bash) => add("script", id, &bash.script, Some(bash.timeout)),
+            StepKind::Loop(looped) => {
+                looped.until_bash.iter().for_each(|script| add("until", id, script, None))
+            }
+            _ => {}
+        }
+        for gate in gates {
+            add("gate", &format!("{id} {}", gate.name), &gate.run, gate.timeout);
+        }
+    }
+    found
 }
 
 /// Those of `needed` that are not in `granted`, wherever they stand in their files.

@@ -166,3 +166,34 @@ fn a_changed_backpressure_needs_consent_and_nothing_else_does() {
     assert_eq!(not_granted(&granted, &granted[1..]).len(), 1);
     assert_eq!(not_granted(&granted, &[]).len(), 2);
 }
+
+#[test]
+fn everything_that_a_workflow_runs_needs_consent() {
+    // fault K1, fault K2
+    let text = "name: x\ndescription: d\nsteps:\n- {id: t, bash: make test}\n- id: l\n  loop: {prompt: p, until: X, until_bash: make all, max_iterations: 1, gates: [{name: lint, run: make lint}]}\n- {id: a, prompt: p, gates: [make a]}\n- approval: ok?\n";
+    let read = |text: &str| {
+        let file = ".dacapo/workflows/x.yaml";
+        crate::workflow::parse(file, text.as_bytes(), crate::workflow::Settings::default()).workflow.unwrap()
+    };
+    let found = workflow_runnables(&read(text));
+    let shown: Vec<(&str, &str, &str, u32)> = found
+        .iter()
+        .map(|one| (one.what.as_str(), one.name.as_str(), one.command.as_str(), one.line))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("script", "x t", "make test", 4),
+            ("until", "x l", "make all", 5),
+            ("gate", "x l lint", "make lint", 5),
+            ("gate", "x a make a", "make a", 7),
+        ]
+    );
+    // One byte of what runs is another number; prose is not.
+    let number = |text: &str| Fingerprint::of(&workflow_runnables(&read(text)));
+    assert_ne!(number(text), number(&text.replace("make all", "make  all")));
+    assert_eq!(
+        number(text),
+        number(&text.replace("description: d", "description: other").replace("ok?", "fine?"))
+    );
+}

@@ -1,6 +1,7 @@
 //! The first configuration of a repository: written once, and never over anything.
 
 mod unit;
+mod workflow;
 
 use std::{
     fs,
@@ -13,6 +14,7 @@ use dacapo_core::config::{Tests, guess_tests, starter};
 use rustix::fs::OFlags;
 
 pub use unit::begin_unit;
+pub use workflow::begin_workflow;
 
 use crate::config_files::{ConfigError, FOLDER, REPOSITORY_FILE, repository_root};
 

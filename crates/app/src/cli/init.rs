@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use dacapo_core::{config::Typed, ids::UnitId, text::shell::word};
+use dacapo_core::{config::Typed, ids::UnitId, text::shell::word, workflow::builtin};
 use dacapo_engine::{
     config_files::{ConfigFiles, REPOSITORY_FILE},
     starter, units,
@@ -15,8 +15,9 @@ use crate::{context::Context, error::UserError};
 
 /// Write a first configuration for this repository, and say what was found
 ///
-/// Makes .dacapo/config.yaml at the top of the repository, with its tests as a gate where they can be guessed; with
-/// `--unit`, also an example of a unit that can be worked off as it is. What is there is never changed.
+/// Makes .dacapo/config.yaml at the top of the repository, with its tests as a gate where they can be guessed, and an example
+/// of a workflow; with `--unit`, in its place an example of a unit that can be worked off as it is. What is there is never
+/// changed.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  dacapo init && dacapo run \"make the tests pass\"\n  dacapo init --unit hello"
@@ -42,6 +43,11 @@ pub(super) fn init(cx: &Context, args: &InitArgs) -> Result<u8, UserError> {
         Some(name) => Some(begin_unit(&workspace, &effective.units.dir.value, name)?),
         None => None,
     };
+    // Who asks for a unit wants that as the example.
+    let workflow = begun.is_new && unit.is_none() && {
+        let tests = begun.tests.first().map(|test| test.run);
+        starter::begin_workflow(&begun.root, &builtin::example(tests))?
+    };
     let next = match &unit {
         Some(unit) => unit.next(&workspace, begun.is_new.then_some(&begun.root)),
         None => vec!["dacapo run \"what to do\"".to_owned()],
@@ -51,6 +57,7 @@ pub(super) fn init(cx: &Context, args: &InitArgs) -> Result<u8, UserError> {
             begun.tests.iter().map(|test| json!({ "run": test.run, "from": test.from })).collect();
         let (mut written, mut kept) = (Vec::new(), Vec::new());
         if begun.is_new { &mut written } else { &mut kept }.push(REPOSITORY_FILE);
+        written.extend(workflow.then_some(builtin::EXAMPLE_FILE));
         if let Some(unit) = &unit {
             written.extend(unit.written.iter().map(String::as_str));
             kept.extend(unit.written.is_empty().then_some(unit.folder.as_str()));
@@ -71,6 +78,9 @@ pub(super) fn init(cx: &Context, args: &InitArgs) -> Result<u8, UserError> {
         say(format!("Wrote {}", file.display()));
     } else {
         kept(file);
+    }
+    if workflow {
+        say(format!("Wrote {}", begun.root.join(builtin::EXAMPLE_FILE).display()));
     }
     if let Some(unit) = &unit {
         for file in &unit.written {

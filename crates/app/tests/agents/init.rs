@@ -13,6 +13,11 @@ fn a_first_configuration_is_written_and_works() {
     env.write("Makefile", "test:\n\ttrue\n").git_init();
     let output = run(&env, ["init"]).assert_code(0);
     assert_has(&output.stdout, &format!("Wrote {}/.dacapo/config.yaml", env.workspace().display()));
+    // The example workflow runs the same tests, and is a workflow as it is.
+    let example = ".dacapo/workflows/fix-tests.yaml";
+    assert_has(&output.stdout, &format!("Wrote {}/{example}", env.workspace().display()));
+    assert_has(&env.read(example), "until_bash: \"make test\"");
+    assert_has(&run(&env, ["workflow", "check", "fix-tests"]).assert_code(0).stdout, "no problems");
     assert_has(&output.stdout, "agent    codex 9.9.9 (Test)");
     assert_has(&output.stdout, "gate     make test (guessed from Makefile)");
     assert_has(&output.stdout, "`dacapo trust`");
@@ -48,7 +53,8 @@ fn what_is_there_is_told_and_left_alone() {
 fn where_nothing_can_be_guessed_no_gate_is_made_up() {
     let env = world();
     let told = json(&env, ["init", "--json"]);
-    assert_eq!((&told["written"], &told["gates"]), (&json!([".dacapo/config.yaml"]), &json!([])));
+    let written = json!([".dacapo/config.yaml", ".dacapo/workflows/fix-tests.yaml"]);
+    assert_eq!((&told["written"], &told["gates"]), (&written, &json!([])));
     assert_has(&env.read(".dacapo/config.yaml"), "# gates:");
-    assert_eq!(fs::read_dir(env.workspace().join(".dacapo")).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(env.workspace().join(".dacapo")).unwrap().count(), 2);
 }

@@ -18,8 +18,22 @@ pub fn file(name: &str) -> String {
     format!("built-in/{name}.yaml")
 }
 
-/// The example that `dacapo init` writes: small, with a check.
-pub const EXAMPLE: &str = include_str!("../../../../workflows/example/fix-tests.yaml");
+/// The example that `dacapo init` writes, with the command that runs the tests of the repository if that is known.
+pub fn example(tests: Option<&str>) -> String {
+    const EXAMPLE: &str = include_str!("../../../../workflows/example/fix-tests.yaml");
+    const COMMAND: &str = "./run-tests.sh";
+    match tests.map(str::trim).filter(|tests| !tests.is_empty() && !tests.contains(['\n', '`'])) {
+        // JSON's way to quote is one of YAML's.
+        Some(tests) => EXAMPLE
+            .replace(
+                &format!("until_bash: {COMMAND}"),
+                &format!("until_bash: {}", serde_json::Value::from(tests)),
+            )
+            .replace(&format!("`{COMMAND}`"), &format!("`{tests}`")),
+        None => EXAMPLE.to_owned(),
+    }
+}
+
 /// Where `dacapo init` writes it, from the top of the repository.
 pub const EXAMPLE_FILE: &str = ".dacapo/workflows/fix-tests.yaml";
 
@@ -40,13 +54,19 @@ mod tests {
             );
             assert_eq!(parsed.workflow.unwrap().name, name);
         }
-        let parsed = parse(EXAMPLE_FILE, EXAMPLE.as_bytes(), Settings::default());
-        assert!(
-            parsed.problems.is_empty() && parsed.notes.is_empty(),
-            "{:?} {:?}",
-            parsed.problems,
-            parsed.notes
-        );
+    }
+
+    #[test]
+    fn the_example_runs_the_tests_of_the_repository() {
+        for tests in [None, Some("cargo test"), Some("sh -c 'a: \"b\" # c' && make test"), Some("a\nb")] {
+            let text = example(tests);
+            let parsed = parse(EXAMPLE_FILE, text.as_bytes(), Settings::default());
+            assert_eq!((parsed.problems, parsed.notes), (vec![], vec![]), "{text}");
+            let workflow = parsed.workflow.unwrap();
+            let StepKind::Loop(looped) = &workflow.steps[0].kind else { panic!("{text}") };
+            let expected = tests.filter(|tests| !tests.contains('\n')).unwrap_or("./run-tests.sh");
+            assert_eq!(looped.until_bash.as_deref(), Some(expected));
+        }
     }
 
     #[test]

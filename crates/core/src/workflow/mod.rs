@@ -75,26 +75,6 @@ impl Workflow {
             _ => None,
         }
     }
-
-    /// Every command that the workflow makes dacapo run, with the words that people know it by.
-    pub fn commands(&self) -> Vec<(String, String)> {
-        let mut commands = Vec::new();
-        for step in &self.steps {
-            let mut add = |what: &str, command: &str| {
-                commands.push((format!("{what} of step `{}`", step.id), command.to_owned()));
-            };
-            match &step.kind {
-                StepKind::Bash(bash) => add("script", &bash.script),
-                StepKind::Agent(agent) => agent.gates.iter().for_each(|gate| add("gate", &gate.run)),
-                StepKind::Loop(looped) => {
-                    looped.until_bash.iter().for_each(|script| add("until_bash", script));
-                    looped.gates.iter().for_each(|gate| add("gate", &gate.run));
-                }
-                StepKind::Approval(_) | StepKind::Wait(_) | StepKind::Cancel { .. } => {}
-            }
-        }
-        commands
-    }
 }
 
 /// How a file writes its steps.
@@ -155,6 +135,9 @@ impl fmt::Display for StepId {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     pub id: StepId,
+    /// Where it begins in its file.
+    #[serde(default)]
+    pub line: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Steps that must be settled first.

@@ -228,6 +228,7 @@ fn loop_workflow(reader: &mut Reader<'_>, map: &mut Map) -> Option<Draft> {
     let (looped, command_at) = looped(reader, inner, place, LoopIn::Workflow(beside), &mut texts)?;
     let step = Step {
         id: StepId(LOOP_STEP.to_owned()),
+        line: place.line,
         description: None,
         depends_on: Vec::new(),
         when: None,
@@ -326,6 +327,7 @@ fn step(
     let kind = kind(reader, &mut map, kind_key?, &mut texts, &mut command_at);
     let step = Step {
         id: id?,
+        line: place.line,
         description,
         depends_on,
         when,

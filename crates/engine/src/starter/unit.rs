@@ -61,7 +61,7 @@ fn is_empty(folder: &OwnedFd) -> Result<bool, Errno> {
     Ok(true)
 }
 
-fn write_new(folder: impl AsFd, name: &str, text: &str) -> std::io::Result<()> {
+pub(super) fn write_new(folder: impl AsFd, name: &str, text: &str) -> std::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(&folder, name, flags, Mode::from_raw_mode(0o666))?;
     let written = File::from(file).write_all(text.as_bytes());
