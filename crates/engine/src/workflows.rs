@@ -31,40 +31,57 @@ const MAX_FILES: usize = 2000;
 pub fn discover(top: &Path, commands: Option<&str>, settings: Settings) -> Result<Catalogue, UnitsError> {
     let root = safe_open::root(top)
         .map_err(|error| UnitsError::Io { path: top.to_owned(), source: error.into() })?;
-    let mut files = Vec::new();
+    let mut found = FoundFiles::default();
     for folder in FOLDERS {
-        read_folder(&root, folder, true, &mut files);
+        read_folder(&root, folder, true, &mut found);
     }
     let read = |name: &str| command(&root, commands, name);
-    Ok(catalogue(&files, settings, read))
+    let mut catalogue = catalogue(&found.files, settings, read);
+    catalogue.notes.extend(found.notes);
+    Ok(catalogue)
+}
+
+/// What lies in the folders of workflows.
+#[derive(Default)]
+struct FoundFiles {
+    files: Vec<WorkflowFile>,
+    notes: Vec<Problem>,
 }
 
 /// The workflow files in a folder, and in the folders right below it.
-fn read_folder(root: &OwnedFd, folder: &str, goes_deeper: bool, files: &mut Vec<WorkflowFile>) {
+fn read_folder(root: &OwnedFd, folder: &str, goes_deeper: bool, found: &mut FoundFiles) {
     let entries = match safe_open::open(root, folder, OFlags::DIRECTORY).and_then(entries) {
         Ok(entries) => entries,
         Err(Errno::NOENT) => return,
+        // Many repositories have one folder of agents' files and links to it. What lies there is found where it lies.
+        Err(Errno::LOOP) => {
+            let what = "is not looked into: it is a link, or lies behind one";
+            found.notes.push(Problem::of_file(folder, what, "put a folder there if it holds workflows"));
+            return;
+        }
         Err(error) => {
             let what = match refusal(error) {
                 Some(why) => format!("is not looked into: {why}"),
                 None => format!("cannot be read: {}", io::Error::from(error)),
             };
             let problem = Problem::of_file(folder, what, "put a folder there, or remove it");
-            files.push(WorkflowFile { file: folder.to_owned(), bytes: Err(problem) });
+            found.files.push(WorkflowFile { file: folder.to_owned(), bytes: Err(problem) });
             return;
         }
     };
     for (name, kind) in entries {
         let file = format!("{folder}/{name}");
         if kind == FileType::Directory && goes_deeper {
-            read_folder(root, &file, false, files);
+            read_folder(root, &file, false, found);
         } else if name.ends_with(".yaml") || name.ends_with(".yml") {
-            if files.len() == MAX_FILES {
+            if found.files.len() == MAX_FILES {
                 let what = format!("more than {MAX_FILES} workflow files");
-                files.push(WorkflowFile { bytes: Err(Problem::of_file(folder, what, "remove some")), file });
+                found
+                    .files
+                    .push(WorkflowFile { bytes: Err(Problem::of_file(folder, what, "remove some")), file });
                 return;
             }
-            files.push(WorkflowFile { bytes: read_file(root, &file, &name), file });
+            found.files.push(WorkflowFile { bytes: read_file(root, &file, &name), file });
         }
     }
 }

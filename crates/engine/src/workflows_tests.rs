@@ -88,6 +88,27 @@ fn a_broken_file_costs_only_itself() {
 }
 
 #[test]
+fn a_folder_that_is_a_link_is_told_and_costs_nothing() {
+    // fault K1
+    let repository = Repository::new();
+    repository.write(".claude/workflows/a.yaml", &of("a"));
+    symlink(".claude", repository.0.path().join(".agents")).unwrap();
+    assert_eq!(repository.own(), [found("a", ".claude/workflows/a.yaml")]);
+    assert_eq!(repository.problems(), [""; 0]);
+    let notes: Vec<String> = repository.read().notes.iter().map(|note| note.line()).collect();
+    assert_eq!(
+        notes,
+        [
+            "`.agents/workflows`: is not looked into: it is a link, or lies behind one; put a folder there if it holds workflows"
+        ]
+    );
+    // A file where a folder should be is a problem.
+    fs::remove_file(repository.0.path().join(".agents")).unwrap();
+    repository.write(".agents/workflows", "");
+    assert_eq!(repository.problems().len(), 1);
+}
+
+#[test]
 fn a_name_that_two_files_have_belongs_to_neither() {
     // req 145
     let repository = Repository::new();

@@ -224,7 +224,7 @@ pub static WAIT: Section = Section {
         key("for", Value::Duration, "so long"),
         key("until", Value::Time, "until this time"),
         key("file", Value::Text, "until this file exists in the workspace"),
-        key("signal", Value::Text, "until `dacapo approve` names this signal"),
+        key("signal", Value::Text, "until a signal of this name comes"),
     ],
 };
 
