@@ -9,7 +9,7 @@ use dacapo_core::{
 use dacapo_engine::{
     client::{Client, LoopSeen, RunSeen, StreamId, deciding},
     home::Home,
-    inside::{self, Inside, Place},
+    inside::{self, Inside, Whereabouts},
     store::Store,
 };
 
@@ -29,8 +29,8 @@ impl Context {
     pub(crate) fn new() -> Result<Self, UserError> {
         let home = Home::locate()?;
         let inside = match inside::place(&home) {
-            Place::Outside => None,
-            Place::Below { loop_id, socket } => Some(Inside::new(loop_id, socket)?),
+            Whereabouts::Outside => None,
+            Whereabouts::Below { loop_id, socket } => Some(Inside::new(loop_id, socket)?),
         };
         Ok(Self { home, inside })
     }
@@ -169,7 +169,7 @@ impl Context {
             None => Vec::new(),
         };
         if candidates.is_empty() {
-            // Elsewhere there may be a loop of that name; whoever stands here does not mean it.
+            // Another project may have a loop of that name, and a user in this folder does not mean it.
             if let Some(project) = &here
                 && !client.units_of_name(Some(project), text)?.is_empty()
             {

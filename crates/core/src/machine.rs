@@ -1,7 +1,7 @@
 //! What every machine has in common: a state that is a fold of events, and a pure function that decides.
 //!
 //! The loop ([`crate::loop_machine`]) and the run of units ([`crate::unit::schedule`]) are machines that the engine keeps in
-//! the journal, each as a stream. A plan ([`crate::plan`]) is a machine [`InMemory`]: whoever performs it begins anew from
+//! the journal, each as a stream. A plan ([`crate::plan`]) is a machine [`InMemory`]: the job that performs it begins anew from
 //! facts, and what it tells is recorded in the stream of its run.
 
 use std::fmt::Debug;

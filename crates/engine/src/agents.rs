@@ -16,7 +16,7 @@ use dacapo_core::{
 
 use crate::{
     home::Home,
-    process::{Answered, Command, ProgramError, Programs, ask_once, run_once},
+    process::{Answered, KeptCommand, ProgramError, Programs, ask_once, run_once},
     proof::fresh_id,
     scratch::Scratch,
 };
@@ -61,7 +61,7 @@ pub fn versions(home: &Home, programs: &[Option<PathBuf>]) -> Vec<Option<String>
 
 /// What `program --version` says: the first line in which there is a digit.
 fn version(home: &Home, program: &Path) -> Option<String> {
-    let command = Command {
+    let command = KeptCommand {
         program: program.to_owned(),
         args: vec!["--version".into()],
         // No program needs a key to print its version.
@@ -137,7 +137,7 @@ pub fn probe(
     let argv = agent.argv(PROBE, &file.to_string_lossy(), None)?;
     let folder = scratch.path().join("workspace");
     crate::home::make_dir(&folder)?;
-    let command = Command {
+    let command = KeptCommand {
         program,
         args: argv.iter().skip(1).map(Into::into).collect(),
         env: agent_environment(std::env::vars_os(), rule, &agent.env, &[]),

@@ -38,24 +38,25 @@ pub struct Bus {
 }
 
 /// The end of a bus as a poster left it, so that its next post need not read it again. The file is not held open: that would
-/// keep its folder from being gone for whoever watches it.
+/// keep its folder from being gone for a process that watches it.
 #[derive(Debug)]
 struct KnownEnd {
-    state: FileState,
+    state: BusFileState,
     newest: Option<String>,
     /// The last bytes, at most two.
     bytes: Vec<u8>,
 }
 
-/// Which file it is, its size and the time of its last change: whoever else posted or edited it has changed one of them.
+/// Which file it is, its size and the time of its last change: another process that posted to it or edited it has
+/// changed one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FileState {
+struct BusFileState {
     file: (u64, u64),
     size: u64,
     changed: (i64, i64),
 }
 
-impl From<&Metadata> for FileState {
+impl From<&Metadata> for BusFileState {
     fn from(meta: &Metadata) -> Self {
         Self { file: (meta.dev(), meta.ino()), size: meta.len(), changed: (meta.mtime(), meta.mtime_nsec()) }
     }
@@ -237,7 +238,7 @@ impl Bus {
         write_or_undo(file, size, text.as_bytes(), |mut file, bytes| file.write(bytes))
             .map_err(self.failed("write to"))?;
         let left = file.metadata().ok().map(|meta| KnownEnd {
-            state: FileState::from(&meta),
+            state: BusFileState::from(&meta),
             newest: last,
             bytes: text.as_bytes()[text.len().saturating_sub(2)..].to_vec(),
         });
@@ -304,7 +305,7 @@ impl Bus {
     }
 
     /// The file with its lock held, and how it stands.
-    fn open_locked(&self) -> Result<(File, FileState), BusError> {
+    fn open_locked(&self) -> Result<(File, BusFileState), BusError> {
         let deadline = Instant::now() + self.patience;
         loop {
             let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE;
@@ -322,7 +323,7 @@ impl Bus {
             let ours = file.metadata().map_err(self.failed("look at"))?;
             match self.path.symlink_metadata() {
                 Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => {
-                    return Ok((file, FileState::from(&ours)));
+                    return Ok((file, BusFileState::from(&ours)));
                 }
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(self.failed("look at")(error));

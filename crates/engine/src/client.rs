@@ -26,7 +26,7 @@ use crate::{
     home::{Home, HomeError},
     inside::{
         Inside, InsideError, News,
-        protocol::{Answer, Ask, LoopRecord, Refusal, Watched},
+        protocol::{Answer, Ask, AskRefusal, LoopRecord, Watched},
         unexpected,
     },
     process::background::{BackgroundStart, send},
@@ -444,25 +444,25 @@ impl Client {
     }
 
     /// Says when something of a loop or a run may have changed.
-    pub fn watch(&self) -> Result<Changes, ClientError> {
+    pub fn watch(&self) -> Result<ChangeWatch, ClientError> {
         match &self.way {
             Way::Journal { home, .. } => {
-                Watch::journal(home).map(Changes::Journal).map_err(ClientError::Watch)
+                Watch::journal(home).map(ChangeWatch::Journal).map_err(ClientError::Watch)
             }
-            Way::Supervisor(inside) => Ok(Changes::Supervisor(inside.watch(Watched::Events)?)),
+            Way::Supervisor(inside) => Ok(ChangeWatch::Supervisor(inside.watch(Watched::Events)?)),
         }
     }
 
     /// The same, and when a loop has printed something.
-    pub fn watch_output(&self, view: &LoopView) -> Result<Changes, ClientError> {
+    pub fn watch_output(&self, view: &LoopView) -> Result<ChangeWatch, ClientError> {
         match &self.way {
             Way::Journal { home, .. } => {
                 let runs = home.runs(&view.project, &view.task);
-                Watch::journal_and(home, &[&runs]).map(Changes::Journal).map_err(ClientError::Watch)
+                Watch::journal_and(home, &[&runs]).map(ChangeWatch::Journal).map_err(ClientError::Watch)
             }
             Way::Supervisor(inside) => {
                 let watched = Watched::Output { id: view.id.clone() };
-                Ok(Changes::Supervisor(inside.watch(watched)?))
+                Ok(ChangeWatch::Supervisor(inside.watch(watched)?))
             }
         }
     }
@@ -558,14 +558,14 @@ impl<E> From<StoreError> for Failed<E> {
 }
 
 /// Tells when it is worth looking again.
-pub enum Changes {
+pub enum ChangeWatch {
     /// The folders of the journal are watched.
     Journal(Watch),
     /// The supervisor of the loop that this runs in says so.
     Supervisor(News),
 }
 
-impl Changes {
+impl ChangeWatch {
     /// Waits for a change, at most for `longest`.
     pub fn wait(&mut self, longest: Duration) -> Result<(), ClientError> {
         match self {
@@ -606,5 +606,5 @@ fn newest_each(loops: Vec<LoopSeen>, project: Option<&ProjectId>) -> Vec<LoopSee
 
 /// What only the user may do.
 pub fn deciding(what: &str) -> InsideError {
-    InsideError::Refused(Refusal::not_yours(format!("the agent of a loop cannot {what}; ask the user")))
+    InsideError::Refused(AskRefusal::not_yours(format!("the agent of a loop cannot {what}; ask the user")))
 }

@@ -1,4 +1,4 @@
-//! What dacapo does: processes, files, the journal. It never prints: whoever wants to see listens.
+//! What dacapo does: processes, files, the journal. It never prints: an observer is told.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(

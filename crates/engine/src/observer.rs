@@ -1,4 +1,4 @@
-//! Whoever wants to see what a loop or a run does.
+//! Observers: what is told of each event of a loop or a run while it happens.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub trait Observer<M: Kind = LoopMachine> {
         let _ = (source, bytes);
     }
 
-    /// Whether it looks at what is printed: nobody else needs it in words.
+    /// Whether it looks at what is printed: only such an observer needs it in words.
     fn sees_output(&self) -> bool {
         false
     }

@@ -18,7 +18,7 @@ use dacapo_core::{
 use crate::{
     git::WorkspaceError,
     home::Home,
-    process::{Command, Ran, run_once},
+    process::{KeptCommand, Ran, run_once},
     scratch::Scratch,
     snapshots::Workspace,
     snapshots::{self, SnapshotError},
@@ -119,7 +119,7 @@ pub fn check_again(
         let timeout = known.map_or(GateSpec::TIMEOUT, |gate| gate.timeout);
         // A name of its own: nothing that belongs to the loop may be taken for this.
         let mark = fresh_id().map_err(|source| ProofError::Io { what: "cannot make a name", source })?;
-        let command = Command {
+        let command = KeptCommand {
             program: "/bin/sh".into(),
             args: ["-c", &with_setup(&started.policy, &proof.command)].map(Into::into).into(),
             env: environment(home, started, &mark, receipt.iterations),

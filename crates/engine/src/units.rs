@@ -71,7 +71,7 @@ pub fn discover(root: &Path, dir: &str) -> Result<CheckedUnits, UnitsError> {
         Err(Errno::NOENT) => return Ok(CheckedUnits::default()),
         Err(error) => return Err(refusal(error).map_or_else(|| io(error), refused)),
     };
-    let (folders, others): (Vec<Entry>, Vec<Entry>) =
+    let (folders, others): (Vec<FolderEntry>, Vec<FolderEntry>) =
         entries(&units).map_err(io)?.into_iter().partition(|entry| entry.kind == FileType::Directory);
     let links = others.iter().filter(|entry| entry.kind == FileType::Symlink);
     let problems = links.map(|entry| {
@@ -98,13 +98,13 @@ pub(crate) fn refusal(error: Errno) -> Option<&'static str> {
     }
 }
 
-struct Entry {
+struct FolderEntry {
     name: String,
     kind: FileType,
 }
 
 /// What lies in a folder, by name.
-fn entries(folder: &OwnedFd) -> Result<Vec<Entry>, Errno> {
+fn entries(folder: &OwnedFd) -> Result<Vec<FolderEntry>, Errno> {
     let mut found = Vec::new();
     for entry in Dir::read_from(folder)? {
         let entry = entry?;
@@ -119,7 +119,7 @@ fn entries(folder: &OwnedFd) -> Result<Vec<Entry>, Errno> {
             FileType::Unknown => kind_of(folder, name)?,
             kind => kind,
         };
-        found.push(Entry { name: name.to_string_lossy().into_owned(), kind });
+        found.push(FolderEntry { name: name.to_string_lossy().into_owned(), kind });
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
@@ -143,10 +143,10 @@ fn is_task(name: &str) -> bool {
 }
 
 /// Reads the units in these folders, in order, by as many threads as there are processors if they are many.
-fn read_units(units: &OwnedFd, dir: &str, folders: &[Entry]) -> (Vec<ReadUnit>, Vec<String>) {
-    let read_some = |folders: &[Entry]| {
+fn read_units(units: &OwnedFd, dir: &str, folders: &[FolderEntry]) -> (Vec<ReadUnit>, Vec<String>) {
+    let read_some = |folders: &[FolderEntry]| {
         let (mut found, mut notes) = (Vec::new(), Vec::new());
-        for Entry { name, .. } in folders {
+        for FolderEntry { name, .. } in folders {
             found.extend(read_unit(units, &format!("{dir}/{name}"), name, &mut notes));
         }
         (found, notes)
@@ -176,7 +176,7 @@ fn read_unit(units: &OwnedFd, folder: &str, name: &str, notes: &mut Vec<String>)
         Err(error) => return unreadable(error),
     };
     let plan = found.iter().find(|entry| entry.name == PLAN);
-    let tasks: Vec<&Entry> = found.iter().filter(|entry| is_task(&entry.name)).collect();
+    let tasks: Vec<&FolderEntry> = found.iter().filter(|entry| is_task(&entry.name)).collect();
     notes.extend(near_misses(folder, plan.is_some(), !tasks.is_empty(), &found));
     let plan = plan.filter(|_| !tasks.is_empty())?;
     let mut names = vec![plan];
@@ -203,7 +203,7 @@ fn read_unit(units: &OwnedFd, folder: &str, name: &str, notes: &mut Vec<String>)
 }
 
 /// What in a folder was probably meant to be a unit or a task.
-fn near_misses(folder: &str, has_plan: bool, has_tasks: bool, found: &[Entry]) -> Vec<String> {
+fn near_misses(folder: &str, has_plan: bool, has_tasks: bool, found: &[FolderEntry]) -> Vec<String> {
     let shown = |text: &str| dacapo_core::text::visible::visible(text).replace('\n', "\\n");
     let mut notes = Vec::new();
     match (has_plan, has_tasks) {
@@ -212,7 +212,7 @@ fn near_misses(folder: &str, has_plan: bool, has_tasks: bool, found: &[Entry]) -
             .push(format!("`{}` is no unit: it has a plan but no task called `01-name.md`", shown(folder))),
         _ => {}
     }
-    let looks_like_task = |entry: &&Entry| {
+    let looks_like_task = |entry: &&FolderEntry| {
         entry.name.ends_with(".md")
             && entry.name.starts_with(|c: char| c.is_ascii_digit())
             && !is_task(&entry.name)
@@ -232,13 +232,13 @@ fn near_misses(folder: &str, has_plan: bool, has_tasks: bool, found: &[Entry]) -
 type Files = Vec<(String, Vec<u8>)>;
 
 /// The files that can be read, and what is wrong with the others.
-fn read_files(holder: &OwnedFd, folder: &str, entries: &[&Entry]) -> (Files, Vec<Problem>) {
+fn read_files(holder: &OwnedFd, folder: &str, entries: &[&FolderEntry]) -> (Files, Vec<Problem>) {
     let (mut files, mut problems) = (Vec::new(), Vec::new());
     if entries.len() > MAX_TASKS + 1 {
         let what = format!("more than {MAX_TASKS} tasks");
         return (files, vec![Problem::of_file(folder, what, "split the unit")]);
     }
-    for Entry { name, kind } in entries {
+    for FolderEntry { name, kind } in entries {
         let path = format!("{folder}/{name}");
         let read = if name.contains('\u{fffd}') || name.chars().any(is_deceptive) {
             let what = "the name holds a character that cannot be seen";

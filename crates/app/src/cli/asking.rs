@@ -19,7 +19,7 @@ pub(super) fn while_asking<T>(
 ) -> T {
     let since = Instant::now();
     let mut write = |line: String| {
-        // Without a terminal there is nobody to tell.
+        // Without a terminal no user is there to be told.
         let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
     };
     write(format!("asking {who} … up to {most}\n"));

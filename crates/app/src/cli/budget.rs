@@ -136,7 +136,7 @@ fn price(prices: &Prices, agent: &AgentCommand) -> Result<(), String> {
     }
 }
 
-/// Whether a name means the newest of a kind, with whatever window.
+/// Whether a name means the newest of a kind; the size of its context window does not matter.
 fn is_kind(model: &str) -> bool {
     let name = model.split('[').next().unwrap_or_default();
     ["default", "opus", "sonnet", "haiku", "opusplan"].contains(&name)

@@ -1,4 +1,4 @@
-//! `dacapo cancel`, `pause` and `steer`: a request in the journal's database, and a word to whoever runs the loop.
+//! `dacapo cancel`, `pause` and `steer`: a request in the journal's database, and a word to the process that runs the loop.
 
 use std::{io::Write, time::Duration};
 

@@ -52,7 +52,7 @@ const EVERY: Duration = Duration::from_secs(10);
 
 /// One finding.
 #[derive(Serialize)]
-struct Finding {
+struct HealthFinding {
     name: &'static str,
     level: Level,
     detail: String,
@@ -82,12 +82,12 @@ impl Level {
 
 /// Everything that was found, in order.
 #[derive(Default)]
-struct Findings(Vec<Finding>);
+struct Findings(Vec<HealthFinding>);
 
 impl Findings {
     fn add(&mut self, name: &'static str, level: Level, detail: impl Into<String>, hint: Option<&str>) {
         let (detail, hint) = (detail.into(), hint.map(str::to_owned));
-        self.0.push(Finding { name, level, detail, hint, agent: None });
+        self.0.push(HealthFinding { name, level, detail, hint, agent: None });
     }
 }
 
@@ -199,7 +199,7 @@ fn all_agents(cx: &Context, findings: &mut Findings) {
             Some(false) => (Level::Warn, agent.sign_in.clone()),
             _ => (Level::Ok, None),
         };
-        findings.0.push(Finding { name: "agent", level, detail, hint, agent: Some(agent) });
+        findings.0.push(HealthFinding { name: "agent", level, detail, hint, agent: Some(agent) });
     }
     let names: Vec<&str> = absent.iter().map(|agent| agent.name.as_str()).collect();
     if is_none {

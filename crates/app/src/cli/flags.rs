@@ -1,4 +1,4 @@
-//! The flags that loops have in common, whatever starts them, and the policy they make with the configuration.
+//! The flags that loops of `run` and of units have in common, and the policy they make with the configuration.
 
 use clap::Args;
 use dacapo_core::{

@@ -128,7 +128,7 @@ pub(super) fn init(cx: &Context, args: &InitArgs) -> Result<u8, UserError> {
 }
 
 /// An example unit, and where it lies.
-struct Unit {
+struct ExampleUnit {
     name: UnitId,
     /// The top of the repository, from which the others are counted.
     top: PathBuf,
@@ -137,7 +137,7 @@ struct Unit {
     written: Vec<String>,
 }
 
-fn begin_unit(workspace: &Path, dir: &str, name: &UnitId) -> Result<Unit, UserError> {
+fn begin_unit(workspace: &Path, dir: &str, name: &UnitId) -> Result<ExampleUnit, UserError> {
     let top = units::top(workspace);
     let folder = format!("{}/{name}", dir.trim_end_matches('/'));
     // Its name need not be that of its folder.
@@ -150,10 +150,10 @@ fn begin_unit(workspace: &Path, dir: &str, name: &UnitId) -> Result<Unit, UserEr
             .hint("`dacapo unit list` lists the names that are taken"));
     }
     let written = starter::begin_unit(&top, dir, name)?;
-    Ok(Unit { name: name.clone(), top, folder, written })
+    Ok(ExampleUnit { name: name.clone(), top, folder, written })
 }
 
-impl Unit {
+impl ExampleUnit {
     /// The commands that make it work; `config` is where a new configuration lies.
     fn next(&self, workspace: &Path, config: Option<&PathBuf>) -> Vec<String> {
         let mut next = Vec::new();

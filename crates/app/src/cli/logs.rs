@@ -123,7 +123,7 @@ struct Start {
 }
 
 /// A stretch of a segment that belongs to one attempt.
-struct Part {
+struct LogPart {
     begin: u64,
     until: u64,
     iteration: u32,
@@ -146,11 +146,17 @@ fn attempt(envelope: &Envelope, stream: Channel, formats: &BTreeMap<String, Form
 }
 
 /// The parts of a segment between `from` and `end`, cut where attempts begin.
-fn parts(starts: &[Start], from: u64, end: u64, whole: bool) -> Vec<Part> {
+fn parts(starts: &[Start], from: u64, end: u64, whole: bool) -> Vec<LogPart> {
     if whole {
-        return vec![Part { begin: from, until: end, iteration: 0, format: Format::Text, is_first: false }];
+        return vec![LogPart {
+            begin: from,
+            until: end,
+            iteration: 0,
+            format: Format::Text,
+            is_first: false,
+        }];
     }
-    let part = |(i, start): (usize, &Start)| Part {
+    let part = |(i, start): (usize, &Start)| LogPart {
         begin: start.at.max(from),
         until: starts.get(i + 1).map_or(end, |next| next.at).min(end),
         iteration: start.iteration,
@@ -225,7 +231,7 @@ fn show(heard: OutputEvent<'_>) {
 fn copy(
     client: &Client,
     (view, stream): (&LoopView, Channel),
-    part: &Part,
+    part: &LogPart,
     printer: &mut Printer,
 ) -> Result<(), UserError> {
     let mut at = part.begin;

@@ -24,7 +24,6 @@ mod resume;
 mod run;
 mod snapshots;
 mod status;
-mod status_units;
 mod trust;
 mod unit;
 mod value;

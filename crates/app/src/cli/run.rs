@@ -55,11 +55,11 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "CMD", value_parser = value::not_blank)]
     until_cmd: Vec<String>,
     /// Where gates run: in the workspace, or in a fresh checkout of what would be kept
-    #[arg(long, value_enum, value_name = "WHERE", default_value_t = value::GateIn::Workspace)]
-    gate_in: value::GateIn,
+    #[arg(long, value_enum, value_name = "WHERE", default_value_t = value::GateInFlag::Workspace)]
+    gate_in: value::GateInFlag,
     /// Whose protected paths gates see: the workspace's, or those from the start (changes are then listed, not refused)
-    #[arg(long, value_enum, value_name = "WHOSE", default_value_t = value::GateFrom::Workspace)]
-    gate_from: value::GateFrom,
+    #[arg(long, value_enum, value_name = "WHOSE", default_value_t = value::GateFromFlag::Workspace)]
+    gate_from: value::GateFromFlag,
     /// Run the gates once before the first agent, to know what was red already
     #[arg(long)]
     baseline: bool,
@@ -161,7 +161,7 @@ impl RunArgs {
             base: None,
             programs,
             steers: Vec::new(),
-            // A child has no terminal that could go away, whatever its parent has.
+            // A child has no terminal that could go away, even if its parent has one.
             is_detached: is_background() || child::parent().is_some(),
         };
         // Before anything of it is kept or shown to others.

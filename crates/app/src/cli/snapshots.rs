@@ -24,7 +24,7 @@ pub(super) struct SnapshotsArgs {
 }
 
 #[derive(Serialize)]
-struct Line {
+struct SnapshotLine {
     iteration: u32,
     id: String,
     at: Timestamp,
@@ -35,9 +35,14 @@ pub(super) fn list(cx: &Context, args: &SnapshotsArgs) -> Result<u8, UserError> 
     let client = cx.client()?;
     let id = cx.find(&client, &cx.name(&client, args.id.as_deref())?)?.view.id;
     let kept = client.snapshots(&id)?;
-    let lines: Vec<Line> = kept
+    let lines: Vec<SnapshotLine> = kept
         .into_iter()
-        .map(|kept| Line { iteration: kept.iteration, id: kept.id, at: kept.at, changed: kept.changed })
+        .map(|kept| SnapshotLine {
+            iteration: kept.iteration,
+            id: kept.id,
+            at: kept.at,
+            changed: kept.changed,
+        })
         .collect();
     if args.json {
         return say_json(&lines);

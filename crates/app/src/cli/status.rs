@@ -1,16 +1,16 @@
-//! `dacapo status`.
+//! `dacapo status`: loops, then units.
 
 use clap::Args;
 use dacapo_core::{
-    event::Reason,
+    event::{MergeMode, Reason},
     text::count,
-    view::{LoopView, status_line},
+    view::{LoopView, RunView, UnitView, status_line, unit_line},
 };
 use dacapo_engine::client::{Client, LoopSeen};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{say, say_json, status_units};
+use super::{say, say_json};
 use crate::{
     context::Context,
     error::UserError,
@@ -63,7 +63,7 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
     let now = Timestamp::now();
     if args.id.is_some() {
         for view in &active {
-            detail(view, now);
+            loop_detail(view, now);
         }
         return Ok(0);
     }
@@ -109,7 +109,7 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
         }
     }
     if let Some(client) = &client {
-        status_units::sections(client, true)?;
+        unit_sections(client, true)?;
     }
     Ok(0)
 }
@@ -131,14 +131,14 @@ fn units(cx: &Context, client: &Client, args: &StatusArgs) -> Result<Option<u8>,
         return say_json(&views).map(Some);
     }
     match &args.id {
-        Some(_) => views.iter().for_each(status_units::detail),
+        Some(_) => views.iter().for_each(unit_detail),
         None if views.is_empty() => return Ok(None),
-        None => status_units::sections(client, false)?,
+        None => unit_sections(client, false)?,
     }
     Ok(Some(0))
 }
 
-/// A loop as scripts see it: what its sums are made of is nobody else's business.
+/// A loop as scripts see it: without the parts that its sums are made of.
 fn shown(view: &LoopView) -> Value {
     let mut value = serde_json::to_value(view).unwrap_or_default();
     if let Some(keys) = value.as_object_mut() {
@@ -161,12 +161,9 @@ fn state(view: &LoopView) -> String {
     format!("{}{until}", view.state)
 }
 
-fn detail(view: &LoopView, now: Timestamp) {
+fn loop_detail(view: &LoopView, now: Timestamp) {
     say(format!("Loop {}: {}", view.id, state(view)));
     say(format!("  {}", status_line(view, now)));
-    if let Some(cost) = money(&view.ledger.total()) {
-        say(format!("  used {cost}"));
-    }
     say(format!("  project {}, in {}", view.project, view.workspace.display()));
     if let Some(detail) = &view.detail {
         say(format!("  {detail}"));
@@ -183,4 +180,79 @@ fn detail(view: &LoopView, now: Timestamp) {
     if let Some(parent) = &view.parent {
         say(format!("  started by loop {parent}"));
     }
+}
+
+// --- units ------------------------------------------------------------------------------------------------
+
+/// A section for each run that goes on, and for the newest that has ended, here if there is one, `below` what was said
+/// before.
+fn unit_sections(client: &Client, below: bool) -> Result<(), UserError> {
+    let mut gap = if below { "\n" } else { "" };
+    for run in client.runs_to_show(Context::here().as_ref())?.into_iter().map(|seen| seen.view) {
+        let units = client.units_of_run(&run.id)?;
+        if units.is_empty() {
+            continue;
+        }
+        say(format!("{gap}{}", heading(&run, &units)));
+        gap = "\n";
+        let width = units.iter().map(|view| view.unit.as_str().len()).max().unwrap_or(0);
+        for unit in &units {
+            say(format!("  {}", unit_line(unit, width)));
+        }
+    }
+    Ok(())
+}
+
+fn heading(run: &RunView, units: &[UnitView]) -> String {
+    let good = units.iter().filter(|view| view.status.is_good()).count();
+    let word = match run.merge {
+        MergeMode::Merge => "merged",
+        MergeMode::Leave => "completed",
+        MergeMode::PullRequest => "published",
+    };
+    let state = if run.state == "running" { String::new() } else { format!(", {}", run.state) };
+    let (root, all) = (run.root.display(), units.len());
+    format!("Units of {root} (run {}, target {}{state}): {good} of {all} {word}", run.id, run.target)
+}
+
+fn unit_detail(view: &UnitView) {
+    let (done, all) = view.progress();
+    say(format!("Unit {}: {}", view.unit, view.status.words()));
+    say(format!("  project {}, run {}", view.project, view.run));
+    if let Some(detail) = &view.detail {
+        say(format!("  {detail}"));
+    }
+    if !view.blocked_by.is_empty() {
+        say(format!("  blocked by {}", list(&view.blocked_by)));
+    }
+    if !view.depends_on.is_empty() {
+        say(format!("  depends on {}", list(&view.depends_on)));
+    }
+    say(format!("  tasks {done}/{all}"));
+    for task in &view.tasks {
+        say(format!("    {:>2}  {:<11}  {}", task.task, task.words(), task.title));
+    }
+    for (what, value) in [
+        ("slot", view.slot.map(|slot| slot.to_string())),
+        ("branch", view.branch.clone()),
+        ("worktree", view.worktree.as_ref().map(|path| path.display().to_string())),
+        ("loop", view.loop_id.as_ref().map(ToString::to_string)),
+        ("pull request", view.pr.clone()),
+        ("merged as", view.merged.clone()),
+        (
+            "left on",
+            view.left_on.as_ref().map(|(branch, command)| format!("{branch}; `{command}` moves the target")),
+        ),
+    ] {
+        if let Some(value) = value {
+            say(format!("  {what} {value}"));
+        }
+    }
+    if !view.receipts.is_empty() {
+        say(format!("  receipts: {}", list(&view.receipts)));
+    }
+}
+
+fn list(ids: &[impl ToString]) -> String {
+    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

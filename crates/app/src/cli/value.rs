@@ -59,16 +59,16 @@ pub(super) fn extra(text: &str) -> Result<u32, String> {
 
 /// Where gates run.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub(super) enum GateIn {
+pub(super) enum GateInFlag {
     Workspace,
     Clean,
 }
 
-impl From<GateIn> for policy::GateIn {
-    fn from(value: GateIn) -> Self {
+impl From<GateInFlag> for policy::GateIn {
+    fn from(value: GateInFlag) -> Self {
         match value {
-            GateIn::Workspace => Self::Workspace,
-            GateIn::Clean => Self::Clean,
+            GateInFlag::Workspace => Self::Workspace,
+            GateInFlag::Clean => Self::Clean,
         }
     }
 }
@@ -96,16 +96,16 @@ impl From<Evidence> for evidence::Evidence {
 
 /// Whose version of the protected paths gates see.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub(super) enum GateFrom {
+pub(super) enum GateFromFlag {
     Workspace,
     Base,
 }
 
-impl From<GateFrom> for policy::GateFrom {
-    fn from(value: GateFrom) -> Self {
+impl From<GateFromFlag> for policy::GateFrom {
+    fn from(value: GateFromFlag) -> Self {
         match value {
-            GateFrom::Workspace => Self::Workspace,
-            GateFrom::Base => Self::Base,
+            GateFromFlag::Workspace => Self::Workspace,
+            GateFromFlag::Base => Self::Base,
         }
     }
 }

@@ -24,7 +24,7 @@ pub(super) const KEYS: [&str; 10] = [
 
 /// What a file says about one agent: all of a new one, or what is different in one that is built in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AgentSettings {
+pub struct AgentSection {
     pub name: String,
     /// The program and its arguments.
     pub command: Option<Vec<String>>,
@@ -51,7 +51,7 @@ pub struct AgentSettings {
 pub struct Agents {
     /// The one to use unless another is typed.
     pub agent: Option<At<String>>,
-    pub agents: Vec<At<AgentSettings>>,
+    pub agents: Vec<At<AgentSection>>,
     /// Where to go when a provider is at its limit.
     pub fallback: Option<At<Vec<String>>>,
     pub environment: Option<At<EnvironmentRule>>,
@@ -69,7 +69,7 @@ pub(super) fn read(top: &mut Section<'_>) -> Agents {
     }
 }
 
-fn settings(top: &mut Section<'_>, key: Key, node: Node) -> Option<At<AgentSettings>> {
+fn settings(top: &mut Section<'_>, key: Key, node: Node) -> Option<At<AgentSection>> {
     let Key { place, name } = key;
     let is_name = name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.len() <= 64
@@ -82,7 +82,7 @@ fn settings(top: &mut Section<'_>, key: Key, node: Node) -> Option<At<AgentSetti
     if !entry.has("command") && catalog::find(&name).is_none() {
         entry.wrong(place, format!("`{name}` is not built in, so it needs a `command: [my-agent, --yolo]`"));
     }
-    let settings = AgentSettings {
+    let settings = AgentSection {
         command: arguments(&mut entry, "command"),
         prompt: entry
             .choice(
@@ -123,7 +123,7 @@ fn settings(top: &mut Section<'_>, key: Key, node: Node) -> Option<At<AgentSetti
 }
 
 /// Complains about a command that has no place for the prompt, or one that is never filled.
-fn check_delivery(entry: &mut Section<'_>, place: Place, settings: &AgentSettings) {
+fn check_delivery(entry: &mut Section<'_>, place: Place, settings: &AgentSection) {
     let command = settings.command.as_deref().unwrap_or_default();
     let has = |placeholder| command.iter().skip(1).any(|arg| arg.contains(placeholder));
     let what = match (settings.prompt, has("{prompt}"), has("{prompt_file}")) {

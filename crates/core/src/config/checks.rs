@@ -6,7 +6,7 @@ use super::{At, Section};
 
 /// What a file says about how claims are checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Checks {
+pub struct ChecksSection {
     /// Whether gates run once before the first agent.
     pub baseline: Option<At<bool>>,
     /// Whether a gate must have been red on the base.
@@ -18,8 +18,8 @@ pub struct Checks {
     pub tolerate_baseline: Option<At<bool>>,
 }
 
-pub(super) fn read(top: &mut Section<'_>) -> Checks {
-    Checks {
+pub(super) fn read(top: &mut Section<'_>) -> ChecksSection {
+    ChecksSection {
         baseline: top.flag("baseline"),
         red_first: top.flag("red_first"),
         gate_in: top.choice("gate_in", &[("workspace", GateIn::Workspace), ("clean", GateIn::Clean)]),

@@ -1,6 +1,6 @@
 //! Which agents there are for this user, and the exact command of one of them.
 
-use super::{AgentSettings, Effective, Source, Sourced};
+use super::{AgentSection, Effective, Source, Sourced};
 use crate::{
     agent::{
         AgentCommand,
@@ -76,7 +76,7 @@ impl Effective {
         Ok(self.agent_definition(name)?.command(&options)?)
     }
 
-    fn agent_settings(&self, name: &str) -> Option<&AgentSettings> {
+    fn agent_settings(&self, name: &str) -> Option<&AgentSection> {
         self.agents.iter().map(|agent| &agent.value).find(|agent| agent.name == name)
     }
 }
@@ -90,9 +90,9 @@ fn plain(name: &str) -> AgentDefinition {
     }
 }
 
-fn changed(mut agent: AgentDefinition, changes: &AgentSettings) -> AgentDefinition {
+fn changed(mut agent: AgentDefinition, changes: &AgentSection) -> AgentDefinition {
     // The rest are options: they are chosen again for each loop.
-    let AgentSettings { command, prompt, output, resume, model, env, provider, .. } = changes.clone();
+    let AgentSection { command, prompt, output, resume, model, env, provider, .. } = changes.clone();
     agent.command = command.unwrap_or(agent.command);
     agent.prompt = prompt.or(agent.prompt);
     agent.format = output.unwrap_or(agent.format);

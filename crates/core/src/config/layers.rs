@@ -6,7 +6,7 @@
 use std::fmt;
 
 use super::{
-    AgentSettings, At, BudgetSetting, Config, Contradictions, EffectiveUnits, PriceSetting, SetupStep, units,
+    AgentSection, At, BudgetSetting, Config, Contradictions, EffectiveUnits, PriceSetting, SetupStep, units,
     workflows,
 };
 use crate::{
@@ -116,7 +116,7 @@ pub struct Effective {
     /// The agent to use, if anybody says which.
     pub agent: Sourced<Option<String>>,
     /// Agents that the user defines or changes.
-    pub agents: Vec<Sourced<AgentSettings>>,
+    pub agents: Vec<Sourced<AgentSection>>,
     /// Agents to go to when a provider is at its limit.
     pub fallback: Sourced<Vec<String>>,
     pub environment: Sourced<EnvironmentRule>,

@@ -18,7 +18,7 @@ pub(super) const BUDGET_KEYS: [&str; 2] = ["max_cost", "max_tokens"];
 
 /// What a file says about limits.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Limits {
+pub struct LimitsSection {
     /// Charged iterations at most.
     pub max_iterations: Option<At<u32>>,
     /// How long agents, checks and delays may take together.
@@ -42,13 +42,13 @@ pub struct BudgetSetting {
     pub max_tokens: Option<At<u64>>,
 }
 
-pub(super) fn read(top: &mut Section<'_>) -> Limits {
+pub(super) fn read(top: &mut Section<'_>) -> LimitsSection {
     let known = if top.is_users() { &KEYS[..] } else { &KEYS[..KEYS.len() - 1] };
-    let Some(mut section) = top.section("limits", known) else { return Limits::default() };
+    let Some(mut section) = top.section("limits", known) else { return LimitsSection::default() };
     let of = |section: &mut Section<'_>, key| {
         section.section(key, &BUDGET_KEYS).map(|mut below| budget(&mut below)).unwrap_or_default()
     };
-    Limits {
+    LimitsSection {
         max_iterations: section.count("max_iterations", 1),
         max_time: section.duration("max_time"),
         budget: budget(&mut section),

@@ -21,22 +21,22 @@ mod units;
 mod workflows;
 mod worktree;
 
-pub use agents::{AgentSettings, Agents};
-pub use checks::Checks;
+pub use agents::{AgentSection, Agents};
+pub use checks::ChecksSection;
 pub use chosen::ChoiceError;
 pub use contradictions::Contradictions;
 pub use gates::Gate;
 pub use layers::{Allowance, Effective, EffectiveGate, Source, Sourced, Typed, resolve};
-pub use limits::{BudgetSetting, Limits};
-pub use permissions::Permissions;
+pub use limits::{BudgetSetting, LimitsSection};
+pub use permissions::PermissionsSection;
 pub use prices::PriceSetting;
 pub(crate) use problem::write_problem;
 pub use problem::{Problem, Problems};
 pub use snapshots::Snapshots;
 pub use starter::{Tests, guess_tests, starter};
-pub use units::{BaselineCheck, EffectiveCheck, EffectiveUnits, Units, is_branch};
+pub use units::{CheckSetting, EffectiveCheck, EffectiveUnits, Units, is_branch};
 pub use workflows::Workflows;
-pub use worktree::{SetupStep, Worktree};
+pub use worktree::{SetupStep, WorktreeSection};
 
 use layers::Both;
 use section::Section;
@@ -65,19 +65,19 @@ pub struct Config {
     /// The file, as it is shown to people.
     pub file: String,
     /// `limits`.
-    pub limits: Limits,
+    pub limits: LimitsSection,
     /// `gates`.
     pub gates: Vec<At<Gate>>,
     /// `protect`.
     pub protect: Vec<At<String>>,
     /// `worktree`.
-    pub worktree: Worktree,
+    pub worktree: WorktreeSection,
     /// `units`.
     pub units: Units,
     /// `workflows`.
     pub workflows: Workflows,
     /// `baseline`, `red_first`, `gate_in`, `gate_from`, `tolerate_baseline`.
-    pub checks: Checks,
+    pub checks: ChecksSection,
     /// `contradictions`.
     pub contradictions: Option<At<Contradictions>>,
     /// `evidence`.
@@ -89,7 +89,7 @@ pub struct Config {
     /// `prices`.
     pub prices: Vec<At<PriceSetting>>,
     /// `permissions`.
-    pub permissions: Permissions,
+    pub permissions: PermissionsSection,
 }
 
 /// The keys of a file; those from `agents` on are the user's alone.

@@ -45,7 +45,7 @@ fn every_key_is_read() {
     let at = |value, line| At { value, line };
     let expected = Config {
         file: ".dacapo/config.yaml".to_owned(),
-        limits: Limits {
+        limits: LimitsSection {
             max_iterations: Some(At { value: 30, line: 2 }),
             max_time: Some(At { value: Millis(28_800_000), line: 2 }),
             stuck_after: Some(At { value: 10, line: 2 }),
@@ -87,7 +87,7 @@ fn every_key_is_read() {
             },
         ],
         protect: vec![at("tests/**".to_owned(), 9), at(".github/**".to_owned(), 9)],
-        worktree: Worktree {
+        worktree: WorktreeSection {
             setup: vec![At {
                 value: SetupStep {
                     run: "npm ci".to_owned(),
@@ -97,7 +97,7 @@ fn every_key_is_read() {
             }],
             teardown: vec![],
         },
-        checks: Checks {
+        checks: ChecksSection {
             baseline: Some(At { value: true, line: 13 }),
             red_first: Some(At { value: false, line: 14 }),
             gate_in: Some(At { value: GateIn::Clean, line: 15 }),

@@ -30,14 +30,14 @@ pub struct Units {
     /// How often an agent may try before a task is given up.
     pub max_retries: Option<At<u32>>,
     /// Checks that run when all tasks of a unit are complete.
-    pub baseline: Vec<At<BaselineCheck>>,
+    pub baseline: Vec<At<CheckSetting>>,
     /// Whether worktrees get their submodules.
     pub submodules: Option<At<bool>>,
 }
 
 /// A check of the whole repository (req 52).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BaselineCheck {
+pub struct CheckSetting {
     /// What people call it; its command unless the file says otherwise.
     pub name: String,
     /// The command line, to the byte.
@@ -68,7 +68,7 @@ pub struct EffectiveUnits {
 /// A check of the whole repository that is in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EffectiveCheck {
-    pub check: BaselineCheck,
+    pub check: CheckSetting,
     pub origin: Origin,
     pub from: Source,
 }
@@ -95,7 +95,7 @@ pub(super) fn read(top: &mut Section<'_>) -> Units {
         }
         is_branch
     });
-    let mut baseline: Vec<At<BaselineCheck>> = Vec::new();
+    let mut baseline: Vec<At<CheckSetting>> = Vec::new();
     for node in section.list("baseline") {
         let place = node.place;
         let Some(check) = check(&mut section, node) else { continue };
@@ -115,7 +115,7 @@ pub(super) fn read(top: &mut Section<'_>) -> Units {
     }
 }
 
-fn check(section: &mut Section<'_>, node: Node) -> Option<At<BaselineCheck>> {
+fn check(section: &mut Section<'_>, node: Node) -> Option<At<CheckSetting>> {
     let place = node.place;
     let mut entry = section.entry("`units.baseline[]`", node, &BASELINE_KEYS)?;
     let has_run = entry.has("run");
@@ -134,7 +134,7 @@ fn check(section: &mut Section<'_>, node: Node) -> Option<At<BaselineCheck>> {
     }
     let run = run?;
     let name = name.unwrap_or_else(|| run.trim().to_owned());
-    Some(At { value: BaselineCheck { name, run, pattern, timeout }, line: place.line })
+    Some(At { value: CheckSetting { name, run, pattern, timeout }, line: place.line })
 }
 
 /// Whether git would take it as the name of a branch.

@@ -40,7 +40,7 @@ prices:
 "#,
     )
     .unwrap();
-    let mine = AgentSettings {
+    let mine = AgentSection {
         name: "mine".to_owned(),
         command: Some(words(&["my-agent", "--yolo", "", "{prompt_file}"])),
         prompt: Some(PromptDelivery::File),
@@ -55,10 +55,10 @@ prices:
         provider: Some("anthropic".to_owned()),
         allow_root: Some(true),
     };
-    let claude = AgentSettings {
+    let claude = AgentSection {
         name: "claude".to_owned(),
         prompt: Some(PromptDelivery::Argument),
-        ..AgentSettings::default()
+        ..AgentSection::default()
     };
     let price = |model: &str, input, output, cache_read, cache_write| PriceSetting {
         model: model.to_owned(),
@@ -77,7 +77,7 @@ prices:
                 At { value: price("my-model", 3.0, 15.5, 0.3, 0.0), line: 19 },
                 At { value: price("other:latest", 4.0, 0.0, 4.0, 5.0), line: 20 },
             ],
-            Permissions {
+            PermissionsSection {
                 unattended: Some(At { value: false, line: 17 }),
                 allow_root: Some(At { value: true, line: 17 }),
             },

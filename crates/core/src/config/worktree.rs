@@ -7,7 +7,7 @@ pub(super) const STEP_KEYS: [&str; 2] = ["run", "if"];
 
 /// What a file says about fresh checkouts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Worktree {
+pub struct WorktreeSection {
     /// Commands before the first agent, in order.
     pub setup: Vec<At<SetupStep>>,
     /// Commands before it is removed, in order.
@@ -23,9 +23,9 @@ pub struct SetupStep {
     pub condition: Option<String>,
 }
 
-pub(super) fn read(top: &mut Section<'_>) -> Worktree {
-    let Some(mut section) = top.section("worktree", &KEYS) else { return Worktree::default() };
-    Worktree { setup: steps(&mut section, "setup"), teardown: steps(&mut section, "teardown") }
+pub(super) fn read(top: &mut Section<'_>) -> WorktreeSection {
+    let Some(mut section) = top.section("worktree", &KEYS) else { return WorktreeSection::default() };
+    WorktreeSection { setup: steps(&mut section, "setup"), teardown: steps(&mut section, "teardown") }
 }
 
 fn steps(section: &mut Section<'_>, key: &str) -> Vec<At<SetupStep>> {

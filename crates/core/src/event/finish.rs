@@ -26,7 +26,7 @@ pub enum Reason {
     Agent,
     /// The disk is full, read-only or failing.
     Disk,
-    /// Somebody else holds what is needed.
+    /// Another loop holds what is needed.
     Lock,
     /// All iterations are used up.
     MaxIterations,
@@ -36,7 +36,7 @@ pub enum Reason {
     Budget,
     /// Too many iterations without progress.
     Stuck,
-    /// The agent waits for somebody.
+    /// The agent waits for a person.
     Waiting,
     Question,
     /// The agent says that it cannot do what it was asked.

@@ -293,7 +293,7 @@ pub enum LoopEvent {
         #[serde(flatten)]
         grant: Grant,
     },
-    /// Somebody wants the loop to end; its processes are being stopped.
+    /// The user or the system wants the loop to end; its processes are being stopped.
     StopRequested {
         by: StopCause,
     },
@@ -520,7 +520,7 @@ pub enum Outcome {
     Billing,
     /// What the model was to read is too long for it.
     Context,
-    /// It wanted a permission that nobody was there to give.
+    /// It wanted a permission that no user was there to give.
     Permission,
     /// It was called in a way it does not accept.
     Misuse,
@@ -532,12 +532,12 @@ pub enum Outcome {
     OutOfTime,
     /// A signal that dacapo did not send ended it.
     Crash,
-    /// dacapo ended it because somebody asked.
+    /// dacapo ended it because the user asked.
     Killed,
 }
 
 impl Outcome {
-    /// Whether the attempt used up its iteration: an outage of somebody else's, a limit or a closed account does not.
+    /// Whether the attempt used up its iteration: an outage of the provider, a limit or a closed account does not.
     pub fn is_charged(self) -> bool {
         !matches!(
             self,
@@ -628,7 +628,7 @@ pub enum IterationOutcome {
     Refused,
     /// Its claim was accepted.
     Accepted,
-    /// It waits for somebody.
+    /// It waits for a person.
     Waiting,
     /// It cannot do what it was asked.
     Blocked,

@@ -49,7 +49,7 @@ pub enum RunEvent {
         /// What the command exits with.
         exit_code: u8,
     },
-    /// Somebody or something wants the run to end: nothing new is begun, and what runs is asked to stop.
+    /// The user, the system or a limit wants the run to end: nothing new is begun, and what runs is asked to stop.
     #[serde(rename = "orch.stopping")]
     OrchStopping { by: RunStop },
     /// A person holds the run: no unit is begun or merged, and loops hold after their iteration, or now.
@@ -389,7 +389,7 @@ impl RunStarted {
                 problems.push(RunProblem::Duplicate(plan.unit.clone()));
             }
         }
-        // Whoever waits for nobody here is taken out, and then those who waited for them: what is left is a circle,
+        // Units that wait for no other are taken out, and then those that waited for them: what is left is a circle,
         // and what hangs on one.
         let mut behind: BTreeMap<&UnitId, Vec<&UnitId>> = BTreeMap::new();
         let known: BTreeSet<&UnitId> = missing.keys().copied().collect();
@@ -478,7 +478,7 @@ pub enum UnitEnd {
     Baseline,
     /// What prepares its worktree failed, or the worktree itself.
     Setup,
-    /// It cannot be merged: a conflict nobody could resolve, or a tree that stays red.
+    /// It cannot be merged: a conflict that no agent could resolve, or a tree that stays red.
     Merge,
     /// A budget is used up.
     Budget,
@@ -489,7 +489,7 @@ pub enum UnitEnd {
     Cancelled,
     /// It was stopped, and `unit run` goes on with it.
     Stopped,
-    /// The agent is missing or cannot be started, the disk is full or failing, or somebody else holds what is needed.
+    /// The agent is missing or cannot be started, the disk is full or failing, or another process holds what is needed.
     Environment,
     Error,
 }

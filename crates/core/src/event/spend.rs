@@ -35,7 +35,7 @@ impl Usage {
     }
 }
 
-/// What agents used and cost; nothing where nobody reports it.
+/// What agents used and cost; nothing where the agent does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spend {
     pub usage: Option<Usage>,

@@ -1,4 +1,4 @@
-//! The live ledger of one attempt: tokens and money from whatever an agent reports, in whatever scope.
+//! The live ledger of one attempt: tokens and money from what an agent reports, of a step, a message or the whole session.
 
 use serde::{Deserialize, Serialize};
 

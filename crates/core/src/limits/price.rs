@@ -177,7 +177,7 @@ mod tests {
         }
     }
 
-    // fault J5: what nobody knows has no price, however much it looks like something known.
+    // fault J5: an unknown model has no price, however much it looks like something known.
     #[test]
     fn an_unknown_model_has_no_price() {
         for model in [

@@ -49,7 +49,7 @@ impl fmt::Display for TaskStatus {
     }
 }
 
-/// A task but for its status: what may not change while somebody works on its unit.
+/// A task but for its status: what may not change while an agent works on its unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSpec {
     /// Its number within the unit, from 1.

@@ -75,7 +75,7 @@ pub enum RunInput {
     GraceOver,
     /// The run's time is used up.
     TimeOver,
-    /// Its scheduler was found dead, and its jobs with it; said by whoever found it.
+    /// Its scheduler was found dead, and its jobs with it; said by the process that found it.
     OwnerDied,
 }
 

@@ -157,7 +157,7 @@ impl RunSettings {
         })
     }
 
-    /// The merged tree: nobody works on it, it passes or it does not.
+    /// The merged tree: no agent works on it, it passes or it does not.
     pub fn merged(&self, unit: &UnitId, must_hold: &MustHold) -> Policy {
         self.fixing(unit).with(|p| {
             p.gates.specs = self.proofs(must_hold);

@@ -3,7 +3,7 @@
 //! It is a sibling of the keeper, not below it, so nothing that ends the agent ends it. It reads what it is to do from
 //! its standard input and runs with the supervisor's own environment: an agent must not choose the library path, the
 //! `git` or the configuration of a process outside its containment. What the agent had in its environment goes to the
-//! child's agents and gates and to nobody else.
+//! child's agents and gates and to no other process.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -29,7 +29,7 @@ const AGENT: &str = "DACAPO_AGENT";
 
 /// What a supervisor tells the child that it starts.
 #[derive(Debug, Serialize, Deserialize)]
-struct Order {
+struct ChildOrder {
     v: u32,
     parent: LoopId,
     args: Vec<Words>,
@@ -37,14 +37,14 @@ struct Order {
     env: Vec<(Words, Words)>,
 }
 
-static ORDER: OnceLock<Order> = OnceLock::new();
+static ORDER: OnceLock<ChildOrder> = OnceLock::new();
 
 /// Reads the order from standard input and gives the arguments of the command that was typed. What follows on standard
 /// input is the prompt.
 pub fn take_order() -> io::Result<Vec<OsString>> {
     let mut line = Vec::new();
     io::stdin().lock().read_until(b'\n', &mut line)?;
-    let order: Order = serde_json::from_slice(&line)?;
+    let order: ChildOrder = serde_json::from_slice(&line)?;
     if order.v != VERSION {
         return Err(io::Error::other("the supervisor is of another version"));
     }
@@ -89,7 +89,7 @@ pub(crate) fn start(
 ) -> io::Result<Child> {
     let agent = asked.env.iter().find(|(name, _)| name.0 == AGENT.as_bytes()).map(|(_, value)| value.to_os());
     let order =
-        Order { v: VERSION, parent: parent.clone(), args: asked.args, dir: asked.dir, env: asked.env };
+        ChildOrder { v: VERSION, parent: parent.clone(), args: asked.args, dir: asked.dir, env: asked.env };
     let mut stdin = File::from(rustix::fs::memfd_create("child", MemfdFlags::CLOEXEC)?);
     serde_json::to_writer(&mut stdin, &order)?;
     stdin.write_all(b"\n")?;

@@ -19,7 +19,7 @@ use rustix::{
 
 use super::{
     SOCKET,
-    protocol::{self, Answer, Ask, Refusal, StartChild, Watched},
+    protocol::{self, Answer, Ask, AskRefusal, StartChild, Watched},
     server::{open_folder, through},
 };
 use crate::process::keeper;
@@ -45,7 +45,7 @@ pub enum InsideError {
     #[error("the supervisor of the loop this runs in did not answer: {0}")]
     NoAnswer(String),
     #[error("{}", .0.why)]
-    Refused(Refusal),
+    Refused(AskRefusal),
 }
 
 impl Inside {

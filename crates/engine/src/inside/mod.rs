@@ -27,7 +27,7 @@ pub const SOCKET: &str = "DACAPO_SOCKET";
 
 /// Where this process runs, seen from the loops of one state folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Whereabouts {
     /// Not below an agent or a gate.
     Outside,
     /// Below the keeper of a loop.
@@ -43,7 +43,7 @@ pub enum Place {
 ///
 /// A keeper of another state folder above this process does not count: a program under test may run loops of its own
 /// with a state folder of its own, and so may `dacapo demo`.
-pub fn place(home: &Home) -> Place {
+pub fn place(home: &Home) -> Whereabouts {
     let socket = std::env::var_os(SOCKET).filter(|value| !value.is_empty()).map(PathBuf::from);
     let database = home.database();
     let mut is_below_another = false;
@@ -52,17 +52,17 @@ pub fn place(home: &Home) -> Place {
         if name == keeper::NAME.as_bytes() {
             match kept_loop(pid) {
                 Some((loop_id, kept)) if is_same_file(&kept, &database) => {
-                    return Place::Below { loop_id: Some(loop_id), socket };
+                    return Whereabouts::Below { loop_id: Some(loop_id), socket };
                 }
                 _ => is_below_another = true,
             }
         }
         pid = parent;
     }
-    // Not below any keeper: whoever set the variable meant it, and the supervisor decides whether that is true.
+    // Not below any keeper: the variable says so, and the supervisor decides whether that is true.
     match socket {
-        Some(socket) if !is_below_another => Place::Below { loop_id: None, socket: Some(socket) },
-        _ => Place::Outside,
+        Some(socket) if !is_below_another => Whereabouts::Below { loop_id: None, socket: Some(socket) },
+        _ => Whereabouts::Outside,
     }
 }
 

@@ -162,12 +162,12 @@ pub enum Answer {
     /// What is watched may have changed since the last news.
     News,
     /// It was not done.
-    Refused(Refusal),
+    Refused(AskRefusal),
 }
 
 /// Why a supervisor did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refusal {
+pub struct AskRefusal {
     /// Why, in one sentence.
     pub why: String,
     /// What to try instead.
@@ -182,7 +182,7 @@ impl Answer {
     }
 }
 
-impl Refusal {
+impl AskRefusal {
     /// A mistake of the one who asked.
     pub(crate) fn mistake(why: impl ToString) -> Self {
         Self { why: why.to_string(), hint: None, exit: 2 }
@@ -266,17 +266,17 @@ pub(crate) fn line(said: &impl Serialize) -> Vec<u8> {
 }
 
 /// What a line asks.
-pub(crate) fn question(line: &[u8]) -> Result<Ask, Refusal> {
+pub(crate) fn question(line: &[u8]) -> Result<Ask, AskRefusal> {
     #[derive(Deserialize)]
     struct Version {
         v: u32,
     }
-    let nonsense = |error: serde_json::Error| Refusal::mistake(format!("not understood: {error}"));
+    let nonsense = |error: serde_json::Error| AskRefusal::mistake(format!("not understood: {error}"));
     let Version { v } = serde_json::from_slice(line).map_err(nonsense)?;
     if v != VERSION {
         let why =
             format!("this loop is run by a dacapo that speaks version {VERSION} of its protocol, not {v}");
-        return Err(Refusal::failed(why));
+        return Err(AskRefusal::failed(why));
     }
     serde_json::from_slice::<Versioned<Ask>>(line).map(|asked| asked.said).map_err(nonsense)
 }
@@ -320,7 +320,7 @@ mod tests {
             Answer::taken(),
             Answer::Taken { gates: vec!["tests".into()] },
             Answer::Output { bytes: Words(vec![b'a', 0xfe]), end: 2 },
-            Answer::Refused(Refusal::not_yours("no")),
+            Answer::Refused(AskRefusal::not_yours("no")),
         ] {
             assert_eq!(answer(&line(&said)).unwrap(), said);
         }

@@ -23,7 +23,7 @@ use rustix::{
 
 use super::{
     is_below,
-    protocol::{self, Answer, Ask, Refusal},
+    protocol::{self, Answer, Ask, AskRefusal},
 };
 use crate::home::{Home, make_dir};
 
@@ -66,12 +66,12 @@ struct Connection {
     fds: Vec<OwnedFd>,
     output: Vec<u8>,
     since: Instant,
-    state: State,
+    state: ConnectionState,
     is_watching: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ConnectionState {
     /// Its next question may come.
     Asks,
     /// It is owed an answer.
@@ -83,7 +83,7 @@ enum State {
 
 impl Server {
     /// Listens for what the agents of `loop_id` ask. A machine on which no socket can be made is no reason not to run a
-    /// loop: then `dacapo` below its agents says that nobody listens.
+    /// loop: then `dacapo` below its agents says that the supervisor does not listen.
     pub(crate) fn listen(home: &Home, loop_id: &LoopId) -> Self {
         let mut server = Self::default();
         for path in [home.socket(loop_id), elsewhere(loop_id)] {
@@ -114,9 +114,11 @@ impl Server {
         listener.chain(self.connections.iter().map(|connection| {
             let flags = match connection.state {
                 _ if !connection.output.is_empty() => PollFlags::OUT,
-                State::Asks => PollFlags::IN,
+                ConnectionState::Asks => PollFlags::IN,
                 // That the other end has gone is told anyway.
-                State::Waits | State::Leaves | State::Gone => PollFlags::empty(),
+                ConnectionState::Waits | ConnectionState::Leaves | ConnectionState::Gone => {
+                    PollFlags::empty()
+                }
             };
             (connection.stream.as_fd(), flags)
         }))
@@ -124,7 +126,7 @@ impl Server {
 
     /// When the first connection will have been idle for too long.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let idle = |connection: &&Connection| connection.state != State::Waits;
+        let idle = |connection: &&Connection| connection.state != ConnectionState::Waits;
         self.connections.iter().filter(idle).map(|connection| connection.since + IDLE).min()
     }
 
@@ -136,15 +138,17 @@ impl Server {
         for connection in &mut self.connections {
             connection.write();
             match connection.state {
-                State::Asks if connection.output.is_empty() => asked.extend(connection.read(&mut held)),
-                State::Waits => connection.notice_end(),
+                ConnectionState::Asks if connection.output.is_empty() => {
+                    asked.extend(connection.read(&mut held))
+                }
+                ConnectionState::Waits => connection.notice_end(),
                 _ => {}
             }
-            if connection.state != State::Waits && connection.since.elapsed() >= IDLE {
-                connection.state = State::Gone;
+            if connection.state != ConnectionState::Waits && connection.since.elapsed() >= IDLE {
+                connection.state = ConnectionState::Gone;
             }
         }
-        self.connections.retain(|connection| connection.state != State::Gone);
+        self.connections.retain(|connection| connection.state != ConnectionState::Gone);
         asked
     }
 
@@ -155,7 +159,7 @@ impl Server {
         };
         connection.output.extend(protocol::line(answer));
         connection.since = Instant::now();
-        connection.state = if is_last { State::Asks } else { State::Waits };
+        connection.state = if is_last { ConnectionState::Asks } else { ConnectionState::Waits };
         connection.write();
     }
 
@@ -199,15 +203,15 @@ impl Server {
                 fds: Vec::new(),
                 output: Vec::new(),
                 since: Instant::now(),
-                state: State::Asks,
+                state: ConnectionState::Asks,
                 is_watching: false,
             };
             if !connection.is_below(keeper) {
-                let refusal = Refusal::not_yours(
+                let refusal = AskRefusal::not_yours(
                     "refused: only what the agent of this loop has started may ask its supervisor",
                 );
                 connection.output = protocol::line(&Answer::Refused(refusal));
-                connection.state = State::Leaves;
+                connection.state = ConnectionState::Leaves;
                 connection.write();
             }
             self.connections.push(connection);
@@ -250,7 +254,7 @@ impl Connection {
             }
         }
         if got == 0 {
-            self.state = State::Gone;
+            self.state = ConnectionState::Gone;
             return None;
         }
         let bytes = buffer.get(..got).unwrap_or_default();
@@ -258,7 +262,7 @@ impl Connection {
         *held += got;
         self.input.extend_from_slice(bytes.get(..end.unwrap_or(got)).unwrap_or_default());
         if self.input.len() > LONGEST_LINE || *held > HELD {
-            self.refuse(Refusal::failed("that is too much to ask"), State::Leaves);
+            self.refuse(AskRefusal::failed("that is too much to ask"), ConnectionState::Leaves);
             return None;
         }
         // What follows a question belongs to nothing: the answer comes first.
@@ -267,17 +271,17 @@ impl Connection {
         let (line, fds) = (std::mem::take(&mut self.input), std::mem::take(&mut self.fds));
         match protocol::question(&line) {
             Ok(ask) => {
-                self.state = State::Waits;
+                self.state = ConnectionState::Waits;
                 Some(Asked { by: self.id, ask, fds })
             }
             Err(refusal) => {
-                self.refuse(refusal, State::Asks);
+                self.refuse(refusal, ConnectionState::Asks);
                 None
             }
         }
     }
 
-    fn refuse(&mut self, refusal: Refusal, state: State) {
+    fn refuse(&mut self, refusal: AskRefusal, state: ConnectionState) {
         self.input = Vec::new();
         self.fds.clear();
         self.output.extend(protocol::line(&Answer::Refused(refusal)));
@@ -291,7 +295,7 @@ impl Connection {
         let peeked = rustix::net::recv(&self.stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT);
         // It has gone, or it speaks out of turn: what it says now would be taken for a sign of life for ever.
         if !matches!(peeked, Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR)) {
-            self.state = State::Gone;
+            self.state = ConnectionState::Gone;
         }
     }
 
@@ -306,13 +310,13 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => {
-                    self.state = State::Gone;
+                    self.state = ConnectionState::Gone;
                     return;
                 }
             }
         }
-        if self.output.is_empty() && self.state == State::Leaves {
-            self.state = State::Gone;
+        if self.output.is_empty() && self.state == ConnectionState::Leaves {
+            self.state = ConnectionState::Gone;
         }
     }
 }
@@ -332,7 +336,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// A descriptor of a folder that belongs to this user and that nobody else may enter.
+/// A descriptor of a folder that belongs to this user and that no other user may enter.
 pub(super) fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = rustix::fs::open(path, flags, Mode::empty())?;

@@ -22,7 +22,7 @@ use rustix::{
 
 use super::{
     sweep::{DescendantScan, descendants, signal_all},
-    wire::{Command, End, Order, Report, receive_order, send_report},
+    wire::{KeeperOrder, KeptCommand, KeptEnd, Report, receive_order, send_report},
 };
 
 /// The word on the command line that makes this binary a keeper.
@@ -55,16 +55,16 @@ pub fn main() -> ExitCode {
 struct Keeper {
     socket: UnixStream,
     child_ended: UnixStream,
-    work: Option<Work>,
+    work: Option<KeptProcess>,
     grace: Millis,
     is_orphan: bool,
     /// Whether the last look found nothing and proved nothing.
     is_unsure: bool,
 }
 
-struct Work {
+struct KeptProcess {
     leader: Pid,
-    end: Option<End>,
+    end: Option<KeptEnd>,
     /// When what is left is killed; `None` until the supervisor asks the process to end.
     kill_at: Option<Instant>,
     /// Until when a `dacapo run` that the agent has left may take to ask for its child.
@@ -134,13 +134,13 @@ impl Keeper {
         Ok((fds.get(1).is_some_and(|fd| !fd.revents().is_empty()), !fds[0].revents().is_empty()))
     }
 
-    fn obey(&mut self, order: Order) -> std::io::Result<()> {
+    fn obey(&mut self, order: KeeperOrder) -> std::io::Result<()> {
         match order {
-            Order::Run(command, fds) => {
+            KeeperOrder::Run(command, fds) => {
                 self.grace = command.grace;
                 match start(&command, fds) {
                     Ok(leader) => {
-                        self.work = Some(Work {
+                        self.work = Some(KeptProcess {
                             leader,
                             end: None,
                             kill_at: None,
@@ -151,9 +151,9 @@ impl Keeper {
                     Err(error) => self.report(&Report::NotStarted(error.raw_os_error().unwrap_or(0))),
                 }
             }
-            Order::Stop(grace) => self.ask_to_end(grace),
-            Order::Suspend => signal_all(below().pids(), Signal::STOP),
-            Order::Continue => signal_all(below().pids(), Signal::CONT),
+            KeeperOrder::Stop(grace) => self.ask_to_end(grace),
+            KeeperOrder::Suspend => signal_all(below().pids(), Signal::STOP),
+            KeeperOrder::Continue => signal_all(below().pids(), Signal::CONT),
         }
         Ok(())
     }
@@ -241,7 +241,7 @@ impl Keeper {
 
     fn finish(&mut self) {
         if let Some(work) = self.work.take() {
-            let end = work.end.unwrap_or(End { code: None, signal: None, leftovers: 0 });
+            let end = work.end.unwrap_or(KeptEnd { code: None, signal: None, leftovers: 0 });
             self.report(&Report::Ended(end));
         }
     }
@@ -271,7 +271,7 @@ fn is_starting_child(pid: u32) -> bool {
         && own == file(format!("/proc/{pid}/exe"))
 }
 
-fn start(command: &Command, [stdin, stdout, stderr]: [std::os::fd::OwnedFd; 3]) -> std::io::Result<Pid> {
+fn start(command: &KeptCommand, [stdin, stdout, stderr]: [std::os::fd::OwnedFd; 3]) -> std::io::Result<Pid> {
     let child = StdCommand::new(&command.program)
         .args(&command.args)
         .env_clear()
@@ -286,6 +286,6 @@ fn start(command: &Command, [stdin, stdout, stderr]: [std::os::fd::OwnedFd; 3]) 
     Pid::from_raw(child.id().cast_signed()).ok_or_else(|| std::io::ErrorKind::Other.into())
 }
 
-fn end(status: WaitStatus) -> End {
-    End { code: status.exit_status(), signal: status.terminating_signal(), leftovers: 0 }
+fn end(status: WaitStatus) -> KeptEnd {
+    KeptEnd { code: status.exit_status(), signal: status.terminating_signal(), leftovers: 0 }
 }

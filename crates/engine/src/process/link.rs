@@ -46,7 +46,7 @@ impl KeeperLink {
     }
 
     /// Starts `command` with these as standard input, output and error.
-    pub fn run(&mut self, command: &wire::Command, fds: [BorrowedFd<'_>; 3]) -> io::Result<()> {
+    pub fn run(&mut self, command: &wire::KeptCommand, fds: [BorrowedFd<'_>; 3]) -> io::Result<()> {
         wire::send_run(self.socket()?, command, fds)
     }
 

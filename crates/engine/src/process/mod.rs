@@ -14,4 +14,4 @@ pub use link::KeeperLink;
 pub use once::{Answered, Ran, ask_once, run_once};
 pub(crate) use program::find_program;
 pub use program::{ProgramError, Programs};
-pub use wire::{Command, End, Report};
+pub use wire::{KeptCommand, KeptEnd, Report};

@@ -16,7 +16,7 @@ use rustix::{
 };
 use sha2::{Digest, Sha256};
 
-use super::{Command, KeeperLink, Report};
+use super::{KeeperLink, KeptCommand, Report};
 use crate::secrets::secrets;
 
 /// How much of the end of its output is kept.
@@ -54,9 +54,9 @@ pub struct Answered {
 }
 
 /// Runs `command` to its end, but no longer than `timeout`; `mark` is a name that no loop has.
-pub fn run_once(mark: &LoopId, database: &Path, command: &Command, timeout: Millis) -> io::Result<Ran> {
+pub fn run_once(mark: &LoopId, database: &Path, command: &KeptCommand, timeout: Millis) -> io::Result<Ran> {
     let mut keeper = KeeperLink::start(mark, database)?;
-    let (mut output, writer) = Output::new(TAIL)?;
+    let (mut output, writer) = OutputReader::new(TAIL)?;
     let stdin = File::open("/dev/null")?;
     keeper.run(command, [stdin.as_fd(), writer.as_fd(), writer.as_fd()])?;
     drop(writer);
@@ -68,25 +68,26 @@ pub fn run_once(mark: &LoopId, database: &Path, command: &Command, timeout: Mill
 pub fn ask_once(
     mark: &LoopId,
     database: &Path,
-    command: &Command,
+    command: &KeptCommand,
     input: &str,
     timeout: Millis,
 ) -> io::Result<Answered> {
     let mut keeper = KeeperLink::start(mark, database)?;
-    let (stdout, out_writer) = Output::new(ANSWER)?;
-    let (stderr, err_writer) = Output::new(TAIL)?;
+    let (stdout, out_writer) = OutputReader::new(ANSWER)?;
+    let (stderr, err_writer) = OutputReader::new(TAIL)?;
     let mut stdin = File::from(memfd_create("prompt", MemfdFlags::CLOEXEC)?);
     stdin.write_all(input.as_bytes())?;
     stdin.rewind()?;
     keeper.run(command, [stdin.as_fd(), out_writer.as_fd(), err_writer.as_fd()])?;
     drop((out_writer, err_writer));
     let mut outputs = [stdout, stderr];
-    let End { code, signal, failure, timed_out } = wait(&mut keeper, command.grace, timeout, &mut outputs)?;
+    let OnceEnd { code, signal, failure, timed_out } =
+        wait(&mut keeper, command.grace, timeout, &mut outputs)?;
     let [stdout, stderr] = outputs.map(|output| output.tail);
     Ok(Answered { exit_code: code, signal, failure, timed_out, stdout, stderr })
 }
 
-struct End {
+struct OnceEnd {
     code: i32,
     signal: Option<i32>,
     failure: Option<String>,
@@ -94,7 +95,12 @@ struct End {
 }
 
 /// Waits for the end of what runs and reads what it prints meanwhile.
-fn wait(keeper: &mut KeeperLink, grace: Millis, timeout: Millis, outputs: &mut [Output]) -> io::Result<End> {
+fn wait(
+    keeper: &mut KeeperLink,
+    grace: Millis,
+    timeout: Millis,
+    outputs: &mut [OutputReader],
+) -> io::Result<OnceEnd> {
     let deadline = Instant::now() + timeout.std();
     let mut timed_out = false;
     loop {
@@ -115,13 +121,13 @@ fn wait(keeper: &mut KeeperLink, grace: Millis, timeout: Millis, outputs: &mut [
         }
         let reported = !fds[0].revents().is_empty();
         drop(fds);
-        outputs.iter_mut().try_for_each(Output::read)?;
+        outputs.iter_mut().try_for_each(OutputReader::read)?;
         if !reported {
             continue;
         }
         let ended = keeper.receive()?;
         // All writers are dead, so what the pipes hold now is all there will ever be.
-        outputs.iter_mut().try_for_each(Output::read)?;
+        outputs.iter_mut().try_for_each(OutputReader::read)?;
         let failure = match &ended {
             Some(Report::NotStarted(errno)) => {
                 Some(format!("could not be started: {}", io::Error::from_raw_os_error(*errno)))
@@ -138,11 +144,11 @@ fn wait(keeper: &mut KeeperLink, grace: Millis, timeout: Millis, outputs: &mut [
             Some(Report::Ended(end)) if !timed_out => end.signal,
             _ => None,
         };
-        return Ok(End { code, signal, failure, timed_out });
+        return Ok(OnceEnd { code, signal, failure, timed_out });
     }
 }
 
-struct Output {
+struct OutputReader {
     reader: File,
     is_open: bool,
     redactor: Redactor,
@@ -151,7 +157,7 @@ struct Output {
     kept: usize,
 }
 
-impl Output {
+impl OutputReader {
     /// One of which the last `kept` bytes are kept, and the end to write to.
     fn new(kept: usize) -> io::Result<(Self, OwnedFd)> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;

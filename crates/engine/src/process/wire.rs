@@ -22,7 +22,7 @@ use rustix::net::{
 
 /// A process to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Command {
+pub struct KeptCommand {
     pub program: PathBuf,
     pub args: Vec<OsString>,
     pub env: Vec<(OsString, OsString)>,
@@ -33,9 +33,9 @@ pub struct Command {
 
 /// What a supervisor tells its keeper.
 #[derive(Debug)]
-pub(crate) enum Order {
+pub(crate) enum KeeperOrder {
     /// Start this, with these as standard input, output and error.
-    Run(Command, [OwnedFd; 3]),
+    Run(KeptCommand, [OwnedFd; 3]),
     Stop(Millis),
     Suspend,
     Continue,
@@ -47,12 +47,12 @@ pub enum Report {
     /// It could not be started: the system's error number.
     NotStarted(i32),
     /// It ended, and so did everything it had started.
-    Ended(End),
+    Ended(KeptEnd),
 }
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct End {
+pub struct KeptEnd {
     /// Its exit code, unless a signal ended it.
     pub code: Option<i32>,
     pub signal: Option<i32>,
@@ -65,7 +65,7 @@ const LONGEST: usize = 64 << 20;
 
 pub(crate) fn send_run(
     socket: &mut UnixStream,
-    command: &Command,
+    command: &KeptCommand,
     fds: [BorrowedFd<'_>; 3],
 ) -> io::Result<()> {
     let mut payload = Vec::with_capacity(4096);
@@ -124,14 +124,18 @@ pub(crate) fn receive_report(socket: &mut UnixStream) -> io::Result<Option<Repor
         2 => {
             let (code, signal) = (rest.int()?, rest.int()?);
             let some = |n: i32| (n >= 0).then_some(n);
-            Report::Ended(End { code: some(code), signal: some(signal), leftovers: rest.length()? as u32 })
+            Report::Ended(KeptEnd {
+                code: some(code),
+                signal: some(signal),
+                leftovers: rest.length()? as u32,
+            })
         }
         _ => return Err(malformed()),
     }))
 }
 
 /// The next order; `None` when the supervisor is gone.
-pub(crate) fn receive_order(socket: &mut UnixStream) -> io::Result<Option<Order>> {
+pub(crate) fn receive_order(socket: &mut UnixStream) -> io::Result<Option<KeeperOrder>> {
     let Some((kind, payload, fds)) = receive(socket)? else { return Ok(None) };
     let mut rest = Bytes(&payload);
     Ok(Some(match kind {
@@ -143,11 +147,11 @@ pub(crate) fn receive_order(socket: &mut UnixStream) -> io::Result<Option<Order>
             let env =
                 (0..rest.length()?).map(|_| Ok((rest.text()?, rest.text()?))).collect::<io::Result<_>>()?;
             let fds = fds.try_into().map_err(|_| malformed())?;
-            Order::Run(Command { program, args, env, dir, grace }, fds)
+            KeeperOrder::Run(KeptCommand { program, args, env, dir, grace }, fds)
         }
-        2 => Order::Stop(Millis(rest.long()?)),
-        3 => Order::Suspend,
-        4 => Order::Continue,
+        2 => KeeperOrder::Stop(Millis(rest.long()?)),
+        3 => KeeperOrder::Suspend,
+        4 => KeeperOrder::Continue,
         _ => return Err(malformed()),
     }))
 }
@@ -241,7 +245,7 @@ mod tests {
     #[test]
     fn orders_and_reports_arrive_as_they_were_sent() {
         let (mut a, mut b) = UnixStream::pair().unwrap();
-        let command = Command {
+        let command = KeptCommand {
             program: "/bin/x".into(),
             args: vec!["".into(), OsString::from_vec(vec![0xff, b'a'])],
             env: vec![("A".into(), "x".repeat(100_000).into())],
@@ -255,12 +259,12 @@ mod tests {
             send_stop(&mut a, Millis(5)).unwrap();
             a
         });
-        let Some(Order::Run(got, _)) = receive_order(&mut b).unwrap() else { panic!("not a run") };
+        let Some(KeeperOrder::Run(got, _)) = receive_order(&mut b).unwrap() else { panic!("not a run") };
         assert_eq!(got, command);
-        assert!(matches!(receive_order(&mut b).unwrap(), Some(Order::Stop(Millis(5)))));
+        assert!(matches!(receive_order(&mut b).unwrap(), Some(KeeperOrder::Stop(Millis(5)))));
         let mut a = writer.join().unwrap();
         for report in
-            [Report::NotStarted(2), Report::Ended(End { code: Some(0), signal: None, leftovers: 3 })]
+            [Report::NotStarted(2), Report::Ended(KeptEnd { code: Some(0), signal: None, leftovers: 3 })]
         {
             send_report(&mut b, &report).unwrap();
             assert_eq!(receive_report(&mut a).unwrap(), Some(report));

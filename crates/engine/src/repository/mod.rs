@@ -260,14 +260,14 @@ impl Repository {
     }
 
     /// The plain files of a commit at or below a path; an empty path is the top.
-    fn list(&self, commit: &str, path: &[u8]) -> Result<Vec<Entry>, WorkspaceError> {
+    fn list(&self, commit: &str, path: &[u8]) -> Result<Vec<TreeFile>, WorkspaceError> {
         let mut call = self.checkout.call().env("GIT_LITERAL_PATHSPECS", "1");
         call = call.args(["ls-tree", "-r", "-l", "-z", "--full-tree", commit, "--"]);
         if !path.is_empty() {
             call = call.args([OsStr::from_bytes(path)]);
         }
         let listed = call.ok()?.stdout;
-        Ok(split_nul(&listed).filter_map(Entry::parse).collect())
+        Ok(split_nul(&listed).filter_map(TreeFile::parse).collect())
     }
 
     /// All worktrees, the main one first.
@@ -364,13 +364,13 @@ pub(crate) enum RefSwap {
 }
 
 /// A file in a tree.
-struct Entry {
+struct TreeFile {
     id: String,
     size: u64,
     path: Vec<u8>,
 }
 
-impl Entry {
+impl TreeFile {
     /// `mode SP type SP id SP+ size TAB path`.
     fn parse(entry: &[u8]) -> Option<Self> {
         let tab = memchr::memchr(b'\t', entry)?;

@@ -70,7 +70,7 @@ impl Changed {
 
 /// How the file at a path is.
 #[derive(Clone, Copy, PartialEq)]
-enum FileState {
+enum FileVersion {
     Old,
     New,
     Neither,
@@ -227,7 +227,7 @@ impl Repository {
             let now = index.get(&entry.path);
             now == entry.old.as_ref() || now == entry.new.as_ref()
         };
-        let is_edited = |(c, like): &(&Changed, &FileState)| **like == FileState::Neither || !is_known(c);
+        let is_edited = |(c, like): &(&Changed, &FileVersion)| **like == FileVersion::Neither || !is_known(c);
         let edited: Vec<String> = changed
             .iter()
             .zip(&states)
@@ -235,7 +235,7 @@ impl Repository {
             .map(|(c, _)| String::from_utf8_lossy(&c.path).into_owned())
             .collect();
         if edited.is_empty() {
-            let files: Vec<&Changed> = like(FileState::Old, &changed, &states).collect();
+            let files: Vec<&Changed> = like(FileVersion::Old, &changed, &states).collect();
             let entries: Vec<&Changed> = changed.iter().collect();
             self.write(worktree, &files, &entries, |c| &c.new)?;
         } else {
@@ -250,10 +250,10 @@ impl Repository {
         worktree: &Checkout,
         step: &BranchMove,
         changed: &[Changed],
-        states: &[FileState],
+        states: &[FileVersion],
     ) -> Result<(), WorkspaceError> {
         let index = self.index(worktree)?;
-        let files: Vec<&Changed> = like(FileState::New, changed, states).collect();
+        let files: Vec<&Changed> = like(FileVersion::New, changed, states).collect();
         let entries: Vec<&Changed> =
             changed.iter().filter(|c| c.old != c.new && index.get(&c.path) == c.new.as_ref()).collect();
         // What is only there since makes room, and needs none; whatever of it stays is met again below.
@@ -378,7 +378,7 @@ impl Repository {
         worktree: &Checkout,
         step: &BranchMove,
         changed: &[Changed],
-    ) -> Result<Vec<FileState>, WorkspaceError> {
+    ) -> Result<Vec<FileVersion>, WorkspaceError> {
         let (unlike_old, unlike_new) = (self.unlike(worktree, &step.old)?, self.unlike(worktree, &step.new)?);
         let mut states = Vec::new();
         for entry in changed {
@@ -388,11 +388,11 @@ impl Repository {
                 Some(_) => is_there && !unlike.contains(&entry.path),
             };
             let like = if entry.is_link() || is_like(&entry.new, &unlike_new) {
-                FileState::New
+                FileVersion::New
             } else if is_like(&entry.old, &unlike_old) && !self.is_blocked(worktree, changed, &entry.path)? {
-                FileState::Old
+                FileVersion::Old
             } else {
-                FileState::Neither
+                FileVersion::Neither
             };
             states.push(like);
         }
@@ -431,9 +431,9 @@ impl Repository {
 
 /// The paths whose files are like one side.
 fn like<'a>(
-    wanted: FileState,
+    wanted: FileVersion,
     changed: &'a [Changed],
-    states: &'a [FileState],
+    states: &'a [FileVersion],
 ) -> impl Iterator<Item = &'a Changed> {
     changed.iter().zip(states).filter(move |(_, like)| **like == wanted).map(|(changed, _)| changed)
 }

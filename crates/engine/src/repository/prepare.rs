@@ -16,7 +16,7 @@ use dacapo_core::{
 
 use crate::{
     home::Home,
-    process::{Command, Ran, run_once},
+    process::{KeptCommand, Ran, run_once},
     proof::fresh_id,
 };
 
@@ -56,7 +56,7 @@ fn prepare_with(
     home: &Home,
     at: WorktreeOwner<'_>,
     steps: &[SetupCommand],
-    mut run: impl FnMut(&LoopId, &Command) -> io::Result<Ran>,
+    mut run: impl FnMut(&LoopId, &KeptCommand) -> io::Result<Ran>,
 ) -> io::Result<Result<(), SetupFailed>> {
     for step in steps {
         if step.only_if.as_ref().is_some_and(|file| !at.dir.join(file).exists()) {
@@ -64,7 +64,7 @@ fn prepare_with(
         }
         // A name of its own: nothing that belongs to a loop may be taken for this.
         let mark = fresh_id()?;
-        let command = Command {
+        let command = KeptCommand {
             program: "/bin/sh".into(),
             args: ["-c", &step.run].map(Into::into).into(),
             env: environment(home, at, &mark),

@@ -90,7 +90,7 @@ impl Worker<'_> {
             let merges: Vec<&str> = self.spec.merged.iter().map(|(_, commit)| commit.as_str()).collect();
             let merges = self.repo.that_changed(&merges, &paths).map_err(JobEnd::error)?;
             for (unit, _) in self.spec.merged.iter().filter(|(_, commit)| merges.contains(&commit.as_str())) {
-                // A task that somebody has changed since is no longer what was agreed to, and is not run.
+                // A task that was changed since is no longer what was agreed to, and is not run.
                 let tasks = self.tasks_of(unit, tip).unwrap_or_default();
                 others.extend(specs(tasks).map(|task| (unit.id.clone(), task)));
             }
@@ -106,7 +106,7 @@ impl Worker<'_> {
         head.ok_or_else(|| JobEnd::error(format!("the branch `{branch}` is gone")))
     }
 
-    /// Puts the branch back to a commit that it has to hold, if somebody took that off it, and says so.
+    /// Puts the branch back to a commit that it has to hold, if an agent or a user took that off it, and says so.
     pub(super) fn restore_branch(&self, restore: &Restore) -> Result<Option<String>, JobEnd> {
         let KnownWorktree { path, branch } = self.worktree()?;
         let commit = match restore {
@@ -147,7 +147,7 @@ impl Worker<'_> {
         Ok(TargetFacts { tip, head, base, is_outdated, catch_up })
     }
 
-    /// Takes the target into the branch and the worktree. Files that somebody changed there hold it where it is.
+    /// Takes the target into the branch and the worktree. Files that an agent or a user changed there hold it where it is.
     pub(super) fn take_target(&self, take: Take) -> Result<TargetTaken, JobEnd> {
         let KnownWorktree { path, branch } = self.worktree()?;
         let (tip, head) = (self.tip()?, self.head()?);

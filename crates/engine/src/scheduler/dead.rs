@@ -1,4 +1,4 @@
-//! Runs whose scheduler died: brought to their end by whoever finds them.
+//! Runs whose scheduler died: brought to their end by the next `dacapo` that finds them.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::{
     store::{Store, StoreError, Stream},
 };
 
-/// Ends every run of a project that nobody schedules any more: what its loops did and nobody told is told, its units
+/// Ends every run of a project whose scheduler is dead: what its loops did and the run does not say yet is told, its units
 /// are stopped, and the next run goes on with them. It ended when it was last seen alive, not when it was found. Gives
 /// the runs that were ended.
 pub fn close_dead_runs(store: &mut Store, project: &ProjectId) -> Result<Vec<RunId>, StoreError> {

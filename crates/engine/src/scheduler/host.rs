@@ -115,7 +115,7 @@ impl LocalHost {
             .stderr(Stdio::from(stderr.try_clone()?))
             .current_dir("/")
             .process_group(0)
-            .env_remove("DACAPO_LOOP") // its loops are nobody's children
+            .env_remove("DACAPO_LOOP") // its loops are children of no loop
             .spawn()?;
         let stdout = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
         rustix::io::ioctl_fionbio(&stdout, true)?;

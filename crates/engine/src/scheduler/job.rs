@@ -104,7 +104,7 @@ impl Observer for JobReporter {
 
 /// The life of a job: `dacapo unit-job`, which only dacapo itself calls.
 pub fn main() -> ExitCode {
-    // Whatever ends the scheduler ends its jobs.
+    // A job ends with its scheduler, however that ends.
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     let spec = match told() {
         Ok(spec) => spec,

@@ -88,7 +88,7 @@ impl Worker<'_> {
         let (target, id) = (&self.spec.started.target, &self.spec.started.budget_of);
         let now = self.repo.branch(target).map_err(JobEnd::error)?;
         let now = now.ok_or_else(|| JobEnd::error(format!("the target branch `{target}` is gone")))?;
-        // Somebody committed to the target while its merge was being checked: that commit was never seen by a gate.
+        // The target got a commit while its merge was being checked, and no gate has seen that commit.
         if !self.repo.is_ancestor(&now, commit).map_err(JobEnd::error)? {
             return Ok(TargetMove::Overtaken);
         }

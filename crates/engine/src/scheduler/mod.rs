@@ -108,7 +108,7 @@ pub enum RunError {
     /// Loops that a dead dacapo left.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// Somebody else runs units of this repository.
+    /// Another scheduler runs units of this repository.
     #[error("units of this repository are being run{}", holder.as_ref().map(|id| format!(" by run {id}")).unwrap_or_default())]
     Held { holder: Option<RunId> },
     #[error("{what}: {source}")]
@@ -187,7 +187,7 @@ fn run_on(
     let signals = Signals::listen(new.is_detached)
         .map_err(|source| RunError::Io { what: "cannot listen to signals", source })?;
     supervisor::reconcile(home, &mut store)?;
-    // The lock says that nobody runs them.
+    // The lock says that no other scheduler runs them.
     close_dead_runs(&mut store, &new.project)?;
     tidy_up(home, &store, &repo, &new)?;
     // Before any agent can turn it elsewhere.
@@ -256,7 +256,7 @@ fn run_on(
     };
     effects.into_iter().try_for_each(|effect| scheduler.perform(effect))?;
     let mut finished = scheduler.supervise()?;
-    // An agent that knows the path can write there; nobody would look for it in the morning (fault H12).
+    // An agent that knows the path can write there, and the user would not look for it in the morning (fault H12).
     if !was_dirty && repo.is_dirty().is_ok_and(|paths| !paths.is_empty()) {
         finished.warnings.push(
             "the checkout was clean when the run began and is not now: somebody, maybe an agent, changed files in it"
@@ -266,7 +266,7 @@ fn run_on(
     Ok(finished)
 }
 
-/// Removes worktrees and branches of units that were merged when somebody killed us; what is not surely merged and clean
+/// Removes worktrees and branches of units that were merged when their scheduler was killed; what is not surely merged and clean
 /// stays.
 fn tidy_up(home: &Home, store: &Store, repo: &Repository, new: &NewRun) -> Result<(), RunError> {
     for view in store.unit_views(Some(&new.project))? {
@@ -636,7 +636,7 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// Ctrl-Z: jobs hold what they run and then themselves; so do we, until somebody says go on.
+    /// Ctrl-Z: jobs hold what they run and then themselves; so does the scheduler, until the user continues it.
     fn suspend(&mut self) {
         self.signal_jobs(JobSignal::Suspend);
         let since = Instant::now();

@@ -35,7 +35,7 @@ use crate::{
     task_files, units,
 };
 
-/// Whoever works for one unit.
+/// The worker of a job: performs the plan of one unit.
 pub(super) struct Worker<'a> {
     pub(super) spec: JobSpec,
     pub(super) home: Home,

@@ -172,10 +172,10 @@ impl SnapshotRef {
 pub struct Workspace {
     home: crate::home::Home,
     loop_id: LoopId,
-    kind: Kind,
+    kind: WorkspaceKind,
 }
 
-enum Kind {
+enum WorkspaceKind {
     Git(Box<Shadow>),
     Plain(PlainFolder),
 }
@@ -204,89 +204,89 @@ impl Workspace {
         };
         let folder = shadows(home).join(loop_id.as_str());
         let shadow = Shadow::open(checkout, home.path(), folder, loop_id.clone())?;
-        Ok(Self { home: home.clone(), loop_id: loop_id.clone(), kind: Kind::Git(Box::new(shadow)) })
+        Ok(Self { home: home.clone(), loop_id: loop_id.clone(), kind: WorkspaceKind::Git(Box::new(shadow)) })
     }
 
     fn open_plain(dir: &Path, home: &crate::home::Home, loop_id: &LoopId) -> Result<Self, WorkspaceError> {
         let dir = dir.canonicalize().map_err(WorkspaceError::io("enter", dir))?;
         let plain = PlainFolder::open(dir, home.path(), shadows(home).join(loop_id.as_str()));
-        Ok(Self { home: home.clone(), loop_id: loop_id.clone(), kind: Kind::Plain(plain) })
+        Ok(Self { home: home.clone(), loop_id: loop_id.clone(), kind: WorkspaceKind::Plain(plain) })
     }
 
     /// The top of what snapshots cover; it may lie above the folder that was opened.
     pub fn root(&self) -> &Path {
         match &self.kind {
-            Kind::Git(shadow) => &shadow.checkout.toplevel,
-            Kind::Plain(plain) => &plain.dir,
+            WorkspaceKind::Git(shadow) => &shadow.checkout.toplevel,
+            WorkspaceKind::Plain(plain) => &plain.dir,
         }
     }
 
     /// Whether it is a git repository.
     pub fn is_git(&self) -> bool {
-        matches!(self.kind, Kind::Git(_))
+        matches!(self.kind, WorkspaceKind::Git(_))
     }
 
     /// Snapshot 0, before the first agent starts. Asked for again, also by another dacapo, it is the same one.
     pub fn begin(&mut self) -> Result<Snapshot, WorkspaceError> {
         match &mut self.kind {
-            Kind::Git(shadow) => shadow.begin(),
-            Kind::Plain(plain) => plain.begin(),
+            WorkspaceKind::Git(shadow) => shadow.begin(),
+            WorkspaceKind::Plain(plain) => plain.begin(),
         }
     }
 
     /// The files as they are now, as snapshot `n`. If nothing changed it is the snapshot before.
     pub fn snapshot(&mut self, n: u64) -> Result<Snapshot, WorkspaceError> {
         match &mut self.kind {
-            Kind::Git(shadow) => shadow.snapshot(n),
-            Kind::Plain(plain) => plain.snapshot(),
+            WorkspaceKind::Git(shadow) => shadow.snapshot(n),
+            WorkspaceKind::Plain(plain) => plain.snapshot(),
         }
     }
 
     /// The hash of a plain folder however large; the tree of the latest snapshot otherwise.
     pub fn content_hash(&mut self) -> Result<String, WorkspaceError> {
         match &mut self.kind {
-            Kind::Git(shadow) => shadow.tree_of(&shadow.last()?),
-            Kind::Plain(plain) => plain.hash(usize::MAX),
+            WorkspaceKind::Git(shadow) => shadow.tree_of(&shadow.last()?),
+            WorkspaceKind::Plain(plain) => plain.hash(usize::MAX),
         }
     }
 
     /// What there is to say about the snapshots since it was last asked.
     pub fn take_warnings(&mut self) -> Vec<Warning> {
         match &mut self.kind {
-            Kind::Git(shadow) => std::mem::take(&mut shadow.warnings),
-            Kind::Plain(_) => Vec::new(),
+            WorkspaceKind::Git(shadow) => std::mem::take(&mut shadow.warnings),
+            WorkspaceKind::Plain(_) => Vec::new(),
         }
     }
 
     /// What names the files of a snapshot: equal for equal files.
     pub fn tree_of(&self, id: &str) -> Result<String, WorkspaceError> {
         match &self.kind {
-            Kind::Git(shadow) => shadow.tree_of(id),
-            Kind::Plain(_) => Ok(id.to_owned()),
+            WorkspaceKind::Git(shadow) => shadow.tree_of(id),
+            WorkspaceKind::Plain(_) => Ok(id.to_owned()),
         }
     }
 
     /// What differs between two snapshots, by path. A renamed file is one deleted and one added.
     pub fn changes(&self, from: &str, to: &str) -> Result<Vec<Change>, WorkspaceError> {
         match &self.kind {
-            Kind::Git(shadow) => shadow.changes(from, to),
-            Kind::Plain(plain) => plain.changes(from, to),
+            WorkspaceKind::Git(shadow) => shadow.changes(from, to),
+            WorkspaceKind::Plain(plain) => plain.changes(from, to),
         }
     }
 
     /// Files of the snapshot that are missing or different in the work tree now. New files do not count.
     pub fn disturbed_since(&self, id: &str) -> Result<Vec<Vec<u8>>, WorkspaceError> {
         match &self.kind {
-            Kind::Git(shadow) => shadow.disturbed_since(id),
-            Kind::Plain(plain) => plain.disturbed_since(id),
+            WorkspaceKind::Git(shadow) => shadow.disturbed_since(id),
+            WorkspaceKind::Plain(plain) => plain.disturbed_since(id),
         }
     }
 
     /// Every path of a snapshot.
     pub fn files(&self, id: &str) -> Result<Vec<Vec<u8>>, WorkspaceError> {
         match &self.kind {
-            Kind::Git(shadow) => shadow.files(id),
-            Kind::Plain(plain) => plain.files(id),
+            WorkspaceKind::Git(shadow) => shadow.files(id),
+            WorkspaceKind::Plain(plain) => plain.files(id),
         }
     }
 
@@ -312,16 +312,16 @@ impl Workspace {
     /// The commit HEAD names; none on an unborn branch and in a plain folder.
     pub fn head(&self) -> Result<Option<String>, WorkspaceError> {
         match &self.kind {
-            Kind::Git(shadow) => shadow.checkout.head(),
-            Kind::Plain(_) => Ok(None),
+            WorkspaceKind::Git(shadow) => shadow.checkout.head(),
+            WorkspaceKind::Plain(_) => Ok(None),
         }
     }
 
     /// The commit that HEAD names, and its tree.
     pub fn head_and_tree(&self) -> Result<Option<(String, String)>, WorkspaceError> {
         match &self.kind {
-            Kind::Git(shadow) => shadow.head_and_tree(),
-            Kind::Plain(_) => Ok(None),
+            WorkspaceKind::Git(shadow) => shadow.head_and_tree(),
+            WorkspaceKind::Plain(_) => Ok(None),
         }
     }
 
@@ -334,8 +334,8 @@ impl Workspace {
         base: Option<&str>,
     ) -> Result<LookBack, WorkspaceError> {
         match &self.kind {
-            Kind::Git(shadow) => shadow.look_back(snapshots, paths, base),
-            Kind::Plain(_) => Ok(([vec![None; paths.len()], vec![None; paths.len()]], Vec::new())),
+            WorkspaceKind::Git(shadow) => shadow.look_back(snapshots, paths, base),
+            WorkspaceKind::Plain(_) => Ok(([vec![None; paths.len()], vec![None; paths.len()]], Vec::new())),
         }
     }
 
@@ -359,14 +359,14 @@ impl Workspace {
     pub fn restore(&mut self, id: &str, n: u64) -> Result<Snapshot, WorkspaceError> {
         self.git("restore a snapshot")?;
         match &mut self.kind {
-            Kind::Git(shadow) => shadow.restore(id, n),
-            Kind::Plain(_) => Err(WorkspaceError::NoSnapshot(id.to_owned())),
+            WorkspaceKind::Git(shadow) => shadow.restore(id, n),
+            WorkspaceKind::Plain(_) => Err(WorkspaceError::NoSnapshot(id.to_owned())),
         }
     }
 
     /// Whether the user had staged changes when the loop began; then nothing can be committed for them.
     pub fn had_staged_changes(&self) -> bool {
-        matches!(&self.kind, Kind::Git(shadow) if shadow.state.had_staged)
+        matches!(&self.kind, WorkspaceKind::Git(shadow) if shadow.state.had_staged)
     }
 
     /// Commits a snapshot on top of HEAD with the trailer `Dacapo: <loop>/<iteration>`, once however often called.
@@ -402,8 +402,8 @@ impl Workspace {
     /// The branch that is checked out; none if HEAD is on none, and in a plain folder.
     pub fn branch(&self) -> Result<Option<String>, WorkspaceError> {
         match &self.kind {
-            Kind::Git(shadow) => shadow.branch(),
-            Kind::Plain(_) => Ok(None),
+            WorkspaceKind::Git(shadow) => shadow.branch(),
+            WorkspaceKind::Plain(_) => Ok(None),
         }
     }
 
@@ -426,8 +426,8 @@ impl Workspace {
     /// Removes `index.lock` if a git killed since `since` left it; only when nothing of the iteration runs any more.
     pub fn remove_stale_lock(&self, since: SystemTime) -> Result<bool, WorkspaceError> {
         match &self.kind {
-            Kind::Git(shadow) => shadow.remove_stale_lock(since),
-            Kind::Plain(_) => Ok(false),
+            WorkspaceKind::Git(shadow) => shadow.remove_stale_lock(since),
+            WorkspaceKind::Plain(_) => Ok(false),
         }
     }
 
@@ -474,8 +474,8 @@ impl Workspace {
 
     fn git(&self, what: &'static str) -> Result<&Shadow, WorkspaceError> {
         match &self.kind {
-            Kind::Git(shadow) => Ok(shadow),
-            Kind::Plain(plain) => Err(WorkspaceError::Plain { what, dir: plain.dir.clone() }),
+            WorkspaceKind::Git(shadow) => Ok(shadow),
+            WorkspaceKind::Plain(plain) => Err(WorkspaceError::Plain { what, dir: plain.dir.clone() }),
         }
     }
 }

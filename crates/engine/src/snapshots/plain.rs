@@ -87,7 +87,7 @@ impl Folder {
 /// A file's content, and how to tell cheaply that it is still the same.
 #[derive(Clone)]
 struct FileStamp {
-    kind: Kind,
+    kind: FileKind,
     hash: String,
     stamp: (u64, u64, i64, i64, i64, i64),
     /// Whether it was changed long enough before it was read that a later change must show in its times.
@@ -95,13 +95,13 @@ struct FileStamp {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum FileKind {
     File,
     Executable,
     Link,
 }
 
-impl Kind {
+impl FileKind {
     const fn letter(self) -> u8 {
         match self {
             Self::File => b'f',
@@ -258,9 +258,9 @@ impl PlainFolder {
         recent: i64,
     ) -> Result<FileStamp, WorkspaceError> {
         let kind = match (metadata.is_symlink(), metadata.permissions().mode() & 0o100) {
-            (true, _) => Kind::Link,
-            (false, 0) => Kind::File,
-            (false, _) => Kind::Executable,
+            (true, _) => FileKind::Link,
+            (false, 0) => FileKind::File,
+            (false, _) => FileKind::Executable,
         };
         let m = metadata;
         let stamp = (m.ino(), m.size(), m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec());
@@ -282,9 +282,9 @@ impl FileStamp {
     }
 }
 
-fn hash_of(path: &Path, kind: Kind) -> std::io::Result<String> {
+fn hash_of(path: &Path, kind: FileKind) -> std::io::Result<String> {
     let mut hash = Sha256::new();
-    if kind == Kind::Link {
+    if kind == FileKind::Link {
         hash.update(fs::read_link(path)?.as_os_str().as_bytes());
     } else {
         let mut file = File::open(path)?;

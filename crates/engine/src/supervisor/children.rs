@@ -22,7 +22,7 @@ use crate::{
 
 /// Child loops whose processes run.
 #[derive(Default)]
-pub(super) struct Children(Vec<ChildProcess>);
+pub(super) struct ChildProcesses(Vec<ChildProcess>);
 
 struct ChildProcess {
     process: Child,
@@ -33,7 +33,7 @@ struct ChildProcess {
     asker: Asker,
 }
 
-impl Children {
+impl ChildProcesses {
     pub(super) fn add(&mut self, process: Child, asker: Asker) {
         let end = Pid::from_raw(process.id().cast_signed())
             .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -53,7 +53,7 @@ impl Children {
                 ended.push((child.asker, exit_code(status)));
                 false
             }
-            // Whoever swept after a keeper's loss has waited for it already.
+            // The sweep after the loss of a keeper has waited for it already.
             Err(_) => {
                 ended.push((child.asker, 1));
                 false

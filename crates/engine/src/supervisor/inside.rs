@@ -22,7 +22,7 @@ use crate::{
     bus::{Bus, BusError},
     inside::{
         child,
-        protocol::{Answer, Ask, BusName, LoopRecord, Refusal, StartChild, Watched, Words},
+        protocol::{Answer, Ask, AskRefusal, BusName, LoopRecord, StartChild, Watched, Words},
         server::{Asked, Asker},
     },
     secrets::secrets,
@@ -35,13 +35,13 @@ const EVENTS: u32 = 200;
 /// How many bytes of output or of a bus one answer holds.
 const BYTES: u64 = 256 << 10;
 
-impl From<StoreError> for Refusal {
+impl From<StoreError> for AskRefusal {
     fn from(error: StoreError) -> Self {
         Self::failed(error)
     }
 }
 
-impl From<BusError> for Refusal {
+impl From<BusError> for AskRefusal {
     fn from(error: BusError) -> Self {
         match error {
             BusError::Refused { source, .. } => Self::mistake(source),
@@ -75,12 +75,12 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    fn answer_to(&mut self, by: Asker, ask: Ask, fds: Vec<OwnedFd>) -> Result<Answer, Refusal> {
+    fn answer_to(&mut self, by: Asker, ask: Ask, fds: Vec<OwnedFd>) -> Result<Answer, AskRefusal> {
         match ask {
             Ask::Post { kind, body, bus } => self.post_for_agent(kind, body, &bus),
             Ask::Wait { why } => {
                 let kind = self.started.policy.claims.wait.message.clone();
-                let kind = kind.ok_or_else(|| Refusal::mistake("this loop waits for nobody"))?;
+                let kind = kind.ok_or_else(|| AskRefusal::mistake("this loop waits for nobody"))?;
                 self.post_for_agent(kind, why, &BusName::Own)?;
                 Ok(Answer::taken())
             }
@@ -115,7 +115,7 @@ impl Supervisor<'_> {
 
     // --- saying something -----------------------------------------------------------------------------------
 
-    fn post_for_agent(&mut self, kind: String, body: String, bus: &BusName) -> Result<Answer, Refusal> {
+    fn post_for_agent(&mut self, kind: String, body: String, bus: &BusName) -> Result<Answer, AskRefusal> {
         let started = &self.started;
         let (project, task) = match bus {
             BusName::Own => (&started.project, Some(&started.task)),
@@ -130,7 +130,7 @@ impl Supervisor<'_> {
             loop_id: Some(self.id.to_string()),
             body,
         };
-        draft.check().map_err(Refusal::mistake)?;
+        draft.check().map_err(AskRefusal::mistake)?;
         let posted = self.bus_of(bus)?.post(&[draft], Timestamp::now())?;
         // The user sees a question now, not when the agent has ended.
         if let Some(text) = question {
@@ -142,14 +142,14 @@ impl Supervisor<'_> {
     }
 
     /// The bus, if it is one of the family's: another loop's agent takes a message for a word to itself.
-    fn bus_of(&self, bus: &BusName) -> Result<Bus, Refusal> {
+    fn bus_of(&self, bus: &BusName) -> Result<Bus, AskRefusal> {
         let path = match bus {
             BusName::Own => return Ok(self.task_bus.clone()),
             BusName::Project(project) => {
                 if *project != self.started.project
                     && !self.family()?.iter().any(|row| row.view.project == *project)
                 {
-                    return Err(Refusal::not_yours(format!(
+                    return Err(AskRefusal::not_yours(format!(
                         "the agent of a loop cannot use the bus of project {project}, which is not its own"
                     )));
                 }
@@ -159,7 +159,7 @@ impl Supervisor<'_> {
                 let is_own = (project, task) == (&self.started.project, &self.started.task);
                 let is = |row: &LoopRow| row.view.project == *project && row.view.task == *task;
                 if !is_own && !self.family()?.iter().any(is) {
-                    return Err(Refusal::not_yours(format!(
+                    return Err(AskRefusal::not_yours(format!(
                         "the agent of a loop cannot use the bus of task {task}, which is neither its own nor a child's"
                     )));
                 }
@@ -170,7 +170,7 @@ impl Supervisor<'_> {
     }
 
     /// The same file that an agent can write itself: one way to claim, however it is said.
-    fn claim_for_agent(&self, note: &str) -> Result<Answer, Refusal> {
+    fn claim_for_agent(&self, note: &str) -> Result<Answer, AskRefusal> {
         let policy = &self.started.policy;
         if !policy.claims.done_file || !policy.hears_promises() {
             let by_mark = policy.source.as_ref().filter(|_| policy.marks_items());
@@ -178,22 +178,24 @@ impl Supervisor<'_> {
                 "this loop takes no claims: checks are run on what the agent leaves behind",
                 |source| source.how_to_claim().trim_end(),
             );
-            return Err(Refusal::mistake(why));
+            return Err(AskRefusal::mistake(why));
         }
         let done = self.task_folder().join("DONE");
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&done) {
             Ok(mut file) => {
                 let note = secrets().redact(note).into_owned();
-                file.write_all(note.as_bytes()).map_err(Refusal::failed)?;
+                file.write_all(note.as_bytes()).map_err(AskRefusal::failed)?;
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(Refusal::failed(format!("cannot write `{}`: {error}", done.display()))),
+            Err(error) => {
+                return Err(AskRefusal::failed(format!("cannot write `{}`: {error}", done.display())));
+            }
         }
         Ok(Answer::Taken { gates: policy.gates.specs.iter().map(|gate| gate.name.clone()).collect() })
     }
 
     /// Watches from before the answer on, so that nothing falls between it and the first look of the one who asked.
-    fn watch_for_agent(&mut self, watched: &Watched) -> Result<Answer, Refusal> {
+    fn watch_for_agent(&mut self, watched: &Watched) -> Result<Answer, AskRefusal> {
         let folder = match watched {
             Watched::Events => None,
             Watched::Output { id } => {
@@ -206,7 +208,7 @@ impl Supervisor<'_> {
                 bus.path().parent().map(Path::to_owned)
             }
         };
-        let cannot = |error: io::Error| Refusal::failed(format!("cannot watch for news: {error}"));
+        let cannot = |error: io::Error| AskRefusal::failed(format!("cannot watch for news: {error}"));
         if self.watch.is_none() {
             self.watch = Some(Watch::journal(self.home).map_err(cannot)?);
         }
@@ -223,16 +225,16 @@ impl Supervisor<'_> {
     }
 
     /// This loop, or one below it.
-    fn relative(&self, id: &LoopId) -> Result<LoopRow, Refusal> {
+    fn relative(&self, id: &LoopId) -> Result<LoopRow, AskRefusal> {
         let found = self.family()?.into_iter().find(|row| row.view.id == *id);
         found.ok_or_else(|| {
-            Refusal::not_yours(format!(
+            AskRefusal::not_yours(format!(
                 "the agent of a loop sees its own loop and its children, and {id} is none of them"
             ))
         })
     }
 
-    fn output_of(&self, row: &LoopRow, channel: Channel, from: u64) -> Result<Answer, Refusal> {
+    fn output_of(&self, row: &LoopRow, channel: Channel, from: u64) -> Result<Answer, AskRefusal> {
         let runs = self.home.runs(&row.view.project, &row.view.task);
         // The agent can write there: nothing but a file is opened, for a pipe would never answer.
         let mut file = match open_regular(&Segments::path(&runs, &row.view.id, channel)) {
@@ -240,45 +242,47 @@ impl Supervisor<'_> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Answer::Output { bytes: Words::default(), end: 0 });
             }
-            Err(error) => return Err(Refusal::failed(error)),
+            Err(error) => return Err(AskRefusal::failed(error)),
         };
         let mut bytes = Vec::new();
-        let end = file.metadata().map_err(Refusal::failed)?.len();
+        let end = file.metadata().map_err(AskRefusal::failed)?.len();
         if from < end {
-            file.seek(SeekFrom::Start(from)).map_err(Refusal::failed)?;
-            file.take(BYTES).read_to_end(&mut bytes).map_err(Refusal::failed)?;
+            file.seek(SeekFrom::Start(from)).map_err(AskRefusal::failed)?;
+            file.take(BYTES).read_to_end(&mut bytes).map_err(AskRefusal::failed)?;
         }
         Ok(Answer::Output { bytes: Words(bytes), end })
     }
 
-    fn cancel_child(&mut self, id: &LoopId) -> Result<Answer, Refusal> {
+    fn cancel_child(&mut self, id: &LoopId) -> Result<Answer, AskRefusal> {
         if *id == self.id {
-            return Err(Refusal::not_yours("the agent of a loop cannot cancel its own loop"));
+            return Err(AskRefusal::not_yours("the agent of a loop cannot cancel its own loop"));
         }
         let row = self.relative(id)?;
         if !row.is_running() {
             let state = row.current_view().state;
-            return Err(Refusal {
+            return Err(AskRefusal {
                 exit: 1,
-                ..Refusal::failed(format!("loop {id} is not running: it is {state}"))
+                ..AskRefusal::failed(format!("loop {id} is not running: it is {state}"))
             });
         }
         self.store.request(id, &Request::Cancel, Timestamp::now())?;
         Ok(Answer::taken())
     }
 
-    fn start_child(&mut self, by: Asker, asked: StartChild, fds: Vec<OwnedFd>) -> Result<Answer, Refusal> {
+    fn start_child(&mut self, by: Asker, asked: StartChild, fds: Vec<OwnedFd>) -> Result<Answer, AskRefusal> {
         if asked.args.first().is_none_or(|word| word.0 != b"run") {
-            return Err(Refusal::not_yours("the agent of a loop can start a child by `dacapo run` only"));
+            return Err(AskRefusal::not_yours("the agent of a loop can start a child by `dacapo run` only"));
         }
         let Ok(fds) = <[OwnedFd; 2]>::try_from(fds) else {
-            return Err(Refusal::mistake("not understood: a child needs two descriptors for what it prints"));
+            return Err(AskRefusal::mistake(
+                "not understood: a child needs two descriptors for what it prints",
+            ));
         };
         if self.stream.state().over().is_some() {
-            return Err(Refusal::failed("this loop is over"));
+            return Err(AskRefusal::failed("this loop is over"));
         }
         let process = child::start(self.home, &self.id, asked, fds)
-            .map_err(|error| Refusal::failed(format!("cannot start a child loop: {error}")))?;
+            .map_err(|error| AskRefusal::failed(format!("cannot start a child loop: {error}")))?;
         self.children.add(process, by);
         Ok(Answer::Started)
     }

@@ -182,7 +182,7 @@ impl Listener {
         };
         let told: OutputSummary = transcript.finish(&mut |heard| ear.hear(heard));
         let judged = outcome(&told, &process, &String::from_utf8_lossy(&self.stderr));
-        // What ended after its final event is what that event says, whoever had to help it exit.
+        // An agent that has printed its final event ended as that event says, even if dacapo had to end the process.
         let is_ours = ended_by.filter(|_| told.ending.is_none());
         let mut detail = Some(judged.detail).filter(|detail| is_ours.is_none() && !detail.is_empty());
         if ended_by.is_some() && judged.outcome == Outcome::Completed {

@@ -44,7 +44,7 @@ pub use start::{NewLoop, ResumeLoop, resume, run};
 pub use unattended::{reconcile, settle};
 pub(crate) use verdict::{lay_out, with_setup};
 
-use self::{children::Children, timers::Timers, work::Work};
+use self::{children::ChildProcesses, timers::Timers, work::Work};
 use crate::{
     bus::Bus,
     home::Home,
@@ -97,7 +97,7 @@ pub(crate) struct Supervisor<'a> {
     server: Server,
     /// What the processes that wait for news below the agent wait for.
     watch: Option<Watch>,
-    children: Children,
+    children: ChildProcesses,
     signals: Signals,
     /// The files the loop works on; `None` where nothing about them has to be known.
     workspace: Option<Workspace>,
@@ -349,7 +349,7 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    /// Ctrl-Z: everything holds, timers too, until somebody says go on.
+    /// Ctrl-Z: everything holds, timers too, until the user continues this process.
     fn suspend(&mut self) {
         let _ = self.keeper.suspend();
         let since = Instant::now();
@@ -422,13 +422,13 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Somebody killed the keeper: what it kept came to us and is ended here, and a new one takes its place.
+    /// The keeper was killed: what it kept came to this supervisor and is ended here, and a new keeper takes its place.
     fn keeper_lost(&mut self) -> Result<(), SuperviseError> {
         self.keeper.sweep_after_loss(&self.children.identities());
         self.keeper = KeeperLink::start(&self.id, &self.home.database())
             .map_err(|source| SuperviseError::Io { what: "cannot start a keeper", source })?;
         if self.work.is_some() {
-            self.work_ended(crate::process::End {
+            self.work_ended(crate::process::KeptEnd {
                 code: None,
                 signal: Some(Signal::KILL.as_raw()),
                 leftovers: 0,

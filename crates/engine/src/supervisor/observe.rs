@@ -10,7 +10,7 @@ use dacapo_core::{
     text::ansi::readable,
 };
 
-use crate::process::End;
+use crate::process::KeptEnd;
 
 /// How much of a check's output reaches the next prompt.
 const TAIL: usize = 16 * 1024;
@@ -75,7 +75,7 @@ pub(super) fn gate_not_started(error: &impl std::fmt::Display, output: OutputMar
 /// The result of a gate that has ended.
 pub(super) fn gate_result(
     spec: &GateSpec,
-    end: End,
+    end: KeptEnd,
     outcome: Outcome,
     duration: Millis,
     bytes: u64,

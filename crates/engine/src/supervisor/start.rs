@@ -255,7 +255,7 @@ impl<'a> Parts<'a> {
         let Some(started) = self.stream.state().started.clone() else { return Err(StartError::Unknown(id)) };
         let listening = id.clone();
         let mut supervisor = Supervisor {
-            // A bus that somebody holds must not hold the loop.
+            // A process that holds the lock of a bus must not hold the loop.
             task_bus: Bus::open(self.home.task_bus(&started.project, &started.task)).with_patience(PATIENCE),
             project_bus: Bus::open(self.home.project_bus(&started.project)).with_patience(PATIENCE),
             started: Arc::clone(&started),

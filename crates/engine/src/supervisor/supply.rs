@@ -62,7 +62,7 @@ impl Supervisor<'_> {
     }
 
     /// The time a parked loop waited for has come: it goes on, unless another one is asked to go first. A DONE that a
-    /// person wrote meanwhile is judged whoever is closed.
+    /// person wrote meanwhile is judged even if every provider is closed.
     pub(super) fn end_park(&mut self) -> Result<(), SuperviseError> {
         if !matches!(self.stream.state().phase, Phase::Parked(_)) {
             return Ok(());

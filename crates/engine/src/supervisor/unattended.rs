@@ -1,4 +1,4 @@
-//! Loops that nobody runs: what was asked of them meanwhile, and the end of those whose supervisor died.
+//! Loops without a supervisor: what the user asked of them meanwhile, and the end of those whose supervisor died.
 
 use dacapo_core::{
     duration::Millis,
@@ -19,7 +19,7 @@ use crate::{
     store::{Arrival, Store, Stream, TaskLock},
 };
 
-/// Takes up what was asked of a loop that nobody runs: an end, or words for its next prompt.
+/// Takes up what the user asked of a loop without a supervisor: an end, or words for its next prompt.
 pub fn settle(home: &Home, store: &mut Store, id: &LoopId) -> Result<(), StartError> {
     let row = store.row(id)?.ok_or_else(|| StartError::Unknown(id.clone()))?;
     let _lock = take_lock(home, store, &row.view.project, &row.view.task)?;
@@ -29,7 +29,7 @@ pub fn settle(home: &Home, store: &mut Store, id: &LoopId) -> Result<(), StartEr
     take_up_requests(store, &mut stream)
 }
 
-/// What was asked while nobody listened.
+/// Takes up the requests that came while the loop had no supervisor.
 pub(super) fn take_up_requests(
     store: &mut Store,
     stream: &mut Stream<LoopMachine>,
@@ -44,7 +44,7 @@ pub(super) fn take_up_requests(
 
 /// Gives loops whose supervisor died their end, and ends what they left running (req 203, fault F14).
 ///
-/// Nothing is resurrected: they stay stopped until somebody resumes them.
+/// Nothing is resurrected: they stay stopped until the user resumes them.
 pub fn reconcile(home: &Home, store: &mut Store) -> Result<Vec<LoopId>, StartError> {
     reconcile_holding(home, store, None)
 }
@@ -62,7 +62,7 @@ pub(super) fn reconcile_holding(
         }
         let is_ours = held == Some((&row.view.project, &row.view.task));
         let lock = TaskLock::take(&home.lock(&row.view.project, &row.view.task));
-        // Whoever else holds the lock is about to see to it.
+        // Another process that holds the lock is about to see to it.
         if lock.is_err() && !is_ours {
             continue;
         }
@@ -96,7 +96,7 @@ pub(super) fn bury(
     perform_without_supervisor(store, &id, &effects)
 }
 
-/// Of a loop that nobody runs there is one thing left to do: its children, which are loops of their own, end with it.
+/// For a loop without a supervisor there is one thing left to do: its children, which are loops of their own, end with it.
 fn perform_without_supervisor(store: &mut Store, id: &LoopId, effects: &[Effect]) -> Result<(), StartError> {
     if effects.contains(&Effect::CancelChildren) {
         for child in store.running_children(id)? {

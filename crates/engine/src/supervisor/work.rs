@@ -31,7 +31,7 @@ use crate::{
     home::write_private,
     inside::child,
     observer::Observer,
-    process::{Command, End},
+    process::{KeptCommand, KeptEnd},
     secrets::secrets,
     store::{Channel, KEPT_PER_ATTEMPT, Segments},
 };
@@ -50,7 +50,7 @@ const ROOM: usize = 1 << 20;
 
 /// A running process, as its supervisor sees it.
 pub(super) struct Work {
-    job: Job,
+    job: WorkKind,
     pipes: Vec<Pipe>,
     since: Instant,
     last_output: Instant,
@@ -61,7 +61,7 @@ pub(super) struct Work {
     pub(super) is_stopped_by_us: bool,
 }
 
-enum Job {
+enum WorkKind {
     Agent { listener: Box<Listener> },
     Gate { spec: GateSpec, tail: Vec<u8>, digest: Sha256 },
 }
@@ -83,7 +83,7 @@ impl Pipe {
 
 /// Where output goes once its secrets are out: the only writer of it.
 struct Keeping<'a> {
-    job: &'a mut Job,
+    job: &'a mut WorkKind,
     segments: &'a mut Segments,
     observer: &'a mut dyn Observer,
     dropped: &'a mut u64,
@@ -94,7 +94,7 @@ impl Keeping<'_> {
         if shown.is_empty() {
             return Ok(());
         }
-        if let Job::Gate { tail, digest, .. } = self.job {
+        if let WorkKind::Gate { tail, digest, .. } = self.job {
             observe::keep_tail(tail, shown);
             digest.update(shown);
         }
@@ -109,7 +109,7 @@ impl Keeping<'_> {
         };
         segment.append(&shown[..keep])?;
         // Of one that prints events, what these say was shown.
-        let is_shown = matches!(self.job, Job::Agent { listener } if listener.reads_events());
+        let is_shown = matches!(self.job, WorkKind::Agent { listener } if listener.reads_events());
         if channel != Channel::Stdout || !is_shown {
             self.observer.output(&channel, shown);
         }
@@ -130,7 +130,7 @@ impl Work {
     /// When an agent must have exited that has said that it has finished (fault C1).
     fn lingers_until(&self) -> Option<Instant> {
         match &self.job {
-            Job::Agent { listener } if !self.is_stopped_by_us => listener.deadline(),
+            WorkKind::Agent { listener } if !self.is_stopped_by_us => listener.deadline(),
             _ => None,
         }
     }
@@ -147,7 +147,7 @@ impl Work {
         if let Some((at, _)) = &mut self.deadline {
             *at += held;
         }
-        if let Job::Agent { listener } = &mut self.job {
+        if let WorkKind::Agent { listener } = &mut self.job {
             listener.shift(held);
         }
     }
@@ -199,7 +199,7 @@ impl Supervisor<'_> {
             |caller, own| agent_environment(caller, policy.agent.environment, &agent.env, own),
             true,
         );
-        let command = Command {
+        let command = KeptCommand {
             program: self.programs.get(index).cloned().unwrap_or_default(),
             args: argv.into_iter().skip(1).map(OsString::from).collect(),
             env,
@@ -213,7 +213,7 @@ impl Supervisor<'_> {
         let detector = PromiseDetector::new(&policy.claims.promise, nonce, prompt);
         let before = session.map(|(_, before)| before);
         let listener = Box::new(Listener::new(agent, detector, policy.agent.prices.clone(), before));
-        self.start(Job::Agent { listener }, &command, stdin, limit, policy.limits.idle_timeout)
+        self.start(WorkKind::Agent { listener }, &command, stdin, limit, policy.limits.idle_timeout)
     }
 
     pub(super) fn start_gate(
@@ -230,7 +230,7 @@ impl Supervisor<'_> {
                 return Ok(());
             }
         };
-        let command = Command {
+        let command = KeptCommand {
             program: "/bin/sh".into(),
             args: ["-c", &script].map(OsString::from).into(),
             env: self.environment(
@@ -246,19 +246,25 @@ impl Supervisor<'_> {
             Ok(stdin) => stdin,
             Err(error) => return self.disk_failed(&error),
         };
-        self.start(Job::Gate { spec, tail: Vec::new(), digest: Sha256::new() }, &command, stdin, limit, None)
+        self.start(
+            WorkKind::Gate { spec, tail: Vec::new(), digest: Sha256::new() },
+            &command,
+            stdin,
+            limit,
+            None,
+        )
     }
 
     fn start(
         &mut self,
-        job: Job,
-        command: &Command,
+        job: WorkKind,
+        command: &KeptCommand,
         stdin: File,
         limit: Option<(Millis, Outcome)>,
         idle: Option<Millis>,
     ) -> Result<(), SuperviseError> {
         let cannot = |source: io::Error| SuperviseError::Io { what: "cannot make a pipe", source };
-        let is_agent = matches!(job, Job::Agent { .. });
+        let is_agent = matches!(job, WorkKind::Agent { .. });
         let (out, out_end) = pipe().map_err(cannot)?;
         let mut pipes = vec![Pipe::new(if is_agent { Channel::Stdout } else { Channel::Gates }, out)];
         let err_end = if is_agent {
@@ -348,7 +354,8 @@ impl Supervisor<'_> {
 
     // --- while it runs --------------------------------------------------------------------------------------
 
-    /// Takes what the pipes hold now: a bounded amount, so that a flood starves nobody.
+    /// Takes what the pipes hold now: a bounded amount, so that an agent that floods its pipe does not keep the supervisor
+    /// from its other sources.
     pub(super) fn read_output(&mut self) {
         const TURNS: usize = 16;
         for _ in 0..TURNS {
@@ -380,7 +387,7 @@ impl Supervisor<'_> {
             let now = Instant::now();
             work.last_output = now;
             pipe.bytes += read as u64;
-            if let Job::Agent { listener } = &mut work.job {
+            if let WorkKind::Agent { listener } = &mut work.job {
                 let observer = &mut *self.observer;
                 match pipe.channel {
                     Channel::Stdout if observer.sees_output() => {
@@ -411,7 +418,7 @@ impl Supervisor<'_> {
     /// Tells the machine what the running agent has used: at once if that breaks a budget, or if other loops draw on
     /// it too, else now and then. Tells every loop that its provider answers.
     pub(super) fn take_stock(&mut self, now: Instant) -> Result<(), SuperviseError> {
-        let Some(Work { job: Job::Agent { listener }, .. }) = &self.work else { return Ok(()) };
+        let Some(Work { job: WorkKind::Agent { listener }, .. }) = &self.work else { return Ok(()) };
         let (has_answered, news) = (listener.has_answered(), listener.news());
         if let Some(spend) = news {
             let shared = self.shared_spend(&spend)?;
@@ -419,7 +426,7 @@ impl Supervisor<'_> {
             if (is_due
                 || self.started.policy.limits.shares_budgets()
                 || is_broke(self.stream.state(), &spend, &shared))
-                && let Some(Work { job: Job::Agent { listener }, .. }) = &mut self.work
+                && let Some(Work { job: WorkKind::Agent { listener }, .. }) = &mut self.work
             {
                 listener.told(spend);
                 let unpriced = listener.unpriced();
@@ -436,7 +443,9 @@ impl Supervisor<'_> {
     /// When what is not told yet must be.
     pub(super) fn stock_is_due_at(&self) -> Option<Instant> {
         match &self.work {
-            Some(Work { job: Job::Agent { listener }, .. }) if listener.news().is_some() => self.next_stock,
+            Some(Work { job: WorkKind::Agent { listener }, .. }) if listener.news().is_some() => {
+                self.next_stock
+            }
             _ => None,
         }
     }
@@ -490,7 +499,7 @@ impl Supervisor<'_> {
         let Some(work) = self.work.take() else { return };
         let error = io::Error::from_raw_os_error(errno);
         match work.job {
-            Job::Agent { .. } => {
+            WorkKind::Agent { .. } => {
                 let program =
                     self.programs.get(self.stream.state().sessions.agent).cloned().unwrap_or_default();
                 let detail = format!("cannot start `{}`: {error}", program.display());
@@ -499,16 +508,16 @@ impl Supervisor<'_> {
                     !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory);
                 self.inbox.push_back(Input::AgentNotStarted(StartFailure { detail, is_fatal }).into());
             }
-            Job::Gate { .. } => {
+            WorkKind::Gate { .. } => {
                 let result = observe::gate_not_started(&error, self.segments.marks());
                 self.inbox.push_back(Input::GateFinished(Box::new(result)).into());
             }
         }
     }
 
-    pub(super) fn work_ended(&mut self, end: End) {
+    pub(super) fn work_ended(&mut self, end: KeptEnd) {
         // The agent and its leftovers are dead: what the pipes hold now is all they wrote. A child loop may write on, into a
-        // pipe that nobody reads.
+        // pipe that the supervisor no longer reads.
         while self.read_once() {}
         self.read_rest();
         let Some(work) = self.work.take() else { return };
@@ -517,7 +526,7 @@ impl Supervisor<'_> {
             (work.bytes(Channel::Stdout), work.bytes(Channel::Stderr), work.bytes(Channel::Gates));
         let ended_by = work.ended_by.or(work.is_stopped_by_us.then_some(Outcome::Killed));
         let input = match work.job {
-            Job::Gate { spec, tail, digest } => {
+            WorkKind::Gate { spec, tail, digest } => {
                 let outcome = ended_by.unwrap_or(Outcome::Completed);
                 let result = observe::gate_result(
                     &spec,
@@ -530,7 +539,7 @@ impl Supervisor<'_> {
                 );
                 Input::GateFinished(Box::new(result))
             }
-            Job::Agent { listener } => {
+            WorkKind::Agent { listener } => {
                 let at = Timestamp::now();
                 let process = ProcessEnd { code: end.code, signal: end.signal };
                 let heard = listener.finish(process, ended_by, at);
@@ -582,7 +591,7 @@ impl Supervisor<'_> {
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     rustix::io::ioctl_fionbio(&reader, true)?;
-    // Whoever prints much need not wait for whoever reads; where the system allows less, less it is.
+    // An agent that prints much need not wait for the supervisor to read; where the system allows less, less it is.
     let _ = rustix::pipe::fcntl_setpipe_size(&reader, ROOM);
     Ok((reader, writer))
 }

@@ -5,7 +5,7 @@ use dacapo_core::text::count;
 
 use super::{
     super::{say, say_json, warn},
-    Place, RepositoryUnits,
+    RepositoryUnits, UnitsPlace,
 };
 use crate::error::{USAGE, UserError};
 
@@ -16,7 +16,7 @@ use crate::error::{USAGE, UserError};
 #[command(after_help = "Example:\n  dacapo unit check")]
 pub(super) struct CheckArgs {
     #[command(flatten)]
-    place: Place,
+    place: UnitsPlace,
     /// As JSON
     #[arg(long)]
     json: bool,

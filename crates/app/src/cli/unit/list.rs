@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::{
     super::{say, say_json},
-    Place, RepositoryUnits,
+    RepositoryUnits, UnitsPlace,
 };
 use crate::{context::Context, error::UserError};
 
@@ -22,7 +22,7 @@ use crate::{context::Context, error::UserError};
 #[command(after_help = "Example:\n  dacapo unit list\n  dacapo unit list --json")]
 pub(super) struct ListArgs {
     #[command(flatten)]
-    place: Place,
+    place: UnitsPlace,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -30,7 +30,7 @@ pub(super) struct ListArgs {
 
 /// A unit as scripts see it.
 #[derive(Serialize)]
-struct Line<'a> {
+struct UnitLine<'a> {
     unit: &'a UnitId,
     status: &'static str,
     tasks: Vec<TaskLine<'a>>,
@@ -47,7 +47,7 @@ struct TaskLine<'a> {
     file: &'a str,
 }
 
-impl<'a> Line<'a> {
+impl<'a> UnitLine<'a> {
     /// What the files say, and what is known beyond them.
     fn of(unit: &'a Unit, known: UnitHistory) -> Self {
         let task = |task: &'a Task| TaskLine {
@@ -76,7 +76,7 @@ struct UnitHistory {
 }
 
 /// What the journal knows beyond the files, about each unit of the project that a run was ever about.
-fn known(cx: &Context, place: &Place) -> Result<BTreeMap<UnitId, UnitHistory>, UserError> {
+fn known(cx: &Context, place: &UnitsPlace) -> Result<BTreeMap<UnitId, UnitHistory>, UserError> {
     // Looking makes nothing: no journal means no runs.
     if !cx.home.path().exists() {
         return Ok(BTreeMap::new());
@@ -106,8 +106,8 @@ pub(super) fn list(cx: &Context, args: &ListArgs) -> Result<u8, UserError> {
     let found = RepositoryUnits::at(&args.place)?;
     let mut known = known(cx, &args.place)?;
     let units = found.checked.units.iter();
-    let lines: Vec<Line<'_>> =
-        units.map(|unit| Line::of(unit, known.remove(&unit.id).unwrap_or_default())).collect();
+    let lines: Vec<UnitLine<'_>> =
+        units.map(|unit| UnitLine::of(unit, known.remove(&unit.id).unwrap_or_default())).collect();
     found.warn();
     if args.json {
         return say_json(&lines);

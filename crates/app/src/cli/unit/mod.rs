@@ -63,7 +63,7 @@ pub(super) fn unit(cx: &Context, args: &UnitArgs) -> Result<u8, UserError> {
 
 /// Where to look.
 #[derive(Args, Debug)]
-struct Place {
+struct UnitsPlace {
     /// The repository (default: the one we are in)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -78,7 +78,7 @@ pub(super) struct RepositoryUnits {
 }
 
 impl RepositoryUnits {
-    fn at(place: &Place) -> Result<Self, UserError> {
+    fn at(place: &UnitsPlace) -> Result<Self, UserError> {
         Self::containing(&Context::folder(place.dir.as_ref())?)
     }
 

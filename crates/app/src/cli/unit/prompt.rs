@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::{
     super::{say, say_json, value, warn},
-    Place, RepositoryUnits,
+    RepositoryUnits, UnitsPlace,
 };
 use crate::error::UserError;
 
@@ -30,7 +30,7 @@ pub(super) struct PromptArgs {
     #[arg(long, value_name = "N", value_parser = value::at_least_one, allow_hyphen_values = true)]
     task: Option<u32>,
     #[command(flatten)]
-    place: Place,
+    place: UnitsPlace,
     /// As JSON
     #[arg(long)]
     json: bool,

@@ -131,7 +131,7 @@ impl Decision {
                 if must_hold == *before {
                     self.commit_merge(merging);
                 } else {
-                    // Whoever resolved it has changed files of units that had nothing to do with it.
+                    // The agent that resolved it has changed files of units that had nothing to do with it.
                     self.lay_out(merging);
                 }
             }
@@ -261,7 +261,7 @@ impl Decision {
         }
     }
 
-    /// Files that somebody changed in the worktree hold it where it is, and that is said.
+    /// Files that an agent or a user changed in the worktree hold it where it is, and that is said.
     fn target_taken(&mut self, facts: &TargetFacts, taken: &TargetTaken) {
         if facts.is_outdated && *taken != TargetTaken::Taken {
             self.warn(Some(format!(
@@ -300,7 +300,7 @@ impl Decision {
                 let effect = UnitEffect::FindMustHold { tip, tree, commit };
                 self.go(UnitStage::FindingMustHold { red }, effect);
             }
-            // Somebody took commits off the branch this very moment.
+            // An agent or a user took commits off the branch this very moment.
             AfterLook::Complete if self.state.proven != before => {
                 let effect = UnitEffect::RestoreBranch(Restore::NewestProven);
                 self.go(UnitStage::RestoringLostCommits, effect);

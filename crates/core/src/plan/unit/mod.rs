@@ -293,7 +293,7 @@ pub enum TargetMove {
         /// Why it was left.
         why: String,
     },
-    /// Somebody committed to the target meanwhile: nobody has checked the merge with that.
+    /// The target got a commit meanwhile: the merge was not checked with that.
     Overtaken,
 }
 
@@ -317,7 +317,7 @@ pub enum UnitEffect {
     MakeWorktree,
     /// Run the commands that make a fresh worktree ready.
     SetUp,
-    /// Put the branch back to a commit that it has to hold, if somebody took that off it.
+    /// Put the branch back to a commit that it has to hold, if an agent or a user took that off it.
     RestoreBranch(Restore),
     /// Find out how the branch stands to the target.
     CompareWithTarget,

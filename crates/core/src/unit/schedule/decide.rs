@@ -183,7 +183,7 @@ impl Decision {
 
     fn stop(&mut self, by: RunStop) {
         match self.state.stopping {
-            // Somebody who asks a second time does not want to wait.
+            // A user who asks a second time does not want to wait.
             Some(before) if before != RunStop::MaxTime => {
                 if by == RunStop::Interrupt && !self.state.busy.is_empty() {
                     // A job that is killed cannot kill: its agents would be asked first, and have all their time.

@@ -78,7 +78,7 @@ pub(super) struct UnitState {
 pub enum Standing {
     /// It waits for others or for a slot.
     Queued,
-    /// Somebody works on it.
+    /// A job works on it.
     Working,
     /// Its work is done; where that is not the end, it waits for its turn to be merged or published.
     Completed,

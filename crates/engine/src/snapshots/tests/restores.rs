@@ -64,7 +64,7 @@ fn a_restore_cut_short_is_found_by_the_next_snapshot() {
     let (mut workspace, start) = fixture.begun();
     fixture.write("a", "x\n");
     workspace.snapshot(1).unwrap();
-    let Kind::Git(shadow) = &workspace.kind else { panic!() };
+    let WorkspaceKind::Git(shadow) = &workspace.kind else { panic!() };
     shadow.call().unwrap().args(["read-tree", "--reset", "-u", &start.id]).ok().unwrap();
     drop(workspace);
     let mut again = fixture.open().unwrap();

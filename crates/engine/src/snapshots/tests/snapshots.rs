@@ -223,7 +223,7 @@ fn what_a_crash_left_between_adding_and_committing_is_found() {
     let fixture = Fixture::new();
     let (mut workspace, start) = fixture.begun();
     fixture.write("a", "x\n");
-    let Kind::Git(shadow) = &mut workspace.kind else { panic!() };
+    let WorkspaceKind::Git(shadow) = &mut workspace.kind else { panic!() };
     shadow.add().unwrap();
     fixture.write("../home/shadow/abcdefghjk/index.lock", "");
     fixture.write(".git/refs/dacapo/abcdefghjk.lock", "");
