@@ -80,6 +80,7 @@ fn every_field_of_a_runs_events_is_named_in_its_section() {
         json!({"type": "orch.stopping", "by": "max_time"}),
         json!({"type": "orch.paused", "now": false}),
         json!({"type": "orch.unpaused"}),
+        json!({"type": "orch.unpaused", "grant": {"extra_iterations": 1, "max_time_ms": null, "max_cost": 2.5}}),
         json!({"type": "orch.steered", "text": "use the old API"}),
         json!({"type": "orch.completed", "detail": "d"}),
         json!({"type": "orch.failed", "reason": "failed", "detail": "d", "exit_code": 1}),

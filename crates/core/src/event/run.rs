@@ -62,7 +62,7 @@ pub enum RunEvent {
     #[serde(rename = "orch.unpaused")]
     OrchUnpaused {
         /// What the person who lets it go on grants.
-        #[serde(flatten)]
+        #[serde(default, skip_serializing_if = "Grant::is_nothing")]
         grant: Grant,
     },
     /// A person's words for every loop of the run, those that begin later too.
