@@ -1,6 +1,6 @@
 //! Chance for tests that make up histories: seeded, so that one that fails can be seen again.
 //!
-//! `DACAPO_SIM_SEEDS=1000000` runs more of them, `DACAPO_SIM_SEED=42` replays one.
+//! `DACAPO_SIM_TIMES=20` runs twenty times as many of them, `DACAPO_SIM_SEED=42` replays one.
 
 /// splitmix64: small, seeded, the same everywhere.
 #[derive(Clone)]
@@ -17,6 +17,14 @@ impl Chance {
 
     pub(crate) fn below(&mut self, n: usize) -> usize {
         usize::try_from(self.next() % u64::try_from(n).unwrap()).unwrap()
+    }
+
+    pub(crate) fn number_below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    pub(crate) fn is_one_in(&mut self, n: u64) -> bool {
+        self.number_below(n) == 0
     }
 
     /// True in so many of a hundred cases.
@@ -54,7 +62,7 @@ pub(crate) fn for_seeds(all: u64, share: u64, shares: u64, check: impl Fn(u64)) 
         let _replay = Replay(seed);
         return check(seed);
     }
-    let all = number_from_environment("DACAPO_SIM_SEEDS").unwrap_or(all);
+    let all = all * number_from_environment("DACAPO_SIM_TIMES").unwrap_or(1);
     for seed in (0..all).filter(|seed| seed % shares == share) {
         let _replay = Replay(seed);
         check(seed);

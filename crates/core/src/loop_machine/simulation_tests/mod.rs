@@ -1,6 +1,6 @@
 //! Random histories: a world that answers in any order, fails, crashes and is asked things, and what must hold anyway.
 //!
-//! `DACAPO_SIM_SEEDS=1000000` runs more of them, `DACAPO_SIM_SEED=42` replays one.
+//! `DACAPO_SIM_TIMES=20` runs twenty times as many of them, `DACAPO_SIM_SEED=42` replays one.
 
 mod audit;
 mod items;

@@ -1,7 +1,7 @@
 //! Random nights: runs of units whose jobs follow their plans in a world of git, agents and crashes, and what must hold
 //! anyway. The schedule and the plans are real; everything around them is made up.
 //!
-//! `DACAPO_SIM_SEEDS=10000` runs more of them, `DACAPO_SIM_SEED=42` replays one.
+//! `DACAPO_SIM_TIMES=20` runs twenty times as many of them, `DACAPO_SIM_SEED=42` replays one.
 
 use std::collections::VecDeque;
 

@@ -61,7 +61,7 @@ pub(super) fn decide(
 
 /// Why an answer does not fit the question, for people to be told before it is recorded.
 pub fn accepts(state: &WorkflowProgress, question: u32, answer: &Answer) -> Result<(), String> {
-    let Some((id, _)) = state.question(question) else {
+    let Some((id, _)) = state.question(question).filter(|_| state.stopping.is_none()) else {
         return Err("this question is no longer open".to_owned());
     };
     let Some(StepKind::Approval(approval)) = state.kind(id) else {
@@ -387,7 +387,11 @@ impl Deciding {
     }
 
     fn answered(&mut self, question: u32, answer: &Answer, text: String, tree: String) {
-        let Some((id, phase)) = self.state.question(question) else { return };
+        // A run that ends takes no answer: the one that ends it was the last.
+        let Some((id, phase)) = self.state.question(question).filter(|_| self.state.stopping.is_none())
+        else {
+            return;
+        };
         let id = id.clone();
         let StepPhase::Asking { tree: asked_about, is_met, .. } = phase.clone() else { return };
         let attempt = self.state.step(&id).map_or(0, |own| own.attempt);

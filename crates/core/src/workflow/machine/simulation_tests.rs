@@ -1,7 +1,7 @@
 //! Random workflows in a made-up world that fails, answers late, edits files and kills the performer: what must hold whatever
 //! happens.
 //!
-//! `DACAPO_SIM_SEEDS=1000000` runs a hundredth of that number: each history is gone on with behind every decision in it.
+//! `DACAPO_SIM_TIMES=20` runs twenty times as many of them, `DACAPO_SIM_SEED=42` replays one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,34 +11,23 @@ use super::{
     decide_tests::{id, started},
     *,
 };
-use crate::workflow::{StepKind, Workflow};
-
-/// Numbers that look random and are the same every time.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-
-    fn is(&mut self, one_in: u64) -> bool {
-        self.roll(one_in) == 0
-    }
-}
+use crate::{
+    chance_tests::{Chance, for_seeds},
+    workflow::{StepKind, Workflow},
+};
 
 /// A workflow of a few steps in any shape.
-fn any_workflow(dice: &mut Dice) -> WorkflowStarted {
+fn any_workflow(dice: &mut Chance) -> WorkflowStarted {
     let mut yaml = String::new();
-    if dice.is(4) {
+    if dice.is_one_in(4) {
         yaml += "budget: {max_cost: 5}\n";
     }
     yaml += "nodes:\n";
-    let number = 2 + dice.roll(6);
+    let number = 2 + dice.number_below(6);
     for at in 0..number {
         let depends_on: Vec<String> =
-            (0..at).filter(|_| dice.is(2)).map(|before| format!("s{before}")).collect();
-        let kind = match dice.roll(12) {
+            (0..at).filter(|_| dice.is_one_in(2)).map(|before| format!("s{before}")).collect();
+        let kind = match dice.number_below(12) {
             0..=2 => "bash: make",
             3 | 4 => "prompt: p",
             5 => "prompt: p\n  worktree: true",
@@ -47,9 +36,9 @@ fn any_workflow(dice: &mut Dice) -> WorkflowStarted {
             8 => "loop: {prompt: p, until: X, max_iterations: 3, interactive: true, gate_message: m}",
             9 | 10 => "approval: {message: m, on_reject: {prompt: p, max_attempts: 2}}",
             _ => ["wait: {for: 5s}", "wait: {signal: go}", "wait: {file: f}", "cancel: stop"]
-                [dice.roll(4) as usize],
+                [dice.number_below(4) as usize],
         };
-        let rule = match dice.roll(6) {
+        let rule = match dice.number_below(6) {
             0 => "  trigger_rule: all_done\n",
             1 => "  trigger_rule: one_success\n",
             _ => "",
@@ -172,8 +161,8 @@ impl World {
     }
 
     /// One thing happens.
-    fn happen(&mut self, dice: &mut Dice) {
-        match dice.roll(16) {
+    fn happen(&mut self, dice: &mut Chance) {
+        match dice.number_below(16) {
             0..=3 => {
                 if let Some(key) = pick(dice, &self.loops) {
                     let reasons = [
@@ -186,14 +175,14 @@ impl World {
                         Reason::Blocked,
                         Reason::Budget,
                     ];
-                    let reason = reasons[dice.roll(8) as usize];
-                    let is_changed = dice.is(2);
+                    let reason = reasons[dice.number_below(8) as usize];
+                    let is_changed = dice.is_one_in(2);
                     self.end_loop(key, reason, is_changed);
                 }
             }
             4..=6 => {
                 if let Some(key) = pick(dice, &self.scripts) {
-                    let code = i32::from(dice.is(4));
+                    let code = i32::from(dice.is_one_in(4));
                     self.end_script(key, code);
                 }
             }
@@ -207,12 +196,12 @@ impl World {
             9 | 10 => {
                 // Sometimes a question that is closed or was never asked.
                 let open = self.open_questions();
-                let question = match open.is_empty() || dice.is(5) {
-                    true => u32::try_from(dice.roll(8)).unwrap(),
-                    false => open[dice.roll(open.len() as u64) as usize],
+                let question = match open.is_empty() || dice.is_one_in(5) {
+                    true => u32::try_from(dice.number_below(8)).unwrap(),
+                    false => open[dice.number_below(open.len() as u64) as usize],
                 };
-                let answer = if dice.is(3) { Answer::Reject } else { Answer::Approve };
-                let text = if dice.is(2) { "more".to_owned() } else { String::new() };
+                let answer = if dice.is_one_in(3) { Answer::Reject } else { Answer::Approve };
+                let text = if dice.is_one_in(2) { "more".to_owned() } else { String::new() };
                 let tree = self.tree();
                 self.tell(News::Answered { question, answer, text, tree });
             }
@@ -222,16 +211,16 @@ impl World {
                 self.now = self.now.checked_add(SignedDuration::from_secs(4)).unwrap();
                 self.tell(News::Due);
             }
-            13 => match dice.roll(6) {
+            13 => match dice.number_below(6) {
                 0 => self.tell(News::Signalled { name: "go".to_owned() }),
                 1 => {
-                    let step = id(&format!("s{}", dice.roll(8)));
+                    let step = id(&format!("s{}", dice.number_below(8)));
                     self.tell(News::FileSeen { step });
                 }
-                2 => self.tell(News::Pause { now: dice.is(2) }),
+                2 => self.tell(News::Pause { now: dice.is_one_in(2) }),
                 3 => self.tell(News::Unpause),
-                4 => self.tell(News::Spent { cost_usd: dice.roll(8) as f64, tokens: 1, time_ms: 1 }),
-                _ if dice.is(4) => self.tell(News::Cancel { why: "no".to_owned() }),
+                4 => self.tell(News::Spent { cost_usd: dice.number_below(8) as f64, tokens: 1, time_ms: 1 }),
+                _ if dice.is_one_in(4) => self.tell(News::Cancel { why: "no".to_owned() }),
                 _ => {}
             },
             14 => self.crash(),
@@ -291,8 +280,8 @@ impl World {
     }
 }
 
-fn pick(dice: &mut Dice, keys: &BTreeSet<(StepId, u32)>) -> Option<(StepId, u32)> {
-    let at = dice.roll(keys.len().max(1) as u64) as usize;
+fn pick(dice: &mut Chance, keys: &BTreeSet<(StepId, u32)>) -> Option<(StepId, u32)> {
+    let at = dice.number_below(keys.len().max(1) as u64) as usize;
     keys.iter().nth(at).cloned()
 }
 
@@ -445,10 +434,8 @@ fn check(workflow: &Workflow, events: &[WorkflowEvent], resumes: u32) {
 
 #[test]
 fn whatever_happens_no_step_runs_twice_and_no_approval_is_used_for_another_tree() {
-    #[allow(clippy::disallowed_methods, reason = "the long form is asked for by the environment")]
-    let seeds = std::env::var("DACAPO_SIM_SEEDS").ok().and_then(|seeds| seeds.parse::<u64>().ok());
-    for seed in 0..seeds.map_or(400, |seeds| seeds / 100) {
-        let mut dice = Dice(seed);
+    for_seeds(400, 0, 1, |seed| {
+        let mut dice = Chance(seed);
         let began = any_workflow(&mut dice);
         let workflow = began.workflow.clone();
         let mut world = World::of(WorkflowProgress::default(), Vec::new());
@@ -475,5 +462,5 @@ fn whatever_happens_no_step_runs_twice_and_no_approval_is_used_for_another_tree(
             check(&workflow, &later.events, later.resumes);
             assert!(later.state.end().is_some());
         }
-    }
+    });
 }
