@@ -134,11 +134,22 @@ impl Human {
                     "1",
                     &format!("dacapo: loop {} · task {} · agent {}", view.id, view.task, view.agent),
                 );
-                let gates = match started.policy.gates.specs.len() {
-                    0 => "no gate: a claim is believed".to_owned(),
+                let asked: Vec<&str> = started
+                    .policy
+                    .whole()
+                    .iter()
+                    .flat_map(|item| &item.evidence)
+                    .map(|evidence| evidence.as_str())
+                    .collect();
+                let mut gates = match started.policy.gates.specs.len() {
+                    0 if asked.is_empty() => "no gate: a claim is believed".to_owned(),
+                    0 => "no gate".to_owned(),
                     1 => "1 gate".to_owned(),
                     n => format!("{n} gates"),
                 };
+                if !asked.is_empty() {
+                    gates.push_str(&format!(" · evidence: {}", asked.join(", ")));
+                }
                 self.line(
                     "2",
                     &format!(

@@ -41,7 +41,8 @@ fn words_about_a_commit_are_none_where_the_branch_did_not_move() {
          {PROMISE}",
         prompts.display()
     );
-    env.loop_of(&agent, &["-n", "3", "--evidence", "commit"]).assert_code(0);
+    let output = env.loop_of(&agent, &["-n", "3", "--evidence", "commit"]).assert_code(0);
+    assert_has(&(output.stdout + &output.stderr), "no gate · evidence: commit · at most 3 iterations");
     assert_eq!(refusals(&env), no_evidence("No commit detected in coder output"));
     let found = env.of_type("claim_examined");
     assert_eq!(found[0]["missing_evidence"], json!([{"reason": "No commit detected in coder output"}]));
