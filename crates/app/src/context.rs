@@ -3,7 +3,7 @@
 use std::{io::Write, path::PathBuf};
 
 use dacapo_core::{
-    ids::{LoopId, ProjectId, RunId},
+    ids::{LoopId, ProjectId, RunId, TaskId},
     view::UnitView,
 };
 use dacapo_engine::{
@@ -86,7 +86,7 @@ impl Context {
     /// check of a merge, which none did.
     pub(crate) fn find_worked(&self, client: &Client, text: &str) -> Result<LoopSeen, UserError> {
         let row = self.find(client, text)?;
-        if row.view.iteration > 0 || row.view.id.as_str().starts_with(text) {
+        if row.view.iteration > 0 || is_meant_by_id(&row.view.id, &row.view.task, text) {
             return Ok(row);
         }
         let all = client.loops_of_task(&row.view.project, row.view.task.as_str())?;
@@ -198,6 +198,26 @@ impl Context {
                 Err(UserError::usage(format!("`{text}` could mean several loops: {}", names.join(", ")))
                     .hint("give more of the id"))
             }
+        }
+    }
+}
+
+/// Whether `text` means the loop itself and not its task, whose name may happen to begin the id of one of its loops.
+fn is_meant_by_id(id: &LoopId, task: &TaskId, text: &str) -> bool {
+    task.as_str() != text && id.as_str().starts_with(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_that_happens_to_begin_an_id_is_meant_as_a_task() {
+        let id: LoopId = "avgvaz9b7m".parse().unwrap();
+        for (task, text, is_id) in
+            [("a", "a", false), ("b", "avgv", true), ("a", "avgvaz9b7m", true), ("app", "app", false)]
+        {
+            assert_eq!(is_meant_by_id(&id, &task.parse().unwrap(), text), is_id, "{task} {text}");
         }
     }
 }
