@@ -19,7 +19,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::{
+    fs::{FlockOperation, flock},
+    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
+};
 use tempfile::TempDir;
 
 use crate::{
@@ -334,6 +337,31 @@ impl TestEnv {
             Err(error) if error.kind() != io::ErrorKind::PermissionDenied => Relation::Gone,
             _ => Relation::Foreign,
         }
+    }
+
+    /// Stops a running dacapo by a signal that it does not see, at a moment when it does not hold the journal: a process
+    /// that is stopped while it writes would keep every other one from writing.
+    #[track_caller]
+    pub fn stop(&self, running: &Running, timeout: Duration) {
+        let stat = format!("/proc/{}/stat", running.pid());
+        let is_stopped = || {
+            let stat = fs::read_to_string(&stat).unwrap_or_default();
+            stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+        };
+        let is_free = |end: &str| {
+            let file =
+                fs::File::open(self.dacapo_home().join(format!("dacapo.db{end}"))).expect("the journal");
+            flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        };
+        wait_until("dacapo is stopped and holds nothing", timeout, || {
+            running.signal(Signal::STOP);
+            wait_until("dacapo is stopped", timeout, is_stopped);
+            let holds_nothing = is_free("-queue") && is_free("-sync");
+            if !holds_nothing {
+                running.signal(Signal::CONT);
+            }
+            holds_nothing
+        });
     }
 
     /// Waits until `condition` holds; panics naming `what` if it does not in time.

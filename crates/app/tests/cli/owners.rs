@@ -3,27 +3,16 @@
 //! On one machine a lock keeps the second owner away as long as the first lives. The test takes the loop over by itself, as a
 //! dacapo on another machine would whose journal says that the lease is over.
 
-use std::fs;
-
 use dacapo_core::loop_machine::{Input, LoopMachine};
 use dacapo_engine::{
     observer::Nobody,
     process::identity::Identity,
     store::{Store, Stream},
 };
-use dacapo_testkit::{Running, Signal, TestEnv};
+use dacapo_testkit::{Signal, TestEnv};
 use jiff::Timestamp;
 
 use crate::support::{LONG, Task, assert_has, world};
-
-fn hold(env: &TestEnv, running: &Running) {
-    running.signal(Signal::STOP);
-    let stat = format!("/proc/{}/stat", running.pid());
-    env.wait_until("dacapo holds", LONG, || {
-        let stat = fs::read_to_string(&stat).unwrap_or_default();
-        stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
-    });
-}
 
 /// Ends the loop of task `t` in the place of its owner; gives how many events there are then.
 fn take_over(env: &TestEnv) -> usize {
@@ -44,7 +33,7 @@ fn an_owner_that_slept_while_another_took_its_loop_writes_nothing_and_ends_its_a
         let env = world();
         let script = format!("@1: write ready; {agent}; @2: promise");
         let running = env.start_loop(&script, &["--gate", "touch gated"]);
-        hold(&env, &running);
+        env.stop(&running, LONG);
         let recorded = take_over(&env);
         // The agent knows of nothing and goes on.
         env.write("go", "");

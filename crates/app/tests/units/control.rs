@@ -346,12 +346,7 @@ fn a_scheduler_that_slept_while_another_took_its_run_writes_nothing_and_ends_its
     slow_unit(&world, "a", &[], "");
     world.commit();
     let running = start(&world, &[], &["a"]);
-    running.signal(Signal::STOP);
-    let stat = format!("/proc/{}/stat", running.pid());
-    wait_until("the scheduler holds", LONG, || {
-        let stat = fs::read_to_string(&stat).unwrap_or_default();
-        stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
-    });
+    world.env.stop(&running, LONG);
     // As a dacapo on another machine would, whose journal says that the lease is over.
     let mut store = Store::open(&world.env.dacapo_home().join("dacapo.db")).unwrap();
     let run = world.run_events()[0]["run"].as_str().unwrap().parse().unwrap();
