@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use dacapo_core::event::StopCause;
 use signal_hook::{
     SigId,
     consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1},
@@ -16,9 +17,7 @@ use signal_hook::{
 /// A signal that a supervisor answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ArrivedSignal {
-    Interrupt,
-    Terminate,
-    Hangup,
+    Stop(StopCause),
     Suspend,
     Wake,
 }
@@ -44,9 +43,9 @@ impl Signals {
         let (mut sources, mut registered) = (Vec::new(), Vec::new());
         let ignored = ignored_signals();
         for (signal, arrived) in [
-            (SIGINT, ArrivedSignal::Interrupt),
-            (SIGTERM, ArrivedSignal::Terminate),
-            (SIGHUP, ArrivedSignal::Hangup),
+            (SIGINT, ArrivedSignal::Stop(StopCause::Interrupt)),
+            (SIGTERM, ArrivedSignal::Stop(StopCause::Terminate)),
+            (SIGHUP, ArrivedSignal::Stop(StopCause::Hangup)),
             (SIGTSTP, ArrivedSignal::Suspend),
             (SIGUSR1, ArrivedSignal::Wake),
         ] {
@@ -57,7 +56,7 @@ impl Signals {
             let (reader, writer) = UnixStream::pair()?;
             reader.set_nonblocking(true)?;
             registered.push(signal_hook::low_level::pipe::register(signal, writer)?);
-            if !(ignore_hangup && arrived == ArrivedSignal::Hangup) {
+            if !(ignore_hangup && signal == SIGHUP) {
                 sources.push((arrived, reader));
             }
         }

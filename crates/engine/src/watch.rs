@@ -70,9 +70,8 @@ impl Watch {
 
     /// Waits until something has changed since the last call, or for `longest`.
     pub fn wait(&self, longest: Duration) -> io::Result<()> {
-        let limit =
-            Timespec { tv_sec: longest.as_secs().cast_signed(), tv_nsec: longest.subsec_nanos().into() };
-        match poll(&mut [PollFd::new(&self.events, PollFlags::IN)], Some(&limit)) {
+        let limit = Timespec::try_from(longest).ok();
+        match poll(&mut [PollFd::new(&self.events, PollFlags::IN)], limit.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

@@ -11,7 +11,7 @@ use std::io::Write;
 
 use clap::Args;
 use dacapo_core::{unit::schedule::RunMachine, view::after_run};
-use dacapo_engine::{observer::Observer, scheduler::RunFinished, supervisor::Finished};
+use dacapo_engine::{observer::Observer, scheduler::RunFinished, store::Kind, supervisor::Finished};
 
 pub(crate) use event_lines::{clock, event_line, money, run_event_line, signal_name};
 
@@ -31,16 +31,23 @@ pub(crate) struct Style {
 
 /// The observer that shows a loop in the style that the user asked for.
 pub(crate) fn reporter(style: &Style) -> Box<dyn Observer> {
+    in_style(style, || Box::new(human::Human::new(is_live(), style.verbose)))
+}
+
+/// The observer that the style asks for; `human` makes the one for people.
+fn in_style<M: Kind>(style: &Style, human: impl FnOnce() -> Box<dyn Observer<M>>) -> Box<dyn Observer<M>>
+where
+    jsonl::FirstWord: Observer<M>,
+{
     if is_background() {
-        return Box::new(jsonl::FirstWord::default());
+        Box::new(jsonl::FirstWord::default())
+    } else if style.json {
+        Box::new(jsonl::JsonLines::new())
+    } else if style.quiet {
+        Box::new(dacapo_engine::observer::Nobody)
+    } else {
+        human()
     }
-    if style.json {
-        return Box::new(jsonl::JsonLines::new());
-    }
-    if style.quiet {
-        return Box::new(dacapo_engine::observer::Nobody);
-    }
-    Box::new(human::Human::new(is_live(), style.verbose))
 }
 
 /// Whether lines can be drawn over.
@@ -50,16 +57,7 @@ fn is_live() -> bool {
 
 /// The observer that shows a run of units in the style that the user asked for.
 pub(crate) fn run_reporter(style: &Style) -> Box<dyn Observer<RunMachine>> {
-    if is_background() {
-        return Box::new(jsonl::FirstWord::default());
-    }
-    if style.json {
-        return Box::new(jsonl::JsonLines::new());
-    }
-    if style.quiet {
-        return Box::new(dacapo_engine::observer::Nobody);
-    }
-    Box::new(units::HumanRun::new(is_live(), style.verbose))
+    in_style(style, || Box::new(units::HumanRun::new(is_live(), style.verbose)))
 }
 
 /// Prints how a run ended, with its warnings and the next step, and gives the exit code.

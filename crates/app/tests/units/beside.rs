@@ -65,6 +65,20 @@ fn an_answer_reaches_a_unit_whose_text_was_changed_meanwhile() {
 }
 
 #[test]
+fn an_agent_that_claims_a_whole_unit_is_told_what_a_claim_is_there() {
+    let world = World::new();
+    let claims = "do: touch one; dacapo claim >claim.out 2>&1; echo $? >claim.code";
+    world.plan("a", &[]).task("a", 1, &[], "test -f one", claims).commit();
+    world.run(&[]).assert_code(0);
+    assert_eq!(world.at("main", "claim.code").as_deref().map(str::trim), Some("2"));
+    let said = world.at("main", "claim.out").unwrap();
+    assert!(
+        said.contains("The `status` in the frontmatter of a task's file is what says that it is done"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_task_that_an_earlier_turn_did_along_with_its_own_can_be_completed() {
     // req 47, fault A10
     let world = World::new();

@@ -292,6 +292,17 @@ impl GitCall<'_> {
         if output.code == Some(0) { Ok(output) } else { Err(failed_call(command, dir, &output)) }
     }
 
+    /// Runs it for one line; git says by exit code 1 that there is none.
+    pub(crate) fn line_if_any(self) -> Result<Option<String>, GitError> {
+        let (command, dir) = (self.shown(), self.dir.clone());
+        let output = self.run()?;
+        match output.code {
+            Some(0) => Ok(Some(output.line())),
+            Some(1) => Ok(None),
+            _ => Err(failed_call(command, dir, &output)),
+        }
+    }
+
     /// Its first words, for people.
     pub(crate) fn shown(&self) -> String {
         let words: Vec<_> = self.args.iter().take(2).map(|a| a.to_string_lossy()).collect();
@@ -389,9 +400,8 @@ fn read_all(child: &mut Child, ended: &OwnedFd, deadline: Instant) -> io::Result
         if err_open {
             fds.push(PollFd::new(&err_fd, PollFlags::IN));
         }
-        let limit =
-            Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: i64::from(left.subsec_nanos()) };
-        let ready = match poll(&mut fds, Some(&limit)) {
+        let limit = Timespec::try_from(left).ok();
+        let ready = match poll(&mut fds, limit.as_ref()) {
             Err(rustix::io::Errno::INTR) => continue,
             ready => ready?,
         };

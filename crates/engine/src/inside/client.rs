@@ -145,10 +145,9 @@ impl News {
         if std::mem::take(&mut self.has_news) {
             return Ok(());
         }
-        let limit =
-            Timespec { tv_sec: longest.as_secs().cast_signed(), tv_nsec: longest.subsec_nanos().into() };
+        let limit = Timespec::try_from(longest).ok();
         let failed = |error: rustix::io::Errno| InsideError::NoAnswer(error.to_string());
-        match poll(&mut [PollFd::new(&self.stream, PollFlags::IN)], Some(&limit)) {
+        match poll(&mut [PollFd::new(&self.stream, PollFlags::IN)], limit.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(failed(error)),
         }

@@ -118,10 +118,7 @@ impl Keeper {
             .into_iter()
             .chain(self.is_unsure.then_some(AGAIN))
             .min()
-            .map(|left| Timespec {
-                tv_sec: left.as_secs().cast_signed(),
-                tv_nsec: left.subsec_nanos().into(),
-            });
+            .and_then(|left| Timespec::try_from(left).ok());
         let mut fds = vec![PollFd::new(&self.child_ended, PollFlags::IN)];
         if !self.is_orphan {
             fds.push(PollFd::new(&self.socket, PollFlags::IN));

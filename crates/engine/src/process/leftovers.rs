@@ -155,8 +155,8 @@ fn handle(pid: Pid) -> rustix::io::Result<OwnedFd> {
 }
 
 fn wait_for(process: &OwnedFd, longest: Duration) -> io::Result<()> {
-    let limit = Timespec { tv_sec: longest.as_secs().cast_signed(), tv_nsec: longest.subsec_nanos().into() };
-    match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit)) {
+    let limit = Timespec::try_from(longest).ok();
+    match poll(&mut [PollFd::new(process, PollFlags::IN)], limit.as_ref()) {
         Ok(0) => Err(io::ErrorKind::TimedOut.into()),
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),

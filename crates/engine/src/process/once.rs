@@ -109,13 +109,13 @@ fn wait(
             timed_out = true;
             keeper.stop(grace)?;
         }
-        let limit = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+        let limit = Timespec::try_from(left).ok();
         let Some(socket) = keeper.fd() else { return Err(io::ErrorKind::NotConnected.into()) };
         let mut fds = vec![PollFd::from_borrowed_fd(socket, PollFlags::IN)];
         fds.extend(
             outputs.iter().filter(|output| output.is_open).map(|o| PollFd::new(&o.reader, PollFlags::IN)),
         );
-        match poll(&mut fds, if timed_out { None } else { Some(&limit) }) {
+        match poll(&mut fds, if timed_out { None } else { limit.as_ref() }) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

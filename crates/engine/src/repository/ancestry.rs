@@ -3,19 +3,12 @@
 use std::{collections::BTreeSet, path::Path};
 
 use super::Repository;
-use crate::git::{WorkspaceError, failed_call, split_nul};
+use crate::git::{WorkspaceError, split_nul};
 
 impl Repository {
     /// The newest commit that both hold; none if they share nothing.
     pub fn merge_base(&self, a: &str, b: &str) -> Result<Option<String>, WorkspaceError> {
-        let call = self.checkout.call().args(["merge-base", a, b]);
-        let shown = call.shown();
-        let output = call.run()?;
-        match output.code {
-            Some(0) => Ok(Some(output.line())),
-            Some(1) => Ok(None),
-            _ => Err(failed_call(shown, self.root().to_owned(), &output).into()),
-        }
+        Ok(self.checkout.call().args(["merge-base", a, b]).line_if_any()?)
     }
 
     /// Commits of `head` that are not of `base` with their parents, newest first, along first parents alone.

@@ -175,14 +175,8 @@ impl Repository {
     /// The commit that `rev` names; none if there is none.
     pub fn resolve(&self, rev: &str) -> Result<Option<String>, WorkspaceError> {
         let name = format!("{rev}^{{commit}}");
-        let call = self.checkout.call().args(["rev-parse", "--quiet", "--verify", "--end-of-options", &name]);
-        let shown = call.shown();
-        let output = call.run()?;
-        match output.code {
-            Some(0) => Ok(Some(output.line())),
-            Some(1) => Ok(None),
-            _ => Err(failed_call(shown, self.root().to_owned(), &output).into()),
-        }
+        let args = ["rev-parse", "--quiet", "--verify", "--end-of-options", &name];
+        Ok(self.checkout.call().args(args).line_if_any()?)
     }
 
     pub(crate) fn commit(&self, rev: &str) -> Result<String, WorkspaceError> {
@@ -392,15 +386,6 @@ impl TreeFile {
 
 /// The branch that a worktree is on.
 pub(crate) fn branch_of(checkout: &Checkout) -> Result<Option<String>, WorkspaceError> {
-    let call = checkout.call().args(["symbolic-ref", "--quiet", "HEAD"]);
-    let shown = call.shown();
-    let output = call.run()?;
-    match output.code {
-        Some(0) => {
-            let name = output.line();
-            Ok(Some(name.strip_prefix("refs/heads/").map(str::to_owned).unwrap_or(name)))
-        }
-        Some(1) => Ok(None),
-        _ => Err(failed_call(shown, checkout.toplevel.clone(), &output).into()),
-    }
+    let name = checkout.call().args(["symbolic-ref", "--quiet", "HEAD"]).line_if_any()?;
+    Ok(name.map(|name| name.strip_prefix("refs/heads/").map(str::to_owned).unwrap_or(name)))
 }

@@ -23,7 +23,7 @@ use std::{
 
 use dacapo_core::{
     duration::Millis,
-    event::{LoopEvent, MergeMode, PlannedUnit, RunEvent, RunStarted, StopCause, UnitEnd},
+    event::{LoopEvent, MergeMode, PlannedUnit, RunEvent, RunStarted, UnitEnd},
     ids::{LoopId, ProjectId, RunId, UnitId},
     loop_machine::Request,
     policy::Policy,
@@ -492,10 +492,9 @@ impl Scheduler<'_> {
         let renewal = Some(self.stream.renewal_is_due_at());
         let deadlines = [self.grace, self.time, self.next_tick, self.next_look, kill_at, renewal];
         let deadline = deadlines.into_iter().flatten().min();
-        let timeout = deadline.map(|at| {
-            let left = at.saturating_duration_since(Instant::now());
-            Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
-        });
+        // A wait that is too long for the kernel has no end.
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
         let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(8 + self.jobs.len());
         fds.extend(self.signals.fds().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         fds.extend(self.jobs.iter().map(|job| PollFd::from_borrowed_fd(job.running.fd(), PollFlags::IN)));
@@ -615,17 +614,11 @@ impl Scheduler<'_> {
         arrived: ArrivedSignal,
         inputs: &mut Vec<Arrival<RunInput>>,
     ) -> Result<(), RunError> {
-        let cause = match arrived {
-            ArrivedSignal::Interrupt => StopCause::Interrupt,
-            ArrivedSignal::Terminate => StopCause::Terminate,
-            ArrivedSignal::Hangup => StopCause::Hangup,
-            ArrivedSignal::Suspend => {
-                self.suspend();
-                return Ok(());
-            }
-            ArrivedSignal::Wake => return self.read_requests(inputs),
-        };
-        inputs.push(RunInput::Stop(cause).into());
+        match arrived {
+            ArrivedSignal::Stop(cause) => inputs.push(RunInput::Stop(cause).into()),
+            ArrivedSignal::Suspend => self.suspend(),
+            ArrivedSignal::Wake => self.read_requests(inputs)?,
+        }
         Ok(())
     }
 

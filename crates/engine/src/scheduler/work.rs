@@ -432,7 +432,7 @@ impl<'a> Worker<'a> {
         if arrived.contains(&ArrivedSignal::Suspend) {
             let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
         }
-        arrived.iter().any(|arrived| !matches!(arrived, ArrivedSignal::Wake | ArrivedSignal::Suspend))
+        arrived.iter().any(|arrived| matches!(arrived, ArrivedSignal::Stop(_)))
     }
 }
 

@@ -28,7 +28,7 @@ use std::{
 use dacapo_core::{
     bus::Draft,
     duration::Millis,
-    event::{LoopStarted, Reason, StopCause},
+    event::{LoopStarted, Reason},
     ids::LoopId,
     judge::signal::DoneFact,
     loop_machine::{BusTarget, Effect, Input, LoopMachine},
@@ -303,10 +303,9 @@ impl Supervisor<'_> {
             renewal,
         ];
         let deadline = deadlines.into_iter().flatten().min();
-        let timeout = deadline.map(|at| {
-            let left = at.saturating_duration_since(Instant::now());
-            Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
-        });
+        // A wait that is too long for the kernel has no end.
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
         let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(9);
         fds.extend(self.signals.fds().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let signals = fds.len();
@@ -335,17 +334,11 @@ impl Supervisor<'_> {
     }
 
     fn signalled(&mut self, arrived: ArrivedSignal) -> Result<(), SuperviseError> {
-        let cause = match arrived {
-            ArrivedSignal::Interrupt => StopCause::Interrupt,
-            ArrivedSignal::Terminate => StopCause::Terminate,
-            ArrivedSignal::Hangup => StopCause::Hangup,
-            ArrivedSignal::Suspend => {
-                self.suspend();
-                return Ok(());
-            }
-            ArrivedSignal::Wake => return self.read_requests(),
-        };
-        self.inbox.push_back(Input::Signalled(cause).into());
+        match arrived {
+            ArrivedSignal::Stop(cause) => self.inbox.push_back(Input::Signalled(cause).into()),
+            ArrivedSignal::Suspend => self.suspend(),
+            ArrivedSignal::Wake => self.read_requests()?,
+        }
         Ok(())
     }
 
