@@ -3,6 +3,8 @@
 //! No anchors, aliases, tags, merge keys, directives or second documents; bounded size and depth. Everything that is
 //! wrong is reported at once, as far as the text can be understood (fault I3, I4, I7).
 
+use std::collections::HashMap;
+
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span, options};
 
 /// The largest file that is read.
@@ -143,7 +145,13 @@ struct Builder {
 
 enum Open {
     List(Place, Vec<Node>),
-    Map { place: Place, entries: Vec<(Key, Node)>, next: Next },
+    Map {
+        place: Place,
+        entries: Vec<(Key, Node)>,
+        /// The line of each key: a map of thousands is not searched for every one of them.
+        lines: HashMap<String, u32>,
+        next: Next,
+    },
 }
 
 /// What a map waits for.
@@ -189,7 +197,8 @@ impl Builder {
             }
             Event::SequenceStart(..) => self.enter(Open::List(place, Vec::new()), place),
             Event::MappingStart(..) => {
-                self.enter(Open::Map { place, entries: Vec::new(), next: Next::Key }, place);
+                let (entries, lines, next) = (Vec::new(), HashMap::new(), Next::Key);
+                self.enter(Open::Map { place, entries, lines, next }, place);
             }
             Event::SequenceEnd | Event::MappingEnd => self.leave(),
             _ => {}
@@ -239,7 +248,7 @@ impl Builder {
             None if self.documents == 1 => self.root = Some(node),
             None => {}
             Some(Open::List(_, items)) => items.push(node),
-            Some(Open::Map { entries, next, .. }) => match std::mem::replace(next, Next::Key) {
+            Some(Open::Map { entries, lines, next, .. }) => match std::mem::replace(next, Next::Key) {
                 Next::Value(key) => entries.push((key, node)),
                 Next::Ignored => {}
                 Next::Key => {
@@ -248,11 +257,10 @@ impl Builder {
                         Value::Scalar { text: name, is_plain } => {
                             if name == "<<" && is_plain {
                                 "merge keys (`<<`) are not allowed".to_owned()
-                            } else if let Some((first, _)) = entries.iter().find(|(key, _)| key.name == name)
-                            {
-                                let line = first.place.line;
+                            } else if let Some(line) = lines.get(&name) {
                                 format!("`{}` {TWICE} {line}", short(&name))
                             } else {
+                                lines.insert(name.clone(), place.line);
                                 *next = Next::Value(Key { place, name });
                                 return;
                             }

@@ -35,6 +35,9 @@ const USUAL: [&str; 14] = [
     "USER",
 ];
 
+/// How many problems of one text are told.
+const MOST: usize = 100;
+
 /// Steps as [`Step::depends_on`] has them, by name: enough to say what a text may refer to.
 struct Names<'a> {
     index: HashMap<&'a StepId, usize>,
@@ -237,7 +240,11 @@ fn variables(
         if !seen.insert(written.to_owned()) {
             continue;
         }
-        let spot = source.spot(locate(source, text.place, written));
+        // Finding the line costs a look at the file, which only a problem is worth, and not the thousandth of them.
+        if found.len() >= MOST {
+            break;
+        }
+        let spot = || source.spot(locate(source, text.place, written));
         match place.name {
             Name::Variable(Variable::Output { step, field }) => {
                 let Some(other) = names.index.get(&step) else {
@@ -250,7 +257,7 @@ fn variables(
                         }
                         _ => format!("steps of this file: {}", known.join(", ")),
                     };
-                    found.push((spot.problem(format!("there is no step `{step}`"), fix), false));
+                    found.push((spot().problem(format!("there is no step `{step}`"), fix), false));
                     continue;
                 };
                 let target = names.steps[*other];
@@ -258,9 +265,9 @@ fn variables(
                     let what =
                         format!("`{}` does not wait for `{step}`, whose answer it uses", names.steps[at].id);
                     let fix = format!("add it: `depends_on: [{step}]`");
-                    found.push((spot.problem(what, fix), archon));
+                    found.push((spot().problem(what, fix), archon));
                 } else if let (Some(field), Some(fix)) = (&field, missing_field(target, field.as_deref())) {
-                    found.push((spot.problem(format!("`${step}.output.{field}` is nothing"), fix), false));
+                    found.push((spot().problem(format!("`${step}.output.{field}` is nothing"), fix), false));
                 }
             }
             Name::Variable(variable) => {
@@ -272,7 +279,7 @@ fn variables(
                 };
                 if !is_here && !is_script {
                     let what = format!("`{written}` is nothing here: it stands for something {only} only");
-                    found.push((spot.problem(what, "take it away"), archon));
+                    found.push((spot().problem(what, "take it away"), archon));
                 }
             }
             Name::Unknown(_) if is_script => {}
@@ -282,16 +289,16 @@ fn variables(
                 if ARCHON_ONLY.contains(&name.as_str()) {
                     let what = format!("`${name}` is a variable of Archon's that dacapo has nothing for");
                     found.push((
-                        spot.problem(what, "take it away; the agent would read it as it stands"),
+                        spot().problem(what, "take it away; the agent would read it as it stands"),
                         false,
                     ));
                 } else if let Some(meant) = meant {
                     let what = format!("there is no variable `${name}`");
-                    found.push((spot.problem(what, format!("did you mean `${meant}`?")), false));
+                    found.push((spot().problem(what, format!("did you mean `${meant}`?")), false));
                 } else if !USUAL.contains(&name.as_str()) && !name.starts_with("DACAPO_") {
                     let what = format!("there is no variable `${name}`");
                     let fix = format!("write `${{{name}}}` if the agent is to read it as it stands");
-                    found.push((spot.problem(what, fix), archon));
+                    found.push((spot().problem(what, fix), archon));
                 }
             }
         }

@@ -218,7 +218,7 @@ fn words_and_checks_agree_unless_the_file_says_that_either_is_enough() {
     assert_eq!(completion(FILE, &text("  any: true\n")), (Agreement::Either, weaker.clone()));
     assert_eq!(completion(archon, &text("")), (Agreement::Either, weaker));
     assert_eq!(completion(archon, &text("  any: false\n")), (Agreement::Both, vec![]));
-    // A check alone is enough, and then nobody has to say anything.
+    // A check alone is enough, and then the agent has to say nothing.
     let alone = good(&with("loop: {until_bash: make test, max_iterations: 3}\nprompt: p\n"));
     assert_eq!(alone.as_loop().unwrap().completion(), Completion::Check("make test"));
     let both = good(&text(""));

@@ -12,6 +12,8 @@ use crate::{
     yaml::{Key, Node, Place, Value, short},
 };
 
+/// How many problems of one file are told.
+const MOST_PROBLEMS: usize = 100;
 /// How long a list may be.
 const MAX_ENTRIES: usize = 1000;
 
@@ -78,13 +80,13 @@ impl Reader<'_> {
 
     pub(super) fn wrong(&mut self, place: Place, what: impl Into<String>, fix: impl Into<String>) {
         // Enough to see what is wrong; a file of nothing but mistakes needs no thousand lines.
-        if self.problems.len() < 100 {
+        if self.problems.len() < MOST_PROBLEMS {
             self.problems.push(self.source.problem(place, what, fix));
         }
     }
 
     pub(super) fn note(&mut self, place: Place, what: impl Into<String>, fix: impl Into<String>) {
-        if self.notes.len() < 100 {
+        if self.notes.len() < MOST_PROBLEMS {
             self.notes.push(self.source.problem(place, what, fix));
         }
     }
@@ -133,6 +135,10 @@ impl Reader<'_> {
         }
         if self.settings.lenient {
             self.left_out.push(LeftOut { key: format!("{path}{shown}"), line: place.line });
+            return;
+        }
+        // Looking for the word that was meant takes time, and nothing more is told anyway.
+        if self.problems.len() >= MOST_PROBLEMS {
             return;
         }
         if keys::ARCHON_ONLY.contains(&key) {

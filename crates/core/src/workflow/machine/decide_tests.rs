@@ -334,7 +334,7 @@ fn after_rework_every_check_runs_again_before_the_person_is_asked() {
         ["end Cancelled 130 rejected at step `ask`: still"]
     );
 
-    // A check that is red after the rework: nobody is asked.
+    // A check that is red after the rework: the person is not asked.
     let mut run = asking();
     run.answers(1, Answer::Reject, "x", "t1");
     run.done("ask", "");
@@ -411,7 +411,7 @@ fn an_interactive_loop_asks_after_each_iteration() {
     run.done("talk", "one");
     assert_eq!(run.answers(1, Answer::Approve, "", "t9"), ["ask 2"]);
     assert_eq!(run.answers(2, Answer::Approve, "", "t9"), ["loop talk#2"]);
-    // `signal_completes`: nobody is asked when it is met.
+    // `signal_completes`: the person is not asked when it is met.
     let mut run =
         Run::of(&INTERACTIVE.replace("interactive: true", "interactive: true, signal_completes: true"));
     assert_eq!(run.done("talk", "one"), ["end Completed 0 one"]);
@@ -500,7 +500,7 @@ fn a_new_performer_is_told_what_is_under_way() {
     assert_eq!(run.exits("a", 0, ""), ["look ask"]);
     assert_eq!(run.tell(News::TakenUp), ["loop w#1", "look ask"]);
     run.sees("ask", "t");
-    assert_eq!(run.tell(News::TakenUp), ["loop w#1"], "nobody is asked twice");
+    assert_eq!(run.tell(News::TakenUp), ["loop w#1"], "no question is asked twice");
     // A run that is to end tells to stop what was cut short.
     let mut run = Run::of("nodes:\n- {id: a, bash: a}\n- {id: w, prompt: p, worktree: true}\n");
     run.tell(News::Cancel { why: "no".to_owned() });

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! [`WorkflowMachine`] decides, and a performer carries out the [effects](WorkflowEffect). Everything it knows is in the
-//! events of the run's own stream, so that a run goes on after a crash, a reboot or a week in which nobody answered.
+//! events of the run's own stream, so that a run goes on after a crash, a reboot or a week without an answer.
 //!
 //! - A step that is recorded as completed does not run again, unless a person wanted changes above it.
 //! - Steps without a worktree of their own share the workspace and take turns. A person is asked only when none of them

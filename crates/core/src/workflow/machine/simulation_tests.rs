@@ -205,7 +205,7 @@ impl World {
                 let tree = self.tree();
                 self.tell(News::Answered { question, answer, text, tree });
             }
-            // Somebody edits a file by hand.
+            // The user edits a file by hand.
             11 => self.tree += 1,
             12 => {
                 self.now = self.now.checked_add(SignedDuration::from_secs(4)).unwrap();
@@ -242,7 +242,7 @@ impl World {
         self.resumes += u32::from(self.events.len() > before);
     }
 
-    /// Everybody does what is asked of them, until the run is over.
+    /// Agents, scripts and the person all do what is asked of them, until the run is over.
     fn drain(&mut self) {
         self.crash();
         for _ in 0..500 {
@@ -450,7 +450,7 @@ fn whatever_happens_no_step_runs_twice_and_no_approval_is_used_for_another_tree(
         }
         world.drain();
         check(&workflow, &world.events, world.resumes);
-        // A kill behind every decision: whoever takes the run up brings it to its one end.
+        // A kill behind every decision: the performer that takes the run up brings it to its one end.
         for boundary in boundaries {
             let prefix = history[..boundary].to_vec();
             let resumes =
