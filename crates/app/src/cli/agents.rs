@@ -19,7 +19,7 @@ use crate::error::{NEEDS_PERSON, UserError};
 /// The agent of a loop, and what stands in its way.
 pub(super) struct Chosen {
     pub(super) command: AgentCommand,
-    /// Who chose it.
+    /// The flag, file or variable that names it.
     pub(super) from: Source,
     /// Where to go when its provider is at its limit.
     pub(super) fallback: Vec<AgentCommand>,
@@ -189,11 +189,10 @@ pub(super) struct AgentFinding {
     pub(super) version: Option<String>,
     /// Null where that cannot be told.
     pub(super) signed_in: Option<bool>,
-    /// By what.
+    /// The variable or file that says so.
     pub(super) by: Option<String>,
     /// The command that installs it.
     pub(super) install: Option<String>,
-    /// How to sign in.
     pub(super) sign_in: Option<String>,
 }
 

@@ -50,7 +50,6 @@ pub(super) struct DoctorArgs {
 /// How often a user who waits for a probe is told that it goes on.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// One finding.
 #[derive(Serialize)]
 struct HealthFinding {
     name: &'static str,

@@ -45,7 +45,6 @@ pub(super) fn events(cx: &Context, args: &EventsArgs) -> Result<u8, UserError> {
     Ok(0)
 }
 
-/// Whose events are meant.
 fn scope(cx: &Context, client: &Client, text: &str) -> Result<Scope, UserError> {
     if let Some(run) = cx.find_run(client, text)? {
         return Ok(Scope::Run(run.view.id));

@@ -45,7 +45,7 @@ enum ExplainCommand {
     Unit(Box<UnitRunArgs>),
 }
 
-/// What is explained.
+/// The loop or run that would be started.
 struct Subject {
     preset: &'static str,
     workspace: PathBuf,

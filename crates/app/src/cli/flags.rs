@@ -105,7 +105,7 @@ pub(super) struct ChosenSettings {
     pub(super) programs: Programs,
     /// Everything that is in force, the parts that loops do not follow included.
     pub(super) effective: Effective,
-    /// Who chose the agent.
+    /// The flag, file or variable that names the agent.
     pub(super) agent_from: Source,
     /// Why it would not start after all.
     pub(super) obstacle: Option<UserError>,

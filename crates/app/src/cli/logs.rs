@@ -168,7 +168,6 @@ fn parts(starts: &[Start], from: u64, end: u64, whole: bool) -> Vec<LogPart> {
 
 /// Prints bytes in one of three ways; a reader that went away is no error.
 enum Printer {
-    /// As they came.
     Raw,
     /// Lines without what would play with the terminal; holds one that is not whole yet.
     Text(Vec<u8>),

@@ -106,7 +106,7 @@ pub(super) struct PreparedLoop {
     /// Everything that is in force, the parts that loops do not follow yet included.
     pub(super) effective: Effective,
     pub(super) configured: ConfigFiles,
-    /// Who chose the agent.
+    /// The flag, file or variable that names the agent.
     pub(super) agent_from: Source,
     /// Why it would not start after all.
     pub(super) obstacle: Option<UserError>,

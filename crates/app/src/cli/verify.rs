@@ -34,7 +34,7 @@ pub(super) struct VerifyArgs {
     json: bool,
 }
 
-/// What came of it.
+/// What `verify` found out about a receipt.
 #[derive(Serialize, Default)]
 struct Verified {
     #[serde(rename = "loop")]
@@ -42,7 +42,7 @@ struct Verified {
     sound: bool,
     /// Whether the loop is in the journal here.
     journal: bool,
-    /// Fields that were altered.
+    /// Fields of the receipt that are not what the journal says.
     altered: Vec<String>,
     /// Everything that speaks against it, in words.
     problems: Vec<String>,

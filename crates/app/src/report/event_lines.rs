@@ -88,7 +88,6 @@ pub(super) fn short(hash: &str) -> &str {
     hash.get(..10).unwrap_or(hash)
 }
 
-/// A number of paths.
 pub(super) fn count_paths(paths: u64) -> String {
     count(u32::try_from(paths).unwrap_or(u32::MAX), "path")
 }

@@ -73,7 +73,6 @@ struct UnitsPlace {
 pub(super) struct RepositoryUnits {
     /// The folder they lie in, from the top of the repository.
     pub(super) dir: String,
-    /// What was read there.
     pub(super) checked: CheckedUnits,
 }
 
