@@ -10,6 +10,7 @@ mod environment;
 mod gates;
 mod ids;
 mod inside;
+mod journals;
 mod output;
 mod owners;
 mod secrets;
