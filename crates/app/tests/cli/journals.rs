@@ -91,8 +91,8 @@ fn ids(events: &[Value], field: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_journal_of_version_4_is_opened_listed_explained_verified_and_resumed() {
-    let journal = Unpacked::new("journal-4.tar.gz");
+fn a_journal_of_version_5_is_opened_listed_explained_verified_and_resumed() {
+    let journal = Unpacked::new("journal-5.tar.gz");
     let events = journal.events();
     let written = ids(&events, "type");
     let known: BTreeSet<String> = kinds::<LoopEvent>().into_iter().chain(kinds::<RunEvent>()).collect();
