@@ -165,7 +165,7 @@ impl Bench {
         }
         let each = |seconds: f64| seconds * 1e3 / f64::from(n);
         vec![
-            Figure::ratio("an iteration, wall clock", "ms", each(dacapo.wall()), each(shell.wall()), 0.8),
+            Figure::ratio("an iteration, wall clock", "ms", each(dacapo.wall()), each(shell.wall()), 0.5),
             Figure::ratio("an iteration, CPU", "ms", each(dacapo.cpu()), each(shell.cpu()), 0.6),
         ]
     }
@@ -324,7 +324,7 @@ impl Bench {
             dacapo.push(first_act(&mut self.dacapo_run("start", &agent, 1), 3));
             shell.push(first_act(self.command("sh").args(["-c", &agent]).stdout(Stdio::null()), 0));
         }
-        vec![Figure::at_most("start to first agent", "ms", median(dacapo), Some(median(shell)), 15.0)]
+        vec![Figure::at_most("start to first agent", "ms", median(dacapo), Some(median(shell)), 9.0)]
     }
 
     /// Whether a loop slows down: the last quarter of a long run beside its first.
