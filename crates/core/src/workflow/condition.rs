@@ -16,7 +16,6 @@ pub struct Condition {
     pub any_of: Vec<Vec<Comparison>>,
 }
 
-/// One comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Comparison {
     pub step: StepId,

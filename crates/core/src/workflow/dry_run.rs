@@ -34,7 +34,6 @@ pub struct Stub {
     pub text: String,
 }
 
-/// Answers by step.
 pub type Stubs = BTreeMap<StepId, Vec<Stub>>;
 
 /// One line of what would happen.
@@ -50,7 +49,6 @@ pub struct Line {
     pub text: String,
 }
 
-/// What would happen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DryRun {
     pub lines: Vec<Line>,

@@ -4,7 +4,6 @@ use serde_json::{Map, Value as Json, json};
 
 use super::keys::{self, Section, Value};
 
-/// The whole schema.
 pub fn schema() -> Json {
     let definitions: Map<String, Json> =
         keys::SECTIONS.iter().skip(1).map(|section| (section.name.to_owned(), object(section))).collect();
