@@ -7,7 +7,7 @@ use dacapo_core::{
     view::UnitView,
 };
 use dacapo_engine::{
-    client::{Client, LoopSeen, RunSeen, StreamId, deciding},
+    client::{Client, LoopSeen, RunSeen, StreamId, WorkflowSeen, deciding},
     home::Home,
     inside::{self, Inside, Whereabouts},
     store::Store,
@@ -150,6 +150,27 @@ impl Context {
             return Ok(None);
         }
         let mut runs = client.runs_with_prefix(text)?;
+        if runs.len() != 1 || !client.loops_with_prefix(text)?.is_empty() {
+            return Ok(None);
+        }
+        Ok(runs.pop())
+    }
+
+    /// The run of a workflow that has this id, or whose id alone begins with it, if there is one.
+    pub(crate) fn find_workflow(
+        &self,
+        client: &Client,
+        text: &str,
+    ) -> Result<Option<WorkflowSeen>, UserError> {
+        let Ok(id) = text.parse::<RunId>() else { return Ok(None) };
+        if let Some(run) = client.workflow_of_id(&id)? {
+            return Ok(Some(run));
+        }
+        let is_id = text.len() >= PREFIX && text.bytes().all(|b| b.is_ascii_alphanumeric());
+        if !is_id || !client.newest_of_task(None, text)?.is_empty() || client.run_of_id(&id)?.is_some() {
+            return Ok(None);
+        }
+        let mut runs = client.workflows_with_prefix(text)?;
         if runs.len() != 1 || !client.loops_with_prefix(text)?.is_empty() {
             return Ok(None);
         }

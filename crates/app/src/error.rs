@@ -254,6 +254,10 @@ impl From<RunError> for UserError {
             RunError::Start(error) => error.into(),
             RunError::Held { .. } => Self::environment(error)
                 .hint("`dacapo status` shows it; one run at a time works on a repository's units, whatever worktree it was started in"),
+            RunError::Performed { ref id } => {
+                let hint = format!("`dacapo events {id} -f` follows it");
+                Self::environment(error).hint(hint)
+            }
             RunError::Io { .. } => Self::environment(error),
         }
     }

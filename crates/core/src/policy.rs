@@ -1,5 +1,7 @@
 //! Everything a loop was told before it began: one value, recorded whole in `loop_started` and frozen there.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -53,6 +55,15 @@ pub struct AgentSettings {
     /// What follows when the agent cannot be started at all.
     #[serde(default)]
     pub fatal: OnFatal,
+    /// What follows when the agent ends with an error, or has to be ended.
+    #[serde(default, skip_serializing_if = "OnError::is_restart")]
+    pub on_error: OnError,
+    /// The session of another loop that the first attempt goes on with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_session: Option<String>,
+    /// Words in the prompt in whose place the answer of the iteration before stands; in the first iteration nothing does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_answer: Option<String>,
 }
 
 impl AgentSettings {
@@ -65,6 +76,9 @@ impl AgentSettings {
             environment: EnvironmentRule::Inherit,
             prices: Prices::default(),
             fatal: OnFatal::Stop,
+            on_error: OnError::Restart,
+            first_session: None,
+            previous_answer: None,
         }
     }
 
@@ -203,6 +217,9 @@ pub struct GateRules {
     pub timeout: Option<Millis>,
     /// Whether what a gate printed goes into the next prompt.
     pub feedback: bool,
+    /// What gates and `until` commands find in their environment beside what they inherit. Agents do not.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
 }
 
 impl Default for GateRules {
@@ -219,6 +236,7 @@ impl Default for GateRules {
             run_all: false,
             timeout: None,
             feedback: true,
+            environment: BTreeMap::new(),
         }
     }
 }
@@ -296,6 +314,23 @@ pub enum OnFatal {
     Stop,
     /// It counts as a failed iteration.
     Restart,
+}
+
+/// What follows when an agent ends with an error and claims nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnError {
+    /// The iteration brought no claim, and the next one follows.
+    #[default]
+    Restart,
+    /// The loop has failed.
+    Stop,
+}
+
+impl OnError {
+    fn is_restart(&self) -> bool {
+        *self == Self::Restart
+    }
 }
 
 /// One check of a claim, run by dacapo in the workspace with `sh -c`.

@@ -234,6 +234,7 @@ fn no_damage_makes_the_reader_panic_or_hang() {
                 left_out: Vec::new(),
                 message: "$plan.output $ARGUMENTS".to_owned(),
                 parallel: 2,
+                settings: None,
             };
             let walked = walk(started, &Stubs::new());
             assert!(walked.end.detail != "the walk came to no end", "{}", String::from_utf8_lossy(&bytes));

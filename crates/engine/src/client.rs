@@ -17,7 +17,8 @@ use dacapo_core::{
     ids::{LoopId, ProjectId, RunId},
     loop_machine::Request,
     receipt::Receipt,
-    view::{LoopView, RunView, UnitView},
+    view::{LoopView, RunView, UnitView, WorkflowView},
+    workflow::machine::WorkflowStarted,
 };
 use jiff::Timestamp;
 
@@ -32,7 +33,7 @@ use crate::{
     process::background::{BackgroundStart, send},
     proof,
     snapshots::{self, KeptSnapshot, Restored, SnapshotChoice, SnapshotError},
-    store::{Channel, Fact, LoopRow, RunRow, Scope, Segments, Store, StoreError},
+    store::{Channel, Fact, LoopRow, RunRow, Scope, Segments, Store, StoreError, WorkflowRow},
     supervisor::{self, StartError},
     watch::Watch,
 };
@@ -104,6 +105,15 @@ impl From<LoopRow> for LoopSeen {
 
 impl From<RunRow> for RunSeen {
     fn from(row: RunRow) -> Self {
+        Self { is_running: row.is_running(), view: row.current_view() }
+    }
+}
+
+/// A run of a workflow as it stands now.
+pub type WorkflowSeen = Seen<WorkflowView>;
+
+impl From<WorkflowRow> for WorkflowSeen {
+    fn from(row: WorkflowRow) -> Self {
         Self { is_running: row.is_running(), view: row.current_view() }
     }
 }
@@ -270,6 +280,35 @@ impl Client {
         Ok(rows.unwrap_or_default().into_iter().map(RunSeen::from).collect())
     }
 
+    /// The run of a workflow with this id.
+    pub fn workflow_of_id(&self, id: &RunId) -> Result<Option<WorkflowSeen>, ClientError> {
+        Ok(self.journal().map(|store| store.workflow_row(id)).transpose()?.flatten().map(WorkflowSeen::from))
+    }
+
+    /// Runs of workflows whose id begins with `prefix`; at most a few.
+    pub fn workflows_with_prefix(&self, prefix: &str) -> Result<Vec<WorkflowSeen>, ClientError> {
+        let rows = self.journal().map(|store| store.workflows_with_prefix(prefix)).transpose()?;
+        Ok(rows.unwrap_or_default().into_iter().map(WorkflowSeen::from).collect())
+    }
+
+    /// The runs of workflows that have no end in the journal, oldest first, and the newest `most` that have.
+    pub fn workflows_to_show(&self, most: u32) -> Result<Vec<WorkflowSeen>, ClientError> {
+        let Some(store) = self.journal() else { return Ok(Vec::new()) };
+        let rows = store.active_workflows()?.into_iter().chain(store.recent_workflows(most)?);
+        Ok(rows.map(WorkflowSeen::from).collect())
+    }
+
+    /// How a run of a workflow began.
+    pub fn workflow_started(&self, id: &RunId) -> Result<Option<WorkflowStarted>, ClientError> {
+        Ok(self.journal().map(|store| store.workflow_started(id)).transpose()?.flatten())
+    }
+
+    /// The newest loop of a run.
+    pub fn newest_loop_of_run(&self, id: &RunId) -> Result<Option<LoopSeen>, ClientError> {
+        let rows = self.journal().map(|store| store.loops_of_run(id)).transpose()?;
+        Ok(rows.unwrap_or_default().pop().map(LoopSeen::from))
+    }
+
     /// How a run began.
     pub fn run_started(&self, id: &RunId) -> Result<Option<RunStarted>, ClientError> {
         Ok(self.journal().map(|store| store.run_started(id)).transpose()?.flatten())
@@ -393,7 +432,10 @@ impl Client {
                 Way::Supervisor(inside) => Self::family(inside, |seen| seen.is_running)?.is_empty(),
             },
             Scope::Loop(id) => self.loop_of_id(id)?.is_none_or(|seen| !seen.is_running),
-            Scope::Run(run) => self.run_of_id(run)?.is_none_or(|seen| !seen.is_running),
+            Scope::Run(run) => match self.workflow_of_id(run)? {
+                Some(seen) => !seen.is_running,
+                None => self.run_of_id(run)?.is_none_or(|seen| !seen.is_running),
+            },
             Scope::Unit(run, unit) => {
                 let newest = self.units_of_run(run)?.into_iter().find(|view| view.unit == *unit);
                 newest.is_none_or(|view| view.status.is_over())
@@ -511,7 +553,10 @@ impl Client {
         loop {
             let is_running = match stream {
                 StreamId::Loop(id) => self.loop_of_id(id)?.is_some_and(|seen| seen.is_running),
-                StreamId::Run(id) => self.run_of_id(id)?.is_some_and(|seen| seen.is_running),
+                StreamId::Run(id) => {
+                    self.run_of_id(id)?.is_some_and(|seen| seen.is_running)
+                        || self.workflow_of_id(id)?.is_some_and(|seen| seen.is_running)
+                }
             };
             if !is_running {
                 return Ok(true);

@@ -16,6 +16,7 @@ pub mod home;
 pub mod inside;
 mod items;
 pub mod observer;
+pub mod performer;
 pub mod process;
 pub mod proof;
 pub mod repository;

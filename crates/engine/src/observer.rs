@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dacapo_core::{event::Envelope, ids::UnitId, loop_machine::LoopMachine};
+use dacapo_core::{event::Envelope, loop_machine::LoopMachine};
 
 use crate::store::Kind;
 
@@ -11,9 +11,9 @@ pub trait Observer<M: Kind = LoopMachine> {
     /// A fact was recorded.
     fn event(&mut self, envelope: &M::Envelope, view: &M::View);
 
-    /// A loop of this unit, in a run that is observed, has recorded something.
-    fn loop_event(&mut self, unit: &UnitId, envelope: &Envelope) {
-        let _ = (unit, envelope);
+    /// A loop of this unit or step, in a run that is observed, has recorded something.
+    fn loop_event(&mut self, source: &M::Source, envelope: &Envelope) {
+        let _ = (source, envelope);
     }
 
     /// An agent or a check printed something.

@@ -33,6 +33,8 @@ pub enum ConsentScope {
     Config,
     /// The commands of task files. Consent to many is consent to each of them.
     Units,
+    /// The commands of workflow files. Consent to many is consent to each of them.
+    Workflows,
 }
 
 /// How a repository stands with its user.
@@ -69,7 +71,7 @@ pub fn look(
     let Some(consent) = find(home, root, scope)? else { return Ok(Trust::Never) };
     let is_covered = match scope {
         ConsentScope::Config => consent.fingerprint == Fingerprint::of(runnables),
-        ConsentScope::Units => not_granted(runnables, &consent.commands).is_empty(),
+        ConsentScope::Units | ConsentScope::Workflows => not_granted(runnables, &consent.commands).is_empty(),
     };
     Ok(if is_covered {
         Trust::Trusted { since: consent.at }
@@ -93,7 +95,7 @@ pub fn grant(
 ) -> Result<(), TrustError> {
     let path = file(home, root, scope)?;
     let mut commands = runnables.to_vec();
-    if scope == ConsentScope::Units {
+    if scope != ConsentScope::Config {
         let now: HashSet<(&str, &str)> =
             runnables.iter().map(|runnable| (runnable.name.as_str(), runnable.file.as_str())).collect();
         let mut earlier = granted(home, root, scope)?;
@@ -162,6 +164,7 @@ fn file(home: &Home, root: &Path, scope: ConsentScope) -> Result<PathBuf, TrustE
     let kind = match scope {
         ConsentScope::Config => "json",
         ConsentScope::Units => "units.json",
+        ConsentScope::Workflows => "workflows.json",
     };
     Ok(home.path().join("trust").join(format!("{name}.{kind}")))
 }

@@ -58,61 +58,73 @@ pub(super) fn require_all(
     home: &Home,
     configured: &ConfigFiles,
     root: &Path,
-    tasks: &[Runnable],
+    (scope, tasks): (ConsentScope, &[Runnable]),
     is_trusted_once: bool,
 ) -> Result<(), UserError> {
     if let Err(error) = require(home, configured, is_trusted_once) {
         if !can_ask() && !tasks.is_empty() {
-            let trust = trust::look(home, root, ConsentScope::Units, tasks)?;
+            let trust = trust::look(home, root, scope, tasks)?;
             if !matches!(trust, Trust::Trusted { .. }) {
-                let _ = write!(std::io::stderr().lock(), "{}", of_tasks(&trust, root, tasks));
+                let _ = write!(std::io::stderr().lock(), "{}", of_files(scope, &trust, root, tasks));
             }
         }
         return Err(error);
     }
-    require_units(home, root, tasks, is_trusted_once)
+    require_files(home, root, (scope, tasks), is_trusted_once)
 }
 
-/// Makes sure that these commands of task files may run, in the same ways. `root` is the top of the repository.
-fn require_units(
+/// What files with commands are called beside the configuration.
+fn files_of(scope: ConsentScope) -> &'static str {
+    match scope {
+        ConsentScope::Config | ConsentScope::Units => "task files",
+        ConsentScope::Workflows => "workflow files",
+    }
+}
+
+/// Makes sure that these commands of files may run, in the same ways. `root` is the top of the repository.
+pub(super) fn require_files(
     home: &Home,
     root: &Path,
-    runnables: &[Runnable],
+    (scope, runnables): (ConsentScope, &[Runnable]),
     is_trusted_once: bool,
 ) -> Result<(), UserError> {
     if runnables.is_empty() || is_trusted_once {
         return Ok(());
     }
-    let trust = trust::look(home, root, ConsentScope::Units, runnables)?;
+    let trust = trust::look(home, root, scope, runnables)?;
     if let Trust::Trusted { .. } = trust {
         return Ok(());
     }
     let mut stderr = std::io::stderr().lock();
-    let _ = write!(stderr, "{}", of_tasks(&trust, root, runnables));
+    let _ = write!(stderr, "{}", of_files(scope, &trust, root, runnables));
     drop(stderr);
     if can_ask() {
         if ask()? {
-            return Ok(trust::grant(home, root, ConsentScope::Units, runnables, Timestamp::now())?);
+            return Ok(trust::grant(home, root, scope, runnables, Timestamp::now())?);
         }
         return Err(UserError::needs_person("untrusted: you did not agree, so nothing was started"));
     }
     let reason = match trust {
-        Trust::Changed { .. } => "task files hold commands that you have not trusted",
-        _ => "the task files of this repository define commands, and you have not trusted them",
+        Trust::Changed { .. } => format!("{} hold commands that you have not trusted", files_of(scope)),
+        _ => format!(
+            "the {} of this repository define commands, and you have not trusted them",
+            files_of(scope)
+        ),
     };
     Err(UserError::needs_person(format!("untrusted: {reason}"))
         .hint(format!("`{}` shows and asks; `--trust` agrees for this run only", how_to_trust(root))))
 }
 
-/// The commands of task files: all of them, or those that are new, with what they were before.
-pub(super) fn of_tasks(trust: &Trust, root: &Path, runnables: &[Runnable]) -> String {
+/// The commands of files: all of them, or those that are new, with what they were before.
+pub(super) fn of_files(scope: ConsentScope, trust: &Trust, root: &Path, runnables: &[Runnable]) -> String {
+    let files = files_of(scope);
     let root = one_line(&root.to_string_lossy());
     let Trust::Changed { old } = trust else {
         let mut text = match trust {
             Trust::Trusted { .. } => {
-                format!("You have trusted the task files of {root}. They can make dacapo run:\n")
+                format!("You have trusted the {files} of {root}. They can make dacapo run:\n")
             }
-            _ => format!("The task files of {root} can make dacapo run:\n"),
+            _ => format!("The {files} of {root} can make dacapo run:\n"),
         };
         for runnable in runnables {
             show(&mut text, "  ", runnable);
@@ -120,7 +132,7 @@ pub(super) fn of_tasks(trust: &Trust, root: &Path, runnables: &[Runnable]) -> St
         return text;
     };
     let before: HashMap<&str, &Runnable> = old.iter().map(|known| (known.name.as_str(), known)).collect();
-    let mut text = format!("The task files of {root} hold commands that you have not trusted:\n");
+    let mut text = format!("The {files} of {root} hold commands that you have not trusted:\n");
     for runnable in not_granted(runnables, old) {
         if let Some(before) = before.get(runnable.name.as_str()) {
             show(&mut text, "  - ", before);

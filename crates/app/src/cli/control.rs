@@ -5,7 +5,9 @@ use std::{io::Write, time::Duration};
 use clap::Args;
 use dacapo_core::{event::Reason, ids::LoopId, loop_machine::Request, plan, view::LoopView};
 use dacapo_engine::{
-    client::{Client, LoopSeen, RunSeen, StreamId},
+    client::{Client, LoopSeen, RunSeen, StreamId, WorkflowSeen},
+    observer::Nobody,
+    performer::{self, ResumeWorkflow},
     secrets::secrets,
 };
 
@@ -53,6 +55,9 @@ pub(super) struct SteerArgs {
 pub(super) fn cancel(cx: &Context, args: &CancelArgs) -> Result<u8, UserError> {
     let mut client = cx.client()?;
     let name = cx.name(&client, args.id.as_deref())?;
+    if let Some(run) = cx.find_workflow(&client, &name)? {
+        return cancel_workflow(cx, &mut client, run);
+    }
     if let Some(run) = cx.find_run(&client, &name)? {
         return cancel_run(&mut client, run);
     }
@@ -78,6 +83,31 @@ pub(super) fn cancel(cx: &Context, args: &CancelArgs) -> Result<u8, UserError> {
             Err(UserError::failed(format!("loop {id} ended before it could be cancelled: {}", view.state)))
         }
         None => Err(UserError::failed(format!("loop {id} is gone"))),
+    }
+}
+
+/// A run and its loops are cancelled together. One that no process performs is taken up for that.
+fn cancel_workflow(cx: &Context, client: &mut Client, run: WorkflowSeen) -> Result<u8, UserError> {
+    let id = run.view.id;
+    if run.view.is_over {
+        return Err(UserError::failed(format!("run {id} is over: it is {}", run.view.state)));
+    }
+    let stream = StreamId::Run(id.clone());
+    if client.request(&stream, &Request::Cancel)? {
+        wait_for_end(client, &stream, &format!("run {id}"))?;
+    } else {
+        let wanted = ResumeWorkflow { id: id.clone(), resumed: None, is_detached: true };
+        performer::resume(&cx.home, wanted, &mut Nobody)?;
+    }
+    match client.workflow_of_id(&id)?.map(|seen| seen.view) {
+        Some(view) if view.state == "cancelled" => {
+            say(format!("Cancelled run {id}."));
+            Ok(0)
+        }
+        Some(view) => {
+            Err(UserError::failed(format!("run {id} ended before it could be cancelled: {}", view.state)))
+        }
+        None => Err(UserError::failed(format!("run {id} is gone"))),
     }
 }
 
@@ -112,6 +142,16 @@ pub(super) fn pause(cx: &Context, args: &PauseArgs) -> Result<u8, UserError> {
     let mut client = cx.client()?;
     let name = cx.name(&client, args.id.as_deref())?;
     let when = if args.now { "now" } else { "after this iteration" };
+    if let Some(run) = cx.find_workflow(&client, &name)? {
+        let id = run.view.id;
+        if !run.is_running
+            || !client.request(&StreamId::Run(id.clone()), &Request::Pause { now: args.now })?
+        {
+            return Err(UserError::failed(format!("run {id} is not running: it is {}", run.view.state)));
+        }
+        say(format!("Run {id} pauses {when}: no step is begun; `dacapo resume {id}` goes on."));
+        return Ok(0);
+    }
     if let Some(id) = ask_run(cx, &mut client, &name, &Request::Pause { now: args.now })? {
         say(format!(
             "Run {id} pauses: no unit is begun, its loops hold {when}; `dacapo resume {id}` goes on."
@@ -191,7 +231,11 @@ pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
 
 /// Whether a run of units started it: alone it would not know what comes next.
 fn is_of_unit(client: &Client, id: &LoopId) -> Result<bool, UserError> {
-    Ok(client.loop_started(id)?.is_some_and(|started| started.run.is_some()))
+    let run = client.loop_started(id)?.and_then(|started| started.run);
+    Ok(match run {
+        Some(run) => client.workflow_of_id(&run)?.is_none(),
+        None => false,
+    })
 }
 
 /// The command that goes on with the unit of a loop.

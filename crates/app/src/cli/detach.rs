@@ -21,8 +21,15 @@ pub(super) fn detach(client: &Client, id: Option<&str>) -> Result<u8, UserError>
 
 /// Runs a command that works on units in the background, and says how to follow it.
 pub(super) fn detach_run(client: &Client, id: Option<&str>) -> Result<u8, UserError> {
-    let sent = client.start(std::env::args_os().skip(1).chain(id.map(OsString::from)))?;
-    report(sent, |id| {
+    start_run(client, std::env::args_os().skip(1).chain(id.map(OsString::from)))
+}
+
+/// Runs `args` in the background, and says how to follow the run that they are about.
+pub(super) fn start_run(
+    client: &Client,
+    args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+) -> Result<u8, UserError> {
+    report(client.start(args)?, |id| {
         format!(
             "Run {id} goes on in the background.\n  dacapo status\n  dacapo events {id} -f\n  dacapo cancel {id}"
         )

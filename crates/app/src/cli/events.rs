@@ -10,7 +10,7 @@ use super::say;
 use crate::{
     context::Context,
     error::UserError,
-    report::{event_line, run_event_line},
+    report::{event_line, run_event_line, with_run},
 };
 
 /// Print the journal
@@ -36,7 +36,14 @@ pub(super) fn events(cx: &Context, args: &EventsArgs) -> Result<u8, UserError> {
         Some(text) => scope(cx, &client, &cx.name(&client, Some(text))?)?,
         None => Scope::All,
     };
-    let show = |fact: Fact| print(&fact, args.json);
+    let show = |fact: Fact| match (&fact, &scope) {
+        // Lines of a run have its id, those of its loops too.
+        (Fact::Loop(envelope), Scope::Run(run)) if args.json => {
+            say(with_run(envelope, run.as_str()));
+            Ok(())
+        }
+        _ => print(&fact, args.json),
+    };
     if args.follow {
         client.follow(&scope, args.from, show)?;
     } else {
@@ -46,6 +53,9 @@ pub(super) fn events(cx: &Context, args: &EventsArgs) -> Result<u8, UserError> {
 }
 
 fn scope(cx: &Context, client: &Client, text: &str) -> Result<Scope, UserError> {
+    if let Some(run) = cx.find_workflow(client, text)? {
+        return Ok(Scope::Run(run.view.id));
+    }
     if let Some(run) = cx.find_run(client, text)? {
         return Ok(Scope::Run(run.view.id));
     }
@@ -59,6 +69,18 @@ fn print(fact: &Fact, json: bool) -> Result<(), UserError> {
     say(match fact {
         Fact::Loop(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
         Fact::Run(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
+        Fact::Workflow(envelope) => {
+            let line = serde_json::to_value(envelope).map_err(UserError::failed)?;
+            if json {
+                line.to_string()
+            } else {
+                let at = envelope.at.strftime("%Y-%m-%d %H:%M:%S");
+                let text = |key: &str| line[key].as_str().map(|text| format!(" {text}")).unwrap_or_default();
+                let kind = line["type"].as_str().unwrap_or_default();
+                let about = text("error") + &text("detail") + &text("why") + &text("message");
+                format!("{:>6}  {at}  {}  {kind}{}{about}", envelope.seq, envelope.run, text("step"))
+            }
+        }
         Fact::Loop(envelope) => event_line(envelope),
         Fact::Run(envelope) => run_event_line(envelope),
     });

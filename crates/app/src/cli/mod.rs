@@ -1,6 +1,7 @@
 //! The command line: one file per command, its doc comment is its help.
 
 mod agents;
+mod approve;
 mod asking;
 mod budget;
 mod bus;
@@ -79,6 +80,8 @@ enum Command {
     Pause(control::PauseArgs),
     Resume(resume::ResumeArgs),
     Steer(control::SteerArgs),
+    Approve(approve::ApproveArgs),
+    Reject(approve::RejectArgs),
     Bus(bus::BusArgs),
     Claim(from_agent::ClaimArgs),
     Wait(from_agent::WaitArgs),
@@ -106,11 +109,12 @@ impl Command {
             Self::Trust(args) if !args.is_look() => Some("agree to what a repository runs"),
             Self::Clean(_) => Some("clean up"),
             Self::Unit(args) => args.decides(),
+            Self::Workflow(args) => args.decides(),
+            Self::Approve(_) | Self::Reject(_) => Some("answer for the user"),
             Self::Trust(_)
             | Self::Demo(_)
             | Self::Init(_)
             | Self::Run(_)
-            | Self::Workflow(_)
             | Self::Status(_)
             | Self::Logs(_)
             | Self::Events(_)
@@ -198,7 +202,7 @@ fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
         Command::Init(args) => init::init(&cx, args),
         Command::Run(args) => run::run(&cx, args),
         Command::Unit(args) => unit::unit(&cx, args),
-        Command::Workflow(args) => workflow::workflow(args),
+        Command::Workflow(args) => workflow::workflow(&cx, args),
         Command::Status(args) => status::status(&cx, args),
         Command::Logs(args) => logs::logs(&cx, args),
         Command::Events(args) => events::events(&cx, args),
@@ -208,6 +212,8 @@ fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
         Command::Pause(args) => control::pause(&cx, args),
         Command::Resume(args) => resume::resume(&cx, args),
         Command::Steer(args) => control::steer(&cx, args),
+        Command::Approve(args) => approve::approve(&cx, args),
+        Command::Reject(args) => approve::reject(&cx, args),
         Command::Bus(args) => bus::bus(&cx, args),
         Command::Claim(args) => from_agent::claim(&cx, args),
         Command::Wait(args) => from_agent::wait(&cx, args),

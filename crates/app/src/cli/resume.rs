@@ -8,7 +8,7 @@ use dacapo_engine::{
     supervisor::{self, ResumeLoop},
 };
 
-use super::{budget, consent, detach, say, unit, value};
+use super::{budget, consent, detach, say, unit, value, workflow};
 use crate::{
     context::Context,
     error::UserError,
@@ -41,6 +41,9 @@ pub(super) struct ResumeArgs {
     /// Run in the background and print how to follow it
     #[arg(long)]
     pub(super) detach: bool,
+    /// Take up an answer and nothing else; `approve` and `reject` start this
+    #[arg(long, hide = true)]
+    pub(super) is_answer: bool,
     #[command(flatten)]
     pub(super) style: Style,
 }
@@ -61,6 +64,19 @@ impl ResumeArgs {
 pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
     let mut client = cx.client()?;
     let name = cx.name(&client, args.id.as_deref())?;
+    if let Some(run) = cx.find_workflow(&client, &name)? {
+        let id = run.view.id;
+        if !run.is_running {
+            return workflow::resume(cx, &client, &id, args);
+        }
+        if !run.view.is_paused {
+            return Err(UserError::environment(format!("run {id} is running already"))
+                .hint(format!("`dacapo events {id} -f` follows it")));
+        }
+        client.request(&StreamId::Run(id.clone()), &Request::Unpause { grant: args.grant() })?;
+        say(format!("Run {id} goes on."));
+        return Ok(0);
+    }
     if let Some(run) = cx.find_run(&client, &name)?
         && run.is_running
         && run.view.state == "paused"

@@ -4,7 +4,7 @@ use clap::Args;
 use dacapo_core::{
     event::{MergeMode, Reason},
     text::count,
-    view::{LoopView, RunView, UnitView, status_line, unit_line},
+    view::{LoopView, RunView, UnitView, WorkflowView, status_line, unit_line},
 };
 use dacapo_engine::client::{Client, LoopSeen};
 use jiff::Timestamp;
@@ -45,6 +45,11 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
         && let Some(code) = units(cx, client, args)?
     {
         return Ok(code);
+    }
+    if let (Some(client), Some(id)) = (&client, &args.id)
+        && let Some(seen) = cx.find_workflow(client, id)?
+    {
+        return workflow(client, &seen.view, args.json);
     }
     let (active, ended) = match (&client, &args.id) {
         (Some(client), Some(id)) => (vec![cx.find(client, id)?.view], Vec::new()),
@@ -110,6 +115,32 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
     }
     if let Some(client) = &client {
         unit_sections(client, true)?;
+    }
+    Ok(0)
+}
+
+/// One run of a workflow. What its newest loop counts is told with it.
+fn workflow(client: &Client, view: &WorkflowView, is_json: bool) -> Result<u8, UserError> {
+    let newest = client.newest_loop_of_run(&view.id)?.map(|seen| seen.view);
+    if is_json {
+        let mut value = serde_json::to_value(view).map_err(UserError::failed)?;
+        if let (Some(keys), Some(newest)) = (value.as_object_mut(), newest) {
+            let metadata = serde_json::json!({
+                "iteration_count": newest.iteration,
+                "max_iterations": newest.max_iterations,
+                "loop": newest.id,
+            });
+            keys.insert("metadata".to_owned(), metadata);
+        }
+        return say_json(&[value]);
+    }
+    let detail = view.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
+    let reason = view.reason.as_ref().filter(|reason| **reason != view.state);
+    let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+    say(format!("Run {} of workflow {}: {}{reason}{detail}", view.id, view.workflow, view.state));
+    for step in &view.steps {
+        let detail = step.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
+        say(format!("  {} ({}): {}{detail}", step.id, step.kind, step.state));
     }
     Ok(0)
 }

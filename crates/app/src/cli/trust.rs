@@ -107,7 +107,9 @@ impl List {
             ConsentScope::Config => {
                 format!("{}{}", consent::headline(trust, root), consent::commands(trust, runnables))
             }
-            ConsentScope::Units => consent::of_tasks(trust, root, runnables),
+            scope @ (ConsentScope::Units | ConsentScope::Workflows) => {
+                consent::of_files(*scope, trust, root, runnables)
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `dacapo why`.
 
 use clap::Args;
-use dacapo_core::view::{UnitStatus, why_run, why_unit};
+use dacapo_core::view::{UnitStatus, why_run, why_unit, why_workflow};
 
 use super::{say, say_json};
 use crate::{context::Context, error::UserError};
@@ -24,10 +24,12 @@ pub(super) fn why(cx: &Context, args: &WhyArgs) -> Result<u8, UserError> {
     // Of a unit that is worked on, the loop at work knows more.
     let unit = unit.filter(|view| view.status != UnitStatus::Working || view.loop_id.is_none());
     let run = if unit.is_none() { cx.find_run(&client, &name)? } else { None };
-    let why = match (unit, run) {
-        (Some(view), _) => why_unit(&view),
-        (None, Some(run)) => why_run(&run.view),
-        (None, None) => dacapo_core::view::why(&cx.find(&client, &name)?.view),
+    let workflow = if unit.is_none() && run.is_none() { cx.find_workflow(&client, &name)? } else { None };
+    let why = match (unit, run, workflow) {
+        (Some(view), ..) => why_unit(&view),
+        (None, Some(run), _) => why_run(&run.view),
+        (None, None, Some(seen)) => why_workflow(&seen.view),
+        (None, None, None) => dacapo_core::view::why(&cx.find(&client, &name)?.view),
     };
     if args.json {
         return say_json(&why);

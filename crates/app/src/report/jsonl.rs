@@ -38,7 +38,7 @@ pub(super) struct FirstWord {
 }
 
 impl FirstWord {
-    fn say(&mut self, id: &str) {
+    pub(super) fn say(&mut self, id: &str) {
         if !self.is_said {
             self.is_said = true;
             let mut stdout = std::io::stdout().lock();

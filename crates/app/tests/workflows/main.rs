@@ -1,4 +1,5 @@
-//! Workflows through the real binary: the commands that look at them and start nothing.
+//! Workflows through the real binary: the commands that look at them, and runs.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod files;
+mod running;

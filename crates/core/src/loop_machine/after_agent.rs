@@ -36,6 +36,8 @@ pub(super) struct AgentEnd {
     pub(super) own_claim: bool,
     /// Whether commands are asked if there is a claim.
     pub(super) asks_until: bool,
+    /// Whether it ended with an error that fails the loop, if nothing else follows from its end.
+    pub(super) has_failed: bool,
 }
 
 /// What follows when an agent has ended.
@@ -65,6 +67,8 @@ pub(super) enum AfterAgent {
     Misused,
     /// A person is needed: agents wanted a permission or more context too often.
     NeedsPerson,
+    /// The loop ends: its agent came to no good end.
+    Failed,
     /// dacapo claims by itself.
     OwnClaim,
     /// Commands are asked if there is a claim.
@@ -143,6 +147,7 @@ pub(super) fn after_agent(end: &AgentEnd) -> AfterAgent {
     match end.outcome {
         // A `pause --now` that was taken back while the agent was being stopped.
         Outcome::Killed if !end.is_broke => AfterAgent::Interrupted,
+        _ if end.has_failed && !end.waits => AfterAgent::Failed,
         _ if end.own_claim && end.judged.charged => AfterAgent::OwnClaim,
         _ if end.asks_until && end.judged.charged => AfterAgent::AskUntil,
         Outcome::Killed => AfterAgent::Interrupted,
@@ -194,6 +199,7 @@ mod tests {
             blocked_attempts: 0,
             own_claim: false,
             asks_until: false,
+            has_failed: false,
         }
     }
 
@@ -211,7 +217,7 @@ mod tests {
             (e.done_error, e.claims) = (Some("DONE is a directory".into()), claims());
         };
         use AfterAgent::*;
-        let table: [(Outcome, Bend, AfterAgent); 30] = [
+        let table: [(Outcome, Bend, AfterAgent); 35] = [
             (Outcome::Killed, all, Stop),
             (Outcome::Killed, |e| (e.done_error, e.is_pausing) = (Some("x".into()), true), Fail("x".into())),
             (Outcome::Killed, |e| (e.is_pausing, e.claims) = (true, claims()), Hold),
@@ -241,6 +247,11 @@ mod tests {
             (Outcome::Timeout, |e| e.asks_until = true, AskUntil),
             (Outcome::Completed, |e| e.waits = true, NoClaim),
             (Outcome::Hang, |_| {}, NoClaim),
+            (Outcome::Crash, |e| (e.has_failed, e.own_claim) = (true, true), Failed),
+            (Outcome::Timeout, |e| (e.has_failed, e.asks_until) = (true, true), Failed),
+            (Outcome::Crash, |e| (e.has_failed, e.claims) = (true, claims()), Judge(claims())),
+            (Outcome::Crash, |e| (e.has_failed, e.waits) = (true, true), NoClaim),
+            (Outcome::RateLimit, |e| (e.has_failed, e.own_claim) = (true, true), BackOff),
             (Outcome::MaxTurns, |_| {}, NoClaim),
         ];
         for (outcome, bend, after) in table {

@@ -162,9 +162,16 @@ impl Decision {
                 | In::Noticed(_)
                 | In::Signalled(_)
                 | In::DiskFailed(_)
-                | In::Requested(Request::Pause { .. } | Request::Unpause { .. } | Request::Ask { .. }),
+                | In::Requested(
+                    Request::Pause { .. }
+                    | Request::Unpause { .. }
+                    | Request::Ask { .. }
+                    | Request::Answer { .. }
+                    | Request::Signal { .. },
+                ),
             )
             | (live!(), In::Begin(_) | In::Resume { .. })
+            | (live!(), In::Requested(Request::Answer { .. } | Request::Signal { .. }))
             | (
                 Looking | Running | Checking { .. } | Judging(..) | Delaying | Parked(_) | Paused { .. },
                 In::TasksLookedAt { .. },

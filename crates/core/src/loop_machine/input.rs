@@ -198,4 +198,16 @@ pub enum Request {
     Steer {
         text: String,
     },
+    /// A person answers the question that a run of a workflow asks. Loops have none of this kind.
+    Answer {
+        /// `approve`, `reject`, or the id of a decision.
+        decision: String,
+        text: String,
+        /// The question that the person was shown.
+        question: u32,
+    },
+    /// A person or a program sends a signal that a run of a workflow waits for.
+    Signal {
+        name: String,
+    },
 }

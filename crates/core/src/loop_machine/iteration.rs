@@ -11,6 +11,7 @@ use super::{
     state::Progress,
 };
 use crate::{
+    agent::Format,
     duration::Millis,
     event::{AgentExit, GateRole, IterationOutcome, IterationProgress, LoopEvent, Outcome, Reason},
     ids::fingerprint,
@@ -18,7 +19,7 @@ use crate::{
         progress,
         signal::{Facts, Signal, done_error, signals},
     },
-    policy::{OnFatal, OwnClaim},
+    policy::{OnError, OnFatal, OwnClaim},
     prompt,
     text::count,
 };
@@ -128,7 +129,8 @@ impl Decision {
         let (index, output) = (self.state.sessions.agent, self.state.output.end);
         let policy = &self.policy();
         let agent = policy.agent.at(index).name.clone();
-        let session = self.state.sessions.next.clone().filter(|_| policy.agent.continue_session);
+        let own = self.state.sessions.next.clone().filter(|_| policy.agent.continue_session);
+        let session = if attempt == 1 { policy.agent.first_session.clone() } else { own };
         let reserve = Some(self.state.spending.largest).filter(|_| policy.limits.shares_budgets());
         self.record(LoopEvent::AgentStarted {
             iteration,
@@ -222,6 +224,7 @@ impl Decision {
             blocked_attempts: self.state.counters.blocked_attempts,
             own_claim: policy.claims.own_claim != OwnClaim::Never,
             asks_until: self.asks_until(),
+            has_failed: policy.agent.on_error == OnError::Stop && self.is_error(&exit),
         };
         let after = after_agent(&end);
         if !matches!(after, AfterAgent::Stop | AfterAgent::Fail(_) | AfterAgent::Hold) {
@@ -235,6 +238,18 @@ impl Decision {
             }
         }
         self.follow(after, at, &exit);
+    }
+
+    /// Whether an agent ended with an error. One that prints events says itself whether it has finished; of another the exit
+    /// code is all there is.
+    fn is_error(&self, exit: &AgentExit) -> bool {
+        let format = self.policy().agent.at(self.state.sessions.agent).format;
+        let has_bad_code = exit.exit_code != Some(0);
+        match exit.outcome {
+            Outcome::Crash | Outcome::Timeout | Outcome::Hang => true,
+            Outcome::Completed => format == Format::Text && has_bad_code,
+            _ => false,
+        }
     }
 
     /// Does what follows from the end of an agent.
@@ -251,6 +266,15 @@ impl Decision {
             AfterAgent::Hold => {
                 self.finish_iteration(IterationOutcome::Interrupted);
                 self.record(LoopEvent::Paused);
+            }
+            AfterAgent::Failed => {
+                let error = match (exit.outcome, exit.exit_code, exit.signal) {
+                    (Outcome::Completed, Some(code), _) => format!("the agent exited with {code}"),
+                    (Outcome::Completed, None, Some(signal)) => format!("signal {signal} ended the agent"),
+                    _ => self.what_happened(exit),
+                };
+                self.finish_iteration(IterationOutcome::NoClaim);
+                self.finish(Reason::Error, error);
             }
             AfterAgent::Judge(claims) => self.claim(claims),
             AfterAgent::Wait | AfterAgent::NoClaim => self.not_done(IterationOutcome::NoClaim),

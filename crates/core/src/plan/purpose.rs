@@ -19,6 +19,7 @@ use crate::{
         TaskSpec,
         settings::{BaselineCheck, MustHold, RunSettings},
     },
+    workflow::StepId,
 };
 
 /// What a loop was started for.
@@ -44,9 +45,22 @@ pub enum LoopStep {
     Merge,
     /// A merged tree with conflicts.
     Conflict,
+    /// A step of a workflow; the key names the step and the attempt.
+    Workflow,
 }
 
 impl Purpose {
+    /// An attempt of a step of a workflow. Within its run the step and the number say all: the run itself is frozen.
+    pub fn workflow_step(step: &StepId, attempt: u32) -> Self {
+        Self { step: LoopStep::Workflow, key: format!("{step}/{attempt}") }
+    }
+
+    /// The step of a workflow that this is an attempt of.
+    pub fn as_workflow_step(&self) -> Option<(StepId, u32)> {
+        let (step, attempt) = self.key.split_once('/').filter(|_| self.step == LoopStep::Workflow)?;
+        Some((StepId::new(step)?, attempt.parse().ok()?))
+    }
+
     /// A turn of `unit` with these tasks, whose changes count from the commit `base`.
     pub fn turn<'a>(
         settings: &RunSettings,

@@ -7,6 +7,7 @@ use crate::{
     event::{LoopEvent, RunEvent},
     loop_machine::Request,
     policy::Policy,
+    workflow::machine::WorkflowEvent,
 };
 
 impl Secrets {
@@ -65,13 +66,37 @@ impl Secrets {
         serde_json::from_value(value)
     }
 
+    /// An event of a run of a workflow as it may be recorded. What the run was started with is refused before if it holds a
+    /// secret, but for the words of the user.
+    pub fn redact_workflow_event(&self, event: WorkflowEvent) -> Result<WorkflowEvent, serde_json::Error> {
+        if let WorkflowEvent::WorkflowStart(mut started) = event {
+            if self.is_in(&started.message) {
+                started.message = self.redact(&started.message).into_owned();
+            }
+            return Ok(WorkflowEvent::WorkflowStart(started));
+        }
+        if !self.is_in(&serde_json::to_string(&event)?) {
+            return Ok(event);
+        }
+        let mut value = serde_json::to_value(&event)?;
+        self.redact_value(&mut value);
+        serde_json::from_value(value)
+    }
+
     /// A request as it may be left for a loop.
     #[must_use]
     pub fn redact_request(&self, request: &Request) -> Request {
         match request {
             Request::Steer { text } => Request::Steer { text: self.redact(text).into_owned() },
             Request::Ask { text } => Request::Ask { text: self.redact(text).into_owned() },
-            Request::Cancel | Request::Pause { .. } | Request::Unpause { .. } => request.clone(),
+            Request::Answer { decision, text, question } => Request::Answer {
+                decision: decision.clone(),
+                text: self.redact(text).into_owned(),
+                question: *question,
+            },
+            Request::Cancel | Request::Pause { .. } | Request::Unpause { .. } | Request::Signal { .. } => {
+                request.clone()
+            }
         }
     }
 
@@ -92,6 +117,7 @@ impl Secrets {
         all.extend(
             policy.gates.specs.iter().flat_map(|gate| [("the gate", &gate.run), ("the gate", &gate.name)]),
         );
+        all.extend(policy.gates.environment.values().map(|value| ("the environment of the checks", value)));
         all.extend(policy.claims.until.iter().map(|command| ("--until-cmd", command)));
         all.extend(policy.gates.setup.iter().map(|step| ("the setup command", &step.run)));
         all.extend(policy.gates.protect.iter().map(|glob| ("--protect", glob)));

@@ -4,6 +4,7 @@ mod unit;
 #[cfg(test)]
 mod view_tests;
 mod why;
+mod workflow;
 
 use std::path::PathBuf;
 
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use unit::{RunView, TaskView, UnitStatus, UnitView, after_run, run_again, unit_line, why_run, why_unit};
 pub use why::{Why, why};
+pub use workflow::{QuestionView, StepView, WorkflowView, why_workflow};
 
 use crate::{
     duration::Millis,

@@ -13,6 +13,7 @@ fn started(yaml: &str) -> WorkflowStarted {
         left_out: Vec::new(),
         message: "hello".to_owned(),
         parallel: 4,
+        settings: None,
     }
 }
 

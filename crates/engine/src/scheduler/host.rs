@@ -27,7 +27,7 @@ use crate::process::identity::Identity;
 /// How much of what a job printed on standard error is told when it ends.
 const LAST_WORDS: u64 = 4096;
 
-pub(super) trait JobHost {
+pub(crate) trait JobHost {
     /// Starts a job that does what `spec` says.
     fn start(&mut self, spec: JobSpec) -> io::Result<Box<dyn RunningJob>>;
 
@@ -40,7 +40,7 @@ pub(super) trait JobHost {
 }
 
 /// A job that its host has started.
-pub(super) trait RunningJob {
+pub(crate) trait RunningJob {
     /// Becomes readable when the job has said something or has ended.
     fn fd(&self) -> BorrowedFd<'_>;
 
@@ -56,24 +56,24 @@ pub(super) trait RunningJob {
 
 /// What was heard from a job.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct JobOutput {
-    pub(super) messages: Vec<Result<JobMessage, BadMessage>>,
+pub(crate) struct JobOutput {
+    pub(crate) messages: Vec<Result<JobMessage, BadMessage>>,
     /// Whether the job will say no more.
-    pub(super) is_over: bool,
+    pub(crate) is_over: bool,
 }
 
 /// How a job ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct JobExit {
+pub(crate) struct JobExit {
     /// Whether it ended before it could end what it had started.
-    pub(super) is_lost: bool,
+    pub(crate) is_lost: bool,
     /// Its end in words, with the last of what it complained about.
-    pub(super) how: String,
+    pub(crate) how: String,
 }
 
 /// What a host can do to a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum JobSignal {
+pub(crate) enum JobSignal {
     /// Ask it to stop; asked again, it kills what it runs.
     Stop,
     /// End it at once.
@@ -85,20 +85,27 @@ pub(super) enum JobSignal {
 }
 
 /// Starts jobs as processes of this machine, from this very binary.
-pub(super) struct LocalHost {
+pub(crate) struct LocalHost {
     program: OsString,
     arguments: Vec<OsString>,
 }
 
 impl LocalHost {
     /// The host of this process. What jobs leave behind becomes its own to end.
-    pub(super) fn adopting() -> io::Result<Self> {
+    pub(crate) fn adopting() -> io::Result<Self> {
         orphans::adopt()?;
         Ok(Self::of("/proc/self/exe".into(), vec![JOB.into()]))
     }
 
     fn of(program: OsString, arguments: Vec<OsString>) -> Self {
         Self { program, arguments }
+    }
+
+    /// Starts a job that is told this.
+    pub(crate) fn send(&self, message: &HostMessage) -> io::Result<Box<dyn RunningJob>> {
+        let mut told = serde_json::to_vec(message)?;
+        told.push(b'\n');
+        Ok(Box::new(self.spawn(&told)?))
     }
 
     /// Starts a process that reads `told`, in a process group of its own: Ctrl-C is the scheduler's to pass on.
@@ -125,9 +132,7 @@ impl LocalHost {
 
 impl JobHost for LocalHost {
     fn start(&mut self, spec: JobSpec) -> io::Result<Box<dyn RunningJob>> {
-        let mut told = serde_json::to_vec(&HostMessage::Start { protocol: PROTOCOL, spec: Box::new(spec) })?;
-        told.push(b'\n');
-        Ok(Box::new(self.spawn(&told)?))
+        self.send(&HostMessage::Start { protocol: PROTOCOL, spec: Box::new(spec) })
     }
 
     fn kill_leftovers(&mut self) {

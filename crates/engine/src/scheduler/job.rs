@@ -15,7 +15,7 @@ use dacapo_core::{
 use rustix::process::Signal;
 
 use super::{
-    message::{HostMessage, JobMessage, JobSpec, PROTOCOL},
+    message::{HostMessage, JobMessage, PROTOCOL},
     work::Worker,
 };
 use crate::{observer::Observer, store::Channel, supervisor::StartError};
@@ -52,9 +52,11 @@ impl From<StartError> for JobEnd {
 }
 
 /// What a job says to its scheduler.
-pub(super) struct JobReporter {
+pub(crate) struct JobReporter {
     out: io::Stdout,
     is_watched: bool,
+    /// Whether it says what was written, and not only that something was.
+    says_place: bool,
     /// What an agent printed that is not a whole line yet.
     rest: Vec<u8>,
 }
@@ -62,9 +64,15 @@ pub(super) struct JobReporter {
 impl JobReporter {
     /// Greets the host; nothing may be said before.
     fn greeting(is_watched: bool) -> Self {
-        let mut voice = Self { out: io::stdout(), is_watched, rest: Vec::new() };
+        let mut voice = Self { out: io::stdout(), is_watched, says_place: false, rest: Vec::new() };
         voice.say(&JobMessage::Hello { protocol: PROTOCOL });
         voice
+    }
+
+    /// For a performer, which shows a loop in the order in which things happened.
+    pub(crate) fn for_performer(mut self, is_watched: bool) -> Self {
+        (self.is_watched, self.says_place) = (is_watched, true);
+        self
     }
 
     /// A fact for the run's stream.
@@ -73,7 +81,7 @@ impl JobReporter {
     }
 
     /// A scheduler that is gone hears nothing, and the job is about to go too.
-    fn say(&mut self, message: &JobMessage) {
+    pub(crate) fn say(&mut self, message: &JobMessage) {
         let Ok(mut line) = serde_json::to_vec(message) else { return };
         line.push(b'\n');
         let mut stdout = self.out.lock();
@@ -82,8 +90,11 @@ impl JobReporter {
 }
 
 impl Observer for JobReporter {
-    fn event(&mut self, _: &Envelope, _: &LoopView) {
-        self.say(&JobMessage::LoopWrote);
+    fn event(&mut self, envelope: &Envelope, _: &LoopView) {
+        self.say(&match self.says_place {
+            true => JobMessage::Wrote { seq: envelope.seq },
+            false => JobMessage::LoopWrote,
+        });
     }
 
     fn output(&mut self, _: &Channel, bytes: &[u8]) {
@@ -107,16 +118,21 @@ pub fn main() -> ExitCode {
     // A job ends with its scheduler, however that ends.
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     let spec = match told() {
-        Ok(spec) => spec,
+        Ok(HostMessage::Start { spec, .. }) => *spec,
+        Ok(HostMessage::Step { spec, .. }) => {
+            if !is_parent(spec.performer) {
+                return ExitCode::from(5);
+            }
+            crate::performer::job::work(*spec, JobReporter::greeting(false));
+            return ExitCode::SUCCESS;
+        }
         Err(why) => {
             let _ = writeln!(io::stderr(), "{why}");
             return ExitCode::from(2);
         }
     };
     // It may have died before it was asked for.
-    if rustix::process::getppid()
-        .is_none_or(|parent| parent.as_raw_nonzero().get().cast_unsigned() != spec.scheduler)
-    {
+    if !is_parent(spec.scheduler) {
         return ExitCode::from(5);
     }
     let mut voice = JobReporter::greeting(spec.is_watched);
@@ -127,17 +143,23 @@ pub fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Whether the process with this number has started this one and lives.
+fn is_parent(pid: u32) -> bool {
+    rustix::process::getppid().is_some_and(|parent| parent.as_raw_nonzero().get().cast_unsigned() == pid)
+}
+
 /// What the host told this job, or why it cannot be understood.
-fn told() -> Result<JobSpec, String> {
+fn told() -> Result<HostMessage, String> {
     let mut text = Vec::new();
     io::stdin().lock().read_to_end(&mut text).map_err(|error| format!("cannot read what to do: {error}"))?;
     understood(&text)
 }
 
-fn understood(text: &[u8]) -> Result<JobSpec, String> {
+fn understood(text: &[u8]) -> Result<HostMessage, String> {
     // The version is read first: of a newer one the rest may look different.
     #[derive(serde::Deserialize)]
     struct Greeting {
+        #[serde(alias = "step")]
         start: Version,
     }
     #[derive(serde::Deserialize)]
@@ -151,8 +173,7 @@ fn understood(text: &[u8]) -> Result<JobSpec, String> {
             "the host speaks version {protocol} of the messages, and this job knows {PROTOCOL}"
         ));
     }
-    let HostMessage::Start { spec, .. } = serde_json::from_slice(text).map_err(wrong)?;
-    Ok(*spec)
+    serde_json::from_slice(text).map_err(wrong)
 }
 
 #[cfg(test)]

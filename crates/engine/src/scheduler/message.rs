@@ -13,25 +13,31 @@ use dacapo_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{process::Programs, repository::PushRoute};
+use crate::{
+    performer::job::{ScriptReport, StepSpec},
+    process::Programs,
+    repository::PushRoute,
+};
 
 /// The version of these messages. It grows when an old reader would misread a new message.
-pub(super) const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL: u32 = 1;
 /// How many characters of a line that is no message are shown to the user.
 const SHOWN: usize = 120;
 
 /// What a host says to its job.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum HostMessage {
+pub(crate) enum HostMessage {
     /// The greeting, and what the job has to do. The host says nothing else; it stops a job with a signal.
     Start { protocol: u32, spec: Box<JobSpec> },
+    /// The same for a step of a workflow.
+    Step { protocol: u32, spec: Box<StepSpec> },
 }
 
 /// What a job says to its host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum JobMessage {
+pub(crate) enum JobMessage {
     /// The greeting, before anything else.
     Hello { protocol: u32 },
     /// A fact about the job's unit for the run's stream.
@@ -40,11 +46,17 @@ pub(super) enum JobMessage {
     Output(String),
     /// A loop of the unit has written to the journal.
     LoopWrote,
+    /// The loop of a step has written to the journal, up to this place. What was said before belongs before it.
+    Wrote { seq: u64 },
+    /// How the script of a step ended.
+    Script(ScriptReport),
+    /// The loop or script of a step did not begin, or could not be brought to an end.
+    Failed { detail: String },
 }
 
 /// A line that a job printed and that is no message of its host's version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum BadMessage {
+pub(crate) enum BadMessage {
     /// The line is not a message at all.
     Malformed { line: String, why: String },
     /// The job greeted with a version that this host does not know.
@@ -73,7 +85,7 @@ impl fmt::Display for BadMessage {
 
 /// Reads the lines of one job, in order.
 #[derive(Debug, Default)]
-pub(super) struct JobReader {
+pub(crate) struct JobReader {
     has_greeted: bool,
     /// What the job printed that is not a whole line yet.
     rest: Vec<u8>,
@@ -84,7 +96,7 @@ const LONGEST: usize = 16 * 1024 * 1024;
 
 impl JobReader {
     /// Takes in what the job printed, and says which messages that completes.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Vec<Result<JobMessage, BadMessage>> {
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Vec<Result<JobMessage, BadMessage>> {
         self.rest.extend_from_slice(bytes);
         let mut messages = Vec::new();
         let mut from = 0;
@@ -102,7 +114,7 @@ impl JobReader {
     }
 
     /// The line that the job had begun to print when it ended, as the user may see it.
-    pub(super) fn unfinished(&self) -> Option<String> {
+    pub(crate) fn unfinished(&self) -> Option<String> {
         (!self.rest.is_empty()).then(|| shown(&self.rest))
     }
 }
@@ -125,7 +137,7 @@ fn malformed(line: &[u8], why: String) -> BadMessage {
 }
 
 /// A line as the user may see it: its beginning, and nothing that moves a terminal.
-pub(super) fn shown(line: &[u8]) -> String {
+pub(crate) fn shown(line: &[u8]) -> String {
     let text = ansi::readable(&line[..line.len().min(8 * SHOWN)]);
     let text = visible(text.trim());
     match text.char_indices().nth(SHOWN) {
@@ -136,40 +148,40 @@ pub(super) fn shown(line: &[u8]) -> String {
 
 /// What a job has to do, and everything that it needs to know for it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct JobSpec {
-    pub(super) home: PathBuf,
-    pub(super) scheduler: u32,
-    pub(super) run: RunId,
+pub(crate) struct JobSpec {
+    pub(crate) home: PathBuf,
+    pub(crate) scheduler: u32,
+    pub(crate) run: RunId,
     /// How the run began, without its list of units.
-    pub(super) started: RunStarted,
+    pub(crate) started: RunStarted,
     /// The unit, as its files were when the user agreed to its commands.
-    pub(super) unit: UnitFiles,
-    pub(super) job: Job,
+    pub(crate) unit: UnitFiles,
+    pub(crate) job: Job,
     /// Units that come first and whose work is on these branches, where nothing is merged.
-    pub(super) after: Vec<(UnitId, String)>,
+    pub(crate) after: Vec<(UnitId, String)>,
     /// Units that this run has merged, and the commit that holds each; for jobs that merge.
-    pub(super) merged: Vec<(UnitFiles, String)>,
+    pub(crate) merged: Vec<(UnitFiles, String)>,
     /// How branches were pushed when the run began, if they are to be.
-    pub(super) route: Option<PushRoute>,
+    pub(crate) route: Option<PushRoute>,
     /// The programs of agents that were found before the run began.
     #[serde(default)]
-    pub(super) programs: Programs,
+    pub(crate) programs: Programs,
     /// Whether the run has no terminal.
-    pub(super) is_detached: bool,
+    pub(crate) is_detached: bool,
     /// Whether the user wants to see what agents print.
-    pub(super) is_watched: bool,
+    pub(crate) is_watched: bool,
 }
 
 /// The part of a unit that a job is held to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct UnitFiles {
-    pub(super) id: UnitId,
+pub(crate) struct UnitFiles {
+    pub(crate) id: UnitId,
     /// Its folder, from the top of the repository.
-    pub(super) folder: String,
+    pub(crate) folder: String,
     /// The commands that the user agreed to: file and command line.
-    pub(super) commands: Vec<(String, String)>,
+    pub(crate) commands: Vec<(String, String)>,
     /// Tasks that were complete in the user's checkout when the run began.
-    pub(super) complete: Vec<u32>,
+    pub(crate) complete: Vec<u32>,
 }
 
 impl From<&Unit> for UnitFiles {

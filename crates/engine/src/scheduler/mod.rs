@@ -5,10 +5,10 @@
 
 mod branch;
 mod dead;
-mod host;
+pub(crate) mod host;
 mod job;
 mod merge;
-mod message;
+pub(crate) mod message;
 mod orphans;
 #[cfg(test)]
 mod scripted_tests;
@@ -42,6 +42,7 @@ use rustix::{
 };
 
 pub use dead::close_dead_runs;
+pub(crate) use job::JobReporter;
 pub use job::{JOB, main as job_main};
 
 use self::{
@@ -111,6 +112,9 @@ pub enum RunError {
     /// Another scheduler runs units of this repository.
     #[error("units of this repository are being run{}", holder.as_ref().map(|id| format!(" by run {id}")).unwrap_or_default())]
     Held { holder: Option<RunId> },
+    /// Another process performs the run of a workflow.
+    #[error("run {id} is performed by another dacapo")]
+    Performed { id: RunId },
     #[error("{what}: {source}")]
     Io {
         /// What was being done.
@@ -386,7 +390,10 @@ impl Scheduler<'_> {
                     Request::Pause { .. } => self.asked_to_pause.extend(asked),
                     Request::Unpause { .. } => self.asked_to_pause.clear(),
                     Request::Steer { text } => self.steered.extend(asked.map(|id| (id, text.clone()))),
-                    Request::Cancel | Request::Ask { .. } => {}
+                    Request::Cancel
+                    | Request::Ask { .. }
+                    | Request::Answer { .. }
+                    | Request::Signal { .. } => {}
                 }
             }
             RunEffect::HoldTime => {
@@ -546,7 +553,13 @@ impl Scheduler<'_> {
                         said.push(RunInput::Told { unit: unit.clone(), event }.into())
                     }
                     Ok(JobMessage::Output(line)) => self.observer.output(&unit, line.as_bytes()),
-                    Ok(JobMessage::LoopWrote | JobMessage::Hello { .. }) => {}
+                    Ok(
+                        JobMessage::LoopWrote
+                        | JobMessage::Hello { .. }
+                        | JobMessage::Wrote { .. }
+                        | JobMessage::Script(_)
+                        | JobMessage::Failed { .. },
+                    ) => {}
                     Err(_) if self.jobs[at].is_garbled => {}
                     Err(bad) => {
                         self.jobs[at].is_garbled = true;

@@ -8,7 +8,11 @@ use dacapo_core::{
     loop_machine::LoopMachine,
     machine::Machine,
     unit::schedule::{RunMachine, UnitEvent},
-    view::{LoopView, RunView, UnitView},
+    view::{LoopView, RunView, UnitView, WorkflowView},
+    workflow::{
+        StepId,
+        machine::{WorkflowEnvelope, WorkflowEvent, WorkflowMachine},
+    },
 };
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Transaction, params};
@@ -268,6 +272,87 @@ impl Kind for RunMachine {
         envelopes: &[RunEnvelope],
     ) -> Result<(), StoreError> {
         index_units(transaction, key, &view.project, envelopes)
+    }
+}
+
+impl Kind for WorkflowMachine {
+    const NAME: &'static str = "workflow";
+
+    type Id = RunId;
+    type Envelope = WorkflowEnvelope;
+    type View = WorkflowView;
+    type Source = StepId;
+    type Kin = ();
+
+    fn without_secrets(event: WorkflowEvent) -> Result<WorkflowEvent, serde_json::Error> {
+        secrets().redact_workflow_event(event)
+    }
+
+    fn written(event: &WorkflowEvent) -> Result<(Option<&str>, String), serde_json::Error> {
+        Ok((None, serde_json::to_string(event)?))
+    }
+
+    fn placed(id: &RunId, seq: u64, at: Timestamp, event: WorkflowEvent) -> WorkflowEnvelope {
+        WorkflowEnvelope { seq, at, run: id.clone(), event }
+    }
+
+    fn read(
+        id: &str,
+        seq: u64,
+        at: Timestamp,
+        _: Option<&str>,
+        body: &str,
+    ) -> Result<WorkflowEnvelope, String> {
+        let run = id.parse().map_err(|_| format!("`{id}` is no run id"))?;
+        let event = serde_json::from_str(body).map_err(|error| error.to_string())?;
+        Ok(WorkflowEnvelope { seq, at, run, event })
+    }
+
+    fn apply_recorded(state: &mut Self::State, envelope: &WorkflowEnvelope) {
+        Self::apply(state, &envelope.event);
+    }
+
+    fn complete(state: &mut Self::State, first: WorkflowEnvelope) {
+        if let WorkflowEvent::WorkflowStart(started) = first.event {
+            state.complete(*started);
+        }
+    }
+
+    fn first_view(envelope: &WorkflowEnvelope) -> Option<WorkflowView> {
+        WorkflowView::begin(envelope)
+    }
+
+    fn see(view: &mut WorkflowView, envelope: &WorkflowEnvelope) {
+        view.apply(envelope);
+    }
+
+    fn is_over(view: &WorkflowView) -> bool {
+        view.is_over
+    }
+
+    fn with_dead_owner(view: WorkflowView) -> WorkflowView {
+        view.with_dead_owner()
+    }
+
+    fn place(view: &WorkflowView, _: &WorkflowEnvelope) -> Place {
+        Place {
+            project: view.project.to_string(),
+            workspace: view.root.to_string_lossy().into_owned(),
+            ..Place::default()
+        }
+    }
+
+    fn admit(_: &Transaction<'_>, _: &WorkflowView, (): &()) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn index(
+        _: &Transaction<'_>,
+        _: i64,
+        _: &WorkflowView,
+        _: &[WorkflowEnvelope],
+    ) -> Result<(), StoreError> {
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use dacapo_core::ids::{LoopId, ProjectId, RunId};
 use rusqlite::params;
 
-use super::{LoopRow, RunRow, Store, StoreError};
+use super::{LoopRow, RunRow, Store, StoreError, WorkflowRow};
 
 /// No family is larger for those who ask.
 const MOST: u32 = 1000;
@@ -12,7 +12,7 @@ const MOST: u32 = 1000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamId {
     Loop(LoopId),
-    /// A run of units.
+    /// A run of units or of a workflow.
     Run(RunId),
 }
 
@@ -63,17 +63,26 @@ impl Store {
         self.rows("s.id GLOB ?1 || '*' ORDER BY s.key LIMIT 9", [prefix])
     }
 
+    /// Runs of workflows whose id begins with `prefix`; at most a few.
+    pub fn workflows_with_prefix(&self, prefix: &str) -> Result<Vec<WorkflowRow>, StoreError> {
+        self.rows("s.id GLOB ?1 || '*' ORDER BY s.key LIMIT 9", [prefix])
+    }
+
     /// The only loop or run that runs, of one project or of all, else the newest. Only what the user has started counts.
     pub fn default_stream(&self, project: Option<&ProjectId>) -> Result<Option<StreamId>, StoreError> {
         let which = format!("s.over = 0 AND {STARTED} AND (?1 IS NULL OR s.project = ?1)");
         let of = [project.map(ProjectId::as_str)];
         let loops: Vec<LoopRow> = self.rows(&which, of)?;
         let runs: Vec<RunRow> = self.rows(&which, of)?;
+        let workflows: Vec<WorkflowRow> = self.rows(&which, of)?;
         let mut running = loops
             .into_iter()
             .filter(LoopRow::is_running)
             .map(|row| StreamId::Loop(row.view.id))
-            .chain(runs.into_iter().filter(RunRow::is_running).map(|row| StreamId::Run(row.view.id)));
+            .chain(runs.into_iter().filter(RunRow::is_running).map(|row| StreamId::Run(row.view.id)))
+            .chain(
+                workflows.into_iter().filter(WorkflowRow::is_running).map(|row| StreamId::Run(row.view.id)),
+            );
         match (running.next(), running.next()) {
             (Some(only), None) => Ok(Some(only)),
             _ => self.newest_stream(project),
@@ -89,7 +98,7 @@ impl Store {
         let found: Option<(String, String)> =
             self.query_row(&sql, [project.map(ProjectId::as_str)], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(found.and_then(|(kind, id)| match kind.as_str() {
-            "run" => id.parse().ok().map(StreamId::Run),
+            "run" | "workflow" => id.parse().ok().map(StreamId::Run),
             _ => id.parse().ok().map(StreamId::Loop),
         }))
     }

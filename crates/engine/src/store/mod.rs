@@ -23,7 +23,7 @@ pub use lock::{LockError, TaskLock};
 pub use lookup::StreamId;
 pub use queue::LongWait;
 pub(crate) use queue::{LONG, changes_at, open as open_changes};
-pub use read::{Fact, Lease, LoopRow, Row, RunRow, Scope};
+pub use read::{Fact, Lease, LoopRow, Row, RunRow, Scope, WorkflowRow};
 pub use requests::PendingRequest;
 pub use segments::{Channel, KEPT_PER_ATTEMPT, Segment, Segments};
 pub use stream::{Arrival, Stream, StreamKey};

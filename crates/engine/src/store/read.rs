@@ -9,6 +9,7 @@ use dacapo_core::{
     loop_machine::LoopMachine,
     unit::schedule::RunMachine,
     view::{RunView, UnitView},
+    workflow::machine::{WorkflowEnvelope, WorkflowEvent, WorkflowMachine, WorkflowStarted},
 };
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row as SqlRow, Transaction, params};
@@ -52,6 +53,9 @@ pub type LoopRow = Row<LoopMachine>;
 /// A run as its row has it.
 pub type RunRow = Row<RunMachine>;
 
+/// A run of a workflow as its row has it.
+pub type WorkflowRow = Row<WorkflowMachine>;
+
 impl<M: Kind> Row<M> {
     /// Whether somebody runs it.
     pub fn is_running(&self) -> bool {
@@ -74,6 +78,8 @@ pub enum Fact {
     Loop(Envelope),
     /// Of a run of units.
     Run(RunEnvelope),
+    /// Of a run of a workflow.
+    Workflow(WorkflowEnvelope),
 }
 
 impl Fact {
@@ -82,6 +88,7 @@ impl Fact {
         match self {
             Self::Loop(envelope) => envelope.seq,
             Self::Run(envelope) => envelope.seq,
+            Self::Workflow(envelope) => envelope.seq,
         }
     }
 }
@@ -137,7 +144,7 @@ impl Store {
     fn facts(&self, scope: &Scope, from: u64) -> Result<Vec<Fact>, StoreError> {
         let sql = |tables: &str, which: &str| {
             format!(
-                "SELECT {EVENT}, s.kind FROM {tables} WHERE e.seq >= ?1 AND s.kind IN ('loop', 'run') AND {which}
+                "SELECT {EVENT}, s.kind FROM {tables} WHERE e.seq >= ?1 AND s.kind IN ('loop', 'run', 'workflow') AND {which}
                  ORDER BY e.seq LIMIT {PAGE}"
             )
         };
@@ -158,12 +165,12 @@ impl Store {
                 Some(unit.as_str()),
             ),
         };
-        let rows: Vec<(Raw, bool)> = self.query(&sql, params![from.cast_signed(), one, unit], |row| {
-            Ok((Raw::of(row)?, row.get_ref(5)?.as_str()? == RunMachine::NAME))
-        })?;
-        let read = |(raw, is_run): (Raw, bool)| match is_run {
-            true => raw.envelope::<RunMachine>().map(Fact::Run),
-            false => raw.envelope::<LoopMachine>().map(Fact::Loop),
+        let rows: Vec<(Raw, String)> =
+            self.query(&sql, params![from.cast_signed(), one, unit], |row| Ok((Raw::of(row)?, row.get(5)?)))?;
+        let read = |(raw, kind): (Raw, String)| match kind.as_str() {
+            RunMachine::NAME => raw.envelope::<RunMachine>().map(Fact::Run),
+            WorkflowMachine::NAME => raw.envelope::<WorkflowMachine>().map(Fact::Workflow),
+            _ => raw.envelope::<LoopMachine>().map(Fact::Loop),
         };
         rows.into_iter().map(read).collect()
     }
@@ -243,6 +250,14 @@ impl Store {
         })
     }
 
+    /// How a run of a workflow began.
+    pub fn workflow_started(&self, id: &RunId) -> Result<Option<WorkflowStarted>, StoreError> {
+        Ok(match self.first::<WorkflowMachine>(id)?.map(|first| first.event) {
+            Some(WorkflowEvent::WorkflowStart(started)) => Some(*started),
+            _ => None,
+        })
+    }
+
     pub(super) fn first<M: Kind>(&self, id: &M::Id) -> Result<Option<M::Envelope>, StoreError> {
         let sql = format!(
             "SELECT {EVENT} FROM streams s CROSS JOIN events e ON e.stream = s.key
@@ -261,7 +276,8 @@ impl Store {
     ) -> Result<Vec<(UnitId, Envelope)>, StoreError> {
         let sql = format!(
             "SELECT {EVENT}, s.task FROM events e CROSS JOIN streams s ON s.key = e.stream
-             WHERE e.seq > ?2 AND s.kind = 'loop' AND s.run IS NOT NULL AND s.project = ?1 ORDER BY e.seq"
+             WHERE e.seq > ?2 AND s.kind = 'loop' AND s.run IS NOT NULL AND s.project = ?1
+             AND NOT EXISTS (SELECT 1 FROM streams w WHERE w.id = s.run AND w.kind = 'workflow') ORDER BY e.seq"
         );
         let rows: Vec<(Raw, String)> =
             self.query(&sql, params![project.as_str(), after.cast_signed()], |row| {
@@ -276,6 +292,27 @@ impl Store {
             Ok((unit, envelope))
         };
         rows.into_iter().map(read).collect()
+    }
+
+    /// Events of the loops of a run of a workflow, after a place in the journal and up to another.
+    pub fn loops_of_workflow(
+        &self,
+        run: &RunId,
+        after: u64,
+        up_to: u64,
+    ) -> Result<Vec<Envelope>, StoreError> {
+        let up_to = i64::try_from(up_to).unwrap_or(i64::MAX);
+        let sql = format!(
+            "SELECT {EVENT} FROM events e CROSS JOIN streams s ON s.key = e.stream
+             WHERE e.seq > ?2 AND e.seq <= ?3 AND s.kind = 'loop' AND s.run = ?1 ORDER BY e.seq"
+        );
+        let rows: Vec<Raw> = self.query(&sql, params![run.as_str(), after.cast_signed(), up_to], Raw::of)?;
+        rows.iter().map(Raw::envelope::<LoopMachine>).collect()
+    }
+
+    /// The loops of a run, oldest first.
+    pub fn loops_of_run(&self, run: &RunId) -> Result<Vec<LoopRow>, StoreError> {
+        self.rows("s.run = ?1 ORDER BY s.key", [run.as_str()])
     }
 
     /// Whether `hash` is what [`Stream::journal_hash`](super::Stream::journal_hash) gave at some moment of the loop: nothing
@@ -389,6 +426,20 @@ impl Store {
 
     pub fn run_row(&self, id: &RunId) -> Result<Option<RunRow>, StoreError> {
         Ok(self.rows("s.id = ?1", [id.as_str()])?.pop())
+    }
+
+    pub fn workflow_row(&self, id: &RunId) -> Result<Option<WorkflowRow>, StoreError> {
+        Ok(self.rows("s.id = ?1", [id.as_str()])?.pop())
+    }
+
+    /// Runs of workflows whose journal has no end, oldest first.
+    pub fn active_workflows(&self) -> Result<Vec<WorkflowRow>, StoreError> {
+        self.rows("s.over = 0 ORDER BY s.key", [])
+    }
+
+    /// The newest runs of workflows that have ended, newest first.
+    pub fn recent_workflows(&self, limit: u32) -> Result<Vec<WorkflowRow>, StoreError> {
+        self.rows("s.over = 1 ORDER BY s.key DESC LIMIT ?1", [limit])
     }
 
     /// The newest run that draws on the budget of `run`: that run itself, or one that goes on with it.

@@ -3,6 +3,7 @@
 //! One thread waits on everything at once: signals, the keeper, the pipes of what runs, and the next deadline.
 //! Nothing is polled that the kernel can announce.
 
+pub(crate) mod answers;
 mod children;
 mod inside;
 mod items;

@@ -4,18 +4,13 @@
 use std::{
     collections::HashSet,
     fs,
-    io::{Read, Seek, SeekFrom},
     path::{Path, PathBuf},
 };
 
 use dacapo_core::{
-    agent::{
-        Format,
-        transcript::{OutputEvent, Transcript},
-    },
     event::{Examination, GateRole, LoopStarted, ProtectedFile},
     judge::{
-        evidence::{needs_words, verify_claim, without_echo},
+        evidence::{needs_words, verify_claim},
         gate_scripts::named_files,
         glob::Globs,
         tamper::{self, FileChange},
@@ -23,22 +18,19 @@ use dacapo_core::{
     loop_machine::{Input, Recheck, Seal},
     policy::{GateFrom, GateIn, GateSpec, Policy},
     receipt::sha256,
-    text::{ansi::readable, shell::quoted},
+    text::shell::quoted,
 };
 use jiff::Timestamp;
 
-use super::{SuperviseError, Supervisor};
+use super::{SuperviseError, Supervisor, answers};
 use crate::{
     git::WorkspaceError,
     items::{ChangedFile, marks_of},
     snapshots::{Change, ChangeKind, CommitOutcome, Workspace},
-    store::{Channel, Segments},
 };
 
 /// How many changed paths are named for people.
 const NAMED: usize = 20;
-/// How much of what an agent printed is searched for contradictions and for evidence.
-const SEARCHED: u64 = 1 << 20;
 
 impl Supervisor<'_> {
     /// The workspace after an agent has ended, if it is not as it was.
@@ -161,34 +153,8 @@ impl Supervisor<'_> {
     fn agent_words(&self) -> Option<String> {
         let state = self.stream.state();
         let (begin, end) = (state.output.attempt, state.output.end);
-        let printed = self.kept_output(Channel::Stdout, begin.stdout, end.stdout)?;
-        let format = self.started.policy.agent.at(state.sessions.agent).format;
-        if format == Format::Text {
-            let prompt = self.kept_output(Channel::Prompt, begin.prompt, end.prompt)?;
-            return Some(without_echo(&readable(&printed), &String::from_utf8_lossy(&prompt)));
-        }
-        let mut words = String::new();
-        let mut heard = |event: OutputEvent<'_>| {
-            if let OutputEvent::Message(text) = event {
-                words.push_str(text);
-                words.push('\n');
-            }
-        };
-        let mut transcript = Transcript::new(format);
-        transcript.push(&printed, &mut heard);
-        transcript.finish(&mut heard);
-        Some(words)
-    }
-
-    /// The end of what a channel of the loop holds between two places.
-    fn kept_output(&self, channel: Channel, begin: u64, end: u64) -> Option<Vec<u8>> {
-        let runs = self.home.runs(&self.started.project, &self.started.task);
-        let mut file = fs::File::open(Segments::path(&runs, &self.id, channel)).ok()?;
-        let begin = begin.max(end.saturating_sub(SEARCHED));
-        file.seek(SeekFrom::Start(begin)).ok()?;
-        let mut bytes = Vec::new();
-        file.take(end - begin).read_to_end(&mut bytes).ok()?;
-        Some(bytes)
+        let agent = self.started.policy.agent.at(state.sessions.agent);
+        answers::words(self.home, &self.id, &self.started, agent.format, begin, end)
     }
 
     pub(super) fn recheck(&mut self, snapshot: Option<&str>) -> Result<(), SuperviseError> {

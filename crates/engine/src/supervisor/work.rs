@@ -26,7 +26,7 @@ use rustix::{
     pipe::{PipeFlags, pipe_with},
 };
 
-use super::{SuperviseError, Supervisor, listen::Listener, observe};
+use super::{SuperviseError, Supervisor, answers, listen::Listener, observe};
 use crate::{
     home::write_private,
     inside::child,
@@ -169,6 +169,7 @@ impl Supervisor<'_> {
         let started = self.started.clone();
         let policy = &started.policy;
         let agent = policy.agent.at(index);
+        let prompt = &self.with_previous_answer(iteration, prompt)?;
         if !started.workspace.is_dir() {
             return self
                 .not_started(format!("the workspace `{}` is gone", started.workspace.display()), true);
@@ -216,6 +217,16 @@ impl Supervisor<'_> {
         self.start(WorkKind::Agent { listener }, &command, stdin, limit, policy.limits.idle_timeout)
     }
 
+    /// The prompt with the answer of the iteration before, where the loop wants it there.
+    fn with_previous_answer(&self, iteration: u32, prompt: &str) -> Result<String, SuperviseError> {
+        let Some(mark) = &self.started.policy.agent.previous_answer else { return Ok(prompt.to_owned()) };
+        let answer = match iteration {
+            0 | 1 => None,
+            _ => answers::of_iteration(self.home, &self.store, &self.id, &self.started, iteration - 1)?,
+        };
+        Ok(prompt.replace(mark.as_str(), &answer.unwrap_or_default()))
+    }
+
     pub(super) fn start_gate(
         &mut self,
         spec: GateSpec,
@@ -230,14 +241,18 @@ impl Supervisor<'_> {
                 return Ok(());
             }
         };
+        let given = &self.started.policy.gates.environment;
+        let mut env = self.environment(
+            self.stream.state().counters.iterations,
+            dacapo_core::agent::gate_environment,
+            false,
+        );
+        env.retain(|(name, _)| name.to_str().is_none_or(|name| !given.contains_key(name)));
+        env.extend(given.iter().map(|(name, value)| (name.into(), value.into())));
         let command = KeptCommand {
             program: "/bin/sh".into(),
             args: ["-c", &script].map(OsString::from).into(),
-            env: self.environment(
-                self.stream.state().counters.iterations,
-                dacapo_core::agent::gate_environment,
-                false,
-            ),
+            env,
             dir,
             grace: self.started.policy.pace.kill_grace,
         };

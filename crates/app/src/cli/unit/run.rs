@@ -31,6 +31,7 @@ use dacapo_engine::{
     repository::Repository,
     scheduler::{self, NewRun},
     supervisor::{self, StartError},
+    trust::ConsentScope,
     units,
 };
 
@@ -161,7 +162,13 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
         programs.find(agents::program(agent)).map_err(StartError::from)?;
     }
     // Before git looks at the working tree: filters are programs.
-    consent::require_all(&cx.home, &configured, &root, &unit_runnables(&units), args.flags.trust)?;
+    consent::require_all(
+        &cx.home,
+        &configured,
+        &root,
+        (ConsentScope::Units, &unit_runnables(&units)),
+        args.flags.trust,
+    )?;
     let repo = Repository::open(&root, &cx.home)?;
     let target = match target {
         Some(target) => target,
@@ -247,7 +254,13 @@ pub(in crate::cli) fn resume(
         None => before.units.iter().map(|plan| plan.unit.clone()).collect(),
     };
     let units = selected(cx, &before.root, &before.settings.units_dir, &wanted)?;
-    consent::require_all(&cx.home, &configured, &before.root, &unit_runnables(&units), flags.trust)?;
+    consent::require_all(
+        &cx.home,
+        &configured,
+        &before.root,
+        (ConsentScope::Units, &unit_runnables(&units)),
+        flags.trust,
+    )?;
     let effective = configured.effective(&Typed::default());
     let mut settings = as_configured(*before.settings, &effective);
     // A user who resumes wants another try. Limits rise only if the user types higher ones.

@@ -2,6 +2,7 @@
 
 mod check;
 mod list;
+mod run;
 mod schema;
 
 use std::path::PathBuf;
@@ -16,13 +17,13 @@ use dacapo_engine::{config_files::ConfigFiles, units, workflows};
 
 use crate::{context::Context, error::UserError};
 
-/// Look at workflows: YAML files that say which steps are taken, and when they count as done
+/// Run and look at workflows: YAML files that say which steps are taken, and when they count as done
 ///
 /// A workflow is a file in .dacapo/workflows, .archon/workflows, .claude/workflows or .agents/workflows, or one that comes
 /// with dacapo. It has `steps`, or a `loop` with a `prompt`; docs/guide/workflows.md explains both.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example:\n  dacapo workflow list\n  dacapo workflow check\n  dacapo workflow schema > workflow.schema.json"
+    after_help = "Example:\n  dacapo workflow list\n  dacapo workflow run ralph\n  dacapo workflow check\n  dacapo workflow schema > workflow.schema.json"
 )]
 pub(super) struct WorkflowArgs {
     #[command(subcommand)]
@@ -33,19 +34,30 @@ pub(super) struct WorkflowArgs {
 enum WorkflowCommand {
     List(list::ListArgs),
     Check(check::CheckArgs),
+    Run(Box<run::RunArgs>),
     Schema(schema::SchemaArgs),
 }
 
-pub(super) fn workflow(args: &WorkflowArgs) -> Result<u8, UserError> {
+impl WorkflowArgs {
+    /// What this command would decide, if it decides something.
+    pub(super) fn decides(&self) -> Option<&'static str> {
+        matches!(self.command, WorkflowCommand::Run(_)).then_some("run workflows")
+    }
+}
+
+pub(super) use run::resume;
+
+pub(super) fn workflow(cx: &Context, args: &WorkflowArgs) -> Result<u8, UserError> {
     match &args.command {
         WorkflowCommand::List(args) => list::list(args),
         WorkflowCommand::Check(args) => check::check(args),
+        WorkflowCommand::Run(args) => run::run(cx, args),
         WorkflowCommand::Schema(_) => schema::schema(),
     }
 }
 
 /// Where to look.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Clone)]
 struct Place {
     /// The repository (default: the one we are in)
     #[arg(long, value_name = "DIR")]

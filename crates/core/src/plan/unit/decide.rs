@@ -496,7 +496,8 @@ impl Decision {
             return self.end(UnitEnd::Stopped, format!("paused; `{again}` goes on"));
         }
         match step {
-            LoopStep::Turn => self.go_on(),
+            // A unit starts no loop of a workflow.
+            LoopStep::Turn | LoopStep::Workflow => self.go_on(),
             LoopStep::Baseline => {
                 self.note(UnitNote::Checks(Checks::Hold));
                 self.go_on();

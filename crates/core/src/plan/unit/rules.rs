@@ -112,7 +112,7 @@ pub fn end_of(reason: Reason, exhausted: UnitEnd) -> Option<UnitEnd> {
 /// The end of a unit whose loop of this step has used up its tries.
 pub(super) fn exhausted(step: LoopStep) -> UnitEnd {
     match step {
-        LoopStep::Turn => UnitEnd::Exhausted,
+        LoopStep::Turn | LoopStep::Workflow => UnitEnd::Exhausted,
         LoopStep::Baseline => UnitEnd::Baseline,
         LoopStep::SentBack | LoopStep::Merge | LoopStep::Conflict => UnitEnd::Merge,
     }
@@ -137,6 +137,7 @@ pub(super) fn is_ours(cut: &CutFacts, brief: &UnitBrief, accepted: &str, tasks: 
         }
         // The scratch worktree of a merge is gone with its job.
         (LoopStep::Merge | LoopStep::Conflict | LoopStep::Baseline | LoopStep::SentBack, _) => return false,
+        (LoopStep::Workflow, _) => return false,
     };
     *purpose == now
 }

@@ -176,8 +176,12 @@ impl Decision {
                 self.record(None, RunEvent::OrchSteered { text: text.clone() });
                 self.step.effects.push(RunEffect::AskLoops(Request::Steer { text }));
             }
-            Request::Pause { .. } | Request::Unpause { .. } | Request::Ask { .. } | Request::Steer { .. } => {
-            }
+            Request::Pause { .. }
+            | Request::Unpause { .. }
+            | Request::Ask { .. }
+            | Request::Steer { .. }
+            | Request::Answer { .. }
+            | Request::Signal { .. } => {}
         }
     }
 

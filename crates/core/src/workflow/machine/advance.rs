@@ -12,7 +12,7 @@ use super::{
 use crate::{
     event::Reason,
     machine,
-    workflow::{SessionRule, Step, StepId, StepKind, TriggerRule, WaitFor},
+    workflow::{Form, SessionRule, Step, StepId, StepKind, TriggerRule, WaitFor},
 };
 
 /// A decision while it is made: facts are taken in at once, so that what follows is decided on them.
@@ -347,7 +347,10 @@ impl Deciding {
                 let is_blocked = *reason == Some(Reason::Blocked);
                 let end = if is_blocked { EndReason::Blocked } else { EndReason::Failed };
                 let exit_code = reason.map_or(1, Reason::exit_code);
-                WorkflowEnd { end, detail: format!("step `{}`: {error}", step.id), exit_code }
+                let is_loop = started.as_ref().is_some_and(|started| started.workflow.form == Form::Loop);
+                // A loop alone has no other steps that it could be told from (req 158, req 159).
+                let detail = if is_loop { (*error).clone() } else { format!("step `{}`: {error}", step.id) };
+                WorkflowEnd { end, detail, exit_code }
             }
             None => {
                 let last = steps.iter().rev().find(|step| {

@@ -246,6 +246,13 @@ impl Deciding {
                 let LoopResult { reason, detail, .. } = end;
                 self.record(WorkflowEvent::StepHeld { step: id.clone(), attempt, reason, detail });
             }
+            Outcome::Failed if end.reason == Reason::MaxIterations && work == Work::Main => {
+                match &step.kind {
+                    StepKind::Loop(looped) => self.out_of_iterations(id, attempt, looped),
+                    // The agent of a step has one iteration, and its gates have refused what it did.
+                    _ => self.failed(id, attempt, end.detail, Some(end.reason)),
+                }
+            }
             Outcome::Held | Outcome::Failed => self.failed(id, attempt, end.detail, Some(end.reason)),
             Outcome::Done if work == Work::Rework => {
                 self.record(WorkflowEvent::ReworkComplete { step: id.clone(), attempt });

@@ -28,6 +28,7 @@ pub(super) fn started(yaml: &str) -> WorkflowStarted {
         left_out: Vec::new(),
         message: "hello".to_owned(),
         parallel: 2,
+        settings: None,
     }
 }
 

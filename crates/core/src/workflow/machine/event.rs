@@ -1,11 +1,16 @@
 //! Facts in the life of a run.
 
+use std::{collections::BTreeMap, path::PathBuf};
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Raise;
 use crate::{
+    agent::AgentCommand,
     event::Reason,
+    ids::{ProjectId, RunId},
+    policy::{Origin, Policy},
     workflow::{Decision, LeftOut, StepId, Workflow, catalogue::SourceFile},
 };
 
@@ -27,6 +32,37 @@ pub struct WorkflowStarted {
     pub message: String,
     /// How many steps with worktrees may run beside each other.
     pub parallel: u32,
+    /// Where and with what it runs; a walk without agents has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<Box<WorkflowSettings>>,
+}
+
+/// Where a run works, and what its loops are told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowSettings {
+    pub project: ProjectId,
+    /// The folder that its steps work in.
+    pub root: PathBuf,
+    /// What the user's flags and configuration say to every loop.
+    pub policy: Policy,
+    /// The agents of the steps that do not have the one of the policy.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub agents: BTreeMap<StepId, AgentCommand>,
+    /// Whose words the commands of the workflow are.
+    #[serde(default)]
+    pub origin: Origin,
+    pub pid: u32,
+    pub version: String,
+}
+
+/// A fact of a run with its place in the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowEnvelope {
+    pub seq: u64,
+    pub at: Timestamp,
+    pub run: RunId,
+    #[serde(flatten)]
+    pub event: WorkflowEvent,
 }
 
 /// What runs for a step.

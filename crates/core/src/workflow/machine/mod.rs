@@ -39,7 +39,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use decide::accepts;
-pub use event::{AfterAnswer, EndReason, Work, WorkflowEnd, WorkflowEvent, WorkflowStarted};
+pub use event::{
+    AfterAnswer, EndReason, Work, WorkflowEnd, WorkflowEnvelope, WorkflowEvent, WorkflowSettings,
+    WorkflowStarted,
+};
 pub use order::{StepLoop, StepScript};
 pub use policy::LoopSetup;
 pub use state::{Standing, StepPhase, StepProgress, WorkflowProgress};

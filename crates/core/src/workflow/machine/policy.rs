@@ -6,7 +6,7 @@ use super::StepLoop;
 use crate::{
     judge::promise::{Placement, PlainWord, PromiseRule},
     limits,
-    policy::{GateSpec, Origin, OwnClaim, Policy},
+    policy::{GateSpec, OnError, Origin, OwnClaim, Policy},
     workflow::{Budget, BudgetMode, Completion, shell::TooLong},
 };
 
@@ -14,8 +14,9 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopSetup {
     pub policy: Policy,
-    /// What the gates and `until` commands of the loop find in their environment.
-    pub environment: BTreeMap<String, String>,
+    /// What its agent is asked. Where the answer of the iteration before belongs, it has the words that the policy names for
+    /// that.
+    pub prompt: String,
 }
 
 impl StepLoop {
@@ -59,6 +60,9 @@ impl StepLoop {
                 until.push(as_gate(script)?.run);
             }
         }
+        // In a loop that asks nobody, the answer before is another one in each iteration.
+        let mark = (self.max_iterations > 1).then(|| self.mark());
+        let prompt = self.prompt(mark.as_deref());
         let policy = base.with(|p| {
             p.limits.max_iterations = self.max_iterations;
             p.limits.idle_timeout = self.idle_timeout.or(p.limits.idle_timeout);
@@ -71,6 +75,10 @@ impl StepLoop {
                 p.limits.per_run = limits::Budget { max_cost, max_tokens };
             }
             p.agent.continue_session = self.continue_session;
+            p.agent.first_session.clone_from(&self.session);
+            // An error of an iteration is an error of its step (req 158).
+            p.agent.on_error = OnError::Stop;
+            p.agent.previous_answer = mark.filter(|mark| prompt.contains(mark.as_str()));
             // Only what the file names ends a step.
             p.claims.done_file = false;
             p.claims.until = until;
@@ -81,8 +89,15 @@ impl StepLoop {
                     PromiseRule { placement: Placement::Anywhere, plain: PlainWord::OwnLineOrEnd, ..rule };
             }
             p.gates.specs.extend(gates);
+            p.gates.environment = environment;
         });
-        Ok(LoopSetup { policy, environment })
+        Ok(LoopSetup { policy, prompt })
+    }
+
+    /// Words that stand for the answer of the iteration before. Texts that are filled in with it cannot hold them: the id of
+    /// the run is younger than they are.
+    fn mark(&self) -> String {
+        format!("(the answer before, {} {} {})", self.variables.run, self.step, self.attempt)
     }
 }
 
@@ -174,7 +189,7 @@ mod tests {
 
     #[test]
     fn an_agent_step_works_once_and_its_gates_decide() {
-        let LoopSetup { policy, environment } = setup(
+        let LoopSetup { policy, .. } = setup(
             "budget: {max_cost: 9, max_tokens: 100}\nsteps:\n- {id: a, prompt: p, gates: [{name: t, run: test -n \"$ARGUMENTS\"}], budget: {max_cost: 2, max_time: 1m}, idle_timeout: 5m}\n",
         );
         assert_eq!((policy.limits.max_iterations, policy.claims.own_claim), (1, OwnClaim::AfterAgent));
@@ -186,7 +201,7 @@ mod tests {
         assert_eq!(policy.limits.idle_timeout.map(|time| time.0), Some(300_000));
         let gate = &policy.gates.specs[0];
         assert_eq!((gate.name.as_str(), gate.origin), ("t", Origin::Repository));
-        assert_eq!(environment["ARGUMENTS"], "hello");
+        assert_eq!(policy.gates.environment["ARGUMENTS"], "hello");
     }
 
     #[test]

@@ -6,16 +6,21 @@ use std::{
 };
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
-use super::{AfterAnswer, EndReason, Raise, Work, WorkflowEnd, WorkflowEvent, WorkflowStarted};
+use super::{
+    AfterAnswer, EndReason, Raise, Work, WorkflowEnd, WorkflowEvent, WorkflowSettings, WorkflowStarted,
+};
 use crate::{
     event::Reason,
     workflow::{Budget, Step, StepId, StepKind, Workflow, template::Variables},
 };
 
 /// Where a run stands.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowProgress {
+    /// Not stored with the state: it is the first event of the stream.
+    #[serde(skip)]
     pub(super) started: Option<Arc<WorkflowStarted>>,
     pub(super) steps: BTreeMap<StepId, StepProgress>,
     /// The number of the newest question.
@@ -30,7 +35,7 @@ pub struct WorkflowProgress {
 }
 
 /// Where a step stands.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepProgress {
     pub phase: StepPhase,
     /// How often something was begun for it.
@@ -49,7 +54,8 @@ pub struct StepProgress {
 }
 
 /// What a step is doing.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum StepPhase {
     #[default]
     Pending,
@@ -113,6 +119,20 @@ pub enum Standing {
 impl WorkflowProgress {
     pub fn workflow(&self) -> Option<&Workflow> {
         self.started.as_ref().map(|started| &started.workflow)
+    }
+
+    /// Puts back what a stored state leaves out.
+    pub fn complete(&mut self, started: WorkflowStarted) {
+        self.started = Some(Arc::new(started));
+    }
+
+    pub fn settings(&self) -> Option<&WorkflowSettings> {
+        self.started.as_ref()?.settings.as_deref()
+    }
+
+    /// Every step with where it stands, by name.
+    pub fn steps(&self) -> impl Iterator<Item = (&StepId, &StepProgress)> {
+        self.steps.iter()
     }
 
     pub fn started(&self) -> Option<&WorkflowStarted> {

@@ -1,0 +1,284 @@
+//! `workflow run`, and what can be done with a run.
+
+use std::time::Duration;
+
+use dacapo_testkit::{Output, TestEnv};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const SOON: Duration = Duration::from_secs(30);
+
+fn env() -> TestEnv {
+    let env = TestEnv::new(env!("CARGO_BIN_EXE_dacapo"));
+    env.git_init();
+    env
+}
+
+/// A world with the workflow `w`.
+fn with(text: &str) -> TestEnv {
+    let env = env();
+    env.write(".dacapo/workflows/w.yaml", format!("name: w\ndescription: d\n{text}"));
+    env
+}
+
+fn args(env: &TestEnv, extra: &[&str]) -> Vec<String> {
+    let mut args: Vec<String> =
+        ["workflow", "run", "w", "--trust", "--restart-delay", "0s", "--agent-cmd"].map(str::to_owned).into();
+    args.push(env.agent_cmd());
+    args.extend(extra.iter().map(|word| (*word).to_owned()));
+    args
+}
+
+fn run(env: &TestEnv, extra: &[&str]) -> Output {
+    env.run(args(env, extra))
+}
+
+/// The id in the last line on standard error.
+fn run_id(output: &Output) -> String {
+    let (_, rest) = output.stderr.rsplit_once("[run ").expect("a last line");
+    rest.split(']').next().unwrap().to_owned()
+}
+
+fn events(env: &TestEnv, id: &str) -> Vec<Value> {
+    let output = env.run(["events", id, "--json"]).assert_code(0);
+    output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn types(events: &[Value]) -> Vec<&str> {
+    events.iter().map(|event| event["type"].as_str().unwrap()).collect()
+}
+
+fn status(env: &TestEnv, id: &str) -> Value {
+    let text = env.run(["status", id, "--json"]).assert_code(0).stdout;
+    serde_json::from_str::<Value>(&text).unwrap()[0].clone()
+}
+
+const LOOP: &str = "loop: {until: COMPLETE, max_iterations: 5}\nprompt: do $USER_MESSAGE\n";
+
+#[test]
+fn a_loop_that_completes_on_the_third_call_makes_three_and_says_so() {
+    // req 147, req 149, req 156, req 160, req 165
+    let env = with(LOOP);
+    env.script("say working\nappend calls x\n@3: promise COMPLETE");
+    let output = run(&env, &["things"]).assert_code(0);
+    assert_eq!(
+        output.stdout,
+        "**Starting workflow**: w\n\nd\n\nAt most 5 iterations, until \"COMPLETE\"\n\n\
+         **Iteration 1/5**\n\nworking\n\n**Iteration 2/5**\n\nworking\n\n**Iteration 3/5**\n\nworking\n\n\
+         **Loop complete**: w (3 iterations)\n\n"
+    );
+    assert_eq!(env.read("calls").lines().count(), 3);
+    let id = run_id(&output);
+    let seen = status(&env, &id);
+    assert_eq!((&seen["state"], &seen["current_step_index"]), (&"completed".into(), &1.into()));
+    assert_eq!(seen["metadata"]["iteration_count"], 3);
+    assert_eq!(seen["metadata"]["max_iterations"], 5);
+    let all = events(&env, &id);
+    assert!(all.iter().all(|event| event["run"] == id.as_str() && event["at"].is_string()), "{all:#?}");
+    let own = types(&all);
+    for name in ["workflow_start", "step_start", "step_complete", "workflow_complete"] {
+        assert_eq!(own.iter().filter(|known| **known == name).count(), 1, "{name}");
+    }
+}
+
+#[test]
+fn a_loop_that_never_completes_runs_as_often_as_it_may_and_fails() {
+    // req 159, req 160
+    for max in [1, 3] {
+        let env = with(&format!("loop: {{until: COMPLETE, max_iterations: {max}}}\nprompt: p\n"));
+        env.script("append calls x");
+        let output = run(&env, &[]).assert_code(3);
+        let why = format!("Max iterations ({max}) reached without completion signal \"COMPLETE\"");
+        assert!(
+            output.stdout.ends_with(&format!("**Loop incomplete**: w\n\n{why}\n\n")),
+            "{}",
+            output.stdout
+        );
+        assert_eq!(env.read("calls").lines().count(), max);
+        let seen = status(&env, &run_id(&output));
+        assert_eq!((&seen["state"], &seen["detail"]), (&"failed".into(), &why.as_str().into()));
+    }
+}
+
+#[test]
+fn an_error_in_an_iteration_fails_the_run() {
+    // req 158
+    let env = with(LOOP);
+    env.script("append calls x\n@2: err it broke; exit 3");
+    let output = run(&env, &[]).assert_code(1);
+    let last = output.stdout.trim_end().lines().last().unwrap().to_owned();
+    let error = last.strip_prefix("**Loop failed** at iteration 2: ").expect("the words");
+    assert_eq!(env.read("calls").lines().count(), 2);
+    let seen = status(&env, &run_id(&output));
+    assert_eq!(seen["detail"], format!("Iteration 2: {error}"));
+}
+
+#[test]
+fn steps_follow_each_other_and_hand_on_what_they_said() {
+    let env = with(
+        "steps:\n  - {id: look, bash: 'echo \"found $USER_MESSAGE\"'}\n  - {id: fix, prompt: 'fix $look.output'}\n\
+         \u{20} - {id: check, bash: 'test \"$fix.output\" = fixed && echo good'}\n",
+    );
+    env.script("prompt-to prompt.txt; say fixed");
+    let output = run(&env, &["a \"bug\"; touch hacked"]).assert_code(0);
+    assert!(env.read("prompt.txt").contains("fix found a \"bug\"; touch hacked"));
+    assert!(!env.workspace().join("hacked").exists());
+    for block in ["**Step 1/3**: look (bash)", "**Step 2/3**: fix (prompt)", "**Step 3/3**: check (bash)"] {
+        assert!(output.stdout.contains(block), "{}", output.stdout);
+    }
+    assert!(output.stdout.ends_with("**Workflow complete**: w\n\n"), "{}", output.stdout);
+    assert_eq!(status(&env, &run_id(&output))["detail"], "good");
+}
+
+#[test]
+fn a_failed_script_fails_the_run_and_resume_tries_only_that_again() {
+    let env = with(
+        "steps:\n  - {id: a, bash: 'echo a >> done'}\n  - {id: b, bash: 'test -f go || { echo not yet; exit 7; }'}\n\
+         \u{20} - {id: c, bash: 'echo c >> done'}\n",
+    );
+    let output = run(&env, &[]).assert_code(1);
+    let id = run_id(&output);
+    assert!(output.stderr.contains("step `b`: the script exited with 7: not yet"), "{}", output.stderr);
+    env.write("go", "");
+    // What was started with counts, not what the file says now.
+    env.write(".dacapo/workflows/w.yaml", "name: w\ndescription: d\nsteps: [{bash: 'touch other'}]\n");
+    env.run(["resume", &id, "--trust"]).assert_code(0);
+    assert_eq!(env.read("done"), "a\nc\n");
+    assert!(!env.workspace().join("other").exists());
+    assert_eq!(status(&env, &id)["state"], "completed");
+}
+
+#[test]
+fn the_answer_before_is_in_the_prompt_and_checks_get_words_by_their_environment() {
+    // req 146, req 166
+    let env = with(
+        "loop: {until: COMPLETE, until_bash: 'test \"$USER_MESSAGE\" = hello', max_iterations: 4}\n\
+         prompt: 'before: [$LOOP_PREV_OUTPUT] for $USER_MESSAGE'\n",
+    );
+    env.script("env-to env.txt\n@1: prompt-to p1; say first\n@2: prompt-to p2; say second\n@3: prompt-to p3; promise COMPLETE");
+    let output = run(&env, &["hello"]).assert_code(0);
+    assert!(env.read("p1").contains("before: [] for hello"), "{}", env.read("p1"));
+    assert!(env.read("p2").contains("before: [first] for hello"), "{}", env.read("p2"));
+    assert!(env.read("p3").contains("before: [second] for hello"), "{}", env.read("p3"));
+    assert!(!env.read("env.txt").contains("USER_MESSAGE"));
+    assert!(!output.stdout.contains("<promise>"), "{}", output.stdout);
+}
+
+#[test]
+fn a_run_that_is_killed_goes_on_without_repeating_what_is_recorded() {
+    let env = with(
+        "steps:\n  - {id: a, bash: 'echo a >> done'}\n  - {id: b, prompt: work}\n  - {id: c, bash: 'echo c >> done'}\n",
+    );
+    env.script("append calls x; touch started; hang");
+    let running = env.spawn(args(&env, &[]));
+    env.wait_until("the agent runs", SOON, || env.workspace().join("started").exists());
+    running.signal(Signal::KILL);
+    let _ = running.wait(SOON);
+    env.script("append calls y; say done");
+    let output = env.run(["resume", "--trust"]).assert_code(0);
+    assert_eq!(env.read("done"), "a\nc\n");
+    assert_eq!(env.read("calls"), "x\ny\n");
+    assert_eq!(status(&env, &run_id(&output))["state"], "completed");
+    assert!(env.survivors().is_empty());
+}
+
+#[test]
+fn ctrl_c_stops_a_run_and_resume_goes_on() {
+    let env = with(LOOP);
+    env.script("append calls x\n@2: touch started; hang");
+    let running = env.spawn(args(&env, &[]));
+    env.wait_until("the second iteration", SOON, || env.workspace().join("started").exists());
+    running.signal(Signal::INT);
+    let output = running.wait(SOON).assert_code(130);
+    let id = run_id(&output);
+    let seen = status(&env, &id);
+    assert_eq!((&seen["state"], &seen["reason"]), (&"stopped".into(), &"interrupted".into()));
+    env.script("append calls x; promise COMPLETE");
+    env.run(["resume", &id, "--trust"]).assert_code(0);
+    assert_eq!(env.read("calls").lines().count(), 3);
+}
+
+const ASKS: &str = "steps:\n  - {id: make, prompt: make it}\n  - {id: check, bash: 'echo run >> .git/checks'}\n\
+    \u{20} - {id: ask, approval: {message: 'May it go out?', on_reject: {prompt: 'Change it: $REJECTION_REASON'}}}\n\
+    \u{20} - {id: ship, bash: 'touch .git/shipped'}\n";
+
+#[test]
+fn a_question_is_answered_later_and_rework_is_checked_again() {
+    let env = with(ASKS);
+    env.script("prompt-to prompt.txt; append made x; say ok");
+    let output = run(&env, &[]).assert_code(4);
+    let id = run_id(&output);
+    assert!(output.stdout.contains("**Question**: May it go out?"), "{}", output.stdout);
+    let seen = status(&env, &id);
+    assert_eq!((&seen["state"], &seen["reason"]), (&"stopped".into(), &"question".into()));
+    assert_eq!(env.read(".git/checks").lines().count(), 1);
+    let is_asking = || status(&env, &id)["question"]["question"].as_u64();
+    assert_eq!(is_asking(), Some(1));
+
+    env.run(["reject", &id, "too short"]).assert_code(0);
+    env.wait_until("the next question", SOON, || is_asking() == Some(2));
+    assert!(env.read("prompt.txt").contains("Change it: too short"));
+    assert_eq!(env.read(".git/checks").lines().count(), 2);
+    assert!(!env.workspace().join(".git/shipped").exists());
+
+    // An approval is of the tree that the question named.
+    env.write("made", "something else\n");
+    env.run(["approve", &id]).assert_code(0);
+    env.wait_until("the third question", SOON, || is_asking() == Some(3));
+    assert!(!env.workspace().join(".git/shipped").exists());
+
+    env.run(["approve", &id]).assert_code(0);
+    env.wait_until("the end", SOON, || status(&env, &id)["state"] == "completed");
+    assert!(env.workspace().join(".git/shipped").exists());
+}
+
+#[test]
+fn a_run_and_its_loop_are_cancelled_together() {
+    let env = with(LOOP);
+    env.script("touch started; hang");
+    let running = env.spawn(args(&env, &[]));
+    env.wait_until("the agent runs", SOON, || env.workspace().join("started").exists());
+    env.run(["cancel"]).assert_code(0);
+    let output = running.wait(SOON);
+    let id = run_id(&output);
+    assert_eq!(status(&env, &id)["state"], "cancelled");
+    let finished: Vec<Value> =
+        events(&env, &id).into_iter().filter(|event| event["type"] == "loop_finished").collect();
+    assert_eq!(finished.len(), 1);
+    assert_eq!(finished[0]["reason"], "cancelled");
+}
+
+#[test]
+fn commands_of_a_repositorys_workflow_need_consent_and_built_in_ones_do_not() {
+    let env = with("steps: [{bash: 'touch ran'}]\n");
+    let output = env.run(["workflow", "run", "w"]).assert_code(4);
+    assert!(
+        output.stderr.contains("the workflow files of this repository define commands"),
+        "{}",
+        output.stderr
+    );
+    assert!(!env.workspace().join("ran").exists());
+    env.script("promise COMPLETE");
+    env.run(["workflow", "run", "ralph", "--agent-cmd", &env.agent_cmd()]).assert_code(0);
+}
+
+#[test]
+fn a_dry_run_walks_with_stubs_and_starts_nothing() {
+    let env = with(ASKS);
+    env.write("stubs.yaml", "make: made\n");
+    let output = env.run(["workflow", "run", "w", "--dry-run", "--stubs", "stubs.yaml"]).assert_code(0);
+    assert!(output.stdout.contains("make (prompt): completed"), "{}", output.stdout);
+    assert!(!env.dacapo_home().exists());
+}
+
+#[test]
+fn a_wait_holds_the_foreground_until_its_file_is_there() {
+    let env = with("steps: [{id: hold, wait: {file: go}}, {bash: 'touch .git/after'}]\n");
+    let running = env.spawn(args(&env, &[]));
+    env.wait_until("it waits", SOON, || {
+        env.run(["status", "-"]).stdout.contains("hold") || running.stdout().contains("Starting")
+    });
+    env.write("go", "");
+    running.wait(SOON).assert_code(0);
+    assert!(env.workspace().join(".git/after").exists());
+}

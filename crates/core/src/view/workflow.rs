@@ -1,0 +1,281 @@
+//! What people see of a run of a workflow: a fold of its stream.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::Why;
+use crate::{
+    event::Reason,
+    ids::{ProjectId, RunId},
+    workflow::{
+        Decision, StepId,
+        machine::{AfterAnswer, EndReason, Work, WorkflowEnd, WorkflowEnvelope, WorkflowEvent},
+    },
+};
+
+/// One run of a workflow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowView {
+    pub id: RunId,
+    /// The name of the workflow.
+    pub workflow: String,
+    pub project: ProjectId,
+    /// The folder that its steps work in.
+    pub root: PathBuf,
+    /// SHA-256 over the files it was made from.
+    pub digest: String,
+    /// `running`, `stopping`, `paused`, `stopped`, `completed`, `failed`, `cancelled` or `blocked`.
+    pub state: String,
+    /// Why it is over, or why it does not go on by itself.
+    pub reason: Option<String>,
+    /// One line about that.
+    pub detail: Option<String>,
+    pub exit_code: Option<u8>,
+    /// Whether it has come to its end; a run that is stopped has not.
+    pub is_over: bool,
+    pub started_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    pub pid: Option<u32>,
+    /// The newest step that was begun, counted from 1 in the order of the file.
+    pub current_step_index: u32,
+    pub steps: Vec<StepView>,
+    /// What a person has to answer.
+    pub question: Option<QuestionView>,
+    /// Whether a person holds it.
+    #[serde(default)]
+    pub is_paused: bool,
+}
+
+/// One step of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepView {
+    pub id: StepId,
+    /// The word for it in files.
+    pub kind: String,
+    /// `pending`, `running`, `retrying`, `asking`, `waiting`, `held`, `completed`, `failed` or `skipped`.
+    pub state: String,
+    pub attempt: u32,
+    /// Why it failed, was skipped, or does not go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// Why it does not go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Reason>,
+    /// When it goes on by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+/// A question that no person has answered yet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QuestionView {
+    pub question: u32,
+    pub step: StepId,
+    pub message: String,
+    /// The tree that an approval holds for.
+    pub tree: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decisions: Vec<Decision>,
+}
+
+impl WorkflowView {
+    /// The view of a run whose first event is `first`; `None` if that is not a beginning.
+    pub fn begin(first: &WorkflowEnvelope) -> Option<Self> {
+        let WorkflowEvent::WorkflowStart(started) = &first.event else { return None };
+        let settings = started.settings.as_deref()?;
+        let steps = started.workflow.steps.iter().map(|step| StepView {
+            id: step.id.clone(),
+            kind: step.kind.as_str().to_owned(),
+            state: "pending".to_owned(),
+            attempt: 0,
+            detail: None,
+            held: None,
+            until: None,
+        });
+        Some(Self {
+            id: first.run.clone(),
+            workflow: started.workflow.name.clone(),
+            project: settings.project.clone(),
+            root: settings.root.clone(),
+            digest: started.digest.clone(),
+            state: "running".to_owned(),
+            reason: None,
+            detail: None,
+            exit_code: None,
+            is_over: false,
+            started_at: first.at,
+            ended_at: None,
+            pid: Some(settings.pid),
+            current_step_index: 0,
+            steps: steps.collect(),
+            question: None,
+            is_paused: false,
+        })
+    }
+
+    /// Takes in one fact.
+    pub fn apply(&mut self, envelope: &WorkflowEnvelope) {
+        match &envelope.event {
+            WorkflowEvent::WorkflowStart(_) | WorkflowEvent::BudgetExceeded { .. } => {}
+            WorkflowEvent::StepStart { step, attempt, work } => {
+                let state = if *work == Work::Question { "asking" } else { "running" };
+                self.step(step, |own| (own.attempt, own.state) = (*attempt, state.to_owned()));
+                self.come_to(step);
+            }
+            WorkflowEvent::StepContinued { step, .. } => self.enter(step, "running"),
+            WorkflowEvent::StepComplete { step, .. } => self.enter(step, "completed"),
+            WorkflowEvent::StepError { step, error, retry_at, .. } => {
+                let state = if retry_at.is_some() { "retrying" } else { "failed" };
+                self.enter(step, state);
+                self.step(step, |own| (own.detail, own.until) = (Some(error.clone()), *retry_at));
+            }
+            WorkflowEvent::StepSkipped { step, why } => {
+                self.enter(step, "skipped");
+                self.step(step, |own| own.detail = Some(why.clone()));
+            }
+            WorkflowEvent::StepHeld { step, reason, detail, .. } => {
+                self.enter(step, "held");
+                self.step(step, |own| (own.held, own.detail) = (Some(*reason), Some(detail.clone())));
+            }
+            WorkflowEvent::StepIterated { .. } => {}
+            WorkflowEvent::QuestionAsked { question, step, tree, message, decisions, .. } => {
+                self.enter(step, "asking");
+                self.question = Some(QuestionView {
+                    question: *question,
+                    step: step.clone(),
+                    message: message.clone(),
+                    tree: tree.clone(),
+                    decisions: decisions.clone(),
+                });
+            }
+            WorkflowEvent::QuestionAnswered { step, follows, .. } => {
+                self.question = None;
+                if matches!(follows, AfterAnswer::Rework | AfterAnswer::Iterate) {
+                    self.enter(step, "pending");
+                }
+            }
+            WorkflowEvent::AnswerRefused { step, .. } | WorkflowEvent::ReworkComplete { step, .. } => {
+                self.question = None;
+                self.enter(step, "pending");
+            }
+            WorkflowEvent::StepsReopened { steps, .. } => {
+                steps.iter().for_each(|step| self.enter(step, "pending"));
+            }
+            WorkflowEvent::WaitStarted { step, attempt, due } => {
+                self.enter(step, "waiting");
+                self.step(step, |own| (own.attempt, own.until) = (*attempt, *due));
+                self.come_to(step);
+            }
+            WorkflowEvent::WorkflowPaused { .. } => self.is_paused = true,
+            WorkflowEvent::WorkflowUnpaused => self.is_paused = false,
+            WorkflowEvent::WorkflowStopping { .. } => "stopping".clone_into(&mut self.state),
+            WorkflowEvent::WorkflowResumed { reopened, .. } => {
+                (self.is_over, self.ended_at, self.exit_code) = (false, None, None);
+                reopened.iter().for_each(|step| self.enter(step, "pending"));
+            }
+            WorkflowEvent::WorkflowComplete { output } => {
+                let detail = output.lines().next().unwrap_or_default().to_owned();
+                let end = WorkflowEnd { end: EndReason::Completed, detail, exit_code: 0 };
+                self.end(envelope.at, &end);
+            }
+            WorkflowEvent::WorkflowError(end) => self.end(envelope.at, end),
+        }
+        if !self.is_over && self.state != "stopping" {
+            self.stand();
+        }
+    }
+
+    /// Says what it does now, from what its steps do.
+    fn stand(&mut self) {
+        let find = |state: &str| self.steps.iter().find(|step| step.state == state);
+        let (state, reason, detail) = if find("running").is_some() {
+            ("running", None, None)
+        } else if self.is_paused {
+            ("paused", None, None)
+        } else if let Some(held) = find("held") {
+            let reason = held.held.map_or("interrupted", |reason| reason.as_str());
+            ("stopped", Some(reason), held.detail.clone())
+        } else if let Some(question) = &self.question {
+            ("stopped", Some("question"), Some(question.message.clone()))
+        } else if let Some(waiting) = find("waiting").or(find("retrying")) {
+            ("stopped", Some("waiting"), Some(format!("step `{}` waits", waiting.id)))
+        } else {
+            ("running", None, None)
+        };
+        (self.reason, self.detail) = (reason.map(str::to_owned), detail);
+        state.clone_into(&mut self.state);
+    }
+
+    fn end(&mut self, at: Timestamp, end: &WorkflowEnd) {
+        let state = match end.end {
+            EndReason::Completed => "completed",
+            EndReason::Failed => "failed",
+            EndReason::Cancelled => "cancelled",
+            EndReason::Blocked => "blocked",
+        };
+        state.clone_into(&mut self.state);
+        (self.reason, self.detail) = (Some(state.to_owned()), Some(end.detail.clone()));
+        (self.exit_code, self.ended_at, self.pid) = (Some(end.exit_code), Some(at), None);
+        (self.is_over, self.question) = (true, None);
+    }
+
+    /// A run that no process performs any more. One that waits for a person or a time is as it should be.
+    #[must_use]
+    pub fn with_dead_owner(mut self) -> Self {
+        self.pid = None;
+        if self.state != "stopped" {
+            "stopped".clone_into(&mut self.state);
+            self.reason = Some("interrupted".to_owned());
+            self.detail = Some("dacapo died while the run was going on".to_owned());
+        }
+        self
+    }
+
+    fn step(&mut self, id: &StepId, change: impl FnOnce(&mut StepView)) {
+        if let Some(step) = self.steps.iter_mut().find(|step| step.id == *id) {
+            change(step);
+        }
+    }
+
+    fn enter(&mut self, id: &StepId, state: &str) {
+        self.step(id, |own| {
+            state.clone_into(&mut own.state);
+            (own.detail, own.held, own.until) = (None, None, None);
+        });
+    }
+
+    fn come_to(&mut self, id: &StepId) {
+        if let Some(at) = self.steps.iter().position(|step| step.id == *id) {
+            self.current_step_index = u32::try_from(at + 1).unwrap_or(u32::MAX);
+        }
+    }
+}
+
+/// Why a run of a workflow is as it is, and what comes next.
+pub fn why_workflow(view: &WorkflowView) -> Why {
+    let WorkflowView { id, workflow, state, detail, .. } = view;
+    let detail = detail.as_deref().unwrap_or_default();
+    let because = match (state.as_str(), view.reason.as_deref()) {
+        ("running" | "stopping" | "paused", _) => {
+            let at = view.steps.iter().find(|step| step.state == "running");
+            let at = at.map(|step| format!(", at step `{}`", step.id)).unwrap_or_default();
+            format!("Run {id} of workflow {workflow} is {state}{at}.")
+        }
+        ("stopped", Some("question")) => format!("Run {id} of workflow {workflow} asks: {detail}"),
+        (state, Some(reason)) if state != reason => {
+            format!("Run {id} of workflow {workflow} is {state} ({reason}): {detail}")
+        }
+        (state, _) => format!("Run {id} of workflow {workflow} is {state}: {detail}"),
+    };
+    let next = match (state.as_str(), view.reason.as_deref()) {
+        ("completed" | "cancelled", _) => "nothing; it is over".to_owned(),
+        ("running" | "stopping", _) => format!("`dacapo events {id} -f` follows it"),
+        ("stopped", Some("question")) => {
+            format!("`dacapo approve {id}` or `dacapo reject {id} \"what is wrong\"`")
+        }
+        _ => format!("`dacapo resume {id}` goes on with it"),
+    };
+    Why { because, next }
+}

@@ -1,0 +1,154 @@
+//! The job of one step, as a process of its own: the supervisor of its loop, or a script in a keeper.
+
+use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
+
+use dacapo_core::{
+    agent::gate_environment,
+    duration::Millis,
+    event::Grant,
+    ids::{LoopId, ProjectId, RunId, TaskId},
+    plan::Purpose,
+    policy::Policy,
+    text::ansi::readable,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    home::Home,
+    process::{KeptCommand, Programs, ask_once},
+    proof::fresh_id,
+    scheduler::{JobReporter, message::JobMessage},
+    secrets::secrets,
+    supervisor::{self, NewLoop, ResumeLoop, StartError},
+};
+
+/// How long what a script started is given to end.
+const GRACE: Millis = Millis::from_secs(5);
+
+/// What the job of a step has to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct StepSpec {
+    pub(crate) home: PathBuf,
+    /// The process that performs the run.
+    pub(crate) performer: u32,
+    pub(crate) run: RunId,
+    pub(crate) project: ProjectId,
+    /// Where it works.
+    pub(crate) workspace: PathBuf,
+    pub(crate) work: StepWork,
+    pub(crate) programs: Programs,
+    pub(crate) is_detached: bool,
+    /// Whether what agents print is shown while they print it.
+    pub(crate) is_watched: bool,
+}
+
+/// What runs for a step.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StepWork {
+    Begin { policy: Box<Policy>, prompt: String, task: TaskId, purpose: Purpose },
+    GoOn { id: LoopId, grant: Grant },
+    Script { text: String, environment: BTreeMap<String, String>, timeout: Millis },
+}
+
+/// How a script ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ScriptReport {
+    pub(crate) exit_code: i32,
+    pub(crate) is_timed_out: bool,
+    /// What it printed on its standard output.
+    pub(crate) stdout: String,
+    /// The end of what it printed on standard error.
+    pub(crate) stderr: String,
+}
+
+/// Does what the spec says, and tells the performer how it went. What a loop has done stands in the journal.
+pub(crate) fn work(spec: StepSpec, voice: JobReporter) {
+    let home = Home::at(&spec.home);
+    let mut voice = voice.for_performer(spec.is_watched);
+    let failed = match spec.work.clone() {
+        StepWork::Begin { policy, prompt, task, purpose } => {
+            begin(&home, &spec, *policy, prompt, task, purpose, &mut voice)
+                .err()
+                .map(|error| error.to_string())
+        }
+        StepWork::GoOn { id, grant } => {
+            let wanted =
+                ResumeLoop { id, grant, programs: spec.programs.clone(), is_detached: spec.is_detached };
+            supervisor::resume(&home, wanted, &mut voice).err().map(|error| error.to_string())
+        }
+        StepWork::Script { text, environment, timeout } => {
+            match script(&home, &spec, &text, environment, timeout) {
+                Ok(report) => {
+                    voice.say(&JobMessage::Script(report));
+                    None
+                }
+                Err(error) => Some(error.to_string()),
+            }
+        }
+    };
+    if let Some(detail) = failed {
+        voice.say(&JobMessage::Failed { detail });
+    }
+}
+
+fn begin(
+    home: &Home,
+    spec: &StepSpec,
+    policy: Policy,
+    prompt: String,
+    task: TaskId,
+    purpose: Purpose,
+    voice: &mut JobReporter,
+) -> Result<(), StartError> {
+    let new = NewLoop {
+        policy,
+        prompt: Some(prompt),
+        project: spec.project.clone(),
+        task: Some(task),
+        workspace: spec.workspace.clone(),
+        after: Vec::new(),
+        parent: None,
+        run: Some(spec.run.clone()),
+        purpose: Some(purpose),
+        base: None,
+        programs: spec.programs.clone(),
+        steers: Vec::new(),
+        is_detached: spec.is_detached,
+    };
+    supervisor::run(home, new.check()?, voice).map(drop)
+}
+
+fn script(
+    home: &Home,
+    spec: &StepSpec,
+    text: &str,
+    environment: BTreeMap<String, String>,
+    timeout: Millis,
+) -> std::io::Result<ScriptReport> {
+    let mark = fresh_id()?;
+    let own = [
+        ("DACAPO_LOOP", mark.as_str().as_ref()),
+        ("DACAPO_PROJECT", spec.project.as_str().as_ref()),
+        ("DACAPO_RUN", spec.run.as_str().as_ref()),
+        ("DACAPO_HOME", home.path().as_os_str()),
+    ];
+    let mut env: Vec<(OsString, OsString)> = gate_environment(std::env::vars_os(), &own);
+    env.retain(|(name, _)| name.to_str().is_none_or(|name| !environment.contains_key(name)));
+    env.extend(environment.into_iter().map(|(name, value)| (name.into(), value.into())));
+    let command = KeptCommand {
+        program: "/bin/sh".into(),
+        args: ["-c", text].map(Into::into).into(),
+        env,
+        dir: spec.workspace.clone(),
+        grace: GRACE,
+    };
+    let ran = ask_once(&mark, &home.database(), &command, "", timeout)?;
+    let words = |bytes: &[u8]| secrets().redact(&readable(bytes)).into_owned();
+    Ok(ScriptReport {
+        exit_code: ran.exit_code,
+        is_timed_out: ran.timed_out,
+        stdout: words(&ran.stdout),
+        stderr: words(&ran.stderr),
+    })
+}

@@ -1,0 +1,111 @@
+//! What agents of a loop have said, read from what was kept of their output.
+
+use std::{
+    fs,
+    io::{Read, Seek, SeekFrom},
+};
+
+use dacapo_core::{
+    agent::{
+        Format,
+        transcript::{OutputEvent, Transcript},
+    },
+    event::{LoopEvent, LoopStarted, OutputMarks},
+    ids::LoopId,
+    judge::evidence::without_echo,
+    text::ansi::readable,
+    workflow::template::{shortened, without_promise},
+};
+
+use crate::{
+    home::Home,
+    store::{Channel, Segments, Store, StoreError},
+};
+
+/// How much of what an agent printed is searched at most: its end.
+const SEARCHED: u64 = 1 << 20;
+
+/// What an agent wrote itself between two places of the loop's output: its messages, or the lines it printed that are not
+/// lines of its prompt.
+pub(super) fn words(
+    home: &Home,
+    id: &LoopId,
+    started: &LoopStarted,
+    format: Format,
+    begin: OutputMarks,
+    end: OutputMarks,
+) -> Option<String> {
+    let kept = |channel, begin, end| kept_output(home, id, started, channel, begin, end);
+    let printed = kept(Channel::Stdout, begin.stdout, end.stdout)?;
+    if format == Format::Text {
+        let prompt = kept(Channel::Prompt, begin.prompt, end.prompt)?;
+        return Some(without_echo(&readable(&printed), &String::from_utf8_lossy(&prompt)));
+    }
+    let mut words = String::new();
+    let mut heard = |event: OutputEvent<'_>| {
+        if let OutputEvent::Message(text) = event {
+            words.push_str(text);
+            words.push('\n');
+        }
+    };
+    let mut transcript = Transcript::new(format);
+    transcript.push(&printed, &mut heard);
+    transcript.finish(&mut heard);
+    Some(words)
+}
+
+/// The end of what a channel of the loop holds between two places.
+fn kept_output(
+    home: &Home,
+    id: &LoopId,
+    started: &LoopStarted,
+    channel: Channel,
+    begin: u64,
+    end: u64,
+) -> Option<Vec<u8>> {
+    let runs = home.runs(&started.project, &started.task);
+    let mut file = fs::File::open(Segments::path(&runs, id, channel)).ok()?;
+    let end = end.min(file.metadata().ok()?.len()).max(begin);
+    let begin = begin.max(end.saturating_sub(SEARCHED));
+    file.seek(SeekFrom::Start(begin)).ok()?;
+    let mut bytes = Vec::new();
+    file.take(end - begin).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// What the last agent of an iteration answered, without tags and not longer than answers are kept. The journal says where
+/// its output lies, so that a loop that goes on after a crash finds it too.
+pub(super) fn of_iteration(
+    home: &Home,
+    store: &Store,
+    id: &LoopId,
+    started: &LoopStarted,
+    wanted: u32,
+) -> Result<Option<String>, StoreError> {
+    let mut found = None;
+    for envelope in store.events(id, 0)? {
+        match envelope.event {
+            LoopEvent::AgentStarted { iteration, agent, output, .. } if iteration == wanted => {
+                found = Some((agent, output, None));
+            }
+            LoopEvent::AgentStarted { output, .. } => {
+                if let Some((_, _, end @ None)) = &mut found {
+                    *end = Some(output);
+                }
+            }
+            _ => {}
+        }
+    }
+    let Some((agent, begin, end)) = found else { return Ok(None) };
+    let end = end.unwrap_or(OutputMarks { stdout: u64::MAX, prompt: u64::MAX, ..begin });
+    let index = started.policy.agent.index_of(&agent).unwrap_or(0);
+    let format = started.policy.agent.at(index).format;
+    let answer = words(home, id, started, format, begin, end);
+    Ok(answer.map(|words| shortened(without_promise(&words).trim())))
+}
+
+/// What the last agent of a loop answered, if one ran.
+pub(crate) fn last(home: &Home, store: &Store, id: &LoopId) -> Result<Option<String>, StoreError> {
+    let (Some(started), Some(row)) = (store.loop_started(id)?, store.row(id)?) else { return Ok(None) };
+    of_iteration(home, store, id, &started, row.view.iteration)
+}
