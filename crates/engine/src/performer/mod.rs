@@ -194,7 +194,7 @@ pub fn resume(
     if resumed.is_some() && performer.stream.view().is_paused {
         news.push(now(News::Unpause));
     }
-    let effects = performer.decide(news)?;
+    let effects = performer.take_in(news)?;
     performer.perform_all(effects)
 }
 
@@ -271,13 +271,13 @@ impl<'a> Performer<'a> {
                 }
                 self.wait(&mut news)?;
             }
-            for effect in self.decide(news)? {
+            for effect in self.take_in(news)? {
                 self.perform(effect)?;
             }
         }
     }
 
-    fn decide(&mut self, news: Vec<Arrival<WorkflowInput>>) -> Result<Vec<WorkflowEffect>, RunError> {
+    fn take_in(&mut self, news: Vec<Arrival<WorkflowInput>>) -> Result<Vec<WorkflowEffect>, RunError> {
         if news.is_empty() {
             return Ok(Vec::new());
         }
