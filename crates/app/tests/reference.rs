@@ -8,6 +8,7 @@ use dacapo_core::{
     judge::promise::PromiseRule,
     policy::Policy,
     unit::settings::RunSettings,
+    workflow::machine::WorkflowEvent,
 };
 use dacapo_testkit::TestEnv;
 use serde::de::DeserializeOwned;
@@ -42,6 +43,8 @@ fn every_event_has_its_section_and_every_section_its_event() {
     let documented: BTreeSet<String> = sections(&page).into_iter().map(|(name, _)| name).collect();
     let mut known = variants::<LoopEvent>(r#"{"type": "?"}"#);
     known.extend(variants::<RunEvent>(r#"{"type": "?"}"#));
+    known.extend(variants::<WorkflowEvent>(r#"{"type": "?"}"#));
+    known.extend(["assistant", "tool"].map(str::to_owned));
     assert_eq!(documented, known);
 }
 

@@ -12,8 +12,9 @@ use std::{
 };
 
 use dacapo_core::{
+    agent::transcript::Said,
     duration::Millis,
-    event::{Envelope, LoopStarted, RunStarted},
+    event::{Envelope, LoopStarted, OutputMarks, RunStarted},
     ids::{LoopId, ProjectId, RunId},
     loop_machine::Request,
     receipt::Receipt,
@@ -34,7 +35,7 @@ use crate::{
     proof,
     snapshots::{self, KeptSnapshot, Restored, SnapshotChoice, SnapshotError},
     store::{Channel, Fact, LoopRow, RunRow, Scope, Segments, Store, StoreError, WorkflowRow},
-    supervisor::{self, StartError},
+    supervisor::{self, StartError, answers},
     watch::Watch,
 };
 
@@ -307,6 +308,32 @@ impl Client {
     pub fn newest_loop_of_run(&self, id: &RunId) -> Result<Option<LoopSeen>, ClientError> {
         let rows = self.journal().map(|store| store.loops_of_run(id)).transpose()?;
         Ok(rows.unwrap_or_default().pop().map(LoopSeen::from))
+    }
+
+    /// The newest answer of an agent of this loop, without tags and not longer than answers are kept.
+    pub fn last_answer(&self, id: &LoopId) -> Result<Option<String>, ClientError> {
+        match &self.way {
+            Way::Journal { home, store } => Ok(answers::newest(home, store, id)?),
+            Way::Supervisor(_) => Ok(None),
+        }
+    }
+
+    /// What the agent called `agent` said and did between two places of a loop's output. Below an agent nothing is told:
+    /// that agent knows its own words.
+    pub fn said(
+        &self,
+        id: &LoopId,
+        agent: &str,
+        begin: OutputMarks,
+        end: OutputMarks,
+    ) -> Result<Vec<Said>, ClientError> {
+        match &self.way {
+            Way::Journal { home, store } => Ok(match store.loop_started(id)? {
+                Some(started) => answers::said(home, id, &started, agent, begin, end),
+                None => Vec::new(),
+            }),
+            Way::Supervisor(_) => Ok(Vec::new()),
+        }
     }
 
     /// How a run began.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dacapo_core::{event::Envelope, loop_machine::LoopMachine};
+use dacapo_core::{agent::transcript::Said, event::Envelope, loop_machine::LoopMachine};
 
 use crate::store::Kind;
 
@@ -19,6 +19,11 @@ pub trait Observer<M: Kind = LoopMachine> {
     /// An agent or a check printed something.
     fn output(&mut self, source: &M::Source, bytes: &[u8]) {
         let _ = (source, bytes);
+    }
+
+    /// An agent said or did something, as its CLI reports it. An observer that makes no difference is shown it as printed.
+    fn said(&mut self, source: &M::Source, said: &Said) {
+        self.output(source, said.line().as_bytes());
     }
 
     /// Whether it looks at what is printed: only such an observer needs it in words.

@@ -18,6 +18,7 @@ pub mod recordings;
 mod redact;
 mod running;
 pub mod script;
+pub mod stories;
 
 pub use rustix::process::Signal;
 

@@ -1,6 +1,14 @@
 //! `dacapo events`.
 
+use std::collections::HashMap;
+
 use clap::Args;
+use dacapo_core::{
+    event::{Envelope, LoopEvent, OutputMarks},
+    ids::{LoopId, RunId},
+    plan::Purpose,
+    workflow::StepId,
+};
 use dacapo_engine::{
     client::Client,
     store::{Fact, Scope},
@@ -10,7 +18,7 @@ use super::say;
 use crate::{
     context::Context,
     error::UserError,
-    report::{event_line, run_event_line, with_run},
+    report::{event_line, run_event_line, said_line, with_run},
 };
 
 /// Print the journal
@@ -36,9 +44,17 @@ pub(super) fn events(cx: &Context, args: &EventsArgs) -> Result<u8, UserError> {
         Some(text) => scope(cx, &client, &cx.name(&client, Some(text))?)?,
         None => Scope::All,
     };
+    let workflow = match &scope {
+        Scope::Run(run) if args.json && client.workflow_of_id(run)?.is_some() => Some(run.clone()),
+        _ => None,
+    };
+    let mut agents = workflow.map(|run| Agents::new(&client, run));
     let show = |fact: Fact| match (&fact, &scope) {
         // Lines of a run have its id, those of its loops too.
         (Fact::Loop(envelope), Scope::Run(run)) if args.json => {
+            if let Some(agents) = &mut agents {
+                agents.follow(envelope)?;
+            }
             say(with_run(envelope, run.as_str()));
             Ok(())
         }
@@ -50,6 +66,70 @@ pub(super) fn events(cx: &Context, args: &EventsArgs) -> Result<u8, UserError> {
         client.read(&scope, args.from, show)?;
     }
     Ok(0)
+}
+
+/// The agents that a run of a workflow has started: what each has said and done is printed before the fact that it ended. It is
+/// read from what was kept of its output, and was not recorded a second time.
+struct Agents<'a> {
+    client: &'a Client,
+    run: RunId,
+    steps: HashMap<LoopId, StepId>,
+    running: HashMap<LoopId, RunningAgent>,
+}
+
+struct RunningAgent {
+    name: String,
+    iteration: u32,
+    /// Where its output begins.
+    begin: OutputMarks,
+}
+
+impl<'a> Agents<'a> {
+    fn new(client: &'a Client, run: RunId) -> Self {
+        Self { client, run, steps: HashMap::new(), running: HashMap::new() }
+    }
+
+    fn follow(&mut self, envelope: &Envelope) -> Result<(), UserError> {
+        let id = &envelope.loop_id;
+        match &envelope.event {
+            LoopEvent::LoopStarted(started) => {
+                let step = started.purpose.as_ref().and_then(Purpose::as_workflow_step);
+                self.steps.extend(step.map(|(step, _)| (id.clone(), step)));
+            }
+            LoopEvent::AgentStarted { iteration, agent, output, .. } => {
+                // One whose end was not recorded, because dacapo was killed.
+                self.ended(envelope, *output)?;
+                let started = RunningAgent { name: agent.clone(), iteration: *iteration, begin: *output };
+                self.running.insert(id.clone(), started);
+            }
+            LoopEvent::AgentExited { exit, .. } => self.ended(envelope, exit.output)?,
+            // It goes on later, perhaps: what it prints then is not of this agent.
+            LoopEvent::LoopFinished { .. } if self.running.contains_key(id) => {
+                let later = self.client.events_of_loop(id, envelope.seq)?.into_iter();
+                let next = later.map(|envelope| envelope.event).find_map(|event| match event {
+                    LoopEvent::AgentStarted { output, .. } => Some(output),
+                    _ => None,
+                });
+                let all =
+                    OutputMarks { stdout: u64::MAX, stderr: u64::MAX, prompt: u64::MAX, gates: u64::MAX };
+                self.ended(envelope, next.unwrap_or(all))?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self, envelope: &Envelope, end: OutputMarks) -> Result<(), UserError> {
+        let id = &envelope.loop_id;
+        let Some(agent) = self.running.remove(id) else { return Ok(()) };
+        for said in self.client.said(id, &agent.name, agent.begin, end)? {
+            let step = self.steps.get(id);
+            if let Some(line) = said_line(envelope.at, self.run.as_str(), step, agent.iteration, &said) {
+                say(line);
+            }
+        }
+        Ok(())
+    }
 }
 
 fn scope(cx: &Context, client: &Client, text: &str) -> Result<Scope, UserError> {

@@ -128,6 +128,7 @@ fn workflow(client: &Client, view: &WorkflowView, is_json: bool) -> Result<u8, U
             let metadata = serde_json::json!({
                 "iteration_count": newest.iteration,
                 "max_iterations": newest.max_iterations,
+                "last_output": client.last_answer(&newest.id)?.unwrap_or_default(),
                 "loop": newest.id,
             });
             keys.insert("metadata".to_owned(), metadata);

@@ -1,9 +1,9 @@
 //! Standard output that cannot hold up a loop: a thread writes, so that a slow reader does not slow the loop down.
 
 use std::{
-    io::{IsTerminal, Write},
+    io::{self, ErrorKind, IsTerminal, Write},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
@@ -14,30 +14,57 @@ use std::{
 const BACKLOG: usize = 4 << 20;
 /// How long the end of a loop waits for a slow reader.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long is waited before each further try to write a message that has to arrive.
+const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(800)];
 
 /// Standard output, written by a thread of its own.
 pub(super) struct Out {
-    sender: Option<Sender<Vec<u8>>>,
+    sender: Option<Sender<Message>>,
     waiting: Arc<AtomicUsize>,
+    unsent: Arc<Mutex<Unsent>>,
     done: Receiver<()>,
+}
+
+struct Message {
+    bytes: Vec<u8>,
+    is_critical: bool,
+}
+
+/// What did not arrive.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Unsent {
+    pub(super) messages: usize,
+    /// Why the first of them did not.
+    pub(super) why: String,
+}
+
+impl Unsent {
+    fn add(&mut self, why: impl ToString) {
+        self.messages += 1;
+        if self.why.is_empty() {
+            self.why = why.to_string();
+        }
+    }
 }
 
 impl Out {
     pub(super) fn new() -> Self {
-        let (sender, receiver) = channel::<Vec<u8>>();
+        let (sender, receiver) = channel::<Message>();
         let (finished, done) = channel();
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let left = Arc::clone(&waiting);
+        let (waiting, unsent) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Unsent::default())));
+        let (left, lost) = (Arc::clone(&waiting), Arc::clone(&unsent));
         std::thread::spawn(move || {
             let mut stdout = std::io::stdout();
-            for bytes in receiver {
+            for Message { bytes, is_critical } in receiver {
                 left.fetch_sub(bytes.len(), Ordering::Relaxed);
                 // A reader that went away does not stop a loop.
-                let _ = stdout.write_all(&bytes).and_then(|()| stdout.flush());
+                if let Err(error) = deliver(&mut stdout, &bytes, is_critical, std::thread::sleep) {
+                    lost.lock().unwrap_or_else(PoisonError::into_inner).add(error);
+                }
             }
             let _ = finished.send(());
         });
-        Self { sender: Some(sender), waiting, done }
+        Self { sender: Some(sender), waiting, unsent, done }
     }
 
     /// Whether standard output is a terminal.
@@ -47,9 +74,18 @@ impl Out {
 
     /// Writes `bytes` in its turn.
     pub(super) fn write(&self, bytes: Vec<u8>) {
-        self.waiting.fetch_add(bytes.len(), Ordering::Relaxed);
+        self.send(Message { bytes, is_critical: false });
+    }
+
+    /// The same for what has to arrive: if standard output is busy, it is tried again.
+    pub(super) fn write_critical(&self, bytes: Vec<u8>) {
+        self.send(Message { bytes, is_critical: true });
+    }
+
+    fn send(&self, message: Message) {
+        self.waiting.fetch_add(message.bytes.len(), Ordering::Relaxed);
         if let Some(sender) = &self.sender {
-            let _ = sender.send(bytes);
+            let _ = sender.send(message);
         }
     }
 
@@ -57,13 +93,110 @@ impl Out {
     pub(super) fn write_if_read(&self, bytes: Vec<u8>) {
         if self.waiting.load(Ordering::Relaxed) < BACKLOG {
             self.write(bytes);
+        } else {
+            let mut unsent = self.unsent.lock().unwrap_or_else(PoisonError::into_inner);
+            unsent.add("its reader is too slow");
         }
+    }
+
+    /// Waits until everything is written, for a while, and says what was not.
+    pub(super) fn finish(&mut self) -> Unsent {
+        if self.sender.take().is_some() {
+            let _ = self.done.recv_timeout(PATIENCE);
+        }
+        self.unsent.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl Drop for Out {
     fn drop(&mut self) {
-        self.sender = None;
-        let _ = self.done.recv_timeout(PATIENCE);
+        self.finish();
+    }
+}
+
+/// Writes a message whole or not at all. What has to arrive is tried three times while its reader is busy; an error that
+/// will not go away ends it at once (req 161).
+fn deliver(
+    out: &mut impl Write,
+    bytes: &[u8],
+    is_critical: bool,
+    mut pause: impl FnMut(Duration),
+) -> io::Result<()> {
+    let mut pauses = PAUSES.iter();
+    let mut written = 0;
+    loop {
+        let tried = match out.write(&bytes[written..]) {
+            Ok(0) if written < bytes.len() => Err(ErrorKind::WriteZero.into()),
+            Ok(n) => {
+                written += n;
+                if written < bytes.len() {
+                    continue;
+                }
+                out.flush()
+            }
+            Err(error) => Err(error),
+        };
+        match tried {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock && (is_critical || written > 0) => {
+                let Some(time) = pauses.next() else { return Err(error) };
+                pause(*time);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A writer that answers each attempt as it is told, and then takes everything.
+    struct Scripted {
+        answers: Vec<Result<usize, ErrorKind>>,
+        taken: Vec<u8>,
+        tries: usize,
+    }
+
+    impl Write for Scripted {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.tries += 1;
+            let answer = if self.answers.is_empty() { Ok(bytes.len()) } else { self.answers.remove(0) };
+            let n = answer.map_err(io::Error::from)?.min(bytes.len());
+            self.taken.extend_from_slice(&bytes[..n]);
+            Ok(n)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_has_to_arrive_is_tried_three_times_unless_the_error_stays() {
+        // req 161
+        use ErrorKind::{BrokenPipe, Interrupted, PermissionDenied, WouldBlock};
+        let busy = || Err(WouldBlock);
+        for (answers, is_critical, arrives, tries) in [
+            (vec![], false, true, 1),
+            (vec![busy()], false, false, 1),
+            (vec![busy()], true, true, 2),
+            (vec![busy(), busy()], true, true, 3),
+            (vec![busy(), busy(), busy()], true, false, 3),
+            (vec![Err(BrokenPipe)], true, false, 1),
+            (vec![Err(PermissionDenied)], true, false, 1),
+            (vec![Err(Interrupted)], false, true, 2),
+            // What was begun is brought to its end, so that no half of a message stands there.
+            (vec![Ok(2), busy()], false, true, 3),
+        ] {
+            let text = format!("{answers:?}, critical: {is_critical}");
+            let mut out = Scripted { answers, taken: Vec::new(), tries: 0 };
+            let mut pauses = Vec::new();
+            let sent = deliver(&mut out, b"message", is_critical, |time| pauses.push(time));
+            assert_eq!((sent.is_ok(), out.tries), (arrives, tries), "{text}");
+            assert_eq!(out.taken == b"message", arrives, "{text}");
+            assert!(pauses.is_sorted() && pauses.len() <= PAUSES.len(), "the delay grows: {pauses:?}");
+        }
     }
 }

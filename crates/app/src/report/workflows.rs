@@ -2,21 +2,33 @@
 
 use clap::ValueEnum;
 use dacapo_core::{
+    agent::transcript::Said,
     event::{Envelope, LoopEvent, Reason},
-    text::ansi::readable,
+    text::{ansi::readable, count},
     view::WorkflowView,
     workflow::{
         Form, StepId, Workflow,
-        machine::{EndReason, Standing, Work, WorkflowEnd, WorkflowEnvelope, WorkflowEvent, WorkflowMachine},
+        machine::{
+            EndReason, Standing, Work, WorkflowEnd, WorkflowEnvelope, WorkflowEvent, WorkflowMachine,
+            WorkflowStarted,
+        },
         messages,
         template::without_promise,
     },
 };
 use dacapo_engine::{observer::Observer, performer::WorkflowLeft};
+use jiff::Timestamp;
 use serde_json::Value;
-use std::io::Write;
+use std::{collections::BTreeMap, io::Write};
 
-use super::{Style, jsonl::FirstWord, out::Out};
+use super::{
+    Style,
+    jsonl::FirstWord,
+    out::{Out, Unsent},
+};
+
+/// How much of what an agent printed is held for one line of JSON.
+const LONGEST: usize = 2 << 20;
 
 /// When what agents say is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -36,29 +48,49 @@ pub(super) struct HumanWorkflow {
     iteration: u32,
     /// Why the newest loop ended.
     reason: Option<Reason>,
-    /// What an agent said in this iteration, in batch mode.
+    /// What an agent said in this iteration, in batch mode: its messages.
     said: Vec<String>,
+    /// Whether the newest of them is still being printed line by line.
+    is_printing: bool,
     /// Whether something was said since the last block.
     is_open: bool,
 }
 
 impl HumanWorkflow {
-    pub(super) fn new(mode: Mode) -> Self {
+    /// `resumed` is the workflow of a run that goes on.
+    pub(super) fn new(mode: Mode, resumed: Option<&WorkflowStarted>) -> Self {
         Self {
             out: Out::new(),
             mode,
-            workflow: None,
+            workflow: resumed.map(|started| started.workflow.clone()),
             iteration: 0,
             reason: None,
             said: Vec::new(),
+            is_printing: false,
             is_open: false,
         }
     }
 
     /// One message, with an empty line behind it.
     fn block(&mut self, text: &str) {
+        let block = self.as_block(text);
+        self.out.write(block);
+    }
+
+    fn as_block(&mut self, text: &str) -> Vec<u8> {
         let above = if std::mem::take(&mut self.is_open) { "\n" } else { "" };
-        self.out.write(format!("{above}{}\n\n", readable(text.as_bytes())).into_bytes());
+        format!("{above}{}\n\n", readable(text.as_bytes())).into_bytes()
+    }
+
+    /// What is shown at once of what an agent or a check printed. If its reader is far behind, it is left out.
+    fn show(&mut self, text: &str) {
+        let shown = without_promise(text);
+        if shown.trim().is_empty() && !text.trim().is_empty() {
+            // Nothing was there but a tag.
+            return;
+        }
+        self.is_open = true;
+        self.out.write_if_read(format!("{}\n", readable(shown.trim_end().as_bytes())).into_bytes());
     }
 
     fn end(&mut self, end: &WorkflowEnd) {
@@ -80,12 +112,14 @@ impl HumanWorkflow {
             }
             (_, EndReason::Blocked) => format!("**Workflow blocked**: {}\n\n{}", workflow.name, end.detail),
         };
-        self.block(&text);
+        let block = self.as_block(&text);
+        self.out.write_critical(block);
         self.workflow = Some(workflow);
     }
 
     fn flush_batch(&mut self) {
-        let said = std::mem::take(&mut self.said).join("\n");
+        self.is_printing = false;
+        let said = std::mem::take(&mut self.said).join("\n\n");
         let said = without_promise(&said);
         if !said.trim().is_empty() {
             self.block(said.trim());
@@ -154,18 +188,33 @@ impl Observer<WorkflowMachine> for HumanWorkflow {
     }
 
     fn output(&mut self, _: &StepId, line: &[u8]) {
-        let line = String::from_utf8_lossy(line).into_owned();
-        if self.mode == Mode::Batch {
-            self.said.push(line);
-            return;
+        if self.mode == Mode::Stream {
+            self.show(&String::from_utf8_lossy(line));
         }
-        let shown = without_promise(&line);
-        if shown.trim().is_empty() && !line.trim().is_empty() {
-            // Nothing was on it but a tag.
-            return;
+    }
+
+    fn said(&mut self, _: &StepId, said: &Said) {
+        if self.mode == Mode::Stream {
+            return self.show(said.line().trim_end_matches('\n'));
         }
-        self.is_open = true;
-        self.out.write(format!("{}\n", readable(shown.as_bytes())).into_bytes());
+        match said {
+            Said::Assistant { text } => {
+                self.is_printing = false;
+                self.said.push(text.trim().to_owned());
+            }
+            Said::Line { text } => match self.said.last_mut() {
+                Some(message) if self.is_printing => {
+                    message.push('\n');
+                    message.push_str(text);
+                }
+                _ => {
+                    self.is_printing = true;
+                    self.said.push(text.clone());
+                }
+            },
+            // Not in a batch (req 153).
+            Said::Tool { .. } | Said::Note { .. } => {}
+        }
     }
 
     fn sees_output(&self) -> bool {
@@ -173,16 +222,70 @@ impl Observer<WorkflowMachine> for HumanWorkflow {
     }
 }
 
+impl Drop for HumanWorkflow {
+    fn drop(&mut self) {
+        tell_unsent(&mut self.out);
+    }
+}
+
+/// Says on standard error how many messages did not arrive.
+fn tell_unsent(out: &mut Out) {
+    let Unsent { messages, why } = out.finish();
+    if messages > 0 {
+        let what = count(u32::try_from(messages).unwrap_or(u32::MAX), "message");
+        let _ = writeln!(std::io::stderr().lock(), "WARNING: {what} could not be shown: {why}");
+    }
+}
+
 /// The journal of a run and of its loops as JSON lines, each with the id of the run.
 pub(super) struct WorkflowLines {
     out: Out,
-    run: Option<String>,
+    run: String,
+    iterations: BTreeMap<StepId, u32>,
+    /// What agents printed that print no events, until their end.
+    printed: BTreeMap<StepId, String>,
 }
 
 impl WorkflowLines {
-    pub(super) fn new() -> Self {
-        Self { out: Out::new(), run: None }
+    pub(super) fn new(resumed: Option<&WorkflowStarted>) -> Self {
+        let run = resumed.map(|started| started.run.clone()).unwrap_or_default();
+        Self { out: Out::new(), run, iterations: BTreeMap::new(), printed: BTreeMap::new() }
     }
+
+    fn say(&self, at: Timestamp, step: &StepId, said: &Said) {
+        let iteration = self.iterations.get(step).copied().unwrap_or(0);
+        if let Some(line) = said_line(at, &self.run, Some(step), iteration, said) {
+            self.out.write(format!("{line}\n").into_bytes());
+        }
+    }
+}
+
+impl Drop for WorkflowLines {
+    fn drop(&mut self) {
+        tell_unsent(&mut self.out);
+    }
+}
+
+/// What an agent said or did, as a line of its run (req 163); nothing for what is no part of its record.
+pub(crate) fn said_line(
+    at: Timestamp,
+    run: &str,
+    step: Option<&StepId>,
+    iteration: u32,
+    said: &Said,
+) -> Option<Value> {
+    let mut line = match said {
+        Said::Assistant { .. } | Said::Tool { .. } => serde_json::to_value(said).ok()?,
+        Said::Line { .. } | Said::Note { .. } => return None,
+    };
+    let keys = line.as_object_mut()?;
+    keys.insert("at".to_owned(), at.to_string().into());
+    keys.insert("run".to_owned(), run.into());
+    keys.insert("iteration".to_owned(), iteration.into());
+    if let Some(step) = step {
+        keys.insert("step".to_owned(), step.as_str().into());
+    }
+    Some(line)
 }
 
 /// A fact of a loop, with the run that the loop belongs to.
@@ -196,15 +299,46 @@ pub(crate) fn with_run(envelope: &Envelope, run: &str) -> Value {
 
 impl Observer<WorkflowMachine> for WorkflowLines {
     fn event(&mut self, envelope: &WorkflowEnvelope, _: &WorkflowView) {
-        self.run = Some(envelope.run.to_string());
+        self.run = envelope.run.to_string();
         if let Ok(line) = serde_json::to_string(envelope) {
-            self.out.write(format!("{line}\n").into_bytes());
+            self.out.write_critical(format!("{line}\n").into_bytes());
         }
     }
 
-    fn loop_event(&mut self, _: &StepId, envelope: &Envelope) {
-        let line = with_run(envelope, self.run.as_deref().unwrap_or_default());
-        self.out.write(format!("{line}\n").into_bytes());
+    fn loop_event(&mut self, step: &StepId, envelope: &Envelope) {
+        match &envelope.event {
+            LoopEvent::IterationStarted { iteration, .. } => {
+                self.iterations.insert(step.clone(), *iteration);
+            }
+            LoopEvent::AgentExited { .. } => {
+                let text = self.printed.remove(step).unwrap_or_default().trim().to_owned();
+                if !text.is_empty() {
+                    self.say(envelope.at, step, &Said::Assistant { text });
+                }
+            }
+            _ => {}
+        }
+        self.out.write_critical(format!("{}\n", with_run(envelope, &self.run)).into_bytes());
+    }
+
+    fn said(&mut self, step: &StepId, said: &Said) {
+        match said {
+            Said::Line { text } => {
+                let printed = self.printed.entry(step.clone()).or_default();
+                printed.push_str(text);
+                printed.push('\n');
+                if printed.len() > LONGEST {
+                    // The end is what a promise stands in.
+                    let cut = printed.ceil_char_boundary(printed.len() - LONGEST / 2);
+                    printed.drain(..cut);
+                }
+            }
+            said => self.say(Timestamp::now(), step, said),
+        }
+    }
+
+    fn sees_output(&self) -> bool {
+        true
     }
 }
 
@@ -214,12 +348,17 @@ impl Observer<WorkflowMachine> for FirstWord {
     }
 }
 
-/// The observer that shows a run of a workflow in the style that the user asked for.
-pub(crate) fn workflow_reporter(style: &Style, mode: Mode) -> Box<dyn Observer<WorkflowMachine>> {
+/// The observer that shows a run of a workflow in the style that the user asked for; `resumed` is how a run began that goes
+/// on.
+pub(crate) fn workflow_reporter(
+    style: &Style,
+    mode: Mode,
+    resumed: Option<&WorkflowStarted>,
+) -> Box<dyn Observer<WorkflowMachine>> {
     if style.json && !dacapo_engine::process::background::is_background() {
-        return Box::new(WorkflowLines::new());
+        return Box::new(WorkflowLines::new(resumed));
     }
-    super::in_style(style, || Box::new(HumanWorkflow::new(mode)))
+    super::in_style(style, || Box::new(HumanWorkflow::new(mode, resumed)))
 }
 
 /// Says where a run stands, as the last line on standard error; gives the exit code.

@@ -12,3 +12,4 @@ mod sign_in;
 mod stage;
 mod units;
 mod work;
+mod workflows;

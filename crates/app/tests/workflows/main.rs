@@ -1,5 +1,8 @@
 //! Workflows through the real binary: the commands that look at them, and runs.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod agents;
 mod files;
+mod ralph;
 mod running;
+mod support;

@@ -1,59 +1,9 @@
 //! `workflow run`, and what can be done with a run.
 
-use std::time::Duration;
-
-use dacapo_testkit::{Output, TestEnv};
 use rustix::process::Signal;
 use serde_json::Value;
 
-const SOON: Duration = Duration::from_secs(30);
-
-fn env() -> TestEnv {
-    let env = TestEnv::new(env!("CARGO_BIN_EXE_dacapo"));
-    env.git_init();
-    env
-}
-
-/// A world with the workflow `w`.
-fn with(text: &str) -> TestEnv {
-    let env = env();
-    env.write(".dacapo/workflows/w.yaml", format!("name: w\ndescription: d\n{text}"));
-    env
-}
-
-fn args(env: &TestEnv, extra: &[&str]) -> Vec<String> {
-    let mut args: Vec<String> =
-        ["workflow", "run", "w", "--trust", "--restart-delay", "0s", "--agent-cmd"].map(str::to_owned).into();
-    args.push(env.agent_cmd());
-    args.extend(extra.iter().map(|word| (*word).to_owned()));
-    args
-}
-
-fn run(env: &TestEnv, extra: &[&str]) -> Output {
-    env.run(args(env, extra))
-}
-
-/// The id in the last line on standard error.
-fn run_id(output: &Output) -> String {
-    let (_, rest) = output.stderr.rsplit_once("[run ").expect("a last line");
-    rest.split(']').next().unwrap().to_owned()
-}
-
-fn events(env: &TestEnv, id: &str) -> Vec<Value> {
-    let output = env.run(["events", id, "--json"]).assert_code(0);
-    output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-fn types(events: &[Value]) -> Vec<&str> {
-    events.iter().map(|event| event["type"].as_str().unwrap()).collect()
-}
-
-fn status(env: &TestEnv, id: &str) -> Value {
-    let text = env.run(["status", id, "--json"]).assert_code(0).stdout;
-    serde_json::from_str::<Value>(&text).unwrap()[0].clone()
-}
-
-const LOOP: &str = "loop: {until: COMPLETE, max_iterations: 5}\nprompt: do $USER_MESSAGE\n";
+use crate::support::{LOOP, SOON, args, events, run, run_id, status, types, with};
 
 #[test]
 fn a_loop_that_completes_on_the_third_call_makes_three_and_says_so() {

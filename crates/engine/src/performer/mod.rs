@@ -649,6 +649,7 @@ impl<'a> Performer<'a> {
             for message in heard.messages {
                 match message {
                     Ok(JobMessage::Output(line)) => self.observer.output(&step, line.as_bytes()),
+                    Ok(JobMessage::Said(said)) => self.observer.said(&step, &said),
                     Ok(JobMessage::Wrote { seq }) => self.look_at_loops(seq)?,
                     Ok(JobMessage::Script(report)) => self.jobs[at].report = Some(report),
                     Ok(JobMessage::Failed { detail }) => self.jobs[at].failed = Some(detail),

@@ -9,7 +9,8 @@ use std::{
 };
 
 use dacapo_core::{
-    event::{Envelope, RunEvent, UnitEnd},
+    agent::transcript::Said,
+    event::{Envelope, LoopEvent, RunEvent, UnitEnd},
     view::LoopView,
 };
 use rustix::process::Signal;
@@ -59,12 +60,20 @@ pub(crate) struct JobReporter {
     says_place: bool,
     /// What an agent printed that is not a whole line yet.
     rest: Vec<u8>,
+    /// The same of an agent of a step that prints words and no events, on its standard output.
+    rest_of_words: Vec<u8>,
 }
 
 impl JobReporter {
     /// Greets the host; nothing may be said before.
     fn greeting(is_watched: bool) -> Self {
-        let mut voice = Self { out: io::stdout(), is_watched, says_place: false, rest: Vec::new() };
+        let mut voice = Self {
+            out: io::stdout(),
+            is_watched,
+            says_place: false,
+            rest: Vec::new(),
+            rest_of_words: Vec::new(),
+        };
         voice.say(&JobMessage::Hello { protocol: PROTOCOL });
         voice
     }
@@ -80,6 +89,13 @@ impl JobReporter {
         self.say(&JobMessage::Event(event.clone()));
     }
 
+    /// Passes on what an agent printed that prints words and no events.
+    fn words(&mut self, bytes: &[u8]) {
+        for text in lines(&mut self.rest_of_words, bytes) {
+            self.say(&JobMessage::Said(Said::Line { text }));
+        }
+    }
+
     /// A scheduler that is gone hears nothing, and the job is about to go too.
     pub(crate) fn say(&mut self, message: &JobMessage) {
         let Ok(mut line) = serde_json::to_vec(message) else { return };
@@ -89,23 +105,47 @@ impl JobReporter {
     }
 }
 
+/// The lines that `bytes` complete; what follows the last of them waits in `rest`.
+fn lines(rest: &mut Vec<u8>, bytes: &[u8]) -> Vec<String> {
+    rest.extend_from_slice(bytes);
+    let mut found = Vec::new();
+    let mut from = 0;
+    while let Some(end) = memchr::memchr(b'\n', &rest[from..]) {
+        found.push(String::from_utf8_lossy(rest[from..from + end].trim_ascii_end()).into_owned());
+        from += end + 1;
+    }
+    rest.drain(..from);
+    // A line without an end is not worth the memory.
+    rest.truncate(LONGEST_LINE);
+    found
+}
+
 impl Observer for JobReporter {
     fn event(&mut self, envelope: &Envelope, _: &LoopView) {
+        if matches!(envelope.event, LoopEvent::AgentExited { .. }) && !self.rest_of_words.is_empty() {
+            self.words(b"\n");
+        }
         self.say(&match self.says_place {
             true => JobMessage::Wrote { seq: envelope.seq },
             false => JobMessage::LoopWrote,
         });
     }
 
-    fn output(&mut self, _: &Channel, bytes: &[u8]) {
-        self.rest.extend_from_slice(bytes);
-        while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.rest.drain(..=end).collect();
-            let output = String::from_utf8_lossy(line.trim_ascii_end()).into_owned();
-            self.say(&JobMessage::Output(output));
+    fn output(&mut self, channel: &Channel, bytes: &[u8]) {
+        if self.says_place && *channel == Channel::Stdout {
+            return self.words(bytes);
         }
-        // A line without an end is not worth the memory.
-        self.rest.truncate(LONGEST_LINE);
+        for line in lines(&mut self.rest, bytes) {
+            self.say(&JobMessage::Output(line));
+        }
+    }
+
+    fn said(&mut self, channel: &Channel, said: &Said) {
+        if self.says_place {
+            self.say(&JobMessage::Said(said.clone()));
+        } else {
+            self.output(channel, said.line().as_bytes());
+        }
     }
 
     fn sees_output(&self) -> bool {

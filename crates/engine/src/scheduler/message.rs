@@ -6,6 +6,7 @@
 use std::{fmt, path::PathBuf};
 
 use dacapo_core::{
+    agent::transcript::Said,
     event::{RunEvent, RunStarted},
     ids::{RunId, UnitId},
     text::{ansi, visible::visible},
@@ -42,10 +43,12 @@ pub(crate) enum JobMessage {
     Hello { protocol: u32 },
     /// A fact about the job's unit for the run's stream.
     Event(RunEvent),
-    /// A line that an agent of the unit printed.
+    /// A line that an agent of the unit printed; of a step, one that a check printed, or an agent on its standard error.
     Output(String),
     /// A loop of the unit has written to the journal.
     LoopWrote,
+    /// An agent of a step said or did something.
+    Said(Said),
     /// The loop of a step has written to the journal, up to this place. What was said before belongs before it.
     Wrote { seq: u64 },
     /// How the script of a step ended.

@@ -555,6 +555,7 @@ impl Scheduler<'_> {
                     Ok(JobMessage::Output(line)) => self.observer.output(&unit, line.as_bytes()),
                     Ok(
                         JobMessage::LoopWrote
+                        | JobMessage::Said(_)
                         | JobMessage::Hello { .. }
                         | JobMessage::Wrote { .. }
                         | JobMessage::Script(_)

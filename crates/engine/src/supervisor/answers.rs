@@ -8,7 +8,7 @@ use std::{
 use dacapo_core::{
     agent::{
         Format,
-        transcript::{OutputEvent, Transcript},
+        transcript::{OutputEvent, Said, Transcript},
     },
     event::{LoopEvent, LoopStarted, OutputMarks},
     ids::LoopId,
@@ -24,6 +24,9 @@ use crate::{
 
 /// How much of what an agent printed is searched at most: its end.
 const SEARCHED: u64 = 1 << 20;
+
+/// How much is read at once of what is read whole.
+const CHUNK: usize = 1 << 16;
 
 /// What an agent wrote itself between two places of the loop's output: its messages, or the lines it printed that are not
 /// lines of its prompt.
@@ -52,6 +55,40 @@ pub(super) fn words(
     transcript.push(&printed, &mut heard);
     transcript.finish(&mut heard);
     Some(words)
+}
+
+/// Everything that the agent called `agent` said and did between two places of the loop's output, in order. Of one that prints
+/// no events, that is what it printed.
+pub(crate) fn said(
+    home: &Home,
+    id: &LoopId,
+    started: &LoopStarted,
+    agent: &str,
+    begin: OutputMarks,
+    end: OutputMarks,
+) -> Vec<Said> {
+    let index = started.policy.agent.index_of(agent).unwrap_or(0);
+    let format = started.policy.agent.at(index).format;
+    if format == Format::Text {
+        let printed = kept_output(home, id, started, Channel::Stdout, begin.stdout, end.stdout);
+        let text = readable(&printed.unwrap_or_default()).trim().to_owned();
+        return if text.is_empty() { Vec::new() } else { vec![Said::Assistant { text }] };
+    }
+    let mut found = Vec::new();
+    let runs = home.runs(&started.project, &started.task);
+    let Ok(mut file) = fs::File::open(Segments::path(&runs, id, Channel::Stdout)) else { return found };
+    if file.seek(SeekFrom::Start(begin.stdout)).is_err() {
+        return found;
+    }
+    let mut kept = file.take(end.stdout.saturating_sub(begin.stdout));
+    let mut transcript = Transcript::new(format);
+    let mut heard = |event: OutputEvent<'_>| found.extend(Said::of(event));
+    let mut buffer = vec![0; CHUNK];
+    while let Ok(read @ 1..) = kept.read(&mut buffer) {
+        transcript.push(&buffer[..read], &mut heard);
+    }
+    transcript.finish(&mut heard);
+    found
 }
 
 /// The end of what a channel of the loop holds between two places.
@@ -108,4 +145,17 @@ pub(super) fn of_iteration(
 pub(crate) fn last(home: &Home, store: &Store, id: &LoopId) -> Result<Option<String>, StoreError> {
     let (Some(started), Some(row)) = (store.loop_started(id)?, store.row(id)?) else { return Ok(None) };
     of_iteration(home, store, id, &started, row.view.iteration)
+}
+
+/// The newest answer in a loop that is not empty: of the iteration that runs, or else of the one before.
+pub(crate) fn newest(home: &Home, store: &Store, id: &LoopId) -> Result<Option<String>, StoreError> {
+    let (Some(started), Some(row)) = (store.loop_started(id)?, store.row(id)?) else { return Ok(None) };
+    let iteration = row.view.iteration;
+    for wanted in [Some(iteration), iteration.checked_sub(1)].into_iter().flatten() {
+        let answer = of_iteration(home, store, id, &started, wanted)?;
+        if let Some(answer) = answer.filter(|answer| !answer.is_empty()) {
+            return Ok(Some(answer));
+        }
+    }
+    Ok(None)
 }

@@ -8,7 +8,7 @@ use dacapo_core::{
         AgentCommand, Format,
         catalog::UsageReporting,
         outcome::{ProcessEnd, outcome},
-        transcript::{OutputEvent, OutputSummary, Transcript, readable},
+        transcript::{OutputEvent, OutputSummary, Said, Transcript},
     },
     event::{Outcome, Spend, Usage},
     judge::promise::{Detection, PromiseDetector},
@@ -81,8 +81,8 @@ impl Listener {
         self.transcript.is_some()
     }
 
-    /// Takes in what it printed; `show` gets what events say, in lines for people.
-    pub(super) fn stdout(&mut self, bytes: &[u8], now: Instant, mut show: Option<&mut dyn FnMut(&str)>) {
+    /// Takes in what it printed; `show` gets what events say.
+    pub(super) fn stdout(&mut self, bytes: &[u8], now: Instant, mut show: Option<&mut dyn FnMut(Said)>) {
         let Some(transcript) = &mut self.transcript else {
             return self.detector.push(bytes);
         };
@@ -102,9 +102,9 @@ impl Listener {
                 _ => {}
             }
             if let Some(show) = &mut show
-                && let Some(line) = readable(heard)
+                && let Some(said) = Said::of(heard)
             {
-                show(&line);
+                show(said);
             }
         });
         if transcript.model().is_some_and(|model| self.model.as_deref() != Some(model)) {

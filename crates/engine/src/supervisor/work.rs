@@ -10,7 +10,7 @@ use std::{
 };
 
 use dacapo_core::{
-    agent::{PromptDelivery, agent_environment, outcome::ProcessEnd},
+    agent::{PromptDelivery, agent_environment, outcome::ProcessEnd, transcript::Said},
     duration::Millis,
     event::{AgentExit, GateRole, Outcome, Spend},
     judge::promise::PromiseDetector,
@@ -406,8 +406,9 @@ impl Supervisor<'_> {
                 let observer = &mut *self.observer;
                 match pipe.channel {
                     Channel::Stdout if observer.sees_output() => {
-                        let mut show = |line: &str| {
-                            observer.output(&Channel::Stdout, secrets().redact(line).as_bytes());
+                        let mut show = |said: Said| {
+                            let said = said.map(|text| secrets().redact(text).into_owned());
+                            observer.said(&Channel::Stdout, &said);
                         };
                         listener.stdout(bytes, now, Some(&mut show));
                     }

@@ -137,7 +137,7 @@ pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let started = started(args, FrozenWorkflow { workflow, ..found }, Some(Box::new(settings)));
-    let mut observer = workflow_reporter(&args.flags.style, args.mode);
+    let mut observer = workflow_reporter(&args.flags.style, args.mode, None);
     let new = NewWorkflow { started, programs, is_detached: is_background() };
     let left = performer::run(&cx.home, new, observer.as_mut())?;
     drop(observer);
@@ -175,7 +175,7 @@ pub(in crate::cli) fn resume(
         resumed: (!flags.is_answer).then_some(raise),
         is_detached: is_background(),
     };
-    let mut observer = workflow_reporter(&flags.style, Mode::Stream);
+    let mut observer = workflow_reporter(&flags.style, Mode::Stream, Some(&started));
     let left = performer::resume(&cx.home, wanted, observer.as_mut())?;
     drop(observer);
     Ok(last_line_of_workflow(&left))

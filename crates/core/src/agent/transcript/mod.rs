@@ -19,7 +19,7 @@ mod sink;
 use memchr::memmem;
 use serde::Deserialize;
 
-pub use self::readable::readable;
+pub use self::readable::{Said, readable};
 use self::{lines::Lines, sink::TranscriptSink};
 use super::command::Format;
 pub use crate::limits::Scope as UsageScope;

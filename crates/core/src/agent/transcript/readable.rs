@@ -1,16 +1,61 @@
-//! An agent's events in words, for a person who watches it or reads its log.
+//! What an agent said or did, apart from the output it was read from: for observers, records, and lines for people.
+
+use serde::{Deserialize, Serialize};
 
 use super::OutputEvent;
 
-/// One or more whole lines; nothing where there is nothing to see.
-pub fn readable(heard: OutputEvent<'_>) -> Option<String> {
-    match heard {
-        OutputEvent::Message(text) => Some(format!("{}\n", text.trim_end_matches('\n'))),
-        OutputEvent::Tool { name, input: "" } => Some(format!("[{name}]\n")),
-        OutputEvent::Tool { name, input } => Some(format!("[{name}] {input}\n")),
-        OutputEvent::Retry { detail } => Some(format!("[asks again: {detail}]\n")),
-        OutputEvent::Usage { .. } | OutputEvent::Written(_) | OutputEvent::Final => None,
+/// Something that an agent said or did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Said {
+    /// A whole message.
+    Assistant { text: String },
+    /// A call of a tool, with what the tool is to do in one short line.
+    Tool { name: String, input: String },
+    /// A line of an agent that prints words and no events: a part of a message.
+    Line { text: String },
+    /// The CLI says something about itself.
+    Note { text: String },
+}
+
+impl Said {
+    /// What is heard in an agent's output, if people are to know of it.
+    pub fn of(heard: OutputEvent<'_>) -> Option<Self> {
+        match heard {
+            OutputEvent::Message(text) => Some(Self::Assistant { text: text.to_owned() }),
+            OutputEvent::Tool { name, input } => {
+                Some(Self::Tool { name: name.to_owned(), input: input.to_owned() })
+            }
+            OutputEvent::Retry { detail } => Some(Self::Note { text: format!("asks again: {detail}") }),
+            OutputEvent::Usage { .. } | OutputEvent::Written(_) | OutputEvent::Final => None,
+        }
     }
+
+    /// The same with its words changed.
+    #[must_use]
+    pub fn map(self, mut change: impl FnMut(&str) -> String) -> Self {
+        match self {
+            Self::Assistant { text } => Self::Assistant { text: change(&text) },
+            Self::Tool { name, input } => Self::Tool { name, input: change(&input) },
+            Self::Line { text } => Self::Line { text: change(&text) },
+            Self::Note { text } => Self::Note { text: change(&text) },
+        }
+    }
+
+    /// As people read it, with a line break behind it.
+    pub fn line(&self) -> String {
+        match self {
+            Self::Assistant { text } | Self::Line { text } => format!("{}\n", text.trim_end_matches('\n')),
+            Self::Tool { name, input } if input.is_empty() => format!("[{name}]\n"),
+            Self::Tool { name, input } => format!("[{name}] {input}\n"),
+            Self::Note { text } => format!("[{text}]\n"),
+        }
+    }
+}
+
+/// What is heard as people read it.
+pub fn readable(heard: OutputEvent<'_>) -> Option<String> {
+    Said::of(heard).map(|said| said.line())
 }
 
 #[cfg(test)]
