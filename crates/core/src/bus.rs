@@ -112,12 +112,8 @@ impl Draft {
 /// was not made here (people edit a bus) counts as none.
 pub fn next_id(last: Option<&str>, now: Timestamp, pid: u32) -> String {
     let fresh = id_text(now, pid, 1);
-    let Some((last, (time, last_pid, counter))) = last.and_then(|last| Some((last, id_parts(last)?))) else {
-        return fresh;
-    };
-    if fresh.as_str() > last {
-        return fresh;
-    }
+    let Some(last) = last.filter(|last| *last >= fresh.as_str()) else { return fresh };
+    let Some((time, last_pid, counter)) = id_parts(last) else { return fresh };
     if last_pid == pid && counter < COUNTER_MAX {
         return id_text(time, pid, counter + 1);
     }

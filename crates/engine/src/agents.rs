@@ -65,7 +65,7 @@ fn version(home: &Home, program: &Path) -> Option<String> {
         program: program.to_owned(),
         args: vec!["--version".into()],
         // No program needs a key to print its version.
-        env: gate_environment(std::env::vars_os(), &[]),
+        env: gate_environment(&std::env::vars_os().collect::<Vec<_>>(), &[]),
         dir: std::env::temp_dir(),
         grace: GRACE,
     };
@@ -140,7 +140,7 @@ pub fn probe(
     let command = KeptCommand {
         program,
         args: argv.iter().skip(1).map(Into::into).collect(),
-        env: agent_environment(std::env::vars_os(), rule, &agent.env, &[]),
+        env: agent_environment(&std::env::vars_os().collect::<Vec<_>>(), rule, &agent.env, &[]),
         dir: folder,
         grace: GRACE,
     };

@@ -5,6 +5,7 @@ use std::{
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink},
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 use dacapo_core::ids::{LoopId, ProjectId, TaskId};
@@ -94,12 +95,12 @@ impl Home {
     pub fn bin(&self) -> io::Result<PathBuf> {
         let folder = self.0.join("bin");
         let link = folder.join("dacapo");
-        let exe = std::env::current_exe()?;
-        if fs::read_link(&link).ok().as_ref() != Some(&exe) {
+        let exe = own_program()?;
+        if fs::read_link(&link).ok().as_ref() != Some(exe) {
             make_dir(&folder)?;
             let fresh = folder.join(format!(".dacapo.{}", std::process::id()));
             let _ = fs::remove_file(&fresh);
-            symlink(&exe, &fresh)?;
+            symlink(exe, &fresh)?;
             fs::rename(&fresh, &link)?;
         }
         Ok(folder)
@@ -119,6 +120,18 @@ impl Home {
 
     fn reserve(&self) -> PathBuf {
         self.0.join("reserve")
+    }
+}
+
+/// Where the binary of this process was when this was asked first: replaced by an update, it goes by another name.
+fn own_program() -> io::Result<&'static PathBuf> {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    match PROGRAM.get() {
+        Some(program) => Ok(program),
+        None => {
+            let program = std::env::current_exe()?;
+            Ok(PROGRAM.get_or_init(|| program))
+        }
     }
 }
 

@@ -254,5 +254,5 @@ fn environment(
         ("DACAPO_ITERATION", iteration.as_ref()),
         ("DACAPO_HOME", home.path().as_os_str()),
     ];
-    gate_environment(std::env::vars_os(), &own)
+    gate_environment(&std::env::vars_os().collect::<Vec<_>>(), &own)
 }

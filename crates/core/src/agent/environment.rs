@@ -90,12 +90,11 @@ pub fn is_provider_key(name: &str) -> bool {
 /// caller's own `DACAPO_*`, with what the agent is `given` and then `own` on top. Nothing the caller set can outrank
 /// `own` (req 93).
 pub fn agent_environment(
-    caller: impl IntoIterator<Item = Variable>,
+    caller: &[Variable],
     rule: EnvironmentRule,
     given: &BTreeMap<String, String>,
     own: &[(&str, &OsStr)],
 ) -> Vec<Variable> {
-    let caller: Vec<Variable> = caller.into_iter().collect();
     let mut all: Vec<(&str, &OsStr)> = given
         .iter()
         .filter(|(name, _)| !own.iter().any(|(own, _)| own == name))
@@ -113,16 +112,16 @@ pub fn agent_environment(
     };
     let inherited =
         caller.iter().filter(|(name, _)| rule == EnvironmentRule::Inherit || name.to_str().is_some());
-    filtered(inherited.cloned(), &all, is_dropped)
+    filtered(inherited, &all, is_dropped)
 }
 
 /// The environment of a gate: an agent's, less provider keys.
-pub fn gate_environment(caller: impl IntoIterator<Item = Variable>, own: &[(&str, &OsStr)]) -> Vec<Variable> {
+pub fn gate_environment(caller: &[Variable], own: &[(&str, &OsStr)]) -> Vec<Variable> {
     filtered(caller, own, |name| is_nested_agent_marker(name) || is_provider_key(name))
 }
 
-fn filtered(
-    caller: impl IntoIterator<Item = Variable>,
+fn filtered<'a>(
+    caller: impl IntoIterator<Item = &'a Variable>,
     own: &[(&str, &OsStr)],
     drop: impl Fn(&str) -> bool,
 ) -> Vec<Variable> {
@@ -132,6 +131,7 @@ fn filtered(
             name.to_str()
                 .is_none_or(|n| !n.starts_with("DACAPO_") && !drop(n) && !own.iter().any(|(o, _)| *o == n))
         })
+        .cloned()
         .collect();
     variables.extend(own.iter().map(|(name, value)| (OsString::from(name), value.to_os_string())));
     variables
@@ -163,7 +163,7 @@ mod tests {
         };
         let own: [(&str, &OsStr); 2] = [("TASK_FOLDER", "/t".as_ref()), ("DACAPO_ITERATION", "1".as_ref())];
         assert_eq!(
-            names(agent_environment(caller(), EnvironmentRule::Inherit, &BTreeMap::new(), &own)),
+            names(agent_environment(&caller(), EnvironmentRule::Inherit, &BTreeMap::new(), &own)),
             [
                 "HOME=/h",
                 "CLAUDE_CODE_OAUTH_TOKEN=t",
@@ -173,7 +173,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            names(gate_environment(caller(), &own)),
+            names(gate_environment(&caller(), &own)),
             ["HOME=/h", "TASK_FOLDER=/t", "DACAPO_ITERATION=1"]
         );
     }
@@ -193,7 +193,7 @@ mod tests {
             (EnvironmentRule::Inherit, vec!["HOME=/h", "LC_ALL=C", "AWS_PROFILE=prod", "MY_KEY=k"]),
         ] {
             let expected = [inherited, vec!["ANTHROPIC_API_KEY=k", "MODE=a $5 word", "PATH=/bin"]].concat();
-            assert_eq!(names(agent_environment(caller.clone(), rule, &given, &own)), expected);
+            assert_eq!(names(agent_environment(&caller, rule, &given, &own)), expected);
         }
     }
 }

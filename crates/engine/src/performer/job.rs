@@ -133,7 +133,7 @@ fn script(
         ("DACAPO_RUN", spec.run.as_str().as_ref()),
         ("DACAPO_HOME", home.path().as_os_str()),
     ];
-    let mut env: Vec<(OsString, OsString)> = gate_environment(std::env::vars_os(), &own);
+    let mut env: Vec<(OsString, OsString)> = gate_environment(&std::env::vars_os().collect::<Vec<_>>(), &own);
     env.retain(|(name, _)| name.to_str().is_none_or(|name| !environment.contains_key(name)));
     env.extend(environment.into_iter().map(|(name, value)| (name.into(), value.into())));
     let command = KeptCommand {

@@ -97,7 +97,7 @@ fn environment(home: &Home, at: WorktreeOwner<'_>, mark: &LoopId) -> Vec<(OsStri
         ("DACAPO_UNIT", at.unit.as_str().as_ref()),
         ("DACAPO_HOME", home.path().as_os_str()),
     ];
-    gate_environment(std::env::vars_os(), &own)
+    gate_environment(&std::env::vars_os().collect::<Vec<_>>(), &own)
 }
 
 #[cfg(test)]

@@ -5,6 +5,11 @@ use std::{
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread,
 };
 
 use dacapo_core::{event::OutputMarks, ids::LoopId};
@@ -24,36 +29,117 @@ pub enum Channel {
     Gates,
 }
 
+/// From this size on, bytes are written by a thread of its own, so that the supervisor can read on meanwhile.
+const LARGE: usize = 64 << 10;
+
 #[derive(Debug)]
 pub struct Segment {
     path: PathBuf,
-    file: Option<File>,
+    file: Option<Arc<File>>,
     end: u64,
+    writer: Option<Writer>,
 }
 
 impl Segment {
     fn open(path: PathBuf) -> Self {
         let end = path.metadata().map_or(0, |metadata| metadata.len());
-        Self { path, file: None, end }
+        Self { path, file: None, end, writer: None }
     }
 
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// Appends all of `bytes`, or fails and stays as it was as far as readers can tell.
+    /// Appends all of `bytes`, or fails and stays as it was as far as readers can tell. Many bytes are in the file, and what
+    /// went wrong with them is known, only after [`settle`](Self::settle) or the next append.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
-        let file = match &mut self.file {
+        self.settle()?;
+        let file = match &self.file {
             Some(file) => file,
-            none => none.insert(OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path)?),
+            None => {
+                let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path)?;
+                self.file.insert(Arc::new(file))
+            }
         };
-        file.write_all(bytes)?;
+        if bytes.len() < LARGE {
+            file.as_ref().write_all(bytes)?;
+        } else {
+            let writer = match &mut self.writer {
+                Some(writer) => writer,
+                none => none.insert(Writer::start(Arc::clone(file))?),
+            };
+            writer.write(bytes)?;
+        }
         self.end += bytes.len() as u64;
         Ok(())
     }
+
+    /// Waits until everything that was appended is in the file.
+    fn settle(&mut self) -> io::Result<()> {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let (length, result) = writer.settle();
+        if result.is_err() {
+            self.end -= length as u64;
+        }
+        result
+    }
+}
+
+/// A thread that writes one piece at a time.
+#[derive(Debug)]
+struct Writer {
+    pieces: Sender<Vec<u8>>,
+    written: Receiver<(Vec<u8>, io::Result<()>)>,
+    /// The length of the piece that is being written.
+    busy_with: Option<usize>,
+    /// Of the piece before: used again.
+    buffer: Vec<u8>,
+}
+
+impl Writer {
+    fn start(file: Arc<File>) -> io::Result<Self> {
+        let (pieces, to_write) = channel::<Vec<u8>>();
+        let (reports, written) = channel();
+        // It ends when the sender of its pieces is dropped.
+        thread::Builder::new().name("output".to_owned()).stack_size(64 << 10).spawn(move || {
+            for piece in to_write {
+                let result = file.as_ref().write_all(&piece);
+                if reports.send((piece, result)).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { pieces, written, busy_with: None, buffer: Vec::new() })
+    }
+
+    /// Begins to write `bytes`; nothing else is being written.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut piece = std::mem::take(&mut self.buffer);
+        piece.clear();
+        piece.extend_from_slice(bytes);
+        self.pieces.send(piece).map_err(|_| gone())?;
+        self.busy_with = Some(bytes.len());
+        Ok(())
+    }
+
+    /// Waits for the piece that is being written: its length, and whether it was.
+    fn settle(&mut self) -> (usize, io::Result<()>) {
+        let Some(length) = self.busy_with.take() else { return (0, Ok(())) };
+        match self.written.recv() {
+            Ok((buffer, result)) => {
+                self.buffer = buffer;
+                (length, result)
+            }
+            Err(_) => (length, Err(gone())),
+        }
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::other("the thread that writes output has ended")
 }
 
 /// The segments of one loop.
@@ -91,6 +177,13 @@ impl Segments {
         runs.join(format!("{loop_id}.{kind}"))
     }
 
+    /// Waits until everything that was appended is in the files.
+    pub fn settle(&mut self) -> io::Result<()> {
+        [&mut self.stdout, &mut self.stderr, &mut self.prompt, &mut self.gates]
+            .into_iter()
+            .try_for_each(Segment::settle)
+    }
+
     /// Where they all end.
     pub fn marks(&self) -> OutputMarks {
         OutputMarks {
@@ -99,5 +192,40 @@ impl Segments {
             prompt: self.prompt.end(),
             gates: self.gates.end(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_and_large_pieces_are_in_the_file_in_their_order_once_settled() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut segments = Segments::open(folder.path(), &"abcd".parse().unwrap()).unwrap();
+        let mut expected = Vec::new();
+        for (n, length) in [3, LARGE, LARGE + 1, 1, 4 * LARGE, LARGE - 1, 2].into_iter().enumerate() {
+            let piece = vec![b'a' + n as u8; length];
+            segments.stdout.append(&piece).unwrap();
+            expected.extend(piece);
+        }
+        segments.stdout.append(&vec![b'z'; LARGE]).unwrap();
+        expected.extend(vec![b'z'; LARGE]);
+        segments.settle().unwrap();
+        assert_eq!(segments.marks().stdout, expected.len() as u64);
+        assert!(std::fs::read(&segments.stdout.path).unwrap() == expected);
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_told_and_does_not_count() {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut segment = Segment::open("/dev/full".into());
+        segment.file = Some(Arc::new(full));
+        segment.append(&vec![b'x'; LARGE]).unwrap();
+        assert_eq!(segment.settle().unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(segment.end(), 0);
+        segment.append(&vec![b'x'; LARGE]).unwrap();
+        assert_eq!(segment.append(b"more").unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(segment.end(), 0);
     }
 }

@@ -20,6 +20,7 @@ mod work;
 
 use std::{
     collections::VecDeque,
+    ffi::OsString,
     io,
     path::PathBuf,
     sync::Arc,
@@ -114,6 +115,8 @@ pub(crate) struct Supervisor<'a> {
     timers: Timers,
     /// Of the policy's agent, then of its stand-ins.
     programs: Vec<PathBuf>,
+    /// The environment in which the command was typed.
+    inherited: Vec<(OsString, OsString)>,
     /// The provider of which this loop is to find out whether it answers again.
     probes: Option<String>,
     task_bus: Bus,

@@ -283,7 +283,8 @@ impl<'a> Parts<'a> {
             probes: None,
             bus_mark: 0,
             next_stock: None,
-            buffer: vec![0; 512 * 1024],
+            inherited: crate::inside::child::environment(),
+            buffer: vec![0; 256 * 1024],
         };
         supervisor.perform_all(effects)?;
         Ok(supervisor.supervise()?)

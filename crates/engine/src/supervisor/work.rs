@@ -36,8 +36,8 @@ use crate::{
     store::{Channel, KEPT_PER_ATTEMPT, Segments},
 };
 
-/// Names and values of an environment.
-type Variables = Vec<(OsString, OsString)>;
+/// A name and a value of an environment.
+type Variable = (OsString, OsString);
 
 /// How much of what was posted during a run is read: agents write to the bus as they like.
 const MESSAGES: u64 = 4 << 20;
@@ -211,10 +211,13 @@ impl Supervisor<'_> {
         let whole = time_left.map(|limit| (limit, Outcome::OutOfTime));
         let limit = [wall, whole].into_iter().flatten().min_by_key(|(limit, _)| *limit);
         self.bus_mark = self.task_bus.size();
-        let detector = PromiseDetector::new(&policy.claims.promise, nonce, prompt);
-        let before = session.map(|(_, before)| before);
-        let listener = Box::new(Listener::new(agent, detector, policy.agent.prices.clone(), before));
-        self.start(WorkKind::Agent { listener }, &command, stdin, limit, policy.limits.idle_timeout)
+        let listen = || {
+            let detector = PromiseDetector::new(&policy.claims.promise, nonce, prompt);
+            let before = session.map(|(_, before)| before);
+            let listener = Listener::new(agent, detector, policy.agent.prices.clone(), before);
+            WorkKind::Agent { listener: Box::new(listener) }
+        };
+        self.start(Channel::Stdout, &command, stdin, (limit, policy.limits.idle_timeout), listen)
     }
 
     /// The prompt with the answer of the iteration before, where the loop wants it there.
@@ -261,39 +264,35 @@ impl Supervisor<'_> {
             Ok(stdin) => stdin,
             Err(error) => return self.disk_failed(&error),
         };
-        self.start(
-            WorkKind::Gate { spec, tail: Vec::new(), digest: Sha256::new() },
-            &command,
-            stdin,
-            limit,
-            None,
-        )
+        let listen = || WorkKind::Gate { spec, tail: Vec::new(), digest: Sha256::new() };
+        self.start(Channel::Gates, &command, stdin, (limit, None), listen)
     }
 
+    /// Lets the keeper start `command`, whose output goes to `output`. The supervisor gets ready to `listen` meanwhile.
     fn start(
         &mut self,
-        job: WorkKind,
+        output: Channel,
         command: &KeptCommand,
         stdin: File,
-        limit: Option<(Millis, Outcome)>,
-        idle: Option<Millis>,
+        (limit, idle): (Option<(Millis, Outcome)>, Option<Millis>),
+        listen: impl FnOnce() -> WorkKind,
     ) -> Result<(), SuperviseError> {
         let cannot = |source: io::Error| SuperviseError::Io { what: "cannot make a pipe", source };
-        let is_agent = matches!(job, WorkKind::Agent { .. });
         let (out, out_end) = pipe().map_err(cannot)?;
-        let mut pipes = vec![Pipe::new(if is_agent { Channel::Stdout } else { Channel::Gates }, out)];
-        let err_end = if is_agent {
+        let (err, err_end) = if output == Channel::Stdout {
             let (err, err_end) = pipe().map_err(cannot)?;
-            pipes.push(Pipe::new(Channel::Stderr, err));
-            err_end
+            (Some(err), err_end)
         } else {
             // One pipe for both: a check's output is kept in the order it was printed.
-            out_end.try_clone().map_err(cannot)?
+            (None, out_end.try_clone().map_err(cannot)?)
         };
         let now = Instant::now();
+        let sent = self.keeper.run(command, [stdin.as_fd(), out_end.as_fd(), err_end.as_fd()]);
+        drop((stdin, out_end, err_end));
+        let err = err.map(|err| Pipe::new(Channel::Stderr, err));
         self.work = Some(Work {
-            job,
-            pipes,
+            job: listen(),
+            pipes: std::iter::once(Pipe::new(output, out)).chain(err).collect(),
             since: now,
             last_output: now,
             deadline: limit.map(|(limit, outcome)| (now + limit.std(), outcome)),
@@ -302,7 +301,7 @@ impl Supervisor<'_> {
             ended_by: None,
             is_stopped_by_us: false,
         });
-        if self.keeper.run(command, [stdin.as_fd(), out_end.as_fd(), err_end.as_fd()]).is_err() {
+        if sent.is_err() {
             self.keeper_lost()?;
         }
         Ok(())
@@ -322,9 +321,9 @@ impl Supervisor<'_> {
     fn environment(
         &self,
         iteration: u32,
-        filter: impl Fn(Variables, &[(&str, &OsStr)]) -> Variables,
+        filter: impl Fn(&[Variable], &[(&str, &OsStr)]) -> Vec<Variable>,
         is_agent: bool,
-    ) -> Variables {
+    ) -> Vec<Variable> {
         let started = &self.started;
         let folder = self.task_folder();
         let bus = self.home.task_bus(&started.project, &started.task);
@@ -364,7 +363,7 @@ impl Supervisor<'_> {
             ("DACAPO_SOCKET", self.server.path().unwrap_or(Path::new("")).as_os_str()),
             ("PATH", path.as_os_str()),
         ];
-        filter(child::environment(), &own)
+        filter(&self.inherited, &own)
     }
 
     // --- while it runs --------------------------------------------------------------------------------------
@@ -480,6 +479,9 @@ impl Supervisor<'_> {
                 self.inbox.push_back(Input::DiskFailed(format!("cannot keep output: {error}")).into());
                 return;
             }
+        }
+        if let Err(error) = self.segments.settle() {
+            self.inbox.push_back(Input::DiskFailed(format!("cannot keep output: {error}")).into());
         }
     }
 
