@@ -11,6 +11,7 @@ pub mod config;
 pub mod duration;
 pub mod event;
 pub mod ids;
+pub mod import;
 pub mod item;
 pub mod judge;
 pub mod limits;

@@ -13,6 +13,7 @@ pub mod config_files;
 pub mod git;
 pub mod health;
 pub mod home;
+pub mod import;
 pub mod inside;
 mod items;
 pub mod observer;

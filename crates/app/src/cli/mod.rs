@@ -16,6 +16,7 @@ mod events;
 mod explain;
 mod flags;
 mod from_agent;
+mod import;
 mod init;
 mod logs;
 mod receipt;
@@ -68,6 +69,7 @@ struct Cli {
 enum Command {
     Demo(demo::DemoArgs),
     Init(init::InitArgs),
+    Import(import::ImportArgs),
     Run(Box<run::RunArgs>),
     Unit(unit::UnitArgs),
     Workflow(workflow::WorkflowArgs),
@@ -114,6 +116,7 @@ impl Command {
             Self::Trust(_)
             | Self::Demo(_)
             | Self::Init(_)
+            | Self::Import(_)
             | Self::Run(_)
             | Self::Status(_)
             | Self::Logs(_)
@@ -200,6 +203,7 @@ fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
     match command {
         Command::Completions(_) | Command::Demo(_) => Ok(0),
         Command::Init(args) => init::init(&cx, args),
+        Command::Import(args) => import::import(args),
         Command::Run(args) => run::run(&cx, args),
         Command::Unit(args) => unit::unit(&cx, args),
         Command::Workflow(args) => workflow::workflow(&cx, args),

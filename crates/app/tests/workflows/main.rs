@@ -3,6 +3,7 @@
 
 mod agents;
 mod files;
+mod importing;
 mod ralph;
 mod running;
 mod support;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-fn env() -> TestEnv {
+pub(crate) fn env() -> TestEnv {
     let env = TestEnv::new(env!("CARGO_BIN_EXE_dacapo"));
     env.git_init();
     env

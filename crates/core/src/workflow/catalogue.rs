@@ -1,6 +1,6 @@
 //! All workflows of a repository together: those of its files, those that are built in, and which of them can be run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,8 @@ pub struct FrozenWorkflow {
     pub is_builtin: bool,
     /// Whether it stands in place of a built-in one.
     pub replaces_builtin: bool,
+    /// The file of the repository that it stands in place of.
+    pub replaces_file: Option<String>,
     pub left_out: Vec<LeftOut>,
 }
 
@@ -80,6 +82,11 @@ pub fn catalogue(
             Err(problem) => catalogue.problems.push(problem.clone()),
         }
     }
+    // A file that stands in place of another says so by itself; only one that can be run is listened to.
+    let replaced: BTreeSet<String> =
+        read.iter().filter_map(|(_, runnable)| runnable.as_ref()?.replaces_file.clone()).collect();
+    read.retain(|(parsed, _)| !replaced.contains(&parsed.file));
+    catalogue.problems.retain(|problem| !replaced.contains(&problem.file));
     twice(&mut read);
     for (mut parsed, runnable) in read {
         catalogue.notes.append(&mut parsed.notes);
@@ -176,5 +183,14 @@ fn freeze(
     }
     let digest = digest(all.as_bytes());
     let left_out = parsed.left_out.clone();
-    Some(FrozenWorkflow { workflow, files, digest, is_builtin: false, replaces_builtin: false, left_out })
+    let replaces_file = parsed.replaces.clone();
+    Some(FrozenWorkflow {
+        workflow,
+        files,
+        digest,
+        is_builtin: false,
+        replaces_builtin: false,
+        replaces_file,
+        left_out,
+    })
 }

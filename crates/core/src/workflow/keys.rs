@@ -69,6 +69,11 @@ pub static WORKFLOW: Section = Section {
         key("model", Value::Text, "the agent's model"),
         key("tags", Value::Words, "words to find it by"),
         key("budget", Value::Section(&BUDGET), "what all steps may cost together"),
+        key(
+            "replaces",
+            Value::Text,
+            "another workflow file, which is not read: this one stands in its place",
+        ),
         key("steps", Value::Sections(&STEP), "steps, one after the other unless `depends_on` says otherwise"),
         key("loop", Value::Section(&LOOP), "one prompt, again and again until it is done"),
         key("prompt", Value::Text, "what the agent of the loop is asked"),

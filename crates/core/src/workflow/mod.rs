@@ -31,6 +31,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use condition::Condition;
+pub(crate) use parse::useless_keys;
 pub use parse::{LeftOut, Parsed, Settings, parse};
 
 use crate::{duration::Millis, policy::Origin};

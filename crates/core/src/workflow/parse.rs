@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::{
     AgentStep, Agreement, ApprovalStep, BashStep, Budget, BudgetMode, Condition, Decision, Dialect, Form,
     Gate, LoopStep, Prompt, Retry, RetryOn, Rework, SessionRule, Step, StepId, StepKind, TriggerRule,
-    WaitFor, Workflow, command, graph, keys,
+    WaitFor, Workflow,
+    catalogue::FOLDERS,
+    command, graph, keys,
     reader::{At, Map, Reader, is_nothing, json, whole_number},
 };
 use crate::{
@@ -49,6 +51,8 @@ pub struct Parsed {
     /// What is no mistake, and people should know.
     pub notes: Vec<Problem>,
     pub left_out: Vec<LeftOut>,
+    /// The file whose place it takes, from the top of the repository.
+    pub replaces: Option<String>,
     pub(super) name_at: Option<Spot>,
     /// Where each command file is named, by the index of its step.
     pub(super) commands_at: Vec<(usize, Spot)>,
@@ -129,6 +133,7 @@ fn workflow(reader: &mut Reader<'_>, mut map: Map, parsed: &mut Parsed) -> Optio
     let model = reader.text(&mut map, "model").map(|model| model.value.trim().to_owned());
     let tags = reader.words(&mut map, "tags").unwrap_or_default().into_iter().map(|tag| tag.value).collect();
     let budget = budget(reader, &mut map);
+    parsed.replaces = replaces(reader, &mut map);
     let (form, drafts) = match form(reader, &map)? {
         Form::Loop => (Form::Loop, vec![loop_workflow(reader, &mut map)?]),
         form => {
@@ -310,7 +315,7 @@ fn step(
         }
     });
     let trigger_rule = reader.choice(&mut map, "trigger_rule", &TriggerRule::WORDS).map(|rule| rule.value);
-    useless_keys(reader, &map, kind_key);
+    check_useless_keys(reader, &map, kind_key);
     let retry_at = map.place_of("retry");
     let retry = retry(reader, &mut map);
     if retry.is_some() && kind_key == Some("loop") {
@@ -412,10 +417,9 @@ fn step_id(
     Some(StepId(id))
 }
 
-/// Complains about keys that mean nothing for what the step does.
-fn useless_keys(reader: &mut Reader<'_>, map: &Map, kind_key: Option<&str>) {
-    let Some(kind) = kind_key else { return };
-    let useless: &[&str] = match kind {
+/// The keys that mean nothing for a step that does this.
+pub(crate) fn useless_keys(kind: &str) -> &'static [&'static str] {
+    match kind {
         "command" | "step" | "prompt" => &["timeout"],
         "loop" => &["timeout", "output_format", "gates"],
         "bash" => &[
@@ -443,7 +447,13 @@ fn useless_keys(reader: &mut Reader<'_>, map: &Map, kind_key: Option<&str>) {
             "retry",
             "worktree",
         ],
-    };
+    }
+}
+
+/// Complains about keys that mean nothing for what the step does.
+fn check_useless_keys(reader: &mut Reader<'_>, map: &Map, kind_key: Option<&str>) {
+    let Some(kind) = kind_key else { return };
+    let useless = useless_keys(kind);
     for key in useless.iter().filter(|key| map.has(key)) {
         let what = format!("`{key}` does nothing in a step with `{kind}`");
         let fix = match (kind, *key) {
@@ -863,6 +873,22 @@ fn provider(reader: &mut Reader<'_>, map: &mut Map) -> Option<String> {
         reader.note(place, what, "define it as `agents` in your own configuration, or name another");
     }
     Some(name.to_owned())
+}
+
+/// The path of the file that this one stands in place of.
+fn replaces(reader: &mut Reader<'_>, map: &mut Map) -> Option<String> {
+    let At { value, place } = reader.text(map, "replaces")?;
+    let path = value.trim();
+    if path == reader.source.file || !FOLDERS.iter().any(|folder| path.starts_with(&format!("{folder}/"))) {
+        let what = format!("`{}` is no other workflow file", short(path));
+        reader.wrong(
+            place,
+            what,
+            "name the other file from the top of the repository, like `.archon/workflows/a.yaml`",
+        );
+        return None;
+    }
+    Some(path.to_owned())
 }
 
 fn output_format(reader: &mut Reader<'_>, map: &mut Map) -> Option<serde_json::Value> {

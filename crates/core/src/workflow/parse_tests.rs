@@ -234,6 +234,7 @@ description: all of it
 provider: claude
 model: opus
 tags: [a, b]
+replaces: .archon/workflows/everything.yaml
 budget: {max_cost: 2.50, max_tokens: 1000000, max_time: 2h, mode: audit}
 nodes:
   - id: plan

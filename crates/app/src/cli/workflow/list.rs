@@ -33,6 +33,8 @@ struct Line<'a> {
     file: Option<&'a str>,
     built_in: bool,
     replaces_built_in: bool,
+    /// The file of the repository that it stands in place of.
+    replaces: Option<&'a str>,
     steps: usize,
     tags: &'a [String],
     digest: &'a str,
@@ -47,6 +49,7 @@ impl<'a> Line<'a> {
             file: (!found.is_builtin).then_some(workflow.file.as_str()),
             built_in: found.is_builtin,
             replaces_built_in: found.replaces_builtin,
+            replaces: found.replaces_file.as_deref(),
             steps: workflow.steps.len(),
             tags: &workflow.tags,
             digest: &found.digest,
@@ -57,6 +60,7 @@ impl<'a> Line<'a> {
         match self.file {
             None => "built in".to_owned(),
             Some(file) if self.replaces_built_in => format!("{file} (replaces the built-in one)"),
+            Some(file) if let Some(other) = self.replaces => format!("{file} (replaces {other})"),
             Some(file) => file.to_owned(),
         }
     }
