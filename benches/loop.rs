@@ -45,6 +45,7 @@ fn main() -> ExitCode {
         ("100 MB of events", Bench::events),
         ("100 MB of short messages", Bench::short_messages),
         ("memory", Bench::memory),
+        ("50 loops at once", Bench::at_once),
         ("memory of 50 loops", Bench::memory_at_once),
         ("start", Bench::start),
         ("many iterations", Bench::endurance),
@@ -265,6 +266,27 @@ impl Bench {
         self.forget("events");
         let _ = fs::remove_file(recording);
         (dacapo, shell, peak)
+    }
+
+    /// 50 loops at once beside 50 shell loops at once, from the first start to the last end.
+    fn at_once(&self) -> Vec<Figure> {
+        const LOOPS: usize = 50;
+        const ITERATIONS: u32 = 20;
+        let all_of = |command: &dyn Fn() -> Command| {
+            let began = Instant::now();
+            let mut running: Vec<Running> = (0..LOOPS).map(|_| Running::start(&mut command())).collect();
+            for run in &mut running {
+                run.0.wait().expect("its end");
+            }
+            began.elapsed().as_secs_f64() * 1e3
+        };
+        let (mut dacapo, mut shell) = (Vec::new(), Vec::new());
+        for _ in 0..self.plan.floods {
+            dacapo.push(all_of(&|| self.dacapo_run("at-once", &self.agent, ITERATIONS)));
+            shell.push(all_of(&|| self.shell_loop(&self.agent, ITERATIONS)));
+        }
+        self.forget("at-once");
+        vec![Figure::ratio("50 loops at once, wall clock", "ms", median(dacapo), median(shell), 1.1)]
     }
 
     /// What each of 50 loops takes whose agents are silent: pages that several processes share are divided among them.

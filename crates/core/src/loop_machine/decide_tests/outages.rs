@@ -335,6 +335,11 @@ fn tokens_days_projects_and_runs_are_budgets_too() {
     for (bend, spend, shared, is_over) in table {
         let sim = Sim::new(policy(|p| bend(p, money)));
         let mut running = sim.clone().after([no_markers()]);
+        assert_eq!(
+            crate::loop_machine::is_broke(&running.state, &spend, &shared),
+            is_over,
+            "told at once: {spend:?} {shared:?}"
+        );
         let stops = running.work(Input::UsageSeen { spend, shared, unpriced: None });
         assert_eq!(!stops.is_empty(), is_over, "{spend:?} {shared:?}");
         let mut next = sim.after([supplied(Supply { shared, ..Supply::default() })]);
