@@ -358,7 +358,9 @@ pub struct GateSpec {
 pub enum OwnClaim {
     #[default]
     Never,
-    /// Whenever an agent has ended.
+    /// Whenever an agent has ended, unless it said that it waits for a person or is blocked: its end is its claim.
+    WithAgent,
+    /// Whenever an agent has ended, whatever it said.
     AfterAgent,
     /// Before the first agent too.
     Always,

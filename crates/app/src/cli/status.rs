@@ -1,10 +1,10 @@
-//! `dacapo status`: loops, then units.
+//! `dacapo status`: loops, then runs of workflows and of units.
 
 use clap::Args;
 use dacapo_core::{
     event::{MergeMode, Reason},
     text::count,
-    view::{LoopView, RunView, UnitView, WorkflowView, status_line, unit_line},
+    view::{LoopView, RunView, UnitView, WorkflowView, status_line, unit_line, workflow_line},
 };
 use dacapo_engine::client::{Client, LoopSeen};
 use jiff::Timestamp;
@@ -20,15 +20,21 @@ use crate::{
 /// How many ended loops are worth a look.
 const RECENT: u32 = 10;
 
+/// How many ended runs of workflows are shown beside loops.
+const RECENT_RUNS: u32 = 3;
+
 /// Show what runs, then what ended lately
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo status --json")]
 pub(super) struct StatusArgs {
-    /// One loop or unit: a loop's id, the beginning of it, its task, or a unit's name
+    /// One loop, run of a workflow, or unit: its id, the beginning of it, a loop's task, or a unit's name
     id: Option<String>,
     /// Units instead of loops
     #[arg(long)]
     units: bool,
+    /// Runs of workflows instead of loops
+    #[arg(long, conflicts_with = "units")]
+    workflows: bool,
     /// All that ended, not only the newest
     #[arg(long)]
     all: bool,
@@ -50,6 +56,9 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
         && let Some(seen) = cx.find_workflow(client, id)?
     {
         return workflow(client, &seen.view, args.json);
+    }
+    if args.workflows {
+        return workflows(client.as_ref(), args);
     }
     let (active, ended) = match (&client, &args.id) {
         (Some(client), Some(id)) => (vec![cx.find(client, id)?.view], Vec::new()),
@@ -114,9 +123,42 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
         }
     }
     if let Some(client) = &client {
+        let runs = client.workflows_to_show(if args.all { u32::MAX } else { RECENT_RUNS })?;
+        if !runs.is_empty() {
+            say("\nRuns of workflows:");
+            runs.iter().for_each(|seen| workflow_row(&seen.view, now));
+        }
         unit_sections(client, true)?;
     }
     Ok(0)
+}
+
+/// Runs of workflows and nothing else.
+fn workflows(client: Option<&Client>, args: &StatusArgs) -> Result<u8, UserError> {
+    if let Some(id) = &args.id {
+        return Err(UserError::usage(format!("no run of a workflow is called `{id}`")));
+    }
+    let most = if args.all { u32::MAX } else { RECENT };
+    let runs = client.map(|client| client.workflows_to_show(most)).transpose()?.unwrap_or_default();
+    let views: Vec<&WorkflowView> = runs.iter().map(|seen| &seen.view).collect();
+    if args.json {
+        return say_json(&views);
+    }
+    if views.is_empty() {
+        say("No runs of workflows.");
+    }
+    let now = Timestamp::now();
+    views.into_iter().for_each(|view| workflow_row(view, now));
+    Ok(0)
+}
+
+fn workflow_row(view: &WorkflowView, now: Timestamp) {
+    say(format!("  {}", workflow_line(view, now)));
+    if let Some(question) = &view.question {
+        say(format!("    asks: {}", question.message));
+    } else if let Some(detail) = view.detail.as_ref().filter(|_| !view.is_over || view.state != "completed") {
+        say(format!("    {detail}"));
+    }
 }
 
 /// One run of a workflow. What its newest loop counts is told with it.

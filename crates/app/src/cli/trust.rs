@@ -3,11 +3,15 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use dacapo_core::trust::{Fingerprint, Runnable, unit_runnables};
+use dacapo_core::{
+    config::Typed,
+    trust::{Fingerprint, Runnable, unit_runnables, workflow_runnables},
+    workflow::Settings,
+};
 use dacapo_engine::{
     config_files::{self, ConfigFiles},
     trust::{self, ConsentScope, Trust},
-    units,
+    units, workflows,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -17,7 +21,7 @@ use crate::{context::Context, error::UserError};
 
 /// Agree to the commands that a repository defines
 ///
-/// Nothing from a repository's .dacapo/config.yaml or its task files runs before you agree. Consent is for these very
+/// Nothing from a repository's .dacapo/config.yaml, its task files or its workflows runs before you agree. Consent is for these very
 /// commands: if one byte of them changes, you are asked again.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo trust --show\n  dacapo trust")]
@@ -55,6 +59,8 @@ struct TrustJson<'a> {
     config: CommandListJson<'a>,
     /// What its task files could run.
     units: CommandListJson<'a>,
+    /// What its workflows could run.
+    workflows: CommandListJson<'a>,
     agent_configuration: Vec<String>,
 }
 
@@ -123,7 +129,8 @@ pub(super) fn trust(cx: &Context, args: &TrustArgs) -> Result<u8, UserError> {
             None => false,
         };
         let of_units = trust::revoke(&cx.home, &units::top(&folder), ConsentScope::Units)?;
-        let was = of_config || of_units;
+        let of_workflows = trust::revoke(&cx.home, &units::top(&folder), ConsentScope::Workflows)?;
+        let was = of_config || of_units || of_workflows;
         say(if was { "Consent is withdrawn." } else { "There was no consent to withdraw." });
         return Ok(0);
     }
@@ -133,12 +140,15 @@ pub(super) fn trust(cx: &Context, args: &TrustArgs) -> Result<u8, UserError> {
     let agent_configuration = config_files::agent_configuration(&root);
     let of_config = List::new(cx, ConsentScope::Config, root, configured.runnables())?;
     let of_units = List::new(cx, ConsentScope::Units, units::top(&folder), tasks)?;
+    let scripts = scripts(&folder, &configured);
+    let of_workflows = List::new(cx, ConsentScope::Workflows, units::top(&folder), scripts)?;
     if args.json {
-        let (config, units) = (of_config.part(), of_units.part());
-        return say_json(&TrustJson { root: configured.root.as_ref(), config, units, agent_configuration });
+        let (config, units, workflows) = (of_config.part(), of_units.part(), of_workflows.part());
+        let root = configured.root.as_ref();
+        return say_json(&TrustJson { root, config, units, workflows, agent_configuration });
     }
     let lists: Vec<List> =
-        [of_config, of_units].into_iter().filter(|list| !list.runnables.is_empty()).collect();
+        [of_config, of_units, of_workflows].into_iter().filter(|list| !list.runnables.is_empty()).collect();
     if lists.is_empty() {
         say(format!("Nothing to trust: no {} here defines a command.", config_files::REPOSITORY_FILE));
         list_agents(&agent_configuration);
@@ -186,6 +196,25 @@ fn tasks(folder: &std::path::Path) -> Vec<Runnable> {
         }
         Err(error) => {
             warn(&[error.message]);
+            Vec::new()
+        }
+    }
+}
+
+/// The commands of workflow files, as far as those can be read. Built-in workflows need no consent.
+fn scripts(folder: &std::path::Path, configured: &ConfigFiles) -> Vec<Runnable> {
+    let commands = configured.effective(&Typed::default()).commands.value;
+    match workflows::discover(&units::top(folder), commands.as_deref(), Settings { lenient: true }) {
+        Ok(found) => {
+            if !found.broken.is_empty() {
+                let what = "not all workflows can be read; `dacapo workflow check` says why";
+                warn(&[what.to_owned()]);
+            }
+            let own = found.workflows.iter().filter(|found| !found.is_builtin);
+            own.flat_map(|found| workflow_runnables(&found.workflow)).collect()
+        }
+        Err(error) => {
+            warn(&[error.to_string()]);
             Vec::new()
         }
     }

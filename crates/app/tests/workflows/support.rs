@@ -82,13 +82,13 @@ fn event(value: &Value) -> String {
 
 pub(crate) fn message(text: &str) -> String {
     event(&json!({"type": "assistant", "message": {
-        "id": text, "model": "m", "role": "assistant", "content": [{"type": "text", "text": text}],
+        "id": text, "model": "claude-opus-5-5", "role": "assistant", "content": [{"type": "text", "text": text}],
     }}))
 }
 
 pub(crate) fn tool(command: &str) -> String {
     event(&json!({"type": "assistant", "message": {
-        "id": command, "model": "m", "content": [{"type": "tool_use", "name": "Bash", "input": {"command": command}}],
+        "id": command, "model": "claude-opus-5-5", "content": [{"type": "tool_use", "name": "Bash", "input": {"command": command}}],
     }}))
 }
 

@@ -211,6 +211,7 @@ impl Decision {
             claims.clear();
         }
         let policy = self.policy();
+        let waits = !self.state.conversation.waits.is_empty() || self.state.blocked_by().is_some();
         let end = AgentEnd {
             outcome: exit.outcome,
             judged,
@@ -219,10 +220,14 @@ impl Decision {
             is_pausing: self.state.orders.pause,
             done_error: self.done_error(&facts),
             claims,
-            waits: !self.state.conversation.waits.is_empty() || self.state.blocked_by().is_some(),
+            waits,
             is_broke: self.state.spending.exhausted.is_some(),
             blocked_attempts: self.state.counters.blocked_attempts,
-            own_claim: policy.claims.own_claim != OwnClaim::Never,
+            own_claim: match policy.claims.own_claim {
+                OwnClaim::Never => false,
+                OwnClaim::WithAgent => !waits,
+                OwnClaim::AfterAgent | OwnClaim::Always => true,
+            },
             asks_until: self.asks_until(),
             has_failed: policy.agent.on_error == OnError::Stop && self.is_error(&exit),
         };

@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Why;
 use crate::{
+    duration::Millis,
     event::Reason,
     ids::{ProjectId, RunId},
     workflow::{
-        Decision, StepId,
+        BudgetMode, Decision, StepId,
         machine::{AfterAnswer, EndReason, Work, WorkflowEnd, WorkflowEnvelope, WorkflowEvent},
     },
 };
@@ -46,6 +47,12 @@ pub struct WorkflowView {
     /// Whether a person holds it.
     #[serde(default)]
     pub is_paused: bool,
+    /// What was spent beyond a budget that holds the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exceeded: Option<String>,
+    /// Whether a budget that is used up does not hold the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_audited: bool,
 }
 
 /// One step of a run.
@@ -112,13 +119,18 @@ impl WorkflowView {
             steps: steps.collect(),
             question: None,
             is_paused: false,
+            exceeded: None,
+            is_audited: started.workflow.budget.is_some_and(|budget| budget.mode == BudgetMode::Audit),
         })
     }
 
     /// Takes in one fact.
     pub fn apply(&mut self, envelope: &WorkflowEnvelope) {
         match &envelope.event {
-            WorkflowEvent::WorkflowStart(_) | WorkflowEvent::BudgetExceeded { .. } => {}
+            WorkflowEvent::WorkflowStart(_) => {}
+            WorkflowEvent::BudgetExceeded { what } => {
+                self.exceeded = Some(what.clone()).filter(|_| !self.is_audited);
+            }
             WorkflowEvent::StepStart { step, attempt, work } => {
                 let state = if *work == Work::Question { "asking" } else { "running" };
                 self.step(step, |own| (own.attempt, own.state) = (*attempt, state.to_owned()));
@@ -172,7 +184,7 @@ impl WorkflowView {
             WorkflowEvent::WorkflowUnpaused => self.is_paused = false,
             WorkflowEvent::WorkflowStopping { .. } => "stopping".clone_into(&mut self.state),
             WorkflowEvent::WorkflowResumed { reopened, .. } => {
-                (self.is_over, self.ended_at, self.exit_code) = (false, None, None);
+                (self.is_over, self.ended_at, self.exit_code, self.exceeded) = (false, None, None, None);
                 reopened.iter().for_each(|step| self.enter(step, "pending"));
             }
             WorkflowEvent::WorkflowComplete { output } => {
@@ -190,10 +202,13 @@ impl WorkflowView {
     /// Says what it does now, from what its steps do.
     fn stand(&mut self) {
         let find = |state: &str| self.steps.iter().find(|step| step.state == state);
-        let (state, reason, detail) = if find("running").is_some() {
-            ("running", None, None)
-        } else if self.is_paused {
+        // Its loops hold by themselves, at once or after their iteration.
+        let (state, reason, detail) = if self.is_paused {
             ("paused", None, None)
+        } else if find("running").is_some() {
+            ("running", None, None)
+        } else if let Some(what) = &self.exceeded {
+            ("stopped", Some(Reason::Budget.as_str()), Some(what.clone()))
         } else if let Some(held) = find("held") {
             let reason = held.held.map_or("interrupted", |reason| reason.as_str());
             ("stopped", Some(reason), held.detail.clone())
@@ -253,6 +268,25 @@ impl WorkflowView {
     }
 }
 
+/// One line of a list of runs: how it stands, where, and for how long.
+pub fn workflow_line(view: &WorkflowView, now: Timestamp) -> String {
+    let since = view.ended_at.unwrap_or(view.started_at);
+    let age = Millis(u64::try_from(now.duration_since(since).as_millis()).unwrap_or(0)).coarse();
+    let word = if view.is_over { "ended" } else { "started" };
+    let reason = view.reason.as_ref().filter(|reason| **reason != view.state);
+    let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let at = view.current_step_index.checked_sub(1).and_then(|at| view.steps.get(at as usize));
+    let at = at.filter(|_| !view.is_over && view.steps.len() > 1);
+    let at = at.map(|step| format!(", step {}/{} `{}`", view.current_step_index, view.steps.len(), step.id));
+    format!(
+        "{}  {}: {}{reason}{}, {word} {age} ago",
+        view.id,
+        view.workflow,
+        view.state,
+        at.unwrap_or_default()
+    )
+}
+
 /// Why a run of a workflow is as it is, and what comes next.
 pub fn why_workflow(view: &WorkflowView) -> Why {
     let WorkflowView { id, workflow, state, detail, .. } = view;
@@ -274,6 +308,9 @@ pub fn why_workflow(view: &WorkflowView) -> Why {
         ("running" | "stopping", _) => format!("`dacapo events {id} -f` follows it"),
         ("stopped", Some("question")) => {
             format!("`dacapo approve {id}` or `dacapo reject {id} \"what is wrong\"`")
+        }
+        ("stopped", Some("budget")) => {
+            format!("`dacapo resume {id} --max-cost USD` goes on with more (or `--max-tokens`, `--max-time`)")
         }
         _ => format!("`dacapo resume {id}` goes on with it"),
     };

@@ -616,7 +616,17 @@ impl<'a> Performer<'a> {
             let asked = match pending.request {
                 Request::Cancel => News::Cancel { why: "cancelled by the user".to_owned() },
                 Request::Pause { now } => News::Pause { now },
-                Request::Unpause { .. } => News::Unpause,
+                Request::Unpause { grant } => {
+                    let raise = Raise {
+                        max_cost: grant.max_cost,
+                        max_tokens: grant.max_tokens,
+                        max_time_ms: grant.max_time_ms.map(|time| time.0),
+                    };
+                    if raise != Raise::default() {
+                        news.push(now(News::Resumed { raise }));
+                    }
+                    News::Unpause
+                }
                 Request::Signal { name } => News::Signalled { name },
                 Request::Answer { decision, text, question } => {
                     let answer = match decision.as_str() {

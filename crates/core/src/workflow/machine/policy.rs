@@ -44,7 +44,7 @@ impl StepLoop {
         let (mut words, mut until, mut own_claim) = (None, Vec::new(), OwnClaim::Never);
         match self.looped.as_ref().map(|looped| looped.completion()) {
             // The agent works once; its end is the claim, and its gates decide.
-            None => own_claim = OwnClaim::AfterAgent,
+            None => own_claim = OwnClaim::WithAgent,
             Some(Completion::Words(text)) => words = Some(text),
             // What the agent says is of no account: dacapo asks the script after each iteration.
             Some(Completion::Check(script)) => {
@@ -192,7 +192,7 @@ mod tests {
         let LoopSetup { policy, .. } = setup(
             "budget: {max_cost: 9, max_tokens: 100}\nsteps:\n- {id: a, prompt: p, gates: [{name: t, run: test -n \"$ARGUMENTS\"}], budget: {max_cost: 2, max_time: 1m}, idle_timeout: 5m}\n",
         );
-        assert_eq!((policy.limits.max_iterations, policy.claims.own_claim), (1, OwnClaim::AfterAgent));
+        assert_eq!((policy.limits.max_iterations, policy.claims.own_claim), (1, OwnClaim::WithAgent));
         assert_eq!(
             (policy.limits.max_cost, policy.limits.max_time.map(|time| time.0)),
             (Some(2.0), Some(60_000))

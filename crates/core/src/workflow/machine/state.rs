@@ -227,7 +227,9 @@ impl WorkflowProgress {
 
     /// What the workflow may cost, with what the user allows beyond it.
     pub fn budget(&self) -> Option<Budget> {
-        let mut budget = self.workflow()?.budget?;
+        // What the user types on `resume` is a limit, also where the workflow has none.
+        let raised = (self.raise != Raise::default()).then(Budget::default);
+        let mut budget = self.workflow()?.budget.or(raised)?;
         budget.max_cost = self.raise.max_cost.or(budget.max_cost);
         budget.max_tokens = self.raise.max_tokens.or(budget.max_tokens);
         budget.max_time = self.raise.max_time_ms.map(crate::duration::Millis).or(budget.max_time);
