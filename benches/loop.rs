@@ -1,7 +1,7 @@
 //! What dacapo costs beside a bare shell loop: `cargo bench -p dacapo --bench loop [-- [--quick] [--json] [WORD…]]`.
 //!
-//! `docs/performance.md` explains every figure. Whatever is compared is measured in turns, and of all turns the median
-//! counts, so that a machine that slows down slows both sides down.
+//! `docs/performance.md` explains every figure. The two sides of a comparison are measured in turns, and of all turns the
+//! median counts, so that a machine that slows down slows both sides down.
 
 mod repository;
 
@@ -179,7 +179,7 @@ impl Bench {
             dacapo.push(timed(&mut self.dacapo_run("flood", &agent, 1), 3));
             self.forget("flood");
             shell.push(timed(&mut self.shell_loop(&agent, 1), 0));
-            // Not kept for either: a full cache would slow down whoever comes next.
+            // Not kept for either: a full cache would slow down the next measurement.
             let _ = fs::remove_file(self.disk.path().join("log"));
         }
         vec![Figure::ratio(

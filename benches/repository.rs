@@ -50,7 +50,7 @@ impl Bench {
             let began = Instant::now();
             let snapshot = workspace.snapshot(n as u64).expect("a snapshot");
             dacapo.push(began.elapsed().as_secs_f64() * 1e3);
-            assert!(!snapshot.changed, "nobody writes there");
+            assert!(!snapshot.changed, "no process writes there");
             let (wall, _) = timed(self.git(&repository).args(["status", "--porcelain"]), 0);
             status.push(wall * 1e3);
         }

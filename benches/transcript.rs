@@ -31,7 +31,7 @@ fn main() {
     }
 }
 
-/// Time that was really spent, whatever else the machine does.
+/// The processor time of this process, without what else the machine does.
 fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9

@@ -27,7 +27,7 @@ pub(super) fn measure(is_quick: bool) -> io::Result<()> {
     for round in 0..rounds {
         for (many, times) in at_once.iter().zip(&mut times) {
             let world = World::new(*many)?;
-            // Whoever goes second finds a warmer machine.
+            // The side that goes second finds a warmer machine, so the sides swap each round.
             for side in [round % 2, 1 - round % 2] {
                 let time = if side == 0 { world.unit_run() } else { world.single_loops() };
                 let (side_name, (wall, cpu)) = (["unit run", "beside it"][side], time);

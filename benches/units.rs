@@ -82,7 +82,7 @@ impl Many {
         let many = Self { root: tempfile::Builder::new().prefix("dacapo-bench-").tempdir()?, state: disk()? };
         lay_out(many.root.path(), units)?;
         repository(many.root.path());
-        // A home that has seen a run of all of them: whoever lists units looks there.
+        // A home that has seen a run of all of them: listing units looks there.
         many.first_decision();
         Ok(many)
     }

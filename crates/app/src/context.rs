@@ -194,7 +194,7 @@ impl Context {
             if let Some(project) = &here
                 && !client.units_of_name(Some(project), text)?.is_empty()
             {
-                return Err(UserError::usage(format!("nobody has worked on unit `{text}` yet"))
+                return Err(UserError::usage(format!("no loop has worked on unit `{text}` yet"))
                     .hint("`dacapo status` shows how units stand; `dacapo cancel RUN` ends a whole run"));
             }
             candidates = client.newest_of_task(None, text)?;

@@ -253,7 +253,7 @@ impl From<RunError> for UserError {
             RunError::Workspace(error) => error.into(),
             RunError::Start(error) => error.into(),
             RunError::Held { .. } => Self::environment(error)
-                .hint("`dacapo status` shows it; one run at a time works on a repository's units, whatever worktree it was started in"),
+                .hint("`dacapo status` shows it; one run at a time works on a repository's units, in all of its worktrees"),
             RunError::Performed { ref id } => {
                 let hint = format!("`dacapo events {id} -f` follows it");
                 Self::environment(error).hint(hint)

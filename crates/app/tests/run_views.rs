@@ -7,7 +7,7 @@ use dacapo_core::{
     unit::schedule::{RunInput, RunMachine},
 };
 use dacapo_engine::{
-    observer::Nobody,
+    observer::NoObserver,
     process::identity::Identity,
     store::{Store, Stream},
 };
@@ -40,7 +40,7 @@ impl World {
 
     fn happens(&mut self, input: RunInput) -> u64 {
         let now = Timestamp::now();
-        self.stream.step(&mut self.store, now, [input.into()], &mut Nobody).expect("a journal");
+        self.stream.step(&mut self.store, now, [input.into()], &mut NoObserver).expect("a journal");
         self.store.last_seq().expect("a journal")
     }
 
@@ -90,7 +90,7 @@ fn world(owner: &Identity) -> World {
         Timestamp::now(),
         begin,
         &(),
-        &mut Nobody,
+        &mut NoObserver,
     )
     .expect("a journal");
     let mut world = World { env, store, stream, run };
@@ -198,7 +198,7 @@ fn events_of_runs_and_loops_are_one_journal() {
     (started.run, started.task) = (Some(world.run.clone()), "auth".parse().unwrap());
     let begin = Input::Begin(Box::new(Begin { started: *started, warnings: Vec::new() }));
     let (id, now) = ("mmmmmmmmmm".parse().unwrap(), Timestamp::now());
-    Stream::<LoopMachine>::begin(&mut world.store, id, &gone(), now, begin, &[], &mut Nobody).unwrap();
+    Stream::<LoopMachine>::begin(&mut world.store, id, &gone(), now, begin, &[], &mut NoObserver).unwrap();
     assert_eq!(world.lines(&["events", "auth", "--json"]).last().unwrap()["loop"], "mmmmmmmmmm");
     assert_eq!(world.lines(&["events", "abcdefghjk", "--json"]).last().unwrap()["type"], "loop_started");
 }

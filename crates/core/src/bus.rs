@@ -16,7 +16,7 @@
 //! ```
 //!
 //! A `---` below a blank line, or at the very start, always opens an entry; a body holds none because
-//! its own are escaped. Reading therefore finds its feet again at the next entry, whatever came before it.
+//! its own are escaped. A reader therefore finds the next entry also after text that is none.
 
 use std::mem;
 
@@ -177,7 +177,7 @@ pub fn separator(end: &[u8]) -> &'static str {
     }
 }
 
-/// The whole entries in `text`, in its order. Whatever else stands there is skipped.
+/// The whole entries in `text`, in its order. Other text is skipped.
 pub fn parse(text: &str) -> Vec<Message> {
     BusParser::default().feed(text)
 }

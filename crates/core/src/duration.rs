@@ -104,7 +104,7 @@ impl FromStr for Millis {
             return Ok(Self(0));
         }
         let span = READER.parse_span(trimmed).map_err(|_| invalid())?;
-        // A day is 24 hours here, whatever clocks do in spring. Months and years have no length by themselves.
+        // A day is always 24 hours here, also when clocks change to summer time. Months and years have no length by themselves.
         let length = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| invalid())?;
         let rounded = length.round(jiff::Unit::Millisecond).map_err(|_| invalid())?;
         match u64::try_from(rounded.as_millis()) {

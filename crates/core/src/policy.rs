@@ -156,7 +156,7 @@ pub struct ClaimRules {
     /// Whether `$TASK_FOLDER/DONE` is a claim.
     #[serde(default = "ClaimRules::default_done_file")]
     pub done_file: bool,
-    /// How an agent says that it waits for somebody.
+    /// How an agent says that it waits for a person.
     #[serde(default)]
     pub wait: WaitRule,
     /// Commands that together make a claim by exiting 0 after an iteration.
@@ -360,7 +360,7 @@ pub enum OwnClaim {
     Never,
     /// Whenever an agent has ended, unless it said that it waits for a person or is blocked: its end is its claim.
     WithAgent,
-    /// Whenever an agent has ended, whatever it said.
+    /// Whenever an agent has ended, also if it said that it waits or is blocked.
     AfterAgent,
     /// Before the first agent too.
     Always,
@@ -413,7 +413,7 @@ pub enum Origin {
     Typed,
     /// The user's, in their own configuration.
     User,
-    /// Those of whoever wrote the repository.
+    /// Those in the repository, of its authors.
     Repository,
 }
 

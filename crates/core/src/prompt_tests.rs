@@ -96,7 +96,7 @@ fn the_first_prompt_is_the_users_and_the_next_says_to_go_on() {
         assert!(next.starts_with("Continue working on the following:\n\nFix it.\n\n---\n"), "{next}");
         assert!(next.contains(&format!("iteration {iteration} of at most 100")), "{next}");
     }
-    assert_eq!(compose(&LoopState::default(), 1, "n"), "", "nobody asked for anything");
+    assert_eq!(compose(&LoopState::default(), 1, "n"), "", "the user gave no prompt");
 }
 
 #[test]

@@ -33,7 +33,8 @@ const AGAIN: Duration = Duration::from_millis(2);
 pub struct Bus {
     path: PathBuf,
     patience: Duration,
-    /// What this poster knows of the file since its last post. Nobody waits for the mutex: posting waits for the file.
+    /// What this poster knows of the file since its last post. The mutex is never waited for: posting waits for the file's
+    /// lock.
     end: Mutex<Option<KnownEnd>>,
 }
 
@@ -106,7 +107,7 @@ impl Bus {
         &self.path
     }
 
-    /// Makes its folder, for those who want to follow before anybody has posted.
+    /// Makes the folder of the bus, for readers that follow it before the first post.
     pub fn prepare(&self) -> Result<(), BusError> {
         match self.path.parent() {
             Some(folder) => crate::home::make_dir(folder).map_err(self.failed("create the folder of")),

@@ -203,7 +203,7 @@ fn a_poster_notices_what_others_did_since_its_last_post() {
     let (bus, other) = (bus_in(&folder), bus_in(&folder));
     let say = |bus: &Bus, body: &str| bus.post(&[draft("INFO", body)], now()).unwrap().remove(0).id;
     let mut ids = vec![say(&bus, "one"), say(&bus, "two")];
-    // Somebody else posts in between: their ids rise together, though both ask at the same moment.
+    // Another poster posts in between: the ids of both rise together, though both ask at the same moment.
     ids.push(say(&other, "three"));
     ids.push(say(&bus, "four"));
     ids.push(say(&other, "five"));

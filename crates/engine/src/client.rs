@@ -76,7 +76,7 @@ pub enum ClientError {
     Snapshot(#[from] SnapshotError),
     #[error("cannot read what loop {id} printed: {source}")]
     Output { id: LoopId, source: io::Error },
-    /// Nobody says when something changes.
+    /// inotify is not available, so a client would not learn of changes.
     #[error("cannot watch the journal: {0}")]
     Watch(io::Error),
     /// No process for it.

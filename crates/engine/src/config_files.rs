@@ -30,7 +30,7 @@ pub enum ConfigError {
         /// What is wrong with it.
         why: &'static str,
     },
-    #[error("`{}` is refused: everybody may write to it", path.display())]
+    #[error("`{}` is refused: every user may write to it", path.display())]
     OpenToAll { path: PathBuf },
     #[error("cannot read `{}`: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
@@ -77,7 +77,7 @@ impl ConfigFiles {
 
 /// The folder that holds `.dacapo/`: `workspace` or one above it, but none above the top of its git repository.
 ///
-/// Without git only `workspace` itself counts: what lies further up could be anybody's. git is not asked, because a
+/// Without git only `workspace` itself counts: a folder further up may belong to another user. git is not asked, because a
 /// repository can make it run programs.
 pub fn repository_root(workspace: &Path) -> Option<PathBuf> {
     let top = workspace.ancestors().find(|folder| fs::symlink_metadata(folder.join(".git")).is_ok());

@@ -44,8 +44,9 @@ pub trait Observer<M: Kind = LoopMachine> {
     }
 }
 
-pub struct Nobody;
+/// An observer that shows nothing.
+pub struct NoObserver;
 
-impl<M: Kind> Observer<M> for Nobody {
+impl<M: Kind> Observer<M> for NoObserver {
     fn event(&mut self, _: &M::Envelope, _: &M::View) {}
 }

@@ -73,8 +73,8 @@ pub fn reset(
     // What stands in the way is found before anything is changed.
     let mut retired = retire(true)?;
     if !is_dry {
-        // A loop that was cut short in that folder would be gone on with in the next one of that name, and one that somebody
-        // runs by itself must not lose it.
+        // The next folder of that name would go on with a loop that was cut short in this one, and a loop that the user
+        // runs there by itself must not lose its folder.
         for row in store.newest_of_task(Some(project), unit.as_str()).map_err(RunError::from)? {
             let id = row.view.id;
             if row.owner.is_alive() && row.view.reason.is_none() {

@@ -112,7 +112,7 @@ pub fn set_status(
     Ok(true)
 }
 
-/// Puts `bytes` in the place of what stands at `name`, whatever that is but a folder.
+/// Puts `bytes` in the place of what stands at `name`: a file, a link or nothing, but not a folder.
 fn replace(folder: &OwnedFd, name: &str, fresh: &str, bytes: &[u8]) -> io::Result<()> {
     let mode = safe_open::file(folder, name).map_or(MODE, |(_, stat)| stat.st_mode & 0o777);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;

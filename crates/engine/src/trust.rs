@@ -153,7 +153,7 @@ fn find(home: &Home, root: &Path, scope: ConsentScope) -> Result<Option<Consent>
     Ok((consent.device == folder.dev() && consent.inode == folder.ino()).then_some(consent))
 }
 
-/// The record of a repository: named by its real path, whatever bytes that has.
+/// The record of a repository, named by a hash of its real path, which need not be UTF-8.
 fn file(home: &Home, root: &Path, scope: ConsentScope) -> Result<PathBuf, TrustError> {
     let real = root.canonicalize().map_err(|source| TrustError {
         what: "cannot look at",

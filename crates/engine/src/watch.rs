@@ -39,7 +39,7 @@ impl Watch {
     pub fn journal_and(home: &Home, folders: &[&Path]) -> io::Result<Self> {
         let watch = Self::folders(folders)?;
         let file = changes_at(&home.database());
-        // Nobody may have written yet.
+        // The file is missing until the first writer has written to the journal.
         open_changes(&file)?;
         inotify::add_watch(&watch.events, &file, WatchFlags::MODIFY)?;
         Ok(watch)

@@ -47,7 +47,7 @@ fn find(name: &str) -> io::Result<PathBuf> {
     }
     let lock = File::create(dir.join(format!(".{name}.lock")))?;
     lock.lock()?;
-    // Whoever held the lock before has most likely built it.
+    // The process that held the lock before has most likely built it.
     if !is_current(&program) {
         build(dir, name)?;
     }
@@ -58,7 +58,7 @@ fn find(name: &str) -> io::Result<PathBuf> {
 fn is_current(program: &Path) -> bool {
     let modified = |path: &Path| fs::metadata(path).and_then(|m| m.modified());
     let Ok(built) = modified(program) else { return false };
-    // Without the source, whoever put the binary there knows.
+    // Without its source, a binary counts as current.
     newest(&Path::new(PACKAGE).join("src")).is_none_or(|source| source <= built)
 }
 
@@ -83,7 +83,7 @@ fn build(dir: &Path, agent: &str) -> io::Result<()> {
     cargo.args(["build", "--quiet", "--package", "dacapo-testkit", "--bin", agent, "--manifest-path"]);
     cargo.arg(Path::new(PACKAGE).join("Cargo.toml")).arg("--profile").arg(profile);
     let parent = above(dir);
-    // Both stand in TARGET alone; the tag is missing where somebody else made the folder.
+    // Both stand in TARGET alone; the tag is missing where cargo did not make the folder.
     if ["CACHEDIR.TAG", ".rustc_info.json"].iter().any(|mark| parent.join(mark).exists()) {
         cargo.arg("--target-dir").arg(&parent);
     } else {

@@ -1,4 +1,4 @@
-//! The agents as their makers ship them, made ready to talk to a scripted model and to nobody else.
+//! The agents as their makers ship them, made ready to talk to a scripted model and to no other server.
 
 use std::{
     env, fmt,
@@ -162,7 +162,7 @@ impl RealAgent {
             Self::Codex => Vec::new(),
             Self::Gemini => vec![("GOOGLE_GEMINI_BASE_URL", url.to_owned())],
             Self::Opencode => vec![
-                // It installs a library for plugins nobody has, from wherever npm does.
+                // It installs a library for plugins, though there are none, from npm's registry.
                 ("npm_config_registry", url.to_owned()),
                 ("OPENCODE_DISABLE_AUTOUPDATE", on()),
                 ("OPENCODE_DISABLE_MODELS_FETCH", on()),
@@ -292,7 +292,7 @@ impl PreparedAgent {
         command.args(self.agent.arguments());
         // Claude does not run like this as root, unless it is told that nothing can come of it.
         command.env("IS_SANDBOX", "1");
-        // Nor does Gemini in a folder nobody has trusted before.
+        // Nor does Gemini in a folder that its user has not trusted before.
         command.env("GEMINI_CLI_TRUST_WORKSPACE", "true");
         self.give_to(&mut command);
         command

@@ -10,7 +10,8 @@ pub(crate) struct Known {
 
 /// `[LOOP]` for loop ids, `[TIME]`, `[DURATION]`, `[PID]`, `[MS]`, `[HASH]`, `[PROJECT]`, and the known names.
 ///
-/// An id nobody told is recognised by its ten letters and digits of one case, at least one of each: a word is not.
+/// An id that is not among the known ones is recognised by its ten letters and digits of one case, at least one of each.
+/// A word is not.
 pub(crate) fn redact(text: &str, known: &Known) -> String {
     let mut text = text.to_owned();
     for (name, replacement) in &known.names {

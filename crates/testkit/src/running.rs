@@ -211,7 +211,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Once the leader has been waited for, its number may belong to somebody else.
+        // Once the leader has been waited for, its pid may belong to another process.
         if self.is_running() {
             self.kill_group();
         }

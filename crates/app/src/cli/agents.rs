@@ -98,7 +98,7 @@ fn options_here(effective: &Effective, name: &str) -> AgentOptions {
     AgentOptions { is_root: is_root(), has_root_env, ..AgentOptions::default() }
 }
 
-/// The first agent on PATH of those that everybody may have.
+/// The first of the agents that dacapo knows which is on PATH.
 fn first_installed(effective: &Effective, programs: &mut Programs) -> Option<&'static str> {
     PREFERRED.into_iter().find(|name| {
         effective.agent_definition(name).is_ok_and(|agent| programs.find(agent.program()).is_ok())

@@ -151,7 +151,7 @@ pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
     for AbandonedWorktree { unit, path, branch, root, units_dir } in &cleaned.abandoned {
         let (root, place) = (root.display(), path.display());
         say(format!(
-            "The worktree `{place}` stays: there is no unit `{unit}` in `{root}/{units_dir}` any more. If nobody needs it: \
+            "The worktree `{place}` stays: there is no unit `{unit}` in `{root}/{units_dir}` any more. If you do not need it: \
              `git -C {} worktree remove --force {} && git -C {} branch -D {branch}`.",
             word(&root.to_string()),
             word(&place.to_string()),

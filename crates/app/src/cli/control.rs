@@ -6,7 +6,7 @@ use clap::Args;
 use dacapo_core::{event::Reason, ids::LoopId, loop_machine::Request, plan, view::LoopView};
 use dacapo_engine::{
     client::{Client, LoopSeen, RunSeen, StreamId, WorkflowSeen},
-    observer::Nobody,
+    observer::NoObserver,
     performer::{self, ResumeWorkflow},
     secrets::secrets,
 };
@@ -97,7 +97,7 @@ fn cancel_workflow(cx: &Context, client: &mut Client, run: WorkflowSeen) -> Resu
         wait_for_end(client, &stream, &format!("run {id}"))?;
     } else {
         let wanted = ResumeWorkflow { id: id.clone(), resumed: None, is_detached: true };
-        performer::resume(&cx.home, wanted, &mut Nobody)?;
+        performer::resume(&cx.home, wanted, &mut NoObserver)?;
     }
     match client.workflow_of_id(&id)?.map(|seen| seen.view) {
         Some(view) if view.state == "cancelled" => {
@@ -193,13 +193,13 @@ pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
     let view = cx.find(&client, &name)?.view;
     let id = view.id.clone();
     if view.reason.is_some_and(|reason| !reason.is_resumable()) {
-        return Err(UserError::failed(format!("loop {id} is {}: nobody would read it", view.state)));
+        return Err(UserError::failed(format!("loop {id} is {}: no agent would read it", view.state)));
     }
     let is_of_unit = is_of_unit(&client, &id)?;
     if is_of_unit && view.reason.is_some_and(|reason| !plan::goes_on(reason)) {
         let unit = &view.task;
         let message =
-            format!("nobody would read it: unit {unit} goes on with a new turn, not with loop {id}");
+            format!("no agent would read it: unit {unit} goes on with a new turn, not with loop {id}");
         return Err(UserError::failed(message).hint(format!(
             "write it into the task's file, below its head, in the worktree that `dacapo status {unit}` names; \
              `dacapo unit run --unit {unit} --retry-failed` tries again"

@@ -272,7 +272,7 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
                 let parts: Vec<String> = parts.iter().map(|(kind, usd)| format!("{kind} {usd}")).collect();
                 say(format!("price        {model}: {} USD per million tokens, {from}", parts.join(", ")));
             }
-            None => say(format!("price        {model}: nobody knows")),
+            None => say(format!("price        {model}: unknown")),
         }
     }
     for agent in &fallback {

@@ -44,7 +44,7 @@ use crate::{context::Context, error::UserError};
 /// Runs coding agents in a loop until the work is proven done
 ///
 /// Start it in the evening, read the result in the morning: every claim of the agent is checked, nothing it starts
-/// outlives it, and whatever happens can be resumed.
+/// outlives it, and a loop that was cut off can be resumed.
 #[derive(Parser, Debug)]
 #[command(
     name = "dacapo",

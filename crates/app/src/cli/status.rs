@@ -191,7 +191,7 @@ fn workflow(client: &Client, view: &WorkflowView, is_json: bool) -> Result<u8, U
 /// Answers where units are asked for; `None` if loops are.
 fn units(cx: &Context, client: &Client, args: &StatusArgs) -> Result<Option<u8>, UserError> {
     let views = match &args.id {
-        // Scripts that ask for a task are answered with its loop, whatever else has that name.
+        // A script that asks for a task is answered with its loop, even if a unit has the same name.
         Some(_) if args.json && !args.units => return Ok(None),
         Some(name) => match cx.find_unit(client, name)? {
             Some(view) => vec![view],

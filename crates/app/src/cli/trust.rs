@@ -170,8 +170,10 @@ pub(super) fn trust(cx: &Context, args: &TrustArgs) -> Result<u8, UserError> {
     }
     if !args.yes {
         if !consent::can_ask() {
-            return Err(UserError::needs_person("untrusted: there is nobody to ask")
-                .hint("`dacapo trust --yes` agrees to the commands above"));
+            return Err(UserError::needs_person(
+                "untrusted: dacapo cannot ask you here, this is not a terminal",
+            )
+            .hint("`dacapo trust --yes` agrees to the commands above"));
         }
         if !consent::ask()? {
             return Err(UserError::needs_person("untrusted: you did not agree"));

@@ -242,7 +242,7 @@ fn outcome_words(outcome: IterationOutcome) -> &'static str {
         IterationOutcome::NoClaim => "no claim",
         IterationOutcome::Refused => "claim refused",
         IterationOutcome::Accepted => "claim accepted",
-        IterationOutcome::Waiting => "waits for somebody",
+        IterationOutcome::Waiting => "waits for a person",
         IterationOutcome::Blocked => "is blocked",
         IterationOutcome::Interrupted => "interrupted",
         IterationOutcome::NotStarted => "the agent could not be started",

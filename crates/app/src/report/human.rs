@@ -103,7 +103,7 @@ impl Human {
         let elapsed = Millis::from(self.since.elapsed()).human();
         let cost = self.cost.as_ref().map(|cost| format!(" · {cost}")).unwrap_or_default();
         let head = format!("{} {} · {elapsed}{cost}", TURNS[self.turn % TURNS.len()], self.doing);
-        // Whatever is wider than the terminal would leave a line behind that is never cleared.
+        // A line that is wider than the terminal would wrap, and its first part would never be cleared.
         let room = width().saturating_sub(1);
         let head = fitting(&head, room);
         let room = room.saturating_sub(columns(head) + 3);
@@ -241,7 +241,7 @@ impl Human {
                 if self.exit.is_some() {
                     let what = match outcome {
                         IterationOutcome::NoClaim => "no claim",
-                        IterationOutcome::Waiting => "waits for somebody",
+                        IterationOutcome::Waiting => "waits for a person",
                         IterationOutcome::Blocked => "is blocked",
                         IterationOutcome::Interrupted => "interrupted",
                         IterationOutcome::Refused

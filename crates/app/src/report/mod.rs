@@ -46,7 +46,7 @@ where
     } else if style.json {
         Box::new(jsonl::JsonLines::new())
     } else if style.quiet {
-        Box::new(dacapo_engine::observer::Nobody)
+        Box::new(dacapo_engine::observer::NoObserver)
     } else {
         human()
     }

@@ -112,7 +112,7 @@ impl HumanRun {
                     Millis::from(since.elapsed()).human(),
                     widest = self.widest,
                 );
-                // Whatever is wider than the terminal would leave a line behind that is never cleared.
+                // A line that is wider than the terminal would wrap, and its first part would never be cleared.
                 Some(fitting(&readable(line.as_bytes()), room).to_owned())
             })
             .collect();

@@ -44,7 +44,7 @@ fn a_stopped_loop_can_be_cancelled_and_a_completed_one_cannot() {
     env.run_loop("promise", &[]).assert_code(0);
     assert_has(last_line(&env.run(["cancel", "t"]).assert_code(1)), "is completed already");
     assert_has(&env.run(["resume", "t"]).assert_code(1).stderr, "is completed and cannot be resumed");
-    assert_has(&env.run(["steer", "t", "more"]).assert_code(1).stderr, "nobody would read it");
+    assert_has(&env.run(["steer", "t", "more"]).assert_code(1).stderr, "no agent would read it");
     assert_has(&env.run(["pause", "t"]).assert_code(1).stderr, "is not running");
 }
 

@@ -5,7 +5,7 @@
 
 use dacapo_core::loop_machine::{Input, LoopMachine};
 use dacapo_engine::{
-    observer::Nobody,
+    observer::NoObserver,
     process::identity::Identity,
     store::{Store, Stream},
 };
@@ -20,7 +20,9 @@ fn take_over(env: &TestEnv) -> usize {
     let id = env.events(Some("t"))[0]["loop"].as_str().expect("an id").parse().expect("an id");
     let mut stream = Stream::<LoopMachine>::open(&store, &id).expect("the journal").expect("the loop");
     stream.take_over(&mut store, &Identity::own(), Timestamp::now(), &[]).expect("the journal");
-    stream.step(&mut store, Timestamp::now(), [Input::OwnerDied.into()], &mut Nobody).expect("the journal");
+    stream
+        .step(&mut store, Timestamp::now(), [Input::OwnerDied.into()], &mut NoObserver)
+        .expect("the journal");
     env.events(Some("t")).len()
 }
 

@@ -195,7 +195,7 @@ const REPOSITORIES: &[Hostile] = &[
             fs::set_permissions(e.workspace().join(CONFIG), fs::Permissions::from_mode(0o666)).unwrap();
         },
         exit: 2,
-        says: "everybody may write to it",
+        says: "every user may write to it",
     },
     Hostile {
         name: "a folder open to everybody",
@@ -204,7 +204,7 @@ const REPOSITORIES: &[Hostile] = &[
             fs::set_permissions(e.workspace().join(".dacapo"), fs::Permissions::from_mode(0o777)).unwrap();
         },
         exit: 2,
-        says: "everybody may write to it",
+        says: "every user may write to it",
     },
     Hostile {
         name: "a config above git's top",

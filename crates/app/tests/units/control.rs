@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 use dacapo_core::unit::schedule::{RunInput, RunMachine};
 use dacapo_engine::{
-    observer::Nobody,
+    observer::NoObserver,
     process::identity::Identity,
     store::{Store, Stream},
 };
@@ -352,7 +352,7 @@ fn a_scheduler_that_slept_while_another_took_its_run_writes_nothing_and_ends_its
     let run = world.run_events()[0]["run"].as_str().unwrap().parse().unwrap();
     let mut stream = Stream::<RunMachine>::open(&store, &run).unwrap().unwrap();
     stream.take_over(&mut store, &Identity::own(), Timestamp::now(), &()).unwrap();
-    stream.step(&mut store, Timestamp::now(), [RunInput::OwnerDied.into()], &mut Nobody).unwrap();
+    stream.step(&mut store, Timestamp::now(), [RunInput::OwnerDied.into()], &mut NoObserver).unwrap();
     let recorded = world.run_events().len();
     running.signal(Signal::CONT);
     // An idle scheduler would find out at its next renewal; this one is asked for something.

@@ -215,7 +215,7 @@ fn names_mean_what_is_in_this_repository() {
     world.config("worktree: {setup: [{run: 'exit 1'}]}\n").commit();
     world.env.run(broken).assert_code(1);
     let output = world.env.run(["cancel", "a"]).assert_code(2);
-    assert!(output.stderr.contains("nobody has worked on unit `a`"), "{}", output.stderr);
+    assert!(output.stderr.contains("no loop has worked on unit `a`"), "{}", output.stderr);
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn archons_files_are_checked_by_archons_rules() {
     );
     let output = env.run(["workflow", "check", "a", "--lenient"]).assert_code(0);
     insta::assert_snapshot!(output.stdout, @r"
-    note: .archon/workflows/a.yaml:6:3: weaker: the agent's words alone end this loop, whatever `until_bash` says
+    note: .archon/workflows/a.yaml:6:3: weaker: the agent's words alone end this loop, even if `until_bash` fails
       6 |   loop: {prompt: p, until: X, until_bash: make test, max_iterations: 3}
         |   ^
       fix: add `any: false` to the loop, and both have to agree

@@ -68,7 +68,7 @@ fn gemini() -> AgentDefinition {
         by_argument: words("-p {prompt}"),
         format: Format::Gemini,
         // Its launcher would keep signals from the real process; and in a folder that the user has not trusted in its own
-        // dialogue it does not start unattended (exit 55), whatever else it is told.
+        // dialogue it does not start unattended (exit 55), even with its other permission flags.
         env: pairs(&[("GEMINI_CLI_NO_RELAUNCH", "true"), ("GEMINI_CLI_TRUST_WORKSPACE", "true")]),
         provider: "google".into(),
         install: "npm install -g @google/gemini-cli".into(),

@@ -18,7 +18,7 @@ pub struct AgentDefinition {
     /// The program and its arguments. `{unattended}`, `{model}`, `{max_turns}`, `{resume}`, `{extra}` and `{deliver}`
     /// stand where those go, each an argument by itself; one that is missing goes last, in this order.
     pub command: Vec<String>,
-    /// Lets it work without asking anybody.
+    /// Lets the agent work without asking the user for permissions.
     pub unattended: Vec<String>,
     /// Chooses a model, `{model}`.
     pub model: Vec<String>,

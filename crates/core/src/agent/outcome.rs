@@ -74,7 +74,7 @@ pub fn outcome(told: &OutputSummary, process: &ProcessEnd, stderr_tail: &str) ->
     }
 }
 
-/// Work that is finished stays finished, whatever went wrong on the way out.
+/// An agent that said it has finished has finished, even if it then exited with an error.
 fn finished(process: &ProcessEnd) -> Judged {
     let detail = match (process.code, process.signal) {
         (Some(0), _) | (None, None) => String::new(),
@@ -107,7 +107,7 @@ fn broken_off(told: &OutputSummary, process: &ProcessEnd, stderr_tail: &str) -> 
         judged(ErrorMeaning::plain(Outcome::Crash), &format!("{how} {when}{words}"), &Ending::default())
     };
     let trouble = told.trouble.as_ref();
-    // Whatever it was about to do, a signal is what ended it.
+    // A signal ended the agent, not the error that it had printed before.
     if process.signal.is_some() {
         return crash(trouble.map(|trouble| plain(&trouble.message)));
     }
@@ -160,7 +160,7 @@ fn meaning_of(ending: &Ending) -> Option<ErrorMeaning> {
         EndingKind::MaxTurns | EndingKind::Budget => Outcome::MaxTurns,
         EndingKind::PromptTooLong => Outcome::Context,
         EndingKind::UsageLimit => Outcome::UsageLimit,
-        // Some CLIs call it so whatever ran out.
+        // Some agents call it a rate limit when a quota or the account's money ran out.
         EndingKind::RateLimit => {
             let plain = ErrorMeaning::plain(Outcome::RateLimit);
             return Some(meaning(&ending.message, Some(429)).unwrap_or(plain));

@@ -136,7 +136,7 @@ fn a_cli_that_cannot_begin_says_what_helps() {
 
 #[test]
 fn an_error_without_a_final_event_is_still_one() {
-    // fault E2, fault E3: what nothing good has followed, and only if nobody killed it.
+    // fault E2, fault E3: an error counts if no good news followed it, and if no signal killed the agent.
     let failed = r#"{"type":"error","message":"unexpected status 401 Unauthorized: no, url: http://x/v1"}"#;
     let reply = r#"{"type":"item.completed","item":{"id":"1","type":"agent_message","text":"fine"}}"#;
     let started = r#"{"type":"thread.started","thread_id":"t"}"#;

@@ -17,7 +17,7 @@ use crate::{
     policy::{GateFrom, GateIn, GateSpec, Origin},
 };
 
-/// Iterations unless anybody says otherwise.
+/// How many iterations a loop has unless a flag or a file says otherwise.
 const DEFAULT_ITERATIONS: u32 = 100;
 
 /// Where a value comes from.
@@ -113,7 +113,7 @@ impl Allowance {
 /// What is in force, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effective {
-    /// The agent to use, if anybody says which.
+    /// The agent to use, if a flag or a file names one.
     pub agent: Sourced<Option<String>>,
     /// Agents that the user defines or changes.
     pub agents: Vec<Sourced<AgentSection>>,
@@ -164,7 +164,7 @@ pub struct Effective {
     pub contradictions: Sourced<Contradictions>,
     /// What an agent must show beside its claim.
     pub evidence: Vec<Sourced<Evidence>>,
-    /// How long snapshots are kept, if anybody said so.
+    /// How long snapshots are kept, if a flag or a file says so.
     pub snapshots_keep: Sourced<Option<Millis>>,
 }
 

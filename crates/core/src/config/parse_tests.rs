@@ -267,7 +267,7 @@ fn all_problems_are_told_at_once_with_their_lines() {
     let many = (0..30).map(|n| format!("x{n}: 1\n")).collect::<String>();
     let told = repository(many).unwrap_err().to_string();
     assert!(told.ends_with("\n… and 10 more"), "{told}");
-    // What is shown cannot be used to fool whoever reads it.
+    // An error shows a file's text without escape sequences, which could fool the user's terminal.
     let told = repository("a: \u{1b}[2Jx\n").unwrap_err().to_string();
     assert!(!told.contains('\u{1b}'), "{told:?}");
 }

@@ -157,7 +157,7 @@ mod tests {
             let shown: Vec<String> =
                 found.iter().map(|test| format!("{} < {}", test.run, test.from)).collect();
             assert_eq!(shown, expected, "{files:?}");
-            // Whatever was guessed, the file is valid, and its gates are those.
+            // The file is valid with every guess, and its gates are the guessed ones.
             let config = parse("config.yaml", starter(&found).as_bytes(), Author::Repository).unwrap();
             let gates: Vec<&str> = config.gates.iter().map(|gate| gate.value.run.as_str()).collect();
             assert_eq!(gates, found.iter().map(|test| test.run).collect::<Vec<_>>());

@@ -11,7 +11,7 @@ use crate::{
 pub(super) const KEYS: [&str; 6] = ["dir", "parallel", "target", "max_retries", "baseline", "submodules"];
 pub(super) const BASELINE_KEYS: [&str; 4] = ["name", "run", "pattern", "timeout"];
 
-/// Where units lie unless anybody says otherwise (req 1).
+/// The folder of units unless a flag or a file says otherwise (req 1).
 const DEFAULT_DIR: &str = "specs/tasks";
 /// Units that are worked on at once (req 55).
 const DEFAULT_PARALLEL: u32 = 4;

@@ -503,7 +503,7 @@ pub enum IterationProgress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It exited by itself, with whatever code; where it prints events, it said that it had finished.
+    /// The agent exited by itself, with any code; an agent that prints events also said that it had finished.
     Completed,
     /// It used up its turns.
     MaxTurns,
@@ -605,7 +605,7 @@ pub struct GateResult {
     /// Whether it is red as it was before the first agent, and that is tolerated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tolerated: bool,
-    /// What tells this failure from others of the same gate, whatever the run; empty where it passed.
+    /// A hash that is equal for the same failure of this gate in every run; empty where it passed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub signature: String,
     /// The end of what a red one printed, for the next prompt.

@@ -15,8 +15,8 @@ pub struct Base {
     pub head: Option<String>,
     /// Whether it is a git repository: only there can a snapshot be restored.
     pub is_git: bool,
-    /// The branch that commits go to, on top of `head`, whatever an agent does to either; only where the loop was given
-    /// the commit that changes count from.
+    /// The branch that dacapo commits to, on top of `head`, even if an agent checks out another branch or moves this one;
+    /// only where the loop was given the commit that changes count from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
 }
@@ -59,7 +59,7 @@ pub struct Examination {
     pub forbidden: Vec<ForbiddenChange>,
 }
 
-/// A change that must not be, whoever's version of protected paths gates see.
+/// A change that refuses the claim, even where gates see the protected paths as they were before the agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForbiddenChange {
     /// The file, from the top of the repository.

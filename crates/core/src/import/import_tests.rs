@@ -474,7 +474,7 @@ nodes:
     `$ARTIFACTS_DIR` became `.dacapo/artifacts/$WORKFLOW_ID`
     `$BASE_BRANCH` became `trunk`
     `.archon/workflows/Fix_It.yaml`: comments between its keys are not taken over
-    `.dacapo/workflows/fix-it.yaml`, line 19: weaker: the agent's words alone end this loop, whatever `until_bash` says; take `any` away, and both have to agree
+    `.dacapo/workflows/fix-it.yaml`, line 19: weaker: the agent's words alone end this loop, even if `until_bash` fails; take `any` away, and both have to agree
     ");
 }
 

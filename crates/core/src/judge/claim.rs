@@ -22,7 +22,7 @@ pub enum RefusalReason {
     /// Nothing shows the evidence that the claimed item asks for.
     NoEvidence,
     Empty,
-    /// Somebody changed the workspace while it was being checked.
+    /// A process changed the workspace while gates checked it.
     TreeChanged,
     /// The signal itself cannot be believed.
     Malformed,
@@ -67,7 +67,7 @@ pub fn refused_at_once(
         return Some(refusal);
     }
     if iteration == 0 && !policy.gates.specs.is_empty() && !policy.claims.allow_empty && !is_ours(by) {
-        // No agent has run: whatever wrote it, it was not the work of this loop.
+        // No agent of this loop has run yet, so none of them wrote the DONE file.
         return Some((
             RefusalReason::Empty,
             "DONE was there before the loop began and nothing has changed since".to_owned(),
@@ -136,7 +136,7 @@ fn refused_for_evidence(by: &[Signal], found: &Examination, policy: &Policy) -> 
     lines.map(|lines| (RefusalReason::NoEvidence, lines.join("; ")))
 }
 
-/// Whether nobody but dacapo claims.
+/// Whether the claim is dacapo's own, and not the agent's.
 fn is_ours(by: &[Signal]) -> bool {
     by.iter().all(|signal| matches!(signal, Signal::UntilCommand | Signal::OwnClaim))
 }

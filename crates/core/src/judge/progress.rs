@@ -24,7 +24,7 @@ pub const MOST_FILES: usize = 50_000;
 /// What is said where there are more.
 pub const TOO_MANY: &str = "more than 50,000 files in a folder without git: progress is not judged by them";
 
-/// What a gate's failure looks like, whatever the run: 16 hexadecimal digits.
+/// 16 hexadecimal digits that are equal when a gate fails in the same way in two runs.
 ///
 /// It is made of the gate's name, its exit code and the last 50 lines of its output that are not blank.
 /// Numbers with their units, long hexadecimal words and paths are masked, because they differ from run to
@@ -102,8 +102,8 @@ fn mask_numbers(text: &str, masked: &mut String) {
     masked.push_str(rest);
 }
 
-/// What the files of a folder come to by path, size and time, in whatever order they are found: cheap, and good enough
-/// to tell that something was done. No verdict rests on it.
+/// A sum over path, size and time of the files of a folder, in any order: cheap, and good enough to tell that an agent
+/// changed something. No verdict rests on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outline {
     files: u64,

@@ -30,7 +30,7 @@ pub struct Facts {
     pub wait_marker: bool,
     /// Messages posted to the task's bus since the iteration began: type and body.
     pub messages: Vec<(String, String)>,
-    /// What the marks of items say. Not looked at before an agent starts: nobody has worked on them.
+    /// What the marks of items say. They are not read before the first agent starts, because no agent has worked on them.
     pub items: ItemFacts,
 }
 

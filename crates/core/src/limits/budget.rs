@@ -59,7 +59,7 @@ pub enum Share {
     Day,
 }
 
-/// A budget and what everybody who shares it has spent.
+/// A budget, and what the loops that share it have spent together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Account {
     pub share: Share,

@@ -213,8 +213,8 @@ impl Meter {
         self.price.map(|price| price.cost(&usage))
     }
 
-    /// A session's figure without what it had before. One that is smaller than that covers no session,
-    /// whatever the agent's adapter believes, and is taken as it is.
+    /// A session's figure without what the session had used before this attempt. A figure that is smaller than that
+    /// covers the attempt alone, even if the agent's adapter says that it covers the session, and is taken as it is.
     fn own_part(&self, usage: Usage) -> Usage {
         let before = self.before.usage;
         if tokens(&usage) < tokens(&before) { usage } else { minus(usage, before) }

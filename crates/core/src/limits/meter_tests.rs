@@ -181,7 +181,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    // fault J6: whatever is reported in whatever order, what was exact is never taken back.
+    // fault J6: an exact figure is never taken back, in any order of reports.
     #[test]
     fn exact_figures_only_grow(steps in steps(), has_price in any::<bool>(), before in any::<[u64; 5]>()) {
         let of = |[input, output, cache_read, cache_write, reasoning]: [u64; 5]| {

@@ -207,7 +207,7 @@ const UNKNOWN: &[&str] = &[
     "resets 3pm +99:00",
 ];
 
-// fault E1: a limit's end is read from whatever a command line says about it, or it is unknown.
+// fault E1: the end of a limit is read from the agent's message about it; if the message does not tell, it is unknown.
 #[test]
 fn the_end_of_a_limit_is_read_from_its_message() {
     assert!(MESSAGES.len() >= 60, "{}", MESSAGES.len());

@@ -100,7 +100,7 @@ fn another_default_makes_no_other_loop() {
     // A field that the older version did not have is no difference either.
     let newer = json!({ "policy": { "poll_interval": 250, "more": true }, "max_retries": 3 });
     assert_eq!(different(&newer, &newer), of_old);
-    // What was chosen is, whatever the default.
+    // A value that was chosen is a difference, with any default.
     assert_eq!(different(&default(7, 3), &default(1000, 3)), json!({ "policy": { "poll_interval": 7 } }));
 }
 

@@ -1,4 +1,4 @@
-//! The search over a stream: what may be written of it, whatever the pieces it comes in.
+//! The search for secrets in a stream that comes in pieces of any size: it says what of the stream may be written.
 
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ pub(super) enum Rule {
     Known(Form),
     /// By how it begins, and what follows.
     Token(&'static Token),
-    /// By a name before it: the name of a field, and whatever stands between it and the value.
+    /// By a name before it: the name of a field, and the quotes, colons or spaces between the name and the value.
     Field(&'static str),
     /// By the name of a scheme before it.
     Bearer(&'static str),

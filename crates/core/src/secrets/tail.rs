@@ -1,10 +1,10 @@
-//! How a secret goes on behind the part that gave it away: swallowed byte by byte, whatever its length.
+//! The rest of a secret whose beginning was recognised: it is swallowed byte by byte, however long it is.
 
 use super::place::Letters;
 
 /// How much of a private key is swallowed when its last line never comes.
 const LONGEST_KEY: u16 = 16 * 1024;
-/// How far apart the lines of a key may be, with whatever a tool prints before each of them.
+/// How far apart the lines of a key may be, including what a tool prints before each line.
 const WIDEST_GAP: u16 = 200;
 /// A run of base64 that is a line of a key.
 const LINE: u16 = 20;

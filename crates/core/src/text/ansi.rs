@@ -110,7 +110,7 @@ fn next(state: State, byte: u8) -> Next {
 }
 
 /// `bytes` as text to show: without escape sequences, without control characters other than `\n` and
-/// `\t`, and with a replacement character for whatever is not UTF-8.
+/// `\t`, and with a replacement character for bytes that are not UTF-8.
 #[must_use]
 pub fn readable(bytes: &[u8]) -> String {
     let mut text = Vec::with_capacity(bytes.len());

@@ -1,6 +1,6 @@
 //! Words of a shell.
 
-/// `text` as one word, whatever it holds.
+/// `text` as one word of a shell, also with spaces, quotes and line breaks in it.
 pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -109,7 +109,7 @@ fn stream(id: &str, from: u64, events: Vec<LoopEvent>) -> Vec<Envelope> {
     place.map(|(seq, event)| Envelope { seq, at, loop_id: id.parse().unwrap(), event }).collect()
 }
 
-/// What is told of a stream by somebody who dies after each event and reads it all again.
+/// What a process tells of a stream if it dies after each event and reads the stream again.
 fn tell(stream: &[Envelope]) -> Vec<String> {
     let mut told_before: Vec<RunEvent> = Vec::new();
     for end in 1..=stream.len() {

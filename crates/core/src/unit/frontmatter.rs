@@ -190,7 +190,7 @@ pub fn with_status(bytes: &[u8], status: TaskStatus) -> Result<Vec<u8>, Wrong> {
     after.extend_from_slice(&bytes[..block_at + start]);
     after.extend_from_slice(text.as_bytes());
     after.extend_from_slice(&bytes[block_at + end..]);
-    // Read it again: YAML has more ways to write a value than anybody remembers.
+    // Read the changed file again: YAML has more ways to write a value than this function knows.
     let is_as_wished = split(&after).ok().and_then(|block| entries(&block).ok()).is_some_and(|now| {
         let says = now.iter().any(|(key, node)| {
             key.name == "status"

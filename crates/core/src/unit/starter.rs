@@ -27,7 +27,7 @@ status: pending
 backpressure: test \"$(sh examples/{unit}.sh World)\" = 'Hello, World!'
 ---
 
-# Greet somebody
+# Greet a person
 
 `examples/{unit}.sh NAME` prints `Hello, NAME!`.
 "

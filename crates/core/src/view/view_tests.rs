@@ -413,7 +413,7 @@ fn what_helps_against_a_budget_that_is_used_up_depends_on_whose_it_is() {
 
 #[test]
 fn loops_of_units_say_what_was_proven_and_what_was_red() {
-    // Checks without an agent: more iterations would help nobody.
+    // Checks without an agent: more iterations would not help.
     let mut alone = view([over(Reason::MaxIterations, "gate `lint` exited 1")]);
     alone.max_iterations = 0;
     assert_eq!(

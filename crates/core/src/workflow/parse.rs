@@ -599,7 +599,7 @@ fn looped(
         let what = "`any` changes nothing: there is only one of `until` and `until_bash`";
         reader.note(place, what, "take it away, or add the other");
     } else if agreement == Agreement::Either && has_until && has_check {
-        let what = "weaker: the agent's words alone end this loop, whatever `until_bash` says";
+        let what = "weaker: the agent's words alone end this loop, even if `until_bash` fails";
         let fix = match any {
             Some(_) => "take `any` away, and both have to agree",
             None => "add `any: false` to the loop, and both have to agree",

@@ -212,7 +212,7 @@ fn words_and_checks_agree_unless_the_file_says_that_either_is_enough() {
         let workflow = parsed.workflow.unwrap();
         (workflow.as_loop().unwrap().agreement, notes)
     };
-    let weaker = vec!["weaker: the agent's words alone end this loop, whatever `until_bash` says".to_owned()];
+    let weaker = vec!["weaker: the agent's words alone end this loop, even if `until_bash` fails".to_owned()];
     let archon = ".archon/workflows/x.yaml";
     assert_eq!(completion(FILE, &text("")), (Agreement::Both, vec![]));
     assert_eq!(completion(FILE, &text("  any: true\n")), (Agreement::Either, weaker.clone()));

@@ -63,7 +63,7 @@ pub enum WorkspaceError {
         dir = word(&dir.to_string_lossy())
     )]
     HalfMoved { branch: String, dir: PathBuf, why: String },
-    #[error("somebody has just made the branch `{0}`; nothing was changed, try again")]
+    #[error("another process has just made the branch `{0}`; nothing was changed, try again")]
     BranchTaken(String),
     #[error("another dacapo changes the repository `{}` and does not come to an end", .0.display())]
     Locked(PathBuf),
@@ -116,7 +116,7 @@ impl WorkspaceError {
             }
             Self::NotClean { .. } => "commit them, or take them away",
             Self::Foreign { .. } => "look what is in it; `git worktree list` says which there are",
-            Self::NotFollowed { .. } => "is the disk full, or are they somebody else's?",
+            Self::NotFollowed { .. } => "is the disk full, or do they belong to another user?",
             Self::NotEmpty(_) => "name a folder that does not exist yet",
             Self::Damaged { path, .. } => {
                 return Some(format!("move `{}` away and begin a new loop", path.display()));

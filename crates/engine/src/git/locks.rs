@@ -59,7 +59,8 @@ impl RepositoryLock {
     }
 }
 
-/// The right to run units of a repository, whatever worktree or home that is done from, until dropped or the process dies.
+/// The right to run units of a repository, until dropped or the process dies. It excludes runs from other worktrees of the
+/// repository and with other homes too.
 #[derive(Debug)]
 pub(crate) struct RunLock {
     file: fs::File,

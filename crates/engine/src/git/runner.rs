@@ -257,7 +257,7 @@ impl GitCall<'_> {
         command.envs(self.git.environment.iter().map(|(n, v)| (n, v)));
     }
 
-    /// Runs it to its end, whatever that is.
+    /// Runs the command to its end. A failed command is an output with its exit code, not an error.
     pub(crate) fn run(self) -> Result<GitOutput, GitError> {
         let shown = self.shown();
         let mut command = Command::new(&self.git.program);
@@ -353,7 +353,7 @@ enum Collected {
     TooMuch,
 }
 
-/// Reads both streams until the child has ended; whatever is left of its group then is killed.
+/// Reads both streams until the child has ended, then kills the rest of its process group.
 fn collect(mut child: Child, deadline: Instant) -> io::Result<Collected> {
     let group = Pid::from_child(&child);
     let ended = pidfd_open(group, PidfdFlags::empty());

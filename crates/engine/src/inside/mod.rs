@@ -121,6 +121,6 @@ mod tests {
         assert!(!is_below(own, child.id()), "a parent is not");
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(!is_below(child.id(), own), "a process that is gone is below nobody");
+        assert!(!is_below(child.id(), own), "a process that is gone is below no other");
     }
 }

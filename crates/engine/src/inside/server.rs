@@ -373,7 +373,7 @@ mod tests {
 
     use super::*;
 
-    /// A server whose agent is whatever runs below the parent of this process: this process too.
+    /// A server that takes every process below the parent of this process for its agent, this process too.
     fn server() -> (tempfile::TempDir, Server, u32) {
         let dir = tempfile::tempdir().unwrap();
         let server = Server::listen(&Home::at(dir.path()), &"aaaaaaaaaa".parse().unwrap());
@@ -422,7 +422,10 @@ mod tests {
         for _ in 0..100_000 {
             server.tell_news();
         }
-        assert!(server.connections[0].output.len() < 100, "news that nobody takes is not heaped up");
+        assert!(
+            server.connections[0].output.len() < 100,
+            "news that the client does not read is not heaped up"
+        );
         drop(stream);
         server.turn(keeper);
         assert!(!server.is_watched());
@@ -455,14 +458,14 @@ mod tests {
         while stream.write(&chunk).is_ok_and(|_| true) || turns == 0 || !server.connections.is_empty() {
             assert!(server.turn(keeper).is_empty());
             turns += 1;
-            assert!(turns < 10_000, "it takes whatever comes");
+            assert!(turns < 10_000, "it reads without end");
         }
         let crowd: Vec<UnixStream> = (0..CONNECTIONS + 8).map(|_| connect(&server)).collect();
         for _ in 0..CONNECTIONS {
             server.turn(keeper);
         }
         assert_eq!(server.connections.len(), CONNECTIONS);
-        assert_eq!(server.fds().count(), CONNECTIONS, "nobody else is let in meanwhile");
+        assert_eq!(server.fds().count(), CONNECTIONS, "no further client is let in meanwhile");
         drop(crowd);
         server.turn(keeper);
         assert!(server.connections.is_empty());

@@ -79,8 +79,8 @@ struct Pass {
     in_exec: bool,
 }
 
-/// Looks at everybody but the `strangers` of looks before, the newest first: what starts others and ends at once must
-/// be met while it is there.
+/// Looks at all processes but the `strangers` of the passes before, the newest first: a process that starts others and
+/// ends at once must be met while it is there.
 fn pass(marks: &[Vec<u8>; 2], strangers: &mut HashSet<u32>) -> io::Result<Pass> {
     let mut pass = Pass { killed: Vec::new(), unclear: HashSet::new(), in_exec: false };
     let own = std::process::id();
@@ -106,7 +106,7 @@ fn pass(marks: &[Vec<u8>; 2], strangers: &mut HashSet<u32>) -> io::Result<Pass> 
                 continue;
             }
             Owner::Ours => {}
-            Owner::Somebody => {
+            Owner::Foreign => {
                 strangers.insert(pid);
                 continue;
             }
@@ -124,8 +124,8 @@ fn pass(marks: &[Vec<u8>; 2], strangers: &mut HashSet<u32>) -> io::Result<Pass> 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Ours,
-    /// It will never have them.
-    Somebody,
+    /// Another user's process, the kernel's, or one that runs without the marks and will never have them.
+    Foreign,
     /// Between two programs it has no environment, and a moment later it may have the marks.
     InExec,
     /// It is ending, or has no environment at all.
@@ -134,11 +134,11 @@ enum Owner {
 
 fn owner(pid: u32, stat: Stat, marks: &[Vec<u8>]) -> Owner {
     if stat.is_kernels() {
-        return Owner::Somebody;
+        return Owner::Foreign;
     }
     let environment = match fs::read(format!("/proc/{pid}/environ")) {
         Ok(environment) => environment,
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Owner::Somebody,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Owner::Foreign,
         Err(_) => return Owner::Unclear,
     };
     if environment.is_empty() {
@@ -147,7 +147,7 @@ fn owner(pid: u32, stat: Stat, marks: &[Vec<u8>]) -> Owner {
         return if is_in_exec { Owner::InExec } else { Owner::Unclear };
     }
     let is_marked = marks.iter().all(|mark| environment.split(|b| *b == 0).any(|entry| entry == mark));
-    if is_marked { Owner::Ours } else { Owner::Somebody }
+    if is_marked { Owner::Ours } else { Owner::Foreign }
 }
 
 fn handle(pid: Pid) -> rustix::io::Result<OwnedFd> {
@@ -182,7 +182,7 @@ mod tests {
             while seen.last() != Some(&Owner::Ours) {
                 let stat = stat(child.id()).expect("it waits for its input");
                 seen.push(owner(child.id(), stat, &marks));
-                assert!(!seen.contains(&Owner::Somebody), "{seen:?}");
+                assert!(!seen.contains(&Owner::Foreign), "{seen:?}");
             }
             drop(child.stdin.take());
             child.wait().expect("it ends with its input");

@@ -30,8 +30,8 @@ impl Repository {
         if self.is_ancestor(&theirs, &ours)? {
             return Ok(Merged::Nothing);
         }
-        // The files that a merge of lines goes through are not to lie in anybody's checkout; so rules about files are
-        // read from the commit.
+        // git writes files while it merges lines. It does so in a folder of its own, so that no checkout sees them; rules
+        // about files are therefore read from the commit.
         let scratch = Scratch::new("dacapo-merge")
             .map_err(WorkspaceError::io("make a folder in", std::env::temp_dir()))?;
         let call = self

@@ -103,7 +103,7 @@ impl Repository {
         Ok(repo)
     }
 
-    /// The repository in whatever state it is.
+    /// The repository, also in the middle of a merge or with changed files.
     pub(crate) fn find(git: &Git, root: &Path, home: &Home) -> Result<Self, WorkspaceError> {
         let dir = root.canonicalize().map_err(WorkspaceError::io("enter", root))?;
         let checkout =

@@ -256,12 +256,13 @@ impl Repository {
         let files: Vec<&Changed> = like(FileVersion::New, changed, states).collect();
         let entries: Vec<&Changed> =
             changed.iter().filter(|c| c.old != c.new && index.get(&c.path) == c.new.as_ref()).collect();
-        // What is only there since makes room, and needs none; whatever of it stays is met again below.
+        // Files that only the new commit has are removed first, to make room. Those that cannot be removed are met again
+        // below.
         for entry in files.iter().filter(|c| c.old.is_none() && !c.is_link()) {
             let _ = remove(&worktree.toplevel, &entry.path);
         }
         let written = self.write(worktree, &files, &entries, |c| &c.old);
-        // Whatever became of the files: theirs is the lesser harm.
+        // The branch moves back even if some files could not be written: wrong files do less harm than a wrong branch.
         match self.swap(&step.branch, &step.old, Some(&step.new))? {
             RefSwap::Not { now } if now != step.old => {
                 Err(WorkspaceError::BranchMoved { branch: step.branch.clone(), now })

@@ -29,8 +29,13 @@ impl fmt::Display for RecoveredBranch {
         let Self { branch, at, lost, aside, with_files } = self;
         let at = &at[..at.len().min(9)];
         match lost {
-            true => write!(f, "somebody took accepted commits off `{branch}`; it is back at {at}")?,
-            false => write!(f, "somebody left `{branch}`; its worktree is back on it, at {at}")?,
+            true => {
+                write!(f, "an agent or a person took accepted commits off `{branch}`; it is back at {at}")?
+            }
+            false => write!(
+                f,
+                "an agent or a person took the worktree of `{branch}` off its branch; it is back on it, at {at}"
+            )?,
         }
         f.write_str(if *with_files { ", with its files" } else { ", and the files are as they were found" })?;
         if !aside.is_empty() {

@@ -7,7 +7,7 @@ use crate::git::{GitCall, GitError, WorkspaceError, run_bounded};
 
 /// How long the network may take.
 const LIMIT: Duration = Duration::from_secs(300);
-/// Where a branch may go; `ext` and whatever else runs a program is not among them.
+/// The protocols that a push may use. `ext` and others that run a program are not among them.
 const PROTOCOLS: &str = "file:git:http:https:ssh";
 
 /// A request to take a branch over.
@@ -46,7 +46,8 @@ impl Repository {
         Ok(found.map(str::to_owned))
     }
 
-    /// Pushes a commit under the name of its branch, whatever that names by then. No hook runs, and git asks the user nothing (fault H15).
+    /// Pushes a commit under the name of its branch, even if the branch names another commit by then. No hook runs, and
+    /// git asks the user nothing (fault H15).
     pub fn push(&self, branch: &str, commit: &str, remote: &str) -> Result<(), WorkspaceError> {
         let name = format!("refs/heads/{branch}");
         if self.branch(branch)?.is_none() {
@@ -127,7 +128,7 @@ fn address(text: &str) -> Option<String> {
     words.find(|word| word.starts_with("https://") || word.starts_with("http://")).map(str::to_owned)
 }
 
-/// What keeps ssh and git from asking anybody.
+/// The environment that keeps ssh and git from asking the user.
 pub(crate) fn quiet() -> Vec<(&'static str, &'static str)> {
     let mut all =
         vec![("GIT_ASKPASS", "/bin/false"), ("SSH_ASKPASS", "/bin/false"), ("SSH_ASKPASS_REQUIRE", "force")];

@@ -64,7 +64,7 @@ pub struct FinishedWorktree {
 
 impl FinishedWorktree {
     /// The worktree at `path`, if it was not touched since `before`, all of it is committed, and a branch that is not
-    /// ours holds it. Whatever cannot be told is none.
+    /// ours holds it. Where git cannot tell one of these, the worktree does not count as finished.
     pub(crate) fn at(git: &Git, home: &Home, path: &Path, before: SystemTime) -> Option<Self> {
         let repo = Repository::of_worktree(git, home, path)?;
         let worktree = repo.at(path).ok()?;
@@ -148,7 +148,7 @@ impl Drop for MergeWorktree<'_> {
 }
 
 impl Repository {
-    /// The repository that a worktree belongs to, in whatever state it is.
+    /// The repository that a worktree belongs to, also in the middle of a merge or with changed files.
     fn of_worktree(git: &Git, home: &Home, path: &Path) -> Option<Self> {
         let main = Self::find(git, path, home).ok()?.worktrees().ok()?.into_iter().next()?;
         Self::find(git, &main.path, home).ok()
@@ -156,7 +156,7 @@ impl Repository {
 
     /// The worktree of a unit: the one it had, if that can be used, else one of its own on a new branch at `base`.
     ///
-    /// Whatever lies in the way and is not known to be the unit's is left alone (fault H5).
+    /// A folder or branch in the way that is not known to be the unit's is left alone (fault H5).
     pub fn worktree(
         &self,
         unit: &UnitId,
@@ -226,7 +226,7 @@ impl Repository {
             let whole = format!("refs/heads/{}", known.branch);
             all.iter().filter(|registered| registered.branch.as_ref() == Some(&whole)).find(is_usable)
         });
-        // A crash may have come before anybody could know.
+        // dacapo may have died after it made the worktree and before it recorded that.
         let at_place = || {
             let is_of_unit = |registered: &&RegisteredWorktree| {
                 let is_place = (1..=MOST_NAMES).any(|n| registered.path == folder.join(place_name(unit, n)));
@@ -363,7 +363,7 @@ impl Repository {
         Ok(scratch)
     }
 
-    /// Removes what no one can have wanted to keep: a scratch worktree.
+    /// Removes a scratch worktree with its changes: it holds no work of a person or an agent.
     fn discard(&self, path: &Path) -> Result<(), WorkspaceError> {
         match fs::remove_dir_all(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {

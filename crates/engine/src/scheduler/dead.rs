@@ -11,7 +11,7 @@ use dacapo_core::{
 };
 
 use crate::{
-    observer::Nobody,
+    observer::NoObserver,
     store::{Store, StoreError, Stream},
 };
 
@@ -54,6 +54,6 @@ fn close(store: &mut Store, id: &RunId) -> Result<(), StoreError> {
     inputs.push(RunInput::OwnerDied.into());
     let at = store.last_sign_of(id, &project)?;
     stream.shut_out_owner();
-    stream.step(store, at, inputs, &mut Nobody)?;
+    stream.step(store, at, inputs, &mut NoObserver)?;
     Ok(())
 }

@@ -263,7 +263,7 @@ fn run_on(
     // An agent that knows the path can write there, and the user would not look for it in the morning (fault H12).
     if !was_dirty && repo.is_dirty().is_ok_and(|paths| !paths.is_empty()) {
         finished.warnings.push(
-            "the checkout was clean when the run began and is not now: somebody, maybe an agent, changed files in it"
+            "the checkout was clean when the run began and is not now: an agent or a person changed files in it"
                 .to_owned(),
         );
     }

@@ -137,7 +137,8 @@ impl Shadow {
         let own = fs::read(&path).map_err(WorkspaceError::io("read", &path))?;
         let shared = fs::read(self.checkout.common_dir.join("info/exclude")).unwrap_or_default();
         let rules = rules_at_start::join_ignore_files(&self.checkout.toplevel, files);
-        // Ours come again at the end: nested repositories and the state folder stay out whatever a rule says.
+        // dacapo's own rules come again at the end, so that no rule of the repository can bring nested repositories or the
+        // state folder into a snapshot.
         replace(
             &path,
             &[own.as_slice(), b"\n", &shared, b"\n", &rules, &self.state_folder_pattern()].concat(),

@@ -23,8 +23,8 @@ struct Recent {
 }
 
 impl Shadow {
-    /// Commits a tree on top of HEAD, marked `Dacapo: <loop>/<iteration>`. One that is held stays, whatever becomes of the
-    /// branch.
+    /// Commits a tree on top of HEAD, marked `Dacapo: <loop>/<iteration>`. A commit that
+    /// is held stays in the repository even if its branch moves or is deleted.
     pub(crate) fn commit_tree(
         &self,
         lock: &RepositoryLock,
@@ -187,7 +187,7 @@ fn marked(message: &str, mark: &str) -> String {
             !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
         })
     };
-    // The subject alone is never a block of trailers, whatever it looks like.
+    // The subject alone is never a block of trailers, even if it looks like one.
     let has_block = message.contains("\n\n") && last.lines().all(is_trailer);
     let subject = if message.is_empty() { "dacapo" } else { message };
     format!("{subject}{}Dacapo: {mark}\n", if has_block { "\n" } else { "\n\n" })

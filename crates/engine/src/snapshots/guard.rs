@@ -59,7 +59,7 @@ impl Shadow {
         Ok(guard.index == stamp(&self.folder.join("index")))
     }
 
-    /// Makes sure that the next snapshot looks at every file as it is, whatever the agent did to the index.
+    /// Makes sure that the next snapshot reads every file as it is, even if the agent changed the index.
     pub(crate) fn mend(&mut self) -> Result<(), WorkspaceError> {
         if self.put_back()? {
             return Ok(());
@@ -100,7 +100,7 @@ impl Shadow {
     }
 
     fn meddled(&self) -> WorkspaceError {
-        let why = "somebody else has written to it".to_owned();
+        let why = "another process has written to it".to_owned();
         WorkspaceError::Damaged { path: self.folder.join("index"), why }
     }
 }

@@ -81,7 +81,7 @@ impl Shadow {
         if let (Some(0), Some((commit, tree))) = (output.code, text.split_once('\n')) {
             return Ok(Some((commit.to_owned(), tree.to_owned())));
         }
-        // Whatever is wrong with it is said there.
+        // `head` says what is wrong with HEAD.
         match self.checkout.head()? {
             Some(commit) => Ok(Some((commit.clone(), self.tree_of(&commit)?))),
             None => Ok(None),

@@ -143,10 +143,10 @@ impl std::fmt::Display for Warning {
                 write!(f, "{files} new files are hidden by ignore rules that came after the loop began")
             }
             Self::ReferenceMoved { is_lost: false } => {
-                f.write_str("somebody moved the ref of the snapshots; it was put back")
+                f.write_str("an agent or a person moved the ref of the snapshots; it was put back")
             }
             Self::ReferenceMoved { is_lost: true } => {
-                f.write_str("somebody deleted the ref of the snapshots; those before this one are gone")
+                f.write_str("an agent or a person deleted the ref of the snapshots; the snapshots before this one are gone")
             }
         }
     }
@@ -407,7 +407,8 @@ impl Workspace {
         }
     }
 
-    /// Sees to it that commits go to `branch`, on top of `commit`, whatever an agent did to either. The files stay.
+    /// Makes `branch` the checked-out branch and `commit` its newest commit again, if an agent changed that. The files
+    /// stay.
     pub fn recover_branch(
         &self,
         branch: &str,

@@ -9,7 +9,7 @@ use std::{
 
 use crate::git::{escaped, split_nul};
 
-/// Untracked files that never enter a snapshot, whatever the user's rules say about them.
+/// Untracked files that never enter a snapshot, even if the user's ignore rules let them in.
 pub(crate) const SECRETS: &[&str] =
     &[".env*", "*.pem", "*.key", "id_rsa*", "id_ed25519*", ".netrc", "!.env.example"];
 

@@ -87,12 +87,12 @@ mod tests {
         let found = discover(root, "specs/tasks").unwrap();
         assert_eq!((found.problems.len(), found.notes.len(), found.units.len()), (0, 0, 1));
         assert_eq!(begin_unit(root, "specs/tasks", &hello).unwrap(), [""; 0]);
-        // Whatever is there stays alone: a second task with a number would spoil it.
+        // A folder with files in it stays as it is: a second task with the same number would spoil it.
         fs::create_dir(root.join("specs/tasks/mine")).unwrap();
         fs::write(root.join("specs/tasks/mine/01-own.md"), "mine").unwrap();
         assert_eq!(begin_unit(root, "specs/tasks", &"mine".parse().unwrap()).unwrap(), [""; 0]);
         assert_eq!(fs::read_dir(root.join("specs/tasks/mine")).unwrap().count(), 1);
-        // An empty folder is in nobody's way.
+        // An empty folder is used.
         fs::create_dir(root.join("specs/tasks/empty")).unwrap();
         assert_eq!(begin_unit(root, "specs/tasks", &"empty".parse().unwrap()).unwrap().len(), 3);
     }

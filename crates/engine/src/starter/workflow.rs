@@ -46,7 +46,7 @@ mod tests {
         assert_eq!(fs::read_to_string(root.join(EXAMPLE_FILE)).unwrap(), "text");
         assert!(!begin_workflow(&root, "other").unwrap());
         assert_eq!(fs::read_to_string(root.join(EXAMPLE_FILE)).unwrap(), "text");
-        // A link is not followed, whatever it leads to.
+        // A symbolic link is never followed.
         let elsewhere = dir.path().join("elsewhere");
         fs::create_dir(&elsewhere).unwrap();
         fs::remove_dir_all(root.join(".dacapo")).unwrap();

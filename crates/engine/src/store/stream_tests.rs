@@ -19,7 +19,7 @@ use dacapo_core::{
 };
 
 use super::{super::Scope, *};
-use crate::{observer::Nobody, scheduler::close_dead_runs};
+use crate::{observer::NoObserver, scheduler::close_dead_runs};
 
 /// A run, with `events` in it whatever the machine would have said.
 fn create_run(
@@ -441,19 +441,26 @@ fn a_request_is_closed_with_what_follows_from_it_or_not_at_all() {
     let LoopEvent::LoopStarted(started) = loop_started("a", None) else { unreachable!() };
     let begin = Input::Begin(Box::new(Begin { started: *started, warnings: Vec::new() }));
     let id: LoopId = "l1".parse().unwrap();
-    let (mut stream, _) =
-        Stream::<LoopMachine>::begin(&mut world.store, id.clone(), &dead(), now(), begin, &[], &mut Nobody)
-            .unwrap();
+    let (mut stream, _) = Stream::<LoopMachine>::begin(
+        &mut world.store,
+        id.clone(),
+        &dead(),
+        now(),
+        begin,
+        &[],
+        &mut NoObserver,
+    )
+    .unwrap();
     assert!(!world.store.request(&id, &Request::Pause { now: false }, now()).unwrap(), "nobody runs it");
     let pending = world.store.pending(&id).unwrap().pop().unwrap();
     let arrival = || Arrival { input: Input::Requested(pending.request.clone()), request: Some(pending.id) };
     // Somebody else went on with it: nothing is recorded, and the request stays open for them.
     let mut other = Stream::<LoopMachine>::open(&world.store, &id).unwrap().unwrap();
     other.take_over(&mut world.store, &Identity::own(), now(), &[]).unwrap();
-    let lost = stream.step(&mut world.store, now(), [arrival()], &mut Nobody).err().unwrap();
+    let lost = stream.step(&mut world.store, now(), [arrival()], &mut NoObserver).err().unwrap();
     assert_eq!(lost.to_string(), "loop l1 was continued by another dacapo");
     assert_eq!(world.store.pending(&id).unwrap(), std::slice::from_ref(&pending));
-    other.step(&mut world.store, now(), [arrival()], &mut Nobody).unwrap();
+    other.step(&mut world.store, now(), [arrival()], &mut NoObserver).unwrap();
     assert_eq!(world.store.pending(&id).unwrap(), []);
     assert_eq!(world.store.events(&id, 0).unwrap().pop().unwrap().event, LoopEvent::Paused);
 }
@@ -465,14 +472,21 @@ fn an_owner_that_slept_goes_on_unless_somebody_else_does() {
     let LoopEvent::LoopStarted(started) = loop_started("a", None) else { unreachable!() };
     let begin = Input::Begin(Box::new(Begin { started: *started, warnings: Vec::new() }));
     let (id, owner): (LoopId, _) = ("l1".parse().unwrap(), Identity::own());
-    let (mut stream, _) =
-        Stream::<LoopMachine>::begin(&mut world.store, id.clone(), &owner, now(), begin, &[], &mut Nobody)
-            .unwrap();
+    let (mut stream, _) = Stream::<LoopMachine>::begin(
+        &mut world.store,
+        id.clone(),
+        &owner,
+        now(),
+        begin,
+        &[],
+        &mut NoObserver,
+    )
+    .unwrap();
     let after = |secs| now() + std::time::Duration::from_secs(secs);
     let notices = |text: &str| [Input::Noticed(text.to_owned()).into()];
     let lease = |store: &Store| store.row(&id).unwrap().unwrap().lease;
     assert_eq!((lease(&world.store).epoch, lease(&world.store).until), (1, after(60)));
-    stream.step(&mut world.store, after(3600), notices("awake"), &mut Nobody).unwrap();
+    stream.step(&mut world.store, after(3600), notices("awake"), &mut NoObserver).unwrap();
     assert_eq!((lease(&world.store).epoch, lease(&world.store).until), (1, after(3660)), "it is renewed");
     // Once more; meanwhile another one went on with it. What the first wakes up to say is refused, and nothing changes.
     let mut yours = Store::open(&world.path).unwrap();
@@ -480,10 +494,10 @@ fn an_owner_that_slept_goes_on_unless_somebody_else_does() {
     other.take_over(&mut yours, &owner, after(7200), &[]).unwrap();
     let recorded = world.store.last_seq().unwrap();
     let before = stream.state().clone();
-    let late = stream.step(&mut world.store, after(7300), notices("late"), &mut Nobody).err().unwrap();
+    let late = stream.step(&mut world.store, after(7300), notices("late"), &mut NoObserver).err().unwrap();
     assert_eq!(late.to_string(), "loop l1 was continued by another dacapo");
     assert_eq!((world.store.last_seq().unwrap(), stream.state()), (recorded, &before));
-    other.step(&mut yours, after(7300), notices("mine"), &mut Nobody).unwrap();
+    other.step(&mut yours, after(7300), notices("mine"), &mut NoObserver).unwrap();
     assert_eq!(lease(&world.store).epoch, 2);
 }
 
@@ -516,15 +530,15 @@ fn what_is_written_about_a_dead_owner_shuts_it_out() {
     let mut owner = long_loop(store, &id, 1);
     let mut finder = Stream::<LoopMachine>::open(store, &id).unwrap().unwrap();
     finder.shut_out_owner();
-    finder.step(store, now(), [Input::OwnerDied.into()], &mut Nobody).unwrap();
+    finder.step(store, now(), [Input::OwnerDied.into()], &mut NoObserver).unwrap();
     let epoch = |store: &Store| store.row(&id).unwrap().unwrap().lease.epoch;
     assert_eq!((epoch(store), finder.place.epoch), (2, 2));
     // Even an owner that knows what was written meanwhile.
     owner.place.head = finder.place.head;
-    let late = owner.step(store, now(), [Input::Noticed("late".to_owned()).into()], &mut Nobody);
+    let late = owner.step(store, now(), [Input::Noticed("late".to_owned()).into()], &mut NoObserver);
     assert_eq!(late.err().unwrap().to_string(), "loop l1 was continued by another dacapo");
     assert!(owner.renew_lease(store, now()).is_err());
-    finder.step(store, now(), [Input::Noticed("more".to_owned()).into()], &mut Nobody).unwrap();
+    finder.step(store, now(), [Input::Noticed("more".to_owned()).into()], &mut NoObserver).unwrap();
     assert_eq!(epoch(store), 2, "once is enough");
     // The end of a run is written in the same way.
     let (mut head, _) = create_run(store, &run("r1"), &dead(), now(), begins(&["a"])).unwrap();
@@ -543,8 +557,16 @@ fn an_owner_on_another_machine_holds_a_stream_as_long_as_it_said() {
     let begin = || Input::Begin(Box::new(Begin { started: (*started).clone(), warnings: Vec::new() }));
     for (id, at, runs) in [("l1", Timestamp::now(), true), ("l2", now(), false)] {
         let id: LoopId = id.parse().unwrap();
-        Stream::<LoopMachine>::begin(&mut world.store, id.clone(), &dead(), at, begin(), &[], &mut Nobody)
-            .unwrap();
+        Stream::<LoopMachine>::begin(
+            &mut world.store,
+            id.clone(),
+            &dead(),
+            at,
+            begin(),
+            &[],
+            &mut NoObserver,
+        )
+        .unwrap();
         assert!(
             !world.store.row(&id).unwrap().unwrap().is_running(),
             "of this machine the kernel knows better"
@@ -563,7 +585,7 @@ fn long_loop(store: &mut Store, id: &LoopId, events: usize) -> Stream<LoopMachin
     let LoopEvent::LoopStarted(started) = loop_started("a", None) else { unreachable!() };
     let begin = Input::Begin(Box::new(Begin { started: *started, warnings: Vec::new() }));
     let (mut stream, _) =
-        Stream::<LoopMachine>::begin(store, id.clone(), &Identity::own(), now(), begin, &[], &mut Nobody)
+        Stream::<LoopMachine>::begin(store, id.clone(), &Identity::own(), now(), begin, &[], &mut NoObserver)
             .unwrap();
     notice(store, &mut stream, 0..events);
     stream
@@ -572,7 +594,7 @@ fn long_loop(store: &mut Store, id: &LoopId, events: usize) -> Stream<LoopMachin
 /// One event for each number.
 fn notice(store: &mut Store, stream: &mut Stream<LoopMachine>, numbers: std::ops::Range<usize>) {
     let inputs = numbers.map(|n| Input::Noticed(format!("notice {n}")).into());
-    stream.step(store, now(), inputs, &mut Nobody).unwrap();
+    stream.step(store, now(), inputs, &mut NoObserver).unwrap();
 }
 
 fn checkpoints(store: &Store) -> Vec<(i64, String)> {
@@ -650,7 +672,7 @@ fn a_short_stream_has_no_checkpoint_and_a_stream_that_ends_has_one() {
     for (id, events, expected) in [("l1", 20, 0), ("l2", 100, 1)] {
         let mut stream = long_loop(store, &id.parse().unwrap(), events);
         assert_eq!(checkpoints(store).len(), 0);
-        stream.step(store, now(), [Input::OwnerDied.into()], &mut Nobody).unwrap();
+        stream.step(store, now(), [Input::OwnerDied.into()], &mut NoObserver).unwrap();
         assert!(stream.state().over().is_some());
         assert_eq!(checkpoints(store).len(), expected, "{id}");
     }
@@ -666,7 +688,7 @@ fn the_users_own_words_do_not_get_into_a_checkpoint() {
     started.prompt = format!("Use {secret}");
     let begin = Input::Begin(Box::new(Begin { started: *started, warnings: Vec::new() }));
     let (mut stream, _) =
-        Stream::<LoopMachine>::begin(store, id.clone(), &Identity::own(), now(), begin, &[], &mut Nobody)
+        Stream::<LoopMachine>::begin(store, id.clone(), &Identity::own(), now(), begin, &[], &mut NoObserver)
             .unwrap();
     stream.say_in_own_words(format!("Use {secret}"));
     assert!(stream.state().started.as_ref().unwrap().prompt.contains(&secret));

@@ -1,8 +1,8 @@
 //! The processes of child loops that this supervisor has started.
 //!
-//! They are loops of their own: they are in the journal, have keepers, and survive this supervisor if it is killed. Only
-//! between their start and their first event does nobody but this supervisor know them, so what concerns children has to
-//! look here too, or one that is just starting would be overlooked by a claim or a cancel.
+//! They are loops of their own: they are in the journal, have keepers, and survive this supervisor if it is killed. But
+//! between its start and its first event a child is known to this supervisor alone. A claim or a cancel has to look here
+//! too, or it would overlook a child that is just starting.
 
 use std::{
     os::{

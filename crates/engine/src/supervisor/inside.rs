@@ -80,7 +80,7 @@ impl Supervisor<'_> {
             Ask::Post { kind, body, bus } => self.post_for_agent(kind, body, &bus),
             Ask::Wait { why } => {
                 let kind = self.started.policy.claims.wait.message.clone();
-                let kind = kind.ok_or_else(|| AskRefusal::mistake("this loop waits for nobody"))?;
+                let kind = kind.ok_or_else(|| AskRefusal::mistake("this loop does not wait for people"))?;
                 self.post_for_agent(kind, why, &BusName::Own)?;
                 Ok(Answer::taken())
             }

@@ -273,8 +273,8 @@ impl Supervisor<'_> {
     fn wait(&mut self) -> Result<(), SuperviseError> {
         self.kept = None;
         let ready = self.poll()?;
-        // Asked whatever `poll` said: a signal that came with something else is handled on its way back, after it had
-        // looked at the signals' own descriptors. What was asked before an agent ended counts before its end does.
+        // Signals are taken also if `poll` did not report their descriptor: a signal that arrives while `poll` returns for
+        // another reason is handled after it looked. What was asked before an agent ended counts before its end does.
         for arrived in self.signals.take() {
             self.signalled(arrived)?;
         }

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     home::Home,
     inside::server::Server,
-    observer::Nobody,
+    observer::NoObserver,
     process::leftovers,
     store::{Arrival, Store, Stream, TaskLock},
 };
@@ -36,7 +36,7 @@ pub(super) fn take_up_requests(
 ) -> Result<(), StartError> {
     for pending in store.pending(stream.id())? {
         let arrival = Arrival { input: Input::Requested(pending.request), request: Some(pending.id) };
-        let effects = stream.step(store, Timestamp::now(), [arrival], &mut Nobody)?;
+        let effects = stream.step(store, Timestamp::now(), [arrival], &mut NoObserver)?;
         perform_without_supervisor(store, stream.id(), &effects)?;
     }
     Ok(())
@@ -92,7 +92,7 @@ pub(super) fn bury(
             source,
         })?;
     stream.shut_out_owner();
-    let effects = stream.step(store, Timestamp::now(), [Input::OwnerDied.into()], &mut Nobody)?;
+    let effects = stream.step(store, Timestamp::now(), [Input::OwnerDied.into()], &mut NoObserver)?;
     perform_without_supervisor(store, &id, &effects)
 }
 

@@ -619,7 +619,7 @@ fn hex(digest: Sha256) -> String {
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// `text` as a file that ends where the text does: no writer that could block, whatever its length.
+/// `text` as a file in memory. The agent reads it to its end, and no writer can block on a long text.
 fn text_as_input(text: &str) -> io::Result<File> {
     let mut file = File::from(rustix::fs::memfd_create("prompt", MemfdFlags::CLOEXEC)?);
     file.write_all(text.as_bytes())?;

@@ -18,7 +18,7 @@ use dacapo_core::{
 };
 use dacapo_engine::{
     home::Home,
-    observer::Nobody,
+    observer::NoObserver,
     proof,
     store::Store,
     supervisor::{self, NewLoop, ResumeLoop},
@@ -214,13 +214,13 @@ pub(crate) fn obey(order: &str) -> ExitCode {
             steers: Vec::new(),
             is_detached: false,
         };
-        new.check().and_then(|new| supervisor::run(&home, new, &mut Nobody))
+        new.check().and_then(|new| supervisor::run(&home, new, &mut NoObserver))
     } else {
         let id = order.parse().expect("a loop's name");
         supervisor::resume(
             &home,
             ResumeLoop { id, grant: Grant::default(), programs: Default::default(), is_detached: false },
-            &mut Nobody,
+            &mut NoObserver,
         )
     };
     match finished {

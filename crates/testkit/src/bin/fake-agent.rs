@@ -104,7 +104,7 @@ impl Invocation {
     }
 }
 
-/// The first script of `dir` that nobody has taken; all but the last are taken by giving them another name.
+/// The first script of `dir` that no agent has taken; all but the last are taken by giving them another name.
 fn next_turn(dir: &Path) -> io::Result<String> {
     loop {
         let files: io::Result<Vec<_>> = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect();
@@ -126,7 +126,7 @@ fn next_turn(dir: &Path) -> io::Result<String> {
 
 /// Ends the process with a message.
 fn complain(message: &str, code: i32) -> ! {
-    // Nobody may be listening, which must not change the exit code.
+    // stderr may be closed, which must not change the exit code.
     let _ = writeln!(io::stderr(), "fake-agent: {message}");
     process::exit(code)
 }
@@ -359,7 +359,7 @@ fn utf8(text: &Text) -> String {
     String::from_utf8_lossy(&expand(text)).into_owned()
 }
 
-/// A line of its own, whatever is in it.
+/// `value` as one line: line breaks in it become `\n`.
 fn one_line(value: &[u8]) -> Vec<u8> {
     let mut line = value.split(|b| *b == b'\n').collect::<Vec<_>>().join(b"\\n".as_slice());
     line.push(b'\n');
@@ -419,7 +419,7 @@ fn lines(count: u64) -> io::Result<()> {
     put(Stream::Out, &buffer)
 }
 
-/// Writes a file so that whoever waits for it finds it complete.
+/// Writes a file so that a test that waits for it finds it complete.
 fn publish(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = file.as_os_str().to_owned();
     name.push(format!(".{}", process::id()));
@@ -485,7 +485,7 @@ fn kill_self(signal: Signal) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts daemons and returns once they exist and are nobody's children.
+/// Starts daemons and returns once they exist and are no longer children of the agent.
 fn daemonize(count: u32, hold: bool, script: &str) -> io::Result<()> {
     let mut middle = descendant(script)?;
     middle.arg("--daemons").arg(count.to_string());

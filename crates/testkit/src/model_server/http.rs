@@ -62,7 +62,7 @@ fn read_chunks(from: &mut impl BufRead) -> io::Result<Vec<u8>> {
         let size = line.split(';').next().unwrap_or_default().trim();
         let size = u64::from_str_radix(size, 16).map_err(|_| invalid(&line))?;
         body.extend(read_exactly(from, size)?);
-        // After the last chunk this is the end of the trailer, which nobody sends.
+        // After the last chunk this is the end of the trailer, which no agent sends.
         read_line(from)?;
         if size == 0 {
             return Ok(body);

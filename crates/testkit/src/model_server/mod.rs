@@ -8,7 +8,7 @@
 //!     ScriptedTurn::say("All done."),
 //! ]);
 //! // … an agent is given `server.url()` as its provider's address and runs …
-//! assert!(server.main_requests().is_empty(), "nobody has asked yet");
+//! assert!(server.main_requests().is_empty(), "no agent has asked yet");
 //! ```
 
 mod failure;
@@ -128,7 +128,7 @@ impl Drop for ModelServer {
             let _ = connection.shutdown(Shutdown::Both);
         }
         drop(state);
-        // Whoever waits for the next connection gets one and sees that it is over.
+        // The acceptor waits for the next connection; this one wakes it, and it sees that the server is over.
         let _ = TcpStream::connect(self.address);
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
@@ -162,7 +162,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 
 /// Answers one client until it goes or is cut off.
 fn serve(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
-    // Events are small, and nobody should wait for the next to see this one.
+    // Events are small, and an agent should not have to wait for the next one to see this one.
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut writer = stream.try_clone()?;

@@ -103,7 +103,7 @@ impl Reply {
         Self::of_turn(&ScriptedTurn::say(text), asked, id)
     }
 
-    /// Counts, lists of models, and what nobody knows.
+    /// The reply to a request for a count or a list of models, or to an unknown one.
     pub(super) fn to_other(request: &Request, length: usize) -> Self {
         let path = request.path.split('?').next().unwrap_or_default();
         let tokens = length / 4 + 1;

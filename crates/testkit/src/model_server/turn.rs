@@ -45,7 +45,7 @@ pub enum ToolCall {
         path: String,
         content: String,
     },
-    /// This tool with this input, whatever the agent offers.
+    /// This tool with this input, even if the agent does not offer it.
     Named { name: String, input: Value },
 }
 

@@ -77,7 +77,7 @@ pub struct OutputSummary {
     pub model: Option<String>,
     /// Whether a plan pays, so that what is said of money is an estimate.
     pub is_subscription: bool,
-    /// What the final event says. Without one the end is abnormal, whatever the exit code.
+    /// What the final event says. An agent that ended without one ended abnormally, even with exit code 0.
     pub ending: Option<Ending>,
     /// The last error that nothing good has followed; explains an end without a final event.
     pub trouble: Option<Ending>,

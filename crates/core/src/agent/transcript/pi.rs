@@ -1,4 +1,4 @@
-//! pi: `--mode json`. It exits 0 whatever happened, so the last message says how it ended.
+//! pi: `--mode json`. pi exits 0 also after an error, so its last message says how it ended.
 
 use serde::Deserialize;
 

@@ -27,7 +27,7 @@ fn without_lone_surrogates(text: &str) -> String {
                 6
             }
             _ => {
-                // Whatever is escaped comes along, so that `\\ud800` stays what it is.
+                // The escaped character is copied with its backslash, so that `\\ud800` stays what it is.
                 let length = 1 + escape[1..].chars().next().map_or(0, char::len_utf8);
                 whole.push_str(&escape[..length]);
                 length

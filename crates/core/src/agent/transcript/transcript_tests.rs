@@ -96,7 +96,7 @@ fn claudes_end_is_not_what_its_subtype_says() {
             (false, Some(EndingKind::MaxTurns), ""),
         ),
         (vec![r#"{"type":"result","result":"fine"}"#], (true, None, "")),
-        // A banner as the last word is no success, whatever the result says.
+        // An agent whose last words are an error banner did not succeed, even if its result says so.
         (
             vec![banner, r#"{"type":"result","subtype":"success","is_error":false,"result":"No money"}"#],
             (false, Some(EndingKind::Billing), "No money"),

@@ -563,7 +563,7 @@ proptest! {
         prop_assert_eq!(detect(&rule, prompt, &bytes), whole);
     }
 
-    // fault A6: whatever the text, its tag is found, and as a whole.
+    // fault A6: the tag of any text is found, and as a whole.
     #[test]
     fn any_text_is_a_promise_of_its_own(text in "[^\\p{Cc}]{1,40}", more in "[a-zA-Z0-9]{1,5}") {
         let Ok(rule) = PromiseRule::new(text.as_str()) else { return Ok(()) };
@@ -630,7 +630,7 @@ fn a_blocked_tag_counts_where_a_promise_would() {
         ("I stop: <blocked>There is\nno key</blocked>", Some("There is no key"), None),
         ("I stop: <blocked>There is\nno key</blocked>\nmore", None, Some(NotAlone)),
         ("<blocked>There is\nno key</blocked> more", None, Some(NotAlone)),
-        // The first that counts, whatever follows; the second tag of a line is none alone.
+        // The first tag that counts is taken, with any text after it; the second tag of a line does not stand alone.
         ("<blocked>a</blocked>\n<blocked>b</blocked>", Some("a"), None),
         ("<blocked>a</blocked> <blocked>b</blocked>", Some("b"), None),
         ("see <blocked>a</blocked> there\n<blocked>b</blocked>\nend", Some("b"), None),

@@ -382,7 +382,7 @@ fn other_statuses_leave_it_to_the_text() {
     }
 }
 
-// The same words in the middle of a text, in a list, a quotation or a block of code are somebody's prose.
+// The same words in the middle of a text, in a list, a quotation or a block of code are prose, not an error.
 #[test]
 fn the_place_of_a_message_counts() {
     for (text, class) in [

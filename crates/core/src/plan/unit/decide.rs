@@ -473,7 +473,7 @@ impl Decision {
         };
         self.note(UnitNote::FailedLoop(Some(loop_end.id.clone())));
         match (end, set) {
-            // Whatever ended the run was passed on to its jobs as Ctrl-C is.
+            // The scheduler passes every reason for which a run ends on to its jobs as it passes on Ctrl-C.
             (UnitEnd::Stopped, _) => self.end(end, "stopped with its run"),
             (UnitEnd::Exhausted, Some(set)) => self.give_up(&set, loop_end),
             _ => self.end(end, loop_end.detail),
@@ -667,7 +667,7 @@ impl Decision {
             _ if !changed.is_empty() => self.end(
                 UnitEnd::Merge,
                 format!(
-                    "`{branch}` was not pushed: somebody, maybe an agent, changed where or how since the run began ({}); look \
+                    "`{branch}` was not pushed: an agent or a person changed where or how git pushes since the run began ({}); look \
                      at `git config --list --show-origin`, and if all is right there, `git push REMOTE {branch}` or another \
                      `dacapo unit run --pr` pushes it",
                     changed.join(", ")

@@ -753,7 +753,7 @@ fn a_conflict_is_resolved_by_an_agent_and_checked_again_if_more_has_to_hold() {
     assert_eq!(sim.feed(UnitInput::MustHoldFound(all_of(2))), lays_out("kept"));
     let effects = sim.feed(UnitInput::LaidOut(Ok(all_of(2))));
     let [UnitEffect::RunLoop(Place::Scratch, order)] = &effects[..] else { panic!("{effects:?}") };
-    assert_eq!(order.purpose.step, LoopStep::Merge, "nobody works on it any more");
+    assert_eq!(order.purpose.step, LoopStep::Merge, "no agent works on it any more");
     let mut again = Sim { state: sim.state.clone(), told: Vec::new() };
     assert_eq!(sim.ends(loop_end(Reason::Done)), commits("kept"));
     assert_eq!(again.ends(loop_end(Reason::MaxIterations)), NOTHING);
@@ -855,7 +855,7 @@ fn a_branch_is_pushed_where_it_went_before_and_only_what_is_proven() {
         panic!("{:?}", sim.told);
     };
     assert!(
-        detail.starts_with("`dacapo/auth` was not pushed: somebody, maybe an agent, changed"),
+        detail.starts_with("`dacapo/auth` was not pushed: an agent or a person changed where"),
         "{detail}"
     );
     let (sim, _) = publishing(&[], None);

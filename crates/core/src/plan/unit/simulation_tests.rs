@@ -59,7 +59,7 @@ struct UnitGround {
     cut: Option<(Purpose, Option<TaskSet>, String)>,
     /// The tree in the scratch worktree.
     laid_out: String,
-    /// Whether somebody took commits off its branch while no loop of its own ran: then work may be done again.
+    /// Whether a person took commits off the unit's branch while no loop of the unit ran: then work may be done again.
     is_robbed: bool,
     /// How often a task was proven.
     proven: BTreeMap<u32, u32>,
@@ -184,7 +184,7 @@ impl Ground {
     /// Others, and agents, do what they please.
     fn world_turns(&mut self) {
         if self.happens(4) {
-            // Somebody commits to the target.
+            // A person commits to the target.
             let target = self.target.clone();
             if self.waiting.is_none() {
                 self.target = self.commit(&[&target], &[]);
@@ -617,7 +617,7 @@ impl Night {
             assert!(self.steps < 20_000, "a run ends");
         }
         if self.run.over().is_none() {
-            // Whoever finds the dead run brings it to its end in the journal.
+            // The process that finds the dead run brings it to its end in the journal.
             self.feed(RunInput::OwnerDied);
         }
         self.audit();
@@ -692,8 +692,8 @@ macro_rules! shares {
     ($($name:ident $share:literal),*) => {$(
         #[test]
         fn $name() {
-            // req 48, req 54, req 55, req 56, fault H11, fault G7: whatever happens in whatever order, and wherever it is
-            // cut off, nothing is merged twice, nothing that is proven is done again, and the next run goes on.
+            // req 48, req 54, req 55, req 56, fault H11, fault G7: in any order of events, and
+            // wherever the run is cut off, nothing is merged twice, nothing proven is done again, and the next run goes on.
             for_seeds(NIGHTS, $share, 4, |seed| {
                 let mut whole = night(seed);
                 whole.live(usize::MAX);

@@ -169,7 +169,7 @@ fn a_paused_run_begins_nothing_until_it_goes_on() {
     let (mut run, _) = Sim::new(&[("a", &[]), ("b", &[])], 1, MergeMode::Merge);
     let pause = |now| crate::loop_machine::Request::Pause { now };
     let go_on = || crate::loop_machine::Request::Unpause { grant: crate::event::Grant::default() };
-    assert_eq!(ask(&mut run, go_on()), NOTHING, "nobody holds it");
+    assert_eq!(ask(&mut run, go_on()), NOTHING, "the run is not paused");
     assert_eq!(ask(&mut run, pause(false)), ["time stands still", "loops: Pause { now: false }"]);
     assert_eq!(ask(&mut run, pause(false)), NOTHING);
     assert_eq!(ask(&mut run, pause(true)), ["loops: Pause { now: true }"], "more urgent");

@@ -215,7 +215,7 @@ proptest! {
 
     #[test]
     fn random_runs_keep_the_rules(plan in plan(), chances in prop::collection::vec(chance(), 0..60)) {
-        // req 55, req 56, fault H11: whatever happens in whatever order, and wherever it is cut off.
+        // req 55, req 56, fault H11: in any order of events, and wherever the run is cut off.
         let mut world = World::new(&plan);
         for chance in &chances {
             world.happen(chance);
@@ -234,7 +234,7 @@ proptest! {
             prop_assert_eq!(&restored, &state);
             restored = serde_json::from_str(&serde_json::to_string(&state).unwrap()).unwrap();
             cut.push((unit.clone(), event.clone()));
-            // Its scheduler may have died here: whoever finds it brings it to an end.
+            // Its scheduler may have died here: the process that finds that brings the run to an end.
             let mut found = Sim { state: state.clone(), journal: cut.clone() };
             let effects = found.feed_raw(RunInput::OwnerDied);
             prop_assert_eq!(effects, []);

@@ -351,7 +351,7 @@ fn after_rework_every_check_runs_again_before_the_person_is_asked() {
     run.sees("ask", "t1");
     run.answers(1, Answer::Reject, "x", "t1");
     assert_eq!(run.done("ask", ""), ["bash lint#2"]);
-    // Rejecting is possible whatever the files look like.
+    // A person can reject also if the files changed since the question.
     let mut run = asking();
     assert_eq!(run.answers(1, Answer::Reject, "x", "other"), ["rework ask#2"]);
 }

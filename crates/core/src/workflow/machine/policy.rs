@@ -60,7 +60,7 @@ impl StepLoop {
                 until.push(as_gate(script)?.run);
             }
         }
-        // In a loop that asks nobody, the answer before is another one in each iteration.
+        // In a loop that does not ask a person, the previous answer is a different one in each iteration.
         let mark = (self.max_iterations > 1).then(|| self.mark());
         let prompt = self.prompt(mark.as_deref());
         let policy = base.with(|p| {

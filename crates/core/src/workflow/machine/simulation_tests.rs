@@ -1,5 +1,5 @@
-//! Random workflows in a made-up world that fails, answers late, edits files and kills the performer: what must hold whatever
-//! happens.
+//! Random workflows in a made-up world that fails, answers late, edits files and kills the performer: what must
+//! hold in all of them.
 //!
 //! `DACAPO_SIM_TIMES=20` runs twenty times as many of them, `DACAPO_SIM_SEED=42` replays one.
 

@@ -1,4 +1,4 @@
-//! Whatever is done in whatever order, nothing that a person wrote is lost: not committed, not uncommitted.
+//! Random sequences of operations never lose what a person wrote, committed or not.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! A branch goes to a remote, and a pull request is asked for; nobody is asked for anything (fault H15).
+//! A branch goes to a remote, and a pull request is asked for; git and ssh never ask the user (fault H15).
 
 use super::*;
 
@@ -70,7 +70,7 @@ fn what_is_planted_for_a_push_does_not_run() {
     let repo = fixture.opened();
     repo.push("work", "work", "origin").unwrap();
     fixture.git_in(&bare, &["rev-parse", "work"]);
-    // Nobody listens on these; what counts is what git starts to get there.
+    // No server listens at these addresses; the test looks at the programs that git starts to reach them.
     let ext = format!("ext::{canary} x");
     for url in ["ssh://127.0.0.1:1/x", "git://127.0.0.1:1/x", "http://127.0.0.1:1/x", &ext] {
         fixture.user(&["config", "remote.origin.url", url]);

@@ -347,7 +347,7 @@ fn a_git_that_is_killed_half_way_is_completed() {
 
 #[test]
 fn files_that_cannot_follow_keep_their_branch_where_it_was() {
-    // A full disk or a folder of somebody else's: git fails half-way, and so does whoever completes it.
+    // A full disk or a folder of another user: git fails half-way, and dacapo, which completes the move, fails too.
     let script = fs::read_to_string(Fixture::empty().outside("bin/git")).unwrap();
     let program = script.split("exec '").nth(1).unwrap().split('\'').next().unwrap().to_owned();
     // What git wrote before it failed, and how often it fails to write files afterwards.

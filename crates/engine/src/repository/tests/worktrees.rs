@@ -1,4 +1,4 @@
-//! Worktrees: many at once (fault H1), found again whatever became of them (fault H5), removed only when nothing can be
+//! Worktrees: many at once (fault H1), found again after a crash or a loss (fault H5), removed only when nothing can be
 //! lost (faults H2, H6, H7).
 
 use std::sync::Barrier;
@@ -227,7 +227,7 @@ fn whatever_became_of_it_a_unit_gets_a_worktree_and_nothing_unknown_is_touched()
             has_work: true,
         },
         Case {
-            what: "somebody's folder in the way",
+            what: "a folder of the user's in the way",
             spoil: |fixture, worktree| {
                 fixture.user(&["worktree", "remove", "--force", worktree.path.to_str().unwrap()]);
                 fs::create_dir(&worktree.path).unwrap();

@@ -137,7 +137,7 @@ fn a_branch_that_moves_meanwhile_is_left_where_it_is() {
     let (mut workspace, _) = fixture.begun();
     fixture.write("a", "x\n");
     let next = workspace.snapshot(1).unwrap();
-    // Somebody commits just before the branch is moved.
+    // A person commits just before dacapo moves the branch.
     let wrapper = fixture.outside("bin/git");
     let script = fs::read_to_string(&wrapper).unwrap();
     let race = "case \"$*\" in *'update-ref -m'*) git commit -q --allow-empty -m theirs ;; esac\nexec ";

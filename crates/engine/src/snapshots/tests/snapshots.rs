@@ -84,7 +84,7 @@ fn a_change_that_keeps_size_and_time_is_seen() {
     fs::File::open(fixture.path("a")).unwrap().set_modified(time).unwrap();
     fixture.user(&["add", "a"]);
     let (mut workspace, _) = fixture.begun();
-    // git keeps change times in whole seconds, and nobody can set them: the next second has to come by itself.
+    // git keeps change times in whole seconds, and no program can set them: the test waits for the next second.
     let changed = || std::os::unix::fs::MetadataExt::ctime(&fs::metadata(fixture.path("a")).unwrap());
     let before = changed();
     while changed() == before {

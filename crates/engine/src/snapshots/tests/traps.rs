@@ -1,4 +1,4 @@
-//! fault K3: what a repository or an agent planted never runs, and git never waits for anybody (fault H15).
+//! fault K3: what a repository or an agent planted never runs, and git never waits for an answer of the user (fault H15).
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, time::Duration};
 
