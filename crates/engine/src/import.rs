@@ -79,7 +79,8 @@ pub fn look(top: &Path, path: &Path, kind: Option<SourceKind>) -> Result<Source,
         fs::canonicalize(path).map_err(|source| ImportError::Read { path: path.to_owned(), source })?;
     let source = |kind: SourceKind, path: PathBuf| Source { kind, shown: shown(top, &path), path };
     if path.is_dir() {
-        let is_of_archon = path.ends_with(ARCHON) || kind == Some(SourceKind::Archon);
+        let is_of_archon =
+            path.ancestors().any(|folder| folder.ends_with(ARCHON)) || kind == Some(SourceKind::Archon);
         if is_of_archon && !path.join(ARCHON).is_dir() {
             return Ok(source(SourceKind::Archon, path));
         }

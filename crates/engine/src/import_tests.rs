@@ -73,7 +73,9 @@ fn a_folder_is_searched_for_what_usually_lies_there() {
         "{several}"
     );
     assert_eq!(look(&top, &top, Some(SourceKind::Archon)).unwrap().shown, ".archon/workflows");
-    assert_eq!(look(&top, &top.join(".archon/workflows"), None).unwrap().kind, SourceKind::Archon);
+    for folder in [".archon/workflows", ".archon/workflows/deep"] {
+        assert_eq!(look(&top, &top.join(folder), None).unwrap().kind, SourceKind::Archon, "{folder}");
+    }
     assert!(matches!(look(&top, &top.join("gone"), None), Err(ImportError::Read { .. })));
     rustix::fs::mknodat(rustix::fs::CWD, top.join("fifo.json"), rustix::fs::FileType::Fifo, Mode::RUSR, 0)
         .unwrap();

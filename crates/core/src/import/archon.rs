@@ -144,7 +144,8 @@ fn one(source: &WorkflowSource, place: &ArchonPlace) -> Result<Converted, Vec<Pr
     if !checked.problems.is_empty() {
         return Err(checked.problems);
     }
-    notes.extend(checked.notes.iter().map(Problem::line));
+    // A command file is written for any workflow: words in it that are no variables stay as they are.
+    notes.extend(checked.notes.iter().filter(|note| note.file == path).map(Problem::line));
     if bytes.split(|b| *b == b'\n').any(|line| line.starts_with(b"#")) {
         notes.push(format!("`{}`: comments between its keys are not taken over", source.file));
     }
