@@ -24,6 +24,7 @@ mod receipt;
 mod reference_tests;
 mod resume;
 mod run;
+mod signal;
 mod snapshots;
 mod status;
 mod trust;
@@ -84,6 +85,7 @@ enum Command {
     Steer(control::SteerArgs),
     Approve(approve::ApproveArgs),
     Reject(approve::RejectArgs),
+    Signal(signal::SignalArgs),
     Bus(bus::BusArgs),
     Claim(from_agent::ClaimArgs),
     Wait(from_agent::WaitArgs),
@@ -113,6 +115,7 @@ impl Command {
             Self::Unit(args) => args.decides(),
             Self::Workflow(args) => args.decides(),
             Self::Approve(_) | Self::Reject(_) => Some("answer for the user"),
+            Self::Signal(_) => Some("send signals to runs"),
             Self::Trust(_)
             | Self::Demo(_)
             | Self::Init(_)
@@ -218,6 +221,7 @@ fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
         Command::Steer(args) => control::steer(&cx, args),
         Command::Approve(args) => approve::approve(&cx, args),
         Command::Reject(args) => approve::reject(&cx, args),
+        Command::Signal(args) => signal::signal(&cx, args),
         Command::Bus(args) => bus::bus(&cx, args),
         Command::Claim(args) => from_agent::claim(&cx, args),
         Command::Wait(args) => from_agent::wait(&cx, args),

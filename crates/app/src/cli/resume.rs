@@ -41,7 +41,7 @@ pub(super) struct ResumeArgs {
     /// Run in the background and print how to follow it
     #[arg(long)]
     pub(super) detach: bool,
-    /// Take up an answer and nothing else; `approve` and `reject` start this
+    /// Take up an answer or a signal and nothing else; `approve`, `reject` and `signal` start this
     #[arg(long, hide = true)]
     pub(super) is_answer: bool,
     #[command(flatten)]

@@ -177,6 +177,8 @@ fn what_decides_is_refused_below_an_agent() {
         ("clean", "dacapo clean"),
         ("verify", "dacapo verify t"),
         ("units", "dacapo unit run"),
+        ("approve", "dacapo approve t"),
+        ("signal", "dacapo signal t deployed"),
     ];
     let mut script: String = commands.iter().map(|(name, command)| noted(name, command)).collect();
     script += &noted("stranger", "dacapo cancel other");

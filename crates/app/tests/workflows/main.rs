@@ -9,3 +9,4 @@ mod importing;
 mod ralph;
 mod running;
 mod support;
+mod waiting;
