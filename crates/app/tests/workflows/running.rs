@@ -155,7 +155,7 @@ const ASKS: &str = "steps:\n  - {id: make, prompt: make it}\n  - {id: check, bas
 #[test]
 fn a_question_is_answered_later_and_rework_is_checked_again() {
     let env = with(ASKS);
-    env.script("prompt-to prompt.txt; append made x; say ok");
+    env.write(".gitignore", "*.log\n").script("prompt-to prompt.txt; append made x; say ok");
     let output = run(&env, &[]).assert_code(4);
     let id = run_id(&output);
     assert!(output.stdout.contains("**Question**: May it go out?"), "{}", output.stdout);
@@ -163,6 +163,9 @@ fn a_question_is_answered_later_and_rework_is_checked_again() {
     assert_eq!((&seen["state"], &seen["reason"]), (&"stopped".into(), &"question".into()));
     assert_eq!(env.read(".git/checks").lines().count(), 1);
     let is_asking = || status(&env, &id)["question"]["question"].as_u64();
+    let tree = status(&env, &id)["question"]["tree"].as_str().unwrap().to_owned();
+    let made = env.git(["show", &format!("{tree}:made")]);
+    assert_eq!(made, "x\n", "the question names the tree that it is about");
     assert_eq!(is_asking(), Some(1));
 
     env.run(["reject", &id, "too short"]).assert_code(0);
@@ -177,6 +180,8 @@ fn a_question_is_answered_later_and_rework_is_checked_again() {
     env.wait_until("the third question", SOON, || is_asking() == Some(3));
     assert!(!env.workspace().join(".git/shipped").exists());
 
+    // What git ignores, and when a file was written, are of no account.
+    env.write("ignored.log", "a log\n").write("made", env.read("made"));
     env.run(["approve", &id]).assert_code(0);
     env.wait_until("the end", SOON, || status(&env, &id)["state"] == "completed");
     assert!(env.workspace().join(".git/shipped").exists());

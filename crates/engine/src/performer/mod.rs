@@ -9,6 +9,7 @@ pub(crate) mod job;
 use std::{
     collections::BTreeMap,
     io,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -317,7 +318,14 @@ impl<'a> Performer<'a> {
                 let tree = self.tree();
                 self.inbox.push(News::TreeSeen { step, attempt, tree });
             }
-            WorkflowEffect::Ask { .. } | WorkflowEffect::Warn(_) | WorkflowEffect::End(_) => {}
+            WorkflowEffect::Ask { .. } | WorkflowEffect::Warn(_) => {}
+            WorkflowEffect::End(_) => {
+                // The loops of the run keep theirs.
+                let root = self.started.settings.as_ref().filter(|_| self.compares_trees());
+                if let Some(own) = root.and_then(|settings| self.snapshots(&settings.root)) {
+                    let _ = own.forget();
+                }
+            }
             WorkflowEffect::Wait { step, what, due } => {
                 if let WaitFor::File(file) = what {
                     self.files.push((step, file));
@@ -506,14 +514,21 @@ impl<'a> Performer<'a> {
         })
     }
 
-    /// The files of the run as they are now, in one word.
+    /// The files of the run as they are now, in one word: the tree of a snapshot, so that what git ignores is of no account.
     fn tree(&self) -> String {
         let Some(settings) = &self.started.settings else { return String::new() };
-        let seen = self.id.as_str().parse::<LoopId>().ok().and_then(|name| {
-            let mut workspace = Workspace::open(&settings.root, self.home, &name).ok()?;
+        let seen = self.snapshots(&settings.root).and_then(|mut workspace| {
+            workspace.begin().ok()?;
+            workspace.snapshot(0).ok()?;
             workspace.content_hash().ok()
         });
         seen.or_else(|| Folder::at(&settings.root, self.home).outline()).unwrap_or_default()
+    }
+
+    /// What keeps the snapshots of the run's own folder.
+    fn snapshots(&self, root: &Path) -> Option<Workspace> {
+        let name = self.id.as_str().parse::<LoopId>().ok()?;
+        Workspace::open(root, self.home, &name).ok()
     }
 
     fn loop_result(&self, id: &LoopId, before: Option<&str>) -> Result<LoopResult, RunError> {
