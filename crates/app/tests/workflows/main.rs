@@ -10,3 +10,4 @@ mod ralph;
 mod running;
 mod support;
 mod waiting;
+mod worktrees;

@@ -61,7 +61,7 @@ pub struct StepView {
     pub id: StepId,
     /// The word for it in files.
     pub kind: String,
-    /// `pending`, `running`, `retrying`, `asking`, `waiting`, `held`, `completed`, `failed` or `skipped`.
+    /// `pending`, `running`, `merging`, `retrying`, `asking`, `waiting`, `held`, `completed`, `failed` or `skipped`.
     pub state: String,
     pub attempt: u32,
     /// Why it failed, was skipped, or does not go on.
@@ -132,11 +132,16 @@ impl WorkflowView {
                 self.exceeded = Some(what.clone()).filter(|_| !self.is_audited);
             }
             WorkflowEvent::StepStart { step, attempt, work } => {
-                let state = if *work == Work::Question { "asking" } else { "running" };
+                let state = match work {
+                    Work::Question => "asking",
+                    Work::Merge => "merging",
+                    Work::Main | Work::Rework => "running",
+                };
                 self.step(step, |own| (own.attempt, own.state) = (*attempt, state.to_owned()));
                 self.come_to(step);
             }
             WorkflowEvent::StepContinued { step, .. } => self.enter(step, "running"),
+            WorkflowEvent::StepWorked { step, .. } => self.enter(step, "merging"),
             WorkflowEvent::StepComplete { step, .. } => self.enter(step, "completed"),
             WorkflowEvent::StepError { step, error, retry_at, .. } => {
                 let state = if retry_at.is_some() { "retrying" } else { "failed" };

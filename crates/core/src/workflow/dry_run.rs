@@ -249,6 +249,9 @@ impl World {
                 let (step, attempt) = (order.step.clone(), order.attempt);
                 self.tell(News::ScriptEnded { step, attempt, end });
             }
+            WorkflowEffect::MergeWorktree { step, attempt } => {
+                self.tell(News::Merged { step, attempt, end: Ok(()) });
+            }
             WorkflowEffect::LookAtTree { step, attempt } => {
                 self.tell(News::TreeSeen { step, attempt, tree: String::new() });
             }

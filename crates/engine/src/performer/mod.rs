@@ -5,11 +5,12 @@
 //! so an order that is given twice after a crash starts nothing twice.
 
 pub(crate) mod job;
+mod worktrees;
 
 use std::{
     collections::BTreeMap,
     io,
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -24,7 +25,7 @@ use dacapo_core::{
         StepId, StepKind, WaitFor,
         machine::{
             Answer, LoopResult, News, Raise, ScriptEnd, ScriptResult, Standing, StepLoop, StepScript,
-            WorkflowEffect, WorkflowInput, WorkflowMachine, WorkflowStarted, accepts,
+            WorkflowEffect, WorkflowInput, WorkflowMachine, WorkflowSettings, WorkflowStarted, accepts,
         },
         messages,
     },
@@ -32,7 +33,10 @@ use dacapo_core::{
 use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use self::job::{ScriptReport, StepSpec, StepWork};
+use self::{
+    job::{ScriptReport, StepSpec, StepWork},
+    worktrees::StepWorktrees,
+};
 use crate::{
     home::Home,
     observer::Observer,
@@ -314,6 +318,13 @@ impl<'a> Performer<'a> {
         match effect {
             WorkflowEffect::RunLoop(order) => self.run_loop(*order)?,
             WorkflowEffect::RunScript(order) => self.run_script(*order),
+            WorkflowEffect::MergeWorktree { step, attempt } => {
+                let end = match self.worktrees() {
+                    Some(worktrees) => worktrees.merge(&step).map_err(|error| error.to_string()),
+                    None => Ok(()),
+                };
+                self.inbox.push(News::Merged { step, attempt, end });
+            }
             WorkflowEffect::LookAtTree { step, attempt } => {
                 let tree = self.tree();
                 self.inbox.push(News::TreeSeen { step, attempt, tree });
@@ -321,9 +332,14 @@ impl<'a> Performer<'a> {
             WorkflowEffect::Ask { .. } | WorkflowEffect::Warn(_) => {}
             WorkflowEffect::End(_) => {
                 // The loops of the run keep theirs.
-                let root = self.started.settings.as_ref().filter(|_| self.compares_trees());
+                let has_own =
+                    self.compares_trees() || self.started.workflow.steps.iter().any(|step| step.worktree);
+                let root = self.started.settings.as_ref().filter(|_| has_own);
                 if let Some(own) = root.and_then(|settings| self.snapshots(&settings.root)) {
                     let _ = own.forget();
+                }
+                if let Some(worktrees) = self.worktrees().filter(|_| has_own) {
+                    worktrees.forget();
                 }
             }
             WorkflowEffect::Wait { step, what, due } => {
@@ -448,13 +464,22 @@ impl<'a> Performer<'a> {
     fn start(&mut self, step: StepId, attempt: u32, work: StepWork) {
         let Some(settings) = &self.started.settings else { return };
         let is_script = matches!(work, StepWork::Script { .. });
-        let before = self.compares_trees().then(|| self.tree());
+        let workspace = match self.folder(&step, matches!(work, StepWork::GoOn { .. })) {
+            Ok(folder) => folder,
+            Err(why) if is_script => return self.inbox.push(not_started(step, attempt, why)),
+            Err(why) => {
+                let end = Box::new(failed(why));
+                return self.inbox.push(News::LoopEnded { step, attempt, end });
+            }
+        };
+        let is_shared = workspace == settings.root;
+        let before = (self.compares_trees() && is_shared).then(|| self.tree());
         let spec = StepSpec {
             home: self.home.path().to_owned(),
             performer: std::process::id(),
             run: self.id.clone(),
             project: settings.project.clone(),
-            workspace: settings.root.clone(),
+            workspace,
             work,
             programs: self.programs.clone(),
             is_detached: self.is_detached,
@@ -477,6 +502,23 @@ impl<'a> Performer<'a> {
                 self.inbox.push(News::LoopEnded { step, attempt, end });
             }
         }
+    }
+
+    /// Where a step works: in the workspace, or in a worktree of its own.
+    fn folder(&self, step: &StepId, goes_on: bool) -> Result<PathBuf, String> {
+        let root = self.started.settings.as_ref().map(|settings| settings.root.clone()).unwrap_or_default();
+        let has_own = self.started.workflow.step(step).is_some_and(|step| step.worktree);
+        match self.worktrees().filter(|_| has_own) {
+            None => Ok(root),
+            Some(worktrees) if goes_on => worktrees.known(step).map_err(|error| error.to_string()),
+            Some(worktrees) => worktrees.make(step).map_err(|error| error.to_string()),
+        }
+    }
+
+    fn worktrees(&self) -> Option<StepWorktrees<'_>> {
+        let settings = self.started.settings.as_deref()?;
+        let WorkflowSettings { project, root, .. } = settings;
+        Some(StepWorktrees { home: self.home, run: &self.id, project, root })
     }
 
     fn stop_step(&mut self, step: StepId, attempt: u32) -> Result<(), RunError> {

@@ -77,6 +77,23 @@ impl Repository {
         }
     }
 
+    /// A commit of `tree` on another, by dacapo and on no branch: a side of a merge.
+    pub(crate) fn commit_on(
+        &self,
+        tree: &str,
+        parent: &str,
+        message: &str,
+    ) -> Result<String, WorkspaceError> {
+        let mut call = self.checkout.call().args(["commit-tree", tree, "-p", parent, "-m", message]);
+        for role in ["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"] {
+            call = call.env(role, "dacapo");
+        }
+        for role in ["GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"] {
+            call = call.env(role, "dacapo@localhost");
+        }
+        Ok(call.ok()?.line())
+    }
+
     /// Whether git knows who commits.
     pub fn check_identity(&self) -> Result<(), WorkspaceError> {
         for role in ["GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"] {

@@ -363,6 +363,12 @@ impl Repository {
         Ok(scratch)
     }
 
+    /// Removes a scratch worktree that was kept.
+    pub(crate) fn discard_scratch(&self, path: &Path) -> Result<(), WorkspaceError> {
+        let _lock = self.lock()?;
+        self.discard(path)
+    }
+
     /// Removes a scratch worktree with its changes: it holds no work of a person or an agent.
     fn discard(&self, path: &Path) -> Result<(), WorkspaceError> {
         match fs::remove_dir_all(path) {

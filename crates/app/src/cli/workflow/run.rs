@@ -1,6 +1,9 @@
 //! `dacapo workflow run`.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use dacapo_core::{
@@ -11,7 +14,7 @@ use dacapo_core::{
     policy::{Origin, Policy},
     trust::workflow_runnables,
     workflow::{
-        Budget, DEFAULT_PROVIDER, Settings, StepId, Workflow,
+        Budget, DEFAULT_PROVIDER, Settings, Step, StepId, StepKind, Workflow,
         catalogue::FrozenWorkflow,
         dry_run::{self, Stubs},
         machine::{Raise, WorkflowSettings, WorkflowStarted},
@@ -22,6 +25,7 @@ use dacapo_engine::{
     config_files::ConfigFiles,
     performer::{self, NewWorkflow, ResumeWorkflow},
     process::{Programs, background::is_background},
+    repository::Repository,
     supervisor::{self, StartError},
     trust::ConsentScope,
     units,
@@ -94,14 +98,10 @@ pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
     if args.dry_run {
         return walk(args, found);
     }
-    if let Some(step) = found.workflow.steps.iter().find(|step| step.worktree) {
-        return Err(UserError::usage(format!(
-            "step `{}` wants a worktree, which dacapo cannot give yet",
-            step.id
-        ))
-        .hint("leave `worktree: true` out: the step then takes turns with the others"));
-    }
     let root = units::top(&Context::folder(args.place.dir.as_ref())?);
+    if let Some(step) = found.workflow.steps.iter().find(|step| step.worktree) {
+        can_have_worktree(cx, &root, step)?;
+    }
     let configured = ConfigFiles::load(&root)?;
     let mut workflow = found.workflow.clone();
     let ChosenSettings { policy, mut programs, effective, obstacle, warnings, .. } =
@@ -142,6 +142,22 @@ pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
     let left = performer::run(&cx.home, new, observer.as_mut())?;
     drop(observer);
     Ok(last_line_of_workflow(&left))
+}
+
+/// Whether a step can have a worktree of its own.
+fn can_have_worktree(cx: &Context, root: &Path, step: &Step) -> Result<(), UserError> {
+    let refused = |why: &str| {
+        UserError::usage(format!("step `{}` wants a worktree, {why}", step.id))
+            .hint("leave `worktree: true` out: the step then takes turns with the others")
+    };
+    if matches!(&step.kind, StepKind::Loop(looped) if looped.is_interactive()) {
+        return Err(refused("and a person is asked about the workspace after each of its iterations"));
+    }
+    let repository = Repository::open(root, &cx.home).map_err(|error| refused(&format!("and {error}")))?;
+    match repository.resolve("HEAD").map_err(UserError::failed)? {
+        Some(_) => Ok(()),
+        None => Err(refused("and this repository has no commit yet")),
+    }
 }
 
 /// Goes on with a run that no process performs.

@@ -51,7 +51,7 @@ impl Deciding {
             .state
             .steps
             .iter()
-            .filter(|(_, step)| matches!(step.phase, StepPhase::Running(_)))
+            .filter(|(_, step)| matches!(step.phase, StepPhase::Running(work) if work != Work::Merge))
             .map(|(id, step)| (id.clone(), step.attempt))
             .collect();
         for (step, attempt) in running {
@@ -111,7 +111,13 @@ impl Deciding {
         session: Option<String>,
     ) {
         let output = crate::workflow::template::shortened(&output);
-        self.record(WorkflowEvent::StepComplete { step, attempt, output, is_changed, session });
+        let of = self.state.workflow().and_then(|workflow| workflow.step(&step));
+        let event = if of.is_some_and(|of| of.worktree && of.kind.uses_workspace()) {
+            WorkflowEvent::StepWorked { step, attempt, output, is_changed, session }
+        } else {
+            WorkflowEvent::StepComplete { step, attempt, output, is_changed, session }
+        };
+        self.record(event);
     }
 
     /// Steps that are not taken, and those that are not taken because of that.
@@ -180,22 +186,29 @@ impl Deciding {
         let works = |step: &Step| {
             step.kind.uses_workspace() || matches!(self.state.phase(&step.id), StepPhase::Ready(Work::Rework))
         };
-        let has_room = |step: &Step| match (works(step), step.worktree) {
+        let merges = |step: &Step| *self.state.phase(&step.id) == StepPhase::Ready(Work::Merge);
+        let is_apart = |step: &Step| step.worktree && !merges(step);
+        let has_room = |step: &Step| match (works(step), is_apart(step)) {
             (false, _) => true,
             (true, true) => self.state.running_worktrees() < parallel,
-            (true, false) => !self.state.is_workspace_busy() && !self.state.is_looking(),
+            (true, false) => {
+                let is_free = !self.state.is_workspace_busy() && !self.state.is_looking();
+                // dacapo itself does not change the files that a person is asked about.
+                is_free && !(merges(step) && self.state.is_asking())
+            }
         };
         let is_question = |step: &Step| {
             matches!(step.kind, StepKind::Approval(_)) && *self.state.phase(&step.id) == StepPhase::Pending
         };
         let ready: Vec<&Step> = steps.iter().filter(is_ready).collect();
-        let work = ready.iter().find(|step| !is_question(step) && has_room(step));
-        if let Some(step) = work {
+        let merge = ready.iter().find(|step| merges(step) && has_room(step));
+        let work = || ready.iter().find(|step| !is_question(step) && has_room(step));
+        if let Some(step) = merge.or_else(work) {
             return Some((*step).clone());
         }
         // A person is asked about files at rest.
         let at_rest =
-            !self.state.is_workspace_busy() && !ready.iter().any(|step| works(step) && !step.worktree);
+            !self.state.is_workspace_busy() && !ready.iter().any(|step| works(step) && !is_apart(step));
         ready.into_iter().find(|step| at_rest && is_question(step)).cloned()
     }
 
@@ -247,6 +260,10 @@ impl Deciding {
             return;
         };
         let StepPhase::Running(work) = own.phase else { return };
+        if work == Work::Merge {
+            let (step, attempt) = (step.id.clone(), own.attempt);
+            return self.perform(WorkflowEffect::MergeWorktree { step, attempt });
+        }
         let variables = self.state.variables(&step.id);
         if let Some(script) = StepScript::new(&started.workflow, step, own.attempt, variables.clone()) {
             self.perform(WorkflowEffect::RunScript(Box::new(script)));

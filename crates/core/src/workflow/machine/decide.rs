@@ -32,6 +32,7 @@ pub(super) fn decide(
         News::TakenUp => deciding.take_up(),
         News::LoopEnded { step, attempt, end } => deciding.loop_ended(&step, attempt, *end),
         News::ScriptEnded { step, attempt, end } => deciding.script_ended(&step, attempt, end),
+        News::Merged { step, attempt, end } => deciding.merged(&step, attempt, end),
         News::TreeSeen { step, attempt, tree } => deciding.tree_seen(&step, attempt, tree),
         News::Answered { question, answer, text, tree } => deciding.answered(question, &answer, text, tree),
         News::FileSeen { step } => deciding.wait_over(|id, _| *id == step),
@@ -136,6 +137,7 @@ impl Deciding {
             let Some(own) = self.state.step(&step.id).cloned() else { continue };
             let (id, attempt) = (step.id.clone(), own.attempt);
             match own.phase {
+                StepPhase::Running(Work::Merge) => self.order(&step),
                 StepPhase::Running(_) if matches!(step.kind, StepKind::Bash(_)) => {
                     // Whether it came to its end is not known. It has no answer, so it runs again, as another attempt.
                     if self.state.stopping.is_some() {
@@ -233,7 +235,7 @@ impl Deciding {
     }
 
     fn loop_ended(&mut self, id: &StepId, attempt: u32, end: LoopResult) {
-        let Some(work) = self.running(id, attempt) else { return };
+        let Some(work) = self.running(id, attempt).filter(|work| *work != Work::Merge) else { return };
         let Some(step) = self.state.workflow().and_then(|workflow| workflow.step(id)).cloned() else {
             return;
         };
@@ -333,7 +335,7 @@ impl Deciding {
         attempt: u32,
         ScriptResult { end, output, is_changed }: ScriptResult,
     ) {
-        if self.running(id, attempt).is_none() {
+        if self.running(id, attempt).is_none_or(|work| work == Work::Merge) {
             return;
         }
         match end {
@@ -363,6 +365,23 @@ impl Deciding {
             ScriptEnd::Interrupted(reason) => {
                 self.failed(id, attempt, "the script was stopped".to_owned(), Some(reason));
             }
+        }
+    }
+
+    fn merged(&mut self, id: &StepId, attempt: u32, end: Result<(), String>) {
+        if self.running(id, attempt) != Some(Work::Merge) {
+            return;
+        }
+        let own = self.state.step(id).cloned().unwrap_or_default();
+        match end {
+            Ok(()) => self.record(WorkflowEvent::StepComplete {
+                step: id.clone(),
+                attempt,
+                output: own.output,
+                is_changed: own.is_changed,
+                session: own.session,
+            }),
+            Err(why) => self.failed(id, attempt, why, None),
         }
     }
 

@@ -94,6 +94,11 @@ impl Run {
         self.tell(News::TreeSeen { step: id(step), attempt, tree: tree.to_owned() })
     }
 
+    fn merges(&mut self, step: &str, end: Result<(), &str>) -> Vec<String> {
+        let attempt = self.attempt(step);
+        self.tell(News::Merged { step: id(step), attempt, end: end.map_err(str::to_owned) })
+    }
+
     fn answers(&mut self, question: u32, answer: Answer, text: &str, tree: &str) -> Vec<String> {
         self.tell(News::Answered { question, answer, text: text.to_owned(), tree: tree.to_owned() })
     }
@@ -130,6 +135,7 @@ fn words(effect: &WorkflowEffect) -> String {
             format!("{kind} {}#{}", order.step, order.attempt)
         }
         WorkflowEffect::RunScript(order) => format!("bash {}#{}", order.step, order.attempt),
+        WorkflowEffect::MergeWorktree { step, attempt } => format!("merge {step}#{attempt}"),
         WorkflowEffect::LookAtTree { step, .. } => format!("look {step}"),
         WorkflowEffect::Ask { question } => format!("ask {question}"),
         WorkflowEffect::Wait { step, due, .. } => {
@@ -212,18 +218,40 @@ fn steps_share_the_workspace_and_worktrees_run_beside() {
         run.tell(News::Begin(Box::new(started(nodes)))),
         ["bash a#1", "loop w1#1", "loop w2#1", "wait wait"]
     );
+    // What was done in a worktree comes into the workspace when nothing works there, before another step begins.
     assert_eq!(run.done("w1", ""), ["loop w3#1"]);
-    assert_eq!(run.exits("a", 0, ""), ["bash b#1"]);
-    // A person is asked when the files are at rest.
+    assert_eq!(run.exits("a", 0, ""), ["merge w1#2"]);
+    assert_eq!(run.merges("w1", Ok(())), ["bash b#1"]);
+    // A person is asked when the files are at rest, and until they answer nothing is merged.
     assert_eq!(run.exits("b", 0, ""), ["look ask"]);
     assert_eq!(run.sees("ask", "t"), ["ask 1"]);
-    run.done("w2", "");
-    run.done("w3", "");
+    assert_eq!(run.done("w2", ""), [""; 0]);
+    assert_eq!(run.done("w3", ""), [""; 0]);
     assert_eq!(run.machine.state().standing(), Standing::Question(1));
-    assert_eq!(run.answers(1, Answer::Approve, "", "t"), [""; 0]);
+    assert_eq!(run.answers(1, Answer::Approve, "", "t"), ["merge w2#2"]);
+    assert_eq!(run.merges("w2", Ok(())), ["merge w3#2"]);
+    assert_eq!(run.merges("w3", Ok(())), [""; 0]);
     assert_eq!(run.machine.state().standing(), Standing::Waiting(None));
     assert_eq!(run.tell(News::Signalled { name: "stop".to_owned() }), [""; 0]);
     assert_eq!(run.tell(News::Signalled { name: "go".to_owned() }), ["end Completed 0 "]);
+}
+
+#[test]
+fn a_step_whose_work_cannot_be_merged_has_failed() {
+    let steps =
+        "nodes:\n- {id: w, prompt: p, worktree: true}\n- {id: s, bash: 'echo $w.output', depends_on: [w]}\n";
+    let mut run = Run::of(steps);
+    assert_eq!(run.done("w", "the answer"), ["merge w#2"]);
+    assert_eq!(run.tell(News::TakenUp), ["merge w#2"], "a merge that was cut short is done again");
+    assert_eq!(run.merges("w", Err("both changed `x`")), ["end Failed 1 step `w`: both changed `x`"]);
+    let mut run = Run::of(steps);
+    run.done("w", "the answer");
+    assert_eq!(run.merges("w", Ok(())), ["bash s#1"]);
+    let complete = run.events.iter().find_map(|event| match event {
+        WorkflowEvent::StepComplete { output, is_changed, .. } => Some((output.as_str(), *is_changed)),
+        _ => None,
+    });
+    assert_eq!(complete, Some(("the answer", true)));
 }
 
 #[test]

@@ -75,6 +75,8 @@ pub enum Work {
     Rework,
     /// A look at the files that a person is to be asked about.
     Question,
+    /// What was changed in a worktree of the step's own comes into the workspace.
+    Merge,
 }
 
 /// What an answer leads to.
@@ -109,6 +111,15 @@ pub enum WorkflowEvent {
         attempt: u32,
     },
     StepComplete {
+        step: StepId,
+        attempt: u32,
+        output: String,
+        is_changed: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+    },
+    /// A step has done its work in a worktree of its own; it is complete when that is merged into the workspace.
+    StepWorked {
         step: StepId,
         attempt: u32,
         output: String,

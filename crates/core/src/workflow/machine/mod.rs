@@ -4,6 +4,7 @@
 //!             ┌────────────────────────── reopened ◄── rework ◄───────────┐
 //!             ▼                                                           │
 //!  pending ─► running ─► completed            (agent, loop, bash)         │
+//!     │         ├─► (worked ─► merging ─► completed, with a worktree)     │
 //!     │         ├─► retrying ─► running                                   │
 //!     │         ├─► held ─► running           (interrupted, out of money) │
 //!     │         └─► failed                                                │
@@ -101,6 +102,12 @@ pub enum News {
         step: StepId,
         attempt: u32,
         end: ScriptResult,
+    },
+    /// Answers [`WorkflowEffect::MergeWorktree`]: the files are in the workspace, or why they cannot be.
+    Merged {
+        step: StepId,
+        attempt: u32,
+        end: Result<(), String>,
     },
     /// Answers [`WorkflowEffect::LookAtTree`].
     TreeSeen {
@@ -201,6 +208,12 @@ pub enum WorkflowEffect {
     RunLoop(Box<StepLoop>),
     /// Run a script. It is told once per attempt.
     RunScript(Box<StepScript>),
+    /// Bring what a step has changed in its worktree into the workspace, in which nothing else works now. Told again after a crash,
+    /// it does no harm.
+    MergeWorktree {
+        step: StepId,
+        attempt: u32,
+    },
     /// Look at the files that a question is about.
     LookAtTree {
         step: StepId,

@@ -60,6 +60,7 @@ struct World {
     loops: BTreeSet<(StepId, u32)>,
     scripts: BTreeSet<(StepId, u32)>,
     looks: BTreeSet<(StepId, u32)>,
+    merges: BTreeSet<(StepId, u32)>,
     /// Loops that were ever begun: the performer knows them again.
     known_loops: BTreeSet<(StepId, u32)>,
     scripts_run: BTreeMap<(StepId, u32), u32>,
@@ -78,6 +79,7 @@ impl World {
             loops: BTreeSet::new(),
             scripts: BTreeSet::new(),
             looks: BTreeSet::new(),
+            merges: BTreeSet::new(),
             known_loops: BTreeSet::new(),
             scripts_run: BTreeMap::new(),
             ends: 0,
@@ -105,6 +107,9 @@ impl World {
                     self.scripts.insert(key);
                 }
                 WorkflowEffect::LookAtTree { step, attempt } => drop(self.looks.insert((step, attempt))),
+                WorkflowEffect::MergeWorktree { step, attempt } => {
+                    self.merges.insert((step, attempt));
+                }
                 WorkflowEffect::Stop { step, attempt } => {
                     // What nothing runs any more answers all the same.
                     self.loops.insert((step, attempt));
@@ -123,6 +128,7 @@ impl World {
         self.loops.clear();
         self.scripts.clear();
         self.looks.clear();
+        self.merges.clear();
         let folded = WorkflowMachine::fold(&self.events);
         assert_eq!(folded, self.state, "the state is a fold of the events");
         self.tell(News::TakenUp);
@@ -154,6 +160,13 @@ impl World {
         self.scripts.remove(&key);
         let end = ScriptResult { end: ScriptEnd::Exited(code), output: "x\n".to_owned(), is_changed: false };
         self.tell(News::ScriptEnded { step: key.0, attempt: key.1, end });
+    }
+
+    fn end_merge(&mut self, key: (StepId, u32), is_clean: bool) {
+        self.merges.remove(&key);
+        self.tree += u32::from(is_clean);
+        let end = if is_clean { Ok(()) } else { Err("both changed a file".to_owned()) };
+        self.tell(News::Merged { step: key.0, attempt: key.1, end });
     }
 
     fn open_questions(&self) -> Vec<u32> {
@@ -191,6 +204,10 @@ impl World {
                     self.looks.remove(&key);
                     let tree = self.tree();
                     self.tell(News::TreeSeen { step: key.0, attempt: key.1, tree });
+                }
+                if let Some(key) = pick(dice, &self.merges) {
+                    let is_clean = !dice.is_one_in(5);
+                    self.end_merge(key, is_clean);
                 }
             }
             9 | 10 => {
@@ -253,6 +270,8 @@ impl World {
                 self.end_loop(key, Reason::Done, false);
             } else if let Some(key) = self.scripts.first().cloned() {
                 self.end_script(key, 0);
+            } else if let Some(key) = self.merges.first().cloned() {
+                self.end_merge(key, true);
             } else if let Some(key) = self.looks.pop_first() {
                 let tree = self.tree();
                 self.tell(News::TreeSeen { step: key.0, attempt: key.1, tree });
@@ -346,7 +365,7 @@ fn check(workflow: &Workflow, events: &[WorkflowEvent], resumes: u32) {
                 assert!(!completed.contains(step), "{step} runs again though it is recorded as completed");
                 let of = workflow.step(step).unwrap();
                 let works = of.kind.uses_workspace() || *work == Work::Rework;
-                if works && !of.worktree {
+                if works && (!of.worktree || *work == Work::Merge) {
                     assert!(shared.is_empty() || shared.contains(step), "{step} works beside {shared:?}");
                     shared.insert(step.clone());
                 }
@@ -423,6 +442,7 @@ fn check(workflow: &Workflow, events: &[WorkflowEvent], resumes: u32) {
                 assert!(shared.is_empty(), "the run ends while {shared:?} works");
             }
             WorkflowEvent::WorkflowStart(_)
+            | WorkflowEvent::StepWorked { .. }
             | WorkflowEvent::WorkflowPaused { .. }
             | WorkflowEvent::WorkflowUnpaused
             | WorkflowEvent::BudgetExceeded { .. }

@@ -249,8 +249,8 @@ impl WorkflowProgress {
         let is_busy =
             |step: &&Step| matches!(self.phase(&step.id), StepPhase::Running(_) | StepPhase::Held { .. });
         self.workflow().is_some_and(|workflow| {
-            let mut shared = workflow.steps.iter().filter(|step| !step.worktree);
-            shared.any(|step| is_busy(&step))
+            let is_merging = |step: &Step| *self.phase(&step.id) == StepPhase::Running(Work::Merge);
+            workflow.steps.iter().any(|step| if step.worktree { is_merging(step) } else { is_busy(&step) })
         })
     }
 
@@ -259,11 +259,17 @@ impl WorkflowProgress {
         self.steps.values().any(|step| step.phase == StepPhase::Looking)
     }
 
+    /// Whether a person has to answer.
+    pub(super) fn is_asking(&self) -> bool {
+        self.steps.values().any(|step| matches!(step.phase, StepPhase::Asking { .. }))
+    }
+
     /// How many steps work in worktrees of their own.
     pub(super) fn running_worktrees(&self) -> usize {
         self.workflow().map_or(0, |workflow| {
             let own = workflow.steps.iter().filter(|step| step.worktree);
-            own.filter(|step| matches!(self.phase(&step.id), StepPhase::Running(_))).count()
+            let works = |work: &StepPhase| matches!(work, StepPhase::Running(work) if *work != Work::Merge);
+            own.filter(|step| works(self.phase(&step.id))).count()
         })
     }
 
@@ -374,6 +380,14 @@ impl WorkflowProgress {
                     own.retries = 0;
                 }
                 self.enter(step, StepPhase::Completed);
+            }
+            WorkflowEvent::StepWorked { step, output, is_changed, session, .. } => {
+                if let Some(own) = self.steps.get_mut(step) {
+                    own.output.clone_from(output);
+                    own.is_changed |= *is_changed;
+                    own.session.clone_from(session);
+                }
+                self.enter(step, StepPhase::Ready(Work::Merge));
             }
             WorkflowEvent::StepError { step, error, reason, retry_at, .. } => {
                 let phase = match retry_at {
