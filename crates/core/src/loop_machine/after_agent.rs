@@ -1,77 +1,79 @@
-//! What follows when an agent has ended: facts about its end in, one answer out. The order of the questions is the rule.
+//! What follows when an agent has ended. `after_agent` asks its questions in a fixed order, and the first that is true
+//! decides.
 
 use crate::{
     event::{AgentExit, AttemptJudgement, NextSession, Obstacle, Outcome},
     judge::signal::Signal,
 };
 
-/// After this many tries in a row to go on with a session a fresh one is begun.
+/// How many attempts in a row may fail to go on with a session before a new session is begun.
 pub(super) const LOST_SESSIONS: u32 = 2;
 
-/// After this many agents in a row that wanted a permission, or more context than there is, a person is needed.
+/// How many attempts in a row may end with a permission error or a full context window before the loop stops for a
+/// person.
 pub(super) const BLOCKED_ATTEMPTS: u32 = 3;
 
 /// What is known when an agent has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct AgentEnd {
     pub(super) outcome: Outcome,
-    /// What that means for its iteration and its session.
+    /// What the outcome means for the iteration and the session.
     pub(super) judged: AttemptJudgement,
-    /// Whether it was told to go on with a session.
+    /// Whether the agent was told to go on with a session.
     pub(super) had_session: bool,
-    /// Whether somebody wants the loop to end.
+    /// Whether a person or an OS signal asked the loop to end.
     pub(super) is_stopping: bool,
-    /// Whether somebody wants the loop to hold.
+    /// Whether a person asked the loop to pause.
     pub(super) is_pausing: bool,
-    /// Why what stands at the DONE file's place fails the loop.
+    /// Why the loop fails because of what stands in the place of the DONE file, such as a directory.
     pub(super) done_error: Option<String>,
     pub(super) claims: Vec<Signal>,
-    /// Whether it said that it waits for somebody, or that it is blocked.
+    /// Whether the agent said that it waits for a person, or that it is blocked.
     pub(super) waits: bool,
     /// Whether a budget is used up.
     pub(super) is_broke: bool,
-    /// Attempts in a row that wanted a permission or more context, this one included.
+    /// Attempts in a row that ended with a permission error or a full context window, this one included.
     pub(super) blocked_attempts: u32,
     /// Whether dacapo itself claims when an agent has ended.
     pub(super) own_claim: bool,
-    /// Whether commands are asked if there is a claim.
+    /// Whether until-commands may still make a claim.
     pub(super) asks_until: bool,
-    /// Whether it ended with an error that fails the loop, if nothing else follows from its end.
+    /// Whether the agent ended with an error that fails the loop, if nothing else follows from its end.
     pub(super) has_failed: bool,
 }
 
 /// What follows when an agent has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum AfterAgent {
-    /// The loop ends as somebody asked.
+    /// The loop ends, as a person or an OS signal asked.
     Stop,
-    /// The loop ends: its DONE file cannot be one.
+    /// The loop ends: what stands in the place of the DONE file is not a file.
     Fail(String),
-    /// The loop holds: the agent was ended for that.
+    /// The loop pauses: dacapo ended the agent for that.
     Hold,
-    /// The claim is judged.
+    /// These signals are judged as a claim.
     Judge(Vec<Signal>),
-    /// The agent waits for somebody or is blocked, and said so before it met an outage.
+    /// The agent waits for a person or is blocked, and said so before it met an outage.
     Wait,
-    /// The user's plan is used up until a time.
+    /// The user's plan is used up: the loop waits for its reset.
     AwaitReset,
-    /// The provider has an outage: another attempt follows later.
+    /// The provider has an outage: the loop tries again later.
     BackOff,
-    /// Nobody is signed in.
+    /// The agent is not signed in.
     NotSignedIn,
-    /// The account has no money.
+    /// The agent's account has no money.
     NoMoney,
-    /// The session could not be gone on with: another attempt follows at once.
+    /// The agent could not go on with its session: another attempt follows at once.
     TryAgain,
-    /// The agent cannot be called like this.
+    /// The agent refused its arguments.
     Misused,
-    /// A person is needed: agents wanted a permission or more context too often.
+    /// The loop ends for a person: too many attempts in a row ended with a permission error or a full context window.
     NeedsPerson,
-    /// The loop ends: its agent came to no good end.
+    /// The loop ends, because its agent ended with an error.
     Failed,
-    /// dacapo claims by itself.
+    /// dacapo makes the claim.
     OwnClaim,
-    /// Commands are asked if there is a claim.
+    /// until-commands run; they make a claim if all exit 0.
     AskUntil,
     /// The iteration was cut short.
     Interrupted,
@@ -85,7 +87,7 @@ pub(super) fn judge_attempt(exit: &AgentExit, had_session: bool, lost: u32) -> A
     let is_lost = had_session
         && match exit.outcome {
             Outcome::Misuse => true,
-            // A broken session may well crash the agent before it names any.
+            // A broken session may crash the agent before it prints the name of one.
             Outcome::Crash => exit.session.is_none(),
             _ => false,
         };
@@ -138,7 +140,7 @@ pub(super) fn after_agent(end: &AgentEnd) -> AfterAgent {
     if !end.judged.charged && end.waits {
         return AfterAgent::Wait;
     }
-    // Nobody waits for hours to be told then that the money is gone.
+    // A loop without money ends now, and does not first wait hours for a limit to end.
     if !end.is_broke
         && let Some(after) = after_obstacle(end)
     {
@@ -155,7 +157,7 @@ pub(super) fn after_agent(end: &AgentEnd) -> AfterAgent {
     }
 }
 
-/// What follows from what the agent ran into; `None` if it ran into nothing, or the loop simply goes on.
+/// What follows from a limit, an outage or another obstacle; `None` without one, or if the loop goes on all the same.
 fn after_obstacle(end: &AgentEnd) -> Option<AfterAgent> {
     match end.outcome {
         Outcome::UsageLimit => Some(AfterAgent::AwaitReset),

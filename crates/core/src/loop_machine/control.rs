@@ -1,4 +1,5 @@
-//! What people, signals and a found death ask of a loop, whatever it is doing.
+//! What a loop does, in every phase, when a person or an OS signal stops or pauses it, when its supervisor died, and
+//! when the disk fails.
 
 use super::{
     decide::Decision,
@@ -31,8 +32,9 @@ impl Decision {
         self.finish(Reason::Disk, detail);
     }
 
-    /// Closes an iteration that will never report: a claim without a verdict keeps it open, `resume` judges it again;
-    /// so does an attempt that met an outage, `resume` makes another one.
+    /// Closes an iteration whose agent was cut off. An iteration with a claim that has no verdict stays open, because
+    /// `resume` judges the claim again; so does one whose attempt met an outage, because `resume` makes another
+    /// attempt.
     pub(super) fn close_cut_iteration(&mut self) {
         if self.state.iteration == Iteration::Open && self.state.judging().is_none() {
             self.finish_iteration(IterationOutcome::Interrupted);
@@ -48,7 +50,7 @@ impl Decision {
         }
         match self.state.phase {
             Phase::Running | Phase::Checking { .. } | Phase::Judging(JudgeStep::Gate { .. }, _) => {
-                // Somebody presses Ctrl-C twice on purpose; a service manager may well send TERM and HUP together.
+                // A user presses Ctrl-C twice on purpose, but a service manager may send TERM and HUP together.
                 let hurry = again && cause == StopCause::Interrupt;
                 let grace = if hurry { Millis(0) } else { self.policy().pace.kill_grace };
                 self.perform(Effect::StopWork { grace });
@@ -64,13 +66,13 @@ impl Decision {
         }
     }
 
-    /// Asks what runs to end.
+    /// Asks the running agent or check to end.
     pub(super) fn stop_work(&mut self) {
         let grace = self.policy().pace.kill_grace;
         self.perform(Effect::StopWork { grace });
     }
 
-    /// Ends the loop for the reason in `stopping`; the caller has made sure that nothing runs any more.
+    /// Ends the loop for the reason in `orders.stop`. The caller has made sure that no agent or check runs any more.
     pub(super) fn finish_stopped(&mut self) {
         match self.state.orders.stop {
             Some(StopCause::Cancel) => self.finish(Reason::Cancelled, self.cancelled_line()),
@@ -102,7 +104,7 @@ impl Decision {
         }
     }
 
-    /// Notes that the loop is to hold; `false` if it is about to end anyway.
+    /// Notes that the loop is to pause; `false` if it is about to end anyway.
     pub(super) fn ask_to_pause(&mut self, now: bool) -> bool {
         let may_pause = self.state.orders.stop.is_none();
         if may_pause {
@@ -117,7 +119,7 @@ impl Decision {
         self.go_on();
     }
 
-    /// Takes back a pause that has not come yet.
+    /// Takes back a request to pause before the loop has paused.
     pub(super) fn take_back_pause(&mut self, grant: Grant) {
         if self.state.orders.pause {
             self.raise_limits(grant);

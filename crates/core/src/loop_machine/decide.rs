@@ -18,15 +18,15 @@ pub fn decide(state: &LoopState, input: In) -> Step {
     decision.step
 }
 
-/// One decision in the making: a copy of the state that what is recorded is folded into at once.
+/// A decision while it is made. Each event that it records is folded into its copy of the state at once.
 pub(super) struct Decision {
     pub(super) state: LoopState,
     pub(super) step: Step,
 }
 
 impl Decision {
-    /// What each phase does with each input. News that nobody waits for is spelled out at the end, so that a new phase
-    /// and a new input have to choose.
+    /// What each phase does with each input. The pairs that change nothing are spelled out at the end, so that the
+    /// compiler asks for an answer for each new phase and input.
     fn take(&mut self, input: In) {
         use JudgeStep::{Children, Committing, Gate, Rechecking};
         use Phase::{
@@ -115,7 +115,7 @@ impl Decision {
             (live!(), In::Requested(Request::Steer { text })) => self.record(LoopEvent::Steered { text }),
             (live!(), In::Requested(Request::Ask { text })) => self.ask(&text),
 
-            // Nothing waits for these.
+            // Inputs that the loop does not wait for in these phases.
             (
                 New,
                 In::Resume { .. }
@@ -263,7 +263,7 @@ impl Decision {
         for text in begin.warnings {
             self.warn(text);
         }
-        // One that an earlier loop of this task left behind would speak for this one.
+        // A wait marker that an earlier loop of this task left behind must not count for this loop.
         self.perform(Effect::ConsumeWaitMarker);
         self.go_on();
     }
@@ -275,11 +275,11 @@ impl Decision {
         let counts_anew = reason == Reason::Stuck;
         self.record(LoopEvent::LoopResumed { grant, output, pid, counts_anew });
         self.perform(Effect::ConsumeWaitMarker);
-        // What a cut-off agent wrote is nobody's claim, and a refusal may not have been carried out.
+        // Marks that a cut-off agent set are no claim, and a crash may have left the marks of a refused claim.
         if self.state.judging().is_none() {
             self.return_all_items();
         }
-        // The gates before the first agent run anew: nobody has worked yet.
+        // The gates run again for the baseline, because no agent has worked yet.
         if self.state.phase == Phase::Looking && self.wants_baseline() {
             return self.run_check(GateRole::Baseline, 0);
         }
@@ -304,12 +304,12 @@ impl Decision {
             }
             Phase::Judging(..) => self.await_children(),
             Phase::Parked(parking) => {
-                // Said once more, after a pause or a restart of dacapo.
+                // After a pause or a restart of dacapo the event and the timer of the wait are made again.
                 let (until, why) = (parking.until, parking.why.clone());
                 self.park(until, why);
             }
             Phase::Looking | Phase::Delaying => self.look(),
-            // Something runs, or the loop holds: what goes on is not for this step to say.
+            // An agent or check runs, or the loop is paused or over: its next input decides what follows.
             Phase::New
             | Phase::Running
             | Phase::Checking { .. }
@@ -318,7 +318,8 @@ impl Decision {
         }
     }
 
-    /// Before an iteration: the markers; before the first one the gates too, if their past counts.
+    /// Reads the markers before an iteration; before the first one it runs the gates too, if the policy wants a
+    /// baseline.
     fn look(&mut self) {
         if self.wants_baseline() && self.state.baseline.is_empty() {
             self.run_check(GateRole::Baseline, 0);
@@ -351,14 +352,15 @@ impl Decision {
             | Reason::Budget
             | Reason::Stuck => "ERROR",
         };
-        // The restart preset fixes these words for its bus; people read `detail`.
+        // The restart preset fixes the first words of this message.
         let body = if reason == Reason::MaxIterations {
             format!("max restarts exceeded: {detail}")
         } else {
             detail.clone()
         };
         self.post(kind, body);
-        // Nothing but an accepted claim leaves an item marked as done; a claim that is judged again later needs no mark.
+        // Only an accepted claim leaves an item marked as done. A claim that `resume` judges again does not need the
+        // marks.
         if !matches!(reason, Reason::Done | Reason::Disk) {
             self.return_all_items();
         }

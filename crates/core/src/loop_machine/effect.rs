@@ -10,7 +10,7 @@ use crate::{
     policy::GateSpec,
 };
 
-/// The answer of [`super::decide`]: recorded first, done second.
+/// The answer of [`super::decide`]. Its events are recorded before its effects are carried out.
 pub type Step = crate::machine::Step<LoopEvent, Effect>;
 
 /// Something to do. Each is answered by an input, except where it says so.
@@ -22,83 +22,69 @@ pub enum Effect {
     ReadMarkers,
     /// Start the agent; answered by `AgentExited` or `AgentNotStarted`.
     StartAgent {
-        /// Which: the policy's own is 0, its stand-ins follow.
+        /// The index of the agent: the policy's own is 0, its fallbacks follow.
         agent: usize,
-        /// The session it goes on with, and what that has cost so far.
+        /// The session that the agent goes on with, and what the session has cost so far.
         session: Option<(String, Spend)>,
         iteration: u32,
         attempt: u32,
-        /// What it is given.
         prompt: String,
-        /// The nonce its promise must carry, if the policy wants one.
+        /// The nonce that the agent's promise must carry, if the policy wants one.
         nonce: String,
         /// What is left of the loop's time.
         time_left: Option<Millis>,
     },
-    /// Ask the running agent or check to end, and kill it after `grace`. Its end is reported as usual.
-    StopWork {
-        /// How long it may take.
-        grace: Millis,
-    },
+    /// Ask the running agent or check to end, and kill it after `grace`. The answer is that of `StartAgent` or
+    /// `RunGate`.
+    StopWork { grace: Millis },
     /// Wait for child loops; answered by `ChildrenFound` if there are any, then `ChildrenWaitedFor`.
-    AwaitChildren {
-        /// How long at most.
-        timeout: Millis,
-        /// How often to look.
-        every: Millis,
-    },
+    AwaitChildren { timeout: Millis, every: Millis },
     /// Tell child loops to end. No answer.
     CancelChildren,
     /// Run a check; answered by `GateFinished`.
     RunGate {
         gate: GateSpec,
-        /// What it is for.
         role: GateRole,
         /// The snapshot that is judged, for checks that run in a checkout of it.
         snapshot: Option<String>,
     },
     /// Look at the workspace for a claim; answered by `Examined`.
     Examine,
-    /// Look again whether the snapshot still stands; answered by `Rechecked`.
+    /// Look whether the workspace is still as in the snapshot; answered by `Rechecked`.
     Recheck {
         /// The snapshot that was judged.
         snapshot: Option<String>,
     },
-    /// Commit a snapshot's tree; answered by `CommitDone`. Repeating it finds the commit that is there.
+    /// Commit a snapshot's tree; answered by `CommitDone`. A commit that was made before is found, not made again.
     Commit {
         snapshot: String,
         /// The iteration whose work it is.
         iteration: u32,
         message: String,
     },
-    /// Commit a snapshot's tree once per item; answered by `ItemsCommitted`. Repeating it finds the commits that are
-    /// there.
+    /// Commit a snapshot's tree once per item; answered by `ItemsCommitted`. Commits that were made before are found,
+    /// not made again.
     CommitItems {
         snapshot: String,
         /// The iteration whose work it is.
         iteration: u32,
-        /// The commits, in their order.
         commits: Vec<ItemCommit>,
     },
-    /// Make marks say what is proven, and change nothing else: items of `done` are done, all others are as they were when
-    /// the loop began. What holds marks and is gone or cannot be understood becomes what it was. No answer; doing it again
-    /// changes nothing.
+    /// Set the marks of items, and change nothing else: those of `done` say that they are done, all others say what
+    /// they said when the loop began. A file with marks that is gone or cannot be read is written as it was then. No
+    /// answer; doing it again changes nothing.
     SetMarks { of: Marks, done: Vec<ItemKey> },
     /// Wait between iterations; answered by `DelayOver`.
     Delay(Millis),
-    /// Wait until a time of day, without a process; answered by `ParkOver`, not before the provider may be asked again.
-    Park {
-        until: Timestamp,
-        /// Whom the loop waits for.
-        provider: String,
-    },
+    /// Wait until a time of day; answered by `ParkOver`, not before the provider may be asked again.
+    Park { until: Timestamp, provider: String },
     /// Tell all loops on this machine that a provider is at its limit. No answer.
     CloseProvider { provider: String, until: Timestamp, why: String },
-    /// Move a refused DONE out of the way. No answer.
+    /// Give the DONE file of a refused claim another name. No answer.
     SetDoneAside,
-    /// Remove the wait marker, so that it does not speak twice. No answer.
+    /// Remove the wait marker, so that it does not count twice. No answer.
     ConsumeWaitMarker,
-    /// Tell the bus. Best effort, no answer.
+    /// Post on the bus. Best effort, no answer.
     Post(BusPost),
 }
 
@@ -107,7 +93,7 @@ pub enum Effect {
 pub struct ItemCommit {
     pub item: ItemKey,
     pub message: String,
-    /// The items whose marks say in it that they are done, whatever they say in the snapshot.
+    /// The items whose marks say in this commit that they are done, also if the snapshot says otherwise.
     pub done: Vec<ItemKey>,
 }
 

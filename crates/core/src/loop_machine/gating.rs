@@ -23,7 +23,7 @@ impl Judging {
         of(None).chain(shown.flat_map(|item| of(Some(item)))).collect()
     }
 
-    /// The gate that follows the one at `index`; those of an item that is out already are left out.
+    /// The gate that follows the one at `index`. Gates of an item that was refused already are left out.
     pub(super) fn next_gate(&self, policy: &Policy, index: usize) -> Option<usize> {
         let order = self.gates(policy);
         let at = order.iter().position(|i| *i == index)? + 1;
@@ -38,14 +38,14 @@ impl Judging {
         claimed_items(&self.claim.by).filter(|item| !refused.contains(item)).collect()
     }
 
-    /// What a claim that is accepted now rests on: an item that is out is no part of it.
+    /// The signals of the claim without those of refused items.
     pub(super) fn standing_signals(&self, policy: &Policy) -> Vec<Signal> {
         let refused = self.refused_items(policy);
         let by = self.claim.by.iter();
         by.filter(|s| !matches!(s, Signal::Item(key) if refused.contains(key))).cloned().collect()
     }
 
-    /// The items that are out of the claim: evidence of theirs is missing, or a gate of theirs is red.
+    /// The claimed items whose evidence is missing or one of whose gates is red.
     fn refused_items(&self, policy: &Policy) -> Vec<ItemKey> {
         let red = self.red().filter_map(|red| item_of(policy, red.index));
         self.missing_evidence().filter_map(|missing| missing.item).chain(red).collect()
@@ -90,19 +90,19 @@ impl Judging {
         tries.filter(move |(at, tried)| !tried.holds() && is_newest(*at)).map(|(_, tried)| tried)
     }
 
-    /// What tells the failure of these gates from others; `None` while none is red.
+    /// The signatures of the red gates; `None` while none is red.
     pub(super) fn failure(&self) -> Option<String> {
         let signatures: Vec<&str> = self.red().map(|red| red.result.signature.as_str()).collect();
         (!signatures.is_empty()).then(|| signatures.join(" "))
     }
 }
 
-/// The item that the gate at `index` decides about alone.
+/// The item that the gate at `index` is about; `None` if the gate is about the whole claim.
 fn item_of(policy: &Policy, index: usize) -> Option<ItemKey> {
     policy.gates.specs.get(index)?.item
 }
 
-/// What people call that item.
+/// The name, for people, of the item that the gate at `index` is about.
 pub(super) fn label_of(policy: &Policy, index: usize) -> Option<String> {
     policy.item(item_of(policy, index)?).map(Item::label)
 }

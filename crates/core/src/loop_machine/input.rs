@@ -16,57 +16,56 @@ use crate::{
 /// Something that came in.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// A new loop begins.
     Begin(Box<Begin>),
-    /// A person continues it.
+    /// A person resumes the loop.
     Resume {
-        /// What that person grants.
+        /// What that person adds to the limits.
         grant: Grant,
         /// Where the segments end.
         output: OutputMarks,
         pid: u32,
     },
-    /// Its supervisor was found dead; said by whoever found it.
+    /// Another dacapo found the loop's supervisor dead.
     OwnerDied,
-    /// Which of the tasks it waits for are not done.
+    /// Which of the tasks that the loop waits for are not done.
     TasksLookedAt {
-        /// None of them left: it may begin.
+        /// Empty if the loop may begin.
         missing: Vec<TaskId>,
     },
-    /// The markers in the task folder, read before an agent starts, and what it could draw on.
+    /// The markers in the task folder were read before an agent starts, and with them which budgets and providers it
+    /// has.
     MarkersRead(Facts, Box<Supply>),
-    /// What the running agent has used so far, and what everything on this machine has.
+    /// The running agent reported what it has used.
     UsageSeen {
-        /// All of this process so far.
+        /// What this agent process has used so far.
         spend: Spend,
         /// What all loops have used together, this one included.
         shared: SharedSpend,
-        /// The model it uses, if nobody can tell what that costs.
+        /// The model of the agent, if dacapo knows no price for it.
         unpriced: Option<String>,
     },
     /// The time a parked loop waited for has come.
     ParkOver,
     /// The agent's process ended.
     AgentExited(Box<AgentReport>),
-    /// It could not be started.
+    /// The agent could not be started.
     AgentNotStarted(StartFailure),
-    /// Child loops that were active when first looked for.
+    /// The child loops that were running when the supervisor looked for the first time.
     ChildrenFound(Vec<LoopId>),
-    /// The wait for them is over.
+    /// The wait for child loops is over.
     ChildrenWaitedFor {
         left: Vec<LoopId>,
-        /// How long it took.
         waited: Millis,
     },
     /// The check that was running ended.
     GateFinished(Box<GateResult>),
-    /// The workspace was looked at for the claim; `None` where it cannot be.
+    /// The supervisor has looked at the workspace for the claim; `None` where there is nothing that it can look at.
     Examined(Option<Box<Examination>>),
-    /// The workspace was looked at again after the gates.
+    /// The supervisor has looked at the workspace again after the gates.
     Rechecked(Recheck),
-    /// It cannot be looked at: the reason.
+    /// Looking at the workspace failed, for this reason.
     ExaminationFailed(String),
-    /// The kept tree was committed, was there already (`None`), or could not be: the reason.
+    /// The judged tree was committed, was committed already (`None`), or could not be committed for the given reason.
     CommitDone(Result<Option<String>, String>, Seal),
     /// The items of the claim were committed, as far as they could be.
     ItemsCommitted(ItemCommits, Seal),
@@ -76,47 +75,46 @@ pub enum Input {
     Signalled(StopCause),
     /// A request from the journal's database.
     Requested(Request),
-    /// Something that people should know, found by the supervisor while it carried out an effect.
+    /// A warning that the supervisor has to give about an effect that it carried out.
     Noticed(String),
     /// The disk does not take what must be written.
     DiskFailed(String),
 }
 
-/// What an agent could draw on, as it stands before it starts.
+/// Which providers can be asked and what is left of shared budgets, before an agent starts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Supply {
     /// Providers that are at their limit: until when, and why.
     pub closed: BTreeMap<String, (Timestamp, String)>,
-    /// What everything on this machine has used.
+    /// What all loops have used together, this one included.
     pub shared: SharedSpend,
 }
 
 /// What all loops have used together, as far as budgets are shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SharedSpend {
-    /// Today, on this machine.
+    /// By all loops on this machine, today.
     pub day: SharedBudget,
-    /// In this project, ever.
+    /// By all loops of this project, ever.
     pub project: SharedBudget,
-    /// In the run that the loop belongs to.
+    /// By all loops of the run that the loop belongs to.
     pub run: SharedBudget,
 }
 
-/// What was taken out of a budget that loops share.
+/// What loops took out of a budget that they share.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SharedBudget {
-    /// Spent, by this loop too.
+    /// What all of them have spent, this loop included.
     pub spent: Spent,
-    /// Set aside by other loops whose agents have not yet reported anything.
+    /// What other loops have set aside, because their agents have not yet reported usage.
     pub reserved: Spent,
 }
 
 /// What a new loop begins with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Begin {
-    /// What is recorded of it.
     pub started: LoopStarted,
-    /// Things to tell the user at once.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
@@ -124,35 +122,34 @@ pub struct Begin {
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentReport {
     pub at: Timestamp,
-    /// How the process ended.
     pub exit: AgentExit,
-    /// What was observed afterwards.
+    /// What the supervisor observed after the end of the agent.
     pub facts: Facts,
-    /// The workspace afterwards, as a snapshot and its tree; `None` if it is as it was or cannot be kept.
+    /// The snapshot of the workspace after the agent, and its tree; `None` if the workspace is unchanged or cannot be
+    /// kept.
     pub snapshot: Option<(String, String)>,
-    /// Where there are no snapshots: what the files come to by path, size and time; `None` if that cannot be told.
+    /// The outline of the workspace, where there are no snapshots; `None` if there are too many files.
     pub outline: Option<String>,
-    /// Things a person should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
-/// The workspace after the gates.
+/// What the second look at the workspace, after the gates, has found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recheck {
-    /// Files that were there when the claim was made and are not as they were.
+    /// Files that were there when the claim was made and have changed since.
     pub disturbed: Vec<String>,
-    /// What the receipt is sealed with.
     pub seal: Seal,
 }
 
 /// What became of the commits of items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ItemCommits {
-    /// Each item that has its commit, or (`None`) had nothing left to commit.
+    /// Each item with its commit, or with `None` if it had nothing left to commit.
     pub made: Vec<(ItemKey, Option<String>)>,
-    /// The tree of the last of them.
+    /// The tree of the last commit.
     pub tree: Option<String>,
-    /// Why the next one could not be made.
+    /// Why the commit of the next item could not be made.
     pub failed: Option<String>,
 }
 
@@ -162,7 +159,7 @@ pub struct Seal {
     pub at: Timestamp,
     pub loop_id: String,
     pub started_at: Option<Timestamp>,
-    /// SHA-256 of its journal so far.
+    /// SHA-256 of the loop's journal so far.
     pub journal: String,
 }
 
@@ -170,7 +167,7 @@ pub struct Seal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartFailure {
     pub detail: String,
-    /// Whether trying again could help.
+    /// Whether another try cannot help, because the program is missing or may not be run.
     pub is_fatal: bool,
 }
 
@@ -179,14 +176,14 @@ pub struct StartFailure {
 #[serde(tag = "request", rename_all = "snake_case")]
 pub enum Request {
     Cancel,
-    /// Hold after this iteration, or now.
+    /// Pause after this iteration, or now.
     Pause {
-        /// Whether to stop the agent for it.
+        /// Whether the agent is stopped for it.
         now: bool,
     },
     /// Go on after a pause.
     Unpause {
-        /// What that person grants.
+        /// What the person adds to the limits.
         #[serde(flatten)]
         grant: Grant,
     },

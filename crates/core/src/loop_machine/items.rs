@@ -19,12 +19,12 @@ impl Decision {
         }
     }
 
-    /// Sets all marks back, but for those of items that have their commit.
+    /// Sets all marks back, except those of items that have their commit.
     pub(super) fn return_all_items(&mut self) {
         self.mark_proven(&[]);
     }
 
-    /// Sets all marks of the loop: done are these items and no other that was not before.
+    /// Sets all marks of the loop: these items are done, all others are as they were when the loop began.
     pub(super) fn mark_proven(&mut self, proven: &[ItemKey]) {
         if self.policy().marks_items() {
             let done = self.done_items(proven);
@@ -32,7 +32,7 @@ impl Decision {
         }
     }
 
-    /// These items, and those that have their commit: such an item is done whatever became of the claim that it was part of.
+    /// These items, and those that have their commit: they stay done even if the claim they were part of was refused.
     fn done_items(&self, proven: &[ItemKey]) -> Vec<ItemKey> {
         let mut done: Vec<ItemKey> = self.state.completed.iter().chain(proven).copied().collect();
         done.sort_unstable();
@@ -40,7 +40,7 @@ impl Decision {
         done
     }
 
-    /// The commits of the items that stand, each with its own mark and those of the items before it.
+    /// The commits of the `standing` items, each with its own mark and the marks of the items before it.
     pub(super) fn commits_of(&self, standing: &[ItemKey]) -> Vec<ItemCommit> {
         let commit = |(at, key): (usize, &ItemKey)| {
             let item = self.policy().item(*key)?;
@@ -54,7 +54,7 @@ impl Decision {
     pub(super) fn items_committed(&mut self, commits: ItemCommits, seal: Seal) {
         let iteration = self.judging().claim.iteration;
         for (item, commit) in commits.made {
-            // Told once, however often it is found again; nothing to commit is no failure.
+            // A commit that is found again is recorded once. An item with nothing to commit is no failure.
             let Some(commit) = commit else { continue };
             if !self.judging().claim.committed.iter().any(|(_, known)| *known == commit) {
                 self.record(LoopEvent::Committed { iteration, commit, item: Some(item) });

@@ -1,4 +1,4 @@
-//! One iteration after the other: what is looked at before an agent starts, how it starts, what follows when it has ended.
+//! Iterations: what is read before an agent starts, how the agent is started, and what follows when it has ended.
 
 use jiff::Timestamp;
 
@@ -24,11 +24,11 @@ use crate::{
     text::count,
 };
 
-/// After this many iterations without progress somebody is told.
+/// After this many iterations in a row without progress the user is warned.
 pub(crate) const STUCK: u32 = 5;
 
 impl Decision {
-    /// Before an iteration: a DONE ends the loop or is set aside, else the next agent starts.
+    /// Before an iteration: a DONE file is judged, else the next agent starts.
     pub(super) fn markers_read(&mut self, facts: &Facts, supply: &Supply) {
         if let Some(error) = self.done_error(facts) {
             return self.finish(Reason::Error, error);
@@ -46,7 +46,7 @@ impl Decision {
         }
     }
 
-    /// Another agent process: in the iteration that waits for one, else in a new one.
+    /// Starts another agent process: in the iteration that waits for a retry, else in a new iteration.
     fn next_attempt(&mut self) {
         match self.state.iteration {
             Iteration::AwaitsRetry => self.retry(),
@@ -91,7 +91,7 @@ impl Decision {
     fn out_of_iterations(&self) -> String {
         let used =
             format!("{} used without an accepted claim", count(self.state.counters.iterations, "iteration"));
-        // Where nobody but dacapo claims, the checks are what it is about.
+        // Where dacapo makes the claims, the user wants to know which check refused the last one.
         let own = self.policy().claims.own_claim != OwnClaim::Never;
         match self.state.refusals.last().filter(|_| own) {
             Some(refused) if self.state.counters.iterations == 0 => refused.detail.clone(),
@@ -100,7 +100,7 @@ impl Decision {
         }
     }
 
-    /// Once more in the same iteration, with the same prompt: the attempt before was not charged.
+    /// Starts an agent again in the same iteration with the same prompt, because the attempt before was not charged.
     fn retry(&mut self) {
         let time_left = self.state.time_left();
         if time_left == Some(Millis(0)) {
@@ -187,7 +187,7 @@ impl Decision {
             self.record(LoopEvent::OutlineTaken { iteration, outline });
         }
         for warning in warnings {
-            // What a CLI complains about it complains about in every iteration.
+            // An agent gives the same warning in every iteration; the user needs it once.
             if !self.state.conversation.warned.contains(&fingerprint(warning.as_bytes())) {
                 self.warn(warning);
             }
@@ -207,7 +207,7 @@ impl Decision {
         let mut claims: Vec<Signal> = seen.into_iter().filter(Signal::is_claim).collect();
         let is_malformed = matches!(claims[..], [Signal::MalformedItem(_)]);
         if is_malformed && !judged.charged {
-            // Whoever met an outage meant nothing by it, and the outage is what has to be waited out.
+            // The outage may have cut the agent off while it wrote the mark. The loop waits for the end of the outage.
             claims.clear();
         }
         let policy = self.policy();
@@ -235,7 +235,8 @@ impl Decision {
         if !matches!(after, AfterAgent::Stop | AfterAgent::Fail(_) | AfterAgent::Hold) {
             self.return_items(facts.items.not_ours.clone());
             if is_malformed && facts.items.is_damaged {
-                // An honest agent after this one must not stumble over what is gone. Under a claim it is evidence.
+                // The next agent needs the files with the marks, so they are restored. While a claim is judged they
+                // stay as they are, because they are evidence.
                 self.return_all_items();
             }
             if !end.is_broke && !matches!(after, AfterAgent::Judge(_) | AfterAgent::Wait) {
@@ -245,8 +246,8 @@ impl Decision {
         self.follow(after, at, &exit);
     }
 
-    /// Whether an agent ended with an error. One that prints events says itself whether it has finished; of another the exit
-    /// code is all there is.
+    /// Whether an agent ended with an error. An agent that prints events says itself whether it has finished; for
+    /// another agent only the exit code tells.
     fn is_error(&self, exit: &AgentExit) -> bool {
         let format = self.policy().agent.at(self.state.sessions.agent).format;
         let has_bad_code = exit.exit_code != Some(0);
@@ -257,7 +258,6 @@ impl Decision {
         }
     }
 
-    /// Does what follows from the end of an agent.
     fn follow(&mut self, after: AfterAgent, at: Timestamp, exit: &AgentExit) {
         match after {
             AfterAgent::Stop => {
@@ -299,20 +299,21 @@ impl Decision {
         }
     }
 
-    /// Whether commands are asked if there is a claim.
+    /// Whether until-commands may make a claim.
     fn asks_until(&self) -> bool {
         let policy = &self.policy();
         !policy.claims.until.is_empty() && !policy.marks_items()
     }
 
-    /// A question counts once: it is heard when it is asked, and read again when the agent has ended.
+    /// Records a question once, although it is heard twice: when the agent asks it, and in the output when the agent
+    /// ended.
     pub(super) fn ask(&mut self, text: &str) {
         if !self.state.conversation.asked.iter().any(|asked| asked == text) {
             self.record(LoopEvent::QuestionAsked { text: text.to_owned() });
         }
     }
 
-    /// Says on the bus how the agent ended, in the restart preset's words.
+    /// Posts on the bus how the agent ended, in the restart preset's words.
     fn report_exit(&mut self, iteration: u32, exit: &AgentExit) {
         let restart = iteration - 1;
         let limit = self.state.limits.max_iterations;
@@ -340,7 +341,8 @@ impl Decision {
         }
     }
 
-    /// The iteration brought no accepted claim: an agent that is blocked or waits, then a limit, then the next one.
+    /// The iteration brought no accepted claim. An agent that is blocked or waits stops the loop, else a limit may
+    /// stop it, else the next iteration follows.
     pub(super) fn not_done(&mut self, outcome: IterationOutcome) {
         if let Some(why) = self.state.blocked_by() {
             let detail = format!("the agent is blocked: {why}");
@@ -359,7 +361,7 @@ impl Decision {
         self.go_round(outcome);
     }
 
-    /// Closes the iteration; then a limit, a pause, or after a delay the next one.
+    /// Closes the iteration. Then a limit stops the loop, or it pauses, or the next iteration follows after a delay.
     fn go_round(&mut self, outcome: IterationOutcome) {
         let out_of_iterations = self.state.counters.iterations >= self.state.limits.max_iterations;
         let out_of_time = self.state.limits.max_time.is_some_and(|max| self.state.counters.spent >= max);
@@ -367,7 +369,7 @@ impl Decision {
         let is_last = out_of_iterations || out_of_time || out_of_money || self.state.orders.pause;
         let delay =
             if is_last { Millis(0) } else { self.policy().pace.delay_after(self.state.counters.iterations) };
-        // No event says that a delay is over: it is charged when it begins.
+        // The delay is added to the spent time when it begins, because no event records its end.
         self.finish_iteration_at(outcome, self.state.counters.spent.plus(delay));
         if !is_last {
             let next = self.state.counters.iterations + 1;
@@ -392,7 +394,7 @@ impl Decision {
         let Progress { log, tree, failure } = &self.state.progress;
         let is_accepted = outcome == IterationOutcome::Accepted;
         let progress = match outcome {
-            // Who cannot go on and says so has not failed to get on.
+            // A blocked agent said that it cannot go on, so its iteration does not count as one without progress.
             IterationOutcome::Blocked => IterationProgress::Unknown,
             _ => log.judge(tree.as_deref(), failure.as_deref(), is_accepted),
         };

@@ -1,4 +1,5 @@
-//! From a claim to its verdict: children, a look at the workspace, gates, another look, the proof.
+//! From a claim to its verdict: child loops end, the workspace is examined, gates run, the workspace is examined again,
+//! the receipt is issued.
 
 use super::{
     decide::Decision,
@@ -26,7 +27,7 @@ use crate::{
 
 impl Decision {
     pub(super) fn claim(&mut self, by: Vec<Signal>) {
-        // Before the first iteration the claim is about iteration 0; between two, about the one before.
+        // A claim before the first iteration belongs to iteration 0, a claim between two to the earlier one.
         let iteration = self.state.counters.iterations;
         self.record(LoopEvent::ClaimMade { iteration, by: by.clone() });
         match refused_at_once(&by, iteration, self.state.blocked_by(), self.policy()) {
@@ -76,15 +77,16 @@ impl Decision {
             let policy = self.policy();
             (policy.pace.kill_grace, policy.pace.poll_interval)
         };
-        // Twice: once for its agent, once for what that left behind; and a moment to write it down.
+        // The child may need the grace twice, for its agent and for what the agent left behind, and then writes its
+        // end.
         let timeout = grace.plus(grace).plus(Millis::from_secs(10));
         self.perform(Effect::AwaitChildren { timeout, every });
     }
 
-    /// The workspace was looked at: what stands against the claim before any gate runs?
+    /// Refuses the claim for what the look at the workspace has found, or runs the first gate.
     pub(super) fn examined(&mut self, found: Option<Box<Examination>>) {
         let claim = self.judging().claim.clone();
-        // Refused at once, unless dacapo was killed in between.
+        // This is usually refused when the claim is made. It gets here if dacapo was killed in between.
         if let Some(refusal) = refused_by_block(&claim.by, self.state.blocked_by()) {
             return self.refuse(refusal);
         }
@@ -101,14 +103,14 @@ impl Decision {
         }
     }
 
-    /// The workspace cannot be looked at: nothing can be proven about it.
+    /// The workspace cannot be looked at, so nothing can be proven about it, and the loop ends.
     pub(super) fn examination_failed(&mut self, why: String) {
         self.finish(Reason::Error, format!("the workspace cannot be looked at: {why}"));
     }
 
     // --- checks ---------------------------------------------------------------------------------------------
 
-    /// Starts a check that no claim depends on.
+    /// Starts a baseline gate or an until-command.
     pub(super) fn run_check(&mut self, role: GateRole, index: usize) {
         let Some(gate) = self.check(role, index) else { return };
         let snapshot = match role {
@@ -122,7 +124,7 @@ impl Decision {
     fn run_gate(&mut self, index: usize, attempt: u32) {
         let Some(mut gate) = self.check(GateRole::Gate, index) else { return };
         if let Some(limit) = self.policy().gates.timeout {
-            // One for which no time is left has a moment all the same: it may need no more.
+            // A gate for which no time is left still gets a second, which may be enough for it.
             let left = limit.minus(self.judging().gates_took()).max(Millis::from_secs(1));
             gate.timeout = gate.timeout.min(left);
         }
@@ -158,7 +160,7 @@ impl Decision {
         }
     }
 
-    /// A check has ended that no claim depends on.
+    /// A baseline gate or an until-command has ended.
     pub(super) fn check_finished(&mut self, role: GateRole, index: usize, result: GateResult) {
         let Some(gate) = self.check(role, index) else { return };
         if self.state.orders.stop.is_some() {
@@ -189,7 +191,6 @@ impl Decision {
         }
     }
 
-    /// A gate of the claim has ended.
     pub(super) fn gate_finished(&mut self, index: usize, attempt: u32, result: GateResult) {
         let Some(gate) = self.check(GateRole::Gate, index) else { return };
         if self.state.orders.stop.is_some() {
@@ -204,7 +205,8 @@ impl Decision {
         }
     }
 
-    /// Records what a check came to, and what the rules say about that; whether a claim may stand on it.
+    /// Records the result of a check, and whether the policy tolerates a red one. Returns whether a claim may pass
+    /// with it.
     fn record_check(
         &mut self,
         role: GateRole,
@@ -229,7 +231,8 @@ impl Decision {
         holds
     }
 
-    /// The next gate; after the last one, or after one that speaks for all, the verdict of those that ran.
+    /// Runs the next gate. After the last one, or once the claim is refused and the policy does not run all gates, it
+    /// decides by the gates that ran.
     fn gate_has_spoken(&mut self, index: usize) {
         let refusal = self.judging().refused_by_gates(self.policy());
         let next = self.judging().next_gate(self.policy(), index);
@@ -241,7 +244,7 @@ impl Decision {
         }
     }
 
-    /// Whether a red gate is red as it was before the first agent, and that may be.
+    /// Whether a red gate fails as it did before the first agent, and the policy tolerates that.
     fn is_tolerated(&self, name: &str, result: &GateResult) -> bool {
         !result.passed
             && self.policy().gates.tolerate_baseline
@@ -263,7 +266,8 @@ impl Decision {
             return self.refuse(refusal);
         }
         self.record(LoopEvent::TreeHeld { iteration: claim.iteration });
-        // Before the commits: a crash behind them must not leave an item that did not pass marked as done.
+        // Marks are set before the commits, so that a crash after a commit leaves no item marked as done that did not
+        // pass.
         let standing = self.judging().standing_items(self.policy());
         self.mark_proven(&standing);
         match self.commit_of(&standing, claim.iteration) {
@@ -272,7 +276,7 @@ impl Decision {
         }
     }
 
-    /// How what stands of the claim is committed, if it is.
+    /// The effect that commits the accepted part of the claim; `None` if nothing is to be committed.
     fn commit_of(&self, standing: &[ItemKey], iteration: u32) -> Option<Effect> {
         let found = self.judging().examined.as_ref()?;
         let snapshot = found.snapshot.clone();
@@ -282,7 +286,7 @@ impl Decision {
         }
         let started = self.started();
         let rule = self.policy().whole()?.commit.as_ref()?;
-        // Where dacapo looks after the branch, also if no file was changed: an agent may have moved it under the same files.
+        // Without changed files a commit is only needed where dacapo owns the branch: an agent may have moved it.
         let owns_branch = started.base.as_ref().is_some_and(|base| base.branch.is_some());
         if found.changed == 0 && !owns_branch {
             return None;
@@ -295,7 +299,7 @@ impl Decision {
         let claim = self.judging().claim.clone();
         match result {
             Ok(commit) => {
-                // Told once, however often it is found again.
+                // A commit that is found again is recorded once.
                 if let Some(commit) =
                     commit.filter(|commit| !claim.committed.iter().any(|(_, known)| known == commit))
                 {
@@ -308,7 +312,7 @@ impl Decision {
         }
     }
 
-    /// The claim holds; `tree` is what was committed of it, where that differs from what was judged.
+    /// Accepts the claim. `tree` is the tree that was committed, where that differs from the judged one.
     pub(super) fn accept(&mut self, seal: Seal, tree: Option<String>) {
         let judging = self.judging().clone();
         let by = judging.standing_signals(self.policy());
@@ -370,11 +374,11 @@ impl Decision {
         }
         match self.state.iteration {
             Iteration::Open => self.not_done(IterationOutcome::Refused),
-            // There is no agent for whom anything has to be there.
+            // A loop without agents needs no provider and no budget.
             Iteration::Closed | Iteration::AwaitsRetry if self.state.limits.max_iterations == 0 => {
                 self.next_iteration();
             }
-            // Nobody was charged for this claim: whatever stands in the agent's way is looked at first.
+            // The attempt was not charged; budgets and providers are looked at before the retry.
             Iteration::AwaitsRetry => self.perform(Effect::ReadMarkers),
             Iteration::Closed if self.policy().needs_supply() => self.perform(Effect::ReadMarkers),
             Iteration::Closed => self.next_iteration(),

@@ -20,9 +20,9 @@
 //! ```
 //!
 //! [`decide`] is total: it names every phase and every input. [`LoopState::apply`] folds what was recorded and judges
-//! nothing; resuming folds the journal and decides nothing again, so new code reads old journals, and a rule that has
-//! changed since changes nothing about them. Of several reasons to stop the first of this order counts: cancelled, done,
-//! fatal, waiting, limit (req 92).
+//! nothing. Resuming a loop folds its journal and decides nothing again, so new code reads old journals, and a rule
+//! that changed meanwhile does not change what they say. Of several reasons to stop the first of this order counts:
+//! cancelled, done, fatal, waiting, limit (req 92).
 
 mod after_agent;
 mod control;

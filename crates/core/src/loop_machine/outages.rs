@@ -18,14 +18,14 @@ use crate::{
     limits::{Account, Budget, PROBE_EVERY, Share, Spent, backoff, first_exceeded, may_start},
 };
 
-/// How long an agent may take to end when the money is gone.
+/// How long an agent may take to end when a budget is used up.
 const BUDGET_GRACE: Millis = Millis::from_secs(1);
 
-/// After this many tries, about an hour of them, an outage is waited for like a limit.
+/// After this many tries, which take about an hour, the loop waits for the end of an outage as for that of a limit.
 const RETRIES: u32 = 16;
 
 impl Decision {
-    /// Says what an agent ran into where the loop goes on all the same.
+    /// Warns of an obstacle that the agent met, where the loop goes on all the same.
     pub(super) fn warn_of_obstacle(&mut self, exit: &AgentExit, judged: AttemptJudgement) {
         let is_fresh = judged.next_session == NextSession::Fresh;
         match exit.outcome {
@@ -41,18 +41,20 @@ impl Decision {
         }
     }
 
-    /// The user's plan is used up: the loop waits until it is not, if somebody says when.
+    /// The user's plan is used up: the loop waits until the time that the agent named, or looks every quarter of an
+    /// hour.
     pub(super) fn await_reset(&mut self, at: Timestamp, exit: &AgentExit) {
         let until = match exit.reset_at {
             Some(reset) if reset > at => later(reset, self.spread(since(at, reset))),
-            // Past already: it may be over. If it is not, the time that is named means nothing.
+            // The named time is past, so the limit may be over. If the next attempt meets it again, the time means
+            // nothing.
             Some(_) if self.state.counters.usage_limits <= 1 => later(at, self.spread(Millis(0))),
             _ => later(at, PROBE_EVERY),
         };
         self.provider_is_closed(until, self.what_happened(exit));
     }
 
-    /// What happened, and what a person can do about it where that is known of the agent.
+    /// What happened, and what the user can do about it, if the agent's definition says that.
     pub(super) fn what_happened(&self, exit: &AgentExit) -> String {
         let detail = exit.detail.clone().unwrap_or_else(|| exit.outcome.as_str().replace('_', " "));
         let name = &self.policy().agent.at(self.state.sessions.agent).name;
@@ -62,7 +64,7 @@ impl Decision {
         }
     }
 
-    /// An outage passes: the loop waits a little longer each time, and in the end looks every quarter of an hour.
+    /// The provider has an outage: the loop waits a little longer after each try, and in the end a quarter of an hour.
     pub(super) fn back_off(&mut self, at: Timestamp, exit: &AgentExit) {
         let detail = self.what_happened(exit);
         let outages = self.state.counters.outages;
@@ -75,7 +77,7 @@ impl Decision {
         self.park(later(at, wait), format!("{detail}; try {} follows", outages + 1));
     }
 
-    /// The provider is at its limit: every loop that asks it waits, or this one goes to another agent.
+    /// The provider is at its limit: every loop that uses it waits, or this loop switches to another agent.
     fn provider_is_closed(&mut self, until: Timestamp, why: String) {
         let provider = self.provider();
         self.perform(Effect::CloseProvider { provider, until, why: why.clone() });
@@ -96,9 +98,10 @@ impl Decision {
         }
     }
 
-    /// Whether an agent may be started on what there is: money, and a provider that answers. Else says what follows.
+    /// Whether an agent may be started: there is money, and a provider that can be asked. If not, the loop ends or
+    /// parks.
     pub(super) fn may_draw_on(&mut self, supply: &Supply) -> bool {
-        // Where loops draw on one budget, as much as a message takes is set aside for this one.
+        // Where loops share a budget, this loop sets aside what one message of the model takes.
         let reserve = if self.policy().limits.shares_budgets() {
             self.state.spending.largest
         } else {
@@ -148,7 +151,7 @@ impl Decision {
         if self.state.spending.exhausted.is_some() || self.state.orders.stop.is_some() {
             return;
         }
-        // Tokens that nobody can turn into money would be fiction to a budget of it (fault J5).
+        // Without a price dacapo cannot hold a budget of money, so a budget of money alone stops the loop (fault J5).
         let run = self.state.limits.per_run;
         let is_fiction = (self.state.limits.max_cost.is_some() && self.state.limits.max_tokens.is_none())
             || (run.max_cost.is_some() && run.max_tokens.is_none());
@@ -170,23 +173,23 @@ impl Decision {
         self.policy().agent.at(self.state.sessions.agent).provider.clone()
     }
 
-    /// A moment of this loop's own: those that wait for the same reset do not all come back in the same second. A short
-    /// wait does not become a long one by it.
+    /// A delay that differs from loop to loop, so that loops that wait for the same reset do not all come back in the
+    /// same second. It is at most a quarter of a short wait.
     fn spread(&self, wait: Millis) -> Millis {
         let seed = format!("{}/{}", self.started().seed, self.state.counters.attempts);
         let backoff = self.policy().pace.backoff;
-        // A reset that is past says nothing about when to come back: then all of it.
+        // For a reset that is past there is no wait to take a quarter of.
         let most = if wait.is_zero() { backoff } else { backoff.min(Millis(wait.0 / 4 + 1)) };
         Millis(fingerprint(seed.as_bytes()) % most.0.max(1))
     }
 }
 
-/// Whether a budget is used up if the agent at work has used `running`: then nobody waits to say so.
+/// Whether a budget is used up if the agent at work has used `running`. The supervisor reports that at once.
 pub fn is_broke(state: &LoopState, running: &Spend, shared: &SharedSpend) -> bool {
     first_exceeded(&accounts(state, state.spending.ledger.with(running), shared)).is_some()
 }
 
-/// Every budget that bears on a loop that has used `own`, and what was taken out of it.
+/// Every budget that applies to a loop that has used `own`, and what was taken out of it.
 fn accounts(state: &LoopState, own: Spend, shared: &SharedSpend) -> Vec<Account> {
     let Some(started) = &state.started else { return Vec::new() };
     let policy = &started.policy;

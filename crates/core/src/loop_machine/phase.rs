@@ -1,4 +1,4 @@
-//! What a loop is doing, and what it has to know only while it does that.
+//! What a loop is doing, and the facts that it needs only while it does that.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -12,70 +12,66 @@ use crate::{
 /// What a loop is doing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Phase {
-    /// It does not exist yet.
+    /// No event is recorded yet.
     #[default]
     New,
-    /// It waits for other tasks.
+    /// The loop waits until the tasks that go first are done.
     AwaitingTasks,
-    /// It looks at the task folder before an agent starts.
+    /// The markers in the task folder are read before an agent starts.
     Looking,
     Running,
-    /// A check runs that no claim depends on: how a gate stands before the first agent, or whether there is a claim.
+    /// A check runs that judges no claim: a gate before the first agent, or an until-command that may make a claim.
     Checking {
-        /// What the check is for.
         role: GateRole,
-        /// Its place among the checks of that role.
+        /// The check's place among the checks of that role.
         index: usize,
     },
-    /// A claim is being judged, and the judging has come so far.
+    /// A claim is being judged.
     Judging(JudgeStep, Box<Judging>),
-    /// It waits between two iterations.
+    /// The loop waits between two iterations.
     Delaying,
-    /// It waits for a time of day, without a process.
+    /// The loop waits until a provider may be asked again. No agent runs.
     Parked(Parking),
-    /// It holds until a person says go on.
+    /// The loop waits until a person unpauses it.
     Paused {
-        /// Where it goes on then.
         then: Rest,
     },
     Over {
         reason: Reason,
-        /// Where it goes on if a person resumes it.
         then: Rest,
     },
 }
 
-/// Where a loop goes on that holds or is over.
+/// Where a loop goes on that was paused or is over, if a person unpauses or resumes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Rest {
-    /// The tasks that go first are waited for.
+    /// The loop waits again until the tasks that go first are done.
     AwaitingTasks,
-    /// The task folder is looked at before an agent starts.
+    /// The markers in the task folder are read before an agent starts.
     Looking,
-    /// The time it was parked until is waited for.
+    /// The loop waits until the time that it was parked for.
     Parked(Parking),
     /// The claim that has no verdict yet is judged from its beginning.
     Judging(Claim),
 }
 
-/// A wait without a process.
+/// A wait for a provider.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parking {
-    /// When the loop goes on.
     pub until: Timestamp,
-    /// What it waits for, in one line.
+    /// What the loop waits for, in one line.
     pub why: String,
 }
 
 /// Whether an agent has worked in the newest iteration, and whether one still has to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Iteration {
-    /// It is over, or none has begun: a DONE that appears now is judged between two iterations.
+    /// The newest iteration is over, or none has begun. A DONE file that appears now is judged between two iterations.
     #[default]
     Closed,
-    /// Its agent runs, or has ended and what follows is being found out.
+    /// The agent runs, or it has ended and the loop has not decided yet what follows.
     Open,
-    /// Its newest attempt was not charged, and another one follows.
+    /// The newest attempt was not charged, and another one follows in the same iteration.
     AwaitsRetry,
 }
 
@@ -83,29 +79,28 @@ pub enum Iteration {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judging {
     pub claim: Claim,
-    /// What became of its child loops.
     pub children: Children,
-    /// What the workspace looked like when nothing of the agent lived any more.
+    /// What the workspace looked like after every process of the agent had ended.
     pub examined: Option<Box<Examination>>,
     /// Every try of a gate so far, in order.
     pub tries: Vec<GateTry>,
 }
 
 impl Judging {
-    /// The judging of `claim`, at its beginning: nothing that was found out about it before is a proof.
+    /// The judging of `claim` from its beginning. What an earlier judging of it found proves nothing any more.
     pub fn of(claim: Claim) -> Self {
         Self { claim, children: Children::None, examined: None, tries: Vec::new() }
     }
 }
 
-/// A claim: done, says somebody.
+/// A claim of the agent, the user or dacapo itself that the work is done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
-    /// The iteration that made it; 0 before the first.
+    /// The iteration in which the claim was made; 0 before the first.
     pub iteration: u32,
-    /// What it rests on.
+    /// The signals that make the claim.
     pub by: Vec<Signal>,
-    /// Commits that dacapo has made for it, and the items they complete.
+    /// Commits that dacapo has made for the claim, and the items they complete.
     pub committed: Vec<(Option<ItemKey>, String)>,
 }
 
@@ -114,18 +109,18 @@ pub struct Claim {
 pub enum JudgeStep {
     /// Child loops are waited for, then the workspace is looked at.
     Children {
-        /// Whether they were told to end already.
+        /// Whether dacapo told the children to end.
         cancelled: bool,
     },
     Gate {
-        /// Its place in the policy.
+        /// The gate's place in the policy.
         index: usize,
-        /// How often it has run for this claim, this time included.
+        /// How often the gate has run for this claim, starting at 1.
         attempt: u32,
     },
-    /// Every gate agrees; the workspace is looked at once more.
+    /// Every gate passed; dacapo looks whether the workspace has changed meanwhile.
     Rechecking,
-    /// The workspace held still; what is kept may be committed.
+    /// The workspace has not changed; its tree may be committed.
     Committing,
 }
 
@@ -135,21 +130,19 @@ pub enum Children {
     #[default]
     None,
     Finished,
-    /// They were told to end, and did.
+    /// dacapo told them to end, and they did.
     Cancelled,
     /// Some were left running.
     Running,
 }
 
-/// One try of a gate, and what it came to.
+/// One run of a gate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GateTry {
     /// The gate's place in the policy.
     pub index: usize,
-    /// What people call it.
     pub name: String,
     pub command: String,
-    /// What it came to.
     pub result: GateResult,
 }
 
@@ -166,7 +159,7 @@ impl Phase {
         Self::Judging(JudgeStep::Children { cancelled: false }, Box::new(Judging::of(claim)))
     }
 
-    /// Where a loop goes on that holds or ends in this phase.
+    /// Where a loop goes on that is paused or ends in this phase.
     pub fn rest(&self) -> Rest {
         match self {
             Self::AwaitingTasks => Rest::AwaitingTasks,
@@ -198,7 +191,7 @@ impl Phase {
         }
     }
 
-    /// What it is parked for, also while it holds or is over.
+    /// What the loop is parked for, also while it is paused or over.
     pub fn parking(&self) -> Option<&Parking> {
         match self {
             Self::Parked(parking)

@@ -27,33 +27,25 @@ use crate::{
 /// What the journal says about a loop, as far as deciding needs it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoopState {
-    /// How it began; `None` before its first event. Left out where a state is stored: the first event has it, and here it may
-    /// hold the user's own words, which the journal has without secrets.
+    /// How the loop began; `None` before its first event. It is left out of a stored state: the first event has it, and
+    /// this copy may hold the user's own words, which the journal has without secrets.
     #[serde(skip)]
     pub started: Option<Arc<LoopStarted>>,
-    /// What it is doing, and what belongs to that alone.
     pub phase: Phase,
-    /// How the newest iteration stands.
     pub iteration: Iteration,
-    /// The limits in force.
     pub limits: LimitsInForce,
     pub counters: Counters,
-    /// Where the loop's segments end, and where the newest agent's output begins in them.
     pub output: Output,
-    /// What somebody wants of it that it has not done yet.
     pub orders: Orders,
     pub spending: Spending,
-    /// The agent at work and its sessions.
     pub sessions: Sessions,
-    /// What agents and people said that somebody still has to be told.
     pub conversation: Conversation,
-    /// What was refused so far, oldest first.
+    /// The claims that were refused so far, oldest first.
     pub refusals: Arc<Vec<Refused>>,
-    /// What counts as progress, and how long there was none.
     pub progress: Progress,
-    /// How the gates stood before the first agent: name and failure signature, empty if it passed.
+    /// How the gates stood before the first agent: name and failure signature, which is empty for a gate that passed.
     pub baseline: Arc<BTreeMap<String, String>>,
-    /// Items whose commits were made, by whichever claim: nothing takes them back.
+    /// Items whose commits were made, for any claim of the loop. They stay done.
     pub completed: Arc<BTreeSet<ItemKey>>,
 }
 
@@ -88,28 +80,27 @@ pub struct Counters {
     pub blocked_attempts: u32,
 }
 
-/// Places in the loop's append-only segments.
+/// Where the loop's segments end, and where the newest agent's output begins in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Output {
     pub end: OutputMarks,
-    /// Where the newest agent's output begins.
     pub attempt: OutputMarks,
 }
 
-/// What somebody wants of a loop that it has not done yet.
+/// What a person or an OS signal asked of the loop and the loop has not done yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Orders {
-    /// Who wants it to end, while its processes are being stopped.
+    /// Why the loop is to end, while its processes are being stopped.
     pub stop: Option<StopCause>,
-    /// Whether it is to hold as soon as it can.
+    /// Whether the loop is to pause as soon as it can.
     pub pause: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spending {
-    /// All of it so far.
+    /// What all agents of the loop have used and cost so far.
     pub ledger: Ledger,
-    /// The largest step that was seen of it: about what one message of the model takes.
+    /// The largest step between two reports of usage: about what one message of the model takes.
     pub largest: Spent,
     /// The budget that is used up, in one line.
     pub exhausted: Option<String>,
@@ -118,7 +109,7 @@ pub struct Spending {
 /// The agent at work and its sessions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sessions {
-    /// The agent at work: the policy's own is 0, its stand-ins follow.
+    /// The index of the agent at work: the policy's own is 0, its fallbacks follow.
     pub agent: usize,
     /// The session that the next attempt could go on with.
     pub next: Option<String>,
@@ -130,26 +121,26 @@ pub struct Sessions {
     pub spent: Arc<BTreeMap<String, Spend>>,
 }
 
-/// What agents and people said that somebody still has to be told.
+/// Words of people and agents, refusals and warnings, as far as the next prompt or a later decision needs them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conversation {
     /// A person's words, and the iteration whose prompt holds them.
     pub steers: Vec<(String, Option<u32>)>,
-    /// A question nobody has answered.
+    /// The newest question of an agent, until a person answers it.
     pub question: Option<String>,
     /// All questions of the newest iteration.
     pub asked: Vec<String>,
-    /// Signals of the newest iteration that say: do not restart me.
+    /// Signals of the newest iteration by which the agent says that it waits for a person.
     pub waits: Vec<Signal>,
-    /// The newest iteration whose agent could not do what it was asked, and why.
+    /// The newest iteration whose agent said that it is blocked, and why.
     pub blocked: Option<(u32, String)>,
-    /// Why a tag in the newest iteration did not count.
+    /// Why a promise in the newest iteration did not count.
     pub near_miss: Option<MissReason>,
-    /// Why a `<blocked>` tag in it did not count.
+    /// Why a `<blocked>` tag in the newest iteration did not count.
     pub blocked_near_miss: Option<MissReason>,
     /// The newest refusal, for the next prompt.
     pub feedback: Option<Arc<Feedback>>,
-    /// Fingerprints of what was warned about.
+    /// Fingerprints of the warnings that were given, so that none is given twice.
     pub warned: Arc<BTreeSet<u64>>,
 }
 
@@ -158,7 +149,7 @@ pub struct Conversation {
 pub struct Progress {
     /// The trees and failures that were seen.
     pub log: Arc<ProgressLog>,
-    /// The workspace's newest tree, or its outline where nothing more is known.
+    /// The workspace's newest tree, or its outline where there are no snapshots.
     pub tree: Option<String>,
     /// The signatures of the gates that refused the newest iteration.
     pub failure: Option<String>,
@@ -169,7 +160,6 @@ pub struct Progress {
 pub struct Refused {
     /// The iteration that made it.
     pub iteration: u32,
-    /// The kind of refusal.
     pub reason: RefusalReason,
     pub detail: String,
 }
@@ -184,7 +174,7 @@ impl LoopState {
         state
     }
 
-    /// Why it is over, if it is.
+    /// Why the loop is over, if it is.
     pub fn over(&self) -> Option<Reason> {
         match self.phase {
             Phase::Over { reason, .. } => Some(reason),
@@ -218,7 +208,7 @@ impl LoopState {
         self.limits.max_time.map(|max| max.minus(self.counters.spent))
     }
 
-    /// Takes in one fact. Total: any row of events folds to something.
+    /// Takes in one fact. It is total: any sequence of events folds to a state.
     pub fn apply(&mut self, event: &LoopEvent) {
         match event {
             LoopEvent::LoopStarted(started) => *self = Self::of(started),
@@ -265,7 +255,7 @@ impl LoopState {
             LoopEvent::UsageSeen { .. } => self.spending.take_usage(event),
             LoopEvent::BudgetReached { detail } => self.spending.exhausted = Some(detail.clone()),
             LoopEvent::AgentSwitched { index, .. } => {
-                // A session is one agent's own, and so are its outages.
+                // Sessions and outages belong to the agent that the loop left.
                 (self.sessions.agent, self.sessions.next, self.sessions.lost) = (*index, None, 0);
                 (self.counters.outages, self.counters.usage_limits) = (0, 0);
             }
@@ -342,7 +332,7 @@ impl LoopState {
                 self.phase = Phase::Looking;
             }
             LoopEvent::ClaimAccepted { .. } => {
-                // The attempt that met an outage has claimed all the same, and that uses up its iteration.
+                // An attempt that met an outage but made an accepted claim uses up its iteration.
                 if self.iteration == Iteration::AwaitsRetry {
                     self.iteration = Iteration::Open;
                 }
@@ -475,7 +465,7 @@ impl Spending {
 }
 
 impl Sessions {
-    /// Takes in what was seen of an attempt that was cut short; one that has ended has settled already.
+    /// Adds what was seen of an attempt that was cut short to its session. An attempt that ended was added at its end.
     fn settle(&mut self, cut_short: &Spend) {
         if let Some(session) = &self.attempt {
             Arc::make_mut(&mut self.spent).entry(session.clone()).or_default().add(cut_short);
@@ -502,7 +492,7 @@ impl Conversation {
         self.asked.clear();
     }
 
-    /// What a person said is in the prompt of this iteration.
+    /// Notes that the prompt of this iteration holds what people said until now.
     fn tell(&mut self, iteration: u32) {
         for (_, told) in self.steers.iter_mut().filter(|(_, told)| told.is_none()) {
             *told = Some(iteration);

@@ -80,7 +80,7 @@ fn who_claims_and_is_blocked_is_not_believed() {
             prompt.contains("The claim of iteration 1 was refused: the agent claims to be done and says")
         );
     }
-    // A DONE that somebody makes afterwards is a claim of its own.
+    // A DONE file that a person makes afterwards is a claim of its own.
     let sim = Sim::running(policy(|_| {})).after([says_why(|_| {}), resume(), done_is(DoneFact::File)]);
     assert_eq!(sim.after([no_children()]).over(), Some(Reason::Done));
 }

@@ -95,7 +95,7 @@ fn children_that_outlast_the_wait_are_cancelled_before_gates() {
     assert_eq!(step.effects, [Effect::CancelChildren, shorter]);
     assert_eq!(sim.clone().work(no_children()), [runs_gate("g")]);
     assert_eq!(sim.clone().work(children(&[], 500)), [runs_gate("g")]);
-    // They would not end: somebody still writes, so nothing can be checked.
+    // The children would not end: they may still write, so nothing can be checked.
     let step = sim.feed(children(&["c1"], 20_000));
     assert_eq!(
         step.events[1],
@@ -257,7 +257,7 @@ fn an_old_done_is_believed_without_gates_and_refused_with_them() {
 
 #[test]
 fn a_done_between_two_iterations_is_a_claim_too() {
-    // req 60, req 98: somebody touched it during the delay.
+    // req 60, req 98: a person touched DONE during the delay.
     let delaying = |policy| Sim::running(policy).after([exits(0), Input::DelayOver]);
     let sim = delaying(policy(|_| {})).after([done_is(DoneFact::File), no_children()]);
     assert_eq!((sim.over(), sim.starts), (Some(Reason::Done), 1));
@@ -282,7 +282,7 @@ fn a_done_that_cannot_be_looked_at_fails_the_loop() {
         let after = Sim::running(policy(|_| {})).after([exits_with(0, |r| r.facts.done = done.clone())]);
         assert_eq!((after.over(), after.detail()), (Some(Reason::Error), detail));
         assert_eq!(after.outcomes(), [(1, IterationOutcome::NoClaim)]);
-        // Where the file is no signal, what stands there is nobody's business.
+        // Where the DONE file is no signal, what stands in its place does not matter.
         let mut deaf = Sim::new(policy(|p| p.claims.done_file = false));
         assert!(matches!(deaf.work(done_is(done.clone()))[..], [Effect::StartAgent { .. }]));
         assert_eq!(deaf.work(exits_with(0, |r| r.facts.done = done)), [DELAY]);

@@ -105,7 +105,7 @@ fn a_persons_words_reach_the_next_prompt_once() {
     sim.feed(steer("use rust"));
     assert_eq!(told(&sim.feed(no_markers())), [1], "said before the first");
     assert_eq!(run(sim.clone(), exits(0)), (vec![0], vec![0]));
-    // Cut short or never started: nobody read it, so it is said again.
+    // An agent that was cut short or never started did not read the words, so the next prompt holds them again.
     for cut in [
         vec![PAUSE_NOW, killed(), UNPAUSE],
         vec![PAUSE_NOW, UNPAUSE, killed(), Input::DelayOver],
@@ -136,6 +136,6 @@ fn a_loop_that_waits_can_be_answered_before_it_is_resumed() {
     assert_eq!(sim.work(resume()), [Effect::ConsumeWaitMarker, Effect::ReadMarkers]);
     assert!(prompts(&sim.feed(no_markers()))[0].contains("8080"));
     let mut over = Sim::running(policy(|_| {})).after([promises(0), no_children()]);
-    assert_eq!(over.feed(steer("x")), Step::default(), "nobody is left to hear it");
+    assert_eq!(over.feed(steer("x")), Step::default(), "no agent follows that could read it");
     assert_eq!(decide(&LoopState::default(), steer("x")), Step::default());
 }

@@ -39,7 +39,7 @@ fn a_crash_is_recorded_in_every_phase() {
         let cut = matches!(name, "running" | "until");
         assert_eq!(names(&step.events).len(), if cut { 2 } else { 1 }, "{name}");
         assert_eq!(step.events.last(), Some(&end), "{name}");
-        assert_eq!(work(&step), [], "{name}: nobody is there to do it");
+        assert_eq!(work(&step), [], "{name}: no supervisor is there to do it");
         assert_eq!(sim.state.phase.claim().cloned(), claim, "{name}");
         if cut {
             assert_eq!(sim.outcomes(), [(1, IterationOutcome::Interrupted)], "{name}");

@@ -164,7 +164,7 @@ fn the_status_of_a_ready_task_is_the_claim_and_the_only_one() {
         let sim = Sim::told(turn(|_| {})).after([input.clone()]);
         assert_eq!(sim.state.phase.claim().map(|claim| claim.by.clone()), claim, "{input:?}");
         assert_eq!(sim.times("iteration_finished"), usize::from(claim.is_none()), "{input:?}");
-        assert_eq!(sim.state.conversation.near_miss, None, "nobody asked for a promise");
+        assert_eq!(sim.state.conversation.near_miss, None, "no promise was asked for");
     }
     // Nor before the first agent, nor by a command.
     let mut sim = Sim::new(turn(|p| p.claims.until = vec!["u".into()]));
@@ -353,7 +353,7 @@ fn a_forbidden_change_refuses_in_its_own_words() {
         (vec![change("`u/01.md` is frozen")], "`u/01.md` is frozen"),
         (vec![change("`u/01.md` is gone"), change("`u/02.md` is new")], "`u/01.md` is gone (and 1 more)"),
     ] {
-        // Whoever's version of protected paths gates see, these are what is worked on.
+        // These changes refuse the claim even where gates see the protected paths of the base.
         let policy = turn(|p| p.gates.from = crate::policy::GateFrom::Base);
         let sim = Sim::told(policy).after([
             completes(&[2]),
@@ -450,7 +450,7 @@ fn what_dacapo_itself_claims_needs_no_agent_to_say_so() {
     let sim = sim.after([no_children(), gate(1), gate(0), Input::DelayOver, no_markers()]);
     let sim = sim.after([exits(1), no_children(), gate(1), gate(0)]);
     assert_eq!(sim.detail(), "2 iterations used without an accepted claim: gate `a` exited 1");
-    // An outage is nobody's work.
+    // dacapo makes no claim after an outage: no agent has worked.
     let mut sim = Sim::running(own(OwnClaim::AfterAgent, |_| {}));
     assert_eq!(sim.work(ends_by(Outcome::UsageLimit)).len(), 2);
     assert_eq!(sim.state.phase.claim(), None);

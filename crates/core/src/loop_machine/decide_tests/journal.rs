@@ -1,4 +1,4 @@
-//! Inputs nobody waits for, and events as they are written.
+//! Inputs that the loop does not wait for, and events as they are serialised.
 
 use super::*;
 use crate::event::{ForbiddenChange, NextSession, Obstacle, ProtectedFile};

@@ -203,7 +203,7 @@ pub(super) fn writes_done(code: i32) -> Input {
     exits_with(code, |r| r.facts.done = DoneFact::File)
 }
 
-/// An agent that dacapo ended because somebody asked.
+/// An agent that dacapo ended because a person asked.
 pub(super) fn killed() -> Input {
     exits_with(0, |r| {
         r.facts.exit_code = None;
@@ -261,7 +261,7 @@ pub(super) fn task_id(id: &str) -> TaskId {
     id.parse().unwrap()
 }
 
-/// Nobody grants anything on top.
+/// A person resumes the loop and raises no limit.
 pub(crate) fn resume() -> Input {
     Input::Resume { grant: Grant::default(), output: OutputMarks::default(), pid: 8 }
 }
@@ -291,7 +291,8 @@ pub(super) struct Sim {
     state: LoopState,
     journal: Vec<LoopEvent>,
     starts: u32,
-    /// Whether the test itself answers looks at the workspace; else they find one change and nobody disturbs it.
+    /// Whether the test itself answers looks at the workspace; else each look finds one change, and no process
+    /// changes more.
     is_told: bool,
 }
 
@@ -357,7 +358,7 @@ impl Sim {
         work(&self.feed(input))
     }
 
-    /// Runs on until the loop is over: agents exit 1, checks are red, nobody waits.
+    /// Runs on until the loop is over: agents exit 1, checks are red, no agent waits.
     pub(super) fn run_out(mut self) -> Self {
         for _ in 0..1000 {
             let input = match self.state.phase {

@@ -55,7 +55,7 @@ fn a_usage_limit_parks_the_loop_until_its_reset_and_charges_nothing() {
     assert!(matches!(sim.work(no_markers())[..], [Effect::StartAgent { iteration: 1, attempt: 2, .. }]));
     // A short wait is not made a long one.
     assert!((8..=10).contains(&parked(&sim.clone().feed(limited(Some(8))))));
-    // A reset that is past means now; one that nobody knows is looked for every quarter of an hour.
+    // A reset that is past means now; for one without a time the loop looks every quarter of an hour.
     let mut stale = Sim::running(policy(|_| {}));
     assert!(parked(&stale.feed(limited(Some(-100)))) < 30);
     assert_eq!(parked(&sim.clone().feed(limited(None))), 900);
@@ -80,7 +80,7 @@ fn a_parked_loop_stays_parked_across_crashes_pauses_and_signals() {
         assert!(matches!(sim.journal.last(), Some(LoopEvent::LoopFinished { iterations: 0, .. })));
         let step = sim.feed(resume());
         assert_eq!(work(&step), [Effect::ConsumeWaitMarker, parks()]);
-        assert_eq!(names(&step.events), ["loop_resumed", "parked"], "whoever resumes it is told");
+        assert_eq!(names(&step.events), ["loop_resumed", "parked"], "the person who resumes it is told");
         assert_eq!(sim.work(Input::ParkOver), [Effect::ReadMarkers]);
         assert!(matches!(sim.work(no_markers())[..], [Effect::StartAgent { iteration: 1, attempt: 2, .. }]));
     }
@@ -157,7 +157,7 @@ fn who_has_to_act_is_told_what_to_run() {
             Outcome::Billing,
             "401 Unauthorized; the account behind claude needs money or another plan",
         ),
-        // Nobody knows how.
+        // dacapo knows no remedy for this agent.
         ("mine", Outcome::Auth, "401 Unauthorized"),
     ] {
         let said = ends_with(outcome, |exit| exit.detail = Some("401 Unauthorized".into()));
@@ -179,7 +179,7 @@ fn what_a_cli_complains_about_every_time_is_said_once() {
     assert_eq!(warned(&sim.feed(complains("old model"))), 0);
     sim.feed(no_markers());
     assert_eq!(warned(&sim.feed(complains("older model"))), 1);
-    // Also by whoever resumes it.
+    // A resumed loop does not warn again either.
     let mut again = sim.after([no_markers(), Input::OwnerDied, resume(), no_markers()]);
     assert_eq!(warned(&again.feed(complains("old model"))), 0);
 }
@@ -284,7 +284,7 @@ fn a_budget_stops_the_agent_and_then_the_loop() {
     let grant = Grant { max_cost: Some(10.0), ..NOTHING };
     end.feed(Input::Resume { grant, output: OutputMarks::default(), pid: 9 });
     assert!(matches!(end.work(no_markers())[..], [Effect::StartAgent { iteration: 2, .. }]));
-    // What is done, or waits for somebody, outranks a budget that is used up; a limit of the provider's does not.
+    // A claim or a wait for a person outranks a budget that is used up; a limit of the provider's does not.
     let broke = |until: &[&str]| {
         let until = until.iter().map(|command| (*command).to_owned()).collect();
         Sim::running(policy(|p| (p.limits.max_cost, p.claims.until) = (Some(5.0), until))).after([uses(5.0)])
@@ -395,7 +395,7 @@ fn a_session_is_gone_on_with_until_it_cannot_be() {
     assert_eq!(cut.state.sessions.spent["a"].cost_usd, Some(2.0));
     sim.feed(named("b"));
     assert_eq!(session(&sim.feed(no_markers())).unwrap().0, "b", "the newest, not the one it began with");
-    // Twice it cannot be continued: a fresh one, in the same iteration, and somebody is told.
+    // Twice it cannot be continued: a fresh one, in the same iteration, and the user is warned.
     let lost = || ends_with(Outcome::Misuse, |exit| exit.detail = Some("No conversation found".into()));
     assert_eq!(sim.work(lost()), [Effect::ReadMarkers]);
     assert_eq!(session(&sim.feed(no_markers())).unwrap().0, "b");

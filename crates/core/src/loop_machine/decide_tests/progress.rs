@@ -38,7 +38,7 @@ fn five_iterations_without_progress_are_warned_of_and_told() {
     let said: Vec<String> =
         [5, 10].iter().map(|n| format!("{n} iterations in a row without progress")).collect();
     assert_eq!(warnings(&sim), said);
-    assert_eq!(sim.over(), None, "nobody asked to stop it");
+    assert_eq!(sim.over(), None, "the policy does not stop it");
     // Progress clears it.
     let step = sim.feed(leaves("tree1"));
     assert!(!prompts(&step)[0].contains("changed nothing"));

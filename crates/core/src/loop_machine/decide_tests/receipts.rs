@@ -133,7 +133,7 @@ fn a_changed_field_is_found_and_named() {
         let spoiled: Receipt = serde_json::from_value(spoiled).unwrap_or_else(|e| panic!("{field}: {e}"));
         assert!(!spoiled.is_sound(), "{field}");
         assert_eq!(receipt.differences(&spoiled), std::slice::from_ref(&field));
-        // Whoever makes the hash fit again is found by what the journal holds.
+        // A receipt with a changed field and a new hash that fits is found by what the journal holds.
         let resealed = Receipt { sha256: spoiled.hash(), ..spoiled };
         assert_eq!(resealed.is_sound(), field != "sha256" || resealed == receipt);
         if field != "sha256" {
@@ -172,7 +172,7 @@ fn the_hash_is_the_same_wherever_and_whenever_it_is_made() {
     let backwards: Vec<String> = fields.iter().rev().map(|(k, v)| format!("\"{k}\": {v}")).collect();
     let read: Receipt = serde_json::from_str(&format!("{{{}}}", backwards.join(",\n"))).unwrap();
     assert!(read.is_sound());
-    // Anybody can make it: sorted keys, no spaces, SHA-256.
+    // A user can compute the hash with common tools: sorted keys, no spaces, SHA-256.
     let value: Value =
         serde_json::from_str(r#"{"b": [1, 2.5, null], "a": {"d": "é\n", "c": true}}"#).unwrap();
     assert_eq!(canonical(&value), r#"{"a":{"c":true,"d":"é\n"},"b":[1,2.5,null]}"#);

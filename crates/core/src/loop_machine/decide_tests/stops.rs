@@ -113,7 +113,7 @@ fn of_several_reasons_the_first_of_the_order_counts() {
             Sim::running(policy).after(asked).after([exits_with(0, bend), no_children(), gate(gate_exits)]);
         assert_eq!(sim.over(), Some(reason));
     }
-    // A DONE that is a directory fails the loop, whatever else was said.
+    // A DONE that is a directory fails the loop, even beside a promise.
     let promise_beside_directory =
         exits_with(0, |r| (r.facts.promise, r.facts.done) = (Some("DONE".into()), DoneFact::Directory));
     assert_eq!(Sim::running(policy(|_| {})).after([promise_beside_directory]).over(), Some(Reason::Error));

@@ -282,7 +282,7 @@ fn gates_run_before_the_first_agent_where_their_past_counts() {
         let mut sim = Sim::new(policy);
         assert_eq!(sim.times("gate_started"), usize::from(runs));
         if runs {
-            // Whatever they come to, and also where two have the same command line.
+            // They run with any result, and also where two have the same command line.
             assert_eq!(sim.work(red("boom")), [runs_baseline("a")]);
             assert_eq!(sim.work(gate(1)), [runs_baseline("b")]);
             assert_eq!(sim.work(gate(1)), [Effect::ReadMarkers]);

@@ -1,4 +1,4 @@
-//! What must hold in any journal, whatever happened.
+//! What must hold in every journal.
 
 use crate::{
     duration::Millis,
@@ -145,7 +145,7 @@ impl Auditor {
             LoopEvent::AgentExited { iteration, attempt, exit, judged: _ } => {
                 assert!(self.is_open);
                 assert_eq!((*iteration, *attempt), (self.iterations, self.attempts));
-                // fault E1: nobody pays for an outage with an iteration; fault C9: nor for a session that is lost.
+                // fault E1: an outage uses up no iteration; fault C9: nor does a lost session.
                 let is_lost = self.resumes && exit.outcome == Outcome::Crash && exit.session.is_none();
                 self.awaits_attempt = is_lost || !exit.outcome.is_charged();
             }

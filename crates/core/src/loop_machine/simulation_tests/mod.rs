@@ -51,7 +51,7 @@ macro_rules! shares {
         fn $name() {
             // req 60, req 63, req 75, req 92, req 202, req 203, fault B1, fault B2, fault B7, fault B12, fault F10,
             // fault A10, fault A11, fault G7:
-            // whatever happens in whatever order, and from wherever it is cut off.
+            // in any order of inputs, and wherever the journal is cut off.
             for_histories($share, 4, |seed| every_prefix_recovers(history(seed, None)));
         }
     )*};
@@ -97,8 +97,8 @@ fn a_limit_of_one_is_one_run() {
     });
 }
 
-/// The names of all variants of an enum as they are written, asked of the type itself: whoever cannot read a name says
-/// which ones it knows. `json` holds a name that no variant has.
+/// The serialised names of all variants of an enum. serde lists them in its error for an unknown name, so `json`
+/// holds a name that no variant has.
 fn all_names<T: serde::de::DeserializeOwned + std::fmt::Debug>(json: &str) -> Vec<String> {
     let error = serde_json::from_str::<T>(json).unwrap_err().to_string();
     let (_, known) = error.split_once("expected ").unwrap();
@@ -147,7 +147,7 @@ fn the_histories_come_by_every_end_and_every_event() {
     let mut missing = everything();
     assert!(missing.len() > 90, "asked of the types: {missing:?}");
     for never in [
-        // Said before a loop begins, when somebody else holds its lock.
+        // This is said before a loop begins, when another dacapo holds its lock.
         ("end", "lock"),
         // Not written: the session stays as it is.
         ("session", "unchanged"),

@@ -69,7 +69,7 @@ pub(super) struct World {
     /// What agents have cost, and the newest of them.
     spent: f64,
     attempt_cost: f64,
-    /// Whether nobody asks, crashes or meddles any more.
+    /// Whether the world is calm: no person asks, no process crashes or meddles any more.
     is_calm: bool,
     /// Whether its journal begins with the loop, and not where a prefix was cut off.
     is_whole: bool,
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// Runs until the loop is over; from some time on nobody disturbs it.
+    /// Runs until the loop is over; from some time on the world does not disturb it.
     fn stretch(&mut self) {
         let wild = self.chance.below(80);
         for _ in 0..wild {
@@ -193,7 +193,7 @@ impl World {
         self.calm_down();
     }
 
-    /// Nobody disturbs it any more: it ends, and soon.
+    /// The world does not disturb the loop any more: it must end soon.
     fn calm_down(&mut self) {
         self.is_calm = true;
         let checks = self.policy.gates.specs.len() + self.policy.claims.until.len();
@@ -248,7 +248,7 @@ impl World {
         self.feed(input);
     }
 
-    /// A person, a signal, a disk, or news that nobody waits for.
+    /// A person, a signal, a disk, or an input that the loop does not wait for.
     fn meddle(&mut self) {
         let cause = self.chance.of(&[StopCause::Interrupt, StopCause::Terminate, StopCause::Hangup]);
         let input = match self.chance.below(100) {
@@ -285,7 +285,8 @@ impl World {
         self.feed(input);
     }
 
-    /// The supervisor is killed; everything that was under way is gone. Somebody finds it, and perhaps goes on.
+    /// The supervisor is killed; everything that was under way is gone. Another dacapo finds the
+    /// dead loop, and perhaps a person resumes it.
     fn crash(&mut self) {
         self.pending.clear();
         self.feed(Input::OwnerDied);
@@ -439,7 +440,7 @@ impl World {
     }
 
     fn markers(&mut self) -> Input {
-        // A person may touch DONE while nobody works.
+        // A person may touch DONE while no agent works.
         if self.state.phase == Phase::Delaying && self.chance.percent(5) {
             self.done = DoneFact::File;
         }
