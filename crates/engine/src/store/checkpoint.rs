@@ -1,5 +1,5 @@
-//! Checkpoints: what the events of a stream came to at one of them, so that going on with a long stream does not begin at
-//! its first event.
+//! Checkpoints: the folded state of a stream at one of its events, so that opening a long stream does not begin at its
+//! first event.
 //!
 //! A checkpoint is a shortcut and decides nothing. The events stay where they are, a checkpoint that does not fit them or
 //! was made by another version of core is passed over, and what proves something (`dacapo verify`) reads the events.
@@ -15,13 +15,14 @@ use super::{Kind, Store, StoreError, read::to_json, stream::Place};
 /// The sources that folded the events: core's own, see `build.rs`.
 const FOLDED_BY: &str = env!("DACAPO_CORE_SOURCES");
 
-/// After so many events a checkpoint is worth its while: folding them takes about as long as one append.
+/// A checkpoint is written after this many events: folding them takes about as long as one append.
 const EVERY: usize = 512;
 
-/// A long loop has a long state. Each event pays for at most so many bytes of the next checkpoint.
+/// A large state is written less often: at most this many bytes of checkpoint for each event since the last one.
 const BYTES_PER_EVENT: usize = 256;
 
-/// A stream that ends is likely to be looked at or gone on with as a whole, unless folding it costs nothing anyway.
+/// The last event of a stream gets a checkpoint if this many events came since the last one, because ended streams are
+/// often resumed. Fewer events are folded quickly.
 const AT_THE_END: usize = 64;
 
 /// How far a stream has gone since its newest checkpoint.
@@ -33,7 +34,7 @@ pub(super) struct SinceCheckpoint {
 }
 
 impl SinceCheckpoint {
-    /// Whether the append that is being made should write one.
+    /// Whether the append that is being made should write a checkpoint.
     pub(super) fn is_due(self, is_end: bool) -> bool {
         let enough = EVERY.max(self.size / BYTES_PER_EVENT);
         self.events >= if is_end { AT_THE_END.min(enough) } else { enough }
@@ -64,7 +65,6 @@ impl JournalHash {
     }
 }
 
-/// What the events of a stream came to at one of them.
 pub(super) struct Checkpoint<S> {
     pub(super) seq: i64,
     pub(super) state: S,

@@ -1,4 +1,4 @@
-//! The kinds of streams there are: what the journal has to know about a machine to keep it.
+//! The kinds of streams: what the journal has to know about a machine to keep its events and its view.
 
 use std::{collections::BTreeMap, fmt::Display, sync::Arc};
 
@@ -25,18 +25,16 @@ use super::{
 };
 use crate::secrets::secrets;
 
-/// A machine whose life is kept in the journal.
+/// A machine whose events are kept in the journal.
 pub trait Kind: Machine<State: Serialize + DeserializeOwned> + Sized {
-    /// What it is called in the journal and in messages.
+    /// The name of the kind in the journal and in messages.
     const NAME: &'static str;
 
-    /// How one of its streams is called.
     type Id: Clone + Display + AsRef<str>;
-    /// A recorded event with its place.
     type Envelope: Clone + Serialize;
     /// What people see of a stream: a fold of its events, kept in its row.
     type View: Clone + Serialize + DeserializeOwned;
-    /// Where output comes from that observers are shown.
+    /// What observers are told about the origin of output.
     type Source: ?Sized;
     /// Other streams that a new one may share its folder with.
     type Kin: ?Sized;
@@ -44,13 +42,14 @@ pub trait Kind: Machine<State: Serialize + DeserializeOwned> + Sized {
     /// The event without secrets.
     fn without_secrets(event: Self::Event) -> Result<Self::Event, serde_json::Error>;
 
-    /// The event as it is written: whom it is about, if not the whole stream, and its JSON.
+    /// The event as it is written: the unit that it is about, if it is not about the whole stream, and its
+    /// JSON.
     fn written(event: &Self::Event) -> Result<(Option<&str>, String), serde_json::Error>;
 
-    /// The event at its place.
+    /// The event with its stream, its place in the journal and its time.
     fn placed(id: &Self::Id, seq: u64, at: Timestamp, event: Self::Event) -> Self::Envelope;
 
-    /// The event as it was written, at its place.
+    /// Reads back what [`Kind::written`] and [`Kind::placed`] gave.
     fn read(
         id: &str,
         seq: u64,
@@ -77,13 +76,13 @@ pub trait Kind: Machine<State: Serialize + DeserializeOwned> + Sized {
     /// The view of a stream whose owner died without writing its end.
     fn with_dead_owner(view: Self::View) -> Self::View;
 
-    /// What its row is found by.
     fn place(view: &Self::View, first: &Self::Envelope) -> Place;
 
-    /// Whether it may begin or go on beside what else runs; looked at in the transaction that records it.
+    /// Whether the stream may begin or go on beside the streams that run. It is called in the transaction that
+    /// records the beginning.
     fn admit(transaction: &Transaction<'_>, view: &Self::View, kin: &Self::Kin) -> Result<(), StoreError>;
 
-    /// Keeps tables that are folds of events in step with them, in their transaction.
+    /// Updates tables that are folds of events, in the transaction that records the events.
     fn index(
         transaction: &Transaction<'_>,
         key: i64,
@@ -92,7 +91,7 @@ pub trait Kind: Machine<State: Serialize + DeserializeOwned> + Sized {
     ) -> Result<(), StoreError>;
 }
 
-/// What the row of a stream is found by.
+/// The columns by which the row of a stream is found.
 #[derive(Clone, Debug, Default)]
 pub struct Place {
     pub(super) project: String,
@@ -169,7 +168,7 @@ impl Kind for LoopMachine {
         }
     }
 
-    /// A loop with gates needs its folder for itself; only its own kin may be there.
+    /// A loop with gates needs its folder for itself; only loops of its own family may work there too.
     fn admit(transaction: &Transaction<'_>, view: &LoopView, kin: &[LoopId]) -> Result<(), StoreError> {
         let is_kin = |row: &LoopRow| {
             kin.contains(&row.view.id) || row.view.parent.as_ref().is_some_and(|parent| kin.contains(parent))
@@ -356,7 +355,7 @@ impl Kind for WorkflowMachine {
     }
 }
 
-/// Keeps what people see of units in step with what was recorded about them.
+/// Updates the views of units with the events that are recorded about them.
 fn index_units(
     transaction: &Transaction<'_>,
     run: i64,
@@ -374,7 +373,7 @@ fn index_units(
                     .optional()?;
                 let view = UnitView::begin(&envelope.run, started, plan);
                 let view = before.map_or(view.clone(), |before| view.going_on(before));
-                // Anew, not over: the order of the rows is that of the plan.
+                // The row is deleted and inserted, not updated: rows are in the order of the plan.
                 transaction
                     .prepare_cached(
                         "INSERT OR REPLACE INTO units (project, unit, run, view) VALUES (?1, ?2, ?3, ?4)",

@@ -9,19 +9,17 @@ use std::{
 
 use rustix::fs::{FlockOperation, flock};
 
-/// A task that is ours until this value is dropped or the process dies.
+/// The right to run a task, until this value is dropped or the process dies.
 #[derive(Debug)]
 pub struct TaskLock {
     _file: File,
 }
 
-/// Why a task cannot be ours.
+/// Why a task cannot be locked.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Somebody else has it.
     #[error("the task is run by another dacapo")]
     Held,
-    /// The lock cannot be made.
     #[error("cannot lock `{}`: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
 }
@@ -33,7 +31,7 @@ impl TaskLock {
         if let Some(folder) = path.parent() {
             crate::home::make_dir(folder).map_err(failed)?;
         }
-        // Close-on-exec is what keeps an orphan from holding it (fault G11); std sets it.
+        // std opens files with close-on-exec, so that no orphan of an agent holds the lock (fault G11).
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)

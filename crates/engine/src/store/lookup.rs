@@ -1,11 +1,11 @@
-//! Finding streams: by the beginning of a name, as a family, or by nothing but where the user stands.
+//! Finding streams: by the beginning of a name, as a family, or by the folder in which the user runs a command.
 
 use dacapo_core::ids::{LoopId, ProjectId, RunId};
 use rusqlite::params;
 
 use super::{LoopRow, RunRow, Store, StoreError, WorkflowRow};
 
-/// No family is larger for those who ask.
+/// At most this many loops of a family are read.
 const MOST: u32 = 1000;
 
 /// A loop or a run.

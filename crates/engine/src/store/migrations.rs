@@ -5,12 +5,12 @@ use rusqlite::{Connection, TransactionBehavior};
 /// Versions up to this one were never released, and nothing reads them.
 const UNRELEASED: i64 = 3;
 
-/// What leads from each version to the next, from an empty file on. After the first of them a journal is of version
-/// `UNRELEASED + 1`.
+/// The SQL that leads from each version to the next, beginning with an empty file. After the first step a journal is of
+/// version `UNRELEASED + 1`.
 ///
 /// `streams` has a row for each loop and each run; `view` is a fold of its events, kept so that `status` need not read
-/// them. `spend`, `units` and `providers` are kept for the same reason, in the same transactions. `checkpoints` has what a
-/// stream's events came to at one of them, see `checkpoint.rs`.
+/// them. `spend`, `units` and `providers` are kept for the same reason, in the same transactions. `checkpoints` has
+/// folded states of streams, see `checkpoint.rs`.
 const STEPS: [&str; 2] = [
     "
     CREATE TABLE streams (
@@ -109,7 +109,7 @@ impl From<rusqlite::Error> for MigrateError {
     }
 }
 
-/// Refuses a journal that this dacapo cannot read; says whether there is anything to do for one that it can.
+/// Refuses a journal that this dacapo cannot read; returns whether the journal has to be migrated.
 pub(super) fn look(db: &Connection) -> Result<bool, MigrateError> {
     match version(db)? {
         0 => Ok(true),
@@ -124,7 +124,7 @@ pub(super) fn migrate(db: &Connection) -> Result<(), MigrateError> {
     if !look(db)? {
         return Ok(());
     }
-    // Two may open a new journal at once: the second finds the work done when the lock is its own.
+    // Two processes may open a new journal at once: the second finds the work done when it gets the lock.
     let transaction = rusqlite::Transaction::new_unchecked(db, TransactionBehavior::Immediate)?;
     let found = version(&transaction)?;
     let done = usize::try_from(found - UNRELEASED).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What is on disk: the journal (SQLite), the requests beside it, and append-only segments of raw output.
+//! The files of dacapo's state: the journal (SQLite), the requests in it, and append-only segments of raw output.
 
 mod checkpoint;
 mod kind;
@@ -30,7 +30,7 @@ pub use stream::{Arrival, Stream, StreamKey};
 
 pub struct Store {
     db: Connection,
-    /// Where writers wait for each other; opened by the first that writes.
+    /// Where writers wait for each other; opened before the first write.
     queue: Option<Queue>,
     /// How long the newest transaction waited for others.
     waited: Duration,
@@ -39,22 +39,21 @@ pub struct Store {
 /// Why the journal cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It is not a database, or not a sound one.
+    /// The journal is not a database, or a damaged one.
     #[error("the journal `{path}` is damaged: {why}")]
     Damaged {
         path: String,
         /// What the database says.
         why: String,
     },
-    /// A dacapo wrote it that was never released.
+    /// A version of dacapo wrote the journal that was never released.
     #[error(
         "the journal `{path}` is of a version that was never released (format {found}, this one reads {known})"
     )]
     TooOld { path: String, found: i64, known: i64 },
-    /// A newer dacapo wrote it.
     #[error("the journal `{path}` was written by a newer dacapo (format {found}, this one knows {known})")]
     TooNew { path: String, found: i64, known: i64 },
-    /// The disk does not take it: full, read-only, failing.
+    /// The disk is full, read-only or failing.
     #[error("cannot write the journal `{path}`: {why}")]
     Disk {
         path: String,
@@ -68,15 +67,10 @@ pub enum StoreError {
     FolderHeld(Box<LoopRow>),
     /// Another process wrote to the same stream.
     #[error("{kind} {id} was continued by another dacapo")]
-    Overtaken {
-        /// A loop or a run.
-        kind: &'static str,
-        id: String,
-    },
-    /// A recorded fact cannot be read back.
+    Overtaken { kind: &'static str, id: String },
     #[error("the journal holds an event that cannot be read (seq {seq}): {why}")]
     Unreadable { seq: u64, why: String },
-    /// Anything else the database says.
+    /// Any other error of the database.
     #[error("the journal `{path}` cannot be used: {why}")]
     Other {
         path: String,
@@ -97,7 +91,7 @@ impl StoreError {
                 let folder = Path::new(path).parent().unwrap_or(Path::new("."));
                 let aside = folder.join(format!("journal-format-{found}"));
                 let (aside, all) = (quoted(&aside.to_string_lossy()), quoted(path));
-                // With its write-ahead log: left behind, that would be read into the new journal.
+                // The write-ahead log moves with it: left behind, it would be read into the new journal.
                 Some(format!(
                     "`mkdir {aside} && mv {all}* {aside}` sets it aside; dacapo then begins a new one"
                 ))
@@ -139,10 +133,10 @@ impl Store {
         };
         let mut db = Connection::open_with_flags(path, flags).map_err(at)?;
         db.busy_handler(Some(wait_for_others)).map_err(at)?;
-        // Before anything is changed in it.
+        // A journal that cannot be read is refused before anything in it is changed.
         let is_old = migrations::look(&db).map_err(unusable)?;
-        // What was acknowledged survives a power cut, not only a crash (fault L4): the database leaves the sync of a commit
-        // to the queue, where writers share it.
+        // A recorded event survives a power cut, not only a crash (fault L4): with this setting the database does not
+        // sync a commit, and the queue does, where writers share a sync.
         db.pragma_update(None, "synchronous", "NORMAL").map_err(at)?;
         db.pragma_update(None, "cache_size", -1024).map_err(at)?;
         let mut store = Self { db, queue: None, waited: Duration::ZERO };
@@ -167,7 +161,7 @@ impl Store {
         Some(self.waited).filter(|waited| *waited >= LONG)
     }
 
-    /// The longest wait for the journal in the last hour, of whichever process, if there was a long one.
+    /// The longest wait of any process for the journal in the last hour, if there was a long one.
     pub fn longest_wait(&self) -> Option<LongWait> {
         queue::longest_wait(Path::new(self.db.path()?))
     }
@@ -186,7 +180,8 @@ impl Store {
     /// Waits until commit number `own` is on the disk.
     fn sync(&mut self, own: u64) -> Result<(), StoreError> {
         let path = self.db.path().unwrap_or("dacapo.db").to_owned();
-        // Never as a full disk: what could not be synced may be lost, and making room does not bring it back.
+        // A failed sync is never reported as a full disk: what was not synced may be lost, and making room does not
+        // help.
         let failed = |error: io::Error| StoreError::Disk { path, why: error.to_string(), is_full: false };
         self.queue()?.sync(own).map_err(failed)
     }
@@ -218,7 +213,8 @@ impl Store {
         let queue = self.queue.as_ref();
         let (result, own) = {
             let turn = queue.map(Queue::enter).transpose().map_err(|error| disk(&error, Path::new(&path)))?;
-            // Immediate: a transaction that reads first and writes later could be refused half-way.
+            // A transaction that reads first and writes later could be refused half-way, so it takes the write lock
+            // at once.
             let transaction =
                 self.db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(at)?;
             waited.end();
@@ -251,13 +247,13 @@ fn disk(error: &io::Error, path: &Path) -> StoreError {
     }
 }
 
-/// Somebody has the database who is not in the queue: a checkpoint, a tool of the user's. It takes as long as it takes.
+/// Waits for a writer that is not in the queue: SQLite's own checkpoint, or a tool of the user's. It never gives up.
 fn wait_for_others(tries: i32) -> bool {
     std::thread::sleep(Duration::from_millis(u64::try_from(tries).unwrap_or(0).clamp(1, 25)));
     true
 }
 
-/// Inside a transaction the path is not at hand; the code of the error is what counts.
+/// For errors inside a transaction, where the path of the journal is not at hand.
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
         translate(&error, Path::new("dacapo.db"))
@@ -274,8 +270,8 @@ fn is_write_ahead(db: &Connection) -> rusqlite::Result<bool> {
     db.pragma_query_value(None, "journal_mode", |row| Ok(row.get_ref(0)?.as_str()? == "wal"))
 }
 
-/// Turns the write-ahead log on. The database refuses this step at once where another one reads, without asking whether
-/// to wait.
+/// Turns the write-ahead log on. SQLite refuses this at once while another process reads, without calling the busy
+/// handler, so this function tries again.
 fn write_ahead(db: &Connection) -> rusqlite::Result<()> {
     let mut tries = 0;
     loop {
@@ -292,12 +288,12 @@ fn write_ahead(db: &Connection) -> rusqlite::Result<()> {
 fn switch_to_wal(db: &Connection) -> rusqlite::Result<()> {
     let mut switch = db.prepare("PRAGMA journal_mode = WAL")?;
     let mut answers = switch.query([])?;
-    // To the end: the switch is committed after its answer, and that is when it fails.
+    // The rows are read to the end, because the switch is committed, and can fail, after its answer.
     while answers.next()?.is_some() {}
     Ok(())
 }
 
-/// Only its owner may read what agents said.
+/// Lets only the user read the file: it holds what agents said.
 fn restrict(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     if let Ok(metadata) = path.metadata()

@@ -1,11 +1,12 @@
-//! Waiting for the journal: its writers come one after the other, in the order in which they asked, and share syncs.
+//! The queue of writers: they write to the journal one after the other, in the order in which they asked, and share
+//! syncs.
 //!
-//! The database has one writer at a time. Left alone, it lets the others look again and again until they give up. Here they
-//! queue at a lock of the kernel, which wakes them in their order and never gives up on one.
+//! The database has one writer at a time. By itself it lets the other writers try again and again until they give up.
+//! With this queue they wait at a lock of the kernel, which wakes them in their order and never gives up on one.
 //!
 //! The database writes a commit into its log without a sync (`synchronous = NORMAL`). The writer then waits at a second
-//! lock, and whoever comes through it first syncs the log for all that were committed until then. The others find that
-//! done. Nobody goes on before a sync that covers its own commit has returned, as if everyone had made a sync alone.
+//! lock, and the first one that gets it syncs the log for all commits until then. The others find that done. No
+//! writer goes on before a sync that covers its own commit has returned.
 
 use std::{
     fs::{File, OpenOptions},
@@ -18,19 +19,20 @@ use std::{
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-/// A wait this long is worth telling people about.
+/// Waits of at least this length are shown to people.
 pub(crate) const LONG: Duration = Duration::from_secs(1);
 
 /// For how long a long wait is remembered.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
-/// The files at which writers of a journal meet.
+/// The lock files of a journal.
 pub(super) struct Queue {
-    /// The lock of the one who writes. Holds two numbers: how many commits there were, and how many are synced.
+    /// The lock of the writer. The file holds two numbers: how many commits there were, and how many of them are
+    /// synced.
     turn: File,
-    /// The lock of the one who syncs.
+    /// The lock of the process that syncs.
     syncing: File,
-    /// The database's log; there once something was committed.
+    /// The database's log, which exists after the first commit.
     log: Option<File>,
     database: PathBuf,
 }
@@ -38,9 +40,8 @@ pub(super) struct Queue {
 /// A wait for the journal that took long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LongWait {
-    /// When it was over, in seconds since 1970.
+    /// When the wait was over, in seconds since 1970.
     pub at: u64,
-    /// How long it took.
     pub waited_ms: u64,
     /// The process that waited.
     pub pid: u32,
@@ -76,7 +77,7 @@ impl Queue {
         }
         let committed = number(&self.turn, COMMITTED)?;
         if self.log.is_none() {
-            // As long as this process has the database open, nobody removes its log.
+            // SQLite does not remove the log while this process has the database open.
             self.log = Some(OpenOptions::new().write(true).open(beside(&self.database, "-wal"))?);
         }
         if let Some(log) = &self.log {
@@ -95,7 +96,7 @@ impl Queue {
         if longest_wait(&self.database).is_none_or(|before| before.waited_ms < wait.waited_ms)
             && let Ok(text) = serde_json::to_vec(&wait)
         {
-            // For people to look at: losing it harms nobody.
+            // The note is only shown to people, so an error does no harm.
             let _ = crate::home::write_private(&beside(&self.database, "-waits"), &text);
         }
     }
@@ -105,7 +106,7 @@ impl Queue {
 pub(super) struct Turn<'a>(&'a File);
 
 impl Turn<'_> {
-    /// Counts a commit, and gives its number. Everyone who follows the journal is told by this change of the file.
+    /// Counts a commit, and gives its number. Processes that follow the journal notice this change of the file.
     pub(super) fn committed(&self) -> io::Result<u64> {
         let own = number(self.0, COMMITTED)? + 1;
         self.0.write_all_at(&own.to_le_bytes(), COMMITTED)?;
@@ -131,7 +132,7 @@ pub(crate) fn changes_at(database: &Path) -> PathBuf {
     beside(database, "-queue")
 }
 
-/// Opens a file that writers meet at, and makes it if there is none.
+/// Opens a lock file, and makes it if there is none.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }

@@ -20,49 +20,44 @@ use crate::process::identity::{Identity, host};
 /// A stream as its row has it.
 #[derive(Clone, Debug)]
 pub struct Row<M: Kind> {
-    /// What people see of it.
     pub view: M::View,
-    /// The process that writes it, or did last.
+    /// The process that writes the stream, or wrote it last.
     pub owner: Identity,
-    /// Its right to do so.
     pub lease: Lease,
 }
 
-/// The right to write a stream: of one owner, until somebody else takes it over.
+/// The right of one owner to write a stream, until another process takes the stream over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The machine of the owner.
+    /// The name of the owner's machine.
     pub host: String,
-    /// How often the stream has had a new owner; what a former one writes is refused by it.
+    /// How often the stream has had a new owner. The journal refuses what a former owner wants to write.
     pub epoch: i64,
-    /// Until when the owner need not be heard of. Everything that it records moves this on.
+    /// Until when an owner on another machine counts as alive. Each event that the owner records moves this on.
     pub until: Timestamp,
 }
 
 impl Lease {
-    /// Whether it is held. On this machine the kernel knows whether the owner lives; of another one there is only the word
-    /// it gave.
+    /// Whether the owner holds the lease. On this machine the kernel knows whether the owner lives; for an owner on
+    /// another machine only the time of the lease counts.
     fn is_held_by(&self, owner: &Identity) -> bool {
         if self.host == host() { owner.is_alive() } else { self.until > Timestamp::now() }
     }
 }
 
-/// A loop as its row has it.
 pub type LoopRow = Row<LoopMachine>;
 
-/// A run as its row has it.
 pub type RunRow = Row<RunMachine>;
 
-/// A run of a workflow as its row has it.
 pub type WorkflowRow = Row<WorkflowMachine>;
 
 impl<M: Kind> Row<M> {
-    /// Whether somebody runs it.
+    /// Whether its owner is alive and the stream is not over.
     pub fn is_running(&self) -> bool {
         !M::is_over(&self.view) && self.lease.is_held_by(&self.owner)
     }
 
-    /// The view with what the journal cannot know: an owner that died.
+    /// The view, which says so if the owner has died without writing an end.
     pub fn current_view(self) -> M::View {
         if M::is_over(&self.view) || self.lease.is_held_by(&self.owner) {
             self.view
@@ -72,13 +67,11 @@ impl<M: Kind> Row<M> {
     }
 }
 
-/// A recorded event of whichever kind of stream.
+/// A recorded event of any kind of stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
     Loop(Envelope),
-    /// Of a run of units.
     Run(RunEnvelope),
-    /// Of a run of a workflow.
     Workflow(WorkflowEnvelope),
 }
 
@@ -97,17 +90,16 @@ impl Fact {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     All,
-    /// Those of one loop.
     Loop(LoopId),
-    /// Those of a run and of its loops.
+    /// The events of a run and of its loops.
     Run(RunId),
-    /// Those of a run about one unit, and of that unit's loops.
+    /// The events of a run about one unit, and of that unit's loops.
     Unit(RunId, UnitId),
 }
 
 const ROW: &str = "s.view, s.owner_pid, s.owner_start, s.owner_boot, s.owner_host, s.epoch, s.lease_until";
 
-/// Units with what their runs' owners say about whether they still are worked on.
+/// Units, with the columns that tell whether the scheduler of their run is alive.
 const UNITS: &str = "SELECT u.view, s.over, s.owner_pid, s.owner_start, s.owner_boot, s.owner_host,
             s.epoch, s.lease_until
      FROM units u JOIN streams s ON s.key = u.run";
@@ -120,8 +112,8 @@ const EVENT: &str = "e.seq, e.at, s.id, e.subject, e.body";
 impl Store {
     // --- events ---------------------------------------------------------------------------------------------
 
-    /// Hands over everything of `scope` from `from` on, one after the other and in order. Only a page of it is held in
-    /// memory, and none of the journal while `take` is busy.
+    /// Calls `take` with each event of `scope` from `from` on, in order. Only a page of events is held in memory, and
+    /// no statement is open while `take` runs.
     pub fn each_fact<E: From<StoreError>>(
         &self,
         scope: &Scope,
@@ -148,7 +140,8 @@ impl Store {
                  ORDER BY e.seq LIMIT {PAGE}"
             )
         };
-        // What is new is little, and streams may be many: from the events to their streams, unless it is one stream.
+        // For all streams the query begins at the events, because there are few new ones and maybe many streams. For
+        // one stream it begins at the stream.
         const ALL: &str = "events e CROSS JOIN streams s ON s.key = e.stream";
         const ONE: &str = "streams s CROSS JOIN events e ON e.stream = s.key";
         let (sql, one, unit) = match scope {
@@ -214,7 +207,7 @@ impl Store {
         self.events_page(id, from, u32::MAX)
     }
 
-    /// At most `limit` of them.
+    /// At most `limit` events of one loop, from `from` on, in order.
     pub fn events_page(&self, id: &LoopId, from: u64, limit: u32) -> Result<Vec<Envelope>, StoreError> {
         let mut events = Vec::new();
         self.each::<LoopMachine>(id, from, limit, |envelope| {
@@ -366,7 +359,7 @@ impl Store {
 
     /// Loops whose id begins with `prefix`; at most a few.
     pub fn with_prefix(&self, prefix: &str) -> Result<Vec<LoopRow>, StoreError> {
-        // An id holds no wildcard of LIKE but `_`, which GLOB does not know.
+        // GLOB instead of LIKE, because ids may hold `_`, a wildcard of LIKE and not of GLOB.
         self.rows("s.id GLOB ?1 || '*' ORDER BY s.key LIMIT 9", [prefix])
     }
 
@@ -394,13 +387,13 @@ impl Store {
         Ok(newest.is_some_and(|row| row.view.reason == Some(Reason::Done)))
     }
 
-    /// Loops with an owner that draw on the budget of a run: of that run, or of one that goes on with it.
+    /// Running loops that use the budget of a run: those of that run, or of a run that goes on with it.
     pub fn working_loops_on_budget_of(&self, run: &RunId) -> Result<Vec<LoopRow>, StoreError> {
         let rows: Vec<LoopRow> = self.rows("s.run = ?1 AND s.over = 0", [run.as_str()])?;
         Ok(rows.into_iter().filter(LoopRow::is_running).collect())
     }
 
-    /// Child loops of `parent` that somebody runs.
+    /// Child loops of `parent` whose supervisor is alive.
     pub fn running_children(&self, parent: &LoopId) -> Result<Vec<LoopRow>, StoreError> {
         let rows: Vec<LoopRow> = self.rows("s.parent = ?1 AND s.over = 0", [parent.as_str()])?;
         Ok(rows.into_iter().filter(LoopRow::is_running).collect())
@@ -442,7 +435,7 @@ impl Store {
         self.rows("s.over = 1 ORDER BY s.key DESC LIMIT ?1", [limit])
     }
 
-    /// The newest run that draws on the budget of `run`: that run itself, or one that goes on with it.
+    /// The newest run that uses the budget of `run`: that run itself, or one that goes on with it.
     pub fn newest_on_budget_of(&self, run: &RunId) -> Result<Option<RunRow>, StoreError> {
         let which = "EXISTS (SELECT 1 FROM events e WHERE e.stream = s.key
                      AND e.body ->> '$.type' = 'orch.started' AND e.body ->> '$.budget_of' = ?1)
@@ -450,8 +443,8 @@ impl Store {
         Ok(self.rows(which, [run.as_str()])?.pop())
     }
 
-    /// How long a run was going on, without the time that a person held it; of one that died without an end, as far as
-    /// anything shows.
+    /// How long a run lasted, without the time that a person paused it. A run that died without an end lasted until
+    /// its last event.
     pub fn run_lasted(&self, run: &RunView) -> Result<Millis, StoreError> {
         let ended = match run.ended_at {
             Some(ended) => ended,
@@ -460,13 +453,14 @@ impl Store {
         Ok(run.lasted(ended))
     }
 
-    /// When a run without an end, or a loop of it, last wrote something. What others wrote about its death is none.
+    /// When a run without an end, or a loop of it, recorded its last event. Events that another process recorded
+    /// because it found them dead do not count.
     pub(crate) fn last_sign_of(&self, run: &RunId, project: &ProjectId) -> Result<Timestamp, StoreError> {
         let recorded = self.run_events(run, 0)?;
         let first = recorded.first().map_or(0, |envelope| envelope.seq);
         let mut newest = recorded.last().map_or(Timestamp::UNIX_EPOCH, |envelope| envelope.at);
         let loops = self.loops_of_units(project, first)?;
-        // Whoever finds a dead loop writes all that is left to say about it at once.
+        // The process that finds a dead loop records all of its last events at once.
         let buried: std::collections::BTreeSet<_> = loops
             .iter()
             .filter(|(_, envelope)| {
@@ -488,18 +482,18 @@ impl Store {
         self.query(&sql, [project.map(ProjectId::as_str)], unit_views())
     }
 
-    /// One unit; of the project named, or of every one that has it.
+    /// The units of this name, in the given project or in all.
     pub fn unit_view(&self, project: Option<&ProjectId>, unit: &str) -> Result<Vec<UnitView>, StoreError> {
         let sql = format!("{UNITS} WHERE u.unit = ?2 AND (?1 IS NULL OR u.project = ?1) ORDER BY u.key");
         self.query(&sql, params![project.map(ProjectId::as_str), unit], unit_views())
     }
 
-    /// The units of a run that no later one was about, in the order of its plan.
+    /// The units of a run that no later run worked on, in the order of its plan.
     pub fn units_of_run(&self, run: &RunId) -> Result<Vec<UnitView>, StoreError> {
         self.query(&format!("{UNITS} WHERE s.id = ?1 ORDER BY u.key"), [run.as_str()], unit_views())
     }
 
-    /// Forgets how a unit stands; what happened stays in the journal.
+    /// Deletes the view of a unit. Its events stay in the journal.
     pub fn forget_unit(&mut self, project: &ProjectId, unit: &UnitId) -> Result<(), StoreError> {
         self.transact(|transaction| {
             transaction.execute(
@@ -595,7 +589,7 @@ fn stream_row<M: Kind>(row: &SqlRow<'_>) -> rusqlite::Result<Row<M>> {
     Ok(Row { view: json(row, 0)?, owner: owner(row, 1)?, lease: lease(row, 4)? })
 }
 
-/// Reads units; the processes of their schedulers are looked at once each.
+/// Reads units. It asks the kernel once for each scheduler whether it is alive.
 fn unit_views() -> impl FnMut(&SqlRow<'_>) -> rusqlite::Result<UnitView> {
     let mut known: Vec<(Identity, bool)> = Vec::new();
     move |row| {

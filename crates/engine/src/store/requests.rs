@@ -1,4 +1,4 @@
-//! Requests: what people ask of a stream, as rows that survive an owner that is down.
+//! Requests: what people ask of a stream, kept as rows until its owner, or the next one, takes them up.
 
 use dacapo_core::loop_machine::Request;
 use jiff::Timestamp;
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use super::{Store, StoreError, read::to_json};
 use crate::{process::identity::Identity, secrets::secrets};
 
-/// A request nobody has taken up.
+/// A request that no owner of the stream has taken up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PendingRequest {
     pub id: i64,
@@ -16,7 +16,7 @@ pub struct PendingRequest {
 }
 
 impl Store {
-    /// Leaves a request for a loop or a run and wakes its owner if there is one; says whether there is.
+    /// Leaves a request for a loop or a run and wakes its owner. Returns whether the stream has a living owner.
     pub fn request(
         &mut self,
         id: impl AsRef<str>,
@@ -36,11 +36,11 @@ impl Store {
         let owner = self.query_row(sql, [id], |row| {
             Ok(Identity { pid: row.get(0)?, start: row.get::<_, i64>(1)?.cast_unsigned(), boot: row.get(2)? })
         })?;
-        // The signal only says: look. An owner that just ended leaves the row to whoever goes on with the stream.
+        // The signal only makes the owner look at the table. If the owner just ended, the row waits for the next owner.
         Ok(owner.is_some_and(|owner| owner.is_alive() && owner.signal(Signal::USR1).is_ok()))
     }
 
-    /// What was asked of `id` and not taken up, in order.
+    /// The requests for `id` that were not taken up, in order.
     pub fn pending(&self, id: impl AsRef<str>) -> Result<Vec<PendingRequest>, StoreError> {
         let rows: Vec<(i64, String)> = self.query(
             "SELECT id, body FROM requests WHERE handled = 0
@@ -48,7 +48,7 @@ impl Store {
             [id.as_ref()],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?;
-        // A request of a newer version is left alone.
+        // A request that only a newer dacapo understands is left alone.
         Ok(rows
             .into_iter()
             .filter_map(|(id, body)| Some(PendingRequest { id, request: serde_json::from_str(&body).ok()? }))

@@ -1,4 +1,5 @@
-//! Raw output in append-only files, one of a kind per loop: a file per attempt would cost more than a small agent.
+//! Raw output in append-only files, one per loop and channel: making a file per attempt costs more time than a small
+//! agent.
 
 use std::{
     fs::{File, OpenOptions},
@@ -14,17 +15,15 @@ use std::{
 
 use dacapo_core::{event::OutputMarks, ids::LoopId};
 
-/// How much of one attempt's output is kept; what comes after is read and judged, but not stored (fault D7).
+/// How many bytes of one attempt's output are kept. What comes after is read and judged, but not stored (fault D7).
 pub const KEPT_PER_ATTEMPT: u64 = 256 << 20;
 
-/// Which of a loop's outputs.
+/// The channels of a loop's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Channel {
     Stdout,
-    /// What agents print on stderr.
     Stderr,
-    /// What agents are given.
     Prompt,
     Gates,
 }
@@ -50,8 +49,8 @@ impl Segment {
         self.end
     }
 
-    /// Appends all of `bytes`, or fails and stays as it was as far as readers can tell. Many bytes are in the file, and what
-    /// went wrong with them is known, only after [`settle`](Self::settle) or the next append.
+    /// Appends all of `bytes`; if that fails, readers see the segment as it was. More than `LARGE` bytes are in the
+    /// file, and an error of theirs is known, only after [`settle`](Self::settle) or the next append.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
@@ -95,7 +94,7 @@ struct Writer {
     written: Receiver<(Vec<u8>, io::Result<()>)>,
     /// The length of the piece that is being written.
     busy_with: Option<usize>,
-    /// Of the piece before: used again.
+    /// The memory of the piece before, which is used again.
     buffer: Vec<u8>,
 }
 
@@ -103,7 +102,7 @@ impl Writer {
     fn start(file: Arc<File>) -> io::Result<Self> {
         let (pieces, to_write) = channel::<Vec<u8>>();
         let (reports, written) = channel();
-        // It ends when the sender of its pieces is dropped.
+        // The thread ends when the sender of its pieces is dropped.
         thread::Builder::new().name("output".to_owned()).stack_size(64 << 10).spawn(move || {
             for piece in to_write {
                 let result = file.as_ref().write_all(&piece);
@@ -115,7 +114,7 @@ impl Writer {
         Ok(Self { pieces, written, busy_with: None, buffer: Vec::new() })
     }
 
-    /// Begins to write `bytes`; nothing else is being written.
+    /// Begins to write `bytes`. The caller has waited for the piece before.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut piece = std::mem::take(&mut self.buffer);
         piece.clear();
@@ -125,7 +124,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Waits for the piece that is being written: its length, and whether it was.
+    /// Waits for the piece that is being written. Gives its length, and the error if it could not be written.
     fn settle(&mut self) -> (usize, io::Result<()>) {
         let Some(length) = self.busy_with.take() else { return (0, Ok(())) };
         match self.written.recv() {
@@ -146,9 +145,7 @@ fn gone() -> io::Error {
 #[derive(Debug)]
 pub struct Segments {
     pub stdout: Segment,
-    /// What agents print on stderr.
     pub stderr: Segment,
-    /// What agents are given.
     pub prompt: Segment,
     pub gates: Segment,
 }
@@ -166,7 +163,7 @@ impl Segments {
         })
     }
 
-    /// The file of one kind.
+    /// The file of one channel.
     pub fn path(runs: &Path, loop_id: &LoopId, stream: Channel) -> PathBuf {
         let kind = match stream {
             Channel::Stdout => "stdout",
@@ -184,7 +181,7 @@ impl Segments {
             .try_for_each(Segment::settle)
     }
 
-    /// Where they all end.
+    /// Where the segments end.
     pub fn marks(&self) -> OutputMarks {
         OutputMarks {
             stdout: self.stdout.end(),

@@ -1,4 +1,4 @@
-//! A machine's life in the journal: the only place that decides, appends, applies and publishes.
+//! A stream of the journal and its machine: the only place that decides, appends, applies and publishes.
 //!
 //! Nothing else writes events. [`append`] is private to this file, and the rest of the store has no statement that inserts
 //! one, so that a fact cannot get into the journal without [`Machine::decide`](dacapo_core::machine::Machine::decide).
@@ -23,18 +23,19 @@ use crate::{
     secrets::secrets,
 };
 
-/// How long a lease holds without a word of its owner. On one machine the kernel knows sooner.
+/// How long a lease holds after its owner last renewed it. On the same machine the kernel tells sooner that an owner
+/// died.
 const LEASE: Duration = Duration::from_secs(60);
 
-/// How long after its newest word an owner renews its lease that has nothing to record.
+/// How long after its newest event or renewal an owner renews its lease, if it has nothing to record.
 const RENEW_AFTER: Duration = Duration::from_secs(20);
 
-/// Moves a stream's row behind what is appended. It names no column that an index has: the database writes the indexes of a
-/// column anew when it is named, also if its value stays.
+/// Updates a stream's row after an append. It names no column that has an index, because the database rewrites the
+/// indexes of each column that a statement names, even if its value stays.
 const MOVE: &str = "UPDATE streams SET head = ?4, view = ?5, lease_until = ?6, epoch = ?7
     WHERE key = ?1 AND head = ?2 AND epoch = ?3";
 
-/// A stream in the hands of the one who writes it.
+/// A stream, as the process that writes it holds it.
 pub struct Stream<M: Kind> {
     id: M::Id,
     place: Place,
@@ -42,9 +43,8 @@ pub struct Stream<M: Kind> {
     view: M::View,
     hash: JournalHash,
     since_checkpoint: SinceCheckpoint,
-    /// When the lease was written last.
     leased: Instant,
-    /// Whether the next append counts the epoch up.
+    /// Whether the next append raises the epoch.
     shuts_out_owner: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct Stream<M: Kind> {
 pub(super) struct Place {
     pub(super) key: i64,
     pub(super) head: i64,
-    /// How often it has had a new owner.
+    /// How often the stream has had a new owner.
     pub(super) epoch: i64,
 }
 
@@ -75,10 +75,10 @@ impl<I> From<I> for Arrival<I> {
 }
 
 impl<M: Kind> Stream<M> {
-    /// Begins a stream with its first input, whose first event must be its beginning. Gives what is to be done now.
+    /// Begins a stream with its first input, whose first event must be its beginning. Gives the effects to carry out.
     ///
-    /// In one transaction with the look whether its folder is free, `kin` apart: of two that begin at once, one sees
-    /// the other.
+    /// The same transaction looks whether another stream than `kin` works in the folder, so that of two that begin at
+    /// once one sees the other.
     pub fn begin(
         store: &mut Store,
         id: M::Id,
@@ -94,7 +94,7 @@ impl<M: Kind> Stream<M> {
         Ok((stream, step.effects))
     }
 
-    /// A stream as it stands, for a process that is about to go on with it. Its events are folded from the newest checkpoint
+    /// Opens a stream for a process that is about to go on with it. Its events are folded from the newest checkpoint
     /// on, if there is one.
     pub fn open(store: &Store, id: &M::Id) -> Result<Option<Self>, StoreError> {
         let Some((place, view)) = store.stream_row::<M>(id)? else { return Ok(None) };
@@ -114,13 +114,13 @@ impl<M: Kind> Stream<M> {
         Ok(Some(Self { id: id.clone(), place, state, view, hash, since_checkpoint, leased, shuts_out_owner }))
     }
 
-    /// Lets the next append count the epoch up, so that nothing is recorded that the owner still wants to write. For a process
-    /// that writes the end of a stream because its owner is dead, as far as anything shows.
+    /// Lets the next append raise the epoch, so that the journal refuses what the owner still wants to write. It is
+    /// for a process that writes the end of a stream because its owner seems to be dead.
     pub fn shut_out_owner(&mut self) {
         self.shuts_out_owner = true;
     }
 
-    /// Makes `owner` the one who writes this stream; the lock that it is written under must be held.
+    /// Makes `owner` the owner of this stream. The caller must hold the lock of its task or repository.
     pub fn take_over(
         &mut self,
         store: &mut Store,
@@ -153,13 +153,13 @@ impl<M: Kind> Stream<M> {
         Ok(())
     }
 
-    /// When the owner has to renew its lease, unless it records something before. Everything that is recorded renews it.
+    /// When the owner has to renew its lease, unless it records an event before, which renews the lease too.
     pub fn renewal_is_due_at(&self) -> Instant {
         self.leased + RENEW_AFTER
     }
 
-    /// Renews the lease of an owner that waits and has nothing to record; tells it if another process has taken the stream
-    /// over meanwhile.
+    /// Renews the lease of an owner that has nothing to record. It is an error if another process has taken the
+    /// stream over.
     pub fn renew_lease(&mut self, store: &mut Store, now: Timestamp) -> Result<(), StoreError> {
         let (place, id) = (self.place, &self.id);
         store.transact(|transaction| {
@@ -172,8 +172,8 @@ impl<M: Kind> Stream<M> {
         Ok(())
     }
 
-    /// Decides what follows from `arrivals`, in order, records all of it at once, applies and publishes it. Gives what is
-    /// to be done now. If nothing could be recorded, nothing has changed.
+    /// Decides what follows from `arrivals`, in order, records all of it in one transaction, applies and publishes
+    /// it. Gives the effects to carry out. If recording fails, the stream has not changed.
     pub fn step(
         &mut self,
         store: &mut Store,
@@ -183,7 +183,7 @@ impl<M: Kind> Stream<M> {
     ) -> Result<Vec<M::Effect>, StoreError> {
         let mut arrivals = arrivals.into_iter().peekable();
         let (mut events, mut effects, mut handled) = (Vec::new(), Vec::new(), Vec::new());
-        // The state that later inputs are decided in. Of one input alone no copy is made.
+        // The state in which later inputs are decided. For a single input no copy of the state is made.
         let mut ahead: Option<M::State> = None;
         while let Some(Arrival { input, request }) = arrivals.next() {
             let step = M::decide(ahead.as_ref().unwrap_or(&self.state), input);
@@ -208,27 +208,25 @@ impl<M: Kind> Stream<M> {
         Ok(effects)
     }
 
-    /// What it is called.
     pub fn id(&self) -> &M::Id {
         &self.id
     }
 
-    /// Its number in the database.
+    /// The stream's number in the database.
     pub fn key(&self) -> StreamKey {
         StreamKey(self.place.key)
     }
 
-    /// How it stands: a fold of its events.
+    /// The fold of the stream's events.
     pub fn state(&self) -> &M::State {
         &self.state
     }
 
-    /// What people see of it.
     pub fn view(&self) -> &M::View {
         &self.view
     }
 
-    /// SHA-256 over its events as they were recorded: what a receipt is tied to.
+    /// SHA-256 over the stream's events as they were recorded. Receipts hold it.
     pub fn journal_hash(&self) -> String {
         self.hash.hex()
     }
@@ -302,7 +300,7 @@ impl<M: Kind> Stream<M> {
         })
     }
 
-    /// Writes events behind the stream's end, and closes the requests they answer.
+    /// Appends events to the stream, and closes the requests that they answer.
     fn append(
         &mut self,
         store: &mut Store,
@@ -362,9 +360,9 @@ impl<M: Kind> Stream<M> {
 }
 
 impl Stream<LoopMachine> {
-    /// Puts the user's own words back where the journal has them without secrets, for the prompts that are made of them;
-    /// what is recorded loses its secrets again. `words` count only if they are the ones that were recorded: an agent can
-    /// write to the file they come from.
+    /// Puts the user's own words into the state, which the journal has without secrets, so that prompts hold them
+    /// whole. Events that are recorded lose their secrets again. `words` count only if they are the recorded ones,
+    /// because an agent can write to the file they come from.
     pub(crate) fn say_in_own_words(&mut self, words: String) {
         if let Some(started) = &mut self.state.started
             && started.prompt != words
@@ -375,7 +373,7 @@ impl Stream<LoopMachine> {
     }
 }
 
-/// Until when an owner that has just recorded something need not be heard of.
+/// The end of a lease that is renewed now.
 fn lease_from(now: Timestamp) -> i64 {
     now.as_microsecond().saturating_add(LEASE.as_micros() as i64)
 }
@@ -384,20 +382,20 @@ fn overtaken<M: Kind>(id: &M::Id) -> StoreError {
     StoreError::Overtaken { kind: M::NAME, id: id.to_string() }
 }
 
-/// The one way into the journal: what is recorded, applied and published has no secrets.
+/// Takes secrets out of events before they are recorded, applied and published. All events come through here.
 fn without_secrets<M: Kind>(events: Vec<M::Event>) -> Result<Vec<M::Event>, StoreError> {
     let redacted: Result<_, serde_json::Error> = events.into_iter().map(M::without_secrets).collect();
     redacted.map_err(|error| super::read::unwritable(&error))
 }
 
-/// A look at the end of a key: its cost does not grow with the journal.
+/// The place of the next event. The query reads the end of an index, so its cost does not grow with the journal.
 fn next_seq(transaction: &Transaction<'_>) -> Result<i64, StoreError> {
     let sql = "SELECT COALESCE(MAX(seq), 0) + 1 FROM events";
     Ok(transaction.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
 }
 
 fn placed<M: Kind>(id: &M::Id, at: Timestamp, first: i64, events: &[M::Event]) -> Vec<M::Envelope> {
-    // Whole microseconds: what is shown live is what is read back later.
+    // The database keeps whole microseconds; so do events that are shown live.
     let at = Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at);
     let placed = |(seq, event): (i64, &M::Event)| M::placed(id, seq.cast_unsigned(), at, event.clone());
     (first..).zip(events).map(placed).collect()

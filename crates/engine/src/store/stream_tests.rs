@@ -21,7 +21,7 @@ use dacapo_core::{
 use super::{super::Scope, *};
 use crate::{observer::NoObserver, scheduler::close_dead_runs};
 
-/// A run, with `events` in it whatever the machine would have said.
+/// A run with these `events` in it, without asking the machine.
 fn create_run(
     store: &mut Store,
     id: &RunId,
@@ -451,10 +451,10 @@ fn a_request_is_closed_with_what_follows_from_it_or_not_at_all() {
         &mut NoObserver,
     )
     .unwrap();
-    assert!(!world.store.request(&id, &Request::Pause { now: false }, now()).unwrap(), "nobody runs it");
+    assert!(!world.store.request(&id, &Request::Pause { now: false }, now()).unwrap(), "no process runs it");
     let pending = world.store.pending(&id).unwrap().pop().unwrap();
     let arrival = || Arrival { input: Input::Requested(pending.request.clone()), request: Some(pending.id) };
-    // Somebody else went on with it: nothing is recorded, and the request stays open for them.
+    // Another process went on with the loop: nothing is recorded, and the request stays open for it.
     let mut other = Stream::<LoopMachine>::open(&world.store, &id).unwrap().unwrap();
     other.take_over(&mut world.store, &Identity::own(), now(), &[]).unwrap();
     let lost = stream.step(&mut world.store, now(), [arrival()], &mut NoObserver).err().unwrap();
@@ -466,8 +466,8 @@ fn a_request_is_closed_with_what_follows_from_it_or_not_at_all() {
 }
 
 #[test]
-fn an_owner_that_slept_goes_on_unless_somebody_else_does() {
-    // The laptop was closed for an hour: the lease is long over, and nobody took the loop.
+fn an_owner_that_slept_goes_on_unless_another_process_does() {
+    // The laptop was closed for an hour: the lease is long over, and no other process took the loop.
     let mut world = world();
     let LoopEvent::LoopStarted(started) = loop_started("a", None) else { unreachable!() };
     let begin = Input::Begin(Box::new(Begin { started: *started, warnings: Vec::new() }));
@@ -717,7 +717,7 @@ fn writers_wait_as_long_as_it_takes() {
     let path = &path;
     let writers = 8;
     std::thread::scope(|scope| {
-        // Somebody who is not in the queue has the database, for longer than a wait that is remembered.
+        // A connection that is not in the queue has the database, for longer than a wait that is remembered.
         let holder = rusqlite::Connection::open(path).unwrap();
         holder.execute_batch("BEGIN IMMEDIATE").unwrap();
         let handles: Vec<_> = (0..writers)
@@ -771,7 +771,7 @@ fn who_follows_the_journal_is_told_when_there_is_something_to_read() {
     });
     create_run(&mut store, &run("r1"), &Identity::own(), now(), begins(&["a"])).unwrap();
     let wakes = follower.join().unwrap();
-    assert!(wakes.iter().all(|took| *took < longest), "nobody told it: {wakes:?}");
+    assert!(wakes.iter().all(|took| *took < longest), "it was not woken: {wakes:?}");
 }
 
 /// The engine's own sources, without tests.

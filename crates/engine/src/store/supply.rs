@@ -17,17 +17,17 @@ use crate::secrets::secrets;
 /// How long one loop may take to find out whether a provider answers again, before another one tries.
 const PROBE: Duration = Duration::from_secs(120);
 
-/// How often the others look whether it does.
+/// How often the other loops look whether the provider answers again.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Providers that may not be asked: until when, and why.
 pub(crate) type Closed = BTreeMap<String, (Timestamp, String)>;
 
 impl Store {
-    /// Those of `providers`, before the first that `id` may ask now, which it may not: until when, and why. And that first
-    /// one, if `id` is to find out whether it answers again.
+    /// The `providers`, in order, that the loop `id` may not ask now, with until when and why, up to the first that
+    /// it may ask. And that first one, if `id` is the loop that finds out whether the provider answers again.
     ///
-    /// When a limit ends, one loop goes first and the others wait for what becomes of it: no stampede (fault E8).
+    /// When a limit ends, one loop asks the provider first and the others wait for the result (fault E8).
     pub fn closed_providers(
         &mut self,
         id: &LoopId,
@@ -55,7 +55,7 @@ impl Store {
                         .execute(params![provider, id.as_str(), until])?;
                     return Ok((closed, Some((*provider).to_owned())));
                 }
-                // Not all of them in the same moment.
+                // Each loop looks at another moment.
                 let own = Duration::from_millis(fingerprint(id.as_str().as_bytes()) % 3000);
                 let next = now.checked_add(LOOK + own).unwrap_or(now);
                 closed.insert((*provider).to_owned(), (next, format!("another loop asks first; {why}")));
@@ -76,7 +76,7 @@ impl Store {
         })
     }
 
-    /// Tells them that it answers.
+    /// Tells every loop that a provider answers again.
     pub fn open_provider(&mut self, provider: &str) -> Result<(), StoreError> {
         self.transact(|transaction| {
             transaction.execute("DELETE FROM providers WHERE name = ?1", [provider])?;
@@ -84,7 +84,7 @@ impl Store {
         })
     }
 
-    /// Lets another loop find out, because `id` will not.
+    /// Lets another loop find out whether a provider answers, because `id` does not ask it any more.
     pub fn release_probe(&mut self, id: &LoopId) -> Result<(), StoreError> {
         self.transact(|transaction| {
             transaction.execute(
@@ -95,8 +95,8 @@ impl Store {
         })
     }
 
-    /// What was taken out of the budgets that loops share: since `midnight`, in one project and in one run; one agent
-    /// process apart.
+    /// What loops took out of the budgets that they share: since `midnight`, in one project and in one run. One agent
+    /// process is left out.
     pub fn shared_spend(
         &self,
         midnight: Timestamp,
@@ -121,7 +121,7 @@ impl Store {
     }
 
     fn shared_budget(&self, whose: &str, params: impl rusqlite::Params) -> Result<SharedBudget, StoreError> {
-        // What a loop has set aside counts only while it runs.
+        // What a loop has set aside counts only while the loop runs.
         let sql = format!(
             "SELECT TOTAL(s.cost), TOTAL(s.tokens),
                     TOTAL(s.reserved_cost) FILTER (WHERE l.over = 0),
@@ -131,7 +131,7 @@ impl Store {
         );
         let rows = self.query(&sql, params, |row| {
             let spent = |cost, tokens| {
-                // A sum of tokens is far below where a float counts in twos.
+                // A sum of tokens is far below 2^53, so a float holds it exactly.
                 let tokens = row.get::<_, f64>(tokens)? as u64;
                 Ok::<_, rusqlite::Error>(Spent { cost_usd: row.get(cost)?, tokens })
             };
@@ -149,7 +149,7 @@ fn attempt(except: Option<(StreamKey, u32)>) -> u32 {
     except.map_or(0, |(_, attempt)| attempt)
 }
 
-/// Keeps the sum that budgets are judged by in step with the journal, in its transaction.
+/// Updates the table that budgets are judged by, in the transaction that records the events.
 pub(super) fn take_spend(
     transaction: &Transaction<'_>,
     key: i64,
@@ -164,7 +164,7 @@ pub(super) fn take_spend(
     };
     let (attempt, spent, reserved) = match &envelope.event {
         LoopEvent::AgentStarted { attempt, reserve: Some(reserve), .. } => {
-            // Of one that a crash cut short.
+            // The reserve of an earlier attempt that a crash cut short is given back.
             give_back("<", *attempt)?;
             (attempt, Spent::default(), *reserve)
         }
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_was_set_aside_is_given_back_whatever_becomes_of_the_agent() {
-        // fault J7: else an hour of outages would eat a day's budget without a cent spent.
+        // fault J7: reserves that are not given back would use up a day's budget in an hour of outages.
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::open(&dir.path().join("dacapo.db")).unwrap();
         let columns =
