@@ -24,6 +24,7 @@ use super::{
     run::{self, RunArgs},
     say, say_json,
     unit::{self, UnitRunArgs},
+    workflow::{PlannedStep, PlannedWorkflow, WorkflowRunArgs},
 };
 use crate::{context::Context, error::UserError};
 
@@ -43,6 +44,8 @@ enum ExplainCommand {
     Run(Box<RunArgs>),
     /// The run that `dacapo unit run` with these arguments would start, and the loops in it
     Unit(Box<UnitRunArgs>),
+    /// The run that `dacapo workflow run` with these arguments would start, and its steps
+    Workflow(Box<WorkflowRunArgs>),
 }
 
 /// The loop or run that would be started.
@@ -62,6 +65,8 @@ struct Subject {
     is_trusted: bool,
     /// What only this preset has.
     extra: Map<String, Value>,
+    /// The steps of a workflow.
+    steps: Vec<PlannedStep>,
 }
 
 impl Subject {
@@ -83,6 +88,7 @@ impl Subject {
             is_json: args.flags.style.json,
             is_trusted: args.flags.trust,
             extra: Map::new(),
+            steps: Vec::new(),
         })
     }
 
@@ -130,6 +136,38 @@ impl Subject {
             is_json: args.flags().style.json,
             is_trusted: args.flags().trust,
             extra: extra.as_object().cloned().unwrap_or_default(),
+            steps: Vec::new(),
+        })
+    }
+
+    fn of_workflow(args: &WorkflowRunArgs) -> Result<Self, UserError> {
+        let PlannedWorkflow { root, configured, chosen, found, steps, commands } = args.plan()?;
+        let workflow = &found.workflow;
+        let extra = json!({
+            "workflow": workflow.name,
+            "file": if found.is_builtin { "built in" } else { workflow.file.as_str() },
+            "digest": found.digest,
+            "budget": workflow.budget,
+            "commands": commands,
+            "left_out": found.left_out.iter().map(|left| left.key.as_str()).collect::<Vec<_>>(),
+        });
+        let ChosenSettings { policy, programs, effective, agent_from, obstacle, warnings } = chosen;
+        Ok(Self {
+            preset: "workflow",
+            project: Context::project_of(&root),
+            workspace: root,
+            task: None,
+            policy,
+            programs,
+            effective,
+            configured,
+            agent_from,
+            obstacle,
+            warnings,
+            is_json: args.flags().style.json,
+            is_trusted: args.flags().trust,
+            extra: extra.as_object().cloned().unwrap_or_default(),
+            steps,
         })
     }
 }
@@ -152,7 +190,11 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
     let mut subject = match &args.command {
         ExplainCommand::Run(args) => Subject::of_run(args)?,
         ExplainCommand::Unit(args) => Subject::of_units(cx, args)?,
+        ExplainCommand::Workflow(args) => Subject::of_workflow(args)?,
     };
+    if !subject.steps.is_empty() && subject.is_json {
+        subject.extra.insert("steps".to_owned(), json!(subject.steps));
+    }
     let program = subject.policy.agent.command.argv.first().cloned().unwrap_or_default();
     let found = subject.programs.find(&program);
     let Subject { effective, configured, agent_from, obstacle, warnings, .. } = &subject;
@@ -288,6 +330,9 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
     for (name, value) in &subject.extra {
         say(format!("{name:<18} {}", show(name, value)));
     }
+    for step in &subject.steps {
+        tell_step(step);
+    }
     for (name, setting) in &settings {
         if name == "agent" {
             say(format!("{name:<18} {:<60} {agent_from}", subject.policy.agent.command.name));
@@ -334,6 +379,19 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
         None => {}
     }
     Ok(0)
+}
+
+fn tell_step(step: &PlannedStep) {
+    let behind = match step.depends_on.as_slice() {
+        [] => String::new(),
+        before => format!(" behind {}", before.join(", ")),
+    };
+    say(format!("{:<18} {} ({}){behind}: {}", "step", step.step, step.kind, visible(&step.what)));
+    if let Some(agent) = &step.agent {
+        let model = agent.model.as_ref().map(|model| format!(" {model}")).unwrap_or_default();
+        let argv = serde_json::to_string(&agent.argv).unwrap_or_default();
+        say(format!("{:<18}   {}{model}, {}: {argv}", "", agent.name, agent.from));
+    }
 }
 
 /// The settings of a policy by the names that people and scripts know them by, without its sections.

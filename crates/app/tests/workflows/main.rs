@@ -4,6 +4,7 @@
 mod agents;
 mod archon;
 mod control;
+mod explaining;
 mod files;
 mod importing;
 mod ralph;

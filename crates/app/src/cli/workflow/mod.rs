@@ -2,6 +2,7 @@
 
 mod check;
 mod list;
+mod planned;
 mod run;
 mod schema;
 
@@ -45,7 +46,8 @@ impl WorkflowArgs {
     }
 }
 
-pub(super) use run::resume;
+pub(super) use planned::{PlannedStep, PlannedWorkflow};
+pub(super) use run::{RunArgs as WorkflowRunArgs, resume};
 
 pub(super) fn workflow(cx: &Context, args: &WorkflowArgs) -> Result<u8, UserError> {
     match &args.command {

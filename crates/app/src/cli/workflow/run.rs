@@ -76,21 +76,29 @@ pub(in crate::cli) struct RunArgs {
     #[arg(long)]
     lenient: bool,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
     #[command(flatten)]
-    flags: LoopFlags,
+    pub(super) flags: LoopFlags,
 }
 
-pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
-    let catalogue = args.place.catalogue(Settings { lenient: args.lenient })?;
-    let Some(found) = catalogue.find(&args.name).cloned() else {
-        let Some(files) = catalogue.broken.get(&args.name) else {
-            return Err(no_workflow(&catalogue, &args.name));
+impl RunArgs {
+    /// The workflow of this name, if it can be run.
+    pub(super) fn found(&self) -> Result<FrozenWorkflow, UserError> {
+        let catalogue = self.place.catalogue(Settings { lenient: self.lenient })?;
+        if let Some(found) = catalogue.find(&self.name) {
+            return Ok(found.clone());
+        }
+        let Some(files) = catalogue.broken.get(&self.name) else {
+            return Err(no_workflow(&catalogue, &self.name));
         };
         let about = catalogue.problems.iter().filter(|problem| files.contains(&problem.file));
         let text: Vec<String> = about.map(ToString::to_string).collect();
-        return Err(UserError::usage(format!("workflow `{}` has problems:\n{}", args.name, text.join("\n"))));
-    };
+        Err(UserError::usage(format!("workflow `{}` has problems:\n{}", self.name, text.join("\n"))))
+    }
+}
+
+pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
+    let found = args.found()?;
     let left_out = found.left_out.iter();
     warn(
         &left_out.map(|left| format!("`{}` is left out (line {})", left.key, left.line)).collect::<Vec<_>>(),
@@ -215,7 +223,7 @@ fn started(
 }
 
 /// What flags and configuration say to every loop. A workflow in which no agent works needs none.
-fn base(
+pub(super) fn base(
     flags: &LoopFlags,
     configured: &ConfigFiles,
     workflow: &Workflow,
@@ -229,11 +237,13 @@ fn base(
     }
     let from = Source::File { file: workflow.file.clone(), line: 1 };
     let value = named.unwrap_or_else(|| DEFAULT_PROVIDER.to_owned());
-    flags.base(configured, None, promise, Some(Sourced { value, from }))
+    // An agent that was typed is started or missing; no other takes its place.
+    let stand_in = flags.agent.is_none().then_some(Sourced { value, from });
+    flags.base(configured, None, promise, stand_in)
 }
 
 /// The agents that steps ask for. What was typed outranks them.
-fn step_agents(
+pub(super) fn step_agents(
     flags: &LoopFlags,
     effective: &Effective,
     workflow: &Workflow,
@@ -262,7 +272,7 @@ fn step_agents(
 }
 
 /// What the user allows is for the run as a whole: all its loops draw on it.
-fn as_one_budget(mut policy: Policy, workflow: &mut Workflow) -> Policy {
+pub(super) fn as_one_budget(mut policy: Policy, workflow: &mut Workflow) -> Policy {
     let limits = &mut policy.limits;
     let (max_cost, max_tokens) = (limits.max_cost.take(), limits.max_tokens.take());
     let max_time = limits.max_time.take();
