@@ -1,5 +1,6 @@
 //! What is recorded, without secrets: events, settings, requests.
 
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::Secrets;
@@ -29,12 +30,7 @@ impl Secrets {
             | LoopEvent::ChildrenFinished { .. } => return Ok(event),
             _ => {}
         }
-        if !self.is_in(&serde_json::to_string(&event)?) {
-            return Ok(event);
-        }
-        let mut value = serde_json::to_value(&event)?;
-        self.redact_value(&mut value);
-        let mut event = serde_json::from_value(value)?;
+        let mut event = self.redact_fields(event)?;
         if let LoopEvent::ReceiptIssued { receipt } = &mut event {
             receipt.sha256 = receipt.hash();
         }
@@ -58,12 +54,7 @@ impl Secrets {
             | RunEvent::WorktreeRemoved { .. } => return Ok(event),
             _ => {}
         }
-        if !self.is_in(&serde_json::to_string(&event)?) {
-            return Ok(event);
-        }
-        let mut value = serde_json::to_value(&event)?;
-        self.redact_value(&mut value);
-        serde_json::from_value(value)
+        self.redact_fields(event)
     }
 
     /// An event of a run of a workflow as it may be recorded. What the run was started with is refused before if it holds a
@@ -75,12 +66,20 @@ impl Secrets {
             }
             return Ok(WorkflowEvent::WorkflowStart(started));
         }
+        self.redact_fields(event)
+    }
+
+    /// An event without the secrets in any of its texts.
+    ///
+    /// It is read back from bytes, as events of the journal are: reading it from a value would put a second reader of every
+    /// event into the binary.
+    fn redact_fields<T: Serialize + DeserializeOwned>(&self, event: T) -> Result<T, serde_json::Error> {
         if !self.is_in(&serde_json::to_string(&event)?) {
             return Ok(event);
         }
         let mut value = serde_json::to_value(&event)?;
         self.redact_value(&mut value);
-        serde_json::from_value(value)
+        serde_json::from_slice(&serde_json::to_vec(&value)?)
     }
 
     /// A request as it may be left for a loop.

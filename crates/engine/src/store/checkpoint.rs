@@ -84,7 +84,7 @@ impl Store {
                    WHERE c.stream = ?1 AND c.folded_by = ?2 AND c.seq <= ?3";
         let found = self.query_row(sql, params![place.key, FOLDED_BY, place.head], |row| {
             let (hash, text) = (row.get_ref(1)?.as_blob()?, row.get_ref(2)?.as_str()?);
-            let state = serde_json::from_str::<M::State>(text).ok();
+            let state = serde_json::from_slice::<M::State>(text.as_bytes()).ok();
             let since = SinceCheckpoint { events: 0, size: text.len() };
             let hash = JournalHash::of_bytes(hash);
             let seq = row.get(0)?;

@@ -124,7 +124,7 @@ impl Kind for LoopMachine {
 
     fn read(id: &str, seq: u64, at: Timestamp, _: Option<&str>, body: &str) -> Result<Envelope, String> {
         let loop_id = id.parse().map_err(|_| format!("`{id}` is no loop id"))?;
-        let event = serde_json::from_str(body).map_err(|error| error.to_string())?;
+        let event = serde_json::from_slice(body.as_bytes()).map_err(|error| error.to_string())?;
         Ok(Envelope { seq, at, loop_id, event })
     }
 
@@ -226,7 +226,7 @@ impl Kind for RunMachine {
         let unit =
             subject.map(|unit| unit.parse().map_err(|_| format!("`{unit}` is no unit"))).transpose()?;
         let run = id.parse().map_err(|_| format!("`{id}` is no run id"))?;
-        let event = serde_json::from_str(body).map_err(|error| error.to_string())?;
+        let event = serde_json::from_slice(body.as_bytes()).map_err(|error| error.to_string())?;
         Ok(RunEnvelope { seq, at, run, unit, event })
     }
 
@@ -303,7 +303,7 @@ impl Kind for WorkflowMachine {
         body: &str,
     ) -> Result<WorkflowEnvelope, String> {
         let run = id.parse().map_err(|_| format!("`{id}` is no run id"))?;
-        let event = serde_json::from_str(body).map_err(|error| error.to_string())?;
+        let event = serde_json::from_slice(body.as_bytes()).map_err(|error| error.to_string())?;
         Ok(WorkflowEnvelope { seq, at, run, event })
     }
 

@@ -627,7 +627,7 @@ fn lease(row: &SqlRow<'_>, at: usize) -> rusqlite::Result<Lease> {
 
 pub(super) fn json<T: serde::de::DeserializeOwned>(row: &SqlRow<'_>, at: usize) -> rusqlite::Result<T> {
     let text = row.get_ref(at)?.as_str()?;
-    serde_json::from_str(text)
+    serde_json::from_slice(text.as_bytes())
         .map_err(|e| rusqlite::Error::FromSqlConversionFailure(at, rusqlite::types::Type::Text, Box::new(e)))
 }
 

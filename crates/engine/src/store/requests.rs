@@ -51,7 +51,9 @@ impl Store {
         // A request that only a newer dacapo understands is left alone.
         Ok(rows
             .into_iter()
-            .filter_map(|(id, body)| Some(PendingRequest { id, request: serde_json::from_str(&body).ok()? }))
+            .filter_map(|(id, body)| {
+                Some(PendingRequest { id, request: serde_json::from_slice(body.as_bytes()).ok()? })
+            })
             .collect())
     }
 }
