@@ -94,6 +94,7 @@ fn play(
         run: None,
         purpose: None,
         base: None,
+        filters: None,
         programs: Default::default(),
         steers: Vec::new(),
         policy,

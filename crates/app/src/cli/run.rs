@@ -159,6 +159,7 @@ impl RunArgs {
             run: None,
             purpose: None,
             base: None,
+            filters: None,
             programs,
             steers: Vec::new(),
             // A child has no terminal that could go away, even if its parent has one.

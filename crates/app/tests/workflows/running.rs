@@ -237,3 +237,42 @@ fn a_wait_holds_the_foreground_until_its_file_is_there() {
     running.wait(SOON).assert_code(0);
     assert!(env.workspace().join(".git/after").exists());
 }
+
+#[test]
+fn an_agent_of_one_step_does_not_choose_what_git_starts_in_the_next() {
+    // fault K3
+    let env = with(
+        "steps:\n  - {id: one, prompt: make it}\n  - {id: two, prompt: go on}\n  - {id: ask, approval: {message: 'Ok?'}}\n",
+    );
+    env.write("made", "x\n");
+    env.git(["config", "filter.own.clean", "tr a-z A-Z"]);
+    env.write(".gitattributes", "kept filter=own\n");
+    env.git(["add", "--all"]);
+    env.git(["commit", "-q", "-m", "files"]);
+    let ran = env.root().join("ran");
+    let plant = format!("git config filter.e.clean \"touch {}; cat\"", ran.display());
+    env.script(&format!(
+        "sh '{plant}; git config filter.own.clean cat; mkdir -p .git/info; echo \"made filter=e\" > .git/info/attributes; echo y >> made; echo word > kept'"
+    ));
+    let output = run(&env, &[]).assert_code(4);
+    assert!(!ran.exists(), "a program of the agent was started by dacapo's git");
+    let tree = status(&env, &run_id(&output))["question"]["tree"].as_str().unwrap().to_owned();
+    let kept = env.git(["show", &format!("{tree}:kept")]);
+    assert_eq!(kept, "WORD\n", "what the user has set up goes on to hold");
+}
+
+#[test]
+fn an_approval_is_void_when_a_file_has_changed_that_looks_the_same_from_outside() {
+    let env =
+        with("steps:\n  - {id: make, bash: 'echo x > made'}\n  - {id: ask, approval: {message: 'Ok?'}}\n");
+    let id = run_id(&run(&env, &[]).assert_code(4));
+    let made = env.workspace().join("made");
+    let written = made.metadata().unwrap().modified().unwrap();
+    env.write("made", "y\n");
+    std::fs::File::options().append(true).open(&made).unwrap().set_modified(written).unwrap();
+    env.run(["approve", &id]);
+    env.wait_until("the question is asked again", SOON, || {
+        status(&env, &id)["question"]["question"].as_u64() == Some(2)
+    });
+    assert_ne!(status(&env, &id)["state"], "completed");
+}

@@ -46,9 +46,24 @@ pub(crate) struct StepSpec {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum StepWork {
-    Begin { policy: Box<Policy>, prompt: String, task: TaskId, purpose: Purpose },
-    GoOn { id: LoopId, grant: Grant },
-    Script { text: String, environment: BTreeMap<String, String>, timeout: Millis },
+    Begin {
+        policy: Box<Policy>,
+        prompt: String,
+        task: TaskId,
+        purpose: Purpose,
+        /// The filters of git when the run began.
+        #[serde(default)]
+        filters: Option<Vec<(String, String)>>,
+    },
+    GoOn {
+        id: LoopId,
+        grant: Grant,
+    },
+    Script {
+        text: String,
+        environment: BTreeMap<String, String>,
+        timeout: Millis,
+    },
 }
 
 /// How a script ended.
@@ -67,10 +82,24 @@ pub(crate) fn work(spec: StepSpec, voice: JobReporter) {
     let home = Home::at(&spec.home);
     let mut voice = voice.for_performer(spec.is_watched);
     let failed = match spec.work.clone() {
-        StepWork::Begin { policy, prompt, task, purpose } => {
-            begin(&home, &spec, *policy, prompt, task, purpose, &mut voice)
-                .err()
-                .map(|error| error.to_string())
+        StepWork::Begin { policy, prompt, task, purpose, filters } => {
+            let new = NewLoop {
+                policy: *policy,
+                prompt: Some(prompt),
+                project: spec.project.clone(),
+                task: Some(task),
+                workspace: spec.workspace.clone(),
+                after: Vec::new(),
+                parent: None,
+                run: Some(spec.run.clone()),
+                purpose: Some(purpose),
+                base: None,
+                filters,
+                programs: spec.programs.clone(),
+                steers: Vec::new(),
+                is_detached: spec.is_detached,
+            };
+            begin(&home, new, &mut voice).err().map(|error| error.to_string())
         }
         StepWork::GoOn { id, grant } => {
             let wanted =
@@ -92,30 +121,7 @@ pub(crate) fn work(spec: StepSpec, voice: JobReporter) {
     }
 }
 
-fn begin(
-    home: &Home,
-    spec: &StepSpec,
-    policy: Policy,
-    prompt: String,
-    task: TaskId,
-    purpose: Purpose,
-    voice: &mut JobReporter,
-) -> Result<(), StartError> {
-    let new = NewLoop {
-        policy,
-        prompt: Some(prompt),
-        project: spec.project.clone(),
-        task: Some(task),
-        workspace: spec.workspace.clone(),
-        after: Vec::new(),
-        parent: None,
-        run: Some(spec.run.clone()),
-        purpose: Some(purpose),
-        base: None,
-        programs: spec.programs.clone(),
-        steers: Vec::new(),
-        is_detached: spec.is_detached,
-    };
+fn begin(home: &Home, new: NewLoop, voice: &mut JobReporter) -> Result<(), StartError> {
     supervisor::run(home, new.check()?, voice).map(drop)
 }
 

@@ -48,7 +48,7 @@ use crate::{
         message::{HostMessage, JobMessage, PROTOCOL},
     },
     signals::{ArrivedSignal, Signals},
-    snapshots::{Folder, Workspace},
+    snapshots::{self, Workspace},
     store::{Arrival, LockError, Store, Stream, TaskLock},
     supervisor::{self, answers},
 };
@@ -142,6 +142,9 @@ pub fn run(
     let host = adopting()?;
     supervisor::reconcile(home, &mut store)?;
     let seen = store.last_seq()?;
+    if let Some(settings) = &mut new.started.settings {
+        settings.filters = snapshots::filters_set_up(&settings.root)?;
+    }
     let now = Timestamp::now();
     let input = WorkflowInput { now, news: News::Begin(Box::new(new.started.clone())) };
     let (stream, effects) =
@@ -326,7 +329,7 @@ impl<'a> Performer<'a> {
                 self.inbox.push(News::Merged { step, attempt, end });
             }
             WorkflowEffect::LookAtTree { step, attempt } => {
-                let tree = self.tree();
+                let tree = self.tree()?;
                 self.inbox.push(News::TreeSeen { step, attempt, tree });
             }
             WorkflowEffect::Ask { .. } | WorkflowEffect::Warn(_) => {}
@@ -335,7 +338,7 @@ impl<'a> Performer<'a> {
                 let has_own =
                     self.compares_trees() || self.started.workflow.steps.iter().any(|step| step.worktree);
                 let root = self.started.settings.as_ref().filter(|_| has_own);
-                if let Some(own) = root.and_then(|settings| self.snapshots(&settings.root)) {
+                if let Some(own) = root.and_then(|settings| self.snapshots(&settings.root).ok()) {
                     let _ = own.forget();
                 }
                 if let Some(worktrees) = self.worktrees().filter(|_| has_own) {
@@ -414,6 +417,7 @@ impl<'a> Performer<'a> {
                 prompt: setup.prompt,
                 task: self.task(&step)?,
                 purpose: Purpose::workflow_step(&step, attempt),
+                filters: settings.filters,
             },
             Err(error) => {
                 let end = failed(error.to_string());
@@ -464,16 +468,19 @@ impl<'a> Performer<'a> {
     fn start(&mut self, step: StepId, attempt: u32, work: StepWork) {
         let Some(settings) = &self.started.settings else { return };
         let is_script = matches!(work, StepWork::Script { .. });
-        let workspace = match self.folder(&step, matches!(work, StepWork::GoOn { .. })) {
-            Ok(folder) => folder,
+        let place = self.folder(&step, matches!(work, StepWork::GoOn { .. })).and_then(|folder| {
+            let is_asked = self.compares_trees() && folder == settings.root;
+            let before = is_asked.then(|| self.tree()).transpose().map_err(|error| error.to_string())?;
+            Ok((folder, before))
+        });
+        let (workspace, before) = match place {
+            Ok(place) => place,
             Err(why) if is_script => return self.inbox.push(not_started(step, attempt, why)),
             Err(why) => {
                 let end = Box::new(failed(why));
                 return self.inbox.push(News::LoopEnded { step, attempt, end });
             }
         };
-        let is_shared = workspace == settings.root;
-        let before = (self.compares_trees() && is_shared).then(|| self.tree());
         let spec = StepSpec {
             home: self.home.path().to_owned(),
             performer: std::process::id(),
@@ -557,20 +564,27 @@ impl<'a> Performer<'a> {
     }
 
     /// The files of the run as they are now, in one word: the tree of a snapshot, so that what git ignores is of no account.
-    fn tree(&self) -> String {
-        let Some(settings) = &self.started.settings else { return String::new() };
-        let seen = self.snapshots(&settings.root).and_then(|mut workspace| {
-            workspace.begin().ok()?;
-            workspace.snapshot(0).ok()?;
-            workspace.content_hash().ok()
-        });
-        seen.or_else(|| Folder::at(&settings.root, self.home).outline()).unwrap_or_default()
+    /// Where it cannot be told, no question is asked and no answer is taken.
+    fn tree(&self) -> Result<String, RunError> {
+        let Some(settings) = &self.started.settings else { return Ok(String::new()) };
+        let mut workspace = self.snapshots(&settings.root)?;
+        if workspace.is_git() {
+            workspace.begin()?;
+            workspace.snapshot(0)?;
+        }
+        Ok(workspace.content_hash()?)
     }
 
     /// What keeps the snapshots of the run's own folder.
-    fn snapshots(&self, root: &Path) -> Option<Workspace> {
-        let name = self.id.as_str().parse::<LoopId>().ok()?;
-        Workspace::open(root, self.home, &name).ok()
+    fn snapshots(&self, root: &Path) -> Result<Workspace, RunError> {
+        let name = self.id.as_str().parse::<LoopId>();
+        let name = name.map_err(|error| RunError::Io {
+            what: "cannot name the snapshots of the run",
+            source: io::Error::other(error),
+        })?;
+        let mut workspace = Workspace::open(root, self.home, &name)?;
+        workspace.hold_filters(self.started.settings.as_ref().and_then(|settings| settings.filters.clone()));
+        Ok(workspace)
     }
 
     fn loop_result(&self, id: &LoopId, before: Option<&str>) -> Result<LoopResult, RunError> {
@@ -584,7 +598,7 @@ impl<'a> Performer<'a> {
         }
         let session = Stream::<LoopMachine>::open(&self.store, id)?
             .and_then(|stream| stream.state().sessions.next.clone());
-        let tree = if self.compares_trees() { self.tree() } else { String::new() };
+        let tree = if self.compares_trees() { self.tree()? } else { String::new() };
         Ok(LoopResult {
             reason,
             detail,
@@ -692,7 +706,7 @@ impl<'a> Performer<'a> {
                         _ => Answer::Choose(decision),
                     };
                     match accepts(self.stream.state(), question, &answer) {
-                        Ok(()) => News::Answered { question, answer, text, tree: self.tree() },
+                        Ok(()) => News::Answered { question, answer, text, tree: self.tree()? },
                         // It was open when the person was shown it; an answer that comes too late changes nothing.
                         Err(_) => News::Due,
                     }
@@ -755,7 +769,8 @@ impl<'a> Performer<'a> {
         let StepJob { step, attempt, is_script, running, before, report, failed: why, is_killed } = job;
         let exit = running.finish();
         if is_script {
-            let is_changed = before.is_some_and(|before| before != self.tree());
+            let is_changed =
+                before.map(|before| Ok::<_, RunError>(before != self.tree()?)).transpose()?.unwrap_or(false);
             let stopped = match self.stop {
                 Some(StopCause::Interrupt) => Reason::Interrupted,
                 Some(StopCause::Terminate | StopCause::Hangup) => Reason::Terminated,

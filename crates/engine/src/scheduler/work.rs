@@ -388,6 +388,7 @@ impl<'a> Worker<'a> {
             run: Some(self.spec.started.budget_of.clone()),
             purpose: Some(purpose),
             base,
+            filters: None,
             programs: self.spec.programs.clone(),
             is_detached: self.spec.is_detached,
         };

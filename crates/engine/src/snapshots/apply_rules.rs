@@ -54,7 +54,7 @@ impl Shadow {
 
     /// The filters that hold while the loop lasts, and the print of a configuration that needs nothing undone for them.
     ///
-    /// What the user has set up counts. In a worktree of ours the configuration is one that agents of other loops could
+    /// What the user has set up counts: in a run of several loops, what was set up when the run began. In a worktree of ours the configuration is one that agents of other loops could
     /// write to before: there, as everywhere in the work on units, the repository's own filters count only if they are
     /// well known.
     pub(crate) fn filters_to_keep(
@@ -62,6 +62,10 @@ impl Shadow {
         config: &GitConfig,
     ) -> Result<(Vec<(String, String)>, u64), WorkspaceError> {
         let (mut filters, print) = (config.filters(), self.config_fingerprint().0);
+        if let Some(given) = &self.given_filters {
+            // No configuration has the other print, so that each call looks.
+            return Ok((given.clone(), if *given == filters { print } else { !print }));
+        }
         if !self.checkout.toplevel.starts_with(self.home.join("worktrees")) {
             return Ok((filters, print));
         }

@@ -226,6 +226,13 @@ impl Workspace {
         matches!(self.kind, WorkspaceKind::Git(_))
     }
 
+    /// Lets files go through these filters of git alone, whichever are set up when [`begin`](Self::begin) looks.
+    pub fn hold_filters(&mut self, filters: Option<Vec<(String, String)>>) {
+        if let WorkspaceKind::Git(shadow) = &mut self.kind {
+            shadow.given_filters = filters;
+        }
+    }
+
     /// Snapshot 0, before the first agent starts. Asked for again, also by another dacapo, it is the same one.
     pub fn begin(&mut self) -> Result<Snapshot, WorkspaceError> {
         match &mut self.kind {
@@ -479,6 +486,15 @@ impl Workspace {
             WorkspaceKind::Plain(plain) => Err(WorkspaceError::Plain { what, dir: plain.dir.clone() }),
         }
     }
+}
+
+/// The filters of git that are set up for a folder; `None` outside of every repository.
+pub(crate) fn filters_set_up(dir: &Path) -> Result<Option<Vec<(String, String)>>, WorkspaceError> {
+    if !dir.ancestors().any(|above| above.join(".git").exists()) {
+        return Ok(None);
+    }
+    let listed = Git::find()?.call(dir).args(["config", "--list", "-z"]).ok()?.stdout;
+    Ok(Some(rules_at_start::GitConfig::parse(&listed).filters()))
 }
 
 fn shadows(home: &crate::home::Home) -> PathBuf {

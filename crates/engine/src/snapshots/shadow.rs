@@ -43,6 +43,8 @@ pub(crate) struct Shadow {
     pub(crate) guard: Option<ShadowGuard>,
     /// The snapshot that was written last, and its tree.
     known_tree: Option<(String, String)>,
+    /// The filters that hold although others may be set up by now.
+    pub(crate) given_filters: Option<Vec<(String, String)>>,
     /// The repository's configuration that was looked at last, as a number, and what undoes its filters.
     pub(crate) undone: RefCell<Option<(u64, Vec<String>)>>,
     /// What HEAD named when it was last found where commits of the loop may go.
@@ -71,6 +73,7 @@ impl Shadow {
             is_settled: false,
             guard: None,
             known_tree: None,
+            given_filters: None,
             undone: RefCell::default(),
             last_seen_head: RefCell::default(),
         };

@@ -62,6 +62,8 @@ pub struct NewLoop {
     pub purpose: Option<Purpose>,
     /// The commit that its changes count from; `None` means the files as they are.
     pub base: Option<String>,
+    /// The filters of git that hold, of a loop whose files other agents worked on before; `None` means those that are set up.
+    pub filters: Option<Vec<(String, String)>>,
     /// The programs of agents that were found already.
     pub programs: Programs,
     /// What a person has said before it began, for its first prompt.
@@ -138,7 +140,7 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
     home.keep_reserve();
     let runs = home.runs(&new.project, &task);
     let segments = Segments::open(&runs, &id).map_err(at("cannot make the folder", &runs))?;
-    let at_start = StartingPoint::prepare(home, &id, &new.policy, &new.workspace, new.base)?;
+    let at_start = StartingPoint::prepare(home, &id, &new.policy, &new.workspace, new.base, new.filters)?;
     warnings.extend(at_start.warnings);
     let keeper = start_keeper(home, &id)?;
 

@@ -34,16 +34,18 @@ pub(super) struct StartingPoint {
 
 impl StartingPoint {
     /// Looks at `dir`, keeps it as snapshot 0, and finds what is protected in it. Changes count from there, or from the
-    /// commit `since`, where the files hold work that no verdict has accepted.
+    /// commit `since`, where the files hold work that no verdict has accepted. Files go through `filters`, if some are given.
     pub(super) fn prepare(
         home: &Home,
         id: &LoopId,
         policy: &Policy,
         dir: &Path,
         since: Option<String>,
+        filters: Option<Vec<(String, String)>>,
     ) -> Result<Self, StartError> {
         let globs = Globs::parse(&policy.gates.protect)?;
         let mut workspace = Workspace::open(dir, home, id)?;
+        workspace.hold_filters(filters);
         if policy.commits() && !workspace.is_git() {
             return Err(StartError::NoCommit("the workspace is not a git repository"));
         }

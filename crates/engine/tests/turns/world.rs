@@ -210,6 +210,7 @@ pub(crate) fn obey(order: &str) -> ExitCode {
             run: None,
             purpose: None,
             base: None,
+            filters: None,
             programs: Default::default(),
             steers: Vec::new(),
             is_detached: false,

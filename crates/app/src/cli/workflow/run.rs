@@ -141,6 +141,7 @@ pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
         policy,
         agents,
         origin: if found.is_builtin { Origin::User } else { Origin::Repository },
+        filters: None,
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };

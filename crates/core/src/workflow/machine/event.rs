@@ -51,6 +51,10 @@ pub struct WorkflowSettings {
     /// Whose words the commands of the workflow are.
     #[serde(default)]
     pub origin: Origin,
+    /// The programs that git sends files through, as they were set up when the run began. They hold in all its steps: an agent
+    /// of one step must not choose what dacapo's git starts in the next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filters: Option<Vec<(String, String)>>,
     pub pid: u32,
     pub version: String,
 }
