@@ -178,3 +178,15 @@ fn reference() -> String {
     page += " and `$step.output`, `$step.output.field`.\n\nA script finds the first in its environment under the same names. `$step.output` in a script is read from\n`DACAPO_OUTPUT_<step>` and `$step.output.field` from `DACAPO_OUTPUT_<step>__<field>`, in which `-` is `_`.\n";
     page
 }
+
+#[test]
+fn a_file_that_cannot_be_read_is_found_by_the_name_of_the_file() {
+    let env = env();
+    env.write(".dacapo/workflows/ship.yaml", "name: [ship\n");
+    for args in [&["workflow", "run", "ship"][..], &["workflow", "check", "ship"]] {
+        let output = env.run(args.iter().copied()).assert_code(2);
+        let told = format!("{}{}", output.stdout, output.stderr);
+        assert!(told.contains(".dacapo/workflows/ship.yaml:"), "{args:?}: {told}");
+        assert!(!told.contains("no workflow is called"), "{told}");
+    }
+}

@@ -61,3 +61,14 @@ fn ralph_finishes_five_stories_although_it_is_killed_twice() {
     assert_eq!(metadata["last_output"], "working on US-005");
     assert!(env.survivors().is_empty());
 }
+
+#[test]
+fn ralph_does_not_believe_a_promise_while_a_story_is_open() {
+    let env = TestEnv::new(env!("CARGO_BIN_EXE_dacapo"));
+    env.write("prd.json", STORIES).git_init();
+    env.script("@1: promise COMPLETE\n@2+: sh 'sed -i s/false/true/ prd.json'; promise COMPLETE");
+    let agent = env.agent_cmd();
+    let args = ["workflow", "run", "ralph", "--restart-delay", "0s", "--agent-cmd", agent.as_str()];
+    let output = env.run(args).assert_code(0);
+    assert!(output.stdout.ends_with("**Loop complete**: ralph (2 iterations)\n\n"), "{}", output.stdout);
+}

@@ -54,6 +54,20 @@ impl Catalogue {
     pub fn find(&self, name: &str) -> Option<&FrozenWorkflow> {
         self.workflows.iter().find(|found| found.workflow.name == name)
     }
+
+    /// The files with problems that a workflow of this name may stand in: those that say so, and those that are called so.
+    pub fn broken_files(&self, name: &str) -> Vec<&str> {
+        let named = self.broken.get(name).into_iter().flatten().map(String::as_str);
+        let is_called_so = |file: &&str| {
+            let last = file.rsplit('/').next().unwrap_or(file);
+            last.strip_suffix(".yaml").or_else(|| last.strip_suffix(".yml")) == Some(name)
+        };
+        let called = self.problems.iter().map(|problem| problem.file.as_str()).filter(is_called_so);
+        let mut files: Vec<&str> = named.chain(called).collect();
+        files.sort_unstable();
+        files.dedup();
+        files
+    }
 }
 
 /// A workflow file, and whether it could be read at all.

@@ -257,7 +257,7 @@ impl World {
             }
             WorkflowEffect::Ask { question } => self.answer(question),
             WorkflowEffect::Wait { step, what, due } => {
-                self.line(&step, 1, "wait", "waited", format!("{what:?}"));
+                self.line(&step, 1, "wait", "waited", what.to_string());
                 match due {
                     Some(due) => {
                         self.now = due.max(self.now);

@@ -369,6 +369,17 @@ pub enum WaitFor {
     Signal(String),
 }
 
+impl fmt::Display for WaitFor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Duration(length) => write!(f, "{length}"),
+            Self::Time(at) => write!(f, "until {at}"),
+            Self::File(file) => write!(f, "for the file `{file}`"),
+            Self::Signal(name) => write!(f, "for the signal `{name}`"),
+        }
+    }
+}
+
 /// When a step runs, by how the steps that it depends on ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -50,8 +50,7 @@ impl<'a> Findings<'a> {
                 let runnable = catalogue.find(name);
                 let own =
                     runnable.into_iter().flat_map(|found| found.files.iter().map(|file| file.file.as_str()));
-                let broken = catalogue.broken.get(name).into_iter().flatten().map(String::as_str);
-                let files: Vec<&str> = own.chain(broken).collect();
+                let files: Vec<&str> = own.chain(catalogue.broken_files(name)).collect();
                 if files.is_empty() {
                     return Err(no_workflow(catalogue, name));
                 }

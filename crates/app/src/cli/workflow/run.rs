@@ -88,10 +88,11 @@ impl RunArgs {
         if let Some(found) = catalogue.find(&self.name) {
             return Ok(found.clone());
         }
-        let Some(files) = catalogue.broken.get(&self.name) else {
+        let files = catalogue.broken_files(&self.name);
+        if files.is_empty() {
             return Err(no_workflow(&catalogue, &self.name));
-        };
-        let about = catalogue.problems.iter().filter(|problem| files.contains(&problem.file));
+        }
+        let about = catalogue.problems.iter().filter(|problem| files.contains(&problem.file.as_str()));
         let text: Vec<String> = about.map(ToString::to_string).collect();
         Err(UserError::usage(format!("workflow `{}` has problems:\n{}", self.name, text.join("\n"))))
     }
