@@ -104,3 +104,14 @@ fn a_run_that_is_resumed_before_its_time_waits_in_the_foreground() {
     assert!(Timestamp::now() >= due, "it waited for the time that was recorded");
     assert_eq!(count(&env, &id, "wait_started"), 1);
 }
+
+#[test]
+fn a_file_that_comes_while_no_process_holds_the_run_is_seen_by_resume() {
+    let env = with("steps: [{id: hold, wait: {file: go}}, {id: after, bash: 'touch .git/after'}]\n");
+    let id = left_waiting(&env);
+    env.write("go", "");
+    assert_eq!(status(&env, &id)["reason"], "waiting");
+    env.run(["resume", &id, "--trust"]).assert_code(0);
+    assert!(env.workspace().join(".git/after").exists());
+    assert_eq!(count(&env, &id, "wait_started"), 1);
+}
