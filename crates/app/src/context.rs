@@ -177,6 +177,24 @@ impl Context {
         Ok(runs.pop())
     }
 
+    /// The run of a workflow that `text` means: the run itself, or the one that the loop of this name was started for. What is
+    /// done to the loop of a step is done to its run, which alone knows what comes next.
+    pub(crate) fn workflow_of(&self, client: &Client, text: &str) -> Result<Option<WorkflowSeen>, UserError> {
+        if let Some(run) = self.find_workflow(client, text)? {
+            return Ok(Some(run));
+        }
+        // That there is no such loop is told by the command itself.
+        let Ok(seen) = self.find(client, text) else { return Ok(None) };
+        let started = client.loop_started(&seen.view.id)?;
+        let of_step = started.filter(|started| {
+            started.purpose.as_ref().is_some_and(|purpose| purpose.as_workflow_step().is_some())
+        });
+        Ok(match of_step.and_then(|started| started.run) {
+            Some(run) => client.workflow_of_id(&run)?,
+            None => None,
+        })
+    }
+
     /// The loop that `text` means: its id, the beginning of its id, or its task.
     pub(crate) fn find(&self, client: &Client, text: &str) -> Result<LoopSeen, UserError> {
         if let Ok(id) = text.parse::<LoopId>()

@@ -3,7 +3,13 @@
 use std::{io::Write, time::Duration};
 
 use clap::Args;
-use dacapo_core::{event::Reason, ids::LoopId, loop_machine::Request, plan, view::LoopView};
+use dacapo_core::{
+    event::Reason,
+    ids::LoopId,
+    loop_machine::Request,
+    plan,
+    view::{LoopView, StepView},
+};
 use dacapo_engine::{
     client::{Client, LoopSeen, RunSeen, StreamId, WorkflowSeen},
     observer::NoObserver,
@@ -55,7 +61,7 @@ pub(super) struct SteerArgs {
 pub(super) fn cancel(cx: &Context, args: &CancelArgs) -> Result<u8, UserError> {
     let mut client = cx.client()?;
     let name = cx.name(&client, args.id.as_deref())?;
-    if let Some(run) = cx.find_workflow(&client, &name)? {
+    if let Some(run) = cx.workflow_of(&client, &name)? {
         return cancel_workflow(cx, &mut client, run);
     }
     if let Some(run) = cx.find_run(&client, &name)? {
@@ -142,7 +148,7 @@ pub(super) fn pause(cx: &Context, args: &PauseArgs) -> Result<u8, UserError> {
     let mut client = cx.client()?;
     let name = cx.name(&client, args.id.as_deref())?;
     let when = if args.now { "now" } else { "after this iteration" };
-    if let Some(run) = cx.find_workflow(&client, &name)? {
+    if let Some(run) = cx.workflow_of(&client, &name)? {
         let id = run.view.id;
         if !run.is_running
             || !client.request(&StreamId::Run(id.clone()), &Request::Pause { now: args.now })?
@@ -186,6 +192,9 @@ pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
         None => (None, &args.id),
     };
     let name = cx.name(&client, id)?;
+    if let Some(run) = cx.workflow_of(&client, &name)? {
+        return steer_workflow(&mut client, &run, text);
+    }
     if let Some(id) = ask_run(cx, &mut client, &name, &Request::Steer { text: text.clone() })? {
         say(format!("Every loop of run {id} reads it in its next prompt, those that begin later too."));
         return Ok(0);
@@ -205,10 +214,7 @@ pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
              `dacapo unit run --unit {unit} --retry-failed` tries again"
         )));
     }
-    if secrets().is_in(text) {
-        let mut stderr = std::io::stderr().lock();
-        let _ = writeln!(stderr, "warning: a secret was left out; an environment variable could hold it");
-    }
+    warn_of_secret(text);
     let request = Request::Steer { text: text.clone() };
     if client.request(&StreamId::Loop(id.clone()), &request)? {
         say(format!("Loop {id} reads it in its next prompt."));
@@ -226,6 +232,33 @@ pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
     client.settle(&id)?;
     let more = if view.reason == Some(Reason::MaxIterations) { " -n +10" } else { "" };
     say(format!("Loop {id} reads it when it goes on: `dacapo resume {id}{more}`."));
+    Ok(0)
+}
+
+fn warn_of_secret(text: &str) {
+    if secrets().is_in(text) {
+        let mut stderr = std::io::stderr().lock();
+        let _ = writeln!(stderr, "warning: a secret was left out; an environment variable could hold it");
+    }
+}
+
+/// Words for the loop of a run that works, or that works next. A run whose agent has asked for a person goes on with them.
+fn steer_workflow(client: &mut Client, run: &WorkflowSeen, text: &str) -> Result<u8, UserError> {
+    let id = &run.view.id;
+    if matches!(run.view.state.as_str(), "completed" | "cancelled") {
+        return Err(UserError::failed(format!("run {id} is {}: no agent would read it", run.view.state)));
+    }
+    warn_of_secret(text);
+    if client.request(&StreamId::Run(id.clone()), &Request::Steer { text: text.to_owned() })? {
+        say(format!("The agents of run {id} read it in their next prompt."));
+        return Ok(0);
+    }
+    let held = |step: &StepView| matches!(step.held, Some(Reason::Waiting | Reason::Question));
+    if run.view.state == "blocked" || run.view.steps.iter().any(held) {
+        // The commands of the run are those that the user agreed to when it began.
+        return detach::start_run(client, ["resume", id.as_str(), "--trust"]);
+    }
+    say(format!("Run {id} reads it when it goes on: `dacapo resume {id}`."));
     Ok(0)
 }
 

@@ -64,7 +64,7 @@ impl ResumeArgs {
 pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
     let mut client = cx.client()?;
     let name = cx.name(&client, args.id.as_deref())?;
-    if let Some(run) = cx.find_workflow(&client, &name)? {
+    if let Some(run) = cx.workflow_of(&client, &name)? {
         let id = run.view.id;
         if !run.is_running {
             return workflow::resume(cx, &client, &id, args);

@@ -167,9 +167,15 @@ fn workflow(client: &Client, view: &WorkflowView, is_json: bool) -> Result<u8, U
     if is_json {
         let mut value = serde_json::to_value(view).map_err(UserError::failed)?;
         if let (Some(keys), Some(newest)) = (value.as_object_mut(), newest) {
+            let step =
+                client.loop_started(&newest.id)?.and_then(|started| started.purpose?.as_workflow_step());
+            let step = step.and_then(|(step, _)| view.steps.iter().find(|known| known.id == step));
+            // Each iteration of an interactive loop is a loop of its own.
+            let ended = step.and_then(|step| step.iterations);
+            let is_running = step.is_some_and(|step| step.state == "running");
             let metadata = serde_json::json!({
-                "iteration_count": newest.iteration,
-                "max_iterations": newest.max_iterations,
+                "iteration_count": ended.map_or(newest.iteration, |ended| ended + u32::from(is_running)),
+                "max_iterations": step.and_then(|step| step.max_iterations).unwrap_or(newest.max_iterations),
                 "last_output": client.last_answer(&newest.id)?.unwrap_or_default(),
                 "loop": newest.id,
             });

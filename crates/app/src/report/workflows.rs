@@ -7,7 +7,7 @@ use dacapo_core::{
     text::{ansi::readable, count},
     view::WorkflowView,
     workflow::{
-        Form, StepId, Workflow,
+        Form, StepId, StepKind, Workflow,
         machine::{
             EndReason, Standing, Work, WorkflowEnd, WorkflowEnvelope, WorkflowEvent, WorkflowMachine,
             WorkflowStarted,
@@ -46,6 +46,8 @@ pub(super) struct HumanWorkflow {
     workflow: Option<Workflow>,
     /// The iteration that runs or ran last.
     iteration: u32,
+    /// How many iterations of each interactive loop have ended.
+    iterated: BTreeMap<StepId, u32>,
     /// Why the newest loop ended.
     reason: Option<Reason>,
     /// What an agent said in this iteration, in batch mode: its messages.
@@ -64,6 +66,7 @@ impl HumanWorkflow {
             mode,
             workflow: resumed.map(|started| started.workflow.clone()),
             iteration: 0,
+            iterated: BTreeMap::new(),
             reason: None,
             said: Vec::new(),
             is_printing: false,
@@ -129,6 +132,7 @@ impl HumanWorkflow {
 
 impl Observer<WorkflowMachine> for HumanWorkflow {
     fn event(&mut self, envelope: &WorkflowEnvelope, view: &WorkflowView) {
+        self.iterated.extend(view.steps.iter().filter_map(|step| Some((step.id.clone(), step.iterations?))));
         match &envelope.event {
             WorkflowEvent::WorkflowStart(started) => {
                 self.workflow = Some(started.workflow.clone());
@@ -171,14 +175,16 @@ impl Observer<WorkflowMachine> for HumanWorkflow {
         }
     }
 
-    fn loop_event(&mut self, _: &StepId, envelope: &Envelope) {
+    fn loop_event(&mut self, step: &StepId, envelope: &Envelope) {
         match &envelope.event {
             LoopEvent::LoopStarted(_) => self.reason = None,
-            LoopEvent::IterationStarted { iteration, max_iterations } => {
-                self.iteration = *iteration;
-                if *max_iterations > 1 || self.workflow.as_ref().is_some_and(|known| known.form == Form::Loop)
-                {
-                    self.block(&messages::iteration(*iteration, *max_iterations));
+            LoopEvent::IterationStarted { iteration, .. } => {
+                // Each iteration of an interactive loop is a loop of its own.
+                let before = self.iterated.get(step).copied();
+                self.iteration = before.map_or(*iteration, |before| before + 1);
+                let kind = self.workflow.as_ref().and_then(|workflow| workflow.step(step)).map(|of| &of.kind);
+                if let Some(StepKind::Loop(looped)) = kind {
+                    self.block(&messages::iteration(self.iteration, looped.max_iterations));
                 }
             }
             LoopEvent::AgentExited { .. } => self.flush_batch(),

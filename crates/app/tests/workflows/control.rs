@@ -261,3 +261,131 @@ fn a_wait_in_the_background_holds_no_process_and_resume_goes_on_when_it_is_due()
     env.run(["resume", &id, "--trust"]).assert_code(0);
     assert!(env.workspace().join(".git/after").exists());
 }
+
+#[test]
+fn an_interactive_loop_asks_after_each_iteration_and_counts_them() {
+    // req 148, req 149, req 166
+    let env = with(
+        "loop: {until: COMPLETE, max_iterations: 5, interactive: true, gate_message: 'Good so far?'}\n\
+         prompt: 'They say [$LOOP_USER_INPUT] about [$LOOP_PREV_OUTPUT]'\n",
+    );
+    env.script("prompt-to .git/prompt; say a draft");
+    let output = run(&env, &[]).assert_code(4);
+    let id = run_id(&output);
+    assert!(output.stdout.contains("**Iteration 1/5**"), "{}", output.stdout);
+    assert!(output.stdout.contains("**Question**: Good so far?"), "{}", output.stdout);
+    let asks = |number: u64| status(&env, &id)["question"]["question"] == number;
+    env.script("prompt-to .git/prompt; promise COMPLETE");
+    env.run(["approve", &id, "shorter"]).assert_code(0);
+    env.wait_until("the second question", SOON, || asks(2));
+    assert!(
+        env.read(".git/prompt").contains("They say [shorter] about [a draft]"),
+        "{}",
+        env.read(".git/prompt")
+    );
+    let metadata = status(&env, &id)["metadata"].clone();
+    assert_eq!((&metadata["iteration_count"], &metadata["max_iterations"]), (&2.into(), &5.into()));
+    // The condition was met, and now the person agrees.
+    env.run(["approve", &id]).assert_code(0);
+    env.wait_until("the end", SOON, || state(&env, &id) == "completed");
+}
+
+fn loop_of(env: &TestEnv, id: &str) -> String {
+    let all = events(env, id);
+    let began = all.iter().find(|event| event["type"] == "loop_started").expect("a loop");
+    began["loop"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn words_for_the_loop_of_a_step_go_on_with_its_run() {
+    let env = with("steps: [{id: a, prompt: p}, {id: b, bash: 'touch .git/after'}]\n");
+    env.script("wait-marker which API?");
+    let id = run_id(&run(&env, &[]).assert_code(4));
+    let seen = status(&env, &id);
+    assert_eq!((&seen["state"], &seen["reason"]), (&"stopped".into(), &"waiting".into()));
+    env.script("prompt-to .git/prompt; say done");
+    let output = env.run(["steer", &loop_of(&env, &id), "the old API"]).assert_code(0);
+    assert!(output.stdout.contains(&format!("Run {id} goes on in the background")), "{}", output.stdout);
+    env.wait_until("the end", SOON, || state(&env, &id) == "completed");
+    assert!(env.read(".git/prompt").contains("the old API"));
+    assert!(env.workspace().join(".git/after").exists());
+}
+
+#[test]
+fn a_blocked_run_goes_on_with_what_a_person_says() {
+    let env = with("steps: [{id: a, prompt: p}]\n");
+    env.script("say <blocked>there is no key</blocked>");
+    let id = run_id(&run(&env, &[]).assert_code(4));
+    assert_eq!(state(&env, &id), "blocked");
+    env.script("prompt-to .git/prompt; say done");
+    env.run(["steer", &id, "it is in the safe"]).assert_code(0);
+    env.wait_until("the end", SOON, || state(&env, &id) == "completed");
+    assert!(env.read(".git/prompt").contains("it is in the safe"));
+    let refused = env.run(["steer", &id, "more"]).assert_code(1);
+    assert!(refused.stderr.contains("no agent would read it"), "{}", refused.stderr);
+}
+
+#[test]
+fn words_for_a_run_that_works_reach_its_loop() {
+    let env = with(LOOP);
+    env.script("@1: touch .git/started; wait-file .git/go\n@2: prompt-to .git/prompt; promise COMPLETE");
+    let running = env.spawn(args(&env, &[]));
+    env.wait_until("the agent runs", SOON, || env.workspace().join(".git/started").exists());
+    let id = only_run(&env);
+    env.run(["steer", &id, "use the old API"]).assert_code(0);
+    let is_told = || events(&env, &id).iter().any(|event| event["type"] == "steered");
+    env.wait_until("the loop knows it", SOON, is_told);
+    env.write(".git/go", "");
+    running.wait(SOON).assert_code(0);
+    assert!(env.read(".git/prompt").contains("use the old API"));
+}
+
+#[test]
+fn cancelling_or_resuming_the_loop_of_a_step_is_done_to_its_run() {
+    let env = with("steps: [{id: a, prompt: p}, {id: b, bash: 'touch .git/after'}]\n");
+    env.script("touch .git/started; hang");
+    let running = env.spawn(args(&env, &[]));
+    env.wait_until("the agent runs", SOON, || env.workspace().join(".git/started").exists());
+    let id = only_run(&env);
+    running.signal(rustix::process::Signal::INT);
+    running.wait(SOON).assert_code(130);
+    env.script("say done");
+    env.run(["resume", &loop_of(&env, &id), "--trust"]).assert_code(0);
+    assert!(env.workspace().join(".git/after").exists(), "the run goes on, not the loop alone");
+
+    let env = with("steps: [{id: a, prompt: p}]\n");
+    env.script("touch .git/started; hang");
+    let running = env.spawn(args(&env, &[]));
+    env.wait_until("the agent runs", SOON, || env.workspace().join(".git/started").exists());
+    let id = only_run(&env);
+    let output = env.run(["cancel", &loop_of(&env, &id)]).assert_code(0);
+    assert_eq!(output.stdout, format!("Cancelled run {id}.\n"));
+    running.wait(SOON).assert_code(130);
+    assert_eq!(state(&env, &id), "cancelled");
+}
+
+#[test]
+fn an_iteration_that_was_cut_short_counts_and_an_agent_that_works_once_works_again() {
+    // req 160
+    let kill_when_started = |env: &TestEnv| {
+        let running = env.spawn(args(env, &[]));
+        env.wait_until("the agent hangs", SOON, || env.workspace().join(".git/hangs").exists());
+        running.signal(rustix::process::Signal::KILL);
+        let _ = running.wait(SOON);
+        env.wait_until("all of it is dead", SOON, || env.survivors().is_empty());
+    };
+    let env = with("loop: {until: COMPLETE, max_iterations: 2}\nprompt: p\n");
+    env.script("append .git/calls x\n@2: touch .git/hangs; hang");
+    kill_when_started(&env);
+    let output = env.run(["resume", "--trust"]).assert_code(3);
+    assert_eq!(env.read(".git/calls").lines().count(), 2);
+    assert!(output.stdout.contains("**Loop incomplete**: w"), "{}", output.stdout);
+
+    let env = with("steps: [{id: a, prompt: p}]\n");
+    env.script("append .git/calls x; touch .git/hangs; hang");
+    kill_when_started(&env);
+    env.script("append .git/calls y; say done");
+    let output = env.run(["resume", "--trust"]).assert_code(0);
+    assert_eq!(env.read(".git/calls"), "x\ny\n");
+    assert!(!output.stdout.contains("**Iteration"), "{}", output.stdout);
+}

@@ -11,7 +11,7 @@ use crate::{
     event::Reason,
     ids::{ProjectId, RunId},
     workflow::{
-        BudgetMode, Decision, StepId,
+        BudgetMode, Decision, StepId, StepKind,
         machine::{AfterAnswer, EndReason, Work, WorkflowEnd, WorkflowEnvelope, WorkflowEvent},
     },
 };
@@ -64,6 +64,12 @@ pub struct StepView {
     /// `pending`, `running`, `merging`, `retrying`, `asking`, `waiting`, `held`, `completed`, `failed` or `skipped`.
     pub state: String,
     pub attempt: u32,
+    /// How many iterations of an interactive loop have ended; each of them is a loop of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iterations: Option<u32>,
+    /// How many iterations a loop has at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_iterations: Option<u32>,
     /// Why it failed, was skipped, or does not go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
@@ -97,6 +103,14 @@ impl WorkflowView {
             kind: step.kind.as_str().to_owned(),
             state: "pending".to_owned(),
             attempt: 0,
+            iterations: match &step.kind {
+                StepKind::Loop(looped) if looped.is_interactive() => Some(0),
+                _ => None,
+            },
+            max_iterations: match &step.kind {
+                StepKind::Loop(looped) => Some(looped.max_iterations),
+                _ => None,
+            },
             detail: None,
             held: None,
             until: None,
@@ -156,7 +170,9 @@ impl WorkflowView {
                 self.enter(step, "held");
                 self.step(step, |own| (own.held, own.detail) = (Some(*reason), Some(detail.clone())));
             }
-            WorkflowEvent::StepIterated { .. } => {}
+            WorkflowEvent::StepIterated { step, iteration, .. } => {
+                self.step(step, |own| own.iterations = Some(*iteration));
+            }
             WorkflowEvent::QuestionAsked { question, step, tree, message, decisions, .. } => {
                 self.enter(step, "asking");
                 self.question = Some(QuestionView {

@@ -51,6 +51,8 @@ pub(crate) enum StepWork {
         prompt: String,
         task: TaskId,
         purpose: Purpose,
+        /// What a person has said while no agent worked.
+        steers: Vec<String>,
         /// The filters of git when the run began.
         #[serde(default)]
         filters: Option<Vec<(String, String)>>,
@@ -82,7 +84,7 @@ pub(crate) fn work(spec: StepSpec, voice: JobReporter) {
     let home = Home::at(&spec.home);
     let mut voice = voice.for_performer(spec.is_watched);
     let failed = match spec.work.clone() {
-        StepWork::Begin { policy, prompt, task, purpose, filters } => {
+        StepWork::Begin { policy, prompt, task, purpose, steers, filters } => {
             let new = NewLoop {
                 policy: *policy,
                 prompt: Some(prompt),
@@ -96,7 +98,7 @@ pub(crate) fn work(spec: StepSpec, voice: JobReporter) {
                 base: None,
                 filters,
                 programs: spec.programs.clone(),
-                steers: Vec::new(),
+                steers,
                 is_detached: spec.is_detached,
             };
             begin(&home, new, &mut voice).err().map(|error| error.to_string())

@@ -107,6 +107,8 @@ struct Performer<'a> {
     next_tick: Option<Instant>,
     /// Why the performer leaves the run, if it was told to.
     stop: Option<StopCause>,
+    /// What a person has said while no agent worked, for the next one.
+    steers: Vec<String>,
     /// What is to be answered without a job.
     inbox: Vec<News>,
     _lock: TaskLock,
@@ -261,6 +263,7 @@ impl<'a> Performer<'a> {
             wake_at: None,
             next_look: None,
             stop: None,
+            steers: Vec::new(),
             inbox: Vec::new(),
             _lock: lock,
         }
@@ -400,8 +403,13 @@ impl<'a> Performer<'a> {
                 return Ok(());
             }
             self.steps.insert(id.clone(), step.clone());
-            // An iteration that was cut short is charged; a step whose only one was is not done for that.
-            let is_used_up = view.is_some_and(|view| view.iteration >= view.max_iterations);
+            // An iteration that was cut short is charged. A loop has others; an agent that works once gets another try.
+            let is_one = order.max_iterations == 1
+                && order.looped.as_ref().is_none_or(|looped| looped.is_interactive());
+            let is_used_up = is_one && view.is_some_and(|view| view.iteration >= view.max_iterations);
+            for text in std::mem::take(&mut self.steers) {
+                self.store.request(&id, &Request::Steer { text }, Timestamp::now())?;
+            }
             let grant = Grant { extra_iterations: u32::from(is_used_up), ..self.granted() };
             self.start(step, attempt, StepWork::GoOn { id, grant });
             return Ok(());
@@ -418,6 +426,7 @@ impl<'a> Performer<'a> {
                 task: self.task(&step)?,
                 purpose: Purpose::workflow_step(&step, attempt),
                 filters: settings.filters,
+                steers: std::mem::take(&mut self.steers),
             },
             Err(error) => {
                 let end = failed(error.to_string());
@@ -524,8 +533,8 @@ impl<'a> Performer<'a> {
 
     fn worktrees(&self) -> Option<StepWorktrees<'_>> {
         let settings = self.started.settings.as_deref()?;
-        let WorkflowSettings { project, root, .. } = settings;
-        Some(StepWorktrees { home: self.home, run: &self.id, project, root })
+        let WorkflowSettings { project, root, filters, .. } = settings;
+        Some(StepWorktrees { home: self.home, run: &self.id, project, root, filters: filters.as_ref() })
     }
 
     fn stop_step(&mut self, step: StepId, attempt: u32) -> Result<(), RunError> {
@@ -711,7 +720,18 @@ impl<'a> Performer<'a> {
                         Err(_) => News::Due,
                     }
                 }
-                Request::Ask { .. } | Request::Steer { .. } => News::Due,
+                Request::Steer { text } => {
+                    let working = self.store.working_loops_on_budget_of(&self.id)?;
+                    for row in &working {
+                        let request = Request::Steer { text: text.clone() };
+                        self.store.request(&row.view.id, &request, Timestamp::now())?;
+                    }
+                    if working.is_empty() {
+                        self.steers.push(text);
+                    }
+                    News::Due
+                }
+                Request::Ask { .. } => News::Due,
             };
             news.push(Arrival {
                 input: WorkflowInput { now: Timestamp::now(), news: asked },

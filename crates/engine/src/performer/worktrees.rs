@@ -30,6 +30,8 @@ pub(super) struct StepWorktrees<'a> {
     pub(super) project: &'a ProjectId,
     /// The folder that the other steps work in.
     pub(super) root: &'a Path,
+    /// The filters of git when the run began: no agent has set them up.
+    pub(super) filters: Option<&'a Vec<(String, String)>>,
 }
 
 /// What a worktree was made from. It is written down, because the process that merges it may be another one.
@@ -86,6 +88,7 @@ impl StepWorktrees<'_> {
     fn workspace(&self) -> Result<Workspace, WorktreeError> {
         let name = self.run.as_str().parse::<LoopId>().map_err(io::Error::other)?;
         let mut workspace = Workspace::open(self.root, self.home, &name)?;
+        workspace.hold_filters(self.filters.cloned());
         workspace.begin()?;
         Ok(workspace)
     }
@@ -124,6 +127,7 @@ impl StepWorktrees<'_> {
         }
         let name = fresh_id()?.as_str().parse::<LoopId>().map_err(io::Error::other)?;
         let mut worktree = Workspace::open(&origin.path, self.home, &name)?;
+        worktree.hold_filters(self.filters.cloned());
         let theirs = worktree.begin()?.id;
         let tree = worktree.tree_of(&theirs)?;
         let head = worktree.head()?;
