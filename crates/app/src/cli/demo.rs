@@ -65,6 +65,11 @@ pub(super) fn demo(args: &DemoArgs) -> Result<u8, UserError> {
         say("\nNow with your own agent, in your own repository:");
         say("  dacapo run \"what to do\" --agent-cmd \"your-agent\" --gate \"your test command\"");
         say("Many tasks that depend on each other, in parallel: `dacapo unit --help`");
+        if !args.keep {
+            say(
+                "The demonstration is gone now; `dacapo demo --keep` leaves it for `dacapo receipt` and the other commands.",
+            );
+        }
     }
     if args.keep {
         let kept = scratch.keep();

@@ -197,10 +197,11 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
     }
     let program = subject.policy.agent.command.argv.first().cloned().unwrap_or_default();
     let found = subject.programs.find(&program);
-    let Subject { effective, configured, agent_from, obstacle, warnings, .. } = &subject;
+    let Subject { preset, effective, configured, agent_from, obstacle, warnings, .. } = &subject;
     let typed = matches.subcommand().and_then(|(_, explain)| explain.subcommand()).map(|(_, run)| run);
     let source = |setting: &str| {
         match setting {
+            "max_iterations" if *preset == "units" => return effective.units.max_retries.from.to_string(),
             "max_iterations" => return effective.max_iterations.from.to_string(),
             "max_time" => return effective.max_time.from.to_string(),
             "max_cost" => return effective.budget.max_cost.from.to_string(),

@@ -76,7 +76,9 @@ fn without_an_agent_everything_else_is_explained() {
         assert_eq!((&told["obstacle"], &told["argv"][0]), (&json!(none), &json!("claude")));
         assert_eq!(told["policy"]["kill_grace"], json!({"value": 5000, "from": "default"}));
     }
+    env.write(".dacapo/config.yaml", "limits: {max_iterations: 30}\n");
     let told = json(&env, ["explain", "unit", "--json"]);
+    assert_eq!(told["policy"]["max_iterations"], json!({"value": 3, "from": "default"}));
     assert_eq!(told["run"]["backpressure"], json!(["shop #1: sh vat.sh"]));
     // The same where a plan asks for one.
     env.write("specs/tasks/shop/IMPLEMENTATION_PLAN.md", "---\nprovider: codex\n---\n# Shop\n");

@@ -351,11 +351,20 @@ impl Decision {
         }
         if !self.state.conversation.waits.is_empty() {
             self.finish_iteration(IterationOutcome::Waiting);
-            let names: Vec<&str> = self.state.conversation.waits.iter().map(Signal::name).collect();
+            let waits = &self.state.conversation.waits;
+            let said = waits.iter().find_map(|wait| match wait {
+                Signal::WaitMessage(body) => body.lines().map(str::trim).find(|line| !line.is_empty()),
+                _ => None,
+            });
+            let names: Vec<&str> = waits.iter().map(Signal::name).collect();
+            let detail = match said {
+                Some(what) => format!("the agent waits: {what}"),
+                None => format!("the agent waits ({})", names.join(", ")),
+            };
             self.post("INFO", "Wait-without-restart signal detected".to_owned());
             return match self.state.conversation.question.clone() {
                 Some(question) => self.finish(Reason::Question, question),
-                None => self.finish(Reason::Waiting, format!("the agent waits ({})", names.join(", "))),
+                None => self.finish(Reason::Waiting, detail),
             };
         }
         self.go_round(outcome);

@@ -20,9 +20,17 @@ fn every_reason_to_stop_is_recorded_once_and_last() {
         (vec![exits(42)], Reason::Waiting, "the agent waits (wait exit code)"),
         (facts(|r| r.facts.wait_marker = true), Reason::Waiting, "the agent waits (WAIT_WITHOUT_RESTART)"),
         (
-            facts(|r| r.facts.messages = vec![("wait_without_restart".into(), "b".into())]),
+            facts(|r| r.facts.messages = vec![("wait_without_restart".into(), " \n".into())]),
             Reason::Waiting,
             "the agent waits (wait message)",
+        ),
+        (
+            facts(|r| {
+                let words = "the password of the database\nor another one";
+                r.facts.messages = vec![("wait_without_restart".into(), words.into())];
+            }),
+            Reason::Waiting,
+            "the agent waits: the password of the database",
         ),
         (
             facts(|r| {
