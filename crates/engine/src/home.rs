@@ -13,7 +13,7 @@ use dacapo_core::ids::{LoopId, ProjectId, TaskId};
 /// How many bytes are given up when the disk is full.
 const RESERVE: usize = 256 * 1024;
 
-/// `$DACAPO_HOME`.
+/// The folder with dacapo's state, `$DACAPO_HOME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home(PathBuf);
 

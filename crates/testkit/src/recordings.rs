@@ -15,7 +15,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// The agent.
+    /// The name of the recorded agent.
     pub fn agent(&self) -> &str {
         self.name.split('-').next().unwrap_or_default()
     }

@@ -152,7 +152,7 @@ enum Piece {
 /// What is wrong with a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptError {
-    /// Counted from 1.
+    /// The line in the script, counted from 1.
     pub line: usize,
     pub message: String,
 }

@@ -180,7 +180,7 @@ impl<'p> Section<'p> {
         entries
     }
 
-    /// `true` or `false`.
+    /// The value of `key`, which must be `true` or `false`.
     pub(super) fn flag(&mut self, key: &str) -> Option<At<bool>> {
         self.choice(key, &[("true", true), ("false", false)])
     }
@@ -238,7 +238,7 @@ impl<'p> Section<'p> {
         Section::of(name, node, known, self.author, self.problems)
     }
 
-    /// Where `key` stands.
+    /// The line and column of `key` in the file.
     pub(super) fn place(&self, key: &str) -> Option<Place> {
         self.entries.iter().find(|(known, _)| known.name == key).map(|(known, _)| known.place)
     }

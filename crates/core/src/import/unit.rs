@@ -53,7 +53,7 @@ pub(super) struct TaskDraft {
     /// By the ids of the source.
     pub(super) depends_on: Vec<String>,
     pub(super) check: Option<String>,
-    /// Where it begins.
+    /// The line at which the task begins in the source.
     pub(super) line: u32,
 }
 

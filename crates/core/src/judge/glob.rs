@@ -351,7 +351,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// After one `*`.
+    /// Reads what follows the first `*` of a run of them.
     fn stars(&mut self, at_start: bool) {
         let mut any = Step::Any;
         while self.rest.next_if_eq(&'*').is_some() {
@@ -373,7 +373,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// After `[`.
+    /// Reads a class, after its `[`.
     fn class(&mut self) -> Result<Step, GlobProblem> {
         let negated = self.rest.next_if(|c| matches!(c, '!' | '^')).is_some();
         let mut ranges = Vec::new();
@@ -407,7 +407,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// After `{`.
+    /// Reads alternatives, after their `{`.
     fn alternatives(&mut self, depth: usize, at_start: bool) -> Result<(), GlobProblem> {
         let mut ends = Vec::new();
         loop {

@@ -11,7 +11,7 @@ use super::{
     turn::{Ending, Failure, Part, ScriptedTurn},
 };
 
-/// What goes back.
+/// The answer to one request.
 pub(super) struct Reply {
     pub(super) pieces: Vec<Vec<u8>>,
     pub(super) after: After,

@@ -36,7 +36,7 @@ pub(super) enum Ending {
 pub enum ToolCall {
     /// A command, by whichever tool for commands the agent offers.
     Shell {
-        /// For `sh`.
+        /// The command, run by `sh`.
         command: String,
     },
     /// A file with its content, by the agent's tool for that, or else by a command.
@@ -148,13 +148,13 @@ impl ScriptedTurn {
         Self::of(Vec::new(), Ending::Cut)
     }
 
-    /// And says this.
+    /// The same turn, in which the model also says this.
     pub fn and_say(mut self, text: impl Into<String>) -> Self {
         self.parts.push(Part::Say(text.into()));
         self
     }
 
-    /// And calls this.
+    /// The same turn, in which the model also calls this tool.
     pub fn and_call(mut self, tool: ToolCall) -> Self {
         self.parts.push(Part::Call(tool));
         self

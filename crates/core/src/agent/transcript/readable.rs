@@ -8,7 +8,7 @@ use super::OutputEvent;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Said {
-    /// A whole message.
+    /// A whole message of the agent.
     Assistant { text: String },
     /// A call of a tool, with what the tool is to do in one short line.
     Tool { name: String, input: String },

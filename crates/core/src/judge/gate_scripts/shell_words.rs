@@ -168,7 +168,7 @@ impl Cutter<'_> {
         word.commands.push(command);
     }
 
-    /// After `$`.
+    /// Reads what follows a `$`.
     fn dollar(&mut self) {
         let word = self.word();
         word.dynamic = true;

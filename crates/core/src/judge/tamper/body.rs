@@ -84,7 +84,7 @@ fn is_empty(code: &str) -> bool {
     true
 }
 
-/// `assert_eq!(1, 1)`.
+/// Whether a statement compares a value with itself, as `assert_eq!(1, 1)` does.
 fn compares_itself(statement: &str) -> bool {
     let arguments = ["assert_eq!(", "self.assertEqual(", "assert.equal(", "assert.strictEqual("]
         .iter()

@@ -213,7 +213,7 @@ impl Masker<'_> {
         at > 0 && matches!(self.bytes[at - 1], b'b' | b'c') && !self.within_word(at - 1)
     }
 
-    /// `r"…"`, `r#"…"#`.
+    /// Skips a raw string, `r"…"` or `r#"…"#`.
     fn raw_string(&mut self, at: usize) -> Option<usize> {
         let hashes = self.bytes[at + 1..].iter().take_while(|byte| **byte == b'#').count();
         let open = at + 1 + hashes;

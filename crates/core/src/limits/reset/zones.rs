@@ -45,7 +45,7 @@ pub(super) fn named(name: &str) -> Option<TimeZone> {
     if is_plausible { BUNDLED.get(name).ok() } else { None }
 }
 
-/// `+2`, `-05:00`, `+0530`.
+/// The zone of an offset such as `+2`, `-05:00` or `+0530`.
 pub(super) fn offset_from_utc(text: &str) -> Option<TimeZone> {
     let (sign, digits) = match text.split_at_checked(1)? {
         ("+", digits) => (1, digits),

@@ -173,7 +173,7 @@ impl World {
         (1..=self.state.questions).filter(|number| self.state.question(*number).is_some()).collect()
     }
 
-    /// One thing happens.
+    /// Lets one random thing happen.
     fn happen(&mut self, dice: &mut Chance) {
         match dice.number_below(16) {
             0..=3 => {
