@@ -27,8 +27,8 @@ pub use crate::store::StreamId;
 use crate::{
     home::{Home, HomeError},
     inside::{
-        Inside, InsideError, News,
-        protocol::{Answer, Ask, AskRefusal, LoopRecord, Watched},
+        Inside, InsideError, SupervisorNews,
+        protocol::{Ask, AskAnswer, AskRefusal, LoopRecord, Watched},
         unexpected,
     },
     process::background::{BackgroundStart, send},
@@ -157,7 +157,7 @@ impl Client {
 
     fn family(inside: &Inside, is_meant: impl Fn(&LoopSeen) -> bool) -> Result<Vec<LoopSeen>, ClientError> {
         match inside.ask(&Ask::Family)? {
-            Answer::Loops { loops, .. } => {
+            AskAnswer::Loops { loops, .. } => {
                 Ok(loops.into_iter().map(LoopSeen::from).filter(is_meant).collect())
             }
             other => Err(unexpected(&other).into()),
@@ -262,7 +262,7 @@ impl Client {
         match &self.way {
             Way::Journal { store, .. } => Ok(store.default_stream(project)?),
             Way::Supervisor(inside) => match inside.ask(&Ask::Family)? {
-                Answer::Loops { own, .. } => Ok(Some(StreamId::Loop(own))),
+                AskAnswer::Loops { own, .. } => Ok(Some(StreamId::Loop(own))),
                 other => Err(unexpected(&other).into()),
             },
         }
@@ -505,7 +505,7 @@ impl Client {
             }
             Way::Supervisor(inside) => {
                 match inside.ask(&Ask::Output { id: view.id.clone(), channel, from })? {
-                    Answer::Output { bytes, end } => Ok((bytes.0, end)),
+                    AskAnswer::Output { bytes, end } => Ok((bytes.0, end)),
                     other => Err(unexpected(&other).into()),
                 }
             }
@@ -634,7 +634,7 @@ pub enum ChangeWatch {
     /// The folders of the journal are watched.
     Journal(Watch),
     /// The supervisor of the loop that this runs in says so.
-    Supervisor(News),
+    Supervisor(SupervisorNews),
 }
 
 impl ChangeWatch {
@@ -653,7 +653,7 @@ fn pages(inside: &Inside, id: &LoopId, from: u64) -> Result<Vec<Envelope>, Clien
     let mut next = from;
     loop {
         match inside.ask(&Ask::Events { id: id.clone(), from: next })? {
-            Answer::Events { events, more } => {
+            AskAnswer::Events { events, more } => {
                 next = events.last().map_or(next, |last| last.seq + 1);
                 all.extend(events);
                 if !more {

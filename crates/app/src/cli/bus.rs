@@ -9,7 +9,7 @@ use dacapo_core::{
 };
 use dacapo_engine::{
     bus::Bus,
-    inside::protocol::{Answer, Ask, BusName, Watched},
+    inside::protocol::{Ask, AskAnswer, BusName, Watched},
     secrets::secrets,
 };
 use jiff::Timestamp;
@@ -138,7 +138,7 @@ pub(super) fn bus(cx: &Context, args: &BusArgs) -> Result<u8, UserError> {
                 // A secret of the agent's own making is known here alone.
                 let body = secrets().redact(&body).into_owned();
                 let ask = Ask::Post { kind: kind.clone(), body, bus: target.name()? };
-                if let Answer::Posted { id } = inside.ask(&ask)? {
+                if let AskAnswer::Posted { id } = inside.ask(&ask)? {
                     say(id);
                 }
                 return Ok(0);
@@ -202,7 +202,7 @@ fn from_supervisor(
     let Some(inside) = &cx.inside else { return Ok(from) };
     loop {
         match inside.ask(&Ask::ReadBus { bus: target.name()?, from })? {
-            Answer::Messages { messages, next } if next > from => {
+            AskAnswer::Messages { messages, next } if next > from => {
                 messages.iter().try_for_each(&mut each)?;
                 from = next;
             }

@@ -4,7 +4,7 @@ use clap::Args;
 use dacapo_engine::{
     inside::{
         Inside, InsideError,
-        protocol::{Answer, Ask},
+        protocol::{Ask, AskAnswer},
     },
     secrets::secrets,
 };
@@ -83,7 +83,7 @@ fn tell(cx: &Context, command: &str, ask: Ask) -> Result<Vec<String>, UserError>
         .hint("`dacapo bus post` says something to a loop from outside; `dacapo --help` lists the commands")
     })?;
     match inside.ask(&ask)? {
-        Answer::Taken { gates } => Ok(gates),
+        AskAnswer::Taken { gates } => Ok(gates),
         other => Err(InsideError::NoAnswer(format!("it answered something else: {other:?}")).into()),
     }
 }

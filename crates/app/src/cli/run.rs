@@ -68,7 +68,7 @@ pub(super) struct RunArgs {
     red_first: bool,
     /// Something that the agent must show beside its claim, in addition to what is configured; may be given several times
     #[arg(long, value_enum, value_name = "KIND")]
-    evidence: Vec<value::Evidence>,
+    evidence: Vec<value::EvidenceFlag>,
     /// Commit what was kept, once, with the trailer `Dacapo: LOOP/ITERATION`
     #[arg(long)]
     commit: bool,

@@ -75,7 +75,7 @@ impl From<GateInFlag> for policy::GateIn {
 
 /// What an agent must show beside its claim.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub(super) enum Evidence {
+pub(super) enum EvidenceFlag {
     /// A commit on the branch
     Commit,
     /// Gates that pass; without any, words about tests that passed
@@ -84,12 +84,12 @@ pub(super) enum Evidence {
     Approval,
 }
 
-impl From<Evidence> for evidence::Evidence {
-    fn from(value: Evidence) -> Self {
+impl From<EvidenceFlag> for evidence::Evidence {
+    fn from(value: EvidenceFlag) -> Self {
         match value {
-            Evidence::Commit => Self::Commit,
-            Evidence::Tests => Self::Tests,
-            Evidence::Approval => Self::Approval,
+            EvidenceFlag::Commit => Self::Commit,
+            EvidenceFlag::Tests => Self::Tests,
+            EvidenceFlag::Approval => Self::Approval,
         }
     }
 }

@@ -49,12 +49,16 @@ impl Evidence {
     }
 
     /// What stands against a claim that does not show it.
-    fn missing(self, output: &str, facts: EvidenceFacts) -> Option<Reason> {
+    fn missing(self, output: &str, facts: EvidenceFacts) -> Option<EvidenceReason> {
         let says = |word: &str| output.to_lowercase().contains(word);
         let (is_shown, otherwise) = match self {
-            Self::Commit => (facts.head_moved.unwrap_or_else(|| says("commit")), Reason::NoCommit),
-            Self::Tests => (facts.gate_passed.unwrap_or_else(|| says("passed")), Reason::NoPassingTests),
-            Self::Approval => (output.contains("REVIEW PASSED") || says("approved"), Reason::NoApproval),
+            Self::Commit => (facts.head_moved.unwrap_or_else(|| says("commit")), EvidenceReason::NoCommit),
+            Self::Tests => {
+                (facts.gate_passed.unwrap_or_else(|| says("passed")), EvidenceReason::NoPassingTests)
+            }
+            Self::Approval => {
+                (output.contains("REVIEW PASSED") || says("approved"), EvidenceReason::NoApproval)
+            }
         };
         (!is_shown).then_some(otherwise)
     }
@@ -77,7 +81,7 @@ pub struct EvidenceFacts {
 
 /// What verification came to. Its texts are fixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Reason {
+pub enum EvidenceReason {
     /// There is no promise of the right form.
     #[serde(rename = "Promise not found or malformed")]
     NotFound,
@@ -97,7 +101,7 @@ pub enum Reason {
     Verified,
 }
 
-impl Reason {
+impl EvidenceReason {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -122,7 +126,7 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for EvidenceReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -134,7 +138,7 @@ pub struct Verification {
     /// Whether the promise is believed.
     pub valid: bool,
     /// Why, or why not.
-    pub reason: Reason,
+    pub reason: EvidenceReason,
     /// The words that contradict it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contradiction: Option<Hit>,
@@ -153,13 +157,14 @@ pub fn verify(
     patterns: &Patterns,
 ) -> Verification {
     if !promise_found {
-        return Verification { valid: false, reason: Reason::NotFound, contradiction: None };
+        return Verification { valid: false, reason: EvidenceReason::NotFound, contradiction: None };
     }
     if let Some(hit) = contradiction::find(output, patterns) {
-        return Verification { valid: false, reason: Reason::Contradicted, contradiction: Some(hit) };
+        return Verification { valid: false, reason: EvidenceReason::Contradicted, contradiction: Some(hit) };
     }
-    let reason = rules.iter().find_map(|rule| rule.missing(output, facts)).unwrap_or(Reason::Verified);
-    Verification { valid: reason == Reason::Verified, reason, contradiction: None }
+    let reason =
+        rules.iter().find_map(|rule| rule.missing(output, facts)).unwrap_or(EvidenceReason::Verified);
+    Verification { valid: reason == EvidenceReason::Verified, reason, contradiction: None }
 }
 
 /// The lines of `output` that are not lines of the prompt: what a shell script prints may well be what it was given.
@@ -175,7 +180,7 @@ pub struct MissingEvidence {
     /// The item that asks for it; absent: the whole work.
     #[serde(default, rename = "task", skip_serializing_if = "Option::is_none")]
     pub item: Option<ItemKey>,
-    pub reason: Reason,
+    pub reason: EvidenceReason,
 }
 
 /// What the agent's words, and what is known beside them, say about a claim.
@@ -234,7 +239,7 @@ mod tests {
     #[test]
     fn each_kind_has_its_rule_and_facts_outrank_words() {
         // req 182, req 183, req 184, req 179, req 180
-        use Reason::*;
+        use EvidenceReason::*;
         for (stage, output, known, reason) in [
             (CODER, "I committed it", UNKNOWN, Verified),
             (CODER, "Commit 1234", UNKNOWN, Verified),
@@ -268,35 +273,42 @@ mod tests {
         let patterns = Patterns::default();
         let contradicted = "TODO: the rest";
         let without_form = verify(CODER, false, contradicted, UNKNOWN, &patterns);
-        assert_eq!(without_form.reason, Reason::NotFound);
+        assert_eq!(without_form.reason, EvidenceReason::NotFound);
         assert!(!without_form.valid);
 
         let hit = Hit { pattern: "TODO:".into(), text: contradicted.into() };
         for stage in [CODER, TESTER, REVIEWER, QA] {
-            let expected =
-                Verification { valid: false, reason: Reason::Contradicted, contradiction: Some(hit.clone()) };
+            let expected = Verification {
+                valid: false,
+                reason: EvidenceReason::Contradicted,
+                contradiction: Some(hit.clone()),
+            };
             assert_eq!(verify(stage, true, contradicted, UNKNOWN, &patterns), expected, "{stage:?}");
         }
         let unchecked = verify(CODER, true, contradicted, UNKNOWN, &Patterns::off());
-        assert_eq!(unchecked.reason, Reason::NoCommit);
+        assert_eq!(unchecked.reason, EvidenceReason::NoCommit);
     }
 
     #[test]
     fn the_texts_are_these_in_the_journal_too() {
         // req 180, req 185
         for (reason, text, refusal) in [
-            (Reason::NotFound, "Promise not found or malformed", Some("malformed")),
-            (Reason::Contradicted, "Output contains contradictions to promise", Some("contradiction")),
-            (Reason::NoCommit, "No commit detected in coder output", Some("no_evidence")),
-            (Reason::NoPassingTests, "No passing tests detected", Some("no_evidence")),
-            (Reason::NoApproval, "No review approval detected", Some("no_evidence")),
-            (Reason::Verified, "Promise verified", None),
+            (EvidenceReason::NotFound, "Promise not found or malformed", Some("malformed")),
+            (
+                EvidenceReason::Contradicted,
+                "Output contains contradictions to promise",
+                Some("contradiction"),
+            ),
+            (EvidenceReason::NoCommit, "No commit detected in coder output", Some("no_evidence")),
+            (EvidenceReason::NoPassingTests, "No passing tests detected", Some("no_evidence")),
+            (EvidenceReason::NoApproval, "No review approval detected", Some("no_evidence")),
+            (EvidenceReason::Verified, "Promise verified", None),
         ] {
             assert_eq!(reason.to_string(), text);
             assert_eq!(serde_json::to_value(reason).unwrap(), text);
             assert_eq!(reason.refusal().map(RefusalReason::as_str), refusal);
         }
-        let stored = Verification { valid: true, reason: Reason::Verified, contradiction: None };
+        let stored = Verification { valid: true, reason: EvidenceReason::Verified, contradiction: None };
         assert_eq!(serde_json::to_string(&stored).unwrap(), r#"{"valid":true,"reason":"Promise verified"}"#);
         for evidence in Evidence::ALL {
             assert_eq!(serde_json::to_value(evidence).unwrap(), evidence.as_str());
@@ -307,11 +319,11 @@ mod tests {
     fn of_several_rules_the_first_that_nothing_shows_is_named() {
         let all = Evidence::ALL;
         for (output, known, reason) in [
-            ("done", UNKNOWN, Reason::NoCommit),
-            ("committed", UNKNOWN, Reason::NoPassingTests),
-            ("committed, tests passed", UNKNOWN, Reason::NoApproval),
-            ("approved", facts(Some(true), Some(true)), Reason::Verified),
-            ("approved", facts(Some(true), Some(false)), Reason::NoPassingTests),
+            ("done", UNKNOWN, EvidenceReason::NoCommit),
+            ("committed", UNKNOWN, EvidenceReason::NoPassingTests),
+            ("committed, tests passed", UNKNOWN, EvidenceReason::NoApproval),
+            ("approved", facts(Some(true), Some(true)), EvidenceReason::Verified),
+            ("approved", facts(Some(true), Some(false)), EvidenceReason::NoPassingTests),
         ] {
             assert_eq!(verify(&all, true, output, known, &Patterns::off()).reason, reason, "{output}");
         }
@@ -349,10 +361,16 @@ mod tests {
         let both = [Signal::Item(ItemKey(2)), Signal::Item(ItemKey(3))];
         for (policy, by, output, head_moved, expected) in [
             (asks(QA), &promise[..], "", None, found(&[])),
-            (asks(CODER), &promise, "done", None, found(&[lacks(None, Reason::NoCommit)])),
-            (asks(CODER), &promise, "committed", Some(false), found(&[lacks(None, Reason::NoCommit)])),
+            (asks(CODER), &promise, "done", None, found(&[lacks(None, EvidenceReason::NoCommit)])),
+            (
+                asks(CODER),
+                &promise,
+                "committed",
+                Some(false),
+                found(&[lacks(None, EvidenceReason::NoCommit)]),
+            ),
             (asks(CODER), &promise, "done", Some(true), found(&[])),
-            (asks(TESTER), &promise, "done", None, found(&[lacks(None, Reason::NoPassingTests)])),
+            (asks(TESTER), &promise, "done", None, found(&[lacks(None, EvidenceReason::NoPassingTests)])),
             // Gates decide where there are some: a red one refuses the claim by itself.
             (
                 asks(TESTER).with(|p| p.gates.specs = vec![GateSpec::of_command("make test")]),
@@ -375,9 +393,12 @@ mod tests {
                 &both[..],
                 "done",
                 Some(false),
-                found(&[lacks(Some(2), Reason::NoCommit), lacks(Some(3), Reason::NoApproval)]),
+                found(&[
+                    lacks(Some(2), EvidenceReason::NoCommit),
+                    lacks(Some(3), EvidenceReason::NoApproval),
+                ]),
             ),
-            (turn.clone(), &both, "done", Some(true), found(&[lacks(Some(3), Reason::NoApproval)])),
+            (turn.clone(), &both, "done", Some(true), found(&[lacks(Some(3), EvidenceReason::NoApproval)])),
             (turn, &both[..1], "done", Some(true), found(&[])),
         ] {
             assert_eq!(verify_claim(&policy, by, output, head_moved), expected, "{by:?} {output}");

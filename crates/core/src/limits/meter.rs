@@ -8,7 +8,7 @@ use crate::{event::Usage, ids::fingerprint};
 /// What a reported figure covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Scope {
+pub enum UsageScope {
     /// One call of a model: figures add up.
     Call,
     /// All of this process so far: a later figure takes the place of an earlier one.
@@ -113,11 +113,11 @@ impl Meter {
     }
 
     /// Takes a figure in. Money of another scope than its tokens goes to [`Meter::report_cost`].
-    pub fn report(&mut self, scope: Scope, usage: Usage, cost_usd: Option<f64>) {
+    pub fn report(&mut self, scope: UsageScope, usage: Usage, cost_usd: Option<f64>) {
         // A sum of nothing for something only means that the agent knows no price.
         let cost = known(cost_usd).filter(|cost| *cost > 0.0 || usage == Usage::default());
         match scope {
-            Scope::Call => {
+            UsageScope::Call => {
                 self.calls = plus(self.calls, usage);
                 match cost {
                     Some(cost) => self.calls_cost += cost,
@@ -125,24 +125,24 @@ impl Meter {
                 }
                 self.saw_message(&usage, cost);
             }
-            Scope::Process => self.whole = highest(self.whole, usage),
-            Scope::Session => self.whole = highest(self.whole, self.own_part(usage)),
+            UsageScope::Process => self.whole = highest(self.whole, usage),
+            UsageScope::Session => self.whole = highest(self.whole, self.own_part(usage)),
         }
         self.guessed_bytes = 0;
         self.settled_output = self.messages_total.output;
-        if let (Scope::Process | Scope::Session, Some(cost)) = (scope, cost) {
+        if let (UsageScope::Process | UsageScope::Session, Some(cost)) = (scope, cost) {
             self.report_cost(scope, cost);
         }
     }
 
     /// Takes a sum of money in, where an agent's scopes for tokens and money differ.
-    pub fn report_cost(&mut self, scope: Scope, cost_usd: f64) {
+    pub fn report_cost(&mut self, scope: UsageScope, cost_usd: f64) {
         let Some(cost) = known(Some(cost_usd)) else { return };
-        if scope == Scope::Call {
+        if scope == UsageScope::Call {
             self.calls_cost += cost;
             return;
         }
-        let before = self.before.cost_usd.filter(|before| scope == Scope::Session && *before <= cost);
+        let before = self.before.cost_usd.filter(|before| scope == UsageScope::Session && *before <= cost);
         let own = cost - before.unwrap_or(0.0);
         let used = self.exact();
         if own > 0.0 || used == Usage::default() {

@@ -31,8 +31,8 @@ fn claude_tells_a_message_several_times_and_the_truth_at_the_end() {
     meter.estimate(400);
     let guessed = meter.total();
     assert_eq!((guessed.usage, guessed.is_estimate), (usage(3600, 100), true));
-    meter.report(Scope::Process, usage(3600, 102), None);
-    meter.report_cost(Scope::Session, 0.01644);
+    meter.report(UsageScope::Process, usage(3600, 102), None);
+    meter.report_cost(UsageScope::Session, 0.01644);
     let end = meter.total();
     assert_eq!((end.usage, end.is_estimate), (usage(3600, 102), false));
     assert!(is_near(end.cost_usd, 0.01644), "{end:?}");
@@ -53,20 +53,20 @@ fn a_sum_over_the_session_is_less_what_was_there_before() {
     let before = SessionTotals { usage: usage(1200, 34), cost_usd: Some(0.00548) };
     // codex: tokens of the whole thread, no money.
     let mut meter = Meter::new(opus(), Some(before));
-    meter.report(Scope::Session, usage(2400, 68), None);
+    meter.report(UsageScope::Session, usage(2400, 68), None);
     assert_eq!(meter.total().usage, usage(1200, 34));
     assert!(is_near(meter.total().cost_usd, 0.00548));
     assert_eq!(meter.session().usage, usage(2400, 68));
     assert!(is_near(meter.session().cost_usd, 0.01096));
     // claude: tokens of the process, money of the session.
     let mut meter = Meter::new(None, Some(before));
-    meter.report(Scope::Process, usage(1200, 34), None);
-    meter.report_cost(Scope::Session, 0.01096);
+    meter.report(UsageScope::Process, usage(1200, 34), None);
+    meter.report_cost(UsageScope::Session, 0.01096);
     assert_eq!(meter.total().usage, usage(1200, 34));
     assert!(is_near(meter.total().cost_usd, 0.00548));
     // One that counts from nothing again, though it is said to count the session.
     let mut meter = Meter::new(None, Some(before));
-    meter.report(Scope::Session, usage(700, 3), Some(0.001));
+    meter.report(UsageScope::Session, usage(700, 3), Some(0.001));
     assert_eq!(meter.total().usage, usage(700, 3));
     assert!(is_near(meter.total().cost_usd, 0.001));
 }
@@ -75,15 +75,15 @@ fn a_sum_over_the_session_is_less_what_was_there_before() {
 fn calls_add_up_and_a_process_replaces() {
     let mut meter = Meter::new(None, None);
     for _ in 0..3 {
-        meter.report(Scope::Call, usage(1200, 34), Some(0.25));
+        meter.report(UsageScope::Call, usage(1200, 34), Some(0.25));
     }
     assert_eq!(meter.total(), Metered { usage: usage(3600, 102), cost_usd: Some(0.75), is_estimate: false });
     let mut meter = Meter::new(None, None);
-    meter.report(Scope::Process, usage(1200, 34), Some(0.25));
-    meter.report(Scope::Process, usage(3600, 102), Some(0.75));
+    meter.report(UsageScope::Process, usage(1200, 34), Some(0.25));
+    meter.report(UsageScope::Process, usage(3600, 102), Some(0.75));
     assert_eq!(meter.total(), Metered { usage: usage(3600, 102), cost_usd: Some(0.75), is_estimate: false });
     // The last step alone, told as if it were all: what was exact stays.
-    meter.report(Scope::Process, usage(1200, 34), Some(0.25));
+    meter.report(UsageScope::Process, usage(1200, 34), Some(0.25));
     assert_eq!(meter.total(), Metered { usage: usage(3600, 102), cost_usd: Some(0.75), is_estimate: false });
 }
 
@@ -95,12 +95,12 @@ fn a_guess_is_corrected_by_the_figure_and_never_below_what_was_exact() {
     assert_eq!(meter.total().usage, usage(0, 1000));
     assert!(meter.total().is_estimate && is_near(meter.total().cost_usd, 0.02));
     // Fewer tokens than guessed.
-    meter.report(Scope::Process, usage(5000, 600), None);
+    meter.report(UsageScope::Process, usage(5000, 600), None);
     assert_eq!((meter.total().usage, meter.total().is_estimate), (usage(5000, 600), false));
     // What is written after it is guessed on top.
     meter.estimate(40);
     assert_eq!((meter.total().usage, meter.total().is_estimate), (usage(5000, 610), true));
-    meter.report(Scope::Process, usage(9000, 590), None);
+    meter.report(UsageScope::Process, usage(9000, 590), None);
     assert_eq!((meter.total().usage, meter.total().is_estimate), (usage(9000, 600), false));
     for (bytes, tokens) in [(0, 0), (1, 1), (4, 1), (5, 2), (u64::MAX, u64::MAX / 4 + 1)] {
         assert_eq!(estimate_tokens(bytes), tokens);
@@ -122,7 +122,7 @@ fn nothing_is_not_a_price() {
         (Some(priced), Some(0.0), Some(0.01)),
         (Some(priced), Some(0.5), Some(0.5)),
     ] {
-        for scope in [Scope::Call, Scope::Process, Scope::Session] {
+        for scope in [UsageScope::Call, UsageScope::Process, UsageScope::Session] {
             let mut meter = Meter::new(price, None);
             meter.report(scope, usage(900, 100), reported);
             assert_eq!(meter.total().cost_usd, expected, "{scope:?} {price:?} {reported:?}");
@@ -130,12 +130,12 @@ fn nothing_is_not_a_price() {
     }
     // Some calls came with money and some without.
     let mut meter = Meter::new(Some(priced), None);
-    meter.report(Scope::Call, usage(900, 100), Some(0.5));
-    meter.report(Scope::Call, usage(900, 100), None);
+    meter.report(UsageScope::Call, usage(900, 100), Some(0.5));
+    meter.report(UsageScope::Call, usage(900, 100), None);
     assert!(is_near(meter.total().cost_usd, 0.51));
     let mut meter = Meter::new(None, None);
-    meter.report(Scope::Call, usage(900, 100), Some(0.5));
-    meter.report(Scope::Call, usage(900, 100), None);
+    meter.report(UsageScope::Call, usage(900, 100), Some(0.5));
+    meter.report(UsageScope::Call, usage(900, 100), None);
     assert_eq!(meter.total().cost_usd, None);
     assert_eq!(Meter::new(None, None).total(), Metered::default());
     assert_eq!(Meter::new(Some(priced), None).total().cost_usd, Some(0.0));
@@ -145,7 +145,7 @@ fn nothing_is_not_a_price() {
 fn messages_after_a_sum_are_paid_for_by_price() {
     let mut meter = Meter::new(opus(), None);
     meter.report_message("a", usage(1_000_000, 0));
-    meter.report(Scope::Process, usage(1_000_000, 0), Some(3.0));
+    meter.report(UsageScope::Process, usage(1_000_000, 0), Some(3.0));
     meter.report_message("b", usage(1_000_000, 0));
     assert!(is_near(meter.total().cost_usd, 7.0), "{:?}", meter.total());
 }
@@ -155,20 +155,20 @@ fn the_largest_message_is_remembered() {
     let mut meter = Meter::new(opus(), None);
     meter.report_message("a", usage(1_000_000, 0));
     meter.report_message("b", usage(10, 10));
-    meter.report(Scope::Process, usage(5_000_000, 0), None);
+    meter.report(UsageScope::Process, usage(5_000_000, 0), None);
     assert_eq!(meter.largest_message(), Spent { cost_usd: 4.0, tokens: 1_000_000 });
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    Report(Scope, [u64; 5], Option<f64>),
-    Cost(Scope, f64),
+    Report(UsageScope, [u64; 5], Option<f64>),
+    Cost(UsageScope, f64),
     Message(u8, [u64; 5]),
     Estimate(u64),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let scope = prop::sample::select(vec![Scope::Call, Scope::Process, Scope::Session]);
+    let scope = prop::sample::select(vec![UsageScope::Call, UsageScope::Process, UsageScope::Session]);
     let tokens = prop_oneof![any::<[u64; 5]>(), [0..10_000_u64, 0..10_000, 0..10_000, 0..10_000, 0..100]];
     let step = prop_oneof![
         (scope.clone(), tokens.clone(), proptest::option::of(any::<f64>()))

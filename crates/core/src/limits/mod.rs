@@ -17,6 +17,6 @@ pub use budget::{
     Account, Budget, BudgetRefusal, Exceeded, Share, Spent, exceeded, first_exceeded, may_start,
 };
 pub use failure::{FailureClass, limit_class};
-pub use meter::{Meter, Metered, Scope, SessionTotals, estimate_tokens};
+pub use meter::{Meter, Metered, SessionTotals, UsageScope, estimate_tokens};
 pub use price::{Price, Prices};
 pub use reset::{PROBE_EVERY, reset_at};

@@ -66,7 +66,7 @@ fn an_iteration_that_dacapo_cut_short_is_granted_again() {
 
 #[test]
 fn a_cut_loop_has_the_purpose_that_was_recorded_when_it_started() {
-    let purpose = Purpose { step: LoopStep::Turn, key: "k".to_owned() };
+    let purpose = Purpose { step: PlanStep::Turn, key: "k".to_owned() };
     let mut begun = started(policy(|_| {}));
     assert_eq!(cut(vec![LoopEvent::LoopStarted(Box::new(begun.clone()))]).purpose, None);
     begun.purpose = Some(purpose.clone());

@@ -12,7 +12,7 @@ pub mod unit;
 
 use std::collections::BTreeMap;
 
-pub use purpose::{LoopStep, Purpose};
+pub use purpose::{PlanStep, Purpose};
 
 use crate::{
     event::{Envelope, Grant, IterationOutcome, LoopEvent, LoopStarted, Reason},

@@ -26,7 +26,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Purpose {
     /// The step of its plan.
-    pub step: LoopStep,
+    pub step: PlanStep,
     /// SHA-256 of what must not have changed if the loop is to go on.
     pub key: String,
 }
@@ -34,7 +34,7 @@ pub struct Purpose {
 /// The step of a plan that a loop is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum LoopStep {
+pub enum PlanStep {
     /// A turn of a unit: one of its ready tasks.
     Turn,
     /// The checks of a unit after all its tasks.
@@ -52,12 +52,12 @@ pub enum LoopStep {
 impl Purpose {
     /// An attempt of a step of a workflow. Within its run the step and the number say all: the run itself is frozen.
     pub fn workflow_step(step: &StepId, attempt: u32) -> Self {
-        Self { step: LoopStep::Workflow, key: format!("{step}/{attempt}") }
+        Self { step: PlanStep::Workflow, key: format!("{step}/{attempt}") }
     }
 
     /// The step of a workflow that this is an attempt of.
     pub fn as_workflow_step(&self) -> Option<(StepId, u32)> {
-        let (step, attempt) = self.key.split_once('/').filter(|_| self.step == LoopStep::Workflow)?;
+        let (step, attempt) = self.key.split_once('/').filter(|_| self.step == PlanStep::Workflow)?;
         Some((StepId::new(step)?, attempt.parse().ok()?))
     }
 
@@ -69,17 +69,17 @@ impl Purpose {
         tasks: impl IntoIterator<Item = &'a TaskSpec>,
     ) -> Self {
         let tasks: Vec<Value> = tasks.into_iter().map(task).collect();
-        Self::of(LoopStep::Turn, settings, unit, base, json!({ "tasks": tasks }))
+        Self::of(PlanStep::Turn, settings, unit, base, json!({ "tasks": tasks }))
     }
 
     /// The checks of `unit` after all its tasks.
     pub fn baseline(settings: &RunSettings, unit: &UnitId, base: &str, checks: &[BaselineCheck]) -> Self {
-        Self::of(LoopStep::Baseline, settings, unit, base, json!({ "checks": checks }))
+        Self::of(PlanStep::Baseline, settings, unit, base, json!({ "checks": checks }))
     }
 
     /// A loop that has to pass what must hold, on files that stand at `base`.
     pub fn proof(
-        step: LoopStep,
+        step: PlanStep,
         settings: &RunSettings,
         unit: &UnitId,
         base: &str,
@@ -94,7 +94,7 @@ impl Purpose {
         Self::of(step, settings, unit, base, about)
     }
 
-    fn of(step: LoopStep, settings: &RunSettings, unit: &UnitId, base: &str, about: Value) -> Self {
+    fn of(step: PlanStep, settings: &RunSettings, unit: &UnitId, base: &str, about: Value) -> Self {
         let hash = Sha256::digest(key(step, settings, unit, base, about).to_string());
         Self { step, key: hash.iter().map(|byte| format!("{byte:02x}")).collect() }
     }
@@ -102,7 +102,7 @@ impl Purpose {
 
 /// What must not have changed, before it is hashed. A default of dacapo's own has no place in it: a newer version may have
 /// another one.
-fn key(step: LoopStep, settings: &RunSettings, unit: &UnitId, base: &str, about: Value) -> Value {
+fn key(step: PlanStep, settings: &RunSettings, unit: &UnitId, base: &str, about: Value) -> Value {
     json!({
         "step": step,
         "unit": unit,

@@ -35,7 +35,7 @@ fn turn(settings: &RunSettings) -> Purpose {
 fn what_the_user_chose_or_agreed_to_makes_another_loop() {
     type Change = Box<dyn FnOnce(&mut RunSettings)>;
     let before = turn(&settings(|_| {}));
-    assert_eq!(before.step, LoopStep::Turn);
+    assert_eq!(before.step, PlanStep::Turn);
     assert_eq!(before, turn(&settings(|_| {})), "the same again");
     let other_agent = AgentCommand::parse("./agent.sh --slow", &[]).unwrap();
     let changes: Vec<(&str, Change)> = vec![
@@ -107,7 +107,7 @@ fn another_default_makes_no_other_loop() {
 #[test]
 fn a_key_holds_nothing_that_the_user_did_not_choose_or_agree_to() {
     let settings = settings(|_| {});
-    let found = key(LoopStep::Turn, &settings, &unit(), "c1", json!([task(&spec(1))]));
+    let found = key(PlanStep::Turn, &settings, &unit(), "c1", json!([task(&spec(1))]));
     let expected = json!({
         "step": "turn",
         "unit": "auth",
@@ -145,11 +145,11 @@ fn proofs_differ_by_what_must_hold_and_by_their_step() {
         BaselineCheck { name: "lint".to_owned(), run: "make lint".to_owned(), pattern: None, timeout: None };
     let holds = MustHold { tasks: vec![spec(1)], others: vec![(unit(), spec(2))], checks: vec![check] };
     let of = |step, holds: &MustHold| Purpose::proof(step, &settings, &unit(), "c1", holds);
-    let merge = of(LoopStep::Merge, &holds);
-    assert_eq!(merge, of(LoopStep::Merge, &holds));
-    assert_ne!(merge.key, of(LoopStep::SentBack, &holds).key);
-    assert_ne!(merge, of(LoopStep::Merge, &MustHold { others: Vec::new(), ..holds.clone() }));
-    assert_ne!(merge, of(LoopStep::Merge, &MustHold { checks: Vec::new(), ..holds.clone() }));
+    let merge = of(PlanStep::Merge, &holds);
+    assert_eq!(merge, of(PlanStep::Merge, &holds));
+    assert_ne!(merge.key, of(PlanStep::SentBack, &holds).key);
+    assert_ne!(merge, of(PlanStep::Merge, &MustHold { others: Vec::new(), ..holds.clone() }));
+    assert_ne!(merge, of(PlanStep::Merge, &MustHold { checks: Vec::new(), ..holds.clone() }));
     let baseline = Purpose::baseline(&settings, &unit(), "c1", &holds.checks);
     assert_ne!(baseline.key, merge.key);
     assert_ne!(baseline, Purpose::baseline(&settings, &unit(), "c1", &[]));

@@ -11,14 +11,15 @@ use crate::{
 /// The largest file that is read.
 pub const MAX_FILE_BYTES: usize = 1024 * 1024;
 
-/// A markdown file, cut behind its head. Only a head that begins in line 1 is one; `---` further down is text (req 5).
+/// A Markdown file, split into its frontmatter and its body. Frontmatter begins in line 1; `---` further down is text
+/// (req 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block<'a> {
-    /// What stands between the marks.
+pub struct FrontmatterFile<'a> {
+    /// The text between the two `---` lines.
     pub yaml: &'a str,
-    /// The line of the file in which that begins.
+    /// The line of the file in which `yaml` begins.
     pub first_line: u32,
-    /// Everything behind the second mark.
+    /// Everything after the second `---` line.
     pub body: &'a str,
 }
 
@@ -34,7 +35,7 @@ pub fn is_there(bytes: &[u8]) -> bool {
 }
 
 /// Cuts a file behind its head.
-pub fn split(bytes: &[u8]) -> Result<Block<'_>, Wrong> {
+pub fn split(bytes: &[u8]) -> Result<FrontmatterFile<'_>, Wrong> {
     if bytes.len() > MAX_FILE_BYTES {
         return Err(Wrong::at(TOP, format!("larger than {} KiB", MAX_FILE_BYTES / 1024)));
     }
@@ -55,7 +56,7 @@ pub fn split(bytes: &[u8]) -> Result<Block<'_>, Wrong> {
                 let what = format!("the frontmatter is larger than {} KiB", yaml::MAX_BYTES / 1024);
                 return Err(Wrong::at(TOP, what));
             }
-            return Ok(Block { yaml: &rest[..at], first_line: 2, body: &rest[at + line.len()..] });
+            return Ok(FrontmatterFile { yaml: &rest[..at], first_line: 2, body: &rest[at + line.len()..] });
         }
         at += line.len();
     }
@@ -70,7 +71,7 @@ fn place_at(bytes: &[u8], offset: usize) -> Place {
 }
 
 /// The entries of a head that dacapo could also write to: lines of `key: value`, each key once.
-pub(super) fn entries(block: &Block<'_>) -> Result<Vec<(Key, Node)>, Vec<Wrong>> {
+pub(super) fn entries(block: &FrontmatterFile<'_>) -> Result<Vec<(Key, Node)>, Vec<Wrong>> {
     match readable(block) {
         (Some(entries), wrong) if wrong.is_empty() => Ok(entries),
         (_, wrong) => Err(wrong),
@@ -78,7 +79,7 @@ pub(super) fn entries(block: &Block<'_>) -> Result<Vec<(Key, Node)>, Vec<Wrong>>
 }
 
 /// What can be read of a head, and what is wrong with it: behind a key that is there twice the rest makes sense.
-pub(super) fn readable(block: &Block<'_>) -> (Option<Vec<(Key, Node)>>, Vec<Wrong>) {
+pub(super) fn readable(block: &FrontmatterFile<'_>) -> (Option<Vec<(Key, Node)>>, Vec<Wrong>) {
     let (root, mut wrong) = yaml::read_below(block.first_line - 1, block.yaml.as_bytes());
     let is_flow = block
         .yaml
@@ -115,7 +116,7 @@ struct StatusAt {
 }
 
 /// Finds the value of the head's own `status`. One that does not stand behind its key on one line is not dealt with.
-fn status_at(block: &Block<'_>, entries: &[(Key, Node)]) -> Result<Option<StatusAt>, Wrong> {
+fn status_at(block: &FrontmatterFile<'_>, entries: &[(Key, Node)]) -> Result<Option<StatusAt>, Wrong> {
     let Some((key, value)) = entries.iter().find(|(key, _)| key.name == "status") else { return Ok(None) };
     let elsewhere = || Wrong::at(key.place, "the value of `status` must be one word behind its key");
     let Value::Scalar { text, .. } = &value.value else { return Err(elsewhere()) };
@@ -162,7 +163,7 @@ fn status_at(block: &Block<'_>, entries: &[(Key, Node)]) -> Result<Option<Status
 }
 
 /// Whether [`with_status`] will be able to change these.
-pub(super) fn check_status(block: &Block<'_>, entries: &[(Key, Node)]) -> Result<(), Wrong> {
+pub(super) fn check_status(block: &FrontmatterFile<'_>, entries: &[(Key, Node)]) -> Result<(), Wrong> {
     status_at(block, entries).map(|_| ())
 }
 

@@ -19,7 +19,11 @@ fn only_the_first_block_counts() {
         ("---\n---\n", "", ""),
         ("---\na: 1\n----\n---x\n---\n", "a: 1\n----\n---x\n", ""),
     ] {
-        assert_eq!(split(file.as_bytes()).unwrap(), Block { yaml, first_line: 2, body }, "{file:?}");
+        assert_eq!(
+            split(file.as_bytes()).unwrap(),
+            FrontmatterFile { yaml, first_line: 2, body },
+            "{file:?}"
+        );
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Task, TaskSpec, TaskStatus,
-    frontmatter::{self, Block},
+    frontmatter::{self, FrontmatterFile},
 };
 use crate::{
     problem::{Problem, Source, Spot},
@@ -65,7 +65,7 @@ struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    fn open(source: Source<'a>) -> Result<(Block<'a>, Self), Vec<Problem>> {
+    fn open(source: Source<'a>) -> Result<(FrontmatterFile<'a>, Self), Vec<Problem>> {
         let block = frontmatter::split(source.bytes).map_err(|wrong| vec![source.wrong(wrong)])?;
         let (entries, wrong) = frontmatter::readable(&block);
         let problems = wrong.into_iter().map(|wrong| source.wrong(wrong)).collect();

@@ -11,7 +11,7 @@ use crate::{
     event::Reason,
     ids::{ProjectId, RunId},
     workflow::{
-        BudgetMode, Decision, StepId, StepKind,
+        BudgetMode, OfferedDecision, StepId, StepKind,
         machine::{AfterAnswer, EndReason, Work, WorkflowEnd, WorkflowEnvelope, WorkflowEvent},
     },
 };
@@ -90,7 +90,7 @@ pub struct QuestionView {
     /// The tree that an approval holds for.
     pub tree: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub decisions: Vec<Decision>,
+    pub decisions: Vec<OfferedDecision>,
 }
 
 impl WorkflowView {

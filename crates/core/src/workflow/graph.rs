@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::{
     Dialect, Form, Step, StepId, StepKind,
     condition::Comparison,
-    parse::{Draft, Holds, TextAt},
+    parse::{Holds, StepDraft, TextAt},
     reader::Reader,
     shell,
     template::{self, ARCHON_ONLY, NAMED, Name, Variable},
@@ -54,7 +54,11 @@ impl<'a> Names<'a> {
 }
 
 /// Checks the steps of a file, and hands them on with the places of their command names.
-pub(super) fn check(reader: &mut Reader<'_>, drafts: Vec<Draft>, form: Form) -> Vec<(Step, Option<Spot>)> {
+pub(super) fn check(
+    reader: &mut Reader<'_>,
+    drafts: Vec<StepDraft>,
+    form: Form,
+) -> Vec<(Step, Option<Spot>)> {
     same_environment(reader, &drafts);
     let names = names(reader, &drafts);
     for (at, draft) in drafts.iter().enumerate() {
@@ -81,7 +85,7 @@ pub(super) fn check(reader: &mut Reader<'_>, drafts: Vec<Draft>, form: Form) -> 
 }
 
 /// Two names that would be the same in the environment of a script.
-fn same_environment(reader: &mut Reader<'_>, drafts: &[Draft]) {
+fn same_environment(reader: &mut Reader<'_>, drafts: &[StepDraft]) {
     let mut known: BTreeMap<String, &StepId> = BTreeMap::new();
     for draft in drafts {
         let id = &draft.step.id;
@@ -92,7 +96,7 @@ fn same_environment(reader: &mut Reader<'_>, drafts: &[Draft]) {
     }
 }
 
-fn names<'a>(reader: &mut Reader<'_>, drafts: &'a [Draft]) -> Names<'a> {
+fn names<'a>(reader: &mut Reader<'_>, drafts: &'a [StepDraft]) -> Names<'a> {
     let steps: Vec<&Step> = drafts.iter().map(|draft| &draft.step).collect();
     let index: HashMap<&StepId, usize> = steps.iter().enumerate().map(|(at, step)| (&step.id, at)).collect();
     let known: Vec<&str> = steps.iter().map(|step| step.id.as_str()).collect();

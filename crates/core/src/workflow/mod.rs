@@ -59,7 +59,7 @@ pub struct Workflow {
     pub tags: Vec<String>,
     /// What all steps may cost together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub budget: Option<Budget>,
+    pub budget: Option<WorkflowBudget>,
     /// In the order of the file; no step depends on itself, however indirectly.
     pub steps: Vec<Step>,
 }
@@ -166,7 +166,7 @@ pub struct Step {
     pub idle_timeout: Option<Millis>,
     /// What it may cost by itself, within the budget of the workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub budget: Option<Budget>,
+    pub budget: Option<WorkflowBudget>,
     pub kind: StepKind,
 }
 
@@ -180,7 +180,7 @@ pub enum StepKind {
     Loop(LoopStep),
     /// A script for `sh -c`.
     Bash(BashStep),
-    /// A person decides.
+    /// A person approves, rejects or chooses.
     Approval(ApprovalStep),
     /// Nothing happens until something else has.
     Wait(WaitFor),
@@ -228,7 +228,7 @@ pub struct AgentStep {
     pub prompt: Prompt,
     /// Checks that must pass when the agent has ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub gates: Vec<Gate>,
+    pub gates: Vec<StepGate>,
     /// The JSON Schema of its answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_format: Option<serde_json::Value>,
@@ -246,7 +246,7 @@ pub struct LoopStep {
     #[serde(default)]
     pub agreement: Agreement,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub gates: Vec<Gate>,
+    pub gates: Vec<StepGate>,
     pub max_iterations: u32,
     /// Whether each iteration begins a session of its own.
     #[serde(default)]
@@ -300,7 +300,7 @@ impl LoopStep {
 
 /// A check that dacapo runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gate {
+pub struct StepGate {
     pub name: String,
     pub run: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -309,7 +309,7 @@ pub struct Gate {
     pub retries: u32,
 }
 
-impl Gate {
+impl StepGate {
     /// For the policy of a loop.
     pub fn spec(&self, origin: Origin) -> crate::policy::GateSpec {
         let mut spec = crate::policy::GateSpec::of_command(&self.run);
@@ -332,7 +332,7 @@ pub struct ApprovalStep {
     pub message: String,
     /// What a person can choose from; empty: approve or reject.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub decisions: Vec<Decision>,
+    pub decisions: Vec<OfferedDecision>,
     /// Whether the person's words are the answer of the step.
     #[serde(default)]
     pub capture_response: bool,
@@ -342,7 +342,7 @@ pub struct ApprovalStep {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Decision {
+pub struct OfferedDecision {
     pub id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
@@ -431,7 +431,7 @@ pub enum SessionRule {
 /// What may be spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Budget {
+pub struct WorkflowBudget {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cost: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AgentStep, Agreement, ApprovalStep, BashStep, Budget, BudgetMode, Condition, Decision, Dialect, Form,
-    Gate, LoopStep, Prompt, Retry, RetryOn, Rework, SessionRule, Step, StepId, StepKind, TriggerRule,
-    WaitFor, Workflow,
+    AgentStep, Agreement, ApprovalStep, BashStep, BudgetMode, Condition, Dialect, Form, LoopStep,
+    OfferedDecision, Prompt, Retry, RetryOn, Rework, SessionRule, Step, StepGate, StepId, StepKind,
+    TriggerRule, WaitFor, Workflow, WorkflowBudget,
     catalogue::FOLDERS,
     command, graph, keys,
-    reader::{At, Map, Reader, is_nothing, json, whole_number},
+    reader::{Map, Placed, Reader, is_nothing, json, whole_number},
 };
 use crate::{
     agent::catalog,
@@ -80,10 +80,10 @@ pub(super) enum Holds {
 }
 
 /// A step, and where its parts stand.
-pub(super) struct Draft {
+pub(super) struct StepDraft {
     pub(super) step: Step,
     pub(super) place: Place,
-    pub(super) depends_at: Vec<At<String>>,
+    pub(super) depends_at: Vec<Placed<String>>,
     pub(super) when_at: Option<Place>,
     pub(super) texts: Vec<TextAt>,
     pub(super) command_at: Option<Place>,
@@ -124,7 +124,7 @@ pub fn parse(file: &str, bytes: &[u8], settings: Settings) -> Parsed {
 
 fn workflow(reader: &mut Reader<'_>, mut map: Map, parsed: &mut Parsed) -> Option<Workflow> {
     let name = required(reader, &mut map, "name", "name: my-workflow", Reader::name);
-    if let Some(At { value, place }) = &name {
+    if let Some(Placed { value, place }) = &name {
         parsed.name = Some(value.clone());
         parsed.name_at = Some(reader.source.spot(*place));
     }
@@ -212,7 +212,7 @@ fn form(reader: &mut Reader<'_>, map: &Map) -> Option<Form> {
 }
 
 /// The seed's form: a loop beside its prompt.
-fn loop_workflow(reader: &mut Reader<'_>, map: &mut Map) -> Option<Draft> {
+fn loop_workflow(reader: &mut Reader<'_>, map: &mut Map) -> Option<StepDraft> {
     let place = map.place_of("loop");
     let is_blank = |node: &Node| match &node.value {
         Value::Scalar { text, .. } => text.trim().is_empty() || is_nothing(node),
@@ -223,7 +223,7 @@ fn loop_workflow(reader: &mut Reader<'_>, map: &mut Map) -> Option<Draft> {
         Some(true) => {
             let what = format!("Loop workflow requires 'prompt' in {}", reader.file_name());
             reader.wrong(map.place_of("prompt"), what, "write what the agent is asked behind `prompt: |`");
-            Some(At { value: String::new(), place: map.place_of("prompt") })
+            Some(Placed { value: String::new(), place: map.place_of("prompt") })
         }
         None => None,
     };
@@ -247,11 +247,11 @@ fn loop_workflow(reader: &mut Reader<'_>, map: &mut Map) -> Option<Draft> {
         budget: None,
         kind: StepKind::Loop(looped),
     };
-    Some(Draft { step, place, depends_at: Vec::new(), when_at: None, texts, command_at })
+    Some(StepDraft { step, place, depends_at: Vec::new(), when_at: None, texts, command_at })
 }
 
-fn steps(reader: &mut Reader<'_>, map: &mut Map, key: &str, form: Form) -> Vec<Draft> {
-    let mut drafts: Vec<Draft> = Vec::new();
+fn steps(reader: &mut Reader<'_>, map: &mut Map, key: &str, form: Form) -> Vec<StepDraft> {
+    let mut drafts: Vec<StepDraft> = Vec::new();
     let mut used = BTreeSet::new();
     for (index, node) in reader.list(map, key).unwrap_or_default().into_iter().enumerate() {
         let name = format!("step {} of `{key}`", index + 1);
@@ -281,7 +281,7 @@ fn step(
     index: usize,
     form: Form,
     used: &mut BTreeSet<String>,
-) -> Option<Draft> {
+) -> Option<StepDraft> {
     let place = map.place;
     let kind_key = kind_key(reader, &map);
     let id = step_id(reader, &mut map, kind_key, index, form, used);
@@ -292,7 +292,7 @@ fn step(
         _ => reader.words(&mut map, "depends_on").unwrap_or_default(),
     };
     let mut depends_on: Vec<StepId> = Vec::new();
-    for At { value, place } in &depends_at {
+    for Placed { value, place } in &depends_at {
         match StepId::new(value) {
             Some(id) if !depends_on.contains(&id) => depends_on.push(id),
             Some(_) => {}
@@ -307,13 +307,14 @@ fn step(
         depends_on.push(StepId(ABOVE.to_owned()));
     }
     let when_at = map.node("when").map(|node| node.place);
-    let when = reader.text(&mut map, "when").and_then(|At { value, place }| match Condition::parse(&value) {
-        Ok(condition) => Some(condition),
-        Err(what) => {
-            reader.wrong(place, what, "write for example `when: \"$test.output == 'red'\"`");
-            None
-        }
-    });
+    let when =
+        reader.text(&mut map, "when").and_then(|Placed { value, place }| match Condition::parse(&value) {
+            Ok(condition) => Some(condition),
+            Err(what) => {
+                reader.wrong(place, what, "write for example `when: \"$test.output == 'red'\"`");
+                None
+            }
+        });
     let trigger_rule = reader.choice(&mut map, "trigger_rule", &TriggerRule::WORDS).map(|rule| rule.value);
     check_useless_keys(reader, &map, kind_key);
     let retry_at = map.place_of("retry");
@@ -346,7 +347,7 @@ fn step(
         budget,
         kind: kind?,
     };
-    Some(Draft { step, place, depends_at, when_at, texts, command_at })
+    Some(StepDraft { step, place, depends_at, when_at, texts, command_at })
 }
 
 /// The key that says what a step does.
@@ -390,7 +391,7 @@ fn step_id(
         return None;
     }
     if map.has("id") {
-        let At { value, place } = reader.text(map, "id")?;
+        let Placed { value, place } = reader.text(map, "id")?;
         let Some(id) = StepId::new(value.trim()).filter(|id| id.as_str() != ABOVE) else {
             let what = format!("`{}` cannot be the name of a step", short(&value));
             reader.wrong(place, what, "use letters, digits, `_` and `-`, at most 64, like `id: run-tests`");
@@ -486,7 +487,7 @@ fn kind(
                 Dialect::Dacapo => crate::policy::GateSpec::TIMEOUT,
             };
             let timeout = reader.duration(map, "timeout").map_or(default, |at| at.value);
-            let At { value, place } = script?;
+            let Placed { value, place } = script?;
             texts.push(TextAt { text: value.clone(), place, holds: Holds::Script });
             StepKind::Bash(BashStep { script: value, timeout })
         }
@@ -500,7 +501,7 @@ fn kind(
         "approval" => StepKind::Approval(approval(reader, map, texts)?),
         "wait" => StepKind::Wait(wait(reader, map)?),
         _ => {
-            let At { value, place } = reader.text(map, "cancel")?;
+            let Placed { value, place } = reader.text(map, "cancel")?;
             texts.push(TextAt { text: value.clone(), place, holds: Holds::Step });
             StepKind::Cancel { reason: value.trim().to_owned() }
         }
@@ -516,7 +517,7 @@ fn prompt(
     texts: &mut Vec<TextAt>,
     command_at: &mut Option<Place>,
 ) -> Option<Prompt> {
-    let At { value, place } = reader.text(map, key)?;
+    let Placed { value, place } = reader.text(map, key)?;
     if key == "prompt" {
         texts.push(TextAt { text: value.clone(), place, holds });
         return Some(Prompt { text: value, command: None });
@@ -533,7 +534,7 @@ fn prompt(
 /// Where a loop stands.
 enum LoopIn {
     /// It is the workflow, and its prompt stands beside it.
-    Workflow(Option<At<String>>),
+    Workflow(Option<Placed<String>>),
     Step,
 }
 
@@ -552,7 +553,7 @@ fn looped(
     };
     let given: Vec<&str> = ["prompt", "command"].into_iter().filter(|key| map.has(key)).collect();
     let prompt = match (beside, given.as_slice()) {
-        (Some(At { value, place }), []) => {
+        (Some(Placed { value, place }), []) => {
             texts.push(TextAt { text: value.clone(), place, holds: Holds::Iteration });
             Some(Prompt { text: value, command: None })
         }
@@ -579,7 +580,7 @@ fn looped(
     };
     let (has_until, has_check) = (map.has("until"), map.has("until_bash"));
     let until = until(reader, &mut map, &file);
-    let until_bash = reader.text(&mut map, "until_bash").map(|At { value, place }| {
+    let until_bash = reader.text(&mut map, "until_bash").map(|Placed { value, place }| {
         texts.push(TextAt { text: value.clone(), place, holds: Holds::IterationScript });
         value
     });
@@ -590,10 +591,10 @@ fn looped(
     let max_iterations = max_iterations(reader, &mut map, place, &file);
     let any = reader.truth(&mut map, "any");
     let agreement = match (&any, reader.dialect) {
-        (Some(At { value: true, .. }), _) | (None, Dialect::Archon) => Agreement::Either,
+        (Some(Placed { value: true, .. }), _) | (None, Dialect::Archon) => Agreement::Either,
         _ => Agreement::Both,
     };
-    if let Some(At { value: true, place }) = any
+    if let Some(Placed { value: true, place }) = any
         && !(has_until && has_check)
     {
         let what = "`any` changes nothing: there is only one of `until` and `until_bash`";
@@ -611,17 +612,17 @@ fn looped(
     let signal_completes = reader.truth(&mut map, "signal_completes").is_some_and(|at| at.value);
     let interactive = reader.truth(&mut map, "interactive");
     let gate_message_at = map.place_of("gate_message");
-    let gate_message = reader.text(&mut map, "gate_message").map(|At { value, place }| {
+    let gate_message = reader.text(&mut map, "gate_message").map(|Placed { value, place }| {
         texts.push(TextAt { text: value.clone(), place, holds: Holds::Iteration });
         value
     });
     let gate_message = match (interactive, gate_message) {
-        (Some(At { value: true, place }), None) => {
+        (Some(Placed { value: true, place }), None) => {
             let what = format!("Interactive loop requires 'gate_message' in {file}");
             reader.wrong(place, what, "say what the person is asked after each iteration");
             None
         }
-        (Some(At { value: true, .. }), Some(message)) => Some(message),
+        (Some(Placed { value: true, .. }), Some(message)) => Some(message),
         (_, Some(_)) => {
             let what = "`loop.gate_message` does nothing without `interactive: true`";
             reader.wrong_unless_archon(gate_message_at, what, "add `interactive: true`, or take it away");
@@ -678,7 +679,7 @@ fn max_iterations(reader: &mut Reader<'_>, map: &mut Map, place: Place, file: &s
     None
 }
 
-fn gates(reader: &mut Reader<'_>, map: &mut Map, texts: &mut Vec<TextAt>, holds: Holds) -> Vec<Gate> {
+fn gates(reader: &mut Reader<'_>, map: &mut Map, texts: &mut Vec<TextAt>, holds: Holds) -> Vec<StepGate> {
     let name = format!("an entry of `{}`", map.path("gates"));
     let mut gates = Vec::new();
     for node in reader.list(map, "gates").unwrap_or_default() {
@@ -692,10 +693,10 @@ fn gates(reader: &mut Reader<'_>, map: &mut Map, texts: &mut Vec<TextAt>, holds:
             required(reader, &mut inner, "run", "run: cargo test", Reader::text)
                 .map(|run| (run, label, timeout, retries))
         };
-        if let Some((At { value: run, place }, label, timeout, retries)) = gate {
+        if let Some((Placed { value: run, place }, label, timeout, retries)) = gate {
             texts.push(TextAt { text: run.clone(), place, holds });
             let name = label.unwrap_or_else(|| run.trim().to_owned());
-            gates.push(Gate { name, run, timeout, retries });
+            gates.push(StepGate { name, run, timeout, retries });
         }
     }
     gates
@@ -704,7 +705,7 @@ fn gates(reader: &mut Reader<'_>, map: &mut Map, texts: &mut Vec<TextAt>, holds:
 fn approval(reader: &mut Reader<'_>, map: &mut Map, texts: &mut Vec<TextAt>) -> Option<ApprovalStep> {
     let node = reader.take(map, "approval")?;
     if matches!(node.value, Value::Scalar { .. }) {
-        let At { value, place } = reader.text_of("`approval`", node)?;
+        let Placed { value, place } = reader.text_of("`approval`", node)?;
         texts.push(TextAt { text: value.clone(), place, holds: Holds::Step });
         let (decisions, capture_response, on_reject) = (Vec::new(), false, None);
         return Some(ApprovalStep { message: value, decisions, capture_response, on_reject });
@@ -723,24 +724,25 @@ fn approval(reader: &mut Reader<'_>, map: &mut Map, texts: &mut Vec<TextAt>) -> 
     if !decisions.is_empty() && decisions.iter().all(|decision| decision.rework) {
         reader.wrong(decisions_at, "no decision lets the run go on", "add one without `rework`");
     }
-    let At { value, place: at } = message?;
+    let Placed { value, place: at } = message?;
     texts.push(TextAt { text: value.clone(), place: if at == TOP { place } else { at }, holds: Holds::Step });
     Some(ApprovalStep { message: value, decisions, capture_response, on_reject })
 }
 
-fn decisions(reader: &mut Reader<'_>, map: &mut Map) -> Vec<Decision> {
-    let mut decisions: Vec<Decision> = Vec::new();
+fn decisions(reader: &mut Reader<'_>, map: &mut Map) -> Vec<OfferedDecision> {
+    let mut decisions: Vec<OfferedDecision> = Vec::new();
     for node in reader.list(map, "decisions").unwrap_or_default() {
         let name = "an entry of `approval.decisions`";
         let Some(mut inner) = reader.map(name, "decisions.", node, &keys::DECISION) else { continue };
         let label = reader.text(&mut inner, "label").map(|at| at.value.trim().to_owned());
         let rework = reader.truth(&mut inner, "rework").is_some_and(|at| at.value);
-        let Some(At { value, place }) = required(reader, &mut inner, "id", "id: ship", Reader::text) else {
+        let Some(Placed { value, place }) = required(reader, &mut inner, "id", "id: ship", Reader::text)
+        else {
             continue;
         };
         match StepId::new(value.trim()) {
             Some(StepId(id)) if decisions.iter().all(|known| known.id != id) => {
-                decisions.push(Decision { id, label, rework });
+                decisions.push(OfferedDecision { id, label, rework });
             }
             Some(id) => {
                 reader.wrong(place, format!("a decision is called `{id}` already"), "give it another `id`")
@@ -759,7 +761,7 @@ fn rework(reader: &mut Reader<'_>, map: &mut Map, texts: &mut Vec<TextAt>) -> Op
     let mut inner = reader.map("`approval.on_reject`", "on_reject.", node, &keys::ON_REJECT)?;
     let max_attempts = reader.count(&mut inner, "max_attempts", 1, 10).map_or(3, |at| at.value);
     let example = "prompt: Change this: $REJECTION_REASON";
-    let At { value, place } = required(reader, &mut inner, "prompt", example, Reader::text)?;
+    let Placed { value, place } = required(reader, &mut inner, "prompt", example, Reader::text)?;
     texts.push(TextAt { text: value.clone(), place, holds: Holds::Rejection });
     Some(Rework { prompt: value, max_attempts })
 }
@@ -778,7 +780,7 @@ fn wait(reader: &mut Reader<'_>, map: &mut Map) -> Option<WaitFor> {
     match *key {
         "for" => reader.duration(&mut inner, "for").map(|at| WaitFor::Duration(at.value)),
         "until" => {
-            let At { value, place } = reader.text(&mut inner, "until")?;
+            let Placed { value, place } = reader.text(&mut inner, "until")?;
             match value.trim().parse() {
                 Ok(time) => Some(WaitFor::Time(time)),
                 Err(_) => {
@@ -789,7 +791,7 @@ fn wait(reader: &mut Reader<'_>, map: &mut Map) -> Option<WaitFor> {
             }
         }
         "file" => {
-            let At { value, place } = reader.text(&mut inner, "file")?;
+            let Placed { value, place } = reader.text(&mut inner, "file")?;
             let path = value.trim();
             let is_inside = !path.starts_with('/') && path.split('/').all(|part| part != "..");
             if !is_inside {
@@ -800,7 +802,7 @@ fn wait(reader: &mut Reader<'_>, map: &mut Map) -> Option<WaitFor> {
             Some(WaitFor::File(path.to_owned()))
         }
         _ => {
-            let At { value, place } = reader.text(&mut inner, "signal")?;
+            let Placed { value, place } = reader.text(&mut inner, "signal")?;
             match StepId::new(value.trim()) {
                 Some(StepId(name)) => Some(WaitFor::Signal(name)),
                 None => {
@@ -824,7 +826,7 @@ fn retry(reader: &mut Reader<'_>, map: &mut Map) -> Option<Retry> {
     Some(Retry { max_attempts, delay: Millis(u64::from(delay)), on_error })
 }
 
-fn budget(reader: &mut Reader<'_>, map: &mut Map) -> Option<Budget> {
+fn budget(reader: &mut Reader<'_>, map: &mut Map) -> Option<WorkflowBudget> {
     let place = map.place_of("budget");
     let node = reader.take(map, "budget")?;
     let mut inner = reader.map("`budget`", "budget.", node, &keys::BUDGET)?;
@@ -834,7 +836,7 @@ fn budget(reader: &mut Reader<'_>, map: &mut Map) -> Option<Budget> {
         let what = "`budget` must have one of max_cost, max_tokens, max_time";
         reader.wrong(place, what, "write for example `budget: {max_cost: 5.00}`");
     }
-    Some(Budget {
+    Some(WorkflowBudget {
         max_cost: reader.dollars(&mut inner, "max_cost"),
         max_tokens: reader.count(&mut inner, "max_tokens", 1, 1_000_000_000).map(|at| u64::from(at.value)),
         max_time: reader.duration(&mut inner, "max_time").map(|at| at.value),
@@ -848,7 +850,7 @@ fn session(reader: &mut Reader<'_>, map: &mut Map) -> SessionRule {
     let flags = ["fresh_context", "clearContext"].map(|key| reader.truth(map, key));
     let is_fresh = flags.iter().flatten().any(|at| at.value);
     match context {
-        Some(At { value: SessionRule::Shared, place }) if is_fresh => {
+        Some(Placed { value: SessionRule::Shared, place }) if is_fresh => {
             reader.wrong(place, "`context: shared` contradicts a fresh context", "keep one of them");
             SessionRule::Fresh
         }
@@ -859,7 +861,7 @@ fn session(reader: &mut Reader<'_>, map: &mut Map) -> SessionRule {
 }
 
 fn provider(reader: &mut Reader<'_>, map: &mut Map) -> Option<String> {
-    let At { value, place } = reader.text(map, "provider")?;
+    let Placed { value, place } = reader.text(map, "provider")?;
     let name = value.trim();
     if StepId::new(name).is_none() {
         let what = format!("`{}` cannot be the name of an agent", short(name));
@@ -877,7 +879,7 @@ fn provider(reader: &mut Reader<'_>, map: &mut Map) -> Option<String> {
 
 /// The path of the file that this one stands in place of.
 fn replaces(reader: &mut Reader<'_>, map: &mut Map) -> Option<String> {
-    let At { value, place } = reader.text(map, "replaces")?;
+    let Placed { value, place } = reader.text(map, "replaces")?;
     let path = value.trim();
     if path == reader.source.file || !FOLDERS.iter().any(|folder| path.starts_with(&format!("{folder}/"))) {
         let what = format!("`{}` is no other workflow file", short(path));

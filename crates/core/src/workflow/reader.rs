@@ -19,7 +19,7 @@ const MAX_ENTRIES: usize = 1000;
 
 /// A value and where it stands.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct At<T> {
+pub(super) struct Placed<T> {
     pub(super) value: T,
     pub(super) place: Place,
 }
@@ -165,19 +165,19 @@ impl Reader<'_> {
     }
 
     /// Text that is not blank.
-    pub(super) fn text(&mut self, map: &mut Map, key: &str) -> Option<At<String>> {
+    pub(super) fn text(&mut self, map: &mut Map, key: &str) -> Option<Placed<String>> {
         let node = self.take(map, key)?;
         let path = map.path(key);
         self.text_of(&format!("`{path}`"), node)
     }
 
-    pub(super) fn text_of(&mut self, name: &str, node: Node) -> Option<At<String>> {
+    pub(super) fn text_of(&mut self, name: &str, node: Node) -> Option<Placed<String>> {
         match node.value {
             Value::Scalar { text, .. } if text.trim().is_empty() => {
                 self.wrong(node.place, format!("{name} is blank"), "give it a value, or take the line away");
                 None
             }
-            Value::Scalar { text, .. } => Some(At { value: text, place: node.place }),
+            Value::Scalar { text, .. } => Some(Placed { value: text, place: node.place }),
             Value::List(_) | Value::Map(_) => {
                 self.wrong(node.place, format!("{name} must be text"), "write one text behind the key");
                 None
@@ -186,8 +186,8 @@ impl Reader<'_> {
     }
 
     /// One line of text for people and commands to use as a name.
-    pub(super) fn name(&mut self, map: &mut Map, key: &str) -> Option<At<String>> {
-        let At { value, place } = self.text(map, key)?;
+    pub(super) fn name(&mut self, map: &mut Map, key: &str) -> Option<Placed<String>> {
+        let Placed { value, place } = self.text(map, key)?;
         let value = value.trim().to_owned();
         let is_good =
             value.chars().count() <= 100 && !value.starts_with('-') && !value.chars().any(is_deceptive);
@@ -196,11 +196,11 @@ impl Reader<'_> {
             self.wrong(place, what, "write one line of at most 100 characters that does not begin with `-`");
             return None;
         }
-        Some(At { value, place })
+        Some(Placed { value, place })
     }
 
     /// Whether it says yes; nothing at all is no.
-    pub(super) fn truth(&mut self, map: &mut Map, key: &str) -> Option<At<bool>> {
+    pub(super) fn truth(&mut self, map: &mut Map, key: &str) -> Option<Placed<bool>> {
         let (known, node) = map.take(key)?;
         let text = match &node.value {
             Value::Scalar { text, .. } => text.trim().to_ascii_lowercase(),
@@ -215,13 +215,13 @@ impl Reader<'_> {
                 return None;
             }
         };
-        Some(At { value, place: known.place })
+        Some(Placed { value, place: known.place })
     }
 
-    pub(super) fn count(&mut self, map: &mut Map, key: &str, least: u32, most: u32) -> Option<At<u32>> {
+    pub(super) fn count(&mut self, map: &mut Map, key: &str, least: u32, most: u32) -> Option<Placed<u32>> {
         let node = self.take(map, key)?;
         if let Some(value) = whole_number(&node).filter(|number| (least..=most).contains(number)) {
-            return Some(At { value, place: node.place });
+            return Some(Placed { value, place: node.place });
         }
         let range = match most {
             1_000_000_000.. => format!("{least} or more"),
@@ -232,12 +232,17 @@ impl Reader<'_> {
         None
     }
 
-    pub(super) fn choice<T: Copy>(&mut self, map: &mut Map, key: &str, words: &[(&str, T)]) -> Option<At<T>> {
+    pub(super) fn choice<T: Copy>(
+        &mut self,
+        map: &mut Map,
+        key: &str,
+        words: &[(&str, T)],
+    ) -> Option<Placed<T>> {
         let node = self.take(map, key)?;
         let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         if let Value::Scalar { text, .. } = &node.value {
             if let Some((_, value)) = words.iter().find(|(word, _)| word == text) {
-                return Some(At { value: *value, place: node.place });
+                return Some(Placed { value: *value, place: node.place });
             }
             let meant =
                 nearest(text, &known).map(|word| format!("; did you mean `{word}`?")).unwrap_or_default();
@@ -251,12 +256,12 @@ impl Reader<'_> {
     }
 
     /// A length of time of more than nothing; a bare number is milliseconds.
-    pub(super) fn duration(&mut self, map: &mut Map, key: &str) -> Option<At<Millis>> {
+    pub(super) fn duration(&mut self, map: &mut Map, key: &str) -> Option<Placed<Millis>> {
         let node = self.take(map, key)?;
         if let Value::Scalar { text, .. } = &node.value {
             let millis = whole_number(&node).map(|number| Millis(u64::from(number)));
             if let Some(value) = millis.or_else(|| text.parse().ok()).filter(|time| !time.is_zero()) {
-                return Some(At { value, place: node.place });
+                return Some(Placed { value, place: node.place });
             }
         }
         let what = format!("`{}` must be a duration of more than zero", map.path(key));
@@ -297,10 +302,11 @@ impl Reader<'_> {
     }
 
     /// A list of words; one word alone is a list of one in Archon's files.
-    pub(super) fn words(&mut self, map: &mut Map, key: &str) -> Option<Vec<At<String>>> {
+    pub(super) fn words(&mut self, map: &mut Map, key: &str) -> Option<Vec<Placed<String>>> {
         let name = format!("an entry of `{}`", map.path(key));
         let nodes = self.list(map, key)?;
-        let words: Vec<At<String>> = nodes.into_iter().filter_map(|node| self.text_of(&name, node)).collect();
+        let words: Vec<Placed<String>> =
+            nodes.into_iter().filter_map(|node| self.text_of(&name, node)).collect();
         Some(words)
     }
 }

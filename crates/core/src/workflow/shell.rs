@@ -66,12 +66,12 @@ pub fn translate(script: &str, is_step: impl Fn(&StepId) -> bool) -> Script {
             end = range.end;
             let name = name(&variable);
             let reference = match quotes.place() {
-                Place::Plain => format!("\"${{{name}}}\""),
-                Place::DoubleQuotes | Place::HereDocument => format!("${{{name}}}"),
-                Place::SingleQuotes => format!("'\"${{{name}}}\"'"),
+                Quoting::Plain => format!("\"${{{name}}}\""),
+                Quoting::DoubleQuotes | Quoting::HereDocument => format!("${{{name}}}"),
+                Quoting::SingleQuotes => format!("'\"${{{name}}}\"'"),
                 // Both would be the shell's words with a meaning of their own.
-                Place::Comment => name,
-                Place::QuotedHereDocument => {
+                Quoting::Comment => name,
+                Quoting::QuotedHereDocument => {
                     translated.unreachable.push(range.start);
                     format!("${{{name}}}")
                 }
@@ -113,7 +113,7 @@ impl Script {
 
 /// Where a position in a script stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Quoting {
     Plain,
     SingleQuotes,
     DoubleQuotes,
@@ -136,14 +136,14 @@ struct Quotes {
 }
 
 impl Quotes {
-    fn place(&self) -> Place {
+    fn place(&self) -> Quoting {
         match self.inside.first() {
-            Some((_, true, _)) => Place::QuotedHereDocument,
-            Some((_, false, _)) => Place::HereDocument,
-            None if self.comment => Place::Comment,
-            None if self.single => Place::SingleQuotes,
-            None if self.double => Place::DoubleQuotes,
-            None => Place::Plain,
+            Some((_, true, _)) => Quoting::QuotedHereDocument,
+            Some((_, false, _)) => Quoting::HereDocument,
+            None if self.comment => Quoting::Comment,
+            None if self.single => Quoting::SingleQuotes,
+            None if self.double => Quoting::DoubleQuotes,
+            None => Quoting::Plain,
         }
     }
 

@@ -19,7 +19,7 @@ use rustix::{
 
 use super::{
     SOCKET,
-    protocol::{self, Answer, Ask, AskRefusal, StartChild, Watched},
+    protocol::{self, Ask, AskAnswer, AskRefusal, StartChild, Watched},
     server::{open_folder, through},
 };
 use crate::process::keeper;
@@ -69,7 +69,7 @@ impl Inside {
     }
 
     /// Asks, and waits for the answer.
-    pub fn ask(&self, ask: &Ask) -> Result<Answer, InsideError> {
+    pub fn ask(&self, ask: &Ask) -> Result<AskAnswer, InsideError> {
         let mut stream = self.connect()?;
         // A supervisor that refuses this process answers without waiting for a question.
         let _ = stream.write_all(&protocol::line(ask));
@@ -84,7 +84,7 @@ impl Inside {
         let mut answers = BufReader::new(stream);
         match receive(&mut answers)? {
             // From here on the keeper need not wait for this process (see `keeper`): the child is on its way.
-            Answer::Started => {
+            AskAnswer::Started => {
                 let _ = rustix::thread::set_name(keeper::ASKED);
                 Ok(ChildRun { answers })
             }
@@ -93,16 +93,16 @@ impl Inside {
     }
 
     /// Watches something until the value that this gives is dropped.
-    pub fn watch(&self, watched: Watched) -> Result<News, InsideError> {
+    pub fn watch(&self, watched: Watched) -> Result<SupervisorNews, InsideError> {
         let mut stream = self.connect()?;
         let _ = stream.write_all(&protocol::line(&Ask::Watch(watched)));
         let mut answers = BufReader::new(&stream);
         match receive(&mut answers)? {
-            Answer::Watching => {}
+            AskAnswer::Watching => {}
             other => return Err(unexpected(&other)),
         }
         let has_news = !answers.buffer().is_empty();
-        Ok(News { stream, has_news })
+        Ok(SupervisorNews { stream, has_news })
     }
 
     fn connect(&self) -> Result<UnixStream, InsideError> {
@@ -125,7 +125,7 @@ impl ChildRun {
     /// Waits until the child's process has ended; gives its exit code.
     pub fn wait(mut self) -> Result<u8, InsideError> {
         match receive(&mut self.answers)? {
-            Answer::Exited { code } => Ok(code),
+            AskAnswer::Exited { code } => Ok(code),
             other => Err(unexpected(&other)),
         }
     }
@@ -133,13 +133,13 @@ impl ChildRun {
 
 /// Word from the supervisor that it is worth asking again.
 #[derive(Debug)]
-pub struct News {
+pub struct SupervisorNews {
     stream: UnixStream,
     /// Whether there was some already when it began.
     has_news: bool,
 }
 
-impl News {
+impl SupervisorNews {
     /// Waits for news, at most for `longest`.
     pub fn wait(&mut self, longest: Duration) -> Result<(), InsideError> {
         if std::mem::take(&mut self.has_news) {
@@ -165,11 +165,11 @@ impl News {
 }
 
 /// An answer that does not fit the question.
-pub(crate) fn unexpected(answer: &Answer) -> InsideError {
+pub(crate) fn unexpected(answer: &AskAnswer) -> InsideError {
     InsideError::NoAnswer(format!("it answered something else: {answer:?}"))
 }
 
-fn receive(answers: &mut impl BufRead) -> Result<Answer, InsideError> {
+fn receive(answers: &mut impl BufRead) -> Result<AskAnswer, InsideError> {
     let mut line = Vec::new();
     let read = answers.read_until(b'\n', &mut line);
     match read {
@@ -178,7 +178,7 @@ fn receive(answers: &mut impl BufRead) -> Result<Answer, InsideError> {
         Err(error) => return Err(InsideError::NoAnswer(error.to_string())),
     }
     match protocol::answer(&line) {
-        Ok(Answer::Refused(refusal)) => Err(InsideError::Refused(refusal)),
+        Ok(AskAnswer::Refused(refusal)) => Err(InsideError::Refused(refusal)),
         Ok(answer) => Ok(answer),
         Err(error) => Err(InsideError::NoAnswer(error.to_string())),
     }

@@ -18,7 +18,7 @@ use std::{
 use dacapo_core::ids::LoopId;
 
 pub(crate) use client::unexpected;
-pub use client::{ChildRun, Inside, InsideError, News};
+pub use client::{ChildRun, Inside, InsideError, SupervisorNews};
 
 use crate::{home::Home, process::keeper};
 

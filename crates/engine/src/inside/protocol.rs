@@ -118,7 +118,7 @@ pub struct StartChild {
 /// What a supervisor answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
-pub enum Answer {
+pub enum AskAnswer {
     /// It was posted, and this is the message's id.
     Posted { id: String },
     /// Messages of a bus.
@@ -134,7 +134,7 @@ pub enum Answer {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         gates: Vec<String>,
     },
-    /// The child loop's process was started. [`Answer::Exited`] follows on the same connection.
+    /// The child loop's process was started. [`AskAnswer::Exited`] follows on the same connection.
     Started,
     /// The child loop's process has ended.
     Exited {
@@ -157,7 +157,7 @@ pub enum Answer {
         /// How much there is in all.
         end: u64,
     },
-    /// From now on [`Answer::News`] follows on the same connection.
+    /// From now on [`AskAnswer::News`] follows on the same connection.
     Watching,
     /// What is watched may have changed since the last news.
     News,
@@ -176,7 +176,7 @@ pub struct AskRefusal {
     pub exit: u8,
 }
 
-impl Answer {
+impl AskAnswer {
     pub(crate) fn taken() -> Self {
         Self::Taken { gates: Vec::new() }
     }
@@ -282,8 +282,8 @@ pub(crate) fn question(line: &[u8]) -> Result<Ask, AskRefusal> {
 }
 
 /// What a line answers.
-pub(crate) fn answer(line: &[u8]) -> Result<Answer, serde_json::Error> {
-    serde_json::from_slice::<Versioned<Answer>>(line).map(|answered| answered.said)
+pub(crate) fn answer(line: &[u8]) -> Result<AskAnswer, serde_json::Error> {
+    serde_json::from_slice::<Versioned<AskAnswer>>(line).map(|answered| answered.said)
 }
 
 #[cfg(test)]
@@ -316,11 +316,11 @@ mod tests {
             assert_eq!(question(&line), Ok(ask));
         }
         for said in [
-            Answer::Exited { code: 3 },
-            Answer::taken(),
-            Answer::Taken { gates: vec!["tests".into()] },
-            Answer::Output { bytes: Words(vec![b'a', 0xfe]), end: 2 },
-            Answer::Refused(AskRefusal::not_yours("no")),
+            AskAnswer::Exited { code: 3 },
+            AskAnswer::taken(),
+            AskAnswer::Taken { gates: vec!["tests".into()] },
+            AskAnswer::Output { bytes: Words(vec![b'a', 0xfe]), end: 2 },
+            AskAnswer::Refused(AskRefusal::not_yours("no")),
         ] {
             assert_eq!(answer(&line(&said)).unwrap(), said);
         }

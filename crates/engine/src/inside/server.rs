@@ -23,7 +23,7 @@ use rustix::{
 
 use super::{
     is_below,
-    protocol::{self, Answer, Ask, AskRefusal},
+    protocol::{self, Ask, AskAnswer, AskRefusal},
 };
 use crate::home::{Home, make_dir};
 
@@ -153,7 +153,7 @@ impl Server {
     }
 
     /// Answers; `is_last` unless another answer to the same question follows.
-    pub(crate) fn answer(&mut self, to: Asker, answer: &Answer, is_last: bool) {
+    pub(crate) fn answer(&mut self, to: Asker, answer: &AskAnswer, is_last: bool) {
         let Some(connection) = self.connections.iter_mut().find(|connection| connection.id == to) else {
             return;
         };
@@ -165,7 +165,7 @@ impl Server {
 
     /// From now on this connection is told news.
     pub(crate) fn watch(&mut self, by: Asker) {
-        self.answer(by, &Answer::Watching, false);
+        self.answer(by, &AskAnswer::Watching, false);
         for connection in self.connections.iter_mut().filter(|connection| connection.id == by) {
             connection.is_watching = true;
         }
@@ -180,7 +180,7 @@ impl Server {
     pub(crate) fn tell_news(&mut self) {
         for connection in self.connections.iter_mut().filter(|connection| connection.is_watching) {
             if connection.output.is_empty() {
-                connection.output.extend(protocol::line(&Answer::News));
+                connection.output.extend(protocol::line(&AskAnswer::News));
                 connection.write();
             }
         }
@@ -210,7 +210,7 @@ impl Server {
                 let refusal = AskRefusal::not_yours(
                     "refused: only what the agent of this loop has started may ask its supervisor",
                 );
-                connection.output = protocol::line(&Answer::Refused(refusal));
+                connection.output = protocol::line(&AskAnswer::Refused(refusal));
                 connection.state = ConnectionState::Leaves;
                 connection.write();
             }
@@ -284,7 +284,7 @@ impl Connection {
     fn refuse(&mut self, refusal: AskRefusal, state: ConnectionState) {
         self.input = Vec::new();
         self.fds.clear();
-        self.output.extend(protocol::line(&Answer::Refused(refusal)));
+        self.output.extend(protocol::line(&AskAnswer::Refused(refusal)));
         self.state = state;
         self.write();
     }
@@ -393,7 +393,7 @@ mod tests {
             stream.write_all(b"{\"v\":1,\"ask\":\"family\"}\n").unwrap();
             let asked = server.turn(keeper);
             assert_eq!(asked.len(), 1);
-            server.answer(asked[0].by, &Answer::taken(), true);
+            server.answer(asked[0].by, &AskAnswer::taken(), true);
             let mut line = String::new();
             BufReader::new(&stream).read_line(&mut line).unwrap();
             assert_eq!(line, "{\"v\":1,\"answer\":\"taken\"}\n");
@@ -438,7 +438,7 @@ mod tests {
             let mut stream = connect(&server);
             stream.write_all(b"{\"v\":1,\"ask\":\"family\"}\n").unwrap();
             let asked = server.turn(keeper);
-            server.answer(asked[0].by, &Answer::Started, false);
+            server.answer(asked[0].by, &AskAnswer::Started, false);
             assert_eq!(server.connections.len(), 1);
             assert_eq!(server.deadline(), None, "a child may take as long as it likes");
             stream.write_all(out_of_turn).unwrap();

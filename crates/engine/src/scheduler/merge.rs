@@ -6,7 +6,7 @@ use dacapo_core::{
     event::UnitEnd,
     plan::{
         claimed_tasks,
-        unit::{FileChange, MergeFacts, MergeView, MergedTrees, PullRequestEnd, TargetMove, UnitInput},
+        unit::{MergeFacts, MergeView, MergedFile, MergedTrees, PullRequestEnd, TargetMove, UnitInput},
     },
     text::count,
     unit::settings::MustHold,
@@ -71,7 +71,7 @@ impl Worker<'_> {
             let units_dir = &self.spec.started.settings.units_dir;
             for file in self.repo.changed_below(tip, merged, units_dir).map_err(JobEnd::error)? {
                 let (before, after) = (held(&own_before, tip, &file)?, held(&own_after, merged, &file)?);
-                changes.push(FileChange { file, before, after });
+                changes.push(MergedFile { file, before, after });
             }
         }
         Ok(MergeView { proven, tasks, changes })

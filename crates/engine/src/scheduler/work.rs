@@ -10,8 +10,8 @@ use dacapo_core::{
     loop_machine::Request,
     machine::InMemory,
     plan::{
-        CutLoop, LoopEnd, LoopOrder, LoopStep, goes_on,
-        unit::{CutFacts, Place, UnitBrief, UnitEffect, UnitEvent, UnitInput, UnitPlan, WorktreeFacts},
+        CutLoop, LoopEnd, LoopOrder, PlanStep, goes_on,
+        unit::{CutFacts, LoopPlace, UnitBrief, UnitEffect, UnitEvent, UnitInput, UnitPlan, WorktreeFacts},
     },
     policy::SetupCommand,
     unit::{Task, TaskSpec, TaskStatus, check, settings::BaselineCheck},
@@ -147,9 +147,9 @@ impl<'a> Worker<'a> {
             }
             UnitEffect::RunLoop(place, order) => {
                 let workspace = match (place, &scratch) {
-                    (Place::Scratch, Some(scratch)) => scratch.path().to_owned(),
-                    (Place::Scratch, None) => return Err(JobEnd::error("there is no scratch worktree")),
-                    (Place::Worktree, _) => self.worktree()?.path,
+                    (LoopPlace::Scratch, Some(scratch)) => scratch.path().to_owned(),
+                    (LoopPlace::Scratch, None) => return Err(JobEnd::error("there is no scratch worktree")),
+                    (LoopPlace::Worktree, _) => self.worktree()?.path,
                 };
                 UnitInput::LoopEnded(Box::new(self.run_loop(*order, &workspace)?))
             }
@@ -356,7 +356,7 @@ impl<'a> Worker<'a> {
             _ => None,
         });
         let cut = CutLoop::of(view.id, &history, requested.collect());
-        let is_proof = cut.purpose.as_ref().is_some_and(|purpose| purpose.step != LoopStep::Turn);
+        let is_proof = cut.purpose.as_ref().is_some_and(|purpose| purpose.step != PlanStep::Turn);
         let must_hold = is_proof
             .then(|| {
                 let head = self.head()?;
@@ -372,7 +372,7 @@ impl<'a> Worker<'a> {
         let run = self.run_view()?;
         let granted = run.granted.for_loops_of_run();
         policy.limits.per_run = policy.limits.per_run.raised_to(granted.per_run);
-        if purpose.step == LoopStep::Turn {
+        if purpose.step == PlanStep::Turn {
             policy.limits.max_iterations =
                 policy.limits.max_iterations.saturating_add(granted.extra_iterations);
         }

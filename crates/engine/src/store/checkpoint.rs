@@ -10,7 +10,7 @@ use sha2::{
     digest::common::hazmat::{SerializableState, SerializedState},
 };
 
-use super::{Kind, Store, StoreError, read::to_json, stream::Place};
+use super::{Kind, Store, StoreError, read::to_json, stream::StreamEnd};
 
 /// The sources that folded the events: core's own, see `build.rs`.
 const FOLDED_BY: &str = env!("DACAPO_CORE_SOURCES");
@@ -77,7 +77,7 @@ impl Store {
     pub(super) fn checkpoint<M: Kind>(
         &self,
         id: &M::Id,
-        place: Place,
+        place: StreamEnd,
     ) -> Result<Option<Checkpoint<M::State>>, StoreError> {
         let sql = "SELECT c.seq, c.hash, c.state FROM checkpoints c
                    JOIN events e ON e.seq = c.seq AND e.stream = c.stream
@@ -100,7 +100,7 @@ impl Store {
 /// Writes how a stream stands at `place`, in the transaction of an append behind it.
 pub(super) fn write<M: Kind>(
     transaction: &Transaction<'_>,
-    place: Place,
+    place: StreamEnd,
     state: &M::State,
     hash: &JournalHash,
 ) -> Result<SinceCheckpoint, StoreError> {

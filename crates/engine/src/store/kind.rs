@@ -76,7 +76,7 @@ pub trait Kind: Machine<State: Serialize + DeserializeOwned> + Sized {
     /// The view of a stream whose owner died without writing its end.
     fn with_dead_owner(view: Self::View) -> Self::View;
 
-    fn place(view: &Self::View, first: &Self::Envelope) -> Place;
+    fn row_columns(view: &Self::View, first: &Self::Envelope) -> RowColumns;
 
     /// Whether the stream may begin or go on beside the streams that run. It is called in the transaction that
     /// records the beginning.
@@ -93,7 +93,7 @@ pub trait Kind: Machine<State: Serialize + DeserializeOwned> + Sized {
 
 /// The columns by which the row of a stream is found.
 #[derive(Clone, Debug, Default)]
-pub struct Place {
+pub struct RowColumns {
     pub(super) project: String,
     pub(super) parent: Option<String>,
     pub(super) task: Option<String>,
@@ -154,12 +154,12 @@ impl Kind for LoopMachine {
         view.with_dead_owner()
     }
 
-    fn place(view: &LoopView, first: &Envelope) -> Place {
+    fn row_columns(view: &LoopView, first: &Envelope) -> RowColumns {
         let run = match &first.event {
             LoopEvent::LoopStarted(started) => started.run.as_ref(),
             _ => None,
         };
-        Place {
+        RowColumns {
             project: view.project.to_string(),
             parent: view.parent.as_ref().map(LoopId::to_string),
             task: Some(view.task.to_string()),
@@ -252,11 +252,11 @@ impl Kind for RunMachine {
         view.with_dead_owner()
     }
 
-    fn place(view: &RunView, _: &RunEnvelope) -> Place {
-        Place {
+    fn row_columns(view: &RunView, _: &RunEnvelope) -> RowColumns {
+        RowColumns {
             project: view.project.to_string(),
             workspace: view.root.to_string_lossy().into_owned(),
-            ..Place::default()
+            ..RowColumns::default()
         }
     }
 
@@ -333,11 +333,11 @@ impl Kind for WorkflowMachine {
         view.with_dead_owner()
     }
 
-    fn place(view: &WorkflowView, _: &WorkflowEnvelope) -> Place {
-        Place {
+    fn row_columns(view: &WorkflowView, _: &WorkflowEnvelope) -> RowColumns {
+        RowColumns {
             project: view.project.to_string(),
             workspace: view.root.to_string_lossy().into_owned(),
-            ..Place::default()
+            ..RowColumns::default()
         }
     }
 

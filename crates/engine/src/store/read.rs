@@ -14,7 +14,7 @@ use dacapo_core::{
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row as SqlRow, Transaction, params};
 
-use super::{Kind, Store, StoreError, checkpoint::JournalHash, stream::Place};
+use super::{Kind, Store, StoreError, checkpoint::JournalHash, stream::StreamEnd};
 use crate::process::identity::{Identity, host};
 
 /// A stream as its row has it.
@@ -507,10 +507,10 @@ impl Store {
     // --- rows -----------------------------------------------------------------------------------------------
 
     /// Where a stream ends, and its view.
-    pub(super) fn stream_row<M: Kind>(&self, id: &M::Id) -> Result<Option<(Place, M::View)>, StoreError> {
+    pub(super) fn stream_row<M: Kind>(&self, id: &M::Id) -> Result<Option<(StreamEnd, M::View)>, StoreError> {
         let sql = "SELECT key, head, epoch, view FROM streams WHERE id = ?1 AND kind = ?2";
         self.query_row(sql, params![id.as_ref(), M::NAME], |row| {
-            Ok((Place { key: row.get(0)?, head: row.get(1)?, epoch: row.get(2)? }, json(row, 3)?))
+            Ok((StreamEnd { key: row.get(0)?, head: row.get(1)?, epoch: row.get(2)? }, json(row, 3)?))
         })
     }
 

@@ -38,7 +38,7 @@ const MOVE: &str = "UPDATE streams SET head = ?4, view = ?5, lease_until = ?6, e
 /// A stream, as the process that writes it holds it.
 pub struct Stream<M: Kind> {
     id: M::Id,
-    place: Place,
+    place: StreamEnd,
     state: M::State,
     view: M::View,
     hash: JournalHash,
@@ -50,7 +50,7 @@ pub struct Stream<M: Kind> {
 
 /// Where a stream ends, as its writer knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct StreamEnd {
     pub(super) key: i64,
     pub(super) head: i64,
     /// How often the stream has had a new owner.
@@ -262,7 +262,7 @@ impl<M: Kind> Stream<M> {
                 M::see(&mut view, envelope);
             }
             M::admit(transaction, &view, kin)?;
-            let at = M::place(&view, beginning);
+            let at = M::row_columns(&view, beginning);
             let head = first + events.len() as i64 - 1;
             transaction
                 .prepare_cached(
@@ -288,7 +288,7 @@ impl<M: Kind> Stream<M> {
                     host(),
                     lease_from(now),
                 ])?;
-            let place = Place { key: transaction.last_insert_rowid(), head, epoch: 1 };
+            let place = StreamEnd { key: transaction.last_insert_rowid(), head, epoch: 1 };
             let mut hash = JournalHash::default();
             insert::<M>(transaction, place.key, first, now, &events, &mut hash)?;
             M::index(transaction, place.key, &view, &envelopes)?;
@@ -352,7 +352,7 @@ impl<M: Kind> Stream<M> {
             }
             Ok((envelopes, head))
         })?;
-        self.place = Place { head, epoch, ..at };
+        self.place = StreamEnd { head, epoch, ..at };
         (self.leased, self.shuts_out_owner) = (Instant::now(), false);
         (self.view, self.hash, self.since_checkpoint) = (view, hash, since);
         Ok(envelopes)

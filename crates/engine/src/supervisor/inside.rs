@@ -22,7 +22,7 @@ use crate::{
     bus::{Bus, BusError},
     inside::{
         child,
-        protocol::{Answer, Ask, AskRefusal, BusName, LoopRecord, StartChild, Watched, Words},
+        protocol::{Ask, AskAnswer, AskRefusal, BusName, LoopRecord, StartChild, Watched, Words},
         server::{Asked, Asker},
     },
     secrets::secrets,
@@ -57,12 +57,12 @@ impl Supervisor<'_> {
         // The journal says nothing of a child that was killed.
         let mut is_news = !ended.is_empty();
         for (asker, code) in ended {
-            self.server.answer(asker, &Answer::Exited { code }, true);
+            self.server.answer(asker, &AskAnswer::Exited { code }, true);
         }
         for Asked { by, ask, fds } in self.server.turn(self.keeper.pid()) {
-            match self.answer_to(by, ask, fds).unwrap_or_else(Answer::Refused) {
-                Answer::Watching => self.server.watch(by),
-                answer => self.server.answer(by, &answer, answer != Answer::Started),
+            match self.answer_to(by, ask, fds).unwrap_or_else(AskAnswer::Refused) {
+                AskAnswer::Watching => self.server.watch(by),
+                answer => self.server.answer(by, &answer, answer != AskAnswer::Started),
             }
         }
         if !self.server.is_watched() {
@@ -75,34 +75,34 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    fn answer_to(&mut self, by: Asker, ask: Ask, fds: Vec<OwnedFd>) -> Result<Answer, AskRefusal> {
+    fn answer_to(&mut self, by: Asker, ask: Ask, fds: Vec<OwnedFd>) -> Result<AskAnswer, AskRefusal> {
         match ask {
             Ask::Post { kind, body, bus } => self.post_for_agent(kind, body, &bus),
             Ask::Wait { why } => {
                 let kind = self.started.policy.claims.wait.message.clone();
                 let kind = kind.ok_or_else(|| AskRefusal::mistake("this loop does not wait for people"))?;
                 self.post_for_agent(kind, why, &BusName::Own)?;
-                Ok(Answer::taken())
+                Ok(AskAnswer::taken())
             }
             Ask::Question { text } => {
                 self.post_for_agent("QUESTION".to_owned(), text, &BusName::Own)?;
-                Ok(Answer::taken())
+                Ok(AskAnswer::taken())
             }
             Ask::Claim { note } => self.claim_for_agent(&note),
             Ask::ReadBus { bus, from } => {
                 let (messages, next) = self.bus_of(&bus)?.page(from, BYTES)?;
-                Ok(Answer::Messages { messages, next })
+                Ok(AskAnswer::Messages { messages, next })
             }
             Ask::Start(asked) => self.start_child(by, asked, fds),
             Ask::Family => {
                 let loops = self.store.family(&self.id)?.into_iter().map(record).collect();
-                Ok(Answer::Loops { own: self.id.clone(), loops })
+                Ok(AskAnswer::Loops { own: self.id.clone(), loops })
             }
             Ask::Events { id, from } => {
                 self.relative(&id)?;
                 let events = self.store.events_page(&id, from, EVENTS)?;
                 let more = events.len() >= EVENTS as usize;
-                Ok(Answer::Events { events, more })
+                Ok(AskAnswer::Events { events, more })
             }
             Ask::Output { id, channel, from } => {
                 let row = self.relative(&id)?;
@@ -115,7 +115,7 @@ impl Supervisor<'_> {
 
     // --- saying something -----------------------------------------------------------------------------------
 
-    fn post_for_agent(&mut self, kind: String, body: String, bus: &BusName) -> Result<Answer, AskRefusal> {
+    fn post_for_agent(&mut self, kind: String, body: String, bus: &BusName) -> Result<AskAnswer, AskRefusal> {
         let started = &self.started;
         let (project, task) = match bus {
             BusName::Own => (&started.project, Some(&started.task)),
@@ -138,7 +138,7 @@ impl Supervisor<'_> {
             self.inbox.push_back(Input::Requested(request).into());
         }
         let id = posted.into_iter().next().map(|message| message.id).unwrap_or_default();
-        Ok(Answer::Posted { id })
+        Ok(AskAnswer::Posted { id })
     }
 
     /// The bus, if it is one of the family's: another loop's agent takes a message for a word to itself.
@@ -170,7 +170,7 @@ impl Supervisor<'_> {
     }
 
     /// The same file that an agent can write itself: one way to claim, however it is said.
-    fn claim_for_agent(&self, note: &str) -> Result<Answer, AskRefusal> {
+    fn claim_for_agent(&self, note: &str) -> Result<AskAnswer, AskRefusal> {
         let policy = &self.started.policy;
         if !policy.claims.done_file || !policy.hears_promises() {
             let by_mark = policy.source.as_ref().filter(|_| policy.marks_items());
@@ -191,11 +191,11 @@ impl Supervisor<'_> {
                 return Err(AskRefusal::failed(format!("cannot write `{}`: {error}", done.display())));
             }
         }
-        Ok(Answer::Taken { gates: policy.gates.specs.iter().map(|gate| gate.name.clone()).collect() })
+        Ok(AskAnswer::Taken { gates: policy.gates.specs.iter().map(|gate| gate.name.clone()).collect() })
     }
 
     /// Watches from before the answer on, so that nothing falls between it and the first look of the one who asked.
-    fn watch_for_agent(&mut self, watched: &Watched) -> Result<Answer, AskRefusal> {
+    fn watch_for_agent(&mut self, watched: &Watched) -> Result<AskAnswer, AskRefusal> {
         let folder = match watched {
             Watched::Events => None,
             Watched::Output { id } => {
@@ -215,7 +215,7 @@ impl Supervisor<'_> {
         if let (Some(folder), Some(watch)) = (folder, &self.watch) {
             watch.add(&folder).map_err(cannot)?;
         }
-        Ok(Answer::Watching)
+        Ok(AskAnswer::Watching)
     }
 
     // --- the family -----------------------------------------------------------------------------------------
@@ -234,13 +234,13 @@ impl Supervisor<'_> {
         })
     }
 
-    fn output_of(&self, row: &LoopRow, channel: Channel, from: u64) -> Result<Answer, AskRefusal> {
+    fn output_of(&self, row: &LoopRow, channel: Channel, from: u64) -> Result<AskAnswer, AskRefusal> {
         let runs = self.home.runs(&row.view.project, &row.view.task);
         // The agent can write there: nothing but a file is opened, for a pipe would never answer.
         let mut file = match open_regular(&Segments::path(&runs, &row.view.id, channel)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Answer::Output { bytes: Words::default(), end: 0 });
+                return Ok(AskAnswer::Output { bytes: Words::default(), end: 0 });
             }
             Err(error) => return Err(AskRefusal::failed(error)),
         };
@@ -250,10 +250,10 @@ impl Supervisor<'_> {
             file.seek(SeekFrom::Start(from)).map_err(AskRefusal::failed)?;
             file.take(BYTES).read_to_end(&mut bytes).map_err(AskRefusal::failed)?;
         }
-        Ok(Answer::Output { bytes: Words(bytes), end })
+        Ok(AskAnswer::Output { bytes: Words(bytes), end })
     }
 
-    fn cancel_child(&mut self, id: &LoopId) -> Result<Answer, AskRefusal> {
+    fn cancel_child(&mut self, id: &LoopId) -> Result<AskAnswer, AskRefusal> {
         if *id == self.id {
             return Err(AskRefusal::not_yours("the agent of a loop cannot cancel its own loop"));
         }
@@ -266,10 +266,15 @@ impl Supervisor<'_> {
             });
         }
         self.store.request(id, &Request::Cancel, Timestamp::now())?;
-        Ok(Answer::taken())
+        Ok(AskAnswer::taken())
     }
 
-    fn start_child(&mut self, by: Asker, asked: StartChild, fds: Vec<OwnedFd>) -> Result<Answer, AskRefusal> {
+    fn start_child(
+        &mut self,
+        by: Asker,
+        asked: StartChild,
+        fds: Vec<OwnedFd>,
+    ) -> Result<AskAnswer, AskRefusal> {
         if asked.args.first().is_none_or(|word| word.0 != b"run") {
             return Err(AskRefusal::not_yours("the agent of a loop can start a child by `dacapo run` only"));
         }
@@ -284,7 +289,7 @@ impl Supervisor<'_> {
         let process = child::start(self.home, &self.id, asked, fds)
             .map_err(|error| AskRefusal::failed(format!("cannot start a child loop: {error}")))?;
         self.children.add(process, by);
-        Ok(Answer::Started)
+        Ok(AskAnswer::Started)
     }
 
     /// Ends this loop's children: those in the journal by a request, those that are just starting by a signal.

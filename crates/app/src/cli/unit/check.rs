@@ -14,7 +14,7 @@ use crate::error::{USAGE, UserError};
 /// Each problem has its place, the line, and what to do about it. The exit code is 2 if there is any.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo unit check")]
-pub(super) struct CheckArgs {
+pub(super) struct UnitCheckArgs {
     #[command(flatten)]
     place: UnitsPlace,
     /// As JSON
@@ -22,7 +22,7 @@ pub(super) struct CheckArgs {
     json: bool,
 }
 
-pub(super) fn check(args: &CheckArgs) -> Result<u8, UserError> {
+pub(super) fn check(args: &UnitCheckArgs) -> Result<u8, UserError> {
     let found = RepositoryUnits::at(&args.place)?;
     let problems = &found.checked.problems;
     if args.json {

@@ -20,7 +20,7 @@ use crate::{context::Context, error::UserError};
 /// Show units, how far they are, and what they wait for
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo unit list\n  dacapo unit list --json")]
-pub(super) struct ListArgs {
+pub(super) struct UnitListArgs {
     #[command(flatten)]
     place: UnitsPlace,
     /// As JSON
@@ -102,7 +102,7 @@ fn known(cx: &Context, place: &UnitsPlace) -> Result<BTreeMap<UnitId, UnitHistor
         .collect())
 }
 
-pub(super) fn list(cx: &Context, args: &ListArgs) -> Result<u8, UserError> {
+pub(super) fn list(cx: &Context, args: &UnitListArgs) -> Result<u8, UserError> {
     let found = RepositoryUnits::at(&args.place)?;
     let mut known = known(cx, &args.place)?;
     let units = found.checked.units.iter();

@@ -34,8 +34,8 @@ pub(super) struct UnitArgs {
 
 #[derive(Subcommand, Debug)]
 enum UnitCommand {
-    List(list::ListArgs),
-    Check(check::CheckArgs),
+    List(list::UnitListArgs),
+    Check(check::UnitCheckArgs),
     Prompt(prompt::PromptArgs),
     Run(Box<run::UnitRunArgs>),
 }
@@ -61,7 +61,7 @@ pub(super) fn unit(cx: &Context, args: &UnitArgs) -> Result<u8, UserError> {
     }
 }
 
-/// Where to look.
+/// The repository and the folder of units that a command works on.
 #[derive(Args, Debug)]
 struct UnitsPlace {
     /// The repository (default: the one we are in)

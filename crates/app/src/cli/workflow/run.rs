@@ -14,7 +14,7 @@ use dacapo_core::{
     policy::{Origin, Policy},
     trust::workflow_runnables,
     workflow::{
-        Budget, DEFAULT_PROVIDER, Settings, Step, StepId, StepKind, Workflow,
+        DEFAULT_PROVIDER, Settings, Step, StepId, StepKind, Workflow, WorkflowBudget,
         catalogue::FrozenWorkflow,
         dry_run::{self, Stubs},
         machine::{Raise, WorkflowSettings, WorkflowStarted},
@@ -279,7 +279,7 @@ pub(super) fn as_one_budget(mut policy: Policy, workflow: &mut Workflow) -> Poli
     let (max_cost, max_tokens) = (limits.max_cost.take(), limits.max_tokens.take());
     let max_time = limits.max_time.take();
     if max_cost.is_some() || max_tokens.is_some() || max_time.is_some() {
-        let budget = workflow.budget.get_or_insert_with(Budget::default);
+        let budget = workflow.budget.get_or_insert_with(WorkflowBudget::default);
         budget.max_cost = max_cost.or(budget.max_cost);
         budget.max_tokens = max_tokens.or(budget.max_tokens);
         budget.max_time = max_time.or(budget.max_time);

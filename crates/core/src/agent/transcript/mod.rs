@@ -22,7 +22,7 @@ use serde::Deserialize;
 pub use self::readable::{Said, readable};
 use self::{lines::Lines, sink::TranscriptSink};
 use super::command::Format;
-pub use crate::limits::Scope as UsageScope;
+pub use crate::limits::UsageScope;
 use crate::{duration::Millis, event::Usage, limits::Meter};
 
 /// Something in an agent's output, as soon as it is known.

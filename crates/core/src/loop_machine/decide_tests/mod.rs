@@ -32,8 +32,8 @@ use crate::{
     judge::{
         claim::RefusalReason,
         evidence::{
+            EvidenceReason::{NoApproval, NoCommit, NoPassingTests},
             MissingEvidence,
-            Reason::{NoApproval, NoCommit, NoPassingTests},
         },
         promise::{MissReason, PromiseRule},
         signal::{DoneFact, Facts, Signal},

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    AfterLook, BranchFacts, CHASES, Checks, CutFacts, MergeFacts, MergeView, MergedTrees, Merging, Place,
+    AfterLook, BranchFacts, CHASES, Checks, CutFacts, LoopPlace, MergeFacts, MergeView, MergedTrees, Merging,
     PullRequestEnd, Restore, Take, TargetFacts, TargetMove, TargetTaken, UnitBrief, UnitEffect, UnitEvent,
     UnitInput, UnitNote, UnitPlan, UnitProgress, UnitStage, WorktreeFacts,
     rules::{self, TasksCallFor, end_of},
@@ -11,7 +11,7 @@ use super::{
 use crate::{
     event::{RunEvent, UnitEnd},
     machine::{Machine, Step},
-    plan::{CutLoop, LoopEnd, LoopOrder, LoopStep, Purpose},
+    plan::{CutLoop, LoopEnd, LoopOrder, PlanStep, Purpose},
     unit::{
         Task, TaskSet, TaskStatus, prompt,
         schedule::Job,
@@ -374,7 +374,7 @@ impl Decision {
         let UnitBrief { unit, target, settings, .. } = &*Arc::clone(&self.brief);
         let accepted = &self.state.accepted;
         let order = LoopOrder {
-            purpose: Purpose::proof(LoopStep::SentBack, settings, unit, accepted, must_hold),
+            purpose: Purpose::proof(PlanStep::SentBack, settings, unit, accepted, must_hold),
             policy: settings.sent_back(unit, must_hold),
             prompt: format!("{}\n\n{red}\n", prompt::fix_merge(unit, target)),
             base: Some(accepted.clone()),
@@ -400,7 +400,7 @@ impl Decision {
         if let Some(CutFacts { cut, .. }) =
             cut.as_ref().filter(|cut| rules::is_ours(cut, &self.brief, &state.accepted, &state.tasks))
         {
-            let step = cut.purpose.as_ref().map_or(LoopStep::Turn, |purpose| purpose.step);
+            let step = cut.purpose.as_ref().map_or(PlanStep::Turn, |purpose| purpose.step);
             let stage = UnitStage::Looping { step, set: cut.tasks.clone() };
             return self.go(stage, UnitEffect::ResumeLoop { id: cut.id.clone(), grant: cut.grant() });
         }
@@ -464,10 +464,10 @@ impl Decision {
 
     fn run_loop(&mut self, set: Option<TaskSet>, order: LoopOrder) {
         let stage = UnitStage::Looping { step: order.purpose.step, set };
-        self.go(stage, UnitEffect::RunLoop(Place::Worktree, Box::new(order)));
+        self.go(stage, UnitEffect::RunLoop(LoopPlace::Worktree, Box::new(order)));
     }
 
-    fn loop_ended(&mut self, step: LoopStep, set: Option<TaskSet>, loop_end: LoopEnd) {
+    fn loop_ended(&mut self, step: PlanStep, set: Option<TaskSet>, loop_end: LoopEnd) {
         let Some(end) = end_of(loop_end.reason, rules::exhausted(step)) else {
             return self.loop_done(step, loop_end);
         };
@@ -480,7 +480,7 @@ impl Decision {
         }
     }
 
-    fn loop_done(&mut self, step: LoopStep, loop_end: LoopEnd) {
+    fn loop_done(&mut self, step: PlanStep, loop_end: LoopEnd) {
         self.note(UnitNote::FailedLoop(None));
         if let Some(proof) = loop_end.proof {
             self.note(UnitNote::Proven { tasks: proof.tasks, commit: proof.commit });
@@ -497,12 +497,12 @@ impl Decision {
         }
         match step {
             // A unit starts no loop of a workflow.
-            LoopStep::Turn | LoopStep::Workflow => self.go_on(),
-            LoopStep::Baseline => {
+            PlanStep::Turn | PlanStep::Workflow => self.go_on(),
+            PlanStep::Baseline => {
                 self.note(UnitNote::Checks(Checks::Hold));
                 self.go_on();
             }
-            LoopStep::SentBack | LoopStep::Merge | LoopStep::Conflict => {
+            PlanStep::SentBack | PlanStep::Merge | PlanStep::Conflict => {
                 self.note(UnitNote::Checks(Checks::Hold));
                 self.look_at_branch(AfterLook::GoOn);
             }
@@ -563,10 +563,10 @@ impl Decision {
         let (step, policy, prompt) = if has_conflict {
             let paths = &merging.conflict;
             let policy = settings.conflict(unit, &must_hold, rules::no_markers(paths));
-            (LoopStep::Conflict, policy, prompt::resolve_conflict(unit, target, paths))
+            (PlanStep::Conflict, policy, prompt::resolve_conflict(unit, target, paths))
         } else {
             let prompt = format!("The merge of unit {unit} is checked.");
-            (LoopStep::Merge, settings.merged(unit, &must_hold), prompt)
+            (PlanStep::Merge, settings.merged(unit, &must_hold), prompt)
         };
         if policy.gates.specs.is_empty() {
             return self.commit_merge(merging);
@@ -574,7 +574,7 @@ impl Decision {
         let purpose = Purpose::proof(step, settings, unit, &merging.tip, &must_hold);
         let order = LoopOrder { purpose, policy, prompt, base: None };
         let stage = UnitStage::CheckingTree(merging, Box::new(must_hold));
-        self.go(stage, UnitEffect::RunLoop(Place::Scratch, Box::new(order)));
+        self.go(stage, UnitEffect::RunLoop(LoopPlace::Scratch, Box::new(order)));
     }
 
     fn tree_checked(&mut self, merging: Merging, must_hold: Box<MustHold>, end: LoopEnd) {

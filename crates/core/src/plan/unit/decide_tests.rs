@@ -195,7 +195,7 @@ fn turn(brief: &UnitBrief, set: TaskSet, accepted: &str, has_work: bool, more: &
         policy: brief.settings.turn(set, has_work),
         base: Some(accepted.to_owned()),
     };
-    UnitEffect::RunLoop(Place::Worktree, Box::new(order))
+    UnitEffect::RunLoop(LoopPlace::Worktree, Box::new(order))
 }
 
 const NOTHING: [UnitEffect; 0] = [];
@@ -327,7 +327,7 @@ fn tasks_are_worked_off_checked_and_complete() {
         prompt: crate::unit::prompt::fix_baseline(&brief.unit, &[("lint", "make lint")]),
         base: Some("c2".to_owned()),
     };
-    assert_eq!(effects, [UnitEffect::RunLoop(Place::Worktree, Box::new(order))]);
+    assert_eq!(effects, [UnitEffect::RunLoop(LoopPlace::Worktree, Box::new(order))]);
     assert_eq!(sim.ends(proves(&[], "c3")), restores("c3"));
     sim.feed(UnitInput::BranchRestored(None));
     assert_eq!(sim.sees(&[Complete, Complete]), [UnitEffect::LookAtBranch], "the checks hold");
@@ -416,7 +416,7 @@ fn a_cut_loop_of_checks_ends_as_what_it_was_for() {
     assert_eq!(sim.ends(proves(&[], "c2")), restores("c2"));
     sim.feed(UnitInput::BranchRestored(None));
     assert_eq!(sim.sees(&[Complete]), [UnitEffect::LookAtBranch], "the checks hold");
-    let sent_back = Purpose::proof(LoopStep::SentBack, &brief.settings, &brief.unit, "c1", &holds);
+    let sent_back = Purpose::proof(PlanStep::SentBack, &brief.settings, &brief.unit, "c1", &holds);
     let mut sim = resumed(sent_back.clone());
     assert_eq!(sim.ends(loop_end(Reason::MaxIterations)), NOTHING);
     assert_eq!(sim.told, [failed_in_loop(UnitEnd::Merge, "the end")]);
@@ -553,12 +553,12 @@ fn a_unit_that_was_sent_back_takes_the_target_and_mends_what_was_red() {
     let holds = MustHold { tasks: vec![task(1, Pending).spec], others: Vec::new(), checks: vec![check()] };
     let fixes = |base: &str| {
         let order = LoopOrder {
-            purpose: Purpose::proof(LoopStep::SentBack, &told.settings, &told.unit, base, &holds),
+            purpose: Purpose::proof(PlanStep::SentBack, &told.settings, &told.unit, base, &holds),
             policy: told.settings.sent_back(&told.unit, &holds),
             prompt: format!("{}\n\nlint is red\n", crate::unit::prompt::fix_merge(&told.unit, "main")),
             base: Some(base.to_owned()),
         };
-        [UnitEffect::RunLoop(Place::Worktree, Box::new(order))]
+        [UnitEffect::RunLoop(LoopPlace::Worktree, Box::new(order))]
     };
     assert_eq!(sim.feed(UnitInput::MustHoldFound(holds.clone())), fixes("m1"));
     assert_eq!(sim.ends(proves(&[], "c2")), [UnitEffect::LookAtBranch]);
@@ -662,14 +662,14 @@ fn a_clean_merge_is_checked_committed_looked_at_and_moved() {
     assert_eq!(sim.feed(clean()), lays_out("tree"));
     let holds = all_of(1);
     let order = LoopOrder {
-        purpose: Purpose::proof(LoopStep::Merge, &brief.settings, &brief.unit, "t1", &holds),
+        purpose: Purpose::proof(PlanStep::Merge, &brief.settings, &brief.unit, "t1", &holds),
         policy: brief.settings.merged(&brief.unit, &holds),
         prompt: "The merge of unit auth is checked.".to_owned(),
         base: None,
     };
     assert_eq!(
         sim.feed(UnitInput::LaidOut(Ok(holds))),
-        [UnitEffect::RunLoop(Place::Scratch, Box::new(order))]
+        [UnitEffect::RunLoop(LoopPlace::Scratch, Box::new(order))]
     );
     assert_eq!(sim.ends(loop_end(Reason::Done)), commits("tree"));
     assert_eq!(sim.feed(UnitInput::MergeCommitted("m1".to_owned())), looks("m1"));
@@ -724,14 +724,14 @@ fn a_conflict_is_resolved_by_an_agent_and_checked_again_if_more_has_to_hold() {
             ..super::rules::no_markers(&["a".to_owned()])
         };
         let order = LoopOrder {
-            purpose: Purpose::proof(LoopStep::Conflict, &brief.settings, &brief.unit, "t1", &all_of(1)),
+            purpose: Purpose::proof(PlanStep::Conflict, &brief.settings, &brief.unit, "t1", &all_of(1)),
             policy: brief.settings.conflict(&brief.unit, &all_of(1), markers),
             prompt: crate::unit::prompt::resolve_conflict(&brief.unit, "main", &["a".to_owned()]),
             base: None,
         };
         assert_eq!(
             sim.feed(UnitInput::LaidOut(Ok(all_of(1)))),
-            [UnitEffect::RunLoop(Place::Scratch, Box::new(order))]
+            [UnitEffect::RunLoop(LoopPlace::Scratch, Box::new(order))]
         );
         sim
     };
@@ -752,8 +752,8 @@ fn a_conflict_is_resolved_by_an_agent_and_checked_again_if_more_has_to_hold() {
     sim.ends(kept());
     assert_eq!(sim.feed(UnitInput::MustHoldFound(all_of(2))), lays_out("kept"));
     let effects = sim.feed(UnitInput::LaidOut(Ok(all_of(2))));
-    let [UnitEffect::RunLoop(Place::Scratch, order)] = &effects[..] else { panic!("{effects:?}") };
-    assert_eq!(order.purpose.step, LoopStep::Merge, "no agent works on it any more");
+    let [UnitEffect::RunLoop(LoopPlace::Scratch, order)] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(order.purpose.step, PlanStep::Merge, "no agent works on it any more");
     let mut again = Sim { state: sim.state.clone(), told: Vec::new() };
     assert_eq!(sim.ends(loop_end(Reason::Done)), commits("kept"));
     assert_eq!(again.ends(loop_end(Reason::MaxIterations)), NOTHING);
@@ -797,7 +797,7 @@ fn a_merge_that_changes_what_it_may_not_never_reaches_the_target() {
     sim.feed(UnitInput::LaidOut(Ok(MustHold::default())));
     sim.feed(UnitInput::MergeCommitted("m1".to_owned()));
     let file = "specs/tasks/other/01-t.md".to_owned();
-    let changes = vec![FileChange { file, before: None, after: Some(Vec::new()) }];
+    let changes = vec![MergedFile { file, before: None, after: Some(Vec::new()) }];
     assert_eq!(sim.feed(UnitInput::MergeSeen(MergeView { changes, ..MergeView::default() })), NOTHING);
     let said = "the merge would change `specs/tasks/other/01-t.md` in a way that nothing proves";
     assert_eq!(sim.told, [failed(UnitEnd::Merge, said)]);

@@ -44,7 +44,7 @@ use std::{
 pub use rules::{ChainCommit, accepted, end_of};
 pub use state::UnitProgress;
 
-use super::{CutLoop, LoopEnd, LoopOrder, LoopStep};
+use super::{CutLoop, LoopEnd, LoopOrder, PlanStep};
 use crate::{
     event::{Grant, MergeMode, RunEvent, UnitEnd},
     ids::{LoopId, UnitId},
@@ -266,12 +266,12 @@ pub struct MergeView {
     /// The unit's tasks as the target has them.
     pub tasks: Vec<Task>,
     /// Files below the folder of units that the merge changes.
-    pub changes: Vec<FileChange>,
+    pub changes: Vec<MergedFile>,
 }
 
 /// A file that a merge changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileChange {
+pub struct MergedFile {
     /// Its path, from the top of the repository.
     pub file: String,
     /// What the target has.
@@ -369,7 +369,7 @@ pub enum UnitEffect {
         commit: String,
     },
     /// Run a loop to its end.
-    RunLoop(Place, Box<LoopOrder>),
+    RunLoop(LoopPlace, Box<LoopOrder>),
     /// Go on with a loop that was cut short.
     ResumeLoop {
         id: LoopId,
@@ -429,7 +429,7 @@ pub enum Restore {
 
 /// Where a loop works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum LoopPlace {
     /// In the unit's worktree.
     Worktree,
     /// In the scratch worktree of a merge.
@@ -523,7 +523,7 @@ pub enum UnitStage {
     /// A loop in the unit's worktree.
     Looping {
         /// What it is for.
-        step: LoopStep,
+        step: PlanStep,
         /// The tasks that it may complete.
         set: Option<TaskSet>,
     },

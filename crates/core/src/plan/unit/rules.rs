@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use super::{Checks, CutFacts, MergeView, UnitBrief};
 use crate::{
     event::{Reason, UnitEnd},
-    plan::{LoopStep, Purpose},
+    plan::{PlanStep, Purpose},
     policy::GateSpec,
     text::{count, shell::quoted},
     unit::{
@@ -110,11 +110,11 @@ pub fn end_of(reason: Reason, exhausted: UnitEnd) -> Option<UnitEnd> {
 }
 
 /// The end of a unit whose loop of this step has used up its tries.
-pub(super) fn exhausted(step: LoopStep) -> UnitEnd {
+pub(super) fn exhausted(step: PlanStep) -> UnitEnd {
     match step {
-        LoopStep::Turn | LoopStep::Workflow => UnitEnd::Exhausted,
-        LoopStep::Baseline => UnitEnd::Baseline,
-        LoopStep::SentBack | LoopStep::Merge | LoopStep::Conflict => UnitEnd::Merge,
+        PlanStep::Turn | PlanStep::Workflow => UnitEnd::Exhausted,
+        PlanStep::Baseline => UnitEnd::Baseline,
+        PlanStep::SentBack | PlanStep::Merge | PlanStep::Conflict => UnitEnd::Merge,
     }
 }
 
@@ -128,16 +128,16 @@ pub(super) fn is_ours(cut: &CutFacts, brief: &UnitBrief, accepted: &str, tasks: 
     let Some(purpose) = &cut.cut.purpose else { return false };
     let UnitBrief { settings, unit, .. } = brief;
     let now = match (purpose.step, &cut.must_hold) {
-        (LoopStep::Turn, _) => Purpose::turn(settings, unit, accepted, tasks.iter().map(|task| &task.spec)),
-        (LoopStep::Baseline, Some(must_hold)) => {
+        (PlanStep::Turn, _) => Purpose::turn(settings, unit, accepted, tasks.iter().map(|task| &task.spec)),
+        (PlanStep::Baseline, Some(must_hold)) => {
             Purpose::baseline(settings, unit, accepted, &must_hold.checks)
         }
-        (LoopStep::SentBack, Some(must_hold)) => {
-            Purpose::proof(LoopStep::SentBack, settings, unit, accepted, must_hold)
+        (PlanStep::SentBack, Some(must_hold)) => {
+            Purpose::proof(PlanStep::SentBack, settings, unit, accepted, must_hold)
         }
         // The scratch worktree of a merge is gone with its job.
-        (LoopStep::Merge | LoopStep::Conflict | LoopStep::Baseline | LoopStep::SentBack, _) => return false,
-        (LoopStep::Workflow, _) => return false,
+        (PlanStep::Merge | PlanStep::Conflict | PlanStep::Baseline | PlanStep::SentBack, _) => return false,
+        (PlanStep::Workflow, _) => return false,
     };
     *purpose == now
 }

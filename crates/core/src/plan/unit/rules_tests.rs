@@ -2,7 +2,7 @@
 
 use TaskStatus::{Complete, Failed, InProgress, Pending};
 
-use super::{super::FileChange, super::decide_tests::brief, *};
+use super::{super::MergedFile, super::decide_tests::brief, *};
 use crate::{
     event::MergeMode,
     plan::CutLoop,
@@ -121,13 +121,13 @@ fn a_cut_loop_is_ours_if_this_job_would_start_the_very_same() {
     let baseline = Purpose::baseline(settings, unit, "c1", &holds.checks);
     assert!(ours(&facts(Some(baseline.clone()), Some(&holds)), "c1"));
     assert!(!ours(&facts(Some(baseline), None), "c1"));
-    let sent_back = Purpose::proof(LoopStep::SentBack, settings, unit, "c1", &holds);
+    let sent_back = Purpose::proof(PlanStep::SentBack, settings, unit, "c1", &holds);
     assert!(ours(&facts(Some(sent_back.clone()), Some(&holds)), "c1"));
     assert!(
         !ours(&facts(Some(sent_back), Some(&MustHold::default())), "c1"),
         "something else must hold by now"
     );
-    let merge = Purpose::proof(LoopStep::Merge, settings, unit, "c1", &holds);
+    let merge = Purpose::proof(PlanStep::Merge, settings, unit, "c1", &holds);
     assert!(!ours(&facts(Some(merge), Some(&holds)), "c1"), "its worktree is gone");
 }
 
@@ -166,7 +166,7 @@ fn a_merge_changes_the_status_of_proven_tasks_and_nothing_else_of_units() {
     let view = |file: &str, before: Option<Vec<u8>>, after: Option<Vec<u8>>, proven: &[u32]| MergeView {
         proven: proven.iter().copied().collect(),
         tasks: vec![task(1, Pending, &[])],
-        changes: vec![FileChange { file: file.to_owned(), before, after }],
+        changes: vec![MergedFile { file: file.to_owned(), before, after }],
     };
     let own = "specs/tasks/auth/01-t.md";
     let foreign = foreign_change;

@@ -364,11 +364,11 @@ impl Ground {
     /// A loop is recorded before its agent runs.
     fn begin_loop(&mut self, unit: &UnitId, effect: &UnitEffect) {
         match effect {
-            UnitEffect::RunLoop(Place::Worktree, order) => {
+            UnitEffect::RunLoop(LoopPlace::Worktree, order) => {
                 let base = order.base.clone().expect("a commit to count from");
                 self.unit(unit).cut = Some((order.purpose.clone(), turn_of(&order.policy).cloned(), base));
             }
-            UnitEffect::RunLoop(Place::Scratch, _) => return,
+            UnitEffect::RunLoop(LoopPlace::Scratch, _) => return,
             _ => {}
         }
         let (_, set, base) = self.units[unit].cut.clone().expect("a loop");
@@ -399,7 +399,7 @@ impl Ground {
             () => Reason::Done,
         };
         let mut end = loop_end(reason);
-        if matches!(effect, UnitEffect::RunLoop(Place::Scratch, _)) {
+        if matches!(effect, UnitEffect::RunLoop(LoopPlace::Scratch, _)) {
             if reason == Reason::Done {
                 let kept = self.units[unit].laid_out.trim_start_matches('!').to_owned();
                 self.green.insert(kept.clone());

@@ -11,7 +11,7 @@ use crate::{
     event::Reason,
     ids::{ProjectId, RunId},
     policy::{Origin, Policy},
-    workflow::{Decision, LeftOut, StepId, Workflow, catalogue::SourceFile},
+    workflow::{LeftOut, OfferedDecision, StepId, Workflow, catalogue::SourceFile},
 };
 
 /// What a run was started with. It is frozen here: what becomes of the files later is of no account.
@@ -93,7 +93,6 @@ pub enum AfterAnswer {
     Rework,
     /// The loop goes on with another iteration.
     Iterate,
-    /// The run ends.
     End,
 }
 
@@ -101,7 +100,7 @@ pub enum AfterAnswer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum WorkflowEvent {
-    /// Always the first.
+    /// The first event of every run.
     WorkflowStart(Box<WorkflowStarted>),
     /// Written before anything is done for a step. Each attempt of a step has a number of its own.
     StepStart {
@@ -171,7 +170,7 @@ pub enum WorkflowEvent {
         tree: String,
         message: String,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        decisions: Vec<Decision>,
+        decisions: Vec<OfferedDecision>,
         /// Whether the loop that asks would be done.
         is_met: bool,
     },
@@ -235,7 +234,7 @@ pub enum WorkflowEvent {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkflowEnd {
     pub end: EndReason,
-    /// One line: why.
+    /// The reason, in one line.
     pub detail: String,
     /// What the command exits with.
     pub exit_code: u8,

@@ -122,7 +122,7 @@ pub enum News {
         text: String,
         tree: String,
     },
-    /// Time has passed.
+    /// A time that the run waits for has come.
     Due,
     /// The file of a waiting step is there.
     FileSeen {
@@ -189,7 +189,7 @@ pub enum ScriptEnd {
     NotStarted(String),
 }
 
-/// More to spend.
+/// What a person adds to the budgets of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Raise {
     #[serde(default, skip_serializing_if = "Option::is_none")]

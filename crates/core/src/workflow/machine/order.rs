@@ -4,7 +4,7 @@ use super::{StepId, Work};
 use crate::{
     duration::Millis,
     workflow::{
-        Budget, Gate, LoopStep, Prompt, Step, StepKind, Workflow,
+        LoopStep, Prompt, Step, StepGate, StepKind, Workflow, WorkflowBudget,
         shell::{self, Script},
         template::Variables,
     },
@@ -28,12 +28,12 @@ pub struct StepLoop {
     /// What ends it; without one the agent works once, and its good end is a claim.
     pub looped: Option<LoopStep>,
     pub max_iterations: u32,
-    pub gates: Vec<Gate>,
+    pub gates: Vec<StepGate>,
     /// Whether it works in a worktree of its own.
     pub worktree: bool,
     pub idle_timeout: Option<Millis>,
     /// What it may cost by itself; the budget of the workflow is shared by all loops of the run.
-    pub budget: Option<Budget>,
+    pub budget: Option<WorkflowBudget>,
     steps: Vec<StepId>,
 }
 

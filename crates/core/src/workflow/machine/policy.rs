@@ -7,7 +7,7 @@ use crate::{
     judge::promise::{Placement, PlainWord, PromiseRule},
     limits,
     policy::{GateSpec, OnError, Origin, OwnClaim, Policy},
-    workflow::{Budget, BudgetMode, Completion, shell::TooLong},
+    workflow::{BudgetMode, Completion, WorkflowBudget, shell::TooLong},
 };
 
 /// A loop as the supervisor runs it.
@@ -22,7 +22,12 @@ pub struct LoopSetup {
 impl StepLoop {
     /// The policy of this loop: `base` is what the user's flags and configuration say, with the agent of this step in it;
     /// `shared` is the budget of the workflow.
-    pub fn setup(&self, base: Policy, origin: Origin, shared: Option<Budget>) -> Result<LoopSetup, TooLong> {
+    pub fn setup(
+        &self,
+        base: Policy,
+        origin: Origin,
+        shared: Option<WorkflowBudget>,
+    ) -> Result<LoopSetup, TooLong> {
         let mut environment = BTreeMap::new();
         let mut translated = |script: &str| -> Result<String, TooLong> {
             let script = self.script(script);
@@ -71,7 +76,7 @@ impl StepLoop {
                 p.limits.max_tokens = least(p.limits.max_tokens, budget.max_tokens);
                 p.limits.max_time = least(p.limits.max_time, budget.max_time);
             }
-            if let Some(Budget { max_cost, max_tokens, mode: BudgetMode::Enforce, .. }) = shared {
+            if let Some(WorkflowBudget { max_cost, max_tokens, mode: BudgetMode::Enforce, .. }) = shared {
                 p.limits.per_run = limits::Budget { max_cost, max_tokens };
             }
             p.agent.continue_session = self.continue_session;

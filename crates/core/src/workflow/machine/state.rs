@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     event::Reason,
-    workflow::{Budget, Step, StepId, StepKind, Workflow, template::Variables},
+    workflow::{Step, StepId, StepKind, Workflow, WorkflowBudget, template::Variables},
 };
 
 /// Where a run stands.
@@ -226,9 +226,9 @@ impl WorkflowProgress {
     }
 
     /// What the workflow may cost, with what the user allows beyond it.
-    pub fn budget(&self) -> Option<Budget> {
+    pub fn budget(&self) -> Option<WorkflowBudget> {
         // What the user types on `resume` is a limit, also where the workflow has none.
-        let raised = (self.raise != Raise::default()).then(Budget::default);
+        let raised = (self.raise != Raise::default()).then(WorkflowBudget::default);
         let mut budget = self.workflow()?.budget.or(raised)?;
         budget.max_cost = self.raise.max_cost.or(budget.max_cost);
         budget.max_tokens = self.raise.max_tokens.or(budget.max_tokens);
