@@ -82,6 +82,23 @@ fn a_stream_shows_each_message_and_tool_at_once() {
 }
 
 #[test]
+fn json_tells_what_an_agent_says_while_it_says_it() {
+    // req 152
+    let env = with(LOOP);
+    let first = script(&[
+        message("I look around."),
+        "wait-file go".to_owned(),
+        message("<promise>COMPLETE</promise>"),
+        result("s1", 0.0),
+    ]);
+    with_events_agent(&env, &[&first]);
+    let running = env.spawn(mine(&["--json"]));
+    running.wait_for_line(|line| line.contains("\"type\":\"assistant\"") && line.contains("look"), SOON);
+    env.write("go", "");
+    running.wait(SOON).assert_code(0);
+}
+
+#[test]
 fn a_batch_shows_the_messages_of_an_iteration_together_and_no_tools() {
     // req 153
     let env = with(LOOP);

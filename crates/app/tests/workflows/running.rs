@@ -178,6 +178,11 @@ fn a_question_is_answered_later_and_rework_is_checked_again() {
     env.write("made", "something else\n");
     env.run(["approve", &id]).assert_code(0);
     env.wait_until("the third question", SOON, || is_asking() == Some(3));
+    assert_eq!(
+        env.read(".git/checks").lines().count(),
+        3,
+        "other files are checked before a person is asked about them"
+    );
     assert!(!env.workspace().join(".git/shipped").exists());
 
     // What git ignores, and when a file was written, are of no account.
