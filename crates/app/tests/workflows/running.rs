@@ -219,7 +219,7 @@ fn commands_of_a_repositorys_workflow_need_consent_and_built_in_ones_do_not() {
     );
     assert!(!env.workspace().join("ran").exists());
     env.script("promise COMPLETE");
-    env.run(["workflow", "run", "ralph", "--agent-cmd", &env.agent_cmd()]).assert_code(0);
+    env.run(["workflow", "run", "prompt", "--agent-cmd", &env.agent_cmd()]).assert_code(0);
 }
 
 #[test]

@@ -35,13 +35,13 @@ fn a_workflow_is_walked_with_answers_made_from_its_schemas() {
     assert_eq!(
         lines,
         [
-            "sort#1 prompt began: What is hello?",
+            "sort#1 prompt began: What is hello?\n\nEnd with your answer as JSON that fits this JSON Schema, and with nothing behind it:\n\n```json\n{\n  \"properties\": {\n    \"kind\": {\n      \"enum\": [\n        \"bug\",\n        \"wish\"\n      ]\n    }\n  }\n}\n```\n",
             "sort#1 prompt completed: {\"kind\":\"bug\"}",
             "fix#1 prompt began: Fix it",
             "fix#1 prompt completed: answer of fix",
             "test#1 bash began: make test",
             "test#1 bash completed: ",
-            "wait#1 wait waited: Duration(Millis(172800000))",
+            "wait#1 wait waited: 48h0m0s",
             "wait#1 wait completed: ",
             "ask#1 approval answered: approve",
             "ask#1 approval completed: ",

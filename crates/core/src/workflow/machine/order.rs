@@ -34,6 +34,8 @@ pub struct StepLoop {
     pub idle_timeout: Option<Millis>,
     /// What it may cost by itself; the budget of the workflow is shared by all loops of the run.
     pub budget: Option<WorkflowBudget>,
+    /// The JSON Schema that the agent's answer has to fit.
+    output_format: Option<serde_json::Value>,
     steps: Vec<StepId>,
 }
 
@@ -69,6 +71,10 @@ impl StepLoop {
             }
             _ => (Prompt::default(), None, Vec::new()),
         };
+        let output_format = match &step.kind {
+            StepKind::Agent(agent) => agent.output_format.clone(),
+            _ => None,
+        };
         let is_interactive = looped.as_ref().is_some_and(LoopStep::is_interactive);
         let max_iterations = match &looped {
             // A person is asked after each one.
@@ -91,6 +97,7 @@ impl StepLoop {
             worktree: step.worktree,
             idle_timeout: step.idle_timeout,
             budget: step.budget,
+            output_format,
             steps: workflow.steps.iter().map(|step| step.id.clone()).collect(),
         }
     }
@@ -101,7 +108,16 @@ impl StepLoop {
         if let Some(previous) = previous {
             previous.clone_into(&mut variables.loop_prev_output);
         }
-        variables.fill(&self.template, |id| self.steps.contains(id))
+        let mut prompt = variables.fill(&self.template, |id| self.steps.contains(id));
+        if let Some(schema) = &self.output_format {
+            // Not every agent has a setting for it, and one that has reads it twice.
+            let schema = serde_json::to_string_pretty(schema).unwrap_or_default();
+            prompt = format!(
+                "{}\n\nEnd with your answer as JSON that fits this JSON Schema, and with nothing behind it:\n\n```json\n{schema}\n```\n",
+                prompt.trim_end()
+            );
+        }
+        prompt
     }
 
     /// A script of the loop (`until_bash` or a gate), for `sh -c`.

@@ -210,6 +210,20 @@ mod tests {
     }
 
     #[test]
+    fn an_agent_is_told_what_its_answer_has_to_fit() {
+        let yaml = "steps: [{id: a, prompt: 'What is $ARGUMENTS?', output_format: {properties: {kind: {enum: [bug]}}}}]\n";
+        let prompt = setup(yaml).prompt;
+        let (asked, schema) = prompt.split_once("```json\n").expect("a schema");
+        assert_eq!(
+            asked,
+            "What is hello?\n\nEnd with your answer as JSON that fits this JSON Schema, and with nothing behind it:\n\n"
+        );
+        let schema: serde_json::Value = serde_json::from_str(schema.trim_end_matches("```\n")).unwrap();
+        assert_eq!(schema, serde_json::json!({"properties": {"kind": {"enum": ["bug"]}}}));
+        assert_eq!(setup("steps: [{id: a, prompt: p}]\n").prompt, "p");
+    }
+
+    #[test]
     fn sessions_go_on_unless_the_context_is_fresh() {
         // req 150
         let of = |fresh: &str| {
