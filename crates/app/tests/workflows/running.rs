@@ -218,6 +218,7 @@ fn commands_of_a_repositorys_workflow_need_consent_and_built_in_ones_do_not() {
         output.stderr
     );
     assert!(!env.workspace().join("ran").exists());
+    env.write("prd.json", "{\"userStories\": [{\"id\": \"a\", \"passes\": true}]}\n");
     env.script("promise COMPLETE");
     env.run(["workflow", "run", "prompt", "--agent-cmd", &env.agent_cmd()]).assert_code(0);
 }
