@@ -8,7 +8,7 @@ use std::{
     sync::OnceLock,
 };
 
-use dacapo_core::ids::{LoopId, ProjectId, TaskId};
+use dacapo_core::ids::{LoopId, ProjectId, RunId, TaskId};
 
 /// How many bytes are given up when the disk is full.
 const RESERVE: usize = 256 * 1024;
@@ -82,6 +82,11 @@ impl Home {
     /// The lock that makes one supervisor the owner of a task.
     pub fn lock(&self, project: &ProjectId, task: &TaskId) -> PathBuf {
         self.0.join("locks").join(project.as_str()).join(task.as_str())
+    }
+
+    /// What the performer of a run of a workflow locks.
+    pub(crate) fn lock_of_workflow(&self, run: &RunId) -> PathBuf {
+        self.0.join("locks").join(".workflows").join(run.as_str())
     }
 
     /// Where the supervisor of a loop listens to its agent.

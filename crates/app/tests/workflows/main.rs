@@ -7,6 +7,7 @@ mod control;
 mod explaining;
 mod files;
 mod importing;
+mod leftovers;
 mod ralph;
 mod running;
 mod support;

@@ -16,14 +16,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     home::Home,
     process::{KeptCommand, Programs, ask_once},
-    proof::fresh_id,
     scheduler::{JobReporter, message::JobMessage},
     secrets::secrets,
-    supervisor::{self, NewLoop, ResumeLoop, StartError},
+    supervisor::{self, NewLoop, ResumeLoop, SCRIPT_GRACE, StartError, script_mark},
 };
-
-/// How long what a script started is given to end.
-const GRACE: Millis = Millis::from_secs(5);
 
 /// What the job of a step has to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -72,6 +68,8 @@ pub(crate) enum StepWork {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ScriptReport {
     pub(crate) exit_code: i32,
+    /// Why there is no exit code, in words.
+    pub(crate) failure: Option<String>,
     pub(crate) is_timed_out: bool,
     /// What it printed on its standard output.
     pub(crate) stdout: String,
@@ -134,7 +132,7 @@ fn script(
     environment: BTreeMap<String, String>,
     timeout: Millis,
 ) -> std::io::Result<ScriptReport> {
-    let mark = fresh_id()?;
+    let mark = script_mark(&spec.run)?;
     let own = [
         ("DACAPO_LOOP", mark.as_str().as_ref()),
         ("DACAPO_PROJECT", spec.project.as_str().as_ref()),
@@ -149,12 +147,13 @@ fn script(
         args: ["-c", text].map(Into::into).into(),
         env,
         dir: spec.workspace.clone(),
-        grace: GRACE,
+        grace: SCRIPT_GRACE,
     };
     let ran = ask_once(&mark, &home.database(), &command, "", timeout)?;
     let words = |bytes: &[u8]| secrets().redact(&readable(bytes)).into_owned();
     Ok(ScriptReport {
         exit_code: ran.exit_code,
+        failure: ran.failure,
         is_timed_out: ran.timed_out,
         stdout: words(&ran.stdout),
         stderr: words(&ran.stderr),

@@ -44,13 +44,13 @@ use crate::{
     proof::fresh_id,
     scheduler::{
         RunError,
-        host::{JobSignal, LocalHost, RunningJob},
+        host::{JobHost, JobSignal, LocalHost, RunningJob},
         message::{HostMessage, JobMessage, PROTOCOL},
     },
     signals::{ArrivedSignal, Signals},
     snapshots::{self, Workspace},
     store::{Arrival, LockError, Store, Stream, TaskLock},
-    supervisor::{self, answers},
+    supervisor::{self, SCRIPT_GRACE, answers},
 };
 
 /// How often a performer looks for a file that a step waits for.
@@ -180,6 +180,7 @@ pub fn resume(
     let signals = listen(is_detached)?;
     let host = adopting()?;
     supervisor::reconcile(home, &mut store)?;
+    supervisor::end_scripts(home, &id)?;
     let gone = || RunError::Io { what: "there is no such run", source: io::ErrorKind::NotFound.into() };
     let mut stream = Stream::<WorkflowMachine>::open(&store, &id)?.ok_or_else(gone)?;
     let started = stream.state().started().cloned().ok_or_else(gone)?;
@@ -222,8 +223,7 @@ fn adopting() -> Result<LocalHost, RunError> {
 
 /// One performer per run.
 fn take_lock(home: &Home, id: &RunId) -> Result<TaskLock, RunError> {
-    let path = home.path().join("locks").join(".workflows").join(id.as_str());
-    TaskLock::take(&path).map_err(|error| match error {
+    TaskLock::take(&home.lock_of_workflow(id)).map_err(|error| match error {
         LockError::Held => RunError::Performed { id: id.clone() },
         LockError::Io { source, .. } => RunError::Io { what: "cannot lock the run", source },
     })
@@ -789,6 +789,9 @@ impl<'a> Performer<'a> {
         let StepJob { step, attempt, is_script, running, before, report, failed: why, is_killed } = job;
         let exit = running.finish();
         if is_script {
+            if exit.is_lost {
+                self.end_leftovers()?;
+            }
             let is_changed =
                 before.map(|before| Ok::<_, RunError>(before != self.tree()?)).transpose()?.unwrap_or(false);
             let stopped = match self.stop {
@@ -798,6 +801,7 @@ impl<'a> Performer<'a> {
             };
             let (end, output) = match (report, why) {
                 (Some(report), _) if report.is_timed_out => (ScriptEnd::TimedOut, report.stdout),
+                (Some(ScriptReport { failure: Some(how), stderr, .. }), _) => (ScriptEnd::Lost(how), stderr),
                 (Some(report), _) if report.exit_code == 0 => (ScriptEnd::Exited(0), report.stdout),
                 (Some(report), _) => {
                     let said = if report.stderr.trim().is_empty() { report.stdout } else { report.stderr };
@@ -805,7 +809,10 @@ impl<'a> Performer<'a> {
                 }
                 (None, _) if is_killed => (ScriptEnd::Interrupted(stopped), String::new()),
                 (None, Some(why)) => (ScriptEnd::NotStarted(why), String::new()),
-                (None, None) => (ScriptEnd::NotStarted(exit.how), String::new()),
+                (None, None) => {
+                    let how = format!("was ended, because the process that ran it did ({})", exit.how);
+                    (ScriptEnd::Lost(how), String::new())
+                }
             };
             let end = ScriptResult { end, output, is_changed };
             news.push(now(News::ScriptEnded { step, attempt, end }));
@@ -814,6 +821,9 @@ impl<'a> Performer<'a> {
         let end = match self.loop_of(&step, attempt)? {
             Some(id) => {
                 supervisor::reconcile(self.home, &mut self.store)?;
+                if exit.is_lost {
+                    self.end_leftovers()?;
+                }
                 self.loop_result(&id, before.as_deref())?
             }
             None if self.stop.is_some() => {
@@ -824,6 +834,16 @@ impl<'a> Performer<'a> {
         };
         self.account(news)?;
         news.push(now(News::LoopEnded { step, attempt, end: Box::new(end) }));
+        Ok(())
+    }
+
+    /// Waits until nothing is left of what a job had started that was killed. What is left when its keeper should have ended
+    /// it is killed: its keeper was killed too.
+    fn end_leftovers(&mut self) -> Result<(), RunError> {
+        let mut spared: Vec<Identity> = self.jobs.iter().filter_map(|job| job.running.identity()).collect();
+        // Loops that agents started are their own masters.
+        spared.extend(self.store.active()?.into_iter().map(|row| row.owner));
+        self.host.end_leftovers(&spared, SCRIPT_GRACE.std() + Duration::from_secs(1));
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use rustix::{
 };
 use sha2::{Digest, Sha256};
 
-use super::{KeeperLink, KeptCommand, Report};
+use super::{KeeperLink, KeptCommand, Report, identity, sweep};
 use crate::secrets::secrets;
 
 /// How much of the end of its output is kept.
@@ -94,13 +94,15 @@ struct OnceEnd {
     timed_out: bool,
 }
 
-/// Waits for the end of what runs and reads what it prints meanwhile.
+/// Waits for the end of what runs and reads what it prints meanwhile. If the keeper is killed, what it kept comes to this
+/// process, which ends it.
 fn wait(
     keeper: &mut KeeperLink,
     grace: Millis,
     timeout: Millis,
     outputs: &mut [OutputReader],
 ) -> io::Result<OnceEnd> {
+    let begun = identity::of(keeper.pid()).start;
     let deadline = Instant::now() + timeout.std();
     let mut timed_out = false;
     loop {
@@ -134,7 +136,11 @@ fn wait(
             }
             _ if timed_out => Some(format!("timed out after {timeout}")),
             Some(Report::Ended(end)) => end.signal.map(|signal| format!("was ended by signal {signal}")),
-            None => Some("was lost".to_owned()),
+            None => {
+                let older = sweep::children_older_than(begun);
+                keeper.sweep_after_loss(&older);
+                Some("was ended, because the process that kept it was killed".to_owned())
+            }
         };
         let code = match (&ended, &failure) {
             (Some(Report::Ended(end)), None) => end.code.unwrap_or(-1),

@@ -9,7 +9,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::identity::{Identity, IsHidden, all_pids, look};
+use super::identity::{self, Identity, IsHidden, all_pids, look, stat};
 
 /// What one look found below a process.
 pub(crate) struct DescendantScan {
@@ -60,6 +60,15 @@ pub(crate) fn descendants(root: u32, spared: &[Identity]) -> DescendantScan {
         }
     }
     DescendantScan { processes, is_certain }
+}
+
+/// The children of this process that were started before the moment `start`, in clock ticks since boot.
+///
+/// What a younger keeper has started is not among them, although its orphans are children of this process too.
+pub(crate) fn children_older_than(start: u64) -> Vec<Identity> {
+    let own = std::process::id();
+    let is_older = |pid: &u32| stat(*pid).is_some_and(|stat| stat.parent == own && stat.start < start);
+    all_pids().into_iter().filter(is_older).map(identity::of).collect()
 }
 
 /// How long looks that find nothing may stay uncertain: on a machine where processes come and go all the time, no look

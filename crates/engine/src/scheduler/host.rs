@@ -22,7 +22,7 @@ use super::{
     message::{BadMessage, HostMessage, JobMessage, JobReader, JobSpec, PROTOCOL},
     orphans,
 };
-use crate::process::identity::Identity;
+use crate::process::identity::{self, Identity};
 
 /// How much of what a job printed on standard error is told when it ends.
 const LAST_WORDS: u64 = 4096;
@@ -46,6 +46,11 @@ pub(crate) trait RunningJob {
 
     /// What the job has said since the last call, in order, without waiting.
     fn read(&mut self) -> JobOutput;
+
+    /// The process that it is, if it is one of this machine.
+    fn identity(&self) -> Option<Identity> {
+        None
+    }
 
     /// Passes a signal on to the job.
     fn signal(&self, signal: JobSignal);
@@ -170,6 +175,10 @@ impl RunningJob for LocalJob {
             }
         };
         JobOutput { messages, is_over }
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        Some(identity::of(self.child.id()))
     }
 
     fn signal(&self, signal: JobSignal) {

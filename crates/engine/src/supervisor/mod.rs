@@ -43,6 +43,7 @@ use rustix::{
 
 pub use preconditions::{CheckedLoop, StartError, refuse_secrets_in};
 pub use start::{NewLoop, ResumeLoop, resume, run};
+pub(crate) use unattended::{SCRIPT_GRACE, end_scripts, script_mark};
 pub use unattended::{reconcile, settle};
 pub(crate) use verdict::{lay_out, with_setup};
 

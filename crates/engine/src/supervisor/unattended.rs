@@ -1,8 +1,10 @@
 //! Loops without a supervisor: what the user asked of them meanwhile, and the end of those whose supervisor died.
 
+use std::io;
+
 use dacapo_core::{
     duration::Millis,
-    ids::{LoopId, ProjectId, TaskId},
+    ids::{LoopId, ProjectId, RunId, TaskId},
     loop_machine::{Effect, Input, LoopMachine, Request},
 };
 use jiff::Timestamp;
@@ -18,6 +20,9 @@ use crate::{
     process::leftovers,
     store::{Arrival, Store, Stream, TaskLock},
 };
+
+/// How long what a script of a workflow started is given to end.
+pub(crate) const SCRIPT_GRACE: Millis = Millis::from_secs(5);
 
 /// Takes up what the user asked of a loop without a supervisor: an end, or words for its next prompt.
 pub fn settle(home: &Home, store: &mut Store, id: &LoopId) -> Result<(), StartError> {
@@ -42,7 +47,8 @@ pub(super) fn take_up_requests(
     Ok(())
 }
 
-/// Gives loops whose supervisor died their end, and ends what they left running (req 203, fault F14).
+/// Gives loops whose supervisor died their end, and ends what they left running (req 203, fault F14). What scripts of workflows
+/// left running whose performer died is ended too.
 ///
 /// Nothing is resurrected: they stay stopped until the user resumes them.
 pub fn reconcile(home: &Home, store: &mut Store) -> Result<Vec<LoopId>, StartError> {
@@ -70,7 +76,34 @@ pub(super) fn reconcile_holding(
         bury(home, store, &mut stream)?;
         buried.push(row.view.id);
     }
+    for row in store.active_workflows()? {
+        let has_script = row.view.steps.iter().any(|step| step.kind == "bash" && step.state == "running");
+        if row.is_running() || !has_script {
+            continue;
+        }
+        // Its performer died. A process that holds the lock is about to perform it.
+        if let Ok(_lock) = TaskLock::take(&home.lock_of_workflow(&row.view.id)) {
+            end_scripts(home, &row.view.id)?;
+        }
+    }
     Ok(buried)
+}
+
+/// Ends what scripts of a run have left running whose performer is known to be dead: the caller holds its lock.
+///
+/// Their mark is the id of the run, which no loop has.
+pub(crate) fn end_scripts(home: &Home, run: &RunId) -> Result<(), StartError> {
+    let failed = |source| SuperviseError::Io { what: "cannot end what a dead dacapo left running", source };
+    let mark = script_mark(run).map_err(failed)?;
+    leftovers::end(&mark, home.path())
+        .and_then(|()| leftovers::await_keepers(&mark, &home.database(), SCRIPT_GRACE.std()))
+        .map_err(failed)?;
+    Ok(())
+}
+
+/// The mark of all that scripts of a run start.
+pub(crate) fn script_mark(run: &RunId) -> io::Result<LoopId> {
+    run.as_str().parse().map_err(io::Error::other)
 }
 
 /// Ends a loop whose supervisor is known to be dead: the caller holds its lock.

@@ -358,6 +358,7 @@ impl Deciding {
             ScriptEnd::NotStarted(why) => {
                 self.failed(id, attempt, format!("the script could not be started: {why}"), None);
             }
+            ScriptEnd::Lost(how) => self.failed(id, attempt, format!("the script {how}"), None),
             ScriptEnd::Interrupted(reason) if self.state.stopping.is_none() => {
                 let detail = "the script was interrupted".to_owned();
                 self.record(WorkflowEvent::StepHeld { step: id.clone(), attempt, reason, detail });

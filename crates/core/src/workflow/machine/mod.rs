@@ -187,6 +187,8 @@ pub enum ScriptEnd {
     Interrupted(Reason),
     /// It could not be started.
     NotStarted(String),
+    /// It was started and has no exit code: what became of it, in words.
+    Lost(String),
 }
 
 /// What a person adds to the budgets of a run.
