@@ -7,7 +7,7 @@ use super::{
     condition::Comparison,
     parse::{Holds, StepDraft, TextAt},
     reader::Reader,
-    shell,
+    shell::{self, Misplaced},
     template::{self, ARCHON_ONLY, NAMED, Name, Variable},
 };
 use crate::{
@@ -309,11 +309,31 @@ fn variables(
     }
     if is_script {
         let translated = shell::translate(&text.text, |id| names.index.contains_key(id));
-        for offset in translated.unreachable {
-            let written: String = text.text[offset..].chars().take_while(|c| !c.is_whitespace()).collect();
-            let spot = source.spot(locate(source, text.place, &written));
-            let what = "the shell fills in nothing in a here-document whose end is quoted";
-            found.push((spot.problem(what, "write the end of the here-document without quotes"), false));
+        for (offset, why) in translated.misplaced {
+            let rest = &text.text[offset..];
+            let written = template::find(rest).into_iter().next().map_or("", |first| &rest[first.range]);
+            let before = text.text[..offset].matches(written).count();
+            let spot = source.spot(locate_nth(source, text.place, written, before));
+            let as_argument = format!("hand it over as an argument: `sh -c '… \"$1\"' sh \"{written}\"`");
+            let (what, fix) = match why {
+                Misplaced::QuotedHereDocument => (
+                    "the shell fills in nothing in a here-document whose end is quoted".to_owned(),
+                    "write the end of the here-document without quotes".to_owned(),
+                ),
+                Misplaced::SingleQuotes => (
+                    format!("the shell fills in nothing in single quotes, and `{written}` stands in some"),
+                    format!(
+                        "use double quotes, or, if another program reads this text as code, {as_argument}"
+                    ),
+                ),
+                Misplaced::Code => (
+                    format!(
+                        "another shell would read `{written}` as code, and with it what a person or an agent wrote"
+                    ),
+                    as_argument,
+                ),
+            };
+            found.push((spot.problem(what, fix), false));
         }
     }
     found
@@ -324,14 +344,23 @@ fn near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     known.iter().find(|known| word.len() <= 64 && distance(word, &known.to_lowercase()) <= 2).copied()
 }
 
-/// Where a piece of a text stands in the file; the text begins at `from`, or below.
+/// Where a piece of a text stands first in the file; the text begins at `from`, or below.
 fn locate(source: Source<'_>, from: Place, piece: &str) -> Place {
+    locate_nth(source, from, piece, 0)
+}
+
+/// As [`locate`], behind so many others that are alike.
+fn locate_nth(source: Source<'_>, from: Place, piece: &str, mut others: usize) -> Place {
     let first = from.line.saturating_sub(1) as usize;
     for (index, line) in source.bytes.split(|b| *b == b'\n').enumerate().skip(first) {
         let line = String::from_utf8_lossy(line);
         let skip = if index == first { from.column.saturating_sub(1) as usize } else { 0 };
         let start = line.char_indices().nth(skip).map_or(line.len(), |(at, _)| at);
-        if let Some(at) = line[start..].find(piece) {
+        for (at, _) in line[start..].match_indices(piece) {
+            if others > 0 {
+                others -= 1;
+                continue;
+            }
             let column = line[..start + at].chars().count() + 1;
             let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
             return Place { line: small(index + 1), column: small(column) };

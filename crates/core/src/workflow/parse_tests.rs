@@ -518,6 +518,18 @@ fn variables_that_do_not_exist_are_named_where_they_stand() {
             "9:5 the shell fills in nothing in a here-document whose end is quoted; write the end of the here-document without quotes",
         ),
         (
+            "- bash: |\n    echo $plan.output\n    cat <<'E'\n    $plan.output\n    E",
+            "10:5 the shell fills in nothing in a here-document whose end is quoted; write the end of the here-document without quotes",
+        ),
+        (
+            "- bash: sh -c 'echo $plan.output'",
+            "7:21 the shell fills in nothing in single quotes, and `$plan.output` stands in some; use double quotes, or, if another program reads this text as code, hand it over as an argument: `sh -c '… \"$1\"' sh \"$plan.output\"`",
+        ),
+        (
+            "- bash: sh -c \"echo $ARGUMENTS\"",
+            "7:21 another shell would read `$ARGUMENTS` as code, and with it what a person or an agent wrote; hand it over as an argument: `sh -c '… \"$1\"' sh \"$ARGUMENTS\"`",
+        ),
+        (
             "- {bash: x, when: \"$plan.output == 'yes'\"}",
             "7:19 the whole answer of an agent (`$plan.output`) is compared with 'yes'; no agent answers with exactly these words: give the step an `output_format` and compare a field of it",
         ),

@@ -18,8 +18,19 @@ pub const MAX_VALUE: usize = 120 * 1024;
 pub struct Script {
     pub text: String,
     pub needs: Vec<Variable>,
-    /// Variables in a here-document with a quoted end, which no shell fills in; byte offsets into the script as written.
-    pub unreachable: Vec<usize>,
+    /// Variables that stand where they must not, with their byte offsets into the script as written.
+    pub misplaced: Vec<(usize, Misplaced)>,
+}
+
+/// Why a variable must not stand where it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misplaced {
+    /// In single quotes, in which no shell fills in anything.
+    SingleQuotes,
+    /// In a here-document whose end is quoted, in which no shell fills in anything.
+    QuotedHereDocument,
+    /// In a text that another shell reads as code, and with it the words of a person or an agent.
+    Code,
 }
 
 /// A value that is too long for an environment.
@@ -52,31 +63,42 @@ pub(super) fn key(step: &StepId) -> String {
 /// Translates a script. Only steps that `is_step` knows are meant by `$step.output`.
 pub fn translate(script: &str, is_step: impl Fn(&StepId) -> bool) -> Script {
     let mut translated =
-        Script { text: String::with_capacity(script.len()), needs: Vec::new(), unreachable: Vec::new() };
+        Script { text: String::with_capacity(script.len()), needs: Vec::new(), misplaced: Vec::new() };
     let mut quotes = Quotes::default();
     let mut end = 0;
     for Found { range, name: found } in template::find(script) {
         let Name::Variable(variable) = found else { continue };
-        if let Variable::Output { step, .. } = &variable {
-            if !is_step(step) {
-                continue;
-            }
-            quotes.read(script, end, range.start);
-            translated.text.push_str(&script[end..range.start]);
-            end = range.end;
-            let name = name(&variable);
-            let reference = match quotes.place() {
-                Quoting::Plain => format!("\"${{{name}}}\""),
-                Quoting::DoubleQuotes | Quoting::HereDocument => format!("${{{name}}}"),
-                Quoting::SingleQuotes => format!("'\"${{{name}}}\"'"),
-                // Both would be the shell's words with a meaning of their own.
-                Quoting::Comment => name,
-                Quoting::QuotedHereDocument => {
-                    translated.unreachable.push(range.start);
-                    format!("${{{name}}}")
-                }
-            };
-            translated.text.push_str(&reference);
+        let is_output = match &variable {
+            Variable::Output { step, .. } if !is_step(step) => continue,
+            Variable::Output { .. } => true,
+            _ => false,
+        };
+        let written = &script[range.clone()];
+        quotes.read(script, end, range.start);
+        translated.text.push_str(&script[end..range.start]);
+        end = range.end;
+        let place = quotes.place();
+        let misplaced = match place {
+            // The shell inside reads its own environment there, as it does for all variables that it knows by name.
+            Quoting::SingleQuotes => is_output.then_some(Misplaced::SingleQuotes),
+            Quoting::QuotedHereDocument => is_output.then_some(Misplaced::QuotedHereDocument),
+            Quoting::Plain | Quoting::DoubleQuotes => quotes.is_code().then_some(Misplaced::Code),
+            Quoting::HereDocument | Quoting::Comment => None,
+        };
+        translated.misplaced.extend(misplaced.map(|why| (range.start, why)));
+        let name = name(&variable);
+        let reference = match place {
+            _ if !is_output => written.to_owned(),
+            Quoting::Plain => format!("\"${{{name}}}\""),
+            Quoting::DoubleQuotes | Quoting::HereDocument => format!("${{{name}}}"),
+            // It would be a word of the shell's with a meaning of its own.
+            Quoting::Comment => name,
+            // Never the value: what stands in quotes is most often the code of another program.
+            Quoting::SingleQuotes | Quoting::QuotedHereDocument => written.to_owned(),
+        };
+        translated.text.push_str(&reference);
+        if matches!(place, Quoting::Plain | Quoting::DoubleQuotes) {
+            quotes.word.push_str(written);
         }
         if !translated.needs.contains(&variable) {
             translated.needs.push(variable);
@@ -133,7 +155,15 @@ struct Quotes {
     inside: Vec<(String, bool, bool)>,
     /// The line of a here-document so far.
     line: String,
+    /// For each `$(` that is open, whether it stands in double quotes.
+    substitutions: Vec<bool>,
+    /// The words of the command so far, without their quotes, and the one that is not at its end yet.
+    words: Vec<String>,
+    word: String,
 }
+
+/// Programs that read the word behind `-c` as code.
+const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "ash"];
 
 impl Quotes {
     fn place(&self) -> Quoting {
@@ -144,6 +174,34 @@ impl Quotes {
             None if self.single => Quoting::SingleQuotes,
             None if self.double => Quoting::DoubleQuotes,
             None => Quoting::Plain,
+        }
+    }
+
+    /// Whether the word that is being read is code of another shell: `eval WORD…` and `sh -c WORD`.
+    fn is_code(&self) -> bool {
+        let is_shell = |word: &String| SHELLS.contains(&word.rsplit('/').next().unwrap_or_default());
+        let Some(begin) = self.words.iter().position(|word| word == "eval" || is_shell(word)) else {
+            return false;
+        };
+        let is_option = |word: &String| word.starts_with('-') && !word.starts_with("--");
+        match self.words[begin..].split_last() {
+            _ if self.words[begin] == "eval" => true,
+            Some((last, before)) => {
+                is_option(last)
+                    && last.contains('c')
+                    && !before.iter().skip(1).any(|word| !word.starts_with('-'))
+            }
+            None => false,
+        }
+    }
+
+    /// A word has ended, and with `is_command` the whole command.
+    fn end_word(&mut self, is_command: bool) {
+        if !self.word.is_empty() {
+            self.words.push(std::mem::take(&mut self.word));
+        }
+        if is_command {
+            self.words.clear();
         }
     }
 
@@ -172,14 +230,25 @@ impl Quotes {
                     self.comment = false;
                     if !self.single && !self.double {
                         self.inside = std::mem::take(&mut self.ahead);
+                        self.end_word(true);
                     }
                 }
                 _ if self.comment => {}
                 b'\'' if !self.double => self.single = !self.single,
                 _ if self.single => {}
-                b'\\' => at += 1,
+                // The line goes on.
+                b'\\' if bytes.get(at) == Some(&b'\n') => at += 1,
+                b'\\' => {
+                    self.word.extend(bytes.get(at).copied().map(char::from));
+                    at += 1;
+                }
                 b'"' => self.double = !self.double,
-                _ if self.double => {}
+                b'(' if at > 1 && bytes[at - 2] == b'$' => {
+                    self.substitutions.push(std::mem::take(&mut self.double));
+                    self.end_word(true);
+                }
+                b'`' => self.end_word(true),
+                _ if self.double => self.word.push(char::from(byte)),
                 b'#' if at == 1
                     || matches!(bytes[at - 2], b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'(') =>
                 {
@@ -193,7 +262,13 @@ impl Quotes {
                     }
                     at += 1 + length;
                 }
-                _ => {}
+                b' ' | b'\t' => self.end_word(false),
+                b')' => {
+                    self.double = self.substitutions.pop().unwrap_or_default();
+                    self.end_word(true);
+                }
+                b';' | b'&' | b'|' | b'(' | b'{' | b'}' => self.end_word(true),
+                _ => self.word.push(char::from(byte)),
             }
         }
     }
@@ -225,11 +300,14 @@ mod tests {
         for (script, expected) in [
             ("echo $plan.output", "echo \"${DACAPO_OUTPUT_plan}\""),
             ("x=\"$plan.output\"", "x=\"${DACAPO_OUTPUT_plan}\""),
-            ("echo '$plan.output'", "echo ''\"${DACAPO_OUTPUT_plan}\"''"),
+            (
+                "x=\"a $(cat \"$plan.output\") $plan.output\"",
+                "x=\"a $(cat \"${DACAPO_OUTPUT_plan}\") ${DACAPO_OUTPUT_plan}\"",
+            ),
             ("test $fix-it.output.n = 1", "test \"${DACAPO_OUTPUT_fix_it__n}\" = 1"),
             ("echo it\\'s $plan.output", "echo it\\'s \"${DACAPO_OUTPUT_plan}\""),
             ("# don't\necho $plan.output", "# don't\necho \"${DACAPO_OUTPUT_plan}\""),
-            ("echo a#'b $plan.output'", "echo a#'b '\"${DACAPO_OUTPUT_plan}\"''"),
+            ("echo a#'b' $plan.output", "echo a#'b' \"${DACAPO_OUTPUT_plan}\""),
             ("# $plan.output", "# DACAPO_OUTPUT_plan"),
             (
                 "cat <<END\n'$plan.output'\nEND\necho $plan.output",
@@ -245,7 +323,40 @@ mod tests {
         ] {
             assert_eq!(translate(script, is_step).text, expected, "{script}");
         }
-        assert_eq!(translate("cat <<'E'\n$plan.output\nE\n", is_step).unreachable, [10]);
+    }
+
+    #[test]
+    fn a_variable_that_would_become_code_or_is_not_filled_in_is_misplaced() {
+        // fault I6
+        use Misplaced::{Code, QuotedHereDocument, SingleQuotes};
+        for (script, expected) in [
+            ("cat <<'E'\n$plan.output\nE\n", vec![(10, QuotedHereDocument)]),
+            ("echo '$plan.output'", vec![(6, SingleQuotes)]),
+            ("sh -c 'echo $plan.output'", vec![(12, SingleQuotes)]),
+            ("awk '{ print $plan.output.n }' f", vec![(13, SingleQuotes)]),
+            ("sh -c \"echo $plan.output\"", vec![(12, Code)]),
+            ("sh -c $USER_MESSAGE", vec![(6, Code)]),
+            ("cd x && exec /bin/bash -eu -c \"$plan.output\" && echo $plan.output", vec![(31, Code)]),
+            ("eval \"x=$plan.output\"", vec![(8, Code)]),
+            ("eval echo \\\n  $ARGUMENTS", vec![(14, Code)]),
+            ("x=\"$(sh -c \"$plan.output\")\"", vec![(12, Code)]),
+            // The inner shell reads its own environment.
+            ("sh -c 'echo \"$USER_MESSAGE\"'", vec![]),
+            // What follows the code is its arguments.
+            ("sh -c 'echo \"$1\"' sh $plan.output", vec![]),
+            ("sh check.sh -c $plan.output", vec![]),
+            ("bash --norc -e script \"$plan.output\"", vec![]),
+            ("sh -c true; echo $plan.output", vec![]),
+            ("eval $(ssh-agent)\necho $plan.output", vec![]),
+            ("cat <<E\n$plan.output\nE\nsh -c $plan.output", vec![(29, Code)]),
+            ("grep -c $plan.output f", vec![]),
+        ] {
+            let translated = translate(script, is_step);
+            assert_eq!(translated.misplaced, expected, "{script}");
+            if !expected.is_empty() && expected.iter().all(|(_, why)| *why != Code) {
+                assert_eq!(translated.text, script, "what is misplaced stays as it was written");
+            }
+        }
     }
 
     #[test]
