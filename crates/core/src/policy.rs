@@ -82,7 +82,7 @@ impl AgentSettings {
         }
     }
 
-    /// The agent of this number: its own is 0, the stand-ins follow.
+    /// The agent of this index: the policy's own is 0, its fallbacks follow.
     pub fn at(&self, index: usize) -> &AgentCommand {
         index.checked_sub(1).and_then(|i| self.fallback.get(i)).unwrap_or(&self.command)
     }
@@ -510,7 +510,7 @@ impl Policy {
         for gate in &self.gates.specs {
             positive("--gate-timeout", Some(gate.timeout));
         }
-        // Also not a number is not more than zero.
+        // NaN is refused too.
         if self.limits.max_cost.is_some_and(|cost| cost.is_nan() || cost <= 0.0) {
             problems.push(PolicyProblem::NotPositive { setting: "--max-cost" });
         }

@@ -135,7 +135,7 @@ pub fn workflow_runnables(workflow: &Workflow) -> Vec<Runnable> {
     found
 }
 
-/// Those of `needed` that are not in `granted`, wherever they stand in their files.
+/// The commands of `needed` that are not in `granted`. Their places in files do not count.
 pub fn not_granted<'a>(needed: &'a [Runnable], granted: &[Runnable]) -> Vec<&'a Runnable> {
     // A list of ten thousand is looked up, not searched.
     let mut known: HashMap<(&str, &str), Vec<&Runnable>> = HashMap::new();
@@ -155,7 +155,7 @@ pub fn not_granted<'a>(needed: &'a [Runnable], granted: &[Runnable]) -> Vec<&'a 
 pub struct Fingerprint(String);
 
 impl Fingerprint {
-    /// Of these commands in this order: every byte of what runs counts, where it stands in its file does not.
+    /// The fingerprint of these commands in this order. Every byte of a command counts, its place in its file does not.
     pub fn of(runnables: &[Runnable]) -> Self {
         let mut hash = Sha256::new();
         // Every part goes in with its length, so that no two lists look alike.
@@ -196,9 +196,7 @@ impl fmt::Display for Fingerprint {
 /// What differs between two lists of commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes<'a> {
-    /// Only in the old one.
     pub removed: Vec<&'a Runnable>,
-    /// Only in the new one.
     pub added: Vec<&'a Runnable>,
 }
 

@@ -665,7 +665,7 @@ fn pages(inside: &Inside, id: &LoopId, from: u64) -> Result<Vec<Envelope>, Clien
     }
 }
 
-/// Of loops, oldest first, the newest of each task, in each project or in one.
+/// The newest loop of each task, in each project or in one. `loops` come oldest first.
 fn newest_each(loops: Vec<LoopSeen>, project: Option<&ProjectId>) -> Vec<LoopSeen> {
     let mut newest: Vec<LoopSeen> = Vec::new();
     for seen in loops.into_iter().filter(|seen| project.is_none_or(|it| seen.view.project == *it)) {

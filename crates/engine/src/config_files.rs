@@ -125,7 +125,8 @@ fn read_repository(root: &Path) -> Result<Option<Config>, ConfigError> {
         rustix::io::Errno::NOTDIR => refused(&path, "`.dacapo` is not a folder"),
         error => ConfigError::Io { path: path.clone(), source: error.into() },
     };
-    // One call that cannot be led astray by a link that changes meanwhile; a FIFO does not hold it up.
+    // One system call opens the file, so that a link that changes meanwhile leads nowhere else. A FIFO does not hold
+    // it up.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let folder = rustix::fs::open(root, OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY, Mode::empty())

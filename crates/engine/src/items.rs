@@ -51,7 +51,7 @@ pub(crate) struct ChangedFile<'a> {
 /// What a source says about changed files of its own.
 #[derive(Debug, Default)]
 pub(crate) struct ChangesJudged {
-    /// Those that must not be.
+    /// Changes that refuse the claim.
     pub(crate) forbidden: Vec<ForbiddenChange>,
     /// The paths of those that set nothing but marks: no work.
     pub(crate) only_marks: HashSet<String>,

@@ -1,4 +1,5 @@
-//! Files beneath a folder, opened with distrust: no link is followed, none but a regular one is read, and never more than asked.
+//! Opens files below a folder that an agent or a repository may have prepared: no link is followed, only regular
+//! files are read, and never more bytes than asked for.
 
 use std::{
     fs::File,
@@ -36,12 +37,13 @@ impl From<Unread> for io::Error {
     }
 }
 
-/// The folder that everything else lies beneath; it may itself be reached by links.
+/// The folder below which files are opened. The folder itself may be reached by links.
 pub(crate) fn root(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY, Mode::empty())
 }
 
-/// Opens what lies beneath a folder; one call that cannot be led astray, and a FIFO does not hold it up.
+/// Opens a file below a folder in one system call, so that a link that changes meanwhile leads nowhere else. A FIFO
+/// does not hold it up.
 pub(crate) fn open(folder: impl AsFd, name: impl AsRef<Path>, extra: OFlags) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | extra;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;

@@ -53,7 +53,7 @@ pub(super) fn child(inside: &Inside, asked: StartChild) -> Result<u8, UserError>
     let (mut stdout, stdout_end) = std::io::pipe().map_err(cannot)?;
     let (mut stderr, stderr_end) = std::io::pipe().map_err(cannot)?;
     let child = inside.start(asked, [stdout_end.as_fd(), stderr_end.as_fd()])?;
-    // Of the child's copies only: their end is the child's.
+    // Only the child holds the write ends now, so that reading ends when the child does.
     drop((stdout_end, stderr_end));
     let mut first = String::new();
     BufReader::new(&mut stdout).read_line(&mut first).map_err(cannot)?;

@@ -216,7 +216,7 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
             _ => {}
         }
         let flag = SETTINGS.iter().find(|(name, _)| *name == setting).map_or(setting, |(_, flag)| *flag);
-        // Not every setting has a flag of its own, and asking for one that is not there is a mistake.
+        // Not every setting has a flag, and clap takes a question about an unknown flag for a bug.
         let is_flag = typed.is_some_and(|typed| typed.ids().any(|id| id.as_str() == flag));
         if is_flag && typed.and_then(|typed| typed.value_source(flag)) == Some(ValueSource::CommandLine) {
             return format!("--{}", flag.replace('_', "-"));

@@ -227,7 +227,7 @@ fn shown(view: &LoopView) -> Value {
     value
 }
 
-/// Those that run, and those that do not.
+/// The loops that run, and those that do not.
 fn views(client: &Client, all: bool) -> Result<(Vec<LoopView>, Vec<LoopView>), UserError> {
     let (active, dead): (Vec<LoopSeen>, Vec<LoopSeen>) =
         client.active()?.into_iter().partition(|seen| seen.is_running);

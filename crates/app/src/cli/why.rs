@@ -21,7 +21,7 @@ pub(super) fn why(cx: &Context, args: &WhyArgs) -> Result<u8, UserError> {
     let client = cx.client()?;
     let name = cx.name(&client, args.id.as_deref())?;
     let unit = cx.find_unit(&client, &name)?;
-    // Of a unit that is worked on, the loop at work knows more.
+    // For a unit that is worked on, the running loop can say more.
     let unit = unit.filter(|view| view.status != UnitStatus::Working || view.loop_id.is_none());
     let run = if unit.is_none() { cx.find_run(&client, &name)? } else { None };
     let workflow = if unit.is_none() && run.is_none() { cx.find_workflow(&client, &name)? } else { None };

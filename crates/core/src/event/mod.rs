@@ -63,7 +63,7 @@ pub enum LoopEvent {
     },
     /// The loop will not start before these tasks are done.
     TasksAwaited {
-        /// Those that are not done yet.
+        /// The tasks that are not done yet.
         tasks: Vec<TaskId>,
     },
     /// An iteration was charged. Written before the agent is started, so that a crash leaves a trace of it.
@@ -107,7 +107,7 @@ pub enum LoopEvent {
     AgentSwitched {
         /// The agent that works from here on.
         agent: String,
-        /// Its place: the policy's own agent is 0, its stand-ins follow.
+        /// The agent's index: the policy's own agent is 0, its fallbacks follow.
         #[serde(default)]
         index: usize,
         why: String,
@@ -145,7 +145,7 @@ pub enum LoopEvent {
     },
     /// The wait for child loops is over.
     ChildrenFinished {
-        /// Those that were still active when it ended.
+        /// The child loops that were still running when the wait ended.
         left: Vec<LoopId>,
         /// Whether they were told to end.
         cancelled: bool,

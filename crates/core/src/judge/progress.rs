@@ -176,7 +176,7 @@ impl ProgressLog {
             IterationProgress::None => self.without_progress.saturating_add(1),
             IterationProgress::Unknown => return,
         };
-        // Both are remembered, whichever of them is the progress.
+        // Both are remembered, also if only one of them is the progress.
         self.trees.remember(tree);
         self.signatures.remember(signature);
     }

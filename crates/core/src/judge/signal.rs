@@ -177,7 +177,7 @@ pub fn signals(facts: &Facts, policy: &Policy) -> Vec<Signal> {
     if facts.promise.is_none() && hears_promises {
         signals.extend(told(facts.near_miss).map(Signal::NearMiss));
     }
-    // Nor did one that is done by mentioning what it would have said otherwise.
+    // An agent that claims to be done may mention the `<blocked>` tag without meaning it.
     if facts.blocked.is_none() && !signals.iter().any(Signal::is_claim) {
         signals.extend(told(facts.blocked_near_miss).map(Signal::BlockedNearMiss));
     }

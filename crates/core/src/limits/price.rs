@@ -69,7 +69,7 @@ impl TryFrom<Written> for Price {
             ("cache_read", price.cache_read),
             ("cache_write", price.cache_write),
         ];
-        // Not a number is in no range.
+        // NaN is in no range, so it is refused too.
         match parts.iter().find(|(_, number)| !(0.0..=DEAREST * 1.25).contains(number)) {
             Some((name, _)) => Err(InvalidPrice(name)),
             None => Ok(price),

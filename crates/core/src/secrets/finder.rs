@@ -35,7 +35,7 @@ impl Finder {
         let mut all: Vec<Vec<u8>> =
             beginnings.map(|beginning| beginning[..beginning.len().min(ENOUGH)].to_vec()).collect();
         all.sort_unstable();
-        // One that begins with another is found with it.
+        // A beginning that starts with another beginning is found together with that one.
         all.dedup_by(|later, earlier| later.starts_with(earlier));
         let groups = all.chunks(AT_ONCE).filter_map(Group::new).collect();
         let mut first = [false; 256];

@@ -32,7 +32,7 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// Those with the values `values`, in every form they are known to take, and those of well-known shapes.
+    /// Secrets with these `values`, in every form that they are known to take, and secrets of well-known shapes.
     pub fn new(values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
         let mut forms = Vec::new();
         let mut count = 0;
@@ -51,7 +51,7 @@ impl Secrets {
         Self { rules, keys, finder, values: count }
     }
 
-    /// Those in an environment: the values of variables that open an account, as far as their names tell.
+    /// The secrets in an environment: the values of variables whose names say that they hold a key or password.
     pub fn of_environment(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         Self::new(variables.into_iter().filter_map(|(name, value)| {
             let value = value.into_encoded_bytes();

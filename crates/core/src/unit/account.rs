@@ -39,7 +39,7 @@ impl Told {
         }
     }
 
-    /// Those of `events`, which come from one event of a loop, that were not told before.
+    /// The `events` that were not told before. All of them come from one event of a loop.
     pub fn news(&self, events: Vec<RunEvent>) -> Vec<RunEvent> {
         let is_news = |event: &RunEvent| match event {
             RunEvent::TaskStarted { task, .. } if self.offered.contains(task) => false,
@@ -80,7 +80,7 @@ struct TurnAccount {
     commits: bool,
     /// Tasks of the claim at hand whose gates were green.
     green: BTreeSet<u32>,
-    /// Those of them that are committed.
+    /// The green tasks that are committed.
     committed: BTreeSet<u32>,
     /// Whether the newest agent failed or could not be started.
     agent_failed: bool,
@@ -208,7 +208,7 @@ fn told(envelope: &Envelope, turn: Option<&TurnAccount>) -> Vec<RunEvent> {
     };
     let loop_id = || turn.loop_id.clone();
     match &envelope.event {
-        // Only now is it known that there will be another attempt.
+        // A retry is told when the next iteration starts, because only then it is certain.
         LoopEvent::IterationStarted { .. } => {
             let missed = turn.missed.iter();
             missed

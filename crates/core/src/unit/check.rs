@@ -78,9 +78,9 @@ impl ReadUnit {
 /// All units of a repository, and all that is wrong with any of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckedUnits {
-    /// Those that can be understood, by id.
+    /// The units that could be read, by id.
     pub units: Vec<Unit>,
-    /// By file and line; while there are any, nothing should be started.
+    /// What is wrong, by file and line. While there are problems, no unit should be started.
     pub problems: Vec<Problem>,
     /// What is passed over and looks as if it was meant otherwise, for people.
     pub notes: Vec<String>,

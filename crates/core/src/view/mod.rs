@@ -164,7 +164,7 @@ impl LoopView {
             | LoopEvent::TreeHeld { .. }
             | LoopEvent::Committed { .. } => {}
             LoopEvent::ReceiptIssued { receipt } => {
-                // Of gates that are for one item only those of claimed items run.
+                // Gates of items that were not claimed did not run, so the receipt's gates are counted.
                 if receipt.claim.iter().any(|signal| matches!(signal, Signal::Item(_))) {
                     self.gates = receipt.gates.len();
                 }

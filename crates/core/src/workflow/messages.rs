@@ -24,12 +24,12 @@ pub fn iteration(number: u32, max: u32) -> String {
     format!("**Iteration {number}/{max}**")
 }
 
-/// Of a loop that is done.
+/// The message of a loop that is done.
 pub fn loop_complete(name: &str, iterations: u32) -> String {
     format!("**Loop complete**: {name} ({iterations} iterations)")
 }
 
-/// Of a loop whose iteration came to no good end.
+/// The message of a loop whose iteration failed.
 pub fn loop_failed(iteration: u32, error: &str) -> String {
     format!("**Loop failed** at iteration {iteration}: {error}")
 }
@@ -44,7 +44,7 @@ pub fn max_iterations(max: u32, until: &str) -> String {
     format!("Max iterations ({max}) reached without completion signal \"{until}\"")
 }
 
-/// Of a loop that has used up its iterations.
+/// The message of a loop that has used up its iterations.
 pub fn loop_incomplete(name: &str, max: u32, until: &str) -> String {
     format!("**Loop incomplete**: {name}\n\n{}", max_iterations(max, until))
 }

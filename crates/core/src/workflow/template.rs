@@ -20,7 +20,7 @@ pub enum Variable {
     Output { step: StepId, field: Option<String> },
 }
 
-/// Those that have a name of their own.
+/// The variables that have a name of their own.
 pub const NAMED: [(&str, Variable); 6] = [
     ("USER_MESSAGE", Variable::UserMessage),
     ("ARGUMENTS", Variable::Arguments),

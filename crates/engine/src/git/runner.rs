@@ -366,7 +366,8 @@ fn collect(mut child: Child, deadline: Instant) -> io::Result<Collected> {
         let _ = kill_process_group(group, Signal::TERM);
         let _ = poll(&mut [PollFd::new(ended, PollFlags::IN)], Some(&Timespec { tv_sec: 2, tv_nsec: 0 }));
     }
-    // Not waited for yet, so the number still belongs to our group. No such group is the wanted state.
+    // The child was not waited for yet, so its pid still names our group. An error means that the group is gone
+    // already.
     let _ = kill_process_group(group, Signal::KILL);
     let status = child.wait()?;
     Ok(match result? {

@@ -48,10 +48,10 @@ pub fn take_order() -> io::Result<Vec<OsString>> {
     if order.v != VERSION {
         return Err(io::Error::other("the supervisor is of another version"));
     }
-    // Not the terminal's, nor a member of the supervisor's group: Ctrl-C is for the parent, which then says what ends.
+    // The child gets a session of its own, so that Ctrl-C reaches the parent loop alone, which then ends its children.
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"dacapo");
-    // Here and not by the supervisor: a folder that does not answer holds up the child alone.
+    // The child enters its folder itself, so that a folder that does not answer holds up the child alone.
     std::env::set_current_dir(order.dir.to_os())?;
     Ok(ORDER.get_or_init(|| order).args.iter().map(Words::to_os).collect())
 }

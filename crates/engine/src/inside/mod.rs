@@ -28,7 +28,7 @@ pub const SOCKET: &str = "DACAPO_SOCKET";
 /// Where this process runs, seen from the loops of one state folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
-    /// Not below an agent or a gate.
+    /// The process does not run below an agent or a gate.
     Outside,
     /// Below the keeper of a loop.
     Below {
@@ -59,7 +59,7 @@ pub fn place(home: &Home) -> Whereabouts {
         }
         pid = parent;
     }
-    // Not below any keeper: the variable says so, and the supervisor decides whether that is true.
+    // The process is below no keeper, but the variable names a socket: that supervisor decides whether to trust it.
     match socket {
         Some(socket) if !is_below_another => Whereabouts::Below { loop_id: None, socket: Some(socket) },
         _ => Whereabouts::Outside,

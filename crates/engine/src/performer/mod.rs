@@ -563,7 +563,7 @@ impl<'a> Performer<'a> {
 
     // --- what a loop has done -------------------------------------------------------------------------------
 
-    /// Whether anybody asks what a step has changed: a person who is to be asked, or nobody.
+    /// Whether the run needs to know what a step has changed: only if it asks a person about it.
     fn compares_trees(&self) -> bool {
         self.started.workflow.steps.iter().any(|step| match &step.kind {
             StepKind::Approval(_) => true,

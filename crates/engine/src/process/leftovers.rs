@@ -40,7 +40,7 @@ pub fn end(loop_id: &LoopId, home: &Path) -> io::Result<()> {
             wait_for(process, LONGEST)?;
         }
         if killed.is_empty() {
-            // One that ended while we looked may have started another behind our back: look again.
+            // A process that ended during the pass may have started another one that the pass missed.
             let is_settled = !in_exec && unclear_before.is_some_and(|before| unclear.is_subset(&before));
             if is_settled || last_find.elapsed() >= ENOUGH {
                 return Ok(());
@@ -71,11 +71,11 @@ pub fn await_keepers(loop_id: &LoopId, database: &Path, grace: Duration) -> io::
 
 /// One look at all processes.
 struct Pass {
-    /// Ours, and dead or dying.
+    /// Processes of the loop that were killed in this pass.
     killed: Vec<OwnedFd>,
-    /// Those that were gone when it was their turn, or had no environment.
+    /// Processes that were gone when they were looked at, or had no environment.
     unclear: HashSet<u32>,
-    /// One of them was between two programs, and will have an environment at once.
+    /// Whether a process was in the middle of `exec` and will have an environment in a moment.
     in_exec: bool,
 }
 

@@ -290,7 +290,8 @@ impl Repository {
         let (gone, there): (Vec<&Changed>, Vec<&Changed>) =
             files.iter().filter(|c| !c.is_link()).partition(|c| side(c).is_none());
         let is_below = |a: &[u8], b: &[u8]| a.strip_prefix(b).is_some_and(|rest| rest.first() == Some(&b'/'));
-        // Only what is in the way goes first: where nothing can be written, nothing else is to be missed.
+        // Files in the way of new ones are removed first, all others last: if a write fails, as few files as possible
+        // are gone.
         let (first, last): (Vec<&Changed>, Vec<&Changed>) = gone.into_iter().partition(|c| {
             there.iter().any(|other| is_below(&other.path, &c.path) || is_below(&c.path, &other.path))
         });

@@ -58,7 +58,7 @@ impl Repository {
     ) -> Result<Option<RecoveredBranch>, WorkspaceError> {
         let is_on = self.is_on(path, branch);
         let tip = self.branch(branch)?;
-        // Mostly so, and it costs no process.
+        // This is the usual case, and finding it out starts no process.
         if is_on && tip.as_deref() == Some(commit) {
             return Ok(None);
         }

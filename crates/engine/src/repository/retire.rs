@@ -120,7 +120,7 @@ impl Repository {
         let call = || Ok::<_, WorkspaceError>(self.guarded(worktree)?.env("GIT_INDEX_FILE", &index));
         call()?.args(["read-tree", head]).ok()?;
         call()?.args(["add", "--all", "--", ":/"]).patiently(10).ok()?;
-        // Of a repository inside, git would keep a name and no file.
+        // git would keep the name of a nested repository, but none of its files.
         let before = repositories(&worktree.call().args(["ls-tree", "-r", "-z", head]).ok()?.stdout);
         let after = repositories(&call()?.args(["ls-files", "--stage", "-z"]).ok()?.stdout);
         if let Some(inner) = after.into_iter().find(|path| !before.contains(path)) {

@@ -270,7 +270,8 @@ impl Repository {
                 continue;
             }
             if let Err(error) = self.add(&path, &["--no-track", "-b", &branch], &head) {
-                // Only dacapo makes it, and it holds the lock.
+                // Only dacapo makes branches of this name, and this process holds the lock, so the branch can be
+                // deleted.
                 if self.branch(&branch)?.as_ref() == Some(&head) {
                     self.delete_branch(&branch, &head)?;
                 }

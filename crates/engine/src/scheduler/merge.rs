@@ -60,7 +60,7 @@ impl Worker<'_> {
         let tasks = self.tasks_at(tip)?;
         let mut changes = Vec::new();
         if tip != merged {
-            // Those of the unit are read at once; there are hardly ever others.
+            // The unit's own files are read in one go; a merge hardly ever changes others.
             let folder = format!("{}/", self.spec.unit.folder);
             let (own_before, own_after) = (self.own_files(tip)?, self.own_files(merged)?);
             let held =

@@ -303,7 +303,7 @@ fn has_agent(policy: &Policy) -> bool {
     policy.limits.max_iterations > 0
 }
 
-/// Those of a person's words that a loop was not told.
+/// The words of a person, of `said`, that a loop was not told.
 fn unheard(store: &Store, id: &LoopId, said: &[String]) -> Result<Vec<String>, StoreError> {
     let told: BTreeSet<String> = store
         .events(id, 0)?

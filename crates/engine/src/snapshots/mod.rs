@@ -226,7 +226,8 @@ impl Workspace {
         matches!(self.kind, WorkspaceKind::Git(_))
     }
 
-    /// Lets files go through these filters of git alone, whichever are set up when [`begin`](Self::begin) looks.
+    /// Lets files go through these filters of git alone, even if others are configured when [`begin`](Self::begin)
+    /// runs.
     pub fn hold_filters(&mut self, filters: Option<Vec<(String, String)>>) {
         if let WorkspaceKind::Git(shadow) = &mut self.kind {
             shadow.given_filters = filters;

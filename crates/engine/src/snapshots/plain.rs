@@ -27,9 +27,9 @@ const KEPT: usize = 8;
 
 pub(crate) struct PlainFolder {
     pub(crate) dir: PathBuf,
-    /// Where our own lists lie.
+    /// The folder with dacapo's lists of files.
     folder: PathBuf,
-    /// Not looked at, should it lie in `dir`.
+    /// dacapo's state folder, which is left out if it lies in `dir`.
     home: PathBuf,
     seen: BTreeMap<Vec<u8>, FileStamp>,
     last: Option<String>,
@@ -38,7 +38,7 @@ pub(crate) struct PlainFolder {
 /// A plain folder of which nothing but paths, sizes and times is looked at: enough to tell progress, and nothing more.
 pub struct Folder {
     dir: PathBuf,
-    /// Not looked at, should it lie in `dir`.
+    /// dacapo's state folder, which is left out if it lies in `dir`.
     home: PathBuf,
 }
 

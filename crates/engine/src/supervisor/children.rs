@@ -44,7 +44,7 @@ impl ChildProcesses {
         self.0.iter().filter_map(|child| child.end.as_ref().map(AsFd::as_fd))
     }
 
-    /// Those that have ended since the last look, each with who waits for it and the exit code.
+    /// The children that have ended since the last call: who waits for each, and its exit code.
     pub(super) fn take_ended(&mut self) -> Vec<(Asker, u8)> {
         let mut ended = Vec::new();
         self.0.retain_mut(|child| match child.process.try_wait() {

@@ -212,7 +212,7 @@ fn spend(meter: &Meter, is_subscription: bool) -> Spend {
     Spend { usage: Some(total.usage), cost_usd: total.cost_usd, estimated }
 }
 
-/// Those who listen to what is heard.
+/// The listeners of an agent's output.
 struct OutputListeners<'a> {
     detector: &'a mut PromiseDetector,
     meter: &'a mut Meter,

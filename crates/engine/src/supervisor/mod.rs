@@ -114,7 +114,7 @@ pub(crate) struct Supervisor<'a> {
     inbox: VecDeque<Arrival<Input>>,
     work: Option<Work>,
     timers: Timers,
-    /// Of the policy's agent, then of its stand-ins.
+    /// The programs of the policy's agent and then of its fallbacks.
     programs: Vec<PathBuf>,
     /// The environment in which the command was typed.
     inherited: Vec<(OsString, OsString)>,

@@ -26,9 +26,9 @@ pub(super) struct StartingPoint {
     /// What those come to before the first agent.
     pub(super) outline: Option<String>,
     pub(super) base: Option<Base>,
-    /// Those that must not change.
+    /// The files that the agent must not change.
     pub(super) protected: Vec<ProtectedFile>,
-    /// What a person should know.
+    /// Warnings for the user.
     pub(super) warnings: Vec<String>,
 }
 

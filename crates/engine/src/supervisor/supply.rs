@@ -76,7 +76,7 @@ impl Supervisor<'_> {
         let soon = Timestamp::now().checked_add(SOON).unwrap_or(Timestamp::MAX);
         match first.filter(|until| all_are_closed && !is_done && *until < soon) {
             Some(until) => self.timers.park(until),
-            // Also where it has to wait much longer than it said: people are told anew.
+            // The loop decides again, also where it has to wait much longer than it said, so that people are told.
             None => self.inbox.push_back(Input::ParkOver.into()),
         }
         Ok(())

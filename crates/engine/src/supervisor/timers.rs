@@ -131,7 +131,7 @@ impl Supervisor<'_> {
             self.children.end_starting(&running);
         }
         if left.is_empty() || wait.until <= now {
-            // Not having had to wait is not the same as a very short wait.
+            // Zero means that there was nothing to wait for, so a wait is at least one millisecond.
             let waited = if wait.announced || !left.is_empty() {
                 Millis::from(now - wait.since).max(Millis(1))
             } else {

@@ -108,7 +108,7 @@ impl Keeping<'_> {
             Channel::Gates | Channel::Prompt => &mut self.segments.gates,
         };
         segment.append(&shown[..keep])?;
-        // Of one that prints events, what these say was shown.
+        // For an agent that prints events, the observer was shown what the events say.
         let is_shown = matches!(self.job, WorkKind::Agent { listener } if listener.reads_events());
         if channel != Channel::Stdout || !is_shown {
             self.observer.output(&channel, shown);

@@ -81,8 +81,9 @@ impl RepositoryUnits {
         Self::containing(&Context::folder(place.dir.as_ref())?)
     }
 
-    /// Those of the repository that `folder` lies in, as the configuration at its top has them: a folder with one of its own
-    /// in between is no other repository. Reading them starts nothing, not even git.
+    /// The units of the repository that `folder` lies in, by the configuration at the top of that repository. A
+    /// folder in between with a configuration of its own is no other repository. Reading units starts no process, not
+    /// even git.
     pub(super) fn containing(folder: &Path) -> Result<Self, UserError> {
         let top = units::top(folder);
         let effective = ConfigFiles::load(&top)?.effective(&Typed::default());

@@ -21,9 +21,9 @@ pub(super) struct Lines {
 /// What becomes of the bytes up to the next end of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// They belong to a line that will be read.
+    /// The bytes belong to a line that will be read.
     Kept,
-    /// The line is known to be dull.
+    /// The line is known to hold nothing that dacapo reads.
     Dull,
     /// The line is too long.
     TooLong,

@@ -471,10 +471,10 @@ pub enum UnitNote {
 /// How the checks after all tasks stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checks {
-    /// They have to run.
+    /// The checks have to run.
     #[default]
     Due,
-    /// They hold, or there are none.
+    /// The checks passed, or there are none.
     Hold,
 }
 

@@ -57,9 +57,9 @@ pub(super) struct UnitState {
     pub(super) standing: Standing,
     /// How many units must still come first.
     pub(super) waits_for: usize,
-    /// Those that wait for it.
+    /// The units that wait for this one.
     pub(super) behind: Vec<usize>,
-    /// What it waits for in this run.
+    /// The units of this run that this one waits for.
     pub(super) first: Vec<usize>,
     /// The slot of its work; 0 for a job in the lane.
     pub(super) slot: u32,
