@@ -23,6 +23,7 @@ pub mod problem;
 pub mod prompt;
 pub mod receipt;
 pub mod secrets;
+pub mod stages;
 pub mod text;
 pub mod trust;
 pub mod unit;

@@ -6,8 +6,8 @@
 use std::fmt;
 
 use super::{
-    AgentSection, At, BudgetSetting, Config, Contradictions, EffectiveUnits, PriceSetting, SetupStep, units,
-    workflows,
+    AgentSection, At, BudgetSetting, Config, Contradictions, EffectiveStages, EffectiveUnits, PriceSetting,
+    SetupStep, stages, units, workflows,
 };
 use crate::{
     agent::EnvironmentRule,
@@ -149,6 +149,7 @@ pub struct Effective {
     /// What ends with a checkout.
     pub teardown: Vec<Sourced<SetupStep>>,
     pub units: EffectiveUnits,
+    pub stages: EffectiveStages,
     /// A folder of command files beside those that are always looked into, from the top of the repository.
     pub commands: Sourced<Option<String>>,
     /// Whether gates run once before the first agent.
@@ -189,6 +190,13 @@ pub fn resolve(user: &Config, repository: &Config, typed: &Typed) -> Effective {
         budget.max_tokens = Sourced { value: Some(tokens), from: Source::Flag("--max-tokens") };
     }
     let users = |value| Sourced { value, from: Source::Default };
+    let max_iterations = match typed.max_iterations {
+        Some(value) => Sourced { value, from: Source::Flag("--max-iterations") },
+        None => {
+            let limit = both.limit(|c| c.limits.max_iterations.clone(), Some(DEFAULT_ITERATIONS));
+            Sourced { value: limit.value.unwrap_or(DEFAULT_ITERATIONS), from: limit.from }
+        }
+    };
     Effective {
         agent: match &typed.agent {
             Some(agent) => Sourced { value: Some(agent.clone()), from: Source::Flag("--agent") },
@@ -209,13 +217,6 @@ pub fn resolve(user: &Config, repository: &Config, typed: &Typed) -> Effective {
             .backoff
             .as_ref()
             .map_or(Sourced { value: limits::backoff::FIRST, from: Source::Default }, |at| at.sourced(user)),
-        max_iterations: match typed.max_iterations {
-            Some(value) => Sourced { value, from: Source::Flag("--max-iterations") },
-            None => {
-                let limit = both.limit(|c| c.limits.max_iterations.clone(), Some(DEFAULT_ITERATIONS));
-                Sourced { value: limit.value.unwrap_or(DEFAULT_ITERATIONS), from: limit.from }
-            }
-        },
         max_time: match typed.max_time {
             Some(value) => Sourced { value: Some(value), from: Source::Flag("--max-time") },
             None => both.limit(|c| c.limits.max_time.clone(), None),
@@ -226,6 +227,8 @@ pub fn resolve(user: &Config, repository: &Config, typed: &Typed) -> Effective {
         setup: both.all(|c| &c.worktree.setup),
         teardown: both.all(|c| &c.worktree.teardown),
         units: units::resolve(&both),
+        stages: stages::resolve(&both, max_iterations.value),
+        max_iterations,
         commands: workflows::resolve(&both),
         baseline: both.pick(|c| c.checks.baseline.clone(), |a, b| *a || *b),
         red_first: both.pick(|c| c.checks.red_first.clone(), |a, b| *a || *b),

@@ -40,6 +40,8 @@ fn without_anything_the_defaults_hold() {
                 baseline: vec![],
                 submodules: default(false),
             },
+            // Their defaults have tests of their own, beside them.
+            stages: resolved("", "", &Typed::default()).stages,
             commands: Sourced { value: None, from: Source::Default },
             baseline: default(false),
             red_first: default(false),

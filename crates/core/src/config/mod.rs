@@ -16,6 +16,7 @@ mod prices;
 mod problem;
 mod section;
 mod snapshots;
+mod stages;
 mod starter;
 mod units;
 mod workflows;
@@ -33,6 +34,7 @@ pub use prices::PriceSetting;
 pub(crate) use problem::write_problem;
 pub use problem::{Problem, Problems};
 pub use snapshots::Snapshots;
+pub use stages::{EffectiveStage, EffectiveStages, StageSection, Stages, parse_with_stages};
 pub use starter::{Tests, guess_tests, starter};
 pub use units::{CheckSetting, EffectiveCheck, EffectiveUnits, Units, is_branch};
 pub use workflows::Workflows;
@@ -84,6 +86,8 @@ pub struct Config {
     pub evidence: Vec<At<Evidence>>,
     /// `snapshots`.
     pub snapshots: Snapshots,
+    /// `ralph` and `stages`.
+    pub stages: Stages,
     /// `agent`, `agents`, `fallback`, `environment`.
     pub agents: Agents,
     /// `prices`.
@@ -141,11 +145,15 @@ pub fn all_keys() -> Vec<String> {
 
 /// Reads a file's bytes, or says everything that is wrong with them.
 pub fn parse(file: &str, bytes: &[u8], author: Author) -> Result<Config, Problems> {
+    parse_keys(file, bytes, author, &KEYS)
+}
+
+fn parse_keys(file: &str, bytes: &[u8], author: Author, keys: &[&str]) -> Result<Config, Problems> {
     let (root, wrong) = crate::yaml::read(bytes);
     let mut problems = Problems::new(file, bytes);
     problems.extend(wrong);
     let mut config = Config { file: file.to_owned(), ..Config::default() };
-    let mut known = KEYS.to_vec();
+    let mut known = keys.to_vec();
     if author == Author::Repository {
         known.retain(|key| !section::USERS_OWN.contains(key));
     }
@@ -163,6 +171,7 @@ pub fn parse(file: &str, bytes: &[u8], author: Author) -> Result<Config, Problem
         config.contradictions = contradictions::read(&mut top);
         config.evidence = evidence::read(&mut top);
         config.snapshots = snapshots::read(&mut top);
+        config.stages = stages::read(&mut top);
         config.agents = agents::read(&mut top);
         config.prices = prices::read(&mut top);
         config.permissions = permissions::read(&mut top);

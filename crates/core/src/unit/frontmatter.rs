@@ -79,7 +79,7 @@ pub(super) fn entries(block: &FrontmatterFile<'_>) -> Result<Vec<(Key, Node)>, V
 }
 
 /// What can be read of a head, and what is wrong with it: behind a key that is there twice the rest makes sense.
-pub(super) fn readable(block: &FrontmatterFile<'_>) -> (Option<Vec<(Key, Node)>>, Vec<Wrong>) {
+pub(crate) fn readable(block: &FrontmatterFile<'_>) -> (Option<Vec<(Key, Node)>>, Vec<Wrong>) {
     let (root, mut wrong) = yaml::read_below(block.first_line - 1, block.yaml.as_bytes());
     let is_flow = block
         .yaml
@@ -163,12 +163,17 @@ fn status_at(block: &FrontmatterFile<'_>, entries: &[(Key, Node)]) -> Result<Opt
 }
 
 /// Whether [`with_status`] will be able to change these.
-pub(super) fn check_status(block: &FrontmatterFile<'_>, entries: &[(Key, Node)]) -> Result<(), Wrong> {
+pub(crate) fn check_status(block: &FrontmatterFile<'_>, entries: &[(Key, Node)]) -> Result<(), Wrong> {
     status_at(block, entries).map(|_| ())
 }
 
 /// The file with another status. Every other byte stays as it is.
 pub fn with_status(bytes: &[u8], status: TaskStatus) -> Result<Vec<u8>, Wrong> {
+    with_status_word(bytes, status.as_str())
+}
+
+/// The same with any word for a status.
+pub(crate) fn with_status_word(bytes: &[u8], status: &str) -> Result<Vec<u8>, Wrong> {
     let block = split(bytes)?;
     let first = |mut wrong: Vec<Wrong>| wrong.swap_remove(0);
     let before = entries(&block).map_err(first)?;
@@ -194,16 +199,14 @@ pub fn with_status(bytes: &[u8], status: TaskStatus) -> Result<Vec<u8>, Wrong> {
     // Read the changed file again: YAML has more ways to write a value than this function knows.
     let is_as_wished = split(&after).ok().and_then(|block| entries(&block).ok()).is_some_and(|now| {
         let says = now.iter().any(|(key, node)| {
-            key.name == "status"
-                && matches!(&node.value, Value::Scalar { text, .. } if text == status.as_str())
+            key.name == "status" && matches!(&node.value, Value::Scalar { text, .. } if text == status)
         });
         says && others(&before) == others(&now)
     });
     if is_as_wished {
         Ok(after)
     } else {
-        let what =
-            "the status cannot be changed without changing something else: write it as `status: pending`";
+        let what = "the status cannot be changed without changing something else: write it as one word behind its key";
         Err(Wrong::at(Place { line: block.first_line, column: 1 }, what))
     }
 }

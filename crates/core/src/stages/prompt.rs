@@ -1,0 +1,297 @@
+//! What the agent of a stage is given: the task, its specification, what its role sees of the past, and the completion
+//! requirements.
+//!
+//! The promise's tag never stands alone on a line of it, so that an agent which repeats its prompt claims nothing.
+
+use super::{
+    FindingState, ReviewFinding, ReviewLedger, Sees, Stage, StageCompletion, StageMode, StageName,
+    StageTaskSpec,
+};
+
+/// How many earlier refusals an agent is told.
+const REFUSALS: usize = 5;
+
+/// Everything that the prompt of a stage is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct StagePrompt<'a> {
+    pub task: &'a StageTaskSpec,
+    pub stage: &'a Stage,
+    /// From 1 on.
+    pub iteration: u32,
+    pub max_iterations: u32,
+    pub ledger: &'a ReviewLedger,
+    /// Why earlier claims of the same task and stage were refused, the newest last.
+    pub past_refusals: &'a [String],
+    /// What the user has said to the agent.
+    pub user_says: Option<&'a str>,
+}
+
+impl StagePrompt<'_> {
+    pub fn text(&self) -> String {
+        let role = self.stage.name.role();
+        let StageTaskSpec { id, title, specification, completion, .. } = self.task;
+        let mut text = format!(
+            "## Task Information\n- **Task ID**: {id}\n- **Title**: {title}\n- **Stage**: {}\n- **Ralph Iteration**: {}/{}\n\n\
+             ## Specification\n{}\n",
+            role.title,
+            self.iteration,
+            self.max_iterations,
+            specification.trim()
+        );
+        if let Some(outcome) = &completion.outcome {
+            text.push_str(&format!("\n## Outcome\n{}\n", outcome.trim()));
+        }
+        if !completion.criteria.is_empty() {
+            text.push_str("\n## Acceptance Criteria\n");
+            text.extend(completion.criteria.iter().map(|criterion| format!("- {criterion}\n")));
+        }
+        for sees in role.sees {
+            text.push_str(&match sees {
+                Sees::OpenFindings => self.open_findings(),
+                Sees::Ledger => self.whole_ledger(),
+                Sees::ChangeSinceLastRound => self.change_since(),
+                Sees::PastRefusals => self.refusals(),
+            });
+        }
+        if let Some(words) = self.user_says {
+            text.push_str(&format!("\n## The Person You Work For Says\n{}\n", words.trim()));
+        }
+        text.push_str(&self.completion_requirements());
+        text
+    }
+
+    fn open_findings(&self) -> String {
+        let open: Vec<&ReviewFinding> = self.ledger.open().collect();
+        if open.is_empty() {
+            return String::new();
+        }
+        let mut text = "\n## Open Findings of the Reviewer\n".to_owned();
+        text.extend(open.iter().map(|finding| format!("- F{}: {}\n", finding.number, finding.text)));
+        text.push_str(
+            "Answer each of them with a line `FIXED F1`, or `REFUTED F1: why it is none`. The reviewer decides about it.\n",
+        );
+        text
+    }
+
+    fn whole_ledger(&self) -> String {
+        if self.ledger.findings.is_empty() {
+            return String::new();
+        }
+        let mut text = "\n## Findings So Far\n".to_owned();
+        for ReviewFinding { number, text: words, state, coder_says, .. } in &self.ledger.findings {
+            text.push_str(&format!("- F{number} ({}): {words}\n", state.as_str()));
+            if let Some(says) = coder_says.as_ref().filter(|_| *state == FindingState::Open) {
+                let why = if says.why.is_empty() { String::new() } else { format!(": {}", says.why) };
+                text.push_str(&format!("  The coder says that it is {}{why}\n", says.state.as_str()));
+            }
+        }
+        text.push_str(
+            "Decide about each open one with a line `FIXED F1`, `REFUTED F1: why`, `DEFERRED F1: why`, or list it again \
+             by its number.\n",
+        );
+        text
+    }
+
+    fn change_since(&self) -> String {
+        match self.ledger.rounds.last() {
+            None => String::new(),
+            Some(round) => format!(
+                "\n## Scope of This Round\nYou have reviewed the tree {} before. Look at what has changed since, and at the \
+                 open findings; the rest you have seen.\n",
+                round.tree
+            ),
+        }
+    }
+
+    fn refusals(&self) -> String {
+        if self.past_refusals.is_empty() {
+            return String::new();
+        }
+        let mut text = "\n## Why Earlier Claims Were Refused\n".to_owned();
+        let mut told: Vec<&str> = Vec::new();
+        for refusal in self.past_refusals.iter().rev() {
+            if !told.contains(&refusal.as_str()) && told.len() < REFUSALS {
+                told.push(refusal);
+            }
+        }
+        text.extend(told.iter().rev().map(|refusal| format!("- {refusal}\n")));
+        text
+    }
+
+    fn completion_requirements(&self) -> String {
+        let mut text =
+            "\n## Completion Requirements\n\nWhen you have GENUINELY completed this stage:\n\n".to_owned();
+        for (at, step) in self.stage.name.role().steps.iter().enumerate() {
+            text.push_str(&format!("{}. {step}\n", at + 1));
+        }
+        if self.stage.mode == StageMode::SinglePass {
+            text.push_str("\nYou have one pass. What you leave behind is checked when you end.\n");
+            return text;
+        }
+        text.push_str(&format!(
+            "\nThen output <promise>{}</promise> on a line of its own.\n\nCRITICAL:\n\
+             - Only output the promise when ALL requirements are truly met\n\
+             - Your work will be verified - false promises are detected\n\
+             - If blocked, explain what's preventing completion\n\
+             - The loop will continue until genuine completion or max iterations\n",
+            self.stage.promise
+        ));
+        text
+    }
+}
+
+/// The stage with what the task itself asks of it: its own promise, if it names one.
+pub fn for_task(stage: &Stage, task: &StageTaskSpec) -> Stage {
+    let own = task.completion.stages.get(&stage.name);
+    match own {
+        Some(StageCompletion { promise: Some(promise), .. }) => {
+            Stage { promise: promise.clone(), ..stage.clone() }
+        }
+        _ => stage.clone(),
+    }
+}
+
+/// The first promise that two stages of a task have in common, once the task's own promises count.
+pub fn equal_for_task(stages: &[Stage], task: &StageTaskSpec) -> Option<(StageName, StageName)> {
+    let own: Vec<Stage> = stages.iter().map(|stage| for_task(stage, task)).collect();
+    super::equal_promises(&own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        judge::promise::PromiseDetector,
+        stages::{review, task},
+    };
+
+    fn spec(extra: &str) -> StageTaskSpec {
+        let text = format!(
+            "---\nid: TASK-001\ntitle: Implement user authentication\n{extra}---\nPeople log in with a password.\n"
+        );
+        task::parse("TASK-001.md", text.as_bytes()).unwrap().spec
+    }
+
+    fn prompt(
+        name: StageName,
+        task: &StageTaskSpec,
+        iteration: u32,
+        ledger: &ReviewLedger,
+        past: &[String],
+    ) -> String {
+        let stage = Stage::of(name);
+        let max_iterations = name.role().max_iterations;
+        let user_says = None;
+        StagePrompt { task, stage: &stage, iteration, max_iterations, ledger, past_refusals: past, user_says }
+            .text()
+    }
+
+    #[test]
+    fn the_coder_is_told_its_task_and_what_completes_it() {
+        // req 173, req 174
+        let text = prompt(StageName::Coder, &spec(""), 3, &ReviewLedger::default(), &[]);
+        assert_eq!(
+            text,
+            "## Task Information\n\
+             - **Task ID**: TASK-001\n\
+             - **Title**: Implement user authentication\n\
+             - **Stage**: Implementation\n\
+             - **Ralph Iteration**: 3/15\n\
+             \n\
+             ## Specification\n\
+             People log in with a password.\n\
+             \n\
+             ## Completion Requirements\n\
+             \n\
+             When you have GENUINELY completed this stage:\n\
+             \n\
+             1. Ensure all requirements from the specification are implemented\n\
+             2. Commit your changes with a descriptive message\n\
+             3. Verify your implementation works correctly\n\
+             \n\
+             Then output <promise>IMPLEMENTATION_COMPLETE</promise> on a line of its own.\n\
+             \n\
+             CRITICAL:\n\
+             - Only output the promise when ALL requirements are truly met\n\
+             - Your work will be verified - false promises are detected\n\
+             - If blocked, explain what's preventing completion\n\
+             - The loop will continue until genuine completion or max iterations\n"
+        );
+    }
+
+    #[test]
+    fn only_the_number_of_the_iteration_changes() {
+        // req 176
+        for name in StageName::ALL {
+            let of = |iteration| prompt(name, &spec(""), iteration, &ReviewLedger::default(), &[]);
+            let max = name.role().max_iterations;
+            assert_eq!(of(1).replace(&format!(": 1/{max}"), &format!(": 2/{max}")), of(2));
+        }
+    }
+
+    #[test]
+    fn an_agent_that_repeats_its_prompt_promises_nothing() {
+        // req 175
+        for name in StageName::ALL {
+            let text = prompt(name, &spec(""), 1, &ReviewLedger::default(), &[]);
+            let rule = Stage::of(name).promise_rule().unwrap();
+            // Even if it is not known to be an echo.
+            let mut detector = PromiseDetector::new(&rule, "", "");
+            detector.push(text.as_bytes());
+            assert_eq!(detector.finish().promise, None, "{name}");
+            assert!(text.contains(&rule.tag("")));
+        }
+    }
+
+    #[test]
+    fn each_role_sees_what_its_table_says() {
+        let mut ledger = ReviewLedger::default();
+        let round = ledger.judge(&review("REVIEW FAILED\n- it leaks\n- no test"), "t1");
+        ledger.take_round(&round);
+        for reply in super::super::replies("REFUTED F1: it does not") {
+            ledger.take_reply(&reply);
+        }
+        let past = ["a", "b", "a", "c", "d", "e", "f"].map(str::to_owned);
+        let task = spec("completion: {outcome: Safe, criteria: [no leak]}\n");
+        for name in StageName::ALL {
+            let text = prompt(name, &task, 1, &ledger, &past);
+            let (coder, reviewer) = (name == StageName::Coder, name == StageName::Reviewer);
+            for (words, is_seen) in [
+                ("## Outcome\nSafe\n", true),
+                ("## Acceptance Criteria\n- no leak\n", true),
+                ("## Open Findings of the Reviewer\n- F1: it leaks\n- F2: no test\n", coder),
+                ("- F1 (open): it leaks\n  The coder says that it is refuted: it does not\n", reviewer),
+                ("You have reviewed the tree t1 before.", reviewer),
+                // Each refusal once, the newest five.
+                ("## Why Earlier Claims Were Refused\n- a\n- c\n- d\n- e\n- f\n", true),
+            ] {
+                assert_eq!(text.contains(words), is_seen, "{name}: {words}\n{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_task_may_have_a_promise_of_its_own_and_one_pass_needs_none() {
+        // req 198, req 170
+        let task = spec("completion: {stages: {coder: {promise: LOGIN_DONE}}}\n");
+        let stages = StageName::ALL.map(Stage::of);
+        assert_eq!(for_task(&stages[0], &task).promise, "LOGIN_DONE");
+        assert_eq!(for_task(&stages[1], &task).promise, "REVIEW_COMPLETE");
+        assert_eq!(equal_for_task(&stages, &task), None);
+        let same = spec("completion: {stages: {coder: {promise: QA_PASSED}}}\n");
+        assert_eq!(equal_for_task(&stages, &same), Some((StageName::Coder, StageName::Qa)));
+        let stage = Stage { mode: StageMode::SinglePass, ..Stage::of(StageName::Coder) };
+        let ledger = ReviewLedger::default();
+        let once = StagePrompt {
+            task: &task,
+            stage: &stage,
+            iteration: 1,
+            max_iterations: 1,
+            ledger: &ledger,
+            past_refusals: &[],
+            user_says: Some("Use argon2."),
+        };
+        assert!(!once.text().contains("<promise>") && once.text().contains("You have one pass."));
+        assert!(once.text().contains("## The Person You Work For Says\nUse argon2.\n"));
+    }
+}
