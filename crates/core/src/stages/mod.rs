@@ -7,6 +7,7 @@
 mod completion;
 mod ledger;
 mod limit;
+pub mod machine;
 pub mod prompt;
 mod reader;
 mod record;

@@ -1,0 +1,176 @@
+//! A task's way through its stages, as a machine.
+//!
+//! ```text
+//!               ┌────────────── the reviewer refuses, and the review converges
+//!               ▼                      │
+//!   todo ─► coder ─► reviewer ─► tester ─► qa ─► merging ─► done
+//!             │         │  ▲        │       │       │
+//!             │         ▼  │ approved by the user   │
+//!             │       asking ──► coder (rejected)   │
+//!             ▼         │           ▼       ▼       ▼
+//!            todo, with `ralph_failure`: a stage that failed ends the run
+//! ```
+//!
+//! Each stage is a loop that the performer runs, and every run of a stage has a number of its own by which the performer knows
+//! it again. Everything that the machine knows is in the events of the task's own stream: the findings of the reviewer and the
+//! answers of the user are nowhere else.
+//!
+//! - A stage begins only when the one before it is passed; the coder begins again only when the reviewer has refused.
+//! - One stage of a task runs at a time, and none runs while the user is asked.
+//! - A task is merged once, and only when all its stages are passed.
+//! - A run comes to one end: done, failed or cancelled. A run that was interrupted, or that asks, has not ended.
+
+mod decide;
+mod event;
+mod state;
+
+#[cfg(test)]
+mod decide_tests;
+#[cfg(test)]
+mod simulation_tests;
+
+use jiff::Timestamp;
+
+pub use event::{PlannedStage, Question, QuestionAbout, TaskEnd, TaskEndReason, TaskEvent, TaskStarted};
+pub use state::{TaskPhase, TaskProgress};
+
+use super::{Stage, StageIteration, StageTaskStatus};
+use crate::{
+    event::Reason,
+    machine::{Machine, Step},
+};
+
+pub struct TaskMachine;
+
+impl Machine for TaskMachine {
+    type State = TaskProgress;
+    type Input = TaskInput;
+    type Event = TaskEvent;
+    type Effect = TaskEffect;
+
+    fn decide(state: &TaskProgress, input: TaskInput) -> Step<TaskEvent, TaskEffect> {
+        decide::decide(state, input)
+    }
+
+    fn apply(state: &mut TaskProgress, event: &TaskEvent) {
+        state.apply(event);
+    }
+}
+
+/// What reaches a task, and when.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskInput {
+    pub now: Timestamp,
+    pub news: TaskNews,
+}
+
+/// What can happen to a task.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TaskNews {
+    /// The run of the task is to begin. Only the first one counts.
+    Begin(Box<TaskStarted>),
+    /// A performer takes the task up that another one has left: it is told again what is under way.
+    TakenUp,
+    /// The user wants a task to go on that was interrupted.
+    Resumed,
+    /// An iteration of a stage is over.
+    IterationEnded {
+        run: u32,
+        entry: Box<StageIteration>,
+    },
+    /// Answers [`TaskEffect::RunStage`].
+    StageEnded {
+        run: u32,
+        end: Box<StageEnd>,
+    },
+    /// The user has answered a question.
+    Answered {
+        question: u32,
+        answer: UserAnswer,
+        text: String,
+    },
+    /// Answers [`TaskEffect::Merge`].
+    MergeEnded(MergeEnd),
+    Cancel,
+}
+
+/// What the user says to a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserAnswer {
+    /// Go on: take the work as it is, or let the agent try again.
+    Approve,
+    /// Not like this: the coder goes on with what the user says, or the task is given up.
+    Reject,
+}
+
+/// How the loop of a stage ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageEnd {
+    pub reason: Reason,
+    pub detail: String,
+    /// What its agent wrote last.
+    pub answer: String,
+    /// The tree at its end.
+    pub tree: String,
+    /// Files that differ from those at its start.
+    pub changed: Vec<String>,
+    /// How many iterations were charged.
+    pub iterations: u32,
+}
+
+/// How a merge ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MergeEnd {
+    Merged {
+        commit: String,
+    },
+    /// What was merged does not pass, or conflicts.
+    Refused {
+        why: String,
+    },
+    /// dacapo was told to stop, or something outside is missing.
+    Held {
+        reason: Reason,
+        detail: String,
+    },
+}
+
+/// Something to do, once the events that were decided with it are recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TaskEffect {
+    /// Write the status into the task's file.
+    SetStatus(StageTaskStatus),
+    /// Run the loop of a stage, or go on with it: the performer knows it by its run. If it has ended already, its end is the
+    /// answer.
+    RunStage(Box<StageOrder>),
+    /// End the loop of a stage; it answers as always.
+    StopStage {
+        run: u32,
+    },
+    /// Tell people about a question. The answer may come in days, to another process.
+    Ask {
+        question: u32,
+    },
+    /// Merge the tree that passed. If it is merged already, that is the answer.
+    Merge {
+        tree: String,
+    },
+    /// Nothing can be done until the user resumes the task.
+    Hold {
+        reason: Reason,
+        detail: String,
+    },
+    Warn(String),
+    End(TaskEnd),
+}
+
+/// A stage that is to be run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StageOrder {
+    /// Counts the runs of all stages of the task, from 1 on.
+    pub run: u32,
+    pub stage: Stage,
+    pub max_iterations: u32,
+    /// What the user has said to it.
+    pub user_says: Option<String>,
+}
