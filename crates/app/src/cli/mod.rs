@@ -34,7 +34,12 @@ mod verify;
 mod why;
 mod workflow;
 
-use dacapo_engine::{client::deciding, inside::child, process::background::leave_terminal, secrets::secrets};
+use dacapo_engine::{
+    client::deciding,
+    inside::{self, Unseen, child},
+    process::background::leave_terminal,
+    secrets::secrets,
+};
 use std::{ffi::OsString, io::Write, process::ExitCode};
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -203,6 +208,12 @@ fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
     if let Some(what) = command.decides().filter(|_| cx.inside.is_some()) {
         return Err(deciding(what).into());
     }
+    let what = command.decides().or(matches!(command, Command::Cancel(_)).then_some("cancel loops"));
+    if let Some(what) = what.filter(|_| cx.inside.is_none())
+        && let Some(why) = inside::unseen(&cx.home)?
+    {
+        return Err(may_be_an_agent(what, &why));
+    }
     match command {
         Command::Completions(_) | Command::Demo(_) => Ok(0),
         Command::Init(args) => init::init(&cx, args),
@@ -234,6 +245,16 @@ fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
         Command::Doctor(args) => doctor::doctor(&cx, args),
         Command::Clean(args) => clean::clean(&cx, args),
     }
+}
+
+/// The refusal of a decision where it cannot be told that the user makes it.
+fn may_be_an_agent(what: &str, why: &Unseen) -> UserError {
+    let why = match why {
+        Unseen::Ancestor => "`/proc` does not show the processes above this one".to_owned(),
+        Unseen::Owner(id) => format!("the process that runs {id} is in another PID namespace"),
+    };
+    UserError::environment(format!("cannot {what} from here: {why}, so this may be an agent"))
+        .hint("call dacapo where that process runs, outside of the container or of `unshare`")
 }
 
 /// Prints to standard output, without what an agent's words could do to a terminal.

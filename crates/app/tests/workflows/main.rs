@@ -6,6 +6,7 @@ mod archon;
 mod control;
 mod explaining;
 mod files;
+mod hiding;
 mod importing;
 mod leftovers;
 mod ralph;

@@ -19,8 +19,16 @@ use dacapo_core::ids::LoopId;
 
 pub(crate) use client::unexpected;
 pub use client::{ChildRun, Inside, InsideError, SupervisorNews};
+use rustix::{
+    io::Errno,
+    process::{Pid, test_kill_process},
+};
 
-use crate::{home::Home, process::keeper};
+use crate::{
+    home::Home,
+    process::{identity::Identity, keeper},
+    store::{LockError, Store, StoreError, TaskLock},
+};
 
 /// The variable that names the socket of the supervisor.
 pub const SOCKET: &str = "DACAPO_SOCKET";
@@ -47,23 +55,98 @@ pub fn place(home: &Home) -> Whereabouts {
     let socket = std::env::var_os(SOCKET).filter(|value| !value.is_empty()).map(PathBuf::from);
     let database = home.database();
     let mut is_below_another = false;
-    let mut pid = std::process::id();
-    while let Some((name, parent)) = name_and_parent(pid) {
+    for (pid, name) in ancestors().seen {
         if name == keeper::NAME.as_bytes() {
             match kept_loop(pid) {
-                Some((loop_id, kept)) if is_same_file(&kept, &database) => {
+                Some((loop_id, kept)) if kept.is(&database) => {
                     return Whereabouts::Below { loop_id: Some(loop_id), socket };
                 }
                 _ => is_below_another = true,
             }
         }
-        pid = parent;
     }
     // The process is below no keeper, but the variable names a socket: that supervisor decides whether to trust it.
     match socket {
         Some(socket) if !is_below_another => Whereabouts::Below { loop_id: None, socket: Some(socket) },
         _ => Whereabouts::Outside,
     }
+}
+
+/// Why a process that found no keeper above it may be below one all the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unseen {
+    /// A process of the same user above this one cannot be looked at.
+    Ancestor,
+    /// The process that runs this loop or run lives, and is in another PID namespace.
+    Owner(String),
+}
+
+/// Whether this process can see what is above it, and if not, why it may be an agent's.
+///
+/// In a PID namespace of its own, a process sees nothing above the first process of the namespace. That is so in every container,
+/// where the user works with a state folder of the container. It is suspicious where something works in this very state
+/// folder that cannot be seen: then this process may be below that.
+pub fn unseen(home: &Home) -> Result<Option<Unseen>, StoreError> {
+    if !ancestors().is_whole {
+        return Ok(Some(Unseen::Ancestor));
+    }
+    let database = home.database();
+    if is_in_first_namespace() || !database.exists() {
+        return Ok(None);
+    }
+    let store = Store::open_existing(&database)?;
+    // The kernel takes a lock back when its holder dies, in whichever namespace that is.
+    let is_hidden = |owner: &Identity, lock: &Path| {
+        owner.is_of_this_boot() && !owner.is_alive() && matches!(TaskLock::take(lock), Err(LockError::Held))
+    };
+    for row in store.active()? {
+        if is_hidden(&row.owner, &home.lock(&row.view.project, &row.view.task)) {
+            return Ok(Some(Unseen::Owner(row.view.id.to_string())));
+        }
+    }
+    for row in store.active_workflows()? {
+        if is_hidden(&row.owner, &home.lock_of_workflow(&row.view.id)) {
+            return Ok(Some(Unseen::Owner(row.view.id.to_string())));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether this process is in the PID namespace that the machine began with, in which all processes are seen.
+fn is_in_first_namespace() -> bool {
+    fs::read_link("/proc/self/ns/pid").is_ok_and(|name| name == Path::new("pid:[4026531836]"))
+}
+
+/// This process and those above it, with their names.
+struct Ancestors {
+    seen: Vec<(u32, Vec<u8>)>,
+    /// Whether nothing of this user's can be above the last one.
+    is_whole: bool,
+}
+
+fn ancestors() -> Ancestors {
+    let mut seen = Vec::new();
+    // A process that ends during the walk leaves its children to another one, and the walk begins again.
+    for _ in 0..100 {
+        seen.clear();
+        // As `/proc` counts, which may be of another PID namespace than this process is.
+        let own = fs::read_link("/proc/self").ok().and_then(|link| link.to_str()?.parse().ok());
+        let Some(mut pid) = own else { break };
+        while let Some((name, parent)) = name_and_parent(pid) {
+            seen.push((pid, name));
+            pid = parent;
+        }
+        let Some(last) = Pid::from_raw(pid.cast_signed()).filter(|_| pid > 1) else {
+            return Ancestors { seen, is_whole: true };
+        };
+        match test_kill_process(last) {
+            Err(Errno::SRCH) => {}
+            // Another user's process, which the machine hides. A keeper is this user's.
+            Err(Errno::PERM) => return Ancestors { seen, is_whole: true },
+            _ => break,
+        }
+    }
+    Ancestors { seen, is_whole: false }
 }
 
 /// Whether the process `pid` has `ancestor` above it.
@@ -90,21 +173,40 @@ fn name_and_parent(pid: u32) -> Option<(Vec<u8>, u32)> {
     Some((name, std::str::from_utf8(parent).ok()?.parse().ok()?))
 }
 
+/// The journal of a keeper, as its arguments say.
+struct KeptJournal {
+    path: PathBuf,
+    /// Which file it was when the keeper was started.
+    file: Option<String>,
+}
+
+impl KeptJournal {
+    /// Whether `database` is this journal, however it is spelled, and wherever it was moved to since.
+    fn is(&self, database: &Path) -> bool {
+        let (named, asked) = (file_of(&self.path), file_of(database));
+        self.path == database
+            || (asked.is_some() && (asked == named || asked == self.file))
+            // It is not there any more, and which file it was is not known.
+            || (named.is_none() && self.file.is_none())
+    }
+}
+
 /// The loop of a keeper and the journal that loop is in, from the keeper's arguments.
-fn kept_loop(pid: u32) -> Option<(LoopId, PathBuf)> {
+fn kept_loop(pid: u32) -> Option<(LoopId, KeptJournal)> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let mut words = line.split(|b| *b == 0).skip(1);
     if words.next() != Some(keeper::KEEPER.as_bytes()) {
         return None;
     }
     let loop_id = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;
-    Some((loop_id, PathBuf::from(std::ffi::OsStr::from_bytes(words.next()?))))
+    let path = PathBuf::from(std::ffi::OsStr::from_bytes(words.next()?));
+    let file = words.next().and_then(|word| Some(std::str::from_utf8(word).ok()?.to_owned()));
+    Some((loop_id, KeptJournal { path, file: file.filter(|file| !file.is_empty()) }))
 }
 
-/// Whether two paths are one file, however they are spelled.
-fn is_same_file(one: &Path, other: &Path) -> bool {
-    let identity = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-    one == other || identity(one).is_some_and(|file| Some(file) == identity(other))
+/// Which file a path means, in one word.
+pub(crate) fn file_of(path: &Path) -> Option<String> {
+    fs::metadata(path).ok().map(|file| format!("{}:{}", file.dev(), file.ino()))
 }
 
 #[cfg(test)]

@@ -19,6 +19,11 @@ impl Identity {
         of(std::process::id())
     }
 
+    /// Whether it was started since the machine was.
+    pub(crate) fn is_of_this_boot(&self) -> bool {
+        self.boot == boot_id()
+    }
+
     /// Whether that very process still runs.
     pub fn is_alive(&self) -> bool {
         self.boot == boot_id()

@@ -14,6 +14,7 @@ use std::{
 use dacapo_core::{duration::Millis, ids::LoopId};
 
 use super::{identity::Identity, keeper::KEEPER, sweep, wire};
+use crate::inside::file_of;
 
 /// A running keeper. Dropping it ends everything it keeps.
 pub struct KeeperLink {
@@ -32,6 +33,7 @@ impl KeeperLink {
             .arg(KEEPER)
             .arg(loop_id.as_str())
             .arg(database)
+            .arg(file_of(database).unwrap_or_default())
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
