@@ -290,6 +290,37 @@ fn an_interactive_loop_asks_after_each_iteration_and_counts_them() {
     env.wait_until("the end", SOON, || state(&env, &id) == "completed");
 }
 
+#[test]
+fn a_run_has_not_ended_before_what_its_script_started_is_dead() {
+    let stubborn = "trap \"\" TERM INT; touch .git/started; while true; do sleep 0.1; done";
+    let env = with(&format!("steps: [{{id: a, bash: '{stubborn}'}}, {{id: b, bash: 'touch .git/after'}}]\n"));
+    let running = env.spawn(args(&env, &[]));
+    env.wait_until("the script runs", SOON, || env.workspace().join(".git/started").exists());
+    running.signal(rustix::process::Signal::INT);
+    let output = running.wait(SOON).assert_code(130);
+    assert_eq!(env.survivors(), Vec::<u32>::new());
+    let seen = status(&env, &run_id(&output));
+    assert_eq!((&seen["state"], &seen["reason"]), (&"stopped".into(), &"interrupted".into()));
+}
+
+#[test]
+fn a_loop_that_cannot_go_on_says_why() {
+    let env = with("steps: [{id: a, prompt: p}]\n");
+    env.script("touch .git/started; hang");
+    // An agent that is gone when the run goes on.
+    let agent = env.root().join("agent");
+    std::os::unix::fs::symlink(dacapo_testkit::fake_agent(), &agent).unwrap();
+    let command =
+        env.agent_cmd().replace(dacapo_testkit::fake_agent().to_str().unwrap(), agent.to_str().unwrap());
+    let running = env.spawn(["workflow", "run", "w", "--trust", "--agent-cmd", &command]);
+    env.wait_until("the agent runs", SOON, || env.workspace().join(".git/started").exists());
+    running.signal(rustix::process::Signal::INT);
+    running.wait(SOON).assert_code(130);
+    std::fs::remove_file(&agent).unwrap();
+    let output = env.run(["resume", "--trust"]);
+    assert!(output.stderr.contains(agent.to_str().unwrap()), "{}", output.stderr);
+}
+
 fn loop_of(env: &TestEnv, id: &str) -> String {
     let all = events(env, id);
     let began = all.iter().find(|event| event["type"] == "loop_started").expect("a loop");

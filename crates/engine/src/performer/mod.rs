@@ -824,7 +824,9 @@ impl<'a> Performer<'a> {
                 if exit.is_lost {
                     self.end_leftovers()?;
                 }
-                self.loop_result(&id, before.as_deref())?
+                let end = self.loop_result(&id, before.as_deref())?;
+                // Why a loop that was held could not go on is news; how it was held is not.
+                LoopResult { detail: why.unwrap_or(end.detail), ..end }
             }
             None if self.stop.is_some() => {
                 news.push(now(held(step, attempt)));
