@@ -4,7 +4,7 @@ use clap::Args;
 use dacapo_core::loop_machine::Request;
 use dacapo_engine::client::StreamId;
 
-use super::{detach, say, value};
+use super::{detach, say, value, workflow};
 use crate::{context::Context, error::UserError};
 
 /// Approve what a workflow asks about
@@ -76,6 +76,7 @@ fn answer(cx: &Context, id: Option<&str>, text: Option<&str>, decision: &str) ->
         return Err(UserError::usage(format!("`{decision}` is no decision of this question"))
             .hint(format!("there are: {}", known.join(", "))));
     }
+    workflow::require_consent_to_answer(cx, &client, &id)?;
     let request =
         Request::Answer { decision: decision.to_owned(), text: text.to_owned(), question: question.question };
     if client.request(&StreamId::Run(id.clone()), &request)? {

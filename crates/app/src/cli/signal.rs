@@ -8,7 +8,7 @@ use dacapo_core::{
 };
 use dacapo_engine::client::StreamId;
 
-use super::{detach, say, value};
+use super::{detach, say, value, workflow};
 use crate::{context::Context, error::UserError};
 
 /// Send the signal that a step of a workflow waits for
@@ -68,6 +68,7 @@ pub(super) fn signal(cx: &Context, args: &SignalArgs) -> Result<u8, UserError> {
             }
         });
     }
+    workflow::require_consent_to_answer(cx, &client, &id)?;
     let request = Request::Signal { name: signal.to_owned() };
     if client.request(&StreamId::Run(id.clone()), &request)? {
         say(format!("Run {id} has the signal."));

@@ -224,6 +224,24 @@ fn commands_of_a_repositorys_workflow_need_consent_and_built_in_ones_do_not() {
 }
 
 #[test]
+fn an_answer_runs_nothing_that_the_user_does_not_trust_any_more() {
+    let env = with("steps: [{approval: Now?}, {bash: 'touch .git/ran'}]\n");
+    env.run(["trust", "--yes"]).assert_code(0);
+    let output = env.run(["workflow", "run", "w"]).assert_code(4);
+    let id = run_id(&output);
+    env.run(["trust", "--revoke"]).assert_code(0);
+    for answer in ["approve", "reject"] {
+        let output = env.run([answer, &id]).assert_code(4);
+        assert!(output.stderr.contains("untrusted: "), "{}", output.stderr);
+    }
+    assert_eq!(status(&env, &id)["reason"], "question", "the question is still open");
+    env.run(["trust", "--yes"]).assert_code(0);
+    env.run(["approve", &id]).assert_code(0);
+    env.wait_until("the end", SOON, || status(&env, &id)["state"] == "completed");
+    assert!(env.workspace().join(".git/ran").exists());
+}
+
+#[test]
 fn a_dry_run_walks_with_stubs_and_starts_nothing() {
     let env = with(ASKS);
     env.write("stubs.yaml", "make: made\n");

@@ -47,7 +47,7 @@ impl WorkflowArgs {
 }
 
 pub(super) use planned::{PlannedStep, PlannedWorkflow};
-pub(super) use run::{RunArgs as WorkflowRunArgs, resume};
+pub(super) use run::{RunArgs as WorkflowRunArgs, require_consent_to_answer, resume};
 
 pub(super) fn workflow(cx: &Context, args: &WorkflowArgs) -> Result<u8, UserError> {
     match &args.command {

@@ -142,6 +142,7 @@ pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
         policy,
         agents,
         origin: if found.is_builtin { Origin::User } else { Origin::Repository },
+        is_trusted_once: args.flags.trust,
         filters: None,
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -170,6 +171,34 @@ fn can_have_worktree(cx: &Context, root: &Path, step: &Step) -> Result<(), UserE
     }
 }
 
+/// Makes sure that the commands of a run that goes on may run. An answer needs no new consent if the user agreed to this run.
+fn require_consent(
+    cx: &Context,
+    started: &WorkflowStarted,
+    is_trusted: bool,
+    is_answer: bool,
+) -> Result<(), UserError> {
+    let Some(settings) = started.settings.as_ref().filter(|settings| settings.origin == Origin::Repository)
+    else {
+        return Ok(());
+    };
+    let runnables = workflow_runnables(&started.workflow);
+    let is_trusted = is_trusted || (is_answer && settings.is_trusted_once);
+    consent::require_files(&cx.home, &settings.root, (ConsentScope::Workflows, &runnables), is_trusted)
+}
+
+/// Makes sure that an answer does not run what the user has not agreed to, or not any more.
+pub(in crate::cli) fn require_consent_to_answer(
+    cx: &Context,
+    client: &Client,
+    id: &RunId,
+) -> Result<(), UserError> {
+    match client.workflow_started(id)? {
+        Some(started) => require_consent(cx, &started, false, true),
+        None => Ok(()),
+    }
+}
+
 /// Goes on with a run that no process performs.
 pub(in crate::cli) fn resume(
     cx: &Context,
@@ -179,14 +208,7 @@ pub(in crate::cli) fn resume(
 ) -> Result<u8, UserError> {
     let started = client.workflow_started(id)?;
     let started = started.ok_or_else(|| UserError::usage(format!("there is no run {id}")))?;
-    if let Some(settings) = &started.settings
-        && settings.origin == Origin::Repository
-    {
-        let runnables = workflow_runnables(&started.workflow);
-        let scoped = (ConsentScope::Workflows, &runnables[..]);
-        // `--trust` was for the run that it was typed for, and this is that run.
-        consent::require_files(&cx.home, &settings.root, scoped, flags.trust || flags.is_answer)?;
-    }
+    require_consent(cx, &started, flags.trust, flags.is_answer)?;
     if flags.detach && !is_background() {
         return detach::detach_run(client, flags.id.is_none().then_some(id.as_str()));
     }

@@ -51,6 +51,10 @@ pub struct WorkflowSettings {
     /// Whose words the commands of the workflow are.
     #[serde(default)]
     pub origin: Origin,
+    /// Whether the user agreed to the commands for this run alone (`--trust`). Otherwise the consent that is kept has to hold
+    /// whenever the run goes on.
+    #[serde(default)]
+    pub is_trusted_once: bool,
     /// The programs that git sends files through, as they were set up when the run began. They hold in all its steps: an agent
     /// of one step must not choose what dacapo's git starts in the next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
