@@ -60,7 +60,8 @@ pub enum Verify {
     /// The promise is enough.
     StringMatch,
     External(External),
-    /// An agent is asked whether the criteria are met. Its no refuses; its yes decides nothing alone.
+    /// An agent is asked whether the criteria are met. Its no refuses; its yes decides nothing alone: the promise, the evidence
+    /// of the role and the gates have to hold as well.
     Semantic,
     /// All of these, in this order.
     MultiStage {
@@ -215,10 +216,6 @@ fn verify(reader: &mut HeadReader<'_>, node: &Node, path: &str, may_have_steps: 
                 .iter()
                 .filter_map(|step| verify(reader, step, &format!("{path}.steps[]"), false))
                 .collect();
-            let is_semantic_only = !read.is_empty() && read.iter().all(|step| *step == Verify::Semantic);
-            if is_semantic_only {
-                alone(reader, place, path);
-            }
             (read.len() == steps.len()).then_some(Verify::MultiStage { steps: read })
         }
         "multi_stage" => {
@@ -235,11 +232,6 @@ fn verify(reader: &mut HeadReader<'_>, node: &Node, path: &str, may_have_steps: 
             None
         }
     }
-}
-
-fn alone(reader: &mut HeadReader<'_>, place: crate::yaml::Place, path: &str) {
-    let what = format!("`{path}` asks an agent and nothing else: its answer decides nothing alone");
-    reader.wrong(place, what, "add a step with `method: external`");
 }
 
 fn external(reader: &mut HeadReader<'_>, map: &HeadMap, path: &str, node: &Node) -> Option<External> {

@@ -167,12 +167,6 @@ fn what_is_wrong_with_a_file_is_said_with_its_line() {
             vec!["4: `completion.stages.coder.verify.steps` must be a list of 1 to 20 verifications"],
         ),
         (
-            coder("{method: multi_stage, steps: [{method: semantic}]}"),
-            vec![
-                "4: `completion.stages.coder.verify` asks an agent and nothing else: its answer decides nothing alone",
-            ],
-        ),
-        (
             coder("{method: multi_stage, steps: [{method: multi_stage, steps: []}]}"),
             vec!["4: `completion.stages.coder.verify.steps[]` cannot have steps of its own"],
         ),
