@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words[..] {
-        [keeper::KEEPER, _, _] => keeper::main(),
+        [keeper::KEEPER, ..] => keeper::main(),
         [world::LOOP, order] => world::obey(order),
         _ if words.contains(&"--list") => {
             // None of them is ignored.
