@@ -8,10 +8,13 @@ const ASKS: &str = "steps:\n  - {id: ask, approval: {message: 'May it go out?'}}
 
 const DACAPO: &str = env!("CARGO_BIN_EXE_dacapo");
 
-/// Whether this machine lets its users make PID namespaces.
+/// Whether this machine lets its users make PID namespaces. Where the kernel refuses them, an agent cannot hide in one.
 fn may_unshare(env: &TestEnv) -> bool {
     let mut may = env.command("unshare");
-    may.args(["-Urpf", "--mount-proc", "true"]).output().is_ok_and(|output| output.status.success())
+    let tried = may.args(["-Urpf", "--mount-proc", "true"]).output();
+    let tried = tried.expect("`unshare` of util-linux is there: install util-linux");
+    assert!(tried.status.success() || !tried.stderr.is_empty(), "a refusal says why: {tried:?}");
+    tried.status.success()
 }
 
 /// What an agent sees that runs `how` in front of `dacapo approve RUN`, with nothing in its environment that tells of its loop.
