@@ -83,8 +83,25 @@ impl Context {
     }
 
     /// The same as [`Self::find`], but of a unit's loops the newest that an agent worked in: behind it there may be the
-    /// check of a merge, which none did.
+    /// check of a merge, which none did. The same holds for a run of a workflow.
     pub(crate) fn find_worked(&self, client: &Client, text: &str) -> Result<LoopSeen, UserError> {
+        if let Some(run) = self.find_workflow(client, text)? {
+            let id = run.view.id;
+            let all = client.loops_of_run(&id)?;
+            let number = all.len();
+            let newest = all.into_iter().rev().find(|row| row.view.iteration > 0);
+            let newest =
+                newest.ok_or_else(|| UserError::failed(format!("no agent has worked in run {id} yet")))?;
+            if number > 1 {
+                let mut stderr = std::io::stderr().lock();
+                let _ = writeln!(
+                    stderr,
+                    "(loop {}, the newest of {number}; `dacapo events {id}` names all loops of the run)",
+                    newest.view.id
+                );
+            }
+            return Ok(newest);
+        }
         let row = self.find(client, text)?;
         if row.view.iteration > 0 || is_meant_by_id(&row.view.id, &row.view.task, text) {
             return Ok(row);

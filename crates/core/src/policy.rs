@@ -358,12 +358,21 @@ pub struct GateSpec {
 pub enum OwnClaim {
     #[default]
     Never,
+    /// Once, before the first agent; after that, claims are the agent's.
+    AtFirst,
     /// Whenever an agent has ended, unless it said that it waits for a person or is blocked: its end is its claim.
     WithAgent,
     /// Whenever an agent has ended, also if it said that it waits or is blocked.
     AfterAgent,
     /// Before the first agent too.
     Always,
+}
+
+impl OwnClaim {
+    /// Whether it is the agent that claims, once it works.
+    pub fn is_left_to_agents(self) -> bool {
+        matches!(self, Self::Never | Self::AtFirst)
+    }
 }
 
 /// Where gates run. Later is stricter.
@@ -465,7 +474,7 @@ impl Policy {
 
     /// Whether an agent's words and its DONE file are claims: not where items are marked, nor where dacapo itself claims.
     pub fn hears_promises(&self) -> bool {
-        !self.marks_items() && self.claims.own_claim == OwnClaim::Never
+        !self.marks_items() && self.claims.own_claim.is_left_to_agents()
     }
 
     /// Whether the agent claims items by marking them.

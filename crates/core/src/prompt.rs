@@ -102,11 +102,17 @@ pub fn compose(state: &LoopState, iteration: u32, nonce: &str) -> String {
     }
     prompt.push_str(started.prompt.trim_end());
     prompt.push_str("\n\n---\n");
-    prompt.push_str(&format!(
-        "You work in a loop; this is iteration {iteration} of at most {}. ",
-        state.limits.max_iterations
-    ));
-    prompt.push_str(if policy.agent.continue_session {
+    // An agent whose end is its claim works once, unless its work is cut short.
+    let works_once = policy.claims.own_claim == OwnClaim::WithAgent;
+    if !works_once {
+        prompt.push_str(&format!(
+            "You work in a loop; this is iteration {iteration} of at most {}. ",
+            state.limits.max_iterations
+        ));
+    }
+    prompt.push_str(if works_once {
+        ""
+    } else if policy.agent.continue_session {
         "A session may be lost at any time: what must carry over belongs into this directory's files and history.\n"
     } else {
         "Every iteration starts afresh in this directory: what lies in its files and in its history is all that \
@@ -185,7 +191,10 @@ fn how_to_claim(policy: &Policy, nonce: &str) -> String {
     if let Some(source) = policy.source.as_ref().filter(|_| policy.marks_items()) {
         return source.how_to_claim().to_owned();
     }
-    if policy.claims.own_claim != OwnClaim::Never {
+    if policy.claims.own_claim == OwnClaim::WithAgent && policy.gates.specs.is_empty() {
+        return String::new();
+    }
+    if !policy.claims.own_claim.is_left_to_agents() {
         return "When you end, checks are run on what you leave behind. Nothing you print makes them pass.\n"
             .to_owned();
     }
@@ -205,7 +214,7 @@ fn how_to_claim(policy: &Policy, nonce: &str) -> String {
 
 /// The newest refusal, and what its gates printed.
 fn told(feedback: &Feedback, policy: &Policy) -> String {
-    let mut text = if policy.claims.own_claim == OwnClaim::Never {
+    let mut text = if policy.claims.own_claim.is_left_to_agents() && feedback.iteration > 0 {
         format!("\nThe claim of iteration {} was refused: {}.\n", feedback.iteration, feedback.line)
     } else {
         format!("\nWhat was there was not accepted: {}.\n", feedback.line)

@@ -360,3 +360,22 @@ fn several_red_gates_share_the_room() {
     assert!(many.gates.iter().map(|gate| gate.tail.len()).sum::<usize>() < 16_500);
     assert!(many.line.starts_with("the check `0` exited 1; the check `1` exited 1; "));
 }
+
+#[test]
+fn an_agent_that_works_once_reads_nothing_about_a_loop_and_of_checks_only_if_there_are_some() {
+    let once = |gates: usize| {
+        let policy = policy(|p| {
+            p.claims.own_claim = OwnClaim::WithAgent;
+            p.gates.specs.truncate(gates);
+            if gates > p.gates.specs.len() {
+                p.gates.specs.push(crate::policy::GateSpec::of_command("make"));
+            }
+        });
+        compose(&state("Mend it.", policy, &[]), 1, "n")
+    };
+    for gates in [0, 1] {
+        let prompt = once(gates);
+        assert!(!prompt.contains("loop") && !prompt.contains("iteration"), "{prompt}");
+        assert_eq!(prompt.contains("checks are run"), gates > 0, "{prompt}");
+    }
+}

@@ -310,6 +310,12 @@ impl Client {
         Ok(rows.unwrap_or_default().pop().map(LoopSeen::from))
     }
 
+    /// The loops of a run, oldest first.
+    pub fn loops_of_run(&self, id: &RunId) -> Result<Vec<LoopSeen>, ClientError> {
+        let rows = self.journal().map(|store| store.loops_of_run(id)).transpose()?;
+        Ok(rows.unwrap_or_default().into_iter().map(LoopSeen::from).collect())
+    }
+
     /// The newest answer of an agent of this loop, without tags and not longer than answers are kept.
     pub fn last_answer(&self, id: &LoopId) -> Result<Option<String>, ClientError> {
         match &self.way {

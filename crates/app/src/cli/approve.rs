@@ -1,15 +1,30 @@
 //! `dacapo approve` and `dacapo reject`: the answer of a person to the question of a run.
 
 use clap::Args;
-use dacapo_core::loop_machine::Request;
-use dacapo_engine::client::StreamId;
+use dacapo_core::{
+    loop_machine::Request,
+    view::{QuestionView, WorkflowView, refused_answer},
+    workflow::{
+        StepKind,
+        machine::{self, Answer},
+    },
+};
+use dacapo_engine::{
+    client::{Client, StreamId},
+    observer::NoObserver,
+    performer::{self, ResumeWorkflow},
+};
 
 use super::{detach, say, value, workflow};
 use crate::{context::Context, error::UserError};
 
+/// How long the ids of runs are.
+const ID_LENGTH: usize = 10;
+
 /// Approve what a workflow asks about
 ///
-/// The approval holds for the files that the question is about. A run that no process performs goes on in the background.
+/// The approval holds for the files that the question is about; if they have changed since, it does not count, the checks run
+/// again, and the question is asked again. A run that no process performs goes on in the background.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo approve\n  dacapo approve k3f9x2 \"also update the docs\"")]
 pub(super) struct ApproveArgs {
@@ -51,9 +66,8 @@ fn answer(cx: &Context, id: Option<&str>, text: Option<&str>, decision: &str) ->
     };
     let (run, text) = match (named, id, text) {
         (Some(run), _, text) => (Some(run), text.unwrap_or_default()),
-        (None, Some(id), Some(_)) if id != "-" => {
-            return Err(UserError::usage(format!("no run of a workflow is called `{id}`"))
-                .hint("`dacapo status` lists them"));
+        (None, Some(id), text) if id != "-" && (text.is_some() || looks_like_id(id)) => {
+            return Err(no_run(&client, id)?);
         }
         (None, id, text) => {
             let name = cx.name(&client, id.filter(|id| *id == "-"))?;
@@ -64,24 +78,119 @@ fn answer(cx: &Context, id: Option<&str>, text: Option<&str>, decision: &str) ->
     let Some(run) = run else {
         return Err(UserError::failed("no run of a workflow asks anything here"));
     };
-    let id = run.view.id;
-    let Some(question) = run.view.question else {
-        return Err(UserError::failed(format!("run {id} asks nothing: it is {}", run.view.state)));
+    let view = run.view;
+    let id = view.id.clone();
+    let Some(question) = view.question.clone() else { return Err(asks_nothing(&view)) };
+    let answer = match decision {
+        "approve" => Answer::Approve,
+        "reject" => Answer::Reject,
+        other => Answer::Choose(other.to_owned()),
     };
-    if decision != "approve"
-        && decision != "reject"
-        && !question.decisions.iter().any(|known| known.id == decision)
-    {
-        let known: Vec<&str> = question.decisions.iter().map(|known| known.id.as_str()).collect();
-        return Err(UserError::usage(format!("`{decision}` is no decision of this question"))
-            .hint(format!("there are: {}", known.join(", "))));
-    }
+    let (_, is_rework) = machine::decision(&question.decisions, &answer)
+        .map_err(|why| UserError::usage(why).hint(question.how_to_answer(&id)))?;
     workflow::require_consent_to_answer(cx, &client, &id)?;
+    // The run looks by itself, and refuses it; here the person is told at once.
+    let started = client.workflow_started(&id)?;
+    let settings = started.as_ref().and_then(|started| started.settings.as_deref());
+    let is_stale = match settings.filter(|_| !is_rework) {
+        Some(settings) => performer::tree_of(&cx.home, &id, settings)? != question.tree,
+        None => false,
+    };
     let request =
         Request::Answer { decision: decision.to_owned(), text: text.to_owned(), question: question.question };
-    if client.request(&StreamId::Run(id.clone()), &request)? {
+    let is_performed = client.request(&StreamId::Run(id.clone()), &request)?;
+    if is_stale {
+        if !is_performed {
+            client.start(["resume", id.as_str(), "--is-answer"])?;
+        }
+        return Err(UserError::needs_person(format!(
+            "run {id} does not take this: {}",
+            refused_answer(question.question)
+        ))
+        .hint(format!(
+            "its checks run again, and it asks again about the files as they are; `dacapo status {id}` shows the question"
+        )));
+    }
+    if is_performed {
         say(format!("Run {id} has the answer."));
         return Ok(0);
     }
+    if is_rework && ends_with_rejection(&client, &view, &question)? {
+        let wanted = ResumeWorkflow { id: id.clone(), resumed: None, is_detached: true };
+        performer::resume(&cx.home, wanted, &mut NoObserver)?;
+        let seen = client.workflow_of_id(&id)?.map(|seen| seen.view);
+        let state = seen.as_ref().map_or("gone", |view| view.state.as_str());
+        let detail = seen.as_ref().and_then(|view| view.detail.as_deref()).unwrap_or_default();
+        say(format!("Run {id} is {state}: {detail}"));
+        return Ok(0);
+    }
     detach::start_run(&client, ["resume", id.as_str(), "--is-answer"])
+}
+
+/// Whether the workflow has no changes for a rejection.
+fn ends_with_rejection(
+    client: &Client,
+    view: &WorkflowView,
+    question: &QuestionView,
+) -> Result<bool, UserError> {
+    let started = client.workflow_started(&view.id)?;
+    let step = started.as_ref().and_then(|started| started.workflow.step(&question.step));
+    Ok(step.is_some_and(|step| match &step.kind {
+        StepKind::Approval(approval) => approval.on_reject.is_none(),
+        kind => kind.has_agent(),
+    }))
+}
+
+fn asks_nothing(view: &WorkflowView) -> UserError {
+    let id = &view.id;
+    if view.reason.as_deref() == Some("question") {
+        let detail = view.detail.as_deref().unwrap_or_default();
+        return UserError::failed(format!("run {id} asks for no approval; its agent asks: {detail}"))
+            .hint(format!("`dacapo steer {id} \"the answer\"` answers, and the run goes on"));
+    }
+    UserError::failed(format!("run {id} asks nothing: it is {}", view.state))
+}
+
+/// Whether one word was rather meant as the id of a run than as something to say.
+fn looks_like_id(word: &str) -> bool {
+    let is_word = word.len() >= 4 && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    is_word && (word.bytes().any(|b| b.is_ascii_digit()) || word.len() == ID_LENGTH)
+}
+
+fn no_run(client: &Client, id: &str) -> Result<UserError, UserError> {
+    let asking: Vec<String> = client
+        .workflows_to_show(0)?
+        .into_iter()
+        .filter_map(|seen| {
+            let question = seen.view.question?;
+            Some(format!("{} ({})", seen.view.id, question.message.lines().next().unwrap_or_default()))
+        })
+        .collect();
+    let hint = match asking.as_slice() {
+        [] => "no run asks anything; `dacapo status` lists them".to_owned(),
+        asking => format!("these ask: {}; what you say stands behind the id", asking.join(", ")),
+    };
+    Ok(UserError::usage(format!("no run of a workflow is called `{id}`")).hint(hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_word_that_looks_like_an_id_is_no_remark() {
+        for (word, expected) in [
+            ("typo123", true),
+            ("mgkc0v4zkv", true),
+            ("abcdefghij", true),
+            ("lgtm", false),
+            ("ok", false),
+            ("k3", false),
+            ("looks good to me 2", false),
+            ("Ship-1", false),
+            ("", false),
+        ] {
+            assert_eq!(looks_like_id(word), expected, "{word}");
+        }
+    }
 }

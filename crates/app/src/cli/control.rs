@@ -248,6 +248,10 @@ fn steer_workflow(client: &mut Client, run: &WorkflowSeen, text: &str) -> Result
     if matches!(run.view.state.as_str(), "completed" | "cancelled") {
         return Err(UserError::failed(format!("run {id} is {}: no agent would read it", run.view.state)));
     }
+    if let Some(question) = &run.view.question {
+        return Err(UserError::failed(format!("run {id} asks a person, and no agent works now"))
+            .hint(format!("{} answers", question.how_to_answer(id))));
+    }
     warn_of_secret(text);
     if client.request(&StreamId::Run(id.clone()), &Request::Steer { text: text.to_owned() })? {
         say(format!("The agents of run {id} read it in their next prompt."));

@@ -7,7 +7,8 @@ use dacapo_core::{
     event::{Envelope, LoopEvent, OutputMarks},
     ids::{LoopId, RunId},
     plan::Purpose,
-    workflow::StepId,
+    view::refused_answer,
+    workflow::{StepId, machine::WorkflowEvent},
 };
 use dacapo_engine::{
     client::Client,
@@ -155,9 +156,19 @@ fn print(fact: &Fact, json: bool) -> Result<(), UserError> {
                 line.to_string()
             } else {
                 let at = envelope.at.strftime("%Y-%m-%d %H:%M:%S");
-                let text = |key: &str| line[key].as_str().map(|text| format!(" {text}")).unwrap_or_default();
+                let text = |key: &str| {
+                    let text = line[key].as_str().filter(|text| !text.is_empty());
+                    text.map(|text| format!(" {text}")).unwrap_or_default()
+                };
                 let kind = line["type"].as_str().unwrap_or_default();
-                let about = text("error") + &text("detail") + &text("why") + &text("message");
+                let about =
+                    text("error") + &text("detail") + &text("why") + &text("message") + &text("because");
+                let about = match &envelope.event {
+                    WorkflowEvent::AnswerRefused { question, .. } => {
+                        format!(": {}", refused_answer(*question))
+                    }
+                    _ => about,
+                };
                 format!("{:>6}  {at}  {}  {kind}{}{about}", envelope.seq, envelope.run, text("step"))
             }
         }

@@ -66,6 +66,15 @@ pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
     let name = cx.name(&client, args.id.as_deref())?;
     if let Some(run) = cx.workflow_of(&client, &name)? {
         let id = run.view.id;
+        if args.max_iterations.is_some() {
+            return Err(UserError::usage(format!(
+                "run {id} takes no `-n`: its iterations are in its workflow"
+            ))
+            .hint("`max_iterations` of the loop says how many there are"));
+        }
+        if matches!(run.view.state.as_str(), "completed" | "cancelled") {
+            return Err(UserError::failed(format!("run {id} is over: it is {}", run.view.state)));
+        }
         if !run.is_running {
             return workflow::resume(cx, &client, &id, args);
         }

@@ -156,6 +156,9 @@ fn workflow_row(view: &WorkflowView, now: Timestamp) {
     say(format!("  {}", workflow_line(view, now)));
     if let Some(question) = &view.question {
         say(format!("    asks: {}", question.message));
+        if let Some(why) = &question.again {
+            say(format!("    asked again: {why}"));
+        }
     } else if let Some(detail) = view.detail.as_ref().filter(|_| !view.is_over || view.state != "completed") {
         say(format!("    {detail}"));
     }
@@ -183,10 +186,17 @@ fn workflow(client: &Client, view: &WorkflowView, is_json: bool) -> Result<u8, U
         }
         return say_json(&[value]);
     }
-    let detail = view.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
+    let detail = view.detail.as_ref().filter(|detail| !detail.is_empty());
+    let detail = detail.map(|detail| format!(": {detail}")).unwrap_or_default();
     let reason = view.reason.as_ref().filter(|reason| **reason != view.state);
     let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
     say(format!("Run {} of workflow {}: {}{reason}{detail}", view.id, view.workflow, view.state));
+    if let Some(question) = &view.question {
+        if let Some(why) = &question.again {
+            say(format!("  asked again: {why}"));
+        }
+        say(format!("  {} answers", question.how_to_answer(&view.id)));
+    }
     for step in &view.steps {
         let detail = step.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
         say(format!("  {} ({}): {}{detail}", step.id, step.kind, step.state));

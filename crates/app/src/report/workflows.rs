@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use dacapo_core::{
     agent::transcript::Said,
-    event::{Envelope, LoopEvent, Reason},
+    event::{Envelope, GateRole, LoopEvent, Reason},
     text::{ansi::readable, count},
     view::WorkflowView,
     workflow::{
@@ -19,10 +19,13 @@ use dacapo_core::{
 use dacapo_engine::{observer::Observer, performer::WorkflowLeft};
 use jiff::Timestamp;
 use serde_json::Value;
-use std::{collections::BTreeMap, io::Write};
+use std::{
+    collections::BTreeMap,
+    io::{IsTerminal, Write},
+};
 
 use super::{
-    Style,
+    Style, event_lines,
     jsonl::FirstWord,
     out::{Out, Unsent},
 };
@@ -56,6 +59,8 @@ pub(super) struct HumanWorkflow {
     is_printing: bool,
     /// Whether something was said since the last block.
     is_open: bool,
+    /// Whether a person looks at a terminal, where bold words are bold.
+    is_terminal: bool,
 }
 
 impl HumanWorkflow {
@@ -71,6 +76,7 @@ impl HumanWorkflow {
             said: Vec::new(),
             is_printing: false,
             is_open: false,
+            is_terminal: std::io::stdout().is_terminal(),
         }
     }
 
@@ -82,7 +88,9 @@ impl HumanWorkflow {
 
     fn as_block(&mut self, text: &str) -> Vec<u8> {
         let above = if std::mem::take(&mut self.is_open) { "\n" } else { "" };
-        format!("{above}{}\n\n", readable(text.as_bytes())).into_bytes()
+        let text = readable(text.as_bytes());
+        let text = if self.is_terminal { in_bold(&text) } else { text.to_string() };
+        format!("{above}{text}\n\n").into_bytes()
     }
 
     /// What is shown at once of what an agent or a check printed. If its reader is far behind, it is left out.
@@ -100,9 +108,8 @@ impl HumanWorkflow {
         let Some(workflow) = self.workflow.take() else { return };
         let text = match (workflow.as_loop(), end.end) {
             (Some(_), EndReason::Completed) => messages::loop_complete(&workflow.name, self.iteration),
-            (Some(looped), EndReason::Failed) if self.reason == Some(Reason::MaxIterations) => {
-                let until = looped.until.as_deref().or(looped.until_bash.as_deref()).unwrap_or_default();
-                messages::loop_incomplete(&workflow.name, looped.max_iterations, until)
+            (Some(_), EndReason::Failed) if self.reason == Some(Reason::MaxIterations) => {
+                messages::loop_incomplete(&workflow.name, &end.detail)
             }
             (Some(_), EndReason::Failed) => {
                 let error = end.detail.strip_prefix(&format!("Iteration {}: ", self.iteration));
@@ -138,15 +145,30 @@ impl Observer<WorkflowMachine> for HumanWorkflow {
                 self.workflow = Some(started.workflow.clone());
                 self.block(&messages::starting(&started.workflow));
             }
-            WorkflowEvent::StepStart { step, work: Work::Main, .. } => {
+            WorkflowEvent::StepStart { step, work: work @ (Work::Main | Work::Check), .. } => {
                 let Some(workflow) = self.workflow.clone().filter(|known| known.form != Form::Loop) else {
                     return;
                 };
                 let place = workflow.steps.iter().position(|known| known.id == *step);
                 if let Some((place, found)) = place.zip(workflow.step(step)) {
-                    let text = messages::step(&workflow, place + 1, &found.kind, step.as_str());
+                    let mut text = messages::step(&workflow, place + 1, &found.kind, step.as_str());
+                    if *work == Work::Check {
+                        text += ", its checks again";
+                    }
                     self.block(&text);
                 }
+            }
+            WorkflowEvent::StepComplete { step, output, .. } => {
+                let workflow = self.workflow.as_ref();
+                let of = workflow.and_then(|workflow| workflow.step(step));
+                if of.is_some_and(|of| matches!(of.kind, StepKind::Bash(_))) && !output.trim().is_empty() {
+                    self.show(output);
+                }
+            }
+            WorkflowEvent::WaitStarted { step, .. } => {
+                let waits = view.steps.iter().find(|known| known.id == *step);
+                let what = waits.and_then(|known| known.waits_for.as_deref()).unwrap_or_default();
+                self.block(format!("**Waits**: {step} {what}").trim_end());
             }
             WorkflowEvent::StepSkipped { step, why } => self.block(&format!("**Skipped**: {step}, {why}")),
             WorkflowEvent::StepError { step, error, retry_at: Some(_), .. } => {
@@ -156,12 +178,11 @@ impl Observer<WorkflowMachine> for HumanWorkflow {
                 let mut text = format!("**Question**: {message}");
                 for known in decisions {
                     let label = known.label.as_deref().unwrap_or_default();
-                    text += &format!("\n  {} {label}", known.id);
+                    text += format!("\n  {} {label}", known.id).trim_end();
                 }
-                text += &format!(
-                    "\n\n`dacapo approve {0}` or `dacapo reject {0} \"what is wrong\"` answers it",
-                    view.id
-                );
+                if let Some(why) = view.question.as_ref().and_then(|question| question.again.as_ref()) {
+                    text += &format!("\n\nIt is asked again: {why}.");
+                }
                 self.block(&text);
             }
             WorkflowEvent::WorkflowComplete { output } => {
@@ -178,6 +199,13 @@ impl Observer<WorkflowMachine> for HumanWorkflow {
     fn loop_event(&mut self, step: &StepId, envelope: &Envelope) {
         match &envelope.event {
             LoopEvent::LoopStarted(_) => self.reason = None,
+            LoopEvent::GateStarted { name, role: GateRole::Gate, .. } => {
+                self.show(&format!("check `{name}`:"));
+            }
+            LoopEvent::GateFinished { name, role: GateRole::Gate, result, .. } => {
+                self.show(&format!("check {}", event_lines::gate(name, result)));
+            }
+            LoopEvent::ClaimRefused { detail, .. } => self.block(&format!("**Not done**: {detail}")),
             LoopEvent::IterationStarted { iteration, .. } => {
                 // Each iteration of an interactive loop is a loop of its own.
                 let before = self.iterated.get(step).copied();
@@ -232,6 +260,15 @@ impl Drop for HumanWorkflow {
     fn drop(&mut self) {
         tell_unsent(&mut self.out);
     }
+}
+
+/// What a terminal shows of text with words between `**`, which are bold at the beginning of a line.
+fn in_bold(text: &str) -> String {
+    let line = |line: &str| {
+        let bold = line.strip_prefix("**").and_then(|rest| rest.split_once("**"));
+        bold.map_or_else(|| line.to_owned(), |(word, rest)| format!("\u{1b}[1m{word}\u{1b}[0m{rest}"))
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Says on standard error how many messages did not arrive.
@@ -306,7 +343,8 @@ pub(crate) fn with_run(envelope: &Envelope, run: &str) -> Value {
 impl Observer<WorkflowMachine> for WorkflowLines {
     fn event(&mut self, envelope: &WorkflowEnvelope, _: &WorkflowView) {
         self.run = envelope.run.to_string();
-        if let Ok(line) = serde_json::to_string(envelope) {
+        // The first event has the id of the run by itself: as a value there is one key of each name.
+        if let Ok(line) = serde_json::to_value(envelope) {
             self.out.write_critical(format!("{line}\n").into_bytes());
         }
     }
@@ -379,14 +417,20 @@ pub(crate) fn last_line_of_workflow(left: &WorkflowLeft) -> u8 {
             let first = if first.is_empty() { String::new() } else { format!(": {first}") };
             (format!("{}{first}", view.state), hint)
         }
-        Standing::Question(_) => (
-            "stopped (question)".to_owned(),
-            Some(format!("`dacapo approve {id}` or `dacapo reject {id} TEXT` answers and goes on")),
-        ),
+        Standing::Question(_) => {
+            let asked = view.question.as_ref();
+            let first = asked.and_then(|question| question.message.lines().next()).unwrap_or_default();
+            let hint = asked.map(|question| format!("{} answers and goes on", question.how_to_answer(id)));
+            (format!("stopped (question): {first}"), hint)
+        }
         Standing::Waiting(due) => {
             let due = due.map(|due| format!(" until {}", super::clock(due))).unwrap_or_default();
             (format!("stopped (waiting{due})"), Some(format!("`dacapo resume {id}` goes on when it is due")))
         }
+        Standing::Held { reason: reason @ (Reason::Question | Reason::Waiting), detail } => (
+            format!("stopped ({}): {detail}", reason.as_str()),
+            Some(format!("`dacapo steer {id} \"the answer\"` answers the agent and goes on")),
+        ),
         Standing::Held { reason, detail } => (
             format!("stopped ({}): {detail}", reason.as_str()),
             Some(format!("`dacapo resume {id}` goes on with it")),

@@ -176,7 +176,7 @@ fn a_question_is_answered_later_and_rework_is_checked_again() {
 
     // An approval is of the tree that the question named.
     env.write("made", "something else\n");
-    env.run(["approve", &id]).assert_code(0);
+    env.run(["approve", &id]).assert_code(4);
     env.wait_until("the third question", SOON, || is_asking() == Some(3));
     assert_eq!(
         env.read(".git/checks").lines().count(),

@@ -35,9 +35,10 @@ impl Decision {
         }
         let by: Vec<Signal> = signals(facts, self.policy()).into_iter().filter(|s| s.is_claim()).collect();
         let is_first = self.state.counters.iterations == 0 && self.state.refusals.is_empty();
+        let own_claim = self.policy().claims.own_claim;
         if !by.is_empty() {
             self.claim(by);
-        } else if is_first && self.policy().claims.own_claim == OwnClaim::Always {
+        } else if is_first && matches!(own_claim, OwnClaim::Always | OwnClaim::AtFirst) {
             self.claim(vec![Signal::OwnClaim]);
         } else if self.state.limits.max_iterations == 0 {
             self.next_iteration();
@@ -92,7 +93,7 @@ impl Decision {
         let used =
             format!("{} used without an accepted claim", count(self.state.counters.iterations, "iteration"));
         // Where dacapo makes the claims, the user wants to know which check refused the last one.
-        let own = self.policy().claims.own_claim != OwnClaim::Never;
+        let own = !self.policy().claims.own_claim.is_left_to_agents();
         match self.state.refusals.last().filter(|_| own) {
             Some(refused) if self.state.counters.iterations == 0 => refused.detail.clone(),
             Some(refused) => format!("{used}: {}", refused.detail),
@@ -224,7 +225,7 @@ impl Decision {
             is_broke: self.state.spending.exhausted.is_some(),
             blocked_attempts: self.state.counters.blocked_attempts,
             own_claim: match policy.claims.own_claim {
-                OwnClaim::Never => false,
+                OwnClaim::Never | OwnClaim::AtFirst => false,
                 OwnClaim::WithAgent => !waits,
                 OwnClaim::AfterAgent | OwnClaim::Always => true,
             },

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use unit::{RunView, TaskView, UnitStatus, UnitView, after_run, run_again, unit_line, why_run, why_unit};
 pub use why::{Why, why};
-pub use workflow::{QuestionView, StepView, WorkflowView, why_workflow, workflow_line};
+pub use workflow::{QuestionView, StepView, WorkflowView, refused_answer, why_workflow, workflow_line};
 
 use crate::{
     duration::Millis,

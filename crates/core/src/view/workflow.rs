@@ -50,6 +50,9 @@ pub struct WorkflowView {
     /// What was spent beyond a budget that holds the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exceeded: Option<String>,
+    /// Why the newest approval did not count, until the person is asked again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_answer: Option<String>,
     /// Whether a budget that is used up does not hold the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_audited: bool,
@@ -61,7 +64,8 @@ pub struct StepView {
     pub id: StepId,
     /// The word for it in files.
     pub kind: String,
-    /// `pending`, `running`, `merging`, `retrying`, `asking`, `waiting`, `held`, `completed`, `failed` or `skipped`.
+    /// `pending`, `running`, `merging`, `retrying`, `asking`, `rejected`, `waiting`, `held`, `completed`, `failed` or
+    /// `skipped`.
     pub state: String,
     pub attempt: u32,
     /// How many iterations of an interactive loop have ended; each of them is a loop of its own.
@@ -79,6 +83,9 @@ pub struct StepView {
     /// When it goes on by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// What a wait is over with: `for the file x`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
 }
 
 /// A question that no person has answered yet.
@@ -91,6 +98,24 @@ pub struct QuestionView {
     pub tree: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub decisions: Vec<OfferedDecision>,
+    /// Why it is asked again, if an approval did not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<String>,
+}
+
+impl QuestionView {
+    /// What answers it, as commands.
+    pub fn how_to_answer(&self, id: &RunId) -> String {
+        if self.decisions.is_empty() {
+            return format!("`dacapo approve {id}` or `dacapo reject {id} \"what is wrong\"`");
+        }
+        let known = self.decisions.iter().map(|known| match &known.label {
+            Some(label) => format!("{} ({label})", known.id),
+            None => known.id.clone(),
+        });
+        let known: Vec<String> = known.collect();
+        format!("`dacapo approve {id} --decision NAME`, with one of: {}", known.join(", "))
+    }
 }
 
 impl WorkflowView {
@@ -114,6 +139,10 @@ impl WorkflowView {
             detail: None,
             held: None,
             until: None,
+            waits_for: match &step.kind {
+                StepKind::Wait(what) => Some(what.to_string()),
+                _ => None,
+            },
         });
         Some(Self {
             id: first.run.clone(),
@@ -134,6 +163,7 @@ impl WorkflowView {
             question: None,
             is_paused: false,
             exceeded: None,
+            refused_answer: None,
             is_audited: started.workflow.budget.is_some_and(|budget| budget.mode == BudgetMode::Audit),
         })
     }
@@ -149,7 +179,7 @@ impl WorkflowView {
                 let state = match work {
                     Work::Question => "asking",
                     Work::Merge => "merging",
-                    Work::Main | Work::Rework => "running",
+                    Work::Main | Work::Rework | Work::Check => "running",
                 };
                 self.step(step, |own| (own.attempt, own.state) = (*attempt, state.to_owned()));
                 self.come_to(step);
@@ -181,32 +211,43 @@ impl WorkflowView {
                     message: message.clone(),
                     tree: tree.clone(),
                     decisions: decisions.clone(),
+                    again: self.refused_answer.take(),
                 });
             }
             WorkflowEvent::QuestionAnswered { step, follows, .. } => {
                 self.question = None;
-                if matches!(follows, AfterAnswer::Rework | AfterAnswer::Iterate) {
-                    self.enter(step, "pending");
+                match follows {
+                    AfterAnswer::Rework | AfterAnswer::Iterate => self.enter(step, "pending"),
+                    AfterAnswer::End => self.enter(step, "rejected"),
+                    AfterAnswer::Complete => {}
                 }
             }
-            WorkflowEvent::AnswerRefused { step, .. } | WorkflowEvent::ReworkComplete { step, .. } => {
+            WorkflowEvent::AnswerRefused { question, step, .. } => {
+                self.question = None;
+                self.refused_answer = Some(refused_answer(*question));
+                self.enter(step, "pending");
+            }
+            WorkflowEvent::ReworkComplete { step, .. } => {
                 self.question = None;
                 self.enter(step, "pending");
             }
-            WorkflowEvent::StepsReopened { steps, .. } => {
-                steps.iter().for_each(|step| self.enter(step, "pending"));
+            WorkflowEvent::StepsReopened { steps, checks, .. } => {
+                steps.iter().chain(checks).for_each(|step| self.enter(step, "pending"));
             }
             WorkflowEvent::WaitStarted { step, attempt, due } => {
                 self.enter(step, "waiting");
-                self.step(step, |own| (own.attempt, own.until) = (*attempt, *due));
+                self.step(step, |own| {
+                    (own.attempt, own.until) = (*attempt, *due);
+                    own.detail = own.waits_for.as_ref().map(|what| format!("waits {what}"));
+                });
                 self.come_to(step);
             }
             WorkflowEvent::WorkflowPaused { .. } => self.is_paused = true,
             WorkflowEvent::WorkflowUnpaused => self.is_paused = false,
             WorkflowEvent::WorkflowStopping { .. } => "stopping".clone_into(&mut self.state),
-            WorkflowEvent::WorkflowResumed { reopened, .. } => {
+            WorkflowEvent::WorkflowResumed { reopened, continued, .. } => {
                 (self.is_over, self.ended_at, self.exit_code, self.exceeded) = (false, None, None, None);
-                reopened.iter().for_each(|step| self.enter(step, "pending"));
+                reopened.iter().chain(continued).for_each(|step| self.enter(step, "pending"));
             }
             WorkflowEvent::WorkflowComplete { output } => {
                 let detail = output.lines().next().unwrap_or_default().to_owned();
@@ -236,7 +277,8 @@ impl WorkflowView {
         } else if let Some(question) = &self.question {
             ("stopped", Some("question"), Some(question.message.clone()))
         } else if let Some(waiting) = find("waiting").or(find("retrying")) {
-            ("stopped", Some("waiting"), Some(format!("step `{}` waits", waiting.id)))
+            let what = waiting.detail.clone().unwrap_or_else(|| "waits".to_owned());
+            ("stopped", Some("waiting"), Some(format!("step `{}` {what}", waiting.id)))
         } else {
             ("running", None, None)
         };
@@ -289,6 +331,11 @@ impl WorkflowView {
     }
 }
 
+/// Why an approval does not count.
+pub fn refused_answer(question: u32) -> String {
+    format!("the files have changed since question {question} was asked, so that its approval did not count")
+}
+
 /// One line of a list of runs: how it stands, where, and for how long.
 pub fn workflow_line(view: &WorkflowView, now: Timestamp) -> String {
     let since = view.ended_at.unwrap_or(view.started_at);
@@ -318,18 +365,30 @@ pub fn why_workflow(view: &WorkflowView) -> Why {
             let at = at.map(|step| format!(", at step `{}`", step.id)).unwrap_or_default();
             format!("Run {id} of workflow {workflow} is {state}{at}.")
         }
-        ("stopped", Some("question")) => format!("Run {id} of workflow {workflow} asks: {detail}"),
+        ("stopped", Some("question")) => {
+            let again = view.question.as_ref().and_then(|question| question.again.as_ref());
+            let again = again.map(|why| format!("\nIt is asked again: {why}.")).unwrap_or_default();
+            format!("Run {id} of workflow {workflow} asks: {detail}{again}")
+        }
         (state, Some(reason)) if state != reason => {
             format!("Run {id} of workflow {workflow} is {state} ({reason}): {detail}")
         }
+        (state, _) if detail.is_empty() => format!("Run {id} of workflow {workflow} is {state}."),
         (state, _) => format!("Run {id} of workflow {workflow} is {state}: {detail}"),
     };
     let next = match (state.as_str(), view.reason.as_deref()) {
         ("completed" | "cancelled", _) => "nothing; it is over".to_owned(),
         ("running" | "stopping", _) => format!("`dacapo events {id} -f` follows it"),
-        ("stopped", Some("question")) => {
-            format!("`dacapo approve {id}` or `dacapo reject {id} \"what is wrong\"`")
-        }
+        ("stopped", Some("question")) => match &view.question {
+            Some(question) => question.how_to_answer(id),
+            // An agent asks.
+            None => {
+                format!("`dacapo steer {id} \"the answer\"` answers, and the run goes on in the background")
+            }
+        },
+        ("blocked", _) => format!(
+            "`dacapo steer {id} \"what to do\"` tells the agent, and the run goes on; `dacapo resume {id}` goes on without words"
+        ),
         ("stopped", Some("budget")) => {
             format!("`dacapo resume {id} --max-cost USD` goes on with more (or `--max-tokens`, `--max-time`)")
         }

@@ -40,7 +40,7 @@ pub type Stubs = BTreeMap<StepId, Vec<Stub>>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
     pub step: StepId,
-    /// `prompt`, `command`, `loop`, `bash`, `approval`, `wait`, `cancel`, or `rework`.
+    /// `prompt`, `command`, `loop`, `bash`, `approval`, `wait`, `cancel`, `rework`, or `check`.
     pub kind: String,
     pub attempt: u32,
     /// `completed`, `failed`, `skipped`, `asked`, `answered`, `waited`.
@@ -216,9 +216,11 @@ impl World {
     fn perform(&mut self, effect: WorkflowEffect) {
         match effect {
             WorkflowEffect::RunLoop(order) => {
-                let stub = self.stub(&order.step);
+                // Checks that run again pass: a stub is an answer of an agent.
+                let stub = if order.work == Work::Check { None } else { self.stub(&order.step) };
                 let kind = match order.work {
                     Work::Rework => "rework",
+                    Work::Check => "check",
                     _ => self.kind(&order.step).map_or("", |kind| kind.as_str()),
                 };
                 self.line(&order.step, order.attempt, kind, "began", order.prompt(None));
@@ -233,10 +235,15 @@ impl World {
                 let end = LoopResult {
                     reason,
                     detail: stub.error.unwrap_or_default(),
-                    output: stub.output.unwrap_or(made_up),
+                    output: if order.work == Work::Check {
+                        String::new()
+                    } else {
+                        stub.output.unwrap_or(made_up)
+                    },
                     tree: String::new(),
                     is_changed: false,
                     session: None,
+                    refused: None,
                 };
                 let (step, attempt) = (order.step.clone(), order.attempt);
                 self.tell(News::LoopEnded { step, attempt, end: Box::new(end) });

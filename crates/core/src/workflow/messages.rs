@@ -44,9 +44,14 @@ pub fn max_iterations(max: u32, until: &str) -> String {
     format!("Max iterations ({max}) reached without completion signal \"{until}\"")
 }
 
-/// The message of a loop that has used up its iterations.
-pub fn loop_incomplete(name: &str, max: u32, until: &str) -> String {
-    format!("**Loop incomplete**: {name}\n\n{}", max_iterations(max, until))
+/// Why a loop failed that has used up its iterations, where the agent claimed to be done and a check refused that.
+pub fn max_iterations_refused(max: u32, why: &str) -> String {
+    format!("Max iterations ({max}) reached, and the last claim was refused: {why}")
+}
+
+/// The message of a loop that has used up its iterations; `why` says so.
+pub fn loop_incomplete(name: &str, why: &str) -> String {
+    format!("**Loop incomplete**: {name}\n\n{why}")
 }
 
 /// At the beginning of each step of a workflow that is no loop.
@@ -67,7 +72,7 @@ mod tests {
         assert_eq!(loop_failed(2, "no agent"), "**Loop failed** at iteration 2: no agent");
         assert_eq!(iteration_error(2, "no agent"), "Iteration 2: no agent");
         assert_eq!(
-            loop_incomplete("ralph", 3, "COMPLETE"),
+            loop_incomplete("ralph", &max_iterations(3, "COMPLETE")),
             "**Loop incomplete**: ralph\n\nMax iterations (3) reached without completion signal \"COMPLETE\""
         );
     }

@@ -207,6 +207,19 @@ impl StepKind {
         matches!(self, Self::Agent(_) | Self::Loop(_))
     }
 
+    /// Whether an agent answers and checks decide about what it left behind.
+    pub fn has_checks(&self) -> bool {
+        match self {
+            Self::Agent(agent) => !agent.gates.is_empty(),
+            Self::Loop(looped) => {
+                let decides =
+                    matches!(looped.completion(), Completion::Check(_) | Completion::WordsThenCheck(..));
+                decides || !looped.gates.is_empty()
+            }
+            Self::Bash(_) | Self::Approval(_) | Self::Wait(_) | Self::Cancel { .. } => false,
+        }
+    }
+
     /// Whether it needs the files of the workspace while it runs.
     pub fn uses_workspace(&self) -> bool {
         matches!(self, Self::Agent(_) | Self::Loop(_) | Self::Bash(_))

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 use dacapo_core::{
     agent::gate_environment,
     duration::Millis,
-    event::Grant,
+    event::{Grant, Reason},
     ids::{LoopId, ProjectId, RunId, TaskId},
     plan::Purpose,
     policy::Policy,
@@ -99,12 +99,12 @@ pub(crate) fn work(spec: StepSpec, voice: JobReporter) {
                 steers,
                 is_detached: spec.is_detached,
             };
-            begin(&home, new, &mut voice).err().map(|error| error.to_string())
+            begin(&home, new, &mut voice).err().map(|error| why(&error))
         }
         StepWork::GoOn { id, grant } => {
             let wanted =
                 ResumeLoop { id, grant, programs: spec.programs.clone(), is_detached: spec.is_detached };
-            supervisor::resume(&home, wanted, &mut voice).err().map(|error| error.to_string())
+            supervisor::resume(&home, wanted, &mut voice).err().map(|error| why(&error))
         }
         StepWork::Script { text, environment, timeout } => {
             match script(&home, &spec, &text, environment, timeout) {
@@ -112,13 +112,19 @@ pub(crate) fn work(spec: StepSpec, voice: JobReporter) {
                     voice.say(&JobMessage::Script(report));
                     None
                 }
-                Err(error) => Some(error.to_string()),
+                Err(error) => Some((error.to_string(), Reason::Error)),
             }
         }
     };
-    if let Some(detail) = failed {
-        voice.say(&JobMessage::Failed { detail });
+    if let Some((detail, reason)) = failed {
+        voice.say(&JobMessage::Failed { detail, reason });
     }
+}
+
+/// Why a loop did not begin.
+fn why(error: &StartError) -> (String, Reason) {
+    let is_held = matches!(error, StartError::TaskHeld { .. } | StartError::WorkspaceHeld { .. });
+    (error.to_string(), if is_held { Reason::Lock } else { Reason::Error })
 }
 
 fn begin(home: &Home, new: NewLoop, voice: &mut JobReporter) -> Result<(), StartError> {

@@ -10,7 +10,7 @@ mod worktrees;
 use std::{
     collections::BTreeMap,
     io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -123,7 +123,8 @@ struct StepJob {
     /// The tree when it began, if anything asks for it.
     before: Option<String>,
     report: Option<ScriptReport>,
-    failed: Option<String>,
+    /// Why nothing came of it.
+    failed: Option<(String, Reason)>,
     is_killed: bool,
 }
 
@@ -207,6 +208,28 @@ pub fn resume(
     }
     let effects = performer.take_in(news)?;
     performer.perform_all(effects)
+}
+
+/// The files of a run as they are now, in one word: the tree of a snapshot, so that what git ignores is of no account. Where it
+/// cannot be told, no question is asked and no answer is taken.
+pub fn tree_of(home: &Home, run: &RunId, settings: &WorkflowSettings) -> Result<String, RunError> {
+    let mut workspace = snapshots_of(home, run, settings)?;
+    if workspace.is_git() {
+        workspace.begin()?;
+        workspace.snapshot(0)?;
+    }
+    Ok(workspace.content_hash()?)
+}
+
+fn snapshots_of(home: &Home, run: &RunId, settings: &WorkflowSettings) -> Result<Workspace, RunError> {
+    let name = run.as_str().parse::<LoopId>();
+    let name = name.map_err(|error| RunError::Io {
+        what: "cannot name the snapshots of the run",
+        source: io::Error::other(error),
+    })?;
+    let mut workspace = Workspace::open(&settings.root, home, &name)?;
+    workspace.hold_filters(settings.filters.clone());
+    Ok(workspace)
 }
 
 fn now(news: News) -> Arrival<WorkflowInput> {
@@ -341,7 +364,7 @@ impl<'a> Performer<'a> {
                 let has_own =
                     self.compares_trees() || self.started.workflow.steps.iter().any(|step| step.worktree);
                 let root = self.started.settings.as_ref().filter(|_| has_own);
-                if let Some(own) = root.and_then(|settings| self.snapshots(&settings.root).ok()) {
+                if let Some(own) = root.and_then(|settings| self.snapshots(settings).ok()) {
                     let _ = own.forget();
                 }
                 if let Some(worktrees) = self.worktrees().filter(|_| has_own) {
@@ -389,14 +412,15 @@ impl<'a> Performer<'a> {
     }
 
     fn run_loop(&mut self, order: StepLoop) -> Result<(), RunError> {
-        let (step, attempt) = (order.step.clone(), order.attempt);
+        let (step, attempt, is_apart) = (order.step.clone(), order.attempt, order.worktree);
         if self.stop.is_some() {
             self.inbox.push(held(step, attempt));
             return Ok(());
         }
         if let Some(id) = self.loop_of(&step, attempt)? {
             let view = self.store.row(&id)?.map(|row| row.current_view());
-            let goes_on = view.as_ref().is_none_or(|view| view.reason.is_none_or(is_held));
+            let is_open = |reason| is_held(reason) || (order.is_continued && reason == Reason::Blocked);
+            let goes_on = view.as_ref().is_none_or(|view| view.reason.is_none_or(is_open));
             if !goes_on {
                 let end = self.loop_result(&id, None)?;
                 self.inbox.push(News::LoopEnded { step, attempt, end: Box::new(end) });
@@ -411,7 +435,7 @@ impl<'a> Performer<'a> {
                 self.store.request(&id, &Request::Steer { text }, Timestamp::now())?;
             }
             let grant = Grant { extra_iterations: u32::from(is_used_up), ..self.granted() };
-            self.start(step, attempt, StepWork::GoOn { id, grant });
+            self.start(step, attempt, is_apart, StepWork::GoOn { id, grant });
             return Ok(());
         }
         let Some(settings) = self.started.settings.clone() else { return Ok(()) };
@@ -434,7 +458,7 @@ impl<'a> Performer<'a> {
                 return Ok(());
             }
         };
-        self.start(step, attempt, work);
+        self.start(step, attempt, is_apart, work);
         Ok(())
     }
 
@@ -456,7 +480,7 @@ impl<'a> Performer<'a> {
     }
 
     fn run_script(&mut self, order: StepScript) {
-        let StepScript { step, attempt, script, variables, timeout, .. } = order;
+        let StepScript { step, attempt, script, variables, timeout, worktree } = order;
         if self.stop.is_some() {
             let end = ScriptResult {
                 end: ScriptEnd::Interrupted(Reason::Interrupted),
@@ -468,16 +492,19 @@ impl<'a> Performer<'a> {
         }
         match script.environment(&variables) {
             Ok(environment) => {
-                self.start(step, attempt, StepWork::Script { text: script.text, environment, timeout });
+                let work = StepWork::Script { text: script.text, environment, timeout };
+                self.start(step, attempt, worktree, work);
             }
             Err(error) => self.inbox.push(not_started(step, attempt, error.to_string())),
         }
     }
 
-    fn start(&mut self, step: StepId, attempt: u32, work: StepWork) {
+    /// `is_apart` says that it works in a worktree of the step's own.
+    fn start(&mut self, step: StepId, attempt: u32, is_apart: bool, work: StepWork) {
         let Some(settings) = &self.started.settings else { return };
         let is_script = matches!(work, StepWork::Script { .. });
-        let place = self.folder(&step, matches!(work, StepWork::GoOn { .. })).and_then(|folder| {
+        let goes_on = matches!(work, StepWork::GoOn { .. });
+        let place = self.folder(&step, is_apart, goes_on).and_then(|folder| {
             let is_asked = self.compares_trees() && folder == settings.root;
             let before = is_asked.then(|| self.tree()).transpose().map_err(|error| error.to_string())?;
             Ok((folder, before))
@@ -521,10 +548,9 @@ impl<'a> Performer<'a> {
     }
 
     /// Where a step works: in the workspace, or in a worktree of its own.
-    fn folder(&self, step: &StepId, goes_on: bool) -> Result<PathBuf, String> {
+    fn folder(&self, step: &StepId, is_apart: bool, goes_on: bool) -> Result<PathBuf, String> {
         let root = self.started.settings.as_ref().map(|settings| settings.root.clone()).unwrap_or_default();
-        let has_own = self.started.workflow.step(step).is_some_and(|step| step.worktree);
-        match self.worktrees().filter(|_| has_own) {
+        match self.worktrees().filter(|_| is_apart) {
             None => Ok(root),
             Some(worktrees) if goes_on => worktrees.known(step).map_err(|error| error.to_string()),
             Some(worktrees) => worktrees.make(step).map_err(|error| error.to_string()),
@@ -572,28 +598,16 @@ impl<'a> Performer<'a> {
         })
     }
 
-    /// The files of the run as they are now, in one word: the tree of a snapshot, so that what git ignores is of no account.
-    /// Where it cannot be told, no question is asked and no answer is taken.
     fn tree(&self) -> Result<String, RunError> {
-        let Some(settings) = &self.started.settings else { return Ok(String::new()) };
-        let mut workspace = self.snapshots(&settings.root)?;
-        if workspace.is_git() {
-            workspace.begin()?;
-            workspace.snapshot(0)?;
+        match &self.started.settings {
+            Some(settings) => tree_of(self.home, &self.id, settings),
+            None => Ok(String::new()),
         }
-        Ok(workspace.content_hash()?)
     }
 
     /// What keeps the snapshots of the run's own folder.
-    fn snapshots(&self, root: &Path) -> Result<Workspace, RunError> {
-        let name = self.id.as_str().parse::<LoopId>();
-        let name = name.map_err(|error| RunError::Io {
-            what: "cannot name the snapshots of the run",
-            source: io::Error::other(error),
-        })?;
-        let mut workspace = Workspace::open(root, self.home, &name)?;
-        workspace.hold_filters(self.started.settings.as_ref().and_then(|settings| settings.filters.clone()));
-        Ok(workspace)
+    fn snapshots(&self, settings: &WorkflowSettings) -> Result<Workspace, RunError> {
+        snapshots_of(self.home, &self.id, settings)
     }
 
     fn loop_result(&self, id: &LoopId, before: Option<&str>) -> Result<LoopResult, RunError> {
@@ -615,6 +629,7 @@ impl<'a> Performer<'a> {
             is_changed: before.is_none_or(|before| before != tree),
             tree,
             session,
+            refused: view.refused.map(|(_, why)| why).filter(|_| reason == Reason::MaxIterations),
         })
     }
 
@@ -753,9 +768,11 @@ impl<'a> Performer<'a> {
                     Ok(JobMessage::Said(said)) => self.observer.said(&step, &said),
                     Ok(JobMessage::Wrote { seq }) => self.look_at_loops(seq)?,
                     Ok(JobMessage::Script(report)) => self.jobs[at].report = Some(report),
-                    Ok(JobMessage::Failed { detail }) => self.jobs[at].failed = Some(detail),
+                    Ok(JobMessage::Failed { detail, reason }) => {
+                        self.jobs[at].failed = Some((detail, reason))
+                    }
                     Ok(JobMessage::Hello { .. } | JobMessage::Event(_) | JobMessage::LoopWrote) => {}
-                    Err(bad) => self.jobs[at].failed = Some(bad.to_string()),
+                    Err(bad) => self.jobs[at].failed = Some((bad.to_string(), Reason::Error)),
                 }
             }
             if heard.is_over {
@@ -808,7 +825,7 @@ impl<'a> Performer<'a> {
                     (ScriptEnd::Exited(report.exit_code), said)
                 }
                 (None, _) if is_killed => (ScriptEnd::Interrupted(stopped), String::new()),
-                (None, Some(why)) => (ScriptEnd::NotStarted(why), String::new()),
+                (None, Some((why, _))) => (ScriptEnd::NotStarted(why), String::new()),
                 (None, None) => {
                     let how = format!("was ended, because the process that ran it did ({})", exit.how);
                     (ScriptEnd::Lost(how), String::new())
@@ -826,13 +843,16 @@ impl<'a> Performer<'a> {
                 }
                 let end = self.loop_result(&id, before.as_deref())?;
                 // Why a loop that was held could not go on is news; how it was held is not.
-                LoopResult { detail: why.unwrap_or(end.detail), ..end }
+                LoopResult { detail: why.map_or(end.detail, |(why, _)| why), ..end }
             }
             None if self.stop.is_some() => {
                 news.push(now(held(step, attempt)));
                 return Ok(());
             }
-            None => failed(why.unwrap_or(exit.how)),
+            None => {
+                let (detail, reason) = why.unwrap_or((exit.how, Reason::Error));
+                LoopResult { reason, ..failed(detail) }
+            }
         };
         self.account(news)?;
         news.push(now(News::LoopEnded { step, attempt, end: Box::new(end) }));
@@ -889,6 +909,7 @@ fn failed(detail: String) -> LoopResult {
         tree: String::new(),
         is_changed: false,
         session: None,
+        refused: None,
     }
 }
 

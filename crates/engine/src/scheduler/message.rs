@@ -7,7 +7,7 @@ use std::{fmt, path::PathBuf};
 
 use dacapo_core::{
     agent::transcript::Said,
-    event::{RunEvent, RunStarted},
+    event::{Reason, RunEvent, RunStarted},
     ids::{RunId, UnitId},
     text::{ansi, visible::visible},
     unit::{TaskStatus, Unit, schedule::Job},
@@ -54,7 +54,7 @@ pub(crate) enum JobMessage {
     /// How the script of a step ended.
     Script(ScriptReport),
     /// The loop or script of a step did not begin, or could not be brought to an end.
-    Failed { detail: String },
+    Failed { detail: String, reason: Reason },
 }
 
 /// A line that a job printed and that is no message of its host's version.

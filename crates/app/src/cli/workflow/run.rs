@@ -113,7 +113,7 @@ pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
     }
     let configured = ConfigFiles::load(&root)?;
     let mut workflow = found.workflow.clone();
-    let ChosenSettings { policy, mut programs, effective, obstacle, warnings, .. } =
+    let ChosenSettings { policy, mut programs, effective, obstacle, mut warnings, .. } =
         base(&args.flags, &configured, &workflow)?;
     let (agents, other) = step_agents(&args.flags, &effective, &workflow, &mut programs)?;
     let needs_agent = workflow.steps.iter().any(|step| step.kind.has_agent());
@@ -129,6 +129,17 @@ pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
     let scoped = (ConsentScope::Workflows, &runnables[..]);
     consent::require_all(&cx.home, &configured, &root, scoped, args.flags.trust)?;
     let policy = as_one_budget(policy, &mut workflow);
+    let used = workflow.steps.iter().filter(|step| step.kind.has_agent());
+    let mut used = used.map(|step| agents.get(&step.id).unwrap_or(&policy.agent.command));
+    let silent = used.find(|agent| !agents::reports_usage(agent));
+    let is_limited =
+        workflow.budget.is_some_and(|budget| budget.max_cost.is_some() || budget.max_tokens.is_some());
+    if let Some(agent) = silent.filter(|_| is_limited) {
+        warnings.push(format!(
+            "the `budget` of {} cannot be held: `{}` does not say what it used",
+            workflow.name, agent.name
+        ));
+    }
     supervisor::refuse_secrets_in(&policy)?;
     if !is_background() {
         warn(&warnings);

@@ -112,7 +112,8 @@ impl Deciding {
     ) {
         let output = crate::workflow::template::shortened(&output);
         let of = self.state.workflow().and_then(|workflow| workflow.step(&step));
-        let event = if of.is_some_and(|of| of.worktree && of.kind.uses_workspace()) {
+        let is_apart = !matches!(self.state.phase(&step), StepPhase::Running(work) if work.is_in_workspace());
+        let event = if is_apart && of.is_some_and(|of| of.worktree && of.kind.uses_workspace()) {
             WorkflowEvent::StepWorked { step, attempt, output, is_changed, session }
         } else {
             WorkflowEvent::StepComplete { step, attempt, output, is_changed, session }
@@ -187,7 +188,7 @@ impl Deciding {
             step.kind.uses_workspace() || matches!(self.state.phase(&step.id), StepPhase::Ready(Work::Rework))
         };
         let merges = |step: &Step| *self.state.phase(&step.id) == StepPhase::Ready(Work::Merge);
-        let is_apart = |step: &Step| step.worktree && !merges(step);
+        let is_apart = |step: &Step| step.worktree && !self.next_work(&step.id).is_in_workspace();
         let has_room = |step: &Step| match (works(step), is_apart(step)) {
             (false, _) => true,
             (true, true) => self.state.running_worktrees() < parallel,
@@ -212,13 +213,28 @@ impl Deciding {
         ready.into_iter().find(|step| at_rest && is_question(step)).cloned()
     }
 
+    /// What a step begins with when it begins next.
+    fn next_work(&self, id: &StepId) -> Work {
+        match self.state.phase(id) {
+            StepPhase::Ready(work) => *work,
+            _ if self.state.step(id).is_some_and(|own| own.only_checks) => Work::Check,
+            _ => Work::Main,
+        }
+    }
+
     fn begin(&mut self, step: &Step) {
         let id = &step.id;
-        let attempt = self.state.step(id).map_or(0, |step| step.attempt) + 1;
-        let work = match self.state.phase(id) {
-            StepPhase::Ready(work) => *work,
-            _ => Work::Main,
-        };
+        let own = self.state.step(id).cloned().unwrap_or_default();
+        if own.is_continued {
+            self.record(WorkflowEvent::StepContinued { step: id.clone(), attempt: own.attempt });
+            self.order(step);
+            if let Some(WorkflowEffect::RunLoop(order)) = self.effects.last_mut() {
+                order.is_continued = true;
+            }
+            return;
+        }
+        let attempt = own.attempt + 1;
+        let work = self.next_work(id);
         match &step.kind {
             StepKind::Wait(what) => {
                 let due = match what {

@@ -10,7 +10,7 @@ use crate::{
     duration::Millis,
     event::Reason,
     machine::Step,
-    workflow::{ApprovalStep, LoopStep, RetryOn, StepId, StepKind, answer, messages},
+    workflow::{LoopStep, OfferedDecision, RetryOn, StepId, StepKind, answer, messages},
 };
 
 pub(super) fn decide(
@@ -71,14 +71,14 @@ pub fn accepts(state: &WorkflowProgress, question: u32, answer: &Answer) -> Resu
             Answer::Approve | Answer::Reject => Ok(()),
         };
     };
-    decision(approval, answer).map(|_| ())
+    decision(&approval.decisions, answer).map(|_| ())
 }
 
-/// The word for an answer in the journal, and whether it sends the work back.
-fn decision(approval: &ApprovalStep, answer: &Answer) -> Result<(String, bool), String> {
-    let known: Vec<&str> = approval.decisions.iter().map(|decision| decision.id.as_str()).collect();
+/// The word for an answer in the journal, and whether it sends the work back; or why it answers no question with these decisions.
+pub fn decision(decisions: &[OfferedDecision], answer: &Answer) -> Result<(String, bool), String> {
+    let known: Vec<&str> = decisions.iter().map(|decision| decision.id.as_str()).collect();
     let choose = |is_rework: bool| {
-        let fitting: Vec<_> = approval.decisions.iter().filter(|known| known.rework == is_rework).collect();
+        let fitting: Vec<_> = decisions.iter().filter(|known| known.rework == is_rework).collect();
         match fitting.as_slice() {
             [one] => Ok((one.id.clone(), is_rework)),
             [] if is_rework => Ok(("reject".to_owned(), true)),
@@ -89,7 +89,7 @@ fn decision(approval: &ApprovalStep, answer: &Answer) -> Result<(String, bool), 
         Answer::Approve if known.is_empty() => Ok(("approve".to_owned(), false)),
         Answer::Approve => choose(false),
         Answer::Reject => choose(true),
-        Answer::Choose(name) => match approval.decisions.iter().find(|known| known.id == *name) {
+        Answer::Choose(name) => match decisions.iter().find(|known| known.id == *name) {
             Some(known) => Ok((known.id.clone(), known.rework)),
             None if known.is_empty() => Err(format!("`{name}` is no answer here; approve or reject")),
             None => Err(format!("`{name}` is no answer here; choose one of {}", known.join(", "))),
@@ -190,9 +190,14 @@ impl Deciding {
         let steps = self.state.workflow().map(|workflow| workflow.steps.clone()).unwrap_or_default();
         let was_over = self.state.end.is_some();
         let mut reopened: Vec<StepId> = Vec::new();
+        let mut continued: Vec<StepId> = Vec::new();
         for step in steps.iter().filter(|_| was_over) {
             let above = self.state.above(&step.id);
             let is_reopened = match self.state.phase(&step.id) {
+                StepPhase::Failed { .. } if self.is_blocked(step) => {
+                    continued.push(step.id.clone());
+                    false
+                }
                 StepPhase::Failed { .. } => true,
                 StepPhase::Skipped { .. } => steps.iter().any(|other| {
                     above.contains(&other.id)
@@ -204,7 +209,7 @@ impl Deciding {
                 reopened.push(step.id.clone());
             }
         }
-        self.record(WorkflowEvent::WorkflowResumed { reopened, raise });
+        self.record(WorkflowEvent::WorkflowResumed { reopened, continued, raise });
         for step in &steps {
             if matches!(self.state.phase(&step.id), StepPhase::Held { .. }) {
                 let attempt = self.state.step(&step.id).map_or(0, |own| own.attempt);
@@ -221,6 +226,16 @@ impl Deciding {
                 self.order(step);
             }
         }
+    }
+
+    /// Whether the agent of this step said that it is blocked: its loop goes on when the user says so, with what the person has
+    /// said to it. One with a worktree of its own begins anew, because that worktree went with the end of the run.
+    fn is_blocked(&self, step: &crate::workflow::Step) -> bool {
+        let reason = match self.state.phase(&step.id) {
+            StepPhase::Failed { reason, .. } => *reason,
+            _ => None,
+        };
+        reason == Some(Reason::Blocked) && step.kind.has_agent() && !step.worktree
     }
 
     /// What runs for a step, if it is this attempt that runs.
@@ -248,9 +263,12 @@ impl Deciding {
                 let LoopResult { reason, detail, .. } = end;
                 self.record(WorkflowEvent::StepHeld { step: id.clone(), attempt, reason, detail });
             }
-            Outcome::Failed if end.reason == Reason::MaxIterations && work == Work::Main => {
+            Outcome::NotDone if work == Work::Check => self.ask(id, end.tree, false),
+            Outcome::Failed if end.reason == Reason::MaxIterations && work != Work::Rework => {
                 match &step.kind {
-                    StepKind::Loop(looped) => self.out_of_iterations(id, attempt, looped),
+                    StepKind::Loop(looped) => {
+                        self.out_of_iterations(id, attempt, looped, end.refused.as_deref())
+                    }
                     // The agent of a step has one iteration, and its gates have refused what it did.
                     _ => self.failed(id, attempt, end.detail, Some(end.reason)),
                 }
@@ -259,6 +277,12 @@ impl Deciding {
             Outcome::Done if work == Work::Rework => {
                 self.record(WorkflowEvent::ReworkComplete { step: id.clone(), attempt });
                 self.check_again(id, "an agent has changed what was rejected");
+            }
+            Outcome::Done if work == Work::Check => {
+                // If its agent had nothing to do, what it said before holds.
+                let own = self.state.step(id).cloned().unwrap_or_default();
+                let output = if end.output.is_empty() { own.output } else { end.output };
+                self.complete(id.clone(), attempt, output, end.is_changed, end.session.or(own.session));
             }
             Outcome::Done | Outcome::NotDone if interactive.is_some() => {
                 let is_met = end.reason == Reason::Done;
@@ -290,7 +314,7 @@ impl Deciding {
 
     fn iterated(&mut self, id: &StepId, attempt: u32, looped: &LoopStep, is_met: bool, end: LoopResult) {
         let iteration = self.state.step(id).map_or(0, |own| own.iterations) + 1;
-        let LoopResult { output, tree, is_changed, session, .. } = end;
+        let LoopResult { output, tree, is_changed, session, refused, .. } = end;
         let output = crate::workflow::template::shortened(&output);
         self.record(WorkflowEvent::StepIterated {
             step: id.clone(),
@@ -303,15 +327,21 @@ impl Deciding {
         if is_met && looped.signal_completes {
             self.complete(id.clone(), attempt, output, is_changed, session);
         } else if !is_met && iteration >= looped.max_iterations {
-            self.out_of_iterations(id, attempt, looped);
+            self.out_of_iterations(id, attempt, looped, refused.as_deref());
         } else {
             self.ask(id, tree, is_met);
         }
     }
 
-    fn out_of_iterations(&mut self, id: &StepId, attempt: u32, looped: &LoopStep) {
-        let until = looped.until.as_deref().or(looped.until_bash.as_deref()).unwrap_or_default();
-        let error = messages::max_iterations(looped.max_iterations, until);
+    /// `refused` is why the last claim of its agent did not count, if there was one.
+    fn out_of_iterations(&mut self, id: &StepId, attempt: u32, looped: &LoopStep, refused: Option<&str>) {
+        let error = match refused {
+            Some(why) => messages::max_iterations_refused(looped.max_iterations, why),
+            None => {
+                let until = looped.until.as_deref().or(looped.until_bash.as_deref()).unwrap_or_default();
+                messages::max_iterations(looped.max_iterations, until)
+            }
+        };
         self.failed(id, attempt, error, Some(Reason::MaxIterations));
     }
 
@@ -424,7 +454,7 @@ impl Deciding {
         let attempt = self.state.step(&id).map_or(0, |own| own.attempt);
         match self.state.kind(&id).cloned() {
             Some(StepKind::Approval(approval)) => {
-                let Ok((decision, is_rework)) = decision(&approval, answer) else { return };
+                let Ok((decision, is_rework)) = decision(&approval.decisions, answer) else { return };
                 if !is_rework && tree != asked_about {
                     self.refuse(question, &id, asked_about, tree);
                     self.check_again(&id, "the files have changed since the question was asked");
@@ -474,7 +504,7 @@ impl Deciding {
                     if is_complete {
                         self.complete(id, attempt, own.output, own.is_changed, own.session);
                     } else if is_last {
-                        self.out_of_iterations(&id, attempt, &looped);
+                        self.out_of_iterations(&id, attempt, &looped, None);
                     }
                 }
             },
@@ -507,9 +537,9 @@ impl Deciding {
 
     /// Every check between the change and the question runs again, before the person is asked again.
     fn check_again(&mut self, question: &StepId, because: &str) {
-        let steps = self.state.checks_before(question);
-        if !steps.is_empty() {
-            self.record(WorkflowEvent::StepsReopened { steps, because: because.to_owned() });
+        let (steps, checks) = self.state.checks_before(question);
+        if !steps.is_empty() || !checks.is_empty() {
+            self.record(WorkflowEvent::StepsReopened { steps, checks, because: because.to_owned() });
         }
     }
 

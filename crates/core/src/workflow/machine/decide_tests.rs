@@ -78,6 +78,7 @@ impl Run {
             tree: "t1".to_owned(),
             is_changed,
             session: Some(format!("session-{step}")),
+            refused: None,
         };
         let attempt = self.attempt(step);
         self.tell(News::LoopEnded { step: id(step), attempt, end: Box::new(end) })
@@ -131,7 +132,11 @@ impl Run {
 fn words(effect: &WorkflowEffect) -> String {
     match effect {
         WorkflowEffect::RunLoop(order) => {
-            let kind = if order.work == Work::Rework { "rework" } else { "loop" };
+            let kind = match order.work {
+                Work::Rework => "rework",
+                Work::Check => "check",
+                _ => "loop",
+            };
             format!("{kind} {}#{}", order.step, order.attempt)
         }
         WorkflowEffect::RunScript(order) => format!("bash {}#{}", order.step, order.attempt),
@@ -385,6 +390,59 @@ fn after_rework_every_check_runs_again_before_the_person_is_asked() {
 }
 
 #[test]
+fn after_rework_the_checks_of_an_agent_and_of_a_loop_run_again_too() {
+    let asked = "- {id: ask, approval: {message: m, on_reject: {prompt: p}}}\n";
+    // What the step does, whether its agent changed something, and what follows from the rework.
+    for (step, is_changed, expected) in [
+        ("loop: {prompt: p, until_bash: make, max_iterations: 3}", true, "check a#2"),
+        ("loop: {prompt: p, until_bash: make, max_iterations: 3}", false, "check a#2"),
+        ("loop: {prompt: p, until: X, until_bash: make, max_iterations: 3}", true, "check a#2"),
+        ("loop: {prompt: p, until: X, gates: [make], max_iterations: 3}", true, "check a#2"),
+        ("prompt: p\n  gates: [make]", true, "check a#2"),
+        ("loop: {prompt: p, until: X, max_iterations: 3}", true, "look ask"),
+        // Here the words alone could have been enough.
+        ("loop: {prompt: p, until: X, until_bash: make, any: true, max_iterations: 3}", true, "look ask"),
+        ("prompt: p", true, "look ask"),
+    ] {
+        let mut run = Run::of(&format!("steps:\n- id: a\n  {step}\n{asked}"));
+        run.loop_ends("a", Reason::Done, "said", is_changed);
+        run.sees("ask", "t1");
+        run.answers(1, Answer::Reject, "x", "t1");
+        assert_eq!(run.done("ask", ""), [expected], "{step}");
+        if expected == "check a#2" {
+            assert_eq!(run.tell(News::TakenUp), [expected], "{step}: the same loop after a crash");
+            assert_eq!(run.loop_ends("a", Reason::Done, "", false), ["look ask"], "{step}");
+            assert_eq!(run.machine.state().step(&id("a")).unwrap().output, "said");
+        }
+    }
+    // An approval of other files: the same checks, and a red one ends the run before the person is asked.
+    let steps = format!(
+        "steps:\n- {{id: a, loop: {{prompt: p, until_bash: make, max_iterations: 3}}}}\n- {{id: t, bash: t}}\n{asked}"
+    );
+    let mut run = Run::of(&steps);
+    run.done("a", "");
+    run.exits("t", 0, "");
+    run.sees("ask", "t1");
+    assert_eq!(run.answers(1, Answer::Approve, "", "t2"), ["check a#2"]);
+    assert_eq!(run.loop_ends("a", Reason::Done, "", false), ["bash t#2"], "in the order of the file");
+    assert_eq!(run.exits("t", 0, ""), ["look ask"]);
+    run.sees("ask", "t2");
+    run.answers(2, Answer::Approve, "", "t3");
+    let end = "end Failed 3 step `a`: Max iterations (3) reached without completion signal \"make\"";
+    assert_eq!(run.loop_ends("a", Reason::MaxIterations, "", false), [end]);
+    // A loop that asks is asked about again if its check is red.
+    let talk = "- {id: a, loop: {prompt: p, until: X, until_bash: make, max_iterations: 3, interactive: true, gate_message: m}}\n";
+    let mut run = Run::of(&format!("steps:\n{talk}{asked}"));
+    run.done("a", "");
+    run.answers(1, Answer::Approve, "", "t1");
+    run.sees("ask", "t1");
+    run.answers(2, Answer::Reject, "", "t1");
+    assert_eq!(run.done("ask", ""), ["check a#2"]);
+    assert_eq!(run.loop_ends("a", Reason::MaxIterations, "", false), ["ask 3"]);
+    assert_eq!(run.answers(3, Answer::Approve, "", "t1"), ["loop a#3"]);
+}
+
+#[test]
 fn decisions_are_chosen_by_their_id_and_nothing_else() {
     let mut run = Run::of(
         "steps:\n- id: ask\n  approval:\n    message: m\n    decisions: [{id: ship}, {id: hold}, {id: fix, rework: true}]\n    on_reject: {prompt: p}\n- {id: out, bash: x, when: \"$ask.output.decision == 'ship'\"}\n",
@@ -403,6 +461,43 @@ fn decisions_are_chosen_by_their_id_and_nothing_else() {
     assert_eq!(run.answers(1, choose("ship"), "a comment", "t"), ["bash out#1"]);
     let output = &run.machine.state().step(&id("ask")).unwrap().output;
     assert_eq!(output, r#"{"comment":"a comment","decision":"ship"}"#);
+}
+
+#[test]
+fn a_blocked_agent_goes_on_in_its_own_loop_when_the_user_says_so() {
+    let mut run = Run::of("steps:\n- {id: a, prompt: p}\n- {id: b, bash: b}\n");
+    assert_eq!(run.loop_ends("a", Reason::Blocked, "", false), ["end Blocked 4 step `a`: because blocked"]);
+    assert_eq!(run.tell(News::Resumed { raise: Raise::default() }), ["loop a#1"], "the same loop");
+    assert_eq!(run.done("a", ""), ["bash b#1"], "what was skipped for it is not skipped now");
+    // One with a worktree of its own begins anew.
+    let mut run = Run::of("steps:\n- {id: a, prompt: p, worktree: true}\n");
+    run.loop_ends("a", Reason::Blocked, "", false);
+    assert_eq!(run.tell(News::Resumed { raise: Raise::default() }), ["loop a#2"]);
+}
+
+#[test]
+fn a_loop_that_is_out_of_iterations_says_what_refused_its_last_claim() {
+    let ends = |refused: Option<&str>| {
+        let mut run = Run::of("loop: {until: X, until_bash: make, max_iterations: 2}\nprompt: p\n");
+        let step = run.machine.state().steps().next().unwrap().0.clone();
+        let end = LoopResult {
+            reason: Reason::MaxIterations,
+            detail: String::new(),
+            output: String::new(),
+            tree: String::new(),
+            is_changed: false,
+            session: None,
+            refused: refused.map(str::to_owned),
+        };
+        run.tell(News::LoopEnded { step, attempt: 1, end: Box::new(end) })
+    };
+    assert_eq!(ends(None), ["end Failed 3 Max iterations (2) reached without completion signal \"X\""]);
+    assert_eq!(
+        ends(Some("gate `until_bash` exited 1")),
+        [
+            "end Failed 3 Max iterations (2) reached, and the last claim was refused: gate `until_bash` exited 1"
+        ]
+    );
 }
 
 const INTERACTIVE: &str = "steps:\n- id: talk\n  loop: {prompt: 'Do it. $LOOP_USER_INPUT ($LOOP_PREV_OUTPUT)', until: X, max_iterations: 2, interactive: true, gate_message: 'So far $LOOP_PREV_OUTPUT'}\n";

@@ -85,6 +85,16 @@ pub enum Work {
     Question,
     /// What was changed in a worktree of the step's own comes into the workspace.
     Merge,
+    /// The checks of an agent or a loop that is done run again, because files have changed since. The agent of a loop goes on
+    /// only if they fail.
+    Check,
+}
+
+impl Work {
+    /// Whether it is done in the workspace, also if the step has a worktree of its own.
+    pub fn is_in_workspace(self) -> bool {
+        matches!(self, Self::Rework | Self::Merge | Self::Check)
+    }
 }
 
 /// What an answer leads to.
@@ -202,6 +212,9 @@ pub enum WorkflowEvent {
     /// Steps that have to run again, because what they looked at has changed.
     StepsReopened {
         steps: Vec<StepId>,
+        /// Those whose checks alone have to run again.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        checks: Vec<StepId>,
         because: String,
     },
     WaitStarted {
@@ -225,6 +238,9 @@ pub enum WorkflowEvent {
     /// The user wants the run to go on.
     WorkflowResumed {
         reopened: Vec<StepId>,
+        /// Those whose agents were blocked: their loops go on.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        continued: Vec<StepId>,
         raise: Raise,
     },
     WorkflowComplete {

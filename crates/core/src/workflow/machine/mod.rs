@@ -39,7 +39,7 @@ mod simulation_tests;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use decide::accepts;
+pub use decide::{accepts, decision};
 pub use event::{
     AfterAnswer, EndReason, Work, WorkflowEnd, WorkflowEnvelope, WorkflowEvent, WorkflowSettings,
     WorkflowStarted,
@@ -168,6 +168,8 @@ pub struct LoopResult {
     /// Whether the tree differs from the one at its start.
     pub is_changed: bool,
     pub session: Option<String>,
+    /// Why the last claim did not count, if one was refused.
+    pub refused: Option<String>,
 }
 
 /// How a script ended.

@@ -31,6 +31,8 @@ pub struct StepLoop {
     pub gates: Vec<StepGate>,
     /// Whether it works in a worktree of its own.
     pub worktree: bool,
+    /// Whether the user wants its loop to go on, also if its agent said that it is blocked.
+    pub is_continued: bool,
     pub idle_timeout: Option<Millis>,
     /// What it may cost by itself; the budget of the workflow is shared by all loops of the run.
     pub budget: Option<WorkflowBudget>,
@@ -77,8 +79,10 @@ impl StepLoop {
         };
         let is_interactive = looped.as_ref().is_some_and(LoopStep::is_interactive);
         let max_iterations = match &looped {
-            // A person is asked after each one.
             Some(looped) if !is_interactive => looped.max_iterations,
+            // The checks alone: the agent of a step is done, and a person is asked before a loop that asks goes on.
+            _ if work == Work::Check => 0,
+            // A person is asked after each one.
             _ => 1,
         };
         Self {
@@ -94,7 +98,8 @@ impl StepLoop {
             looped,
             max_iterations,
             gates,
-            worktree: step.worktree,
+            worktree: step.worktree && !work.is_in_workspace(),
+            is_continued: false,
             idle_timeout: step.idle_timeout,
             budget: step.budget,
             output_format,

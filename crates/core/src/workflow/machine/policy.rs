@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::StepLoop;
+use super::{StepLoop, Work};
 use crate::{
     judge::promise::{Placement, PlainWord, PromiseRule},
     limits,
@@ -65,6 +65,13 @@ impl StepLoop {
                 until.push(as_gate(script)?.run);
             }
         }
+        if self.work == Work::Check {
+            // What is there is looked at before an agent works on it.
+            own_claim = match own_claim {
+                OwnClaim::Never if self.max_iterations > 0 => OwnClaim::AtFirst,
+                _ => OwnClaim::Always,
+            };
+        }
         // In a loop that does not ask a person, the previous answer is a different one in each iteration.
         let mark = (self.max_iterations > 1).then(|| self.mark());
         let prompt = self.prompt(mark.as_deref());
@@ -89,6 +96,9 @@ impl StepLoop {
             p.claims.until = until;
             p.claims.own_claim = own_claim;
             p.claims.allow_empty = true;
+            if self.work == Work::Check {
+                (p.gates.baseline, p.gates.red_first, p.gates.tolerate_baseline) = (false, false, false);
+            }
             if let Some(Ok(rule)) = words.map(PromiseRule::new) {
                 p.claims.promise =
                     PromiseRule { placement: Placement::Anywhere, plain: PlainWord::OwnLineOrEnd, ..rule };
@@ -221,6 +231,36 @@ mod tests {
         let schema: serde_json::Value = serde_json::from_str(schema.trim_end_matches("```\n")).unwrap();
         assert_eq!(schema, serde_json::json!({"properties": {"kind": {"enum": ["bug"]}}}));
         assert_eq!(setup("steps: [{id: a, prompt: p}]\n").prompt, "p");
+    }
+
+    #[test]
+    fn checks_that_run_again_run_before_an_agent_does() {
+        let of = |step: &str| {
+            let mut machine: InMemory<WorkflowMachine> = InMemory::default();
+            let asks = "- {id: ask, approval: {message: m, on_reject: {prompt: p}}}\n";
+            let news = News::Begin(Box::new(started(&format!("steps:\n- id: a\n  {step}\n{asks}"))));
+            let step = machine.step(WorkflowInput { now: jiff::Timestamp::UNIX_EPOCH, news });
+            let [WorkflowEffect::RunLoop(order)] = step.effects.as_slice() else { panic!("no loop") };
+            let workflow = machine.state().workflow().unwrap().clone();
+            let variables = order.variables.clone();
+            let order = StepLoop::new(&workflow, &workflow.steps[0], 2, Work::Check, variables);
+            let agent = AgentCommand::parse("agent", &[]).unwrap();
+            let base = Policy::restart(agent, PromiseRule::new("DONE").unwrap());
+            let policy = order.setup(base, Origin::Repository, None).unwrap().policy;
+            assert_eq!(policy.problems(), []);
+            (policy.limits.max_iterations, policy.claims.own_claim)
+        };
+        for (step, expected) in [
+            ("loop: {prompt: p, until_bash: make, max_iterations: 3}", (3, OwnClaim::Always)),
+            ("loop: {prompt: p, until: X, until_bash: make, max_iterations: 3}", (3, OwnClaim::AtFirst)),
+            ("prompt: p\n  gates: [make]", (0, OwnClaim::Always)),
+            (
+                "loop: {prompt: p, until: X, gates: [make], max_iterations: 3, interactive: true, gate_message: m}",
+                (0, OwnClaim::Always),
+            ),
+        ] {
+            assert_eq!(of(step), expected, "{step}");
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ fn any_workflow(dice: &mut Chance) -> WorkflowStarted {
     for at in 0..number {
         let depends_on: Vec<String> =
             (0..at).filter(|_| dice.is_one_in(2)).map(|before| format!("s{before}")).collect();
-        let kind = match dice.number_below(12) {
+        let kind = match dice.number_below(14) {
             0..=2 => "bash: make",
             3 | 4 => "prompt: p",
             5 => "prompt: p\n  worktree: true",
@@ -35,6 +35,8 @@ fn any_workflow(dice: &mut Chance) -> WorkflowStarted {
             7 => "loop: {prompt: p, until: X, max_iterations: 3}",
             8 => "loop: {prompt: p, until: X, max_iterations: 3, interactive: true, gate_message: m}",
             9 | 10 => "approval: {message: m, on_reject: {prompt: p, max_attempts: 2}}",
+            11 => "loop: {prompt: p, until_bash: make, max_iterations: 3}",
+            12 => "prompt: p\n  gates: [make]\n  worktree: true",
             _ => ["wait: {for: 5s}", "wait: {signal: go}", "wait: {file: f}", "cancel: stop"]
                 [dice.number_below(4) as usize],
         };
@@ -144,6 +146,7 @@ impl World {
             tree: self.tree(),
             is_changed,
             session: Some("s".to_owned()),
+            refused: None,
         };
         let (step, attempt) = key;
         let is_script = matches!(self.state.kind(&step), Some(StepKind::Bash(_)));
@@ -315,7 +318,8 @@ fn above(workflow: &Workflow, step: &StepId) -> BTreeSet<StepId> {
     found
 }
 
-/// Scripts that an approval depends on and no agent above it does: they have to see every change.
+/// Scripts that an approval depends on and no agent above it does, and agents with checks of whom the same holds: they have to
+/// see every change.
 fn scripts_before(workflow: &Workflow, step: &StepId) -> BTreeSet<StepId> {
     let of = workflow.step(step).unwrap();
     if !matches!(of.kind, StepKind::Approval(_)) {
@@ -323,9 +327,12 @@ fn scripts_before(workflow: &Workflow, step: &StepId) -> BTreeSet<StepId> {
     }
     let agents: Vec<StepId> =
         above(workflow, step).into_iter().filter(|id| workflow.step(id).unwrap().kind.has_agent()).collect();
-    let is_script = |id: &&StepId| matches!(workflow.step(id).unwrap().kind, StepKind::Bash(_));
+    let is_check = |id: &&StepId| {
+        let kind = &workflow.step(id).unwrap().kind;
+        matches!(kind, StepKind::Bash(_)) || kind.has_checks()
+    };
     let is_last = |id: &&StepId| !agents.iter().any(|agent| above(workflow, agent).contains(*id));
-    of.depends_on.iter().filter(is_script).filter(is_last).cloned().collect()
+    of.depends_on.iter().filter(is_check).filter(is_last).cloned().collect()
 }
 
 /// What must hold for every history.
@@ -347,7 +354,11 @@ fn check(workflow: &Workflow, events: &[WorkflowEvent], resumes: u32) {
     for event in events {
         match event {
             WorkflowEvent::ReworkComplete { step, .. } | WorkflowEvent::AnswerRefused { step, .. } => {
-                scripts_due.insert(step.clone(), scripts_before(workflow, step));
+                // An agent that came to no good end has nothing that could be checked again.
+                let is_due =
+                    |id: &StepId| !workflow.step(id).unwrap().kind.has_agent() || completed.contains(id);
+                let due = scripts_before(workflow, step).into_iter().filter(is_due).collect();
+                scripts_due.insert(step.clone(), due);
             }
             WorkflowEvent::StepComplete { step, .. } | WorkflowEvent::StepSkipped { step, .. } => {
                 settle(&mut scripts_due, step);
@@ -365,7 +376,7 @@ fn check(workflow: &Workflow, events: &[WorkflowEvent], resumes: u32) {
                 assert!(!completed.contains(step), "{step} runs again though it is recorded as completed");
                 let of = workflow.step(step).unwrap();
                 let works = of.kind.uses_workspace() || *work == Work::Rework;
-                if works && (!of.worktree || *work == Work::Merge) {
+                if works && (!of.worktree || work.is_in_workspace()) {
                     assert!(shared.is_empty() || shared.contains(step), "{step} works beside {shared:?}");
                     shared.insert(step.clone());
                 }
@@ -401,8 +412,9 @@ fn check(workflow: &Workflow, events: &[WorkflowEvent], resumes: u32) {
                 }
             }
             WorkflowEvent::StepSkipped { step, .. } => settle(&mut to_check, step),
-            WorkflowEvent::StepsReopened { steps, .. } => {
-                for step in steps {
+            WorkflowEvent::StepsReopened { steps, checks, .. } => {
+                let steps: Vec<StepId> = steps.iter().chain(checks).cloned().collect();
+                for step in &steps {
                     completed.remove(step);
                 }
                 let question = changed.take().expect("something has changed");

@@ -51,6 +51,12 @@ pub struct StepProgress {
     pub said: String,
     pub is_changed: bool,
     pub session: Option<String>,
+    /// Whether only its checks have to run when it begins again.
+    #[serde(default)]
+    pub only_checks: bool,
+    /// Whether its loop goes on when it begins again, instead of another one.
+    #[serde(default)]
+    pub is_continued: bool,
 }
 
 /// What a step is doing.
@@ -246,12 +252,13 @@ impl WorkflowProgress {
 
     /// Whether a step that shares the workspace works in it, or was held up in the middle of its work.
     pub(super) fn is_workspace_busy(&self) -> bool {
-        let is_busy =
-            |step: &&Step| matches!(self.phase(&step.id), StepPhase::Running(_) | StepPhase::Held { .. });
-        self.workflow().is_some_and(|workflow| {
-            let is_merging = |step: &Step| *self.phase(&step.id) == StepPhase::Running(Work::Merge);
-            workflow.steps.iter().any(|step| if step.worktree { is_merging(step) } else { is_busy(&step) })
-        })
+        let is_busy = |step: &Step| match self.phase(&step.id) {
+            StepPhase::Running(work) | StepPhase::Held { work, .. } => {
+                !step.worktree || work.is_in_workspace()
+            }
+            _ => false,
+        };
+        self.workflow().is_some_and(|workflow| workflow.steps.iter().any(is_busy))
     }
 
     /// Whether the files are being looked at for a question; that takes a moment, and they have to hold still for it.
@@ -268,7 +275,8 @@ impl WorkflowProgress {
     pub(super) fn running_worktrees(&self) -> usize {
         self.workflow().map_or(0, |workflow| {
             let own = workflow.steps.iter().filter(|step| step.worktree);
-            let works = |work: &StepPhase| matches!(work, StepPhase::Running(work) if *work != Work::Merge);
+            let works =
+                |phase: &StepPhase| matches!(phase, StepPhase::Running(work) if !work.is_in_workspace());
             own.filter(|step| works(self.phase(&step.id))).count()
         })
     }
@@ -288,9 +296,10 @@ impl WorkflowProgress {
         seen
     }
 
-    /// The checks between the last change and a question: scripts, and agents that changed nothing.
-    pub(super) fn checks_before(&self, question: &StepId) -> Vec<StepId> {
-        let Some(workflow) = self.workflow() else { return Vec::new() };
+    /// The checks between the last change and a question: first scripts, and agents that changed nothing, which run again whole;
+    /// then agents and loops of which only the checks run again.
+    pub(super) fn checks_before(&self, question: &StepId) -> (Vec<StepId>, Vec<StepId>) {
+        let Some(workflow) = self.workflow() else { return Default::default() };
         let above = self.above(question);
         let is_above = |step: &&Step| above.contains(&step.id);
         let is_changer = |step: &Step| {
@@ -316,14 +325,23 @@ impl WorkflowProgress {
             let is_above_change = changers.iter().any(|changer| self.above(changer).contains(&step.id));
             is_behind_change && !is_above_change
         };
-        workflow
+        let whole: Vec<StepId> = workflow
             .steps
             .iter()
             .filter(is_above)
             .filter(is_check)
             .filter(is_between)
             .map(|step| step.id.clone())
-            .collect()
+            .collect();
+        let is_above_change =
+            |step: &Step| changers.iter().any(|changer| self.above(changer).contains(&step.id));
+        let has_own_check = |step: &&Step| {
+            let is_done = *self.phase(&step.id) == StepPhase::Completed;
+            is_done && step.kind.has_checks() && !whole.contains(&step.id) && !is_above_change(step)
+        };
+        let own = workflow.steps.iter().filter(is_above).filter(has_own_check);
+        let own = own.map(|step| step.id.clone()).collect();
+        (whole, own)
     }
 
     pub(super) fn apply(&mut self, event: &WorkflowEvent) {
@@ -337,19 +355,33 @@ impl WorkflowProgress {
             WorkflowEvent::WorkflowUnpaused => self.is_paused = false,
             WorkflowEvent::BudgetExceeded { what } => self.exceeded = Some(what.clone()),
             WorkflowEvent::WorkflowStopping { end } => self.stopping = Some(end.clone()),
-            WorkflowEvent::WorkflowResumed { reopened, raise } => {
+            WorkflowEvent::WorkflowResumed { reopened, continued, raise } => {
                 self.raise.max_cost = raise.max_cost.or(self.raise.max_cost);
                 self.raise.max_tokens = raise.max_tokens.or(self.raise.max_tokens);
                 self.raise.max_time_ms = raise.max_time_ms.or(self.raise.max_time_ms);
                 (self.exceeded, self.end, self.stopping) = (None, None, None);
                 self.reopen(reopened);
+                self.reopen(continued);
+                for id in continued {
+                    if let Some(step) = self.steps.get_mut(id) {
+                        step.is_continued = true;
+                    }
+                }
             }
             WorkflowEvent::WorkflowComplete { output } => {
                 let detail = output.lines().next().unwrap_or_default().to_owned();
                 self.end = Some(WorkflowEnd { end: EndReason::Completed, detail, exit_code: 0 });
             }
             WorkflowEvent::WorkflowError(end) => self.end = Some(end.clone()),
-            WorkflowEvent::StepsReopened { steps, .. } => self.reopen(steps),
+            WorkflowEvent::StepsReopened { steps, checks, .. } => {
+                self.reopen(steps);
+                self.reopen(checks);
+                for id in checks {
+                    if let Some(step) = self.steps.get_mut(id) {
+                        step.only_checks = true;
+                    }
+                }
+            }
             WorkflowEvent::QuestionAsked { question, step, tree, is_met, .. } => {
                 self.questions = *question;
                 let phase = StepPhase::Asking { question: *question, tree: tree.clone(), is_met: *is_met };
@@ -358,6 +390,7 @@ impl WorkflowProgress {
             WorkflowEvent::StepStart { step, attempt, work } => {
                 if let Some(own) = self.steps.get_mut(step) {
                     own.attempt = *attempt;
+                    own.only_checks = false;
                 }
                 let phase = match work {
                     Work::Question => StepPhase::Looking,
@@ -370,6 +403,9 @@ impl WorkflowProgress {
                     StepPhase::Held { work, .. } => *work,
                     _ => Work::Main,
                 };
+                if let Some(own) = self.steps.get_mut(step) {
+                    own.is_continued = false;
+                }
                 self.enter(step, StepPhase::Running(work));
             }
             WorkflowEvent::StepComplete { step, output, is_changed, session, .. } => {
