@@ -50,7 +50,7 @@ impl Segment {
     }
 
     /// Appends all of `bytes`; if that fails, readers see the segment as it was. More than `LARGE` bytes are in the
-    /// file, and an error of theirs is known, only after [`settle`](Self::settle) or the next append.
+    /// file, and an error of theirs is known, only after [`Segments::settle`] or the next append.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
