@@ -11,6 +11,7 @@ use std::{
     collections::BTreeMap,
     io,
     path::PathBuf,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -134,6 +135,9 @@ pub fn run(
     mut new: NewWorkflow,
     observer: &mut dyn Observer<WorkflowMachine>,
 ) -> Result<WorkflowLeft, RunError> {
+    // git is asked while the journal is opened.
+    let root = new.started.settings.as_ref().map(|settings| settings.root.clone());
+    let filters = thread::spawn(move || root.map(|root| snapshots::filters_set_up(&root)).transpose());
     home.prepare()?;
     let mut store = Store::open(&home.database())?;
     let name = |source| RunError::Io { what: "cannot make a name", source };
@@ -145,8 +149,10 @@ pub fn run(
     let host = adopting()?;
     supervisor::reconcile(home, &mut store)?;
     let seen = store.last_seq()?;
+    let unknown = |_| RunError::Io { what: "cannot ask git", source: io::ErrorKind::Interrupted.into() };
+    let filters = filters.join().map_err(unknown)??.flatten();
     if let Some(settings) = &mut new.started.settings {
-        settings.filters = snapshots::filters_set_up(&settings.root)?;
+        settings.filters = filters;
     }
     let now = Timestamp::now();
     let input = WorkflowInput { now, news: News::Begin(Box::new(new.started.clone())) };
