@@ -331,11 +331,16 @@ pub(crate) fn said_line(
     Some(line)
 }
 
-/// A fact of a loop, with the run that the loop belongs to.
+/// A fact of a loop, with the run that the loop belongs to. The end of an iteration also has the name and the index that an
+/// iteration has as a step of its run (req 157).
 pub(crate) fn with_run(envelope: &Envelope, run: &str) -> Value {
     let mut line = serde_json::to_value(envelope).unwrap_or_default();
     if let Some(keys) = line.as_object_mut() {
         keys.insert("run".to_owned(), run.into());
+        if let LoopEvent::IterationFinished { iteration, .. } = &envelope.event {
+            keys.insert("step".to_owned(), format!("iteration-{iteration}").into());
+            keys.insert("index".to_owned(), iteration.saturating_sub(1).into());
+        }
     }
     line
 }

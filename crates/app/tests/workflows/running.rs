@@ -7,7 +7,7 @@ use crate::support::{LOOP, SOON, args, events, run, run_id, status, types, with}
 
 #[test]
 fn a_loop_that_completes_on_the_third_call_makes_three_and_says_so() {
-    // req 147, req 149, req 156, req 160, req 165
+    // req 147, req 149, req 156, req 157, req 160, req 165
     let env = with(LOOP);
     env.script("say working\nappend calls x\n@3: promise COMPLETE");
     let output = run(&env, &["things"]).assert_code(0);
@@ -29,6 +29,18 @@ fn a_loop_that_completes_on_the_third_call_makes_three_and_says_so() {
     for name in ["workflow_start", "step_start", "step_complete", "workflow_complete"] {
         assert_eq!(own.iter().filter(|known| **known == name).count(), 1, "{name}");
     }
+    let ended: Vec<(&str, u64, &str)> = all
+        .iter()
+        .filter(|event| event["type"] == "iteration_finished")
+        .map(|event| {
+            let (step, outcome) = (event["step"].as_str().unwrap(), event["outcome"].as_str().unwrap());
+            (step, event["index"].as_u64().unwrap(), outcome)
+        })
+        .collect();
+    assert_eq!(
+        ended,
+        [("iteration-1", 0, "no_claim"), ("iteration-2", 1, "no_claim"), ("iteration-3", 2, "accepted")]
+    );
 }
 
 #[test]
