@@ -61,6 +61,10 @@ impl Decision {
     }
 
     pub(super) fn next_iteration(&mut self) {
+        // A pause may come between the end of the money and a claim that is refused after it.
+        if let Some(detail) = self.state.spending.exhausted.clone() {
+            return self.finish(Reason::Budget, detail);
+        }
         if self.state.counters.iterations >= self.state.limits.max_iterations {
             let detail = self.out_of_iterations();
             return self.finish(Reason::MaxIterations, detail);

@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        Input, ItemCommits,
+        Input, ItemCommits, Phase,
         decide_tests::{
             items::{proof, source, task_set},
             seal,
@@ -28,10 +28,12 @@ impl World {
         if !self.policy.marks_items() {
             return ItemFacts::default();
         }
+        // News that come out of turn tell of an agent that is not there: it changes no file.
+        let is_at_work = self.state.phase == Phase::Running;
         let numbers: Vec<u32> = self.tasks.keys().copied().collect();
         let mut said = vec![];
         for number in numbers {
-            if self.chance.percent(30) {
+            if self.chance.percent(30) && is_at_work {
                 let status =
                     self.chance.of(&[TaskStatus::Complete, TaskStatus::Complete, TaskStatus::InProgress]);
                 self.tasks.insert(number, status);

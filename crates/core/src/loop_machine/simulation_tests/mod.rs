@@ -81,6 +81,12 @@ fn a_state_that_is_stored_at_any_event_and_read_back_goes_on_as_the_fold_does() 
 }
 
 #[test]
+fn a_history_that_broke_a_rule_once_keeps_it() {
+    // 94196: an iteration after the money was gone, behind a pause and a refused claim.
+    every_prefix_recovers(history(94_196, None));
+}
+
+#[test]
 fn a_limit_of_one_is_one_run() {
     // req 75, fault B1, fault B2: unless a person grants more.
     for_histories(0, 10, |seed| {
