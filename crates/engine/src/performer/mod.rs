@@ -27,6 +27,7 @@ use dacapo_core::{
         machine::{
             Answer, LoopResult, News, Raise, ScriptEnd, ScriptResult, Standing, StepLoop, StepScript,
             WorkflowEffect, WorkflowInput, WorkflowMachine, WorkflowSettings, WorkflowStarted, accepts,
+            is_held,
         },
         messages,
     },
@@ -890,21 +891,6 @@ impl<'a> Performer<'a> {
         news.push(now(News::Spent { cost_usd, tokens, time_ms: time_ms.0 }));
         Ok(())
     }
-}
-
-/// Whether a loop that ended so goes on when its step does.
-fn is_held(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::Interrupted
-            | Reason::Terminated
-            | Reason::Waiting
-            | Reason::Question
-            | Reason::Auth
-            | Reason::Billing
-            | Reason::Budget
-            | Reason::MaxTime
-    )
 }
 
 fn failed(detail: String) -> LoopResult {

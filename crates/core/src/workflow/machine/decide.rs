@@ -106,6 +106,11 @@ enum Outcome {
     Failed,
 }
 
+/// Whether a loop that ended so goes on when its step does.
+pub fn is_held(reason: Reason) -> bool {
+    matches!(outcome(reason, false), Outcome::Held)
+}
+
 fn outcome(reason: Reason, is_interactive: bool) -> Outcome {
     match reason {
         Reason::Done => Outcome::Done,

@@ -39,7 +39,7 @@ mod simulation_tests;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use decide::{accepts, decision};
+pub use decide::{accepts, decision, is_held};
 pub use event::{
     AfterAnswer, EndReason, Work, WorkflowEnd, WorkflowEnvelope, WorkflowEvent, WorkflowSettings,
     WorkflowStarted,
