@@ -5,6 +5,7 @@ use std::{
     io::{self, Write},
     os::fd::OwnedFd,
     path::{Component, Path},
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use dacapo_core::unit::{
@@ -97,31 +98,67 @@ pub fn set_status(
     let now = read(root, file).ok();
     let wanted = restated(file, base, now.as_deref(), status)
         .ok_or_else(|| TaskFileError::Unreadable { file: file.to_owned() })?;
+    write(root, file, now.as_deref(), &wanted)
+}
+
+/// Makes the file hold the `wanted` bytes, whole or not at all, if it does not hold them `now`. Says whether it was written.
+pub(crate) fn write(
+    root: &Path,
+    file: &str,
+    now: Option<&[u8]>,
+    wanted: &[u8],
+) -> Result<bool, TaskFileError> {
     let failed = |source| TaskFileError::Io { file: file.to_owned(), source };
     let (folder, name) = folder_of(root, file, true).map_err(failed)?;
     // Left by a dacapo that was killed while it wrote.
     let fresh = format!(".{name}.dacapo");
     let _ = rustix::fs::unlinkat(&folder, &fresh, AtFlags::empty());
-    if now.as_deref() == Some(&wanted[..]) {
+    if now == Some(wanted) {
         return Ok(false);
     }
-    replace(&folder, name, &fresh, &wanted).map_err(|source| {
+    replace(&folder, name, &fresh, wanted).map_err(|source| {
         let _ = rustix::fs::unlinkat(&folder, &fresh, AtFlags::empty());
         failed(source)
     })?;
     Ok(true)
 }
 
+/// Writes a file that is not there yet, whole or not at all. Says whether it did: what stands there already stays.
+pub(crate) fn write_new(root: &Path, file: &str, bytes: &[u8]) -> Result<bool, TaskFileError> {
+    let failed = |source: io::Error| TaskFileError::Io { file: file.to_owned(), source };
+    let (folder, name) = folder_of(root, file, true).map_err(failed)?;
+    // Two that add a file of one name, in one process or in several, must not write into each other's.
+    static WRITTEN: AtomicU64 = AtomicU64::new(0);
+    let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+    let fresh = format!(".{name}.{}-{number}.dacapo", std::process::id());
+    let _ = rustix::fs::unlinkat(&folder, &fresh, AtFlags::empty());
+    let made = create(&folder, &fresh, bytes, MODE).and_then(|()| {
+        // A second name for the file is refused by the system where there is one already.
+        match rustix::fs::linkat(&folder, &fresh, &folder, name, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    });
+    let _ = rustix::fs::unlinkat(&folder, &fresh, AtFlags::empty());
+    made.map_err(failed)
+}
+
 /// Puts `bytes` in the place of what stands at `name`: a file, a link or nothing, but not a folder.
 fn replace(folder: &OwnedFd, name: &str, fresh: &str, bytes: &[u8]) -> io::Result<()> {
     let mode = safe_open::file(folder, name).map_or(MODE, |(_, stat)| stat.st_mode & 0o777);
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = File::from(rustix::fs::openat(folder, fresh, flags, Mode::from_raw_mode(0o600))?);
-    file.write_all(bytes)?;
-    rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
-    file.sync_all()?;
+    create(folder, fresh, bytes, mode)?;
     rustix::fs::renameat(folder, fresh, folder, name)?;
     Ok(())
+}
+
+/// Writes a new file and waits until the disk has it.
+fn create(folder: &OwnedFd, name: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = File::from(rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(0o600))?);
+    file.write_all(bytes)?;
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
+    file.sync_all()
 }
 
 /// The folder of a file below `root`, step by step, each of them a real folder; made if `makes` and it is gone.
@@ -137,8 +174,11 @@ fn folder_of<'a>(root: &Path, file: &'a str, makes: bool) -> io::Result<(OwnedFd
         let enter = || safe_open::open(&folder, step, OFlags::DIRECTORY);
         folder = match enter() {
             Err(Errno::NOENT) if makes => {
-                rustix::fs::mkdirat(&folder, step, Mode::from_raw_mode(0o755))?;
-                enter()?
+                match rustix::fs::mkdirat(&folder, step, Mode::from_raw_mode(0o755)) {
+                    // Another process made it first.
+                    Ok(()) | Err(Errno::EXIST) => enter()?,
+                    Err(error) => return Err(error.into()),
+                }
             }
             entered => entered?,
         };

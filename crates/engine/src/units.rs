@@ -98,13 +98,14 @@ pub(crate) fn refusal(error: Errno) -> Option<&'static str> {
     }
 }
 
-struct FolderEntry {
-    name: String,
-    kind: FileType,
+/// A name in a folder, and what kind of file stands there.
+pub(crate) struct FolderEntry {
+    pub(crate) name: String,
+    pub(crate) kind: FileType,
 }
 
 /// What lies in a folder, by name.
-fn entries(folder: &OwnedFd) -> Result<Vec<FolderEntry>, Errno> {
+pub(crate) fn entries(folder: &OwnedFd) -> Result<Vec<FolderEntry>, Errno> {
     let mut found = Vec::new();
     for entry in Dir::read_from(folder)? {
         let entry = entry?;
@@ -238,24 +239,29 @@ fn read_files(holder: &OwnedFd, folder: &str, entries: &[&FolderEntry]) -> (File
         let what = format!("more than {MAX_TASKS} tasks");
         return (files, vec![Problem::of_file(folder, what, "split the unit")]);
     }
-    for FolderEntry { name, kind } in entries {
-        let path = format!("{folder}/{name}");
-        let read = if name.contains('\u{fffd}') || name.chars().any(is_deceptive) {
-            let what = "the name holds a character that cannot be seen";
-            Err(Problem::of_file(&path, what, "rename the file"))
-        } else {
-            match kind {
-                FileType::RegularFile => read(holder, name, &path),
-                FileType::Symlink => Err(cannot_read(&path, Errno::LOOP)),
-                _ => Err(not_regular(&path)),
-            }
-        };
-        match read {
+    for entry in entries {
+        let path = format!("{folder}/{}", entry.name);
+        match read_entry(holder, folder, entry) {
             Ok(bytes) => files.push((path, bytes)),
             Err(problem) => problems.push(problem),
         }
     }
     (files, problems)
+}
+
+/// The content of an entry of `folder`, which `holder` is: of a regular file with a name that can be seen.
+pub(crate) fn read_entry(holder: &OwnedFd, folder: &str, entry: &FolderEntry) -> Result<Vec<u8>, Problem> {
+    let FolderEntry { name, kind } = entry;
+    let path = format!("{folder}/{name}");
+    if name.contains('\u{fffd}') || name.chars().any(is_deceptive) {
+        let what = "the name holds a character that cannot be seen";
+        return Err(Problem::of_file(&path, what, "rename the file"));
+    }
+    match kind {
+        FileType::RegularFile => read(holder, name, &path),
+        FileType::Symlink => Err(cannot_read(&path, Errno::LOOP)),
+        _ => Err(not_regular(&path)),
+    }
 }
 
 fn read(holder: &OwnedFd, name: &str, path: &str) -> Result<Vec<u8>, Problem> {
