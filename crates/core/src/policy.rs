@@ -64,6 +64,12 @@ pub struct AgentSettings {
     /// Words in the prompt in whose place the answer of the iteration before stands; in the first iteration nothing does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_answer: Option<String>,
+    /// What dacapo adds to the prompt.
+    #[serde(default, skip_serializing_if = "PromptForm::is_explained")]
+    pub prompt_form: PromptForm,
+    /// What the agent finds as `DACAPO_STAGE` in its environment: the role it works in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
 }
 
 impl AgentSettings {
@@ -79,6 +85,8 @@ impl AgentSettings {
             on_error: OnError::Restart,
             first_session: None,
             previous_answer: None,
+            prompt_form: PromptForm::Explained,
+            stage: None,
         }
     }
 
@@ -330,6 +338,27 @@ pub enum OnError {
 impl OnError {
     fn is_restart(&self) -> bool {
         *self == Self::Restart
+    }
+}
+
+/// What dacapo adds to the prompt of a loop.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PromptForm {
+    /// How the loop works, how the agent claims that it is done, and how it asks a person.
+    #[default]
+    Explained,
+    /// None of that: the prompt itself says it. What every agent is offered and what happened in the loop is added all the
+    /// same: the way out of a task that cannot be done, the words of the user, and why a claim did not count.
+    AsWritten {
+        /// The words in the prompt in whose place the number of the iteration and the limit stand, such as `3/15`.
+        count_mark: String,
+    },
+}
+
+impl PromptForm {
+    fn is_explained(&self) -> bool {
+        *self == Self::Explained
     }
 }
 

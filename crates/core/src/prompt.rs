@@ -8,7 +8,7 @@ use crate::{
     ids::{base32, fingerprint},
     judge::promise::{BLOCKED_PLACEHOLDER, MissReason},
     loop_machine::LoopState,
-    policy::{OwnClaim, Policy},
+    policy::{OwnClaim, Policy, PromptForm},
 };
 
 /// The newest refusal, in a form an agent can use.
@@ -96,40 +96,18 @@ pub fn nonce(started: &LoopStarted, iteration: u32) -> String {
 pub fn compose(state: &LoopState, iteration: u32, nonce: &str) -> String {
     let Some(started) = &state.started else { return String::new() };
     let policy = &started.policy;
-    let mut prompt = String::new();
-    if iteration > 1 {
-        prompt.push_str("Continue working on the following:\n\n");
-    }
-    prompt.push_str(started.prompt.trim_end());
-    prompt.push_str("\n\n---\n");
-    // An agent whose end is its claim works once, unless its work is cut short.
-    let works_once = policy.claims.own_claim == OwnClaim::WithAgent;
-    if !works_once {
-        prompt.push_str(&format!(
-            "You work in a loop; this is iteration {iteration} of at most {}. ",
-            state.limits.max_iterations
-        ));
-    }
-    prompt.push_str(if works_once {
-        ""
-    } else if policy.agent.continue_session {
-        "A session may be lost at any time: what must carry over belongs into this directory's files and history.\n"
-    } else {
-        "Every iteration starts afresh in this directory: what lies in its files and in its history is all that \
-         carries over.\n"
-    });
-    prompt.push_str(&how_to_claim(policy, nonce));
-    if let Some(code) = policy.claims.wait.exit_code {
-        // What runs inside a CLI cannot choose the exit code of that.
-        let by_code = match policy.agent.at(state.sessions.agent).format {
-            Format::Text => format!("exit with code {code}, or "),
-            _ => String::new(),
-        };
-        prompt.push_str(&format!(
-            "If you cannot go on without a person, ask your question with `dacapo ask \"…\"` and \
-             {by_code}create the file $TASK_FOLDER/WAIT_WITHOUT_RESTART.\n"
-        ));
-    }
+    let user = started.prompt.trim_end();
+    let mut prompt = match &policy.agent.prompt_form {
+        PromptForm::Explained => explained(state, policy, user, iteration, nonce),
+        PromptForm::AsWritten { count_mark } => {
+            let count = format!("{iteration}/{}", state.limits.max_iterations);
+            let counted = match count_mark.as_str() {
+                "" => user.to_owned(),
+                mark => user.replace(mark, &count),
+            };
+            format!("{counted}\n\n---\n")
+        }
+    };
     prompt.push_str(&format!(
         "If it cannot be done as asked, do not pretend that it is and do not bend what it is checked by: print the line \
          <blocked>{BLOCKED_PLACEHOLDER}</blocked> and nothing else on it, with the reason in your own words, and stop. That \
@@ -158,7 +136,8 @@ pub fn compose(state: &LoopState, iteration: u32, nonce: &str) -> String {
         ));
     }
     let stuck = state.progress.log.without_progress();
-    if stuck >= crate::loop_machine::STUCK {
+    // An agent whose prompt is its own may be asked to change nothing.
+    if stuck >= crate::loop_machine::STUCK && policy.agent.prompt_form == PromptForm::Explained {
         prompt.push_str(&format!(
             "\nThe last {stuck} iterations changed nothing that was not there before. Do something else than they did: \
              read what failed, try another way, or ask.\n"
@@ -176,6 +155,45 @@ pub fn compose(state: &LoopState, iteration: u32, nonce: &str) -> String {
             "\nWhat you said in iteration {} about being blocked did not count: {}. If you are not blocked, go on.\n",
             iteration - 1,
             hint(miss)
+        ));
+    }
+    prompt
+}
+
+/// The user's words, and behind them how the loop works and how the agent claims that it is done or asks a person.
+fn explained(state: &LoopState, policy: &Policy, user: &str, iteration: u32, nonce: &str) -> String {
+    let mut prompt = String::new();
+    if iteration > 1 {
+        prompt.push_str("Continue working on the following:\n\n");
+    }
+    prompt.push_str(user);
+    prompt.push_str("\n\n---\n");
+    // An agent whose end is its claim works once, unless its work is cut short.
+    let works_once = policy.claims.own_claim == OwnClaim::WithAgent;
+    if !works_once {
+        prompt.push_str(&format!(
+            "You work in a loop; this is iteration {iteration} of at most {}. ",
+            state.limits.max_iterations
+        ));
+    }
+    prompt.push_str(if works_once {
+        ""
+    } else if policy.agent.continue_session {
+        "A session may be lost at any time: what must carry over belongs into this directory's files and history.\n"
+    } else {
+        "Every iteration starts afresh in this directory: what lies in its files and in its history is all that \
+         carries over.\n"
+    });
+    prompt.push_str(&how_to_claim(policy, nonce));
+    if let Some(code) = policy.claims.wait.exit_code {
+        // What runs inside a CLI cannot choose the exit code of that.
+        let by_code = match policy.agent.at(state.sessions.agent).format {
+            Format::Text => format!("exit with code {code}, or "),
+            _ => String::new(),
+        };
+        prompt.push_str(&format!(
+            "If you cannot go on without a person, ask your question with `dacapo ask \"…\"` and \
+             {by_code}create the file $TASK_FOLDER/WAIT_WITHOUT_RESTART.\n"
         ));
     }
     prompt

@@ -379,3 +379,51 @@ fn an_agent_that_works_once_reads_nothing_about_a_loop_and_of_checks_only_if_the
         assert_eq!(prompt.contains("checks are run"), gates > 0, "{prompt}");
     }
 }
+
+fn as_written() -> Policy {
+    policy(|p| p.agent.prompt_form = PromptForm::AsWritten { count_mark: "(n/m)".to_owned() })
+}
+
+#[test]
+fn a_prompt_as_it_is_written_differs_between_iterations_in_their_number_alone() {
+    // req 176
+    let state_of = |events: &[LoopEvent]| state("# Work\nIteration: (n/m)\n\nEnd.\n\n", as_written(), events);
+    let of = |iteration| compose(&state_of(&[]), iteration, "n");
+    assert!(
+        of(3).starts_with("# Work\nIteration: 3/100\n\nEnd.\n\n---\nIf it cannot be done as asked"),
+        "{}",
+        of(3)
+    );
+    assert_eq!(of(1).replace("1/100", "2/100"), of(2));
+    for words in ["Continue working", "You work in a loop", "<promise>", "TASK_FOLDER", "DONE"] {
+        assert!(!of(2).contains(words), "the prompt says it itself: {}", of(2));
+    }
+    assert!(of(1).contains("<blocked>your reason</blocked>"), "every prompt offers it: {}", of(1));
+    let raised =
+        LoopEvent::LimitsRaised { grant: crate::event::Grant { extra_iterations: 5, ..Default::default() } };
+    assert!(compose(&state_of(&[raised]), 3, "n").contains("Iteration: 3/105\n"), "the limit in force");
+    let unmarked = policy(|p| p.agent.prompt_form = PromptForm::AsWritten { count_mark: String::new() });
+    assert!(compose(&state("Fix it.", unmarked, &[]), 2, "n").starts_with("Fix it.\n\n---\n"));
+}
+
+#[test]
+fn a_prompt_as_it_is_written_is_followed_by_what_has_happened() {
+    // req 40, req 176, req 185
+    let miss = LoopEvent::SignalSeen { iteration: 1, signal: Signal::NearMiss(MissReason::InCode) };
+    let says = LoopEvent::Steered { text: "use rust".into() };
+    let events = [&red_gate("boom")[..], &[miss, says]].concat();
+    let prompt = compose(&state("Work (n/m).", as_written(), &events), 2, "n");
+    for words in [
+        "Work 2/100.",
+        "The person you work for says:\nuse rust\n",
+        "The claim of iteration 1 was refused: the check `tests` exited 101.\n",
+        "The end of what it printed:\nboom\n",
+        "Your promise in iteration 1 did not count: it stood in code; print it as plain text.\n",
+    ] {
+        assert!(prompt.contains(words), "{words}: {prompt}");
+    }
+    let stuck: Vec<LoopEvent> =
+        (0..9).flat_map(|_| first_iteration_over(IterationOutcome::NoClaim)).collect();
+    let prompt = compose(&state("Read.", as_written(), &stuck), 10, "n");
+    assert!(!prompt.contains("changed nothing"), "it may have been asked to change nothing: {prompt}");
+}

@@ -16,9 +16,6 @@ const REFUSALS: usize = 5;
 pub struct StagePrompt<'a> {
     pub task: &'a StageTaskSpec,
     pub stage: &'a Stage,
-    /// From 1 on.
-    pub iteration: u32,
-    pub max_iterations: u32,
     pub ledger: &'a ReviewLedger,
     /// Why earlier claims of the same task and stage were refused, the newest last.
     pub past_refusals: &'a [String],
@@ -27,15 +24,18 @@ pub struct StagePrompt<'a> {
 }
 
 impl StagePrompt<'_> {
+    /// The words for which the loop puts the number of the iteration and the limit ([`Stage::policy`] tells it so).
+    pub const COUNT_MARK: &'static str = "(iteration/limit)";
+
+    /// The prompt of every iteration, with [`Self::COUNT_MARK`] in it.
     pub fn text(&self) -> String {
         let role = self.stage.name.role();
         let StageTaskSpec { id, title, specification, completion, .. } = self.task;
         let mut text = format!(
-            "## Task Information\n- **Task ID**: {id}\n- **Title**: {title}\n- **Stage**: {}\n- **Ralph Iteration**: {}/{}\n\n\
+            "## Task Information\n- **Task ID**: {id}\n- **Title**: {title}\n- **Stage**: {}\n- **Ralph Iteration**: {}\n\n\
              ## Specification\n{}\n",
             role.title,
-            self.iteration,
-            self.max_iterations,
+            Self::COUNT_MARK,
             specification.trim()
         );
         if let Some(outcome) = &completion.outcome {
@@ -161,7 +161,9 @@ pub fn equal_for_task(stages: &[Stage], task: &StageTaskSpec) -> Option<(StageNa
 mod tests {
     use super::*;
     use crate::{
+        event::LoopEvent,
         judge::promise::PromiseDetector,
+        loop_machine::LoopState,
         stages::{review, task},
     };
 
@@ -180,10 +182,9 @@ mod tests {
         past: &[String],
     ) -> String {
         let stage = Stage::of(name);
-        let max_iterations = name.role().max_iterations;
         let user_says = None;
-        StagePrompt { task, stage: &stage, iteration, max_iterations, ledger, past_refusals: past, user_says }
-            .text()
+        let text = StagePrompt { task, stage: &stage, ledger, past_refusals: past, user_says }.text();
+        text.replace(StagePrompt::COUNT_MARK, &format!("{iteration}/{}", name.role().max_iterations))
     }
 
     #[test]
@@ -226,6 +227,35 @@ mod tests {
             let of = |iteration| prompt(name, &spec(""), iteration, &ReviewLedger::default(), &[]);
             let max = name.role().max_iterations;
             assert_eq!(of(1).replace(&format!(": 1/{max}"), &format!(": 2/{max}")), of(2));
+        }
+    }
+
+    #[test]
+    fn a_loop_gives_its_agent_this_prompt_and_the_way_out() {
+        // req 173, req 176
+        for name in StageName::ALL {
+            let stage = Stage::of(name);
+            let (task, ledger) = (spec(""), ReviewLedger::default());
+            let base = crate::loop_machine::decide_tests::policy(|_| {});
+            let policy = stage.policy(base, 7).unwrap();
+            let prompt = StagePrompt {
+                task: &task,
+                stage: &stage,
+                ledger: &ledger,
+                past_refusals: &[],
+                user_says: None,
+            };
+            let started = crate::event::LoopStarted {
+                prompt: prompt.text(),
+                ..crate::loop_machine::decide_tests::started(policy)
+            };
+            let state = LoopState::fold([&LoopEvent::LoopStarted(Box::new(started))]);
+            let of = |iteration| crate::prompt::compose(&state, iteration, "n");
+            let own = prompt.text().replace(StagePrompt::COUNT_MARK, "1/7");
+            let behind = of(1).strip_prefix(own.trim_end()).map(str::to_owned).unwrap();
+            assert!(behind.starts_with("\n\n---\nIf it cannot be done as asked"), "{behind}");
+            assert_eq!(of(1).replace("1/7", "2/7"), of(2));
+            assert!(!of(1).contains(StagePrompt::COUNT_MARK));
         }
     }
 
@@ -285,8 +315,6 @@ mod tests {
         let once = StagePrompt {
             task: &task,
             stage: &stage,
-            iteration: 1,
-            max_iterations: 1,
             ledger: &ledger,
             past_refusals: &[],
             user_says: Some("Use argon2."),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{IterationLimit, MayWrite, StageName};
+use super::{IterationLimit, MayWrite, StageName, prompt::StagePrompt};
 use crate::{
     duration::Millis,
     judge::{
@@ -12,7 +12,7 @@ use crate::{
         evidence::Evidence,
         promise::{BlankPromise, Case, Placement, PlainWord, PromiseRule},
     },
-    policy::{GateSpec, OwnClaim, Policy},
+    policy::{GateSpec, OwnClaim, Policy, PromptForm},
 };
 
 /// How many tasks are worked on at once unless the user says otherwise (req 197).
@@ -123,6 +123,9 @@ impl Stage {
         let promise = self.promise_rule()?;
         Ok(base.with(|policy| {
             policy.claims.promise = promise;
+            policy.agent.stage = Some(self.name.to_string());
+            policy.agent.prompt_form =
+                PromptForm::AsWritten { count_mark: StagePrompt::COUNT_MARK.to_owned() };
             // Nothing but its promise is the claim of a stage.
             policy.claims.done_file = false;
             policy.claims.until = Vec::new();
@@ -190,6 +193,7 @@ mod tests {
                 (promise.text.as_str(), promise.case, promise.placement, promise.trim, promise.plain),
                 (role.promise, Case::Sensitive, Placement::OwnLine, false, PlainWord::Off)
             );
+            assert_eq!(policy.agent.stage.as_deref(), Some(name.as_str()));
             assert_eq!(policy.limits.max_iterations, role.max_iterations);
             assert_eq!(policy.limits.iteration_timeout, Some(ITERATION_TIMEOUT));
             assert_eq!(policy.whole().unwrap().evidence, role.evidence);

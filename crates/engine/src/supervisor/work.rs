@@ -347,12 +347,13 @@ impl Supervisor<'_> {
         let max = self.stream.state().limits.max_iterations.to_string();
         let promise = started.policy.claims.promise.expected(&dacapo_core::prompt::nonce(started, iteration));
         let parent = started.parent.as_ref().map_or("", |parent| parent.as_str());
+        let stage = started.policy.agent.stage.as_deref().unwrap_or_default();
         let own: [(&str, &OsStr); 14] = [
             ("TASK_FOLDER", folder.as_os_str()),
             ("DACAPO_LOOP", self.id.as_str().as_ref()),
             ("DACAPO_PROJECT", started.project.as_str().as_ref()),
             ("DACAPO_TASK", started.task.as_str().as_ref()),
-            ("DACAPO_STAGE", "".as_ref()),
+            ("DACAPO_STAGE", stage.as_ref()),
             ("DACAPO_ITERATION", iteration_text.as_ref()),
             ("DACAPO_MAX_ITERATIONS", max.as_ref()),
             ("DACAPO_RESTART", restart.as_ref()),

@@ -10,6 +10,7 @@
 
 mod commits;
 mod proofs;
+mod settings;
 mod world;
 
 use std::{panic, process::ExitCode};
@@ -26,6 +27,11 @@ const TESTS: &[(&str, fn())] = &[
     ("checks_with_an_agent_that_mends", proofs::checks_with_an_agent_that_mends),
     ("a_commit_that_fails_ends_the_loop", commits::a_commit_that_fails_ends_the_loop),
     ("killed_around_its_commits_each_is_made_once", commits::killed_around_its_commits_each_is_made_once),
+    (
+        "a_prompt_that_speaks_for_itself_has_the_number_of_its_iteration",
+        settings::a_prompt_that_speaks_for_itself_has_the_number_of_its_iteration,
+    ),
+    ("an_agent_and_its_checks_are_told_the_stage", settings::an_agent_and_its_checks_are_told_the_stage),
     ("what_the_agent_committed_itself_is_not_lost", commits::what_the_agent_committed_itself_is_not_lost),
 ];
 

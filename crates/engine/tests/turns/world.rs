@@ -109,8 +109,17 @@ impl World {
 
     /// Runs a loop; `None` if it was killed.
     pub(crate) fn try_run(&self, policy: &Policy, env: &[(&str, &str)]) -> Option<Ended> {
+        self.ordered(policy, "Complete one of the tasks.", env)
+    }
+
+    /// Runs a loop with this prompt to its end.
+    pub(crate) fn run_with_prompt(&self, policy: &Policy, prompt: &str) -> Ended {
+        self.ordered(policy, prompt, &[]).expect("an end")
+    }
+
+    fn ordered(&self, policy: &Policy, prompt: &str, env: &[(&str, &str)]) -> Option<Ended> {
         let order = self.env.root().join("order.json");
-        fs::write(&order, serde_json::to_vec(policy).unwrap()).unwrap();
+        fs::write(&order, serde_json::to_vec(&(policy, prompt)).unwrap()).unwrap();
         self.obeyed(&order.display().to_string(), env)
     }
 
@@ -198,10 +207,11 @@ exec {real} "$@"
 pub(crate) fn obey(order: &str) -> ExitCode {
     let home = Home::at(std::env::var_os("DACAPO_HOME").expect("a home"));
     let finished = if Path::new(order).is_absolute() {
-        let policy: Policy = serde_json::from_slice(&fs::read(order).expect("an order")).expect("a policy");
+        let (policy, prompt): (Policy, String) =
+            serde_json::from_slice(&fs::read(order).expect("an order")).expect("a policy and a prompt");
         let new = NewLoop {
             policy,
-            prompt: Some("Complete one of the tasks.".to_owned()),
+            prompt: Some(prompt),
             project: "units".parse().expect("a name"),
             task: None,
             workspace: std::env::current_dir().expect("a folder"),
