@@ -27,6 +27,7 @@ mod run;
 mod signal;
 mod snapshots;
 mod status;
+mod task;
 mod trust;
 mod unit;
 mod value;
@@ -79,6 +80,7 @@ enum Command {
     Run(Box<run::RunArgs>),
     Unit(unit::UnitArgs),
     Workflow(workflow::WorkflowArgs),
+    Task(task::TaskArgs),
     Status(status::StatusArgs),
     Logs(logs::LogsArgs),
     Events(events::EventsArgs),
@@ -119,6 +121,7 @@ impl Command {
             Self::Clean(_) => Some("clean up"),
             Self::Unit(args) => args.decides(),
             Self::Workflow(args) => args.decides(),
+            Self::Task(args) => args.decides(),
             Self::Approve(_) | Self::Reject(_) => Some("answer for the user"),
             Self::Signal(_) => Some("send signals to runs"),
             Self::Trust(_)
@@ -221,6 +224,7 @@ fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
         Command::Run(args) => run::run(&cx, args),
         Command::Unit(args) => unit::unit(&cx, args),
         Command::Workflow(args) => workflow::workflow(&cx, args),
+        Command::Task(args) => task::task(args),
         Command::Status(args) => status::status(&cx, args),
         Command::Logs(args) => logs::logs(&cx, args),
         Command::Events(args) => events::events(&cx, args),

@@ -1,0 +1,137 @@
+//! `dacapo task`: one file per command below it.
+
+mod add;
+mod check;
+mod list;
+mod show;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use dacapo_core::{
+    stages::{StageTask, StageTaskList, task::FOLDER},
+    text::nearest::nearest,
+    yaml::short,
+};
+use dacapo_engine::{stage_tasks, units};
+use serde_json::{Value, json};
+
+use super::warn;
+use crate::{context::Context, error::UserError};
+
+/// Work with tasks: each is written, reviewed, tested and used before it counts as done
+///
+/// A task is a file in .dacapo/tasks. It begins with `id`, `title`, `status` and `depends_on` between two lines of `---`, and
+/// what is to be done follows below. It passes through four stages, coder, reviewer, tester and qa, each with an agent, a
+/// limit and a proof of its own; docs/guide/tasks.md explains them.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  dacapo task add --title \"Add a login page\" --body-file login.md\n  dacapo task list\n  dacapo task show TASK-001 --json\n  dacapo task check"
+)]
+pub(super) struct TaskArgs {
+    #[command(subcommand)]
+    command: TaskCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum TaskCommand {
+    Add(add::AddArgs),
+    List(list::TaskListArgs),
+    Show(show::ShowArgs),
+    Check(check::TaskCheckArgs),
+}
+
+impl TaskArgs {
+    /// What an agent may not do: see [`super::Command::decides`].
+    pub(super) fn decides(&self) -> Option<&'static str> {
+        match &self.command {
+            TaskCommand::Add(_) | TaskCommand::List(_) | TaskCommand::Show(_) | TaskCommand::Check(_) => None,
+        }
+    }
+}
+
+pub(super) fn task(args: &TaskArgs) -> Result<u8, UserError> {
+    match &args.command {
+        TaskCommand::Add(args) => add::add(args),
+        TaskCommand::List(args) => list::list(args),
+        TaskCommand::Show(args) => show::show(args),
+        TaskCommand::Check(args) => check::check(args),
+    }
+}
+
+/// The repository that a command works on.
+#[derive(Args, Debug)]
+struct TasksPlace {
+    /// The repository (default: the one we are in)
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+impl TasksPlace {
+    /// The top of the repository. git is not asked.
+    fn root(&self) -> Result<PathBuf, UserError> {
+        Ok(units::top(&Context::folder(self.dir.as_ref())?))
+    }
+}
+
+/// The tasks of a repository.
+struct RepositoryTasks {
+    found: StageTaskList,
+}
+
+impl RepositoryTasks {
+    fn at(place: &TasksPlace) -> Result<Self, UserError> {
+        Ok(Self { found: stage_tasks::load(&place.root()?) })
+    }
+
+    /// The task that `text` means: its id, or the beginning of its id alone.
+    fn task(&self, text: &str) -> Result<&StageTask, UserError> {
+        let tasks = &self.found.tasks;
+        if let Some(task) = tasks.iter().find(|task| task.spec.id.as_str() == text) {
+            return Ok(task);
+        }
+        let alike = |task: &&StageTask| !text.is_empty() && task.spec.id.as_str().starts_with(text);
+        let alike: Vec<&StageTask> = tasks.iter().filter(alike).collect();
+        match alike.as_slice() {
+            [task] => return Ok(task),
+            [] => {}
+            several => {
+                let ids: Vec<&str> = several.iter().map(|task| task.spec.id.as_str()).collect();
+                let what = format!("`{}` can mean several tasks: {}", short(text), ids.join(", "));
+                return Err(UserError::usage(what).hint("write more of the id"));
+            }
+        }
+        let known: Vec<&str> = tasks.iter().map(|task| task.spec.id.as_str()).collect();
+        let hint = match nearest(text, &known) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None if !self.found.problems.is_empty() => {
+                "not all task files can be read; `dacapo task check` says why".to_owned()
+            }
+            None => "`dacapo task list` shows the tasks there are".to_owned(),
+        };
+        Err(UserError::usage(format!("no task in `{FOLDER}` is called `{}`", short(text))).hint(hint))
+    }
+
+    /// Says that there is more than is shown.
+    fn warn(&self) {
+        if !self.found.problems.is_empty() {
+            let number = self.found.problems.len();
+            warn(&[format!("problems in task files: {number}; `dacapo task check` shows them")]);
+        }
+    }
+}
+
+/// A task as scripts see it.
+fn as_json(task: &StageTask) -> Value {
+    let spec = &task.spec;
+    json!({
+        "id": spec.id,
+        "title": spec.title,
+        "status": task.status,
+        "depends_on": spec.depends_on,
+        "ralph": null,
+        "ralph_failure": null,
+        "file": spec.file,
+        "branch": spec.branch(),
+    })
+}

@@ -1,0 +1,62 @@
+//! `dacapo task show`.
+
+use clap::Args;
+use dacapo_core::{ids::TaskId, text::visible::visible};
+use serde_json::json;
+
+use super::{
+    super::{say, say_json},
+    RepositoryTasks, TasksPlace, as_json,
+};
+use crate::error::UserError;
+
+/// Show a task: how far it is, what it waits for, and what is to be done
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  dacapo task show TASK-001\n  dacapo task show TASK-001 --json")]
+pub(super) struct ShowArgs {
+    /// The task: its id, or enough of its beginning
+    #[arg(value_name = "ID")]
+    task: String,
+    #[command(flatten)]
+    place: TasksPlace,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn show(args: &ShowArgs) -> Result<u8, UserError> {
+    let repository = RepositoryTasks::at(&args.place)?;
+    let task = repository.task(&args.task)?;
+    let spec = &task.spec;
+    if args.json {
+        let mut value = as_json(task);
+        value["writes"] = json!(spec.writes);
+        value["completion"] = json!(spec.completion);
+        value["specification"] = json!(spec.specification);
+        return say_json(&value);
+    }
+    let line = |name: &str, value: &str| say(format!("{name:<12} {value}"));
+    line("task", spec.id.as_str());
+    line("title", &spec.title);
+    line("status", task.status.as_str());
+    if !spec.depends_on.is_empty() {
+        let all = repository.found.tasks.iter();
+        let standing =
+            |id: &TaskId| all.clone().find(|known| known.spec.id == *id).map(|known| known.status.as_str());
+        let words = spec.depends_on.iter().map(|id| format!("{id} ({})", standing(id).unwrap_or("unknown")));
+        line("depends on", &words.collect::<Vec<_>>().join(", "));
+    }
+    line("file", &spec.file);
+    line("branch", &spec.branch());
+    if let Some(outcome) = &spec.completion.outcome {
+        line("outcome", &visible(outcome).replace('\n', "\\n"));
+    }
+    for criterion in &spec.completion.criteria {
+        line("criterion", &visible(criterion).replace('\n', "\\n"));
+    }
+    for command in spec.completion.commands() {
+        line("verified by", &visible(command).trim_end().replace('\n', "\\n"));
+    }
+    say(format!("\n{}", visible(&spec.specification)));
+    Ok(0)
+}

@@ -1,0 +1,4 @@
+//! Tasks through the real binary: the commands that look at them and add them.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod files;
