@@ -18,7 +18,7 @@ use dacapo_core::{
     ids::{LoopId, ProjectId, RunId},
     loop_machine::Request,
     receipt::Receipt,
-    view::{LoopView, RunView, UnitView, WorkflowView},
+    view::{LoopView, RunView, StageTaskView, UnitView, WorkflowView},
     workflow::machine::WorkflowStarted,
 };
 use jiff::Timestamp;
@@ -34,7 +34,7 @@ use crate::{
     process::background::{BackgroundStart, send},
     proof,
     snapshots::{self, KeptSnapshot, Restored, SnapshotChoice, SnapshotError},
-    store::{Channel, Fact, LoopRow, RunRow, Scope, Segments, Store, StoreError, WorkflowRow},
+    store::{Channel, Fact, LoopRow, RunRow, Scope, Segments, Store, StoreError, TaskRow, WorkflowRow},
     supervisor::{self, StartError, answers},
     watch::Watch,
 };
@@ -115,6 +115,15 @@ pub type WorkflowSeen = Seen<WorkflowView>;
 
 impl From<WorkflowRow> for WorkflowSeen {
     fn from(row: WorkflowRow) -> Self {
+        Self { is_running: row.is_running(), view: row.current_view() }
+    }
+}
+
+/// A run of a task as it stands now.
+pub type TaskSeen = Seen<StageTaskView>;
+
+impl From<TaskRow> for TaskSeen {
+    fn from(row: TaskRow) -> Self {
         Self { is_running: row.is_running(), view: row.current_view() }
     }
 }
@@ -304,6 +313,37 @@ impl Client {
         Ok(self.journal().map(|store| store.workflow_started(id)).transpose()?.flatten())
     }
 
+    /// The run of a task with this id.
+    pub fn task_of_id(&self, id: &RunId) -> Result<Option<TaskSeen>, ClientError> {
+        Ok(self.journal().map(|store| store.task_row(id)).transpose()?.flatten().map(TaskSeen::from))
+    }
+
+    /// The newest run of each task, in one project or in all, oldest first.
+    pub fn newest_tasks(&self, project: Option<&ProjectId>) -> Result<Vec<TaskSeen>, ClientError> {
+        let rows = self.journal().map(|store| store.newest_tasks(project)).transpose()?;
+        Ok(rows.unwrap_or_default().into_iter().map(TaskSeen::from).collect())
+    }
+
+    /// The newest run of a task, in each project or in one.
+    pub fn newest_run_of_task(
+        &self,
+        project: Option<&ProjectId>,
+        task: &str,
+    ) -> Result<Vec<TaskSeen>, ClientError> {
+        let rows = self.journal().map(|store| store.newest_run_of_task(project, task)).transpose()?;
+        Ok(rows.unwrap_or_default().into_iter().map(TaskSeen::from).collect())
+    }
+
+    /// Runs of tasks whose id, or whose task's name, begins with `prefix`; at most a few.
+    pub fn stage_tasks_with_prefix(
+        &self,
+        project: Option<&ProjectId>,
+        prefix: &str,
+    ) -> Result<Vec<TaskSeen>, ClientError> {
+        let rows = self.journal().map(|store| store.stage_tasks_with_prefix(project, prefix)).transpose()?;
+        Ok(rows.unwrap_or_default().into_iter().map(TaskSeen::from).collect())
+    }
+
     /// The newest loop of a run.
     pub fn newest_loop_of_run(&self, id: &RunId) -> Result<Option<LoopSeen>, ClientError> {
         let rows = self.journal().map(|store| store.loops_of_run(id)).transpose()?;
@@ -467,7 +507,10 @@ impl Client {
             Scope::Loop(id) => self.loop_of_id(id)?.is_none_or(|seen| !seen.is_running),
             Scope::Run(run) => match self.workflow_of_id(run)? {
                 Some(seen) => !seen.is_running,
-                None => self.run_of_id(run)?.is_none_or(|seen| !seen.is_running),
+                None => match self.task_of_id(run)? {
+                    Some(seen) => !seen.is_running,
+                    None => self.run_of_id(run)?.is_none_or(|seen| !seen.is_running),
+                },
             },
             Scope::Unit(run, unit) => {
                 let newest = self.units_of_run(run)?.into_iter().find(|view| view.unit == *unit);
@@ -589,6 +632,7 @@ impl Client {
                 StreamId::Run(id) => {
                     self.run_of_id(id)?.is_some_and(|seen| seen.is_running)
                         || self.workflow_of_id(id)?.is_some_and(|seen| seen.is_running)
+                        || self.task_of_id(id)?.is_some_and(|seen| seen.is_running)
                 }
             };
             if !is_running {

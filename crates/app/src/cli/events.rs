@@ -19,7 +19,7 @@ use super::say;
 use crate::{
     context::Context,
     error::UserError,
-    report::{event_line, run_event_line, said_line, with_run},
+    report::{event_line, run_event_line, said_line, task_event_line, with_run},
 };
 
 /// Print the journal
@@ -172,6 +172,8 @@ fn print(fact: &Fact, json: bool) -> Result<(), UserError> {
                 format!("{:>6}  {at}  {}  {kind}{}{about}", envelope.seq, envelope.run, text("step"))
             }
         }
+        Fact::Task(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
+        Fact::Task(envelope) => task_event_line(envelope),
         Fact::Loop(envelope) => event_line(envelope),
         Fact::Run(envelope) => run_event_line(envelope),
     });

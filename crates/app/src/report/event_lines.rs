@@ -8,6 +8,10 @@ use dacapo_core::{
     ids::UnitId,
     item::ItemKey,
     judge::signal::Signal,
+    stages::{
+        ReviewVerdict,
+        machine::{TaskEndReason, TaskEnvelope, TaskEvent},
+    },
     text::count,
 };
 use jiff::{Timestamp, Zoned, tz::TimeZone};
@@ -16,6 +20,101 @@ use jiff::{Timestamp, Zoned, tz::TimeZone};
 pub(crate) fn event_line(envelope: &Envelope) -> String {
     let at = envelope.at.strftime("%Y-%m-%d %H:%M:%S");
     format!("{:>6}  {at}  {}  {}", envelope.seq, envelope.loop_id, describe(&envelope.event))
+}
+
+/// An event of a task as `dacapo events` prints it.
+pub(crate) fn task_event_line(envelope: &TaskEnvelope) -> String {
+    let at = envelope.at.strftime("%Y-%m-%d %H:%M:%S");
+    format!("{:>6}  {at}  {}  {}", envelope.seq, envelope.run, describe_task(&envelope.event))
+}
+
+/// What happened to a task, in one line.
+pub(crate) fn describe_task(event: &TaskEvent) -> String {
+    let first_line = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    match event {
+        TaskEvent::TaskStarted(started) => {
+            format!("task {} started: {}", started.task.id, started.task.title)
+        }
+        TaskEvent::WorktreeMade { path, branch } => {
+            format!("is worked on in {} on the branch {branch}", path.display())
+        }
+        TaskEvent::StageStarted { stage, max_iterations, .. } => {
+            format!("{stage} started, {} at most", count(*max_iterations, "iteration"))
+        }
+        TaskEvent::StageIteration { entry, .. } => {
+            let how = match (&entry.verification, &entry.refusal) {
+                (_, Some(refusal)) => format!("the promise was refused: {refusal}"),
+                (Some(verification), None) => verification.to_string(),
+                (None, None) if entry.timed_out => "timed out".to_owned(),
+                (None, None) if entry.promise_found => "promised".to_owned(),
+                (None, None) => "no promise".to_owned(),
+            };
+            let cost = entry.cost_usd.map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
+            format!("{} iteration {}/{}: {how}{cost}", entry.stage, entry.ralph_iteration, entry.ralph_max)
+        }
+        TaskEvent::StageHeld { stage, reason, detail, .. } => {
+            format!("{stage} stopped ({}): {detail}", reason.as_str())
+        }
+        TaskEvent::StageResumed { stage, .. } => format!("{stage} goes on"),
+        TaskEvent::StagePassed { stage, loop_id: None, .. } => {
+            format!("{stage} passed: the user takes the work as it is")
+        }
+        TaskEvent::StagePassed { stage, iterations, changed, unreviewed, .. } => {
+            let files = u32::try_from(changed.len()).unwrap_or(u32::MAX);
+            let changed =
+                if files == 0 { String::new() } else { format!(", {} changed", count(files, "file")) };
+            let unreviewed = match &unreviewed[..] {
+                [] => String::new(),
+                files => format!(", not reviewed: {}", files.join(", ")),
+            };
+            format!("{stage} passed after {}{changed}{unreviewed}", count(*iterations, "iteration"))
+        }
+        TaskEvent::CoderReplied { replies } => {
+            let words: Vec<String> =
+                replies.iter().map(|reply| format!("F{} {}", reply.number, reply.state.as_str())).collect();
+            format!("the coder says: {}", words.join(", "))
+        }
+        TaskEvent::ReviewRound { round } => {
+            let verdict = match round.verdict {
+                ReviewVerdict::Approved => "approved",
+                ReviewVerdict::Refused => "refused",
+                ReviewVerdict::Unclear => "unclear",
+            };
+            let found = u32::try_from(round.found.len()).unwrap_or(u32::MAX);
+            let found = if found == 0 { String::new() } else { format!(", {}", count(found, "new finding")) };
+            format!("review {}: {verdict}{found}", round.number)
+        }
+        TaskEvent::SentBack { from, open } => {
+            format!("the {from} sends it back to the coder with {}", count(*open, "open finding"))
+        }
+        TaskEvent::QuestionAsked { question, .. } => format!("asks: {}", first_line(&question.text)),
+        TaskEvent::QuestionAnswered { is_approved, text, .. } => {
+            let word = if *is_approved { "approved" } else { "rejected" };
+            format!("the user {word} it {}", first_line(text)).trim_end().to_owned()
+        }
+        TaskEvent::AnswerRefused { why, .. } => format!("the answer does not count: {why}"),
+        TaskEvent::StageFailed { failure, .. } => {
+            format!("{} failed: {}", failure.stage, first_line(&failure.reason))
+        }
+        TaskEvent::MergeStarted { .. } => "is being merged".to_owned(),
+        TaskEvent::MergeHeld { reason, detail } => {
+            format!("the merge stopped ({}): {detail}", reason.as_str())
+        }
+        TaskEvent::MergeResumed => "the merge goes on".to_owned(),
+        TaskEvent::MergeConflicted { paths } => {
+            format!("cannot be merged as it is: {} changed in the target, too", paths.join(", "))
+        }
+        TaskEvent::TaskMerged { commit, note } => {
+            let note = note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
+            format!("merged as {}{note}", short(commit))
+        }
+        TaskEvent::CancelRequested => "is being cancelled".to_owned(),
+        TaskEvent::TaskFinished(end) => match end.end {
+            TaskEndReason::Done => "done".to_owned(),
+            TaskEndReason::Failed => format!("failed: {}", first_line(&end.detail)),
+            TaskEndReason::Cancelled => "cancelled".to_owned(),
+        },
+    }
 }
 
 /// How an agent ended.

@@ -15,6 +15,7 @@ use crate::{
     },
     ids::UnitId,
     policy::{GateSpec, Policy},
+    stages::StageName,
     unit::{
         TaskSpec,
         settings::{BaselineCheck, MustHold, RunSettings},
@@ -47,6 +48,10 @@ pub enum PlanStep {
     Conflict,
     /// A step of a workflow; the key names the step and the attempt.
     Workflow,
+    /// A stage of a task; the key names the stage and its run.
+    Stage,
+    /// The checks of a task's merged tree; the key names the tree.
+    StageMerge,
 }
 
 impl Purpose {
@@ -59,6 +64,22 @@ impl Purpose {
     pub fn as_workflow_step(&self) -> Option<(StepId, u32)> {
         let (step, attempt) = self.key.split_once('/').filter(|_| self.step == PlanStep::Workflow)?;
         Some((StepId::new(step)?, attempt.parse().ok()?))
+    }
+
+    /// A run of a stage. Within the run of its task its number says all: the run of the task is frozen.
+    pub fn stage(stage: StageName, run: u32) -> Self {
+        Self { step: PlanStep::Stage, key: format!("{stage}/{run}") }
+    }
+
+    /// The stage of a task that this is a run of, and the number of the run.
+    pub fn as_stage(&self) -> Option<(StageName, u32)> {
+        let (stage, run) = self.key.split_once('/').filter(|_| self.step == PlanStep::Stage)?;
+        Some((StageName::find(stage)?, run.parse().ok()?))
+    }
+
+    /// The checks of what a task and its target come to together.
+    pub fn stage_merge(tree: &str) -> Self {
+        Self { step: PlanStep::StageMerge, key: tree.to_owned() }
     }
 
     /// A turn of `unit` with these tasks, whose changes count from the commit `base`.

@@ -8,6 +8,7 @@ use crate::{
     event::{LoopEvent, RunEvent},
     loop_machine::Request,
     policy::Policy,
+    stages::machine::TaskEvent,
     workflow::machine::WorkflowEvent,
 };
 
@@ -65,6 +66,18 @@ impl Secrets {
                 started.message = self.redact(&started.message).into_owned();
             }
             return Ok(WorkflowEvent::WorkflowStart(started));
+        }
+        self.redact_fields(event)
+    }
+
+    /// An event of a task as it may be recorded. What the run was started with is refused before if it holds a secret, but for
+    /// the words of the task's file.
+    pub fn redact_task_event(&self, event: TaskEvent) -> Result<TaskEvent, serde_json::Error> {
+        if let TaskEvent::TaskStarted(mut started) = event {
+            if self.is_in(&started.task.specification) {
+                started.task.specification = self.redact(&started.task.specification).into_owned();
+            }
+            return Ok(TaskEvent::TaskStarted(started));
         }
         self.redact_fields(event)
     }

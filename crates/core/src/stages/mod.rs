@@ -4,6 +4,7 @@
 //! What a role is stands in one table ([`ROLES`]). What the user's and the repository's configuration make of it is a
 //! [`Stage`], and [`Stage::policy`] makes the policy of its loop. `docs/design/0018-stages.md` says why.
 
+mod account;
 mod completion;
 mod ledger;
 mod limit;
@@ -16,6 +17,7 @@ mod role;
 mod settings;
 pub mod task;
 
+pub use account::StageAccount;
 pub use completion::{CommandEnd, External, StageCompletion, TaskCompletion, VERIFY_TIMEOUT, Verify};
 pub use ledger::{
     Decider, FindingState, ROUNDS_WITH_FINDINGS, ReviewFinding, ReviewLedger, Round, Stalemate,

@@ -68,6 +68,9 @@ pub struct StageIteration {
     /// What the verification of its promise came to, if it made one.
     #[serde(default)]
     pub verification: Option<EvidenceReason>,
+    /// Why its claim was refused: words, evidence or gates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<String>,
     /// What it cost, where that is known.
     #[serde(default)]
     pub cost_usd: Option<f64>,
@@ -135,6 +138,7 @@ mod tests {
             exit_code: Some(0),
             timed_out: false,
             verification: Some(EvidenceReason::NotFound),
+            refusal: None,
             cost_usd: Some(0.25),
         };
         assert_eq!(

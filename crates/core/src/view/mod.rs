@@ -1,5 +1,6 @@
 //! What people see of a loop: folds of its journal. `status`, the live view and `why` cannot disagree.
 
+mod task;
 mod unit;
 #[cfg(test)]
 mod view_tests;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use task::{StageRunView, StageTaskView, TaskQuestionView, task_line, why_task};
 pub use unit::{RunView, TaskView, UnitStatus, UnitView, after_run, run_again, unit_line, why_run, why_unit};
 pub use why::{Why, why};
 pub use workflow::{QuestionView, StepView, WorkflowView, refused_answer, why_workflow, workflow_line};
@@ -20,6 +22,7 @@ use crate::{
     event::{Envelope, GateRole, Ledger, LoopEvent, Reason, Usage},
     ids::{LoopId, ProjectId, TaskId},
     judge::signal::Signal,
+    plan::Purpose,
 };
 
 /// One loop as `status --json` prints it.
@@ -87,7 +90,11 @@ impl LoopView {
             id: first.loop_id.clone(),
             project: started.project.clone(),
             task: started.task.clone(),
-            stage: None,
+            stage: started
+                .purpose
+                .as_ref()
+                .and_then(Purpose::as_stage)
+                .map(|(stage, _)| stage.as_str().to_owned()),
             agent: started.policy.agent.command.name.clone(),
             state: "running".to_owned(),
             reason: None,

@@ -4,11 +4,15 @@ use std::{collections::BTreeMap, fmt::Display, sync::Arc};
 
 use dacapo_core::{
     event::{Envelope, LoopEvent, RunEnvelope, RunEvent},
-    ids::{LoopId, ProjectId, RunId, UnitId},
+    ids::{LoopId, ProjectId, RunId, TaskId, UnitId},
     loop_machine::LoopMachine,
     machine::Machine,
+    stages::{
+        StageName,
+        machine::{TaskEnvelope, TaskEvent, TaskMachine},
+    },
     unit::schedule::{RunMachine, UnitEvent},
-    view::{LoopView, RunView, UnitView, WorkflowView},
+    view::{LoopView, RunView, StageTaskView, UnitView, WorkflowView},
     workflow::{
         StepId,
         machine::{WorkflowEnvelope, WorkflowEvent, WorkflowMachine},
@@ -351,6 +355,85 @@ impl Kind for WorkflowMachine {
         _: &WorkflowView,
         _: &[WorkflowEnvelope],
     ) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// A stage of a task, as the origin of output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageSource {
+    pub task: TaskId,
+    /// None where the task is being merged.
+    pub stage: Option<StageName>,
+}
+
+impl Kind for TaskMachine {
+    const NAME: &'static str = "task";
+
+    type Id = RunId;
+    type Envelope = TaskEnvelope;
+    type View = StageTaskView;
+    type Source = StageSource;
+    type Kin = ();
+
+    fn without_secrets(event: TaskEvent) -> Result<TaskEvent, serde_json::Error> {
+        secrets().redact_task_event(event)
+    }
+
+    fn written(event: &TaskEvent) -> Result<(Option<&str>, String), serde_json::Error> {
+        Ok((None, serde_json::to_string(event)?))
+    }
+
+    fn placed(id: &RunId, seq: u64, at: Timestamp, event: TaskEvent) -> TaskEnvelope {
+        TaskEnvelope { seq, at, run: id.clone(), event }
+    }
+
+    fn read(id: &str, seq: u64, at: Timestamp, _: Option<&str>, body: &str) -> Result<TaskEnvelope, String> {
+        let run = id.parse().map_err(|_| format!("`{id}` is no run id"))?;
+        let event = serde_json::from_slice(body.as_bytes()).map_err(|error| error.to_string())?;
+        Ok(TaskEnvelope { seq, at, run, event })
+    }
+
+    fn apply_recorded(state: &mut Self::State, envelope: &TaskEnvelope) {
+        Self::apply(state, &envelope.event);
+    }
+
+    fn complete(state: &mut Self::State, first: TaskEnvelope) {
+        if let TaskEvent::TaskStarted(started) = first.event {
+            state.complete(*started);
+        }
+    }
+
+    fn first_view(envelope: &TaskEnvelope) -> Option<StageTaskView> {
+        StageTaskView::begin(envelope)
+    }
+
+    fn see(view: &mut StageTaskView, envelope: &TaskEnvelope) {
+        view.apply(envelope);
+    }
+
+    fn is_over(view: &StageTaskView) -> bool {
+        view.is_over
+    }
+
+    fn with_dead_owner(view: StageTaskView) -> StageTaskView {
+        view.with_dead_owner()
+    }
+
+    fn row_columns(view: &StageTaskView, _: &TaskEnvelope) -> RowColumns {
+        RowColumns {
+            project: view.project.to_string(),
+            task: Some(view.task.to_string()),
+            workspace: view.root.to_string_lossy().into_owned(),
+            ..RowColumns::default()
+        }
+    }
+
+    fn admit(_: &Transaction<'_>, _: &StageTaskView, (): &()) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn index(_: &Transaction<'_>, _: i64, _: &StageTaskView, _: &[TaskEnvelope]) -> Result<(), StoreError> {
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use dacapo_core::ids::{LoopId, ProjectId, RunId};
 use rusqlite::params;
 
-use super::{LoopRow, RunRow, Store, StoreError, WorkflowRow};
+use super::{LoopRow, RunRow, Store, StoreError, TaskRow, WorkflowRow};
 
 /// At most this many loops of a family are read.
 const MOST: u32 = 1000;
@@ -12,7 +12,7 @@ const MOST: u32 = 1000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamId {
     Loop(LoopId),
-    /// A run of units or of a workflow.
+    /// A run of units, of a workflow or of a task.
     Run(RunId),
 }
 
@@ -68,6 +68,20 @@ impl Store {
         self.rows("s.id GLOB ?1 || '*' ORDER BY s.key LIMIT 9", [prefix])
     }
 
+    /// Runs of tasks whose id begins with `prefix`, or the newest of tasks whose name does; at most a few.
+    pub fn stage_tasks_with_prefix(
+        &self,
+        project: Option<&ProjectId>,
+        prefix: &str,
+    ) -> Result<Vec<TaskRow>, StoreError> {
+        self.rows(
+            "s.key IN (SELECT MAX(key) FROM streams WHERE kind = 'task' AND (?2 IS NULL OR project = ?2)
+             AND substr(task, 1, length(?1)) = ?1 GROUP BY project, task
+             UNION SELECT key FROM streams WHERE kind = 'task' AND id GLOB ?1 || '*') ORDER BY s.key LIMIT 9",
+            params![prefix, project.map(ProjectId::as_str)],
+        )
+    }
+
     /// The only loop or run that runs, of one project or of all, else the newest. Only what the user has started counts.
     pub fn default_stream(&self, project: Option<&ProjectId>) -> Result<Option<StreamId>, StoreError> {
         let which = format!("s.over = 0 AND {STARTED} AND (?1 IS NULL OR s.project = ?1)");
@@ -75,6 +89,7 @@ impl Store {
         let loops: Vec<LoopRow> = self.rows(&which, of)?;
         let runs: Vec<RunRow> = self.rows(&which, of)?;
         let workflows: Vec<WorkflowRow> = self.rows(&which, of)?;
+        let tasks: Vec<TaskRow> = self.rows(&which, of)?;
         let mut running = loops
             .into_iter()
             .filter(LoopRow::is_running)
@@ -82,7 +97,8 @@ impl Store {
             .chain(runs.into_iter().filter(RunRow::is_running).map(|row| StreamId::Run(row.view.id)))
             .chain(
                 workflows.into_iter().filter(WorkflowRow::is_running).map(|row| StreamId::Run(row.view.id)),
-            );
+            )
+            .chain(tasks.into_iter().filter(TaskRow::is_running).map(|row| StreamId::Run(row.view.id)));
         match (running.next(), running.next()) {
             (Some(only), None) => Ok(Some(only)),
             _ => self.newest_stream(project),
@@ -98,7 +114,7 @@ impl Store {
         let found: Option<(String, String)> =
             self.query_row(&sql, [project.map(ProjectId::as_str)], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(found.and_then(|(kind, id)| match kind.as_str() {
-            "run" | "workflow" => id.parse().ok().map(StreamId::Run),
+            "run" | "workflow" | "task" => id.parse().ok().map(StreamId::Run),
             _ => id.parse().ok().map(StreamId::Loop),
         }))
     }

@@ -18,12 +18,12 @@ use self::queue::{Queue, Waited};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
-pub use kind::Kind;
+pub use kind::{Kind, StageSource};
 pub use lock::{LockError, TaskLock};
 pub use lookup::StreamId;
 pub use queue::LongWait;
 pub(crate) use queue::{LONG, changes_at, open as open_changes};
-pub use read::{Fact, Lease, LoopRow, Row, RunRow, Scope, WorkflowRow};
+pub use read::{Fact, Lease, LoopRow, Row, RunRow, Scope, TaskRow, WorkflowRow};
 pub use requests::PendingRequest;
 pub use segments::{Channel, KEPT_PER_ATTEMPT, Segment, Segments};
 pub use stream::{Arrival, Stream, StreamKey};

@@ -7,6 +7,7 @@ use dacapo_core::{
     event::{Envelope, LoopEvent, LoopStarted, Reason, RunEnvelope, RunEvent, RunStarted},
     ids::{LoopId, ProjectId, RunId, TaskId, UnitId},
     loop_machine::LoopMachine,
+    stages::machine::{TaskEnvelope, TaskMachine},
     unit::schedule::RunMachine,
     view::{RunView, UnitView},
     workflow::machine::{WorkflowEnvelope, WorkflowEvent, WorkflowMachine, WorkflowStarted},
@@ -51,6 +52,8 @@ pub type RunRow = Row<RunMachine>;
 
 pub type WorkflowRow = Row<WorkflowMachine>;
 
+pub type TaskRow = Row<TaskMachine>;
+
 impl<M: Kind> Row<M> {
     /// Whether its owner is alive and the stream is not over.
     pub fn is_running(&self) -> bool {
@@ -73,6 +76,7 @@ pub enum Fact {
     Loop(Envelope),
     Run(RunEnvelope),
     Workflow(WorkflowEnvelope),
+    Task(TaskEnvelope),
 }
 
 impl Fact {
@@ -82,6 +86,7 @@ impl Fact {
             Self::Loop(envelope) => envelope.seq,
             Self::Run(envelope) => envelope.seq,
             Self::Workflow(envelope) => envelope.seq,
+            Self::Task(envelope) => envelope.seq,
         }
     }
 }
@@ -136,7 +141,7 @@ impl Store {
     fn facts(&self, scope: &Scope, from: u64) -> Result<Vec<Fact>, StoreError> {
         let sql = |tables: &str, which: &str| {
             format!(
-                "SELECT {EVENT}, s.kind FROM {tables} WHERE e.seq >= ?1 AND s.kind IN ('loop', 'run', 'workflow') AND {which}
+                "SELECT {EVENT}, s.kind FROM {tables} WHERE e.seq >= ?1 AND s.kind IN ('loop', 'run', 'workflow', 'task') AND {which}
                  ORDER BY e.seq LIMIT {PAGE}"
             )
         };
@@ -163,6 +168,7 @@ impl Store {
         let read = |(raw, kind): (Raw, String)| match kind.as_str() {
             RunMachine::NAME => raw.envelope::<RunMachine>().map(Fact::Run),
             WorkflowMachine::NAME => raw.envelope::<WorkflowMachine>().map(Fact::Workflow),
+            TaskMachine::NAME => raw.envelope::<TaskMachine>().map(Fact::Task),
             _ => raw.envelope::<LoopMachine>().map(Fact::Loop),
         };
         rows.into_iter().map(read).collect()
@@ -270,7 +276,7 @@ impl Store {
         let sql = format!(
             "SELECT {EVENT}, s.task FROM events e CROSS JOIN streams s ON s.key = e.stream
              WHERE e.seq > ?2 AND s.kind = 'loop' AND s.run IS NOT NULL AND s.project = ?1
-             AND NOT EXISTS (SELECT 1 FROM streams w WHERE w.id = s.run AND w.kind = 'workflow') ORDER BY e.seq"
+             AND NOT EXISTS (SELECT 1 FROM streams w WHERE w.id = s.run AND w.kind IN ('workflow', 'task')) ORDER BY e.seq"
         );
         let rows: Vec<(Raw, String)> =
             self.query(&sql, params![project.as_str(), after.cast_signed()], |row| {
@@ -433,6 +439,53 @@ impl Store {
     /// The newest runs of workflows that have ended, newest first.
     pub fn recent_workflows(&self, limit: u32) -> Result<Vec<WorkflowRow>, StoreError> {
         self.rows("s.over = 1 ORDER BY s.key DESC LIMIT ?1", [limit])
+    }
+
+    pub fn task_row(&self, id: &RunId) -> Result<Option<TaskRow>, StoreError> {
+        Ok(self.rows("s.id = ?1", [id.as_str()])?.pop())
+    }
+
+    /// The newest run of each task, in one project or in all, oldest first.
+    pub fn newest_tasks(&self, project: Option<&ProjectId>) -> Result<Vec<TaskRow>, StoreError> {
+        self.rows(
+            "s.key IN (SELECT MAX(key) FROM streams WHERE kind = 'task' AND (?1 IS NULL OR project = ?1)
+             GROUP BY project, task) ORDER BY s.key",
+            [project.map(ProjectId::as_str)],
+        )
+    }
+
+    /// The newest run of a task, in each project or in one.
+    pub fn newest_run_of_task(
+        &self,
+        project: Option<&ProjectId>,
+        task: &str,
+    ) -> Result<Vec<TaskRow>, StoreError> {
+        self.rows(
+            "s.key IN (SELECT MAX(key) FROM streams WHERE kind = 'task' AND task = ?2 AND (?1 IS NULL OR project = ?1)
+             GROUP BY project) ORDER BY s.key",
+            params![project.map(ProjectId::as_str), task],
+        )
+    }
+
+    /// What runs of tasks of a project have recorded: of one task or of all, of at most `most` runs, the newest last.
+    pub fn history_of_tasks(
+        &self,
+        project: &ProjectId,
+        task: Option<&TaskId>,
+        most: u32,
+    ) -> Result<Vec<TaskEnvelope>, StoreError> {
+        let rows: Vec<TaskRow> = self.rows(
+            "s.project = ?1 AND (?2 IS NULL OR s.task = ?2) ORDER BY s.key DESC LIMIT ?3",
+            params![project.as_str(), task.map(TaskId::as_str), most],
+        )?;
+        let mut recorded = Vec::new();
+        for row in rows.iter().rev() {
+            self.each::<TaskMachine>(&row.view.id, 0, u32::MAX, |envelope| {
+                recorded.push(envelope);
+                Ok(())
+            })?;
+        }
+        Ok(recorded)
     }
 
     /// The newest run that uses the budget of `run`: that run itself, or one that goes on with it.

@@ -496,8 +496,8 @@ impl Decision {
             return self.end(UnitEnd::Stopped, format!("paused; `{again}` goes on"));
         }
         match step {
-            // A unit starts no loop of a workflow.
-            PlanStep::Turn | PlanStep::Workflow => self.go_on(),
+            // A unit starts no loop of a workflow or of a stage.
+            PlanStep::Turn | PlanStep::Workflow | PlanStep::Stage | PlanStep::StageMerge => self.go_on(),
             PlanStep::Baseline => {
                 self.note(UnitNote::Checks(Checks::Hold));
                 self.go_on();

@@ -112,7 +112,7 @@ pub fn end_of(reason: Reason, exhausted: UnitEnd) -> Option<UnitEnd> {
 /// The end of a unit whose loop of this step has used up its tries.
 pub(super) fn exhausted(step: PlanStep) -> UnitEnd {
     match step {
-        PlanStep::Turn | PlanStep::Workflow => UnitEnd::Exhausted,
+        PlanStep::Turn | PlanStep::Workflow | PlanStep::Stage | PlanStep::StageMerge => UnitEnd::Exhausted,
         PlanStep::Baseline => UnitEnd::Baseline,
         PlanStep::SentBack | PlanStep::Merge | PlanStep::Conflict => UnitEnd::Merge,
     }
@@ -137,7 +137,7 @@ pub(super) fn is_ours(cut: &CutFacts, brief: &UnitBrief, accepted: &str, tasks: 
         }
         // The scratch worktree of a merge is gone with its job.
         (PlanStep::Merge | PlanStep::Conflict | PlanStep::Baseline | PlanStep::SentBack, _) => return false,
-        (PlanStep::Workflow, _) => return false,
+        (PlanStep::Workflow | PlanStep::Stage | PlanStep::StageMerge, _) => return false,
     };
     *purpose == now
 }

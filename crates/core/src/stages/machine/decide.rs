@@ -1,10 +1,13 @@
 //! What follows from an input in each phase.
 
+use std::path::PathBuf;
+
 use jiff::Timestamp;
 
 use super::{
-    MergeEnd, Question, QuestionAbout, StageEnd, StageOrder, TaskEffect, TaskEnd, TaskEndReason, TaskEvent,
-    TaskInput, TaskMachine, TaskNews, TaskPhase, TaskProgress, TaskStarted, UserAnswer,
+    MAX_CONFLICTS, MergeEnd, Question, QuestionAbout, StageEnd, StageOrder, TaskEffect, TaskEnd,
+    TaskEndReason, TaskEvent, TaskInput, TaskMachine, TaskNews, TaskPhase, TaskProgress, TaskStarted,
+    UserAnswer,
 };
 use crate::{
     event::Reason,
@@ -59,9 +62,18 @@ impl TaskDecision {
     /// Starts a stage under a new number.
     fn start(&mut self, stage: StageName, user_says: Option<String>) {
         let run = self.state.runs.saturating_add(1);
-        let max_iterations = self.state.planned(stage).map_or(1, |planned| planned.max_iterations);
-        let at = self.now;
-        self.record(TaskEvent::StageStarted { stage, run, max_iterations, at, user_says: user_says.clone() });
+        let planned = self.state.planned(stage);
+        let max_iterations = planned.map_or(1, |planned| planned.max_iterations);
+        let task = self.state.started.as_ref().map(|started| &started.task);
+        let promise = planned.zip(task).map(|(planned, task)| for_task(&planned.stage, task).promise);
+        self.record(TaskEvent::StageStarted {
+            stage,
+            run,
+            max_iterations,
+            promise: promise.unwrap_or_default(),
+            at: self.now,
+            user_says: user_says.clone(),
+        });
         self.effects.push(TaskEffect::SetStatus(StageTaskStatus::of_stage(stage)));
         self.order(stage, run, user_says);
     }
@@ -92,6 +104,7 @@ impl TaskDecision {
                 self.stage_ended(stage, run, &end);
             }
             TaskNews::IterationEnded { run: of, entry } if of == run => self.log(run, entry),
+            TaskNews::WorktreeMade { path, branch } => self.made(path, branch),
             TaskNews::TakenUp if self.state.is_cancelling => {
                 self.finish(TaskEndReason::Cancelled, "cancelled")
             }
@@ -115,6 +128,12 @@ impl TaskDecision {
             | TaskNews::Begin(_)
             | TaskNews::Answered { .. }
             | TaskNews::MergeEnded(_) => {}
+        }
+    }
+
+    fn made(&mut self, path: PathBuf, branch: String) {
+        if self.state.worktree() != Some((&path, &branch)) {
+            self.record(TaskEvent::WorktreeMade { path, branch });
         }
     }
 
@@ -198,6 +217,8 @@ impl TaskDecision {
             tree: end.tree.clone(),
             changed: end.changed.clone(),
             unreviewed,
+            refusals: end.refusals.clone(),
+            loop_id: end.loop_id.clone(),
         });
         self.go_on_behind(stage, &end.tree);
     }
@@ -240,8 +261,8 @@ impl TaskDecision {
 
     fn asking(&mut self, number: u32, question: &Question, news: TaskNews) {
         match news {
-            TaskNews::Answered { question: answered, answer, text } if answered == number => {
-                self.answered(number, question, answer, text);
+            TaskNews::Answered { question: answered, answer, text, tree } if answered == number => {
+                self.answered(number, question, answer, text, &tree);
             }
             TaskNews::TakenUp => self.effects.push(TaskEffect::Ask { question: number }),
             TaskNews::Cancel => self.finish(TaskEndReason::Cancelled, "cancelled"),
@@ -250,11 +271,21 @@ impl TaskDecision {
             | TaskNews::Resumed
             | TaskNews::IterationEnded { .. }
             | TaskNews::StageEnded { .. }
+            | TaskNews::WorktreeMade { .. }
             | TaskNews::MergeEnded(_) => {}
         }
     }
 
-    fn answered(&mut self, number: u32, question: &Question, answer: UserAnswer, text: String) {
+    fn answered(&mut self, number: u32, question: &Question, answer: UserAnswer, text: String, now: &str) {
+        if let (QuestionAbout::Review { tree, .. }, UserAnswer::Approve) = (&question.about, answer)
+            && tree != now
+        {
+            let why = "the files in its worktree are not those that the question is about".to_owned();
+            self.record(TaskEvent::AnswerRefused { number, why: why.clone() });
+            self.effects.push(TaskEffect::Warn(format!("the approval does not count: {why}")));
+            self.effects.push(TaskEffect::Ask { question: number });
+            return;
+        }
         let is_approved = answer == UserAnswer::Approve;
         let words = Some(text.trim()).filter(|text| !text.is_empty()).map(str::to_owned);
         let decisions = match (&question.about, is_approved) {
@@ -282,6 +313,8 @@ impl TaskDecision {
                     tree: tree.clone(),
                     changed,
                     unreviewed,
+                    refusals: Vec::new(),
+                    loop_id: None,
                 });
                 self.go_on_behind(stage, &tree);
             }
@@ -293,19 +326,25 @@ impl TaskDecision {
             }
             (QuestionAbout::Blocked, false) => {
                 let why = words.unwrap_or_else(|| "the user gave it up".to_owned());
-                let failure = RalphFailure::new(stage, 0, "", why.clone());
-                self.record(TaskEvent::StageFailed { run, failure });
-                self.effects.push(TaskEffect::SetStatus(StageTaskStatus::Todo));
-                self.finish(TaskEndReason::Failed, why);
+                self.give_up(stage, run, why, Reason::Blocked);
             }
         }
+    }
+
+    /// The task goes back to `todo` without a loop that failed.
+    fn give_up(&mut self, stage: StageName, run: u32, why: String, reason: Reason) {
+        let failure = RalphFailure::new(stage, 0, "", why.clone());
+        self.record(TaskEvent::StageFailed { run, failure, why: reason, refusals: Vec::new() });
+        self.effects.push(TaskEffect::SetStatus(StageTaskStatus::Todo));
+        self.finish_with(TaskEndReason::Failed, why, Reason::Error.exit_code());
     }
 
     fn merging(&mut self, tree: String, is_held: bool, news: TaskNews) {
         match news {
             // A merge cannot be taken back: what is merged is done, though the user wanted to cancel.
-            TaskNews::MergeEnded(MergeEnd::Merged { commit }) if !is_held => {
-                self.record(TaskEvent::TaskMerged { commit });
+            TaskNews::MergeEnded(MergeEnd::Merged { commit, note }) if !is_held => {
+                self.record(TaskEvent::TaskMerged { commit, note: note.clone() });
+                self.effects.extend(note.map(TaskEffect::Warn));
                 self.effects.push(TaskEffect::SetStatus(StageTaskStatus::Done));
                 self.finish(TaskEndReason::Done, "done");
             }
@@ -313,11 +352,9 @@ impl TaskDecision {
                 self.finish(TaskEndReason::Cancelled, "cancelled");
             }
             TaskNews::MergeEnded(MergeEnd::Refused { why }) if !is_held => {
-                let failure = RalphFailure::new(StageName::Qa, 0, "", why.clone());
-                self.record(TaskEvent::StageFailed { run: self.state.runs, failure });
-                self.effects.push(TaskEffect::SetStatus(StageTaskStatus::Todo));
-                self.finish(TaskEndReason::Failed, why);
+                self.give_up(StageName::Qa, self.state.runs, why, Reason::Error);
             }
+            TaskNews::MergeEnded(MergeEnd::Conflict { paths }) if !is_held => self.conflicted(paths),
             TaskNews::MergeEnded(MergeEnd::Held { reason, detail }) if !is_held => {
                 self.record(TaskEvent::MergeHeld { reason, detail: detail.clone() });
                 self.effects.push(TaskEffect::Hold { reason, detail });
@@ -336,24 +373,51 @@ impl TaskDecision {
             | TaskNews::Begin(_)
             | TaskNews::IterationEnded { .. }
             | TaskNews::StageEnded { .. }
+            | TaskNews::WorktreeMade { .. }
             | TaskNews::Answered { .. } => {}
         }
+    }
+
+    /// The coder brings the task and its target together, and the stages behind it look at the result.
+    fn conflicted(&mut self, paths: Vec<String>) {
+        let files = paths.join(", ");
+        if self.state.conflicts.saturating_add(1) >= MAX_CONFLICTS {
+            let why = format!("it cannot be merged: the target has changed in the same places: {files}");
+            return self.give_up(StageName::Qa, self.state.runs, why, Reason::Error);
+        }
+        self.record(TaskEvent::MergeConflicted { paths });
+        let words = format!(
+            "The branch that this task is merged into has changed in the same places as you did. Its changes were merged into \
+             yours; these files hold both, with conflict marks between them: {files}. Bring them together and commit."
+        );
+        self.start(StageName::Coder, Some(words));
     }
 
     /// The task goes back to `todo`, with the reason beside it.
     fn fail(&mut self, stage: StageName, run: u32, end: &StageEnd, reason: impl Into<String>) {
         let failure = RalphFailure::new(stage, end.iterations, &end.answer, reason);
         let detail = failure.reason.clone();
-        self.record(TaskEvent::StageFailed { run, failure });
+        let refusals = end.refusals.clone();
+        self.record(TaskEvent::StageFailed { run, failure, why: end.reason, refusals });
         self.effects.push(TaskEffect::SetStatus(StageTaskStatus::Todo));
-        self.finish(TaskEndReason::Failed, detail);
+        let exit_code = if end.reason == Reason::Done { Reason::Error } else { end.reason }.exit_code();
+        self.finish_with(TaskEndReason::Failed, detail, exit_code);
     }
 
     fn finish(&mut self, end: TaskEndReason, detail: impl Into<String>) {
+        let reason = match end {
+            TaskEndReason::Done => Reason::Done,
+            TaskEndReason::Failed => Reason::Error,
+            TaskEndReason::Cancelled => Reason::Cancelled,
+        };
+        self.finish_with(end, detail, reason.exit_code());
+    }
+
+    fn finish_with(&mut self, end: TaskEndReason, detail: impl Into<String>, exit_code: u8) {
         if end == TaskEndReason::Cancelled {
             self.effects.push(TaskEffect::SetStatus(StageTaskStatus::Todo));
         }
-        let end = TaskEnd { end, detail: detail.into() };
+        let end = TaskEnd { end, detail: detail.into(), exit_code };
         self.record(TaskEvent::TaskFinished(end.clone()));
         self.effects.push(TaskEffect::End(end));
     }

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
 use super::*;
@@ -17,7 +19,7 @@ pub(super) fn started() -> Box<TaskStarted> {
         why: String::new(),
     });
     let task = task::parse("TASK-001.md", text.as_bytes()).unwrap().spec;
-    Box::new(TaskStarted { task, stages: stages.into() })
+    Box::new(TaskStarted { task, stages: stages.into(), past_refusals: BTreeMap::new(), settings: None })
 }
 
 pub(super) fn end(reason: Reason, answer: &str, tree: &str) -> Box<StageEnd> {
@@ -28,6 +30,8 @@ pub(super) fn end(reason: Reason, answer: &str, tree: &str) -> Box<StageEnd> {
         tree: tree.to_owned(),
         changed: Vec::new(),
         iterations: 2,
+        refusals: Vec::new(),
+        loop_id: None,
     })
 }
 
@@ -100,8 +104,8 @@ fn order(run: u32, name: StageName, user_says: Option<&str>) -> TaskEffect {
     }))
 }
 
-fn todo_and_end(reason: TaskEndReason, detail: &str) -> Vec<TaskEffect> {
-    let end = TaskEnd { end: reason, detail: detail.to_owned() };
+fn todo_and_end(reason: TaskEndReason, detail: &str, exit_code: u8) -> Vec<TaskEffect> {
+    let end = TaskEnd { end: reason, detail: detail.to_owned(), exit_code };
     vec![TaskEffect::SetStatus(StageTaskStatus::Todo), TaskEffect::End(end)]
 }
 
@@ -124,8 +128,8 @@ fn a_task_passes_its_stages_in_their_order_and_is_merged_and_done() {
         run.ends(Reason::Done, answer, &format!("t{at}"));
     }
     assert_eq!(run.effects, [TaskEffect::Merge { tree: "t3".to_owned() }]);
-    run.tell(TaskNews::MergeEnded(MergeEnd::Merged { commit: "c".to_owned() }));
-    let done = TaskEnd { end: TaskEndReason::Done, detail: "done".to_owned() };
+    run.tell(TaskNews::MergeEnded(MergeEnd::Merged { commit: "c".to_owned(), note: None }));
+    let done = TaskEnd { end: TaskEndReason::Done, detail: "done".to_owned(), exit_code: 0 };
     assert_eq!(run.effects, [TaskEffect::SetStatus(StageTaskStatus::Done), TaskEffect::End(done)]);
     assert_eq!(
         run.words(),
@@ -220,8 +224,12 @@ fn asking() -> Run {
 
 #[test]
 fn the_user_takes_the_work_as_it_is_or_sends_it_back() {
-    let answer =
-        |question, answer, text: &str| TaskNews::Answered { question, answer, text: text.to_owned() };
+    let answer = |question, answer, text: &str| TaskNews::Answered {
+        question,
+        answer,
+        text: text.to_owned(),
+        tree: "t1".to_owned(),
+    };
     let mut run = asking();
     run.tell(answer(2, UserAnswer::Approve, ""));
     assert_eq!(run.effects, [], "an answer to a question that was not asked");
@@ -262,14 +270,19 @@ fn a_stage_that_reached_a_limit_sends_the_task_back_to_todo() {
         };
         assert_eq!(run.state.ralph_failure(), Some(&failure));
         assert_eq!(run.effects[0], TaskEffect::Warn("Ralph loop exceeded 2 iterations".to_owned()));
-        let ended = todo_and_end(TaskEndReason::Failed, "Max iterations reached without completion promise");
+        let ended =
+            todo_and_end(TaskEndReason::Failed, "Max iterations reached without completion promise", 3);
         assert_eq!(run.effects[1..], ended);
     }
     for reason in [Reason::MaxTime, Reason::Budget, Reason::Stuck] {
         // req 192
         let mut run = Run::begun();
         run.ends(reason, "", "t");
-        assert_eq!(run.effects, todo_and_end(TaskEndReason::Failed, reason.as_str()), "{reason:?}");
+        assert_eq!(
+            run.effects,
+            todo_and_end(TaskEndReason::Failed, reason.as_str(), reason.exit_code()),
+            "{reason:?}"
+        );
     }
 }
 
@@ -314,13 +327,13 @@ fn an_agent_that_is_blocked_asks_the_user() {
         );
         let reason = "The coder says that it cannot be done as asked: blocked";
         assert_eq!(run.state.ralph_failure().unwrap().reason, reason);
-        run.tell(TaskNews::Answered { question: 1, answer, text: text.to_owned() });
+        run.tell(TaskNews::Answered { question: 1, answer, text: text.to_owned(), tree: String::new() });
         match expected {
             None => assert_eq!(
                 run.effects,
                 [TaskEffect::SetStatus(StageTaskStatus::Implementing), order(1, Coder, Some(text))]
             ),
-            Some(why) => assert_eq!(run.effects, todo_and_end(TaskEndReason::Failed, why)),
+            Some(why) => assert_eq!(run.effects, todo_and_end(TaskEndReason::Failed, why, 1)),
         }
     }
 }
@@ -336,7 +349,7 @@ fn a_role_that_reaches_beyond_itself_is_refused_or_warned_about() {
     run.ends(Reason::Done, "committed", "t1");
     run.tell(TaskNews::StageEnded { run: 2, end: changed(&["src/a.rs"], "REVIEW PASSED", "t2") });
     let why = "The reviewer changed files, which is not its role: src/a.rs";
-    assert_eq!(run.effects, todo_and_end(TaskEndReason::Failed, why));
+    assert_eq!(run.effects, todo_and_end(TaskEndReason::Failed, why, 1));
     assert_eq!(run.state.ledger().rounds, [], "what it says does not count");
 
     let mut run = Run::begun();
@@ -352,12 +365,12 @@ fn a_role_that_reaches_beyond_itself_is_refused_or_warned_about() {
     assert_eq!(passed, Some((2, vec!["src/a.rs".to_owned()])));
     run.tell(TaskNews::StageEnded { run: 4, end: changed(&["x"], "fine", "t3") });
     let why = "The qa changed files, which is not its role: x";
-    assert_eq!(run.effects, todo_and_end(TaskEndReason::Failed, why));
+    assert_eq!(run.effects, todo_and_end(TaskEndReason::Failed, why, 1));
 }
 
 #[test]
 fn a_task_is_cancelled_wherever_it_is() {
-    let cancelled = todo_and_end(TaskEndReason::Cancelled, "cancelled");
+    let cancelled = todo_and_end(TaskEndReason::Cancelled, "cancelled", 130);
     // While a stage runs, its loop is stopped first.
     let mut run = Run::begun();
     run.tell(TaskNews::Cancel);
@@ -399,11 +412,11 @@ fn a_merge_is_done_refused_or_held() {
     run.tell(TaskNews::Resumed);
     assert_eq!(run.effects, [merge]);
     run.tell(TaskNews::MergeEnded(MergeEnd::Refused { why: "conflicts in a.rs".to_owned() }));
-    assert_eq!(run.effects, todo_and_end(TaskEndReason::Failed, "conflicts in a.rs"));
+    assert_eq!(run.effects, todo_and_end(TaskEndReason::Failed, "conflicts in a.rs", 1));
     assert_eq!(run.state.ralph_failure().unwrap().reason, "conflicts in a.rs");
     // What is merged is done, though the user wanted to cancel it.
     for (end, expected) in [
-        (MergeEnd::Merged { commit: "c".to_owned() }, TaskEndReason::Done),
+        (MergeEnd::Merged { commit: "c".to_owned(), note: None }, TaskEndReason::Done),
         (MergeEnd::Refused { why: "no".to_owned() }, TaskEndReason::Cancelled),
     ] {
         let mut run = merging();
@@ -432,6 +445,7 @@ fn iterations_are_logged_once_and_told_as_ralph() {
         exit_code: None,
         timed_out,
         verification: promise_found.then_some(Verified::NoCommit),
+        refusal: None,
         cost_usd: None,
     };
     // A promise that was not believed and an agent that timed out are entries like any other.
@@ -455,7 +469,8 @@ fn iterations_are_logged_once_and_told_as_ralph() {
 #[test]
 fn every_event_is_read_as_it_was_written() {
     let mut runs = [asking(), merging()];
-    runs[0].tell(TaskNews::Answered { question: 1, answer: UserAnswer::Reject, text: "x".to_owned() });
+    let (answer, text, tree) = (UserAnswer::Reject, "x".to_owned(), String::new());
+    runs[0].tell(TaskNews::Answered { question: 1, answer, text, tree });
     runs[0].ends(Reason::Done, "FIXED F1", "t9");
     runs[0].ends(Reason::Interrupted, "", "t9");
     runs[0].tell(TaskNews::Resumed);
@@ -463,11 +478,106 @@ fn every_event_is_read_as_it_was_written() {
     runs[1].tell(TaskNews::MergeEnded(MergeEnd::Held { reason: Reason::Lock, detail: String::new() }));
     runs[1].tell(TaskNews::Resumed);
     runs[1].tell(TaskNews::Cancel);
-    runs[1].tell(TaskNews::MergeEnded(MergeEnd::Merged { commit: "c".to_owned() }));
+    runs[1].tell(TaskNews::MergeEnded(MergeEnd::Merged { commit: "c".to_owned(), note: None }));
     for event in runs.iter().flat_map(|run| &run.events) {
         let text = serde_json::to_string(event).unwrap();
         assert_eq!(serde_json::from_str::<TaskEvent>(&text).unwrap(), *event, "{text}");
     }
     let decided = FindingDecision { number: 1, state: FindingState::Fixed, why: String::new() };
     assert!(runs[0].events.contains(&TaskEvent::CoderReplied { replies: vec![decided] }));
+}
+
+#[test]
+fn an_approval_counts_for_the_tree_that_was_asked_about() {
+    let mut run = asking();
+    let approve = |tree: &str| TaskNews::Answered {
+        question: 1,
+        answer: UserAnswer::Approve,
+        text: String::new(),
+        tree: tree.to_owned(),
+    };
+    run.tell(approve("t2"));
+    assert!(matches!(run.state.phase, TaskPhase::Asking { number: 1, .. }));
+    let why = "the files in its worktree are not those that the question is about";
+    assert_eq!(
+        run.effects,
+        [TaskEffect::Warn(format!("the approval does not count: {why}")), TaskEffect::Ask { question: 1 }]
+    );
+    run.tell(approve("t1"));
+    assert_eq!(run.stage(), Some(Tester));
+}
+
+#[test]
+fn a_merge_in_conflict_goes_back_to_the_coder_and_fails_at_the_third_time() {
+    // req 197
+    let mut run = Run::begun();
+    for _ in 1..MAX_CONFLICTS {
+        for answer in ["committed", "REVIEW PASSED", "passed", "fine"] {
+            run.ends(Reason::Done, answer, "t");
+        }
+        run.tell(TaskNews::MergeEnded(MergeEnd::Conflict { paths: vec!["a.rs".to_owned()] }));
+        assert_eq!(run.stage(), Some(Coder));
+        let Some(TaskEffect::RunStage(order)) = run.effects.last() else { panic!("{:?}", run.effects) };
+        assert!(order.user_says.as_ref().unwrap().contains("conflict marks between them: a.rs."));
+    }
+    for answer in ["committed", "REVIEW PASSED", "passed", "fine"] {
+        run.ends(Reason::Done, answer, "t");
+    }
+    run.tell(TaskNews::MergeEnded(MergeEnd::Conflict { paths: vec!["a.rs".to_owned()] }));
+    let why = "it cannot be merged: the target has changed in the same places: a.rs";
+    assert_eq!(run.effects, todo_and_end(TaskEndReason::Failed, why, 1));
+}
+
+#[test]
+fn the_worktree_of_a_task_is_recorded_once() {
+    let mut run = Run::begun();
+    let made = TaskNews::WorktreeMade { path: "/w".into(), branch: "task/TASK-001".to_owned() };
+    run.tell(made.clone());
+    run.tell(made);
+    let recorded = run.events.iter().filter(|event| matches!(event, TaskEvent::WorktreeMade { .. }));
+    assert_eq!(recorded.count(), 1);
+    assert_eq!(run.state.worktree(), Some((std::path::Path::new("/w"), "task/TASK-001")));
+}
+
+#[test]
+fn the_loop_of_a_stage_has_the_agent_of_the_stage_and_is_told_why_claims_were_refused() {
+    let agent = |name: &str| crate::agent::AgentCommand::parse(name, &[]).unwrap();
+    let mut started = started();
+    started.past_refusals.insert(Coder, vec!["no tests".to_owned()]);
+    started.settings = Some(Box::new(TaskSettings {
+        project: "p".parse().unwrap(),
+        root: "/r".into(),
+        target: "main".to_owned(),
+        policy: crate::policy::Policy::restart(
+            agent("one"),
+            crate::judge::promise::PromiseRule::new("DONE").unwrap(),
+        ),
+        agents: BTreeMap::from([(Reviewer, agent("two"))]),
+        setup: Vec::new(),
+        teardown: Vec::new(),
+        submodules: false,
+        is_trusted_once: false,
+        filters: None,
+        pid: 1,
+        version: String::new(),
+    }));
+    let mut run = Run { state: TaskProgress::default(), events: Vec::new(), effects: Vec::new() };
+    run.tell(TaskNews::Begin(started));
+    let setup = |run: &Run| {
+        let Some(TaskEffect::RunStage(order)) = run.effects.last() else { panic!("{:?}", run.effects) };
+        run.state.setup(order).unwrap().unwrap()
+    };
+    let coder = setup(&run);
+    assert_eq!(coder.policy.agent.command, agent("one"));
+    assert!(coder.prompt.contains("## Why Earlier Claims Were Refused\n- no tests\n"), "{}", coder.prompt);
+    let commit = coder.policy.whole().unwrap().commit.as_ref().unwrap();
+    assert_eq!(commit.message.as_deref(), Some("TASK-001: T (coder)"));
+    let mut end = end(Reason::Done, "committed", "t");
+    end.refusals = vec!["no commit".to_owned()];
+    run.tell(TaskNews::StageEnded { run: 1, end });
+    let reviewer = setup(&run);
+    assert_eq!(reviewer.policy.agent.command, agent("two"));
+    assert_eq!(reviewer.policy.whole().unwrap().commit, None);
+    run.ends(Reason::Done, "REVIEW FAILED\n- a", "t");
+    assert!(setup(&run).prompt.contains("- no tests\n- no commit\n"));
 }

@@ -1,10 +1,15 @@
 //! Facts in the life of a task.
 
+use std::{collections::BTreeMap, path::PathBuf};
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    agent::AgentCommand,
     event::Reason,
+    ids::{LoopId, ProjectId, RunId},
+    policy::{Policy, SetupCommand},
     stages::{
         FindingDecision, RalphFailure, Round, Stage, StageIteration, StageName, StageTaskSpec, Stalemate,
     },
@@ -16,6 +21,55 @@ pub struct TaskStarted {
     pub task: StageTaskSpec,
     /// In the order in which the task passes through them.
     pub stages: Vec<PlannedStage>,
+    /// Why claims of each stage were refused in earlier runs of this task, the newest last.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub past_refusals: BTreeMap<StageName, Vec<String>>,
+    /// Missing only where no process performs the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<Box<TaskSettings>>,
+}
+
+/// Where a run of a task works, and what its loops are told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskSettings {
+    pub project: ProjectId,
+    /// The top of the repository.
+    pub root: PathBuf,
+    /// The branch that the task is merged into.
+    pub target: String,
+    /// What the user's flags and configuration say to every loop.
+    pub policy: Policy,
+    /// The agents of the stages that do not have the one of the policy.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub agents: BTreeMap<StageName, AgentCommand>,
+    /// Commands that make a worktree ready.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub setup: Vec<SetupCommand>,
+    /// Commands before a worktree goes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub teardown: Vec<SetupCommand>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub submodules: bool,
+    /// Whether the user agreed to the commands for this run alone (`--trust`). Otherwise the consent that is kept has to hold
+    /// whenever the run goes on.
+    #[serde(default)]
+    pub is_trusted_once: bool,
+    /// The programs that git sends files through, as they were set up when the run began. They hold in all its stages: an
+    /// agent of one stage must not choose what dacapo's git starts in the next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filters: Option<Vec<(String, String)>>,
+    pub pid: u32,
+    pub version: String,
+}
+
+/// A fact of a task with its place in the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskEnvelope {
+    pub seq: u64,
+    pub at: Timestamp,
+    pub run: RunId,
+    #[serde(flatten)]
+    pub event: TaskEvent,
 }
 
 /// A stage, and the limit that was chosen for it.
@@ -32,11 +86,19 @@ pub struct PlannedStage {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TaskEvent {
     TaskStarted(Box<TaskStarted>),
+    /// The task has a worktree of its own.
+    WorktreeMade {
+        path: PathBuf,
+        branch: String,
+    },
     /// Written before its loop is started.
     StageStarted {
         stage: StageName,
         run: u32,
         max_iterations: u32,
+        /// What its agent has to promise.
+        #[serde(default)]
+        promise: String,
         at: Timestamp,
         /// What the user has said to it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,6 +135,12 @@ pub enum TaskEvent {
         /// Those of them that are not the role's to change.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         unreviewed: Vec<String>,
+        /// Why claims of its agent were refused on the way.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        refusals: Vec<String>,
+        /// The loop whose receipt proves it; without one the user took the work as it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        loop_id: Option<LoopId>,
     },
     /// What the coder says about findings; it closes none.
     CoderReplied {
@@ -101,9 +169,20 @@ pub enum TaskEvent {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         decisions: Vec<FindingDecision>,
     },
+    /// The user's answer does not count, and the question stays.
+    AnswerRefused {
+        number: u32,
+        why: String,
+    },
     StageFailed {
         run: u32,
         failure: RalphFailure,
+        /// How its loop ended.
+        #[serde(default = "StageFailure::default_reason")]
+        why: Reason,
+        /// Why claims of its agent were refused on the way.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        refusals: Vec<String>,
     },
     MergeStarted {
         tree: String,
@@ -113,11 +192,27 @@ pub enum TaskEvent {
         detail: String,
     },
     MergeResumed,
+    /// The target has changed in the same places: the coder has to bring the two together.
+    MergeConflicted {
+        paths: Vec<String>,
+    },
     TaskMerged {
         commit: String,
+        /// What the user has to know about where it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
     },
     CancelRequested,
     TaskFinished(TaskEnd),
+}
+
+/// What a journal without a reason means.
+struct StageFailure;
+
+impl StageFailure {
+    fn default_reason() -> Reason {
+        Reason::Error
+    }
 }
 
 /// What the user is asked.
@@ -147,6 +242,9 @@ pub enum QuestionAbout {
 pub struct TaskEnd {
     pub end: TaskEndReason,
     pub detail: String,
+    /// What the command exits with.
+    #[serde(default)]
+    pub exit_code: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

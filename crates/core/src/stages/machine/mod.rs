@@ -29,14 +29,20 @@ mod decide_tests;
 #[cfg(test)]
 mod simulation_tests;
 
+use std::path::PathBuf;
+
 use jiff::Timestamp;
 
-pub use event::{PlannedStage, Question, QuestionAbout, TaskEnd, TaskEndReason, TaskEvent, TaskStarted};
-pub use state::{TaskPhase, TaskProgress};
+pub use event::{
+    PlannedStage, Question, QuestionAbout, TaskEnd, TaskEndReason, TaskEnvelope, TaskEvent, TaskSettings,
+    TaskStarted,
+};
+pub use state::{StageSetup, TaskPhase, TaskProgress};
 
 use super::{Stage, StageIteration, StageTaskStatus};
 use crate::{
     event::Reason,
+    ids::LoopId,
     machine::{Machine, Step},
 };
 
@@ -73,6 +79,11 @@ pub enum TaskNews {
     TakenUp,
     /// The user wants a task to go on that was interrupted.
     Resumed,
+    /// The task has a worktree; said again for the same one, it changes nothing.
+    WorktreeMade {
+        path: PathBuf,
+        branch: String,
+    },
     /// An iteration of a stage is over.
     IterationEnded {
         run: u32,
@@ -88,6 +99,8 @@ pub enum TaskNews {
         question: u32,
         answer: UserAnswer,
         text: String,
+        /// The tree of the worktree when the answer was taken.
+        tree: String,
     },
     /// Answers [`TaskEffect::Merge`].
     MergeEnded(MergeEnd),
@@ -116,23 +129,28 @@ pub struct StageEnd {
     pub changed: Vec<String>,
     /// How many iterations were charged.
     pub iterations: u32,
+    /// Why claims of its agent were refused, in their order.
+    pub refusals: Vec<String>,
+    pub loop_id: Option<LoopId>,
 }
+
+/// How often the coder is asked to bring the task and its target together before the task fails.
+pub(super) const MAX_CONFLICTS: u32 = 3;
 
 /// How a merge ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MergeEnd {
     Merged {
         commit: String,
+        /// What the user has to know about where it is.
+        note: Option<String>,
     },
-    /// What was merged does not pass, or conflicts.
-    Refused {
-        why: String,
-    },
+    /// The target has changed in the same places.
+    Conflict { paths: Vec<String> },
+    /// What was merged does not pass.
+    Refused { why: String },
     /// dacapo was told to stop, or something outside is missing.
-    Held {
-        reason: Reason,
-        detail: String,
-    },
+    Held { reason: Reason, detail: String },
 }
 
 /// Something to do, once the events that were decided with it are recorded.

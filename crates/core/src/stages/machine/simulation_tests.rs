@@ -91,9 +91,10 @@ impl World {
         if is_good && self.merged.insert(tree) {
             self.merges += 1;
         }
-        let end = match is_good {
-            true => MergeEnd::Merged { commit: "c".to_owned() },
-            false => MergeEnd::Refused { why: "conflicts".to_owned() },
+        let end = match (is_good, self.tree % 2) {
+            (true, _) => MergeEnd::Merged { commit: "c".to_owned(), note: None },
+            (false, 0) => MergeEnd::Refused { why: "red".to_owned() },
+            (false, _) => MergeEnd::Conflict { paths: vec!["a.rs".to_owned()] },
         };
         self.tell(TaskNews::MergeEnded(end));
     }
@@ -102,6 +103,17 @@ impl World {
         (self.running, self.is_merging) = (None, false);
         assert_eq!(TaskMachine::fold(&self.events), self.state, "the state is a fold of the events");
         self.tell(TaskNews::TakenUp);
+    }
+
+    /// The tree that the open question is about.
+    fn asked_about(&self) -> String {
+        match &self.state.phase {
+            TaskPhase::Asking {
+                question: Question { about: QuestionAbout::Review { tree, .. }, .. },
+                ..
+            } => tree.clone(),
+            _ => String::new(),
+        }
     }
 
     /// One thing happens.
@@ -144,7 +156,8 @@ impl World {
                 };
                 let answer = dice.of(&[UserAnswer::Approve, UserAnswer::Reject]);
                 let text = dice.of(&["", "more"]).to_owned();
-                self.tell(TaskNews::Answered { question, answer, text });
+                let tree = if dice.is_one_in(8) { "another".to_owned() } else { self.asked_about() };
+                self.tell(TaskNews::Answered { question, answer, text, tree });
             }
             14 | 15 => self.crash(),
             16 | 17 => self.tell(TaskNews::Resumed),
@@ -178,7 +191,8 @@ impl World {
                 TaskPhase::Merging { is_held: false, .. } => self.end_merge(true),
                 TaskPhase::Asking { number, .. } => {
                     let (answer, text) = (UserAnswer::Approve, String::new());
-                    self.tell(TaskNews::Answered { question: number, answer, text });
+                    let tree = self.asked_about();
+                    self.tell(TaskNews::Answered { question: number, answer, text, tree });
                 }
                 TaskPhase::InStage { .. } | TaskPhase::Merging { .. } => self.tell(TaskNews::Resumed),
                 TaskPhase::Between => panic!("no decision ends between two steps"),
@@ -252,6 +266,10 @@ fn check(events: &[TaskEvent]) {
             TaskEvent::MergeStarted { .. } => {
                 assert!(may_merge, "all stages are passed");
                 merges += 1;
+            }
+            TaskEvent::MergeConflicted { .. } => {
+                merges -= 1;
+                (may_begin, may_merge) = (Some(StageName::Coder), false);
             }
             TaskEvent::TaskMerged { .. } => merged += 1,
             TaskEvent::TaskFinished(end) => {

@@ -1,14 +1,28 @@
 //! What is known of a task: a fold of its events.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
-use super::{PlannedStage, Question, TaskEnd, TaskEndReason, TaskEvent, TaskStarted};
-use crate::stages::{Ralph, RalphFailure, ReviewLedger, StageName, StageTaskStatus, prompt::for_task};
+use super::{
+    PlannedStage, Question, StageOrder, TaskEnd, TaskEndReason, TaskEvent, TaskSettings, TaskStarted,
+};
+use crate::{
+    judge::promise::BlankPromise,
+    policy::{CommitRule, Policy},
+    stages::{
+        MayWrite, Ralph, RalphFailure, ReviewLedger, StageName, StageTaskStatus,
+        prompt::{StagePrompt, for_task},
+    },
+};
 
 /// Where a task stands.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TaskPhase {
     #[default]
     NotStarted,
@@ -33,8 +47,11 @@ pub enum TaskPhase {
     Between,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TaskProgress {
+    /// Not kept with a checkpoint: the first event of the stream has it.
+    #[serde(skip)]
     pub(super) started: Option<Box<TaskStarted>>,
     pub(super) phase: TaskPhase,
     pub(super) ledger: ReviewLedger,
@@ -48,6 +65,18 @@ pub struct TaskProgress {
     /// Entries of the execution log that are recorded: run and iteration.
     pub(super) logged: BTreeSet<(u32, u32)>,
     pub(super) failure: Option<RalphFailure>,
+    pub(super) worktree: Option<(PathBuf, String)>,
+    /// Why claims of each stage were refused in this run, the newest last.
+    pub(super) refusals: BTreeMap<StageName, Vec<String>>,
+    /// How often the merge was in conflict.
+    pub(super) conflicts: u32,
+}
+
+/// The loop of a stage, as it is to be started.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StageSetup {
+    pub policy: Policy,
+    pub prompt: String,
 }
 
 impl TaskProgress {
@@ -96,6 +125,59 @@ impl TaskProgress {
         self.failure.as_ref().filter(|_| self.status() == StageTaskStatus::Todo)
     }
 
+    pub fn started(&self) -> Option<&TaskStarted> {
+        self.started.as_deref()
+    }
+
+    pub fn settings(&self) -> Option<&TaskSettings> {
+        self.started.as_ref()?.settings.as_deref()
+    }
+
+    /// Puts back what a checkpoint leaves out.
+    pub fn complete(&mut self, started: TaskStarted) {
+        self.started = Some(Box::new(started));
+    }
+
+    /// The worktree of the task and its branch, once it has one.
+    pub fn worktree(&self) -> Option<(&Path, &str)> {
+        self.worktree.as_ref().map(|(path, branch)| (path.as_path(), branch.as_str()))
+    }
+
+    /// The loop of a stage: what the user said to all loops, the agent of the stage, and what its role asks for. What its
+    /// agent leaves uncommitted is committed when it is proven, so that the branch holds what the next stage looks at.
+    pub fn setup(&self, order: &StageOrder) -> Result<Option<StageSetup>, BlankPromise> {
+        let (Some(started), Some(settings)) = (self.started.as_ref(), self.settings()) else {
+            return Ok(None);
+        };
+        let StageOrder { stage, max_iterations, user_says, .. } = order;
+        let mut base = settings.policy.clone();
+        if let Some(agent) = settings.agents.get(&stage.name) {
+            base.agent.command = agent.clone();
+        }
+        let mut policy = stage.policy(base, *max_iterations)?;
+        if stage.name.role().may_write != MayWrite::Nothing {
+            let message = format!("{}: {} ({})", started.task.id, started.task.title, stage.name);
+            for item in policy.items.iter_mut().filter(|item| item.key.is_none()) {
+                item.commit = Some(CommitRule { message: Some(message.clone()) });
+                item.writes.clone_from(&started.task.writes);
+            }
+        }
+        let refusals: Vec<String> = [&started.past_refusals, &self.refusals]
+            .into_iter()
+            .filter_map(|known| known.get(&stage.name))
+            .flatten()
+            .cloned()
+            .collect();
+        let prompt = StagePrompt {
+            task: &started.task,
+            stage,
+            ledger: &self.ledger,
+            past_refusals: &refusals,
+            user_says: user_says.as_deref(),
+        };
+        Ok(Some(StageSetup { policy, prompt: prompt.text() }))
+    }
+
     pub(super) fn planned(&self, stage: StageName) -> Option<&PlannedStage> {
         self.started.as_ref()?.stages.iter().find(|planned| planned.stage.name == stage)
     }
@@ -105,6 +187,9 @@ impl TaskProgress {
             TaskEvent::TaskStarted(started) => {
                 self.started = Some(started.clone());
                 self.phase = TaskPhase::Between;
+            }
+            TaskEvent::WorktreeMade { path, branch } => {
+                self.worktree = Some((path.clone(), branch.clone()));
             }
             TaskEvent::StageStarted { stage, run, at, user_says, .. } => {
                 self.phase = TaskPhase::InStage {
@@ -134,7 +219,11 @@ impl TaskProgress {
                     user_says: user_says.clone(),
                 };
             }
-            TaskEvent::StagePassed { .. } | TaskEvent::SentBack { .. } => self.phase = TaskPhase::Between,
+            TaskEvent::StagePassed { stage, refusals, .. } => {
+                self.refusals.entry(*stage).or_default().extend_from_slice(refusals);
+                self.phase = TaskPhase::Between;
+            }
+            TaskEvent::SentBack { .. } => self.phase = TaskPhase::Between,
             TaskEvent::CoderReplied { replies } => {
                 for reply in replies {
                     self.ledger.take_reply(reply);
@@ -151,7 +240,9 @@ impl TaskProgress {
                 self.failure = None;
                 self.phase = TaskPhase::Between;
             }
-            TaskEvent::StageFailed { failure, .. } => {
+            TaskEvent::AnswerRefused { .. } => {}
+            TaskEvent::StageFailed { failure, refusals, .. } => {
+                self.refusals.entry(failure.stage).or_default().extend_from_slice(refusals);
                 self.failure = Some(failure.clone());
                 self.phase = TaskPhase::Between;
             }
@@ -162,6 +253,10 @@ impl TaskProgress {
                 if let TaskPhase::Merging { is_held, .. } = &mut self.phase {
                     *is_held = matches!(event, TaskEvent::MergeHeld { .. });
                 }
+            }
+            TaskEvent::MergeConflicted { .. } => {
+                self.conflicts = self.conflicts.saturating_add(1);
+                self.phase = TaskPhase::Between;
             }
             TaskEvent::TaskMerged { .. } => self.phase = TaskPhase::Between,
             TaskEvent::CancelRequested => self.is_cancelling = true,
