@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    config::{At, Config, SetupStep},
+    config::{At, Config, Gate, SetupStep},
     duration::Millis,
     policy::{GateSpec, Origin},
+    stages::{StageName, StageTask, Verify},
     unit::{Task, Unit},
     workflow::{StepKind, Workflow},
 };
@@ -16,7 +17,8 @@ use crate::{
 /// A command that a repository could make dacapo run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runnable {
-    /// `gate`, `setup`, `teardown`, `baseline`, `backpressure`, `script`, `until`.
+    /// `gate`, `setup`, `teardown`, `baseline`, `coder gate` and the like of every stage, `backpressure`, `script`, `until`,
+    /// `verify`.
     pub what: String,
     pub name: String,
     /// The command line, to the byte.
@@ -32,7 +34,16 @@ pub struct Runnable {
     pub line: u32,
 }
 
+/// What a gate is called in a list of commands.
+const GATE: &str = "gate";
+
 impl Runnable {
+    /// Whether it is a gate of every loop or of a stage.
+    fn is_gate(&self) -> bool {
+        let stage = self.what.strip_suffix(GATE).map(str::trim_end);
+        stage.is_some_and(|stage| stage.is_empty() || StageName::find(stage).is_some())
+    }
+
     /// Whether both would run the same in the same circumstances, wherever they stand in their file.
     pub fn is_same(&self, other: &Self) -> bool {
         let place = |runnable: &Self| Self { line: 0, ..runnable.clone() };
@@ -43,15 +54,18 @@ impl Runnable {
 /// Everything that could run, in the order of the file.
 pub fn runnables(repository: &Config) -> Vec<Runnable> {
     let file = &repository.file;
-    let gates = repository.gates.iter().map(|At { value: gate, line }| Runnable {
-        what: "gate".to_owned(),
-        name: gate.name.clone(),
-        command: gate.run.clone(),
-        condition: None,
-        timeout: gate.timeout,
-        file: file.clone(),
-        line: *line,
-    });
+    let gates = |what: String, gates: &[At<Gate>]| -> Vec<Runnable> {
+        let gates = gates.iter().map(|At { value: gate, line }| Runnable {
+            what: what.clone(),
+            name: gate.name.clone(),
+            command: gate.run.clone(),
+            condition: None,
+            timeout: gate.timeout,
+            file: file.clone(),
+            line: *line,
+        });
+        gates.collect()
+    };
     let steps = |what: &'static str, steps: &'_ [At<SetupStep>]| -> Vec<Runnable> {
         let steps = steps.iter().map(|At { value: step, line }| Runnable {
             what: what.to_owned(),
@@ -74,11 +88,40 @@ pub fn runnables(repository: &Config) -> Vec<Runnable> {
         line: *line,
     });
     let worktree = &repository.worktree;
-    gates
-        .chain(steps("setup", &worktree.setup))
-        .chain(steps("teardown", &worktree.teardown))
-        .chain(baseline)
-        .collect()
+    let mut found = gates(GATE.to_owned(), &repository.gates);
+    found.extend(steps("setup", &worktree.setup));
+    found.extend(steps("teardown", &worktree.teardown));
+    found.extend(baseline);
+    for (stage, section) in &repository.stages.of {
+        found.extend(gates(format!("{stage} {GATE}"), &section.gates));
+    }
+    found
+}
+
+/// The commands that verify the promises of tasks, in the order of the tasks and of their stages.
+pub fn task_runnables(tasks: &[StageTask]) -> Vec<Runnable> {
+    let mut found = Vec::new();
+    for StageTask { spec, .. } in tasks {
+        for (stage, completion) in &spec.completion.stages {
+            let steps = completion.verify.iter().flat_map(Verify::steps);
+            for (at, external) in steps.filter_map(Verify::command).enumerate() {
+                let number = if at == 0 { String::new() } else { format!(" #{}", at + 1) };
+                // The same words in another folder are another command.
+                let folder =
+                    external.working_dir.as_ref().map(|dir| format!(" in {dir}")).unwrap_or_default();
+                found.push(Runnable {
+                    what: "verify".to_owned(),
+                    name: format!("{} {stage}{number}{folder}", spec.id),
+                    command: external.command.clone(),
+                    condition: None,
+                    timeout: Some(external.timeout),
+                    file: spec.file.clone(),
+                    line: external.line,
+                });
+            }
+        }
+    }
+    found
 }
 
 /// The commands that prove the tasks of units, in the order of the units.
@@ -223,7 +266,7 @@ pub fn uncovered<'a>(gates: &'a [GateSpec], granted: &[Runnable]) -> Vec<&'a Gat
         .filter(|gate| {
             !granted
                 .iter()
-                .any(|known| known.what == "gate" && known.name == gate.name && known.command == gate.run)
+                .any(|known| known.is_gate() && known.name == gate.name && known.command == gate.run)
         })
         .collect()
 }

@@ -197,3 +197,55 @@ fn everything_that_a_workflow_runs_needs_consent() {
         number(&text.replace("description: d", "description: other").replace("ok?", "fine?"))
     );
 }
+
+#[test]
+fn gates_of_stages_are_listed_and_cover_the_gates_of_their_loops() {
+    // fault K1, fault K2
+    let text = "stages:\n  reviewer: {gates: [make lint]}\n  coder:\n    gates:\n      - {name: unit, run: make test, timeout: 5m}\n";
+    let all = list(text);
+    let lines: Vec<String> = all
+        .iter()
+        .map(|r| format!("{} {} [{}] {:?} {}", r.what, r.name, r.command, r.timeout, r.line))
+        .collect();
+    assert_eq!(
+        lines,
+        ["coder gate unit [make test] Some(Millis(300000)) 5", "reviewer gate make lint [make lint] None 2"]
+    );
+    assert_ne!(fingerprint(text), fingerprint(&text.replace("reviewer", "qa")), "it runs at another time");
+    let gate = |run: &str| GateSpec { origin: Origin::Repository, ..GateSpec::of_command(run) };
+    assert!(uncovered(&[gate("make lint")], &all).is_empty());
+    assert_eq!(uncovered(&[gate("make other")], &all), [&gate("make other")]);
+    // Nothing else that is called so is a gate.
+    let script = Runnable { what: "teardown gate".to_owned(), ..all[1].clone() };
+    assert_eq!(uncovered(&[gate("make lint")], &[script]).len(), 1);
+}
+
+#[test]
+fn commands_that_verify_a_task_are_listed_with_their_file_line_and_folder() {
+    // fault K1, fault K2
+    let text = |folder: &str| {
+        format!(
+            "---\nid: T-1\ntitle: T\ncompletion:\n  stages:\n    tester:\n      verify:\n        method: multi_stage\n        steps:\n\
+             \x20         - {{method: semantic}}\n          - {{method: external, command: make a{folder}}}\n\
+             \x20         - {{method: external, command: make b, timeout: 9}}\n    coder: {{verify: {{method: external, command: make c}}}}\n---\nx\n"
+        )
+    };
+    let of = |folder: &str| {
+        let task = crate::stages::task::parse("t.md", text(folder).as_bytes()).unwrap();
+        task_runnables(&[task])
+    };
+    let lines: Vec<String> = of("")
+        .iter()
+        .map(|r| format!("{} {} [{}] {:?} {}:{}", r.what, r.name, r.command, r.timeout, r.file, r.line))
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            "verify T-1 coder [make c] Some(Millis(300000)) t.md:13",
+            "verify T-1 tester [make a] Some(Millis(300000)) t.md:11",
+            "verify T-1 tester #2 [make b] Some(Millis(9000)) t.md:12",
+        ]
+    );
+    let (before, moved) = (of(""), of(", working_dir: web"));
+    assert_eq!(not_granted(&moved, &before), [&moved[1]], "in another folder it is another command");
+}

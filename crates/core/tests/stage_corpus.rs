@@ -8,7 +8,7 @@ use std::{
 };
 
 use dacapo_core::{
-    config::{Author, Config, Typed, parse_with_stages, resolve},
+    config::{Author, Config, Typed, parse, resolve},
     stages::{Stage, StageTask, task},
 };
 
@@ -32,7 +32,7 @@ fn corpus(kind: &str) -> Vec<(String, Vec<u8>)> {
 
 /// The stages in force, a line each, or everything that is wrong.
 fn said_of_config(file: &str, bytes: &[u8]) -> (bool, String) {
-    match parse_with_stages(file, bytes, Author::Repository) {
+    match parse(file, bytes, Author::Repository) {
         Ok(config) => {
             let effective = resolve(&Config::default(), &config, &Typed::default()).stages;
             let mut text = format!("default {}\n", effective.default_max_iterations.value);

@@ -31,10 +31,12 @@ pub struct TrustError {
 pub enum ConsentScope {
     /// The commands of the repository's configuration, all of them in their order.
     Config,
-    /// The commands of task files. Consent to many is consent to each of them.
+    /// The commands of the task files of units. Consent to many is consent to each of them.
     Units,
     /// The commands of workflow files. Consent to many is consent to each of them.
     Workflows,
+    /// The commands that verify tasks of stages. Consent to many is consent to each of them.
+    Tasks,
 }
 
 /// How a repository stands with its user.
@@ -71,7 +73,9 @@ pub fn look(
     let Some(consent) = find(home, root, scope)? else { return Ok(Trust::Never) };
     let is_covered = match scope {
         ConsentScope::Config => consent.fingerprint == Fingerprint::of(runnables),
-        ConsentScope::Units | ConsentScope::Workflows => not_granted(runnables, &consent.commands).is_empty(),
+        ConsentScope::Units | ConsentScope::Workflows | ConsentScope::Tasks => {
+            not_granted(runnables, &consent.commands).is_empty()
+        }
     };
     Ok(if is_covered {
         Trust::Trusted { since: consent.at }
@@ -165,6 +169,7 @@ fn file(home: &Home, root: &Path, scope: ConsentScope) -> Result<PathBuf, TrustE
         ConsentScope::Config => "json",
         ConsentScope::Units => "units.json",
         ConsentScope::Workflows => "workflows.json",
+        ConsentScope::Tasks => "tasks.json",
     };
     Ok(home.path().join("trust").join(format!("{name}.{kind}")))
 }

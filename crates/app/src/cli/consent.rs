@@ -78,6 +78,7 @@ fn files_of(scope: ConsentScope) -> &'static str {
     match scope {
         ConsentScope::Config | ConsentScope::Units => "task files",
         ConsentScope::Workflows => "workflow files",
+        ConsentScope::Tasks => "tasks",
     }
 }
 

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use dacapo_core::{
     config::Typed,
-    trust::{Fingerprint, Runnable, unit_runnables, workflow_runnables},
+    trust::{Fingerprint, Runnable, task_runnables, unit_runnables, workflow_runnables},
     workflow::Settings,
 };
 use dacapo_engine::{
     config_files::{self, ConfigFiles},
+    stage_tasks,
     trust::{self, ConsentScope, Trust},
     units, workflows,
 };
@@ -57,10 +58,12 @@ struct TrustJson<'a> {
     /// What its configuration could run.
     #[serde(flatten)]
     config: CommandListJson<'a>,
-    /// What its task files could run.
+    /// What the task files of its units could run.
     units: CommandListJson<'a>,
     /// What its workflows could run.
     workflows: CommandListJson<'a>,
+    /// What verifies its tasks of stages.
+    tasks: CommandListJson<'a>,
     agent_configuration: Vec<String>,
 }
 
@@ -113,7 +116,7 @@ impl List {
             ConsentScope::Config => {
                 format!("{}{}", consent::headline(trust, root), consent::commands(trust, runnables))
             }
-            scope @ (ConsentScope::Units | ConsentScope::Workflows) => {
+            scope @ (ConsentScope::Units | ConsentScope::Workflows | ConsentScope::Tasks) => {
                 consent::of_files(*scope, trust, root, runnables)
             }
         }
@@ -130,7 +133,8 @@ pub(super) fn trust(cx: &Context, args: &TrustArgs) -> Result<u8, UserError> {
         };
         let of_units = trust::revoke(&cx.home, &units::top(&folder), ConsentScope::Units)?;
         let of_workflows = trust::revoke(&cx.home, &units::top(&folder), ConsentScope::Workflows)?;
-        let was = of_config || of_units || of_workflows;
+        let of_tasks = trust::revoke(&cx.home, &units::top(&folder), ConsentScope::Tasks)?;
+        let was = of_config || of_units || of_workflows || of_tasks;
         say(if was { "Consent is withdrawn." } else { "There was no consent to withdraw." });
         return Ok(0);
     }
@@ -142,13 +146,21 @@ pub(super) fn trust(cx: &Context, args: &TrustArgs) -> Result<u8, UserError> {
     let of_units = List::new(cx, ConsentScope::Units, units::top(&folder), tasks)?;
     let scripts = scripts(&folder, &configured);
     let of_workflows = List::new(cx, ConsentScope::Workflows, units::top(&folder), scripts)?;
+    let of_tasks = List::new(cx, ConsentScope::Tasks, units::top(&folder), verifications(&folder))?;
     if args.json {
-        let (config, units, workflows) = (of_config.part(), of_units.part(), of_workflows.part());
-        let root = configured.root.as_ref();
-        return say_json(&TrustJson { root, config, units, workflows, agent_configuration });
+        return say_json(&TrustJson {
+            root: configured.root.as_ref(),
+            config: of_config.part(),
+            units: of_units.part(),
+            workflows: of_workflows.part(),
+            tasks: of_tasks.part(),
+            agent_configuration,
+        });
     }
-    let lists: Vec<List> =
-        [of_config, of_units, of_workflows].into_iter().filter(|list| !list.runnables.is_empty()).collect();
+    let lists: Vec<List> = [of_config, of_units, of_workflows, of_tasks]
+        .into_iter()
+        .filter(|list| !list.runnables.is_empty())
+        .collect();
     if lists.is_empty() {
         say(format!("Nothing to trust: no {} here defines a command.", config_files::REPOSITORY_FILE));
         list_agents(&agent_configuration);
@@ -220,6 +232,15 @@ fn scripts(folder: &std::path::Path, configured: &ConfigFiles) -> Vec<Runnable> 
             Vec::new()
         }
     }
+}
+
+/// The commands that verify tasks of stages, as far as their files can be read.
+fn verifications(folder: &std::path::Path) -> Vec<Runnable> {
+    let found = stage_tasks::load(&units::top(folder));
+    if !found.problems.is_empty() {
+        warn(&["not all tasks can be read; `dacapo task check` says why".to_owned()]);
+    }
+    task_runnables(&found.tasks)
 }
 
 fn list_agents(found: &[String]) {

@@ -260,6 +260,34 @@ fn problems_of_files_are_warned_about_and_listed() {
 }
 
 #[test]
+fn stages_that_promise_the_same_are_a_problem() {
+    let env = env();
+    env.run(["task", "add", "--title", "T"]).assert_code(0);
+    // Each file is right by itself.
+    let folder = env.home().join(".config/dacapo");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("config.yaml"), "ralph: {coder: {completion_promise: SAME}}\n").unwrap();
+    env.write(".dacapo/config.yaml", "ralph:\n  qa: {completion_promise: SAME}\n");
+    let checked = env.run(["task", "check"]).assert_code(2);
+    insta::assert_snapshot!(env.redact(&checked.stdout), @"configuration: the stages `coder` and `qa` have the same promise ([HOME]/.config/dacapo/config.yaml:1, .dacapo/config.yaml:2)");
+    assert!(checked.stderr.ends_with("dacapo: 1 problem in tasks and stages\n"), "{}", checked.stderr);
+    let found: Value =
+        serde_json::from_str(&env.run(["task", "check", "--json"]).assert_code(2).stdout).unwrap();
+    assert!(found["stages"].as_str().unwrap().contains("have the same promise"), "{found}");
+    // In one file it is a mistake of that file.
+    env.write(
+        ".dacapo/config.yaml",
+        "ralph:\n  tester: {completion_promise: A}\n  qa: {completion_promise: A}\n",
+    );
+    let checked = env.run(["task", "check"]).assert_code(2);
+    assert!(
+        checked.stderr.contains("the stages `tester` and `qa` have the same promise"),
+        "{}",
+        checked.stderr
+    );
+}
+
+#[test]
 fn outside_of_a_repository_nothing_is_added() {
     let env = TestEnv::new(env!("CARGO_BIN_EXE_dacapo"));
     let refused = env.run(["task", "add", "--title", "T"]).assert_code(2);

@@ -346,6 +346,9 @@ impl Effective {
         let gates = self.gates.iter().map(|gate| gate.spec.origin);
         gates
             .chain(self.units.baseline.iter().map(|check| check.origin))
+            .chain(
+                self.stages.stages.iter().flat_map(|known| known.stage.gates.iter().map(|gate| gate.origin)),
+            )
             .any(|from| from == Origin::Repository)
     }
 

@@ -34,7 +34,7 @@ pub use prices::PriceSetting;
 pub(crate) use problem::write_problem;
 pub use problem::{Problem, Problems};
 pub use snapshots::Snapshots;
-pub use stages::{EffectiveStage, EffectiveStages, StageSection, Stages, parse_with_stages};
+pub use stages::{EffectiveStage, EffectiveStages, StageSection, Stages};
 pub use starter::{Tests, guess_tests, starter};
 pub use units::{CheckSetting, EffectiveCheck, EffectiveUnits, Units, is_branch};
 pub use workflows::Workflows;
@@ -43,7 +43,7 @@ pub use worktree::{SetupStep, WorktreeSection};
 use layers::Both;
 use section::Section;
 
-use crate::judge::evidence::Evidence;
+use crate::{judge::evidence::Evidence, stages::StageName};
 
 /// Whose file it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ pub struct Config {
 }
 
 /// The keys of a file; those from `agents` on are the user's alone.
-pub const KEYS: [&str; 20] = [
+pub const KEYS: [&str; 22] = [
     "limits",
     "agent",
     "gates",
@@ -105,6 +105,8 @@ pub const KEYS: [&str; 20] = [
     "worktree",
     "units",
     "workflows",
+    "ralph",
+    "stages",
     "baseline",
     "red_first",
     "gate_in",
@@ -123,7 +125,7 @@ pub const KEYS: [&str; 20] = [
 /// Every key there is, written as a path, for the documentation to be held against.
 pub fn all_keys() -> Vec<String> {
     let below = |section: &str, keys: &[&str]| keys.iter().map(|key| format!("{section}.{key}")).collect();
-    let parts: [Vec<String>; 15] = [
+    let parts: [Vec<String>; 20] = [
         KEYS.map(str::to_owned).into(),
         below("limits", &limits::KEYS),
         below("limits.per_day", &limits::BUDGET_KEYS),
@@ -135,6 +137,11 @@ pub fn all_keys() -> Vec<String> {
         below("units", &units::KEYS),
         below("units.baseline[]", &units::BASELINE_KEYS),
         below("workflows", &workflows::KEYS),
+        below("ralph", &stages::RALPH_KEYS),
+        below("ralph.STAGE", &stages::LOOP_KEYS),
+        below("stages", &StageName::WORDS),
+        below("stages.STAGE", &stages::STAGE_KEYS),
+        below("stages.STAGE.gates[]", &gates::KEYS),
         below("snapshots", &snapshots::KEYS),
         below("agents.NAME", &agents::KEYS),
         below("permissions", &permissions::KEYS),
@@ -145,15 +152,11 @@ pub fn all_keys() -> Vec<String> {
 
 /// Reads a file's bytes, or says everything that is wrong with them.
 pub fn parse(file: &str, bytes: &[u8], author: Author) -> Result<Config, Problems> {
-    parse_keys(file, bytes, author, &KEYS)
-}
-
-fn parse_keys(file: &str, bytes: &[u8], author: Author, keys: &[&str]) -> Result<Config, Problems> {
     let (root, wrong) = crate::yaml::read(bytes);
     let mut problems = Problems::new(file, bytes);
     problems.extend(wrong);
     let mut config = Config { file: file.to_owned(), ..Config::default() };
-    let mut known = keys.to_vec();
+    let mut known = KEYS.to_vec();
     if author == Author::Repository {
         known.retain(|key| !section::USERS_OWN.contains(key));
     }

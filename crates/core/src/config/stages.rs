@@ -1,11 +1,8 @@
 //! `ralph` and `stages`: the roles that a task passes through, their limits, promises, agents and checks.
-//!
-//! No command runs stages yet, so `config::parse` does not know the two keys: a file that has them is told so instead of being
-//! believed without effect. [`parse_with_stages`] is the same reader with both keys known.
 
 use std::collections::BTreeMap;
 
-use super::{At, Author, Both, Config, Gate, KEYS, Problems, Section, Source, Sourced, gates, parse_keys};
+use super::{At, Both, Config, Gate, Section, Source, Sourced, gates};
 use crate::{
     judge::promise::PromiseRule,
     policy::{GateSpec, Origin},
@@ -13,7 +10,6 @@ use crate::{
     yaml::{Place, Value},
 };
 
-pub(super) const SECTIONS: [&str; 2] = ["ralph", "stages"];
 /// The second name of a setting is accepted as well.
 pub(super) const RALPH_KEYS: [&str; 9] = [
     "enabled",
@@ -70,11 +66,6 @@ pub struct EffectiveStage {
     pub promise_from: Source,
     pub verifies_from: Source,
     pub agent_from: Source,
-}
-
-/// Reads a file in which `ralph` and `stages` are known.
-pub fn parse_with_stages(file: &str, bytes: &[u8], author: Author) -> Result<Config, Problems> {
-    parse_keys(file, bytes, author, &[&KEYS[..], &SECTIONS].concat())
 }
 
 pub(super) fn read(top: &mut Section<'_>) -> Stages {

@@ -1,17 +1,17 @@
 use super::*;
 use crate::{
-    config::{Typed, resolve as resolve_all},
+    config::{Author, Typed, parse, resolve as resolve_all},
     duration::Millis,
 };
 
 fn read(text: &str) -> Result<Config, Vec<String>> {
-    parse_with_stages("c", text.as_bytes(), Author::Repository).map_err(|problems| {
+    parse("c", text.as_bytes(), Author::Repository).map_err(|problems| {
         problems.list.iter().map(|problem| format!("{}: {}", problem.place.line, problem.what)).collect()
     })
 }
 
 fn in_force(user: &str, repository: &str) -> EffectiveStages {
-    let of = |text: &str, file, author| parse_with_stages(file, text.as_bytes(), author).unwrap();
+    let of = |text: &str, file, author| parse(file, text.as_bytes(), author).unwrap();
     let (user, repository) = (of(user, "u", Author::User), of(repository, "r", Author::Repository));
     resolve_all(&user, &repository, &Typed::default()).stages
 }
@@ -235,8 +235,13 @@ fn a_reviewer_that_is_the_coder_s_own_agent_is_warned_about() {
 }
 
 #[test]
-fn files_may_not_have_the_keys_before_a_command_runs_stages() {
-    let problems = crate::config::parse("c", b"ralph: {enabled: true}", Author::User).unwrap_err();
-    assert_eq!(problems.list.len(), 1);
-    assert!(problems.list[0].what.starts_with("unknown key `ralph`"), "{}", problems.list[0].what);
+fn both_files_may_have_the_keys_and_what_the_repository_checks_is_known() {
+    for author in [Author::User, Author::Repository] {
+        let config = parse("c", b"ralph: {enabled: false}\nstages: {qa: {gates: [make]}}", author).unwrap();
+        assert_eq!(config.stages.of[&StageName::Qa].gates[0].line, 2);
+        let empty = Config::default();
+        let of_repository = resolve_all(&empty, &config, &Typed::default());
+        assert!(of_repository.is_checked_by_repository());
+        assert!(!resolve_all(&config, &empty, &Typed::default()).is_checked_by_repository());
+    }
 }

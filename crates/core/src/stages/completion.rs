@@ -83,6 +83,9 @@ pub struct External {
     /// From the top of the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
+    /// The line of the task file that the command stands in.
+    #[serde(default)]
+    pub line: u32,
 }
 
 /// How a command ended.
@@ -114,6 +117,11 @@ impl External {
 }
 
 impl Verify {
+    /// The command that decides, if it is one.
+    pub fn command(&self) -> Option<&External> {
+        if let Self::External(external) = self { Some(external) } else { None }
+    }
+
     /// Its steps, in the order in which they are taken; the first that refuses ends them.
     pub fn steps(&self) -> Vec<&Verify> {
         match self {
@@ -129,10 +137,8 @@ impl TaskCompletion {
         let verifies = self.stages.values().filter_map(|stage| stage.verify.as_ref());
         verifies
             .flat_map(Verify::steps)
-            .filter_map(|step| match step {
-                Verify::External(external) => Some(external.command.as_str()),
-                _ => None,
-            })
+            .filter_map(Verify::command)
+            .map(|external| external.command.as_str())
             .collect()
     }
 }
@@ -260,6 +266,7 @@ fn external(reader: &mut HeadReader<'_>, map: &HeadMap, path: &str, node: &Node)
         output_not_contains: reader.text(map, path, "output_not_contains"),
         timeout: timeout.unwrap_or(VERIFY_TIMEOUT),
         working_dir,
+        line: map.get("command")?.place.line,
     })
 }
 
@@ -277,6 +284,7 @@ mod tests {
             output_not_contains: Some("skipped".to_owned()),
             timeout: VERIFY_TIMEOUT,
             working_dir: None,
+            line: 7,
         };
         let exited = |code, output: &str| CommandEnd::Exited { code, output: output.to_owned() };
         for (end, refusal) in [

@@ -57,6 +57,7 @@ fn completion_has_an_outcome_criteria_and_a_verification_per_stage() {
         output_not_contains: None,
         timeout: VERIFY_TIMEOUT,
         working_dir: None,
+        line: 10,
     };
     let whole = External {
         command: "make e2e".to_owned(),
@@ -65,6 +66,7 @@ fn completion_has_an_outcome_criteria_and_a_verification_per_stage() {
         output_not_contains: Some("skipped".to_owned()),
         timeout: Millis(90_000),
         working_dir: Some("web".to_owned()),
+        line: 16,
     };
     let of = |promise: Option<&str>, verify| StageCompletion { promise: promise.map(str::to_owned), verify };
     let both = Verify::MultiStage { steps: vec![Verify::External(whole), Verify::Semantic] };
