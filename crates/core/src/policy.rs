@@ -173,6 +173,9 @@ pub struct ClaimRules {
     /// When dacapo claims by itself that the work is done, for the gates alone to decide.
     #[serde(default)]
     pub own_claim: OwnClaim,
+    /// What a line begins with by which the agent refuses the work that it was asked to judge. It ends the loop.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refusals: Vec<String>,
     /// Whether a claim without a change may count.
     #[serde(default)]
     pub allow_empty: bool,
@@ -190,6 +193,7 @@ impl ClaimRules {
             wait: WaitRule::default(),
             until: Vec::new(),
             own_claim: OwnClaim::Never,
+            refusals: Vec::new(),
             allow_empty: false,
             contradictions: Patterns::off(),
         }

@@ -117,7 +117,11 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
                 count(view.charged.unwrap_or(view.iteration), "iteration"),
                 money(&view.ledger.total()).map(|cost| format!(", {cost}")).unwrap_or_default(),
             ));
-            if let Some(detail) = view.detail.as_ref().filter(|_| view.reason == Some(Reason::Blocked)) {
+            if let Some(detail) = view
+                .detail
+                .as_ref()
+                .filter(|_| matches!(view.reason, Some(Reason::Blocked | Reason::Refused)))
+            {
                 say(format!("    {detail}"));
             }
         }

@@ -41,6 +41,8 @@ pub enum Reason {
     Question,
     /// The agent says that it cannot do what it was asked.
     Blocked,
+    /// The agent refuses the work that it was asked to judge.
+    Refused,
     /// The agent is not signed in.
     Auth,
     /// The agent's account has no money.
@@ -67,6 +69,7 @@ impl Reason {
             Self::Waiting
             | Self::Question
             | Self::Blocked
+            | Self::Refused
             | Self::Auth
             | Self::Billing
             | Self::Interrupted
@@ -81,7 +84,7 @@ impl Reason {
             Self::Done => 0,
             Self::Error => 1,
             Self::MaxIterations | Self::MaxTime | Self::Budget | Self::Stuck => 3,
-            Self::Waiting | Self::Question | Self::Blocked | Self::Auth | Self::Billing => 4,
+            Self::Waiting | Self::Question | Self::Blocked | Self::Refused | Self::Auth | Self::Billing => 4,
             Self::Agent | Self::Disk | Self::Lock => 5,
             Self::Interrupted | Self::Cancelled => 130,
             Self::Terminated => 143,
@@ -108,6 +111,7 @@ impl Reason {
             Self::Waiting => "waiting",
             Self::Question => "question",
             Self::Blocked => "blocked",
+            Self::Refused => "refused",
             Self::Auth => "auth",
             Self::Billing => "billing",
             Self::Interrupted => "interrupted",
@@ -149,6 +153,7 @@ mod tests {
             (Reason::Waiting, "stopped", 4, true),
             (Reason::Question, "stopped", 4, true),
             (Reason::Blocked, "stopped", 4, true),
+            (Reason::Refused, "stopped", 4, true),
             (Reason::Auth, "stopped", 4, true),
             (Reason::Billing, "stopped", 4, true),
             (Reason::Interrupted, "stopped", 130, true),

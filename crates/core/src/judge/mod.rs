@@ -5,6 +5,7 @@ pub mod contradiction;
 pub mod evidence;
 pub mod gate_scripts;
 pub mod glob;
+pub mod own_lines;
 pub mod progress;
 pub mod promise;
 pub mod signal;

@@ -24,6 +24,8 @@ pub struct Facts {
     pub blocked: Option<String>,
     /// A `<blocked>` tag that did not count.
     pub blocked_near_miss: Option<MissReason>,
+    /// The line by which the agent refuses the work that it was asked to judge.
+    pub refusal: Option<String>,
     /// What stands at `$TASK_FOLDER/DONE`.
     pub done: DoneFact,
     /// Whether `$TASK_FOLDER/WAIT_WITHOUT_RESTART` is there.
@@ -76,6 +78,8 @@ pub enum Signal {
     Question(String),
     /// The agent cannot do what it was asked: why.
     Blocked(String),
+    /// The agent refuses the work that it was asked to judge: in these words.
+    Refusal(String),
     /// A promise tag that did not count.
     NearMiss(MissReason),
     /// A `<blocked>` tag that did not count.
@@ -122,6 +126,7 @@ impl Signal {
             Self::WaitMessage(_) => "wait message",
             Self::Question(_) => "question",
             Self::Blocked(_) => "blocked",
+            Self::Refusal(_) => "refusal",
             Self::NearMiss(_) => "near miss",
             Self::BlockedNearMiss(_) => "near miss of a blocked tag",
         }
@@ -172,6 +177,7 @@ pub fn signals(facts: &Facts, policy: &Policy) -> Vec<Signal> {
         }
     }
     signals.extend(facts.blocked.clone().map(Signal::Blocked));
+    signals.extend(facts.refusal.clone().map(Signal::Refusal));
     // An agent that repeats its prompt made no mistake that it could be told about.
     let told = |miss: Option<MissReason>| miss.filter(|miss| *miss != MissReason::Echo);
     if facts.promise.is_none() && hears_promises {
@@ -249,6 +255,10 @@ mod tests {
             ),
             (blocked(MissReason::InCode), vec![Signal::BlockedNearMiss(MissReason::InCode)]),
             (blocked(MissReason::Echo), vec![]),
+            (
+                Facts { refusal: Some("NO".into()), promise: Some("p".into()), ..Facts::default() },
+                vec![Signal::Promise("p".into()), Signal::Refusal("NO".into())],
+            ),
             (
                 Facts { promise: Some("p".into()), ..blocked(MissReason::InCode) },
                 vec![Signal::Promise("p".into())],

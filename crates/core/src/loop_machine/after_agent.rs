@@ -27,6 +27,8 @@ pub(super) struct AgentEnd {
     pub(super) is_pausing: bool,
     /// Why the loop fails because of what stands in the place of the DONE file, such as a directory.
     pub(super) done_error: Option<String>,
+    /// The line by which the agent refuses the work that it was asked to judge.
+    pub(super) refusal: Option<String>,
     pub(super) claims: Vec<Signal>,
     /// Whether the agent said that it waits for a person, or that it is blocked.
     pub(super) waits: bool,
@@ -51,6 +53,8 @@ pub(super) enum AfterAgent {
     Fail(String),
     /// The loop pauses: dacapo ended the agent for that.
     Hold,
+    /// The loop ends: the agent refuses the work that it was asked to judge, in these words.
+    Refused(String),
     /// These signals are judged as a claim.
     Judge(Vec<Signal>),
     /// The agent waits for a person or is blocked, and said so before it met an outage.
@@ -134,6 +138,10 @@ pub(super) fn after_agent(end: &AgentEnd) -> AfterAgent {
     if end.outcome == Outcome::Killed && end.is_pausing {
         return AfterAgent::Hold;
     }
+    // A verdict that says both yes and no is a no.
+    if let Some(words) = &end.refusal {
+        return AfterAgent::Refused(words.clone());
+    }
     if !end.claims.is_empty() {
         return AfterAgent::Judge(end.claims.clone());
     }
@@ -195,6 +203,7 @@ mod tests {
             is_stopping: false,
             is_pausing: false,
             done_error: None,
+            refusal: None,
             claims: vec![],
             waits: false,
             is_broke: false,
@@ -219,12 +228,17 @@ mod tests {
             (e.done_error, e.claims) = (Some("DONE is a directory".into()), claims());
         };
         use AfterAgent::*;
-        let table: [(Outcome, Bend, AfterAgent); 35] = [
+        let no: Bend = |e| (e.refusal, e.claims, e.waits) = (Some("NO".into()), claims(), true);
+        let table: [(Outcome, Bend, AfterAgent); 39] = [
             (Outcome::Killed, all, Stop),
             (Outcome::Killed, |e| (e.done_error, e.is_pausing) = (Some("x".into()), true), Fail("x".into())),
             (Outcome::Killed, |e| (e.is_pausing, e.claims) = (true, claims()), Hold),
             (Outcome::Completed, |e| (e.is_pausing, e.claims) = (true, claims()), Judge(claims())),
             (Outcome::UsageLimit, |e| (e.claims, e.waits) = (claims(), true), Judge(claims())),
+            (Outcome::Completed, no, Refused("NO".into())),
+            (Outcome::UsageLimit, no, Refused("NO".into())),
+            (Outcome::Crash, |e| (e.refusal, e.has_failed) = (Some("NO".into()), true), Refused("NO".into())),
+            (Outcome::Killed, |e| (e.refusal, e.is_pausing) = (Some("NO".into()), true), Hold),
             (Outcome::UsageLimit, |e| e.waits = true, Wait),
             (Outcome::UsageLimit, |e| (e.own_claim, e.asks_until) = (true, true), AwaitReset),
             (Outcome::UsageLimit, |e| e.is_broke = true, NoClaim),

@@ -338,6 +338,7 @@ impl Decision {
             Reason::Waiting
             | Reason::Question
             | Reason::Blocked
+            | Reason::Refused
             | Reason::Auth
             | Reason::Billing
             | Reason::Interrupted

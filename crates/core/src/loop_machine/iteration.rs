@@ -209,6 +209,10 @@ impl Decision {
         if exit.dropped_bytes > 0 {
             self.warn(format!("output over the cap: {} bytes were read but not kept", exit.dropped_bytes));
         }
+        let refusal = seen.iter().find_map(|signal| match signal {
+            Signal::Refusal(words) => Some(words.clone()),
+            _ => None,
+        });
         let mut claims: Vec<Signal> = seen.into_iter().filter(Signal::is_claim).collect();
         let is_malformed = matches!(claims[..], [Signal::MalformedItem(_)]);
         if is_malformed && !judged.charged {
@@ -224,6 +228,7 @@ impl Decision {
             is_stopping: self.state.orders.stop.is_some(),
             is_pausing: self.state.orders.pause,
             done_error: self.done_error(&facts),
+            refusal,
             claims,
             waits,
             is_broke: self.state.spending.exhausted.is_some(),
@@ -244,7 +249,9 @@ impl Decision {
                 // stay as they are, because they are evidence.
                 self.return_all_items();
             }
-            if !end.is_broke && !matches!(after, AfterAgent::Judge(_) | AfterAgent::Wait) {
+            if !end.is_broke
+                && !matches!(after, AfterAgent::Refused(_) | AfterAgent::Judge(_) | AfterAgent::Wait)
+            {
                 self.warn_of_obstacle(&exit, judged);
             }
         }
@@ -285,6 +292,10 @@ impl Decision {
                 };
                 self.finish_iteration(IterationOutcome::NoClaim);
                 self.finish(Reason::Error, error);
+            }
+            AfterAgent::Refused(words) => {
+                self.finish_iteration(IterationOutcome::NoClaim);
+                self.finish(Reason::Refused, format!("the agent refuses the work: {words}"));
             }
             AfterAgent::Judge(claims) => self.claim(claims),
             AfterAgent::Wait | AfterAgent::NoClaim => self.not_done(IterationOutcome::NoClaim),

@@ -514,6 +514,7 @@ impl Conversation {
             | Signal::MalformedItem(_)
             | Signal::OwnClaim
             | Signal::Blocked(_)
+            | Signal::Refusal(_)
             | Signal::Question(_) => {}
         }
     }

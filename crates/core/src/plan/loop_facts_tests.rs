@@ -119,6 +119,7 @@ fn a_loop_goes_on_if_something_outside_of_it_cut_it_short() {
         (Reason::Done, false),
         (Reason::MaxIterations, false),
         (Reason::Budget, false),
+        (Reason::Refused, false),
         (Reason::Cancelled, false),
     ] {
         assert_eq!(goes_on(reason), goes, "{reason:?}");

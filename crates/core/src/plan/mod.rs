@@ -157,7 +157,8 @@ impl CutLoop {
 }
 
 /// Whether a loop that ended like this is continued when its plan goes on: its claim or its agent was cut short by something
-/// outside of it. A limit that was reached stays reached; a new loop has limits of its own.
+/// outside of it. A limit that was reached stays reached; a new loop has limits of its own. An agent that refuses the work has
+/// done its own: the loop came to its end.
 pub fn goes_on(reason: Reason) -> bool {
     matches!(
         reason,

@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::FindingState;
+use crate::judge::own_lines::{OwnLine, behind, list_item, own_lines, unadorned};
 
 /// The longest text of a finding that is kept, in characters.
 const MAX_TEXT: usize = 1000;
@@ -43,13 +44,25 @@ pub struct FindingDecision {
     pub why: String,
 }
 
-const REFUSALS: [&str; 2] = ["REVIEW FAILED", "CHANGES REQUESTED:"];
+/// What a line begins with by which a reviewer refuses the work.
+pub(super) const REFUSALS: [&str; 2] = ["REVIEW FAILED", "CHANGES REQUESTED:"];
 const DECISIONS: [(&str, FindingState); 4] = [
     ("FIXED", FindingState::Fixed),
     ("REFUTED", FindingState::Refuted),
     ("DEFERRED", FindingState::Deferred),
     ("REOPENED", FindingState::Open),
 ];
+
+impl Review {
+    /// Its loop heard the refusal. Where the answer that is kept of a long review does not hold it, `words` are what it finds.
+    pub fn is_refused_as(&mut self, words: &str) {
+        if self.verdict != ReviewVerdict::Refused {
+            self.says_both = self.verdict == ReviewVerdict::Approved;
+            self.verdict = ReviewVerdict::Refused;
+            self.findings = vec![cut(words)];
+        }
+    }
+}
 
 /// Reads the answer of a reviewer.
 pub fn review(answer: &str) -> Review {
@@ -64,9 +77,9 @@ pub fn review(answer: &str) -> Review {
     // What stands behind a refusal and in no list.
     let mut prose = String::new();
     let mut in_item = false;
-    for line in own_lines(answer) {
+    for OwnLine { text: line, is_indented } in own_lines(answer) {
         let bare = unadorned(line);
-        if let Some(rest) = REFUSALS.iter().find_map(|word| bare.strip_prefix(word)) {
+        if let Some(rest) = behind(line, &REFUSALS).filter(|_| !is_indented) {
             is_refused = true;
             in_item = false;
             add(&mut prose, unadorned(rest.trim_start_matches(':')));
@@ -116,40 +129,7 @@ pub fn review(answer: &str) -> Review {
 
 /// What a coder says about findings. It closes none of them: the reviewer reads it.
 pub fn replies(answer: &str) -> Vec<FindingDecision> {
-    own_lines(answer).filter_map(|line| decisions_of(unadorned(line))).flatten().collect()
-}
-
-/// The lines that are neither code nor quoted.
-fn own_lines(text: &str) -> impl Iterator<Item = &str> {
-    let mut is_code = false;
-    text.lines().filter(move |line| {
-        let start = line.trim_start();
-        if start.starts_with("```") || start.starts_with("~~~") {
-            is_code = !is_code;
-            return false;
-        }
-        !is_code && !start.starts_with('>')
-    })
-}
-
-/// The line without the marks of a heading, of emphasis or of a list before its first word.
-fn unadorned(line: &str) -> &str {
-    let line = line.trim();
-    let line = list_item(line).unwrap_or(line);
-    line.trim_start_matches(['#', '*', '_', ' ']).trim_end_matches(['*', '_', ' '])
-}
-
-/// What stands behind the mark of a list.
-fn list_item(line: &str) -> Option<&str> {
-    let line = line.trim();
-    let rest = match line.strip_prefix(['-', '*', '+']) {
-        Some(rest) => rest,
-        None => {
-            let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
-            (rest.len() < line.len()).then(|| rest.strip_prefix(['.', ')'])).flatten()?
-        }
-    };
-    rest.starts_with(' ').then(|| rest.trim()).filter(|item| !item.is_empty())
+    own_lines(answer).filter_map(|line| decisions_of(unadorned(line.text))).flatten().collect()
 }
 
 /// `F2: why`, or `F2 why`.
@@ -220,6 +200,7 @@ mod tests {
             // A reviewer that says both has refused.
             ("REVIEW PASSED\nREVIEW FAILED", Refused, true),
             ("CHANGES REQUESTED: rename x\nApproved after that.", Refused, true),
+            ("Plan:\n\n    REVIEW FAILED\n\nREVIEW PASSED", Approved, false),
             // Quoted words and code are not the reviewer's.
             ("> REVIEW FAILED\nREVIEW PASSED", Approved, false),
             ("```\nCHANGES REQUESTED: x\n```\nREVIEW PASSED", Approved, false),
@@ -234,6 +215,7 @@ mod tests {
         for (answer, findings) in [
             ("CHANGES REQUESTED:\n- `a.rs:3`: leaks\n- no test\n", &["`a.rs:3`: leaks", "no test"][..]),
             ("REVIEW FAILED\n1. one\n   goes on\n2) two\n\nThank you.", &["one goes on", "two"]),
+            ("CHANGES REQUESTED:\n\n    - indented\n    - too", &["indented", "too"]),
             ("CHANGES REQUESTED: rename x\nand y.\n", &["rename x and y."]),
             ("REVIEW FAILED", &[]),
             ("REVIEW FAILED: bad\n<promise>REVIEW_COMPLETE</promise>\n", &["bad"]),

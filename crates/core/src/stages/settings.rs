@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{IterationLimit, MayWrite, StageName, prompt::StagePrompt};
+use super::{IterationLimit, MayWrite, StageName, prompt::StagePrompt, review::REFUSALS};
 use crate::{
     duration::Millis,
     judge::{
@@ -112,6 +112,14 @@ impl Stage {
         })
     }
 
+    /// How its agent refuses the work of another, if its role is to judge it.
+    fn refusals(&self) -> Vec<String> {
+        match self.name {
+            StageName::Reviewer => REFUSALS.map(str::to_owned).to_vec(),
+            StageName::Coder | StageName::Tester | StageName::Qa => Vec::new(),
+        }
+    }
+
     /// What its agent must show beside the promise.
     pub fn evidence(&self) -> &'static [Evidence] {
         if self.verifies && self.mode == StageMode::Loop { self.name.role().evidence } else { &[] }
@@ -129,6 +137,8 @@ impl Stage {
             // Nothing but its promise is the claim of a stage.
             policy.claims.done_file = false;
             policy.claims.until = Vec::new();
+            // A reviewer that refuses has said its verdict: another iteration would say it again.
+            policy.claims.refusals = self.refusals();
             (policy.claims.own_claim, policy.limits.max_iterations) = match self.mode {
                 StageMode::Loop => (OwnClaim::Never, max_iterations.max(1)),
                 StageMode::SinglePass => (OwnClaim::WithAgent, 1),
@@ -201,6 +211,9 @@ mod tests {
             let is_read_only = matches!(name, StageName::Reviewer | StageName::Qa);
             assert_eq!(policy.gates.protect == ["**"], is_read_only, "{name}");
             assert_eq!(policy.claims.allow_empty, name != StageName::Coder);
+            let refusals: &[&str] =
+                if name == StageName::Reviewer { &["REVIEW FAILED", "CHANGES REQUESTED:"] } else { &[] };
+            assert_eq!(policy.claims.refusals, refusals, "{name}");
             assert_eq!(policy.problems(), []);
         }
     }

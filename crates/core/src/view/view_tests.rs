@@ -319,6 +319,13 @@ fn why_gives_one_reason_and_one_next_step_for_every_end() {
         ),
         (
             vec![],
+            Reason::Refused,
+            "the agent refuses the work: REVIEW FAILED: no tests",
+            "Stopped: the agent refuses the work: REVIEW FAILED: no tests.".to_owned(),
+            "`dacapo logs abcdefghjk` shows what it found; once that is mended, `dacapo resume abcdefghjk` has it look again.",
+        ),
+        (
+            vec![],
             Reason::Interrupted,
             "interrupted by Ctrl-C",
             "Stopped: interrupted by Ctrl-C.".to_owned(),

@@ -99,6 +99,12 @@ pub fn why(view: &LoopView) -> Why {
                 "`dacapo steer {id} \"…\"` says how to go on, and goes on; `dacapo resume {id}` goes on without a word."
             ),
         ),
+        Some(Reason::Refused) => (
+            format!("Stopped: {detail}."),
+            format!(
+                "`dacapo logs {id}` shows what it found; once that is mended, `dacapo resume {id}` has it look again."
+            ),
+        ),
         Some(Reason::Interrupted | Reason::Terminated) => {
             (format!("Stopped: {detail}."), format!("`dacapo resume {id}` goes on at the next iteration."))
         }

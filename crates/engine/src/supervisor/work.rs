@@ -212,7 +212,8 @@ impl Supervisor<'_> {
         let limit = [wall, whole].into_iter().flatten().min_by_key(|(limit, _)| *limit);
         self.bus_mark = self.task_bus.size();
         let listen = || {
-            let detector = PromiseDetector::new(&policy.claims.promise, nonce, prompt);
+            let claims = &policy.claims;
+            let detector = PromiseDetector::with_refusals(&claims.promise, &claims.refusals, nonce, prompt);
             let before = session.map(|(_, before)| before);
             let listener = Listener::new(agent, detector, policy.agent.prices.clone(), before);
             WorkKind::Agent { listener: Box::new(listener) }
@@ -573,6 +574,7 @@ impl Supervisor<'_> {
                 facts.exit_code = end.code.filter(|_| heard.outcome == Outcome::Completed);
                 facts.promise = heard.detection.promise;
                 facts.blocked = heard.detection.blocked;
+                facts.refusal = heard.detection.refusal;
                 facts.blocked_near_miss = heard.detection.blocked_near_miss;
                 facts.near_miss = heard.detection.near_miss.map(|miss| miss.reason);
                 if self.task_bus.size() != self.bus_mark {

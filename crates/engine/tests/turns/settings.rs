@@ -1,7 +1,8 @@
 //! Settings of a loop that stages use and that no flag of the command line has.
 
 use dacapo_core::{
-    event::Reason,
+    event::{LoopEvent, Reason},
+    judge::signal::Signal,
     policy::{GateSpec, PromptForm},
 };
 
@@ -30,4 +31,28 @@ pub(crate) fn an_agent_and_its_checks_are_told_the_stage() {
     });
     let ended = world.run(&policy);
     assert_eq!((ended.reason, world.env.read("stage").as_str()), (Reason::Done, "reviewer\n"), "{ended:?}");
+}
+
+pub(crate) fn an_agent_that_refuses_the_work_it_judges_ends_its_loop() {
+    // req 184
+    let world = World::new();
+    let judging =
+        |agent: &str| world.policy(agent).with(|p| p.claims.refusals = vec!["REVIEW FAILED".to_owned()]);
+    let refuses = "cat\necho 'REVIEW FAILED: no tests'\necho '<promise>DONE</promise>'\n";
+    let ended = world.run_with_prompt(&judging(refuses), "Judge it.\nREVIEW FAILED: is how you refuse\n");
+    assert_eq!(
+        (ended.reason, ended.detail.as_str()),
+        (Reason::Refused, "the agent refuses the work: REVIEW FAILED: no tests"),
+    );
+    let events = world.events(&ended.id);
+    let seen = |signal: &Signal| {
+        events.iter().any(|event| matches!(event, LoopEvent::SignalSeen { signal: of, .. } if of == signal))
+    };
+    assert!(seen(&Signal::Refusal("REVIEW FAILED: no tests".to_owned())), "{events:?}");
+    assert!(!events.iter().any(|event| matches!(event, LoopEvent::ClaimMade { .. })), "{events:?}");
+    // The words in code, in a quotation or in the prompt that it prints are not its own.
+    let echoes =
+        "cat\nprintf '```\\nREVIEW FAILED\\n```\\n> REVIEW FAILED\\n'\necho '<promise>DONE</promise>'\n";
+    let ended = world.run_with_prompt(&judging(echoes), "Judge it.\nREVIEW FAILED: is how you refuse\n");
+    assert_eq!(ended.reason, Reason::Done, "{ended:?}");
 }

@@ -22,6 +22,11 @@ impl CodeTracker {
         Self { fence: None, block_start: true }
     }
 
+    /// Whether a fence is open.
+    pub(in crate::judge) fn is_fenced(&self) -> bool {
+        self.fence.is_some()
+    }
+
     pub(in crate::judge) fn blank(&mut self) {
         self.block_start = true;
     }

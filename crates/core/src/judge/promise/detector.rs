@@ -1,14 +1,14 @@
-//! The promise and the `<blocked>` tag in an agent's output, found while it streams by.
+//! The promise, the `<blocked>` tag and a refusal in an agent's output, found while it streams by.
 
 use serde::{Deserialize, Serialize};
 
 use super::code::CodeTracker;
-use super::echo::PromptEchoes;
+use super::echo::{PromptEchoes, Saying};
 use super::line::{Excerpt, KeptLine, Line, Tag, TagMarks};
 use super::plain::{PlainHit, PlainWords};
 use super::reader::{LineReader, LineSink};
+use super::refusal::RefusalWords;
 use super::rule::{Placement, PromiseRule};
-use super::tag::TagName;
 
 /// What was found in an agent's output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +23,9 @@ pub struct Detection {
     /// Why the last `<blocked>` tag did not count. Only if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked_near_miss: Option<MissReason>,
+    /// The first line by which the agent refuses the work that it was asked to judge, cut if very long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<String>,
 }
 
 /// A tag with the right words that did not count.
@@ -50,7 +53,7 @@ pub enum MissReason {
     WrongCase,
 }
 
-/// Reads an agent's output as it arrives and finds the promise and the `<blocked>` tag in it.
+/// Reads an agent's output as it arrives and finds the promise, the `<blocked>` tag and a refusal in it.
 ///
 /// It holds a few KiB of the output, or a little over 64 KiB if a promise may stand anywhere.
 #[derive(Debug)]
@@ -63,24 +66,32 @@ impl PromiseDetector {
     /// A detector for the output of the attempt that was given `prompt` and `nonce`.
     #[must_use]
     pub fn new(rule: &PromiseRule, nonce: &str, prompt: &str) -> Self {
+        Self::with_refusals(rule, &[], nonce, prompt)
+    }
+
+    /// The same, which also hears a line that begins with one of `refusals`.
+    #[must_use]
+    pub fn with_refusals(rule: &PromiseRule, refusals: &[String], nonce: &str, prompt: &str) -> Self {
+        let refusal_words = RefusalWords::new(refusals);
         Self {
             reader: LineReader::new(rule, nonce),
             judge: Judge {
                 code: CodeTracker::new(),
                 plain: PlainWords::new(rule, nonce),
-                echoes: PromptEchoes::of(prompt, rule, nonce),
+                echoes: PromptEchoes::of(prompt, rule, nonce, &refusal_words),
+                refusal_words,
                 latest: None,
-                promise: Said::new(TagName::Promise, rule.placement, rule.ignore_code),
+                promise: Said::new(Saying::Promise, rule.placement, rule.ignore_code),
                 // However freely a promise may stand, a person is called for plain words only.
-                blocked: Said::new(TagName::Blocked, Placement::OwnLineOrEnd, true),
+                blocked: Said::new(Saying::Blocked, Placement::OwnLineOrEnd, true),
+                refusal: Said::new(Saying::Refusal, Placement::OwnLine, true),
             },
         }
     }
 
     /// Reads the next chunk, which may end anywhere, also within a letter.
     pub fn push(&mut self, chunk: &[u8]) {
-        // One of each is enough.
-        if self.judge.promise.found.is_none() || self.judge.blocked.found.is_none() {
+        if !self.judge.has_heard_all() {
             self.reader.read(chunk, &mut self.judge);
         }
     }
@@ -99,12 +110,13 @@ impl PromiseDetector {
     pub fn finish(mut self) -> Detection {
         self.reader.finish(&mut self.judge);
         self.judge.settle();
-        let Judge { promise, blocked, .. } = self.judge;
+        let Judge { promise, blocked, refusal, .. } = self.judge;
         Detection {
             near_miss: promise.near_miss.filter(|_| promise.found.is_none()),
             promise: promise.found,
             blocked_near_miss: blocked.near_miss.filter(|_| blocked.found.is_none()).map(|miss| miss.reason),
             blocked: blocked.found,
+            refusal: refusal.found,
         }
     }
 
@@ -121,16 +133,18 @@ struct Judge {
     code: CodeTracker,
     plain: PlainWords,
     echoes: PromptEchoes,
+    refusal_words: RefusalWords,
     /// The line before; kept only where the prompt may be repeated.
     latest: Option<KeptLine>,
     promise: Said,
     blocked: Said,
+    refusal: Said,
 }
 
-/// What was said with tags of one name so far.
+/// What was said of one kind so far.
 #[derive(Debug)]
 struct Said {
-    name: TagName,
+    name: Saying,
     placement: Placement,
     /// Whether a tag in code does not count.
     ignores_code: bool,
@@ -185,6 +199,9 @@ impl LineSink for Judge {
         let plain = self.plain.on(line).map(|hit| (hit, self.plain.words()));
         self.promise.hear(&stand, line.marks.promise, plain);
         self.blocked.hear(&stand, line.marks.blocked, None);
+        let refusal = self.refusal_words.on(line);
+        let refusal = refusal.as_ref().map(|(hit, words)| (*hit, words.as_str()));
+        self.refusal.hear(&stand, TagMarks::default(), refusal);
         if !self.echoes.is_empty() {
             self.latest.get_or_insert_default().set(&line.text);
         }
@@ -196,15 +213,26 @@ impl Judge {
     fn settle(&mut self) {
         self.promise.settle(None, &self.echoes);
         self.blocked.settle(None, &self.echoes);
+        self.refusal.settle(None, &self.echoes);
+    }
+
+    /// Whether nothing that follows could change what was found: one of each is enough.
+    fn has_heard_all(&self) -> bool {
+        let hears_refusals = !self.refusal_words.is_empty();
+        self.promise.found.is_some()
+            && self.blocked.found.is_some()
+            && (self.refusal.found.is_some() || !hears_refusals)
     }
 
     fn buffered(&self) -> usize {
-        self.latest.as_ref().map_or(0, KeptLine::buffered) + self.promise.buffered() + self.blocked.buffered()
+        let said = [&self.promise, &self.blocked, &self.refusal];
+        self.latest.as_ref().map_or(0, KeptLine::buffered)
+            + said.iter().map(|said| said.buffered()).sum::<usize>()
     }
 }
 
 impl Said {
-    fn new(name: TagName, placement: Placement, ignores_code: bool) -> Self {
+    fn new(name: Saying, placement: Placement, ignores_code: bool) -> Self {
         Self {
             name,
             placement,

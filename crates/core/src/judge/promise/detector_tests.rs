@@ -707,3 +707,56 @@ fn a_blocked_tag_ends_with_the_message_that_holds_it() {
     assert_eq!(heard(&["```\nopen", "<blocked>no key</blocked>"]).blocked.as_deref(), Some("no key"));
     assert_eq!(heard(&["<blocked>no\nkey</blocked>", "work"]).blocked.as_deref(), Some("no key"));
 }
+
+/// What is heard of a refusal in one output, in one push, cut in two at every point, and byte by byte.
+fn refusal(prompt: &str, output: &str) -> Option<String> {
+    let words = ["REVIEW FAILED", "CHANGES REQUESTED:"].map(str::to_owned);
+    let heard = |chunks: &[&[u8]]| {
+        let mut detector = PromiseDetector::with_refusals(&rule(), &words, "k7", prompt);
+        chunks.iter().for_each(|chunk| detector.push(chunk));
+        detector.finish()
+    };
+    let bytes = output.as_bytes();
+    let whole = heard(&[bytes]);
+    for at in 0..bytes.len() {
+        assert_eq!(heard(&[&bytes[..at], &bytes[at..]]), whole, "cut at {at}: {output:?}");
+    }
+    assert_eq!(heard(&bytes.chunks(1).collect::<Vec<_>>()), whole, "{output:?}");
+    whole.refusal
+}
+
+#[test]
+fn a_refusal_is_a_line_of_the_agent_s_own_that_begins_with_its_words() {
+    let prompt = "Judge it.\nCHANGES REQUESTED: is how you refuse\nREVIEW FAILED\nEnd.";
+    for (output, heard) in [
+        ("REVIEW FAILED", Some("REVIEW FAILED")),
+        ("ok\n**REVIEW FAILED**: no tests\n", Some("**REVIEW FAILED**: no tests")),
+        ("## CHANGES REQUESTED:\n- x\n", Some("## CHANGES REQUESTED:")),
+        ("\u{1b}[31mREVIEW FAILED\u{1b}[0m\r\n", Some("REVIEW FAILED")),
+        ("REVIEW FAILED: a\nREVIEW FAILED: b", Some("REVIEW FAILED: a")),
+        // It counts beside a promise and a way out.
+        ("<promise>COMPLETE</promise>\n<blocked>no key</blocked>\nREVIEW FAILED", Some("REVIEW FAILED")),
+        ("CHANGES REQUESTED\n- x", None),
+        ("I would not say REVIEW FAILED here.", None),
+        ("review failed", None),
+        ("> REVIEW FAILED", None),
+        ("```\nREVIEW FAILED\n```\n", None),
+        ("`REVIEW FAILED`", None),
+        ("Words:\n\n    REVIEW FAILED\n", None),
+        // An echo: with more words the line alone tells, without them its neighbours do.
+        ("CHANGES REQUESTED: is how you refuse", None),
+        (prompt, None),
+        ("REVIEW FAILED\nEnd.", None),
+        ("It leaks.\nREVIEW FAILED\nSorry.", Some("REVIEW FAILED")),
+    ] {
+        assert_eq!(refusal(prompt, output).as_deref(), heard, "{output:?}");
+    }
+    let long = format!("REVIEW FAILED: {}", "word ".repeat(5000));
+    let mut detector = PromiseDetector::with_refusals(&rule(), &["REVIEW FAILED".to_owned()], "k7", "");
+    detector.push(long.as_bytes());
+    assert!(detector.buffered() < 20_000);
+    assert!(detector.finish().refusal.is_some_and(|words| words.ends_with("word…") && words.len() < 520));
+    let mut deaf = PromiseDetector::new(&rule(), "k7", "");
+    deaf.push(b"REVIEW FAILED\n");
+    assert_eq!(deaf.finish(), Detection::default(), "no words, no refusal");
+}

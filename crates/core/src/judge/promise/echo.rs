@@ -3,10 +3,18 @@
 use super::line::{Excerpt, KeptLine, Line};
 use super::plain::PlainWords;
 use super::reader::{LineReader, LineSink};
+use super::refusal::RefusalWords;
 use super::rule::PromiseRule;
-use super::tag::TagName;
 
-/// The places in the prompt that hold the promise or a `<blocked>` tag.
+/// What an agent can say in words that its prompt may hold too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Saying {
+    Promise,
+    Blocked,
+    Refusal,
+}
+
+/// The places in the prompt that hold the promise, a `<blocked>` tag or the words of a refusal.
 #[derive(Debug)]
 pub(super) struct PromptEchoes {
     places: Vec<PromptPlace>,
@@ -15,7 +23,7 @@ pub(super) struct PromptEchoes {
 /// A tag in the prompt and the nearest lines around it that are not blank.
 #[derive(Debug)]
 pub(super) struct PromptPlace {
-    name: TagName,
+    name: Saying,
     first: KeptLine,
     /// The same as `first` unless the tag spreads over lines.
     last: KeptLine,
@@ -39,10 +47,11 @@ impl PromptPlace {
 }
 
 impl PromptEchoes {
-    pub(super) fn of(prompt: &str, rule: &PromiseRule, nonce: &str) -> Self {
+    pub(super) fn of(prompt: &str, rule: &PromiseRule, nonce: &str, refusals: &RefusalWords) -> Self {
         let mut reader = LineReader::new(rule, nonce);
         let plain = PlainWords::new(rule, nonce);
-        let mut places = PlaceCollector { plain, places: Vec::new(), latest: None, opened: [None, None] };
+        let mut places =
+            PlaceCollector { plain, refusals, places: Vec::new(), latest: None, opened: [None, None] };
         reader.read(prompt.as_bytes(), &mut places);
         reader.finish(&mut places);
         Self { places: places.places }
@@ -54,7 +63,7 @@ impl PromptEchoes {
     }
 
     /// The places whose lines are those from `first` to `last`, or just `last` without a `first`.
-    pub(super) fn matching(&self, name: TagName, first: Option<&KeptLine>, last: &Excerpt<'_>) -> Vec<usize> {
+    pub(super) fn matching(&self, name: Saying, first: Option<&KeptLine>, last: &Excerpt<'_>) -> Vec<usize> {
         let same = |place: &PromptPlace| {
             place.name == name
                 && place.last.is(last)
@@ -68,15 +77,16 @@ impl PromptEchoes {
     }
 }
 
-struct PlaceCollector {
+struct PlaceCollector<'a> {
     plain: PlainWords,
+    refusals: &'a RefusalWords,
     places: Vec<PromptPlace>,
     latest: Option<KeptLine>,
     /// The line on which the open tag of each name began, and the line before that.
     opened: [Option<(KeptLine, Option<KeptLine>)>; 2],
 }
 
-impl LineSink for PlaceCollector {
+impl LineSink for PlaceCollector<'_> {
     fn blank(&mut self) {}
 
     fn line(&mut self, line: &Line<'_>) {
@@ -86,8 +96,8 @@ impl LineSink for PlaceCollector {
         }
         let says_plainly = self.plain.on(line).is_some();
         for (name, marks, says_plainly, opened) in [
-            (TagName::Promise, line.marks.promise, says_plainly, 0),
-            (TagName::Blocked, line.marks.blocked, false, 1),
+            (Saying::Promise, line.marks.promise, says_plainly, 0),
+            (Saying::Blocked, line.marks.blocked, false, 1),
         ] {
             let opened = &mut self.opened[opened];
             if marks.across.is_some()
@@ -102,6 +112,11 @@ impl LineSink for PlaceCollector {
             if marks.opening.is_some() {
                 *opened = Some((text.clone(), self.latest.clone()));
             }
+        }
+        if self.refusals.on(line).is_some() {
+            let (first, last) = (text.clone(), text.clone());
+            let (name, before) = (Saying::Refusal, self.latest.clone());
+            self.places.push(PromptPlace { name, first, last, before, after: None });
         }
         self.latest = Some(text);
     }

@@ -1,6 +1,8 @@
-//! Whether an agent has promised that its work is done, or says that it cannot be done.
+//! Whether an agent has promised that its work is done, says that it cannot be done, or refuses the work that it was asked
+//! to judge.
 //!
-//! The agent says so with a tag: `<promise>TEXT</promise>`, or `<blocked>why</blocked>`. Its output streams through these
+//! The agent says so with a tag, `<promise>TEXT</promise>` or `<blocked>why</blocked>`, and refuses with a line that begins
+//! with words of the policy. Its output streams through these
 //! steps, none of which keeps more than a few KiB of it:
 //!
 //! ```text
@@ -13,6 +15,7 @@ mod echo;
 pub(super) mod line;
 mod plain;
 mod reader;
+mod refusal;
 mod rule;
 mod tag;
 mod wording;

@@ -154,3 +154,36 @@ fn a_blocked_tag_that_does_not_count_is_explained() {
     let mut sim = sim.after([exits(0), Input::DelayOver]);
     assert!(!prompts(&sim.feed(no_markers()))[0].contains("did not count"));
 }
+
+#[test]
+fn who_refuses_the_work_that_it_judges_ends_the_loop_also_with_a_promise() {
+    let judges = || policy(|p| p.claims.refusals = vec!["REVIEW FAILED".to_owned()]);
+    let refuses = |bend: fn(&mut AgentReport)| {
+        exits_with(0, |r| {
+            r.facts.refusal = Some("REVIEW FAILED: no tests".into());
+            bend(r);
+        })
+    };
+    type Bend = fn(&mut AgentReport);
+    let bends: [Bend; 4] = [
+        |_| {},
+        |r| r.facts.promise = Some("DONE".into()),
+        |r| r.facts.done = crate::judge::signal::DoneFact::File,
+        |r| (r.facts.blocked, r.facts.wait_marker) = (Some("no key".into()), true),
+    ];
+    for bend in bends {
+        let mut sim = Sim::running(judges());
+        let step = sim.feed(refuses(bend));
+        let detail = "the agent refuses the work: REVIEW FAILED: no tests";
+        assert_eq!(step.events.last(), Some(&finished(Reason::Refused, detail, 1)), "{step:?}");
+        assert!(!names(&step.events).iter().any(|name| name == "claim_made"), "{step:?}");
+        assert_eq!(sim.outcomes(), [(1, IterationOutcome::NoClaim)]);
+        // The user may have it look again.
+        let mut sim = sim.after([resume()]);
+        let step = sim.feed(no_markers());
+        assert!(matches!(work(&step)[..], [Effect::StartAgent { iteration: 2, .. }]), "{step:?}");
+    }
+    // A loop that is paused or cancelled meanwhile does as the user says.
+    let sim = Sim::running(judges()).after([Input::Requested(Request::Cancel), refuses(|_| {})]);
+    assert_eq!(sim.state.over(), Some(Reason::Cancelled));
+}

@@ -65,6 +65,7 @@ pub(crate) fn every_event() -> Vec<LoopEvent> {
         Signal::Question("q".into()),
         Signal::NearMiss(MissReason::InCode),
         Signal::Blocked("no key".into()),
+        Signal::Refusal("REVIEW FAILED".into()),
         Signal::BlockedNearMiss(MissReason::NotAlone),
         Signal::Item(crate::item::ItemKey(2)),
         Signal::MalformedItem("torn".into()),

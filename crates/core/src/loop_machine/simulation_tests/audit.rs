@@ -55,6 +55,9 @@ pub(super) struct Auditor {
     claims_though_blocked: bool,
     /// Whether an iteration ended so: nothing but the end of the loop follows.
     ended_blocked: bool,
+    /// Whether the agent refused in the open iteration the work that it was to judge, and whether the newest one ended so.
+    refuses: bool,
+    ended_with_refusal: bool,
     pub(super) accepted: u32,
     spent: Millis,
     asked_to_stop: bool,
@@ -156,6 +159,7 @@ impl Auditor {
                 (self.claim_is_open, self.committed) = (true, vec![]);
                 let is_the_agents =
                     !by.iter().all(|by| matches!(by, Signal::UntilCommand | Signal::OwnClaim));
+                assert!(!self.refuses, "who refuses the work claims nothing");
                 self.claims_though_blocked = self.blocked && is_the_agents;
                 self.claimed = claimed_items(by).collect();
                 let has_marks = self.policy().marks_items();
@@ -266,6 +270,7 @@ impl Auditor {
                 assert_eq!(*iteration, self.iterations);
                 assert_eq!(*outcome == IterationOutcome::Accepted, self.accepted == 1);
                 assert!(*spent_ms >= self.spent, "time does not run backwards");
+                self.ended_with_refusal = std::mem::take(&mut self.refuses);
                 self.ended_blocked = *outcome == IterationOutcome::Blocked;
                 assert!(!self.ended_blocked || self.blocked, "only who says so is blocked");
                 (self.spent, self.is_open, self.check_runs) = (*spent_ms, false, false);
@@ -283,6 +288,7 @@ impl Auditor {
                 assert!(self.is_open && *iteration == self.iterations);
                 self.blocked = true;
             }
+            LoopEvent::SignalSeen { signal, .. } => self.refuses |= matches!(signal, Signal::Refusal(_)),
             LoopEvent::Steered { text } => self.untold.push((text.clone(), None)),
             LoopEvent::PauseRequested { .. } | LoopEvent::Paused => self.holds = true,
             LoopEvent::Unpaused => self.holds = false,
@@ -305,10 +311,13 @@ impl Auditor {
                 assert!(!self.check_runs || self.claim_is_open || self.iterations == 0);
                 let is_blocked = std::mem::take(&mut self.ended_blocked);
                 assert!(*reason != Reason::Blocked || is_blocked);
+                let has_refused = std::mem::take(&mut self.ended_with_refusal);
+                assert!(*reason != Reason::Refused || has_refused);
+                // A person who goes on may have the files judged anew.
+                self.refuses = false;
                 self.over = Some(*reason);
             }
             LoopEvent::TasksAwaited { .. }
-            | LoopEvent::SignalSeen { .. }
             | LoopEvent::SnapshotTaken { .. }
             | LoopEvent::OutlineTaken { .. }
             | LoopEvent::ChildrenAwaited { .. }

@@ -77,6 +77,8 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(mut chance: Chance, max_iterations: u32) -> Self {
+        // The number is looked at and none is drawn, so that the histories of all other seeds stay what they were.
+        let may_refuse = chance.0.is_multiple_of(7);
         let policy = policy(|p| {
             p.limits.max_iterations = max_iterations;
             p.gates.specs =
@@ -86,6 +88,7 @@ impl World {
             p.pace.restart_delay = chance.of(&[Millis(0), Millis(1000)]);
             p.agent.fatal = chance.of(&[OnFatal::Stop, OnFatal::Restart]);
             p.claims.done_file = chance.percent(90);
+            p.claims.refusals = may_refuse.then(|| "NO".to_owned()).into_iter().collect();
             p.gates.feedback = chance.percent(80);
             for gate in &mut p.gates.specs {
                 gate.retries = chance.of(&[0, 0, 1]);
@@ -520,6 +523,8 @@ impl World {
             near_miss: self.chance.percent(10).then_some(MissReason::NotAlone),
             blocked: self.chance.percent(4).then(|| "no key".to_owned()),
             blocked_near_miss: self.chance.percent(4).then_some(MissReason::InCode),
+            refusal: (!self.policy.claims.refusals.is_empty() && self.chance.percent(15))
+                .then(|| "NO: it leaks".to_owned()),
             done: self.done.clone(),
             wait_marker: self.wait_marker,
             messages,

@@ -101,7 +101,7 @@ pub fn end_of(reason: Reason, exhausted: UnitEnd) -> Option<UnitEnd> {
         Reason::MaxIterations | Reason::Stuck => Some(exhausted),
         Reason::MaxTime | Reason::Budget => Some(UnitEnd::Budget),
         Reason::Auth | Reason::Billing => Some(UnitEnd::Auth),
-        Reason::Waiting | Reason::Question | Reason::Blocked => Some(UnitEnd::Person),
+        Reason::Waiting | Reason::Question | Reason::Blocked | Reason::Refused => Some(UnitEnd::Person),
         Reason::Interrupted | Reason::Terminated => Some(UnitEnd::Stopped),
         Reason::Cancelled => Some(UnitEnd::Cancelled),
         Reason::Agent | Reason::Disk | Reason::Lock => Some(UnitEnd::Environment),

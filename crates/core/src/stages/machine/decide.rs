@@ -149,7 +149,8 @@ impl TaskDecision {
             return self.finish(TaskEndReason::Cancelled, "cancelled");
         }
         // A refusal counts when the reviewer came to its own end, whether its promise was believed or not.
-        let came_to_an_end = matches!(end.reason, Reason::Done | Reason::MaxIterations | Reason::Stuck);
+        let came_to_an_end =
+            matches!(end.reason, Reason::Done | Reason::Refused | Reason::MaxIterations | Reason::Stuck);
         if came_to_an_end && stage.role().may_write == MayWrite::Nothing && !end.changed.is_empty() {
             let files = end.changed.join(", ");
             return self.fail(
@@ -160,7 +161,10 @@ impl TaskDecision {
             );
         }
         if came_to_an_end && stage == StageName::Reviewer {
-            let read = review(&end.answer);
+            let mut read = review(&end.answer);
+            if end.reason == Reason::Refused {
+                read.is_refused_as(&end.detail);
+            }
             if read.says_both {
                 let words = "the reviewer both approves and refuses the work; the refusal counts";
                 self.effects.push(TaskEffect::Warn(words.to_owned()));

@@ -179,6 +179,14 @@ fn a_reviewer_at_its_limit_that_refuses_has_refused_and_one_that_says_nothing_ha
         run.ends(Reason::MaxIterations, answer, "t1");
         assert_eq!(run.stage(), expected, "{answer}");
     }
+    // One that refuses ends its loop at once; what is kept of its answer may lack the words.
+    for (answer, finding) in [("REVIEW FAILED: leaks", "leaks"), ("…and so on", "because refused")] {
+        let mut run = Run::begun();
+        run.ends(Reason::Done, "committed", "t1");
+        run.ends(Reason::Refused, answer, "t1");
+        assert_eq!(run.stage(), Some(Coder), "{answer}");
+        assert_eq!(run.state.ledger().findings[0].text, finding);
+    }
     // One that was interrupted has not come to a verdict.
     let mut run = Run::begun();
     run.ends(Reason::Done, "committed", "t1");

@@ -130,6 +130,7 @@ impl World {
                     Reason::MaxIterations,
                     Reason::Interrupted,
                     Reason::Blocked,
+                    Reason::Refused,
                     Reason::Budget,
                     Reason::Auth,
                 ];

@@ -130,6 +130,7 @@ fn outcome(reason: Reason, is_interactive: bool) -> Outcome {
         | Reason::MaxIterations
         | Reason::Stuck
         | Reason::Blocked
+        | Reason::Refused
         | Reason::Cancelled => Outcome::Failed,
     }
 }
