@@ -180,7 +180,7 @@ fn a_reviewer_at_its_limit_that_refuses_has_refused_and_one_that_says_nothing_ha
         assert_eq!(run.stage(), expected, "{answer}");
     }
     // One that refuses ends its loop at once; what is kept of its answer may lack the words.
-    for (answer, finding) in [("REVIEW FAILED: leaks", "leaks"), ("…and so on", "because refused")] {
+    for (answer, finding) in [("REVIEW FAILED: leaks", "leaks"), ("…and so on", "refused")] {
         let mut run = Run::begun();
         run.ends(Reason::Done, "committed", "t1");
         run.ends(Reason::Refused, answer, "t1");
