@@ -15,9 +15,10 @@ use dacapo_core::{
     agent::transcript::Said,
     duration::Millis,
     event::{Envelope, LoopStarted, OutputMarks, RunStarted},
-    ids::{LoopId, ProjectId, RunId},
+    ids::{LoopId, ProjectId, RunId, TaskId},
     loop_machine::Request,
     receipt::Receipt,
+    stages::machine::TaskEnvelope,
     view::{LoopView, RunView, StageTaskView, UnitView, WorkflowView},
     workflow::machine::WorkflowStarted,
 };
@@ -322,6 +323,17 @@ impl Client {
     pub fn newest_tasks(&self, project: Option<&ProjectId>) -> Result<Vec<TaskSeen>, ClientError> {
         let rows = self.journal().map(|store| store.newest_tasks(project)).transpose()?;
         Ok(rows.unwrap_or_default().into_iter().map(TaskSeen::from).collect())
+    }
+
+    /// What runs of tasks of a project have recorded: of one task or of all, of at most `most` runs, the newest last.
+    pub fn history_of_tasks(
+        &self,
+        project: &ProjectId,
+        task: Option<&TaskId>,
+        most: u32,
+    ) -> Result<Vec<TaskEnvelope>, ClientError> {
+        let recorded = self.journal().map(|store| store.history_of_tasks(project, task, most)).transpose()?;
+        Ok(recorded.unwrap_or_default())
     }
 
     /// The newest run of a task, in each project or in one.

@@ -23,6 +23,7 @@ use super::{
     flags::ChosenSettings,
     run::{self, RunArgs},
     say, say_json,
+    task::{ExplainTaskArgs, PlannedTask},
     unit::{self, UnitRunArgs},
     workflow::{PlannedStep, PlannedWorkflow, WorkflowRunArgs},
 };
@@ -46,6 +47,8 @@ enum ExplainCommand {
     Unit(Box<UnitRunArgs>),
     /// The run that `dacapo workflow run` with these arguments would start, and its steps
     Workflow(Box<WorkflowRunArgs>),
+    /// The stages that a task would pass through: agents, limits, promises and checks
+    Task(Box<ExplainTaskArgs>),
 }
 
 /// The loop or run that would be started.
@@ -67,6 +70,8 @@ struct Subject {
     extra: Map<String, Value>,
     /// The steps of a workflow.
     steps: Vec<PlannedStep>,
+    /// The stages of a task.
+    stages: Vec<Value>,
 }
 
 impl Subject {
@@ -89,6 +94,7 @@ impl Subject {
             is_trusted: args.flags.trust,
             extra: Map::new(),
             steps: Vec::new(),
+            stages: Vec::new(),
         })
     }
 
@@ -137,6 +143,7 @@ impl Subject {
             is_trusted: args.flags().trust,
             extra: extra.as_object().cloned().unwrap_or_default(),
             steps: Vec::new(),
+            stages: Vec::new(),
         })
     }
 
@@ -168,6 +175,41 @@ impl Subject {
             is_trusted: args.flags().trust,
             extra: extra.as_object().cloned().unwrap_or_default(),
             steps,
+            stages: Vec::new(),
+        })
+    }
+
+    fn of_task(args: &ExplainTaskArgs, planned: PlannedTask) -> Result<Self, UserError> {
+        let PlannedTask { planned, task, extra, stages } = planned;
+        let ChosenSettings { policy, programs, effective, agent_from, obstacle, warnings } = planned.chosen;
+        // What all stages have in common is shown once, as the coder has it.
+        let policy = match planned.stages.first() {
+            Some(first) => {
+                let command = planned.agents.get(&first.stage.name).cloned();
+                let policy = policy.with(|policy| {
+                    policy.agent.command = command.unwrap_or_else(|| policy.agent.command.clone());
+                });
+                first.stage.policy(policy, first.max_iterations).map_err(UserError::usage)?
+            }
+            None => policy,
+        };
+        Ok(Self {
+            preset: "task",
+            project: Context::project_of(&planned.root),
+            workspace: planned.root,
+            task: Some(task.spec.id),
+            policy,
+            programs,
+            effective,
+            configured: planned.configured,
+            agent_from,
+            obstacle,
+            warnings,
+            is_json: args.given.flags.style.json,
+            is_trusted: args.given.flags.trust,
+            extra: extra.as_object().cloned().unwrap_or_default(),
+            steps: Vec::new(),
+            stages,
         })
     }
 }
@@ -186,12 +228,40 @@ const SETTINGS: [(&str, &str); 10] = [
     ("kill_grace", "kill_grace"),
 ];
 
+/// What each stage of a task has of its own.
+const OF_STAGES: [&str; 13] = [
+    "agent",
+    "allow_empty",
+    "contradictions",
+    "done_file",
+    "evidence",
+    "gates",
+    "max_iterations",
+    "own_claim",
+    "promise",
+    "prompt_form",
+    "protect",
+    "stage",
+    "until",
+];
+
 pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) -> Result<u8, UserError> {
     let mut subject = match &args.command {
         ExplainCommand::Run(args) => Subject::of_run(args)?,
         ExplainCommand::Unit(args) => Subject::of_units(cx, args)?,
         ExplainCommand::Workflow(args) => Subject::of_workflow(args)?,
+        ExplainCommand::Task(args) => {
+            let planned = args.plan(cx)?;
+            if let Some(prompt) = args.prompt(&planned) {
+                say(prompt.trim_end());
+                return Ok(0);
+            }
+            Subject::of_task(args, planned)?
+        }
     };
+    if !subject.stages.is_empty() && subject.is_json {
+        subject.extra.insert("stages".to_owned(), json!(subject.stages));
+    }
     if !subject.steps.is_empty() && subject.is_json {
         subject.extra.insert("steps".to_owned(), json!(subject.steps));
     }
@@ -241,6 +311,7 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
     let settings: Map<String, Value> = by_setting(&subject.policy)
         .map_err(UserError::failed)?
         .into_iter()
+        .filter(|(name, _)| *preset != "task" || !OF_STAGES.contains(&name.as_str()))
         .map(|(name, value)| {
             let from = source(&name);
             (name, json!({ "value": value, "from": from }))
@@ -334,6 +405,9 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
     for step in &subject.steps {
         tell_step(step);
     }
+    for stage in &subject.stages {
+        tell_stage(stage);
+    }
     for (name, setting) in &settings {
         if name == "agent" {
             say(format!("{name:<18} {:<60} {agent_from}", subject.policy.agent.command.name));
@@ -380,6 +454,60 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
         None => {}
     }
     Ok(0)
+}
+
+fn tell_stage(stage: &Value) {
+    let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), visible);
+    let line = |name: &str, value: &str, from: &Value| {
+        say(format!("  {name:<16} {:<60} {}", value.trim_end().replace('\n', "\\n"), word(from)).trim_end());
+    };
+    let none = Value::String(String::new());
+    say(format!("stage {}", word(&stage["stage"])));
+    let agent = &stage["agent"];
+    line("agent", &word(&agent["name"]), &agent["from"]);
+    if !agent["model_from"].is_null() {
+        line("model", &word(&agent["model"]), &agent["model_from"]);
+    }
+    line("argv", &agent["argv"].to_string(), &none);
+    let limit = &stage["max_iterations"];
+    line("iterations", &format!("{} ({})", limit["value"], word(&limit["why"])), &limit["from"]);
+    if stage["mode"]["value"] == "loop" {
+        line("promise", &word(&stage["promise"]["value"]), &stage["promise"]["from"]);
+        let evidence = match stage["evidence"].as_array().map(Vec::as_slice) {
+            None | Some([]) => "none".to_owned(),
+            Some(kinds) => kinds.iter().map(word).collect::<Vec<_>>().join(", "),
+        };
+        line("evidence", &evidence, &stage["verifies"]["from"]);
+    }
+    line(
+        "may write",
+        match stage["may_write"].as_str() {
+            Some("tests") => "anything; a change that is no test gets a warning",
+            Some(other) => other,
+            None => "",
+        },
+        &none,
+    );
+    line("tests", &word(&stage["tests"]["value"]), &stage["tests"]["from"]);
+    for gate in stage["gates"].as_array().into_iter().flatten() {
+        line("gate", &word(&gate["run"]), &gate["from"]);
+    }
+    if !stage["verify"].is_null() {
+        line("verified by", &verification(&stage["verify"]), &none);
+    }
+}
+
+/// How the promise of a stage is verified, in words.
+fn verification(verify: &Value) -> String {
+    match verify["method"].as_str() {
+        Some("external") => verify["command"].as_str().map(visible).unwrap_or_default(),
+        Some("multi_stage") => {
+            let steps = verify["steps"].as_array().into_iter().flatten().map(verification);
+            steps.collect::<Vec<_>>().join(", then ")
+        }
+        Some("semantic") => "an agent that is asked".to_owned(),
+        _ => "the promise alone".to_owned(),
+    }
 }
 
 fn tell_step(step: &PlannedStep) {

@@ -224,7 +224,7 @@ fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
         Command::Run(args) => run::run(&cx, args),
         Command::Unit(args) => unit::unit(&cx, args),
         Command::Workflow(args) => workflow::workflow(&cx, args),
-        Command::Task(args) => task::task(args),
+        Command::Task(args) => task::task(&cx, args),
         Command::Status(args) => status::status(&cx, args),
         Command::Logs(args) => logs::logs(&cx, args),
         Command::Events(args) => events::events(&cx, args),

@@ -34,7 +34,7 @@ pub use prices::PriceSetting;
 pub(crate) use problem::write_problem;
 pub use problem::{Problem, Problems};
 pub use snapshots::Snapshots;
-pub use stages::{EffectiveStage, EffectiveStages, StageSection, Stages};
+pub use stages::{EffectiveStage, EffectiveStages, StageSection, Stages, self_review};
 pub use starter::{Tests, guess_tests, starter};
 pub use units::{CheckSetting, EffectiveCheck, EffectiveUnits, Units, is_branch};
 pub use workflows::Workflows;

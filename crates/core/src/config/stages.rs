@@ -6,7 +6,10 @@ use super::{At, Both, Config, Gate, Section, Source, Sourced, gates};
 use crate::{
     judge::promise::PromiseRule,
     policy::{GateSpec, Origin},
-    stages::{IterationLimit, RalphLoopConfig, Stage, StageMode, StageName, TestsMode, equal_promises},
+    stages::{
+        ChosenLimit, IterationLimit, PastRun, RalphLoopConfig, Stage, StageMode, StageName, TestsMode,
+        equal_promises, machine::PlannedStage,
+    },
     yaml::{Place, Value},
 };
 
@@ -66,6 +69,10 @@ pub struct EffectiveStage {
     pub promise_from: Source,
     pub verifies_from: Source,
     pub agent_from: Source,
+    pub model_from: Source,
+    pub tests_from: Source,
+    /// Of each gate of the stage.
+    pub gates_from: Vec<Source>,
 }
 
 pub(super) fn read(top: &mut Section<'_>) -> Stages {
@@ -218,15 +225,20 @@ fn stage(both: &Both<'_>, name: StageName, at_most: u32, defaults: &RalphLoopCon
     }
     let promise = first(both, |config| of(config).completion_promise, role.promise.clone());
     let agent = first(both, |config| of(config).agent.map(some), None);
-    let mut gates = Vec::new();
+    let model = first(both, |config| of(config).model.map(some), None);
+    let tests = first(both, |config| of(config).tests, role.tests);
+    let (mut gates, mut gates_from) = (Vec::new(), Vec::new());
     for (config, origin) in [(both.user, Origin::User), (both.repository, Origin::Repository)] {
-        gates.extend(of(config).gates.into_iter().map(|At { value: gate, .. }| GateSpec {
-            name: gate.name,
-            timeout: gate.timeout.unwrap_or(GateSpec::TIMEOUT),
-            retries: gate.retries,
-            origin,
-            ..GateSpec::of_command(&gate.run)
-        }));
+        for At { value: gate, line } in of(config).gates {
+            gates.push(GateSpec {
+                name: gate.name,
+                timeout: gate.timeout.unwrap_or(GateSpec::TIMEOUT),
+                retries: gate.retries,
+                origin,
+                ..GateSpec::of_command(&gate.run)
+            });
+            gates_from.push(Source::File { file: config.file.clone(), line });
+        }
     }
     EffectiveStage {
         stage: Stage {
@@ -236,8 +248,8 @@ fn stage(both: &Both<'_>, name: StageName, at_most: u32, defaults: &RalphLoopCon
             promise: promise.value,
             verifies: verifies.value,
             agent: agent.value,
-            model: first(both, |config| of(config).model.map(some), None).value,
-            tests: first(both, |config| of(config).tests, role.tests).value,
+            model: model.value,
+            tests: tests.value,
             gates,
         },
         mode_from: enabled.from,
@@ -245,6 +257,9 @@ fn stage(both: &Both<'_>, name: StageName, at_most: u32, defaults: &RalphLoopCon
         promise_from: promise.from,
         verifies_from: verifies.from,
         agent_from: agent.from,
+        model_from: model.from,
+        tests_from: tests.from,
+        gates_from,
     }
 }
 
@@ -272,14 +287,36 @@ impl EffectiveStages {
             let stage = self.stages.iter().find(|known| known.stage.name == name);
             stage.and_then(|known| known.stage.agent.as_deref()).unwrap_or(default)
         };
-        let (coder, reviewer) = (agent(StageName::Coder), agent(StageName::Reviewer));
-        (coder == reviewer).then(|| {
-            format!(
-                "the reviewer is the coder's own agent, `{coder}`, which finds less in its own work; \
-                 `stages.reviewer.agent` may name another"
-            )
-        })
+        self_review(agent(StageName::Coder), agent(StageName::Reviewer))
     }
+
+    /// The stages with the limits of their next run. `past` has the newest runs of each stage, and `at_most` is how many
+    /// iterations the user lets any loop have.
+    pub fn planned(&self, past: &BTreeMap<StageName, Vec<PastRun>>, at_most: u32) -> Vec<PlannedStage> {
+        let planned = |EffectiveStage { stage, .. }: &EffectiveStage| {
+            let past = past.get(&stage.name).map(Vec::as_slice).unwrap_or_default();
+            let chosen = match stage.mode {
+                StageMode::Loop => {
+                    stage.max_iterations.choose(stage.name.role().max_iterations, past, at_most)
+                }
+                StageMode::SinglePass => {
+                    ChosenLimit { max_iterations: 1, why: "enabled: false, so there is one pass".to_owned() }
+                }
+            };
+            PlannedStage { stage: stage.clone(), max_iterations: chosen.max_iterations, why: chosen.why }
+        };
+        self.stages.iter().map(planned).collect()
+    }
+}
+
+/// A warning about a reviewer that has the agent of the coder.
+pub fn self_review(coder: &str, reviewer: &str) -> Option<String> {
+    (coder == reviewer).then(|| {
+        format!(
+            "the reviewer is the coder's own agent, `{coder}`, which finds less in its own work; \
+             `stages.reviewer.agent` may name another"
+        )
+    })
 }
 
 #[cfg(test)]

@@ -245,3 +245,27 @@ fn both_files_may_have_the_keys_and_what_the_repository_checks_is_known() {
         assert!(!resolve_all(&config, &empty, &Typed::default()).is_checked_by_repository());
     }
 }
+
+#[test]
+fn the_next_run_has_limits_that_past_runs_and_the_user_allow() {
+    let effective = in_force(
+        "limits: {max_iterations: 20}",
+        "ralph: {coder: {max_iterations: auto}, qa: {enabled: false}}",
+    );
+    let past: Vec<PastRun> = [8, 8, 9].map(|iterations| PastRun { iterations, is_passed: true }).into();
+    let limits = |past: &BTreeMap<StageName, Vec<PastRun>>| -> Vec<(u32, String)> {
+        let planned = effective.planned(past, 20);
+        planned.into_iter().map(|planned| (planned.max_iterations, planned.why)).collect()
+    };
+    let others = [
+        (5, "max_iterations: 5".to_owned()),
+        (10, "max_iterations: 10".to_owned()),
+        (1, "enabled: false, so there is one pass".to_owned()),
+    ];
+    let none = limits(&BTreeMap::new());
+    assert_eq!(none[0], (15, "auto: 0 past runs, fewer than 3: the default".to_owned()));
+    assert_eq!(none[1..], others);
+    let learned = limits(&[(StageName::Coder, past)].into());
+    assert_eq!(learned[0], (14, "auto: of the last 3 runs nine in ten needed 9 or fewer".to_owned()));
+    assert_eq!(learned[1..], others);
+}

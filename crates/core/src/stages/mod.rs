@@ -6,6 +6,7 @@
 
 mod account;
 mod completion;
+mod history;
 mod ledger;
 mod limit;
 pub mod machine;
@@ -19,6 +20,7 @@ pub mod task;
 
 pub use account::StageAccount;
 pub use completion::{CommandEnd, External, StageCompletion, TaskCompletion, VERIFY_TIMEOUT, Verify};
+pub use history::{past_refusals, past_runs};
 pub use ledger::{
     Decider, FindingState, ROUNDS_WITH_FINDINGS, ReviewFinding, ReviewLedger, Round, Stalemate,
 };

@@ -16,7 +16,7 @@ use dacapo_engine::stage_tasks::{self, AddTaskError, NewTask};
 
 use super::{
     super::{say, say_json, value},
-    TasksPlace, as_json,
+    KnownTask, TasksPlace, as_json,
 };
 use crate::error::UserError;
 
@@ -70,7 +70,7 @@ pub(super) fn add(args: &AddArgs) -> Result<u8, UserError> {
     };
     let task = stage_tasks::add(&root, &new)?;
     if args.json {
-        return say_json(&as_json(&task));
+        return say_json(&as_json(&KnownTask { task: &task, run: None }));
     }
     let _ = writeln!(io::stderr().lock(), "Wrote {}", task.spec.file);
     say(&task.spec.id);

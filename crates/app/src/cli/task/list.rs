@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use super::{
     super::{say, say_json},
-    RepositoryTasks, TasksPlace, as_json,
+    KnownTask, RepositoryTasks, TaskRuns, TasksPlace, as_json,
 };
-use crate::error::UserError;
+use crate::{context::Context, error::UserError};
 
 /// Show tasks, how far they are, and what they wait for
 #[derive(Args, Debug)]
@@ -21,12 +21,13 @@ pub(super) struct TaskListArgs {
     json: bool,
 }
 
-pub(super) fn list(args: &TaskListArgs) -> Result<u8, UserError> {
+pub(super) fn list(cx: &Context, args: &TaskListArgs) -> Result<u8, UserError> {
     let repository = RepositoryTasks::at(&args.place)?;
     repository.warn();
     let tasks = &repository.found.tasks;
+    let runs = TaskRuns::at(cx, &args.place)?;
     if args.json {
-        return say_json(&tasks.iter().map(as_json).collect::<Vec<Value>>());
+        return say_json(&tasks.iter().map(|task| as_json(&runs.of(task))).collect::<Vec<Value>>());
     }
     if tasks.is_empty() {
         say(format!("No tasks in `{FOLDER}`."));
@@ -37,7 +38,7 @@ pub(super) fn list(args: &TaskListArgs) -> Result<u8, UserError> {
         let depends_on: Vec<&str> = task.spec.depends_on.iter().map(|id| id.as_str()).collect();
         rows.push([
             task.spec.id.to_string(),
-            task.status.to_string(),
+            status_words(&runs.of(task)),
             depends_on.join(", "),
             task.spec.title.clone(),
         ]);
@@ -51,4 +52,15 @@ pub(super) fn list(args: &TaskListArgs) -> Result<u8, UserError> {
     }
     say(text.trim_end());
     Ok(0)
+}
+
+/// How far a task is, and where in the stage that it is in.
+fn status_words(known: &KnownTask<'_>) -> String {
+    match (known.ralph(), known.failure()) {
+        (Some(ralph), _) => {
+            format!("{} ({} {}/{})", known.status(), ralph.stage, ralph.iteration, ralph.max_iterations)
+        }
+        (None, Some(failure)) => format!("{} ({} failed)", known.status(), failure.stage),
+        (None, None) => known.status().to_string(),
+    }
 }

@@ -3,14 +3,16 @@
 mod add;
 mod check;
 mod list;
+mod planned;
 mod show;
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use dacapo_core::{
-    stages::{StageTask, StageTaskList, task::FOLDER},
+    stages::{Ralph, RalphFailure, StageTask, StageTaskList, StageTaskStatus, task::FOLDER},
     text::nearest::nearest,
+    view::StageTaskView,
     yaml::short,
 };
 use dacapo_engine::{stage_tasks, units};
@@ -50,17 +52,19 @@ impl TaskArgs {
     }
 }
 
-pub(super) fn task(args: &TaskArgs) -> Result<u8, UserError> {
+pub(super) use planned::{ExplainTaskArgs, PlannedTask};
+
+pub(super) fn task(cx: &Context, args: &TaskArgs) -> Result<u8, UserError> {
     match &args.command {
         TaskCommand::Add(args) => add::add(args),
-        TaskCommand::List(args) => list::list(args),
-        TaskCommand::Show(args) => show::show(args),
+        TaskCommand::List(args) => list::list(cx, args),
+        TaskCommand::Show(args) => show::show(cx, args),
         TaskCommand::Check(args) => check::check(args),
     }
 }
 
 /// The repository that a command works on.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Clone)]
 struct TasksPlace {
     /// The repository (default: the one we are in)
     #[arg(long, value_name = "DIR")]
@@ -121,16 +125,56 @@ impl RepositoryTasks {
     }
 }
 
+/// A task of a file, with what the journal knows of its newest run.
+struct KnownTask<'a> {
+    task: &'a StageTask,
+    run: Option<&'a StageTaskView>,
+}
+
+impl KnownTask<'_> {
+    /// While a run of the task is open, the journal says how far it is; otherwise its file does.
+    fn status(&self) -> StageTaskStatus {
+        self.run.filter(|run| !run.is_over).map_or(self.task.status, |run| run.status)
+    }
+
+    fn ralph(&self) -> Option<&Ralph> {
+        self.run.filter(|run| !run.is_over)?.ralph.as_ref()
+    }
+
+    /// Why the task is to do again. What the user has set to done meanwhile has not failed.
+    fn failure(&self) -> Option<&RalphFailure> {
+        self.run?.ralph_failure.as_ref().filter(|_| self.status() == StageTaskStatus::Todo)
+    }
+}
+
+/// The newest run of each task of a repository.
+struct TaskRuns(Vec<StageTaskView>);
+
+impl TaskRuns {
+    fn at(cx: &Context, place: &TasksPlace) -> Result<Self, UserError> {
+        // Looking makes nothing: no journal means no runs.
+        if !cx.home.path().exists() {
+            return Ok(Self(Vec::new()));
+        }
+        let project = Context::project_of(&place.root()?);
+        Ok(Self(cx.client()?.newest_tasks(Some(&project))?.into_iter().map(|seen| seen.view).collect()))
+    }
+
+    fn of<'a>(&'a self, task: &'a StageTask) -> KnownTask<'a> {
+        KnownTask { task, run: self.0.iter().find(|view| view.task == task.spec.id) }
+    }
+}
+
 /// A task as scripts see it.
-fn as_json(task: &StageTask) -> Value {
-    let spec = &task.spec;
+fn as_json(known: &KnownTask<'_>) -> Value {
+    let spec = &known.task.spec;
     json!({
         "id": spec.id,
         "title": spec.title,
-        "status": task.status,
+        "status": known.status(),
         "depends_on": spec.depends_on,
-        "ralph": null,
-        "ralph_failure": null,
+        "ralph": known.ralph(),
+        "ralph_failure": known.failure(),
         "file": spec.file,
         "branch": spec.branch(),
     })

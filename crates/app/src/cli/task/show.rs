@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::{
     super::{say, say_json},
-    RepositoryTasks, TasksPlace, as_json,
+    RepositoryTasks, TaskRuns, TasksPlace, as_json,
 };
-use crate::error::UserError;
+use crate::{context::Context, error::UserError};
 
 /// Show a task: how far it is, what it waits for, and what is to be done
 #[derive(Args, Debug)]
@@ -24,12 +24,14 @@ pub(super) struct ShowArgs {
     json: bool,
 }
 
-pub(super) fn show(args: &ShowArgs) -> Result<u8, UserError> {
+pub(super) fn show(cx: &Context, args: &ShowArgs) -> Result<u8, UserError> {
     let repository = RepositoryTasks::at(&args.place)?;
     let task = repository.task(&args.task)?;
+    let runs = TaskRuns::at(cx, &args.place)?;
+    let known = runs.of(task);
     let spec = &task.spec;
     if args.json {
-        let mut value = as_json(task);
+        let mut value = as_json(&known);
         value["writes"] = json!(spec.writes);
         value["completion"] = json!(spec.completion);
         value["specification"] = json!(spec.specification);
@@ -38,11 +40,22 @@ pub(super) fn show(args: &ShowArgs) -> Result<u8, UserError> {
     let line = |name: &str, value: &str| say(format!("{name:<12} {value}"));
     line("task", spec.id.as_str());
     line("title", &spec.title);
-    line("status", task.status.as_str());
+    line("status", known.status().as_str());
+    if let Some(ralph) = known.ralph() {
+        line("stage", &format!("{}, iteration {}/{}", ralph.stage, ralph.iteration, ralph.max_iterations));
+    }
+    if let Some(failure) = known.failure() {
+        let (stage, reason) = (failure.stage, visible(&failure.reason).replace('\n', "\\n"));
+        line("failed", &format!("{stage}, {} iterations: {reason}", failure.iterations_used));
+    }
+    if let Some(run) = known.run {
+        line("run", &format!("{} ({})", run.id, run.state));
+    }
     if !spec.depends_on.is_empty() {
         let all = repository.found.tasks.iter();
-        let standing =
-            |id: &TaskId| all.clone().find(|known| known.spec.id == *id).map(|known| known.status.as_str());
+        let standing = |id: &TaskId| {
+            all.clone().find(|known| known.spec.id == *id).map(|known| runs.of(known).status().as_str())
+        };
         let words = spec.depends_on.iter().map(|id| format!("{id} ({})", standing(id).unwrap_or("unknown")));
         line("depends on", &words.collect::<Vec<_>>().join(", "));
     }

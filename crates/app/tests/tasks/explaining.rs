@@ -1,0 +1,208 @@
+//! `dacapo explain task`.
+
+use std::fs;
+
+use dacapo_testkit::TestEnv;
+use serde_json::{Value, json};
+
+fn env(config: &str) -> TestEnv {
+    let env = TestEnv::new(env!("CARGO_BIN_EXE_dacapo"));
+    env.git_init();
+    env.install_agent("claude").install_agent("codex");
+    users(&env, "");
+    env.write(".dacapo/config.yaml", config);
+    env.run(["task", "add", "--title", "Add a login page", "--body", "People log in."]).assert_code(0);
+    env
+}
+
+/// The user's own configuration. Tests may be run by root, for whom agents do not work unattended.
+fn users(env: &TestEnv, more: &str) {
+    let folder = env.home().join(".config/dacapo");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("config.yaml"), format!("permissions: {{allow_root: true}}\n{more}")).unwrap();
+}
+
+fn explained(env: &TestEnv, extra: &[&str]) -> Value {
+    let fixed = ["explain", "task", "TASK-001", "--json"];
+    serde_json::from_str(&env.run(fixed.iter().chain(extra)).assert_code(0).stdout).unwrap()
+}
+
+const CONFIG: &str = "\
+gates: [make lint]
+ralph:
+  coder: {max_iterations: auto}
+  qa: {enabled: false}
+stages:
+  reviewer: {agent: codex, model: large}
+  tester: {tests: checked, gates: [{name: all, run: make test}]}
+";
+
+/// The lines about stages.
+fn stages(text: &str) -> String {
+    let lines = text.lines().skip_while(|line| !line.starts_with("stage "));
+    let lines: Vec<&str> =
+        lines.take_while(|line| line.starts_with("stage ") || line.starts_with("  ")).collect();
+    // The arguments of agents are told by other tests.
+    let lines: Vec<&str> = lines.into_iter().filter(|line| !line.starts_with("  argv")).collect();
+    lines.join("\n")
+}
+
+#[test]
+fn each_stage_is_told_with_its_values_and_where_they_come_from() {
+    let env = env(CONFIG);
+    let output = env.run(["explain", "task", "TASK"]).assert_code(0);
+    insta::assert_snapshot!(stages(&output.stdout), @r"
+    stage coder
+      agent            claude                                                       default
+      iterations       15 (auto: 0 past runs, fewer than 3: the default)            .dacapo/config.yaml:3
+      promise          IMPLEMENTATION_COMPLETE                                      default
+      evidence         commit                                                       default
+      may write        anything
+      tests            checked                                                      default
+      gate             make lint                                                    .dacapo/config.yaml:1
+    stage reviewer
+      agent            codex                                                        .dacapo/config.yaml:6
+      model            large                                                        .dacapo/config.yaml:6
+      iterations       5 (max_iterations: 5)                                        default
+      promise          REVIEW_COMPLETE                                              default
+      evidence         approval                                                     default
+      may write        nothing
+      tests            checked                                                      default
+      gate             make lint                                                    .dacapo/config.yaml:1
+    stage tester
+      agent            claude                                                       default
+      iterations       10 (max_iterations: 10)                                      default
+      promise          TESTS_COMPLETE                                               default
+      evidence         tests                                                        default
+      may write        anything; a change that is no test gets a warning
+      tests            checked                                                      .dacapo/config.yaml:7
+      gate             make lint                                                    .dacapo/config.yaml:1
+      gate             make test                                                    .dacapo/config.yaml:7
+    stage qa
+      agent            claude                                                       default
+      iterations       1 (enabled: false, so there is one pass)                     .dacapo/config.yaml:4
+      may write        nothing
+      tests            checked                                                      default
+      gate             make lint                                                    .dacapo/config.yaml:1
+    ");
+    let told = explained(&env, &[]);
+    assert_eq!((&told["preset"], &told["task"]), (&json!("task"), &json!("TASK-001")));
+    assert_eq!(
+        (&told["run"]["title"], &told["run"]["branch"], &told["run"]["waits_for"]),
+        (&json!("Add a login page"), &json!("task/TASK-001"), &json!([]))
+    );
+    let stages = told["run"]["stages"].as_array().unwrap();
+    let names: Vec<&Value> = stages.iter().map(|stage| &stage["stage"]).collect();
+    assert_eq!(names, ["coder", "reviewer", "tester", "qa"]);
+    let limit = |at: usize| (&stages[at]["max_iterations"]["value"], &stages[at]["max_iterations"]["from"]);
+    assert_eq!(limit(0), (&json!(15), &json!(".dacapo/config.yaml:3")));
+    assert_eq!(limit(1), (&json!(5), &json!("default")));
+    assert_eq!(limit(3), (&json!(1), &json!(".dacapo/config.yaml:4")));
+    let agent = |at: usize| (&stages[at]["agent"]["name"], &stages[at]["agent"]["from"]);
+    assert_eq!(agent(0), (&json!("claude"), &json!("default")));
+    assert_eq!(agent(1), (&json!("codex"), &json!(".dacapo/config.yaml:6")));
+    assert!(stages[1]["agent"]["argv"].as_array().unwrap().iter().any(|word| word == "large"), "{told:#}");
+    assert_eq!(
+        stages[2]["gates"],
+        json!([
+            { "name": "make lint", "run": "make lint", "from": ".dacapo/config.yaml:1" },
+            { "name": "all", "run": "make test", "from": ".dacapo/config.yaml:7" },
+        ])
+    );
+    assert_eq!((&stages[1]["may_write"], &stages[1]["evidence"]), (&json!("nothing"), &json!(["approval"])));
+    assert_eq!(told["policy"]["iteration_timeout"], json!({ "value": 600_000, "from": "default" }));
+    assert_eq!((&told["policy"]["promise"], &told["warnings"]), (&Value::Null, &json!([])));
+    // Nothing was started.
+    assert!(env.ledger().is_empty() && !env.dacapo_home().exists());
+}
+
+#[test]
+fn a_reviewer_with_the_coders_agent_is_warned_about() {
+    let warning = "the reviewer is the coder's own agent, `claude`, which finds less in its own work; `stages.reviewer.agent` may name another";
+    for (config, extra, is_warned) in [
+        ("", &[][..], true),
+        ("stages: {reviewer: {agent: codex}}", &[], false),
+        ("stages: {reviewer: {agent: codex}}", &["--agent", "claude"], true),
+        ("agent: codex\nstages: {coder: {agent: claude}, reviewer: {agent: claude}}", &[], true),
+        ("agent: codex\nstages: {coder: {agent: claude}}", &[], false),
+    ] {
+        let env = env(config);
+        let told = explained(&env, extra);
+        assert_eq!(
+            told["warnings"] == json!([warning]),
+            is_warned,
+            "{config} {extra:?} {}",
+            told["warnings"]
+        );
+    }
+}
+
+#[test]
+fn the_prompt_of_a_stage_can_be_read() {
+    let env = env("");
+    let output = env.run(["explain", "task", "TASK-001", "--prompt"]).assert_code(0);
+    insta::assert_snapshot!(output.stdout, @r"
+    ## Task Information
+    - **Task ID**: TASK-001
+    - **Title**: Add a login page
+    - **Stage**: Implementation
+    - **Ralph Iteration**: 1/15
+
+    ## Specification
+    People log in.
+
+    ## Completion Requirements
+
+    When you have GENUINELY completed this stage:
+
+    1. Ensure all requirements from the specification are implemented
+    2. Commit your changes with a descriptive message
+    3. Verify your implementation works correctly
+
+    Then output <promise>IMPLEMENTATION_COMPLETE</promise> on a line of its own.
+
+    CRITICAL:
+    - Only output the promise when ALL requirements are truly met
+    - Your work will be verified - false promises are detected
+    - If blocked, explain what's preventing completion
+    - The loop will continue until genuine completion or max iterations
+    ");
+    let reviewer = env.run(["explain", "task", "TASK-001", "--prompt=reviewer"]).assert_code(0).stdout;
+    assert!(reviewer.contains("- **Ralph Iteration**: 1/5\n"), "{reviewer}");
+    let told = explained(&env, &[]);
+    assert_eq!(told["run"]["stages"][1]["prompt"].as_str().unwrap().trim_end(), reviewer.trim_end());
+    env.run(["explain", "task", "TASK-001", "--prompt=coach"]).assert_code(2);
+}
+
+#[test]
+fn what_stands_in_the_way_is_said() {
+    let env = env("stages: {reviewer: {agent: nobody-has-it}}");
+    let refused = env.run(["explain", "task", "TASK-001"]).assert_code(2);
+    insta::assert_snapshot!(env.redact(&refused.stderr), @r"
+    hint: `dacapo doctor` lists the agents; `--agent-cmd CMD` takes any program
+    dacapo: there is no agent `nobody-has-it`; known: claude, codex, gemini, opencode, qwen, copilot, pi (.dacapo/config.yaml:1)
+    ");
+    env.write(".dacapo/config.yaml", "stages: {reviewer: {agent: gemini}}");
+    let text = env.run(["explain", "task", "TASK-001"]).assert_code(0).stdout;
+    assert!(text.contains("It would not start: agent `gemini` is not installed"), "{text}");
+    env.write(".dacapo/config.yaml", "ralph: {coder: {completion_promise: SAME}}");
+    users(&env, "ralph: {qa: {completion_promise: SAME}}");
+    let text = env.run(["explain", "task", "TASK-001"]).assert_code(0).stdout;
+    assert!(text.contains("It would not start: the stages `coder` and `qa` have the same promise"), "{text}");
+    users(&env, "");
+    // The task's own promise counts, too.
+    env.write(
+        ".dacapo/tasks/own.md",
+        "---\nid: OWN\ntitle: T\ndepends_on: [TASK-001]\ncompletion: {stages: {qa: {promise: SAME, verify: {method: multi_stage, steps: \
+         [{method: semantic}, {method: external, command: make e2e}]}}}}\n---\nx\n",
+    );
+    let text = env.run(["explain", "task", "OWN"]).assert_code(0).stdout;
+    assert!(
+        text.contains("have the same promise, once the promises of `.dacapo/tasks/own.md` count"),
+        "{text}"
+    );
+    assert!(text.contains("verified by      an agent that is asked, then make e2e"), "{text}");
+    assert!(text.contains("waits_for          [\"TASK-001\"]"), "{text}");
+    let unknown = env.run(["explain", "task", "TSK-001"]).assert_code(2);
+    assert!(unknown.stderr.contains("did you mean `TASK-001`?"), "{}", unknown.stderr);
+}

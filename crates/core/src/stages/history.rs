@@ -1,0 +1,114 @@
+//! What earlier runs of tasks tell about the next one: how many iterations stages needed, and why claims were refused.
+
+use std::collections::BTreeMap;
+
+use super::{
+    PastRun, StageName,
+    machine::{TaskEnvelope, TaskEvent},
+};
+use crate::event::Reason;
+
+/// How runs of each stage went, the newest last. `recorded` are the events of runs of tasks, run by run.
+///
+/// A run that was cancelled, or that failed for another reason than its limit, says nothing about how many iterations it takes.
+pub fn past_runs<'a>(
+    recorded: impl IntoIterator<Item = &'a TaskEnvelope>,
+) -> BTreeMap<StageName, Vec<PastRun>> {
+    let mut found: BTreeMap<StageName, Vec<PastRun>> = BTreeMap::new();
+    let mut add = |stage, iterations, is_passed| {
+        found.entry(stage).or_default().push(PastRun { iterations, is_passed });
+    };
+    let mut newest_iteration = 0;
+    for envelope in recorded {
+        match &envelope.event {
+            TaskEvent::StageStarted { .. } => newest_iteration = 0,
+            TaskEvent::StageIteration { entry, .. } => newest_iteration = entry.ralph_iteration,
+            TaskEvent::StagePassed { stage, iterations, .. } => add(*stage, *iterations, true),
+            // A refusal is what the reviewer was asked for.
+            TaskEvent::SentBack { from, .. } => add(*from, newest_iteration.max(1), true),
+            TaskEvent::StageFailed { failure, why: Reason::MaxIterations, .. } => {
+                add(failure.stage, failure.iterations_used, false);
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Why claims of each stage were refused in earlier runs of one task, the newest last. `recorded` are the events of these runs.
+pub fn past_refusals<'a>(
+    recorded: impl IntoIterator<Item = &'a TaskEnvelope>,
+) -> BTreeMap<StageName, Vec<String>> {
+    let mut found: BTreeMap<StageName, Vec<String>> = BTreeMap::new();
+    for envelope in recorded {
+        let (stage, refusals) = match &envelope.event {
+            TaskEvent::StagePassed { stage, refusals, .. } => (*stage, refusals),
+            TaskEvent::StageFailed { failure, refusals, .. } => (failure.stage, refusals),
+            _ => continue,
+        };
+        if !refusals.is_empty() {
+            found.entry(stage).or_default().extend(refusals.iter().cloned());
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stages::RalphFailure;
+
+    fn recorded(events: Vec<TaskEvent>) -> Vec<TaskEnvelope> {
+        let run: crate::ids::RunId = "r123456789".parse().unwrap();
+        let at = jiff::Timestamp::UNIX_EPOCH;
+        events.into_iter().map(|event| TaskEnvelope { seq: 1, at, run: run.clone(), event }).collect()
+    }
+
+    fn passed(stage: StageName, iterations: u32, refusals: &[&str]) -> TaskEvent {
+        TaskEvent::StagePassed {
+            stage,
+            run: 1,
+            iterations,
+            tree: "t".to_owned(),
+            changed: Vec::new(),
+            unreviewed: Vec::new(),
+            refusals: refusals.iter().map(|&why| why.to_owned()).collect(),
+            loop_id: None,
+        }
+    }
+
+    fn failed(stage: StageName, iterations: u32, why: Reason, refusals: &[&str]) -> TaskEvent {
+        TaskEvent::StageFailed {
+            run: 1,
+            failure: RalphFailure::new(stage, iterations, "", "r"),
+            why,
+            refusals: refusals.iter().map(|&why| why.to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn runs_that_were_passed_refused_or_used_up_are_measures_and_others_are_none() {
+        use StageName::{Coder, Reviewer, Tester};
+        let sent_back = TaskEvent::SentBack { from: Reviewer, open: 2 };
+        let all = recorded(vec![
+            passed(Coder, 3, &["no tests"]),
+            sent_back,
+            passed(Coder, 2, &[]),
+            failed(Coder, 15, Reason::MaxIterations, &["no commit"]),
+            failed(Tester, 4, Reason::Error, &["gate failed"]),
+            TaskEvent::CancelRequested,
+        ]);
+        let run = |iterations, is_passed| PastRun { iterations, is_passed };
+        assert_eq!(
+            past_runs(&all),
+            [(Coder, vec![run(3, true), run(2, true), run(15, false)]), (Reviewer, vec![run(1, true)]),]
+                .into()
+        );
+        let words = |list: &[&str]| -> Vec<String> { list.iter().map(|&word| word.to_owned()).collect() };
+        assert_eq!(
+            past_refusals(&all),
+            [(Coder, words(&["no tests", "no commit"])), (Tester, words(&["gate failed"]))].into()
+        );
+        assert_eq!(past_runs(&[]), BTreeMap::new());
+    }
+}
