@@ -7,7 +7,7 @@ use dacapo_core::{
     view::UnitView,
 };
 use dacapo_engine::{
-    client::{Client, LoopSeen, RunSeen, StreamId, WorkflowSeen, deciding},
+    client::{Client, LoopSeen, RunSeen, StreamId, TaskSeen, WorkflowSeen, deciding},
     home::Home,
     inside::{self, Inside, Whereabouts},
     store::Store,
@@ -208,6 +208,58 @@ impl Context {
         });
         Ok(match of_step.and_then(|started| started.run) {
             Some(run) => client.workflow_of_id(&run)?,
+            None => None,
+        })
+    }
+
+    /// The run of a task that `text` names, if it is one: the newest of the task of this name in this repository, else in the
+    /// only project that has it; or the run itself by its id.
+    pub(crate) fn find_task(&self, client: &Client, text: &str) -> Result<Option<TaskSeen>, UserError> {
+        if let Ok(id) = text.parse::<RunId>()
+            && let Some(run) = client.task_of_id(&id)?
+        {
+            return Ok(Some(run));
+        }
+        let here =
+            Self::folder(None).ok().map(|folder| Self::project_of(&dacapo_engine::units::top(&folder)));
+        let own = here.clone().or_else(Self::here);
+        let exact = |project: Option<&ProjectId>| client.newest_run_of_task(project, text);
+        let begun = |project: Option<&ProjectId>| match text.len() >= PREFIX {
+            true => client.stage_tasks_with_prefix(project, text),
+            false => Ok(Vec::new()),
+        };
+        let mut found = exact(own.as_ref())?;
+        if found.is_empty() {
+            found = exact(None)?;
+        }
+        // The name of another loop's task is no beginning of this one.
+        if found.is_empty() && client.newest_of_task(None, text)?.is_empty() {
+            found = begun(own.as_ref())?;
+            if found.is_empty() {
+                found = begun(None)?;
+            }
+        }
+        if found.len() > 1 {
+            let names: Vec<String> =
+                found.iter().map(|seen| format!("{} of {}", seen.view.task, seen.view.project)).collect();
+            return Err(UserError::usage(format!("`{text}` can mean several tasks: {}", names.join(", ")))
+                .hint("write more of the id, or call dacapo in the repository of the one you mean"));
+        }
+        Ok(found.pop())
+    }
+
+    /// The run of a task that `text` means: the task itself, or the one that the loop of this name was started for. What is done
+    /// to the loop of a stage is done to its task, which alone knows what comes next.
+    pub(crate) fn task_of(&self, client: &Client, text: &str) -> Result<Option<TaskSeen>, UserError> {
+        if let Some(task) = self.find_task(client, text)? {
+            return Ok(Some(task));
+        }
+        let Ok(seen) = self.find(client, text) else { return Ok(None) };
+        let started = client.loop_started(&seen.view.id)?;
+        let of_stage = started
+            .filter(|started| started.purpose.as_ref().is_some_and(|purpose| purpose.as_stage().is_some()));
+        Ok(match of_stage.and_then(|started| started.run) {
+            Some(run) => client.task_of_id(&run)?,
             None => None,
         })
     }

@@ -18,7 +18,7 @@ use dacapo_core::{
     ids::{LoopId, ProjectId, RunId, TaskId},
     loop_machine::Request,
     receipt::Receipt,
-    stages::machine::TaskEnvelope,
+    stages::machine::{TaskEnvelope, TaskStarted},
     view::{LoopView, RunView, StageTaskView, UnitView, WorkflowView},
     workflow::machine::WorkflowStarted,
 };
@@ -356,6 +356,11 @@ impl Client {
         Ok(rows.unwrap_or_default().into_iter().map(TaskSeen::from).collect())
     }
 
+    /// How a run of a task began.
+    pub fn task_started(&self, id: &RunId) -> Result<Option<TaskStarted>, ClientError> {
+        Ok(self.journal().map(|store| store.task_started(id)).transpose()?.flatten())
+    }
+
     /// The newest loop of a run.
     pub fn newest_loop_of_run(&self, id: &RunId) -> Result<Option<LoopSeen>, ClientError> {
         let rows = self.journal().map(|store| store.loops_of_run(id)).transpose()?;
@@ -648,6 +653,22 @@ impl Client {
                 }
             };
             if !is_running {
+                return Ok(true);
+            }
+            if Instant::now() > deadline {
+                return Ok(false);
+            }
+            watch.wait(AGAIN)?;
+        }
+    }
+
+    /// Waits until the run of a task has come to its end, for at most `patience`; says whether that came about. Its process may go
+    /// on with other tasks.
+    pub fn wait_until_over(&self, task: &RunId, patience: Duration) -> Result<bool, ClientError> {
+        let mut watch = self.watch()?;
+        let deadline = Instant::now() + patience;
+        loop {
+            if self.task_of_id(task)?.is_none_or(|seen| seen.view.is_over || !seen.is_running) {
                 return Ok(true);
             }
             if Instant::now() > deadline {

@@ -89,6 +89,11 @@ impl Home {
         self.0.join("locks").join(".workflows").join(run.as_str())
     }
 
+    /// What the performer of a task's stages locks.
+    pub(crate) fn lock_of_stages(&self, project: &ProjectId, task: &TaskId) -> PathBuf {
+        self.0.join("locks").join(".stages").join(project.as_str()).join(task.as_str())
+    }
+
     /// Where the supervisor of a loop listens to its agent.
     pub fn socket(&self, loop_id: &LoopId) -> PathBuf {
         self.0.join("sockets").join(loop_id.as_str())

@@ -28,6 +28,7 @@ pub mod scratch;
 pub mod secrets;
 mod signals;
 pub mod snapshots;
+pub mod stage_performer;
 pub mod stage_tasks;
 pub mod starter;
 pub mod store;

@@ -3,19 +3,19 @@
 use clap::Args;
 use dacapo_core::{
     loop_machine::Request,
-    view::{QuestionView, WorkflowView, refused_answer},
+    view::{QuestionView, StageTaskView, WorkflowView, refused_answer},
     workflow::{
         StepKind,
         machine::{self, Answer},
     },
 };
 use dacapo_engine::{
-    client::{Client, StreamId},
+    client::{Client, StreamId, TaskSeen},
     observer::NoObserver,
     performer::{self, ResumeWorkflow},
 };
 
-use super::{detach, say, value, workflow};
+use super::{detach, say, task, value, workflow};
 use crate::{context::Context, error::UserError};
 
 /// How long the ids of runs are.
@@ -60,6 +60,9 @@ pub(super) fn reject(cx: &Context, args: &RejectArgs) -> Result<u8, UserError> {
 
 fn answer(cx: &Context, id: Option<&str>, text: Option<&str>, decision: &str) -> Result<u8, UserError> {
     let mut client = cx.client()?;
+    if let Some((seen, said)) = asking_task(cx, &client, id, text)? {
+        return answer_task(cx, &mut client, &seen, said, decision);
+    }
     let named = match id {
         Some(id) if id != "-" => cx.find_workflow(&client, id)?,
         _ => None,
@@ -125,6 +128,55 @@ fn answer(cx: &Context, id: Option<&str>, text: Option<&str>, decision: &str) ->
         return Ok(0);
     }
     detach::start_run(&client, ["resume", id.as_str(), "--is-answer"])
+}
+
+/// The task that an answer is for, if it names one, or names nothing and the newest of this folder is one; and what is said.
+fn asking_task<'a>(
+    cx: &Context,
+    client: &Client,
+    id: Option<&'a str>,
+    text: Option<&'a str>,
+) -> Result<Option<(TaskSeen, &'a str)>, UserError> {
+    if let Some(id) = id.filter(|id| *id != "-") {
+        return Ok(cx.task_of(client, id)?.map(|seen| (seen, text.unwrap_or_default())));
+    }
+    let newest = match id {
+        Some(_) => client.newest_stream()?,
+        None => match Context::here() {
+            Some(project) => client.default_stream(Some(&project))?,
+            None => None,
+        },
+    };
+    Ok(match newest {
+        Some(StreamId::Run(run)) => client.task_of_id(&run)?.map(|seen| (seen, text.unwrap_or_default())),
+        _ => None,
+    })
+}
+
+/// Leaves the answer to the task, and has it go on in the background if no process performs it.
+fn answer_task(
+    cx: &Context,
+    client: &mut Client,
+    seen: &TaskSeen,
+    text: &str,
+    decision: &str,
+) -> Result<u8, UserError> {
+    let StageTaskView { id, task, question, .. } = &seen.view;
+    let Some(question) = question else {
+        return Err(UserError::failed(format!("task {task} asks nothing: it is {}", seen.view.state)));
+    };
+    if !matches!(decision, "approve" | "reject") {
+        return Err(UserError::usage(format!("task {task} offers no decision `{decision}`"))
+            .hint(format!("`dacapo approve {task}` or `dacapo reject {task} \"what has to change\"`")));
+    }
+    let request =
+        Request::Answer { decision: decision.to_owned(), text: text.to_owned(), question: question.question };
+    if client.request(&StreamId::Run(id.clone()), &request)? {
+        say(format!("Task {task} has the answer."));
+        return Ok(0);
+    }
+    task::run::require_consent_to_answer(cx, client, &seen.view)?;
+    detach::start_run(client, ["resume", id.as_str(), "--is-answer"])
 }
 
 /// Whether the workflow has no changes for a rejection.

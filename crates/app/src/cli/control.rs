@@ -8,16 +8,16 @@ use dacapo_core::{
     ids::LoopId,
     loop_machine::Request,
     plan,
-    view::{LoopView, StepView},
+    view::{LoopView, StageTaskView, StepView},
 };
 use dacapo_engine::{
-    client::{Client, LoopSeen, RunSeen, StreamId, WorkflowSeen},
+    client::{Client, LoopSeen, RunSeen, StreamId, TaskSeen, WorkflowSeen},
     observer::NoObserver,
     performer::{self, ResumeWorkflow},
     secrets::secrets,
 };
 
-use super::{detach, say, value};
+use super::{detach, say, task, value};
 use crate::{context::Context, error::UserError};
 
 /// End a loop for good, or a run of units
@@ -63,6 +63,9 @@ pub(super) fn cancel(cx: &Context, args: &CancelArgs) -> Result<u8, UserError> {
     let name = cx.name(&client, args.id.as_deref())?;
     if let Some(run) = cx.workflow_of(&client, &name)? {
         return cancel_workflow(cx, &mut client, run);
+    }
+    if let Some(task) = cx.task_of(&client, &name)? {
+        return cancel_task(cx, &mut client, task);
     }
     if let Some(run) = cx.find_run(&client, &name)? {
         return cancel_run(&mut client, run);
@@ -117,6 +120,40 @@ fn cancel_workflow(cx: &Context, client: &mut Client, run: WorkflowSeen) -> Resu
     }
 }
 
+/// A task and the loop of its stage are cancelled together. One that no process performs is taken up for that.
+fn cancel_task(cx: &Context, client: &mut Client, seen: TaskSeen) -> Result<u8, UserError> {
+    let StageTaskView { id, task, ralph, .. } = seen.view.clone();
+    if seen.view.is_over {
+        return Err(UserError::failed(format!("task {task} is not running: it is {}", seen.view.state)));
+    }
+    let stream = StreamId::Run(id.clone());
+    if client.request(&stream, &Request::Cancel)? {
+        if !client.wait_until_over(&id, Duration::from_secs(60))? {
+            return Err(UserError::failed(format!(
+                "task {task} has not ended after a minute; it was told to"
+            )));
+        }
+    } else {
+        task::run::settle(cx, &seen.view)?;
+    }
+    match client.task_of_id(&id)?.map(|seen| seen.view) {
+        Some(view) if view.state == "cancelled" => {
+            say(match ralph {
+                Some(ralph) => format!(
+                    "Cancelled Ralph loop for {task} at iteration {}/{}",
+                    ralph.iteration, ralph.max_iterations
+                ),
+                None => format!("Cancelled task {task}."),
+            });
+            Ok(0)
+        }
+        Some(view) => {
+            Err(UserError::failed(format!("task {task} ended before it could be cancelled: {}", view.state)))
+        }
+        None => Err(UserError::failed(format!("task {task} is gone"))),
+    }
+}
+
 fn cancel_run(client: &mut Client, run: RunSeen) -> Result<u8, UserError> {
     let id = run.view.id;
     let stream = StreamId::Run(id.clone());
@@ -158,6 +195,14 @@ pub(super) fn pause(cx: &Context, args: &PauseArgs) -> Result<u8, UserError> {
         say(format!("Run {id} pauses {when}: no step is begun; `dacapo resume {id}` goes on."));
         return Ok(0);
     }
+    if let Some(seen) = cx.task_of(&client, &name)? {
+        let (id, task) = (seen.view.id, seen.view.task);
+        if !seen.is_running || !client.request(&StreamId::Run(id), &Request::Pause { now: args.now })? {
+            return Err(UserError::failed(format!("task {task} is not running: it is {}", seen.view.state)));
+        }
+        say(format!("Task {task} pauses {when}; `dacapo resume {task}` goes on."));
+        return Ok(0);
+    }
     if let Some(id) = ask_run(cx, &mut client, &name, &Request::Pause { now: args.now })? {
         say(format!(
             "Run {id} pauses: no unit is begun, its loops hold {when}; `dacapo resume {id}` goes on."
@@ -194,6 +239,9 @@ pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
     let name = cx.name(&client, id)?;
     if let Some(run) = cx.workflow_of(&client, &name)? {
         return steer_workflow(&mut client, &run, text);
+    }
+    if let Some(seen) = cx.task_of(&client, &name)? {
+        return steer_task(&mut client, &seen, text);
     }
     if let Some(id) = ask_run(cx, &mut client, &name, &Request::Steer { text: text.clone() })? {
         say(format!("Every loop of run {id} reads it in its next prompt, those that begin later too."));
@@ -266,11 +314,34 @@ fn steer_workflow(client: &mut Client, run: &WorkflowSeen, text: &str) -> Result
     Ok(0)
 }
 
+/// Words for the agent of the stage that works. A task whose agent waits for a person goes on with them.
+fn steer_task(client: &mut Client, seen: &TaskSeen, text: &str) -> Result<u8, UserError> {
+    let StageTaskView { id, task, .. } = &seen.view;
+    if seen.view.is_over {
+        return Err(UserError::failed(format!("task {task} is {}: no agent would read it", seen.view.state)));
+    }
+    if seen.view.question.is_some() {
+        return Err(UserError::failed(format!("task {task} asks you, and no agent works now"))
+            .hint(format!("`dacapo approve {task} \"...\"` or `dacapo reject {task} \"...\"` answers")));
+    }
+    warn_of_secret(text);
+    let request = Request::Steer { text: text.to_owned() };
+    if seen.is_running && client.request(&StreamId::Run(id.clone()), &request)? {
+        say(format!("The agent of task {task} reads it in its next prompt."));
+        return Ok(0);
+    }
+    let Some(newest) = client.newest_loop_of_run(id)? else {
+        return Err(UserError::failed(format!("no agent has worked on task {task} yet")));
+    };
+    client.request(&StreamId::Loop(newest.view.id), &request)?;
+    detach::start_run(client, ["resume", id.as_str(), "--trust"])
+}
+
 /// Whether a run of units started it: alone it would not know what comes next.
 fn is_of_unit(client: &Client, id: &LoopId) -> Result<bool, UserError> {
     let run = client.loop_started(id)?.and_then(|started| started.run);
     Ok(match run {
-        Some(run) => client.workflow_of_id(&run)?.is_none(),
+        Some(run) => client.workflow_of_id(&run)?.is_none() && client.task_of_id(&run)?.is_none(),
         None => false,
     })
 }

@@ -137,6 +137,9 @@ fn scope(cx: &Context, client: &Client, text: &str) -> Result<Scope, UserError> 
     if let Some(run) = cx.find_workflow(client, text)? {
         return Ok(Scope::Run(run.view.id));
     }
+    if let Some(task) = cx.find_task(client, text)? {
+        return Ok(Scope::Run(task.view.id));
+    }
     if let Some(run) = cx.find_run(client, text)? {
         return Ok(Scope::Run(run.view.id));
     }

@@ -1,7 +1,8 @@
 //! `dacapo receipt`.
 
 use clap::Args;
-use dacapo_core::{duration::Millis, receipt::Receipt, text::count};
+use dacapo_core::{duration::Millis, receipt::Receipt, text::count, view::StageTaskView};
+use dacapo_engine::client::Client;
 
 use super::{say, say_json};
 use crate::{context::Context, error::UserError, report::signal_name};
@@ -22,7 +23,11 @@ pub(super) struct ReceiptArgs {
 
 pub(super) fn receipt(cx: &Context, args: &ReceiptArgs) -> Result<u8, UserError> {
     let client = cx.client()?;
-    let view = cx.find_worked(&client, &cx.name(&client, args.id.as_deref())?)?.view;
+    let name = cx.name(&client, args.id.as_deref())?;
+    if let Some(seen) = cx.find_task(&client, &name)? {
+        return of_task(&client, &seen.view, args.json);
+    }
+    let view = cx.find_worked(&client, &name)?.view;
     let Some(receipt) = client.receipt(&view.id)? else {
         return Err(no_receipt(&view));
     };
@@ -30,6 +35,66 @@ pub(super) fn receipt(cx: &Context, args: &ReceiptArgs) -> Result<u8, UserError>
         return say_json(&receipt);
     }
     print(&receipt);
+    Ok(0)
+}
+
+/// The proof of a task: that of each stage it has passed, what no role has reviewed, and where it was merged.
+fn of_task(client: &Client, view: &StageTaskView, is_json: bool) -> Result<u8, UserError> {
+    let mut proofs = Vec::new();
+    for own in view.stages.iter().filter(|own| own.state == "passed") {
+        let receipt = own.loop_id.as_ref().map(|id| client.receipt(id)).transpose()?.flatten();
+        proofs.push((own, receipt));
+    }
+    if proofs.is_empty() {
+        return Err(UserError::failed(format!("task {} has no receipt: no stage was passed yet", view.task))
+            .hint(format!("`dacapo why {}` says more", view.task)));
+    }
+    if is_json {
+        let stages: Vec<_> = proofs
+            .iter()
+            .map(|(own, receipt)| {
+                serde_json::json!({
+                    "stage": own.stage,
+                    "run": own.run,
+                    "iterations": own.iterations,
+                    "loop": own.loop_id,
+                    "changed": own.changed,
+                    "unreviewed": own.unreviewed,
+                    "receipt": receipt,
+                })
+            })
+            .collect();
+        return say_json(&serde_json::json!({
+            "task": view.task,
+            "run": view.id,
+            "title": view.title,
+            "state": view.state,
+            "target": view.target,
+            "commit": view.commit,
+            "stages": stages,
+            "findings": view.ledger.findings,
+        }));
+    }
+    let merged = match &view.commit {
+        Some(commit) => format!("merged into {} as {}", view.target, short(commit)),
+        None => format!("{}, not merged", view.state),
+    };
+    say(format!("Receipt of task {}: {}, {merged}", view.task, view.title));
+    for (own, receipt) in &proofs {
+        say(format!("\nStage {} (run {})", own.stage, own.run));
+        match receipt {
+            Some(receipt) => print(receipt),
+            None => say("  passed by the user, who took the work as it is"),
+        }
+        for file in &own.changed {
+            let mark =
+                if own.unreviewed.contains(file) { "  WARNING: not reviewed, and no test" } else { "" };
+            say(format!("  changed     {file}{mark}"));
+        }
+    }
+    for finding in &view.ledger.findings {
+        say(format!("  F{} {}: {}", finding.number, finding.state.as_str(), finding.text));
+    }
     Ok(0)
 }
 

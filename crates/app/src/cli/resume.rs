@@ -8,7 +8,7 @@ use dacapo_engine::{
     supervisor::{self, ResumeLoop},
 };
 
-use super::{budget, consent, detach, say, unit, value, workflow};
+use super::{budget, consent, detach, say, task, unit, value, workflow};
 use crate::{
     context::Context,
     error::UserError,
@@ -84,6 +84,25 @@ pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
         }
         client.request(&StreamId::Run(id.clone()), &Request::Unpause { grant: args.grant() })?;
         say(format!("Run {id} goes on."));
+        return Ok(0);
+    }
+    if let Some(seen) = cx.task_of(&client, &name)? {
+        let task = &seen.view.task;
+        if seen.view.is_over {
+            return Err(UserError::failed(format!("task {task} is over: it is {}", seen.view.state))
+                .hint(format!("`dacapo task run {task}` starts it again")));
+        }
+        if args.max_iterations.is_some() {
+            return Err(UserError::usage(format!(
+                "task {task} takes no `-n`: its limits are those of its stages"
+            ))
+            .hint("`ralph` in the configuration sets them; `dacapo task run` begins with them"));
+        }
+        if !seen.is_running {
+            return task::run::resume(cx, &client, &seen.view, args);
+        }
+        client.request(&StreamId::Run(seen.view.id.clone()), &Request::Unpause { grant: args.grant() })?;
+        say(format!("Task {task} goes on."));
         return Ok(0);
     }
     if let Some(run) = cx.find_run(&client, &name)?

@@ -4,7 +4,10 @@ use clap::Args;
 use dacapo_core::{
     event::{MergeMode, Reason},
     text::count,
-    view::{LoopView, RunView, UnitView, WorkflowView, status_line, unit_line, workflow_line},
+    view::{
+        LoopView, RunView, StageTaskView, UnitView, WorkflowView, status_line, task_line, unit_line,
+        why_task, workflow_line,
+    },
 };
 use dacapo_engine::client::{Client, LoopSeen};
 use jiff::Timestamp;
@@ -59,6 +62,11 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
     }
     if args.workflows {
         return workflows(client.as_ref(), args);
+    }
+    if let (Some(client), Some(id)) = (&client, &args.id)
+        && let Some(seen) = cx.find_task(client, id)?
+    {
+        return task(&seen.view, args.json);
     }
     let (active, ended) = match (&client, &args.id) {
         (Some(client), Some(id)) => (vec![cx.find(client, id)?.view], Vec::new()),
@@ -132,8 +140,59 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
             say("\nRuns of workflows:");
             runs.iter().for_each(|seen| workflow_row(&seen.view, now));
         }
+        let mut tasks = client.newest_tasks(None)?;
+        let (mut open, mut ended): (Vec<_>, Vec<_>) = tasks.drain(..).partition(|seen| !seen.view.is_over);
+        ended.reverse();
+        ended.truncate(if args.all { usize::MAX } else { RECENT_RUNS as usize });
+        open.extend(ended);
+        if !open.is_empty() {
+            say("\nTasks:");
+            open.iter().for_each(|seen| task_row(&seen.view, now));
+        }
         unit_sections(client, true)?;
     }
+    Ok(0)
+}
+
+fn task_row(view: &StageTaskView, now: Timestamp) {
+    say(format!("  {}", task_line(view, now)));
+    let text = view.question.as_ref().map(|question| question.text.as_str()).or(view.detail.as_deref());
+    let text = text.and_then(|text| text.lines().next()).filter(|_| view.state != "completed");
+    if let Some(text) = text {
+        say(format!("    {}{text}", if view.question.is_some() { "asks: " } else { "" }));
+    }
+}
+
+/// One task: where it stands, each run of a stage, and what its reviewer found.
+fn task(view: &StageTaskView, is_json: bool) -> Result<u8, UserError> {
+    if is_json {
+        return say_json(&[view]);
+    }
+    say(task_line(view, Timestamp::now()));
+    for own in &view.stages {
+        let detail = own.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
+        say(format!(
+            "  {:<9} {}, {} of {}{detail}",
+            own.stage.as_str(),
+            own.state,
+            own.iterations,
+            count(own.max_iterations, "iteration")
+        ));
+        if !own.unreviewed.is_empty() {
+            say(format!("            not reviewed: {}", own.unreviewed.join(", ")));
+        }
+    }
+    for finding in &view.ledger.findings {
+        say(format!("  F{} ({}): {}", finding.number, finding.state.as_str(), finding.text));
+    }
+    if let Some(worktree) = view.worktree.as_ref().filter(|_| view.state != "completed") {
+        say(format!("  worktree {}", worktree.display()));
+    }
+    let why = why_task(view);
+    if view.question.is_some() {
+        say(&why.because);
+    }
+    say(format!("Next: {}", why.next));
     Ok(0)
 }
 

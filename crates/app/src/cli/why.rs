@@ -1,7 +1,7 @@
 //! `dacapo why`.
 
 use clap::Args;
-use dacapo_core::view::{UnitStatus, why_run, why_unit, why_workflow};
+use dacapo_core::view::{UnitStatus, Why, why_run, why_task, why_unit, why_workflow};
 
 use super::{say, say_json};
 use crate::{context::Context, error::UserError};
@@ -24,6 +24,10 @@ pub(super) fn why(cx: &Context, args: &WhyArgs) -> Result<u8, UserError> {
     // For a unit that is worked on, the running loop can say more.
     let unit = unit.filter(|view| view.status != UnitStatus::Working || view.loop_id.is_none());
     let run = if unit.is_none() { cx.find_run(&client, &name)? } else { None };
+    let task = if unit.is_none() && run.is_none() { cx.find_task(&client, &name)? } else { None };
+    if let Some(seen) = task {
+        return shown(args, why_task(&seen.view));
+    }
     let workflow = if unit.is_none() && run.is_none() { cx.find_workflow(&client, &name)? } else { None };
     let why = match (unit, run, workflow) {
         (Some(view), ..) => why_unit(&view),
@@ -31,6 +35,10 @@ pub(super) fn why(cx: &Context, args: &WhyArgs) -> Result<u8, UserError> {
         (None, None, Some(seen)) => why_workflow(&seen.view),
         (None, None, None) => dacapo_core::view::why(&cx.find(&client, &name)?.view),
     };
+    shown(args, why)
+}
+
+fn shown(args: &WhyArgs, why: Why) -> Result<u8, UserError> {
     if args.json {
         return say_json(&why);
     }

@@ -108,6 +108,7 @@ pub(crate) fn describe_task(event: &TaskEvent) -> String {
             let note = note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
             format!("merged as {}{note}", short(commit))
         }
+        TaskEvent::Warned { text } => format!("warning: {text}"),
         TaskEvent::CancelRequested => "is being cancelled".to_owned(),
         TaskEvent::TaskFinished(end) => match end.end {
             TaskEndReason::Done => "done".to_owned(),

@@ -4,6 +4,7 @@ mod event_lines;
 mod human;
 mod jsonl;
 mod out;
+mod tasks;
 mod units;
 mod workflows;
 
@@ -15,6 +16,7 @@ use dacapo_core::{unit::schedule::RunMachine, view::after_run};
 use dacapo_engine::{observer::Observer, scheduler::RunFinished, store::Kind, supervisor::Finished};
 
 pub(crate) use event_lines::{clock, event_line, money, run_event_line, signal_name, task_event_line};
+pub(crate) use tasks::{last_line_of_tasks, task_reporter};
 pub(crate) use workflows::{Mode, last_line_of_workflow, said_line, with_run, workflow_reporter};
 
 /// How much is shown, and how.

@@ -15,6 +15,7 @@ mod reader;
 mod record;
 mod review;
 mod role;
+pub mod schedule;
 mod settings;
 pub mod task;
 

@@ -36,6 +36,7 @@ pub struct StageTaskView {
     pub reason: Option<String>,
     /// One line about that.
     pub detail: Option<String>,
+    /// What the command exits with, or exited with where the task does not go on by itself.
     pub exit_code: Option<u8>,
     /// Whether it has come to its end; a run that is stopped has not.
     pub is_over: bool,
@@ -135,7 +136,7 @@ impl StageTaskView {
     /// Takes in one fact.
     pub fn apply(&mut self, envelope: &TaskEnvelope) {
         match &envelope.event {
-            TaskEvent::TaskStarted(_) | TaskEvent::CancelRequested => {}
+            TaskEvent::TaskStarted(_) | TaskEvent::CancelRequested | TaskEvent::Warned { .. } => {}
             TaskEvent::WorktreeMade { path, branch } => {
                 (self.worktree, self.branch) = (Some(path.clone()), Some(branch.clone()));
             }
@@ -268,12 +269,14 @@ impl StageTaskView {
     fn go_on(&mut self, status: StageTaskStatus) {
         "running".clone_into(&mut self.state);
         (self.reason, self.detail, self.status, self.is_merging) = (None, None, status, false);
+        self.exit_code = None;
     }
 
     fn stop(&mut self, reason: Reason, detail: &str) {
         "stopped".clone_into(&mut self.state);
         let line = detail.lines().next().unwrap_or_default().to_owned();
         (self.reason, self.detail) = (Some(reason.as_str().to_owned()), Some(line));
+        self.exit_code = Some(reason.exit_code());
     }
 
     /// A task that no process performs any more. One that waits for the user is as it should be.

@@ -778,7 +778,13 @@ impl<'a> Performer<'a> {
                     Ok(JobMessage::Failed { detail, reason }) => {
                         self.jobs[at].failed = Some((detail, reason))
                     }
-                    Ok(JobMessage::Hello { .. } | JobMessage::Event(_) | JobMessage::LoopWrote) => {}
+                    Ok(
+                        JobMessage::Hello { .. }
+                        | JobMessage::Event(_)
+                        | JobMessage::LoopWrote
+                        | JobMessage::Worktree { .. }
+                        | JobMessage::Merge(_),
+                    ) => {}
                     Err(bad) => self.jobs[at].failed = Some((bad.to_string(), Reason::Error)),
                 }
             }

@@ -94,6 +94,23 @@ impl Repository {
         Ok(call.ok()?.line())
     }
 
+    /// The tree with other content in one of its files, which it must have.
+    pub(crate) fn tree_with(&self, tree: &str, file: &str, content: &[u8]) -> Result<String, WorkspaceError> {
+        let scratch = Scratch::new("dacapo-index")
+            .map_err(WorkspaceError::io("make a folder in", std::env::temp_dir()))?;
+        let index = scratch.path().join("index");
+        let call = || {
+            let call = self.checkout.call().env("GIT_INDEX_FILE", &index);
+            call.config("index.sparse=false").config("core.splitIndex=false")
+        };
+        let make = self.checkout.call().args(["hash-object", "-w", "--stdin"]);
+        let blob = make.input(content.to_vec()).ok()?.line();
+        call().args(["read-tree", tree]).ok()?;
+        let entry = format!("100644 {blob}\t{file}\0").into_bytes();
+        call().args(["update-index", "-z", "--index-info"]).input(entry).ok()?;
+        Ok(call().args(["write-tree"]).ok()?.line())
+    }
+
     /// Whether git knows who commits.
     pub fn check_identity(&self) -> Result<(), WorkspaceError> {
         for role in ["GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"] {

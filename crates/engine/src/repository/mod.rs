@@ -32,7 +32,7 @@ pub use recover_branch::RecoveredBranch;
 pub use remote::{PullRequest, PullRequestError};
 pub use retire::Retired;
 pub use target::TargetMoved;
-pub use worktree::{FinishedWorktree, KnownWorktree, MergeWorktree, Worktree, WorktreeRemoval};
+pub use worktree::{FinishedWorktree, KnownWorktree, MergeWorktree, Worktree, WorktreeFor, WorktreeRemoval};
 
 use crate::{
     git::{

@@ -10,10 +10,11 @@ use std::{
 use dacapo_core::{
     agent::gate_environment,
     duration::Millis,
-    ids::{LoopId, ProjectId, UnitId},
+    ids::{LoopId, ProjectId},
     policy::SetupCommand,
 };
 
+use super::WorktreeFor;
 use crate::{
     home::Home,
     process::{KeptCommand, Ran, run_once},
@@ -29,7 +30,7 @@ const GRACE: Millis = Millis::from_secs(5);
 #[derive(Clone, Copy, Debug)]
 pub struct WorktreeOwner<'a> {
     pub project: &'a ProjectId,
-    pub unit: &'a UnitId,
+    pub work: WorktreeFor<'a>,
     pub dir: &'a Path,
 }
 
@@ -91,10 +92,11 @@ fn failure(run: &str, ran: &Ran) -> Option<SetupFailed> {
 
 /// A check's, with what says whose worktree it is.
 fn environment(home: &Home, at: WorktreeOwner<'_>, mark: &LoopId) -> Vec<(OsString, OsString)> {
+    let (variable, name) = at.work.variable();
     let own: [(&str, &OsStr); 4] = [
         ("DACAPO_LOOP", mark.as_str().as_ref()),
         ("DACAPO_PROJECT", at.project.as_str().as_ref()),
-        ("DACAPO_UNIT", at.unit.as_str().as_ref()),
+        (variable, name.as_ref()),
         ("DACAPO_HOME", home.path().as_os_str()),
     ];
     gate_environment(&std::env::vars_os().collect::<Vec<_>>(), &own)
@@ -122,8 +124,8 @@ mod tests {
         // req 51
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("lock"), "").unwrap();
-        let (project, unit) = ("p".parse().unwrap(), "u".parse().unwrap());
-        let at = WorktreeOwner { project: &project, unit: &unit, dir: folder.path() };
+        let (project, unit): (_, dacapo_core::ids::UnitId) = ("p".parse().unwrap(), "u".parse().unwrap());
+        let at = WorktreeOwner { project: &project, work: (&unit).into(), dir: folder.path() };
         let step = |run: &str, file: Option<&str>| SetupCommand {
             run: run.to_owned(),
             only_if: file.map(str::to_owned),

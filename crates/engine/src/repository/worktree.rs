@@ -8,7 +8,7 @@ use std::{
     time::SystemTime,
 };
 
-use dacapo_core::ids::{ProjectId, UnitId};
+use dacapo_core::ids::{ProjectId, TaskId, UnitId};
 
 use super::{RegisteredWorktree, Repository, branch_of};
 use crate::{
@@ -30,11 +30,76 @@ pub struct KnownWorktree {
     pub branch: String,
 }
 
-/// Where a unit is worked on.
+/// What a worktree is for.
+#[derive(Clone, Copy, Debug)]
+pub enum WorktreeFor<'a> {
+    Unit(&'a UnitId),
+    /// A task that passes through stages.
+    Task(&'a TaskId),
+}
+
+impl<'a> From<&'a UnitId> for WorktreeFor<'a> {
+    fn from(unit: &'a UnitId) -> Self {
+        Self::Unit(unit)
+    }
+}
+
+impl<'a> From<&'a TaskId> for WorktreeFor<'a> {
+    fn from(task: &'a TaskId) -> Self {
+        Self::Task(task)
+    }
+}
+
+impl WorktreeFor<'_> {
+    pub(super) fn name(self) -> String {
+        match self {
+            Self::Unit(unit) => unit.to_string(),
+            Self::Task(task) => format!("task-{task}"),
+        }
+    }
+
+    /// What commands find its name in, in their environment.
+    pub(super) fn variable(self) -> (&'static str, String) {
+        match self {
+            Self::Unit(unit) => ("DACAPO_UNIT", unit.to_string()),
+            Self::Task(task) => ("DACAPO_TASK", task.to_string()),
+        }
+    }
+
+    /// The name of its `n`th place, from 1 on.
+    fn place(self, n: u32) -> String {
+        if n == 1 { self.name() } else { format!("{}-{n}", self.name()) }
+    }
+
+    /// A name for a new branch: the `n`th that is tried.
+    fn branch(self, n: u32) -> Result<String, WorkspaceError> {
+        Ok(match self {
+            Self::Unit(unit) => format!("dacapo/{unit}-{}", six_hex()?),
+            Self::Task(task) if n == 1 => format!("task/{task}"),
+            Self::Task(task) => format!("task/{task}-{}", six_hex()?),
+        })
+    }
+
+    /// Whether a branch, by its whole name, is one that was made for it.
+    fn has_made(self, whole: &str) -> bool {
+        let (prefix, name) = match self {
+            Self::Unit(unit) => ("refs/heads/dacapo/", unit.as_str()),
+            Self::Task(task) => ("refs/heads/task/", task.as_str()),
+        };
+        let Some(rest) = whole.strip_prefix(prefix).and_then(|rest| rest.strip_prefix(name)) else {
+            return false;
+        };
+        let is_hex =
+            |hex: &str| hex.len() == 6 && hex.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'a'..=b'f'));
+        rest.strip_prefix('-').is_some_and(is_hex) || (rest.is_empty() && matches!(self, Self::Task(_)))
+    }
+}
+
+/// Where a unit or a task is worked on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Worktree {
     pub path: PathBuf,
-    /// Its branch, `dacapo/<unit>-<6 hex>`.
+    /// Its branch, `dacapo/<unit>-<6 hex>` or `task/<task>`.
     pub branch: String,
     /// The newest commit of the branch.
     pub head: String,
@@ -154,23 +219,23 @@ impl Repository {
         Self::find(git, &main.path, home).ok()
     }
 
-    /// The worktree of a unit: the one it had, if that can be used, else one of its own on a new branch at `base`.
+    /// The worktree of a unit or a task: the one it had, if that can be used, else one of its own on a new branch at `base`.
     ///
-    /// A folder or branch in the way that is not known to be the unit's is left alone (fault H5).
-    pub fn worktree(
+    /// A folder or branch in the way that is not known to be its own is left alone (fault H5).
+    pub fn worktree<'a>(
         &self,
-        unit: &UnitId,
+        owner: impl Into<WorktreeFor<'a>>,
         project: &ProjectId,
         base: &str,
         known: Option<&KnownWorktree>,
     ) -> Result<Worktree, WorkspaceError> {
-        let base = self.commit(base)?;
+        let (owner, base) = (owner.into(), self.commit(base)?);
         let folder = self.folder(project)?;
         let lock = self.lock()?;
         self.forget_gone(&folder)?;
-        let found = match self.adopted(&folder, unit, known)? {
+        let found = match self.adopted(&folder, owner, known)? {
             Some(found) => found,
-            None => self.added(&folder, unit, &base, known)?,
+            None => self.added(&folder, owner, &base, known)?,
         };
         drop(lock);
         // Writing the files takes long, and others need not wait for it.
@@ -211,11 +276,11 @@ impl Repository {
         folder.canonicalize().map_err(WorkspaceError::io("enter", folder))
     }
 
-    /// A registered worktree that is the unit's: on the branch it is known to have, or on one of the unit's at its place.
+    /// A registered worktree that is the owner's: on the branch it is known to have, or on one of its own at its place.
     fn adopted(
         &self,
         folder: &Path,
-        unit: &UnitId,
+        owner: WorktreeFor<'_>,
         known: Option<&KnownWorktree>,
     ) -> Result<Option<Worktree>, WorkspaceError> {
         let all = self.worktrees()?;
@@ -228,11 +293,11 @@ impl Repository {
         });
         // dacapo may have died after it made the worktree and before it recorded that.
         let at_place = || {
-            let is_of_unit = |registered: &&RegisteredWorktree| {
-                let is_place = (1..=MOST_NAMES).any(|n| registered.path == folder.join(place_name(unit, n)));
-                is_place && registered.branch.as_deref().is_some_and(|whole| is_branch_of(unit, whole))
+            let is_own = |registered: &&RegisteredWorktree| {
+                let is_place = (1..=MOST_NAMES).any(|n| registered.path == folder.join(owner.place(n)));
+                is_place && registered.branch.as_deref().is_some_and(|whole| owner.has_made(whole))
             };
-            all.iter().filter(is_of_unit).find(is_usable)
+            all.iter().filter(is_own).find(is_usable)
         };
         let Some(found) = on_known.or_else(at_place) else { return Ok(None) };
         let branch = found.branch.as_deref().and_then(|whole| whole.strip_prefix("refs/heads/"));
@@ -245,7 +310,7 @@ impl Repository {
     fn added(
         &self,
         folder: &Path,
-        unit: &UnitId,
+        owner: WorktreeFor<'_>,
         base: &str,
         known: Option<&KnownWorktree>,
     ) -> Result<Worktree, WorkspaceError> {
@@ -255,7 +320,7 @@ impl Repository {
             let whole = format!("refs/heads/{}", known.branch);
             all.iter().any(|registered| registered.branch.as_ref() == Some(&whole))
         });
-        let path = self.free_place(folder, unit, &all, known)?;
+        let path = self.free_place(folder, owner, &all, known)?;
         if let (Some(known), Some(head), false) = (known, &tip, is_out)
             && self.add(&path, &[], &known.branch).is_ok()
         {
@@ -264,8 +329,8 @@ impl Repository {
         }
         // In use where a person works: what it holds goes on under another name.
         let head = tip.unwrap_or_else(|| base.to_owned());
-        for _ in 0..MOST_NAMES {
-            let branch = format!("dacapo/{unit}-{}", six_hex()?);
+        for n in 1..=MOST_NAMES {
+            let branch = owner.branch(n)?;
             if self.branch(&branch)?.is_some() {
                 continue;
             }
@@ -279,13 +344,13 @@ impl Repository {
             }
             return Ok(Worktree { path, branch, head, is_new: true });
         }
-        Err(WorkspaceError::NoName { name: unit.to_string(), dir: folder.to_owned() })
+        Err(WorkspaceError::NoName { name: owner.name(), dir: folder.to_owned() })
     }
 
     fn free_place(
         &self,
         folder: &Path,
-        unit: &UnitId,
+        owner: WorktreeFor<'_>,
         all: &[RegisteredWorktree],
         known: Option<&KnownWorktree>,
     ) -> Result<PathBuf, WorkspaceError> {
@@ -297,12 +362,12 @@ impl Repository {
             is_empty && !path.is_symlink() && !all.iter().any(|registered| registered.path == path)
         };
         let before = known.map(|known| known.path.clone()).filter(|path| path.parent() == Some(folder));
-        let names = (1..=MOST_NAMES).map(|n| folder.join(place_name(unit, n)));
+        let names = (1..=MOST_NAMES).map(|n| folder.join(owner.place(n)));
         before
             .into_iter()
             .chain(names)
             .find(|path| is_free(path))
-            .ok_or_else(|| WorkspaceError::NoName { name: unit.to_string(), dir: folder.to_owned() })
+            .ok_or_else(|| WorkspaceError::NoName { name: owner.name(), dir: folder.to_owned() })
     }
 
     /// Registers a worktree without its files; leaves nothing behind if that fails.
@@ -478,18 +543,6 @@ pub(super) fn hidden(checkout: &Checkout) -> Result<Option<String>, WorkspaceErr
     Ok(entries.find(is_hidden).map(|entry| String::from_utf8_lossy(&entry[2..]).into_owned()))
 }
 
-fn place_name(unit: &UnitId, n: u32) -> String {
-    if n == 1 { unit.to_string() } else { format!("{unit}-{n}") }
-}
-
-/// Whether a branch, by its whole name, is one that was made for the unit.
-fn is_branch_of(unit: &UnitId, whole: &str) -> bool {
-    let rest = whole.strip_prefix("refs/heads/dacapo/").and_then(|name| name.strip_prefix(unit.as_str()));
-    rest.and_then(|rest| rest.strip_prefix('-')).is_some_and(|hex| {
-        hex.len() == 6 && hex.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'a'..=b'f'))
-    })
-}
-
 pub(super) fn six_hex() -> Result<String, WorkspaceError> {
     let mut random = [0; 3];
     rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())
@@ -502,8 +555,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_branch_is_of_the_unit_whose_whole_name_it_has() {
-        let unit: UnitId = "a".parse().unwrap();
+    fn a_branch_is_of_the_unit_or_the_task_whose_whole_name_it_has() {
+        // req 197
+        let (unit, task): (UnitId, TaskId) = ("a".parse().unwrap(), "a".parse().unwrap());
+        for (name, expected) in [
+            ("task/a", true),
+            ("task/a-0f3c2b", true),
+            ("task/a-b", false),
+            ("task/ab", false),
+            ("dacapo/a-0f3c2b", false),
+        ] {
+            let is_own = WorktreeFor::from(&task).has_made(&format!("refs/heads/{name}"));
+            assert_eq!(is_own, expected, "{name}");
+        }
         for (name, expected) in [
             ("dacapo/a-0f3c2b", true),
             ("dacapo/a-0F3C2B", false),
@@ -511,8 +575,10 @@ mod tests {
             ("dacapo/a-0f3c2", false),
             ("dacapo/ab-0f3c2b", false),
             ("a-0f3c2b", false),
+            ("dacapo/a", false),
         ] {
-            assert_eq!(is_branch_of(&unit, &format!("refs/heads/{name}")), expected, "{name}");
+            let is_own = WorktreeFor::from(&unit).has_made(&format!("refs/heads/{name}"));
+            assert_eq!(is_own, expected, "{name}");
         }
     }
 }

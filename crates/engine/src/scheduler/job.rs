@@ -166,6 +166,13 @@ pub fn main() -> ExitCode {
             crate::performer::job::work(*spec, JobReporter::greeting(false));
             return ExitCode::SUCCESS;
         }
+        Ok(HostMessage::Stage { spec, .. }) => {
+            if !is_parent(spec.performer) {
+                return ExitCode::from(5);
+            }
+            crate::stage_performer::job::work(*spec, JobReporter::greeting(false));
+            return ExitCode::SUCCESS;
+        }
         Err(why) => {
             let _ = writeln!(io::stderr(), "{why}");
             return ExitCode::from(2);
@@ -199,7 +206,7 @@ fn understood(text: &[u8]) -> Result<HostMessage, String> {
     // The version is read first: of a newer one the rest may look different.
     #[derive(serde::Deserialize)]
     struct Greeting {
-        #[serde(alias = "step")]
+        #[serde(alias = "step", alias = "stage")]
         start: Version,
     }
     #[derive(serde::Deserialize)]

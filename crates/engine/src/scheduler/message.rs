@@ -18,6 +18,7 @@ use crate::{
     performer::job::{ScriptReport, StepSpec},
     process::Programs,
     repository::PushRoute,
+    stage_performer::job::{MergeReport, StageSpec},
 };
 
 /// The version of these messages. It grows when an old reader would misread a new message.
@@ -33,6 +34,8 @@ pub(crate) enum HostMessage {
     Start { protocol: u32, spec: Box<JobSpec> },
     /// The same for a step of a workflow.
     Step { protocol: u32, spec: Box<StepSpec> },
+    /// The same for a stage of a task.
+    Stage { protocol: u32, spec: Box<StageSpec> },
 }
 
 /// What a job says to its host.
@@ -53,6 +56,10 @@ pub(crate) enum JobMessage {
     Wrote { seq: u64 },
     /// How the script of a step ended.
     Script(ScriptReport),
+    /// The task has this worktree, and it is ready.
+    Worktree { path: PathBuf, branch: String },
+    /// How the merge of a task ended.
+    Merge(MergeReport),
     /// The loop or script of a step did not begin, or could not be brought to an end.
     Failed { detail: String, reason: Reason },
 }

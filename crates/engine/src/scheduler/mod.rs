@@ -278,7 +278,7 @@ fn tidy_up(home: &Home, store: &Store, repo: &Repository, new: &NewRun) -> Resul
             continue;
         };
         if path.exists() {
-            let at = WorktreeOwner { project: &new.project, unit: &view.unit, dir: &path };
+            let at = WorktreeOwner { project: &new.project, work: (&view.unit).into(), dir: &path };
             let _ = prepare(home, at, &new.settings.teardown);
         } else if !repo.branch(&branch).is_ok_and(|tip| tip.is_some()) {
             continue;
@@ -559,6 +559,8 @@ impl Scheduler<'_> {
                         | JobMessage::Hello { .. }
                         | JobMessage::Wrote { .. }
                         | JobMessage::Script(_)
+                        | JobMessage::Worktree { .. }
+                        | JobMessage::Merge(_)
                         | JobMessage::Failed { .. },
                     ) => {}
                     Err(_) if self.jobs[at].is_garbled => {}

@@ -213,7 +213,8 @@ impl<'a> Worker<'a> {
 
     /// Runs the commands that make a worktree ready, or those before it goes.
     pub(super) fn prepare(&self, dir: &Path, steps: &[SetupCommand]) -> Result<(), String> {
-        let at = WorktreeOwner { project: &self.spec.started.project, unit: &self.spec.unit.id, dir };
+        let at =
+            WorktreeOwner { project: &self.spec.started.project, work: (&self.spec.unit.id).into(), dir };
         match prepare(&self.home, at, steps) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(SetupFailed { run, how, tail })) => Err(format!("`{run}` {how}: {}", tail.trim())),

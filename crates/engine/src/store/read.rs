@@ -7,7 +7,7 @@ use dacapo_core::{
     event::{Envelope, LoopEvent, LoopStarted, Reason, RunEnvelope, RunEvent, RunStarted},
     ids::{LoopId, ProjectId, RunId, TaskId, UnitId},
     loop_machine::LoopMachine,
-    stages::machine::{TaskEnvelope, TaskMachine},
+    stages::machine::{TaskEnvelope, TaskEvent, TaskMachine, TaskStarted},
     unit::schedule::RunMachine,
     view::{RunView, UnitView},
     workflow::machine::{WorkflowEnvelope, WorkflowEvent, WorkflowMachine, WorkflowStarted},
@@ -439,6 +439,14 @@ impl Store {
     /// The newest runs of workflows that have ended, newest first.
     pub fn recent_workflows(&self, limit: u32) -> Result<Vec<WorkflowRow>, StoreError> {
         self.rows("s.over = 1 ORDER BY s.key DESC LIMIT ?1", [limit])
+    }
+
+    /// How a run of a task began.
+    pub fn task_started(&self, id: &RunId) -> Result<Option<TaskStarted>, StoreError> {
+        Ok(match self.first::<TaskMachine>(id)?.map(|first| first.event) {
+            Some(TaskEvent::TaskStarted(started)) => Some(*started),
+            _ => None,
+        })
     }
 
     pub fn task_row(&self, id: &RunId) -> Result<Option<TaskRow>, StoreError> {

@@ -4,6 +4,7 @@ mod add;
 mod check;
 mod list;
 mod planned;
+pub(super) mod run;
 mod show;
 
 use std::path::PathBuf;
@@ -41,6 +42,7 @@ enum TaskCommand {
     List(list::TaskListArgs),
     Show(show::ShowArgs),
     Check(check::TaskCheckArgs),
+    Run(Box<run::TaskRunArgs>),
 }
 
 impl TaskArgs {
@@ -48,6 +50,7 @@ impl TaskArgs {
     pub(super) fn decides(&self) -> Option<&'static str> {
         match &self.command {
             TaskCommand::Add(_) | TaskCommand::List(_) | TaskCommand::Show(_) | TaskCommand::Check(_) => None,
+            TaskCommand::Run(_) => Some("run tasks"),
         }
     }
 }
@@ -60,6 +63,7 @@ pub(super) fn task(cx: &Context, args: &TaskArgs) -> Result<u8, UserError> {
         TaskCommand::List(args) => list::list(cx, args),
         TaskCommand::Show(args) => show::show(cx, args),
         TaskCommand::Check(args) => check::check(args),
+        TaskCommand::Run(args) => run::run(cx, args),
     }
 }
 

@@ -25,7 +25,7 @@ use super::{
 use crate::{context::Context, error::UserError};
 
 /// How many of the newest runs of tasks are looked at for limits that are chosen.
-const PAST_RUNS: u32 = 50;
+pub(super) const PAST_RUNS: u32 = 50;
 
 /// What can be said about every run of tasks.
 #[derive(Args, Debug, Clone)]

@@ -24,6 +24,11 @@ pub(super) fn decide(
     TaskInput { now, news }: TaskInput,
 ) -> Step<TaskEvent, TaskEffect> {
     let mut next = TaskDecision { state: state.clone(), now, events: Vec::new(), effects: Vec::new() };
+    if let (TaskNews::Trouble(text), false) =
+        (&news, matches!(state.phase, TaskPhase::NotStarted | TaskPhase::Over(_)))
+    {
+        next.warn(text);
+    }
     match (state.phase.clone(), news) {
         (TaskPhase::NotStarted, TaskNews::Begin(started)) => next.begin(started),
         (TaskPhase::InStage { stage, run, is_held, user_says }, news) => {
@@ -48,6 +53,10 @@ impl TaskDecision {
     fn record(&mut self, event: TaskEvent) {
         TaskMachine::apply(&mut self.state, &event);
         self.events.push(event);
+    }
+
+    fn warn(&mut self, text: impl Into<String>) {
+        self.record(TaskEvent::Warned { text: text.into() });
     }
 
     fn begin(&mut self, started: Box<TaskStarted>) {
@@ -126,6 +135,7 @@ impl TaskDecision {
             | TaskNews::Resumed
             | TaskNews::Cancel
             | TaskNews::Begin(_)
+            | TaskNews::Trouble(_)
             | TaskNews::Answered { .. }
             | TaskNews::MergeEnded(_) => {}
         }
@@ -167,7 +177,7 @@ impl TaskDecision {
             }
             if read.says_both {
                 let words = "the reviewer both approves and refuses the work; the refusal counts";
-                self.effects.push(TaskEffect::Warn(words.to_owned()));
+                self.warn(words);
             }
             if read.verdict == ReviewVerdict::Refused || end.reason == Reason::Done {
                 let round = self.state.ledger.judge(&read, &end.tree);
@@ -190,7 +200,7 @@ impl TaskDecision {
                 self.effects.push(TaskEffect::Hold { reason, detail });
             }
             Reason::MaxIterations => {
-                self.effects.push(TaskEffect::Warn(exceeded(end.iterations)));
+                self.warn(exceeded(end.iterations));
                 self.fail(stage, run, end, RalphFailure::MAX_ITERATIONS);
             }
             _ => self.fail(stage, run, end, end.detail.clone()),
@@ -212,7 +222,7 @@ impl TaskDecision {
             let files = unreviewed.join(", ");
             let words =
                 format!("the {stage} changed files that are not tests, and no role reviews them: {files}");
-            self.effects.push(TaskEffect::Warn(words));
+            self.warn(words);
         }
         self.record(TaskEvent::StagePassed {
             stage,
@@ -272,6 +282,7 @@ impl TaskDecision {
             TaskNews::Cancel => self.finish(TaskEndReason::Cancelled, "cancelled"),
             TaskNews::Answered { .. }
             | TaskNews::Begin(_)
+            | TaskNews::Trouble(_)
             | TaskNews::Resumed
             | TaskNews::IterationEnded { .. }
             | TaskNews::StageEnded { .. }
@@ -285,8 +296,7 @@ impl TaskDecision {
             && tree != now
         {
             let why = "the files in its worktree are not those that the question is about".to_owned();
-            self.record(TaskEvent::AnswerRefused { number, why: why.clone() });
-            self.effects.push(TaskEffect::Warn(format!("the approval does not count: {why}")));
+            self.record(TaskEvent::AnswerRefused { number, why });
             self.effects.push(TaskEffect::Ask { question: number });
             return;
         }
@@ -347,9 +357,9 @@ impl TaskDecision {
         match news {
             // A merge cannot be taken back: what is merged is done, though the user wanted to cancel.
             TaskNews::MergeEnded(MergeEnd::Merged { commit, note }) if !is_held => {
-                self.record(TaskEvent::TaskMerged { commit, note: note.clone() });
-                self.effects.extend(note.map(TaskEffect::Warn));
+                self.record(TaskEvent::TaskMerged { commit: commit.clone(), note });
                 self.effects.push(TaskEffect::SetStatus(StageTaskStatus::Done));
+                self.effects.push(TaskEffect::Tidy { commit });
                 self.finish(TaskEndReason::Done, "done");
             }
             TaskNews::MergeEnded(_) if !is_held && self.state.is_cancelling => {
@@ -375,6 +385,7 @@ impl TaskDecision {
             | TaskNews::Resumed
             | TaskNews::Cancel
             | TaskNews::Begin(_)
+            | TaskNews::Trouble(_)
             | TaskNews::IterationEnded { .. }
             | TaskNews::StageEnded { .. }
             | TaskNews::WorktreeMade { .. }

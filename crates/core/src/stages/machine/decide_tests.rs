@@ -79,6 +79,14 @@ impl Run {
         self.ends(Reason::Done, answer, tree);
     }
 
+    fn warnings(&self) -> Vec<&str> {
+        let warnings = self.events.iter().filter_map(|event| match event {
+            TaskEvent::Warned { text } => Some(text.as_str()),
+            _ => None,
+        });
+        warnings.collect()
+    }
+
     fn words(&self) -> Vec<String> {
         self.events
             .iter()
@@ -130,7 +138,8 @@ fn a_task_passes_its_stages_in_their_order_and_is_merged_and_done() {
     assert_eq!(run.effects, [TaskEffect::Merge { tree: "t3".to_owned() }]);
     run.tell(TaskNews::MergeEnded(MergeEnd::Merged { commit: "c".to_owned(), note: None }));
     let done = TaskEnd { end: TaskEndReason::Done, detail: "done".to_owned(), exit_code: 0 };
-    assert_eq!(run.effects, [TaskEffect::SetStatus(StageTaskStatus::Done), TaskEffect::End(done)]);
+    let tidy = TaskEffect::Tidy { commit: "c".to_owned() };
+    assert_eq!(run.effects, [TaskEffect::SetStatus(StageTaskStatus::Done), tidy, TaskEffect::End(done)]);
     assert_eq!(
         run.words(),
         [
@@ -199,7 +208,7 @@ fn a_reviewer_that_says_both_is_warned_about_and_refuses() {
     let mut run = Run::begun();
     run.round("t1", "REVIEW PASSED\nREVIEW FAILED: no");
     let warning = "the reviewer both approves and refuses the work; the refusal counts";
-    assert_eq!(run.effects[0], TaskEffect::Warn(warning.to_owned()));
+    assert_eq!(run.warnings(), [warning]);
     assert_eq!(run.stage(), Some(Coder));
 }
 
@@ -277,10 +286,10 @@ fn a_stage_that_reached_a_limit_sends_the_task_back_to_todo() {
             reason: "Max iterations reached without completion promise".to_owned(),
         };
         assert_eq!(run.state.ralph_failure(), Some(&failure));
-        assert_eq!(run.effects[0], TaskEffect::Warn("Ralph loop exceeded 2 iterations".to_owned()));
+        assert_eq!(run.warnings(), ["Ralph loop exceeded 2 iterations"]);
         let ended =
             todo_and_end(TaskEndReason::Failed, "Max iterations reached without completion promise", 3);
-        assert_eq!(run.effects[1..], ended);
+        assert_eq!(run.effects, ended);
     }
     for reason in [Reason::MaxTime, Reason::Budget, Reason::Stuck] {
         // req 192
@@ -365,7 +374,7 @@ fn a_role_that_reaches_beyond_itself_is_refused_or_warned_about() {
     run.ends(Reason::Done, "REVIEW PASSED", "t1");
     run.tell(TaskNews::StageEnded { run: 3, end: changed(&["tests/a.rs", "src/a.rs"], "1 passed", "t2") });
     let why = "the tester changed files that are not tests, and no role reviews them: src/a.rs";
-    assert_eq!((run.stage(), &run.effects[0]), (Some(Qa), &TaskEffect::Warn(why.to_owned())));
+    assert_eq!((run.stage(), run.warnings()), (Some(Qa), vec![why]));
     let passed = run.events.iter().rev().find_map(|event| match event {
         TaskEvent::StagePassed { changed, unreviewed, .. } => Some((changed.len(), unreviewed.clone())),
         _ => None,
@@ -507,10 +516,8 @@ fn an_approval_counts_for_the_tree_that_was_asked_about() {
     run.tell(approve("t2"));
     assert!(matches!(run.state.phase, TaskPhase::Asking { number: 1, .. }));
     let why = "the files in its worktree are not those that the question is about";
-    assert_eq!(
-        run.effects,
-        [TaskEffect::Warn(format!("the approval does not count: {why}")), TaskEffect::Ask { question: 1 }]
-    );
+    assert_eq!(run.effects, [TaskEffect::Ask { question: 1 }]);
+    assert_eq!(run.events.last(), Some(&TaskEvent::AnswerRefused { number: 1, why: why.to_owned() }));
     run.tell(approve("t1"));
     assert_eq!(run.stage(), Some(Tester));
 }

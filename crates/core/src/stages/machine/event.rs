@@ -202,6 +202,10 @@ pub enum TaskEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
     },
+    /// Something the user should know, and the task goes on.
+    Warned {
+        text: String,
+    },
     CancelRequested,
     TaskFinished(TaskEnd),
 }

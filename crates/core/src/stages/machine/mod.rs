@@ -84,6 +84,8 @@ pub enum TaskNews {
         path: PathBuf,
         branch: String,
     },
+    /// Something that the performer wanted to do did not work, and the task goes on.
+    Trouble(String),
     /// An iteration of a stage is over.
     IterationEnded {
         run: u32,
@@ -178,7 +180,10 @@ pub enum TaskEffect {
         reason: Reason,
         detail: String,
     },
-    Warn(String),
+    /// Remove the worktree and the branch of a task that is merged into this commit. It has no answer.
+    Tidy {
+        commit: String,
+    },
     End(TaskEnd),
 }
 

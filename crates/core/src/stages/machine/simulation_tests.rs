@@ -63,7 +63,7 @@ impl World {
                 TaskEffect::StopStage { run } => {
                     assert_eq!(self.running.map(|(running, _)| running), Some(run));
                 }
-                TaskEffect::Ask { .. } | TaskEffect::Hold { .. } | TaskEffect::Warn(_) => {}
+                TaskEffect::Ask { .. } | TaskEffect::Hold { .. } | TaskEffect::Tidy { .. } => {}
             }
         }
         assert_ne!(self.state.phase, TaskPhase::Between);

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     judge::promise::BlankPromise,
-    policy::{CommitRule, Policy},
+    policy::{CommitRule, OwnClaim, Policy},
     stages::{
         MayWrite, Ralph, RalphFailure, ReviewLedger, StageName, StageTaskStatus,
         prompt::{StagePrompt, for_task},
@@ -178,6 +178,23 @@ impl TaskProgress {
         Ok(Some(StageSetup { policy, prompt: prompt.text() }))
     }
 
+    /// The loop without an agent that checks what the task and its target come to together: every check of every stage, once.
+    pub fn merge_policy(&self) -> Option<Policy> {
+        let started = self.started.as_ref()?;
+        let mut policy = started.settings.as_ref()?.policy.clone();
+        for gate in started.stages.iter().flat_map(|planned| &planned.stage.gates) {
+            if !policy.gates.specs.iter().any(|known| known.run == gate.run) {
+                policy.gates.specs.push(gate.clone());
+            }
+        }
+        Some(policy.with(|policy| {
+            policy.limits.max_iterations = 0;
+            policy.claims.own_claim = OwnClaim::Always;
+            policy.claims.allow_empty = true;
+            policy.gates.run_all = true;
+        }))
+    }
+
     pub(super) fn planned(&self, stage: StageName) -> Option<&PlannedStage> {
         self.started.as_ref()?.stages.iter().find(|planned| planned.stage.name == stage)
     }
@@ -259,6 +276,7 @@ impl TaskProgress {
                 self.phase = TaskPhase::Between;
             }
             TaskEvent::TaskMerged { .. } => self.phase = TaskPhase::Between,
+            TaskEvent::Warned { .. } => {}
             TaskEvent::CancelRequested => self.is_cancelling = true,
             TaskEvent::TaskFinished(end) => self.phase = TaskPhase::Over(end.clone()),
         }

@@ -1,0 +1,324 @@
+//! `dacapo task run`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use clap::Args;
+use dacapo_core::{
+    config::{SetupStep, Sourced},
+    ids::TaskId,
+    limits::Budget,
+    policy::SetupCommand,
+    stages::{
+        DEFAULT_SLOTS, Stage, StageTask, StageTaskStatus,
+        machine::{PlannedStage, TaskMachine, TaskSettings, TaskStarted},
+        past_refusals,
+        prompt::equal_for_task,
+    },
+    trust::task_runnables,
+    view::StageTaskView,
+};
+use dacapo_engine::{
+    client::Client,
+    observer::{NoObserver, Observer},
+    process::{Programs, background::is_background},
+    repository::Repository,
+    stage_performer::{self, TaskToRun, TasksLeft, TasksToRun},
+    supervisor::{self, StartError},
+    trust::ConsentScope,
+};
+
+use super::{
+    super::{agents, consent, detach, resume::ResumeArgs, say, value, warn},
+    RepositoryTasks,
+    planned::{PAST_RUNS, PlannedStages, TaskFlags},
+};
+use crate::{
+    context::Context,
+    error::UserError,
+    report::{last_line_of_tasks, task_reporter},
+};
+
+/// Work tasks off: each is coded, reviewed, tested, used and merged
+///
+/// Every task has a worktree and a branch of its own, `task/ID`. A stage is passed when its agent promises so and the promise
+/// is proven; a reviewer that refuses sends the task back to the coder. When all stages are passed the task is merged. A task
+/// that failed is `todo` again; one that asks you something waits for `dacapo approve` or `dacapo reject`, and the command
+/// exits with 4. What is unfinished from an earlier run goes on where it stood. Budgets are for each task.
+#[derive(Args, Debug, Clone)]
+#[command(
+    after_help = "Examples:\n  dacapo task run\n  dacapo task run TASK-001 --agent claude --max-cost 5\n  dacapo task run --slots 2 --gate \"make test\" --detach"
+)]
+pub(in crate::cli) struct TaskRunArgs {
+    /// The tasks, and what they depend on (default: all that are to do)
+    #[arg(value_name = "ID")]
+    tasks: Vec<String>,
+    /// Work on N tasks at once (default: 6)
+    #[arg(long, value_name = "N", value_parser = value::at_least_one, allow_hyphen_values = true)]
+    slots: Option<u32>,
+    /// The branch that finished tasks go into (default: the one checked out)
+    #[arg(long, value_name = "BRANCH", value_parser = value::branch)]
+    target: Option<String>,
+    /// Start although the checkout has uncommitted changes, which worktrees do not see
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    given: TaskFlags,
+}
+
+pub(in crate::cli) fn run(cx: &Context, args: &TaskRunArgs) -> Result<u8, UserError> {
+    let root = args.given.place.root()?;
+    let repository = RepositoryTasks::at(&args.given.place)?;
+    let flags = &args.given.flags;
+    repository.warn();
+    let client = cx.client()?;
+    let project = Context::project_of(&root);
+    let open: BTreeMap<TaskId, StageTaskView> = client
+        .newest_tasks(Some(&project))?
+        .into_iter()
+        .filter(|seen| !seen.view.is_over)
+        .map(|seen| (seen.view.task.clone(), seen.view))
+        .collect();
+    let chosen = selected(&repository, &args.tasks, &open)?;
+    if chosen.is_empty() {
+        say("Nothing to do: no task is ready.");
+        let asking = open.values().filter(|view| view.question.is_some());
+        for view in asking {
+            say(format!("  {} asks; `dacapo why {}` shows the question", view.task, view.task));
+        }
+        return Ok(0);
+    }
+    let planned = args.given.plan(Some(&client))?;
+    let settings = settings(&planned, flags.trust);
+    let PlannedStages { configured, chosen: base, stages, .. } = planned;
+    if let Some(obstacle) = base.obstacle {
+        return Err(obstacle);
+    }
+    let (mut programs, warnings) = (base.programs, base.warnings);
+    // Found before anything starts.
+    for agent in std::iter::once(&settings.policy.agent.command).chain(settings.agents.values()) {
+        programs.find(agents::program(agent)).map_err(StartError::from)?;
+    }
+    let kinds: Vec<Stage> = stages.iter().map(|planned| planned.stage.clone()).collect();
+    for task in &chosen {
+        if let Some((first, second)) = equal_for_task(&kinds, &task.spec) {
+            return Err(UserError::usage(format!(
+                "task {}: the stages `{first}` and `{second}` have the same promise",
+                task.spec.id
+            ))
+            .hint("give one of them another in its `completion`, or in `ralph` of the configuration"));
+        }
+    }
+    // Before git looks at the working tree: filters are programs.
+    let all: Vec<StageTask> = chosen.iter().map(|task| (*task).clone()).collect();
+    let runnables = task_runnables(&all);
+    consent::require_all(&cx.home, &configured, &root, (ConsentScope::Tasks, &runnables), flags.trust)?;
+    supervisor::refuse_secrets_in(&settings.policy)?;
+    let repo = Repository::open(&root, &cx.home)?;
+    let target = target(&repo, args.target.as_deref())?;
+    repo.check_identity()?;
+    refuse_unseen(&repo, &target, args.force)?;
+    if !is_background() {
+        warn(&warnings);
+        if flags.detach {
+            return detach::detach_run(&client, None);
+        }
+    }
+    let mut settings = TaskSettings { target, ..settings };
+    // What says how work is checked is not for agents to write.
+    if !repo.files_below(&settings.target, ".dacapo")?.is_empty() {
+        settings.policy.gates.protect.push(".dacapo/**".to_owned());
+    }
+    let tasks = to_run(&client, &chosen, &open, &stages, &settings)?;
+    let slots = args.slots.unwrap_or(DEFAULT_SLOTS);
+    let mut observer = task_reporter(&flags.style);
+    let wanted = TasksToRun { tasks, slots, programs, is_detached: is_background() };
+    let left = stage_performer::run(&cx.home, wanted, observer.as_mut())?;
+    drop(observer);
+    Ok(last_line_of_tasks(&left))
+}
+
+/// What every task of a run is started with, but for its target.
+fn settings(planned: &PlannedStages, is_trusted_once: bool) -> TaskSettings {
+    let effective = &planned.chosen.effective;
+    let policy = planned.chosen.policy.clone().with(|policy| {
+        // All stages of a task draw on one budget.
+        let limits = &mut policy.limits;
+        limits.per_run = Budget { max_cost: limits.max_cost.take(), max_tokens: limits.max_tokens.take() };
+    });
+    TaskSettings {
+        project: Context::project_of(&planned.root),
+        root: planned.root.clone(),
+        target: String::new(),
+        policy,
+        agents: planned.agents.clone(),
+        setup: steps(&effective.setup),
+        teardown: steps(&effective.teardown),
+        submodules: effective.units.submodules.value,
+        is_trusted_once,
+        filters: None,
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+fn steps(steps: &[Sourced<SetupStep>]) -> Vec<SetupCommand> {
+    let step = |step: &Sourced<SetupStep>| SetupCommand {
+        run: step.value.run.clone(),
+        only_if: step.value.condition.clone(),
+    };
+    steps.iter().map(step).collect()
+}
+
+/// The tasks that were named, and those that they depend on and that are not done; without a name all that are to do, but for
+/// those that ask the user something.
+fn selected<'a>(
+    repository: &'a RepositoryTasks,
+    named: &[String],
+    open: &BTreeMap<TaskId, StageTaskView>,
+) -> Result<Vec<&'a StageTask>, UserError> {
+    let all = &repository.found.tasks;
+    let is_done =
+        |task: &StageTask| task.status == StageTaskStatus::Done && !open.contains_key(&task.spec.id);
+    if named.is_empty() {
+        let asks = |task: &StageTask| open.get(&task.spec.id).is_some_and(|view| view.question.is_some());
+        let wanted: Vec<&StageTask> = all.iter().filter(|task| !is_done(task) && !asks(task)).collect();
+        return Ok(wanted);
+    }
+    let mut wanted: BTreeSet<TaskId> = BTreeSet::new();
+    for name in named {
+        let task = repository.task(name)?;
+        if is_done(task) {
+            return Err(UserError::failed(format!("task {} is done", task.spec.id))
+                .hint(format!("write `status: todo` into `{}` to have it worked on again", task.spec.file)));
+        }
+        let mut next = vec![task];
+        while let Some(task) = next.pop() {
+            if wanted.insert(task.spec.id.clone()) {
+                let needed = all.iter().filter(|other| task.spec.depends_on.contains(&other.spec.id));
+                next.extend(needed.filter(|other| !is_done(other)));
+            }
+        }
+    }
+    Ok(all.iter().filter(|task| wanted.contains(&task.spec.id)).collect())
+}
+
+/// Each task as it begins, or goes on if it has a run that is open.
+fn to_run(
+    client: &Client,
+    chosen: &[&StageTask],
+    open: &BTreeMap<TaskId, StageTaskView>,
+    stages: &[PlannedStage],
+    settings: &TaskSettings,
+) -> Result<Vec<TaskToRun>, UserError> {
+    let mut tasks = Vec::with_capacity(chosen.len());
+    for task in chosen {
+        if let Some(view) = open.get(&task.spec.id) {
+            tasks.push(TaskToRun::GoOn { id: view.id.clone(), is_resumed: true });
+            continue;
+        }
+        let earlier = client.history_of_tasks(&settings.project, Some(&task.spec.id), PAST_RUNS)?;
+        tasks.push(TaskToRun::Begin(Box::new(TaskStarted {
+            task: task.spec.clone(),
+            stages: stages.to_vec(),
+            past_refusals: past_refusals(&earlier),
+            settings: Some(Box::new(settings.clone())),
+        })));
+    }
+    Ok(tasks)
+}
+
+fn target(repo: &Repository, named: Option<&str>) -> Result<String, UserError> {
+    let target = match named {
+        Some(target) => target.to_owned(),
+        None => repo.current_branch()?.ok_or_else(|| {
+            UserError::usage("no branch is checked out that finished tasks could go into")
+                .hint("name one with `--target BRANCH`")
+        })?,
+    };
+    if repo.branch(&target)?.is_none() {
+        let error = UserError::environment(format!("the target branch `{target}` does not exist"));
+        return Err(error.hint(format!("`git branch {target}` makes it; `--target BRANCH` names another")));
+    }
+    Ok(target)
+}
+
+/// Uncommitted changes are in no worktree. What lies in `.dacapo` is read from the checkout.
+fn refuse_unseen(repo: &Repository, target: &str, is_forced: bool) -> Result<(), UserError> {
+    let tip = repo.branch(target)?.unwrap_or_default();
+    if let Some(branch) = repo.waiting_merges(&tip)?.first() {
+        let command = repo.command_to_merge(target, &format!("--ff-only {branch}"))?;
+        return Err(UserError::environment(format!("`{branch}` holds merged work that `{target}` does not"))
+            .hint(format!("`{command}`, then run again")));
+    }
+    let dirty: Vec<String> =
+        repo.is_dirty()?.into_iter().filter(|path| !path.starts_with(".dacapo/")).collect();
+    let Some(first) = dirty.first().filter(|_| !is_forced) else { return Ok(()) };
+    let more = match dirty.len() - 1 {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    Err(UserError::environment(format!("the checkout has uncommitted changes: `{first}`{more}"))
+        .hint("agents would not see them: commit or stash them, or go on without them with `--force`"))
+}
+
+/// Makes sure that the commands of a task that goes on may run.
+fn require_consent(
+    cx: &Context,
+    client: &Client,
+    view: &StageTaskView,
+    is_trusted: bool,
+    is_answer: bool,
+) -> Result<(), UserError> {
+    let Some(started) = client.task_started(&view.id)? else { return Ok(()) };
+    let is_trusted_once = started.settings.as_ref().is_some_and(|settings| settings.is_trusted_once);
+    let is_trusted = is_trusted || (is_answer && is_trusted_once);
+    let task = StageTask { spec: started.task, status: StageTaskStatus::Todo };
+    let runnables = task_runnables(&[task]);
+    consent::require_files(&cx.home, &view.root, (ConsentScope::Tasks, &runnables), is_trusted)
+}
+
+/// Makes sure that an answer does not run what the user has not agreed to, or not any more.
+pub(in crate::cli) fn require_consent_to_answer(
+    cx: &Context,
+    client: &Client,
+    view: &StageTaskView,
+) -> Result<(), UserError> {
+    require_consent(cx, client, view, false, true)
+}
+
+/// Goes on with a task that no process performs.
+pub(in crate::cli) fn resume(
+    cx: &Context,
+    client: &Client,
+    view: &StageTaskView,
+    flags: &ResumeArgs,
+) -> Result<u8, UserError> {
+    require_consent(cx, client, view, flags.trust, flags.is_answer)?;
+    if flags.detach && !is_background() {
+        return detach::detach_run(client, flags.id.is_none().then_some(view.id.as_str()));
+    }
+    let mut observer = task_reporter(&flags.style);
+    let left = take_up(cx, view, !flags.is_answer, observer.as_mut())?;
+    drop(observer);
+    Ok(last_line_of_tasks(&left))
+}
+
+/// Takes up what was asked of a task that no process performs, as far as it goes.
+pub(in crate::cli) fn settle(cx: &Context, view: &StageTaskView) -> Result<TasksLeft, UserError> {
+    take_up(cx, view, false, &mut NoObserver)
+}
+
+fn take_up(
+    cx: &Context,
+    view: &StageTaskView,
+    is_resumed: bool,
+    observer: &mut dyn Observer<TaskMachine>,
+) -> Result<TasksLeft, UserError> {
+    let wanted = TasksToRun {
+        tasks: vec![TaskToRun::GoOn { id: view.id.clone(), is_resumed }],
+        slots: 1,
+        programs: Programs::default(),
+        is_detached: is_background(),
+    };
+    Ok(stage_performer::run(&cx.home, wanted, observer)?)
+}

@@ -1,0 +1,264 @@
+//! The job of one stage, as a process of its own: the supervisor of its loop in the worktree of the task. Merges are jobs too
+//! (`merge.rs`).
+
+use std::path::{Path, PathBuf};
+
+use dacapo_core::{
+    event::{Grant, Reason},
+    ids::{LoopId, ProjectId, RunId, TaskId},
+    plan::Purpose,
+    policy::{Policy, SetupCommand},
+    stages::{StageName, StageTaskSpec},
+};
+use serde::{Deserialize, Serialize};
+
+use super::merge::{self, MergeWork};
+use crate::{
+    git::WorkspaceError,
+    home::Home,
+    process::Programs,
+    repository::{KnownWorktree, Merged, Repository, SetupFailed, Worktree, WorktreeOwner, prepare},
+    scheduler::{JobReporter, message::JobMessage},
+    supervisor::{self, NewLoop, ResumeLoop, StartError},
+};
+
+/// What the job of a stage has to do, and where.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct StageSpec {
+    pub(crate) home: PathBuf,
+    /// The process that performs the task.
+    pub(crate) performer: u32,
+    pub(crate) run: RunId,
+    pub(crate) project: ProjectId,
+    pub(crate) task: TaskId,
+    /// The top of the repository.
+    pub(crate) root: PathBuf,
+    /// The branch that the task is merged into.
+    pub(crate) target: String,
+    /// The worktree that the task has, and its branch.
+    pub(crate) known: Option<(PathBuf, String)>,
+    pub(crate) setup: Vec<SetupCommand>,
+    pub(crate) teardown: Vec<SetupCommand>,
+    pub(crate) submodules: bool,
+    /// The filters of git when the task began.
+    pub(crate) filters: Option<Vec<(String, String)>>,
+    pub(crate) programs: Programs,
+    pub(crate) is_detached: bool,
+    /// Whether what agents print is shown while they print it.
+    pub(crate) is_watched: bool,
+    pub(crate) work: StageWork,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StageWork {
+    Begin {
+        stage: StageName,
+        run: u32,
+        policy: Box<Policy>,
+        prompt: String,
+    },
+    GoOn {
+        id: LoopId,
+        grant: Grant,
+    },
+    /// Merge the tree that passed all stages.
+    Merge {
+        tree: String,
+        policy: Box<Policy>,
+        task: Box<StageTaskSpec>,
+    },
+    /// Remove the worktree and its branch, all of which this commit holds.
+    Tidy {
+        commit: String,
+    },
+}
+
+/// How the merge of a task ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum MergeReport {
+    Merged { commit: String, note: Option<String> },
+    Conflict { paths: Vec<String> },
+    Refused { why: String },
+    Held { reason: Reason, detail: String },
+}
+
+/// Why a stage did not begin.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StageJobError {
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error("the target branch `{0}` is gone")]
+    NoTarget(String),
+    #[error("the worktree of the task is gone")]
+    NoWorktree,
+    #[error("the setup of the worktree failed: {0}")]
+    Setup(String),
+}
+
+impl StageJobError {
+    /// What stands in the way, as a reason of a loop that did not begin.
+    pub(super) fn reason(&self) -> Reason {
+        match self {
+            Self::Start(StartError::TaskHeld { .. } | StartError::WorkspaceHeld { .. }) => Reason::Lock,
+            _ => Reason::Error,
+        }
+    }
+}
+
+/// Does what the spec says. What a loop has done stands in the journal.
+pub(crate) fn work(spec: StageSpec, voice: JobReporter) {
+    let mut voice = voice.for_performer(spec.is_watched);
+    let job = StageJob { home: Home::at(&spec.home), spec };
+    let done = match job.spec.work.clone() {
+        StageWork::Begin { stage, run, policy, prompt } => job.begin(stage, run, *policy, prompt, &mut voice),
+        StageWork::GoOn { id, grant } => job.go_on(id, grant, &mut voice),
+        StageWork::Merge { tree, policy, task } => {
+            let report = merge::merge(&job, MergeWork { tree, policy: *policy, task: *task }, &mut voice);
+            report.map(|report| voice.say(&JobMessage::Merge(report)))
+        }
+        StageWork::Tidy { commit } => job.tidy(&commit),
+    };
+    if let Err(error) = done {
+        voice.say(&JobMessage::Failed { detail: error.to_string(), reason: error.reason() });
+    }
+}
+
+pub(super) struct StageJob {
+    pub(super) home: Home,
+    pub(super) spec: StageSpec,
+}
+
+impl StageJob {
+    pub(super) fn known(&self) -> Option<KnownWorktree> {
+        self.spec.known.clone().map(|(path, branch)| KnownWorktree { path, branch })
+    }
+
+    fn begin(
+        &self,
+        stage: StageName,
+        run: u32,
+        policy: Policy,
+        prompt: String,
+        voice: &mut JobReporter,
+    ) -> Result<(), StageJobError> {
+        let repo = Repository::open(&self.spec.root, &self.home)?;
+        let target = repo.branch(&self.spec.target)?;
+        let target = target.ok_or_else(|| StageJobError::NoTarget(self.spec.target.clone()))?;
+        let worktree = self.worktree(&repo, &target)?;
+        voice.say(&JobMessage::Worktree { path: worktree.path.clone(), branch: worktree.branch.clone() });
+        let mut steers = Vec::new();
+        let mut head = worktree.head.clone();
+        if stage == StageName::Coder {
+            let (taken, told) = self.take_target(&repo, &worktree, &target)?;
+            head = taken;
+            steers.extend(told);
+        }
+        // In the first stage all that the branch holds beyond its target is the work of the task, also what an earlier run
+        // of it has left. After that each stage has to show work of its own.
+        let base = match run {
+            1 => repo.merge_base(&target, &head)?.unwrap_or(head),
+            _ => head,
+        };
+        let new = NewLoop {
+            policy,
+            prompt: Some(prompt),
+            project: self.spec.project.clone(),
+            task: Some(self.spec.task.clone()),
+            workspace: worktree.path,
+            after: Vec::new(),
+            parent: None,
+            run: Some(self.spec.run.clone()),
+            purpose: Some(Purpose::stage(stage, run)),
+            base: Some(base),
+            filters: self.spec.filters.clone(),
+            programs: self.spec.programs.clone(),
+            steers,
+            is_detached: self.spec.is_detached,
+        };
+        supervisor::run(&self.home, new.check()?, voice)?;
+        Ok(())
+    }
+
+    fn go_on(&self, id: LoopId, grant: Grant, voice: &mut JobReporter) -> Result<(), StageJobError> {
+        let (programs, is_detached) = (self.spec.programs.clone(), self.spec.is_detached);
+        supervisor::resume(&self.home, ResumeLoop { id, grant, programs, is_detached }, voice)?;
+        Ok(())
+    }
+
+    /// The worktree of the task, ready to work in.
+    fn worktree(&self, repo: &Repository, target: &str) -> Result<Worktree, StageJobError> {
+        let known = self.known();
+        let worktree = repo.worktree(&self.spec.task, &self.spec.project, target, known.as_ref())?;
+        if self.spec.submodules {
+            repo.init_submodules(&worktree.path)?;
+        }
+        // What is known was ready when it became known.
+        let is_ready =
+            known.is_some_and(|known| known.path == worktree.path && known.branch == worktree.branch);
+        if !is_ready {
+            self.prepare(&worktree.path, &self.spec.setup)?;
+        }
+        Ok(worktree)
+    }
+
+    /// Runs the commands that make a worktree ready, or those before it goes.
+    pub(super) fn prepare(&self, dir: &Path, steps: &[SetupCommand]) -> Result<(), StageJobError> {
+        let at = WorktreeOwner { project: &self.spec.project, work: (&self.spec.task).into(), dir };
+        match prepare(&self.home, at, steps) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(SetupFailed { run, how, tail })) => {
+                Err(StageJobError::Setup(format!("`{run}` {how}: {}", tail.trim())))
+            }
+            Err(error) => Err(StageJobError::Setup(error.to_string())),
+        }
+    }
+
+    /// Brings what the target has got meanwhile into the branch of the task. Where both changed the same places the files get
+    /// conflict marks, which the coder is told. Gives the newest commit of the branch.
+    fn take_target(
+        &self,
+        repo: &Repository,
+        worktree: &Worktree,
+        target: &str,
+    ) -> Result<(String, Option<String>), StageJobError> {
+        let Worktree { path, branch, head, .. } = worktree;
+        if head == target || repo.is_ancestor(target, head)? {
+            return Ok((head.clone(), None));
+        }
+        let (tree, paths) = match repo.merge(head, target)? {
+            Merged::Nothing => return Ok((head.clone(), None)),
+            Merged::Clean { tree } => (tree, Vec::new()),
+            Merged::Conflict { tree, paths, .. } => (tree, paths),
+        };
+        let message = format!("Merge {} into {branch}", self.spec.target);
+        let commit = repo.commit_merge(&tree, [head, target], &message)?;
+        match repo.advance(path, branch, &commit, head) {
+            Ok(()) => {}
+            // What an earlier run has left there is not committed; the merge at the end sees to it.
+            Err(WorkspaceError::NotClean { .. }) => return Ok((head.clone(), None)),
+            Err(error) => return Err(error.into()),
+        }
+        let told = (!paths.is_empty()).then(|| {
+            format!(
+                "`{}` has changed in the same places as this branch. It was merged into the branch, and these files hold both \
+                 versions with conflict marks between them: {}. Bring them together and commit.",
+                self.spec.target,
+                paths.join(", ")
+            )
+        });
+        Ok((commit, told))
+    }
+
+    /// Removes what is left of a merged task. What is not surely merged and clean stays.
+    fn tidy(&self, commit: &str) -> Result<(), StageJobError> {
+        let Some(KnownWorktree { path, branch }) = self.known() else { return Ok(()) };
+        let repo = Repository::open(&self.spec.root, &self.home)?;
+        self.prepare(&path, &self.spec.teardown)?;
+        repo.remove(&path, &branch, commit)?;
+        Ok(())
+    }
+}

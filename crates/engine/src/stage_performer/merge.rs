@@ -1,0 +1,153 @@
+//! Merging a task that has passed its stages: what it and its target come to together is checked, and then the target moves.
+
+use dacapo_core::{
+    event::Reason,
+    plan::{Purpose, goes_on},
+    policy::Policy,
+    stages::{StageTaskSpec, StageTaskStatus, task},
+};
+
+use super::job::{MergeReport, StageJob, StageJobError};
+use crate::{
+    repository::{KnownWorktree, Merged, Repository, TargetMoved},
+    scheduler::JobReporter,
+    supervisor::{self, NewLoop},
+    task_files,
+};
+
+/// How often a target that moved meanwhile is merged again.
+const TRIES: u32 = 20;
+
+/// What is to be merged.
+pub(super) struct MergeWork {
+    /// The tree that passed all stages.
+    pub(super) tree: String,
+    /// Of the loop that checks what it comes to.
+    pub(super) policy: Policy,
+    pub(super) task: StageTaskSpec,
+}
+
+pub(super) fn merge(
+    job: &StageJob,
+    work: MergeWork,
+    voice: &mut JobReporter,
+) -> Result<MergeReport, StageJobError> {
+    let repo = Repository::open(&job.spec.root, &job.home)?;
+    let KnownWorktree { branch, .. } = job.known().ok_or(StageJobError::NoWorktree)?;
+    let Some(head) = repo.branch(&branch)? else {
+        return Ok(MergeReport::Refused { why: format!("its branch `{branch}` is gone") });
+    };
+    if repo.tree_of(&head)? != work.tree {
+        let why = format!("its branch `{branch}` does not hold what has passed its stages");
+        return Ok(MergeReport::Refused { why });
+    }
+    let target = &job.spec.target;
+    for _ in 0..TRIES {
+        let Some(tip) = repo.branch(target)? else {
+            return Err(StageJobError::NoTarget(target.clone()));
+        };
+        let tree = match repo.merge(&tip, &head)? {
+            // A merge that came to its end just before a crash.
+            Merged::Nothing => return Ok(MergeReport::Merged { commit: tip, note: None }),
+            Merged::Clean { tree } => with_status_done(&repo, &tip, &tree, &work.task)?,
+            Merged::Conflict { paths, .. } => return Ok(MergeReport::Conflict { paths }),
+        };
+        if let Some(stopped) = checked(job, &repo, &tip, &tree, &work, voice)? {
+            return Ok(stopped);
+        }
+        let message = format!("Merge task {}: {}", work.task.id, work.task.title);
+        let commit = repo.commit_merge(&tree, [&tip, &head], &message)?;
+        put_statuses_back(job, &repo);
+        match repo.move_target(target, &commit, &tip, job.spec.run.as_str())? {
+            TargetMoved::Moved { .. } => return Ok(MergeReport::Merged { commit, note: None }),
+            TargetMoved::LeftOn { branch, command, why } => {
+                let note = format!(
+                    "`{target}` could not be moved where it is checked out ({}): the merge is on `{branch}`; `{command}`",
+                    why.join(", ")
+                );
+                return Ok(MergeReport::Merged { commit, note: Some(note) });
+            }
+            TargetMoved::Overtaken { .. } => {}
+        }
+    }
+    let detail = format!("`{target}` moved each time that the merge was ready");
+    Ok(MergeReport::Held { reason: Reason::Lock, detail })
+}
+
+/// The merged tree, in which the file of the task says that it is done, if the repository has that file.
+fn with_status_done(
+    repo: &Repository,
+    tip: &str,
+    tree: &str,
+    task: &StageTaskSpec,
+) -> Result<String, StageJobError> {
+    let Some(file) = repo.file_at(tip, &task.file)? else { return Ok(tree.to_owned()) };
+    match task::with_status(&file, StageTaskStatus::Done) {
+        Ok(done) if done != file => Ok(repo.tree_with(tree, &task.file, &done)?),
+        _ => Ok(tree.to_owned()),
+    }
+}
+
+/// Runs all checks on the merged tree; says how it ended if they do not pass.
+fn checked(
+    job: &StageJob,
+    repo: &Repository,
+    tip: &str,
+    tree: &str,
+    work: &MergeWork,
+    voice: &mut JobReporter,
+) -> Result<Option<MergeReport>, StageJobError> {
+    if work.policy.gates.specs.is_empty() {
+        return Ok(None);
+    }
+    let scratch = repo.scratch(&job.spec.project, &format!("task-{}", job.spec.task), tip)?;
+    repo.lay_out(&scratch, tree)?;
+    if job.spec.submodules {
+        repo.init_submodules(scratch.path())?;
+    }
+    job.prepare(scratch.path(), &job.spec.setup)?;
+    let new = NewLoop {
+        policy: work.policy.clone(),
+        prompt: Some(format!("Merge task {}", job.spec.task)),
+        project: job.spec.project.clone(),
+        task: Some(job.spec.task.clone()),
+        workspace: scratch.path().to_owned(),
+        after: Vec::new(),
+        parent: None,
+        run: Some(job.spec.run.clone()),
+        purpose: Some(Purpose::stage_merge(tree)),
+        base: None,
+        filters: job.spec.filters.clone(),
+        programs: job.spec.programs.clone(),
+        steers: Vec::new(),
+        is_detached: job.spec.is_detached,
+    };
+    let finished = supervisor::run(&job.home, new.check()?, voice)?;
+    Ok(match finished.reason {
+        Reason::Done => None,
+        reason if goes_on(reason) => Some(MergeReport::Held { reason, detail: finished.detail }),
+        _ => {
+            let why = format!("what it and `{}` come to together does not pass: ", job.spec.target);
+            Some(MergeReport::Refused { why: why + &finished.detail })
+        }
+    })
+}
+
+/// Task files in the user's checkout that differ from its commit in their status alone get the status of the commit, so that
+/// the checkout counts as clean. The performer sets them again.
+fn put_statuses_back(job: &StageJob, repo: &Repository) {
+    let root = &job.spec.root;
+    for file in repo.is_dirty().unwrap_or_default() {
+        if !file.starts_with(task::FOLDER) {
+            continue;
+        }
+        let Ok(Some(committed)) = repo.file_at("HEAD", &file) else { continue };
+        let (Ok(now), Ok(before)) = (task_files::read(root, &file), task::parse(&file, &committed)) else {
+            continue;
+        };
+        if task::with_status(&now, before.status).is_ok_and(|restored| restored == committed) {
+            // One that cannot be written stays, and is named as what is in the way.
+            let _ = task_files::write(root, &file, Some(&now), &committed);
+        }
+    }
+}

@@ -1,0 +1,836 @@
+//! The performer of tasks that pass through stages: several at once, each with a stream of its own, and for each input journal →
+//! apply → publish → perform.
+//!
+//! It runs no agent itself. Each stage and each merge is a job, a process of its own (`job.rs`, `merge.rs`), which dies with the
+//! performer. What a stage has done is read from the journal, where its loop is known again by the stage and the run that it
+//! was started for, so an order that is given twice after a crash starts nothing twice. Merges wait for each other.
+
+pub(crate) mod job;
+mod merge;
+
+use std::{
+    collections::VecDeque,
+    io,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use dacapo_core::{
+    event::{Grant, LoopEvent, Reason, StopCause},
+    ids::{LoopId, ProjectId, RunId, TaskId},
+    loop_machine::Request,
+    plan::{Purpose, goes_on},
+    stages::{
+        StageAccount, StageName, StageTaskStatus,
+        machine::{
+            MergeEnd, StageEnd, StageOrder, TaskEffect, TaskEvent, TaskInput, TaskMachine, TaskNews,
+            TaskPhase, TaskStarted, UserAnswer,
+        },
+        schedule::{ScheduledTask, TaskStanding, held_up, to_begin},
+    },
+    view::StageTaskView,
+};
+use jiff::Timestamp;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use self::job::{MergeReport, StageSpec, StageWork};
+use crate::{
+    home::Home,
+    observer::Observer,
+    process::{Programs, identity::Identity},
+    proof::fresh_id,
+    repository::Repository,
+    scheduler::{
+        RunError,
+        host::{JobHost, JobSignal, LocalHost, RunningJob},
+        message::{HostMessage, JobMessage, PROTOCOL},
+    },
+    signals::{ArrivedSignal, Signals},
+    snapshots::{self, Workspace},
+    stage_tasks,
+    store::{Arrival, LockError, StageSource, Store, Stream, TaskLock},
+    supervisor::{self, SCRIPT_GRACE, answers},
+};
+
+/// Tasks that are to be worked on.
+#[derive(Debug)]
+pub struct TasksToRun {
+    /// In the order in which they begin.
+    pub tasks: Vec<TaskToRun>,
+    /// How many are worked on at once.
+    pub slots: u32,
+    pub programs: Programs,
+    pub is_detached: bool,
+}
+
+/// A task that is to be worked on.
+#[derive(Debug)]
+pub enum TaskToRun {
+    /// With settings.
+    Begin(Box<TaskStarted>),
+    /// A run that no process performs. `is_resumed` says that the user wants it to go on; otherwise it takes up what was asked of it.
+    GoOn { id: RunId, is_resumed: bool },
+}
+
+/// Where the tasks stand that their performer leaves.
+#[derive(Clone, Debug)]
+pub struct TasksLeft {
+    /// Those that were begun, in the order of the list.
+    pub views: Vec<StageTaskView>,
+    /// Those that were not: each with the task that it waits for.
+    pub held_up: Vec<(TaskId, TaskId)>,
+    /// Why those were not begun that another process performs, or whose stream cannot be opened.
+    pub refused: Vec<String>,
+    /// What the command exits with.
+    pub exit_code: u8,
+}
+
+struct TaskPerformer<'a> {
+    home: &'a Home,
+    store: Store,
+    programs: Programs,
+    is_detached: bool,
+    slots: u32,
+    observer: &'a mut dyn Observer<TaskMachine>,
+    host: LocalHost,
+    signals: Signals,
+    tasks: Vec<ListedTask>,
+    jobs: Vec<StageJobRun>,
+    /// Places of tasks that wait for their turn to be merged, and the trees that passed.
+    merges: VecDeque<(usize, String)>,
+    /// Why the performer leaves the tasks, if it was told to.
+    stop: Option<StopCause>,
+    next_tick: Option<Instant>,
+    /// What is to be answered without a job: the place of the task, and the news.
+    inbox: Vec<(usize, TaskNews)>,
+    refused: Vec<String>,
+}
+
+/// A task of the list.
+struct ListedTask {
+    id: TaskId,
+    depends_on: Vec<TaskId>,
+    state: ListedState,
+    /// Up to where the events of its loops were looked at.
+    seen: u64,
+    /// The loop that is under way, as far as it was looked at.
+    account: Option<(LoopId, u32, StageAccount)>,
+}
+
+enum ListedState {
+    Waiting(TaskToRun),
+    Open {
+        stream: Box<Stream<TaskMachine>>,
+        _lock: TaskLock,
+    },
+    /// It was never opened.
+    Refused,
+}
+
+/// A job that runs, and what for.
+struct StageJobRun {
+    at: usize,
+    what: JobFor,
+    running: Box<dyn RunningJob>,
+    merged: Option<MergeReport>,
+    /// Why nothing came of it.
+    failed: Option<(String, Reason)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum JobFor {
+    Stage { run: u32, stage: StageName },
+    Merge,
+    Tidy,
+}
+
+/// Performs tasks as far as they go.
+pub fn run(
+    home: &Home,
+    wanted: TasksToRun,
+    observer: &mut dyn Observer<TaskMachine>,
+) -> Result<TasksLeft, RunError> {
+    home.prepare()?;
+    let mut store = Store::open(&home.database())?;
+    let signals = Signals::listen(wanted.is_detached)
+        .map_err(|source| RunError::Io { what: "cannot listen to signals", source })?;
+    let host = LocalHost::adopting()
+        .map_err(|source| RunError::Io { what: "cannot look after processes", source })?;
+    supervisor::reconcile(home, &mut store)?;
+    let mut tasks = Vec::with_capacity(wanted.tasks.len());
+    for task in wanted.tasks {
+        let known = match &task {
+            TaskToRun::Begin(started) => Some((started.task.id.clone(), started.task.depends_on.clone())),
+            TaskToRun::GoOn { id, .. } => {
+                let stream = Stream::<TaskMachine>::open(&store, id)?;
+                let started = stream.as_ref().and_then(|stream| stream.state().started());
+                started.map(|started| (started.task.id.clone(), started.task.depends_on.clone()))
+            }
+        };
+        let Some((id, depends_on)) = known else { continue };
+        let state = ListedState::Waiting(task);
+        tasks.push(ListedTask { id, depends_on, state, seen: 0, account: None });
+    }
+    let performer = TaskPerformer {
+        home,
+        store,
+        programs: wanted.programs,
+        is_detached: wanted.is_detached,
+        slots: wanted.slots,
+        next_tick: observer.tick_every().map(|every| Instant::now() + every),
+        observer,
+        host,
+        signals,
+        tasks,
+        jobs: Vec::new(),
+        merges: VecDeque::new(),
+        stop: None,
+        inbox: Vec::new(),
+        refused: Vec::new(),
+    };
+    performer.perform_all()
+}
+
+/// The files of a task as they are now, in one word: the tree of its worktree. Without a worktree there is none.
+pub fn tree_of(home: &Home, view: &StageTaskView) -> Result<String, RunError> {
+    let Some(path) = view.worktree.as_ref().filter(|path| path.is_dir()) else { return Ok(String::new()) };
+    let named = |error| RunError::Io {
+        what: "cannot name the snapshots of the task",
+        source: io::Error::other(error),
+    };
+    let name: LoopId = view.id.as_str().parse().map_err(named)?;
+    let mut workspace = Workspace::open(path, home, &name)?;
+    let snapshot = workspace.begin()?.id;
+    let tree = workspace.tree_of(&snapshot)?;
+    workspace.forget()?;
+    Ok(tree)
+}
+
+fn now(news: TaskNews) -> Arrival<TaskInput> {
+    TaskInput { now: Timestamp::now(), news }.into()
+}
+
+fn reason_of(cause: StopCause) -> Reason {
+    match cause {
+        StopCause::Interrupt => Reason::Interrupted,
+        StopCause::Cancel => Reason::Cancelled,
+        StopCause::Terminate | StopCause::Hangup => Reason::Terminated,
+    }
+}
+
+/// A stage that came to nothing.
+fn failed(reason: Reason, detail: String) -> Box<StageEnd> {
+    Box::new(StageEnd {
+        reason,
+        detail,
+        answer: String::new(),
+        tree: String::new(),
+        changed: Vec::new(),
+        iterations: 0,
+        refusals: Vec::new(),
+        loop_id: None,
+    })
+}
+
+impl ListedTask {
+    fn stream(&self) -> Option<&Stream<TaskMachine>> {
+        match &self.state {
+            ListedState::Open { stream, .. } => Some(stream),
+            ListedState::Waiting(_) | ListedState::Refused => None,
+        }
+    }
+
+    fn standing(&self) -> TaskStanding {
+        let stream = match &self.state {
+            ListedState::Waiting(_) => return TaskStanding::Waiting,
+            ListedState::Refused => return TaskStanding::Over,
+            ListedState::Open { stream, .. } => stream,
+        };
+        match stream.state().phase() {
+            TaskPhase::InStage { is_held: false, .. } | TaskPhase::Merging { is_held: false, .. } => {
+                TaskStanding::Working
+            }
+            TaskPhase::Over(_) if stream.state().status() == StageTaskStatus::Done => TaskStanding::Done,
+            TaskPhase::Over(_) => TaskStanding::Over,
+            _ => TaskStanding::Stopped,
+        }
+    }
+}
+
+impl TaskPerformer<'_> {
+    fn perform_all(mut self) -> Result<TasksLeft, RunError> {
+        loop {
+            self.begin_tasks()?;
+            let inbox = std::mem::take(&mut self.inbox);
+            if inbox.is_empty() {
+                if self.jobs.is_empty() && self.merges.is_empty() {
+                    return self.left();
+                }
+                self.wait()?;
+            }
+            for (at, news) in inbox {
+                self.take_in(at, vec![now(news)])?;
+            }
+            self.merge_next()?;
+        }
+    }
+
+    fn left(self) -> Result<TasksLeft, RunError> {
+        let scheduled = self.scheduled();
+        let held_up = held_up(&scheduled).into_iter().map(|(a, b)| (a.clone(), b.clone())).collect();
+        let views: Vec<StageTaskView> =
+            self.tasks.iter().filter_map(|task| Some(task.stream()?.view().clone())).collect();
+        let worst = views.iter().map(|view| view.exit_code.unwrap_or(1)).max_by_key(|code| severity(*code));
+        let exit_code = match self.stop {
+            Some(cause) if views.iter().any(|view| !view.is_over) => reason_of(cause).exit_code(),
+            _ if !self.refused.is_empty() && worst.unwrap_or(0) == 0 => Reason::Lock.exit_code(),
+            _ => worst.unwrap_or(0),
+        };
+        Ok(TasksLeft { views, held_up, refused: self.refused, exit_code })
+    }
+
+    fn scheduled(&self) -> Vec<ScheduledTask<'_>> {
+        self.tasks
+            .iter()
+            .map(|listed| ScheduledTask {
+                id: &listed.id,
+                depends_on: &listed.depends_on,
+                standing: listed.standing(),
+            })
+            .collect()
+    }
+
+    // --- beginning ------------------------------------------------------------------------------------------
+
+    fn begin_tasks(&mut self) -> Result<(), RunError> {
+        if self.stop.is_some() {
+            return Ok(());
+        }
+        for at in to_begin(&self.scheduled(), self.slots) {
+            let ListedState::Waiting(task) =
+                std::mem::replace(&mut self.tasks[at].state, ListedState::Refused)
+            else {
+                continue;
+            };
+            match task {
+                TaskToRun::Begin(started) => self.begin(at, started)?,
+                TaskToRun::GoOn { id, is_resumed } => self.go_on(at, &id, is_resumed)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// One performer per task.
+    fn take_lock(&mut self, at: usize, project: &ProjectId) -> Result<Option<TaskLock>, RunError> {
+        match TaskLock::take(&self.home.lock_of_stages(project, &self.tasks[at].id)) {
+            Ok(lock) => Ok(Some(lock)),
+            Err(LockError::Held) => {
+                let why = format!("task {} is performed by another dacapo", self.tasks[at].id);
+                self.refused.push(why);
+                Ok(None)
+            }
+            Err(LockError::Io { source, .. }) => Err(RunError::Io { what: "cannot lock the task", source }),
+        }
+    }
+
+    fn begin(&mut self, at: usize, mut started: Box<TaskStarted>) -> Result<(), RunError> {
+        let Some(settings) = started.settings.as_mut() else { return Ok(()) };
+        let Some(lock) = self.take_lock(at, &settings.project.clone())? else { return Ok(()) };
+        settings.filters = snapshots::filters_set_up(&settings.root)?;
+        let named = |source| RunError::Io { what: "cannot make a name", source };
+        let id: RunId =
+            fresh_id().map_err(named)?.as_str().parse().map_err(|error| named(io::Error::other(error)))?;
+        self.tasks[at].seen = self.store.last_seq()?;
+        let at_time = Timestamp::now();
+        let input = TaskInput { now: at_time, news: TaskNews::Begin(started) };
+        let begun = Stream::begin(&mut self.store, id, &Identity::own(), at_time, input, &(), self.observer)?;
+        let (stream, effects) = begun;
+        self.tasks[at].state = ListedState::Open { stream: Box::new(stream), _lock: lock };
+        effects.into_iter().try_for_each(|effect| self.perform(at, effect))
+    }
+
+    fn go_on(&mut self, at: usize, id: &RunId, is_resumed: bool) -> Result<(), RunError> {
+        let Some(mut stream) = Stream::<TaskMachine>::open(&self.store, id)? else { return Ok(()) };
+        let Some(project) = stream.state().settings().map(|settings| settings.project.clone()) else {
+            return Ok(());
+        };
+        let Some(lock) = self.take_lock(at, &project)? else { return Ok(()) };
+        self.tasks[at].seen = self.store.last_seq()?;
+        stream.take_over(&mut self.store, &Identity::own(), Timestamp::now(), &())?;
+        let status = stream.state().status();
+        self.tasks[at].state = ListedState::Open { stream: Box::new(stream), _lock: lock };
+        // A performer that was killed may not have got that far.
+        self.set_status(at, status)?;
+        let mut news = vec![now(TaskNews::TakenUp)];
+        self.read_requests(at, &mut news)?;
+        if is_resumed {
+            news.push(now(TaskNews::Resumed));
+        }
+        self.take_in(at, news)
+    }
+
+    fn take_in(&mut self, at: usize, news: Vec<Arrival<TaskInput>>) -> Result<(), RunError> {
+        let ListedState::Open { stream, .. } = &mut self.tasks[at].state else { return Ok(()) };
+        let effects = stream.step(&mut self.store, Timestamp::now(), news, self.observer)?;
+        effects.into_iter().try_for_each(|effect| self.perform(at, effect))
+    }
+
+    // --- effects --------------------------------------------------------------------------------------------
+
+    fn perform(&mut self, at: usize, effect: TaskEffect) -> Result<(), RunError> {
+        match effect {
+            TaskEffect::SetStatus(status) => self.set_status(at, status)?,
+            TaskEffect::RunStage(order) => self.run_stage(at, &order)?,
+            TaskEffect::StopStage { run } => self.stop_stage(at, run)?,
+            TaskEffect::Merge { tree } => self.merges.push_back((at, tree)),
+            TaskEffect::Tidy { commit } => self.start(at, JobFor::Tidy, StageWork::Tidy { commit }),
+            // The user answers another process, or this one if it lives; there is nothing to do for it.
+            TaskEffect::Ask { .. } | TaskEffect::Hold { .. } | TaskEffect::End(_) => {}
+        }
+        Ok(())
+    }
+
+    fn set_status(&mut self, at: usize, status: StageTaskStatus) -> Result<(), RunError> {
+        let Some(view) = self.tasks[at].stream().map(Stream::view) else { return Ok(()) };
+        if let Err(error) = stage_tasks::set_status(&view.root, &view.file, status)
+            && view.root.join(&view.file).exists()
+        {
+            self.inbox.push((at, TaskNews::Trouble(error.to_string())));
+        }
+        Ok(())
+    }
+
+    /// The loop that was started for a run of a stage.
+    fn loop_of(&self, at: usize, stage: StageName, run: u32) -> Result<Option<LoopId>, RunError> {
+        let Some(stream) = self.tasks[at].stream() else { return Ok(None) };
+        let purpose = Purpose::stage(stage, run);
+        for row in self.store.loops_of_run(stream.id())?.into_iter().rev() {
+            let started = self.store.loop_started(&row.view.id)?;
+            if started.is_some_and(|started| started.purpose.as_ref() == Some(&purpose)) {
+                return Ok(Some(row.view.id));
+            }
+        }
+        Ok(None)
+    }
+
+    fn run_stage(&mut self, at: usize, order: &StageOrder) -> Result<(), RunError> {
+        let (run, stage) = (order.run, order.stage.name);
+        if let Some(cause) = self.stop {
+            let end = failed(reason_of(cause), "stopped before it began".to_owned());
+            self.inbox.push((at, TaskNews::StageEnded { run, end }));
+            return Ok(());
+        }
+        if let Some(id) = self.loop_of(at, stage, run)? {
+            let view = self.store.row(&id)?.map(|row| row.current_view());
+            let is_open = view.as_ref().is_none_or(|view| view.reason.is_none_or(goes_on));
+            let blocked = view.as_ref().is_some_and(|view| view.reason == Some(Reason::Blocked));
+            if !is_open || (blocked && order.user_says.is_none() && !self.was_answered(at)) {
+                let end = self.stage_end(at, stage, run, &id)?;
+                self.inbox.push((at, TaskNews::StageEnded { run, end }));
+                return Ok(());
+            }
+            if let Some(text) = order.user_says.clone().filter(|_| blocked) {
+                self.store.request(&id, &Request::Steer { text }, Timestamp::now())?;
+            }
+            // An iteration that was cut short is charged. An agent that works once gets another try.
+            let is_used_up =
+                order.max_iterations == 1 && view.is_some_and(|view| view.iteration >= view.max_iterations);
+            let grant = Grant { extra_iterations: u32::from(is_used_up), ..Grant::default() };
+            self.start(at, JobFor::Stage { run, stage }, StageWork::GoOn { id, grant });
+            return Ok(());
+        }
+        let setup = self.tasks[at].stream().map(|stream| stream.state().setup(order));
+        match setup {
+            Some(Ok(Some(setup))) => {
+                let work =
+                    StageWork::Begin { stage, run, policy: Box::new(setup.policy), prompt: setup.prompt };
+                self.start(at, JobFor::Stage { run, stage }, work);
+            }
+            Some(Err(blank)) => {
+                let end = failed(Reason::Error, blank.to_string());
+                self.inbox.push((at, TaskNews::StageEnded { run, end }));
+            }
+            Some(Ok(None)) | None => {}
+        }
+        Ok(())
+    }
+
+    /// Whether the user has answered a question, so that a loop whose agent was blocked goes on.
+    fn was_answered(&self, at: usize) -> bool {
+        let stage = self.tasks[at].stream().and_then(|stream| stream.view().stages.last());
+        stage.is_some_and(|stage| stage.state == "running")
+    }
+
+    fn start(&mut self, at: usize, what: JobFor, work: StageWork) {
+        let Some(stream) = self.tasks[at].stream() else { return };
+        let Some(settings) = stream.state().settings() else { return };
+        let spec = StageSpec {
+            home: self.home.path().to_owned(),
+            performer: std::process::id(),
+            run: stream.id().clone(),
+            project: settings.project.clone(),
+            task: self.tasks[at].id.clone(),
+            root: settings.root.clone(),
+            target: settings.target.clone(),
+            known: self.known_worktree(at),
+            setup: settings.setup.clone(),
+            teardown: settings.teardown.clone(),
+            submodules: settings.submodules,
+            filters: settings.filters.clone(),
+            programs: self.programs.clone(),
+            is_detached: self.is_detached,
+            is_watched: self.observer.sees_output(),
+            work,
+        };
+        match self.host.send(&HostMessage::Stage { protocol: PROTOCOL, spec: Box::new(spec) }) {
+            Ok(running) => self.jobs.push(StageJobRun { at, what, running, merged: None, failed: None }),
+            Err(error) => {
+                let why = format!("cannot start a job: {error}");
+                match what {
+                    JobFor::Stage { run, .. } => {
+                        let end = failed(Reason::Error, why);
+                        self.inbox.push((at, TaskNews::StageEnded { run, end }));
+                    }
+                    JobFor::Merge => {
+                        let end = MergeEnd::Held { reason: Reason::Error, detail: why };
+                        self.inbox.push((at, TaskNews::MergeEnded(end)));
+                    }
+                    JobFor::Tidy => {}
+                }
+            }
+        }
+    }
+
+    /// The worktree that the task has, from this run or from the one before.
+    fn known_worktree(&self, at: usize) -> Option<(PathBuf, String)> {
+        let stream = self.tasks[at].stream()?;
+        if let Some((path, branch)) = stream.state().worktree() {
+            return Some((path.to_owned(), branch.to_owned()));
+        }
+        let project = &stream.state().settings()?.project;
+        let earlier = self.store.history_of_tasks(project, Some(&self.tasks[at].id), 2).ok()?;
+        earlier.iter().rev().find_map(|envelope| match &envelope.event {
+            TaskEvent::WorktreeMade { path, branch } => Some((path.clone(), branch.clone())),
+            _ => None,
+        })
+    }
+
+    fn stop_stage(&mut self, at: usize, run: u32) -> Result<(), RunError> {
+        let is_its = |job: &&StageJobRun| {
+            job.at == at && matches!(job.what, JobFor::Stage { run: of, .. } if of == run)
+        };
+        let Some(JobFor::Stage { stage, .. }) = self.jobs.iter().find(is_its).map(|job| job.what) else {
+            self.inbox
+                .push((at, TaskNews::StageEnded { run, end: failed(Reason::Cancelled, String::new()) }));
+            return Ok(());
+        };
+        match self.loop_of(at, stage, run)? {
+            Some(id) => {
+                self.store.request(&id, &Request::Cancel, Timestamp::now())?;
+            }
+            None => {
+                if let Some(job) = self.jobs.iter().find(is_its) {
+                    job.running.signal(JobSignal::Stop);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One merge after the other: each has to see what the one before has left.
+    fn merge_next(&mut self) -> Result<(), RunError> {
+        if self.jobs.iter().any(|job| job.what == JobFor::Merge) {
+            return Ok(());
+        }
+        let Some((at, tree)) = self.merges.pop_front() else { return Ok(()) };
+        if let Some(cause) = self.stop {
+            let end =
+                MergeEnd::Held { reason: reason_of(cause), detail: "stopped before it began".to_owned() };
+            return self.take_in(at, vec![now(TaskNews::MergeEnded(end))]);
+        }
+        let Some(state) = self.tasks[at].stream().map(Stream::state) else { return Ok(()) };
+        let (Some(policy), Some(started)) = (state.merge_policy(), state.started()) else { return Ok(()) };
+        let work = StageWork::Merge { tree, policy: Box::new(policy), task: Box::new(started.task.clone()) };
+        self.start(at, JobFor::Merge, work);
+        Ok(())
+    }
+
+    // --- what a stage has done ------------------------------------------------------------------------------
+
+    /// How a loop of a stage ended, from the journal. Iterations that were not logged yet are.
+    fn stage_end(
+        &mut self,
+        at: usize,
+        stage: StageName,
+        run: u32,
+        id: &LoopId,
+    ) -> Result<Box<StageEnd>, RunError> {
+        let Some(view) = self.store.row(id)?.map(|row| row.current_view()) else {
+            return Ok(failed(Reason::Error, "its loop is gone".to_owned()));
+        };
+        let mut account = StageAccount::new(self.tasks[at].id.clone(), stage);
+        let mut entries = Vec::new();
+        for envelope in self.store.events(id, 0)? {
+            entries.extend(account.take(&envelope.event));
+        }
+        for entry in entries {
+            let news = TaskNews::IterationEnded { run, entry: Box::new(entry) };
+            self.take_in(at, vec![now(news)])?;
+        }
+        let (before, tree) = account.trees().unwrap_or_default();
+        let changed = match before == tree {
+            true => Vec::new(),
+            false => {
+                let root =
+                    self.tasks[at].stream().map(|stream| stream.view().root.clone()).unwrap_or_default();
+                let paths = Repository::open(&root, self.home)?.changed_paths(before, tree)?;
+                paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect()
+            }
+        };
+        Ok(Box::new(StageEnd {
+            reason: view.reason.unwrap_or(Reason::Error),
+            detail: view.detail.clone().unwrap_or_default(),
+            answer: answers::last(self.home, &self.store, id)?.unwrap_or_default(),
+            tree: tree.to_owned(),
+            changed,
+            iterations: view.iteration,
+            refusals: account.refusals().to_vec(),
+            loop_id: Some(id.clone()),
+        }))
+    }
+
+    // --- waiting --------------------------------------------------------------------------------------------
+
+    fn wait(&mut self) -> Result<(), RunError> {
+        let renewals = self.tasks.iter().filter_map(|task| task.stream().map(Stream::renewal_is_due_at));
+        let deadline = renewals.chain(self.next_tick).min();
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(8 + self.jobs.len());
+        fds.extend(self.signals.fds().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        fds.extend(self.jobs.iter().map(|job| PollFd::from_borrowed_fd(job.running.fd(), PollFlags::IN)));
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                return Err(RunError::Io { what: "cannot wait for events", source: error.into() });
+            }
+        }
+        drop(fds);
+        for arrived in self.signals.take() {
+            match arrived {
+                ArrivedSignal::Stop(cause) => self.stopped(cause),
+                ArrivedSignal::Suspend => self.suspend(),
+                ArrivedSignal::Wake => {
+                    for at in 0..self.tasks.len() {
+                        let mut news = Vec::new();
+                        self.read_requests(at, &mut news)?;
+                        if !news.is_empty() {
+                            self.take_in(at, news)?;
+                        }
+                    }
+                }
+            }
+        }
+        self.listen()?;
+        let at_time = Instant::now();
+        if self.next_tick.is_some_and(|due| due <= at_time) {
+            self.observer.tick();
+            self.next_tick = self.observer.tick_every().map(|every| at_time + every);
+        }
+        for task in &mut self.tasks {
+            if let ListedState::Open { stream, .. } = &mut task.state
+                && stream.renewal_is_due_at() <= at_time
+            {
+                stream.renew_lease(&mut self.store, Timestamp::now())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The user or the system wants the process to end: what runs is asked to stop, and killed if they say so again.
+    fn stopped(&mut self, cause: StopCause) {
+        let is_again = self.stop.replace(cause).is_some();
+        for job in &self.jobs {
+            let kills = is_again && cause != StopCause::Interrupt;
+            job.running.signal(if kills { JobSignal::Kill } else { JobSignal::Stop });
+        }
+    }
+
+    fn suspend(&mut self) {
+        self.jobs.iter().for_each(|job| job.running.signal(JobSignal::Suspend));
+        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
+        self.jobs.iter().for_each(|job| job.running.signal(JobSignal::Continue));
+    }
+
+    fn read_requests(&mut self, at: usize, news: &mut Vec<Arrival<TaskInput>>) -> Result<(), RunError> {
+        let Some(stream) = self.tasks[at].stream() else { return Ok(()) };
+        let id = stream.id().clone();
+        for pending in self.store.pending(&id)? {
+            let asked = match pending.request {
+                Request::Cancel => TaskNews::Cancel,
+                Request::Answer { decision, text, question } => {
+                    let answer = match decision.as_str() {
+                        "approve" => UserAnswer::Approve,
+                        _ => UserAnswer::Reject,
+                    };
+                    let view = self.tasks[at].stream().map(|stream| stream.view().clone());
+                    let tree = view.map(|view| tree_of(self.home, &view)).transpose()?.unwrap_or_default();
+                    TaskNews::Answered { question, answer, text, tree }
+                }
+                // What holds or steers a loop is for the one that works.
+                request @ (Request::Pause { .. } | Request::Unpause { .. } | Request::Steer { .. }) => {
+                    for row in self.store.working_loops_on_budget_of(&id)? {
+                        self.store.request(&row.view.id, &request, Timestamp::now())?;
+                    }
+                    TaskNews::Resumed
+                }
+                Request::Signal { .. } | Request::Ask { .. } => TaskNews::TakenUp,
+            };
+            news.push(Arrival {
+                input: TaskInput { now: Timestamp::now(), news: asked },
+                request: Some(pending.id),
+            });
+        }
+        Ok(())
+    }
+
+    /// What jobs say, in order.
+    fn listen(&mut self) -> Result<(), RunError> {
+        let mut place = 0;
+        while place < self.jobs.len() {
+            let heard = self.jobs[place].running.read();
+            let (at, what) = (self.jobs[place].at, self.jobs[place].what);
+            let stage = match what {
+                JobFor::Stage { stage, .. } => Some(stage),
+                JobFor::Merge | JobFor::Tidy => None,
+            };
+            let source = StageSource { task: self.tasks[at].id.clone(), stage };
+            for message in heard.messages {
+                match message {
+                    Ok(JobMessage::Output(line)) => self.observer.output(&source, line.as_bytes()),
+                    Ok(JobMessage::Said(said)) => self.observer.said(&source, &said),
+                    Ok(JobMessage::Wrote { seq }) => self.look_at_loops(at, &source, seq)?,
+                    Ok(JobMessage::Worktree { path, branch }) => {
+                        self.take_in(at, vec![now(TaskNews::WorktreeMade { path, branch })])?;
+                    }
+                    Ok(JobMessage::Merge(report)) => self.jobs[place].merged = Some(report),
+                    Ok(JobMessage::Failed { detail, reason }) => {
+                        self.jobs[place].failed = Some((detail, reason));
+                    }
+                    Ok(
+                        JobMessage::Hello { .. }
+                        | JobMessage::Event(_)
+                        | JobMessage::LoopWrote
+                        | JobMessage::Script(_),
+                    ) => {}
+                    Err(bad) => self.jobs[place].failed = Some((bad.to_string(), Reason::Error)),
+                }
+            }
+            if heard.is_over {
+                let job = self.jobs.remove(place);
+                self.look_at_loops(at, &source, u64::MAX)?;
+                self.job_ended(job)?;
+            } else {
+                place += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows what loops of a task have recorded, up to a place in the journal, and logs iterations that are over.
+    fn look_at_loops(&mut self, at: usize, source: &StageSource, up_to: u64) -> Result<(), RunError> {
+        let Some(stream) = self.tasks[at].stream() else { return Ok(()) };
+        let recorded = self.store.loops_of_workflow(stream.id(), self.tasks[at].seen, up_to)?;
+        for envelope in recorded {
+            self.tasks[at].seen = self.tasks[at].seen.max(envelope.seq);
+            self.observer.loop_event(source, &envelope);
+            let task = &mut self.tasks[at];
+            if let LoopEvent::LoopStarted(started) = &envelope.event
+                && let Some((stage, run)) = started.purpose.as_ref().and_then(Purpose::as_stage)
+            {
+                let account = StageAccount::new(task.id.clone(), stage);
+                task.account = Some((envelope.loop_id.clone(), run, account));
+            }
+            let entry = match &mut task.account {
+                Some((id, run, account)) if *id == envelope.loop_id => {
+                    account.take(&envelope.event).map(|entry| (*run, entry))
+                }
+                _ => None,
+            };
+            if let Some((run, entry)) = entry {
+                let news = TaskNews::IterationEnded { run, entry: Box::new(entry) };
+                self.take_in(at, vec![now(news)])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn job_ended(&mut self, job: StageJobRun) -> Result<(), RunError> {
+        let StageJobRun { at, what, running, merged, failed: why } = job;
+        let exit = running.finish();
+        if exit.is_lost {
+            supervisor::reconcile(self.home, &mut self.store)?;
+            let mut spared: Vec<Identity> =
+                self.jobs.iter().filter_map(|job| job.running.identity()).collect();
+            // Loops that agents started are their own masters.
+            spared.extend(self.store.active()?.into_iter().map(|row| row.owner));
+            self.host.end_leftovers(&spared, SCRIPT_GRACE.std() + Duration::from_secs(1));
+        }
+        match what {
+            JobFor::Stage { run, stage } => {
+                let end = match self.loop_of(at, stage, run)? {
+                    Some(id) => {
+                        let mut end = self.stage_end(at, stage, run, &id)?;
+                        // Why a loop that was held could not go on is news; how it was held is not.
+                        if let Some((detail, _)) = why {
+                            end.detail = detail;
+                        }
+                        end
+                    }
+                    None => match (why, self.stop) {
+                        (Some((detail, reason)), _) => failed(reason, detail),
+                        (None, Some(cause)) => failed(reason_of(cause), "stopped before it began".to_owned()),
+                        (None, None) => failed(Reason::Error, exit.how),
+                    },
+                };
+                self.take_in(at, vec![now(TaskNews::StageEnded { run, end })])
+            }
+            JobFor::Merge => {
+                let end = match (merged, why) {
+                    (Some(MergeReport::Merged { commit, note }), _) => MergeEnd::Merged { commit, note },
+                    (Some(MergeReport::Conflict { paths }), _) => MergeEnd::Conflict { paths },
+                    (Some(MergeReport::Refused { why }), _) => MergeEnd::Refused { why },
+                    (Some(MergeReport::Held { reason, detail }), _) => MergeEnd::Held { reason, detail },
+                    (None, Some((detail, reason))) => MergeEnd::Held { reason, detail },
+                    (None, None) => {
+                        let reason = self.stop.map_or(Reason::Error, reason_of);
+                        MergeEnd::Held { reason, detail: exit.how }
+                    }
+                };
+                self.take_in(at, vec![now(TaskNews::MergeEnded(end))])?;
+                // The statuses of the others were put back for the merge.
+                for other in 0..self.tasks.len() {
+                    let status = self.tasks[other].stream().map(|stream| stream.state().status());
+                    if let Some(status) = status {
+                        self.set_status(other, status)?;
+                    }
+                }
+                Ok(())
+            }
+            JobFor::Tidy => Ok(()),
+        }
+    }
+}
+
+/// Of several ends the user has to know first of a question, then of what is broken, then of limits.
+fn severity(code: u8) -> u8 {
+    match code {
+        0 => 0,
+        3 => 1,
+        130 | 143 => 2,
+        1 => 3,
+        5 => 4,
+        4 => 5,
+        _ => 3,
+    }
+}
