@@ -182,6 +182,10 @@ fn what_stands_in_the_way_is_said() {
     hint: `dacapo doctor` lists the agents; `--agent-cmd CMD` takes any program
     dacapo: there is no agent `nobody-has-it`; known: claude, codex, gemini, opencode, qwen, copilot, pi (.dacapo/config.yaml:1)
     ");
+    // A repository can name a model, and no option of the agent in its place.
+    env.write(".dacapo/config.yaml", "stages: {reviewer: {agent: codex, model: --yolo}}");
+    let refused = env.run(["explain", "task", "TASK-001"]).assert_code(2);
+    assert!(refused.stderr.contains("`--yolo` is no name of a model"), "{}", refused.stderr);
     env.write(".dacapo/config.yaml", "stages: {reviewer: {agent: gemini}}");
     let text = env.run(["explain", "task", "TASK-001"]).assert_code(0).stdout;
     assert!(text.contains("It would not start: agent `gemini` is not installed"), "{text}");

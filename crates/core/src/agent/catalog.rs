@@ -6,7 +6,14 @@ use super::{
     builtin,
     command::{AgentCommand, Format, PromptDelivery},
 };
-use crate::{event::Outcome, text::nearest::nearest};
+use crate::{
+    event::Outcome,
+    text::{
+        nearest::nearest,
+        visible::{is_deceptive, visible},
+    },
+    yaml::short,
+};
 
 /// The agents that are tried in this order when the user names none: the first that is installed is used.
 pub const PREFERRED: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
@@ -105,6 +112,9 @@ pub enum AgentDefinitionError {
     NoMaxTurns { agent: String },
     #[error("{agent} cannot be told which model to use")]
     NoModel { agent: String },
+    /// A model can be named by a repository, and some agents would take such a name for an option of theirs.
+    #[error("`{shown}` is no name of a model: it begins with `-`, or is not one line of visible characters")]
+    OddModel { shown: String },
     #[error("{agent} takes no prompt as an argument")]
     NoPromptArgument { agent: String },
     #[error("agent {agent} has no command")]
@@ -120,6 +130,7 @@ impl AgentDefinitionError {
             }
             Self::NoMaxTurns { .. } => "leave it out; `--iteration-timeout` ends a long iteration",
             Self::NoModel { .. } => "name it in the agent's own settings, or in its command",
+            Self::OddModel { .. } => "write the model as the agent names it",
             Self::NoPromptArgument { .. } => "leave `prompt:` out; it goes by standard input then",
             Self::NoCommand { .. } => "`command:` is a list of the program and its arguments",
         }
@@ -187,6 +198,12 @@ impl AgentDefinition {
             env.extend(self.root_env.clone());
         }
         let model = options.model.as_deref();
+        let is_odd = |model: &&str| {
+            model.trim_start().starts_with('-') || model.chars().any(|c| c.is_control() || is_deceptive(c))
+        };
+        if let Some(model) = model.filter(is_odd) {
+            return Err(AgentDefinitionError::OddModel { shown: short(&visible(model)) });
+        }
         let model_args = self.filled(&self.model, "{model}", model);
         if model.is_some() && model_args.is_empty() {
             return Err(AgentDefinitionError::NoModel { agent: agent() });

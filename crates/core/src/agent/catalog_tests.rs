@@ -161,3 +161,23 @@ fn a_name_that_was_meant_is_found() {
     assert_eq!(remedy.as_deref(), Some("sign in to codex: run `codex login`"));
     assert_eq!(find("codex").unwrap().remedy(Outcome::Completed), None);
 }
+
+#[test]
+fn a_model_is_never_an_option_of_its_agent() {
+    // fault K1
+    for (model, is_refused) in [
+        ("--mcp-config=evil.json", true),
+        (" -c", true),
+        ("a\nb", true),
+        ("a\u{202e}b", true),
+        ("anthropic/claude-opus-5-5", false),
+        ("my model", false),
+    ] {
+        for agent in ["claude", "codex", "gemini", "opencode"] {
+            let options = AgentOptions { model: Some(model.into()), ..options() };
+            let command = find(agent).unwrap().command(&options);
+            let found = matches!(command, Err(AgentDefinitionError::OddModel { .. }));
+            assert_eq!(found, is_refused, "{agent} {model}");
+        }
+    }
+}
