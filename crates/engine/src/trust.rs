@@ -262,8 +262,16 @@ mod tests {
         grant(&home, &root, ConsentScope::Units, std::slice::from_ref(&changed), at).unwrap();
         assert_eq!(look(std::slice::from_ref(&changed)), Trust::Trusted { since: at });
         assert!(matches!(look(std::slice::from_ref(&a)), Trust::Changed { .. }));
+        // Nothing that was agreed to for units speaks for a task of stages, and the other way round.
+        let of_stages = |list: &[Runnable]| super::look(&home, &root, ConsentScope::Tasks, list).unwrap();
+        assert_eq!(of_stages(std::slice::from_ref(&b)), Trust::Never);
+        let verify = Runnable { what: "verify".to_owned(), ..task("T-1 coder", "make t") };
+        grant(&home, &root, ConsentScope::Tasks, std::slice::from_ref(&verify), at).unwrap();
+        assert_eq!(of_stages(std::slice::from_ref(&verify)), Trust::Trusted { since: at });
+        assert!(matches!(look(std::slice::from_ref(&verify)), Trust::Changed { .. }));
         assert!(revoke(&home, &root, ConsentScope::Units).unwrap());
         assert_eq!(look(std::slice::from_ref(&b)), Trust::Never);
+        assert_eq!(of_stages(std::slice::from_ref(&verify)), Trust::Trusted { since: at });
         assert_eq!(granted(&home, &root, ConsentScope::Config).unwrap(), list(&["gate"]));
     }
 }

@@ -143,15 +143,22 @@ pub(super) fn of_files(scope: ConsentScope, trust: &Trust, root: &Path, runnable
     text
 }
 
-/// Makes sure that the gates a loop took from its repository when it began may run on.
+/// What goes on with the gates that it took from its repository when it began.
+#[derive(Clone, Copy)]
+pub(super) enum Resumed<'a> {
+    Loop(&'a str),
+    Task(&'a str),
+}
+
+/// Makes sure that the gates a loop or a task took from its repository when it began may run on.
 ///
-/// The loop keeps them as they were, so what the file says by now does not matter here.
+/// It keeps them as they were, so what the file says by now does not matter here.
 pub(super) fn require_again(
     home: &Home,
     workspace: &Path,
     gates: &[GateSpec],
     is_trusted_once: bool,
-    id: &str,
+    resumed: Resumed<'_>,
 ) -> Result<(), UserError> {
     if is_trusted_once || gates.iter().all(|gate| gate.origin != Origin::Repository) {
         return Ok(());
@@ -164,18 +171,22 @@ pub(super) fn require_again(
     if missing.is_empty() {
         return Ok(());
     }
+    let (begin, kind, id) = match resumed {
+        Resumed::Loop(id) => ("Loop", "loop", id),
+        Resumed::Task(id) => ("Task", "task", id),
+    };
     let mut text =
-        format!("Loop {id} would run commands of {} that you have not trusted:\n", workspace.display());
+        format!("{begin} {id} would run commands of {} that you have not trusted:\n", workspace.display());
     for gate in missing {
         line(&mut text, "  ", "gate", &gate.name, &gate.run, "");
     }
     let mut stderr = std::io::stderr().lock();
     let _ = write!(stderr, "{text}");
     drop(stderr);
-    if can_ask() && ask_about("Run them for this loop?")? {
+    if can_ask() && ask_about(&format!("Run them for this {kind}?"))? {
         return Ok(());
     }
-    Err(UserError::needs_person(format!("untrusted: loop {id} took these commands from its repository"))
+    Err(UserError::needs_person(format!("untrusted: {kind} {id} took these commands from its repository"))
         .hint(format!("`dacapo resume {id} --trust` agrees for this run")))
 }
 

@@ -150,7 +150,7 @@ pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
             &started.workspace,
             &started.policy.gates.specs,
             args.trust,
-            id.as_str(),
+            consent::Resumed::Loop(id.as_str()),
         )?;
     }
     if args.detach && !is_background() {

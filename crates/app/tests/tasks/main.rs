@@ -4,3 +4,4 @@
 mod consent;
 mod explaining;
 mod files;
+mod standing;

@@ -56,11 +56,14 @@ pub(super) fn list(cx: &Context, args: &TaskListArgs) -> Result<u8, UserError> {
 
 /// How far a task is, and where in the stage that it is in.
 fn status_words(known: &KnownTask<'_>) -> String {
-    match (known.ralph(), known.failure()) {
-        (Some(ralph), _) => {
-            format!("{} ({} {}/{})", known.status(), ralph.stage, ralph.iteration, ralph.max_iterations)
-        }
-        (None, Some(failure)) => format!("{} ({} failed)", known.status(), failure.stage),
-        (None, None) => known.status().to_string(),
+    let status = known.status();
+    if let Some(ralph) = known.ralph() {
+        format!("{status} ({} {}/{})", ralph.stage, ralph.iteration, ralph.max_iterations)
+    } else if let Some(question) = known.question() {
+        format!("{status} ({} asks)", question.stage)
+    } else if let Some(failure) = known.failure() {
+        format!("{status} ({} failed)", failure.stage)
+    } else {
+        status.to_string()
     }
 }

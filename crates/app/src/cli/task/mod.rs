@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use dacapo_core::{
     stages::{Ralph, RalphFailure, StageTask, StageTaskList, StageTaskStatus, task::FOLDER},
     text::nearest::nearest,
-    view::StageTaskView,
+    view::{StageTaskView, TaskQuestionView},
     yaml::short,
 };
 use dacapo_engine::{stage_tasks, units};
@@ -141,8 +141,14 @@ impl KnownTask<'_> {
         self.run.filter(|run| !run.is_over).map_or(self.task.status, |run| run.status)
     }
 
+    /// The stage that the task is in. While the user is asked it is in none.
     fn ralph(&self) -> Option<&Ralph> {
-        self.run.filter(|run| !run.is_over)?.ralph.as_ref()
+        let is_going_on = self.status() != StageTaskStatus::Todo;
+        self.run.filter(|run| !run.is_over && is_going_on)?.ralph.as_ref()
+    }
+
+    fn question(&self) -> Option<&TaskQuestionView> {
+        self.run?.question.as_ref()
     }
 
     /// Why the task is to do again. What the user has set to done meanwhile has not failed.

@@ -82,6 +82,9 @@ impl TaskFlags {
         let stages = effective.stages.planned(&past_runs(&past), effective.max_iterations.value);
         let name_of = |stage| agents.get(&stage).unwrap_or(&chosen.policy.agent.command).name.clone();
         let warning = self_review(&name_of(StageName::Coder), &name_of(StageName::Reviewer));
+        // What was typed is for all stages.
+        let warning =
+            warning.map(|what| if self.is_typed() { format!("{what} where none is typed") } else { what });
         let problem = effective.stages.problem().map(|what| {
             UserError::usage(what).hint("`ralph.STAGE.completion_promise` gives one of them other words")
         });

@@ -7,7 +7,7 @@ use dacapo_core::{
     config::{SetupStep, Sourced},
     ids::TaskId,
     limits::Budget,
-    policy::SetupCommand,
+    policy::{GateSpec, SetupCommand},
     stages::{
         DEFAULT_SLOTS, Stage, StageTask, StageTaskStatus,
         machine::{PlannedStage, TaskMachine, TaskSettings, TaskStarted},
@@ -112,6 +112,9 @@ pub(in crate::cli) fn run(cx: &Context, args: &TaskRunArgs) -> Result<u8, UserEr
     let all: Vec<StageTask> = chosen.iter().map(|task| (*task).clone()).collect();
     let runnables = task_runnables(&all);
     consent::require_all(&cx.home, &configured, &root, (ConsentScope::Tasks, &runnables), flags.trust)?;
+    for view in chosen.iter().filter_map(|task| open.get(&task.spec.id)) {
+        require_consent(cx, &client, view, flags.trust, false)?;
+    }
     supervisor::refuse_secrets_in(&settings.policy)?;
     let repo = Repository::open(&root, &cx.home)?;
     let target = target(&repo, args.target.as_deref())?;
@@ -274,7 +277,13 @@ fn require_consent(
     let is_trusted = is_trusted || (is_answer && is_trusted_once);
     let task = StageTask { spec: started.task, status: StageTaskStatus::Todo };
     let runnables = task_runnables(&[task]);
-    consent::require_files(&cx.home, &view.root, (ConsentScope::Tasks, &runnables), is_trusted)
+    consent::require_files(&cx.home, &view.root, (ConsentScope::Tasks, &runnables), is_trusted)?;
+    // It goes on with the gates that it began with, whatever the configuration says by now.
+    let of_loops = started.settings.iter().flat_map(|settings| settings.policy.gates.specs.iter());
+    let of_stages = started.stages.iter().flat_map(|planned| planned.stage.gates.iter());
+    let gates: Vec<GateSpec> = of_loops.chain(of_stages).cloned().collect();
+    let resumed = consent::Resumed::Task(view.task.as_str());
+    consent::require_again(&cx.home, &view.root, &gates, is_trusted, resumed)
 }
 
 /// Makes sure that an answer does not run what the user has not agreed to, or not any more.

@@ -1,7 +1,10 @@
 //! `dacapo task show`.
 
 use clap::Args;
-use dacapo_core::{ids::TaskId, text::visible::visible};
+use dacapo_core::{
+    ids::TaskId,
+    text::{count, visible::visible},
+};
 use serde_json::json;
 
 use super::{
@@ -44,9 +47,13 @@ pub(super) fn show(cx: &Context, args: &ShowArgs) -> Result<u8, UserError> {
     if let Some(ralph) = known.ralph() {
         line("stage", &format!("{}, iteration {}/{}", ralph.stage, ralph.iteration, ralph.max_iterations));
     }
-    if let Some(failure) = known.failure() {
-        let (stage, reason) = (failure.stage, visible(&failure.reason).replace('\n', "\\n"));
-        line("failed", &format!("{stage}, {} iterations: {reason}", failure.iterations_used));
+    if let Some(question) = known.question() {
+        let text = visible(&question.text).replace('\n', "\\n");
+        line("asks", &format!("{}: {text}", question.stage));
+    } else if let Some(failure) = known.failure() {
+        let reason = visible(&failure.reason).replace('\n', "\\n");
+        let used = count(failure.iterations_used, "iteration");
+        line("failed", &format!("{} after {used}: {reason}", failure.stage));
     }
     if let Some(run) = known.run {
         line("run", &format!("{} ({})", run.id, run.state));
