@@ -81,11 +81,13 @@ enum Command {
     Unit(unit::UnitArgs),
     Workflow(workflow::WorkflowArgs),
     Task(task::TaskArgs),
+    #[command(visible_aliases = ["ps", "ls", "list", "ralph-status"])]
     Status(status::StatusArgs),
     Logs(logs::LogsArgs),
     Events(events::EventsArgs),
     Why(why::WhyArgs),
     Explain(explain::ExplainArgs),
+    #[command(visible_aliases = ["stop", "kill", "ralph-cancel"])]
     Cancel(control::CancelArgs),
     Pause(control::PauseArgs),
     Resume(resume::ResumeArgs),

@@ -43,6 +43,7 @@ pub(crate) fn describe_task(event: &TaskEvent) -> String {
         }
         TaskEvent::StageIteration { entry, .. } => {
             let how = match (&entry.verification, &entry.refusal) {
+                (_, Some(words)) if !entry.promise_found => words.clone(),
                 (_, Some(refusal)) => format!("the promise was refused: {refusal}"),
                 (Some(verification), None) => verification.to_string(),
                 (None, None) if entry.timed_out => "timed out".to_owned(),
@@ -104,10 +105,7 @@ pub(crate) fn describe_task(event: &TaskEvent) -> String {
         TaskEvent::MergeConflicted { paths } => {
             format!("cannot be merged as it is: {} changed in the target, too", paths.join(", "))
         }
-        TaskEvent::TaskMerged { commit, note } => {
-            let note = note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
-            format!("merged as {}{note}", short(commit))
-        }
+        TaskEvent::TaskMerged { commit } => format!("merged as {}", short(commit)),
         TaskEvent::Warned { text } => format!("warning: {text}"),
         TaskEvent::CancelRequested => "is being cancelled".to_owned(),
         TaskEvent::TaskFinished(end) => match end.end {

@@ -1,7 +1,10 @@
-//! Tasks through the real binary: the commands that look at them and add them.
+//! Tasks through the real binary: the commands that look at them, add them and run them.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod consent;
 mod explaining;
 mod files;
+mod killing;
+mod running;
 mod standing;
+mod support;

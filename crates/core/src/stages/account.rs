@@ -16,12 +16,14 @@ pub struct StageAccount {
     /// The iteration that is under way.
     entry: Option<StageIteration>,
     refusals: Vec<String>,
+    /// Whether the agent refuses the work that it was asked to judge.
+    says_no: bool,
     tree: Option<(String, String)>,
 }
 
 impl StageAccount {
     pub fn new(task: TaskId, stage: StageName) -> Self {
-        Self { task, stage, entry: None, refusals: Vec::new(), tree: None }
+        Self { task, stage, entry: None, refusals: Vec::new(), says_no: false, tree: None }
     }
 
     /// Why claims were refused, in their order.
@@ -69,6 +71,11 @@ impl StageAccount {
             LoopEvent::SignalSeen { signal: Signal::Promise(_), .. } => {
                 self.entry.as_mut()?.promise_found = true;
             }
+            // The agent has said its no, which ends its loop.
+            LoopEvent::SignalSeen { signal: Signal::Refusal(words), .. } => {
+                self.says_no = true;
+                self.entry.as_mut()?.refusal = Some(words.clone());
+            }
             // Written, but not as it must be.
             LoopEvent::SignalSeen { signal: Signal::NearMiss(_), .. } => {
                 self.entry.as_mut()?.verification = Some(EvidenceReason::NotFound);
@@ -105,7 +112,7 @@ impl StageAccount {
                         | IterationOutcome::Interrupted
                         | IterationOutcome::NotStarted
                 );
-                entry.continuing = is_open && entry.ralph_iteration < entry.ralph_max;
+                entry.continuing = is_open && !self.says_no && entry.ralph_iteration < entry.ralph_max;
                 return Some(entry);
             }
             _ => {}
@@ -184,6 +191,9 @@ mod tests {
         let entry = iteration(vec![promise(), refused(RefusalReason::GateFailed)], IterationOutcome::Refused);
         assert_eq!((entry.promise_found, entry.continuing), (true, true));
         assert_eq!(entry.refusal.as_deref(), Some("why"));
+        let no = signal(Signal::Refusal("REVIEW FAILED".to_owned()));
+        let entry = iteration(vec![no], IterationOutcome::NoClaim);
+        assert_eq!((entry.promise_found, entry.continuing), (false, false));
         let accepted = LoopEvent::ClaimAccepted { iteration: 1, verified: true };
         let entry = iteration(vec![promise(), accepted], IterationOutcome::Accepted);
         assert_eq!((entry.verification, entry.continuing), (Some(EvidenceReason::Verified), false));

@@ -68,7 +68,7 @@ pub struct StageIteration {
     /// What the verification of its promise came to, if it made one.
     #[serde(default)]
     pub verification: Option<EvidenceReason>,
-    /// Why its claim was refused: words, evidence or gates.
+    /// Why its claim was refused, or the words with which the agent itself refuses the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<String>,
     /// What it cost, where that is known.

@@ -206,7 +206,7 @@ impl StageTaskView {
                 });
                 self.ralph_failure = Some(failure.clone());
                 self.stop(Reason::Question, &question.text);
-                self.status = StageTaskStatus::Todo;
+                (self.status, self.ralph) = (StageTaskStatus::Todo, None);
             }
             TaskEvent::AnswerRefused { why, .. } => {
                 if let Some(question) = &mut self.question {

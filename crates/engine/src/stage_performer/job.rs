@@ -78,7 +78,7 @@ pub(crate) enum StageWork {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum MergeReport {
-    Merged { commit: String, note: Option<String> },
+    Merged { commit: String },
     Conflict { paths: Vec<String> },
     Refused { why: String },
     Held { reason: Reason, detail: String },

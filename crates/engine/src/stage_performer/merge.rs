@@ -48,7 +48,7 @@ pub(super) fn merge(
         };
         let tree = match repo.merge(&tip, &head)? {
             // A merge that came to its end just before a crash.
-            Merged::Nothing => return Ok(MergeReport::Merged { commit: tip, note: None }),
+            Merged::Nothing => return Ok(MergeReport::Merged { commit: tip }),
             Merged::Clean { tree } => with_status_done(&repo, &tip, &tree, &work.task)?,
             Merged::Conflict { paths, .. } => return Ok(MergeReport::Conflict { paths }),
         };
@@ -59,13 +59,17 @@ pub(super) fn merge(
         let commit = repo.commit_merge(&tree, [&tip, &head], &message)?;
         put_statuses_back(job, &repo);
         match repo.move_target(target, &commit, &tip, job.spec.run.as_str())? {
-            TargetMoved::Moved { .. } => return Ok(MergeReport::Merged { commit, note: None }),
+            TargetMoved::Moved { .. } => return Ok(MergeReport::Merged { commit }),
+            // Another dacapo has just set the status of a task of its own.
+            TargetMoved::LeftOn { why, .. } if why.iter().all(|file| is_status_alone(job, &repo, file)) => {}
+            // The task is not done before its target holds it: others may depend on it.
             TargetMoved::LeftOn { branch, command, why } => {
-                let note = format!(
-                    "`{target}` could not be moved where it is checked out ({}): the merge is on `{branch}`; `{command}`",
+                let detail = format!(
+                    "`{target}` cannot be moved where it is checked out, because of {}; the merge is on `{branch}`: `{command}`, or \
+                     commit what is in the way",
                     why.join(", ")
                 );
-                return Ok(MergeReport::Merged { commit, note: Some(note) });
+                return Ok(MergeReport::Held { reason: Reason::Waiting, detail });
             }
             TargetMoved::Overtaken { .. } => {}
         }
@@ -136,18 +140,26 @@ fn checked(
 /// Task files in the user's checkout that differ from its commit in their status alone get the status of the commit, so that
 /// the checkout counts as clean. The performer sets them again.
 fn put_statuses_back(job: &StageJob, repo: &Repository) {
-    let root = &job.spec.root;
     for file in repo.is_dirty().unwrap_or_default() {
-        if !file.starts_with(task::FOLDER) {
-            continue;
-        }
-        let Ok(Some(committed)) = repo.file_at("HEAD", &file) else { continue };
-        let (Ok(now), Ok(before)) = (task_files::read(root, &file), task::parse(&file, &committed)) else {
-            continue;
-        };
-        if task::with_status(&now, before.status).is_ok_and(|restored| restored == committed) {
+        if let Some((now, committed)) = differs_in_status(job, repo, &file) {
             // One that cannot be written stays, and is named as what is in the way.
-            let _ = task_files::write(root, &file, Some(&now), &committed);
+            let _ = task_files::write(&job.spec.root, &file, Some(&now), &committed);
         }
     }
+}
+
+fn is_status_alone(job: &StageJob, repo: &Repository, file: &str) -> bool {
+    differs_in_status(job, repo, file).is_some()
+}
+
+/// What a task file in the user's checkout holds, and what its commit does, if the two differ in the status and in nothing else.
+fn differs_in_status(job: &StageJob, repo: &Repository, file: &str) -> Option<(Vec<u8>, Vec<u8>)> {
+    if !file.starts_with(task::FOLDER) {
+        return None;
+    }
+    let committed = repo.file_at("HEAD", file).ok().flatten()?;
+    let now = task_files::read(&job.spec.root, file).ok()?;
+    let before = task::parse(file, &committed).ok()?;
+    let restored = task::with_status(&now, before.status).ok()?;
+    (restored == committed).then_some((now, committed))
 }

@@ -391,6 +391,10 @@ impl TaskPerformer<'_> {
     }
 
     fn set_status(&mut self, at: usize, status: StageTaskStatus) -> Result<(), RunError> {
+        // A merge needs a clean checkout. All statuses are set when it is over.
+        if self.jobs.iter().any(|job| job.what == JobFor::Merge) {
+            return Ok(());
+        }
         let Some(view) = self.tasks[at].stream().map(Stream::view) else { return Ok(()) };
         if let Err(error) = stage_tasks::set_status(&view.root, &view.file, status)
             && view.root.join(&view.file).exists()
@@ -797,7 +801,7 @@ impl TaskPerformer<'_> {
             }
             JobFor::Merge => {
                 let end = match (merged, why) {
-                    (Some(MergeReport::Merged { commit, note }), _) => MergeEnd::Merged { commit, note },
+                    (Some(MergeReport::Merged { commit }), _) => MergeEnd::Merged { commit },
                     (Some(MergeReport::Conflict { paths }), _) => MergeEnd::Conflict { paths },
                     (Some(MergeReport::Refused { why }), _) => MergeEnd::Refused { why },
                     (Some(MergeReport::Held { reason, detail }), _) => MergeEnd::Held { reason, detail },

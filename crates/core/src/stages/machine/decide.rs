@@ -190,7 +190,8 @@ impl TaskDecision {
         match end.reason {
             Reason::Done => self.passed(stage, run, end),
             Reason::Blocked => {
-                let text = format!("The {stage} says that it cannot be done as asked: {}", end.detail);
+                let why = end.detail.strip_prefix("the agent is blocked: ").unwrap_or(&end.detail);
+                let text = format!("The {stage} says that it cannot be done as asked: {why}");
                 let question = Question { stage, run, text, about: QuestionAbout::Blocked };
                 self.ask(question, end);
             }
@@ -356,8 +357,8 @@ impl TaskDecision {
     fn merging(&mut self, tree: String, is_held: bool, news: TaskNews) {
         match news {
             // A merge cannot be taken back: what is merged is done, though the user wanted to cancel.
-            TaskNews::MergeEnded(MergeEnd::Merged { commit, note }) if !is_held => {
-                self.record(TaskEvent::TaskMerged { commit: commit.clone(), note });
+            TaskNews::MergeEnded(MergeEnd::Merged { commit }) if !is_held => {
+                self.record(TaskEvent::TaskMerged { commit: commit.clone() });
                 self.effects.push(TaskEffect::SetStatus(StageTaskStatus::Done));
                 self.effects.push(TaskEffect::Tidy { commit });
                 self.finish(TaskEndReason::Done, "done");

@@ -136,7 +136,7 @@ fn a_task_passes_its_stages_in_their_order_and_is_merged_and_done() {
         run.ends(Reason::Done, answer, &format!("t{at}"));
     }
     assert_eq!(run.effects, [TaskEffect::Merge { tree: "t3".to_owned() }]);
-    run.tell(TaskNews::MergeEnded(MergeEnd::Merged { commit: "c".to_owned(), note: None }));
+    run.tell(TaskNews::MergeEnded(MergeEnd::Merged { commit: "c".to_owned() }));
     let done = TaskEnd { end: TaskEndReason::Done, detail: "done".to_owned(), exit_code: 0 };
     let tidy = TaskEffect::Tidy { commit: "c".to_owned() };
     assert_eq!(run.effects, [TaskEffect::SetStatus(StageTaskStatus::Done), tidy, TaskEffect::End(done)]);
@@ -433,7 +433,7 @@ fn a_merge_is_done_refused_or_held() {
     assert_eq!(run.state.ralph_failure().unwrap().reason, "conflicts in a.rs");
     // What is merged is done, though the user wanted to cancel it.
     for (end, expected) in [
-        (MergeEnd::Merged { commit: "c".to_owned(), note: None }, TaskEndReason::Done),
+        (MergeEnd::Merged { commit: "c".to_owned() }, TaskEndReason::Done),
         (MergeEnd::Refused { why: "no".to_owned() }, TaskEndReason::Cancelled),
     ] {
         let mut run = merging();
@@ -495,7 +495,7 @@ fn every_event_is_read_as_it_was_written() {
     runs[1].tell(TaskNews::MergeEnded(MergeEnd::Held { reason: Reason::Lock, detail: String::new() }));
     runs[1].tell(TaskNews::Resumed);
     runs[1].tell(TaskNews::Cancel);
-    runs[1].tell(TaskNews::MergeEnded(MergeEnd::Merged { commit: "c".to_owned(), note: None }));
+    runs[1].tell(TaskNews::MergeEnded(MergeEnd::Merged { commit: "c".to_owned() }));
     for event in runs.iter().flat_map(|run| &run.events) {
         let text = serde_json::to_string(event).unwrap();
         assert_eq!(serde_json::from_str::<TaskEvent>(&text).unwrap(), *event, "{text}");

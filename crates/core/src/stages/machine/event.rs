@@ -198,9 +198,6 @@ pub enum TaskEvent {
     },
     TaskMerged {
         commit: String,
-        /// What the user has to know about where it is.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        note: Option<String>,
     },
     /// Something the user should know, and the task goes on.
     Warned {

@@ -144,15 +144,20 @@ pub(super) const MAX_CONFLICTS: u32 = 3;
 pub enum MergeEnd {
     Merged {
         commit: String,
-        /// What the user has to know about where it is.
-        note: Option<String>,
     },
     /// The target has changed in the same places.
-    Conflict { paths: Vec<String> },
+    Conflict {
+        paths: Vec<String>,
+    },
     /// What was merged does not pass.
-    Refused { why: String },
+    Refused {
+        why: String,
+    },
     /// dacapo was told to stop, or something outside is missing.
-    Held { reason: Reason, detail: String },
+    Held {
+        reason: Reason,
+        detail: String,
+    },
 }
 
 /// Something to do, once the events that were decided with it are recorded.

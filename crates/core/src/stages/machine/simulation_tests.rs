@@ -92,7 +92,7 @@ impl World {
             self.merges += 1;
         }
         let end = match (is_good, self.tree % 2) {
-            (true, _) => MergeEnd::Merged { commit: "c".to_owned(), note: None },
+            (true, _) => MergeEnd::Merged { commit: "c".to_owned() },
             (false, 0) => MergeEnd::Refused { why: "red".to_owned() },
             (false, _) => MergeEnd::Conflict { paths: vec!["a.rs".to_owned()] },
         };

@@ -1,0 +1,428 @@
+//! `task run`, and what can be done with a task that runs.
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::support::{SOON, Tasks};
+
+const ALL: [&str; 4] = ["Implementation", "Review", "Testing", "QA"];
+
+#[test]
+fn a_task_passes_four_stages_and_is_merged() {
+    // req 169, req 188, req 190, req 196, req 197
+    let tasks = Tasks::new();
+    let id = tasks.add("Say hello", &["--body", "Write it down."]);
+    let output = tasks.run(&[]).assert_code(0);
+    assert!(output.stderr.ends_with("dacapo: 1 of 1 task done\n"), "{}", output.stderr);
+    assert_eq!(tasks.calls(&id), ALL);
+    assert_eq!(tasks.merges(), ["Merge task TASK-001: Say hello"]);
+    assert_eq!(tasks.env.read("work-TASK-001.txt"), "TASK-001 1\n");
+    assert_eq!(tasks.status_in_file(&id), "done");
+    let shown = tasks.show(&id);
+    assert_eq!((&shown["status"], &shown["ralph"]), (&"done".into(), &json!(null)));
+    let made = &tasks.of_type(&id, "worktree_made")[0];
+    assert_eq!(made["branch"], "task/TASK-001");
+    assert!(!std::path::Path::new(made["path"].as_str().unwrap()).exists(), "a merged task leaves nothing");
+    assert_eq!(tasks.env.git(["branch", "--list", "task/*"]), "");
+    let log: Vec<_> = tasks
+        .of_type(&id, "stage_iteration")
+        .iter()
+        .map(|entry| {
+            assert!(entry["duration_ms"].is_u64() && entry["exit_code"] == 0);
+            json!([
+                entry["task_id"],
+                entry["stage"],
+                entry["ralph_iteration"],
+                entry["ralph_max"],
+                entry["promise_found"],
+                entry["continuing"],
+                entry["verification"],
+            ])
+        })
+        .collect();
+    let entry = |stage: &str, max: u32| json!([id, stage, 1, max, true, false, "Promise verified"]);
+    assert_eq!(log, [entry("coder", 15), entry("reviewer", 5), entry("tester", 10), entry("qa", 5)]);
+    // What was told is the prompt of the pipeline.
+    let prompt = tasks.prompt(&id, "Implementation", 1);
+    assert!(prompt.starts_with("## Task Information\n- **Task ID**: TASK-001\n- **Title**: Say hello\n"));
+    assert!(prompt.contains("- **Ralph Iteration**: 1/15\n"), "{prompt}");
+    assert!(prompt.contains("## Specification\nWrite it down.\n"));
+    let again = tasks.run(&[]).assert_code(0);
+    assert_eq!(again.stdout, "Nothing to do: no task is ready.\n");
+    let refused = tasks.run(&[&id]).assert_code(1);
+    assert!(refused.stderr.contains("task TASK-001 is done"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_false_promise_a_refusal_and_a_red_gate_are_told_by_the_journal_and_the_receipt_proves_the_end() {
+    // req 177, req 180, req 185, req 191
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    // The first promise of the coder is without a commit; the reviewer refuses once; the gate of the tester is red once.
+    tasks.role("Implementation.1", "promise IMPLEMENTATION_COMPLETE");
+    tasks.role("Review.1", "echo 'CHANGES REQUESTED:'; echo '- it says nothing'");
+    tasks.role("Implementation.3", "work; echo 'FIXED F1'; promise IMPLEMENTATION_COMPLETE");
+    tasks.role("Testing.1", "echo passed; promise TESTS_COMPLETE");
+    tasks.role(
+        "Testing.2",
+        "mkdir -p tests; touch tests/ok; commit tests; echo passed; promise TESTS_COMPLETE",
+    );
+    tasks
+        .env
+        .write(".dacapo/config.yaml", "stages: {tester: {gates: [{name: tests, run: test -f tests/ok}]}}\n");
+    tasks.env.git(["add", ".dacapo/config.yaml"]);
+    tasks.env.git(["commit", "-qm", "config"]);
+    tasks.run(&["--trust"]).assert_code(0);
+    let calls = tasks.calls(&id);
+    let expected = [
+        "Implementation",
+        "Implementation",
+        "Review",
+        "Implementation",
+        "Review",
+        "Testing",
+        "Testing",
+        "QA",
+    ];
+    assert_eq!(calls, expected);
+    let entries = tasks.of_type(&id, "stage_iteration");
+    assert_eq!(entries[0]["promise_found"], true);
+    assert_eq!(entries[0]["verification"], "No commit detected in coder output", "{:#}", entries[0]);
+    let rounds = tasks.of_type(&id, "review_round");
+    let verdicts: Vec<_> = rounds.iter().map(|round| round["round"]["verdict"].clone()).collect();
+    assert_eq!(verdicts, ["refused", "approved"]);
+    assert_eq!(rounds[0]["round"]["found"], json!([[1, "it says nothing"]]));
+    assert_eq!(tasks.of_type(&id, "sent_back")[0]["open"], 1);
+    assert!(tasks.prompt(&id, "Implementation", 3).contains("- F1: it says nothing\n"));
+    assert!(tasks.prompt(&id, "Review", 2).contains("The coder says that it is fixed"));
+    let red = entries.iter().find(|entry| entry["refusal"].is_string() && entry["stage"] == "tester");
+    assert!(red.unwrap()["refusal"].as_str().unwrap().contains("tests"), "{red:?}");
+    let receipt = tasks.dacapo(&["receipt", &id, "--json"]).assert_code(0);
+    let receipt: serde_json::Value = serde_json::from_str(&receipt.stdout).unwrap();
+    let stages: Vec<_> =
+        receipt["stages"].as_array().unwrap().iter().map(|stage| stage["stage"].clone()).collect();
+    assert_eq!(stages, ["coder", "coder", "reviewer", "tester", "qa"]);
+    assert_eq!(receipt["stages"][3]["changed"], json!(["tests/ok"]));
+    assert_eq!(receipt["stages"][3]["receipt"]["gates"][0]["exit_code"], 0);
+    assert_eq!(receipt["findings"][0]["state"], "fixed");
+    assert_eq!(receipt["commit"].as_str().unwrap(), tasks.env.git(["rev-parse", "HEAD"]).trim());
+}
+
+#[test]
+fn a_reviewer_that_invents_findings_ends_with_a_question_that_the_user_answers() {
+    // req 187
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    tasks.role("Review", r#"echo "REVIEW FAILED"; echo "- finding $number""#);
+    tasks.role("Review.4", "echo 'REVIEW PASSED'; promise REVIEW_COMPLETE");
+    let output = tasks.run(&[]).assert_code(4);
+    assert!(
+        output.stderr.contains("`dacapo approve TASK-001` or `dacapo reject TASK-001"),
+        "{}",
+        output.stderr
+    );
+    assert_eq!(tasks.calls(&id).iter().filter(|role| *role == "Review").count(), 3);
+    let shown = tasks.show(&id);
+    assert_eq!((&shown["status"], &shown["ralph"]), (&"todo".into(), &json!(null)));
+    assert_eq!(shown["ralph_failure"]["stage"], "reviewer");
+    assert_eq!(tasks.status_in_file(&id), "todo");
+    let why = tasks.dacapo(&["why", &id]).assert_code(0).stdout;
+    assert!(why.starts_with("Task TASK-001 asks: "), "{why}");
+    // Without an id it is left alone; with one it asks again.
+    assert!(tasks.run(&[]).assert_code(0).stdout.contains("TASK-001 asks"));
+    tasks.run(&[&id]).assert_code(4);
+    tasks.dacapo(&["reject", &id, "keep it short"]).assert_code(0);
+    tasks.env.wait_until("the task is done", SOON, || tasks.show(&id)["status"] == "done");
+    assert!(
+        tasks.prompt(&id, "Implementation", 4).contains("## The Person You Work For Says\nkeep it short\n")
+    );
+    assert_eq!(tasks.merges().len(), 1);
+}
+
+#[test]
+fn the_user_takes_the_work_as_it_is_unless_its_files_have_changed() {
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    tasks.role("Review", r#"echo "REVIEW FAILED"; echo "- finding $number""#);
+    tasks.run(&[]).assert_code(4);
+    let made = &tasks.of_type(&id, "worktree_made")[0];
+    let file = std::path::Path::new(made["path"].as_str().unwrap()).join("work-TASK-001.txt");
+    let before = std::fs::read(&file).unwrap();
+    std::fs::write(&file, "changed behind its back\n").unwrap();
+    tasks.dacapo(&["approve", &id]).assert_code(0);
+    tasks.env.wait_until("the answer is refused", SOON, || !tasks.of_type(&id, "answer_refused").is_empty());
+    let why = tasks.dacapo(&["why", &id]).assert_code(0).stdout;
+    assert!(
+        why.contains("The newest answer did not count: the files in its worktree are not those"),
+        "{why}"
+    );
+    std::fs::write(&file, before).unwrap();
+    // The process that took the first answer has to be gone, or it takes this one.
+    tasks.dacapo(&["approve", &id, "good enough"]).assert_code(0);
+    tasks.env.wait_until("the task is done", SOON, || tasks.show(&id)["status"] == "done");
+    let findings = tasks.dacapo(&["status", &id, "--json"]).assert_code(0).stdout;
+    let findings: serde_json::Value = serde_json::from_str(&findings).unwrap();
+    let states: Vec<_> = findings[0]["ledger"]["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|finding| (finding["state"].clone(), finding["decided"][1].clone()))
+        .collect();
+    assert_eq!(states.len(), 3);
+    assert!(states.iter().all(|state| *state == ("deferred".into(), "good enough".into())), "{states:?}");
+}
+
+#[test]
+fn a_coder_that_declares_a_finding_refuted_does_not_close_it() {
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    tasks.role("Review.1", "echo 'REVIEW FAILED'; echo '- it is slow'");
+    tasks.role("Implementation.2", "work; echo 'REFUTED F1: it is fast'; promise IMPLEMENTATION_COMPLETE");
+    tasks.role("Review.2", "echo 'REVIEW FAILED'; echo '- F1 is still there'; echo '- and it is loud'");
+    tasks.run(&[]).assert_code(0);
+    assert!(
+        tasks
+            .prompt(&id, "Review", 2)
+            .contains("- F1 (open): it is slow\n  The coder says that it is refuted: it is fast\n")
+    );
+    assert!(tasks.prompt(&id, "Implementation", 3).contains("- F1: it is slow\n"));
+    assert!(tasks.prompt(&id, "Review", 2).contains("## Scope of This Round\nYou have reviewed the tree "));
+}
+
+#[test]
+fn a_reviewer_or_qa_that_changes_files_fails_and_what_the_tester_changed_is_listed() {
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    tasks.role("Review", "echo x >>README.md; echo 'REVIEW PASSED'; promise REVIEW_COMPLETE");
+    let output = tasks.run(&["--quiet"]).assert_code(3);
+    let shown = tasks.show(&id);
+    assert_eq!(shown["status"], "todo");
+    let reason = shown["ralph_failure"]["reason"].as_str().unwrap();
+    assert_eq!(reason, "The reviewer changed files, which is not its role: README.md", "{}", output.stderr);
+    assert_eq!(tasks.env.read("README.md"), "hello\n");
+
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    tasks.role(
+        "Testing",
+        "echo x >>README.md; mkdir -p tests; touch tests/t; commit t; echo passed; promise TESTS_COMPLETE",
+    );
+    tasks.run(&[]).assert_code(0);
+    let warned = &tasks.of_type(&id, "warned")[0];
+    assert_eq!(
+        warned["text"],
+        "the tester changed files that are not tests, and no role reviews them: README.md"
+    );
+    let receipt = tasks.dacapo(&["receipt", &id]).assert_code(0).stdout;
+    assert!(receipt.contains("changed     README.md  WARNING: not reviewed, and no test"), "{receipt}");
+    assert!(receipt.contains("changed     tests/t\n"), "{receipt}");
+}
+
+#[test]
+fn a_stage_that_uses_up_its_iterations_sends_the_task_back_and_the_next_run_is_told_why() {
+    // req 186, req 187, req 189
+    let tasks = Tasks::new();
+    tasks.env.write(".dacapo/config.yaml", "ralph: {coder: {max_iterations: 2}}\n");
+    let id = tasks.add("T", &[]);
+    tasks.role("Implementation", "echo TODO: rest; work; promise IMPLEMENTATION_COMPLETE");
+    let output = tasks.run(&[]).assert_code(3);
+    assert_eq!(tasks.calls(&id), ["Implementation", "Implementation"]);
+    assert!(output.stdout.contains("warning: Ralph loop exceeded 2 iterations"), "{}", output.stdout);
+    let failure = &tasks.show(&id)["ralph_failure"];
+    assert_eq!(failure["stage"], "coder");
+    assert_eq!(failure["iterations_used"], 2);
+    assert_eq!(failure["reason"], "Max iterations reached without completion promise");
+    assert!(failure["last_output"].as_str().unwrap().contains("TODO: rest"));
+    assert_eq!(tasks.status_in_file(&id), "todo");
+    // Its work is kept, and the next run is told why claims were refused.
+    tasks.role("Implementation", "work; promise IMPLEMENTATION_COMPLETE");
+    tasks.run(&[]).assert_code(0);
+    assert!(tasks.prompt(&id, "Implementation", 3).contains("## Why Earlier Claims Were Refused\n"));
+    assert_eq!(tasks.env.read("work-TASK-001.txt").lines().count(), 3);
+}
+
+#[test]
+fn an_agent_that_is_blocked_asks_and_goes_on_with_the_answer() {
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    tasks.role("Implementation.1", "echo '<blocked>which colour?</blocked>'");
+    tasks.run(&[]).assert_code(4);
+    let failure = &tasks.show(&id)["ralph_failure"];
+    assert_eq!(failure["reason"], "The coder says that it cannot be done as asked: which colour?");
+    tasks.dacapo(&["approve", &id, "blue"]).assert_code(0);
+    tasks.env.wait_until("the task is done", SOON, || tasks.show(&id)["status"] == "done");
+    assert!(tasks.prompt(&id, "Implementation", 2).contains("blue"));
+}
+
+#[test]
+fn a_task_that_runs_is_shown_and_cancelled_in_the_words_of_the_pipeline() {
+    // req 188, req 193, req 194
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    tasks.role("Implementation", "echo at work; exec sleep 60");
+    let running = dacapo_testkit::Running::start(tasks.command(&tasks.args(&[])));
+    tasks.env.wait_until("the coder works", SOON, || {
+        tasks.show(&id)["ralph"]["stage"] == "coder" && !tasks.calls(&id).is_empty()
+    });
+    let shown = tasks.show(&id);
+    assert_eq!(shown["status"], "implementing");
+    assert_eq!(tasks.status_in_file(&id), "implementing");
+    let ralph = &shown["ralph"];
+    assert_eq!((&ralph["iteration"], &ralph["max_iterations"]), (&1.into(), &15.into()));
+    assert_eq!(ralph["completion_promise"], "IMPLEMENTATION_COMPLETE");
+    assert!(ralph["started_at"].as_str().unwrap().ends_with('Z'));
+    let status = tasks.dacapo(&["ralph-status"]).assert_code(0).stdout;
+    assert!(
+        status.starts_with("Active Ralph Loops:\n  TASK-001 (coder): iteration 1/15, started "),
+        "{status}"
+    );
+    let cancelled = tasks.dacapo(&["ralph-cancel", &id]).assert_code(0);
+    assert_eq!(cancelled.stdout, "Cancelled Ralph loop for TASK-001 at iteration 1/15\n");
+    running.wait(SOON).assert_code(130);
+    assert_eq!(tasks.status_in_file(&id), "todo");
+    assert_eq!(tasks.env.survivors(), Vec::<u32>::new());
+    let again = tasks.dacapo(&["ralph-cancel", &id]).assert_code(1);
+    assert!(again.stderr.contains("task TASK-001 is not running: it is cancelled"), "{}", again.stderr);
+    tasks.dacapo(&["ralph-cancel", "TASK-009"]).assert_code(2);
+}
+
+#[test]
+fn stages_that_are_not_enabled_have_one_pass_and_gates_decide() {
+    // req 168, req 170
+    let tasks = Tasks::new();
+    tasks.env.write(".dacapo/config.yaml", "ralph: {enabled: false}\n");
+    let id = tasks.add("T", &[]);
+    tasks.role("Implementation", "echo x >f.txt");
+    for role in ["Review", "Testing", "QA"] {
+        tasks.role(role, "echo fine");
+    }
+    tasks.run(&["--gate", "test -f f.txt"]).assert_code(0);
+    assert_eq!(tasks.calls(&id), ALL);
+    assert_eq!(tasks.env.read("f.txt"), "x\n");
+    assert!(!tasks.prompt(&id, "Implementation", 1).contains("<promise>"));
+}
+
+#[test]
+fn a_merge_in_conflict_goes_back_to_the_coder() {
+    // req 197
+    let tasks = Tasks::new();
+    let (one, two) = (tasks.add("One", &[]), tasks.add("Two", &[]));
+    // Both write the same file; the second is in its last stage until the first is merged.
+    let root = tasks.env.workspace();
+    tasks
+        .role("Implementation", r#"echo "$task" >same.txt; commit "$task"; promise IMPLEMENTATION_COMPLETE"#);
+    let wait = format!(
+        "while ! git -C {} log --format=%s | grep -q TASK-001; do sleep 0.05; done; promise QA_PASSED",
+        root.display()
+    );
+    tasks.role("TASK-002.QA", &wait);
+    tasks.role(
+        "TASK-002.Implementation.2",
+        r#"grep -q '<<<<<<<' same.txt && printf 'both\n' >same.txt; commit both; promise IMPLEMENTATION_COMPLETE"#,
+    );
+    tasks.run(&[]).assert_code(0);
+    assert_eq!(tasks.env.read("same.txt"), "both\n");
+    assert_eq!(tasks.of_type(&two, "merge_conflicted")[0]["paths"], json!(["same.txt"]));
+    assert!(tasks.prompt(&two, "Implementation", 2).contains("conflict marks between them: same.txt"));
+    assert!(tasks.of_type(&one, "merge_conflicted").is_empty());
+    assert_eq!(tasks.merges().len(), 2);
+}
+
+#[test]
+fn a_merge_that_is_red_is_refused_and_the_task_is_todo_again() {
+    let tasks = Tasks::new();
+    let (one, two) = (tasks.add("One", &[]), tasks.add("Two", &[]));
+    let root = tasks.env.workspace();
+    // Each passes alone; together they do not.
+    let wait = format!(
+        "while ! git -C {} log --format=%s | grep -q TASK-001; do sleep 0.05; done; promise QA_PASSED",
+        root.display()
+    );
+    tasks.role("TASK-002.QA", &wait);
+    let output = tasks.run(&["--gate", "test $(ls work-* | wc -l) -lt 2"]).assert_code(1);
+    assert!(output.stderr.contains("1 of 2 tasks done; TASK-002 is failed"), "{}", output.stderr);
+    assert_eq!(
+        (tasks.show(&one)["status"].clone(), tasks.show(&two)["status"].clone()),
+        ("done".into(), "todo".into())
+    );
+    let reason = tasks.show(&two)["ralph_failure"]["reason"].as_str().unwrap().to_owned();
+    assert!(reason.starts_with("what it and `main` come to together does not pass"), "{reason}");
+    assert_eq!(tasks.merges().len(), 1);
+}
+
+#[test]
+fn statuses_in_committed_task_files_do_not_stand_in_the_way_of_merges() {
+    let tasks = Tasks::new();
+    for title in ["One", "Two", "Three"] {
+        tasks.add(title, &[]);
+    }
+    tasks.env.git(["add", "-A"]);
+    tasks.env.git(["commit", "-qm", "tasks"]);
+    tasks.run(&[]).assert_code(0);
+    assert_eq!(tasks.merges().len(), 3);
+    assert_eq!(tasks.env.git(["status", "--porcelain"]), "", "the checkout is clean");
+    for id in ["TASK-001", "TASK-002", "TASK-003"] {
+        assert_eq!(tasks.status_in_file(id), "done");
+        let committed = tasks.env.git(["show", &format!("HEAD:.dacapo/tasks/{id}.md")]);
+        assert!(committed.contains("status: done"), "{committed}");
+    }
+}
+
+#[test]
+fn bad_wishes_get_one_clear_message() {
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    for (args, words) in [
+        (vec!["NOPE"], "no task in `.dacapo/tasks` is called `NOPE`"),
+        (vec!["../x"], "no task in `.dacapo/tasks` is called `../x`"),
+        (vec!["--target", "nowhere"], "the target branch `nowhere` does not exist"),
+        (vec!["--slots", "0"], "slots"),
+    ] {
+        let output = tasks.run(&args);
+        assert_ne!(output.code, Some(0));
+        assert!(output.stderr.contains(words), "{args:?}: {}", output.stderr);
+    }
+    tasks.env.write("dirty.txt", "x");
+    let output = tasks.run(&[]).assert_code(5);
+    assert!(output.stderr.contains("the checkout has uncommitted changes: `dirty.txt`"), "{}", output.stderr);
+    tasks.env.write(".dacapo/config.yaml", "ralph: {coder: {completion_promise: QA_PASSED}}\n");
+    let output = tasks.run(&["--force"]).assert_code(2);
+    assert!(output.stderr.contains("have the same promise"), "{}", output.stderr);
+    assert_eq!(tasks.calls(&id), Vec::<String>::new(), "no agent was started");
+}
+
+#[test]
+fn ctrl_c_stops_tasks_and_run_goes_on_where_they_stood() {
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    tasks.role("Review.1", "exec sleep 60");
+    let running = dacapo_testkit::Running::start(tasks.command(&tasks.args(&[])));
+    tasks.env.wait_until("the reviewer works", SOON, || tasks.calls(&id).len() == 2);
+    running.signal(Signal::INT);
+    running.wait(SOON).assert_code(130);
+    assert_eq!(tasks.env.survivors(), Vec::<u32>::new());
+    tasks.run(&[]).assert_code(0);
+    assert_eq!(tasks.calls(&id), ["Implementation", "Review", "Review", "Testing", "QA"]);
+}
+
+#[test]
+fn a_merge_that_a_changed_file_stands_in_the_way_of_waits_for_the_user() {
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    let root = tasks.env.workspace();
+    tasks.role("QA", &format!("echo mine >>{}/README.md; promise QA_PASSED", root.display()));
+    let output = tasks.run(&[]).assert_code(4);
+    assert!(
+        output.stdout.contains("because of README.md; the merge is on `dacapo/merged-"),
+        "{}",
+        output.stdout
+    );
+    assert_eq!(tasks.env.read("README.md"), "hello\nmine\n", "the user's own change stays");
+    let refused = tasks.run(&[]).assert_code(5);
+    assert!(refused.stderr.contains("git merge --ff-only dacapo/merged-"), "{}", refused.stderr);
+    tasks.env.git(["checkout", "README.md"]);
+    let branch = tasks.env.git(["branch", "--list", "--format=%(refname:short)", "dacapo/merged-*"]);
+    tasks.env.git(["merge", "--ff-only", branch.trim()]);
+    tasks.run(&[]).assert_code(0);
+    assert_eq!((tasks.status_in_file(&id), tasks.merges().len()), ("done".to_owned(), 1));
+}
