@@ -202,3 +202,14 @@ proptest! {
         let _ = find(&text, &Patterns::default());
     }
 }
+
+#[test]
+fn what_is_quoted_of_an_agent_can_be_read() {
+    for (text, quoted) in [
+        ("TODO still need to test\n<promise>DONE</promise>\n", "TODO still need to test"),
+        ("I still need to run `make test` and more", "I still need to run … and more"),
+    ] {
+        let hit = find(text, &Patterns::default()).unwrap();
+        assert_eq!(hit.text, quoted);
+    }
+}

@@ -5,12 +5,16 @@ use std::{collections::BTreeMap, path::PathBuf};
 use clap::Args;
 use dacapo_core::{
     agent::AgentCommand,
-    config::{EffectiveStage, EffectiveStages, Source, Sourced, self_review},
+    config::{EffectiveStage, EffectiveStages, Source, Sourced, Typed, self_review},
+    ids::TaskId,
     judge::promise::PromiseRule,
     stages::{
-        MayWrite, ReviewLedger, StageMode, StageName, StageTask, StageTaskStatus, machine::PlannedStage,
-        past_refusals, past_runs, prompt::StagePrompt, prompt::equal_for_task, prompt::for_task,
+        MayWrite, ReviewLedger, StageMode, StageName, StageTask, StageTaskStatus,
+        machine::PlannedStage,
+        past_refusals, past_runs,
+        prompt::{StagePrompt, equal_for_task, for_task},
     },
+    trust::task_runnables,
 };
 use dacapo_engine::{client::Client, config_files::ConfigFiles, stage_tasks};
 use serde_json::{Value, json};
@@ -71,7 +75,7 @@ impl TaskFlags {
     pub(in crate::cli) fn plan(&self, client: Option<&Client>) -> Result<PlannedStages, UserError> {
         let root = self.place.root()?;
         let configured = ConfigFiles::load(&root)?;
-        let in_force = configured.effective(&dacapo_core::config::Typed::default()).stages;
+        let in_force = configured.effective(&Typed::default()).stages;
         let mut chosen = self.base(&configured, &in_force)?;
         let agents = self.agents(&mut chosen)?;
         let past = match client {
@@ -187,7 +191,7 @@ impl ExplainTaskArgs {
             .iter()
             .map(|stage| planned.explain(stage, &task, &refusals))
             .collect::<Result<Vec<Value>, UserError>>()?;
-        let is_open = |id: &&dacapo_core::ids::TaskId| {
+        let is_open = |id: &&TaskId| {
             let other = repository.found.tasks.iter().find(|other| other.spec.id == **id);
             other.is_none_or(|other| other.status != StageTaskStatus::Done)
         };
@@ -196,6 +200,10 @@ impl ExplainTaskArgs {
             "file": task.spec.file,
             "status": task.status,
             "branch": task.spec.branch(),
+            "commands": task_runnables(std::slice::from_ref(&task))
+                .into_iter()
+                .map(|runnable| runnable.command)
+                .collect::<Vec<_>>(),
             "waits_for": task.spec.depends_on.iter().filter(is_open).collect::<Vec<_>>(),
         });
         Ok(PlannedTask { planned, task, extra, stages })

@@ -127,8 +127,13 @@ pub fn find(text: &str, patterns: &Patterns) -> Option<Hit> {
             .iter()
             .filter_map(|phrase| phrase.first_in(block).map(|at| (at, phrase)))
             .min_by_key(|(at, _)| *at)?;
-        Some(Hit { pattern: phrase.as_str().to_owned(), text: sentence(block, at) })
+        Some(Hit { pattern: phrase.as_str().to_owned(), text: readable(&sentence(block, at)) })
     })
+}
+
+/// The sentence with dots for what was taken out of it; at its ends they would say nothing.
+fn readable(sentence: &str) -> String {
+    sentence.trim_matches([prose::GAP, ' ']).replace(prose::GAP, "…")
 }
 
 /// The sentence of `block` around the byte `at`.

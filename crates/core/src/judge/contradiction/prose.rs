@@ -4,7 +4,7 @@ use crate::judge::promise::code::CodeTracker;
 use crate::judge::promise::line::Line;
 
 /// Stands for what was taken out, so that the words around it do not become neighbours.
-const GAP: char = '\u{fffc}';
+pub(super) const GAP: char = '\u{fffc}';
 
 /// The blocks of prose in `text` (paragraphs, list items, headings, rows of tables), each in one line
 /// with single spaces and without emphasis.
