@@ -8,8 +8,9 @@ use crate::{
     agent::{AgentCommand, EnvironmentRule, Format},
     duration::Millis,
     item::{Item, ItemKey, ItemSource},
-    judge::{contradiction::Patterns, promise::PromiseRule},
+    judge::{contradiction::Patterns, expectation::Expectation, promise::PromiseRule},
     limits::{self, Budget, Prices},
+    text::shell::quoted,
 };
 
 /// The settings of one loop, in sections.
@@ -380,6 +381,12 @@ pub struct GateSpec {
     /// Whose words it is.
     #[serde(default, skip_serializing_if = "Origin::is_typed")]
     pub origin: Origin,
+    /// What it must come to in order to pass.
+    #[serde(default, skip_serializing_if = "Expectation::is_default")]
+    pub expect: Expectation,
+    /// The folder that it runs in, from the folder that the agent works in; it must not lead out of there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
     /// The item it is for: it runs only if that one is claimed, and decides about that one alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<ItemKey>,
@@ -474,9 +481,21 @@ impl GateSpec {
             timeout: Self::TIMEOUT,
             retries: 0,
             origin: Origin::Typed,
+            expect: Expectation::default(),
+            working_dir: None,
             item: None,
         }
     }
+
+    /// What a shell in the workspace runs for it: its command, in its folder.
+    pub fn script(&self) -> String {
+        match &self.working_dir {
+            // Without the dot, `CDPATH` could lead elsewhere.
+            Some(dir) => format!("cd {} || exit\n{}", quoted(&format!("./{dir}")), self.run),
+            None => self.run.clone(),
+        }
+    }
+
     /// How long a check may take unless it says otherwise.
     pub const TIMEOUT: Millis = Millis::from_mins(5);
 }
@@ -568,6 +587,11 @@ impl Policy {
         if self.gates.specs.iter().any(|gate| gate.run.trim().is_empty()) {
             problems.push(PolicyProblem::Blank { setting: "--gate" });
         }
+        for gate in &self.gates.specs {
+            if let Some(dir) = gate.working_dir.as_ref().filter(|dir| !stays_inside(dir)) {
+                problems.push(PolicyProblem::Outside { gate: gate.name.clone(), dir: dir.clone() });
+            }
+        }
         if self.claims.until.iter().any(|command| command.trim().is_empty()) {
             problems.push(PolicyProblem::Blank { setting: "--until-cmd" });
         }
@@ -584,6 +608,11 @@ impl Policy {
     }
 }
 
+/// Whether a path names a folder below the one that it is taken from, as far as its words say. Links may still lead out.
+pub fn stays_inside(dir: &str) -> bool {
+    !dir.trim().is_empty() && !dir.starts_with('/') && dir.split('/').all(|part| part != "..")
+}
+
 /// A setting that would make a loop without an end or without a sense (req 201).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyProblem {
@@ -593,6 +622,9 @@ pub enum PolicyProblem {
     /// Nothing where words are needed.
     #[error("`{setting}` must not be blank")]
     Blank { setting: &'static str },
+    /// A check would run outside of the workspace.
+    #[error("the folder `{dir}` of gate `{gate}` must be relative and stay inside the workspace")]
+    Outside { gate: String, dir: String },
     /// Nothing would prove an item.
     #[error("{item} has no check that could prove it")]
     Unproven { item: String },
@@ -654,6 +686,13 @@ mod tests {
         for (spoil, problem) in table {
             let mut p = policy();
             spoil(&mut p);
+            assert_eq!(p.problems(), [problem]);
+        }
+        for dir in ["/tmp", "../up", "a/../../b", ""] {
+            let mut p = policy();
+            let gate = GateSpec { working_dir: Some(dir.to_owned()), ..GateSpec::of_command("make") };
+            p.gates.specs = vec![gate];
+            let problem = PolicyProblem::Outside { gate: "make".to_owned(), dir: dir.to_owned() };
             assert_eq!(p.problems(), [problem]);
         }
         let mut p = policy();

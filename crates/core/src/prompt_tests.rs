@@ -33,6 +33,8 @@ fn red_gate(tail: &str) -> [LoopEvent; 5] {
             index: 0,
             attempt: 1,
             item: None,
+            expect: Default::default(),
+            working_dir: None,
         },
         LoopEvent::GateFinished {
             iteration: 1,

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     event::{Examination, ProtectedFile, Usage},
-    judge::{claim::RefusalReason, signal::Signal},
+    judge::{claim::RefusalReason, expectation::Expectation, signal::Signal},
     loop_machine::{GateTry, Judging, LoopState, Seal},
 };
 
@@ -64,6 +64,12 @@ pub struct GateProof {
     pub flaky: bool,
     /// Whether it is red as it was before, which was allowed.
     pub tolerated: bool,
+    /// What it had to come to.
+    #[serde(default, skip_serializing_if = "Expectation::is_default")]
+    pub expect: Expectation,
+    /// The folder that it ran in, below the workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,6 +114,7 @@ pub(crate) fn issue(
         }
     }
     let tamper = found.map(|found| &found.tamper);
+    let spec = |index: usize| started.policy.gates.specs.get(index);
     let mut receipt = Receipt {
         loop_id: seal.loop_id,
         task: started.task.to_string(),
@@ -121,7 +128,9 @@ pub(crate) fn issue(
             .tries
             .iter()
             .filter(|tried| tried.holds())
-            .map(|GateTry { name, command, result, .. }| GateProof {
+            .map(|GateTry { name, command, result, index }| GateProof {
+                expect: spec(*index).map(|gate| gate.expect.clone()).unwrap_or_default(),
+                working_dir: spec(*index).and_then(|gate| gate.working_dir.clone()),
                 name: name.clone(),
                 command: command.clone(),
                 exit_code: result.exit_code,

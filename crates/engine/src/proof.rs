@@ -18,12 +18,12 @@ use dacapo_core::{
 use crate::{
     git::WorkspaceError,
     home::Home,
-    process::{KeptCommand, Ran, run_once},
+    process::{KeptCommand, Ran, run_expecting},
     scratch::Scratch,
     snapshots::Workspace,
     snapshots::{self, SnapshotError},
     store::{Store, StoreError},
-    supervisor::{lay_out, with_setup},
+    supervisor::{is_folder_inside, lay_out, with_setup},
 };
 
 /// Why what a receipt says cannot be done again.
@@ -41,6 +41,8 @@ pub enum ProofError {
     Changed(String),
     #[error("cannot check the files again: the receipt names no snapshot")]
     NoFiles,
+    #[error("cannot run gate `{0}` again: {1}")]
+    NoFolder(String, String),
     #[error("there is no loop {0} in the journal")]
     Unknown(LoopId),
     #[error("{what}: {source}")]
@@ -66,6 +68,8 @@ pub struct GateAgain {
     pub then: i32,
     /// What it came to now.
     pub now: Ran,
+    /// Why that is not what was expected of it, if it is not; a gate that was red at the start may be so again.
+    pub refusal: Option<String>,
     /// Whether it printed the same.
     pub same_output: bool,
 }
@@ -117,27 +121,37 @@ pub fn check_again(
             .iter()
             .find(|gate| gate.name == proof.name && gate.run == proof.command);
         let timeout = known.map_or(GateSpec::TIMEOUT, |gate| gate.timeout);
+        let spec =
+            GateSpec { working_dir: proof.working_dir.clone(), ..GateSpec::of_command(&proof.command) };
+        let dir = folder.join(&below);
+        is_folder_inside(&dir, &spec).map_err(|why| ProofError::NoFolder(proof.name.clone(), why))?;
         // A name of its own: nothing that belongs to the loop may be taken for this.
         let mark = fresh_id().map_err(|source| ProofError::Io { what: "cannot make a name", source })?;
         let command = KeptCommand {
             program: "/bin/sh".into(),
-            args: ["-c", &with_setup(&started.policy, &proof.command)].map(Into::into).into(),
+            args: ["-c", &with_setup(&started.policy, &spec.script())].map(Into::into).into(),
             env: environment(home, started, &mark, receipt.iterations),
-            dir: folder.join(&below),
+            dir,
             grace: started.policy.pace.kill_grace,
         };
-        let mut now = run_once(&mark, &home.database(), &command, timeout);
+        let run = || run_expecting(&mark, &home.database(), &command, timeout, &proof.expect);
+        let refusal = |ran: &Ran| {
+            let refusal = ran.failure.clone().or_else(|| proof.expect.refusal(ran.exit_code, ran.found));
+            refusal.filter(|_| !proof.tolerated)
+        };
+        let mut now = run();
         // What was called flaky then may be tried again now.
         if proof.flaky {
             for _ in 0..known.map_or(0, |gate| gate.retries) {
-                if now.as_ref().is_ok_and(|ran| ran.exit_code != proof.exit_code) {
-                    now = run_once(&mark, &home.database(), &command, timeout);
+                if now.as_ref().is_ok_and(|ran| ran.exit_code != proof.exit_code || refusal(ran).is_some()) {
+                    now = run();
                 }
             }
         }
         let now = now.map_err(|source| ProofError::Io { what: "cannot run a gate", source })?;
         let same_output = now.output_sha256 == proof.output_sha256;
-        gates.push(GateAgain { name: proof.name.clone(), then: proof.exit_code, now, same_output });
+        let (name, then, refusal) = (proof.name.clone(), proof.exit_code, refusal(&now));
+        gates.push(GateAgain { name, then, now, refusal, same_output });
     }
     Ok(Reverified { other_tree, unlike, gates })
 }

@@ -173,18 +173,18 @@ fn check_gates(
         verified.problems.push(format!("the protected file `{path}` is not what the receipt says"));
     }
     for gate in again.gates {
-        if gate.now.exit_code != gate.then {
-            let ended = match &gate.now.failure {
-                Some(failure) => failure.clone(),
-                None => format!("exits {}", gate.now.exit_code),
+        let is_other = gate.now.exit_code != gate.then;
+        if is_other || gate.refusal.is_some() {
+            let ended = match (&gate.now.failure, &gate.refusal) {
+                (Some(failure), _) => failure.clone(),
+                (None, Some(refusal)) if !is_other => refusal.clone(),
+                (None, _) => format!("exits {}", gate.now.exit_code),
             };
             let said = readable(&gate.now.tail);
             let said: Vec<&str> = said.trim_end().lines().rev().take(3).collect();
             let said: String = said.iter().rev().map(|line| format!("\n  │ {line}")).collect();
-            verified.problems.push(format!(
-                "gate `{}` {ended} in a fresh checkout, the receipt says {}{said}",
-                gate.name, gate.then
-            ));
+            let then = if is_other { format!(", the receipt says {}", gate.then) } else { String::new() };
+            verified.problems.push(format!("gate `{}` {ended} in a fresh checkout{then}{said}", gate.name));
         } else if !gate.same_output {
             verified
                 .notes

@@ -253,12 +253,11 @@ fn gates(both: &Both<'_>, typed: &Typed) -> Vec<EffectiveGate> {
             .iter()
             .map(|At { value: gate, line }| EffectiveGate {
                 spec: GateSpec {
-                    item: None,
                     name: gate.name.clone(),
-                    run: gate.run.clone(),
                     timeout: gate.timeout.unwrap_or(typed.gate_timeout),
                     retries: gate.retries,
                     origin,
+                    ..GateSpec::of_command(&gate.run)
                 },
                 from: Source::File { file: config.file.clone(), line: *line },
             })

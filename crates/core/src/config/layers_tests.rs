@@ -109,12 +109,11 @@ fn gates_are_added_up_in_order() {
     let effective = resolved("gates: [a]", "\ngates: [{name: B, run: b, timeout: 1s, retries: 3}]", &typed);
     let gate = |name: &str, run: &str, timeout, origin, retries, from| EffectiveGate {
         spec: GateSpec {
-            item: None,
             name: name.to_owned(),
-            run: run.to_owned(),
             timeout: Millis(timeout),
             retries,
             origin,
+            ..GateSpec::of_command(run)
         },
         from,
     };

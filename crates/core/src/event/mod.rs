@@ -22,7 +22,11 @@ use crate::{
     duration::Millis,
     ids::{LoopId, ProjectId, RunId, TaskId},
     item::ItemKey,
-    judge::{claim::RefusalReason, signal::Signal},
+    judge::{
+        claim::RefusalReason,
+        expectation::{Expectation, FoundWords},
+        signal::Signal,
+    },
     limits::{Budget, Spent},
     plan::Purpose,
     policy::Policy,
@@ -212,6 +216,12 @@ pub enum LoopEvent {
         /// The item that it is for.
         #[serde(default, rename = "task", skip_serializing_if = "Option::is_none")]
         item: Option<ItemKey>,
+        /// What it must come to.
+        #[serde(default, skip_serializing_if = "Expectation::is_default")]
+        expect: Expectation,
+        /// The folder that it runs in, below the workspace.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        working_dir: Option<String>,
     },
     GateFinished {
         /// The iteration whose work was checked.
@@ -591,7 +601,7 @@ pub enum GateRole {
 pub struct GateResult {
     /// −1 when it timed out, was killed or could not be started.
     pub exit_code: i32,
-    /// Whether it exited 0.
+    /// Whether it came to what was expected of it: exit code 0, unless the policy says otherwise.
     pub passed: bool,
     /// Whether it passed only when tried again.
     pub flaky: bool,
@@ -611,9 +621,12 @@ pub struct GateResult {
     /// The end of what a red one printed, for the next prompt.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output_tail: String,
-    /// Why there is no exit code, in words.
+    /// Why it does not pass, where its exit code alone does not say so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// Whether it printed the words that were expected of it.
+    #[serde(flatten)]
+    pub found: FoundWords,
     /// Where the segments end after it.
     pub output: OutputMarks,
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::signal::Signal;
+use super::{expectation::Expectation, signal::Signal};
 use crate::{
     event::{Examination, GateResult},
     item::ItemKey,
@@ -149,6 +149,21 @@ fn with_more(line: &str, all: usize) -> String {
 pub fn refused_by_disturbance(disturbed: &[String]) -> Option<Refusal> {
     let path = disturbed.first()?;
     Some((RefusalReason::TreeChanged, format!("`{path}` was changed while the claim was being checked")))
+}
+
+/// Judges whether a check came to what is expected of it. What one that passed has printed is needed by nothing.
+pub fn judge_gate(expect: &Expectation, result: &mut GateResult) {
+    // A check that has no exit code was stopped or never ran; `failure` says so already.
+    let refusal = match &result.failure {
+        Some(_) => result.failure.clone(),
+        None => expect.refusal(result.exit_code, result.found),
+    };
+    result.passed = refusal.is_none();
+    if result.passed {
+        result.output_tail.clear();
+    } else if !expect.is_default() {
+        result.failure = refusal;
+    }
 }
 
 /// What refuses a claim whose gate came to `result`.

@@ -3,6 +3,7 @@
 pub mod claim;
 pub mod contradiction;
 pub mod evidence;
+pub mod expectation;
 pub mod gate_scripts;
 pub mod glob;
 pub mod own_lines;

@@ -14,7 +14,7 @@ use crate::{
     item::{ItemKey, claimed_items},
     judge::{
         claim::{
-            Refusal, RefusalReason, refused_at_once, refused_by_block, refused_by_disturbance,
+            Refusal, RefusalReason, judge_gate, refused_at_once, refused_by_block, refused_by_disturbance,
             refused_by_examination,
         },
         progress::failure_signature,
@@ -148,6 +148,8 @@ impl Decision {
             index,
             attempt,
             item: gate.item,
+            expect: gate.expect.clone(),
+            working_dir: gate.working_dir.clone(),
         });
         self.perform(Effect::RunGate { gate, role, snapshot });
     }
@@ -170,8 +172,8 @@ impl Decision {
             }
             return self.finish_stopped();
         }
-        let (passed, is_last) = (result.passed, self.check(role, index + 1).is_none());
-        self.record_check(role, &gate, result, 1);
+        let is_last = self.check(role, index + 1).is_none();
+        let passed = self.record_check(role, &gate, result, 1);
         match role {
             GateRole::Baseline if passed && self.policy().gates.red_first => {
                 let detail = format!(
@@ -205,8 +207,8 @@ impl Decision {
         }
     }
 
-    /// Records the result of a check, and whether the policy tolerates a red one. Returns whether a claim may pass
-    /// with it.
+    /// Judges the result of a check and records it, with whether the policy tolerates a red one. Returns whether a claim may
+    /// pass with it.
     fn record_check(
         &mut self,
         role: GateRole,
@@ -214,6 +216,7 @@ impl Decision {
         mut result: GateResult,
         attempt: u32,
     ) -> bool {
+        judge_gate(&gate.expect, &mut result);
         if !result.passed {
             result.signature = failure_signature(&gate.name, result.exit_code, result.output_tail.as_bytes());
         }

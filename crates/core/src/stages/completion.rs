@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{
     duration::Millis,
-    judge::promise::PromiseRule,
+    judge::{expectation::Expectation, promise::PromiseRule},
+    policy::{GateSpec, Origin, stays_inside},
     yaml::{Node, Value},
 };
 
@@ -88,31 +89,21 @@ pub struct External {
     pub line: u32,
 }
 
-/// How a command ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CommandEnd {
-    Exited { code: i32, output: String },
-    TimedOut,
-    NotStarted(String),
-}
-
 impl External {
-    /// Why the promise is not believed, if it is not.
-    pub fn refusal(&self, end: &CommandEnd) -> Option<String> {
-        let Self { command, success_exit_code: wanted, .. } = self;
-        let (code, output) = match end {
-            CommandEnd::TimedOut => return Some(format!("`{command}` took longer than {}", self.timeout)),
-            CommandEnd::NotStarted(why) => return Some(format!("`{command}` could not be started: {why}")),
-            CommandEnd::Exited { code, output } => (code, output),
+    /// The check of a loop that it is.
+    pub fn gate(&self) -> GateSpec {
+        let expect = Expectation {
+            exit_code: self.success_exit_code,
+            output_contains: self.output_contains.clone(),
+            output_not_contains: self.output_not_contains.clone(),
         };
-        if code != wanted {
-            return Some(format!("`{command}` exited {code}, not {wanted}"));
+        GateSpec {
+            timeout: self.timeout,
+            origin: Origin::Repository,
+            expect,
+            working_dir: self.working_dir.clone(),
+            ..GateSpec::of_command(&self.command)
         }
-        if let Some(words) = self.output_contains.as_ref().filter(|words| !output.contains(words.as_str())) {
-            return Some(format!("the output of `{command}` does not contain `{words}`"));
-        }
-        let forbidden = self.output_not_contains.as_ref().filter(|words| output.contains(words.as_str()));
-        forbidden.map(|words| format!("the output of `{command}` contains `{words}`"))
     }
 }
 
@@ -252,7 +243,7 @@ fn external(reader: &mut HeadReader<'_>, map: &HeadMap, path: &str, node: &Node)
     let success_exit_code = reader.exit_code(map, path, "success_exit_code");
     let timeout = reader.seconds(map, path, "timeout");
     let working_dir = reader.text(map, path, "working_dir").filter(|dir| {
-        let is_inside = !dir.starts_with('/') && dir.split('/').all(|part| part != "..");
+        let is_inside = stays_inside(dir);
         if let Some(place) = map.place("working_dir").filter(|_| !is_inside) {
             let what = format!("`{path}.working_dir` must be relative and stay inside the repository");
             reader.wrong(place, what, "write a folder from the top of the repository");
@@ -273,36 +264,38 @@ fn external(reader: &mut HeadReader<'_>, map: &HeadMap, path: &str, node: &Node)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::expectation::FoundWords;
 
     #[test]
-    fn a_command_decides_by_its_exit_code_and_its_output() {
+    fn a_command_becomes_a_check_of_the_loop() {
         // req 198
         let external = External {
             command: "make test".to_owned(),
-            success_exit_code: 0,
+            success_exit_code: 3,
             output_contains: Some("ok".to_owned()),
             output_not_contains: Some("skipped".to_owned()),
-            timeout: VERIFY_TIMEOUT,
-            working_dir: None,
-            line: 7,
+            timeout: Millis(1000),
+            working_dir: Some("web".to_owned()),
+            line: 1,
         };
-        let exited = |code, output: &str| CommandEnd::Exited { code, output: output.to_owned() };
-        for (end, refusal) in [
-            (exited(0, "all ok"), None),
-            (exited(1, "all ok"), Some("`make test` exited 1, not 0")),
-            (exited(0, "fine"), Some("the output of `make test` does not contain `ok`")),
-            (exited(0, "ok, 3 skipped"), Some("the output of `make test` contains `skipped`")),
-            (CommandEnd::TimedOut, Some("`make test` took longer than 5m0s")),
-            (
-                CommandEnd::NotStarted("no such file".to_owned()),
-                Some("`make test` could not be started: no such file"),
-            ),
+        let gate = external.gate();
+        assert_eq!(
+            (gate.name.as_str(), gate.run.as_str(), gate.timeout),
+            ("make test", "make test", Millis(1000))
+        );
+        assert_eq!((gate.origin, gate.working_dir.as_deref()), (Origin::Repository, Some("web")));
+        let found = |wanted, forbidden| FoundWords {
+            printed_wanted: Some(wanted),
+            printed_forbidden: Some(forbidden),
+        };
+        for (code, found, refusal) in [
+            (3, found(true, false), None),
+            (0, found(true, false), Some("exited 0, not 3")),
+            (3, found(false, false), Some("did not print `ok`")),
+            (3, found(true, true), Some("printed `skipped`, which it must not")),
         ] {
-            assert_eq!(external.refusal(&end).as_deref(), refusal, "{end:?}");
+            assert_eq!(gate.expect.refusal(code, found).as_deref(), refusal);
         }
-        let other =
-            External { success_exit_code: 3, output_contains: None, output_not_contains: None, ..external };
-        assert_eq!(other.refusal(&exited(3, "")), None);
-        assert_eq!(other.refusal(&exited(0, "")).as_deref(), Some("`make test` exited 0, not 3"));
+        assert_eq!(VERIFY_TIMEOUT, GateSpec::TIMEOUT);
     }
 }

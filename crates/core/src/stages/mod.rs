@@ -20,7 +20,7 @@ mod settings;
 pub mod task;
 
 pub use account::StageAccount;
-pub use completion::{CommandEnd, External, StageCompletion, TaskCompletion, VERIFY_TIMEOUT, Verify};
+pub use completion::{External, StageCompletion, TaskCompletion, VERIFY_TIMEOUT, Verify};
 pub use history::{past_refusals, past_runs};
 pub use ledger::{
     Decider, FindingState, ROUNDS_WITH_FINDINGS, ReviewFinding, ReviewLedger, Round, Stalemate,

@@ -4,8 +4,8 @@
 //! The promise's tag never stands alone on a line of it, so that an agent which repeats its prompt claims nothing.
 
 use super::{
-    FindingState, ReviewFinding, ReviewLedger, Sees, Stage, StageCompletion, StageMode, StageName,
-    StageTaskSpec,
+    External, FindingState, ReviewFinding, ReviewLedger, Sees, Stage, StageCompletion, StageMode, StageName,
+    StageTaskSpec, Verify,
 };
 
 /// How many earlier refusals an agent is told.
@@ -140,15 +140,17 @@ impl StagePrompt<'_> {
     }
 }
 
-/// The stage with what the task itself asks of it: its own promise, if it names one.
+/// The stage with what the task itself asks of it: its own promise, if it names one, and the checks that verify it.
 pub fn for_task(stage: &Stage, task: &StageTaskSpec) -> Stage {
-    let own = task.completion.stages.get(&stage.name);
-    match own {
-        Some(StageCompletion { promise: Some(promise), .. }) => {
-            Stage { promise: promise.clone(), ..stage.clone() }
-        }
-        _ => stage.clone(),
+    let mut own = stage.clone();
+    let Some(StageCompletion { promise, verify }) = task.completion.stages.get(&stage.name) else {
+        return own;
+    };
+    if let Some(promise) = promise {
+        own.promise.clone_from(promise);
     }
+    own.gates.extend(verify.iter().flat_map(Verify::steps).filter_map(Verify::command).map(External::gate));
+    own
 }
 
 /// The first promise that two stages of a task have in common, once the task's own promises count.
@@ -310,6 +312,16 @@ mod tests {
         assert_eq!(equal_for_task(&stages, &task), None);
         let same = spec("completion: {stages: {coder: {promise: QA_PASSED}}}\n");
         assert_eq!(equal_for_task(&stages, &same), Some((StageName::Coder, StageName::Qa)));
+        // req 198: what verifies a stage of the task is a gate of its loop.
+        let verified = spec(
+            "completion: {stages: {coder: {verify: {method: multi_stage, steps: [{method: external, command: make}, \
+             {method: string_match}, {method: external, command: make test, success_exit_code: 2}]}}}}\n",
+        );
+        let gates = for_task(&stages[0], &verified).gates;
+        let told: Vec<(&str, i32)> =
+            gates.iter().map(|gate| (gate.run.as_str(), gate.expect.exit_code)).collect();
+        assert_eq!(told, [("make", 0), ("make test", 2)]);
+        assert_eq!(for_task(&stages[1], &verified).gates, []);
         let stage = Stage { mode: StageMode::SinglePass, ..Stage::of(StageName::Coder) };
         let ledger = ReviewLedger::default();
         let once = StagePrompt {

@@ -130,6 +130,8 @@ fn a_life_is_folded_into_its_states() {
         index: 0,
         attempt: 1,
         item: None,
+        expect: Default::default(),
+        working_dir: None,
     };
     let gate_finished = |code| LoopEvent::GateFinished {
         iteration: 3,
@@ -362,6 +364,8 @@ fn why_gives_one_reason_and_one_next_step_for_every_live_state() {
         index: 0,
         attempt: 1,
         item: None,
+        expect: Default::default(),
+        working_dir: None,
     };
     for (events, because, next) in [
         (vec![], "Running: iteration 0/15, no accepted claim yet.", running),

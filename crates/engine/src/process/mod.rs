@@ -11,7 +11,7 @@ pub(crate) mod sweep;
 mod wire;
 
 pub use link::KeeperLink;
-pub use once::{Answered, Ran, ask_once, run_once};
+pub use once::{Answered, Ran, ask_once, run_expecting, run_once};
 pub(crate) use program::find_program;
 pub use program::{ProgramError, Programs};
 pub use wire::{KeptCommand, KeptEnd, Report};

@@ -8,7 +8,12 @@ use std::{
     time::Instant,
 };
 
-use dacapo_core::{duration::Millis, ids::LoopId, secrets::Redactor};
+use dacapo_core::{
+    duration::Millis,
+    ids::LoopId,
+    judge::expectation::{Expectation, FoundWords, OutputSearch},
+    secrets::Redactor,
+};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{MemfdFlags, memfd_create},
@@ -34,6 +39,8 @@ pub struct Ran {
     /// SHA-256 of all it printed.
     pub output_sha256: String,
     pub tail: Vec<u8>,
+    /// Whether it printed the words that were expected of it.
+    pub found: FoundWords,
 }
 
 /// How a command ended that was given something to read, and what it answered.
@@ -55,8 +62,20 @@ pub struct Answered {
 
 /// Runs `command` to its end, but no longer than `timeout`; `mark` is a name that no loop has.
 pub fn run_once(mark: &LoopId, database: &Path, command: &KeptCommand, timeout: Millis) -> io::Result<Ran> {
+    run_expecting(mark, database, command, timeout, &Expectation::default())
+}
+
+/// The same, with a look for the words that are expected of its output.
+pub fn run_expecting(
+    mark: &LoopId,
+    database: &Path,
+    command: &KeptCommand,
+    timeout: Millis,
+    expect: &Expectation,
+) -> io::Result<Ran> {
     let mut keeper = KeeperLink::start(mark, database)?;
     let (mut output, writer) = OutputReader::new(TAIL)?;
+    output.search = OutputSearch::new(expect);
     let stdin = File::open("/dev/null")?;
     keeper.run(command, [stdin.as_fd(), writer.as_fd(), writer.as_fd()])?;
     drop(writer);
@@ -161,6 +180,7 @@ struct OutputReader {
     digest: Sha256,
     tail: Vec<u8>,
     kept: usize,
+    search: OutputSearch,
 }
 
 impl OutputReader {
@@ -176,6 +196,7 @@ impl OutputReader {
             digest: Sha256::new(),
             tail: Vec::new(),
             kept,
+            search: OutputSearch::new(&Expectation::default()),
         };
         Ok((output, writer))
     }
@@ -186,6 +207,7 @@ impl OutputReader {
             match self.reader.read(&mut buffer) {
                 Ok(0) => self.is_open = false,
                 Ok(read) => {
+                    self.search.push(&buffer[..read]);
                     // Hashed as the loop's own output was: without its secrets.
                     let shown = self.redactor.push(&buffer[..read]);
                     self.digest.update(shown);
@@ -207,6 +229,6 @@ impl OutputReader {
         self.digest.update(shown);
         self.tail.extend_from_slice(shown);
         let output_sha256 = self.digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Ran { exit_code, failure, output_sha256, tail: self.tail }
+        Ran { exit_code, failure, output_sha256, tail: self.tail, found: self.search.found() }
     }
 }

@@ -108,7 +108,13 @@ mod tests {
 
     fn ran(exit_code: i32, failure: Option<&str>) -> Ran {
         let failure = failure.map(str::to_owned);
-        Ran { exit_code, failure, output_sha256: String::new(), tail: b"no\n".to_vec() }
+        Ran {
+            exit_code,
+            failure,
+            output_sha256: String::new(),
+            tail: b"no\n".to_vec(),
+            found: Default::default(),
+        }
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub use preconditions::{CheckedLoop, StartError, refuse_secrets_in};
 pub use start::{NewLoop, ResumeLoop, resume, run};
 pub(crate) use unattended::{SCRIPT_GRACE, end_scripts, script_mark};
 pub use unattended::{reconcile, settle};
-pub(crate) use verdict::{lay_out, with_setup};
+pub(crate) use verdict::{is_folder_inside, lay_out, with_setup};
 
 use self::{children::ChildProcesses, timers::Timers, work::Work};
 use crate::{

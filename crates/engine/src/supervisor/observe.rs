@@ -5,7 +5,10 @@ use std::{fs, io::ErrorKind, os::unix::fs::FileTypeExt, path::Path};
 use dacapo_core::{
     duration::Millis,
     event::{GateResult, Outcome, OutputMarks},
-    judge::signal::{DoneFact, Facts},
+    judge::{
+        expectation::FoundWords,
+        signal::{DoneFact, Facts},
+    },
     policy::GateSpec,
     text::ansi::readable,
 };
@@ -68,18 +71,19 @@ pub(super) fn gate_not_started(error: &impl std::fmt::Display, output: OutputMar
         signature: String::new(),
         output_tail: String::new(),
         failure: Some(format!("could not be started: {error}")),
+        found: FoundWords::default(),
         output,
     }
 }
 
-/// The result of a gate that has ended.
+/// The facts of a gate that has ended.
 pub(super) fn gate_result(
     spec: &GateSpec,
     end: KeptEnd,
     outcome: Outcome,
     duration: Millis,
     bytes: u64,
-    (tail, sha256): (&[u8], String),
+    (tail, sha256, found): (&[u8], String, FoundWords),
     output: OutputMarks,
 ) -> GateResult {
     let failure = match (outcome, end.signal) {
@@ -89,19 +93,19 @@ pub(super) fn gate_result(
         _ => None,
     };
     let exit_code = if failure.is_some() { -1 } else { end.code.unwrap_or(-1) };
-    let passed = exit_code == 0;
-    let tail = if passed { String::new() } else { readable(&tail[tail.len().saturating_sub(TAIL)..]) };
     GateResult {
         exit_code,
-        passed,
+        // Core judges whether it passed.
+        passed: false,
         flaky: false,
         duration_ms: duration,
         output_bytes: bytes,
         output_sha256: sha256,
         tolerated: false,
         signature: String::new(),
-        output_tail: tail,
+        output_tail: readable(&tail[tail.len().saturating_sub(TAIL)..]),
         failure,
+        found,
         output,
     }
 }

@@ -70,7 +70,7 @@ impl StartingPoint {
             .specs
             .iter()
             .flat_map(|gate| {
-                named_files(&gate.run).into_iter().filter(|file| !is_asked_for(policy, gate, file))
+                named_files(&gate.script()).into_iter().filter(|file| !is_asked_for(policy, gate, file))
             })
             .collect();
         let mut protected = Vec::new();

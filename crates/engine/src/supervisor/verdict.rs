@@ -16,7 +16,7 @@ use dacapo_core::{
         tamper::{self, FileChange},
     },
     loop_machine::{Input, Recheck, Seal},
-    policy::{GateFrom, GateIn, GateSpec, Policy},
+    policy::{GateFrom, GateIn, GateSpec, Policy, stays_inside},
     receipt::sha256,
     text::shell::quoted,
 };
@@ -220,10 +220,10 @@ impl Supervisor<'_> {
         let policy = &started.policy;
         let wants_checkout = policy.gates.run_in == GateIn::Clean || policy.gates.from == GateFrom::Base;
         let (Some(snapshot), Some(workspace)) = (snapshot, &self.workspace) else {
-            return Ok((started.workspace.clone(), gate.run.clone()));
+            return Ok((started.workspace.clone(), gate.script()));
         };
         if role == GateRole::Until || !wants_checkout || !workspace.is_git() {
-            return Ok((started.workspace.clone(), gate.run.clone()));
+            return Ok((started.workspace.clone(), gate.script()));
         }
         // The folder within the repository that the loop works in.
         let below = started.workspace.strip_prefix(workspace.root()).unwrap_or(Path::new("")).to_owned();
@@ -237,7 +237,7 @@ impl Supervisor<'_> {
                 folder
             }
         };
-        Ok((root.join(below), with_setup(policy, &gate.run)))
+        Ok((root.join(below), with_setup(policy, &gate.script())))
     }
 
     /// Removes the checkout of a claim that has been judged.
@@ -246,6 +246,19 @@ impl Supervisor<'_> {
             let _ = fs::remove_dir_all(folder);
         }
     }
+}
+
+/// Whether the folder of a gate is there and lies in `root`, which the gate's script starts in; if not, why it cannot run.
+pub(crate) fn is_folder_inside(root: &Path, gate: &GateSpec) -> Result<(), String> {
+    let Some(dir) = &gate.working_dir else { return Ok(()) };
+    let folder = root.join(dir);
+    let (Ok(root), Ok(real)) = (root.canonicalize(), folder.canonicalize()) else {
+        return Err(format!("its folder `{dir}` is not there"));
+    };
+    if !real.starts_with(&root) || !stays_inside(dir) {
+        return Err(format!("its folder `{dir}` leads out of the workspace"));
+    }
+    if real.is_dir() { Ok(()) } else { Err(format!("`{dir}` is not a folder")) }
 }
 
 /// Puts the files of `snapshot` into `folder` as gates are to see them there.
@@ -292,7 +305,7 @@ impl<'a> Protection<'a> {
         let files: HashSet<&str> = started.protected.iter().map(|file| file.path.as_str()).collect();
         let below = started.workspace.strip_prefix(root).unwrap_or(Path::new(""));
         let rivals = started.policy.gates.specs.iter().flat_map(|gate| {
-            let named: Vec<String> = named_files(&gate.run)
+            let named: Vec<String> = named_files(&gate.script())
                 .iter()
                 .map(|name| below.join(name).to_string_lossy().into_owned())
                 .collect();

@@ -13,7 +13,7 @@ use dacapo_core::{
     agent::{PromptDelivery, agent_environment, outcome::ProcessEnd, transcript::Said},
     duration::Millis,
     event::{AgentExit, GateRole, Outcome, Spend},
-    judge::promise::PromiseDetector,
+    judge::{expectation::OutputSearch, promise::PromiseDetector},
     loop_machine::{AgentReport, Input, StartFailure, is_broke},
     policy::GateSpec,
     secrets::Redactor,
@@ -26,7 +26,7 @@ use rustix::{
     pipe::{PipeFlags, pipe_with},
 };
 
-use super::{SuperviseError, Supervisor, answers, listen::Listener, observe};
+use super::{SuperviseError, Supervisor, answers, listen::Listener, observe, verdict::is_folder_inside};
 use crate::{
     home::write_private,
     inside::child,
@@ -63,7 +63,15 @@ pub(super) struct Work {
 
 enum WorkKind {
     Agent { listener: Box<Listener> },
-    Gate { spec: GateSpec, tail: Vec<u8>, digest: Sha256 },
+    Gate(Box<GateWork>),
+}
+
+/// A check that runs, and what is known of its output so far.
+struct GateWork {
+    spec: GateSpec,
+    tail: Vec<u8>,
+    digest: Sha256,
+    search: OutputSearch,
 }
 
 struct Pipe {
@@ -94,9 +102,9 @@ impl Keeping<'_> {
         if shown.is_empty() {
             return Ok(());
         }
-        if let WorkKind::Gate { tail, digest, .. } = self.job {
-            observe::keep_tail(tail, shown);
-            digest.update(shown);
+        if let WorkKind::Gate(gate) = self.job {
+            observe::keep_tail(&mut gate.tail, shown);
+            gate.digest.update(shown);
         }
         let room = usize::try_from(KEPT_PER_ATTEMPT.saturating_sub(*kept)).unwrap_or(usize::MAX);
         let keep = room.min(shown.len());
@@ -237,7 +245,9 @@ impl Supervisor<'_> {
         role: GateRole,
         snapshot: Option<&str>,
     ) -> Result<(), SuperviseError> {
-        let (dir, script) = match self.place_for(&spec, role, snapshot) {
+        let place = self.place_for(&spec, role, snapshot).map_err(|error| error.to_string());
+        let place = place.and_then(|(dir, script)| is_folder_inside(&dir, &spec).map(|()| (dir, script)));
+        let (dir, script) = match place {
             Ok(place) => place,
             Err(error) => {
                 let result = observe::gate_not_started(&error, self.segments.marks());
@@ -265,7 +275,9 @@ impl Supervisor<'_> {
             Ok(stdin) => stdin,
             Err(error) => return self.disk_failed(&error),
         };
-        let listen = || WorkKind::Gate { spec, tail: Vec::new(), digest: Sha256::new() };
+        let search = OutputSearch::new(&spec.expect);
+        let gate = GateWork { spec, tail: Vec::new(), digest: Sha256::new(), search };
+        let listen = || WorkKind::Gate(Box::new(gate));
         self.start(Channel::Gates, &command, stdin, (limit, None), listen)
     }
 
@@ -417,6 +429,9 @@ impl Supervisor<'_> {
                     _ => listener.stderr(bytes),
                 }
             }
+            if let WorkKind::Gate(gate) = &mut work.job {
+                gate.search.push(bytes);
+            }
             let mut keeping = Keeping {
                 job: &mut work.job,
                 segments: &mut self.segments,
@@ -528,7 +543,7 @@ impl Supervisor<'_> {
                     !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory);
                 self.inbox.push_back(Input::AgentNotStarted(StartFailure { detail, is_fatal }).into());
             }
-            WorkKind::Gate { .. } => {
+            WorkKind::Gate(_) => {
                 let result = observe::gate_not_started(&error, self.segments.marks());
                 self.inbox.push_back(Input::GateFinished(Box::new(result)).into());
             }
@@ -546,7 +561,8 @@ impl Supervisor<'_> {
             (work.bytes(Channel::Stdout), work.bytes(Channel::Stderr), work.bytes(Channel::Gates));
         let ended_by = work.ended_by.or(work.is_stopped_by_us.then_some(Outcome::Killed));
         let input = match work.job {
-            WorkKind::Gate { spec, tail, digest } => {
+            WorkKind::Gate(gate) => {
+                let GateWork { spec, tail, digest, search } = *gate;
                 let outcome = ended_by.unwrap_or(Outcome::Completed);
                 let result = observe::gate_result(
                     &spec,
@@ -554,7 +570,7 @@ impl Supervisor<'_> {
                     outcome,
                     duration,
                     gate_bytes,
-                    (&tail, hex(digest)),
+                    (&tail, hex(digest), search.found()),
                     self.segments.marks(),
                 );
                 Input::GateFinished(Box::new(result))

@@ -36,6 +36,18 @@ const TESTS: &[(&str, fn())] = &[
         "an_agent_that_refuses_the_work_it_judges_ends_its_loop",
         settings::an_agent_that_refuses_the_work_it_judges_ends_its_loop,
     ),
+    (
+        "a_gate_passes_if_it_comes_to_what_is_expected",
+        settings::a_gate_passes_if_it_comes_to_what_is_expected,
+    ),
+    (
+        "a_gate_runs_in_its_folder_and_never_outside_of_the_workspace",
+        settings::a_gate_runs_in_its_folder_and_never_outside_of_the_workspace,
+    ),
+    (
+        "a_receipt_says_what_its_gates_had_to_come_to_and_is_checked_by_that",
+        settings::a_receipt_says_what_its_gates_had_to_come_to_and_is_checked_by_that,
+    ),
     ("what_the_agent_committed_itself_is_not_lost", commits::what_the_agent_committed_itself_is_not_lost),
 ];
 
@@ -45,6 +57,7 @@ fn main() -> ExitCode {
     match words[..] {
         [keeper::KEEPER, ..] => keeper::main(),
         [world::LOOP, order] => world::obey(order),
+        [world::CHECK_AGAIN, id] => world::check_again(id),
         _ if words.contains(&"--list") => {
             // None of them is ignored.
             for (name, _) in TESTS.iter().filter(|_| !words.contains(&"--ignored")) {

@@ -1,8 +1,11 @@
 //! Settings of a loop that stages use and that no flag of the command line has.
 
+use std::os::unix::fs::symlink;
+
 use dacapo_core::{
+    duration::Millis,
     event::{LoopEvent, Reason},
-    judge::signal::Signal,
+    judge::{expectation::Expectation, signal::Signal},
     policy::{GateSpec, PromptForm},
 };
 
@@ -55,4 +58,106 @@ pub(crate) fn an_agent_that_refuses_the_work_it_judges_ends_its_loop() {
         "cat\nprintf '```\\nREVIEW FAILED\\n```\\n> REVIEW FAILED\\n'\necho '<promise>DONE</promise>'\n";
     let ended = world.run_with_prompt(&judging(echoes), "Judge it.\nREVIEW FAILED: is how you refuse\n");
     assert_eq!(ended.reason, Reason::Done, "{ended:?}");
+}
+
+/// An agent that changes something and promises.
+const WORKS: &str = "date >> work\necho '<promise>DONE</promise>'\n";
+
+fn expecting(run: &str, exit_code: i32, contains: &str, not_contains: &str) -> GateSpec {
+    let words = |words: &str| Some(words.to_owned()).filter(|words| !words.is_empty());
+    let (output_contains, output_not_contains) = (words(contains), words(not_contains));
+    let expect = Expectation { exit_code, output_contains, output_not_contains };
+    GateSpec { name: "check".to_owned(), expect, ..GateSpec::of_command(run) }
+}
+
+/// Why the claim of a loop with this gate alone was refused, or how the loop ended otherwise.
+fn refusal(world: &World, gate: GateSpec) -> String {
+    let policy = world.policy(WORKS).with(|p| {
+        p.limits.max_iterations = 1;
+        p.gates.specs = vec![gate];
+    });
+    let ended = world.run(&policy);
+    let refused = world.events(&ended.id).into_iter().find_map(|event| match event {
+        LoopEvent::ClaimRefused { detail, .. } => Some(detail),
+        _ => None,
+    });
+    refused.unwrap_or_else(|| ended.reason.as_str().to_owned())
+}
+
+pub(crate) fn a_gate_passes_if_it_comes_to_what_is_expected() {
+    // req 198
+    let world = World::new();
+    // The words stand far before the end of a long output, and between two writes of it.
+    let long = "printf 'all te'; printf 'sts \\033[32mpassed\\033[0m'; yes | head -c 3000000; exit 3";
+    for (gate, expected) in [
+        (expecting(long, 3, "all tests passed", ""), "done"),
+        (expecting("exit 3", 0, "", ""), "gate `check` exited 3"),
+        (expecting("true", 3, "", ""), "gate `check` exited 0, not 3"),
+        (expecting("echo fine >&2", 0, "fine", ""), "done"),
+        (expecting("echo fine", 0, "ok", ""), "gate `check` did not print `ok`"),
+        (expecting(long, 3, "", "tests passed"), "gate `check` printed `tests passed`, which it must not"),
+        (expecting("echo fine", 0, "fine", "skipped"), "done"),
+    ] {
+        assert_eq!(refusal(&world, gate.clone()), expected, "{gate:?}");
+    }
+    // A command that hangs is ended, and refuses the claim.
+    let hangs = GateSpec { timeout: Millis(300), ..expecting("sleep 1000", 0, "ok", "") };
+    let refused = refusal(&world, hangs);
+    assert!(refused.starts_with("gate `check` timed out after"), "{refused}");
+}
+
+pub(crate) fn a_gate_runs_in_its_folder_and_never_outside_of_the_workspace() {
+    // req 198
+    let world = World::new();
+    world.env.write("web/deep/here", "x");
+    world.env.write("a file", "x");
+    symlink("/tmp", world.env.workspace().join("out")).unwrap();
+    symlink("deep", world.env.workspace().join("web/link")).unwrap();
+    let within =
+        |dir: &str, run: &str| GateSpec { working_dir: Some(dir.to_owned()), ..expecting(run, 0, "", "") };
+    for (dir, expected) in [
+        ("web/deep", "done"),
+        ("web/link", "done"),
+        ("nowhere", "gate `check` could not be started: its folder `nowhere` is not there"),
+        ("out", "gate `check` could not be started: its folder `out` leads out of the workspace"),
+        ("a file", "gate `check` could not be started: `a file` is not a folder"),
+    ] {
+        assert_eq!(refusal(&world, within(dir, "test -e here")), expected, "{dir}");
+    }
+    // A script that a gate names is meant from the gate's folder, and the agent may not change it.
+    world.env.write("web/check.sh", "exit 0\n");
+    let policy = world.policy(&format!("echo 'exit 0 #' > web/check.sh\n{WORKS}")).with(|p| {
+        p.limits.max_iterations = 1;
+        p.gates.specs = vec![within("web", "sh check.sh")];
+    });
+    let ended = world.run(&policy);
+    let tampered = |event: &LoopEvent| matches!(event, LoopEvent::ClaimRefused { detail, .. } if detail.contains("web/check.sh"));
+    assert!(world.events(&ended.id).iter().any(tampered), "{ended:?}");
+}
+
+pub(crate) fn a_receipt_says_what_its_gates_had_to_come_to_and_is_checked_by_that() {
+    // req 198
+    let world = World::new();
+    world.env.write("web/words", "all ok");
+    world.env.git(["add", "."]);
+    world.env.git(["commit", "-qm", "words"]);
+    let gate = GateSpec {
+        working_dir: Some("web".to_owned()),
+        ..expecting("cat words $EXTRA; exit 3", 3, "ok", "bad")
+    };
+    let policy = world.policy(WORKS).with(|p| p.gates.specs = vec![gate.clone()]);
+    let ended = world.run(&policy);
+    assert_eq!(ended.reason, Reason::Done, "{ended:?}");
+    let receipt = world.receipt(&ended.id).unwrap();
+    let proof = &receipt.gates[0];
+    assert_eq!((&proof.expect, &proof.working_dir, proof.exit_code), (&gate.expect, &gate.working_dir, 3));
+    assert!(receipt.is_sound());
+    let again = world.check_again(&ended.id, "/dev/null");
+    assert_eq!(again, "exit 3\n");
+    let worse = world.env.root().join("worse");
+    std::fs::write(&worse, "bad\n").unwrap();
+    assert_eq!(
+        world.check_again(&ended.id, &worse.display().to_string()),
+        "exit 3, printed `bad`, which it must not\n"
+    );
 }

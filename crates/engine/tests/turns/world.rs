@@ -28,6 +28,9 @@ use dacapo_testkit::TestEnv;
 /// The word that makes this binary a supervisor.
 pub(crate) const LOOP: &str = "supervise-a-loop";
 
+/// The word that makes this binary check the receipt of a loop again.
+pub(crate) const CHECK_AGAIN: &str = "check-a-receipt-again";
+
 /// The folder of the unit.
 pub(crate) const UNIT: &str = "specs/tasks/app";
 
@@ -121,6 +124,13 @@ impl World {
         let order = self.env.root().join("order.json");
         fs::write(&order, serde_json::to_vec(&(policy, prompt)).unwrap()).unwrap();
         self.obeyed(&order.display().to_string(), env)
+    }
+
+    /// Checks the receipt of a loop again, with this in the variable EXTRA: what each gate comes to, a line each.
+    pub(crate) fn check_again(&self, id: &LoopId, extra: &str) -> String {
+        let mut command = self.env.dacapo([CHECK_AGAIN, id.as_str()]);
+        command.env("EXTRA", extra);
+        self.env.run_command(command).stdout
     }
 
     /// Goes on with a loop.
@@ -245,6 +255,20 @@ pub(crate) fn obey(order: &str) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Checks the receipt of a loop again; says what each gate came to.
+pub(crate) fn check_again(id: &str) -> ExitCode {
+    let home = Home::at(std::env::var_os("DACAPO_HOME").expect("a home"));
+    let store = Store::open(&home.database()).expect("a journal");
+    let id: LoopId = id.parse().expect("a loop's name");
+    let receipt = proof::receipt(&store, &id).expect("a journal").expect("a receipt");
+    let again = proof::check_again(&home, &store, &id, &receipt, |_| ()).expect("gates that run");
+    for gate in again.gates {
+        let refusal = gate.refusal.map(|refusal| format!(", {refusal}")).unwrap_or_default();
+        println!("exit {}{refusal}", gate.now.exit_code);
+    }
+    ExitCode::SUCCESS
 }
 
 /// A line of shell that sets the status in a task's file.

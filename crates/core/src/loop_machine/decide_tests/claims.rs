@@ -139,6 +139,8 @@ fn gates_run_one_after_the_other_and_all_must_pass() {
                 index: 2,
                 attempt: 1,
                 item: None,
+                expect: Default::default(),
+                working_dir: None
             },
         ]
     );

@@ -126,6 +126,8 @@ pub(crate) fn every_event() -> Vec<LoopEvent> {
             index: 0,
             attempt: 2,
             item: None,
+            expect: Default::default(),
+            working_dir: None,
         },
         LoopEvent::GateFinished {
             iteration: 1,
@@ -167,6 +169,8 @@ pub(crate) fn every_event() -> Vec<LoopEvent> {
             index: 0,
             attempt: 1,
             item: None,
+            expect: Default::default(),
+            working_dir: None,
         },
         LoopEvent::GatesPassed { iteration: 1 },
         LoopEvent::TreeHeld { iteration: 1 },
@@ -221,6 +225,8 @@ fn items_have_the_names_that_scripts_know() {
         index: 0,
         attempt: 1,
         item: key,
+        expect: Default::default(),
+        working_dir: None,
     };
     assert_eq!(json(&gate)["task"], 2);
     let (role, result) = (GateRole::Gate, gate_result(0));

@@ -237,6 +237,7 @@ pub(crate) fn gate_result(code: i32) -> GateResult {
         signature: String::new(),
         output_tail: String::new(),
         failure: None,
+        found: crate::judge::expectation::FoundWords::default(),
         output: OutputMarks::default(),
     }
 }

@@ -59,6 +59,8 @@ pub(crate) fn receipt() -> Receipt {
 fn a_receipt_says_what_was_claimed_checked_and_kept() {
     // req 33, req 34, faults A10, A11 and A12
     let proof = |name: &str, code: i32| GateProof {
+        expect: Default::default(),
+        working_dir: None,
         name: name.into(),
         command: name.into(),
         exit_code: code,

@@ -4,7 +4,7 @@ use crate::{
     duration::Millis,
     event::{GateRole, IterationOutcome, LoopEvent, Outcome, Reason},
     item::{ItemKey, claimed_items},
-    judge::signal::Signal,
+    judge::{expectation::Expectation, signal::Signal},
     loop_machine::ItemCommit,
     policy::Policy,
 };
@@ -58,6 +58,8 @@ pub(super) struct Auditor {
     /// Whether the agent refused in the open iteration the work that it was to judge, and whether the newest one ended so.
     refuses: bool,
     ended_with_refusal: bool,
+    /// What the check that runs must come to.
+    expect: Expectation,
     pub(super) accepted: u32,
     spent: Millis,
     asked_to_stop: bool,
@@ -170,7 +172,8 @@ impl Auditor {
                 assert!(self.claimed.iter().all(is_ours), "only items of this loop");
                 self.judge_anew();
             }
-            LoopEvent::GateStarted { role, .. } => {
+            LoopEvent::GateStarted { role, expect, .. } => {
+                self.expect = expect.clone();
                 assert!(!self.check_runs, "one check at a time");
                 assert_eq!(*role == GateRole::Gate, self.claim_is_open);
                 assert!(
@@ -183,6 +186,11 @@ impl Auditor {
             LoopEvent::GateFinished { role, result, item, .. } => {
                 assert!(self.check_runs);
                 self.check_runs = false;
+                let (words, found) = (&self.expect, result.found);
+                let is_expected = result.exit_code == words.exit_code
+                    && (words.output_contains.is_none() || found.printed_wanted == Some(true))
+                    && (words.output_not_contains.is_none() || found.printed_forbidden == Some(false));
+                assert_eq!(result.passed, is_expected, "a check passes if it came to what is expected of it");
                 assert!(!result.tolerated || self.policy().gates.tolerate_baseline && self.before.0 > 0);
                 let is_green = *role == GateRole::Gate && (result.passed || result.tolerated);
                 if let (GateRole::Gate, Some(item)) = (role, item) {

@@ -22,6 +22,7 @@ use crate::{
     item::ItemKey,
     judge::{
         evidence::verify_claim,
+        expectation::{Expectation, FoundWords},
         promise::MissReason,
         signal::{DoneFact, Facts},
     },
@@ -79,6 +80,7 @@ impl World {
     pub(super) fn new(mut chance: Chance, max_iterations: u32) -> Self {
         // The number is looked at and none is drawn, so that the histories of all other seeds stay what they were.
         let may_refuse = chance.0.is_multiple_of(7);
+        let expects_words = chance.0.is_multiple_of(5);
         let policy = policy(|p| {
             p.limits.max_iterations = max_iterations;
             p.gates.specs =
@@ -92,6 +94,13 @@ impl World {
             p.gates.feedback = chance.percent(80);
             for gate in &mut p.gates.specs {
                 gate.retries = chance.of(&[0, 0, 1]);
+                if expects_words {
+                    gate.expect = Expectation {
+                        exit_code: 1,
+                        output_contains: Some("ok".to_owned()),
+                        output_not_contains: Some("skipped".to_owned()),
+                    };
+                }
             }
             p.gates.baseline = chance.percent(20);
             p.gates.tolerate_baseline = chance.percent(10);
@@ -558,7 +567,14 @@ impl World {
 
     fn check_ends(&mut self, stopped: bool) -> Input {
         let code = if stopped { -1 } else { self.chance.of(&[0, 0, 1]) };
-        Input::GateFinished(Box::new(gate_result(code)))
+        let mut result = gate_result(code);
+        if self.policy.gates.specs.iter().any(|gate| !gate.expect.is_default()) {
+            result.found = FoundWords {
+                printed_wanted: Some(self.chance.percent(80)),
+                printed_forbidden: Some(self.chance.percent(20)),
+            };
+        }
+        Input::GateFinished(Box::new(result))
     }
 
     fn children_end(&mut self) -> Input {
