@@ -387,9 +387,23 @@ pub struct GateSpec {
     /// The folder that it runs in, from the folder that the agent works in; it must not lead out of there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
+    /// A question to the loop's agent: the agent is started with it in place of the command, and its answer decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask: Option<GateQuestion>,
     /// The item it is for: it runs only if that one is claimed, and decides about that one alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<ItemKey>,
+}
+
+/// A question about the work to a fresh agent, which does not know the one that did it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GateQuestion {
+    /// What it is given; it says how to answer yes and no.
+    pub prompt: String,
+    /// How it says yes. Without that the answer is no.
+    pub yes: PromiseRule,
+    /// What a line begins with by which it says no. A no counts also beside a yes.
+    pub no: Vec<String>,
 }
 
 /// When dacapo claims by itself.
@@ -483,6 +497,7 @@ impl GateSpec {
             origin: Origin::Typed,
             expect: Expectation::default(),
             working_dir: None,
+            ask: None,
             item: None,
         }
     }

@@ -58,6 +58,8 @@ pub struct Reverified {
     pub unlike: Vec<String>,
     /// Each gate of the receipt, and what it came to now.
     pub gates: Vec<GateAgain>,
+    /// Gates that asked an agent, who is not asked again: it would cost money, and another answer would prove nothing.
+    pub asked: Vec<String>,
 }
 
 /// A gate that was run again.
@@ -98,7 +100,7 @@ pub fn check_again(
     let history = store.events(id, 0)?;
     let started = snapshots::started(&history).ok_or_else(|| ProofError::Unknown(id.clone()))?;
     if receipt.gates.is_empty() && receipt.snapshot.is_none() {
-        return Ok(Reverified { other_tree: None, unlike: Vec::new(), gates: Vec::new() });
+        return Ok(Reverified { other_tree: None, unlike: Vec::new(), gates: Vec::new(), asked: Vec::new() });
     }
     let snapshot = receipt.snapshot.as_deref().ok_or(ProofError::NoFiles)?;
     let mut workspace = snapshots::open(home, id, &repository_of(store, started)?)?;
@@ -112,14 +114,19 @@ pub fn check_again(
     let unlike = unlike(&workspace, started, receipt, snapshot, &folder)?;
     let below = started.workspace.strip_prefix(workspace.root()).unwrap_or(Path::new("")).to_owned();
     let mut gates = Vec::new();
+    let mut asked = Vec::new();
     for proof in &receipt.gates {
-        before_gate(&proof.name);
         let known = started
             .policy
             .gates
             .specs
             .iter()
             .find(|gate| gate.name == proof.name && gate.run == proof.command);
+        if known.is_some_and(|gate| gate.ask.is_some()) {
+            asked.push(proof.name.clone());
+            continue;
+        }
+        before_gate(&proof.name);
         let timeout = known.map_or(GateSpec::TIMEOUT, |gate| gate.timeout);
         let spec =
             GateSpec { working_dir: proof.working_dir.clone(), ..GateSpec::of_command(&proof.command) };
@@ -153,7 +160,7 @@ pub fn check_again(
         let (name, then, refusal) = (proof.name.clone(), proof.exit_code, refusal(&now));
         gates.push(GateAgain { name, then, now, refusal, same_output });
     }
-    Ok(Reverified { other_tree, unlike, gates })
+    Ok(Reverified { other_tree, unlike, gates, asked })
 }
 
 /// Where the snapshots of a loop are: its folder, or, if that was a worktree of a unit and is gone, its repository.

@@ -172,6 +172,9 @@ fn check_gates(
     for path in &again.unlike {
         verified.problems.push(format!("the protected file `{path}` is not what the receipt says"));
     }
+    for name in &again.asked {
+        verified.notes.push(format!("gate `{name}` asked an agent, which is not asked again"));
+    }
     for gate in again.gates {
         let is_other = gate.now.exit_code != gate.then;
         if is_other || gate.refusal.is_some() {

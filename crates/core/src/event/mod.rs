@@ -24,7 +24,7 @@ use crate::{
     item::ItemKey,
     judge::{
         claim::RefusalReason,
-        expectation::{Expectation, FoundWords},
+        expectation::{Expectation, FoundWords, GateAnswer},
         signal::Signal,
     },
     limits::{Budget, Spent},
@@ -627,6 +627,12 @@ pub struct GateResult {
     /// Whether it printed the words that were expected of it.
     #[serde(flatten)]
     pub found: FoundWords,
+    /// What the agent answered, if the check is a question to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<GateAnswer>,
+    /// What that agent used and cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spend: Option<Spend>,
     /// Where the segments end after it.
     pub output: OutputMarks,
 }

@@ -82,6 +82,11 @@ impl Ledger {
                 }
                 self.settle();
             }
+            LoopEvent::GateFinished { result, .. } => {
+                if let Some(spend) = &result.spend {
+                    self.settled.add(spend);
+                }
+            }
             _ => {}
         }
     }

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{expectation::Expectation, signal::Signal};
+use super::signal::Signal;
 use crate::{
     event::{Examination, GateResult},
     item::ItemKey,
-    policy::{GateFrom, Policy},
+    policy::{GateFrom, GateSpec, Policy},
 };
 
 /// The kind of a refusal.
@@ -152,16 +152,17 @@ pub fn refused_by_disturbance(disturbed: &[String]) -> Option<Refusal> {
 }
 
 /// Judges whether a check came to what is expected of it. What one that passed has printed is needed by nothing.
-pub fn judge_gate(expect: &Expectation, result: &mut GateResult) {
+pub fn judge_gate(gate: &GateSpec, result: &mut GateResult) {
     // A check that has no exit code was stopped or never ran; `failure` says so already.
-    let refusal = match &result.failure {
-        Some(_) => result.failure.clone(),
-        None => expect.refusal(result.exit_code, result.found),
+    let refusal = match (&result.failure, &gate.ask) {
+        (Some(_), _) => result.failure.clone(),
+        (None, None) => gate.expect.refusal(result.exit_code, result.found),
+        (None, Some(_)) => result.answer.clone().unwrap_or_default().refusal(),
     };
     result.passed = refusal.is_none();
     if result.passed {
         result.output_tail.clear();
-    } else if !expect.is_default() {
+    } else if gate.ask.is_some() || !gate.expect.is_default() {
         result.failure = refusal;
     }
 }

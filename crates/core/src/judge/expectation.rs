@@ -25,6 +25,25 @@ pub struct FoundWords {
     pub printed_forbidden: Option<bool>,
 }
 
+/// What an agent answered that was asked about the work.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateAnswer {
+    pub says_yes: bool,
+    /// The line by which it says no.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no: Option<String>,
+}
+
+impl GateAnswer {
+    /// Why the check does not pass, in words that follow its name.
+    pub fn refusal(&self) -> Option<String> {
+        match &self.no {
+            Some(words) => Some(format!("says no: {words}")),
+            None => (!self.says_yes).then(|| "gave no answer that says yes".to_owned()),
+        }
+    }
+}
+
 impl Expectation {
     /// Whether it is exit code 0 and nothing else.
     pub fn is_default(&self) -> bool {
@@ -151,6 +170,20 @@ mod tests {
         // Nobody looked: nothing is taken for granted.
         assert!(words(Some("ok"), None).refusal(0, FoundWords::default()).is_some());
         assert!(words(None, Some("ok")).refusal(0, FoundWords::default()).is_some());
+    }
+
+    #[test]
+    fn only_a_yes_without_a_no_passes() {
+        // req 198
+        let no = || Some("CRITERIA NOT MET: it leaks".to_owned());
+        for (says_yes, no, refusal) in [
+            (true, None, None),
+            (false, None, Some("gave no answer that says yes")),
+            (false, no(), Some("says no: CRITERIA NOT MET: it leaks")),
+            (true, no(), Some("says no: CRITERIA NOT MET: it leaks")),
+        ] {
+            assert_eq!(GateAnswer { says_yes, no }.refusal().as_deref(), refusal);
+        }
     }
 
     #[test]

@@ -216,7 +216,7 @@ impl Decision {
         mut result: GateResult,
         attempt: u32,
     ) -> bool {
-        judge_gate(&gate.expect, &mut result);
+        judge_gate(gate, &mut result);
         if !result.passed {
             result.signature = failure_signature(&gate.name, result.exit_code, result.output_tail.as_bytes());
         }

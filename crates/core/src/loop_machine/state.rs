@@ -303,6 +303,7 @@ impl LoopState {
                 }
             },
             LoopEvent::GateFinished { name, command, result, role, .. } => {
+                self.spending.ledger.apply(event);
                 self.counters.spent = self.counters.spent.plus(result.duration_ms);
                 self.output.end = result.output;
                 match (role, &mut self.phase) {

@@ -4,8 +4,12 @@
 //! The promise's tag never stands alone on a line of it, so that an agent which repeats its prompt claims nothing.
 
 use super::{
-    External, FindingState, ReviewFinding, ReviewLedger, Sees, Stage, StageCompletion, StageMode, StageName,
-    StageTaskSpec, Verify,
+    FindingState, ITERATION_TIMEOUT, ReviewFinding, ReviewLedger, Sees, Stage, StageCompletion, StageMode,
+    StageName, StageTaskSpec, TaskCompletion, Verify,
+};
+use crate::{
+    judge::promise::{Placement, PromiseRule},
+    policy::{GateQuestion, GateSpec, Origin},
 };
 
 /// How many earlier refusals an agent is told.
@@ -38,13 +42,7 @@ impl StagePrompt<'_> {
             Self::COUNT_MARK,
             specification.trim()
         );
-        if let Some(outcome) = &completion.outcome {
-            text.push_str(&format!("\n## Outcome\n{}\n", outcome.trim()));
-        }
-        if !completion.criteria.is_empty() {
-            text.push_str("\n## Acceptance Criteria\n");
-            text.extend(completion.criteria.iter().map(|criterion| format!("- {criterion}\n")));
-        }
+        text.push_str(&outcome_and_criteria(completion));
         for sees in role.sees {
             text.push_str(&match sees {
                 Sees::OpenFindings => self.open_findings(),
@@ -149,8 +147,58 @@ pub fn for_task(stage: &Stage, task: &StageTaskSpec) -> Stage {
     if let Some(promise) = promise {
         own.promise.clone_from(promise);
     }
-    own.gates.extend(verify.iter().flat_map(Verify::steps).filter_map(Verify::command).map(External::gate));
+    own.gates.extend(verify.iter().flat_map(Verify::steps).filter_map(|step| match step {
+        Verify::StringMatch | Verify::MultiStage { .. } => None,
+        Verify::External(external) => Some(external.gate()),
+        Verify::Semantic => criteria_question(task),
+    }));
     own
+}
+
+/// The words by which an agent that is asked about the criteria says that they are met.
+const CRITERIA_MET: &str = "CRITERIA_MET";
+/// The words by which it says that they are not.
+const CRITERIA_NOT_MET: &str = "CRITERIA NOT MET";
+
+/// The check that asks a fresh agent whether the work meets the criteria of the task.
+fn criteria_question(task: &StageTaskSpec) -> Option<GateSpec> {
+    let StageTaskSpec { title, specification, completion, .. } = task;
+    let mut prompt = format!(
+        "Another agent says that the following task is done in this directory. You judge whether that is so. Change no file.\n\n\
+         ## Task\n{title}\n\n## Specification\n{}\n",
+        specification.trim()
+    );
+    prompt.push_str(&outcome_and_criteria(completion));
+    let what = if completion.criteria.is_empty() {
+        "All that the specification asks for"
+    } else {
+        "Every criterion"
+    };
+    prompt.push_str(&format!(
+        "\n## Your Answer\nLook at the files and their history, and try out what you need to know. {what} has to be met. If it is, \
+         print the line <promise>{CRITERIA_MET}</promise> and nothing else on it. If anything is not, or if you cannot tell, begin a \
+         line with {CRITERIA_NOT_MET}: and say what is missing.\n"
+    ));
+    let yes = PromiseRule { placement: Placement::OwnLine, ..PromiseRule::new(CRITERIA_MET).ok()? };
+    Some(GateSpec {
+        name: "criteria".to_owned(),
+        timeout: ITERATION_TIMEOUT,
+        origin: Origin::Repository,
+        ask: Some(GateQuestion { prompt, yes, no: vec![CRITERIA_NOT_MET.to_owned()] }),
+        ..GateSpec::of_command("ask an agent whether the criteria are met")
+    })
+}
+
+fn outcome_and_criteria(completion: &TaskCompletion) -> String {
+    let mut text = String::new();
+    if let Some(outcome) = &completion.outcome {
+        text.push_str(&format!("\n## Outcome\n{}\n", outcome.trim()));
+    }
+    if !completion.criteria.is_empty() {
+        text.push_str("\n## Acceptance Criteria\n");
+        text.extend(completion.criteria.iter().map(|criterion| format!("- {criterion}\n")));
+    }
+    text
 }
 
 /// The first promise that two stages of a task have in common, once the task's own promises count.
@@ -322,6 +370,17 @@ mod tests {
             gates.iter().map(|gate| (gate.run.as_str(), gate.expect.exit_code)).collect();
         assert_eq!(told, [("make", 0), ("make test", 2)]);
         assert_eq!(for_task(&stages[1], &verified).gates, []);
+        let asked = spec("completion: {criteria: [no leak], stages: {qa: {verify: {method: semantic}}}}\n");
+        let gates = for_task(&stages[3], &asked).gates;
+        let question = gates[0].ask.as_ref().unwrap();
+        assert!(question.prompt.contains("## Acceptance Criteria\n- no leak\n"), "{}", question.prompt);
+        // An agent that prints the question back has answered nothing, known as an echo or not.
+        for known in [question.prompt.as_str(), ""] {
+            let mut detector = PromiseDetector::with_refusals(&question.yes, &question.no, "", known);
+            detector.push(question.prompt.as_bytes());
+            let heard = detector.finish();
+            assert_eq!((heard.promise, heard.refusal), (None, None));
+        }
         let stage = Stage { mode: StageMode::SinglePass, ..Stage::of(StageName::Coder) };
         let ledger = ReviewLedger::default();
         let once = StagePrompt {

@@ -4,15 +4,16 @@ use std::{fs, io::ErrorKind, os::unix::fs::FileTypeExt, path::Path};
 
 use dacapo_core::{
     duration::Millis,
-    event::{GateResult, Outcome, OutputMarks},
+    event::{GateResult, Outcome, OutputMarks, Spend},
     judge::{
-        expectation::FoundWords,
+        expectation::{FoundWords, GateAnswer},
         signal::{DoneFact, Facts},
     },
     policy::GateSpec,
     text::ansi::readable,
 };
 
+use super::listen::HeardOutput;
 use crate::process::KeptEnd;
 
 /// How much of a check's output reaches the next prompt.
@@ -72,7 +73,27 @@ pub(super) fn gate_not_started(error: &impl std::fmt::Display, output: OutputMar
         output_tail: String::new(),
         failure: Some(format!("could not be started: {error}")),
         found: FoundWords::default(),
+        answer: None,
+        spend: None,
         output,
+    }
+}
+
+/// Adds what an agent answered that was asked as a check, and what that cost. An agent that met a limit or failed has answered
+/// nothing.
+pub(super) fn take_answer(result: &mut GateResult, heard: HeardOutput) {
+    let HeardOutput { detection, outcome, detail, spend, .. } = heard;
+    result.spend = Some(spend).filter(|spend| *spend != Spend::default());
+    match outcome {
+        Outcome::Completed | Outcome::MaxTurns => {
+            // Some agents say that they have finished and are ended because they do not exit.
+            result.failure = None;
+            result.answer = Some(GateAnswer { says_yes: detection.promise.is_some(), no: detection.refusal });
+        }
+        _ => {
+            let why = detail.unwrap_or_else(|| outcome.as_str().replace('_', " "));
+            result.failure.get_or_insert_with(|| format!("could not ask the agent: {why}"));
+        }
     }
 }
 
@@ -106,6 +127,8 @@ pub(super) fn gate_result(
         output_tail: readable(&tail[tail.len().saturating_sub(TAIL)..]),
         failure,
         found,
+        answer: None,
+        spend: None,
         output,
     }
 }

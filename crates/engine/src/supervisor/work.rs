@@ -15,7 +15,7 @@ use dacapo_core::{
     event::{AgentExit, GateRole, Outcome, Spend},
     judge::{expectation::OutputSearch, promise::PromiseDetector},
     loop_machine::{AgentReport, Input, StartFailure, is_broke},
-    policy::GateSpec,
+    policy::{GateQuestion, GateSpec},
     secrets::Redactor,
 };
 use jiff::Timestamp;
@@ -72,6 +72,22 @@ struct GateWork {
     tail: Vec<u8>,
     digest: Sha256,
     search: OutputSearch,
+    /// The ear on the agent, if the check is a question to one.
+    asked: Option<Listener>,
+}
+
+impl GateWork {
+    fn of(spec: GateSpec) -> Self {
+        let search = OutputSearch::new(&spec.expect);
+        Self { spec, tail: Vec::new(), digest: Sha256::new(), search, asked: None }
+    }
+}
+
+/// Why an agent cannot be started.
+enum Unprepared {
+    /// Another try would not help.
+    Fatal(String),
+    Disk(io::Error),
 }
 
 struct Pipe {
@@ -117,8 +133,11 @@ impl Keeping<'_> {
         };
         segment.append(&shown[..keep])?;
         // For an agent that prints events, the observer was shown what the events say.
-        let is_shown = matches!(self.job, WorkKind::Agent { listener } if listener.reads_events());
-        if channel != Channel::Stdout || !is_shown {
+        let hides_events = match self.job {
+            WorkKind::Agent { listener } => channel == Channel::Stdout && listener.reads_events(),
+            WorkKind::Gate(gate) => gate.asked.as_ref().is_some_and(Listener::reads_events),
+        };
+        if !hides_events {
             self.observer.output(&channel, shown);
         }
         Ok(())
@@ -139,6 +158,9 @@ impl Work {
     fn lingers_until(&self) -> Option<Instant> {
         match &self.job {
             WorkKind::Agent { listener } if !self.is_stopped_by_us => listener.deadline(),
+            WorkKind::Gate(gate) if !self.is_stopped_by_us => {
+                gate.asked.as_ref().and_then(Listener::deadline)
+            }
             _ => None,
         }
     }
@@ -155,13 +177,18 @@ impl Work {
         if let Some((at, _)) = &mut self.deadline {
             *at += held;
         }
-        if let WorkKind::Agent { listener } = &mut self.job {
-            listener.shift(held);
+        match &mut self.job {
+            WorkKind::Agent { listener } => listener.shift(held),
+            WorkKind::Gate(gate) => {
+                if let Some(listener) = &mut gate.asked {
+                    listener.shift(held);
+                }
+            }
         }
     }
 
     fn bytes(&self, channel: Channel) -> u64 {
-        self.pipes.iter().find(|pipe| pipe.channel == channel).map_or(0, |pipe| pipe.bytes)
+        self.pipes.iter().filter(|pipe| pipe.channel == channel).map(|pipe| pipe.bytes).sum()
     }
 }
 
@@ -185,36 +212,13 @@ impl Supervisor<'_> {
         if let Err(error) = self.segments.prompt.append(prompt.as_bytes()) {
             return self.disk_failed(&error);
         }
-        let prompt_file =
-            self.home.runs(&started.project, &started.task).join(format!("{}.prompt.md", self.id));
-        let file_name = prompt_file.to_string_lossy();
-        let argv = match agent.argv(prompt, &file_name, session.as_ref().map(|(id, _)| id.as_str())) {
-            Ok(argv) => argv,
-            Err(error) => return self.not_started(error.to_string(), true),
-        };
-        let stdin = match agent.prompt {
-            PromptDelivery::Stdin => text_as_input(prompt),
-            PromptDelivery::File => {
-                write_private(&prompt_file, prompt.as_bytes()).and_then(|()| nothing_as_input())
-            }
-            PromptDelivery::Argument => nothing_as_input(),
-        };
-        let stdin = match stdin {
-            Ok(stdin) => stdin,
-            Err(error) => return self.disk_failed(&error),
-        };
-        let env = self.environment(
-            iteration,
-            |caller, own| agent_environment(caller, policy.agent.environment, &agent.env, own),
-            true,
-        );
-        let command = KeptCommand {
-            program: self.programs.get(index).cloned().unwrap_or_default(),
-            args: argv.into_iter().skip(1).map(OsString::from).collect(),
-            env,
-            dir: started.workspace.clone(),
-            grace: policy.pace.kill_grace,
-        };
+        let session_id = session.as_ref().map(|(id, _)| id.as_str());
+        let (command, stdin) =
+            match self.agent_command(index, iteration, prompt, session_id, &started.workspace) {
+                Ok(prepared) => prepared,
+                Err(Unprepared::Fatal(error)) => return self.not_started(error, true),
+                Err(Unprepared::Disk(error)) => return self.disk_failed(&error),
+            };
         let wall = policy.limits.iteration_timeout.map(|limit| (limit, Outcome::Timeout));
         let whole = time_left.map(|limit| (limit, Outcome::OutOfTime));
         let limit = [wall, whole].into_iter().flatten().min_by_key(|(limit, _)| *limit);
@@ -226,7 +230,70 @@ impl Supervisor<'_> {
             let listener = Listener::new(agent, detector, policy.agent.prices.clone(), before);
             WorkKind::Agent { listener: Box::new(listener) }
         };
-        self.start(Channel::Stdout, &command, stdin, (limit, policy.limits.idle_timeout), listen)
+        self.start(Channel::Stdout, true, &command, stdin, (limit, policy.limits.idle_timeout), listen)
+    }
+
+    /// How the agent of this index is started in `dir`, and what it reads on standard input.
+    fn agent_command(
+        &self,
+        index: usize,
+        iteration: u32,
+        prompt: &str,
+        session: Option<&str>,
+        dir: &Path,
+    ) -> Result<(KeptCommand, File), Unprepared> {
+        let started = &self.started;
+        let policy = &started.policy;
+        let agent = policy.agent.at(index);
+        let prompt_file =
+            self.home.runs(&started.project, &started.task).join(format!("{}.prompt.md", self.id));
+        let argv = agent.argv(prompt, &prompt_file.to_string_lossy(), session);
+        let argv = argv.map_err(|error| Unprepared::Fatal(error.to_string()))?;
+        let stdin = match agent.prompt {
+            PromptDelivery::Stdin => text_as_input(prompt),
+            PromptDelivery::File => {
+                write_private(&prompt_file, prompt.as_bytes()).and_then(|()| nothing_as_input())
+            }
+            PromptDelivery::Argument => nothing_as_input(),
+        };
+        let stdin = stdin.map_err(Unprepared::Disk)?;
+        let env = self.environment(
+            iteration,
+            |caller, own| agent_environment(caller, policy.agent.environment, &agent.env, own),
+            true,
+        );
+        let command = KeptCommand {
+            program: self.programs.get(index).cloned().unwrap_or_default(),
+            args: argv.into_iter().skip(1).map(OsString::from).collect(),
+            env,
+            dir: dir.to_owned(),
+            grace: policy.pace.kill_grace,
+        };
+        Ok((command, stdin))
+    }
+
+    /// Starts the agent that is at work afresh, with a question about the work. What it prints is kept with what checks print.
+    fn start_question(
+        &mut self,
+        spec: GateSpec,
+        question: &GateQuestion,
+        dir: &Path,
+    ) -> Result<(), SuperviseError> {
+        let started = self.started.clone();
+        let state = self.stream.state();
+        let (index, iteration) = (state.sessions.agent, state.counters.iterations);
+        let (command, stdin) = match self.agent_command(index, iteration, &question.prompt, None, dir) {
+            Ok(prepared) => prepared,
+            Err(Unprepared::Fatal(error)) => return self.gate_not_started(&error),
+            Err(Unprepared::Disk(error)) => return self.disk_failed(&error),
+        };
+        let agent = started.policy.agent.at(index);
+        let detector = PromiseDetector::with_refusals(&question.yes, &question.no, "", &question.prompt);
+        let listener = Listener::new(agent, detector, started.policy.agent.prices.clone(), None);
+        let limit = Some((spec.timeout, Outcome::Timeout));
+        let gate = GateWork { asked: Some(listener), ..GateWork::of(spec) };
+        let listen = || WorkKind::Gate(Box::new(gate));
+        self.start(Channel::Gates, true, &command, stdin, (limit, started.policy.limits.idle_timeout), listen)
     }
 
     /// The prompt with the answer of the iteration before, where the loop wants it there.
@@ -249,12 +316,11 @@ impl Supervisor<'_> {
         let place = place.and_then(|(dir, script)| is_folder_inside(&dir, &spec).map(|()| (dir, script)));
         let (dir, script) = match place {
             Ok(place) => place,
-            Err(error) => {
-                let result = observe::gate_not_started(&error, self.segments.marks());
-                self.inbox.push_back(Input::GateFinished(Box::new(result)).into());
-                return Ok(());
-            }
+            Err(error) => return self.gate_not_started(&error),
         };
+        if let Some(question) = spec.ask.clone() {
+            return self.start_question(spec, &question, &dir);
+        }
         let given = &self.started.policy.gates.environment;
         let mut env = self.environment(
             self.stream.state().counters.iterations,
@@ -275,16 +341,17 @@ impl Supervisor<'_> {
             Ok(stdin) => stdin,
             Err(error) => return self.disk_failed(&error),
         };
-        let search = OutputSearch::new(&spec.expect);
-        let gate = GateWork { spec, tail: Vec::new(), digest: Sha256::new(), search };
+        let gate = GateWork::of(spec);
         let listen = || WorkKind::Gate(Box::new(gate));
-        self.start(Channel::Gates, &command, stdin, (limit, None), listen)
+        self.start(Channel::Gates, false, &command, stdin, (limit, None), listen)
     }
 
-    /// Lets the keeper start `command`, whose output goes to `output`. The supervisor gets ready to `listen` meanwhile.
+    /// Lets the keeper start `command`, whose output goes to `output`. The supervisor gets ready to `listen` meanwhile. An agent's
+    /// errors come by a pipe of their own, so that they do not stand among its events.
     fn start(
         &mut self,
         output: Channel,
+        is_agent: bool,
         command: &KeptCommand,
         stdin: File,
         (limit, idle): (Option<(Millis, Outcome)>, Option<Millis>),
@@ -292,7 +359,7 @@ impl Supervisor<'_> {
     ) -> Result<(), SuperviseError> {
         let cannot = |source: io::Error| SuperviseError::Io { what: "cannot make a pipe", source };
         let (out, out_end) = pipe().map_err(cannot)?;
-        let (err, err_end) = if output == Channel::Stdout {
+        let (err, err_end) = if is_agent {
             let (err, err_end) = pipe().map_err(cannot)?;
             (Some(err), err_end)
         } else {
@@ -302,7 +369,8 @@ impl Supervisor<'_> {
         let now = Instant::now();
         let sent = self.keeper.run(command, [stdin.as_fd(), out_end.as_fd(), err_end.as_fd()]);
         drop((stdin, out_end, err_end));
-        let err = err.map(|err| Pipe::new(Channel::Stderr, err));
+        let of_errors = if output == Channel::Stdout { Channel::Stderr } else { output };
+        let err = err.map(|err| Pipe::new(of_errors, err));
         self.work = Some(Work {
             job: listen(),
             pipes: std::iter::once(Pipe::new(output, out)).chain(err).collect(),
@@ -317,6 +385,12 @@ impl Supervisor<'_> {
         if sent.is_err() {
             self.keeper_lost()?;
         }
+        Ok(())
+    }
+
+    fn gate_not_started(&mut self, error: &str) -> Result<(), SuperviseError> {
+        let result = observe::gate_not_started(&error, self.segments.marks());
+        self.inbox.push_back(Input::GateFinished(Box::new(result)).into());
         Ok(())
     }
 
@@ -397,7 +471,7 @@ impl Supervisor<'_> {
     fn read_once(&mut self) -> bool {
         let Some(work) = &mut self.work else { return false };
         let mut came = false;
-        for pipe in work.pipes.iter_mut().filter(|pipe| pipe.is_open) {
+        for (at, pipe) in work.pipes.iter_mut().enumerate().filter(|(_, pipe)| pipe.is_open) {
             let read = match rustix::io::read(&pipe.end, &mut self.buffer[..]) {
                 Ok(0) => {
                     pipe.is_open = false;
@@ -431,6 +505,12 @@ impl Supervisor<'_> {
             }
             if let WorkKind::Gate(gate) = &mut work.job {
                 gate.search.push(bytes);
+                match &mut gate.asked {
+                    // The first pipe is its standard output.
+                    Some(listener) if at == 0 => listener.stdout(bytes, now, None),
+                    Some(listener) => listener.stderr(bytes),
+                    None => {}
+                }
             }
             let mut keeping = Keeping {
                 job: &mut work.job,
@@ -562,9 +642,9 @@ impl Supervisor<'_> {
         let ended_by = work.ended_by.or(work.is_stopped_by_us.then_some(Outcome::Killed));
         let input = match work.job {
             WorkKind::Gate(gate) => {
-                let GateWork { spec, tail, digest, search } = *gate;
+                let GateWork { spec, tail, digest, search, asked } = *gate;
                 let outcome = ended_by.unwrap_or(Outcome::Completed);
-                let result = observe::gate_result(
+                let mut result = observe::gate_result(
                     &spec,
                     end,
                     outcome,
@@ -573,6 +653,11 @@ impl Supervisor<'_> {
                     (&tail, hex(digest), search.found()),
                     self.segments.marks(),
                 );
+                if let Some(listener) = asked {
+                    let process = ProcessEnd { code: end.code, signal: end.signal };
+                    let heard = listener.finish(process, ended_by, Timestamp::now());
+                    observe::take_answer(&mut result, heard);
+                }
                 Input::GateFinished(Box::new(result))
             }
             WorkKind::Agent { listener } => {

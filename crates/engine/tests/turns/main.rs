@@ -48,6 +48,14 @@ const TESTS: &[(&str, fn())] = &[
         "a_receipt_says_what_its_gates_had_to_come_to_and_is_checked_by_that",
         settings::a_receipt_says_what_its_gates_had_to_come_to_and_is_checked_by_that,
     ),
+    (
+        "an_agent_that_is_asked_about_the_criteria_can_refuse_and_not_decide_alone",
+        settings::an_agent_that_is_asked_about_the_criteria_can_refuse_and_not_decide_alone,
+    ),
+    (
+        "what_an_agent_costs_that_is_asked_is_counted_and_its_answer_is_not_the_workers",
+        settings::what_an_agent_costs_that_is_asked_is_counted_and_its_answer_is_not_the_workers,
+    ),
     ("what_the_agent_committed_itself_is_not_lost", commits::what_the_agent_committed_itself_is_not_lost),
 ];
 

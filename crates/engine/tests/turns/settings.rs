@@ -3,10 +3,12 @@
 use std::os::unix::fs::symlink;
 
 use dacapo_core::{
+    agent::Format,
     duration::Millis,
     event::{LoopEvent, Reason},
     judge::{expectation::Expectation, signal::Signal},
-    policy::{GateSpec, PromptForm},
+    policy::{GateSpec, Policy, PromptForm},
+    stages::{Stage, StageName, prompt::for_task, task},
 };
 
 use super::world::World;
@@ -160,4 +162,78 @@ pub(crate) fn a_receipt_says_what_its_gates_had_to_come_to_and_is_checked_by_tha
         world.check_again(&ended.id, &worse.display().to_string()),
         "exit 3, printed `bad`, which it must not\n"
     );
+}
+
+/// A loop whose claim must pass the question whether the criteria of a task are met. The agent works as `works` says, and answers
+/// the question as `answers` does, both shell.
+fn asking(world: &World, works: &str, answers: &str) -> Policy {
+    let file = "---\nid: T-1\ntitle: Log in\ncompletion: {criteria: [no leak], stages: {coder: {verify: {method: semantic}}}}\n---\nx\n";
+    let task = task::parse("T-1.md", file.as_bytes()).unwrap().spec;
+    let gates = for_task(&Stage::of(StageName::Coder), &task).gates;
+    assert!(gates[0].ask.is_some());
+    let agent = format!(
+        "given=$(cat)\ncase $given in *'You judge whether'*)\n{answers}\n;;\n*)\necho \"$given\" > \"$TASK_FOLDER/given\"\n{works}\n;;\nesac\n"
+    );
+    world.policy(&agent).with(|p| {
+        p.limits.max_iterations = 1;
+        p.gates.specs = gates;
+    })
+}
+
+pub(crate) fn an_agent_that_is_asked_about_the_criteria_can_refuse_and_not_decide_alone() {
+    // req 198
+    let yes = "echo 'I looked.'\necho '<promise>CRITERIA_MET</promise>'";
+    for (answers, bend, expected) in [
+        (yes, (|_| {}) as fn(&mut Policy), "done"),
+        ("echo 'CRITERIA NOT MET: it leaks'", |_| {}, "gate `criteria` says no: CRITERIA NOT MET: it leaks"),
+        ("echo 'CRITERIA NOT MET: it leaks'\necho '<promise>CRITERIA_MET</promise>'", |_| {}, {
+            "gate `criteria` says no: CRITERIA NOT MET: it leaks"
+        }),
+        // An agent that prints its question back, or says nothing, has not said yes.
+        ("echo \"$given\"", |_| {}, "gate `criteria` gave no answer that says yes"),
+        ("true", |_| {}, "gate `criteria` gave no answer that says yes"),
+        // Its yes decides nothing alone, and it changes nothing.
+        (yes, |p| p.gates.specs.push(GateSpec::of_command("false")), "gate `false` exited 1"),
+        (
+            "echo x > work\necho '<promise>CRITERIA_MET</promise>'",
+            |_| {},
+            "`work` was changed while the claim was being checked",
+        ),
+        ("sleep 1000", |p| p.gates.specs[0].timeout = Millis(500), "gate `criteria` timed out after 500ms"),
+    ] {
+        let world = World::new();
+        let mut policy = asking(&world, WORKS, answers);
+        bend(&mut policy);
+        let ended = world.run(&policy);
+        let refused = world.events(&ended.id).into_iter().find_map(|event| match event {
+            LoopEvent::ClaimRefused { detail, .. } => Some(detail),
+            _ => None,
+        });
+        assert_eq!(refused.as_deref().unwrap_or(ended.reason.as_str()), expected, "{answers}");
+    }
+}
+
+pub(crate) fn what_an_agent_costs_that_is_asked_is_counted_and_its_answer_is_not_the_workers() {
+    // req 198
+    let world = World::new();
+    let says = |text: &str| {
+        format!(
+            "printf '%s\\n' '{{\"type\":\"assistant\",\"message\":{{\"id\":\"m\",\"content\":[{{\"type\":\"text\",\"text\":\"{text}\"}}]}}}}' \
+             '{{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"ok\",\"session_id\":\"s\",\"total_cost_usd\":0.25,\"usage\":{{\"input_tokens\":10,\"output_tokens\":5}}}}'\necho noise >&2"
+        )
+    };
+    let works = format!("date >> work\n{}", says("<promise>DONE</promise>"));
+    let policy = asking(&world, &works, &says("<promise>CRITERIA_MET</promise>"));
+    let policy = policy.with(|p| p.agent.command.format = Format::Claude);
+    let ended = world.run(&policy);
+    assert_eq!(ended.reason, Reason::Done, "{ended:?}");
+    let receipt = world.receipt(&ended.id).unwrap();
+    assert_eq!((receipt.cost_usd, receipt.gates[0].name.as_str()), (Some(0.5), "criteria"));
+    let answers = world.events(&ended.id).into_iter().find_map(|event| match event {
+        LoopEvent::GateFinished { result, .. } => Some((result.answer?.says_yes, result.spend?.cost_usd)),
+        _ => None,
+    });
+    assert_eq!(answers, Some((true, Some(0.25))));
+    // It is not asked again when the receipt is checked.
+    assert_eq!(world.check_again(&ended.id, ""), "");
 }

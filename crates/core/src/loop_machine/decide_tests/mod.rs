@@ -238,6 +238,8 @@ pub(crate) fn gate_result(code: i32) -> GateResult {
         output_tail: String::new(),
         failure: None,
         found: crate::judge::expectation::FoundWords::default(),
+        answer: None,
+        spend: None,
         output: OutputMarks::default(),
     }
 }
