@@ -262,7 +262,8 @@ impl<'a> Changes<'a> {
 pub fn uncovered<'a>(gates: &'a [GateSpec], granted: &[Runnable]) -> Vec<&'a GateSpec> {
     gates
         .iter()
-        .filter(|gate| gate.origin == Origin::Repository)
+        // A question runs no command of the repository: it starts the user's agent.
+        .filter(|gate| gate.origin == Origin::Repository && gate.ask.is_none())
         .filter(|gate| {
             !granted
                 .iter()

@@ -101,11 +101,14 @@ fn changes_are_what_was_removed_and_added() {
 #[test]
 fn a_loops_gates_are_covered_by_what_was_granted() {
     let gate = |run: &str, origin| GateSpec { origin, ..GateSpec::of_command(run) };
+    let yes = crate::judge::promise::PromiseRule::new("YES").unwrap();
+    let question = crate::policy::GateQuestion { prompt: "Well?".to_owned(), yes, no: vec![] };
     let gates = [
         gate("a", Origin::Repository),
         gate("x", Origin::Repository),
         gate("y", Origin::Typed),
         gate("z", Origin::User),
+        GateSpec { ask: Some(question), ..gate("asks", Origin::Repository) },
     ];
     let left: Vec<&str> =
         uncovered(&gates, &list("gates: [a, b]")).into_iter().map(|gate| gate.run.as_str()).collect();
