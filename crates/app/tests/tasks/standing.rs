@@ -38,7 +38,7 @@ fn told(env: &TestEnv) -> String {
 
 #[test]
 fn while_it_is_worked_on_the_stage_and_the_iteration_are_told() {
-    // req 187
+    // req 187, req 188
     let env = env();
     let go = env.root().join("go");
     let running = env.spawn(run(&env, &format!("wait-file {}\nsay nothing yet", go.display())));

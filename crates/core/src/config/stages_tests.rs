@@ -269,3 +269,29 @@ fn the_next_run_has_limits_that_past_runs_and_the_user_allow() {
     assert_eq!(learned[0], (14, "auto: of the last 3 runs nine in ten needed 9 or fewer".to_owned()));
     assert_eq!(learned[1..], others);
 }
+
+#[test]
+fn the_readme_and_the_reference_show_the_defaults_and_how_to_change_them() {
+    // req 199
+    for page in [include_str!("../../../../README.md"), include_str!("../../../../docs/reference/config.md")]
+    {
+        let examples = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+        let example = examples.filter(|text| text.starts_with("ralph:")).last().unwrap();
+        let mut expected: Vec<Stage> = StageName::ALL.map(Stage::of).into();
+        expected[1].agent = Some("codex".to_owned());
+        let gate = GateSpec { origin: Origin::Repository, ..GateSpec::of_command("cargo test") };
+        expected[2].gates = vec![gate];
+        assert_eq!(stages("", example), expected);
+    }
+}
+
+#[test]
+fn the_examples_of_the_guide_are_read() {
+    let guide = include_str!("../../../../docs/guide/tasks.md");
+    for example in guide.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+        read(example).unwrap();
+    }
+    let task = guide.split("```markdown\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let task = crate::stages::task::parse("TASK-001.md", task.as_bytes()).unwrap();
+    assert_eq!(task.spec.completion.commands(), ["make e2e"]);
+}
