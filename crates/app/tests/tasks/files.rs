@@ -113,7 +113,7 @@ fn scripts_get_objects_with_fixed_names() {
     assert_eq!((&list[1]["id"], &list[1]["depends_on"]), (&json!("TASK-002"), &json!(["TASK-001"])));
     assert_eq!(
         json_of(&env, &["task", "check", "--json"]),
-        json!({ "tasks": 2, "problems": [], "stages": null })
+        json!({ "tasks": 2, "problems": [], "stages": null, "notes": [] })
     );
 }
 
@@ -285,6 +285,25 @@ fn stages_that_promise_the_same_are_a_problem() {
         "{}",
         checked.stderr
     );
+}
+
+#[test]
+fn the_promises_of_a_task_and_the_agents_of_stages_are_looked_at() {
+    let env = env();
+    let text = |promise: &str| {
+        format!("---\nid: OWN\ntitle: T\ncompletion: {{stages: {{coder: {{promise: {promise}}}}}}}\n---\nx\n")
+    };
+    env.write(".dacapo/tasks/own.md", text("QA_PASSED"));
+    insta::assert_snapshot!(env.run(["task", "check"]).assert_code(2).stdout, @r"
+    .dacapo/tasks/own.md:1:1: the stages `coder` and `qa` have the same promise
+      fix: give one of them another promise in `completion.stages`
+    ");
+    env.write(".dacapo/tasks/own.md", text("LOGIN_DONE"));
+    env.write(".dacapo/config.yaml", "stages:\n  reviewer: {agent: codx}\n");
+    insta::assert_snapshot!(env.run(["task", "check"]).assert_code(0).stdout, @r"
+    note: there is no agent `codx`, which the reviewer is to have (.dacapo/config.yaml:2); did you mean `codex`?
+    1 task: no problems
+    ");
 }
 
 #[test]

@@ -1,7 +1,13 @@
 //! `dacapo task check`.
 
 use clap::Args;
-use dacapo_core::{config::Typed, text::count};
+use dacapo_core::{
+    config::{Effective, EffectiveStage, Typed},
+    problem::Problem,
+    stages::{Stage, StageTaskSpec, prompt::equal_for_task},
+    text::{count, nearest::nearest},
+    yaml::short,
+};
 use dacapo_engine::config_files::ConfigFiles;
 use serde_json::json;
 
@@ -13,7 +19,8 @@ use crate::error::{USAGE, UserError};
 
 /// Say everything that is wrong with task files and stages
 ///
-/// Each problem has its place, the line, and what to do about it. The exit code is 2 if there is any.
+/// Each problem has its place, the line, and what to do about it. The exit code is 2 if there is any; an agent of a stage that
+/// you do not have is only noted.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo task check\n  dacapo task check --json")]
 pub(super) struct TaskCheckArgs {
@@ -25,17 +32,26 @@ pub(super) struct TaskCheckArgs {
 }
 
 pub(super) fn check(args: &TaskCheckArgs) -> Result<u8, UserError> {
-    let found = RepositoryTasks::at(&args.place)?.found;
+    let mut found = RepositoryTasks::at(&args.place)?.found;
     let effective = ConfigFiles::load(&args.place.root()?)?.effective(&Typed::default());
     let of_stages = effective.stages.problem();
+    if of_stages.is_none() {
+        let stages: Vec<Stage> = effective.stages.stages.iter().map(|known| known.stage.clone()).collect();
+        found.problems.extend(found.tasks.iter().filter_map(|task| equal_promises(&stages, &task.spec)));
+    }
+    let unknown = unknown_agents(&effective);
     let number = found.problems.len() + usize::from(of_stages.is_some());
     if args.json {
         say_json(&json!({
             "tasks": found.tasks.len(),
             "problems": found.problems,
             "stages": of_stages,
+            "notes": unknown,
         }))?;
         return Ok(if number == 0 { 0 } else { USAGE });
+    }
+    for note in &unknown {
+        say(format!("note: {note}"));
     }
     let words = |n: usize, thing: &str| count(u32::try_from(n).unwrap_or(u32::MAX), thing);
     if number == 0 {
@@ -46,4 +62,28 @@ pub(super) fn check(args: &TaskCheckArgs) -> Result<u8, UserError> {
     let text: Vec<String> = problems.chain(of_stages.map(|what| format!("configuration: {what}"))).collect();
     say(text.join("\n"));
     Err(UserError::usage(format!("{} in tasks and stages", words(number, "problem"))))
+}
+
+/// Two stages of a task with one promise, of which the task gives one.
+fn equal_promises(stages: &[Stage], spec: &StageTaskSpec) -> Option<Problem> {
+    let (first, second) = equal_for_task(stages, spec)?;
+    let what = format!("the stages `{first}` and `{second}` have the same promise");
+    Some(Problem::of_file(&spec.file, what, "give one of them another promise in `completion.stages`"))
+}
+
+/// Agents of stages that this user does not have. Others who work on the repository may have them.
+fn unknown_agents(effective: &Effective) -> Vec<String> {
+    let names = effective.agent_names();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let note = |known: &EffectiveStage| {
+        let agent = known.stage.agent.as_deref().filter(|agent| !names.contains(agent))?;
+        let meant =
+            nearest(agent, &names).map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
+        let (stage, agent) = (known.stage.name, short(agent));
+        Some(format!(
+            "there is no agent `{agent}`, which the {stage} is to have ({}){meant}",
+            known.agent_from
+        ))
+    };
+    effective.stages.stages.iter().filter_map(note).collect()
 }
