@@ -169,6 +169,34 @@ fn the_prompt_of_a_stage_can_be_read() {
     let told = explained(&env, &[]);
     assert_eq!(told["run"]["stages"][1]["prompt"].as_str().unwrap().trim_end(), reviewer.trim_end());
     env.run(["explain", "task", "TASK-001", "--prompt=coach"]).assert_code(2);
+    env.run(["explain", "task", "TASK-001", "--prompt", "--json"]).assert_code(2);
+}
+
+#[test]
+fn what_earlier_runs_came_to_is_in_the_limit_and_in_the_prompt() {
+    let env = env("ralph: {coder: {max_iterations: auto}}\n");
+    let script = "say 'I still need to test it'\npromise IMPLEMENTATION_COMPLETE";
+    env.script(script);
+    users(&env, "limits: {max_iterations: 2}\n");
+    let agent = env.agent_cmd();
+    for _ in 0..3 {
+        let args =
+            ["task", "run", "--agent-cmd", &agent, "--restart-delay", "0s", "--force", "--allow-empty"];
+        env.run(args).assert_code(3);
+    }
+    users(&env, "");
+    let told = explained(&env, &[]);
+    let limit = &told["run"]["stages"][0]["max_iterations"];
+    assert_eq!(limit["value"], 6, "{limit}");
+    assert_eq!(limit["why"], "auto: of the last 3 runs nine in ten needed 4 or fewer");
+    let prompt = env.run(["explain", "task", "TASK-001", "--prompt"]).assert_code(0).stdout;
+    let refusals: Vec<&str> =
+        prompt.lines().skip_while(|line| !line.contains("Earlier Claims")).take(2).collect();
+    insta::assert_snapshot!(refusals.join("\n"), @r"
+    ## Why Earlier Claims Were Refused
+    - Output contains contradictions to promise: I still need to test it
+    ");
+    assert!(env.survivors().is_empty());
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub(in crate::cli) struct ExplainTaskArgs {
     #[arg(value_name = "ID")]
     task: String,
     /// Print what the agent of a stage would be told in its first iteration, and nothing else
-    #[arg(long, value_name = "STAGE", value_parser = StageName::WORDS, num_args = 0..=1, require_equals = true, default_missing_value = "coder")]
+    #[arg(long, value_name = "STAGE", value_parser = StageName::WORDS, num_args = 0..=1, require_equals = true, default_missing_value = "coder", conflicts_with = "json")]
     prompt: Option<String>,
     #[command(flatten)]
     pub(in crate::cli) given: TaskFlags,
