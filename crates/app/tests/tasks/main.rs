@@ -8,3 +8,4 @@ mod killing;
 mod running;
 mod standing;
 mod support;
+mod verifying;

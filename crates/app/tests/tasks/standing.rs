@@ -103,7 +103,7 @@ fn a_task_that_asks_is_to_do_and_says_so() {
     task         TASK-001
     title        Add a login page
     status       todo
-    asks         coder: The coder says that it cannot be done as asked: the agent is blocked: which database?
+    asks         coder: The coder says that it cannot be done as asked: which database?
     run …
     file         .dacapo/tasks/TASK-001.md
     branch       task/TASK-001

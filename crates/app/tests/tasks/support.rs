@@ -8,11 +8,13 @@ use serde_json::Value;
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// An agent that reads its role and its task in the prompt, and then what `$ROLES/ID.ROLE` or `$ROLES/ROLE` says. Without
-/// such a file it does its work well. `calls` counts what each role was started for.
+/// such a file it does its work well. `calls` counts what each role was started for. An agent that is asked whether the criteria
+/// of a task are met is `Judge` for the task `asked`.
 const AGENT: &str = r#"#!/bin/sh
 prompt=$(cat)
 role=$(printf '%s\n' "$prompt" | sed -n 's/^- \*\*Stage\*\*: //p' | head -1)
 task=$(printf '%s\n' "$prompt" | sed -n 's/^- \*\*Task ID\*\*: //p' | head -1)
+case "$prompt" in *"You judge whether that is so."*) role=Judge task=asked ;; esac
 echo "$role" >>"$ROLES/calls.$task"
 number=$(grep -c "^$role$" "$ROLES/calls.$task")
 printf '%s' "$prompt" >"$ROLES/prompt.$task.$role.$number"
@@ -27,6 +29,7 @@ Implementation) work; promise IMPLEMENTATION_COMPLETE ;;
 Review) echo "REVIEW PASSED"; promise REVIEW_COMPLETE ;;
 Testing) echo "3 passed"; promise TESTS_COMPLETE ;;
 QA) echo "I used it"; promise QA_PASSED ;;
+Judge) echo "I looked"; promise CRITERIA_MET ;;
 *) echo "no role in the prompt"; exit 1 ;;
 esac
 "#;

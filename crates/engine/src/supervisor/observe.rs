@@ -59,6 +59,11 @@ pub(super) fn keep_tail(tail: &mut Vec<u8>, bytes: &[u8]) {
     tail.extend_from_slice(bytes);
 }
 
+/// The last [`TAIL`] bytes as text.
+pub(super) fn readable_tail(tail: &[u8]) -> String {
+    readable(&tail[tail.len().saturating_sub(TAIL)..])
+}
+
 /// The result of a gate that could not be started.
 pub(super) fn gate_not_started(error: &impl std::fmt::Display, output: OutputMarks) -> GateResult {
     GateResult {
@@ -124,7 +129,7 @@ pub(super) fn gate_result(
         output_sha256: sha256,
         tolerated: false,
         signature: String::new(),
-        output_tail: readable(&tail[tail.len().saturating_sub(TAIL)..]),
+        output_tail: readable_tail(tail),
         failure,
         found,
         answer: None,

@@ -13,7 +13,7 @@ use dacapo_core::{
     agent::{PromptDelivery, agent_environment, outcome::ProcessEnd, transcript::Said},
     duration::Millis,
     event::{AgentExit, GateRole, Outcome, Spend},
-    judge::{expectation::OutputSearch, promise::PromiseDetector},
+    judge::{evidence::without_echo, expectation::OutputSearch, promise::PromiseDetector},
     loop_machine::{AgentReport, Input, StartFailure, is_broke},
     policy::{GateQuestion, GateSpec},
     secrets::Redactor,
@@ -72,8 +72,15 @@ struct GateWork {
     tail: Vec<u8>,
     digest: Sha256,
     search: OutputSearch,
-    /// The ear on the agent, if the check is a question to one.
-    asked: Option<Listener>,
+    /// The agent, if the check is a question to one.
+    asked: Option<AskedAgent>,
+}
+
+/// An agent that answers a question.
+struct AskedAgent {
+    listener: Listener,
+    /// The end of what it has said, of one that prints events.
+    words: Vec<u8>,
 }
 
 impl GateWork {
@@ -135,7 +142,7 @@ impl Keeping<'_> {
         // For an agent that prints events, the observer was shown what the events say.
         let hides_events = match self.job {
             WorkKind::Agent { listener } => channel == Channel::Stdout && listener.reads_events(),
-            WorkKind::Gate(gate) => gate.asked.as_ref().is_some_and(Listener::reads_events),
+            WorkKind::Gate(gate) => gate.asked.as_ref().is_some_and(|asked| asked.listener.reads_events()),
         };
         if !hides_events {
             self.observer.output(&channel, shown);
@@ -159,7 +166,7 @@ impl Work {
         match &self.job {
             WorkKind::Agent { listener } if !self.is_stopped_by_us => listener.deadline(),
             WorkKind::Gate(gate) if !self.is_stopped_by_us => {
-                gate.asked.as_ref().and_then(Listener::deadline)
+                gate.asked.as_ref().and_then(|asked| asked.listener.deadline())
             }
             _ => None,
         }
@@ -180,8 +187,8 @@ impl Work {
         match &mut self.job {
             WorkKind::Agent { listener } => listener.shift(held),
             WorkKind::Gate(gate) => {
-                if let Some(listener) = &mut gate.asked {
-                    listener.shift(held);
+                if let Some(asked) = &mut gate.asked {
+                    asked.listener.shift(held);
                 }
             }
         }
@@ -291,7 +298,8 @@ impl Supervisor<'_> {
         let detector = PromiseDetector::with_refusals(&question.yes, &question.no, "", &question.prompt);
         let listener = Listener::new(agent, detector, started.policy.agent.prices.clone(), None);
         let limit = Some((spec.timeout, Outcome::Timeout));
-        let gate = GateWork { asked: Some(listener), ..GateWork::of(spec) };
+        let asked = Some(AskedAgent { listener, words: Vec::new() });
+        let gate = GateWork { asked, ..GateWork::of(spec) };
         let listen = || WorkKind::Gate(Box::new(gate));
         self.start(Channel::Gates, true, &command, stdin, (limit, started.policy.limits.idle_timeout), listen)
     }
@@ -507,8 +515,16 @@ impl Supervisor<'_> {
                 gate.search.push(bytes);
                 match &mut gate.asked {
                     // The first pipe is its standard output.
-                    Some(listener) if at == 0 => listener.stdout(bytes, now, None),
-                    Some(listener) => listener.stderr(bytes),
+                    Some(AskedAgent { listener, words }) if at == 0 => {
+                        let mut keep = |said: Said| {
+                            if let Said::Assistant { text } = said {
+                                observe::keep_tail(words, secrets().redact(&text).as_bytes());
+                                observe::keep_tail(words, b"\n");
+                            }
+                        };
+                        listener.stdout(bytes, now, Some(&mut keep));
+                    }
+                    Some(asked) => asked.listener.stderr(bytes),
                     None => {}
                 }
             }
@@ -653,7 +669,14 @@ impl Supervisor<'_> {
                     (&tail, hex(digest), search.found()),
                     self.segments.marks(),
                 );
-                if let Some(listener) = asked {
+                if let Some(AskedAgent { listener, words }) = asked {
+                    // The next agent is told what this one has said, and neither its events nor the question.
+                    let question = spec.ask.as_ref().map(|question| question.prompt.as_str());
+                    result.output_tail = if listener.reads_events() {
+                        observe::readable_tail(&words)
+                    } else {
+                        without_echo(&result.output_tail, question.unwrap_or_default())
+                    };
                     let process = ProcessEnd { code: end.code, signal: end.signal };
                     let heard = listener.finish(process, ended_by, Timestamp::now());
                     observe::take_answer(&mut result, heard);

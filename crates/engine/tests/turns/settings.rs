@@ -171,8 +171,9 @@ fn asking(world: &World, works: &str, answers: &str) -> Policy {
     let task = task::parse("T-1.md", file.as_bytes()).unwrap().spec;
     let gates = for_task(&Stage::of(StageName::Coder), &task).gates;
     assert!(gates[0].ask.is_some());
+    let given = world.env.root().join("given").display().to_string();
     let agent = format!(
-        "given=$(cat)\ncase $given in *'You judge whether'*)\n{answers}\n;;\n*)\necho \"$given\" > \"$TASK_FOLDER/given\"\n{works}\n;;\nesac\n"
+        "given=$(cat)\ncase $given in *'You judge whether'*)\n{answers}\n;;\n*)\necho \"$given\" > {given}\n{works}\n;;\nesac\n"
     );
     world.policy(&agent).with(|p| {
         p.limits.max_iterations = 1;
@@ -234,6 +235,15 @@ pub(crate) fn what_an_agent_costs_that_is_asked_is_counted_and_its_answer_is_not
         _ => None,
     });
     assert_eq!(answers, Some((true, Some(0.25))));
+    // The next agent reads what the asked one said, and not how its events look.
+    let refuses = asking(&world, &works, &says("It leaks.\\nCRITERIA NOT MET: no leak"));
+    world.run(&refuses.with(|p| {
+        p.agent.command.format = Format::Claude;
+        p.limits.max_iterations = 2;
+    }));
+    let given = std::fs::read_to_string(world.env.root().join("given")).unwrap();
+    assert!(given.contains("It leaks.\nCRITERIA NOT MET: no leak\n(end of what it printed)"), "{given}");
+    assert!(!given.contains("session_id") && !given.contains("noise"), "{given}");
     // It is not asked again when the receipt is checked.
     assert_eq!(world.check_again(&ended.id, ""), "");
 }

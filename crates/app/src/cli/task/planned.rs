@@ -239,7 +239,8 @@ impl PlannedStages {
             .gates
             .iter()
             .map(|known| gate(&known.spec.run, &known.spec.name, known.from.to_string()));
-        let of_stage = stage.gates.iter().enumerate().map(|(at, spec)| {
+        // Those that verify this task alone are told as `verify`.
+        let of_stage = planned.stage.gates.iter().enumerate().map(|(at, spec)| {
             let from = known.and_then(|known| known.gates_from.get(at)).map(ToString::to_string);
             gate(&spec.run, &spec.name, from.unwrap_or_default())
         });
