@@ -167,7 +167,7 @@ mod tests {
         let three = Expectation { exit_code: 3, ..Expectation::default() };
         assert_eq!(three.refusal(3, FoundWords::default()), None);
         assert_eq!(three.refusal(0, FoundWords::default()).as_deref(), Some("exited 0, not 3"));
-        // Nobody looked: nothing is taken for granted.
+        // Without a search nothing is taken for granted.
         assert!(words(Some("ok"), None).refusal(0, FoundWords::default()).is_some());
         assert!(words(None, Some("ok")).refusal(0, FoundWords::default()).is_some());
     }
