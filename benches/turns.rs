@@ -181,7 +181,7 @@ fn agent() -> String {
 }
 
 /// Seconds of wall clock, and of CPU of everything that was started.
-fn timed(run: impl FnOnce()) -> (f64, f64) {
+pub(super) fn timed(run: impl FnOnce()) -> (f64, f64) {
     let (began, before) = (Instant::now(), cpu_of_children());
     run();
     (began.elapsed().as_secs_f64(), cpu_of_children() - before)

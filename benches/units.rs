@@ -1,7 +1,8 @@
-//! What units cost: finding and checking many of them, and a task beside a single loop.
+//! What units cost: finding and checking many of them, and a task beside a single loop; and a stage of a task beside one.
 //!
-//! `cargo bench -p dacapo --bench units [-- [--quick] [many] [tasks]]`; `docs/performance.md` explains the figures.
+//! `cargo bench -p dacapo --bench units [-- [--quick] [many] [tasks] [stages]]`; `docs/performance.md` explains the figures.
 
+mod stages;
 mod turns;
 
 use std::{
@@ -24,7 +25,7 @@ const SIZES: [u32; 2] = [500, 1_000];
 fn main() -> io::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| words.iter().any(|other| other == word);
-    let is_wanted = |word: &str| has(word) || !(has("many") || has("tasks"));
+    let is_wanted = |word: &str| has(word) || !["many", "tasks", "stages"].into_iter().any(has);
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     say(&format!("load before the run: {}", load.split(' ').next().unwrap_or("unknown")));
     if is_wanted("many") {
@@ -32,6 +33,9 @@ fn main() -> io::Result<()> {
     }
     if is_wanted("tasks") {
         turns::measure(has("--quick"))?;
+    }
+    if is_wanted("stages") {
+        stages::measure(has("--quick"))?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ mod root;
 mod sessions;
 mod sign_in;
 mod stage;
+mod tasks;
 mod units;
 mod work;
 mod workflows;

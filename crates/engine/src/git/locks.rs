@@ -43,12 +43,15 @@ impl RepositoryLock {
             .open(&path)
             .map_err(failed())?;
         let deadline = Instant::now() + limit;
+        // Most hold it for a few milliseconds, some for seconds.
+        let mut pause = Duration::from_millis(1);
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(Self { _file: file }),
                 Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => {
                     // The kernel's own waiting cannot be bounded.
-                    thread::sleep(Duration::from_millis(20));
+                    thread::sleep(pause);
+                    pause = (pause * 2).min(Duration::from_millis(20));
                 }
                 Err(rustix::io::Errno::WOULDBLOCK) => {
                     return Err(WorkspaceError::Locked(checkout.toplevel.clone()));

@@ -69,7 +69,11 @@ impl Repository {
         let [first, second] = parents;
         let call = self.checkout.call().args(["commit-tree", tree, "-p", first, "-p", second, "-F", "-"]);
         match call.input(message.as_bytes().to_vec()).ok() {
-            Ok(output) => Ok(output.line()),
+            Ok(output) => {
+                let commit = output.line();
+                self.know(&commit);
+                Ok(commit)
+            }
             Err(GitError::Failed { said, .. }) if said.contains("dentity") => {
                 Err(WorkspaceError::NoIdentity { dir: self.root().to_owned() })
             }

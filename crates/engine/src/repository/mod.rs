@@ -16,11 +16,13 @@ mod tests;
 mod worktree;
 
 use std::{
+    collections::HashSet,
     ffi::OsStr,
     fs::{self, OpenOptions},
     io::Write,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    sync::Mutex,
     thread,
     time::Duration,
 };
@@ -56,6 +58,8 @@ const MOST_FILES: (usize, u64) = (10_000, 64 << 20);
 pub struct Repository {
     pub(crate) checkout: Checkout,
     pub(crate) home: Home,
+    /// Ids that git has called commits, or that branches are at. They stay commits, so git is not asked again.
+    commits: Mutex<HashSet<String>>,
 }
 
 /// A worktree as git has it registered.
@@ -108,7 +112,11 @@ impl Repository {
         let dir = root.canonicalize().map_err(WorkspaceError::io("enter", root))?;
         let checkout =
             Checkout::find(git, &dir)?.ok_or(WorkspaceError::Plain { what: "work on units", dir })?;
-        Ok(Self { checkout, home: home.clone() })
+        Ok(Self::of(checkout, home))
+    }
+
+    pub(crate) fn of(checkout: Checkout, home: &Home) -> Self {
+        Self { checkout, home: home.clone(), commits: Mutex::default() }
     }
 
     /// The top of its work tree.
@@ -180,7 +188,18 @@ impl Repository {
     }
 
     pub(crate) fn commit(&self, rev: &str) -> Result<String, WorkspaceError> {
-        self.resolve(rev)?.ok_or_else(|| WorkspaceError::NoCommit(rev.to_owned()))
+        if self.commits.lock().is_ok_and(|known| known.contains(rev)) {
+            return Ok(rev.to_owned());
+        }
+        let found = self.resolve(rev)?.ok_or_else(|| WorkspaceError::NoCommit(rev.to_owned()))?;
+        self.know(&found);
+        Ok(found)
+    }
+
+    fn know(&self, commit: &str) {
+        if let Ok(mut known) = self.commits.lock() {
+            known.insert(commit.to_owned());
+        }
     }
 
     /// The newest commit of a branch; none if there is no such branch.
@@ -190,6 +209,7 @@ impl Repository {
         let is_null = |id: &String| id.bytes().all(|b| b == b'0');
         let found = on_disk::reference(&self.checkout.common_dir, &whole).filter(|id| !is_null(id));
         if let (Some(id), false) = (found, name.contains("..")) {
+            self.know(&id);
             return Ok(Some(id));
         }
         let format = "--format=%(objectname) %(refname)";
@@ -202,6 +222,9 @@ impl Repository {
     /// Whether everything of `a` is in `b`.
     pub fn is_ancestor(&self, a: &str, b: &str) -> Result<bool, WorkspaceError> {
         let (a, b) = (self.commit(a)?, self.commit(b)?);
+        if a == b {
+            return Ok(true);
+        }
         let call = self.checkout.call().args(["merge-base", "--is-ancestor", &a, &b]);
         let shown = call.shown();
         let output = call.run()?;

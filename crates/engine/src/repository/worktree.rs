@@ -232,10 +232,10 @@ impl Repository {
         let (owner, base) = (owner.into(), self.commit(base)?);
         let folder = self.folder(project)?;
         let lock = self.lock()?;
-        self.forget_gone(&folder)?;
-        let found = match self.adopted(&folder, owner, known)? {
+        let all = self.forget_gone(&folder)?;
+        let found = match self.adopted(&folder, owner, &all, known)? {
             Some(found) => found,
-            None => self.added(&folder, owner, &base, known)?,
+            None => self.added(&folder, owner, &base, &all, known)?,
         };
         drop(lock);
         // Writing the files takes long, and others need not wait for it.
@@ -245,15 +245,19 @@ impl Repository {
 
     /// Forgets worktrees at or below a folder of ours that are not there any more; those of others may lie on a drive that
     /// is elsewhere today.
-    fn forget_gone(&self, folder: &Path) -> Result<(), WorkspaceError> {
+    /// Gives those that are left.
+    fn forget_gone(&self, folder: &Path) -> Result<Vec<RegisteredWorktree>, WorkspaceError> {
+        let mut left = Vec::new();
         for registered in self.worktrees()? {
             let is_there = fs::symlink_metadata(&registered.path).is_ok();
             if registered.path.starts_with(folder) && !is_there && !registered.is_locked {
                 let call = self.checkout.call().args(["worktree", "remove", "--force"]);
                 call.args([&registered.path]).ok()?;
+            } else {
+                left.push(registered);
             }
         }
-        Ok(())
+        Ok(left)
     }
 
     /// Whether the worktree is this repository's and on the branch, as far as files tell.
@@ -281,9 +285,9 @@ impl Repository {
         &self,
         folder: &Path,
         owner: WorktreeFor<'_>,
+        all: &[RegisteredWorktree],
         known: Option<&KnownWorktree>,
     ) -> Result<Option<Worktree>, WorkspaceError> {
-        let all = self.worktrees()?;
         let is_usable = |registered: &&RegisteredWorktree| {
             registered.path.starts_with(folder) && self.at(&registered.path).is_ok()
         };
@@ -312,15 +316,15 @@ impl Repository {
         folder: &Path,
         owner: WorktreeFor<'_>,
         base: &str,
+        all: &[RegisteredWorktree],
         known: Option<&KnownWorktree>,
     ) -> Result<Worktree, WorkspaceError> {
-        let all = self.worktrees()?;
         let tip = known.map(|known| self.branch(&known.branch)).transpose()?.flatten();
         let is_out = known.is_some_and(|known| {
             let whole = format!("refs/heads/{}", known.branch);
             all.iter().any(|registered| registered.branch.as_ref() == Some(&whole))
         });
-        let path = self.free_place(folder, owner, &all, known)?;
+        let path = self.free_place(folder, owner, all, known)?;
         if let (Some(known), Some(head), false) = (known, &tip, is_out)
             && self.add(&path, &[], &known.branch).is_ok()
         {
@@ -443,7 +447,7 @@ impl Repository {
             }
             _ => {}
         }
-        self.forget_gone(path)
+        self.forget_gone(path).map(drop)
     }
 
     /// Removes a worktree and its branch if all of it is committed and in `merged_into`; else nothing.

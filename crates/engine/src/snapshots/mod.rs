@@ -426,7 +426,7 @@ impl Workspace {
         if shadow.head_is_at(branch, commit) {
             return Ok(None);
         }
-        let repo = Repository { checkout: shadow.checkout.clone(), home: self.home.clone() };
+        let repo = Repository::of(shadow.checkout.clone(), &self.home);
         let recovered = repo.recover_branch(self.root(), branch, commit, false)?;
         *shadow.last_seen_head.borrow_mut() = repo.branch(branch)?;
         Ok(recovered)

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::merge::{self, MergeWork};
 use crate::{
-    git::WorkspaceError,
+    git::{Git, WorkspaceError},
     home::Home,
     process::Programs,
     repository::{KnownWorktree, Merged, Repository, SetupFailed, Worktree, WorktreeOwner, prepare},
@@ -145,30 +145,37 @@ impl StageJob {
         prompt: String,
         voice: &mut JobReporter,
     ) -> Result<(), StageJobError> {
-        let repo = Repository::open(&self.spec.root, &self.home)?;
-        let target = repo.branch(&self.spec.target)?;
-        let target = target.ok_or_else(|| StageJobError::NoTarget(self.spec.target.clone()))?;
-        let worktree = self.worktree(&repo, &target)?;
-        voice.say(&JobMessage::Worktree { path: worktree.path.clone(), branch: worktree.branch.clone() });
         let mut steers = Vec::new();
-        let mut head = worktree.head.clone();
-        if stage == StageName::Coder {
-            let (taken, told) = self.take_target(&repo, &worktree, &target)?;
-            head = taken;
-            steers.extend(told);
-        }
-        // In the first stage all that the branch holds beyond its target is the work of the task, also what an earlier run
-        // of it has left. After that each stage has to show work of its own.
-        let base = match run {
-            1 => repo.merge_base(&target, &head)?.unwrap_or(head),
-            _ => head,
+        let (workspace, base) = match self.place_of_next_stage(stage)? {
+            Some(place) => place,
+            None => {
+                let repo = Repository::open(&self.spec.root, &self.home)?;
+                let target = repo.branch(&self.spec.target)?;
+                let target = target.ok_or_else(|| StageJobError::NoTarget(self.spec.target.clone()))?;
+                let worktree = self.worktree(&repo, &target)?;
+                let (path, branch) = (worktree.path.clone(), worktree.branch.clone());
+                voice.say(&JobMessage::Worktree { path, branch });
+                let mut head = worktree.head.clone();
+                if stage == StageName::Coder {
+                    let (taken, told) = self.take_target(&repo, &worktree, &target)?;
+                    head = taken;
+                    steers.extend(told);
+                }
+                // In the first stage all that the branch holds beyond its target is the work of the task, also what an
+                // earlier run of it has left. After that each stage has to show work of its own.
+                let base = match run {
+                    1 if head != target => repo.merge_base(&target, &head)?.unwrap_or(head),
+                    _ => head,
+                };
+                (worktree.path, base)
+            }
         };
         let new = NewLoop {
             policy,
             prompt: Some(prompt),
             project: self.spec.project.clone(),
             task: Some(self.spec.task.clone()),
-            workspace: worktree.path,
+            workspace,
             after: Vec::new(),
             parent: None,
             run: Some(self.spec.run.clone()),
@@ -181,6 +188,26 @@ impl StageJob {
         };
         supervisor::run(&self.home, new.check()?, voice)?;
         Ok(())
+    }
+
+    /// Where a stage behind the coder works, and from which commit on: in the worktree that the coder has left, if that is as it
+    /// was. Only files are looked at for that.
+    fn place_of_next_stage(&self, stage: StageName) -> Result<Option<(PathBuf, String)>, StageJobError> {
+        let Some(KnownWorktree { path, branch }) = self.known().filter(|_| stage != StageName::Coder) else {
+            return Ok(None);
+        };
+        let repo =
+            Repository::find(&Git::find().map_err(WorkspaceError::from)?, &self.spec.root, &self.home)?;
+        match repo.branch(&branch)? {
+            Some(head) if !self.spec.submodules && repo.is_on(&path, &branch) => Ok(Some((path, head))),
+            _ => Ok(None),
+        }
+    }
+
+    /// The repository, as it stands: nothing is completed that was cut short.
+    fn find(&self) -> Result<Repository, StageJobError> {
+        let git = Git::find().map_err(WorkspaceError::from)?;
+        Ok(Repository::find(&git, &self.spec.root, &self.home)?)
     }
 
     fn go_on(&self, id: LoopId, grant: Grant, voice: &mut JobReporter) -> Result<(), StageJobError> {
@@ -256,7 +283,7 @@ impl StageJob {
     /// Removes what is left of a merged task. What is not surely merged and clean stays.
     fn tidy(&self, commit: &str) -> Result<(), StageJobError> {
         let Some(KnownWorktree { path, branch }) = self.known() else { return Ok(()) };
-        let repo = Repository::open(&self.spec.root, &self.home)?;
+        let repo = self.find()?;
         self.prepare(&path, &self.spec.teardown)?;
         repo.remove(&path, &branch, commit)?;
         Ok(())

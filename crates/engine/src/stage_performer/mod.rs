@@ -104,7 +104,12 @@ struct TaskPerformer<'a> {
     /// What is to be answered without a job: the place of the task, and the news.
     inbox: Vec<(usize, TaskNews)>,
     refused: Vec<String>,
+    /// The filters of git in the repository at this place when the first task began.
+    filters: Option<(PathBuf, Filters)>,
 }
+
+/// Programs that git sends files through, as they are set up in a repository.
+type Filters = Option<Vec<(String, String)>>;
 
 /// A task of the list.
 struct ListedTask {
@@ -187,6 +192,7 @@ pub fn run(
         stop: None,
         inbox: Vec::new(),
         refused: Vec::new(),
+        filters: None,
     };
     performer.perform_all()
 }
@@ -336,7 +342,15 @@ impl TaskPerformer<'_> {
     fn begin(&mut self, at: usize, mut started: Box<TaskStarted>) -> Result<(), RunError> {
         let Some(settings) = started.settings.as_mut() else { return Ok(()) };
         let Some(lock) = self.take_lock(at, &settings.project.clone())? else { return Ok(()) };
-        settings.filters = snapshots::filters_set_up(&settings.root)?;
+        settings.filters = match &self.filters {
+            // As they were before the first agent of this process: one of another task may have set up others since.
+            Some((root, filters)) if *root == settings.root => filters.clone(),
+            _ => {
+                let filters = snapshots::filters_set_up(&settings.root)?;
+                self.filters = Some((settings.root.clone(), filters.clone()));
+                filters
+            }
+        };
         let named = |source| RunError::Io { what: "cannot make a name", source };
         let id: RunId =
             fresh_id().map_err(named)?.as_str().parse().map_err(|error| named(io::Error::other(error)))?;
@@ -814,7 +828,9 @@ impl TaskPerformer<'_> {
                 self.take_in(at, vec![now(TaskNews::MergeEnded(end))])?;
                 // The statuses of the others were put back for the merge.
                 for other in 0..self.tasks.len() {
-                    let status = self.tasks[other].stream().map(|stream| stream.state().status());
+                    let task = &self.tasks[other];
+                    let is_shown = other == at || task.standing() == TaskStanding::Working;
+                    let status = task.stream().filter(|_| is_shown).map(|stream| stream.state().status());
                     if let Some(status) = status {
                         self.set_status(other, status)?;
                     }

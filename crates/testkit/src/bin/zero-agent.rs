@@ -2,7 +2,7 @@
 //!
 //! Without arguments it reads its prompt and prints one line. Otherwise, in this order: `stamp FILE` writes the
 //! monotonic clock to FILE as its first act, `flood BYTES` prints that much in lines of 80 bytes, `promise` claims to
-//! be done, `stay` does not end by itself.
+//! be done, `promises A,B` does so in each of these words, `stay` does not end by itself.
 
 use std::{
     env, fs,
@@ -29,6 +29,11 @@ fn run(now: i64, words: &mut impl Iterator<Item = String>) -> io::Result<()> {
             "stamp" => fs::write(argument(words)?, now.to_string())?,
             "flood" => flood(&mut out, argument(words)?.parse().map_err(io::Error::other)?)?,
             "promise" => out.write_all(b"<promise>DONE</promise>\n")?,
+            "promises" => {
+                for promise in argument(words)?.split(',') {
+                    out.write_all(format!("<promise>{promise}</promise>\n").as_bytes())?;
+                }
+            }
             "stay" => stays = true,
             other => return Err(io::Error::other(format!("unknown: {other}"))),
         }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     judge::promise::BlankPromise,
-    policy::{CommitRule, OwnClaim, Policy},
+    policy::{CommitRule, GateSpec, OwnClaim, Policy},
     stages::{
         MayWrite, Ralph, RalphFailure, ReviewLedger, StageName, StageTaskStatus,
         prompt::{StagePrompt, for_task},
@@ -178,13 +178,17 @@ impl TaskProgress {
         Ok(Some(StageSetup { policy, prompt: prompt.text() }))
     }
 
-    /// The loop without an agent that checks what the task and its target come to together: every check of every stage, once.
+    /// The loop without an agent that checks what the task and its target come to together: every check of every stage, once,
+    /// but for those that ask an agent.
     pub fn merge_policy(&self) -> Option<Policy> {
         let started = self.started.as_ref()?;
         let mut policy = started.settings.as_ref()?.policy.clone();
-        for gate in started.stages.iter().flat_map(|planned| &planned.stage.gates) {
-            if !policy.gates.specs.iter().any(|known| known.run == gate.run) {
-                policy.gates.specs.push(gate.clone());
+        for planned in &started.stages {
+            for gate in for_task(&planned.stage, &started.task).gates {
+                let is_known = |known: &GateSpec| known.run == gate.run && known.expect == gate.expect;
+                if gate.ask.is_none() && !policy.gates.specs.iter().any(is_known) {
+                    policy.gates.specs.push(gate);
+                }
             }
         }
         Some(policy.with(|policy| {
