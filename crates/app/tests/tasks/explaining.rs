@@ -122,16 +122,51 @@ fn a_reviewer_with_the_coders_agent_is_warned_about() {
     for (config, extra, is_warned) in [
         ("", &[][..], true),
         ("stages: {reviewer: {agent: codex}}", &[], false),
-        ("stages: {reviewer: {agent: codex}}", &["--agent", "claude"], true),
+        ("stages: {reviewer: {agent: codex}}", &["--agent", "claude"], false),
+        ("stages: {reviewer: {agent: codex}}", &["--agent-cmd", "true"], false),
+        ("stages: {reviewer: {agent: claude}}", &["--agent", "claude"], true),
+        ("ralph: {reviewer: {enabled: false}}", &[], false),
         ("agent: codex\nstages: {coder: {agent: claude}, reviewer: {agent: claude}}", &[], true),
         ("agent: codex\nstages: {coder: {agent: claude}}", &[], false),
     ] {
         let env = env(config);
         let told = explained(&env, extra);
-        let typed = if extra.is_empty() { "" } else { " where none is typed" };
-        let expected = if is_warned { json!([format!("{warning}{typed}")]) } else { json!([]) };
+        let expected = if is_warned { json!([warning]) } else { json!([]) };
         assert_eq!(told["warnings"], expected, "{config} {extra:?}");
     }
+}
+
+#[test]
+fn a_typed_agent_is_that_of_the_stages_that_name_none() {
+    let env = env("stages: {reviewer: {agent: codex, model: large}, tester: {model: small}}");
+    let agents = |extra: &[&str]| -> Vec<Value> {
+        let told = explained(&env, extra);
+        let stages = told["run"]["stages"].as_array().unwrap();
+        stages.iter().map(|stage| json!([stage["agent"]["name"], stage["agent"]["model"]])).collect()
+    };
+    assert_eq!(
+        agents(&["--agent", "claude", "--model", "opus"]),
+        [
+            json!(["claude", "opus"]),
+            json!(["codex", "large"]),
+            json!(["claude", "opus"]),
+            json!(["claude", "opus"])
+        ]
+    );
+    let told = explained(&env, &["--agent", "claude", "--", "--verbose"]);
+    let has_typed = |at: usize| {
+        let argv = told["run"]["stages"][at]["agent"]["argv"].as_array().unwrap();
+        argv.iter().any(|word| word == "--verbose")
+    };
+    assert!(has_typed(0) && !has_typed(1) && has_typed(3), "{told:#}");
+    assert_eq!(told["run"]["stages"][1]["agent"]["from"], ".dacapo/config.yaml:1");
+    let program = agents(&["--agent-cmd", "true"]);
+    assert_eq!(program[1], json!(["codex", "large"]));
+    assert_eq!((&program[0], &program[2]), (&json!(["true", null]), &json!(["true", null])));
+    // A misspelled agent of a stage is said, whatever is typed.
+    env.write(".dacapo/config.yaml", "stages: {reviewer: {agent: codx}}");
+    let refused = env.run(["explain", "task", "TASK-001", "--agent", "claude"]).assert_code(2);
+    assert!(refused.stderr.contains("there is no agent `codx`"), "{}", refused.stderr);
 }
 
 #[test]

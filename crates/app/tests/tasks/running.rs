@@ -426,3 +426,18 @@ fn a_merge_that_a_changed_file_stands_in_the_way_of_waits_for_the_user() {
     tasks.run(&[]).assert_code(0);
     assert_eq!((tasks.status_in_file(&id), tasks.merges().len()), ("done".to_owned(), 1));
 }
+
+#[test]
+fn a_run_without_gates_is_warned_about_once() {
+    let tasks = Tasks::new();
+    tasks.add("Add a login page", &[]);
+    let warning = "no gate stands behind any stage";
+    let output = tasks.run(&["--gate", "true"]).assert_code(0);
+    assert!(!output.stderr.contains(warning), "{}", output.stderr);
+    tasks.add("Add a logout page", &[]);
+    tasks.add("Add a page", &[]);
+    let output = tasks.run(&["TASK-002"]).assert_code(0);
+    assert_eq!(output.stderr.matches(warning).count(), 1, "{}", output.stderr);
+    let output = tasks.run(&["TASK-003", "-q"]).assert_code(0);
+    assert!(!output.stderr.contains("WARNING"), "{}", output.stderr);
+}

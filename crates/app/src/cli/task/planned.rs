@@ -33,6 +33,13 @@ pub(super) const PAST_RUNS: u32 = 50;
 
 /// What can be said about every run of tasks.
 #[derive(Args, Debug, Clone)]
+#[command(
+    mut_arg("agent", |arg| arg.help(
+        "The agent of the stages that name none: claude, codex, gemini, opencode, qwen, copilot, pi, or one of your own \
+         (default: DACAPO_AGENT, else as configured, else the first installed of claude, codex, gemini, opencode)"
+    )),
+    mut_arg("iteration_timeout", |arg| arg.help("How long one iteration of a stage may take (default: 10m)")),
+)]
 pub(in crate::cli) struct TaskFlags {
     #[command(flatten)]
     pub(super) place: TasksPlace,
@@ -85,10 +92,14 @@ impl TaskFlags {
         let effective = &chosen.effective;
         let stages = effective.stages.planned(&past_runs(&past), effective.max_iterations.value);
         let name_of = |stage| agents.get(&stage).unwrap_or(&chosen.policy.agent.command).name.clone();
+        // Of a reviewer that is switched off nothing is expected.
+        let is_reviewed = effective
+            .stages
+            .stages
+            .iter()
+            .any(|known| known.stage.name == StageName::Reviewer && known.stage.mode == StageMode::Loop);
         let warning = self_review(&name_of(StageName::Coder), &name_of(StageName::Reviewer));
-        // What was typed is for all stages.
-        let warning =
-            warning.map(|what| if self.is_typed() { format!("{what} where none is typed") } else { what });
+        let warning = warning.filter(|_| is_reviewed);
         let problem = effective.stages.problem().map(|what| {
             UserError::usage(what).hint("`ralph.STAGE.completion_promise` gives one of them other words")
         });
@@ -117,18 +128,16 @@ impl TaskFlags {
         self.flags.base(configured, None, promise, stand_in)
     }
 
-    /// The agents that stages name. What was typed outranks them.
+    /// The agents that stages name. What was typed is the agent of the other stages, with its model and its arguments.
     fn agents(&self, chosen: &mut ChosenSettings) -> Result<BTreeMap<StageName, AgentCommand>, UserError> {
         let mut found = BTreeMap::new();
-        if self.is_typed() {
-            return Ok(found);
-        }
         let stages = &chosen.effective.stages.stages;
         let mut is_needed = false;
         let mut obstacle = None;
         for EffectiveStage { stage, agent_from, .. } in stages {
-            let model = self.flags.model.as_ref().or(stage.model.as_ref());
-            if stage.agent.is_none() && stage.model.is_none() {
+            let is_own = stage.agent.is_some();
+            // dacapo does not know how to tell a program of the user's own which model to use.
+            if !is_own && (stage.model.is_none() || self.flags.agent_cmd.is_some()) {
                 is_needed = true;
                 continue;
             }
@@ -136,7 +145,12 @@ impl TaskFlags {
             if let Some(agent) = &stage.agent {
                 asked.agent = Sourced { value: Some(agent.clone()), from: agent_from.clone() };
             }
-            let of_stage = agents::choose(&asked, model, &self.flags.agent_args, &mut chosen.programs)?;
+            let (model, extra) = if is_own && self.is_typed() {
+                (stage.model.as_ref(), &[][..])
+            } else {
+                (self.flags.model.as_ref().or(stage.model.as_ref()), self.flags.agent_args.as_slice())
+            };
+            let of_stage = agents::choose(&asked, model, extra, &mut chosen.programs)?;
             obstacle = obstacle.or(of_stage.obstacle);
             found.insert(stage.name, of_stage.command);
         }

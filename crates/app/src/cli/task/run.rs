@@ -93,7 +93,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &TaskRunArgs) -> Result<u8, UserEr
     if let Some(obstacle) = base.obstacle {
         return Err(obstacle);
     }
-    let (mut programs, warnings) = (base.programs, base.warnings);
+    let (mut programs, mut warnings) = (base.programs, base.warnings);
     // Found before anything starts.
     for agent in std::iter::once(&settings.policy.agent.command).chain(settings.agents.values()) {
         programs.find(agents::program(agent)).map_err(StartError::from)?;
@@ -120,8 +120,11 @@ pub(in crate::cli) fn run(cx: &Context, args: &TaskRunArgs) -> Result<u8, UserEr
     let target = target(&repo, args.target.as_deref())?;
     repo.check_identity()?;
     refuse_unseen(&repo, &target, args.force)?;
+    warnings.extend(without_checks(&settings, &stages, &chosen));
     if !is_background() {
-        warn(&warnings);
+        if !flags.style.quiet {
+            warn(&warnings);
+        }
         if flags.detach {
             return detach::detach_run(&client, None);
         }
@@ -138,6 +141,18 @@ pub(in crate::cli) fn run(cx: &Context, args: &TaskRunArgs) -> Result<u8, UserEr
     let left = stage_performer::run(&cx.home, wanted, observer.as_mut())?;
     drop(observer);
     Ok(last_line_of_tasks(&left))
+}
+
+/// A warning where no command and no other agent looks at what the agents of the stages say.
+fn without_checks(settings: &TaskSettings, stages: &[PlannedStage], tasks: &[&StageTask]) -> Option<String> {
+    let has_gate = !settings.policy.gates.specs.is_empty()
+        || stages.iter().any(|planned| !planned.stage.gates.is_empty())
+        || tasks.iter().all(|task| task.spec.completion.stages.values().any(|own| own.verify.is_some()));
+    (!has_gate).then(|| {
+        "no gate stands behind any stage: commits and the words of agents are all that is looked at; `--gate CMD`, or \
+         `gates` in .dacapo/config.yaml, adds one"
+            .to_owned()
+    })
 }
 
 /// What every task of a run is started with, but for its target.
