@@ -13,10 +13,10 @@ use dacapo_engine::{
     store::Store,
 };
 
-use crate::error::UserError;
+use crate::{error::UserError, not_begun::TaskNotBegun};
 
 /// How much of a name must be given.
-const PREFIX: usize = 2;
+pub(crate) const PREFIX: usize = 2;
 
 /// Where state lies and where we are.
 pub(crate) struct Context {
@@ -230,6 +230,10 @@ impl Context {
         };
         let mut found = exact(own.as_ref())?;
         if found.is_empty() {
+            // A user in this folder does not mean the task of the same name of another one.
+            if let Some(task) = TaskNotBegun::find(self, Some(client), text)? {
+                return Err(task.error());
+            }
             found = exact(None)?;
         }
         // The name of another loop's task is no beginning of this one.
@@ -243,7 +247,7 @@ impl Context {
             let names: Vec<String> =
                 found.iter().map(|seen| format!("{} of {}", seen.view.task, seen.view.project)).collect();
             return Err(UserError::usage(format!("`{text}` can mean several tasks: {}", names.join(", ")))
-                .hint("write more of the id, or call dacapo in the repository of the one you mean"));
+                .hint("call dacapo in the repository of the one you mean, or give the id of its run, which `dacapo status --tasks` shows"));
         }
         Ok(found.pop())
     }
@@ -298,7 +302,7 @@ impl Context {
             ))
             .hint("`dacapo status` lists them")),
             0 => Err(UserError::usage(format!("no loop and no task is called `{text}`"))
-                .hint("`dacapo status --all` lists them")),
+                .hint("`dacapo status --all` lists loops and tasks, `dacapo task list` the tasks of this repository")),
             1 => Ok(candidates.remove(0)),
             _ => {
                 let names: Vec<String> =

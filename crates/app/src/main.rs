@@ -3,6 +3,7 @@
 mod cli;
 mod context;
 mod error;
+mod not_begun;
 mod report;
 
 use std::process::ExitCode;

@@ -17,6 +17,7 @@ use super::{say, say_json};
 use crate::{
     context::Context,
     error::UserError,
+    not_begun::TaskNotBegun,
     report::{clock, money},
 };
 
@@ -38,7 +39,10 @@ pub(super) struct StatusArgs {
     /// Runs of workflows instead of loops
     #[arg(long, conflicts_with = "units")]
     workflows: bool,
-    /// All that ended, not only the newest
+    /// Tasks that were run instead of loops
+    #[arg(long, conflicts_with_all = ["units", "workflows"])]
+    tasks: bool,
+    /// All that ended, not only the newest, and the loops of the stages of tasks
     #[arg(long)]
     all: bool,
     /// As JSON
@@ -50,6 +54,15 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
     // Looking makes nothing: no journal means no loops.
     let nothing_there = cx.inside.is_none() && !cx.home.path().exists();
     let client = if nothing_there { None } else { Some(cx.client()?) };
+    if let Some(id) = &args.id
+        && !(args.units || args.workflows)
+        && let Some(task) = TaskNotBegun::find(cx, client.as_ref(), id)?
+    {
+        return task_not_begun(&task, args.json);
+    }
+    if args.tasks {
+        return tasks(cx, client.as_ref(), args);
+    }
     if let Some(client) = &client
         && let Some(code) = units(cx, client, args)?
     {
@@ -70,7 +83,7 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
     }
     let (active, ended) = match (&client, &args.id) {
         (Some(client), Some(id)) => (vec![cx.find(client, id)?.view], Vec::new()),
-        (Some(client), None) => views(client, args.all)?,
+        (Some(client), None) => views(client, args)?,
         (None, Some(id)) => return Err(UserError::usage(format!("no loop and no task is called `{id}`"))),
         (None, None) => (Vec::new(), Vec::new()),
     };
@@ -103,6 +116,14 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
                 say(format!("    asks: {question}"));
             }
         }
+    }
+    let shown_tasks = match &client {
+        Some(client) => tasks_to_show(client, if args.all { usize::MAX } else { RECENT_RUNS as usize })?,
+        None => Vec::new(),
+    };
+    if !shown_tasks.is_empty() {
+        say("\nTasks:");
+        shown_tasks.iter().for_each(|view| task_row(view, now));
     }
     if !ended.is_empty() {
         say("\nEnded:");
@@ -140,17 +161,71 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
             say("\nRuns of workflows:");
             runs.iter().for_each(|seen| workflow_row(&seen.view, now));
         }
-        let mut tasks = client.newest_tasks(None)?;
-        let (mut open, mut ended): (Vec<_>, Vec<_>) = tasks.drain(..).partition(|seen| !seen.view.is_over);
-        ended.reverse();
-        ended.truncate(if args.all { usize::MAX } else { RECENT_RUNS as usize });
-        open.extend(ended);
-        if !open.is_empty() {
-            say("\nTasks:");
-            open.iter().for_each(|seen| task_row(&seen.view, now));
-        }
         unit_sections(client, true)?;
     }
+    Ok(0)
+}
+
+/// The tasks that are not over, and the newest `most` of those that are.
+fn tasks_to_show(client: &Client, most: usize) -> Result<Vec<StageTaskView>, UserError> {
+    let all = client.newest_tasks(None)?.into_iter().map(|seen| seen.view);
+    let (mut open, mut ended): (Vec<_>, Vec<_>) = all.partition(|view| !view.is_over);
+    ended.reverse();
+    ended.truncate(most);
+    open.extend(ended);
+    Ok(open)
+}
+
+/// Tasks and nothing else.
+fn tasks(cx: &Context, client: Option<&Client>, args: &StatusArgs) -> Result<u8, UserError> {
+    let most = if args.all { usize::MAX } else { RECENT as usize };
+    let views = match (client, &args.id) {
+        (Some(client), Some(id)) => match cx.find_task(client, id)? {
+            Some(seen) => return task(&seen.view, args.json),
+            None => return Err(no_task(id)),
+        },
+        (None, Some(id)) => return Err(no_task(id)),
+        (Some(client), None) => tasks_to_show(client, most)?,
+        (None, None) => Vec::new(),
+    };
+    if args.json {
+        return say_json(&views);
+    }
+    if views.is_empty() {
+        say("No task was run yet.");
+    }
+    let now = Timestamp::now();
+    for view in &views {
+        task_row(view, now);
+        say(format!("    run {} of {}", view.id, view.root.display()));
+    }
+    Ok(0)
+}
+
+fn no_task(id: &str) -> UserError {
+    UserError::usage(format!("no task is called `{id}`")).hint(
+        "`dacapo task list` shows the tasks of this repository, `dacapo status --tasks` those that were run",
+    )
+}
+
+/// A task that has a file and no run.
+fn task_not_begun(task: &TaskNotBegun, is_json: bool) -> Result<u8, UserError> {
+    let why = task.why();
+    let spec = &task.task.spec;
+    if is_json {
+        return say_json(&[serde_json::json!({
+            "task": spec.id,
+            "title": spec.title,
+            "file": spec.file,
+            "id": null,
+            "state": task.state(),
+            "status": task.task.status,
+            "detail": why.because,
+        })]);
+    }
+    say(format!("{}  {}: {}, not begun", spec.id, spec.title, task.task.status));
+    say(why.because);
+    say(format!("Next: {}", why.next));
     Ok(0)
 }
 
@@ -301,11 +376,29 @@ fn shown(view: &LoopView) -> Value {
 }
 
 /// The loops that run, and those that do not.
-fn views(client: &Client, all: bool) -> Result<(Vec<LoopView>, Vec<LoopView>), UserError> {
+fn views(client: &Client, args: &StatusArgs) -> Result<(Vec<LoopView>, Vec<LoopView>), UserError> {
     let (active, dead): (Vec<LoopSeen>, Vec<LoopSeen>) =
         client.active()?.into_iter().partition(|seen| seen.is_running);
-    let ended = dead.into_iter().rev().chain(client.recent(if all { u32::MAX } else { RECENT })?);
-    Ok((active.into_iter().map(|seen| seen.view).collect(), ended.map(|seen| seen.view).collect()))
+    // People see the tasks instead; scripts get every loop.
+    let is_short = !args.all && !args.json;
+    let most = match (args.all, is_short) {
+        (true, _) => u32::MAX,
+        // Each task has some for one that is shown.
+        (_, true) => RECENT * 8,
+        (_, false) => RECENT,
+    };
+    let is_shown = |view: &LoopView| !is_short || !is_of_task(view);
+    let recent = client.recent(most)?.into_iter().filter(|seen| is_shown(&seen.view));
+    let recent = recent.take(if is_short { RECENT as usize } else { usize::MAX });
+    let dead = dead.into_iter().rev().filter(|seen| is_shown(&seen.view));
+    let ended = dead.chain(recent).map(|seen| seen.view);
+    Ok((active.into_iter().map(|seen| seen.view).collect(), ended.collect()))
+}
+
+/// Whether a loop is a stage of a task, or checks what a task and its target come to.
+fn is_of_task(view: &LoopView) -> bool {
+    let folder = view.workspace.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    view.stage.is_some() || (view.max_iterations == 0 && folder.starts_with(".merge-task-"))
 }
 
 /// How it stands, and until when.

@@ -4,7 +4,7 @@ use clap::Args;
 use dacapo_core::view::{UnitStatus, Why, why_run, why_task, why_unit, why_workflow};
 
 use super::{say, say_json};
-use crate::{context::Context, error::UserError};
+use crate::{context::Context, error::UserError, not_begun::TaskNotBegun};
 
 /// Say why a loop, a unit or a run stopped, goes on or waits, and the one next step
 #[derive(Args, Debug)]
@@ -20,6 +20,9 @@ pub(super) struct WhyArgs {
 pub(super) fn why(cx: &Context, args: &WhyArgs) -> Result<u8, UserError> {
     let client = cx.client()?;
     let name = cx.name(&client, args.id.as_deref())?;
+    if let Some(task) = TaskNotBegun::find(cx, Some(&client), &name)? {
+        return shown(args, task.why());
+    }
     let unit = cx.find_unit(&client, &name)?;
     // For a unit that is worked on, the running loop can say more.
     let unit = unit.filter(|view| view.status != UnitStatus::Working || view.loop_id.is_none());

@@ -53,10 +53,10 @@ fn a_task_is_added_listed_and_shown() {
     assert_eq!(second.stdout, "X.2\n");
     env.write(".dacapo/tasks/login.md", LOGIN);
     insta::assert_snapshot!(env.run(["task", "list"]).assert_code(0).stdout, @r#"
-    TASK      STATUS  DEPENDS ON  TITLE
-    LOGIN     done                Add a login page
-    TASK-001  todo                Add a login page
-    X.2       todo    TASK-001    Second: "quoted"
+    TASK      STATUS        DEPENDS ON  TITLE
+    LOGIN     done                      Add a login page
+    TASK-001  todo                      Add a login page
+    X.2       todo (waits)  TASK-001    Second: "quoted"
     "#);
     insta::assert_snapshot!(env.run(["task", "show", "X.2"]).assert_code(0).stdout, @r#"
     task         X.2
@@ -102,7 +102,9 @@ fn scripts_get_objects_with_fixed_names() {
     assert_eq!(
         shown,
         json!({
-            "id": "TASK-001", "title": "T", "status": "todo", "depends_on": [], "ralph": null, "ralph_failure": null,
+            "id": "TASK-001", "title": "T", "status": "todo", "state": "todo", "depends_on": [], "waits_for": [],
+            "ralph": null, "ralph_failure": null,
+            "run": null, "question": null, "findings": [], "commit": null, "worktree": null,
             "file": ".dacapo/tasks/TASK-001.md", "branch": "task/TASK-001",
             "writes": [], "completion": {}, "specification": "T",
         })
@@ -111,6 +113,7 @@ fn scripts_get_objects_with_fixed_names() {
     let list = json_of(&env, &["task", "list", "--json"]);
     assert_eq!(list[0], added);
     assert_eq!((&list[1]["id"], &list[1]["depends_on"]), (&json!("TASK-002"), &json!(["TASK-001"])));
+    assert_eq!((&list[1]["state"], &list[1]["waits_for"]), (&json!("waiting"), &json!(["TASK-001"])));
     assert_eq!(
         json_of(&env, &["task", "check", "--json"]),
         json!({ "tasks": 2, "problems": [], "stages": null, "notes": [] })

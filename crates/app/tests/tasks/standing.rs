@@ -140,3 +140,97 @@ fn a_task_goes_on_only_with_gates_that_the_user_agreed_to() {
     let resumed = env.run(["resume", "TASK-001"]);
     assert!(!resumed.stderr.contains("untrusted"), "{}", resumed.stderr);
 }
+
+#[test]
+fn a_task_that_was_never_run_can_be_asked_about() {
+    let env = env();
+    env.run(["task", "add", "--title", "Log out", "--depends-on", "TASK-001"]).assert_code(0);
+    let why = |id: &str| env.run(["why", id]).assert_code(0).stdout;
+    insta::assert_snapshot!(why("TASK-001"), @r"
+    Task TASK-001 is todo and was not begun.
+    Next: `dacapo task run TASK-001` begins it
+    ");
+    insta::assert_snapshot!(why("TASK-002"), @r"
+    Task TASK-002 is todo and was not begun: it waits for TASK-001 (todo).
+    Next: `dacapo task run TASK-002` works off what it waits for, and then the task
+    ");
+    insta::assert_snapshot!(env.run(["status", "TASK-002"]).assert_code(0).stdout, @r"
+    TASK-002  Log out: todo, not begun
+    Task TASK-002 is todo and was not begun: it waits for TASK-001 (todo).
+    Next: `dacapo task run TASK-002` works off what it waits for, and then the task
+    ");
+    let status = env.run(["status", "TASK-002", "--json"]).assert_code(0).stdout;
+    let status: Value = serde_json::from_str(&status).unwrap();
+    assert_eq!((&status[0]["state"], &status[0]["id"]), (&json!("waiting"), &Value::Null));
+    let events = env.run(["events", "TASK-002"]).assert_code(1);
+    insta::assert_snapshot!(events.stderr, @r"
+    hint: `dacapo task run TASK-002` works off what it waits for, and then the task
+    dacapo: Task TASK-002 is todo and was not begun: it waits for TASK-001 (todo)
+    ");
+    // Once what it waits for has a run, that one can tell more.
+    env.run(run(&env, "say '<blocked>which database?</blocked>'")).assert_code(4);
+    insta::assert_snapshot!(why("TASK-002"), @r"
+    Task TASK-002 is todo and was not begun: it waits for TASK-001 (todo).
+    Next: `dacapo why TASK-001` says how that one stands
+    ");
+    // A task of the same name in another repository is not meant.
+    let other = env.root().join("other");
+    std::fs::create_dir_all(other.join(".dacapo/tasks")).unwrap();
+    std::fs::create_dir_all(other.join(".git")).unwrap();
+    std::fs::write(other.join(".dacapo/tasks/t.md"), "---\nid: TASK-001\ntitle: Another\n---\nx\n").unwrap();
+    for (command, code) in [("why", 0), ("cancel", 1)] {
+        let mut there = env.dacapo([command, "TASK-001"]);
+        there.current_dir(&other);
+        let output = env.run_command(there).assert_code(code);
+        assert!((output.stdout + &output.stderr).contains("Task TASK-001 is todo and was not begun"));
+    }
+}
+
+#[test]
+fn scripts_and_people_can_tell_running_stopped_asking_and_done_apart() {
+    let env = env();
+    env.run(["task", "add", "--title", "Log out", "--depends-on", "TASK-001"]).assert_code(0);
+    let states = || -> Vec<String> {
+        let list = env.run(["task", "list", "--json"]).assert_code(0).stdout;
+        let list: Value = serde_json::from_str(&list).unwrap();
+        list.as_array().unwrap().iter().map(|task| task["state"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(states(), ["todo", "waiting"]);
+    let go = env.root().join("go");
+    let script = format!("wait-file {}\nsay '<blocked>which database?</blocked>'", go.display());
+    let running = env.spawn(run(&env, &script));
+    env.wait_until("the coder to begin", SOON, || {
+        env.dacapo_home().exists() && shown(&env)["ralph"] != Value::Null
+    });
+    assert_eq!(states(), ["running", "waiting"]);
+    running.signal(rustix::process::Signal::INT);
+    running.wait(SOON).assert_code(130);
+    assert_eq!(states(), ["stopped", "waiting"]);
+    assert!(listed(&env).contains("/2, stopped)"), "{}", listed(&env));
+    std::fs::write(&go, "").unwrap();
+    env.run(["resume", "TASK-001"]).assert_code(4);
+    assert_eq!(states(), ["asking", "waiting"]);
+    let task = shown(&env);
+    assert_eq!(task["question"]["stage"], "coder");
+    assert!(task["run"].is_string() && task["worktree"].is_string(), "{task:#}");
+    env.run(["cancel", "TASK-001"]).assert_code(0);
+    assert_eq!(states(), ["cancelled", "waiting"]);
+    assert!(listed(&env).contains("todo (cancelled)"), "{}", listed(&env));
+    assert!(env.survivors().is_empty());
+}
+
+#[test]
+fn status_shows_tasks_and_not_the_loops_of_their_stages() {
+    let env = env();
+    env.run(run(&env, "say '<blocked>which database?</blocked>'")).assert_code(4);
+    let status = |args: &[&str]| env.run(["status"].iter().chain(args)).assert_code(0).stdout;
+    let text = status(&[]);
+    assert!(text.contains("\nTasks:\n  TASK-001  Add a login page: stopped (question)"), "{text}");
+    assert!(!text.contains("Ended:"), "{text}");
+    let all = status(&["--all"]);
+    assert!(all.find("Tasks:").unwrap() < all.find("Ended:").unwrap(), "{all}");
+    let tasks = status(&["--tasks"]);
+    assert!(tasks.starts_with("  TASK-001  Add a login page: stopped (question)"), "{tasks}");
+    let tasks: Value = serde_json::from_str(&status(&["--tasks", "--json"])).unwrap();
+    assert_eq!((&tasks[0]["task"], &tasks[0]["state"]), (&json!("TASK-001"), &json!("stopped")));
+}

@@ -16,9 +16,9 @@ use dacapo_engine::stage_tasks::{self, AddTaskError, NewTask};
 
 use super::{
     super::{say, say_json, value},
-    KnownTask, TasksPlace, as_json,
+    RepositoryTasks, TaskRuns, TasksPlace, as_json,
 };
-use crate::error::UserError;
+use crate::{context::Context, error::UserError};
 
 /// Add a task: writes its file and prints its id
 ///
@@ -51,7 +51,7 @@ pub(super) struct AddArgs {
     json: bool,
 }
 
-pub(super) fn add(args: &AddArgs) -> Result<u8, UserError> {
+pub(super) fn add(cx: &Context, args: &AddArgs) -> Result<u8, UserError> {
     let root = args.place.root()?;
     if std::fs::symlink_metadata(root.join(".git")).is_err() {
         let what = format!("`{}` lies in no git repository, and a task is worked on in one", root.display());
@@ -70,7 +70,9 @@ pub(super) fn add(args: &AddArgs) -> Result<u8, UserError> {
     };
     let task = stage_tasks::add(&root, &new)?;
     if args.json {
-        return say_json(&as_json(&KnownTask { task: &task, run: None }));
+        let repository = RepositoryTasks::at(&args.place)?;
+        let runs = TaskRuns::at(cx, &args.place)?;
+        return say_json(&as_json(&runs.of(&task, &repository.found.tasks)));
     }
     let _ = writeln!(io::stderr().lock(), "Wrote {}", task.spec.file);
     say(&task.spec.id);

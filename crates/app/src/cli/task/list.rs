@@ -27,7 +27,7 @@ pub(super) fn list(cx: &Context, args: &TaskListArgs) -> Result<u8, UserError> {
     let tasks = &repository.found.tasks;
     let runs = TaskRuns::at(cx, &args.place)?;
     if args.json {
-        return say_json(&tasks.iter().map(|task| as_json(&runs.of(task))).collect::<Vec<Value>>());
+        return say_json(&tasks.iter().map(|task| as_json(&runs.of(task, tasks))).collect::<Vec<Value>>());
     }
     if tasks.is_empty() {
         say(format!("No tasks in `{FOLDER}`."));
@@ -38,7 +38,7 @@ pub(super) fn list(cx: &Context, args: &TaskListArgs) -> Result<u8, UserError> {
         let depends_on: Vec<&str> = task.spec.depends_on.iter().map(|id| id.as_str()).collect();
         rows.push([
             task.spec.id.to_string(),
-            status_words(&runs.of(task)),
+            status_words(&runs.of(task, tasks)),
             depends_on.join(", "),
             task.spec.title.clone(),
         ]);
@@ -56,14 +56,21 @@ pub(super) fn list(cx: &Context, args: &TaskListArgs) -> Result<u8, UserError> {
 
 /// How far a task is, and where in the stage that it is in.
 fn status_words(known: &KnownTask<'_>) -> String {
-    let status = known.status();
+    let (status, state) = (known.status(), known.state());
     if let Some(ralph) = known.ralph() {
-        format!("{status} ({} {}/{})", ralph.stage, ralph.iteration, ralph.max_iterations)
+        let state = if state == "running" { String::new() } else { format!(", {state}") };
+        format!("{status} ({} {}/{}{state})", ralph.stage, ralph.iteration, ralph.max_iterations)
     } else if let Some(question) = known.question() {
         format!("{status} ({} asks)", question.stage)
-    } else if let Some(failure) = known.failure() {
+    } else if let Some(failure) = known.failure().filter(|_| state != "cancelled") {
         format!("{status} ({} failed)", failure.stage)
     } else {
-        status.to_string()
+        match state {
+            "waiting" => format!("{status} (waits)"),
+            "merging" | "paused" | "cancelled" => format!("{status} ({state})"),
+            "stopped" if known.run.is_some_and(|run| run.is_merging) => format!("{status} (merge stopped)"),
+            "stopped" => format!("{status} (stopped)"),
+            _ => status.to_string(),
+        }
     }
 }

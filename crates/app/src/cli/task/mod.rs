@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use dacapo_core::{
+    ids::TaskId,
     stages::{Ralph, RalphFailure, StageTask, StageTaskList, StageTaskStatus, task::FOLDER},
     text::nearest::nearest,
     view::{StageTaskView, TaskQuestionView},
@@ -59,7 +60,7 @@ pub(super) use planned::{ExplainTaskArgs, PlannedTask};
 
 pub(super) fn task(cx: &Context, args: &TaskArgs) -> Result<u8, UserError> {
     match &args.command {
-        TaskCommand::Add(args) => add::add(args),
+        TaskCommand::Add(args) => add::add(cx, args),
         TaskCommand::List(args) => list::list(cx, args),
         TaskCommand::Show(args) => show::show(cx, args),
         TaskCommand::Check(args) => check::check(args),
@@ -133,12 +134,28 @@ impl RepositoryTasks {
 struct KnownTask<'a> {
     task: &'a StageTask,
     run: Option<&'a StageTaskView>,
+    /// What it depends on that is not done.
+    waits_for: Vec<&'a TaskId>,
 }
 
 impl KnownTask<'_> {
     /// While a run of the task is open, the journal says how far it is; otherwise its file does.
     fn status(&self) -> StageTaskStatus {
         self.run.filter(|run| !run.is_over).map_or(self.task.status, |run| run.status)
+    }
+
+    /// Whether a process works on it, it waits, or it needs the user, in one word: `todo`, `waiting` (for a task that it depends
+    /// on), `running`, `merging`, `paused`, `asking`, `stopped`, `failed`, `cancelled` or `done`.
+    fn state(&self) -> &str {
+        match self.run {
+            Some(run) if !run.is_over && run.question.is_some() => "asking",
+            Some(run) if !run.is_over && run.is_merging && run.state == "running" => "merging",
+            Some(run) if !run.is_over => &run.state,
+            _ if self.status() == StageTaskStatus::Done => "done",
+            _ if !self.waits_for.is_empty() => "waiting",
+            Some(run) if matches!(run.state.as_str(), "failed" | "cancelled") => &run.state,
+            _ => "todo",
+        }
     }
 
     /// The stage that the task is in. While the user is asked it is in none.
@@ -170,19 +187,36 @@ impl TaskRuns {
         Ok(Self(cx.client()?.newest_tasks(Some(&project))?.into_iter().map(|seen| seen.view).collect()))
     }
 
-    fn of<'a>(&'a self, task: &'a StageTask) -> KnownTask<'a> {
-        KnownTask { task, run: self.0.iter().find(|view| view.task == task.spec.id) }
+    fn of<'a>(&'a self, task: &'a StageTask, all: &'a [StageTask]) -> KnownTask<'a> {
+        let is_open = |id: &&TaskId| {
+            let other = all.iter().find(|other| other.spec.id == **id);
+            other.is_none_or(|other| self.alone(other).status() != StageTaskStatus::Done)
+        };
+        KnownTask { waits_for: task.spec.depends_on.iter().filter(is_open).collect(), ..self.alone(task) }
+    }
+
+    fn alone<'a>(&'a self, task: &'a StageTask) -> KnownTask<'a> {
+        let run = self.0.iter().find(|view| view.task == task.spec.id);
+        KnownTask { task, run, waits_for: Vec::new() }
     }
 }
 
 /// A task as scripts see it.
 fn as_json(known: &KnownTask<'_>) -> Value {
     let spec = &known.task.spec;
+    let run = known.run;
     json!({
         "id": spec.id,
         "title": spec.title,
         "status": known.status(),
+        "state": known.state(),
         "depends_on": spec.depends_on,
+        "waits_for": known.waits_for,
+        "run": run.map(|run| &run.id),
+        "question": known.question(),
+        "findings": run.map(|run| run.ledger.findings.as_slice()).unwrap_or_default(),
+        "commit": run.and_then(|run| run.commit.as_ref()),
+        "worktree": run.filter(|run| run.state != "completed").and_then(|run| run.worktree.as_ref()),
         "ralph": known.ralph(),
         "ralph_failure": known.failure(),
         "file": spec.file,

@@ -31,7 +31,7 @@ pub(super) fn show(cx: &Context, args: &ShowArgs) -> Result<u8, UserError> {
     let repository = RepositoryTasks::at(&args.place)?;
     let task = repository.task(&args.task)?;
     let runs = TaskRuns::at(cx, &args.place)?;
-    let known = runs.of(task);
+    let known = runs.of(task, &repository.found.tasks);
     let spec = &task.spec;
     if args.json {
         let mut value = as_json(&known);
@@ -40,7 +40,11 @@ pub(super) fn show(cx: &Context, args: &ShowArgs) -> Result<u8, UserError> {
         value["specification"] = json!(spec.specification);
         return say_json(&value);
     }
-    let line = |name: &str, value: &str| say(format!("{name:<12} {value}"));
+    // The lines below the first are set below it.
+    let line = |name: &str, value: &str| {
+        let value = visible(value.trim_end()).replace('\n', "\n             ");
+        say(format!("{name:<12} {value}"));
+    };
     line("task", spec.id.as_str());
     line("title", &spec.title);
     line("status", known.status().as_str());
@@ -48,12 +52,11 @@ pub(super) fn show(cx: &Context, args: &ShowArgs) -> Result<u8, UserError> {
         line("stage", &format!("{}, iteration {}/{}", ralph.stage, ralph.iteration, ralph.max_iterations));
     }
     if let Some(question) = known.question() {
-        let text = visible(&question.text).replace('\n', "\\n");
-        line("asks", &format!("{}: {text}", question.stage));
+        line("asks", &format!("{}: {}", question.stage, question.text));
     } else if let Some(failure) = known.failure() {
-        let reason = visible(&failure.reason).replace('\n', "\\n");
         let used = count(failure.iterations_used, "iteration");
-        line("failed", &format!("{} after {used}: {reason}", failure.stage));
+        let word = if known.state() == "cancelled" { "cancelled" } else { "failed" };
+        line(word, &format!("{} after {used}: {}", failure.stage, failure.reason));
     }
     if let Some(run) = known.run {
         line("run", &format!("{} ({})", run.id, run.state));
@@ -61,21 +64,25 @@ pub(super) fn show(cx: &Context, args: &ShowArgs) -> Result<u8, UserError> {
     if !spec.depends_on.is_empty() {
         let all = repository.found.tasks.iter();
         let standing = |id: &TaskId| {
-            all.clone().find(|known| known.spec.id == *id).map(|known| runs.of(known).status().as_str())
+            all.clone().find(|known| known.spec.id == *id).map(|known| runs.alone(known).status().as_str())
         };
         let words = spec.depends_on.iter().map(|id| format!("{id} ({})", standing(id).unwrap_or("unknown")));
         line("depends on", &words.collect::<Vec<_>>().join(", "));
     }
     line("file", &spec.file);
-    line("branch", &spec.branch());
+    match known.run.and_then(|run| run.commit.as_ref()).filter(|_| known.state() == "done") {
+        // Its branch is gone.
+        Some(commit) => line("commit", commit),
+        None => line("branch", &spec.branch()),
+    }
     if let Some(outcome) = &spec.completion.outcome {
-        line("outcome", &visible(outcome).replace('\n', "\\n"));
+        line("outcome", outcome);
     }
     for criterion in &spec.completion.criteria {
-        line("criterion", &visible(criterion).replace('\n', "\\n"));
+        line("criterion", criterion);
     }
     for command in spec.completion.commands() {
-        line("verified by", &visible(command).trim_end().replace('\n', "\\n"));
+        line("verified by", command);
     }
     say(format!("\n{}", visible(&spec.specification)));
     Ok(0)
