@@ -7,6 +7,7 @@ use dacapo_core::{
     event::{LoopEvent, Reason, RunEvent},
     judge::promise::PromiseRule,
     policy::Policy,
+    stages::machine::TaskEvent,
     unit::settings::RunSettings,
     workflow::machine::WorkflowEvent,
 };
@@ -44,6 +45,7 @@ fn every_event_has_its_section_and_every_section_its_event() {
     let mut known = variants::<LoopEvent>(r#"{"type": "?"}"#);
     known.extend(variants::<RunEvent>(r#"{"type": "?"}"#));
     known.extend(variants::<WorkflowEvent>(r#"{"type": "?"}"#));
+    known.extend(variants::<TaskEvent>(r#"{"type": "?"}"#));
     known.extend(["assistant", "tool"].map(str::to_owned));
     assert_eq!(documented, known);
 }

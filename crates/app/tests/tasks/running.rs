@@ -256,7 +256,7 @@ fn an_agent_that_is_blocked_asks_and_goes_on_with_the_answer() {
 
 #[test]
 fn a_task_that_runs_is_shown_and_cancelled_in_the_words_of_the_pipeline() {
-    // req 188, req 193, req 194
+    // req 171, req 188, req 193, req 194
     let tasks = Tasks::new();
     let id = tasks.add("T", &[]);
     tasks.role("Implementation", "echo at work; exec sleep 60");
@@ -276,6 +276,15 @@ fn a_task_that_runs_is_shown_and_cancelled_in_the_words_of_the_pipeline() {
         status.starts_with("Active Ralph Loops:\n  TASK-001 (coder): iteration 1/15, started "),
         "{status}"
     );
+    let loops = tasks.dacapo(&["status", "--json"]).assert_code(0).stdout;
+    let loops: serde_json::Value = serde_json::from_str(&loops).unwrap();
+    let own = &loops[0];
+    assert_eq!((&own["task"], &own["stage"]), (&json!(id), &"coder".into()));
+    assert_eq!((&own["iteration"], &own["max_iterations"]), (&1.into(), &15.into()));
+    assert_eq!(own["completion_promise"], "IMPLEMENTATION_COMPLETE");
+    assert!(own["started_at"].is_string());
+    let prompt = tasks.of_type(&id, "loop_started")[0]["prompt"].as_str().unwrap().to_owned();
+    assert!(prompt.starts_with("## Task Information\n- **Task ID**: TASK-001\n"), "{prompt}");
     let cancelled = tasks.dacapo(&["ralph-cancel", &id]).assert_code(0);
     assert_eq!(cancelled.stdout, "Cancelled Ralph loop for TASK-001 at iteration 1/15\n");
     running.wait(SOON).assert_code(130);
