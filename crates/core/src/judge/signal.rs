@@ -106,11 +106,6 @@ impl Signal {
         matches!(self, Self::MalformedDone(_) | Self::MalformedItem(_))
     }
 
-    /// Whether it says: do not restart me.
-    pub fn is_wait(&self) -> bool {
-        matches!(self, Self::WaitExitCode(_) | Self::WaitMarker | Self::WaitMessage(_))
-    }
-
     /// A word or two for people.
     pub fn name(&self) -> &'static str {
         match self {

@@ -99,9 +99,12 @@ impl StartingPoint {
             protected.extend(named.iter().filter(unseen).filter_map(|name| ignored(&workspace, name)));
         }
         let (head, committed) = workspace.head_and_tree()?.unzip();
+        let tree = match (&head, &committed) {
+            (Some(head), Some(tree)) if *head == snapshot => tree.clone(),
+            _ => workspace.tree_of(&snapshot)?,
+        };
         let head = since.or(head);
         let branch = if is_given { workspace.branch()? } else { None };
-        let tree = workspace.tree_of(&snapshot)?;
         let base = Base { tree, head, is_git: workspace.is_git(), snapshot, branch };
         // Fault H10.
         if policy.commits() && !is_given && committed.as_ref() != Some(&base.tree) {
