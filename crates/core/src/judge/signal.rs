@@ -250,6 +250,19 @@ mod tests {
             ),
             (blocked(MissReason::InCode), vec![Signal::BlockedNearMiss(MissReason::InCode)]),
             (blocked(MissReason::Echo), vec![]),
+            // A promise that counts makes up for one that does not.
+            (
+                Facts {
+                    promise: Some("p".into()),
+                    near_miss: Some(MissReason::InCode),
+                    ..Facts::default()
+                },
+                vec![Signal::Promise("p".into())],
+            ),
+            (
+                Facts { near_miss: Some(MissReason::InCode), ..Facts::default() },
+                vec![Signal::NearMiss(MissReason::InCode)],
+            ),
             (
                 Facts { refusal: Some("NO".into()), promise: Some("p".into()), ..Facts::default() },
                 vec![Signal::Promise("p".into()), Signal::Refusal("NO".into())],
