@@ -252,11 +252,7 @@ mod tests {
             (blocked(MissReason::Echo), vec![]),
             // A promise that counts makes up for one that does not.
             (
-                Facts {
-                    promise: Some("p".into()),
-                    near_miss: Some(MissReason::InCode),
-                    ..Facts::default()
-                },
+                Facts { promise: Some("p".into()), near_miss: Some(MissReason::InCode), ..Facts::default() },
                 vec![Signal::Promise("p".into())],
             ),
             (
