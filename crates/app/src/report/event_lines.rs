@@ -106,6 +106,10 @@ pub(crate) fn describe_task(event: &TaskEvent) -> String {
             format!("cannot be merged as it is: {} changed in the target, too", paths.join(", "))
         }
         TaskEvent::TaskMerged { commit } => format!("merged as {}", short(commit)),
+        TaskEvent::PauseRequested => "is to pause before its next stage".to_owned(),
+        TaskEvent::TaskPaused { next: Some(next), .. } => format!("paused before the {next} stage"),
+        TaskEvent::TaskPaused { next: None, .. } => "paused before its merge".to_owned(),
+        TaskEvent::TaskUnpaused => "goes on".to_owned(),
         TaskEvent::Warned { text } => format!("warning: {text}"),
         TaskEvent::CancelRequested => "is being cancelled".to_owned(),
         TaskEvent::TaskFinished(end) => match end.end {

@@ -128,9 +128,12 @@ fn a_reviewer_that_invents_findings_ends_with_a_question_that_the_user_answers()
     assert_eq!(tasks.status_in_file(&id), "todo");
     let why = tasks.dacapo(&["why", &id]).assert_code(0).stdout;
     assert!(why.starts_with("Task TASK-001 asks: "), "{why}");
-    // Without an id it is left alone; with one it asks again.
-    assert!(tasks.run(&[]).assert_code(0).stdout.contains("TASK-001 asks"));
-    tasks.run(&[&id]).assert_code(4);
+    // A task that depends on it waits, with an id and without.
+    let other = tasks.add("Then", &["--depends-on", &id]);
+    let again = tasks.run(&[]).assert_code(4);
+    assert!(again.stderr.contains("task TASK-002 was not begun: it waits for TASK-001"), "{}", again.stderr);
+    tasks.run(&[&other]).assert_code(4);
+    assert_eq!(tasks.calls(&other), Vec::<String>::new());
     tasks.dacapo(&["reject", &id, "keep it short"]).assert_code(0);
     tasks.env.wait_until("the task is done", SOON, || tasks.show(&id)["status"] == "done");
     assert!(
@@ -199,6 +202,10 @@ fn a_reviewer_or_qa_that_changes_files_fails_and_what_the_tester_changed_is_list
     assert_eq!(shown["status"], "todo");
     let reason = shown["ralph_failure"]["reason"].as_str().unwrap();
     assert_eq!(reason, "The reviewer changed files, which is not its role: README.md", "{}", output.stderr);
+    assert_eq!(tasks.env.read("README.md"), "hello\n");
+    // What it left is put back: the next run does not take it for work.
+    tasks.role("Review", "echo 'REVIEW PASSED'; promise REVIEW_COMPLETE");
+    tasks.run(&["--quiet"]).assert_code(0);
     assert_eq!(tasks.env.read("README.md"), "hello\n");
 
     let tasks = Tasks::new();
@@ -422,18 +429,108 @@ fn a_merge_that_a_changed_file_stands_in_the_way_of_waits_for_the_user() {
     tasks.role("QA", &format!("echo mine >>{}/README.md; promise QA_PASSED", root.display()));
     let output = tasks.run(&[]).assert_code(4);
     assert!(
-        output.stdout.contains("because of README.md; the merge is on `dacapo/merged-"),
+        output.stdout.contains("because of README.md: commit or stash that, then `dacapo task run`"),
         "{}",
         output.stdout
     );
     assert_eq!(tasks.env.read("README.md"), "hello\nmine\n", "the user's own change stays");
-    let refused = tasks.run(&[]).assert_code(5);
-    assert!(refused.stderr.contains("git merge --ff-only dacapo/merged-"), "{}", refused.stderr);
-    tasks.env.git(["checkout", "README.md"]);
-    let branch = tasks.env.git(["branch", "--list", "--format=%(refname:short)", "dacapo/merged-*"]);
-    tasks.env.git(["merge", "--ff-only", branch.trim()]);
+    // Committed, it is in the way no more: the merge is made anew, and the branch that held it goes.
+    tasks.env.git(["commit", "-qam", "mine"]);
     tasks.run(&[]).assert_code(0);
     assert_eq!((tasks.status_in_file(&id), tasks.merges().len()), ("done".to_owned(), 1));
+    assert_eq!(tasks.env.git(["branch", "--list", "dacapo/*"]), "");
+}
+
+#[test]
+fn a_merge_that_waits_can_be_taken_by_hand_or_given_up() {
+    let tasks = Tasks::new();
+    let (one, two) = (tasks.add("One", &[]), tasks.add("Two", &[]));
+    tasks.env.git(["add", "-A"]);
+    tasks.env.git(["commit", "-qm", "tasks"]);
+    let root = tasks.env.workspace();
+    tasks.role("QA", &format!("echo mine >>{}/README.md; promise QA_PASSED", root.display()));
+    tasks.run(&[&one]).assert_code(4);
+    tasks.env.git(["checkout", "README.md"]);
+    let branch = tasks.env.git(["branch", "--list", "--format=%(refname:short)", "dacapo/merged-*"]);
+    tasks.env.git(["merge", "-q", "--ff-only", branch.trim()]);
+    tasks.role("QA", "promise QA_PASSED");
+    tasks.run(&[&one]).assert_code(0);
+    assert_eq!(tasks.merges().len(), 1);
+    tasks.role("QA", &format!("echo mine >>{}/README.md; promise QA_PASSED", root.display()));
+    tasks.run(&[&two]).assert_code(4);
+    tasks.env.git(["checkout", "README.md"]);
+    tasks.dacapo(&["cancel", &two]).assert_code(0);
+    assert_eq!(
+        tasks.env.git(["branch", "--list", "dacapo/*"]),
+        "",
+        "what was given up is not left to be merged"
+    );
+    assert_eq!(tasks.merges().len(), 1);
+}
+
+#[test]
+fn a_task_file_that_the_user_edits_meanwhile_is_in_no_merge_s_way() {
+    let tasks = Tasks::new();
+    let (one, two) = (tasks.add("One", &[]), tasks.add("Two", &[]));
+    tasks.env.git(["add", "-A"]);
+    tasks.env.git(["commit", "-qm", "tasks"]);
+    let file = tasks.env.workspace().join(format!(".dacapo/tasks/{two}.md"));
+    tasks.role("QA", &format!("echo 'More words.' >>{}; promise QA_PASSED", file.display()));
+    tasks.run(&[&one]).assert_code(0);
+    assert!(tasks.env.read(format!(".dacapo/tasks/{two}.md")).ends_with("More words.\n"));
+}
+
+#[test]
+fn what_the_user_says_reaches_the_next_agent_and_a_pause_holds_before_the_next_stage() {
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    let go = tasks.env.root().join("go");
+    tasks.role(
+        "Implementation",
+        &format!(
+            "while [ ! -f {} ]; do sleep 0.05; done; work; promise IMPLEMENTATION_COMPLETE",
+            go.display()
+        ),
+    );
+    let running = dacapo_testkit::Running::start(tasks.command(&tasks.args(&[])));
+    tasks.env.wait_until("the coder works", SOON, || !tasks.calls(&id).is_empty());
+    tasks.dacapo(&["steer", &id, "in French, please"]).assert_code(0);
+    tasks.dacapo(&["pause", &id]).assert_code(0);
+    tasks.env.wait_until("it is to pause", SOON, || !tasks.of_type(&id, "pause_requested").is_empty());
+    std::fs::write(&go, "").unwrap();
+    running.wait(SOON).assert_code(4);
+    assert_eq!(tasks.calls(&id), ["Implementation"]);
+    let why = tasks.dacapo(&["why", &id]).assert_code(0).stdout;
+    assert!(why.starts_with("Task TASK-001 is paused: paused before the reviewer stage"), "{why}");
+    tasks.dacapo(&["resume", &id]).assert_code(0);
+    assert_eq!(tasks.calls(&id), ALL);
+    assert!(tasks.prompt(&id, "Review", 1).contains("in French, please"));
+}
+
+#[test]
+fn a_coder_that_refutes_a_finding_leaves_it_to_the_reviewer_and_then_to_the_user() {
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    tasks.role("Review", "echo 'REVIEW FAILED'; echo '- it is slow'");
+    tasks.role("Implementation.2", "echo 'REFUTED F1: it is fast'; promise IMPLEMENTATION_COMPLETE");
+    tasks.run(&[]).assert_code(4);
+    assert_eq!(tasks.calls(&id), ["Implementation", "Review", "Implementation", "Review"]);
+    let why = tasks.dacapo(&["why", &id]).assert_code(0).stdout;
+    assert!(why.contains("F1: it is slow"), "{why}");
+}
+
+#[test]
+fn what_qa_said_is_told_to_the_coder_of_the_next_run() {
+    let tasks = Tasks::new();
+    tasks.env.write(".dacapo/config.yaml", "ralph: {qa: {max_iterations: 1}}\n");
+    let id = tasks.add("T", &[]);
+    tasks.role("QA.1", "echo 'The button is dead.'");
+    tasks.run(&[]).assert_code(3);
+    let why = tasks.dacapo(&["why", &id]).assert_code(0).stdout;
+    assert!(why.contains("Its agent said last: The button is dead."), "{why}");
+    tasks.run(&[]).assert_code(0);
+    let prompt = tasks.prompt(&id, "Implementation", 2);
+    assert!(prompt.contains("its agent said last: The button is dead."), "{prompt}");
 }
 
 #[test]

@@ -54,7 +54,8 @@ impl Evidence {
         let (is_shown, otherwise) = match self {
             Self::Commit => (facts.head_moved.unwrap_or_else(|| says("commit")), EvidenceReason::NoCommit),
             Self::Tests => {
-                (facts.gate_passed.unwrap_or_else(|| says("passed")), EvidenceReason::NoPassingTests)
+                let is_said = || says("passed") && !counts_failures(output);
+                (facts.gate_passed.unwrap_or_else(is_said), EvidenceReason::NoPassingTests)
             }
             Self::Approval => {
                 (output.contains("REVIEW PASSED") || says("approved"), EvidenceReason::NoApproval)
@@ -62,6 +63,15 @@ impl Evidence {
         };
         (!is_shown).then_some(otherwise)
     }
+}
+
+/// Whether the words count tests that failed, as in `2 passed, 1 failed`.
+fn counts_failures(output: &str) -> bool {
+    let words: Vec<&str> = output.split_whitespace().collect();
+    words.windows(2).any(|pair| {
+        let is_some = pair[0].parse::<u64>().is_ok_and(|number| number > 0);
+        is_some && pair[1].trim_matches(|c: char| !c.is_alphanumeric()).eq_ignore_ascii_case("failed")
+    })
 }
 
 impl fmt::Display for Evidence {

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::{
-    PastRun, StageName,
+    PastRun, RalphFailure, StageName,
     machine::{TaskEnvelope, TaskEvent},
 };
 use crate::event::Reason;
+
+/// How many of the last words of an agent the next coder is told.
+const LAST_WORDS: usize = 60;
 
 /// How runs of each stage went, the newest last. `recorded` are the events of runs of tasks, run by run.
 ///
@@ -43,7 +46,13 @@ pub fn past_refusals<'a>(
     for envelope in recorded {
         let (stage, refusals) = match &envelope.event {
             TaskEvent::StagePassed { stage, refusals, .. } => (*stage, refusals),
-            TaskEvent::StageFailed { failure, refusals, .. } => (failure.stage, refusals),
+            TaskEvent::StageFailed { failure, refusals, .. } => {
+                // What a stage behind the coder came to is for the coder to read: it alone may change what is wrong.
+                if failure.stage != StageName::Coder {
+                    found.entry(StageName::Coder).or_default().push(told(failure));
+                }
+                (failure.stage, refusals)
+            }
             _ => continue,
         };
         if !refusals.is_empty() {
@@ -53,10 +62,18 @@ pub fn past_refusals<'a>(
     found
 }
 
+/// How a stage failed, in one line: why, and what its agent said last.
+fn told(failure: &RalphFailure) -> String {
+    let RalphFailure { stage, reason, last_output, .. } = failure;
+    let words: Vec<&str> = last_output.split_whitespace().collect();
+    let last = words[words.len().saturating_sub(LAST_WORDS)..].join(" ");
+    let said = if last.is_empty() { String::new() } else { format!("; its agent said last: {last}") };
+    format!("the {stage} stage failed: {reason}{said}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stages::RalphFailure;
 
     fn recorded(events: Vec<TaskEvent>) -> Vec<TaskEnvelope> {
         let run: crate::ids::RunId = "r123456789".parse().unwrap();
@@ -107,7 +124,12 @@ mod tests {
         let words = |list: &[&str]| -> Vec<String> { list.iter().map(|&word| word.to_owned()).collect() };
         assert_eq!(
             past_refusals(&all),
-            [(Coder, words(&["no tests", "no commit"])), (Tester, words(&["gate failed"]))].into()
+            [
+                // What a later stage came to is for the coder to read.
+                (Coder, words(&["no tests", "no commit", "the tester stage failed: r"])),
+                (Tester, words(&["gate failed"]))
+            ]
+            .into()
         );
         assert_eq!(past_runs(&[]), BTreeMap::new());
     }

@@ -176,6 +176,8 @@ mod tests {
             (Reviewer, true, "Approved.", "Promise verified"),
             (Tester, true, "ran them", "No passing tests detected"),
             (Tester, true, "12 Passed", "Promise verified"),
+            (Tester, true, "2 passed, 1 failed.", "No passing tests detected"),
+            (Tester, true, "2 passed, 0 failed", "Promise verified"),
             (Qa, true, "tried it", "Promise verified"),
             (Qa, true, "I still need to try it", "Output contains contradictions to promise"),
         ] {

@@ -30,7 +30,7 @@ pub struct StageTaskView {
     pub root: PathBuf,
     /// The branch that it is merged into.
     pub target: String,
-    /// `running`, `stopped`, `completed`, `failed` or `cancelled`.
+    /// `running`, `paused`, `stopped`, `completed`, `failed` or `cancelled`.
     pub state: String,
     /// Why it is over, or why it does not go on by itself.
     pub reason: Option<String>,
@@ -59,6 +59,9 @@ pub struct StageTaskView {
     pub branch: Option<String>,
     /// The commit that holds it in the target.
     pub commit: Option<String>,
+    /// Why the last promise was refused in the stage that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_refusal: Option<String>,
     /// Whether the task is being merged.
     #[serde(default)]
     pub is_merging: bool,
@@ -129,6 +132,7 @@ impl StageTaskView {
             worktree: None,
             branch: None,
             commit: None,
+            last_refusal: None,
             is_merging: false,
         })
     }
@@ -136,7 +140,21 @@ impl StageTaskView {
     /// Takes in one fact.
     pub fn apply(&mut self, envelope: &TaskEnvelope) {
         match &envelope.event {
-            TaskEvent::TaskStarted(_) | TaskEvent::CancelRequested | TaskEvent::Warned { .. } => {}
+            TaskEvent::TaskStarted(_)
+            | TaskEvent::CancelRequested
+            | TaskEvent::PauseRequested
+            | TaskEvent::Warned { .. } => {}
+            TaskEvent::TaskPaused { next, .. } => {
+                let what = next.map_or("merge".to_owned(), |next| format!("{next} stage"));
+                self.stop(Reason::Waiting, &format!("paused before the {what}"));
+                "paused".clone_into(&mut self.state);
+                self.reason = Some("paused".to_owned());
+            }
+            TaskEvent::TaskUnpaused => {
+                if self.state == "paused" {
+                    self.go_on(self.status);
+                }
+            }
             TaskEvent::WorktreeMade { path, branch } => {
                 (self.worktree, self.branch) = (Some(path.clone()), Some(branch.clone()));
             }
@@ -220,7 +238,8 @@ impl StageTaskView {
                     own.state = "refused".to_owned();
                 }
             }
-            TaskEvent::StageFailed { run, failure, .. } => {
+            TaskEvent::StageFailed { run, failure, refusals, .. } => {
+                self.last_refusal = refusals.last().cloned();
                 self.of_run(*run, |own| {
                     (own.state, own.detail) = ("failed".to_owned(), Some(failure.reason.clone()));
                 });
@@ -343,6 +362,11 @@ pub fn why_task(view: &StageTaskView) -> Why {
             "\nIt failed in the {} stage after {} iterations; the task is `todo` again.",
             failure.stage, failure.iterations_used
         );
+        if let Some(refusal) = &view.last_refusal {
+            because += &format!("\nIts last promise was refused: {refusal}.");
+        } else if let Some(line) = failure.last_output.lines().rev().find(|line| !line.trim().is_empty()) {
+            because += &format!("\nIts agent said last: {line}");
+        }
     }
     let open = view.ledger.findings.iter().filter(|finding| finding.state == FindingState::Open);
     for finding in open.filter(|_| state != "completed") {

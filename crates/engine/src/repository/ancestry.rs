@@ -93,7 +93,7 @@ impl Repository {
     }
 
     /// Whether there can be any, as files tell: it is asked often, and hardly ever so.
-    fn may_have_waiting(&self) -> bool {
+    pub(super) fn may_have_waiting(&self) -> bool {
         let common = &self.checkout.common_dir;
         // Refs of another kind than files cannot be looked at like this.
         if common.join("reftable").exists() {

@@ -14,6 +14,7 @@ use std::{
     time::SystemTime,
 };
 
+use dacapo_core::stages::task::FOLDER;
 use serde::{Deserialize, Serialize};
 
 use super::{RefSwap, Repository, branch_of};
@@ -94,6 +95,11 @@ impl Repository {
             other => other?,
         }
         let mut dirty = self.dirt(&worktree, "no", "dirty")?;
+        // The user may edit tasks while others are worked on.
+        if dirty.iter().any(|path| path.starts_with(FOLDER)) {
+            let touched = self.changed_paths(&step.old, &step.new)?;
+            dirty.retain(|path| !path.starts_with(FOLDER) || touched.contains(path.as_bytes()));
+        }
         dirty.extend(self.in_the_way(&worktree, step)?);
         if !dirty.is_empty() {
             return Ok(BranchMoveResult::Dirty(dirty));

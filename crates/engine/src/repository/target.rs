@@ -177,6 +177,23 @@ impl Repository {
         Err(WorkspaceError::NoName { name: waiting_name(id, 1), dir: self.root().to_owned() })
     }
 
+    /// Deletes the branches that held a merge of `id` until the target could: the work is in the target now, or is given up.
+    pub(crate) fn forget_waiting(&self, id: &str) -> Result<(), WorkspaceError> {
+        if !self.may_have_waiting() {
+            return Ok(());
+        }
+        let _lock = self.lock()?;
+        for n in 1..=MOST_NAMES {
+            let name = waiting_name(id, n);
+            match self.branch(&name)? {
+                Some(at) if self.checkouts(&name)?.is_empty() => self.delete_branch(&name, &at)?,
+                Some(_) => {}
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
     /// Deletes the branch that held `new` until the target could.
     fn drop_waiting(&self, id: &str, new: &str) -> Result<(), WorkspaceError> {
         let name = waiting_name(id, 1);

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use dacapo_core::{
     event::{Grant, Reason},
     ids::{LoopId, ProjectId, RunId, TaskId},
-    plan::Purpose,
+    plan::{Purpose, goes_on},
     policy::{Policy, SetupCommand},
-    stages::{StageName, StageTaskSpec},
+    stages::{MayWrite, StageAccount, StageName, StageTaskSpec},
 };
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,8 @@ use crate::{
     process::Programs,
     repository::{KnownWorktree, Merged, Repository, SetupFailed, Worktree, WorktreeOwner, prepare},
     scheduler::{JobReporter, message::JobMessage},
+    snapshots::{self, SnapshotChoice},
+    store::Store,
     supervisor::{self, NewLoop, ResumeLoop, StartError},
 };
 
@@ -57,9 +59,12 @@ pub(crate) enum StageWork {
         run: u32,
         policy: Box<Policy>,
         prompt: String,
+        /// What the user has said to an agent that ended before it could read it.
+        steers: Vec<String>,
     },
     GoOn {
         id: LoopId,
+        stage: StageName,
         grant: Grant,
     },
     /// Merge the tree that passed all stages.
@@ -114,8 +119,14 @@ pub(crate) fn work(spec: StageSpec, voice: JobReporter) {
     let mut voice = voice.for_performer(spec.is_watched);
     let job = StageJob { home: Home::at(&spec.home), spec };
     let done = match job.spec.work.clone() {
-        StageWork::Begin { stage, run, policy, prompt } => job.begin(stage, run, *policy, prompt, &mut voice),
-        StageWork::GoOn { id, grant } => job.go_on(id, grant, &mut voice),
+        StageWork::Begin { stage, run, policy, prompt, steers } => {
+            let begun = job.begin(stage, run, (*policy, prompt), steers, &mut voice);
+            begun.and_then(|id| job.put_back(stage, &id))
+        }
+        StageWork::GoOn { id, stage, grant } => {
+            let gone_on = job.go_on(id.clone(), grant, &mut voice);
+            gone_on.and_then(|()| job.put_back(stage, &id))
+        }
         StageWork::Merge { tree, policy, task } => {
             let report = merge::merge(&job, MergeWork { tree, policy: *policy, task: *task }, &mut voice);
             report.map(|report| voice.say(&JobMessage::Merge(report)))
@@ -141,11 +152,10 @@ impl StageJob {
         &self,
         stage: StageName,
         run: u32,
-        policy: Policy,
-        prompt: String,
+        (policy, prompt): (Policy, String),
+        mut steers: Vec<String>,
         voice: &mut JobReporter,
-    ) -> Result<(), StageJobError> {
-        let mut steers = Vec::new();
+    ) -> Result<LoopId, StageJobError> {
         let (workspace, base) = match self.place_of_next_stage(stage)? {
             Some(place) => place,
             None => {
@@ -186,7 +196,28 @@ impl StageJob {
             steers,
             is_detached: self.spec.is_detached,
         };
-        supervisor::run(&self.home, new.check()?, voice)?;
+        Ok(supervisor::run(&self.home, new.check()?, voice)?.id)
+    }
+
+    /// What an agent that may change nothing has left behind is put back, once its loop is over: another stage would take it
+    /// for work.
+    fn put_back(&self, stage: StageName, id: &LoopId) -> Result<(), StageJobError> {
+        if stage.role().may_write != MayWrite::Nothing {
+            return Ok(());
+        }
+        let store = Store::open(&self.home.database()).map_err(StartError::from)?;
+        let Some(view) = store.row(id).map_err(StartError::from)?.map(|row| row.current_view()) else {
+            return Ok(());
+        };
+        let mut account = StageAccount::new(self.spec.task.clone(), stage);
+        for envelope in store.events(id, 0).map_err(StartError::from)? {
+            account.take(&envelope.event);
+        }
+        let has_changed = account.trees().is_some_and(|(before, after)| before != after);
+        if has_changed && view.reason.is_some_and(|reason| !goes_on(reason)) {
+            // If that does not work, the stage has failed all the same, and the files say why.
+            let _ = snapshots::restore(&self.home, &store, &view, SnapshotChoice::After(0));
+        }
         Ok(())
     }
 

@@ -48,7 +48,10 @@ pub(super) fn merge(
         };
         let tree = match repo.merge(&tip, &head)? {
             // A merge that came to its end just before a crash.
-            Merged::Nothing => return Ok(MergeReport::Merged { commit: tip }),
+            Merged::Nothing => {
+                repo.forget_waiting(job.spec.run.as_str())?;
+                return Ok(MergeReport::Merged { commit: tip });
+            }
             Merged::Clean { tree } => with_status_done(&repo, &tip, &tree, &work.task)?,
             Merged::Conflict { paths, .. } => return Ok(MergeReport::Conflict { paths }),
         };
@@ -59,14 +62,17 @@ pub(super) fn merge(
         let commit = repo.commit_merge(&tree, [&tip, &head], &message)?;
         put_statuses_back(job, &repo);
         match repo.move_target(target, &commit, &tip, job.spec.run.as_str())? {
-            TargetMoved::Moved { .. } => return Ok(MergeReport::Merged { commit }),
+            TargetMoved::Moved { .. } => {
+                repo.forget_waiting(job.spec.run.as_str())?;
+                return Ok(MergeReport::Merged { commit });
+            }
             // Another dacapo has just set the status of a task of its own.
             TargetMoved::LeftOn { why, .. } if why.iter().all(|file| is_status_alone(job, &repo, file)) => {}
             // The task is not done before its target holds it: others may depend on it.
             TargetMoved::LeftOn { branch, command, why } => {
                 let detail = format!(
-                    "`{target}` cannot be moved where it is checked out, because of {}; the merge is on `{branch}`: `{command}`, or \
-                     commit what is in the way",
+                    "`{target}` cannot be moved where it is checked out, because of {}: commit or stash that, then `dacapo task run`; or take \
+                     the merge from `{branch}` with `{command}`",
                     why.join(", ")
                 );
                 return Ok(MergeReport::Held { reason: Reason::Waiting, detail });

@@ -18,13 +18,13 @@ use std::{
 use dacapo_core::{
     event::{Grant, LoopEvent, Reason, StopCause},
     ids::{LoopId, ProjectId, RunId, TaskId},
-    loop_machine::Request,
+    loop_machine::{LoopMachine, Request},
     plan::{Purpose, goes_on},
     stages::{
         StageAccount, StageName, StageTaskStatus,
         machine::{
-            MergeEnd, StageEnd, StageOrder, TaskEffect, TaskEvent, TaskInput, TaskMachine, TaskNews,
-            TaskPhase, TaskStarted, UserAnswer,
+            MergeEnd, StageEnd, StageOrder, TaskEffect, TaskEndReason, TaskEvent, TaskInput, TaskMachine,
+            TaskNews, TaskPhase, TaskStarted, UserAnswer,
         },
         schedule::{ScheduledTask, TaskStanding, held_up, to_begin},
     },
@@ -399,7 +399,16 @@ impl TaskPerformer<'_> {
             TaskEffect::Merge { tree } => self.merges.push_back((at, tree)),
             TaskEffect::Tidy { commit } => self.start(at, JobFor::Tidy, StageWork::Tidy { commit }),
             // The user answers another process, or this one if it lives; there is nothing to do for it.
-            TaskEffect::Ask { .. } | TaskEffect::Hold { .. } | TaskEffect::End(_) => {}
+            TaskEffect::Ask { .. } | TaskEffect::Hold { .. } => {}
+            TaskEffect::End(end) => {
+                if end.end == TaskEndReason::Cancelled
+                    && let Some(view) = self.tasks[at].stream().map(Stream::view)
+                    && let Ok(repo) = Repository::open(&view.root, self.home)
+                {
+                    // A merge that waits on a branch is given up with it.
+                    let _ = repo.forget_waiting(view.id.as_str());
+                }
+            }
         }
         Ok(())
     }
@@ -454,14 +463,19 @@ impl TaskPerformer<'_> {
             let is_used_up =
                 order.max_iterations == 1 && view.is_some_and(|view| view.iteration >= view.max_iterations);
             let grant = Grant { extra_iterations: u32::from(is_used_up), ..Grant::default() };
-            self.start(at, JobFor::Stage { run, stage }, StageWork::GoOn { id, grant });
+            self.start(at, JobFor::Stage { run, stage }, StageWork::GoOn { id, stage, grant });
             return Ok(());
         }
         let setup = self.tasks[at].stream().map(|stream| stream.state().setup(order));
         match setup {
             Some(Ok(Some(setup))) => {
-                let work =
-                    StageWork::Begin { stage, run, policy: Box::new(setup.policy), prompt: setup.prompt };
+                let work = StageWork::Begin {
+                    stage,
+                    run,
+                    policy: Box::new(setup.policy),
+                    prompt: setup.prompt,
+                    steers: self.unheard(at)?,
+                };
                 self.start(at, JobFor::Stage { run, stage }, work);
             }
             Some(Err(blank)) => {
@@ -471,6 +485,17 @@ impl TaskPerformer<'_> {
             Some(Ok(None)) | None => {}
         }
         Ok(())
+    }
+
+    /// What the user has said to the agent of the stage before, which ended before it could read it.
+    fn unheard(&self, at: usize) -> Result<Vec<String>, RunError> {
+        let Some(stream) = self.tasks[at].stream() else { return Ok(Vec::new()) };
+        let Some(newest) = self.store.loops_of_run(stream.id())?.pop() else { return Ok(Vec::new()) };
+        let Some(before) = Stream::<LoopMachine>::open(&self.store, &newest.view.id)? else {
+            return Ok(Vec::new());
+        };
+        let said = before.state().conversation.steers.iter();
+        Ok(said.filter(|(_, told)| told.is_none()).map(|(text, _)| text.clone()).collect())
     }
 
     /// Whether the user has answered a question, so that a loop whose agent was blocked goes on.
@@ -565,6 +590,10 @@ impl TaskPerformer<'_> {
             let end =
                 MergeEnd::Held { reason: reason_of(cause), detail: "stopped before it began".to_owned() };
             return self.take_in(at, vec![now(TaskNews::MergeEnded(end))]);
+        }
+        for words in self.unheard(at)? {
+            let text = format!("no agent has read what you said, since all stages are passed: {words}");
+            self.take_in(at, vec![now(TaskNews::Trouble(text))])?;
         }
         let Some(state) = self.tasks[at].stream().map(Stream::state) else { return Ok(()) };
         let (Some(policy), Some(started)) = (state.merge_policy(), state.started()) else { return Ok(()) };
@@ -700,9 +729,14 @@ impl TaskPerformer<'_> {
                     for row in self.store.working_loops_on_budget_of(&id)? {
                         self.store.request(&row.view.id, &request, Timestamp::now())?;
                     }
-                    TaskNews::Resumed
+                    match request {
+                        Request::Pause { .. } => TaskNews::Pause,
+                        Request::Unpause { .. } => TaskNews::Unpause,
+                        // One that is held goes on with what was said.
+                        _ => TaskNews::Resumed,
+                    }
                 }
-                Request::Signal { .. } | Request::Ask { .. } => TaskNews::TakenUp,
+                Request::Signal { .. } | Request::Ask { .. } => TaskNews::Unpause,
             };
             news.push(Arrival {
                 input: TaskInput { now: Timestamp::now(), news: asked },
@@ -829,7 +863,12 @@ impl TaskPerformer<'_> {
                 // The statuses of the others were put back for the merge.
                 for other in 0..self.tasks.len() {
                     let task = &self.tasks[other];
-                    let is_shown = other == at || task.standing() == TaskStanding::Working;
+                    let is_shown = match task.standing() {
+                        TaskStanding::Working => true,
+                        // A merge that waits for the user leaves the checkout as it is committed.
+                        TaskStanding::Done | TaskStanding::Over => other == at,
+                        TaskStanding::Stopped | TaskStanding::Waiting => false,
+                    };
                     let status = task.stream().filter(|_| is_shown).map(|stream| stream.state().status());
                     if let Some(status) = status {
                         self.set_status(other, status)?;

@@ -119,7 +119,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &TaskRunArgs) -> Result<u8, UserEr
     let repo = Repository::open(&root, &cx.home)?;
     let target = target(&repo, args.target.as_deref())?;
     repo.check_identity()?;
-    refuse_unseen(&repo, &target, args.force)?;
+    refuse_unseen(&repo, &target, &open, args.force)?;
     warnings.extend(without_checks(&settings, &stages, &chosen));
     if !is_background() {
         if !flags.style.quiet {
@@ -187,8 +187,8 @@ fn steps(steps: &[Sourced<SetupStep>]) -> Vec<SetupCommand> {
     steps.iter().map(step).collect()
 }
 
-/// The tasks that were named, and those that they depend on and that are not done; without a name all that are to do, but for
-/// those that ask the user something.
+/// The tasks that were named, and those that they depend on and that are not done; without a name all that are not done: one
+/// that asks the user something is among them, because others may wait for it.
 fn selected<'a>(
     repository: &'a RepositoryTasks,
     named: &[String],
@@ -198,9 +198,7 @@ fn selected<'a>(
     let is_done =
         |task: &StageTask| task.status == StageTaskStatus::Done && !open.contains_key(&task.spec.id);
     if named.is_empty() {
-        let asks = |task: &StageTask| open.get(&task.spec.id).is_some_and(|view| view.question.is_some());
-        let wanted: Vec<&StageTask> = all.iter().filter(|task| !is_done(task) && !asks(task)).collect();
-        return Ok(wanted);
+        return Ok(all.iter().filter(|task| !is_done(task)).collect());
     }
     let mut wanted: BTreeSet<TaskId> = BTreeSet::new();
     for name in named {
@@ -261,9 +259,19 @@ fn target(repo: &Repository, named: Option<&str>) -> Result<String, UserError> {
 }
 
 /// Uncommitted changes are in no worktree. What lies in `.dacapo` is read from the checkout.
-fn refuse_unseen(repo: &Repository, target: &str, is_forced: bool) -> Result<(), UserError> {
+fn refuse_unseen(
+    repo: &Repository,
+    target: &str,
+    open: &BTreeMap<TaskId, StageTaskView>,
+    is_forced: bool,
+) -> Result<(), UserError> {
     let tip = repo.branch(target)?.unwrap_or_default();
-    if let Some(branch) = repo.waiting_merges(&tip)?.first() {
+    // The merge of a task that is open is tried again.
+    let is_of_open = |branch: &&String| {
+        let own = |view: &StageTaskView| branch.starts_with(&format!("dacapo/merged-{}", view.id));
+        open.values().any(own)
+    };
+    if let Some(branch) = repo.waiting_merges(&tip)?.iter().find(|branch| !is_of_open(branch)) {
         let command = repo.command_to_merge(target, &format!("--ff-only {branch}"))?;
         return Err(UserError::environment(format!("`{branch}` holds merged work that `{target}` does not"))
             .hint(format!("`{command}`, then run again")));

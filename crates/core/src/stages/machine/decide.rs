@@ -36,6 +36,9 @@ pub(super) fn decide(
         }
         (TaskPhase::Asking { number, question }, news) => next.asking(number, &question, news),
         (TaskPhase::Merging { tree, is_held }, news) => next.merging(tree, is_held, news),
+        (TaskPhase::Paused { next: stage, tree, user_says }, news) => {
+            next.paused(stage, &tree, user_says, news);
+        }
         (TaskPhase::NotStarted | TaskPhase::Over(_) | TaskPhase::Between, _) => {}
     }
     Step { events: next.events, effects: next.effects }
@@ -128,6 +131,8 @@ impl TaskDecision {
                 self.record(TaskEvent::CancelRequested);
                 self.effects.push(TaskEffect::StopStage { run });
             }
+            TaskNews::Pause if !self.state.is_pausing => self.record(TaskEvent::PauseRequested),
+            TaskNews::Unpause if self.state.is_pausing => self.record(TaskEvent::TaskUnpaused),
             // News of another run, or what nothing waits for.
             TaskNews::StageEnded { .. }
             | TaskNews::IterationEnded { .. }
@@ -136,6 +141,8 @@ impl TaskDecision {
             | TaskNews::Cancel
             | TaskNews::Begin(_)
             | TaskNews::Trouble(_)
+            | TaskNews::Pause
+            | TaskNews::Unpause
             | TaskNews::Answered { .. }
             | TaskNews::MergeEnded(_) => {}
         }
@@ -239,8 +246,17 @@ impl TaskDecision {
     }
 
     fn go_on_behind(&mut self, stage: StageName, tree: &str) {
-        match stage.next() {
-            Some(next) => self.start(next, None),
+        self.go_on_with(stage.next(), tree, None);
+    }
+
+    /// Begins what is next, or holds before it if the user wants that.
+    fn go_on_with(&mut self, next: Option<StageName>, tree: &str, user_says: Option<String>) {
+        if self.state.is_pausing {
+            let tree = tree.to_owned();
+            return self.record(TaskEvent::TaskPaused { next, tree, user_says });
+        }
+        match next {
+            Some(next) => self.start(next, user_says),
             None => {
                 self.record(TaskEvent::MergeStarted { tree: tree.to_owned() });
                 self.effects.push(TaskEffect::Merge { tree: tree.to_owned() });
@@ -255,7 +271,7 @@ impl TaskDecision {
             None => {
                 let open = u32::try_from(ledger.open().count()).unwrap_or(u32::MAX);
                 self.record(TaskEvent::SentBack { from: stage, open });
-                self.start(StageName::Coder, None);
+                self.go_on_with(Some(StageName::Coder), &end.tree, None);
             }
             Some(stalemate) => {
                 let text = ledger.question(&stalemate);
@@ -284,6 +300,8 @@ impl TaskDecision {
             TaskNews::Answered { .. }
             | TaskNews::Begin(_)
             | TaskNews::Trouble(_)
+            | TaskNews::Pause
+            | TaskNews::Unpause
             | TaskNews::Resumed
             | TaskNews::IterationEnded { .. }
             | TaskNews::StageEnded { .. }
@@ -387,9 +405,30 @@ impl TaskDecision {
             | TaskNews::Cancel
             | TaskNews::Begin(_)
             | TaskNews::Trouble(_)
+            | TaskNews::Pause
+            | TaskNews::Unpause
             | TaskNews::IterationEnded { .. }
             | TaskNews::StageEnded { .. }
             | TaskNews::WorktreeMade { .. }
+            | TaskNews::Answered { .. } => {}
+        }
+    }
+
+    fn paused(&mut self, next: Option<StageName>, tree: &str, user_says: Option<String>, news: TaskNews) {
+        match news {
+            TaskNews::Unpause | TaskNews::Resumed => {
+                self.record(TaskEvent::TaskUnpaused);
+                self.go_on_with(next, tree, user_says);
+            }
+            TaskNews::Cancel => self.finish(TaskEndReason::Cancelled, "cancelled"),
+            TaskNews::TakenUp
+            | TaskNews::Pause
+            | TaskNews::Trouble(_)
+            | TaskNews::WorktreeMade { .. }
+            | TaskNews::Begin(_)
+            | TaskNews::IterationEnded { .. }
+            | TaskNews::StageEnded { .. }
+            | TaskNews::MergeEnded(_)
             | TaskNews::Answered { .. } => {}
         }
     }

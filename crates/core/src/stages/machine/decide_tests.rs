@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::*;
 use crate::{
-    judge::evidence::EvidenceReason as Verified,
+    judge::evidence::{Evidence, EvidenceReason as Verified},
     stages::{FindingDecision, FindingState, RalphFailure, StageName, Stalemate, task},
 };
 use StageName::{Coder, Qa, Reviewer, Tester};
@@ -554,20 +554,18 @@ fn the_worktree_of_a_task_is_recorded_once() {
     assert_eq!(run.state.worktree(), Some((std::path::Path::new("/w"), "task/TASK-001")));
 }
 
-#[test]
-fn the_loop_of_a_stage_has_the_agent_of_the_stage_and_is_told_why_claims_were_refused() {
-    let agent = |name: &str| crate::agent::AgentCommand::parse(name, &[]).unwrap();
-    let mut started = started();
-    started.past_refusals.insert(Coder, vec!["no tests".to_owned()]);
-    started.settings = Some(Box::new(TaskSettings {
+fn agent(name: &str) -> crate::agent::AgentCommand {
+    crate::agent::AgentCommand::parse(name, &[]).unwrap()
+}
+
+fn settings(agents: BTreeMap<StageName, crate::agent::AgentCommand>) -> TaskSettings {
+    let promise = crate::judge::promise::PromiseRule::new("DONE").unwrap();
+    TaskSettings {
         project: "p".parse().unwrap(),
         root: "/r".into(),
         target: "main".to_owned(),
-        policy: crate::policy::Policy::restart(
-            agent("one"),
-            crate::judge::promise::PromiseRule::new("DONE").unwrap(),
-        ),
-        agents: BTreeMap::from([(Reviewer, agent("two"))]),
+        policy: crate::policy::Policy::restart(agent("one"), promise),
+        agents,
         setup: Vec::new(),
         teardown: Vec::new(),
         submodules: false,
@@ -575,7 +573,14 @@ fn the_loop_of_a_stage_has_the_agent_of_the_stage_and_is_told_why_claims_were_re
         filters: None,
         pid: 1,
         version: String::new(),
-    }));
+    }
+}
+
+#[test]
+fn the_loop_of_a_stage_has_the_agent_of_the_stage_and_is_told_why_claims_were_refused() {
+    let mut started = started();
+    started.past_refusals.insert(Coder, vec!["no tests".to_owned()]);
+    started.settings = Some(Box::new(settings(BTreeMap::from([(Reviewer, agent("two"))]))));
     let mut run = Run { state: TaskProgress::default(), events: Vec::new(), effects: Vec::new() };
     run.tell(TaskNews::Begin(started));
     let setup = |run: &Run| {
@@ -595,4 +600,46 @@ fn the_loop_of_a_stage_has_the_agent_of_the_stage_and_is_told_why_claims_were_re
     assert_eq!(reviewer.policy.whole().unwrap().commit, None);
     run.ends(Reason::Done, "REVIEW FAILED\n- a", "t");
     assert!(setup(&run).prompt.contains("- no tests\n- no commit\n"));
+}
+
+#[test]
+fn a_task_that_the_user_pauses_holds_before_its_next_stage() {
+    let mut run = Run::begun();
+    run.tell(TaskNews::Pause);
+    run.tell(TaskNews::Pause);
+    run.ends(Reason::Done, "committed", "t1");
+    assert_eq!(run.effects, [], "the reviewer is not begun");
+    assert!(matches!(run.state.phase, TaskPhase::Paused { next: Some(Reviewer), .. }));
+    assert_eq!(run.state.status(), StageTaskStatus::Reviewing);
+    run.tell(TaskNews::TakenUp);
+    assert_eq!(run.effects, [], "also another process holds it");
+    run.tell(TaskNews::Unpause);
+    assert_eq!(run.stage(), Some(Reviewer));
+    for answer in ["REVIEW PASSED", "passed"] {
+        run.ends(Reason::Done, answer, "t1");
+    }
+    // One that is let go on before it came to hold does not hold.
+    run.tell(TaskNews::Pause);
+    run.tell(TaskNews::Unpause);
+    run.tell(TaskNews::Pause);
+    run.ends(Reason::Done, "fine", "t1");
+    assert!(matches!(run.state.phase, TaskPhase::Paused { next: None, .. }));
+    run.tell(TaskNews::Resumed);
+    assert_eq!(run.effects, [TaskEffect::Merge { tree: "t1".to_owned() }]);
+}
+
+#[test]
+fn a_coder_may_answer_that_a_finding_is_none_without_a_commit() {
+    let mut started = started();
+    started.settings = Some(Box::new(settings(BTreeMap::new())));
+    let mut run = Run { state: TaskProgress::default(), events: Vec::new(), effects: Vec::new() };
+    run.tell(TaskNews::Begin(started));
+    let evidence = |run: &Run| {
+        let Some(TaskEffect::RunStage(order)) = run.effects.last() else { panic!("{:?}", run.effects) };
+        let policy = run.state.setup(order).unwrap().unwrap().policy;
+        (policy.whole().unwrap().evidence.clone(), policy.claims.allow_empty)
+    };
+    assert_eq!(evidence(&run), (vec![Evidence::Commit], false));
+    run.round("t1", "REVIEW FAILED\n- a");
+    assert_eq!(evidence(&run), (vec![], true));
 }

@@ -199,6 +199,20 @@ pub enum TaskEvent {
     TaskMerged {
         commit: String,
     },
+    /// The user wants the task to hold before its next stage.
+    PauseRequested,
+    /// It holds: no stage is begun before the user lets it go on.
+    TaskPaused {
+        /// The stage that is next; without one it is the merge.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next: Option<StageName>,
+        /// The tree that passed.
+        tree: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        user_says: Option<String>,
+    },
+    /// It goes on.
+    TaskUnpaused,
     /// Something the user should know, and the task goes on.
     Warned {
         text: String,

@@ -106,6 +106,10 @@ pub enum TaskNews {
     },
     /// Answers [`TaskEffect::Merge`].
     MergeEnded(MergeEnd),
+    /// The user wants the task to hold before its next stage.
+    Pause,
+    /// The user lets it go on.
+    Unpause,
     Cancel,
 }
 

@@ -70,7 +70,10 @@ impl World {
         if self.running.is_some() {
             assert!(!matches!(
                 self.state.phase,
-                TaskPhase::Asking { .. } | TaskPhase::Merging { .. } | TaskPhase::Over(_)
+                TaskPhase::Asking { .. }
+                    | TaskPhase::Merging { .. }
+                    | TaskPhase::Paused { .. }
+                    | TaskPhase::Over(_)
             ));
         }
     }
@@ -161,7 +164,11 @@ impl World {
                 self.tell(TaskNews::Answered { question, answer, text, tree });
             }
             14 | 15 => self.crash(),
-            16 | 17 => self.tell(TaskNews::Resumed),
+            16 => self.tell(TaskNews::Resumed),
+            17 => {
+                let news = dice.of(&[TaskNews::Resumed, TaskNews::Pause, TaskNews::Unpause]);
+                self.tell(news);
+            }
             18 => {
                 // News that come late, or about something else.
                 let run = u32::try_from(dice.below(6)).unwrap();
@@ -195,7 +202,9 @@ impl World {
                     let tree = self.asked_about();
                     self.tell(TaskNews::Answered { question: number, answer, text, tree });
                 }
-                TaskPhase::InStage { .. } | TaskPhase::Merging { .. } => self.tell(TaskNews::Resumed),
+                TaskPhase::InStage { .. } | TaskPhase::Merging { .. } | TaskPhase::Paused { .. } => {
+                    self.tell(TaskNews::Resumed);
+                }
                 TaskPhase::Between => panic!("no decision ends between two steps"),
             }
         }

@@ -12,7 +12,7 @@ use super::{
     PlannedStage, Question, StageOrder, TaskEnd, TaskEndReason, TaskEvent, TaskSettings, TaskStarted,
 };
 use crate::{
-    judge::promise::BlankPromise,
+    judge::{evidence::Evidence, promise::BlankPromise},
     policy::{CommitRule, GateSpec, OwnClaim, Policy},
     stages::{
         MayWrite, Ralph, RalphFailure, ReviewLedger, StageName, StageTaskStatus,
@@ -42,6 +42,12 @@ pub enum TaskPhase {
         tree: String,
         is_held: bool,
     },
+    /// The user holds it.
+    Paused {
+        next: Option<StageName>,
+        tree: String,
+        user_says: Option<String>,
+    },
     Over(TaskEnd),
     /// Something was decided, and its next step is in the same record.
     Between,
@@ -59,6 +65,8 @@ pub struct TaskProgress {
     pub(super) runs: u32,
     pub(super) questions: u32,
     pub(super) is_cancelling: bool,
+    /// Whether the user wants it to hold.
+    pub(super) is_pausing: bool,
     /// The iteration that is under way in the current run.
     pub(super) iteration: u32,
     pub(super) stage_started_at: Option<Timestamp>,
@@ -99,7 +107,8 @@ impl TaskProgress {
     pub fn status(&self) -> StageTaskStatus {
         match &self.phase {
             TaskPhase::InStage { stage, .. } => StageTaskStatus::of_stage(*stage),
-            TaskPhase::Merging { .. } => StageTaskStatus::Testing,
+            TaskPhase::Merging { .. } | TaskPhase::Paused { next: None, .. } => StageTaskStatus::Testing,
+            TaskPhase::Paused { next: Some(stage), .. } => StageTaskStatus::of_stage(*stage),
             TaskPhase::Over(TaskEnd { end: TaskEndReason::Done, .. }) => StageTaskStatus::Done,
             TaskPhase::NotStarted | TaskPhase::Asking { .. } | TaskPhase::Over(_) | TaskPhase::Between => {
                 StageTaskStatus::Todo
@@ -160,6 +169,13 @@ impl TaskProgress {
             for item in policy.items.iter_mut().filter(|item| item.key.is_none()) {
                 item.commit = Some(CommitRule { message: Some(message.clone()) });
                 item.writes.clone_from(&started.task.writes);
+            }
+        }
+        // A coder may answer that a finding is none. Then it has nothing to change, and the reviewer decides.
+        if stage.name == StageName::Coder && self.ledger.open().next().is_some() {
+            policy.claims.allow_empty = true;
+            for item in &mut policy.items {
+                item.evidence.retain(|evidence| *evidence != Evidence::Commit);
             }
         }
         let refusals: Vec<String> = [&started.past_refusals, &self.refusals]
@@ -280,6 +296,17 @@ impl TaskProgress {
                 self.phase = TaskPhase::Between;
             }
             TaskEvent::TaskMerged { .. } => self.phase = TaskPhase::Between,
+            TaskEvent::PauseRequested => self.is_pausing = true,
+            TaskEvent::TaskPaused { next, tree, user_says } => {
+                self.phase =
+                    TaskPhase::Paused { next: *next, tree: tree.clone(), user_says: user_says.clone() };
+            }
+            TaskEvent::TaskUnpaused => {
+                self.is_pausing = false;
+                if matches!(self.phase, TaskPhase::Paused { .. }) {
+                    self.phase = TaskPhase::Between;
+                }
+            }
             TaskEvent::Warned { .. } => {}
             TaskEvent::CancelRequested => self.is_cancelling = true,
             TaskEvent::TaskFinished(end) => self.phase = TaskPhase::Over(end.clone()),
