@@ -252,6 +252,12 @@ impl Context {
         Ok(found.pop())
     }
 
+    /// The newest run of each task of the repository that we are in.
+    pub(crate) fn tasks_here(&self, client: &Client) -> Result<Vec<TaskSeen>, UserError> {
+        let Ok(folder) = Self::folder(None) else { return Ok(Vec::new()) };
+        Ok(client.newest_tasks(Some(&Self::project_of(&dacapo_engine::units::top(&folder))))?)
+    }
+
     /// The run of a task that `text` means: the task itself, or the one that the loop of this name was started for. What is done
     /// to the loop of a stage is done to its task, which alone knows what comes next.
     pub(crate) fn task_of(&self, client: &Client, text: &str) -> Result<Option<TaskSeen>, UserError> {

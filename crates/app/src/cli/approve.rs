@@ -79,7 +79,7 @@ fn answer(cx: &Context, id: Option<&str>, text: Option<&str>, decision: &str) ->
         }
     };
     let Some(run) = run else {
-        return Err(UserError::failed("no run of a workflow asks anything here"));
+        return Err(UserError::failed("no task and no run of a workflow asks anything here"));
     };
     let view = run.view;
     let id = view.id.clone();
@@ -137,20 +137,44 @@ fn asking_task<'a>(
     id: Option<&'a str>,
     text: Option<&'a str>,
 ) -> Result<Option<(TaskSeen, &'a str)>, UserError> {
-    if let Some(id) = id.filter(|id| *id != "-") {
-        return Ok(cx.task_of(client, id)?.map(|seen| (seen, text.unwrap_or_default())));
+    let named = id.filter(|id| *id != "-");
+    if let Some(id) = named {
+        if let Some(seen) = cx.task_of(client, id)? {
+            return Ok(Some((seen, text.unwrap_or_default())));
+        }
+        // What is no id is what the user says to the task that asks here.
+        if text.is_some() || looks_like_id(id) || cx.find_workflow(client, id)?.is_some() {
+            return Ok(None);
+        }
     }
+    let said = text.or(named).unwrap_or_default();
     let newest = match id {
-        Some(_) => client.newest_stream()?,
-        None => match Context::here() {
+        Some("-") => client.newest_stream()?,
+        _ => match Context::here() {
             Some(project) => client.default_stream(Some(&project))?,
             None => None,
         },
     };
-    Ok(match newest {
-        Some(StreamId::Run(run)) => client.task_of_id(&run)?.map(|seen| (seen, text.unwrap_or_default())),
-        _ => None,
-    })
+    let (task, is_workflow_asking) = match newest {
+        Some(StreamId::Run(run)) => {
+            let workflow = client.workflow_of_id(&run)?;
+            (client.task_of_id(&run)?, workflow.is_some_and(|seen| seen.view.question.is_some()))
+        }
+        _ => (None, false),
+    };
+    if is_workflow_asking || id == Some("-") || task.as_ref().is_some_and(|seen| seen.view.question.is_some())
+    {
+        return Ok(task.map(|seen| (seen, said)));
+    }
+    // The newest of this folder asks nothing; a task that does is meant.
+    let mut asking = cx.tasks_here(client)?;
+    asking.retain(|seen| seen.view.question.is_some());
+    if asking.len() > 1 {
+        let names: Vec<&str> = asking.iter().map(|seen| seen.view.task.as_str()).collect();
+        return Err(UserError::usage(format!("several tasks ask here: {}", names.join(", ")))
+            .hint("name the one that you answer"));
+    }
+    Ok(asking.pop().or(task).map(|seen| (seen, said)))
 }
 
 /// Leaves the answer to the task, and has it go on in the background if no process performs it.
@@ -167,7 +191,7 @@ fn answer_task(
     };
     if !matches!(decision, "approve" | "reject") {
         return Err(UserError::usage(format!("task {task} offers no decision `{decision}`"))
-            .hint(format!("`dacapo approve {task}` or `dacapo reject {task} \"what has to change\"`")));
+            .hint(seen.view.how_to_answer()));
     }
     let request =
         Request::Answer { decision: decision.to_owned(), text: text.to_owned(), question: question.question };
@@ -176,7 +200,7 @@ fn answer_task(
         return Ok(0);
     }
     task::run::require_consent_to_answer(cx, client, &seen.view)?;
-    detach::start_run(client, ["resume", id.as_str(), "--is-answer"])
+    detach::start_tasks(client, ["resume", id.as_str(), "--is-answer"], &[task.as_str()])
 }
 
 /// Whether the workflow has no changes for a rejection.

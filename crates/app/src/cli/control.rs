@@ -60,6 +60,9 @@ pub(super) struct SteerArgs {
 
 pub(super) fn cancel(cx: &Context, args: &CancelArgs) -> Result<u8, UserError> {
     let mut client = cx.client()?;
+    if args.id.is_none() {
+        refuse_several(cx, &client)?;
+    }
     let name = cx.name(&client, args.id.as_deref())?;
     if let Some(run) = cx.workflow_of(&client, &name)? {
         return cancel_workflow(cx, &mut client, run);
@@ -93,6 +96,17 @@ pub(super) fn cancel(cx: &Context, args: &CancelArgs) -> Result<u8, UserError> {
         }
         None => Err(UserError::failed(format!("loop {id} is gone"))),
     }
+}
+
+/// Of several tasks that run here the newest is not more meant than the others.
+fn refuse_several(cx: &Context, client: &Client) -> Result<(), UserError> {
+    let tasks = cx.tasks_here(client)?.into_iter().filter(|seen| seen.is_running);
+    let names: Vec<String> = tasks.map(|seen| seen.view.task.to_string()).collect();
+    if names.len() < 2 {
+        return Ok(());
+    }
+    Err(UserError::usage(format!("several tasks run here: {}", names.join(", ")))
+        .hint("name the one to cancel"))
 }
 
 /// A run and its loops are cancelled together. One that no process performs is taken up for that.

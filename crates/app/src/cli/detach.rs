@@ -24,6 +24,32 @@ pub(super) fn detach_run(client: &Client, id: Option<&str>) -> Result<u8, UserEr
     start_run(client, std::env::args_os().skip(1).chain(id.map(OsString::from)))
 }
 
+/// Runs this very command, which works on tasks, in the background, and says how to follow them. `id` is what it means, if it
+/// names nothing.
+pub(super) fn detach_tasks(client: &Client, id: Option<&str>, tasks: &[&str]) -> Result<u8, UserError> {
+    start_tasks(client, std::env::args_os().skip(1).chain(id.map(OsString::from)), tasks)
+}
+
+/// Runs `args` in the background, and says how to follow the tasks that they are about.
+pub(super) fn start_tasks(
+    client: &Client,
+    args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    tasks: &[&str],
+) -> Result<u8, UserError> {
+    // Its first word is the run of one of them, which is of no use for the others.
+    report(client.start(args)?, |_| match tasks {
+        [task] => format!(
+            "Task {task} goes on in the background.\n  dacapo status {task}\n  dacapo events {task} -f\n  dacapo cancel {task}"
+        ),
+        several => format!(
+            "{} tasks go on in the background: {}. Each is followed and cancelled by its id.\n  dacapo task list\n  \
+             dacapo status --tasks\n  dacapo events ID -f\n  dacapo cancel ID",
+            several.len(),
+            several.join(", ")
+        ),
+    })
+}
+
 /// Runs `args` in the background, and says how to follow the run that they are about.
 pub(super) fn start_run(
     client: &Client,

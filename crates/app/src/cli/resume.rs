@@ -89,8 +89,17 @@ pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
     if let Some(seen) = cx.task_of(&client, &name)? {
         let task = &seen.view.task;
         if seen.view.is_over {
-            return Err(UserError::failed(format!("task {task} is over: it is {}", seen.view.state))
-                .hint(format!("`dacapo task run {task}` starts it again")));
+            let hint = if seen.view.state == "completed" {
+                let file = &seen.view.file;
+                format!(
+                    "to have it worked on again, write `status: todo` into `{file}`, then `dacapo task run {task}`"
+                )
+            } else {
+                format!("`dacapo task run {task}` starts it again")
+            };
+            return Err(
+                UserError::failed(format!("task {task} is over: it is {}", seen.view.state)).hint(hint)
+            );
         }
         if args.max_iterations.is_some() {
             return Err(UserError::usage(format!(

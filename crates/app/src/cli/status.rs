@@ -257,7 +257,10 @@ fn task(view: &StageTaskView, is_json: bool) -> Result<u8, UserError> {
             say(format!("            not reviewed: {}", own.unreviewed.join(", ")));
         }
     }
-    for finding in &view.ledger.findings {
+    let asked = view.question.as_ref().map(|question| question.text.as_str()).unwrap_or_default();
+    let is_asked =
+        |number: u32| asked.lines().any(|line| line.trim_start().starts_with(&format!("F{number}: ")));
+    for finding in view.ledger.findings.iter().filter(|finding| !is_asked(finding.number)) {
         say(format!("  F{} ({}): {}", finding.number, finding.state.as_str(), finding.text));
     }
     if let Some(worktree) = view.worktree.as_ref().filter(|_| view.state != "completed") {

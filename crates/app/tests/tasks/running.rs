@@ -128,13 +128,26 @@ fn a_reviewer_that_invents_findings_ends_with_a_question_that_the_user_answers()
     assert_eq!(tasks.status_in_file(&id), "todo");
     let why = tasks.dacapo(&["why", &id]).assert_code(0).stdout;
     assert!(why.starts_with("Task TASK-001 asks: "), "{why}");
+    // Nothing but the answer is missing.
+    tasks.run(&[]).assert_code(4);
+    // The question and its findings are told once.
+    for command in ["why", "status"] {
+        let text = tasks.dacapo(&[command, &id]).assert_code(0).stdout;
+        assert_eq!(text.matches("finding 1").count(), 1, "{text}");
+        assert_eq!(text.matches("The review does not come to an end").count(), 1, "{text}");
+    }
+    let text = tasks.dacapo(&["task", "show", &id]).assert_code(0).stdout;
+    assert!(text.contains("\n             Open:\n               F1: finding 1\n"), "{text}");
+    tasks.run(&[&id]).assert_code(4);
     // A task that depends on it waits, with an id and without.
     let other = tasks.add("Then", &["--depends-on", &id]);
     let again = tasks.run(&[]).assert_code(4);
     assert!(again.stderr.contains("task TASK-002 was not begun: it waits for TASK-001"), "{}", again.stderr);
     tasks.run(&[&other]).assert_code(4);
     assert_eq!(tasks.calls(&other), Vec::<String>::new());
-    tasks.dacapo(&["reject", &id, "keep it short"]).assert_code(0);
+    // Without an id the task that asks here is meant.
+    let output = tasks.dacapo(&["reject", "keep it short"]).assert_code(0);
+    assert!(output.stdout.starts_with("Task TASK-001 goes on in the background.\n"), "{}", output.stdout);
     tasks.env.wait_until("the task is done", SOON, || tasks.show(&id)["status"] == "done");
     assert!(
         tasks.prompt(&id, "Implementation", 4).contains("## The Person You Work For Says\nkeep it short\n")
@@ -256,7 +269,9 @@ fn an_agent_that_is_blocked_asks_and_goes_on_with_the_answer() {
     tasks.run(&[]).assert_code(4);
     let failure = &tasks.show(&id)["ralph_failure"];
     assert_eq!(failure["reason"], "The coder says that it cannot be done as asked: which colour?");
-    tasks.dacapo(&["approve", &id, "blue"]).assert_code(0);
+    let why = tasks.dacapo(&["why", &id]).assert_code(0).stdout;
+    assert!(why.contains("`dacapo approve TASK-001 \"the answer\"` gives the coder your answer"), "{why}");
+    tasks.dacapo(&["approve", "use blue"]).assert_code(0);
     tasks.env.wait_until("the task is done", SOON, || tasks.show(&id)["status"] == "done");
     assert!(tasks.prompt(&id, "Implementation", 2).contains("blue"));
 }
@@ -546,4 +561,43 @@ fn a_run_without_gates_is_warned_about_once() {
     assert_eq!(output.stderr.matches(warning).count(), 1, "{}", output.stderr);
     let output = tasks.run(&["TASK-003", "-q"]).assert_code(0);
     assert!(!output.stderr.contains("WARNING"), "{}", output.stderr);
+}
+
+#[test]
+fn a_run_that_cannot_do_anything_says_why() {
+    let tasks = Tasks::new();
+    let output = tasks.run(&[]).assert_code(0);
+    assert!(output.stdout.contains("There is no task; `dacapo task add"), "{}", output.stdout);
+    let folder = tasks.env.root().join("plain");
+    std::fs::create_dir(&folder).unwrap();
+    let mut outside = tasks.command(&tasks.args(&[]));
+    outside.current_dir(&folder);
+    let output = tasks.env.run_command(outside).assert_code(2);
+    assert!(output.stderr.contains("lies in no git repository"), "{}", output.stderr);
+    tasks.env.write(".dacapo/tasks/broken.md", "no head\n");
+    let output = tasks.run(&[]).assert_code(2);
+    assert!(output.stderr.contains("no task file in `.dacapo/tasks` can be read"), "{}", output.stderr);
+    let listed = tasks.dacapo(&["task", "list"]).assert_code(0).stdout;
+    assert_eq!(listed, "No task that can be read in `.dacapo/tasks`.\n");
+}
+
+#[test]
+fn several_tasks_in_the_background_are_named_and_none_of_them_is_the_one_here() {
+    let tasks = Tasks::new();
+    let (one, two) = (tasks.add("One", &[]), tasks.add("Two", &[]));
+    tasks.role("Implementation", "exec sleep 60");
+    let output = tasks.run(&["--detach"]).assert_code(0);
+    assert!(
+        output.stdout.starts_with("2 tasks go on in the background: TASK-001, TASK-002."),
+        "{}",
+        output.stdout
+    );
+    tasks.env.wait_until("both run", SOON, || tasks.calls(&one).len() + tasks.calls(&two).len() == 2);
+    let refused = tasks.dacapo(&["cancel"]).assert_code(2);
+    assert!(refused.stderr.contains("several tasks run here: TASK-001, TASK-002"), "{}", refused.stderr);
+    tasks.dacapo(&["cancel", &one]).assert_code(0);
+    tasks.dacapo(&["cancel"]).assert_code(0);
+    let why = tasks.dacapo(&["why", &two]).assert_code(0).stdout;
+    assert!(why.starts_with("Task TASK-002 is cancelled; it is `todo` again.\nNext: "), "{why}");
+    tasks.env.wait_until("nothing is left", SOON, || tasks.env.survivors().is_empty());
 }

@@ -368,7 +368,9 @@ fn status(reader: &mut HeadReader<'_>, map: &HeadMap) -> StageTaskStatus {
     if let Some(status) = StageTaskStatus::ALL.into_iter().find(|status| status.as_str() == text) {
         return status;
     }
-    let meant = nearest(text, &words).map(|word| format!("; did you mean `{word}`?")).unwrap_or_default();
+    // Who follows a hint at `done` has the task left out.
+    let meant = nearest(text, &words).filter(|word| *word != StageTaskStatus::Done.as_str());
+    let meant = meant.map(|word| format!("; did you mean `{word}`?")).unwrap_or_default();
     let what = format!("`{}` is not a status{meant}", short(text));
     reader.wrong(node.place, what, format!("write one of {}", words.join(", ")));
     StageTaskStatus::Todo

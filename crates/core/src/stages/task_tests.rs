@@ -113,7 +113,8 @@ fn what_is_wrong_with_a_file_is_said_with_its_line() {
                  digit",
             ],
         ),
-        (with("status: doing"), vec!["4: `doing` is not a status; did you mean `done`?"]),
+        (with("status: doing"), vec!["4: `doing` is not a status"]),
+        (with("status: reviewin"), vec!["4: `reviewin` is not a status; did you mean `reviewing`?"]),
         (with("status: [todo]"), vec!["4: the value of `status` must be one word behind its key"]),
         (with("depends_on: TASK-002"), vec!["4: `depends_on` must be a list"]),
         (

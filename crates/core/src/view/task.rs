@@ -12,8 +12,9 @@ use crate::{
     ids::{LoopId, ProjectId, RunId, TaskId},
     stages::{
         FindingState, Ralph, RalphFailure, ReviewLedger, StageName, StageTaskStatus,
-        machine::{TaskEndReason, TaskEnvelope, TaskEvent},
+        machine::{QuestionAbout, TaskEndReason, TaskEnvelope, TaskEvent},
     },
+    text::count,
 };
 
 /// One run of a task.
@@ -97,6 +98,9 @@ pub struct TaskQuestionView {
     pub question: u32,
     pub stage: StageName,
     pub text: String,
+    /// Whether the agent says that it cannot be done as asked; otherwise the review does not come to an end.
+    #[serde(default)]
+    pub is_blocked: bool,
     /// Why the newest answer did not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<String>,
@@ -220,6 +224,7 @@ impl StageTaskView {
                     question: *number,
                     stage: question.stage,
                     text: question.text.clone(),
+                    is_blocked: question.about == QuestionAbout::Blocked,
                     again: None,
                 });
                 self.ralph_failure = Some(failure.clone());
@@ -310,6 +315,19 @@ impl StageTaskView {
         self
     }
 
+    /// The commands that answer what the task asks, and what each of them does.
+    pub fn how_to_answer(&self) -> String {
+        let task = &self.task;
+        match self.question.as_ref().filter(|question| question.is_blocked) {
+            Some(question) => format!(
+                "`dacapo approve {task} \"the answer\"` gives the {} your answer, and it goes on; `dacapo reject {task}` gives the \
+                 task up, and it is `todo` again",
+                question.stage
+            ),
+            None => format!("`dacapo approve {task}` or `dacapo reject {task} \"what has to change\"`"),
+        }
+    }
+
     /// What the task is doing, in a few words.
     pub fn doing(&self) -> String {
         match &self.ralph {
@@ -351,16 +369,18 @@ pub fn why_task(view: &StageTaskView) -> Why {
             ),
             None => format!("Task {task} is done."),
         },
+        ("cancelled", _) => format!("Task {task} is cancelled; it is `todo` again."),
         (state, Some(reason)) if state != reason => format!("Task {task} is {state} ({reason}): {detail}"),
         (state, _) => format!("Task {task} is {state}: {detail}"),
     };
     if let Some(again) = view.question.as_ref().and_then(|question| question.again.as_ref()) {
         because += &format!("\nThe newest answer did not count: {again}.");
     }
-    if let Some(failure) = view.ralph_failure.as_ref().filter(|_| view.is_over) {
+    if let Some(failure) = view.ralph_failure.as_ref().filter(|_| state == "failed") {
         because += &format!(
-            "\nIt failed in the {} stage after {} iterations; the task is `todo` again.",
-            failure.stage, failure.iterations_used
+            "\nIt failed in the {} stage after {}; the task is `todo` again.",
+            failure.stage,
+            count(failure.iterations_used, "iteration")
         );
         if let Some(refusal) = &view.last_refusal {
             because += &format!("\nIts last promise was refused: {refusal}.");
@@ -370,14 +390,16 @@ pub fn why_task(view: &StageTaskView) -> Why {
     }
     let open = view.ledger.findings.iter().filter(|finding| finding.state == FindingState::Open);
     for finding in open.filter(|_| state != "completed") {
-        because += &format!("\n  F{}: {}", finding.number, finding.text);
+        let line = format!("\n  F{}: {}", finding.number, finding.text);
+        // The question names those that it is about.
+        if !because.contains(&line) {
+            because += &line;
+        }
     }
     let next = match (state.as_str(), view.reason.as_deref()) {
         ("completed", _) => format!("nothing; `dacapo receipt {task}` has the proof of each stage"),
         ("running", _) => format!("`dacapo events {task} -f` follows it"),
-        ("stopped", Some("question")) => {
-            format!("`dacapo approve {task}` or `dacapo reject {task} \"what has to change\"`")
-        }
+        ("stopped", Some("question")) => view.how_to_answer(),
         ("failed" | "cancelled", _) => {
             format!("`dacapo task run {task}` starts it again, with what is in its worktree")
         }

@@ -16,7 +16,7 @@ use dacapo_engine::stage_tasks::{self, AddTaskError, NewTask};
 
 use super::{
     super::{say, say_json, value},
-    RepositoryTasks, TaskRuns, TasksPlace, as_json,
+    RepositoryTasks, TaskRuns, TasksPlace, as_json, require_repository,
 };
 use crate::{context::Context, error::UserError};
 
@@ -53,10 +53,7 @@ pub(super) struct AddArgs {
 
 pub(super) fn add(cx: &Context, args: &AddArgs) -> Result<u8, UserError> {
     let root = args.place.root()?;
-    if std::fs::symlink_metadata(root.join(".git")).is_err() {
-        let what = format!("`{}` lies in no git repository, and a task is worked on in one", root.display());
-        return Err(UserError::usage(what).hint("`git init` makes one; `--dir DIR` names another folder"));
-    }
+    require_repository(&root)?;
     let specification = match (&args.body, &args.body_file) {
         (Some(body), _) => body.clone(),
         (None, Some(file)) => text_of(file)?,

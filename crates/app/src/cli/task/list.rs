@@ -30,7 +30,9 @@ pub(super) fn list(cx: &Context, args: &TaskListArgs) -> Result<u8, UserError> {
         return say_json(&tasks.iter().map(|task| as_json(&runs.of(task, tasks))).collect::<Vec<Value>>());
     }
     if tasks.is_empty() {
-        say(format!("No tasks in `{FOLDER}`."));
+        let problems = &repository.found.problems;
+        let which = if problems.is_empty() { "No tasks" } else { "No task that can be read" };
+        say(format!("{which} in `{FOLDER}`."));
         return Ok(0);
     }
     let mut rows = vec![["TASK", "STATUS", "DEPENDS ON", "TITLE"].map(str::to_owned)];

@@ -7,7 +7,7 @@ mod planned;
 pub(super) mod run;
 mod show;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use dacapo_core::{
@@ -81,6 +81,15 @@ impl TasksPlace {
     fn root(&self) -> Result<PathBuf, UserError> {
         Ok(units::top(&Context::folder(self.dir.as_ref())?))
     }
+}
+
+/// Refuses a folder in which no task could be worked on.
+fn require_repository(root: &Path) -> Result<(), UserError> {
+    if std::fs::symlink_metadata(root.join(".git")).is_err() {
+        let what = format!("`{}` lies in no git repository, and a task is worked on in one", root.display());
+        return Err(UserError::usage(what).hint("`git init` makes one; `--dir DIR` names another folder"));
+    }
+    Ok(())
 }
 
 /// The tasks of a repository.

@@ -13,6 +13,7 @@ use dacapo_core::{
         machine::{PlannedStage, TaskMachine, TaskSettings, TaskStarted},
         past_refusals,
         prompt::equal_for_task,
+        task::FOLDER,
     },
     trust::task_runnables,
     view::StageTaskView,
@@ -31,10 +32,11 @@ use super::{
     super::{agents, consent, detach, resume::ResumeArgs, say, value, warn},
     RepositoryTasks,
     planned::{PAST_RUNS, PlannedStages, TaskFlags},
+    require_repository,
 };
 use crate::{
     context::Context,
-    error::UserError,
+    error::{NEEDS_PERSON, UserError},
     report::{last_line_of_tasks, task_reporter},
 };
 
@@ -67,6 +69,7 @@ pub(in crate::cli) struct TaskRunArgs {
 
 pub(in crate::cli) fn run(cx: &Context, args: &TaskRunArgs) -> Result<u8, UserError> {
     let root = args.given.place.root()?;
+    require_repository(&root)?;
     let repository = RepositoryTasks::at(&args.given.place)?;
     let flags = &args.given.flags;
     repository.warn();
@@ -80,12 +83,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &TaskRunArgs) -> Result<u8, UserEr
         .collect();
     let chosen = selected(&repository, &args.tasks, &open)?;
     if chosen.is_empty() {
-        say("Nothing to do: no task is ready.");
-        let asking = open.values().filter(|view| view.question.is_some());
-        for view in asking {
-            say(format!("  {} asks; `dacapo why {}` shows the question", view.task, view.task));
-        }
-        return Ok(0);
+        return nothing_to_do(&repository, &open);
     }
     let planned = args.given.plan(Some(&client))?;
     let settings = settings(&planned, flags.trust);
@@ -126,7 +124,8 @@ pub(in crate::cli) fn run(cx: &Context, args: &TaskRunArgs) -> Result<u8, UserEr
             warn(&warnings);
         }
         if flags.detach {
-            return detach::detach_run(&client, None);
+            let names: Vec<&str> = chosen.iter().map(|task| task.spec.id.as_str()).collect();
+            return detach::detach_tasks(&client, None, &names);
         }
     }
     let mut settings = TaskSettings { target, ..settings };
@@ -141,6 +140,26 @@ pub(in crate::cli) fn run(cx: &Context, args: &TaskRunArgs) -> Result<u8, UserEr
     let left = stage_performer::run(&cx.home, wanted, observer.as_mut())?;
     drop(observer);
     Ok(last_line_of_tasks(&left))
+}
+
+/// Says why no task can be worked on, and exits as if the run had come to that.
+fn nothing_to_do(
+    repository: &RepositoryTasks,
+    open: &BTreeMap<TaskId, StageTaskView>,
+) -> Result<u8, UserError> {
+    let asking: Vec<&StageTaskView> = open.values().filter(|view| view.question.is_some()).collect();
+    if asking.is_empty() && repository.found.tasks.is_empty() && !repository.found.problems.is_empty() {
+        return Err(UserError::usage(format!("no task file in `{FOLDER}` can be read"))
+            .hint("`dacapo task check` says what is wrong with them"));
+    }
+    say("Nothing to do: no task is ready.");
+    for view in &asking {
+        say(format!("  {} asks; `dacapo why {}` shows the question", view.task, view.task));
+    }
+    if repository.found.tasks.is_empty() {
+        say("  There is no task; `dacapo task add --title \"…\"` adds one.");
+    }
+    Ok(if asking.is_empty() { 0 } else { NEEDS_PERSON })
 }
 
 /// A warning where no command and no other agent looks at what the agents of the stages say.
@@ -327,7 +346,8 @@ pub(in crate::cli) fn resume(
 ) -> Result<u8, UserError> {
     require_consent(cx, client, view, flags.trust, flags.is_answer)?;
     if flags.detach && !is_background() {
-        return detach::detach_run(client, flags.id.is_none().then_some(view.id.as_str()));
+        let id = flags.id.is_none().then_some(view.id.as_str());
+        return detach::detach_tasks(client, id, &[view.task.as_str()]);
     }
     let mut observer = task_reporter(&flags.style);
     let left = take_up(cx, view, !flags.is_answer, observer.as_mut())?;
