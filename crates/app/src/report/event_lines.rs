@@ -35,7 +35,7 @@ pub(crate) fn describe_task(event: &TaskEvent) -> String {
         TaskEvent::TaskStarted(started) => {
             format!("task {} started: {}", started.task.id, started.task.title)
         }
-        TaskEvent::WorktreeMade { path, branch } => {
+        TaskEvent::WorktreeMade { path, branch, .. } => {
             format!("is worked on in {} on the branch {branch}", path.display())
         }
         TaskEvent::StageStarted { stage, max_iterations, .. } => {

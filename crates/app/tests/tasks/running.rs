@@ -601,3 +601,49 @@ fn several_tasks_in_the_background_are_named_and_none_of_them_is_the_one_here() 
     assert!(why.starts_with("Task TASK-002 is cancelled; it is `todo` again.\nNext: "), "{why}");
     tasks.env.wait_until("nothing is left", SOON, || tasks.env.survivors().is_empty());
 }
+
+#[test]
+fn an_agent_cannot_merge_itself_or_throw_away_what_others_did() {
+    // The qa of the second task moves the target to its own branch and takes its work off again.
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    tasks.role(
+        "QA",
+        "git update-ref refs/heads/main HEAD; git -c user.name=x -c user.email=x commit-tree HEAD~1^{tree} -p HEAD -m undo | \
+         xargs git update-ref refs/heads/main; promise QA_PASSED",
+    );
+    tasks.run(&["--gate", "test -f work-TASK-001.txt"]);
+    let is_done = tasks.show(&id)["status"] == "done";
+    let is_there = tasks.env.git(["ls-tree", "--name-only", "main"]).contains("work-TASK-001.txt");
+    assert!(is_there || !is_done, "what is done is in the target");
+
+    // The coder of the second task merges the target and keeps nothing of it.
+    let tasks = Tasks::new();
+    let (one, two) = (tasks.add("One", &[]), tasks.add("Two", &[]));
+    let wait = format!(
+        "while ! git -C {} log --format=%s | grep -q TASK-001; do sleep 0.05; done; work; git merge -q -s ours -m x main; \
+         promise IMPLEMENTATION_COMPLETE",
+        tasks.env.workspace().display()
+    );
+    tasks.role("TASK-002.Implementation", &wait);
+    tasks.run(&[]).assert_code(0);
+    assert_eq!(
+        (tasks.status_in_file(&one), tasks.status_in_file(&two)),
+        ("done".to_owned(), "done".to_owned())
+    );
+    assert!(
+        tasks.env.read("work-TASK-001.txt").starts_with("TASK-001"),
+        "the first task's work is still there"
+    );
+    assert!(tasks.env.read("work-TASK-002.txt").starts_with("TASK-002"));
+}
+
+#[test]
+fn what_changes_between_stages_or_is_committed_by_a_reviewer_fails_the_task() {
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    tasks.role("Review", "git commit -q --allow-empty -m x; echo 'REVIEW PASSED'; promise REVIEW_COMPLETE");
+    tasks.run(&[]).assert_code(1);
+    let reason = tasks.show(&id)["ralph_failure"]["reason"].clone();
+    assert_eq!(reason, "The reviewer made commits, which is not its role");
+}

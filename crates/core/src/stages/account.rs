@@ -19,11 +19,20 @@ pub struct StageAccount {
     /// Whether the agent refuses the work that it was asked to judge.
     says_no: bool,
     tree: Option<(String, String)>,
+    has_committed: bool,
 }
 
 impl StageAccount {
     pub fn new(task: TaskId, stage: StageName) -> Self {
-        Self { task, stage, entry: None, refusals: Vec::new(), says_no: false, tree: None }
+        Self {
+            task,
+            stage,
+            entry: None,
+            refusals: Vec::new(),
+            says_no: false,
+            tree: None,
+            has_committed: false,
+        }
     }
 
     /// Why claims were refused, in their order.
@@ -34,6 +43,11 @@ impl StageAccount {
     /// The tree at the beginning of the loop, and the newest that is kept.
     pub fn trees(&self) -> Option<(&str, &str)> {
         self.tree.as_ref().map(|(first, last)| (first.as_str(), last.as_str()))
+    }
+
+    /// Whether the branch got commits, by the agent or by dacapo.
+    pub fn has_committed(&self) -> bool {
+        self.has_committed
     }
 
     /// Takes in the next event; an iteration that it ends is an entry.
@@ -86,6 +100,7 @@ impl StageAccount {
             }
             LoopEvent::ClaimExamined { found, .. } => {
                 self.see(&found.tree.clone());
+                self.has_committed |= !found.commits.is_empty();
                 let entry = self.entry.as_mut()?;
                 entry.verification = match &found.contradiction {
                     Some(_) => Some(EvidenceReason::Contradicted),

@@ -159,7 +159,7 @@ impl StageTaskView {
                     self.go_on(self.status);
                 }
             }
-            TaskEvent::WorktreeMade { path, branch } => {
+            TaskEvent::WorktreeMade { path, branch, .. } => {
                 (self.worktree, self.branch) = (Some(path.clone()), Some(branch.clone()));
             }
             TaskEvent::StageStarted { stage, run, max_iterations, promise, at, .. } => {

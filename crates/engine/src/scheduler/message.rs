@@ -57,7 +57,12 @@ pub(crate) enum JobMessage {
     /// How the script of a step ended.
     Script(ScriptReport),
     /// The task has this worktree, and it is ready.
-    Worktree { path: PathBuf, branch: String },
+    Worktree {
+        path: PathBuf,
+        branch: String,
+        /// The commit of the target that the branch holds.
+        target: String,
+    },
     /// How the merge of a task ended.
     Merge(MergeReport),
     /// The loop or script of a step did not begin, or could not be brought to an end.

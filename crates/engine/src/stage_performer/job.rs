@@ -39,6 +39,8 @@ pub(crate) struct StageSpec {
     pub(crate) target: String,
     /// The worktree that the task has, and its branch.
     pub(crate) known: Option<(PathBuf, String)>,
+    /// The commit of the target that its branch holds, as dacapo knows it.
+    pub(crate) seen: Option<String>,
     pub(crate) setup: Vec<SetupCommand>,
     pub(crate) teardown: Vec<SetupCommand>,
     pub(crate) submodules: bool,
@@ -70,6 +72,8 @@ pub(crate) enum StageWork {
     /// Merge the tree that passed all stages.
     Merge {
         tree: String,
+        /// The commit of the target that the branch holds, as dacapo knows it.
+        from: Option<String>,
         policy: Box<Policy>,
         task: Box<StageTaskSpec>,
     },
@@ -127,8 +131,9 @@ pub(crate) fn work(spec: StageSpec, voice: JobReporter) {
             let gone_on = job.go_on(id.clone(), grant, &mut voice);
             gone_on.and_then(|()| job.put_back(stage, &id))
         }
-        StageWork::Merge { tree, policy, task } => {
-            let report = merge::merge(&job, MergeWork { tree, policy: *policy, task: *task }, &mut voice);
+        StageWork::Merge { tree, from, policy, task } => {
+            let work = MergeWork { tree, from, policy: *policy, task: *task };
+            let report = merge::merge(&job, work, &mut voice);
             report.map(|report| voice.say(&JobMessage::Merge(report)))
         }
         StageWork::Tidy { commit } => job.tidy(&commit),
@@ -163,14 +168,22 @@ impl StageJob {
                 let target = repo.branch(&self.spec.target)?;
                 let target = target.ok_or_else(|| StageJobError::NoTarget(self.spec.target.clone()))?;
                 let worktree = self.worktree(&repo, &target)?;
-                let (path, branch) = (worktree.path.clone(), worktree.branch.clone());
-                voice.say(&JobMessage::Worktree { path, branch });
                 let mut head = worktree.head.clone();
+                let mut seen = match &self.spec.seen {
+                    Some(seen) if !worktree.is_new => seen.clone(),
+                    _ if worktree.is_new => target.clone(),
+                    _ => repo.merge_base(&target, &head)?.unwrap_or_else(|| target.clone()),
+                };
                 if stage == StageName::Coder {
                     let (taken, told) = self.take_target(&repo, &worktree, &target)?;
+                    if taken != head {
+                        seen.clone_from(&target);
+                    }
                     head = taken;
                     steers.extend(told);
                 }
+                let (path, branch) = (worktree.path.clone(), worktree.branch.clone());
+                voice.say(&JobMessage::Worktree { path, branch, target: seen });
                 // In the first stage all that the branch holds beyond its target is the work of the task, also what an
                 // earlier run of it has left. After that each stage has to show work of its own.
                 let base = match run {

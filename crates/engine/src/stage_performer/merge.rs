@@ -22,6 +22,8 @@ const TRIES: u32 = 20;
 pub(super) struct MergeWork {
     /// The tree that passed all stages.
     pub(super) tree: String,
+    /// The commit of the target that the branch holds, as dacapo knows it.
+    pub(super) from: Option<String>,
     /// Of the loop that checks what it comes to.
     pub(super) policy: Policy,
     pub(super) task: StageTaskSpec,
@@ -42,21 +44,33 @@ pub(super) fn merge(
         return Ok(MergeReport::Refused { why });
     }
     let target = &job.spec.target;
+    // What the task has changed counts from the commit of the target that dacapo knows of. The history of the branch is the
+    // agents' own: a merge in it may have thrown away what the target had got meanwhile.
+    let side = match &work.from {
+        Some(from) => repo.commit_on(&work.tree, from, &format!("dacapo task {}", work.task.id))?,
+        None => head.clone(),
+    };
     for _ in 0..TRIES {
         let Some(tip) = repo.branch(target)? else {
             return Err(StageJobError::NoTarget(target.clone()));
         };
-        let tree = match repo.merge(&tip, &head)? {
-            // A merge that came to its end just before a crash.
-            Merged::Nothing => {
-                repo.forget_waiting(job.spec.run.as_str())?;
-                return Ok(MergeReport::Merged { commit: tip });
-            }
+        let tree = match repo.merge(&tip, &side)? {
+            Merged::Nothing => repo.tree_of(&tip)?,
             Merged::Clean { tree } => with_status_done(&repo, &tip, &tree, &work.task)?,
+            // The coder has merged the target itself, and every role behind it has seen what it made of that.
+            Merged::Conflict { .. } if repo.is_ancestor(&tip, &head)? => {
+                with_status_done(&repo, &tip, &work.tree, &work.task)?
+            }
             Merged::Conflict { paths, .. } => return Ok(MergeReport::Conflict { paths }),
         };
+        // A merge that came to its end just before a crash, or a task that changes nothing.
+        let is_there = tree == repo.tree_of(&tip)? && repo.is_ancestor(&head, &tip)?;
         if let Some(stopped) = checked(job, &repo, &tip, &tree, &work, voice)? {
             return Ok(stopped);
+        }
+        if is_there {
+            repo.forget_waiting(job.spec.run.as_str())?;
+            return Ok(MergeReport::Merged { commit: tip });
         }
         let message = format!("Merge task {}: {}", work.task.id, work.task.title);
         let commit = repo.commit_merge(&tree, [&tip, &head], &message)?;

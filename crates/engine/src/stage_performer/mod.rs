@@ -230,7 +230,9 @@ fn failed(reason: Reason, detail: String) -> Box<StageEnd> {
         reason,
         detail,
         answer: String::new(),
+        began_with: String::new(),
         tree: String::new(),
+        has_committed: false,
         changed: Vec::new(),
         iterations: 0,
         refusals: Vec::new(),
@@ -507,6 +509,7 @@ impl TaskPerformer<'_> {
     fn start(&mut self, at: usize, what: JobFor, work: StageWork) {
         let Some(stream) = self.tasks[at].stream() else { return };
         let Some(settings) = stream.state().settings() else { return };
+        let known = self.known_worktree(at);
         let spec = StageSpec {
             home: self.home.path().to_owned(),
             performer: std::process::id(),
@@ -515,7 +518,8 @@ impl TaskPerformer<'_> {
             task: self.tasks[at].id.clone(),
             root: settings.root.clone(),
             target: settings.target.clone(),
-            known: self.known_worktree(at),
+            known: known.as_ref().map(|(path, branch, _)| (path.clone(), branch.clone())),
+            seen: known.map(|(.., target)| target).filter(|target| !target.is_empty()),
             setup: settings.setup.clone(),
             teardown: settings.teardown.clone(),
             submodules: settings.submodules,
@@ -544,16 +548,20 @@ impl TaskPerformer<'_> {
         }
     }
 
-    /// The worktree that the task has, from this run or from the one before.
-    fn known_worktree(&self, at: usize) -> Option<(PathBuf, String)> {
+    /// The worktree that the task has, from this run or from the one before, its branch, and the commit of the target that the
+    /// branch holds.
+    fn known_worktree(&self, at: usize) -> Option<(PathBuf, String, String)> {
         let stream = self.tasks[at].stream()?;
         if let Some((path, branch)) = stream.state().worktree() {
-            return Some((path.to_owned(), branch.to_owned()));
+            let target = stream.state().target_commit().unwrap_or_default().to_owned();
+            return Some((path.to_owned(), branch.to_owned(), target));
         }
         let project = &stream.state().settings()?.project;
         let earlier = self.store.history_of_tasks(project, Some(&self.tasks[at].id), 2).ok()?;
         earlier.iter().rev().find_map(|envelope| match &envelope.event {
-            TaskEvent::WorktreeMade { path, branch } => Some((path.clone(), branch.clone())),
+            TaskEvent::WorktreeMade { path, branch, target } => {
+                Some((path.clone(), branch.clone(), target.clone()))
+            }
             _ => None,
         })
     }
@@ -597,7 +605,12 @@ impl TaskPerformer<'_> {
         }
         let Some(state) = self.tasks[at].stream().map(Stream::state) else { return Ok(()) };
         let (Some(policy), Some(started)) = (state.merge_policy(), state.started()) else { return Ok(()) };
-        let work = StageWork::Merge { tree, policy: Box::new(policy), task: Box::new(started.task.clone()) };
+        let work = StageWork::Merge {
+            tree,
+            from: state.target_commit().map(str::to_owned),
+            policy: Box::new(policy),
+            task: Box::new(started.task.clone()),
+        };
         self.start(at, JobFor::Merge, work);
         Ok(())
     }
@@ -638,7 +651,9 @@ impl TaskPerformer<'_> {
             reason: view.reason.unwrap_or(Reason::Error),
             detail: view.detail.clone().unwrap_or_default(),
             answer: answers::last(self.home, &self.store, id)?.unwrap_or_default(),
+            began_with: before.to_owned(),
             tree: tree.to_owned(),
+            has_committed: account.has_committed(),
             changed,
             iterations: view.iteration,
             refusals: account.refusals().to_vec(),
@@ -762,8 +777,8 @@ impl TaskPerformer<'_> {
                     Ok(JobMessage::Output(line)) => self.observer.output(&source, line.as_bytes()),
                     Ok(JobMessage::Said(said)) => self.observer.said(&source, &said),
                     Ok(JobMessage::Wrote { seq }) => self.look_at_loops(at, &source, seq)?,
-                    Ok(JobMessage::Worktree { path, branch }) => {
-                        self.take_in(at, vec![now(TaskNews::WorktreeMade { path, branch })])?;
+                    Ok(JobMessage::Worktree { path, branch, target }) => {
+                        self.take_in(at, vec![now(TaskNews::WorktreeMade { path, branch, target })])?;
                     }
                     Ok(JobMessage::Merge(report)) => self.jobs[place].merged = Some(report),
                     Ok(JobMessage::Failed { detail, reason }) => {

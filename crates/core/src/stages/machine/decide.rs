@@ -116,7 +116,7 @@ impl TaskDecision {
                 self.stage_ended(stage, run, &end);
             }
             TaskNews::IterationEnded { run: of, entry } if of == run => self.log(run, entry),
-            TaskNews::WorktreeMade { path, branch } => self.made(path, branch),
+            TaskNews::WorktreeMade { path, branch, target } => self.made(path, branch, target),
             TaskNews::TakenUp if self.state.is_cancelling => {
                 self.finish(TaskEndReason::Cancelled, "cancelled")
             }
@@ -148,9 +148,9 @@ impl TaskDecision {
         }
     }
 
-    fn made(&mut self, path: PathBuf, branch: String) {
-        if self.state.worktree() != Some((&path, &branch)) {
-            self.record(TaskEvent::WorktreeMade { path, branch });
+    fn made(&mut self, path: PathBuf, branch: String, target: String) {
+        if self.state.worktree() != Some((&path, &branch)) || self.state.target != target {
+            self.record(TaskEvent::WorktreeMade { path, branch, target });
         }
     }
 
@@ -168,6 +168,15 @@ impl TaskDecision {
         // A refusal counts when the reviewer came to its own end, whether its promise was believed or not.
         let came_to_an_end =
             matches!(end.reason, Reason::Done | Reason::Refused | Reason::MaxIterations | Reason::Stuck);
+        // Between two stages nothing may change: no role would have looked at it.
+        let is_other = |tree: &str| !tree.is_empty() && !end.began_with.is_empty() && tree != end.began_with;
+        if came_to_an_end && stage != StageName::Coder && is_other(&self.state.passed_tree) {
+            let why = format!("The files have changed between the stage before and the {stage}");
+            return self.fail(stage, run, end, why);
+        }
+        if came_to_an_end && stage.role().may_write == MayWrite::Nothing && end.has_committed {
+            return self.fail(stage, run, end, format!("The {stage} made commits, which is not its role"));
+        }
         if came_to_an_end && stage.role().may_write == MayWrite::Nothing && !end.changed.is_empty() {
             let files = end.changed.join(", ");
             return self.fail(

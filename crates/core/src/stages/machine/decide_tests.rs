@@ -27,7 +27,9 @@ pub(super) fn end(reason: Reason, answer: &str, tree: &str) -> Box<StageEnd> {
         reason,
         detail: reason.as_str().to_owned(),
         answer: answer.to_owned(),
+        began_with: String::new(),
         tree: tree.to_owned(),
+        has_committed: false,
         changed: Vec::new(),
         iterations: 2,
         refusals: Vec::new(),
@@ -546,7 +548,11 @@ fn a_merge_in_conflict_goes_back_to_the_coder_and_fails_at_the_third_time() {
 #[test]
 fn the_worktree_of_a_task_is_recorded_once() {
     let mut run = Run::begun();
-    let made = TaskNews::WorktreeMade { path: "/w".into(), branch: "task/TASK-001".to_owned() };
+    let made = TaskNews::WorktreeMade {
+        path: "/w".into(),
+        branch: "task/TASK-001".to_owned(),
+        target: "c1".to_owned(),
+    };
     run.tell(made.clone());
     run.tell(made);
     let recorded = run.events.iter().filter(|event| matches!(event, TaskEvent::WorktreeMade { .. }));
@@ -642,4 +648,23 @@ fn a_coder_may_answer_that_a_finding_is_none_without_a_commit() {
     assert_eq!(evidence(&run), (vec![Evidence::Commit], false));
     run.round("t1", "REVIEW FAILED\n- a");
     assert_eq!(evidence(&run), (vec![], true));
+}
+
+#[test]
+fn a_tree_that_changed_between_stages_and_commits_of_a_reader_fail_the_stage() {
+    let mut run = Run::begun();
+    run.ends(Reason::Done, "committed", "t1");
+    let mut other = end(Reason::Done, "REVIEW PASSED", "t2");
+    other.began_with = "t2".to_owned();
+    run.tell(TaskNews::StageEnded { run: 2, end: other });
+    let why = "The files have changed between the stage before and the reviewer";
+    assert_eq!(run.effects, todo_and_end(TaskEndReason::Failed, why, 1));
+
+    let mut run = Run::begun();
+    run.ends(Reason::Done, "committed", "t1");
+    let mut other = end(Reason::Done, "REVIEW PASSED", "t1");
+    (other.began_with, other.has_committed) = ("t1".to_owned(), true);
+    run.tell(TaskNews::StageEnded { run: 2, end: other });
+    let why = "The reviewer made commits, which is not its role";
+    assert_eq!(run.effects, todo_and_end(TaskEndReason::Failed, why, 1));
 }

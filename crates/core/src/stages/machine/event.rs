@@ -86,10 +86,13 @@ pub struct PlannedStage {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TaskEvent {
     TaskStarted(Box<TaskStarted>),
-    /// The task has a worktree of its own.
+    /// The task has a worktree of its own, or its target was merged into it.
     WorktreeMade {
         path: PathBuf,
         branch: String,
+        /// The commit of the target that the branch holds, as dacapo knows it: what agents make of the history says nothing.
+        #[serde(default)]
+        target: String,
     },
     /// Written before its loop is started.
     StageStarted {

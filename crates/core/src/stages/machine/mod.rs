@@ -83,6 +83,8 @@ pub enum TaskNews {
     WorktreeMade {
         path: PathBuf,
         branch: String,
+        /// The commit of the target that the branch holds.
+        target: String,
     },
     /// Something that the performer wanted to do did not work, and the task goes on.
     Trouble(String),
@@ -129,8 +131,12 @@ pub struct StageEnd {
     pub detail: String,
     /// What its agent wrote last.
     pub answer: String,
+    /// The tree at its beginning.
+    pub began_with: String,
     /// The tree at its end.
     pub tree: String,
+    /// Whether its branch got commits.
+    pub has_committed: bool,
     /// Files that differ from those at its start.
     pub changed: Vec<String>,
     /// How many iterations were charged.

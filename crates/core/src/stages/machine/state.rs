@@ -74,6 +74,10 @@ pub struct TaskProgress {
     pub(super) logged: BTreeSet<(u32, u32)>,
     pub(super) failure: Option<RalphFailure>,
     pub(super) worktree: Option<(PathBuf, String)>,
+    /// The commit of the target that the branch holds.
+    pub(super) target: String,
+    /// The tree that the newest stage passed with.
+    pub(super) passed_tree: String,
     /// Why claims of each stage were refused in this run, the newest last.
     pub(super) refusals: BTreeMap<StageName, Vec<String>>,
     /// How often the merge was in conflict.
@@ -152,6 +156,11 @@ impl TaskProgress {
         self.worktree.as_ref().map(|(path, branch)| (path.as_path(), branch.as_str()))
     }
 
+    /// The commit of the target that the branch of the task holds, as dacapo knows it.
+    pub fn target_commit(&self) -> Option<&str> {
+        Some(self.target.as_str()).filter(|commit| !commit.is_empty())
+    }
+
     /// The loop of a stage: what the user said to all loops, the agent of the stage, and what its role asks for. What its
     /// agent leaves uncommitted is committed when it is proven, so that the branch holds what the next stage looks at.
     pub fn setup(&self, order: &StageOrder) -> Result<Option<StageSetup>, BlankPromise> {
@@ -225,8 +234,9 @@ impl TaskProgress {
                 self.started = Some(started.clone());
                 self.phase = TaskPhase::Between;
             }
-            TaskEvent::WorktreeMade { path, branch } => {
+            TaskEvent::WorktreeMade { path, branch, target } => {
                 self.worktree = Some((path.clone(), branch.clone()));
+                self.target.clone_from(target);
             }
             TaskEvent::StageStarted { stage, run, at, user_says, .. } => {
                 self.phase = TaskPhase::InStage {
@@ -256,7 +266,8 @@ impl TaskProgress {
                     user_says: user_says.clone(),
                 };
             }
-            TaskEvent::StagePassed { stage, refusals, .. } => {
+            TaskEvent::StagePassed { stage, refusals, tree, .. } => {
+                self.passed_tree.clone_from(tree);
                 self.refusals.entry(*stage).or_default().extend_from_slice(refusals);
                 self.phase = TaskPhase::Between;
             }
