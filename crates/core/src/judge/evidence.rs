@@ -5,6 +5,7 @@ use std::{collections::HashSet, fmt};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    approval::approves,
     claim::RefusalReason,
     contradiction::{self, Hit, Patterns},
     signal::Signal,
@@ -57,9 +58,7 @@ impl Evidence {
                 let is_said = || says("passed") && !counts_failures(output);
                 (facts.gate_passed.unwrap_or_else(is_said), EvidenceReason::NoPassingTests)
             }
-            Self::Approval => {
-                (output.contains("REVIEW PASSED") || says("approved"), EvidenceReason::NoApproval)
-            }
+            Self::Approval => (approves(output), EvidenceReason::NoApproval),
         };
         (!is_shown).then_some(otherwise)
     }

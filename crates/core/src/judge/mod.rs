@@ -1,5 +1,6 @@
 //! Facts → signals → claim → verdict: every judgement about what an agent did, as a pure function.
 
+pub mod approval;
 pub mod claim;
 pub mod contradiction;
 pub mod evidence;

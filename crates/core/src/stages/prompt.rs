@@ -159,6 +159,8 @@ pub fn for_task(stage: &Stage, task: &StageTaskSpec) -> Stage {
 const CRITERIA_MET: &str = "CRITERIA_MET";
 /// The words by which it says that they are not.
 const CRITERIA_NOT_MET: &str = "CRITERIA NOT MET";
+/// How a judge writes it, whatever it was told.
+const CRITERIA_NOT_MET_IN_ANY_CASE: [&str; 3] = [CRITERIA_NOT_MET, "Criteria not met", "criteria not met"];
 
 /// The check that asks a fresh agent whether the work meets the criteria of the task.
 fn criteria_question(task: &StageTaskSpec) -> Option<GateSpec> {
@@ -184,7 +186,7 @@ fn criteria_question(task: &StageTaskSpec) -> Option<GateSpec> {
         name: "criteria".to_owned(),
         timeout: ITERATION_TIMEOUT,
         origin: Origin::Repository,
-        ask: Some(GateQuestion { prompt, yes, no: vec![CRITERIA_NOT_MET.to_owned()] }),
+        ask: Some(GateQuestion { prompt, yes, no: CRITERIA_NOT_MET_IN_ANY_CASE.map(str::to_owned).to_vec() }),
         ..GateSpec::of_command("ask an agent whether the criteria are met")
     })
 }
@@ -374,6 +376,11 @@ mod tests {
         let gates = for_task(&stages[3], &asked).gates;
         let question = gates[0].ask.as_ref().unwrap();
         assert!(question.prompt.contains("## Acceptance Criteria\n- no leak\n"), "{}", question.prompt);
+        for answer in ["CRITERIA NOT MET: it leaks", "criteria not met: it leaks", "Criteria not met."] {
+            let mut detector = PromiseDetector::with_refusals(&question.yes, &question.no, "", "");
+            detector.push(format!("{answer}\n<promise>CRITERIA_MET</promise>\n").as_bytes());
+            assert_eq!(detector.finish().refusal.as_deref(), Some(answer));
+        }
         // An agent that prints the question back has answered nothing, known as an echo or not.
         for known in [question.prompt.as_str(), ""] {
             let mut detector = PromiseDetector::with_refusals(&question.yes, &question.no, "", known);

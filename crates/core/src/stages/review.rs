@@ -2,12 +2,15 @@
 //!
 //! A refusal is a line that begins with `REVIEW FAILED` or `CHANGES REQUESTED:`. The items of the list below it are findings; if
 //! there is no list, its text is one. A line `FIXED F2`, `REFUTED F2: why`, `DEFERRED F2: why` or `REOPENED F2: why` is about an
-//! earlier finding. Lines of code and quoted lines say nothing.
+//! earlier finding; one that is open again is not approved, whatever else is said. Lines of code and quoted lines say nothing.
 
 use serde::{Deserialize, Serialize};
 
 use super::FindingState;
-use crate::judge::own_lines::{OwnLine, behind, list_item, own_lines, unadorned};
+use crate::judge::{
+    approval::approves,
+    own_lines::{OwnLine, behind, list_item, own_lines, unadorned},
+};
 
 /// The longest text of a finding that is kept, in characters.
 const MAX_TEXT: usize = 1000;
@@ -72,7 +75,7 @@ pub fn review(answer: &str) -> Review {
         findings: Vec::new(),
         decisions: Vec::new(),
     };
-    let is_approved = answer.contains("REVIEW PASSED") || answer.to_lowercase().contains("approved");
+    let is_approved = approves(answer);
     let mut is_refused = false;
     // What stands behind a refusal and in no list.
     let mut prose = String::new();
@@ -113,6 +116,8 @@ pub fn review(answer: &str) -> Review {
         }
     }
     let insists = review.decisions.iter().any(|decision| decision.state == FindingState::Open);
+    // What is open again is not approved.
+    let is_refused = is_refused || (is_approved && insists);
     if is_refused && review.findings.is_empty() && !insists && !prose.is_empty() {
         review.findings.push(prose);
     }
@@ -200,6 +205,9 @@ mod tests {
             // A reviewer that says both has refused.
             ("REVIEW PASSED\nREVIEW FAILED", Refused, true),
             ("CHANGES REQUESTED: rename x\nApproved after that.", Refused, true),
+            ("REOPENED F1: still leaks\nREVIEW PASSED", Refused, true),
+            ("I have not approved this.\nCHANGES REQUESTED\n- x", Unclear, false),
+            ("```\nREVIEW PASSED\n```\nI do not know.", Unclear, false),
             ("Plan:\n\n    REVIEW FAILED\n\nREVIEW PASSED", Approved, false),
             // Quoted words and code are not the reviewer's.
             ("> REVIEW FAILED\nREVIEW PASSED", Approved, false),
