@@ -180,6 +180,9 @@ pub struct ClaimRules {
     /// Whether a claim without a change may count.
     #[serde(default)]
     pub allow_empty: bool,
+    /// Whether a claim without a change is refused also where no gate decides, unless `allow_empty` says otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub needs_change: bool,
     /// Phrases that contradict a promise.
     #[serde(default = "Patterns::off")]
     pub contradictions: Patterns,
@@ -196,6 +199,7 @@ impl ClaimRules {
             own_claim: OwnClaim::Never,
             refusals: Vec::new(),
             allow_empty: false,
+            needs_change: false,
             contradictions: Patterns::off(),
         }
     }
@@ -450,6 +454,9 @@ pub enum GateFrom {
     /// The one from before the first agent; a change there is listed.
     Base,
 }
+
+/// The pattern of the files that say how dacapo works in a repository.
+pub const OWN_FILES: &str = ".dacapo/**";
 
 /// A command that prepares a fresh checkout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -36,12 +36,19 @@ pub struct Runnable {
 
 /// What a gate is called in a list of commands.
 const GATE: &str = "gate";
+const SETUP: &str = "setup";
+const TEARDOWN: &str = "teardown";
 
 impl Runnable {
     /// Whether it is a gate of every loop or of a stage.
     fn is_gate(&self) -> bool {
         let stage = self.what.strip_suffix(GATE).map(str::trim_end);
         stage.is_some_and(|stage| stage.is_empty() || StageName::find(stage).is_some())
+    }
+
+    /// Whether it makes a worktree ready, or runs before one goes.
+    pub fn is_step(&self) -> bool {
+        matches!(self.what.as_str(), SETUP | TEARDOWN)
     }
 
     /// Whether both would run the same in the same circumstances, wherever they stand in their file.
@@ -89,8 +96,8 @@ pub fn runnables(repository: &Config) -> Vec<Runnable> {
     });
     let worktree = &repository.worktree;
     let mut found = gates(GATE.to_owned(), &repository.gates);
-    found.extend(steps("setup", &worktree.setup));
-    found.extend(steps("teardown", &worktree.teardown));
+    found.extend(steps(SETUP, &worktree.setup));
+    found.extend(steps(TEARDOWN, &worktree.teardown));
     found.extend(baseline);
     for (stage, section) in &repository.stages.of {
         found.extend(gates(format!("{stage} {GATE}"), &section.gates));

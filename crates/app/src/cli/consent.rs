@@ -150,25 +150,26 @@ pub(super) enum Resumed<'a> {
     Task(&'a str),
 }
 
-/// Makes sure that the gates a loop or a task took from its repository when it began may run on.
+/// Makes sure that the gates, and the steps around a worktree, that a loop or a task took from its repository when it began may
+/// run on.
 ///
 /// It keeps them as they were, so what the file says by now does not matter here.
 pub(super) fn require_again(
     home: &Home,
     workspace: &Path,
-    gates: &[GateSpec],
+    (gates, steps): (&[GateSpec], &[Runnable]),
     is_trusted_once: bool,
     resumed: Resumed<'_>,
 ) -> Result<(), UserError> {
-    if is_trusted_once || gates.iter().all(|gate| gate.origin != Origin::Repository) {
+    if is_trusted_once || (steps.is_empty() && gates.iter().all(|gate| gate.origin != Origin::Repository)) {
         return Ok(());
     }
     let granted = match config_files::repository_root(workspace) {
         Some(root) => trust::granted(home, &root, ConsentScope::Config)?,
         None => Vec::new(),
     };
-    let missing = uncovered(gates, &granted);
-    if missing.is_empty() {
+    let (missing, steps) = (uncovered(gates, &granted), not_granted(steps, &granted));
+    if missing.is_empty() && steps.is_empty() {
         return Ok(());
     }
     let (begin, kind, id) = match resumed {
@@ -179,6 +180,9 @@ pub(super) fn require_again(
         format!("{begin} {id} would run commands of {} that you have not trusted:\n", workspace.display());
     for gate in missing {
         line(&mut text, "  ", "gate", &gate.name, &gate.run, "");
+    }
+    for step in steps {
+        show(&mut text, "  ", step);
     }
     let mut stderr = std::io::stderr().lock();
     let _ = write!(stderr, "{text}");

@@ -157,7 +157,7 @@ pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
         consent::require_again(
             &cx.home,
             &started.workspace,
-            &started.policy.gates.specs,
+            (&started.policy.gates.specs, &[]),
             args.trust,
             consent::Resumed::Loop(id.as_str()),
         )?;

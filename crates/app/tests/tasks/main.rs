@@ -4,6 +4,7 @@
 mod consent;
 mod explaining;
 mod files;
+mod guarding;
 mod killing;
 mod running;
 mod standing;

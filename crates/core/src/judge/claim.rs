@@ -112,7 +112,8 @@ pub fn refused_by_examination(by: &[Signal], found: &Examination, policy: &Polic
         return Some((RefusalReason::Tampered, format!("the protected path `{path}`{more} was changed")));
     }
     // What dacapo itself found out needs no change: the agent claimed nothing.
-    if found.changed == 0 && !policy.gates.specs.is_empty() && !policy.claims.allow_empty && !is_ours(by) {
+    let needs_change = !policy.gates.specs.is_empty() || policy.claims.needs_change;
+    if found.changed == 0 && needs_change && !policy.claims.allow_empty && !is_ours(by) {
         return Some((RefusalReason::Empty, "nothing was changed since the loop began".to_owned()));
     }
     if let Some(text) = &found.contradiction {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    PastRun, RalphFailure, StageName,
+    PastRun, RalphFailure, ReviewLedger, ReviewVerdict, StageName,
     machine::{TaskEnvelope, TaskEvent},
 };
 use crate::event::Reason;
@@ -39,11 +39,25 @@ pub fn past_runs<'a>(
 }
 
 /// Why claims of each stage were refused in earlier runs of one task, the newest last. `recorded` are the events of these runs.
+/// Findings of a review that no reviewer and no user has closed are told to both the coder and the reviewer: a run that fails
+/// does not settle them.
 pub fn past_refusals<'a>(
     recorded: impl IntoIterator<Item = &'a TaskEnvelope>,
 ) -> BTreeMap<StageName, Vec<String>> {
     let mut found: BTreeMap<StageName, Vec<String>> = BTreeMap::new();
+    let (mut ledger, mut left) = (ReviewLedger::default(), Vec::new());
     for envelope in recorded {
+        match &envelope.event {
+            TaskEvent::TaskStarted(_) => leave(&mut ledger, &mut left),
+            TaskEvent::ReviewRound { round } => {
+                ledger.take_round(round);
+                if round.verdict == ReviewVerdict::Approved {
+                    left.clear();
+                }
+            }
+            TaskEvent::QuestionAnswered { decisions, .. } => ledger.take_answer(decisions),
+            _ => {}
+        }
         let (stage, refusals) = match &envelope.event {
             TaskEvent::StagePassed { stage, refusals, .. } => (*stage, refusals),
             TaskEvent::StageFailed { failure, refusals, .. } => {
@@ -59,7 +73,23 @@ pub fn past_refusals<'a>(
             found.entry(stage).or_default().extend(refusals.iter().cloned());
         }
     }
+    leave(&mut ledger, &mut left);
+    if !left.is_empty() {
+        let told = format!("open findings of an earlier run: {}", left.join("; "));
+        for stage in [StageName::Coder, StageName::Reviewer] {
+            found.entry(stage).or_default().push(told.clone());
+        }
+    }
     found
+}
+
+/// The run of this ledger is over: what is open in it is left for the next one, which counts its findings anew.
+fn leave(ledger: &mut ReviewLedger, left: &mut Vec<String>) {
+    for finding in std::mem::take(ledger).open() {
+        if !left.contains(&finding.text) {
+            left.push(finding.text.clone());
+        }
+    }
 }
 
 /// How a stage failed, in one line: why, and what its agent said last.
@@ -132,5 +162,28 @@ mod tests {
             .into()
         );
         assert_eq!(past_runs(&[]), BTreeMap::new());
+    }
+
+    #[test]
+    fn findings_that_no_reviewer_has_closed_are_told_to_the_next_run() {
+        use StageName::{Coder, Reviewer};
+        let round = |number, answer: &str| TaskEvent::ReviewRound {
+            round: ReviewLedger::default().judge(&super::super::review(answer), &format!("t{number}")),
+        };
+        let started = || TaskEvent::TaskStarted(crate::stages::machine::decide_tests::started());
+        let used_up = || failed(Coder, 2, Reason::MaxIterations, &[]);
+        let told = |events: Vec<TaskEvent>, stage| {
+            past_refusals(&recorded(events)).remove(&stage).unwrap_or_default()
+        };
+        let refused = || round(1, "REVIEW FAILED\n- the password is logged");
+        let left = ["open findings of an earlier run: the password is logged"];
+        for stage in [Coder, Reviewer] {
+            assert_eq!(told(vec![started(), refused(), used_up()], stage), left);
+            // A run that comes to no review closes nothing, and one that finds it again adds nothing.
+            assert_eq!(told(vec![started(), refused(), used_up(), started(), used_up()], stage), left);
+            assert_eq!(told(vec![started(), refused(), started(), refused()], stage), left);
+            let approved = vec![started(), refused(), started(), round(1, "REVIEW PASSED"), used_up()];
+            assert_eq!(told(approved, stage), Vec::<String>::new());
+        }
     }
 }

@@ -148,8 +148,9 @@ impl Stage {
             } else if policy.claims.contradictions.is_off() {
                 policy.claims.contradictions = Patterns::default();
             }
-            // Only a coder has to change something; a reviewer has to change nothing.
+            // Only a coder has to change something, and a commit alone is no change; a reviewer has to change nothing.
             policy.claims.allow_empty |= self.name != StageName::Coder;
+            policy.claims.needs_change = self.name == StageName::Coder && !self.evidence().is_empty();
             policy.limits.iteration_timeout.get_or_insert(ITERATION_TIMEOUT);
             policy.gates.specs.extend(self.gates.iter().cloned());
             if self.name.role().may_write == MayWrite::Nothing {
@@ -211,6 +212,7 @@ mod tests {
             let is_read_only = matches!(name, StageName::Reviewer | StageName::Qa);
             assert_eq!(policy.gates.protect == ["**"], is_read_only, "{name}");
             assert_eq!(policy.claims.allow_empty, name != StageName::Coder);
+            assert_eq!(policy.claims.needs_change, name == StageName::Coder);
             let refusals: &[&str] =
                 if name == StageName::Reviewer { &["REVIEW FAILED", "CHANGES REQUESTED:"] } else { &[] };
             assert_eq!(policy.claims.refusals, refusals, "{name}");

@@ -6,7 +6,7 @@ use dacapo_core::{
     event::{Base, ProtectedFile},
     ids::LoopId,
     judge::{evidence::needs_words, gate_scripts::named_files, glob::Globs, progress::TOO_MANY},
-    policy::{GateSpec, Policy},
+    policy::{GateSpec, OWN_FILES, Policy},
     receipt::sha256,
 };
 
@@ -76,7 +76,8 @@ impl StartingPoint {
         let mut protected = Vec::new();
         if !policy.gates.protect.is_empty() || !named.is_empty() {
             let files = workspace.files(&snapshot)?;
-            for pattern in globs.unmatched(&files) {
+            // The folder of dacapo is protected whether it has files yet or not.
+            for pattern in globs.unmatched(&files).into_iter().filter(|pattern| *pattern != OWN_FILES) {
                 warnings.push(format!("the pattern `{pattern}` protects nothing: no file matches it"));
             }
             // What a gate names is meant from the folder it runs in.

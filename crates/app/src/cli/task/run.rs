@@ -7,7 +7,7 @@ use dacapo_core::{
     config::{SetupStep, Sourced},
     ids::TaskId,
     limits::Budget,
-    policy::{GateSpec, SetupCommand},
+    policy::{GateSpec, OWN_FILES, SetupCommand},
     stages::{
         DEFAULT_SLOTS, Stage, StageTask, StageTaskStatus,
         machine::{PlannedStage, TaskMachine, TaskSettings, TaskStarted},
@@ -15,7 +15,7 @@ use dacapo_core::{
         prompt::equal_for_task,
         task::FOLDER,
     },
-    trust::task_runnables,
+    trust::{Runnable, task_runnables},
     view::StageTaskView,
 };
 use dacapo_engine::{
@@ -130,9 +130,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &TaskRunArgs) -> Result<u8, UserEr
     }
     let mut settings = TaskSettings { target, ..settings };
     // What says how work is checked is not for agents to write.
-    if !repo.files_below(&settings.target, ".dacapo")?.is_empty() {
-        settings.policy.gates.protect.push(".dacapo/**".to_owned());
-    }
+    settings.policy.gates.protect.push(OWN_FILES.to_owned());
     let tasks = to_run(&client, &chosen, &open, &stages, &settings)?;
     let slots = args.slots.unwrap_or(DEFAULT_SLOTS);
     let mut observer = task_reporter(&flags.style);
@@ -190,6 +188,7 @@ fn settings(planned: &PlannedStages, is_trusted_once: bool) -> TaskSettings {
         agents: planned.agents.clone(),
         setup: steps(&effective.setup),
         teardown: steps(&effective.teardown),
+        steps_of_repository: planned.configured.runnables().into_iter().filter(Runnable::is_step).collect(),
         submodules: effective.units.submodules.value,
         is_trusted_once,
         filters: None,
@@ -320,12 +319,13 @@ fn require_consent(
     let task = StageTask { spec: started.task, status: StageTaskStatus::Todo };
     let runnables = task_runnables(&[task]);
     consent::require_files(&cx.home, &view.root, (ConsentScope::Tasks, &runnables), is_trusted)?;
-    // It goes on with the gates that it began with, whatever the configuration says by now.
+    // It goes on with the commands that it began with, whatever the configuration says by now.
+    let steps = started.settings.as_ref().map(|settings| settings.steps_of_repository.as_slice());
     let of_loops = started.settings.iter().flat_map(|settings| settings.policy.gates.specs.iter());
     let of_stages = started.stages.iter().flat_map(|planned| planned.stage.gates.iter());
     let gates: Vec<GateSpec> = of_loops.chain(of_stages).cloned().collect();
     let resumed = consent::Resumed::Task(view.task.as_str());
-    consent::require_again(&cx.home, &view.root, &gates, is_trusted, resumed)
+    consent::require_again(&cx.home, &view.root, (&gates, steps.unwrap_or_default()), is_trusted, resumed)
 }
 
 /// Makes sure that an answer does not run what the user has not agreed to, or not any more.

@@ -11,7 +11,7 @@ use StageName::{Coder, Qa, Reviewer, Tester};
 
 pub(super) const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-pub(super) fn started() -> Box<TaskStarted> {
+pub(in crate::stages) fn started() -> Box<TaskStarted> {
     let text = "---\nid: TASK-001\ntitle: T\ncompletion: {stages: {qa: {promise: FINE}}}\n---\nDo it.\n";
     let stages = StageName::ALL.map(|name| PlannedStage {
         stage: Stage::of(name),
@@ -574,6 +574,7 @@ fn settings(agents: BTreeMap<StageName, crate::agent::AgentCommand>) -> TaskSett
         agents,
         setup: Vec::new(),
         teardown: Vec::new(),
+        steps_of_repository: vec![],
         submodules: false,
         is_trusted_once: false,
         filters: None,

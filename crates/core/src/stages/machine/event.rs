@@ -13,6 +13,7 @@ use crate::{
     stages::{
         FindingDecision, RalphFailure, Round, Stage, StageIteration, StageName, StageTaskSpec, Stalemate,
     },
+    trust::Runnable,
 };
 
 /// What a run of a task was started with. It is frozen here.
@@ -48,6 +49,9 @@ pub struct TaskSettings {
     /// Commands before a worktree goes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub teardown: Vec<SetupCommand>,
+    /// Those commands of both lists that the repository brought. They run only as long as the user agrees to them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps_of_repository: Vec<Runnable>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub submodules: bool,
     /// Whether the user agreed to the commands for this run alone (`--trust`). Otherwise the consent that is kept has to hold

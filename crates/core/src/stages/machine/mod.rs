@@ -25,7 +25,7 @@ mod event;
 mod state;
 
 #[cfg(test)]
-mod decide_tests;
+pub(super) mod decide_tests;
 #[cfg(test)]
 mod simulation_tests;
 
