@@ -163,12 +163,15 @@ pub fn check_again(
     Ok(Reverified { other_tree, unlike, gates, asked })
 }
 
-/// Where the snapshots of a loop are: its folder, or, if that was a worktree of a unit and is gone, its repository.
+/// Where the snapshots of a loop are: its folder, or, if that was a worktree of a unit or of a task and is gone, its repository.
 fn repository_of(store: &Store, started: &LoopStarted) -> Result<PathBuf, StoreError> {
-    if let Some(run) = started.run.as_ref().filter(|_| !started.workspace.is_dir())
-        && let Some(run) = store.run_started(run)?
-    {
-        return Ok(run.root);
+    if let Some(run) = started.run.as_ref().filter(|_| !started.workspace.is_dir()) {
+        if let Some(run) = store.run_started(run)? {
+            return Ok(run.root);
+        }
+        if let Some(settings) = store.task_started(run)?.and_then(|task| task.settings) {
+            return Ok(settings.root);
+        }
     }
     Ok(started.workspace.clone())
 }

@@ -21,14 +21,18 @@ use crate::{context::Context, error::UserError};
 /// How long the ids of runs are.
 const ID_LENGTH: usize = 10;
 
-/// Approve what a workflow asks about
+/// Approve what a workflow or a task asks about
 ///
-/// The approval holds for the files that the question is about; if they have changed since, it does not count, the checks run
+/// Of a task whose review does not come to an end, this takes the work as it is; an agent that is blocked goes on with what you
+/// say. The approval holds for the files that the question is about; if they have changed since, it does not count, the checks run
 /// again, and the question is asked again. A run that no process performs goes on in the background.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  dacapo approve\n  dacapo approve k3f9x2 \"also update the docs\"")]
+#[command(
+    after_help = "Example:\n  dacapo approve\n  dacapo approve k3f9x2 \"also update the docs\"\n  dacapo approve TASK-001 \"use postgres\""
+)]
 pub(super) struct ApproveArgs {
-    /// The run: its id or the beginning of it (default: the one here); if it names none, it is what to say
+    /// The task, or the run of a workflow: its id or the beginning of it (default: what asks here); if it names none, it is what
+    /// to say
     id: Option<String>,
     /// What to say
     text: Option<String>,
@@ -37,13 +41,17 @@ pub(super) struct ApproveArgs {
     decision: Option<String>,
 }
 
-/// Reject what a workflow asks about
+/// Reject what a workflow or a task asks about
 ///
-/// The run makes the changes that the workflow has for this case, and asks again; without any it ends.
+/// The coder of a task goes on with what you say, and the review begins anew; a task whose agent is blocked is given up.
+/// A run of a workflow makes the changes that the workflow has for this case, and asks again; without any it ends.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  dacapo reject k3f9x2 \"the tests are missing\"")]
+#[command(
+    after_help = "Example:\n  dacapo reject k3f9x2 \"the tests are missing\"\n  dacapo reject TASK-001 \"keep the old route\""
+)]
 pub(super) struct RejectArgs {
-    /// The run: its id or the beginning of it (default: the one here); if it names none, it is what to say
+    /// The task, or the run of a workflow: its id or the beginning of it (default: what asks here); if it names none, it is what
+    /// to say
     id: Option<String>,
     /// What is wrong
     text: Option<String>,

@@ -20,24 +20,25 @@ use dacapo_engine::{
 use super::{detach, say, task, value};
 use crate::{context::Context, error::UserError};
 
-/// End a loop for good, or a run of units
+/// End a loop for good, or a task, or a run of units
 ///
 /// Its agent is asked to end and then killed, with everything it started; loops it started are cancelled too. Units of a
-/// run that are not merged stay as they are, and `dacapo unit run` goes on with them.
+/// run that are not merged stay as they are, and `dacapo unit run` goes on with them. A task is `todo` again; its branch
+/// and its worktree stay.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  dacapo cancel fix-tests")]
+#[command(after_help = "Example:\n  dacapo cancel fix-tests\n  dacapo cancel TASK-001")]
 pub(super) struct CancelArgs {
-    /// The loop: its id, the beginning of it, its task or its unit; or a run of units (default: the one here)
+    /// The loop: its id, the beginning of it, its task or its unit; or a task of `dacapo task`, or a run (default: the one here)
     id: Option<String>,
 }
 
-/// Hold a loop after its current iteration
+/// Hold a loop or a task after its current iteration
 ///
 /// `dacapo resume` goes on. Of a run of units, one unit is held and the others go on.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  dacapo pause fix-tests --now")]
+#[command(after_help = "Example:\n  dacapo pause fix-tests --now\n  dacapo pause TASK-001")]
 pub(super) struct PauseArgs {
-    /// The loop: its id, the beginning of it, its task or its unit (default: the one here)
+    /// The loop: its id, the beginning of it, its task or its unit; or a task of `dacapo task` (default: the one here)
     id: Option<String>,
     /// Stop the agent instead of waiting for it
     #[arg(long)]
@@ -48,9 +49,11 @@ pub(super) struct PauseArgs {
 ///
 /// The words go into the next prompt. A loop that waits for a person goes on with them.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  dacapo steer fix-tests \"use the second approach\"")]
+#[command(
+    after_help = "Example:\n  dacapo steer fix-tests \"use the second approach\"\n  dacapo steer TASK-001 \"write it in French\""
+)]
 pub(super) struct SteerArgs {
-    /// The loop: its id, the beginning of it, or its task; left out, the one here is meant
+    /// The loop: its id, the beginning of it, or its task; or a task of `dacapo task`; left out, the one here is meant
     #[arg(value_name = "ID", value_parser = value::not_blank)]
     id: String,
     /// What to say

@@ -24,9 +24,11 @@ use crate::{
 
 /// Print the journal
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  dacapo events fix-tests -f --json | jq .type")]
+#[command(
+    after_help = "Example:\n  dacapo events fix-tests -f --json | jq .type\n  dacapo events TASK-001 -f"
+)]
 pub(super) struct EventsArgs {
-    /// One loop, unit or run of units (default: all)
+    /// One loop, task, unit, or run (default: all)
     id: Option<String>,
     /// Go on printing as events happen; with ID, until it is over
     #[arg(short, long)]

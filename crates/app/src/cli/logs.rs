@@ -9,8 +9,9 @@ use dacapo_core::{
         transcript::{self, OutputEvent, Transcript},
     },
     event::{Envelope, LoopEvent, OutputMarks},
+    stages::StageName,
     text::ansi::readable,
-    view::LoopView,
+    view::{LoopView, StageTaskView},
 };
 use dacapo_engine::{client::Client, secrets::secrets, store::Channel};
 
@@ -19,10 +20,15 @@ use crate::{context::Context, error::UserError};
 
 /// Print what the agent printed
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  dacapo logs fix-tests --iteration 3 --stderr")]
+#[command(
+    after_help = "Example:\n  dacapo logs fix-tests --iteration 3 --stderr\n  dacapo logs TASK-001 --stage coder"
+)]
 pub(super) struct LogsArgs {
-    /// The loop: its id, the beginning of it, or its task (default: the one here)
+    /// The loop: its id, the beginning of it, or its task; or a task of `dacapo task` (default: the one here)
     id: Option<String>,
+    /// Of a task, the newest run of this stage (default: of the stage that was run last)
+    #[arg(long, value_name = "STAGE", value_parser = StageName::WORDS)]
+    stage: Option<String>,
     /// Go on printing while the loop runs
     #[arg(short, long, conflicts_with = "iteration")]
     follow: bool,
@@ -45,7 +51,14 @@ pub(super) struct LogsArgs {
 
 pub(super) fn logs(cx: &Context, args: &LogsArgs) -> Result<u8, UserError> {
     let client = cx.client()?;
-    let view = cx.find_worked(&client, &cx.name(&client, args.id.as_deref())?)?.view;
+    let name = cx.name(&client, args.id.as_deref())?;
+    let view = match cx.find_task(&client, &name)? {
+        Some(seen) => of_stage(&client, &seen.view, args.stage.as_deref())?,
+        None if args.stage.is_some() => {
+            return Err(UserError::usage(format!("`{name}` is no task of `dacapo task`, and has no stages")));
+        }
+        None => cx.find_worked(&client, &name)?.view,
+    };
     let stream = if args.stderr {
         Channel::Stderr
     } else if args.gates {
@@ -113,6 +126,36 @@ pub(super) fn logs(cx: &Context, args: &LogsArgs) -> Result<u8, UserError> {
         ));
     }
     Ok(0)
+}
+
+/// The newest loop of a stage of a task, or of the stage that was run last; which one it is goes to standard error.
+fn of_stage(client: &Client, task: &StageTaskView, stage: Option<&str>) -> Result<LoopView, UserError> {
+    let loops: Vec<LoopView> = client.loops_of_run(&task.id)?.into_iter().map(|seen| seen.view).collect();
+    let worked = loops.iter().rev().filter(|view| view.stage.is_some() && view.iteration > 0);
+    let found = worked.clone().find(|view| stage.is_none_or(|wanted| view.stage.as_deref() == Some(wanted)));
+    let Some(found) = found else {
+        return Err(UserError::failed(match stage {
+            Some(stage) => format!("no agent has worked on stage {stage} of task {} yet", task.task),
+            None => format!("no agent has worked on task {} yet", task.task),
+        })
+        .hint(format!("`dacapo status {}` shows its stages", task.task)));
+    };
+    let mut stages: Vec<&str> = worked.filter_map(|view| view.stage.as_deref()).collect();
+    stages.sort_unstable();
+    stages.dedup();
+    let shown = found.stage.as_deref().unwrap_or_default();
+    stages.retain(|stage| *stage != shown);
+    let others = match stages.as_slice() {
+        [] => String::new(),
+        others => format!("; `--stage` shows another: {}", others.join(", ")),
+    };
+    let _ = writeln!(
+        std::io::stderr().lock(),
+        "(stage {shown} of task {}, loop {}{others})",
+        task.task,
+        found.id
+    );
+    Ok(found.clone())
 }
 
 /// An attempt's part of a stream.

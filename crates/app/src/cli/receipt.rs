@@ -1,20 +1,28 @@
 //! `dacapo receipt`.
 
 use clap::Args;
-use dacapo_core::{duration::Millis, receipt::Receipt, text::count, view::StageTaskView};
+use dacapo_core::{
+    duration::Millis,
+    receipt::Receipt,
+    text::count,
+    view::{StageRunView, StageTaskView},
+};
 use dacapo_engine::client::Client;
+use serde_json::{Value, json};
 
 use super::{say, say_json};
 use crate::{context::Context, error::UserError, report::signal_name};
 
-/// Show the proof of a finished loop
+/// Show the proof of a finished loop, or of the stages that a task has passed
 ///
 /// What was claimed, which gates agreed, what was kept, and which claims were refused on the way. With `--json` it is
 /// the receipt itself, which `dacapo verify FILE` checks.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  dacapo receipt fix-tests --json >receipt.json")]
+#[command(
+    after_help = "Example:\n  dacapo receipt fix-tests --json >receipt.json\n  dacapo receipt TASK-001"
+)]
 pub(super) struct ReceiptArgs {
-    /// The loop: its id, the beginning of it, or its task (default: the one here)
+    /// The loop: its id, the beginning of it, or its task; or a task of `dacapo task` (default: the one here)
     id: Option<String>,
     /// As JSON
     #[arg(long)]
@@ -38,8 +46,10 @@ pub(super) fn receipt(cx: &Context, args: &ReceiptArgs) -> Result<u8, UserError>
     Ok(0)
 }
 
-/// The proof of a task: that of each stage it has passed, what no role has reviewed, and where it was merged.
-fn of_task(client: &Client, view: &StageTaskView, is_json: bool) -> Result<u8, UserError> {
+/// The runs of stages that were passed, with their receipts.
+type Proofs<'a> = Vec<(&'a StageRunView, Option<Receipt>)>;
+
+fn proofs<'a>(client: &Client, view: &'a StageTaskView) -> Result<Proofs<'a>, UserError> {
     let mut proofs = Vec::new();
     for own in view.stages.iter().filter(|own| own.state == "passed") {
         let receipt = own.loop_id.as_ref().map(|id| client.receipt(id)).transpose()?.flatten();
@@ -49,31 +59,46 @@ fn of_task(client: &Client, view: &StageTaskView, is_json: bool) -> Result<u8, U
         return Err(UserError::failed(format!("task {} has no receipt: no stage was passed yet", view.task))
             .hint(format!("`dacapo why {}` says more", view.task)));
     }
-    if is_json {
-        let stages: Vec<_> = proofs
-            .iter()
-            .map(|(own, receipt)| {
-                serde_json::json!({
-                    "stage": own.stage,
-                    "run": own.run,
-                    "iterations": own.iterations,
-                    "loop": own.loop_id,
-                    "changed": own.changed,
-                    "unreviewed": own.unreviewed,
-                    "receipt": receipt,
-                })
+    Ok(proofs)
+}
+
+/// The proof of a task as `receipt --json` prints it.
+pub(super) fn task_as_json(client: &Client, view: &StageTaskView) -> Result<Value, UserError> {
+    Ok(json_of_task(view, &proofs(client, view)?))
+}
+
+fn json_of_task(view: &StageTaskView, proofs: &Proofs<'_>) -> Value {
+    let stages: Vec<Value> = proofs
+        .iter()
+        .map(|(own, receipt)| {
+            json!({
+                "stage": own.stage,
+                "run": own.run,
+                "iterations": own.iterations,
+                "loop": own.loop_id,
+                "changed": own.changed,
+                "unreviewed": own.unreviewed,
+                "receipt": receipt,
             })
-            .collect();
-        return say_json(&serde_json::json!({
-            "task": view.task,
-            "run": view.id,
-            "title": view.title,
-            "state": view.state,
-            "target": view.target,
-            "commit": view.commit,
-            "stages": stages,
-            "findings": view.ledger.findings,
-        }));
+        })
+        .collect();
+    json!({
+        "task": view.task,
+        "run": view.id,
+        "title": view.title,
+        "state": view.state,
+        "target": view.target,
+        "commit": view.commit,
+        "stages": stages,
+        "findings": view.ledger.findings,
+    })
+}
+
+/// The proof of a task: that of each stage it has passed, what no role has reviewed, and where it was merged.
+fn of_task(client: &Client, view: &StageTaskView, is_json: bool) -> Result<u8, UserError> {
+    let proofs = proofs(client, view)?;
+    if is_json {
+        return say_json(&json_of_task(view, &proofs));
     }
     let merged = match &view.commit {
         Some(commit) => format!("merged into {} as {}", view.target, short(commit)),

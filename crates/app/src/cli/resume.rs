@@ -15,13 +15,14 @@ use crate::{
     report::{Style, reporter},
 };
 
-/// Continue a loop that is paused, stopped or failed, or units
+/// Continue a loop that is paused, stopped or failed, a task that is paused or stopped, or units
 ///
-/// A loop goes on at the next iteration, with its counters; limits rise only by what is typed here.
+/// A loop goes on at the next iteration, with its counters; limits rise only by what is typed here. A task that failed is begun
+/// again by `dacapo task run`.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  dacapo resume fix-tests -n +10")]
+#[command(after_help = "Example:\n  dacapo resume fix-tests -n +10\n  dacapo resume TASK-001")]
 pub(super) struct ResumeArgs {
-    /// The loop: its id, the beginning of it, or its task; or a unit, or a run of units (default: the one here)
+    /// The loop: its id, the beginning of it, or its task; or a task of `dacapo task`, a unit, or a run (default: the one here)
     pub(super) id: Option<String>,
     /// Grant N more iterations
     #[arg(short = 'n', long, value_name = "+N", value_parser = value::extra, allow_hyphen_values = true)]

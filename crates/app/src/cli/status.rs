@@ -29,9 +29,9 @@ const RECENT_RUNS: u32 = 3;
 
 /// Show what runs, then what ended lately
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  dacapo status --json")]
+#[command(after_help = "Example:\n  dacapo status --json\n  dacapo status TASK-001\n  dacapo status --tasks")]
 pub(super) struct StatusArgs {
-    /// One loop, run of a workflow, or unit: its id, the beginning of it, a loop's task, or a unit's name
+    /// One loop, task, run of a workflow, or unit: its id, the beginning of it, a loop's task, or a unit's name
     id: Option<String>,
     /// Units instead of loops
     #[arg(long)]

@@ -4,15 +4,18 @@ use std::path::Path;
 
 use clap::Args;
 use dacapo_core::{
-    ids::LoopId,
+    ids::{LoopId, RunId},
     receipt::{self, Receipt},
     text::ansi::readable,
 };
-use dacapo_engine::{proof, store::Store};
+use dacapo_engine::{client::Client, proof, store::Store};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{receipt::no_receipt, say, say_json};
+use super::{
+    receipt::{no_receipt, task_as_json},
+    say, say_json,
+};
 use crate::{
     context::Context,
     error::{FAILED, UserError},
@@ -21,12 +24,15 @@ use crate::{
 /// Check a receipt: its hash, its journal, and its gates once more
 ///
 /// The files that were judged are brought back in a scratch folder and the gates run there again, contained as in a
-/// loop; your own files stay as they are. A file that holds a receipt of a loop of another machine is checked by its
-/// hash only: nothing that a file says is run.
+/// loop; your own files stay as they are. Of a task the receipt of each stage is checked, also when the task is merged and
+/// its worktree is gone. A file that holds a receipt of a loop of another machine is checked by its hash only: nothing that
+/// a file says is run.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  dacapo verify fix-tests\n  dacapo verify receipt.json")]
+#[command(
+    after_help = "Example:\n  dacapo verify fix-tests\n  dacapo verify TASK-001\n  dacapo verify receipt.json"
+)]
 pub(super) struct VerifyArgs {
-    /// The loop (its id, the beginning of it, or its task), or a file that holds a receipt
+    /// The loop (its id, the beginning of it, or its task), a task of `dacapo task`, or a file that holds a receipt
     #[arg(value_name = "ID|FILE")]
     what: String,
     /// As JSON
@@ -61,50 +67,133 @@ struct GateJson {
 
 pub(super) fn verify(cx: &Context, args: &VerifyArgs) -> Result<u8, UserError> {
     let store = cx.store()?;
+    let client = cx.client()?;
     let handed_in = match handed_in(&args.what)? {
         Some(value) => value,
-        None => match cx.find(&cx.client()?, &args.what) {
-            Ok(row) => {
-                let found = proof::receipt(&store, &row.view.id)?.ok_or_else(|| no_receipt(&row.view))?;
-                serde_json::to_value(found).map_err(UserError::failed)?
-            }
-            Err(error) => return Err(error.hint("or give a file that holds a receipt")),
+        None => match cx.find_task(&client, &args.what)? {
+            Some(seen) => task_as_json(&client, &seen.view)?,
+            None => match cx.find(&client, &args.what) {
+                Ok(row) => {
+                    let found = proof::receipt(&store, &row.view.id)?.ok_or_else(|| no_receipt(&row.view))?;
+                    serde_json::to_value(found).map_err(UserError::failed)?
+                }
+                Err(error) => return Err(error.hint("or give a file that holds a receipt")),
+            },
         },
     };
+    if handed_in["stages"].is_array() {
+        return of_task(cx, &store, &handed_in, args.json);
+    }
+    let verified = check(cx, &store, &handed_in, args.json)?;
+    let code = if verified.sound { 0 } else { FAILED };
+    if args.json {
+        say_json(&verified)?;
+        return Ok(code);
+    }
+    verified.tell();
+    if verified.sound {
+        say(format!("The receipt of loop {} is sound.", verified.loop_id));
+    }
+    Ok(code)
+}
+
+/// Checks the receipts of all stages that a task has passed.
+fn of_task(cx: &Context, store: &Store, handed_in: &Value, is_json: bool) -> Result<u8, UserError> {
+    let task = handed_in["task"].as_str().unwrap_or_default();
+    let altered = altered_task(&cx.client()?, handed_in)?;
+    let mut is_sound = altered.is_empty();
+    if !is_json && !is_sound {
+        say(format!("NOT SOUND: altered since it was issued: `{}`", altered.join("`, `")));
+    }
+    let mut stages = Vec::new();
+    for own in handed_in["stages"].as_array().into_iter().flatten() {
+        let (stage, run) = (own["stage"].as_str().unwrap_or_default(), &own["run"]);
+        if !is_json {
+            say(format!("Stage {stage} (run {run})"));
+        }
+        let verified = if own["receipt"].is_null() && own["loop"].is_null() {
+            let notes = vec!["the user took the work as it is: this stage has no receipt".to_owned()];
+            Verified { sound: true, notes, ..Verified::default() }
+        } else {
+            check(cx, store, &own["receipt"], is_json)?
+        };
+        is_sound &= verified.sound;
+        if is_json {
+            let mut value = serde_json::to_value(&verified).map_err(UserError::failed)?;
+            (value["stage"], value["run"]) = (own["stage"].clone(), run.clone());
+            stages.push(value);
+        } else {
+            verified.tell();
+        }
+    }
+    if is_json {
+        say_json(&json!({ "task": task, "sound": is_sound, "altered": altered, "stages": stages }))?;
+    } else if is_sound {
+        say(format!("The receipts of task {task} are sound."));
+    }
+    Ok(if is_sound { 0 } else { FAILED })
+}
+
+/// What the proof of a task says beside the receipts of its stages that is not what the journal says, if the task is there.
+fn altered_task(client: &Client, handed_in: &Value) -> Result<Vec<String>, UserError> {
+    let run = handed_in["run"].as_str().and_then(|run| run.parse::<RunId>().ok());
+    let Some(seen) = run.map(|run| client.task_of_id(&run)).transpose()?.flatten() else {
+        return Ok(Vec::new());
+    };
+    // A task that has gone on since has more stages than it had, and perhaps a commit.
+    if !seen.view.is_over {
+        return Ok(Vec::new());
+    }
+    let kept = task_as_json(client, &seen.view)?;
+    let without_receipts = |value: &Value| -> Vec<Value> {
+        let mut stages = value["stages"].as_array().cloned().unwrap_or_default();
+        stages.iter_mut().filter_map(Value::as_object_mut).for_each(|own| {
+            own.remove("receipt");
+        });
+        stages
+    };
+    let keys = ["task", "title", "state", "target", "commit", "findings"];
+    let mut altered: Vec<String> =
+        keys.into_iter().filter(|key| handed_in[*key] != kept[*key]).map(str::to_owned).collect();
+    if without_receipts(handed_in) != without_receipts(&kept) {
+        altered.push("stages".to_owned());
+    }
+    Ok(altered)
+}
+
+/// Checks one receipt.
+fn check(cx: &Context, store: &Store, handed_in: &Value, is_json: bool) -> Result<Verified, UserError> {
     let mut verified = Verified {
         loop_id: handed_in["loop"].as_str().unwrap_or_default().to_owned(),
         ..Verified::default()
     };
-    let kept = kept(&store, &verified.loop_id)?;
-    check_hash(&handed_in, kept.as_ref().map(|(_, kept)| kept), &mut verified)?;
+    let kept = kept(store, &verified.loop_id)?;
+    check_hash(handed_in, kept.as_ref().map(|(_, kept)| kept), &mut verified)?;
     match &kept {
         Some((id, kept)) => {
             verified.journal = true;
             if !store.had_journal_hash(id, &kept.previous)? {
                 verified.problems.push("the journal up to the verdict is not what it was".to_owned());
             }
-            check_gates(cx, &store, id, kept, args.json, &mut verified);
+            check_gates(cx, store, id, kept, is_json, &mut verified);
         }
         None => verified
             .notes
             .push("the journal of this loop is not here: only the receipt's own hash was checked".to_owned()),
     }
     verified.sound = verified.problems.is_empty();
-    let code = if verified.sound { 0 } else { FAILED };
-    if args.json {
-        say_json(&verified)?;
-        return Ok(code);
+    Ok(verified)
+}
+
+impl Verified {
+    fn tell(&self) {
+        for line in &self.notes {
+            say(format!("note: {line}"));
+        }
+        for line in &self.problems {
+            say(format!("NOT SOUND: {line}"));
+        }
     }
-    for line in &verified.notes {
-        say(format!("note: {line}"));
-    }
-    for line in &verified.problems {
-        say(format!("NOT SOUND: {line}"));
-    }
-    if verified.sound {
-        say(format!("The receipt of loop {} is sound.", verified.loop_id));
-    }
-    Ok(code)
 }
 
 /// The receipt in the file that `what` names, if it names one.
@@ -117,7 +206,9 @@ fn handed_in(what: &str) -> Result<Option<Value>, UserError> {
         std::fs::read(path).map_err(|error| UserError::usage(format!("cannot read `{what}`: {error}")))?;
     let value: Value = serde_json::from_slice(&bytes)
         .map_err(|error| UserError::failed(format!("`{what}` is no receipt: {error}")))?;
-    if value["loop"].is_string() && value["sha256"].is_string() {
+    let is_of_task =
+        value["task"].is_string() && value["stages"].as_array().is_some_and(|all| !all.is_empty());
+    if is_of_task || (value["loop"].is_string() && value["sha256"].is_string()) {
         Ok(Some(value))
     } else {
         Err(UserError::failed(format!("`{what}` is no receipt: it names no loop or has no hash")))

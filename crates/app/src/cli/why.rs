@@ -6,11 +6,11 @@ use dacapo_core::view::{UnitStatus, Why, why_run, why_task, why_unit, why_workfl
 use super::{say, say_json};
 use crate::{context::Context, error::UserError, not_begun::TaskNotBegun};
 
-/// Say why a loop, a unit or a run stopped, goes on or waits, and the one next step
+/// Say why a loop, a task, a unit or a run stopped, goes on or waits, and the one next step
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  dacapo why fix-tests")]
+#[command(after_help = "Example:\n  dacapo why fix-tests\n  dacapo why TASK-001")]
 pub(super) struct WhyArgs {
-    /// The loop: its id, the beginning of it, or its task; or a unit, or a run of units (default: the one here)
+    /// The loop: its id, the beginning of it, or its task; or a task of `dacapo task`, a unit, or a run (default: the one here)
     id: Option<String>,
     /// As JSON
     #[arg(long)]

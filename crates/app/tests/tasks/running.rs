@@ -647,3 +647,52 @@ fn what_changes_between_stages_or_is_committed_by_a_reviewer_fails_the_task() {
     let reason = tasks.show(&id)["ralph_failure"]["reason"].clone();
     assert_eq!(reason, "The reviewer made commits, which is not its role");
 }
+
+#[test]
+fn the_proof_of_a_merged_task_can_be_checked_again() {
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    tasks.run(&["--gate", "test -e work-TASK-001.txt"]).assert_code(0);
+    // Its worktree is gone; the repository has everything.
+    let output = tasks.dacapo(&["verify", &id]).assert_code(0);
+    assert!(output.stdout.ends_with("The receipts of task TASK-001 are sound.\n"), "{}", output.stdout);
+    assert_eq!(output.stdout.matches("gate `test -e work-TASK-001.txt` …").count(), 4, "{}", output.stdout);
+    let receipt = tasks.dacapo(&["receipt", &id, "--json"]).assert_code(0).stdout;
+    let file = tasks.env.root().join("r.json");
+    let verify = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        tasks.dacapo(&["verify", file.to_str().unwrap(), "--json"])
+    };
+    verify(&receipt).assert_code(0);
+    for (from, to) in [("\"commit\":\"", "\"commit\":\"0"), ("\"exit_code\":0", "\"exit_code\":1")] {
+        let changed = receipt.replacen(from, to, 1);
+        assert!(changed != receipt, "{receipt}");
+        let output = verify(&changed).assert_code(1);
+        let told: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+        assert_eq!(told["sound"], false, "{told:#}");
+    }
+    let mut fewer: serde_json::Value = serde_json::from_str(&receipt).unwrap();
+    fewer["stages"].as_array_mut().unwrap().remove(1);
+    let told: serde_json::Value =
+        serde_json::from_str(&verify(&fewer.to_string()).assert_code(1).stdout).unwrap();
+    assert_eq!(told["altered"], json!(["stages"]));
+}
+
+#[test]
+fn the_logs_of_a_task_say_which_stage_they_are_of() {
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    tasks.role("Implementation", "echo boom >&2; work; promise IMPLEMENTATION_COMPLETE");
+    tasks.run(&[]).assert_code(0);
+    let output = tasks.dacapo(&["logs", &id]).assert_code(0);
+    assert!(output.stdout.contains("I used it"), "{}", output.stdout);
+    assert!(output.stderr.starts_with("(stage qa of task TASK-001, loop "), "{}", output.stderr);
+    assert!(
+        output.stderr.contains("; `--stage` shows another: coder, reviewer, tester)"),
+        "{}",
+        output.stderr
+    );
+    let output = tasks.dacapo(&["logs", &id, "--stage", "coder", "--stderr"]).assert_code(0);
+    assert!(output.stdout.contains("boom"), "{}", output.stdout);
+    tasks.dacapo(&["logs", &id, "--stage", "coach"]).assert_code(2);
+}
