@@ -494,6 +494,20 @@ impl Origin {
 }
 
 impl GateSpec {
+    /// The check that every conflict marker is gone.
+    pub(crate) fn no_markers(paths: &[String]) -> Self {
+        let mut run = String::from("for file in");
+        for path in paths {
+            run.push(' ');
+            run.push_str(&quoted(path));
+        }
+        run.push_str(
+            "; do\n  [ -f \"$file\" ] || continue\n  if grep -nE '^(<<<<<<<|>>>>>>>|\\|\\|\\|\\|\\|\\|\\|)( |$)' -- \"$file\"; then \
+             echo \"$file: conflict markers\"; exit 1; fi\ndone",
+        );
+        Self { name: "no conflict markers".to_owned(), ..Self::of_command(&run) }
+    }
+
     /// A gate that was typed and is named by its command.
     pub fn of_command(run: &str) -> Self {
         Self {

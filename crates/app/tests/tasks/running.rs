@@ -347,14 +347,19 @@ fn a_merge_in_conflict_goes_back_to_the_coder() {
         root.display()
     );
     tasks.role("TASK-002.QA", &wait);
+    tasks.role("TASK-002.Implementation.2", "echo >>README.md; commit no; promise IMPLEMENTATION_COMPLETE");
     tasks.role(
-        "TASK-002.Implementation.2",
+        "TASK-002.Implementation.3",
         r#"grep -q '<<<<<<<' same.txt && printf 'both\n' >same.txt; commit both; promise IMPLEMENTATION_COMPLETE"#,
     );
     tasks.run(&[]).assert_code(0);
     assert_eq!(tasks.env.read("same.txt"), "both\n");
     assert_eq!(tasks.of_type(&two, "merge_conflicted")[0]["paths"], json!(["same.txt"]));
     assert!(tasks.prompt(&two, "Implementation", 2).contains("conflict marks between them: same.txt"));
+    // The marks have to go before the coder is believed.
+    let refused =
+        tasks.of_type(&two, "stage_iteration").into_iter().find(|entry| entry["refusal"].is_string());
+    assert!(refused.unwrap()["refusal"].as_str().unwrap().contains("no conflict markers"));
     assert!(tasks.of_type(&one, "merge_conflicted").is_empty());
     assert_eq!(tasks.merges().len(), 2);
 }

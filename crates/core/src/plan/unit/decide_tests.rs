@@ -721,7 +721,7 @@ fn a_conflict_is_resolved_by_an_agent_and_checked_again_if_more_has_to_hold() {
         assert_eq!(sim.told, [RunEvent::PrConflict { paths: vec!["a".to_owned()] }]);
         let markers = GateSpec {
             name: "no conflict markers".to_owned(),
-            ..super::rules::no_markers(&["a".to_owned()])
+            ..crate::policy::GateSpec::no_markers(&["a".to_owned()])
         };
         let order = LoopOrder {
             purpose: Purpose::proof(PlanStep::Conflict, &brief.settings, &brief.unit, "t1", &all_of(1)),

@@ -1,13 +1,12 @@
 //! The rules of a unit that need no history: what its tasks call for, what proves what, which end is which.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::collections::BTreeSet;
 
 use super::{Checks, CutFacts, MergeView, UnitBrief};
 use crate::{
     event::{Reason, UnitEnd},
     plan::{PlanStep, Purpose},
-    policy::GateSpec,
-    text::{count, shell::quoted},
+    text::count,
     unit::{
         Task, TaskSet, TaskStatus, check,
         files::{self, UnitFileVerdict},
@@ -196,19 +195,6 @@ pub(super) fn foreign_change(view: &MergeView) -> Option<String> {
         matches!(verdict, UnitFileVerdict::Forbidden(_)) || !is_proven
     });
     foreign.map(|change| change.file.clone())
-}
-
-/// The check that every conflict marker is gone.
-pub(super) fn no_markers(paths: &[String]) -> GateSpec {
-    let mut run = String::from("for file in");
-    for path in paths {
-        let _ = write!(run, " {}", quoted(path));
-    }
-    run.push_str(
-        "; do\n  [ -f \"$file\" ] || continue\n  if grep -nE '^(<<<<<<<|>>>>>>>|\\|\\|\\|\\|\\|\\|\\|)( |$)' -- \"$file\"; then \
-         echo \"$file: conflict markers\"; exit 1; fi\ndone",
-    );
-    GateSpec { name: "no conflict markers".to_owned(), ..GateSpec::of_command(&run) }
 }
 
 #[cfg(test)]

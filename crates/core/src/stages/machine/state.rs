@@ -80,6 +80,8 @@ pub struct TaskProgress {
     pub(super) passed_tree: String,
     /// Why claims of each stage were refused in this run, the newest last.
     pub(super) refusals: BTreeMap<StageName, Vec<String>>,
+    /// Files that got conflict marks, until the coder has passed.
+    pub(super) conflicted: Vec<String>,
     /// How often the merge was in conflict.
     pub(super) conflicts: u32,
 }
@@ -180,6 +182,9 @@ impl TaskProgress {
                 item.writes.clone_from(&started.task.writes);
             }
         }
+        if stage.name == StageName::Coder && !self.conflicted.is_empty() {
+            policy.gates.specs.push(GateSpec::no_markers(&self.conflicted));
+        }
         // A coder may answer that a finding is none. Then it has nothing to change, and the reviewer decides.
         if stage.name == StageName::Coder && self.ledger.open().next().is_some() {
             policy.claims.allow_empty = true;
@@ -268,6 +273,9 @@ impl TaskProgress {
             }
             TaskEvent::StagePassed { stage, refusals, tree, .. } => {
                 self.passed_tree.clone_from(tree);
+                if *stage == StageName::Coder {
+                    self.conflicted.clear();
+                }
                 self.refusals.entry(*stage).or_default().extend_from_slice(refusals);
                 self.phase = TaskPhase::Between;
             }
@@ -302,7 +310,8 @@ impl TaskProgress {
                     *is_held = matches!(event, TaskEvent::MergeHeld { .. });
                 }
             }
-            TaskEvent::MergeConflicted { .. } => {
+            TaskEvent::MergeConflicted { paths } => {
+                self.conflicted.clone_from(paths);
                 self.conflicts = self.conflicts.saturating_add(1);
                 self.phase = TaskPhase::Between;
             }
