@@ -93,3 +93,35 @@ fn steps_around_a_worktree_run_only_as_long_as_the_user_agrees() {
     tasks.dacapo(&["approve", &id]).assert_code(0);
     tasks.env.wait_until("the worktree is gone", super::support::SOON, || fs::exists(&ran).unwrap());
 }
+
+#[test]
+fn a_worktree_that_has_become_a_link_is_not_followed() {
+    // Before its claim is looked at, and before the next iteration.
+    for last in ["promise IMPLEMENTATION_COMPLETE", "echo more"] {
+        let tasks = Tasks::new();
+        let id = tasks.add("T", &[]);
+        let root = tasks.env.workspace();
+        let head = tasks.env.git(["symbolic-ref", "HEAD"]);
+        let link = format!("work; w=$PWD; cd /; mv $w $w.real; ln -s {} $w; {last}", root.display());
+        tasks.role("Implementation.1", &link);
+        for output in [tasks.run(&[]), tasks.dacapo(&["resume", &id])] {
+            let all = format!("{}{}", output.stdout, output.stderr);
+            assert_ne!(output.code, Some(0), "{all}");
+            assert!(all.contains("a link") && all.contains("which is not followed"), "{all}");
+        }
+        assert_eq!(tasks.env.git(["symbolic-ref", "HEAD"]), head, "the checkout of the user is where it was");
+        assert_eq!(tasks.env.git(["status", "--porcelain", "--", "README.md"]), "");
+        assert_eq!(tasks.calls(&id), ["Implementation"], "no agent works in the checkout of the user");
+    }
+}
+
+#[test]
+fn an_index_that_the_user_has_locked_ends_no_performer() {
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    let lock = "\"$(git rev-parse --git-common-dir)/index.lock\"";
+    tasks.role("Implementation", &format!("work; touch {lock}; promise IMPLEMENTATION_COMPLETE"));
+    tasks.role("QA", &format!("rm {lock}; promise QA_PASSED"));
+    tasks.run(&[]).assert_code(0);
+    assert_eq!(tasks.show(&id)["status"], "done");
+}

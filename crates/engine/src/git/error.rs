@@ -21,6 +21,9 @@ pub enum WorkspaceError {
     /// What is remembered of the loop's snapshots does not make sense.
     #[error("the snapshots' state `{}` is damaged: {why}", path.display())]
     Damaged { path: PathBuf, why: String },
+    /// An agent has put it into the place of its worktree.
+    #[error("the worktree `{}` has become a link, which is not followed", .0.display())]
+    Link(PathBuf),
     #[error("there is no first snapshot of loop {0} yet")]
     NotBegun(String),
     #[error("cannot {what} in `{}`: it is not in a git repository", dir.display())]

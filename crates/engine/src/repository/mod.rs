@@ -310,6 +310,10 @@ impl Repository {
     pub(crate) fn at(&self, path: &Path) -> Result<Checkout, WorkspaceError> {
         let foreign = || WorkspaceError::Foreign { path: path.to_owned(), dir: self.root().to_owned() };
         let place = path.canonicalize().map_err(|_| foreign())?;
+        // An agent can put a link into the place of its worktree: what is done there would be done elsewhere.
+        if place != path && path.starts_with(self.own_worktrees()) {
+            return Err(WorkspaceError::Link(path.to_owned()));
+        }
         let found = Checkout::find(&self.checkout.git, &place)?.ok_or_else(foreign)?;
         let is_ours = found.common_dir == self.checkout.common_dir
             && found.toplevel == place
@@ -317,11 +321,16 @@ impl Repository {
         if is_ours { Ok(found) } else { Err(foreign()) }
     }
 
+    /// Where dacapo makes worktrees.
+    fn own_worktrees(&self) -> PathBuf {
+        self.home.path().canonicalize().unwrap_or_default().join("worktrees")
+    }
+
     /// Whether git's folder knows of the worktree, and not only the worktree of it: an agent can write another one's name
     /// into `.git`, and what is done to its branch would be done to that one's.
     fn is_its_own(&self, found: &Checkout, place: &Path) -> bool {
         if found.git_dir == found.common_dir {
-            return !place.starts_with(self.home.path().canonicalize().unwrap_or_default().join("worktrees"));
+            return !place.starts_with(self.own_worktrees());
         }
         let Ok(back) = fs::read(found.git_dir.join("gitdir")) else { return false };
         let back = found.git_dir.join(OsStr::from_bytes(back.trim_ascii_end()));

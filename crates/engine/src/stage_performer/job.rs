@@ -122,7 +122,7 @@ impl StageJobError {
 pub(crate) fn work(spec: StageSpec, voice: JobReporter) {
     let mut voice = voice.for_performer(spec.is_watched);
     let job = StageJob { home: Home::at(&spec.home), spec };
-    let done = match job.spec.work.clone() {
+    let done = job.refuse_link().and_then(|()| match job.spec.work.clone() {
         StageWork::Begin { stage, run, policy, prompt, steers } => {
             let begun = job.begin(stage, run, (*policy, prompt), steers, &mut voice);
             begun.and_then(|id| job.put_back(stage, &id))
@@ -137,7 +137,7 @@ pub(crate) fn work(spec: StageSpec, voice: JobReporter) {
             report.map(|report| voice.say(&JobMessage::Merge(report)))
         }
         StageWork::Tidy { commit } => job.tidy(&commit),
-    };
+    });
     if let Err(error) = done {
         voice.say(&JobMessage::Failed { detail: error.to_string(), reason: error.reason() });
     }
@@ -151,6 +151,14 @@ pub(super) struct StageJob {
 impl StageJob {
     pub(super) fn known(&self) -> Option<KnownWorktree> {
         self.spec.known.clone().map(|(path, branch)| KnownWorktree { path, branch })
+    }
+
+    /// An agent can put a link into the place of the worktree. What would be done there would be done elsewhere.
+    fn refuse_link(&self) -> Result<(), StageJobError> {
+        match self.known() {
+            Some(KnownWorktree { path, .. }) if path.is_symlink() => Err(WorkspaceError::Link(path).into()),
+            _ => Ok(()),
+        }
     }
 
     fn begin(
@@ -218,6 +226,7 @@ impl StageJob {
         if stage.role().may_write != MayWrite::Nothing {
             return Ok(());
         }
+        self.refuse_link()?;
         let store = Store::open(&self.home.database()).map_err(StartError::from)?;
         let Some(view) = store.row(id).map_err(StartError::from)?.map(|row| row.current_view()) else {
             return Ok(());

@@ -35,6 +35,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::job::{MergeReport, StageSpec, StageWork};
 use crate::{
+    git::{Git, WorkspaceError},
     home::Home,
     observer::Observer,
     process::{Programs, identity::Identity},
@@ -199,7 +200,8 @@ pub fn run(
 
 /// The files of a task as they are now, in one word: the tree of its worktree. Without a worktree there is none.
 pub fn tree_of(home: &Home, view: &StageTaskView) -> Result<String, RunError> {
-    let Some(path) = view.worktree.as_ref().filter(|path| path.is_dir()) else { return Ok(String::new()) };
+    let is_own = |path: &&PathBuf| path.is_dir() && !path.is_symlink();
+    let Some(path) = view.worktree.as_ref().filter(is_own) else { return Ok(String::new()) };
     let named = |error| RunError::Io {
         what: "cannot name the snapshots of the task",
         source: io::Error::other(error),
@@ -643,8 +645,19 @@ impl TaskPerformer<'_> {
             false => {
                 let root =
                     self.tasks[at].stream().map(|stream| stream.view().root.clone()).unwrap_or_default();
-                let paths = Repository::open(&root, self.home)?.changed_paths(before, tree)?;
-                paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect()
+                // Two trees are compared, which an index that the user has locked does not stand in the way of.
+                let found = Git::find().map_err(WorkspaceError::from);
+                let found = found.and_then(|git| Repository::find(&git, &root, self.home));
+                match found.and_then(|repo| repo.changed_paths(before, tree)) {
+                    Ok(paths) => {
+                        paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect()
+                    }
+                    // This holds the task, and not the others.
+                    Err(error) => {
+                        let why = format!("what the {stage} has changed cannot be told: {error}");
+                        return Ok(failed(Reason::Error, why));
+                    }
+                }
             }
         };
         Ok(Box::new(StageEnd {
@@ -736,7 +749,8 @@ impl TaskPerformer<'_> {
                         _ => UserAnswer::Reject,
                     };
                     let view = self.tasks[at].stream().map(|stream| stream.view().clone());
-                    let tree = view.map(|view| tree_of(self.home, &view)).transpose()?.unwrap_or_default();
+                    // An answer about files that cannot be read does not count; it holds up no other task.
+                    let tree = view.and_then(|view| tree_of(self.home, &view).ok()).unwrap_or_default();
                     TaskNews::Answered { question, answer, text, tree }
                 }
                 // What holds or steers a loop is for the one that works.

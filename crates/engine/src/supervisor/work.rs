@@ -216,6 +216,15 @@ impl Supervisor<'_> {
             return self
                 .not_started(format!("the workspace `{}` is gone", started.workspace.display()), true);
         }
+        // The agent before may have put a link into the place of a worktree that dacapo made: it leads to other files.
+        let is_worktree = started.base.as_ref().is_some_and(|base| base.branch.is_some());
+        if is_worktree && started.workspace.is_symlink() {
+            let why = format!(
+                "the worktree `{}` has become a link, which is not followed",
+                started.workspace.display()
+            );
+            return self.not_started(why, true);
+        }
         if let Err(error) = self.segments.prompt.append(prompt.as_bytes()) {
             return self.disk_failed(&error);
         }
