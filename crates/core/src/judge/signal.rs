@@ -284,6 +284,17 @@ mod tests {
     }
 
     #[test]
+    fn a_few_misses_are_shown_and_the_others_are_counted() {
+        let shown = |number: usize| {
+            let misses = (1..=number).map(|n| format!("m{n}")).collect();
+            missed(&ItemFacts { misses, ..ItemFacts::default() })
+        };
+        assert_eq!(shown(0), None);
+        assert_eq!(shown(3).as_deref(), Some("m1; m2; m3"));
+        assert_eq!(shown(5).as_deref(), Some("m1; m2; m3; and 2 more"));
+    }
+
+    #[test]
     fn a_done_that_cannot_be_one_fails_in_fixed_words() {
         // req 68
         assert_eq!(done_error(&DoneFact::Directory).as_deref(), Some("DONE is a directory"));

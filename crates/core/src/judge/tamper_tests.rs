@@ -288,6 +288,15 @@ fn moved_tests_are_not_deleted_and_deleted_files_are() {
 }
 
 #[test]
+fn namesakes_that_change_places_in_a_file_are_known_by_their_bodies() {
+    // fault A12
+    const STRONG: &str = "mod x { #[test] fn a() { assert!(f()); } }\n";
+    const WEAK: &str = "mod y { #[test] fn a() {} }\n";
+    let (old, new) = (format!("{STRONG}{WEAK}"), format!("{WEAK}{STRONG}"));
+    check(&[change("a.rs", &old, &new)], &[]);
+}
+
+#[test]
 fn findings_are_bounded_and_data() {
     let many: String = (0..150).map(|n| format!("def test_{n}():\n    assert f({n})\n")).collect();
     let scan = scan(&[change("tests/a.py", &many, GONE)]);

@@ -96,8 +96,7 @@ pub fn scan(changes: &[FileChange<'_>]) -> TamperScan {
     // The closest match first, or a test would be compared with its namesake in another file.
     let by_name = |a: &Placed<'_>, b: &Placed<'_>| a.language == b.language && a.test.name == b.test.name;
     let same_file = |a: &Placed<'_>, b: &Placed<'_>| by_name(a, b) && a.path == b.path;
-    let same_test =
-        |a: &Placed<'_>, b: &Placed<'_>| same_file(a, b) && a.test.body == b.test.body && a.test == b.test;
+    let same_test = |a: &Placed<'_>, b: &Placed<'_>| same_file(a, b) && a.test == b.test;
     let renamed = |a: &Placed<'_>, b: &Placed<'_>| {
         a.language == b.language && !a.test.body.is_empty() && a.test.body.same_code(&b.test.body)
     };
