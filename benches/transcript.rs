@@ -1,7 +1,9 @@
 //! How fast an agent's events are read: `cargo bench -p dacapo-testkit --bench transcript`.
 //!
 //! 100 MB of Claude Code's stream-json, in the chunks a pipe has, through the transcript and the promise detector, for
-//! a run that reads files and runs tests, one that only writes, and one in pieces (`--include-partial-messages`).
+//! a run that reads files and runs tests, one that only writes, one in pieces (`--include-partial-messages`), and one that says
+//! one sentence at a time, read as agents print it and once more with a tab in each line, which the quick reader leaves to
+//! `serde_json`.
 
 use std::{hint::black_box, io::Write as _};
 
@@ -20,9 +22,13 @@ const ROUNDS: usize = 5;
 
 fn main() {
     let mut out = std::io::stdout().lock();
-    for (name, stream) in
-        [("a run with tools", with_tools()), ("words alone", words()), ("in pieces", pieces())]
-    {
+    for (name, stream) in [
+        ("a run with tools", with_tools()),
+        ("words alone", words()),
+        ("in pieces", pieces()),
+        ("short messages", short_messages("")),
+        ("short messages, by serde_json", short_messages("\t")),
+    ] {
         let alone = best(|| read(&stream, None));
         let rule = PromiseRule::new("DONE").expect("a rule");
         let detected = best(|| read(&stream, Some(PromiseDetector::new(&rule, "", "Fix the parser."))));
@@ -55,8 +61,7 @@ fn read(stream: &[u8], mut detector: Option<PromiseDetector>) -> usize {
         if let OutputEvent::Message(words) = heard {
             messages += 1;
             if let Some(detector) = &mut detector {
-                detector.push(words.as_bytes());
-                detector.push(b"\n");
+                detector.push_message(words);
             }
         }
     };
@@ -126,4 +131,9 @@ fn pieces() -> Vec<u8> {
             r#"{{"type":"stream_event","event":{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"word {number} "}}}},"session_id":"96d7e3c7-9469-4ae3-95f2-93887a302e98","parent_tool_use_id":null,"uuid":"f4b0b57c-1095-4b00-9b20-20a9d9d34cb6"}}"#
         )
     })
+}
+
+/// One sentence a line, with `space` before its second field.
+fn short_messages(space: &str) -> Vec<u8> {
+    stream(|number| text(number, &format!("Step {number}: {PROSE}")).replacen(',', &format!(",{space}"), 1))
 }

@@ -1,7 +1,11 @@
 //! What went wrong, for people: one line, one hint, one exit code.
 
-use std::{fmt::Display, io::Write};
+use std::{
+    fmt::Display,
+    io::{IsTerminal, Write},
+};
 
+use dacapo_core::text::columns::wrapped;
 use dacapo_engine::{
     bus::BusError,
     client::ClientError,
@@ -54,16 +58,15 @@ impl UserError {
         self
     }
 
-    /// Prints it; the reason is the last line.
+    /// Prints it, and below it what to try next.
     pub(crate) fn print(&self) {
-        let mut stderr = std::io::stderr().lock();
         if let Some(details) = &self.details {
-            let _ = writeln!(stderr, "{}", secrets().redact(details));
+            let _ = writeln!(std::io::stderr().lock(), "{}", secrets().redact(details));
         }
+        complain(&format!("dacapo: {}", self.message));
         if let Some(hint) = &self.hint {
-            let _ = writeln!(stderr, "hint: {}", secrets().redact(hint));
+            complain(&format!("hint: {hint}"));
         }
-        let _ = writeln!(stderr, "dacapo: {}", secrets().redact(&self.message));
     }
 }
 
@@ -215,6 +218,12 @@ impl From<StartError> for UserError {
             ),
             StartError::NotResumable { .. } => Self::failed(error).hint("a new `dacapo run` starts over"),
             StartError::ParentGone(_) => Self::environment(error),
+            StartError::InSession(_) => {
+                Self::usage(error).hint("it goes on when the agent of that session next stops")
+            }
+            StartError::ProtectsNothing(_) => Self::usage(error).hint(
+                "patterns count from the top of the repository, `*` stays in one folder and `**` does not: `--protect 'tests/**'`",
+            ),
             StartError::Policy(_)
             | StartError::Glob(_)
             | StartError::NoCommit(_)
@@ -261,6 +270,24 @@ impl From<RunError> for UserError {
             RunError::Io { .. } => Self::environment(error),
         }
     }
+}
+
+/// Writes to standard error; in a terminal, long lines are broken between words.
+pub(crate) fn complain(text: &str) {
+    let mut stderr = std::io::stderr().lock();
+    let text = secrets().redact(text);
+    if !stderr.is_terminal() {
+        let _ = writeln!(stderr, "{text}");
+        return;
+    }
+    for line in text.lines().flat_map(|line| wrapped(line, width_of_errors())) {
+        let _ = writeln!(stderr, "{line}");
+    }
+}
+
+fn width_of_errors() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok();
+    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(80)
 }
 
 /// A panic is ours, never the user's.

@@ -14,10 +14,17 @@ fn main() -> ExitCode {
     if word.as_ref().is_some_and(|word| word == dacapo_engine::process::keeper::KEEPER) {
         return dacapo_engine::process::keeper::main();
     }
+    // A keeper inherits from one of these, so nothing is left to it.
+    dacapo_engine::process::keep_to_this_process();
     std::panic::set_hook(Box::new(|panic| {
+        report::terminal::restore();
         error::report_bug(&panic.to_string());
-        std::process::exit(70);
+        std::process::exit(if cli::is_hook() { 0 } else { 70 });
     }));
+    if word.as_ref().is_some_and(|word| word == dacapo_engine::notify::NOTIFY) {
+        return dacapo_engine::notify::main();
+    }
+    dacapo_engine::notify::enable();
     if word.as_ref().is_some_and(|word| word == dacapo_engine::scheduler::JOB) {
         return dacapo_engine::scheduler::job_main();
     }

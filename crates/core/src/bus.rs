@@ -106,6 +106,13 @@ impl Draft {
     }
 }
 
+impl Message {
+    /// When it was posted: [`Message::at`] has whole seconds, an id that dacapo made tells more.
+    pub fn posted_at(&self) -> Timestamp {
+        id_parts(&self.id).map_or(self.at, |(time, ..)| time)
+    }
+}
+
 /// The id of the message that follows `last` on its bus: time, process and a counter.
 ///
 /// It sorts after `last` also within one microsecond, and when the clock went backwards. A `last` that
@@ -129,7 +136,11 @@ pub fn is_id(id: &str) -> bool {
 }
 
 fn id_text(time: Timestamp, pid: u32, counter: u32) -> String {
-    format!("{}-{pid:05}-{counter:04}", time.strftime("%Y%m%dT%H%M%S.%6fZ"))
+    let at = TimeZone::UTC.to_datetime(time);
+    let (year, month, day, micros) = (at.year(), at.month(), at.day(), at.subsec_nanosecond() / 1000);
+    let (hour, minute, second) = (at.hour(), at.minute(), at.second());
+    // Put together here: a loop posts several messages in each iteration, and `strftime` reads its format each time.
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}.{micros:06}Z-{pid:05}-{counter:04}")
 }
 
 fn id_parts(id: &str) -> Option<(Timestamp, u32, u32)> {

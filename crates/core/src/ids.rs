@@ -145,12 +145,13 @@ impl ProjectId {
 }
 
 impl TaskId {
-    /// A task id for a prompt that came without one: its first words and something random.
-    pub fn for_prompt(prompt: &str, random: [u8; 4]) -> Self {
+    /// A task id for a prompt that came without one: its first words, and something random if another task is called so.
+    pub fn for_prompt(prompt: &str, random: [u8; 4], is_free: impl Fn(&Self) -> bool) -> Self {
         let words =
             slug(prompt.lines().find(|l| !l.trim().is_empty()).unwrap_or_default(), 28).to_lowercase();
         let words = if words.is_empty() { "task".to_owned() } else { words };
-        Self(format!("{words}-{}", base32(&random)))
+        let plain = Self(words);
+        if is_free(&plain) { plain } else { Self(format!("{plain}-{}", base32(&random))) }
     }
 }
 
@@ -223,9 +224,11 @@ mod tests {
         assert_ne!(ProjectId::of_folder("a", b"/x/a"), ProjectId::of_folder("a", b"/y/a"));
         for prompt in ["Fix the failing tests, please", "", "\n\n  # Heading", "日本語", &"x".repeat(900)]
         {
-            let id = TaskId::for_prompt(prompt, [1, 2, 3, 4]);
+            let id = TaskId::for_prompt(prompt, [1, 2, 3, 4], |_| false);
             assert!(id.as_str().parse::<TaskId>().is_ok(), "{id}");
         }
-        assert_eq!(TaskId::for_prompt("Fix the tests", [0, 1, 2, 3]).as_str(), "fix-the-tests-abcd");
+        for (is_free, id) in [(true, "fix-the-tests"), (false, "fix-the-tests-abcd")] {
+            assert_eq!(TaskId::for_prompt("Fix the tests", [0, 1, 2, 3], |_| is_free).as_str(), id);
+        }
     }
 }

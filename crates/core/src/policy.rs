@@ -126,6 +126,9 @@ pub struct Limits {
     pub idle_timeout: Option<Millis>,
     /// Stop after this many iterations without progress.
     pub stuck_after: Option<u32>,
+    /// Stop after this many turns in a row of a chat session's agent that left the files as they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unchanged_idles: Option<u32>,
 }
 
 impl Default for Limits {
@@ -141,6 +144,7 @@ impl Default for Limits {
             iteration_timeout: None,
             idle_timeout: Some(Millis::from_mins(30)),
             stuck_after: None,
+            unchanged_idles: None,
         }
     }
 }
@@ -216,12 +220,26 @@ pub struct GateRules {
     /// Checks that a claim must pass, in order.
     pub specs: Vec<GateSpec>,
     pub run_in: GateIn,
+    /// What an agent may do with tests that are there already.
+    pub tests: TestsMode,
+    /// Paths of tests beside those that are known by convention, as patterns.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub test_paths: Vec<String>,
+    /// Whether the gates are tried in a throw-away checkout before the first agent.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub probe: bool,
     /// Whose version of the protected paths gates see.
     pub from: GateFrom,
     /// Commands that prepare a fresh checkout for gates.
     pub setup: Vec<SetupCommand>,
     /// Paths the agent may not change if its claim is to count.
     pub protect: Vec<String>,
+    /// Patterns that must match a file when the loop begins: those that the user typed. Not recorded: a loop that goes on has begun.
+    #[serde(skip)]
+    pub must_match: Vec<String>,
+    /// Files that checks name which run later on this work. They are as protected as those that the gates of this loop name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub named_later: Vec<String>,
     /// Whether gates run once before the first agent.
     pub baseline: bool,
     /// Whether a gate that was red before and is red in the same way now may stay so.
@@ -239,14 +257,26 @@ pub struct GateRules {
     pub environment: BTreeMap<String, String>,
 }
 
+impl GateRules {
+    /// Whether the tests, and what decides which of them run, are compared with what they were.
+    pub fn watches_goalposts(&self) -> bool {
+        !self.specs.is_empty() && (self.tests != TestsMode::Free || self.run_in != GateIn::Workspace)
+    }
+}
+
 impl Default for GateRules {
     fn default() -> Self {
         Self {
             specs: Vec::new(),
             run_in: GateIn::Workspace,
+            tests: TestsMode::Free,
+            test_paths: Vec::new(),
+            probe: false,
             from: GateFrom::Workspace,
             setup: Vec::new(),
             protect: Vec::new(),
+            must_match: Vec::new(),
+            named_later: Vec::new(),
             baseline: false,
             tolerate_baseline: false,
             red_first: false,
@@ -363,6 +393,8 @@ pub enum PromptForm {
         /// The words in the prompt in whose place the number of the iteration and the limit stand, such as `3/15`.
         count_mark: String,
     },
+    /// The prompts of a loop inside a chat session: the task once, then what sends the agent back to it.
+    Session,
 }
 
 impl PromptForm {
@@ -440,8 +472,28 @@ pub enum GateIn {
     /// In the workspace itself.
     #[default]
     Workspace,
+    /// In the workspace, and before a claim is believed once more in a fresh checkout.
+    Both,
     /// In a fresh checkout of the tree that would be kept.
     Clean,
+}
+
+/// What an agent may do with tests that are there already, and with what decides which of them run. Later is stricter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TestsMode {
+    /// It may change them; the receipt lists what it changed.
+    #[default]
+    Free,
+    /// It may change them, but the gates must also pass with the tests as they were.
+    Checked,
+    /// It may not change them.
+    Sealed,
+}
+
+impl TestsMode {
+    pub const WORDS: [(&str, Self); 3] =
+        [("sealed", Self::Sealed), ("checked", Self::Checked), ("free", Self::Free)];
 }
 
 /// Whose version of the protected paths gates see. Later is stricter.
@@ -457,6 +509,9 @@ pub enum GateFrom {
 
 /// The pattern of the files that say how dacapo works in a repository.
 pub const OWN_FILES: &str = ".dacapo/**";
+
+/// The pattern of all files.
+pub const EVERY_FILE: &str = "**";
 
 /// A command that prepares a fresh checkout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,6 +9,7 @@ use crate::{
     judge::promise::{BLOCKED_PLACEHOLDER, MissReason},
     loop_machine::LoopState,
     policy::{OwnClaim, Policy, PromptForm},
+    session,
 };
 
 /// The newest refusal, in a form an agent can use.
@@ -107,6 +108,7 @@ pub fn compose(state: &LoopState, iteration: u32, nonce: &str) -> String {
             };
             format!("{counted}\n\n---\n")
         }
+        PromptForm::Session => return session::compose(state, iteration, nonce),
     };
     prompt.push_str(&format!(
         "If it cannot be done as asked, do not pretend that it is and do not bend what it is checked by: print the line \
@@ -230,8 +232,15 @@ fn how_to_claim(policy: &Policy, nonce: &str) -> String {
     )
 }
 
+/// Why the newest claim did not hold, as the next prompt says it; nothing where agents are not to be told.
+pub fn refusal(state: &LoopState) -> Option<String> {
+    let policy = &state.started.as_ref()?.policy;
+    let feedback = state.conversation.feedback.as_ref().filter(|_| policy.gates.feedback)?;
+    Some(told(feedback, policy).trim().to_owned())
+}
+
 /// The newest refusal, and what its gates printed.
-fn told(feedback: &Feedback, policy: &Policy) -> String {
+pub(crate) fn told(feedback: &Feedback, policy: &Policy) -> String {
     let mut text = if policy.claims.own_claim.is_left_to_agents() && feedback.iteration > 0 {
         format!("\nThe claim of iteration {} was refused: {}.\n", feedback.iteration, feedback.line)
     } else {

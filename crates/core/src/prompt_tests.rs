@@ -35,6 +35,7 @@ fn red_gate(tail: &str) -> [LoopEvent; 5] {
             item: None,
             expect: Default::default(),
             working_dir: None,
+            look: Default::default(),
         },
         LoopEvent::GateFinished {
             iteration: 1,
@@ -43,6 +44,7 @@ fn red_gate(tail: &str) -> [LoopEvent; 5] {
             command: "cargo test --all".into(),
             item: None,
             result,
+            look: Default::default(),
         },
         LoopEvent::ClaimRefused {
             iteration: 1,
@@ -61,6 +63,7 @@ fn red_before() -> [LoopEvent; 1] {
         command: "cargo test --all".into(),
         item: None,
         result: GateResult { signature: "red".into(), ..gate_result(101) },
+        look: Default::default(),
     }]
 }
 

@@ -6,7 +6,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    event::{Examination, ProtectedFile, Usage},
+    event::{Examination, Look, ProtectedFile, Usage},
+    goalposts::TestReport,
     judge::{claim::RefusalReason, expectation::Expectation, signal::Signal},
     loop_machine::{GateTry, Judging, LoopState, Seal},
 };
@@ -35,6 +36,15 @@ pub struct Receipt {
     /// Files that did not change, and what they hold.
     pub protected: Vec<ProtectedFile>,
     pub tamper: Tamper,
+    /// What became of the tests that were there before the first agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tests: Option<TestsProof>,
+    /// `clean` if the gates passed in a fresh checkout, `workspace` if they did there alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checked_in: Option<String>,
+    /// The person who accepted the tree although its tests are narrower than they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approved_by: Option<String>,
     /// Claims that were refused on the way.
     pub refusals: Vec<RefusalLine>,
     pub iterations: u32,
@@ -70,6 +80,42 @@ pub struct GateProof {
     /// The folder that it ran in, below the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
+}
+
+/// What became of the tests that were there before the first agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestsProof {
+    /// What the runners reported at the start, where they report anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<TestCounts>,
+    /// What they reported for the accepted claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<TestCounts>,
+    /// Tests, and files that decide which tests run, that are not what they were.
+    pub changed: Vec<String>,
+    /// Whether the gates also passed with those as they were.
+    pub both_ways: bool,
+}
+
+/// How many tests ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestCounts {
+    pub passed: u32,
+    pub failed: u32,
+    pub skipped: u32,
+}
+
+impl TestCounts {
+    fn sum<'a>(reports: impl Iterator<Item = &'a TestReport>) -> Option<Self> {
+        reports.fold(None, |sum: Option<Self>, report| {
+            let sum = sum.unwrap_or_default();
+            Some(Self {
+                passed: sum.passed + report.passed,
+                failed: sum.failed + report.failed,
+                skipped: sum.skipped + report.skipped,
+            })
+        })
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,6 +160,26 @@ pub(crate) fn issue(
         }
     }
     let tamper = found.map(|found| &found.tamper);
+    let first = judging.tries.first().map(|tried| tried.look);
+    let is_watched = started.goalposts.is_some();
+    let both_ways = judging.has_passed(Look::AS_BEFORE);
+    let tests = is_watched.then(|| TestsProof {
+        before: TestCounts::sum(state.trials.values().filter_map(|trial| trial.tests.as_ref())),
+        after: TestCounts::sum(
+            judging
+                .tries
+                .iter()
+                .filter(|tried| tried.holds() && Some(tried.look) == first)
+                .filter_map(|tried| tried.result.tests.as_ref()),
+        ),
+        changed: found
+            .map(|found| found.moved.iter().map(|moved| moved.path.clone()).collect())
+            .unwrap_or_default(),
+        both_ways,
+    });
+    let is_clean = judging.has_passed(Look::CLEAN);
+    let approved_by =
+        state.approved.as_ref().filter(|(tree, _)| found.is_some_and(|found| found.tree == *tree));
     let spec = |index: usize| started.policy.gates.specs.get(index);
     let mut receipt = Receipt {
         loop_id: seal.loop_id,
@@ -127,8 +193,8 @@ pub(crate) fn issue(
         gates: judging
             .tries
             .iter()
-            .filter(|tried| tried.holds())
-            .map(|GateTry { name, command, result, index }| GateProof {
+            .filter(|tried| tried.holds() && Some(tried.look) == first)
+            .map(|GateTry { name, command, result, index, .. }| GateProof {
                 expect: spec(*index).map(|gate| gate.expect.clone()).unwrap_or_default(),
                 working_dir: spec(*index).and_then(|gate| gate.working_dir.clone()),
                 name: name.clone(),
@@ -147,6 +213,9 @@ pub(crate) fn issue(
             skipped_tests: tamper.map_or(0, |scan| scan.skipped_tests),
             emptied_tests: tamper.map_or(0, |scan| scan.emptied_tests),
         },
+        tests,
+        checked_in: is_watched.then(|| if is_clean { "clean" } else { "workspace" }.to_owned()),
+        approved_by: approved_by.map(|(_, by)| by.clone()),
         refusals: state
             .refusals
             .iter()

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     config::{At, Config, Gate, SetupStep},
     duration::Millis,
-    policy::{GateSpec, Origin},
+    policy::{GateFrom, GateIn, GateSpec, Origin, TestsMode},
     stages::{StageName, StageTask, Verify},
     unit::{Task, Unit},
     workflow::{StepKind, Workflow},
@@ -36,6 +36,9 @@ pub struct Runnable {
 
 /// What a gate is called in a list of commands.
 const GATE: &str = "gate";
+const BASELINE: &str = "baseline";
+/// What a demand says that is a switch.
+const FLAG_ON: &str = "true";
 const SETUP: &str = "setup";
 const TEARDOWN: &str = "teardown";
 
@@ -44,6 +47,11 @@ impl Runnable {
     fn is_gate(&self) -> bool {
         let stage = self.what.strip_suffix(GATE).map(str::trim_end);
         stage.is_some_and(|stage| stage.is_empty() || StageName::find(stage).is_some())
+    }
+
+    /// Whether it checks claims: a gate, or a check of whole units.
+    pub fn is_check(&self) -> bool {
+        self.is_gate() || (self.what == BASELINE && self.command != FLAG_ON)
     }
 
     /// Whether it makes a worktree ready, or runs before one goes.
@@ -86,7 +94,7 @@ pub fn runnables(repository: &Config) -> Vec<Runnable> {
         steps.collect()
     };
     let baseline = repository.units.baseline.iter().map(|At { value: check, line }| Runnable {
-        what: "baseline".to_owned(),
+        what: BASELINE.to_owned(),
         name: check.name.clone(),
         command: check.run.clone(),
         condition: check.pattern.clone(),
@@ -129,6 +137,128 @@ pub fn task_runnables(tasks: &[StageTask]) -> Vec<Runnable> {
         }
     }
     found
+}
+
+/// What the user agrees to who says that a task is done of which no run is recorded.
+pub fn taken_as_done(task: &StageTask) -> Runnable {
+    Runnable {
+        what: "done".to_owned(),
+        name: task.spec.id.to_string(),
+        command: "status: done".to_owned(),
+        condition: None,
+        timeout: None,
+        file: task.spec.file.clone(),
+        line: 1,
+    }
+}
+
+/// What the user agrees to who says that a task of a unit is complete which loops have worked on and no receipt proves.
+pub fn taken_as_complete(unit: &Unit, task: &Task) -> Runnable {
+    Runnable {
+        what: "done".to_owned(),
+        name: format!("{} #{} without a receipt", unit.id, task.spec.number),
+        command: "status: complete".to_owned(),
+        condition: None,
+        timeout: None,
+        file: task.spec.file.clone(),
+        line: 1,
+    }
+}
+
+/// Words of the repository's configuration that take proof away from stages: an agent that runs once, a promise that is believed
+/// as it stands. They run nothing, and what they switch off is what dacapo is there for, so the user agrees to them as well.
+pub fn proof_taken_away(repository: &Config) -> Vec<Runnable> {
+    let word = |name: &str, key: &str, at: &Option<At<bool>>| {
+        let at = at.as_ref().filter(|at| !at.value)?;
+        Some(Runnable {
+            what: "less proof for".to_owned(),
+            name: name.to_owned(),
+            command: format!("{key}: false"),
+            condition: None,
+            timeout: None,
+            file: repository.file.clone(),
+            line: at.line,
+        })
+    };
+    let stages = &repository.stages;
+    let all = [
+        word("all stages", "ralph.enabled", &stages.enabled),
+        word("all stages", "ralph.verify_promises", &stages.verify_promises),
+    ];
+    let own = stages.of.iter().flat_map(|(stage, section)| {
+        [
+            word(stage.as_str(), &format!("ralph.{stage}.enabled"), &section.enabled),
+            word(stage.as_str(), &format!("ralph.{stage}.verify_promise"), &section.verify_promise),
+        ]
+    });
+    all.into_iter().chain(own).flatten().collect()
+}
+
+/// What a repository's configuration asks of every claim: its checks, and what makes them stricter. Fewer of them is less proof, which
+/// needs consent like a command does; more of them needs none.
+pub fn demands(repository: &Config) -> Vec<Runnable> {
+    let mut found: Vec<Runnable> = runnables(repository).into_iter().filter(Runnable::is_check).collect();
+    let mut ask = |what: &str, value: &str, line: u32| {
+        found.push(Runnable {
+            what: what.to_owned(),
+            name: value.to_owned(),
+            command: value.to_owned(),
+            condition: None,
+            timeout: None,
+            file: repository.file.clone(),
+            line,
+        });
+    };
+    let checks = &repository.checks;
+    for pattern in &repository.protect {
+        ask("protect", &pattern.value, pattern.line);
+    }
+    for path in &checks.test_paths {
+        ask("tests.paths", &path.value, path.line);
+    }
+    // The stricter of a row of words asks for what the weaker ones ask for.
+    let modes = [("checked", TestsMode::Checked), ("sealed", TestsMode::Sealed)];
+    let mut tests = |what: &str, mode: &Option<At<TestsMode>>| {
+        for (word, known) in modes {
+            if let Some(at) = mode.as_ref().filter(|at| at.value >= known) {
+                ask(what, word, at.line);
+            }
+        }
+    };
+    tests("tests.mode", &checks.tests_mode);
+    for (stage, section) in &repository.stages.of {
+        tests(&format!("stages.{stage}.tests"), &section.tests);
+    }
+    for (word, place) in [("both", GateIn::Both), ("clean", GateIn::Clean)] {
+        if let Some(at) = checks.gate_in.as_ref().filter(|at| at.value >= place) {
+            ask("gate_in", word, at.line);
+        }
+    }
+    if let Some(at) = checks.gate_from.as_ref().filter(|at| at.value == GateFrom::Base) {
+        ask("gate_from", "base", at.line);
+    }
+    for (what, flag) in [(BASELINE, &checks.baseline), ("red_first", &checks.red_first)] {
+        if let Some(at) = flag.as_ref().filter(|at| at.value) {
+            ask(what, FLAG_ON, at.line);
+        }
+    }
+    for kind in &repository.evidence {
+        ask("evidence", kind.value.as_str(), kind.line);
+    }
+    if let Some(At { value, line }) = &repository.contradictions {
+        if value.defaults {
+            ask("contradictions", "default", *line);
+        }
+        for phrase in &value.phrases {
+            ask("contradictions", phrase, *line);
+        }
+    }
+    found
+}
+
+/// What `old` asked for and `new` does not.
+pub fn no_longer_asked(old: &[Runnable], new: &[Runnable]) -> Vec<Runnable> {
+    Changes::between(old, new).removed.into_iter().cloned().collect()
 }
 
 /// The commands that prove the tasks of units, in the order of the units.

@@ -252,3 +252,58 @@ fn commands_that_verify_a_task_are_listed_with_their_file_line_and_folder() {
     let (before, moved) = (of(""), of(", working_dir: web"));
     assert_eq!(not_granted(&moved, &before), [&moved[1]], "in another folder it is another command");
 }
+
+#[test]
+fn a_configuration_that_asks_for_less_says_what_it_dropped() {
+    const ALL: &str = "\
+gates:
+  - cargo test
+protect: [tests/**, Makefile]
+baseline: true
+red_first: true
+gate_in: clean
+gate_from: base
+tests: {mode: sealed, paths: [checks/**]}
+evidence: [commit]
+contradictions: [to do, not done]
+units: {baseline: [{name: all, run: make all}]}
+stages: {tester: {tests: checked, gates: [make e2e]}}
+limits: {max_iterations: 5}
+worktree: {setup: [{run: npm ci}]}
+";
+    let asks = |text: &str| demands(&parse("config.yaml", text.as_bytes(), Author::Repository).unwrap());
+    let before = asks(ALL);
+    for (from, to, dropped) in [
+        ("", "", &[][..]),
+        // More than before, another order, and what proves nothing.
+        ("Makefile]", "Makefile, more/**]", &[]),
+        ("[tests/**, Makefile]", "[Makefile, tests/**]", &[]),
+        ("max_iterations: 5", "max_iterations: 50", &[]),
+        ("npm ci", "npm install", &[]),
+        // Less.
+        ("gates:\n  - cargo test\n", "", &["gate cargo test"]),
+        (", Makefile]", "]", &["protect Makefile"]),
+        ("protect: [tests/**, Makefile]\n", "", &["protect tests/**", "protect Makefile"]),
+        ("protect: [tests/**", "protect: [tests/*", &["protect tests/**"]),
+        ("baseline: true", "baseline: false", &["baseline true"]),
+        ("red_first: true\n", "", &["red_first true"]),
+        ("gate_in: clean", "gate_in: both", &["gate_in clean"]),
+        ("gate_in: clean", "gate_in: workspace", &["gate_in both", "gate_in clean"]),
+        ("gate_from: base", "gate_from: workspace", &["gate_from base"]),
+        ("mode: sealed", "mode: checked", &["tests.mode sealed"]),
+        ("mode: sealed", "mode: free", &["tests.mode checked", "tests.mode sealed"]),
+        (", paths: [checks/**]", "", &["tests.paths checks/**"]),
+        ("evidence: [commit]\n", "", &["evidence commit"]),
+        (", not done", "", &["contradictions not done"]),
+        ("units: {baseline: [{name: all, run: make all}]}\n", "", &["baseline all"]),
+        ("tests: checked, ", "", &["stages.tester.tests checked"]),
+        (", gates: [make e2e]", "", &["tester gate make e2e"]),
+    ] {
+        assert!(ALL.contains(from), "{from}");
+        let now = asks(&ALL.replacen(from, to, 1));
+        let found: Vec<String> =
+            no_longer_asked(&before, &now).iter().map(|r| format!("{} {}", r.what, r.name)).collect();
+        assert_eq!(found, dropped, "{from} -> {to}");
+    }
+    assert_eq!(asks(""), []);
+}

@@ -5,6 +5,7 @@
 //! and its children and nothing else. Runs and units are not shown there.
 
 use std::{
+    collections::{BTreeSet, HashSet},
     ffi::OsStr,
     fs::File,
     io::{self, Read, Seek, SeekFrom},
@@ -14,15 +15,18 @@ use std::{
 use dacapo_core::{
     agent::transcript::Said,
     duration::Millis,
-    event::{Envelope, LoopStarted, OutputMarks, RunStarted},
-    ids::{LoopId, ProjectId, RunId, TaskId},
-    loop_machine::Request,
+    event::{Envelope, LoopStarted, OutputMarks, Reason, RunStarted},
+    ids::{LoopId, ProjectId, RunId, TaskId, UnitId},
+    item::ItemSource,
+    loop_machine::{LoopMachine, Request},
+    plan::claimed_tasks,
     receipt::Receipt,
-    stages::machine::{TaskEnvelope, TaskStarted},
-    view::{LoopView, RunView, StageTaskView, UnitView, WorkflowView},
-    workflow::machine::WorkflowStarted,
+    stages::machine::{TaskEnvelope, TaskMachine, TaskStarted},
+    unit::{TaskStatus, Unit, schedule::RunMachine},
+    view::{ChangedFiles, LoopView, RunView, StageTaskView, Standing, UnitView, WorkflowView},
+    workflow::machine::{WorkflowMachine, WorkflowStarted},
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 pub use crate::store::StreamId;
 use crate::{
@@ -34,7 +38,7 @@ use crate::{
     },
     process::background::{BackgroundStart, send},
     proof,
-    snapshots::{self, KeptSnapshot, Restored, SnapshotChoice, SnapshotError},
+    snapshots::{self, DiffForm, KeptSnapshot, Restored, SnapshotChoice, SnapshotError, WorkDone},
     store::{Channel, Fact, LoopRow, RunRow, Scope, Segments, Store, StoreError, TaskRow, WorkflowRow},
     supervisor::{self, StartError, answers},
     watch::Watch,
@@ -48,6 +52,9 @@ const AGAIN: Duration = Duration::from_millis(100);
 const LOOK_ANYWAY: Duration = Duration::from_secs(1);
 /// The same below an agent, where the supervisor also tells of a child whose process has ended.
 const LOOK_ANYWAY_INSIDE: Duration = Duration::from_secs(60);
+
+/// What has waited for a person longer than this before the time that is asked about is not shown any more.
+const FORGOTTEN_AFTER: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// Looks at loops and runs and asks things of them.
 pub struct Client {
@@ -253,6 +260,57 @@ impl Client {
         }
     }
 
+    /// Everything that goes on, that has come to its end since `since`, or that waits for a person: what a report and the
+    /// list of who needs a person are folded from.
+    pub fn standing(&self, since: Timestamp) -> Result<Standing, ClientError> {
+        let (home, store) = match &self.way {
+            Way::Journal { home, store } => (home, store),
+            Way::Supervisor(inside) => {
+                let loops = Self::family(inside, |_| true)?.into_iter().map(|seen| seen.view).collect();
+                return Ok(Standing { loops, ..Standing::default() });
+            }
+        };
+        let waiting_since = since.checked_sub(FORGOTTEN_AFTER).unwrap_or(Timestamp::MIN);
+        let mut standing = Standing::default();
+        for row in store.standing::<RunMachine>(since, waiting_since)? {
+            let view = row.current_view();
+            let units = store.units_of_run(&view.id)?;
+            standing.runs.push((view, units));
+        }
+        let workflows = store.standing::<WorkflowMachine>(since, waiting_since)?;
+        standing.workflows = workflows.into_iter().map(WorkflowRow::current_view).collect();
+        // Of a task the newest run counts.
+        let newest = store.newest_tasks(None)?.into_iter().map(|row| row.view.id);
+        let newest: HashSet<RunId> = newest.collect();
+        let tasks = store.standing::<TaskMachine>(since, waiting_since)?;
+        let tasks = tasks.into_iter().map(TaskRow::current_view);
+        standing.tasks = tasks.filter(|view| newest.contains(&view.id)).collect();
+        let mut runs: Vec<RunId> = standing.runs.iter().map(|(run, _)| run.id.clone()).collect();
+        runs.extend(standing.workflows.iter().map(|view| view.id.clone()));
+        runs.extend(standing.tasks.iter().map(|view| view.id.clone()));
+        // What a run costs includes loops that ended long ago.
+        for run in runs {
+            for row in store.loops_of_run(&run)? {
+                let mut view = row.current_view();
+                view.tally.run = Some(run.clone());
+                standing.loops.push(view);
+            }
+        }
+        let known: HashSet<LoopId> = standing.loops.iter().map(|view| view.id.clone()).collect();
+        let others = store.standing::<LoopMachine>(since, waiting_since)?.into_iter();
+        let others = others.map(LoopRow::current_view).filter(|view| !known.contains(&view.id));
+        standing.loops.extend(others);
+        // A claim says what was changed. Where there was none, the snapshots do, if they are still there.
+        for view in &mut standing.loops {
+            let is_own = view.tally.run.is_none() && view.parent.is_none();
+            if is_own && view.is_over() && view.iteration > 0 && view.tally.changed.is_none() {
+                let paths = snapshots::changed_paths(home, store, &view.id);
+                view.tally.changed = paths.ok().map(ChangedFiles::of);
+            }
+        }
+        Ok(standing)
+    }
+
     /// How a loop began.
     pub fn loop_started(&self, id: &LoopId) -> Result<Option<LoopStarted>, ClientError> {
         Ok(self.journal().map(|store| store.loop_started(id)).transpose()?.flatten())
@@ -446,6 +504,41 @@ impl Client {
         Ok(self.journal().map(|store| store.unit_view(project, name)).transpose()?.unwrap_or_default())
     }
 
+    /// Tasks of `units` that are `complete` in their files, that loops of this project have worked on, and that no receipt proves:
+    /// the files say so because an agent or a user wrote it.
+    pub fn complete_without_proof(
+        &self,
+        project: &ProjectId,
+        units: &[Unit],
+    ) -> Result<Vec<(UnitId, u32)>, ClientError> {
+        let Some(store) = self.journal() else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        for unit in units {
+            let complete = unit.tasks.iter().filter(|task| task.status == TaskStatus::Complete);
+            let complete: Vec<u32> = complete.map(|task| task.spec.number).collect();
+            if complete.is_empty() {
+                continue;
+            }
+            let (mut worked_on, mut proven) = (BTreeSet::new(), BTreeSet::new());
+            for row in store.loops_of_task(project, unit.id.as_str())? {
+                let history = store.events(&row.view.id, 0)?;
+                let policy = snapshots::started(&history).map(|started| &started.policy);
+                if let Some(ItemSource::Unit(source)) = policy.and_then(|policy| policy.source.as_ref()) {
+                    worked_on.extend(source.turn.iter().flat_map(|set| set.ready.iter().copied()));
+                }
+                if row.view.reason == Some(Reason::Done)
+                    && let Some(receipt) = proof::newest(history)
+                {
+                    proven.extend(claimed_tasks(&receipt.claim));
+                }
+            }
+            let unproven =
+                complete.into_iter().filter(|task| worked_on.contains(task) && !proven.contains(task));
+            found.extend(unproven.map(|task| (unit.id.clone(), task)));
+        }
+        Ok(found)
+    }
+
     /// The units of a run.
     pub fn units_of_run(&self, run: &RunId) -> Result<Vec<UnitView>, ClientError> {
         Ok(self.journal().map(|store| store.units_of_run(run)).transpose()?.unwrap_or_default())
@@ -479,7 +572,7 @@ impl Client {
                 };
                 let mut facts = Vec::new();
                 for id in &loops {
-                    facts.extend(pages(inside, id, from)?.into_iter().map(Fact::Loop));
+                    facts.extend(pages(inside, id, from)?.into_iter().map(Box::new).map(Fact::Loop));
                 }
                 facts.sort_by_key(Fact::seq);
                 for fact in facts {
@@ -541,6 +634,18 @@ impl Client {
         match &self.way {
             Way::Journal { store, .. } => Ok(store.events(id, from)?),
             Way::Supervisor(inside) => pages(inside, id, from),
+        }
+    }
+
+    /// The newest `limit` events of a loop, in order.
+    pub fn newest_events_of_loop(&self, id: &LoopId, limit: u32) -> Result<Vec<Envelope>, ClientError> {
+        match &self.way {
+            Way::Journal { store, .. } => Ok(store.newest_events(id, limit)?),
+            Way::Supervisor(inside) => {
+                let mut events = pages(inside, id, 0)?;
+                events.drain(..events.len().saturating_sub(limit as usize));
+                Ok(events)
+            }
         }
     }
 
@@ -615,6 +720,30 @@ impl Client {
         }
     }
 
+    /// What a loop has changed in its workspace; `None` if nothing, or if that was not kept.
+    pub fn work_done(&self, id: &LoopId, columns: usize) -> Result<Option<WorkDone>, ClientError> {
+        match &self.way {
+            Way::Journal { home, store } => match snapshots::work_done(home, store, id, columns) {
+                Err(SnapshotError::Plain(_) | SnapshotError::None(_) | SnapshotError::Gone(_)) => Ok(None),
+                done => Ok(done?),
+            },
+            Way::Supervisor(_) => Ok(None),
+        }
+    }
+
+    /// The difference that a loop, or one of its iterations, made.
+    pub fn difference(
+        &self,
+        view: &LoopView,
+        iteration: Option<u32>,
+        form: DiffForm,
+    ) -> Result<Vec<u8>, ClientError> {
+        match &self.way {
+            Way::Journal { home, store } => Ok(snapshots::difference(home, store, view, iteration, form)?),
+            Way::Supervisor(_) => Err(deciding("look at snapshots").into()),
+        }
+    }
+
     // --- asking ---------------------------------------------------------------------------------------------
 
     /// Leaves a request for a loop or a run; says whether it has an owner that was told.
@@ -628,6 +757,23 @@ impl Client {
                 Ok(true)
             }
             (Way::Supervisor(_), _, _) => Err(deciding("do that to a loop").into()),
+        }
+    }
+
+    /// Forgets that the providers of a loop's agents are at their limit, so that they are asked again.
+    pub fn open_providers(&mut self, id: &LoopId) -> Result<(), ClientError> {
+        let Some(started) = self.loop_started(id)? else { return Ok(()) };
+        let agent = &started.policy.agent;
+        let providers: Vec<String> =
+            (0..=agent.fallback.len()).map(|index| agent.at(index).provider.clone()).collect();
+        match &mut self.way {
+            Way::Journal { store, .. } => {
+                for provider in providers {
+                    store.open_provider(&provider)?;
+                }
+                Ok(())
+            }
+            Way::Supervisor(_) => Err(deciding("resume loops").into()),
         }
     }
 

@@ -8,7 +8,7 @@ use std::{
 
 use dacapo_core::{
     config::{Author, Config, Effective, Problems, Typed, parse, resolve},
-    trust::{Runnable, runnables},
+    trust::{Runnable, demands, proof_taken_away, runnables},
     yaml::MAX_BYTES,
 };
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
@@ -43,6 +43,8 @@ pub enum ConfigError {
 pub struct ConfigFiles {
     /// The folder that holds `.dacapo/`, absolute and real.
     pub root: Option<PathBuf>,
+    /// Every folder that could hold it: the workspace, and those above it up to the top of its repository.
+    folders: Vec<PathBuf>,
     /// What the repository's file says; nothing if there is none.
     pub repository: Config,
     /// What the user's file says; nothing if there is none.
@@ -61,12 +63,29 @@ impl ConfigFiles {
             Some(path) => read_user(&path)?,
             None => None,
         };
-        Ok(Self { root, repository: repository.unwrap_or_default(), user: user.unwrap_or_default() })
+        let folders = possible_roots(workspace).map(Path::to_owned).collect();
+        let (repository, user) = (repository.unwrap_or_default(), user.unwrap_or_default());
+        Ok(Self { root, folders, repository, user })
+    }
+
+    /// What the repository asks of claims, for each folder that could hold its configuration. Where none lies (any more), nothing
+    /// is asked.
+    pub fn demands(&self) -> Vec<(&Path, Vec<Runnable>)> {
+        let of = |folder: &Path| match self.root.as_deref() == Some(folder) {
+            true => demands(&self.repository),
+            false => Vec::new(),
+        };
+        self.folders.iter().map(|folder| (folder.as_path(), of(folder))).collect()
     }
 
     /// What is in force together with what the user typed.
     pub fn effective(&self, typed: &Typed) -> Effective {
         resolve(&self.user, &self.repository, typed)
+    }
+
+    /// Words of the repository that take proof away from stages.
+    pub fn proof_taken_away(&self) -> Vec<Runnable> {
+        proof_taken_away(&self.repository)
     }
 
     /// What of the repository could run.
@@ -75,18 +94,31 @@ impl ConfigFiles {
     }
 }
 
+/// What the user's own file says; nothing if there is none.
+pub(crate) fn users() -> Result<Config, ConfigError> {
+    Ok(user_file().map(|path| read_user(&path)).transpose()?.flatten().unwrap_or_default())
+}
+
+/// What the file of the repository says that `folder` is in; nothing if there is none.
+pub(crate) fn of_repository(folder: &Path) -> Result<Config, ConfigError> {
+    Ok(repository_root(folder).map(|root| read_repository(&root)).transpose()?.flatten().unwrap_or_default())
+}
+
 /// The folder that holds `.dacapo/`: `workspace` or one above it, but none above the top of its git repository.
 ///
 /// Without git only `workspace` itself counts: a folder further up may belong to another user. git is not asked, because a
 /// repository can make it run programs.
 pub fn repository_root(workspace: &Path) -> Option<PathBuf> {
-    let top = workspace.ancestors().find(|folder| fs::symlink_metadata(folder.join(".git")).is_ok());
-    let top = top.unwrap_or(workspace);
-    workspace
-        .ancestors()
-        .take_while(|folder| folder.starts_with(top))
+    possible_roots(workspace)
         .find(|folder| fs::symlink_metadata(folder.join(FOLDER)).is_ok())
         .map(Path::to_owned)
+}
+
+/// The folders that could hold `.dacapo/`: `workspace` and those above it, up to the top of its git repository.
+pub fn possible_roots(workspace: &Path) -> impl Iterator<Item = &Path> {
+    let top = workspace.ancestors().find(|folder| fs::symlink_metadata(folder.join(".git")).is_ok());
+    let top = top.unwrap_or(workspace);
+    workspace.ancestors().take_while(move |folder| folder.starts_with(top))
 }
 
 /// Where the user's own configuration lies, if anywhere.

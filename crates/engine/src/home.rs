@@ -30,10 +30,12 @@ pub enum HomeError {
 }
 
 impl Home {
-    /// The place that the environment names: `DACAPO_HOME`, else a folder in `XDG_STATE_HOME`, else in `HOME`.
+    /// The place that the environment names: `DACAPO_HOME`, else that of the loop whose check this is, else a folder in
+    /// `XDG_STATE_HOME`, else in `HOME`.
     pub fn locate() -> Result<Self, HomeError> {
         let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let path = set("DACAPO_HOME")
+            .or_else(crate::process::leftovers::home_of_check)
             .or_else(|| set("XDG_STATE_HOME").map(|state| state.join("dacapo")))
             .or_else(|| set("HOME").map(|home| home.join(".local/state/dacapo")))
             .ok_or(HomeError::Nowhere)?;

@@ -20,6 +20,18 @@ impl Scratch {
         Ok(Self { path: path.canonicalize()?, is_kept: false })
     }
 
+    /// Removes what a process that was killed left of those that were named `name`.
+    pub(crate) fn remove_left(name: &str) {
+        let begin = format!("{name}-");
+        for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+            // Not a link that leads elsewhere.
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if is_folder && entry.file_name().to_string_lossy().starts_with(&begin) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }

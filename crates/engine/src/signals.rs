@@ -6,6 +6,10 @@ use std::{
         fd::{AsFd, BorrowedFd},
         unix::net::UnixStream,
     },
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use dacapo_core::event::StopCause;
@@ -13,6 +17,9 @@ use signal_hook::{
     SigId,
     consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1},
 };
+
+/// Whether nothing in this process listens to signals.
+static IS_UNHEARD: AtomicBool = AtomicBool::new(true);
 
 /// A signal that a supervisor answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +38,18 @@ pub(crate) struct Signals {
 impl Drop for Signals {
     /// A process may run many loops, one after the other.
     fn drop(&mut self) {
+        IS_UNHEARD.store(true, Ordering::SeqCst);
         for id in self.registered.drain(..) {
             signal_hook::low_level::unregister(id);
         }
+    }
+}
+
+/// From now on nothing but SIGKILL ends this process before its work is done.
+pub(crate) fn finish_anyway() {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // Where this fails, the signal ends the process as it always did.
+        let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
     }
 }
 
@@ -60,7 +76,20 @@ impl Signals {
                 sources.push((arrived, reader));
             }
         }
+        IS_UNHEARD.store(false, Ordering::SeqCst);
         Ok(Self { sources, registered })
+    }
+
+    /// Lets signals do what they do by default whenever nothing listens, also after something did: a process that runs one loop
+    /// after the other would otherwise not hear what arrives between two of them.
+    pub(crate) fn default_between_loops() -> io::Result<()> {
+        let ignored = ignored_signals();
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGTSTP] {
+            if ignored & (1 << (signal - 1)) == 0 {
+                signal_hook::flag::register_conditional_default(signal, &IS_UNHEARD)?;
+            }
+        }
+        Ok(())
     }
 
     /// What to wait on.

@@ -116,7 +116,7 @@ fn held_against_others(
     others: &[(String, Vec<u8>)],
 ) -> Result<StageTask, AddTaskError> {
     let all = others.iter().map(|(file, bytes)| (file.as_str(), bytes.as_slice())).chain([(file, bytes)]);
-    let StageTaskList { tasks, mut problems } = task::list(all);
+    let StageTaskList { tasks, mut problems, .. } = task::list(all);
     match tasks.into_iter().find(|task| task.spec.file == file) {
         Some(task) => Ok(task),
         None => {

@@ -32,13 +32,20 @@ pub struct StarterFiles {
     pub tests: Vec<Tests>,
 }
 
+/// How the tests of the repository are run that `workspace`, absolute and real, lies in, as far as its files tell.
+pub fn tests_of(workspace: &Path) -> Vec<Tests> {
+    guess_tests(|name| read_small(&top_of(workspace).join(name)))
+}
+
+/// The folder that holds `.dacapo/`, or would.
+fn top_of(workspace: &Path) -> PathBuf {
+    let top = || workspace.ancestors().find(|folder| fs::symlink_metadata(folder.join(".git")).is_ok());
+    repository_root(workspace).unwrap_or_else(|| top().unwrap_or(workspace).to_owned())
+}
+
 /// Writes a configuration for the repository that `workspace`, absolute and real, lies in.
 pub fn begin(workspace: &Path) -> Result<StarterFiles, ConfigError> {
-    let top = || workspace.ancestors().find(|folder| fs::symlink_metadata(folder.join(".git")).is_ok());
-    let root = match repository_root(workspace) {
-        Some(root) => root,
-        None => top().unwrap_or(workspace).to_owned(),
-    };
+    let root = top_of(workspace);
     let tests = guess_tests(|name| read_small(&root.join(name)));
     let is_new = write_new(&root, &starter(&tests))?;
     Ok(StarterFiles { root, is_new, tests })

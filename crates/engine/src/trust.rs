@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use dacapo_core::trust::{Fingerprint, Runnable, not_granted};
+use dacapo_core::trust::{Fingerprint, Runnable, no_longer_asked, not_granted};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -116,18 +116,125 @@ pub fn grant(
         at,
         commands,
     };
-    let text = serde_json::to_vec_pretty(&consent).map_err(|error| failed(error.into()))?;
+    write(home, &path, &consent)
+}
+
+/// Writes a record whole or not at all.
+fn write(home: &Home, path: &Path, record: &impl Serialize) -> Result<(), TrustError> {
+    let failed = |source| TrustError { what: "cannot keep consent in", path: path.to_owned(), source };
+    let text = serde_json::to_vec_pretty(record).map_err(|error| failed(error.into()))?;
     make_dir(path.parent().unwrap_or(home.path())).map_err(failed)?;
-    // Whole or not at all.
     let fresh = path.with_extension(format!("{}.new", std::process::id()));
     let write = || -> io::Result<()> {
         let mut file =
             fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
         file.write_all(&text)?;
         file.sync_all()?;
-        fs::rename(&fresh, &path)
+        fs::rename(&fresh, path)
     };
     write().map_err(failed)
+}
+
+/// What the configuration of a repository has asked of claims. One file for each folder that had such a configuration.
+#[derive(Debug, Serialize, Deserialize)]
+struct Asked {
+    /// For people; the file's name is what counts.
+    root: String,
+    device: u64,
+    inode: u64,
+    /// All that it asked for when a loop last began with no less than before, or when the user last agreed.
+    demands: Vec<Runnable>,
+    /// Lists that ask for less, which the user agreed to: branches may differ in what they ask for.
+    #[serde(default)]
+    agreed: Vec<Fingerprint>,
+}
+
+/// How many agreements to less are remembered.
+const AGREED: usize = 32;
+
+/// What the configuration in `root` asked of claims before and does not ask any more, if the user has not agreed to that.
+pub fn asks_less(home: &Home, root: &Path, demands: &[Runnable]) -> Result<Vec<Runnable>, TrustError> {
+    let Some(asked) = find_asked(home, root)? else { return Ok(Vec::new()) };
+    if asked.agreed.contains(&in_any_order(demands)) {
+        return Ok(Vec::new());
+    }
+    Ok(no_longer_asked(&asked.demands, demands))
+}
+
+/// Remembers what the configuration in `root` asks of claims, if it is no less than before or if the user has agreed to it.
+pub fn note_demands(
+    home: &Home,
+    root: &Path,
+    demands: &[Runnable],
+    is_agreed: bool,
+) -> Result<(), TrustError> {
+    let before = find_asked(home, root)?;
+    let (known, mut agreed) = before.map(|asked| (asked.demands, asked.agreed)).unwrap_or_default();
+    let is_less = !no_longer_asked(&known, demands).is_empty();
+    let is_more = !no_longer_asked(demands, &known).is_empty();
+    if (is_less && !is_agreed) || !(is_less || is_more) {
+        return Ok(());
+    }
+    if is_less {
+        agreed.retain(|known| *known != in_any_order(demands));
+        agreed.push(in_any_order(demands));
+        agreed.drain(..agreed.len().saturating_sub(AGREED));
+    }
+    let path = asked_file(home, root)?;
+    let failed = |source| TrustError { what: "cannot keep consent in", path: path.clone(), source };
+    let folder = fs::metadata(root).map_err(failed)?;
+    let asked = Asked {
+        root: root.to_string_lossy().into_owned(),
+        device: folder.dev(),
+        inode: folder.ino(),
+        demands: demands.to_vec(),
+        agreed,
+    };
+    write(home, &path, &asked)
+}
+
+/// The fingerprint of a list whose order means nothing.
+fn in_any_order(demands: &[Runnable]) -> Fingerprint {
+    let mut sorted = demands.to_vec();
+    sorted.sort_by(|a, b| (&a.what, &a.name, &a.command).cmp(&(&b.what, &b.name, &b.command)));
+    Fingerprint::of(&sorted)
+}
+
+fn find_asked(home: &Home, root: &Path) -> Result<Option<Asked>, TrustError> {
+    let path = asked_file(home, root)?;
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if is_absent(&error) => return Ok(None),
+        Err(source) => return Err(TrustError { what: "cannot read", path, source }),
+    };
+    let Ok(asked) = serde_json::from_slice::<Asked>(&text) else { return Ok(None) };
+    let folder = fs::metadata(root).map_err(|source| TrustError {
+        what: "cannot look at",
+        path: root.to_owned(),
+        source,
+    })?;
+    Ok((asked.device == folder.dev() && asked.inode == folder.ino()).then_some(asked))
+}
+
+/// Forgets what the configuration in `root` has asked for.
+pub fn forget_demands(home: &Home, root: &Path) -> Result<(), TrustError> {
+    let path = asked_file(home, root)?;
+    match fs::remove_file(&path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(TrustError { what: "cannot remove", path, source })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether there is no such file, because a folder on its way is missing or is none. A state folder that cannot be used is told of
+/// where dacapo writes to it.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn asked_file(home: &Home, root: &Path) -> Result<PathBuf, TrustError> {
+    Ok(file(home, root, ConsentScope::Config)?.with_extension("asked.json"))
 }
 
 /// Withdraws consent; says whether there was any.
@@ -144,7 +251,7 @@ fn find(home: &Home, root: &Path, scope: ConsentScope) -> Result<Option<Consent>
     let path = file(home, root, scope)?;
     let text = match fs::read(&path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if is_absent(&error) => return Ok(None),
         Err(source) => return Err(TrustError { what: "cannot read", path, source }),
     };
     // A record that cannot be understood is no consent; asking again repairs it.
@@ -232,6 +339,37 @@ mod tests {
             "a broken record is no consent"
         );
         assert!(revoke(&home, &root, ConsentScope::Config).unwrap());
+    }
+
+    #[test]
+    fn less_than_was_asked_for_needs_consent_and_more_needs_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path().join("state"));
+        let root = dir.path().join("repo");
+        fs::create_dir(&root).unwrap();
+        let (none, one, two) = (list(&[]), list(&["a"]), list(&["a", "b"]));
+        let less = |now: &[Runnable]| asks_less(&home, &root, now).unwrap();
+        let note = |now: &[Runnable], is_agreed| note_demands(&home, &root, now, is_agreed).unwrap();
+        note(&none, false);
+        assert!(!home.path().join("trust").exists(), "nothing to remember");
+        note(&one, false);
+        assert_eq!(less(&one), []);
+        assert_eq!(less(&two), []);
+        note(&two, false);
+        assert_eq!(less(&list(&["b", "a"])), [], "in another order");
+        assert_eq!(less(&one), list(&["b"]));
+        note(&one, false);
+        assert_eq!(less(&one), list(&["b"]), "what was not agreed to changes nothing");
+        // Two branches: agreed to once, going back and forth asks no more, and still less is less.
+        note(&one, true);
+        assert_eq!(less(&one), []);
+        note(&two, false);
+        assert_eq!(less(&one), []);
+        assert_eq!(less(&list(&["b"])), list(&["a"]));
+        assert_eq!(less(&none), two);
+        forget_demands(&home, &root).unwrap();
+        forget_demands(&home, &root).unwrap();
+        assert_eq!(less(&none), []);
     }
 
     #[test]

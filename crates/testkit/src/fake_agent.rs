@@ -34,6 +34,12 @@ pub fn unit_agent() -> PathBuf {
     FOUND.get_or_init(|| find("unit-agent").expect("the agent for units can be found or built")).clone()
 }
 
+/// The agent that speaks the Agent Client Protocol.
+pub fn acp_agent() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| find("acp-agent").expect("the agent that speaks ACP can be found or built")).clone()
+}
+
 fn find(name: &str) -> io::Result<PathBuf> {
     let test = env::current_exe()?;
     let beside = test.parent().ok_or_else(|| io::Error::other("the test has no folder"))?;

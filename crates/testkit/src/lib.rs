@@ -24,7 +24,7 @@ pub use rustix::process::Signal;
 
 pub use crate::{
     env::{LedgerEvent, LedgerLine, TestEnv, wait_until},
-    fake_agent::{fake_agent, unit_agent, zero_agent},
+    fake_agent::{acp_agent, fake_agent, unit_agent, zero_agent},
     real_agent::{NotInstalled, PreparedAgent, RealAgent},
     running::{Output, Running},
 };

@@ -130,15 +130,7 @@ impl RealAgent {
     pub fn prepare(self, env: &TestEnv, server: &ModelServer) -> Result<PreparedAgent, NotInstalled> {
         let program = self.installed(self.name())?;
         let link = env.root().join("bin").join(self.name());
-        if self == Self::Qwen {
-            // The only one that does not run with the Node of two years ago.
-            let node = self.installed("node")?;
-            let launcher = format!("#!/bin/sh\nexec '{}' '{}' \"$@\"\n", node.display(), program.display());
-            fs::write(&link, launcher).expect("the launcher can be written");
-            fs::set_permissions(&link, fs::Permissions::from_mode(0o755)).expect("permissions");
-        } else if let Err(error) = symlink(&program, &link) {
-            assert!(error.kind() == io::ErrorKind::AlreadyExists, "cannot link {}: {error}", link.display());
-        }
+        self.link(&program, &link, self == Self::Qwen)?;
         for (file, text) in self.files(&server.url()) {
             let file = env.home().join(file);
             fs::create_dir_all(file.parent().expect("it has a folder")).expect("the agent's folder");
@@ -148,6 +140,30 @@ impl RealAgent {
         variables.push((self.key_variable(), "scripted-key".to_owned()));
         let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         Ok(PreparedAgent { agent: self, program: link, variables })
+    }
+
+    /// Puts what speaks the Agent Client Protocol for this agent on `PATH`, where that is another program.
+    pub fn prepare_adapter(self, env: &TestEnv) -> Result<(), NotInstalled> {
+        let (name, is_new) = match self {
+            Self::Claude => ("claude-agent-acp", true),
+            Self::Codex => ("codex-acp", false),
+            _ => return Ok(()),
+        };
+        let program = self.installed(name)?;
+        self.link(&program, &env.root().join("bin").join(name), is_new)
+    }
+
+    /// Puts `program` at the place `link`. Some do not run with the Node of two years ago, and get a newer one.
+    fn link(self, program: &Path, link: &Path, needs_new_node: bool) -> Result<(), NotInstalled> {
+        if needs_new_node {
+            let node = self.installed("node")?;
+            let launcher = format!("#!/bin/sh\nexec '{}' '{}' \"$@\"\n", node.display(), program.display());
+            fs::write(link, launcher).expect("the launcher can be written");
+            fs::set_permissions(link, fs::Permissions::from_mode(0o755)).expect("permissions");
+        } else if let Err(error) = symlink(program, link) {
+            assert!(error.kind() == io::ErrorKind::AlreadyExists, "cannot link {}: {error}", link.display());
+        }
+        Ok(())
     }
 
     fn variables(self, url: &str) -> Vec<(&'static str, String)> {

@@ -28,6 +28,11 @@ pub struct Output {
 }
 
 impl Output {
+    /// The last line on standard error that is no hint: what went wrong, or how it ended.
+    pub fn reason(&self) -> &str {
+        self.stderr.lines().rfind(|line| !line.starts_with("hint: ")).unwrap_or_default()
+    }
+
     /// Panics with everything there is unless the process exited with `code`.
     #[track_caller]
     pub fn assert_code(self, code: i32) -> Self {

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use dacapo_core::{
     agent::{
         AgentCommand,
-        catalog::{AgentDefinition, AgentDefinitionError, AgentOptions, PREFERRED, UsageReporting},
+        catalog::{
+            AgentDefinition, AgentDefinitionError, AgentOptions, PREFERRED, Transport, UsageReporting,
+        },
     },
     config::{ChoiceError, Effective, Source, Sourced},
 };
@@ -29,10 +31,28 @@ pub(super) struct Chosen {
     pub(super) warnings: Vec<String>,
 }
 
+/// What the command line wants of agents, whichever they are.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Wanted<'a> {
+    pub(super) model: Option<&'a String>,
+    pub(super) extra: &'a [String],
+    pub(super) transport: Transport,
+    /// Whether they are given dacapo's own tools.
+    pub(super) tools: bool,
+}
+
 impl Chosen {
     /// The program of `--agent-cmd`. dacapo does not know how it is installed, so a missing one is found when it starts.
-    pub(super) fn typed(line: &str, extra: &[String]) -> Result<Self, UserError> {
-        let mut command = AgentCommand::parse(line, extra).map_err(UserError::usage)?;
+    pub(super) fn typed(line: &str, wanted: Wanted<'_>) -> Result<Self, UserError> {
+        let mut command = AgentCommand::parse(line, wanted.extra).map_err(UserError::usage)?;
+        match wanted.transport {
+            Transport::Acp => command = command.over_acp(wanted.tools),
+            Transport::Stdio if wanted.tools => {
+                let error = AgentDefinitionError::NoTools { agent: command.name };
+                return Err(UserError::usage(&error).hint(error.hint()));
+            }
+            Transport::Stdio => {}
+        }
         // A path is meant from here, also when the user resumes the loop from another folder.
         if let Some(program) = command.argv.first_mut()
             && program.contains('/')
@@ -49,22 +69,22 @@ impl Chosen {
 /// The agent that was named on the command line or in a file, else the first that is installed.
 pub(super) fn choose(
     effective: &Effective,
-    model: Option<&String>,
-    extra: &[String],
+    wanted: Wanted<'_>,
     programs: &mut Programs,
 ) -> Result<Chosen, UserError> {
     let (name, from) = match &effective.agent {
         Sourced { value: Some(name), from } => (name.clone(), from.clone()),
         // Where none is installed it is the first that was looked for, with an obstacle in its way.
         Sourced { value: None, .. } => {
-            (first_installed(effective, programs).unwrap_or(PREFERRED[0]).to_owned(), Source::Default)
+            let first = first_installed(effective, wanted.transport, programs).unwrap_or(PREFERRED[0]);
+            (first.to_owned(), Source::Default)
         }
     };
     let options = |allow_root| AgentOptions {
-        model: model.cloned(),
-        extra: extra.to_vec(),
+        model: wanted.model.cloned(),
+        extra: wanted.extra.to_vec(),
         allow_root,
-        ..options_here(effective, &name)
+        ..options_here(effective, &name, wanted)
     };
     let definition = effective.agent_definition(&name).map_err(|error| named_by(&error, &from))?;
     let mut obstacle = None;
@@ -77,45 +97,56 @@ pub(super) fn choose(
         other => other,
     }
     .map_err(|error| named_by(&error, &from))?;
-    let (fallback, mut warnings) = fallback(effective, &command, programs);
+    let (fallback, mut warnings) = fallback(effective, &command, wanted, programs);
     if let Err(error) = programs.find(program(&command)) {
         obstacle = Some(match effective.agent.value {
             None => {
                 warnings.push(format!("what is shown is how {name}, the first looked for, would be started"));
-                none_installed(&definition)
+                none_installed(&definition, wanted.transport)
             }
-            Some(_) => missing(&error, &definition),
+            Some(_) => missing(&error, &definition, wanted.transport),
         });
     }
     Ok(Chosen { command, from, fallback, obstacle, warnings })
 }
 
 /// What this process can tell about the machine that the agent called `name` would run on.
-fn options_here(effective: &Effective, name: &str) -> AgentOptions {
+fn options_here(effective: &Effective, name: &str, wanted: Wanted<'_>) -> AgentOptions {
     let is_set = |(name, value): (&String, &String)| std::env::var(name).is_ok_and(|set| set == *value);
     let root_env = effective.agent_definition(name).map(|agent| agent.root_env).unwrap_or_default();
     let has_root_env = !root_env.is_empty() && root_env.iter().all(is_set);
-    AgentOptions { is_root: is_root(), has_root_env, ..AgentOptions::default() }
+    let Wanted { transport, tools, .. } = wanted;
+    AgentOptions { is_root: is_root(), has_root_env, transport, tools, ..AgentOptions::default() }
 }
 
 /// The first of the agents that dacapo knows which is on PATH.
-fn first_installed(effective: &Effective, programs: &mut Programs) -> Option<&'static str> {
+fn first_installed(
+    effective: &Effective,
+    transport: Transport,
+    programs: &mut Programs,
+) -> Option<&'static str> {
     PREFERRED.into_iter().find(|name| {
-        effective.agent_definition(name).is_ok_and(|agent| programs.find(agent.program()).is_ok())
+        let program = effective.agent_definition(name).ok().and_then(|agent| agent.program_of(transport));
+        program.is_some_and(|program| programs.find(&program).is_ok())
     })
 }
 
 /// The error for a user who has no agent installed; `first` is the one that was looked for first.
-fn none_installed(first: &AgentDefinition) -> UserError {
+fn none_installed(first: &AgentDefinition, transport: Transport) -> UserError {
     let looked_for = PREFERRED.join(", ");
-    UserError::environment(format!("no agent is installed: looked for {looked_for} on PATH"))
-        .hint(format!("`{}` installs one; `--agent-cmd CMD` takes any program", first.install))
+    let what = match transport {
+        Transport::Stdio => "no agent is installed",
+        Transport::Acp => "no agent that speaks the Agent Client Protocol is installed",
+    };
+    UserError::environment(format!("{what}: looked for {looked_for} on PATH"))
+        .hint(format!("`{}` installs one; `--agent-cmd CMD` takes any program", first.install_for(transport)))
 }
 
 /// The agents to go to; those that cannot be started are left out.
 fn fallback(
     effective: &Effective,
     first: &AgentCommand,
+    wanted: Wanted<'_>,
     programs: &mut Programs,
 ) -> (Vec<AgentCommand>, Vec<String>) {
     let (mut found, mut warnings) = (Vec::<AgentCommand>::new(), Vec::new());
@@ -124,7 +155,7 @@ fn fallback(
             continue;
         }
         let command = effective
-            .agent_command(name, options_here(effective, name))
+            .agent_command(name, options_here(effective, name, wanted))
             .map_err(|error| error.to_string())
             .and_then(|command| match programs.find(program(&command)) {
                 Ok(_) => Ok(command),
@@ -171,11 +202,16 @@ pub(super) fn as_root(error: &ChoiceError) -> UserError {
 }
 
 /// The error for a user whose agent is not installed.
-pub(super) fn missing(error: &dyn std::fmt::Display, definition: &AgentDefinition) -> UserError {
-    let hint = if definition.install.is_empty() {
+pub(super) fn missing(
+    error: &dyn std::fmt::Display,
+    definition: &AgentDefinition,
+    transport: Transport,
+) -> UserError {
+    let install = definition.install_for(transport);
+    let hint = if install.is_empty() {
         "see `agents` in ~/.config/dacapo/config.yaml".to_owned()
     } else {
-        format!("`{}` installs it", definition.install)
+        format!("`{install}` installs it")
     };
     UserError::environment(error).hint(format!("{hint}; `dacapo doctor` lists the agents found"))
 }

@@ -2,8 +2,11 @@
 
 use clap::Args;
 use dacapo_core::{
+    event::LoopEvent,
+    ids::LoopId,
+    judge::claim::RefusalReason,
     loop_machine::Request,
-    view::{QuestionView, StageTaskView, WorkflowView, refused_answer},
+    view::{LoopView, QuestionView, StageTaskView, WorkflowView, refused_answer},
     workflow::{
         StepKind,
         machine::{self, Answer},
@@ -21,7 +24,10 @@ use crate::{context::Context, error::UserError};
 /// How long the ids of runs are.
 const ID_LENGTH: usize = 10;
 
-/// Approve what a workflow or a task asks about
+/// Approve what a workflow or a task asks about, or a claim that was refused for its tests
+///
+/// Of a loop whose newest claim is `narrowed`, this accepts that very tree; look at the difference first. If the workspace has moved on,
+/// nothing is approved.
 ///
 /// Of a task whose review does not come to an end, this takes the work as it is; an agent that is blocked goes on with what you
 /// say. The approval holds for the files that the question is about; if they have changed since, it does not count, the checks run
@@ -68,6 +74,12 @@ pub(super) fn reject(cx: &Context, args: &RejectArgs) -> Result<u8, UserError> {
 
 fn answer(cx: &Context, id: Option<&str>, text: Option<&str>, decision: &str) -> Result<u8, UserError> {
     let mut client = cx.client()?;
+    if let Some(loop_id) =
+        id.filter(|id| *id != "-" && decision == "approve").and_then(|id| cx.find(&client, id).ok())
+        && let Some(narrowed) = narrowed(&client, &loop_id.view.id)?
+    {
+        return approve_narrowed(&mut client, &loop_id.view, narrowed);
+    }
     if let Some((seen, said)) = asking_task(cx, &client, id, text)? {
         return answer_task(cx, &mut client, &seen, said, decision);
     }
@@ -239,6 +251,59 @@ fn asks_nothing(view: &WorkflowView) -> UserError {
 fn looks_like_id(word: &str) -> bool {
     let is_word = word.len() >= 4 && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     is_word && (word.bytes().any(|b| b.is_ascii_digit()) || word.len() == ID_LENGTH)
+}
+
+/// The newest claim of a loop that was refused because its tests are narrower than they were.
+struct NarrowedClaim {
+    tree: String,
+    detail: String,
+    /// Whether an agent has changed the files since.
+    is_past: bool,
+}
+
+fn narrowed(client: &Client, id: &LoopId) -> Result<Option<NarrowedClaim>, UserError> {
+    let (mut examined, mut found) = (None, None);
+    for envelope in client.events_of_loop(id, 0)? {
+        match envelope.event {
+            LoopEvent::ClaimExamined { found, .. } => examined = Some(found.tree),
+            LoopEvent::ClaimRefused { reason, detail, .. } => {
+                let tree = examined.take().filter(|_| reason == RefusalReason::Narrowed);
+                found = tree.map(|tree| NarrowedClaim { tree, detail, is_past: false });
+            }
+            LoopEvent::SnapshotTaken { tree, .. } => {
+                if let Some(claim) = found.as_mut() {
+                    claim.is_past = claim.tree != tree;
+                }
+            }
+            LoopEvent::ClaimAccepted { .. } => found = None,
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+/// Accepts the tree of a claim that was refused for its tests: the next verdict about that very tree does not ask about them.
+fn approve_narrowed(client: &mut Client, view: &LoopView, claim: NarrowedClaim) -> Result<u8, UserError> {
+    let id = &view.id;
+    if claim.is_past {
+        return Err(UserError::needs_person(format!(
+            "the workspace of loop {id} has moved on since its claim was refused; nothing is approved"
+        ))
+        .hint(format!("`dacapo why {id}` says how it stands")));
+    }
+    let by =
+        std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "the user".to_owned());
+    let request = Request::ApproveTree { tree: claim.tree.clone(), by };
+    let is_running = client.request(&StreamId::Loop(id.clone()), &request)?;
+    let short: String = claim.tree.chars().take(12).collect();
+    say(format!(
+        "The tree {short} is approved, although {}.",
+        claim.detail.split(';').next().unwrap_or_default()
+    ));
+    if !is_running {
+        say(format!("`dacapo resume {id}` checks it once more and accepts it."));
+    }
+    Ok(0)
 }
 
 fn no_run(client: &Client, id: &str) -> Result<UserError, UserError> {

@@ -5,7 +5,7 @@ use dacapo_core::{
     config::{Allowance, Effective, Source, Sourced},
     event::Grant,
     limits::{self, Prices},
-    policy::Policy,
+    policy::{Policy, PromptForm},
 };
 
 use super::agents::reports_usage;
@@ -85,7 +85,9 @@ pub(super) fn allow_more(policy: &Policy, grant: &Grant) -> Result<(), UserError
     let Some(flag) = grant.max_cost.map(|_| "--max-cost").or(grant.max_tokens.map(|_| "--max-tokens")) else {
         return Ok(());
     };
-    let why = if !reports_usage(agent) {
+    // The host of a session writes down what its agent used, whatever its format.
+    let is_in_session = policy.agent.prompt_form == PromptForm::Session;
+    let why = if !is_in_session && !reports_usage(agent) {
         Err(format!("`{}` does not say what it used", agent.name))
     } else if grant.max_cost.is_some() && grant.max_tokens.or(policy.limits.max_tokens).is_none() {
         price(&policy.agent.prices, agent)
@@ -126,7 +128,7 @@ fn price(prices: &Prices, agent: &AgentCommand) -> Result<(), String> {
     match &agent.model {
         Some(model) if prices.price_of(model).is_some() => Ok(()),
         // `opus` and the like mean the newest of a kind; which that is, it says as soon as it runs.
-        Some(model) if agent.format == Format::Claude && is_kind(model) => Ok(()),
+        Some(model) if matches!(agent.format, Format::Claude | Format::Acp(_)) && is_kind(model) => Ok(()),
         Some(model) => Err(format!("model `{model}` has no price")),
         // All others name the model in what they print.
         None if agent.format == Format::Codex => {

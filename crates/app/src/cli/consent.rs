@@ -23,34 +23,103 @@ use jiff::Timestamp;
 
 use crate::error::UserError;
 
-/// Makes sure that the repository's commands may run: by `--trust`, by consent given before, or by asking now.
+/// Makes sure that the repository's commands may run, and that it may ask for less than it did: by `--trust`, by consent given
+/// before, or by asking now.
 pub(super) fn require(home: &Home, configured: &ConfigFiles, is_trusted_once: bool) -> Result<(), UserError> {
-    let Some(root) = configured.root.as_ref() else { return Ok(()) };
+    if is_trusted_once {
+        return Ok(());
+    }
+    let mut less = asks_less(home, configured)?;
     let runnables = &configured.runnables();
-    if runnables.is_empty() || is_trusted_once {
-        return Ok(());
+    let root = configured.root.as_ref().filter(|_| !runnables.is_empty());
+    let trust = match root {
+        Some(root) => Some((root, trust::look(home, root, ConsentScope::Config, runnables)?)),
+        None => None,
+    };
+    let asked = trust.filter(|(_, trust)| !matches!(trust, Trust::Trusted { .. }));
+    if asked.is_none() && less.is_empty() {
+        return note_demands(home, configured, false);
     }
-    let trust = trust::look(home, root, ConsentScope::Config, runnables)?;
-    if let Trust::Trusted { .. } = trust {
-        return Ok(());
+    let mut text = String::new();
+    if asked.is_some() {
+        leave_commands_out(&mut less);
     }
-    let mut text = headline(&trust, root);
-    text.push_str(&commands(&trust, runnables));
+    if let Some((root, trust)) = &asked {
+        text.push_str(&headline(trust, root));
+        text.push_str(&commands(trust, runnables));
+    }
+    text.push_str(&of_less(&less));
     let mut stderr = std::io::stderr().lock();
     let _ = write!(stderr, "{text}");
     drop(stderr);
     if can_ask() {
-        if ask()? {
-            return Ok(trust::grant(home, root, ConsentScope::Config, runnables, Timestamp::now())?);
+        let question = if asked.is_some() { QUESTION } else { "Is that what you want, now and later?" };
+        if ask_about(question)? {
+            if let Some((root, _)) = &asked {
+                trust::grant(home, root, ConsentScope::Config, runnables, Timestamp::now())?;
+            }
+            return note_demands(home, configured, true);
         }
         return Err(UserError::needs_person("untrusted: you did not agree, so nothing was started"));
     }
-    let reason = match trust {
-        Trust::Changed { .. } => "the commands of this repository have changed since you trusted it",
-        _ => "this repository defines commands, and you have not trusted it",
+    let reason = match &asked {
+        Some((_, Trust::Changed { .. })) => {
+            "the commands of this repository have changed since you trusted it"
+        }
+        Some(_) => "this repository defines commands, and you have not trusted it",
+        None => "this repository asks for less proof than it did, and you have not agreed to that",
     };
+    let root = less.first().map(|(folder, _)| *folder).or(asked.as_ref().map(|(root, _)| root.as_path()));
+    let how = root.map_or_else(|| "dacapo trust".to_owned(), how_to_trust);
     Err(UserError::needs_person(format!("untrusted: {reason}"))
-        .hint(format!("`{}` shows and asks; `--trust` agrees for this run only", how_to_trust(root))))
+        .hint(format!("`{how}` shows and asks; `--trust` agrees for this run only")))
+}
+
+/// What each folder's configuration asked of claims before and does not ask any more, where the user has not agreed to that.
+pub(super) fn asks_less<'a>(
+    home: &Home,
+    configured: &'a ConfigFiles,
+) -> Result<Vec<(&'a Path, Vec<Runnable>)>, UserError> {
+    let mut found = Vec::new();
+    for (folder, demands) in configured.demands() {
+        let less = trust::asks_less(home, folder, &demands)?;
+        if !less.is_empty() {
+            found.push((folder, less));
+        }
+    }
+    Ok(found)
+}
+
+/// Leaves out checks that are gone, where the list of commands shows them.
+pub(super) fn leave_commands_out(less: &mut Vec<(&Path, Vec<Runnable>)>) {
+    for (_, dropped) in less.iter_mut() {
+        dropped.retain(|demand| !demand.is_check());
+    }
+    less.retain(|(_, dropped)| !dropped.is_empty());
+}
+
+/// Remembers what the configuration asks of claims, so that less of it is noticed.
+pub(super) fn note_demands(home: &Home, configured: &ConfigFiles, is_agreed: bool) -> Result<(), UserError> {
+    for (folder, demands) in configured.demands() {
+        trust::note_demands(home, folder, &demands, is_agreed)?;
+    }
+    Ok(())
+}
+
+/// What is not asked for any more, for people.
+pub(super) fn of_less(less: &[(&Path, Vec<Runnable>)]) -> String {
+    let mut text = String::new();
+    for (folder, dropped) in less {
+        let _ = writeln!(
+            text,
+            "The configuration of {} asks for less proof than it did. Not asked for any more:",
+            one_line(&folder.to_string_lossy())
+        );
+        for demand in dropped {
+            show(&mut text, "  - ", demand);
+        }
+    }
+    text
 }
 
 /// Makes sure of both at once: who cannot be asked sees all that `--trust` would agree to.
@@ -262,8 +331,20 @@ pub(super) fn can_ask() -> bool {
 
 /// Asks whether to trust. Anything but yes is no.
 pub(super) fn ask() -> Result<bool, UserError> {
-    ask_about("Trust these commands, now and later, until they change?")
+    ask_about(QUESTION)
 }
+
+/// Asks something that most people want; only no is no.
+pub(super) fn ask_or_yes(question: &str) -> Result<bool, UserError> {
+    let cannot = |error| UserError::environment(format!("cannot ask: {error}"));
+    let mut stderr = std::io::stderr().lock();
+    write!(stderr, "{question} [Y/n] ").and_then(|()| stderr.flush()).map_err(cannot)?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer).map_err(cannot)?;
+    Ok(!matches!(answer.trim().to_ascii_lowercase().as_str(), "n" | "no"))
+}
+
+const QUESTION: &str = "Trust these commands, now and later, until they change?";
 
 fn ask_about(question: &str) -> Result<bool, UserError> {
     let cannot = |error| UserError::environment(format!("cannot ask: {error}"));

@@ -26,10 +26,17 @@ use crate::{context::Context, error::UserError};
 /// run that are not merged stay as they are, and `dacapo unit run` goes on with them. A task is `todo` again; its branch
 /// and its worktree stay.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  dacapo cancel fix-tests\n  dacapo cancel TASK-001")]
+#[command(
+    after_help = "Example:\n  dacapo cancel fix-tests\n  dacapo cancel TASK-001 TASK-002\n  dacapo cancel --all"
+)]
 pub(super) struct CancelArgs {
-    /// The loop: its id, the beginning of it, its task or its unit; or a task of `dacapo task`, or a run (default: the one here)
-    id: Option<String>,
+    /// The loops: each by its id, the beginning of it, its task or its unit; or tasks of `dacapo task`, or runs (default: the one
+    /// here)
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    /// All tasks of `dacapo task` that are begun here and not over
+    #[arg(long, conflicts_with = "ids")]
+    all: bool,
 }
 
 /// Hold a loop or a task after its current iteration
@@ -63,27 +70,58 @@ pub(super) struct SteerArgs {
 
 pub(super) fn cancel(cx: &Context, args: &CancelArgs) -> Result<u8, UserError> {
     let mut client = cx.client()?;
-    if args.id.is_none() {
-        refuse_several(cx, &client)?;
+    if args.all {
+        let open = cx.tasks_here(&client)?.into_iter().filter(|seen| !seen.view.is_over);
+        let ids: Vec<String> = open.map(|seen| seen.view.task.to_string()).collect();
+        if ids.is_empty() {
+            return Err(UserError::failed("no task is begun here"));
+        }
+        return cancel_each(cx, &mut client, &ids);
     }
-    let name = cx.name(&client, args.id.as_deref())?;
-    if let Some(run) = cx.workflow_of(&client, &name)? {
-        return cancel_workflow(cx, &mut client, run);
+    match args.ids.as_slice() {
+        [] => {
+            refuse_several(cx, &client)?;
+            cancel_one(cx, &mut client, None)
+        }
+        [id] => cancel_one(cx, &mut client, Some(id)),
+        several => cancel_each(cx, &mut client, several),
     }
-    if let Some(task) = cx.task_of(&client, &name)? {
-        return cancel_task(cx, &mut client, task);
+}
+
+/// One that cannot be cancelled does not keep the others from it. What was wrong is said at the end.
+fn cancel_each(cx: &Context, client: &mut Client, ids: &[String]) -> Result<u8, UserError> {
+    let mut failed = Vec::new();
+    for id in ids {
+        if let Err(error) = cancel_one(cx, client, Some(id)) {
+            failed.push(error);
+        }
     }
-    if let Some(run) = cx.find_run(&client, &name)? {
-        return cancel_run(&mut client, run);
+    let Some(last) = failed.pop() else { return Ok(0) };
+    for error in failed {
+        error.print();
     }
-    let view = cx.find(&client, &name)?.view;
+    Err(last)
+}
+
+fn cancel_one(cx: &Context, client: &mut Client, id: Option<&String>) -> Result<u8, UserError> {
+    let name = cx.name(client, id.map(String::as_str))?;
+    if let Some(run) = cx.workflow_of(client, &name)? {
+        return cancel_workflow(cx, client, run);
+    }
+    if let Some(task) = cx.task_of(client, &name)? {
+        return cancel_task(cx, client, task);
+    }
+    if let Some(run) = cx.find_run(client, &name)? {
+        return cancel_run(client, run);
+    }
+    let view = cx.find(client, &name)?.view;
     let id = view.id;
     if view.reason.is_some_and(|reason| !reason.is_resumable()) {
         return Err(UserError::failed(format!("loop {id} is not running: it is {} already", view.state)));
     }
     let stream = StreamId::Loop(id.clone());
     if client.request(&stream, &Request::Cancel)? {
-        wait_for_end(&client, &stream, &format!("loop {id}"))?;
+        wait_for_end(client, &stream, &format!("loop {id}"))?;
     }
     let is_cancelled = |seen: LoopSeen| seen.view.reason == Some(Reason::Cancelled);
     if !client.loop_of_id(&id)?.is_some_and(is_cancelled) {
@@ -109,7 +147,7 @@ fn refuse_several(cx: &Context, client: &Client) -> Result<(), UserError> {
         return Ok(());
     }
     Err(UserError::usage(format!("several tasks run here: {}", names.join(", ")))
-        .hint("name the one to cancel"))
+        .hint("name those to cancel; `--all` means all of them"))
 }
 
 /// A run and its loops are cancelled together. One that no process performs is taken up for that.
@@ -231,7 +269,16 @@ pub(super) fn pause(cx: &Context, args: &PauseArgs) -> Result<u8, UserError> {
     if !seen.is_running {
         return Err(UserError::failed(format!("loop {id} is not running: it is {}", seen.view.state)));
     }
-    client.request(&StreamId::Loop(id.clone()), &Request::Pause { now: args.now })?;
+    let is_told = client.request(&StreamId::Loop(id.clone()), &Request::Pause { now: args.now })?;
+    if seen.view.session.is_some() {
+        if !is_told {
+            client.settle(&id)?;
+        }
+        say(format!(
+            "Loop {id} pauses when the agent of its session next stops; `dacapo resume {id}` goes on."
+        ));
+        return Ok(0);
+    }
     if is_of_unit(&client, &id)? {
         // Its loop may be over by then; the unit is not.
         let again = again(&client, &seen.view)?;
@@ -283,6 +330,11 @@ pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
     let request = Request::Steer { text: text.clone() };
     if client.request(&StreamId::Loop(id.clone()), &request)? {
         say(format!("Loop {id} reads it in its next prompt."));
+        return Ok(0);
+    }
+    if view.session.is_some() && !view.is_over() {
+        client.settle(&id)?;
+        say(format!("Loop {id} reads it when the agent of its session next stops."));
         return Ok(0);
     }
     if is_of_unit {

@@ -10,14 +10,17 @@ use dacapo_core::{
     policy::{GateSpec, Policy},
 };
 use dacapo_engine::{
+    client::Client,
     home::Home,
-    proof,
+    inside::{Whereabouts, place},
     scratch::Scratch,
-    store::Store,
     supervisor::{self, NewLoop},
 };
 
-use super::{receipt, say};
+use super::{
+    receipt::{self, Worker},
+    say,
+};
 use crate::{
     context::Context,
     error::UserError,
@@ -26,7 +29,8 @@ use crate::{
 
 /// Watch a whole loop: an honest iteration, a false promise that a gate refuses, the fix
 ///
-/// Everything happens in a throw-away folder with a scripted agent: no network, no key, a few seconds.
+/// Everything happens in a throw-away folder with a scripted agent: no network, no key, a few seconds. The record of the loop
+/// stays, so that `dacapo receipt`, `why`, `events` and `logs` show it afterwards.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo demo --keep")]
 pub(super) struct DemoArgs {
@@ -49,7 +53,10 @@ pub(super) fn demo(args: &DemoArgs) -> Result<u8, UserError> {
     for (name, text) in [("greeter/check.sh", CHECK), ("agent.sh", AGENT)] {
         scratch.write(name, text).map_err(cannot)?;
     }
-    let home = Home::at(scratch.path().join("state"));
+    let (home, is_readable) = match lasting_home(args) {
+        Some(home) => (home, true),
+        None => (Home::at(scratch.path().join("state")), false),
+    };
     let agent = scratch.path().join("agent.sh");
     if !args.style.json && !args.style.quiet {
         say("A scripted agent is asked for a program that greets; `sh check.sh` is the gate.");
@@ -57,17 +64,18 @@ pub(super) fn demo(args: &DemoArgs) -> Result<u8, UserError> {
     }
     let finished = play(&home, &workspace, &agent, &args.style)?;
     if !args.style.json && !args.style.quiet {
-        let store = Store::open(&home.database())?;
-        if let Some(receipt) = proof::receipt(&store, &finished.id)? {
+        let client = Client::of_journal(&home)?;
+        if let (Some(receipt), Some(seen)) = (client.receipt(&finished.id)?, client.loop_of_id(&finished.id)?)
+        {
             say("");
-            receipt::print(&receipt);
+            receipt::print(&receipt, &Worker::of(&client, &seen.view)?);
         }
         say("\nNow with your own agent, in your own repository:");
         say("  dacapo run \"what to do\" --agent-cmd \"your-agent\" --gate \"your test command\"");
         say("Many tasks that depend on each other, in parallel: `dacapo unit --help`");
-        if !args.keep {
+        if is_readable {
             say(
-                "The demonstration is gone now; `dacapo demo --keep` leaves it for `dacapo receipt` and the other commands.",
+                "Look back at this loop, from here: `dacapo why`, `dacapo receipt`, `dacapo events`, `dacapo logs`",
             );
         }
     }
@@ -75,7 +83,15 @@ pub(super) fn demo(args: &DemoArgs) -> Result<u8, UserError> {
         let kept = scratch.keep();
         say(format!("\nKept: {}\n  DACAPO_HOME={} dacapo events", kept.display(), home.path().display()));
     }
-    Ok(last_line(&finished))
+    Ok(last_line(&finished, args.style.is_human()))
+}
+
+/// Where the record of the loop stays: the user's own state, unless that cannot be written, an agent is the caller, or
+/// everything is to lie in one folder.
+fn lasting_home(args: &DemoArgs) -> Option<Home> {
+    let home = Home::locate().ok().filter(|_| !args.keep)?;
+    let is_outside = place(&home) == Whereabouts::Outside;
+    (is_outside && home.prepare().is_ok()).then_some(home)
 }
 
 fn play(
@@ -104,7 +120,8 @@ fn play(
         steers: Vec::new(),
         policy,
         prompt: Some(PROMPT.to_owned()),
-        project: Context::project_of(&workspace),
+        // A command without an id means the newest loop of the folder that it is called in.
+        project: Context::here().unwrap_or_else(|| Context::project_of(&workspace)),
         task: Some("write-a-greeter".parse().map_err(UserError::usage)?),
         workspace,
         after: Vec::new(),

@@ -43,7 +43,7 @@ pub(super) fn start_tasks(
         ),
         several => format!(
             "{} tasks go on in the background: {}. Each is followed and cancelled by its id.\n  dacapo task list\n  \
-             dacapo status --tasks\n  dacapo events ID -f\n  dacapo cancel ID",
+             dacapo status --tasks\n  dacapo events ID -f\n  dacapo cancel ID\n  dacapo cancel --all",
             several.len(),
             several.join(", ")
         ),
@@ -76,6 +76,11 @@ fn loop_words(id: &str) -> String {
 
 /// Below an agent: has the supervisor start a child in the background and says how to follow it.
 pub(super) fn child(inside: &Inside, asked: StartChild) -> Result<u8, UserError> {
+    report(start_child(inside, asked)?, loop_words)
+}
+
+/// Below an agent: has the supervisor start a child in the background, and waits until it has begun.
+pub(super) fn start_child(inside: &Inside, asked: StartChild) -> Result<BackgroundStart, UserError> {
     let (mut stdout, stdout_end) = std::io::pipe().map_err(cannot)?;
     let (mut stderr, stderr_end) = std::io::pipe().map_err(cannot)?;
     let child = inside.start(asked, [stdout_end.as_fd(), stderr_end.as_fd()])?;
@@ -84,11 +89,11 @@ pub(super) fn child(inside: &Inside, asked: StartChild) -> Result<u8, UserError>
     let mut first = String::new();
     BufReader::new(&mut stdout).read_line(&mut first).map_err(cannot)?;
     if !first.trim().is_empty() {
-        return report(BackgroundStart::Running(first.trim().to_owned()), loop_words);
+        return Ok(BackgroundStart::Running(first.trim().to_owned()));
     }
     let mut complaint = Vec::new();
     stderr.read_to_end(&mut complaint).map_err(cannot)?;
-    report(BackgroundStart::Ended { code: Some(child.wait()?.into()), complaint }, loop_words)
+    Ok(BackgroundStart::Ended { code: Some(child.wait()?.into()), complaint })
 }
 
 fn cannot(error: std::io::Error) -> UserError {

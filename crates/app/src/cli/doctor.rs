@@ -6,6 +6,7 @@ use clap::Args;
 use dacapo_core::{
     agent::{
         self, Format,
+        catalog::Transport,
         outcome::{Judged, ProcessEnd},
         transcript::{OutputEvent, Transcript},
     },
@@ -16,14 +17,14 @@ use dacapo_core::{
 use dacapo_engine::{
     agents::{self, PROBE_TIMEOUT, ProbeError},
     config_files::ConfigFiles,
-    health,
+    health, notify,
     process::{Answered, Programs},
     store::LoopRow,
 };
 use serde::Serialize;
 
 use super::{
-    agents::{AgentFinding, missing},
+    agents::{AgentFinding, Wanted, missing},
     asking::while_asking,
     say, say_json, value,
 };
@@ -34,7 +35,7 @@ use crate::{
 
 /// Look at the health of this machine and of dacapo's state
 ///
-/// Says how processes are contained, which agents are there, and whether the journal is sound. Exits 5 if a loop
+/// Says how processes are contained, which agents and which hooks of dacapo's are there, and whether the journal is sound. Exits 5 if a loop
 /// could not run.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  dacapo doctor --json\n  dacapo doctor --probe claude")]
@@ -114,7 +115,9 @@ pub(super) fn doctor(cx: &Context, args: &DoctorArgs) -> Result<u8, UserError> {
             findings.add("git", Level::Warn, "not on PATH", hint);
         }
     }
+    installed_hooks(&mut findings);
     all_agents(cx, &mut findings);
+    channels(cx, &mut findings);
     let is_bad = findings.0.iter().any(|finding| finding.level == Level::Bad);
     if args.json {
         say_json(&findings.0)?;
@@ -177,6 +180,19 @@ fn journal(cx: &Context, findings: &mut Findings) -> Result<(), UserError> {
     Ok(())
 }
 
+/// One finding for the hooks of each agent, or for each thing that keeps them from working.
+fn installed_hooks(findings: &mut Findings) {
+    for hook in super::hook::installed_hooks() {
+        if hook.troubles.is_empty() {
+            findings.add("hook", Level::Ok, hook.detail, None);
+            continue;
+        }
+        for (trouble, hint) in hook.troubles {
+            findings.add("hook", Level::Warn, format!("{}; {trouble}", hook.detail), Some(&hint));
+        }
+    }
+}
+
 /// One finding for each agent that is installed, and one for the rest.
 fn all_agents(cx: &Context, findings: &mut Findings) {
     let configured = Context::folder(None).and_then(|folder| Ok(ConfigFiles::load(&folder)?));
@@ -210,6 +226,29 @@ fn all_agents(cx: &Context, findings: &mut Findings) {
     }
 }
 
+/// One finding for each channel of notifications that cannot work, or that did not the last time; one for the rest.
+fn channels(cx: &Context, findings: &mut Findings) {
+    let Ok(folder) = Context::folder(None) else { return };
+    let (rules, _) = notify::rules(&folder);
+    let newest = notify::newest_lines(&cx.home);
+    let mut good: Vec<String> = Vec::new();
+    for rule in &rules {
+        let name = rule.channel.to_string();
+        if let Some((why, hint)) = notify::obstacle(&rule.channel) {
+            findings.add("notify", Level::Warn, format!("{name}: {why}"), Some(hint));
+        } else if let Some(line) = newest.iter().find(|line| line.channel == name && !line.is_sent) {
+            let at = line.at.strftime("%Y-%m-%d %H:%M UTC");
+            let hint = Some("`dacapo notify test` tries it again");
+            findings.add("notify", Level::Warn, format!("{name} failed at {at}: {}", line.words), hint);
+        } else if !good.contains(&name) {
+            good.push(name);
+        }
+    }
+    if !good.is_empty() {
+        findings.add("notify", Level::Ok, good.join(", "), None);
+    }
+}
+
 /// What came of a probe.
 #[derive(Serialize)]
 struct ProbeReport {
@@ -226,7 +265,7 @@ fn probe(cx: &Context, name: &str, json: bool) -> Result<u8, UserError> {
     let effective = ConfigFiles::load(&Context::folder(None)?)?
         .effective(&Typed { agent: Some(name.to_owned()), ..Typed::default() });
     let mut programs = Programs::default();
-    let chosen = super::agents::choose(&effective, None, &[], &mut programs)?;
+    let chosen = super::agents::choose(&effective, Wanted::default(), &mut programs)?;
     if let Some(obstacle) = chosen.obstacle {
         return Err(obstacle);
     }
@@ -238,7 +277,7 @@ fn probe(cx: &Context, name: &str, json: bool) -> Result<u8, UserError> {
         false => while_asking(name, PROBE_TIMEOUT, EVERY, &mut io::stderr(), ask),
     };
     let probed = probed.map_err(|error| match error {
-        ProbeError::Program(error) => missing(&error, &definition),
+        ProbeError::Program(error) => missing(&error, &definition, Transport::Stdio),
         ProbeError::Command(error) => UserError::usage(error),
         ProbeError::Io(_) => UserError::environment(error),
     })?;

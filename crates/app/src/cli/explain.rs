@@ -1,11 +1,12 @@
 //! `dacapo explain`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{ArgMatches, Args, Subcommand, parser::ValueSource};
 use dacapo_core::{
     agent::AgentCommand,
     config::{Effective, Source},
+    goalposts::{GoalpostKind, SharedFile},
     ids::{ProjectId, TaskId},
     item::ItemSource,
     policy::{Policy, SetupCommand},
@@ -14,6 +15,7 @@ use dacapo_core::{
 };
 use dacapo_engine::{
     config_files::ConfigFiles,
+    goalposts,
     process::Programs,
     trust::{self, ConsentScope, Trust},
 };
@@ -23,6 +25,7 @@ use super::{
     flags::ChosenSettings,
     run::{self, RunArgs},
     say, say_json,
+    session::{ExplainSessionArgs, PlannedSession},
     task::{ExplainTaskArgs, PlannedTask},
     unit::{self, UnitRunArgs},
     workflow::{PlannedStep, PlannedWorkflow, WorkflowRunArgs},
@@ -49,6 +52,8 @@ enum ExplainCommand {
     Workflow(Box<WorkflowRunArgs>),
     /// The stages that a task would pass through: agents, limits, promises and checks
     Task(Box<ExplainTaskArgs>),
+    /// The loop that `/ralph` in a chat session, or `dacapo session start`, would begin in this folder
+    Session(Box<ExplainSessionArgs>),
 }
 
 /// The loop or run that would be started.
@@ -179,6 +184,36 @@ impl Subject {
         })
     }
 
+    fn of_session(args: &ExplainSessionArgs) -> Result<Self, UserError> {
+        let PlannedSession { host, workspace, configured, policy, warnings } = args.plan()?;
+        let settings = &configured.effective.session;
+        let extra = json!({
+            "host": host.name(),
+            "enabled": settings.enabled.value,
+            "continuation_delay": settings.continuation_delay.value.to_string(),
+        });
+        let obstacle = (!settings.enabled.value)
+            .then(|| UserError::usage("loops inside sessions are switched off here"));
+        Ok(Self {
+            preset: "session",
+            project: Context::project_of(&workspace),
+            workspace,
+            task: None,
+            policy,
+            programs: Programs::default(),
+            effective: configured.effective,
+            configured: configured.files,
+            agent_from: Source::Flag("--agent"),
+            obstacle,
+            warnings,
+            is_json: args.json,
+            is_trusted: false,
+            extra: extra.as_object().cloned().unwrap_or_default(),
+            steps: Vec::new(),
+            stages: Vec::new(),
+        })
+    }
+
     fn of_task(args: &ExplainTaskArgs, planned: PlannedTask) -> Result<Self, UserError> {
         let PlannedTask { planned, task, extra, stages } = planned;
         let ChosenSettings { policy, programs, effective, agent_from, obstacle, warnings } = planned.chosen;
@@ -250,6 +285,7 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
         ExplainCommand::Run(args) => Subject::of_run(args)?,
         ExplainCommand::Unit(args) => Subject::of_units(cx, args)?,
         ExplainCommand::Workflow(args) => Subject::of_workflow(args)?,
+        ExplainCommand::Session(args) => Subject::of_session(args)?,
         ExplainCommand::Task(args) => {
             let planned = args.plan(cx)?;
             if let Some(prompt) = args.prompt(&planned) {
@@ -291,6 +327,9 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
         if is_flag && typed.and_then(|typed| typed.value_source(flag)) == Some(ValueSource::CommandLine) {
             return format!("--{}", flag.replace('_', "-"));
         }
+        if *preset == "session" && setting == "promise" {
+            return effective.session.completion_promise.from.to_string();
+        }
         configured_source(effective, setting).map_or_else(|| "default".to_owned(), ToString::to_string)
     };
     let argv_of = |agent: &AgentCommand, session| {
@@ -298,8 +337,9 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
     };
     let argv = argv_of(&subject.policy.agent.command, None)?;
     let continued = match subject.policy.agent.continue_session {
-        true => Some(argv_of(&subject.policy.agent.command, Some("<the session>"))?),
-        false => None,
+        // The host of a session is not started by dacapo.
+        true if *preset != "session" => Some(argv_of(&subject.policy.agent.command, Some("<the session>"))?),
+        _ => None,
     };
     let fallback = subject
         .policy
@@ -360,6 +400,7 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
             "repository": configured.root.as_ref(),
             "trust": trust,
             "gates": gates,
+            "sealed": sealed_json(&subject.workspace, &subject.policy),
             "run": subject.extra,
         }));
     }
@@ -429,6 +470,7 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
         let (value, from) = (&setting["value"], setting["from"].as_str().unwrap_or_default());
         say(format!("{name:<18} {:<60} {from}", show(name, value)));
     }
+    tell_sealed(&subject.workspace, &subject.policy);
     if let Some(root) = configured.root.as_ref()
         && trust != "nothing_to_trust"
     {
@@ -525,10 +567,12 @@ fn tell_step(step: &PlannedStep) {
 
 /// The settings of a policy by the names that people and scripts know them by, without its sections.
 fn by_setting(policy: &Policy) -> serde_json::Result<Map<String, Value>> {
-    const NAMES: [(&str, &str, &str); 6] = [
+    const NAMES: [(&str, &str, &str); 8] = [
         ("agent", "command", "agent"),
         ("gates", "specs", "gates"),
         ("gates", "run_in", "gate_in"),
+        ("gates", "tests", "tests"),
+        ("gates", "test_paths", "test_paths"),
         ("gates", "from", "gate_from"),
         ("gates", "run_all", "run_all_gates"),
         ("gates", "timeout", "gates_timeout"),
@@ -580,6 +624,8 @@ fn configured_source<'a>(effective: &'a Effective, setting: &str) -> Option<&'a 
         "red_first" => Some(&effective.red_first.from),
         "tolerate_baseline" => Some(&effective.tolerate_baseline.from),
         "gate_in" => Some(&effective.gate_in.from),
+        "tests" => Some(&effective.tests.from),
+        "test_paths" => effective.test_paths.first().map(|path| &path.from),
         "gate_from" => Some(&effective.gate_from.from),
         "contradictions" => Some(&effective.contradictions.from),
         "evidence" => effective.evidence.first().map(|kind| &kind.from),
@@ -620,5 +666,66 @@ fn show(name: &str, value: &Value) -> String {
         }
         Value::String(text) => text.clone(),
         other => other.to_string(),
+    }
+}
+
+/// How many sealed files are shown to people; `--json` has all of them.
+const SEALED: usize = 10;
+
+/// What is sealed for the gates.
+struct Sealed {
+    /// Files, each with the reason.
+    files: Vec<(String, &'static str)>,
+    /// Gates, each with the test runners that it starts.
+    runners: Vec<(String, String)>,
+}
+
+fn sealed(workspace: &Path, policy: &Policy) -> Sealed {
+    let root = workspace.ancestors().find(|above| above.join(".git").exists()).unwrap_or(workspace);
+    let below = workspace.strip_prefix(root).unwrap_or(Path::new("")).to_string_lossy().into_owned();
+    let (posts, reach) = goalposts::explain(root, &below, policy);
+    let files = posts.0.into_iter().map(|(path, post)| {
+        let why = match post.kind {
+            GoalpostKind::Test => "a test",
+            GoalpostKind::Setting => "decides what a runner does",
+            GoalpostKind::Followed => "a gate runs it",
+            GoalpostKind::Shadow => "stands in for a part of a runner",
+            GoalpostKind::Keys(SharedFile::RustSource) => "holds tests",
+            GoalpostKind::Keys(_) => "some of its keys decide what a runner does",
+        };
+        (path, why)
+    });
+    let runners = reach.runners.into_iter().map(|(gate, runners)| {
+        let names: Vec<&str> = runners.iter().map(|runner| runner.name()).collect();
+        (gate, if names.is_empty() { "no test runner that is known".to_owned() } else { names.join(", ") })
+    });
+    Sealed { files: files.collect(), runners: runners.collect() }
+}
+
+fn sealed_json(workspace: &Path, policy: &Policy) -> Value {
+    if !policy.gates.watches_goalposts() {
+        return Value::Null;
+    }
+    let Sealed { files, runners } = sealed(workspace, policy);
+    let files: Vec<Value> = files.iter().map(|(path, why)| json!({ "path": path, "why": why })).collect();
+    let runners: Vec<Value> =
+        runners.iter().map(|(gate, runs)| json!({ "gate": gate, "runs": runs })).collect();
+    json!({ "files": files, "runners": runners })
+}
+
+/// What the gates run, and which files count as tests or decide about them.
+fn tell_sealed(workspace: &Path, policy: &Policy) {
+    if !policy.gates.watches_goalposts() {
+        return;
+    }
+    let Sealed { files, runners } = sealed(workspace, policy);
+    for (gate, runs) in runners {
+        say(format!("{:<18} {:<60} {runs}", "runs", visible(&gate)));
+    }
+    for (path, why) in files.iter().take(SEALED) {
+        say(format!("{:<18} {:<60} {why}", "sealed", visible(path)));
+    }
+    if files.len() > SEALED {
+        say(format!("{:<18} and {} more; `--json` lists them", "sealed", files.len() - SEALED));
     }
 }

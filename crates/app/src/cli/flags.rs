@@ -6,12 +6,12 @@ use dacapo_core::{
     duration::Millis,
     item::Item,
     judge::{contradiction::Patterns, promise::PromiseRule},
-    policy::{AgentSettings, ClaimRules, GateRules, GateSpec, Limits, Pace, Policy, SetupCommand},
+    policy::{AgentSettings, ClaimRules, GateRules, GateSpec, Limits, Pace, Policy, SetupCommand, TestsMode},
 };
 use dacapo_engine::{config_files::ConfigFiles, process::Programs};
 
 use super::{
-    agents::{self, Chosen},
+    agents::{self, Chosen, Wanted},
     budget, value,
 };
 use crate::{
@@ -36,16 +36,30 @@ pub(super) struct LoopFlags {
     /// where {prompt_file} or {prompt} stands
     #[arg(long, value_name = "CMD", value_parser = value::not_blank)]
     pub(super) agent_cmd: Option<String>,
+    /// How the agent is spoken to: started for each iteration, or kept for the whole loop in one session, over the Agent
+    /// Client Protocol (claude and codex by their adapters, gemini, opencode, qwen and copilot by themselves)
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = value::TransportFlag::Stdio)]
+    pub(super) transport: value::TransportFlag,
+    /// Give the agent the tools of `dacapo mcp`, where it can be told on its command line (claude, codex) or over ACP
+    #[arg(long)]
+    pub(super) mcp: bool,
     /// Arguments appended to the agent's own
     #[arg(last = true, value_name = "ARGS")]
     pub(super) agent_args: Vec<String>,
     /// CMD must exit 0 before a claim is believed, after the configured gates; its output is fed back when it does not
     #[arg(long, value_name = "CMD", value_parser = value::not_blank)]
-    gate: Vec<String>,
+    pub(super) gate: Vec<String>,
     /// A path, as a glob, that the agent may not change if its claim is to count, beside the configured ones; scripts
     /// that a gate names are protected by themselves
     #[arg(long, value_name = "GLOB", value_parser = value::not_blank)]
     protect: Vec<String>,
+    /// What the agent may do with tests that are there already, and with what decides which of them run; a file may ask for
+    /// more (default: as configured, else free, until no honest work is refused by checked)
+    #[arg(long, value_enum, value_name = "MODE")]
+    tests: Option<value::TestsFlag>,
+    /// Let the agent change tests freely: `--tests free`, also once that is no longer the default
+    #[arg(long, conflicts_with = "tests")]
+    may_edit_tests: bool,
     /// How long a gate may take that has no timeout of its own
     #[arg(long, value_name = "DUR", default_value = "5m")]
     pub(super) gate_timeout: Millis,
@@ -114,6 +128,38 @@ pub(super) struct ChosenSettings {
 }
 
 impl LoopFlags {
+    /// What is typed about agents, whichever they are.
+    pub(super) fn wanted(&self) -> Wanted<'_> {
+        Wanted {
+            model: self.model.as_ref(),
+            extra: &self.agent_args,
+            transport: self.transport.into(),
+            tools: self.mcp,
+        }
+    }
+
+    /// The stricter of what was typed and what is configured.
+    fn tests_mode(&self, configured: &Sourced<TestsMode>) -> TestsMode {
+        let typed = if self.may_edit_tests { Some(TestsMode::Free) } else { self.tests.map(TestsMode::from) };
+        typed.unwrap_or_default().max(configured.value)
+    }
+
+    /// What an agent may do with tests where nothing was typed or configured: the gates have to pass with them as they were.
+    pub(super) fn tests_of_run(&self, configured: &Sourced<TestsMode>) -> TestsMode {
+        let is_open = self.tests.is_none() && !self.may_edit_tests && configured.from == Source::Default;
+        if is_open { TestsMode::Checked } else { self.tests_mode(configured) }
+    }
+
+    /// What to say of a flag that asks for less than a file does, and so does not count.
+    fn weaker_tests(&self, configured: &Sourced<TestsMode>) -> Option<String> {
+        let flag = if self.may_edit_tests { "--may-edit-tests" } else { "--tests" };
+        let typed = if self.may_edit_tests { Some(TestsMode::Free) } else { self.tests.map(TestsMode::from) };
+        let is_weaker = typed.is_some_and(|typed| typed < configured.value);
+        let is_of_file = matches!(configured.from, Source::File { .. });
+        (is_weaker && is_of_file)
+            .then(|| format!("`{flag}` does not count: {} asks for stricter `tests`", configured.from))
+    }
+
     /// The policy that these flags make; the caller adds what is its own. `stand_in` is the agent that takes the place of one
     /// that cannot be started, where no agent will be started.
     pub(super) fn base(
@@ -138,11 +184,9 @@ impl LoopFlags {
         let mut programs = Programs::default();
         let Chosen { command: agent, from: agent_from, mut fallback, obstacle, mut warnings } =
             match &self.agent_cmd {
-                Some(line) => Chosen::typed(line, &self.agent_args)?,
+                Some(line) => Chosen::typed(line, self.wanted())?,
                 None => {
-                    let mut choose = |asked: &Effective| {
-                        agents::choose(asked, self.model.as_ref(), &self.agent_args, &mut programs)
-                    };
+                    let mut choose = |asked: &Effective| agents::choose(asked, self.wanted(), &mut programs);
                     let chosen = choose(&effective);
                     let is_missing = match &chosen {
                         Ok(chosen) => chosen.obstacle.is_some(),
@@ -164,19 +208,14 @@ impl LoopFlags {
             why.is_none()
         });
         warnings.extend(budget.warnings);
-        let gate_specs = effective
-            .gates
-            .iter()
-            .map(|gate| GateSpec { retries: gate.spec.retries.max(self.gate_retries), ..gate.spec.clone() });
-        let setup = effective
-            .setup
-            .iter()
-            .map(|step| SetupCommand { run: step.value.run.clone(), only_if: step.value.condition.clone() });
+        warnings.extend(self.weaker_tests(&effective.tests));
         let contradictions =
             if self.contradictions { Patterns::default() } else { effective.contradictions.value.patterns() };
         let policy = Policy {
             agent: AgentSettings {
                 fallback,
+                // To keep one session is what an agent that stays is for.
+                continue_session: agent.acp.is_some(),
                 prices: effective.own_prices(),
                 environment: effective.environment.value,
                 ..AgentSettings::of(agent)
@@ -195,22 +234,9 @@ impl LoopFlags {
             },
             claims: ClaimRules { allow_empty: self.allow_empty, contradictions, ..ClaimRules::of(promise) },
             gates: GateRules {
-                specs: gate_specs.collect(),
-                run_in: effective.gate_in.value,
-                from: effective.gate_from.value,
-                setup: setup.collect(),
-                protect: effective
-                    .protect
-                    .iter()
-                    .map(|glob| &glob.value)
-                    .chain(&self.protect)
-                    .cloned()
-                    .collect(),
-                baseline: effective.baseline.value,
-                tolerate_baseline: effective.tolerate_baseline.value,
-                red_first: effective.red_first.value,
-                feedback: !self.no_feedback,
-                ..GateRules::default()
+                tests: self.tests_mode(&effective.tests),
+                test_paths: effective.test_paths.iter().map(|path| path.value.clone()).collect(),
+                ..gate_rules(&effective, self.gate_retries, &self.protect, !self.no_feedback)
             },
             pace: Pace {
                 restart_delay: self.restart_delay,
@@ -224,6 +250,37 @@ impl LoopFlags {
             source: None,
         };
         Ok(ChosenSettings { policy, programs, effective, agent_from, obstacle, warnings })
+    }
+}
+
+/// The gates and protected paths of the configuration and of what was typed. Each gate is tried again as often as `retries` or its
+/// own setting says.
+pub(super) fn gate_rules(
+    effective: &Effective,
+    retries: u32,
+    protect: &[String],
+    feedback: bool,
+) -> GateRules {
+    let specs = effective
+        .gates
+        .iter()
+        .map(|gate| GateSpec { retries: gate.spec.retries.max(retries), ..gate.spec.clone() });
+    let setup = effective
+        .setup
+        .iter()
+        .map(|step| SetupCommand { run: step.value.run.clone(), only_if: step.value.condition.clone() });
+    GateRules {
+        specs: specs.collect(),
+        run_in: effective.gate_in.value,
+        from: effective.gate_from.value,
+        setup: setup.collect(),
+        must_match: protect.to_vec(),
+        protect: effective.protect.iter().map(|glob| &glob.value).chain(protect).cloned().collect(),
+        baseline: effective.baseline.value,
+        tolerate_baseline: effective.tolerate_baseline.value,
+        red_first: effective.red_first.value,
+        feedback,
+        ..GateRules::default()
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) struct AskArgs {
 
 pub(super) fn claim(cx: &Context, args: &ClaimArgs) -> Result<u8, UserError> {
     let note = args.note.as_deref().unwrap_or_default().to_owned();
-    let gates = tell(cx, "claim", Ask::Claim { note: clean(&note) })?;
+    let gates = tell(cx, "claim", Ask::Claim { note: clean(&note), only_if_settled: false })?;
     say(match gates.as_slice() {
         [] => "Taken. It is looked at when the agent has ended.".to_owned(),
         gates => format!("Taken. When the agent has ended, these gates decide: {}.", gates.join(", ")),

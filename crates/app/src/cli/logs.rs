@@ -19,6 +19,8 @@ use super::say;
 use crate::{context::Context, error::UserError};
 
 /// Print what the agent printed
+///
+/// `dacapo tail` is `dacapo logs --follow`.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example:\n  dacapo logs fix-tests --iteration 3 --stderr\n  dacapo logs TASK-001 --stage coder"

@@ -3,6 +3,7 @@
 mod agents;
 mod approve;
 mod asking;
+mod attach;
 mod budget;
 mod bus;
 mod clean;
@@ -11,19 +12,25 @@ mod consent;
 mod control;
 mod demo;
 mod detach;
+mod diff;
 mod doctor;
 mod events;
 mod explain;
 mod flags;
 mod from_agent;
+mod hook;
 mod import;
 mod init;
 mod logs;
+mod mcp;
+mod notify;
 mod receipt;
 #[cfg(test)]
 mod reference_tests;
+mod report;
 mod resume;
 mod run;
+mod session;
 mod signal;
 mod snapshots;
 mod status;
@@ -43,10 +50,16 @@ use dacapo_engine::{
 };
 use std::{ffi::OsString, io::Write, process::ExitCode};
 
-use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{
+    ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand,
+    error::{ContextKind, ContextValue},
+};
 use dacapo_core::text::ansi::readable;
 
-use crate::{context::Context, error::UserError};
+use crate::{
+    context::Context,
+    error::{UserError, complain},
+};
 
 /// Runs coding agents in a loop until the work is proven done
 ///
@@ -81,8 +94,13 @@ enum Command {
     Unit(unit::UnitArgs),
     Workflow(workflow::WorkflowArgs),
     Task(task::TaskArgs),
+    Session(session::SessionArgs),
+    Hook(hook::HookArgs),
     #[command(visible_aliases = ["ps", "ls", "list", "ralph-status"])]
     Status(status::StatusArgs),
+    Report(report::ReportArgs),
+    #[command(visible_alias = "watch")]
+    Attach(attach::AttachArgs),
     Logs(logs::LogsArgs),
     Events(events::EventsArgs),
     Why(why::WhyArgs),
@@ -99,11 +117,14 @@ enum Command {
     Claim(from_agent::ClaimArgs),
     Wait(from_agent::WaitArgs),
     Ask(from_agent::AskArgs),
+    Mcp(mcp::McpArgs),
     Receipt(receipt::ReceiptArgs),
     Verify(verify::VerifyArgs),
     Snapshots(snapshots::SnapshotsArgs),
     Restore(snapshots::RestoreArgs),
+    Diff(diff::DiffArgs),
     Trust(trust::TrustArgs),
+    Notify(notify::NotifyArgs),
     Doctor(doctor::DoctorArgs),
     Clean(clean::CleanArgs),
     Completions(completions::CompletionsArgs),
@@ -117,13 +138,15 @@ impl Command {
             Self::Resume(_) => Some("resume loops"),
             Self::Steer(_) => Some("steer loops"),
             Self::Verify(_) => Some("run gates again"),
-            Self::Snapshots(_) => Some("look at snapshots"),
+            Self::Snapshots(_) | Self::Diff(_) => Some("look at snapshots"),
             Self::Restore(_) => Some("restore files"),
             Self::Trust(args) if !args.is_look() => Some("agree to what a repository runs"),
             Self::Clean(_) => Some("clean up"),
+            Self::Notify(_) => Some("send notifications"),
             Self::Unit(args) => args.decides(),
             Self::Workflow(args) => args.decides(),
             Self::Task(args) => args.decides(),
+            Self::Hook(args) => args.decides(),
             Self::Approve(_) | Self::Reject(_) => Some("answer for the user"),
             Self::Signal(_) => Some("send signals to runs"),
             Self::Trust(_)
@@ -131,7 +154,10 @@ impl Command {
             | Self::Init(_)
             | Self::Import(_)
             | Self::Run(_)
+            | Self::Session(_)
             | Self::Status(_)
+            | Self::Report(_)
+            | Self::Attach(_)
             | Self::Logs(_)
             | Self::Events(_)
             | Self::Why(_)
@@ -141,6 +167,7 @@ impl Command {
             | Self::Claim(_)
             | Self::Wait(_)
             | Self::Ask(_)
+            | Self::Mcp(_)
             | Self::Receipt(_)
             | Self::Doctor(_)
             | Self::Completions(_) => None,
@@ -148,10 +175,20 @@ impl Command {
     }
 }
 
+/// Whether a host's hook is this process: then it exits 0 whatever happens.
+pub(crate) fn is_hook() -> bool {
+    hook::is_of_host(&std::env::args_os().take(3).collect::<Vec<_>>())
+}
+
 /// Runs the command that was typed.
 pub(crate) fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    // Before anything else: the host may be about to end.
+    if hook::must_outlive_host(&args) {
+        dacapo_engine::session::outlive_host();
+    }
     leave_terminal();
-    obey(std::env::args_os().collect())
+    obey(args)
 }
 
 /// Runs the child loop that a supervisor was asked for by its agent.
@@ -165,7 +202,11 @@ pub(crate) fn child_main() -> ExitCode {
     }
 }
 
-fn obey(args: Vec<OsString>) -> ExitCode {
+fn obey(mut args: Vec<OsString>) -> ExitCode {
+    if args.get(1).is_some_and(|word| word == "tail") {
+        args.splice(1..2, ["logs".into(), "--follow".into()]);
+    }
+    let is_of_host = hook::is_of_host(&args);
     let mut command = Cli::command();
     if args.get(1).is_none_or(|word| command.find_subcommand(word).is_none()) {
         // The help lists what each command does.
@@ -177,19 +218,38 @@ fn obey(args: Vec<OsString>) -> ExitCode {
     });
     let (matches, cli) = match parsed {
         Ok(parsed) => parsed,
-        Err(error) => refuse(&error),
+        Err(error) if is_of_host => {
+            let _ = write!(std::io::stderr().lock(), "{}", secrets().redact(&error.render().to_string()));
+            return ExitCode::SUCCESS;
+        }
+        Err(mut error) => refuse(&mut error),
     };
     match dispatch(&cli.command, &matches) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             error.print();
-            ExitCode::from(error.exit)
+            if is_of_host { ExitCode::SUCCESS } else { ExitCode::from(error.exit) }
         }
     }
 }
 
+/// Commands that change files, or end something for good: a word that was mistyped is never taken for one of them.
+const NEVER_SUGGESTED: [&str; 9] =
+    ["restore", "clean", "init", "import", "cancel", "stop", "kill", "ralph-cancel", "reset"];
+
 /// Says what is wrong with what was typed, which it quotes.
-fn refuse(error: &clap::Error) -> ! {
+fn refuse(error: &mut clap::Error) -> ! {
+    if let Some(suggested) = error.remove(ContextKind::SuggestedSubcommand) {
+        let words = match suggested {
+            ContextValue::String(word) => vec![word],
+            ContextValue::Strings(words) => words,
+            _ => Vec::new(),
+        };
+        // The nearest comes last.
+        if let Some(word) = words.last().filter(|word| !NEVER_SUGGESTED.contains(&word.as_str())) {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![word.clone()]));
+        }
+    }
     let text = error.render().to_string();
     if !secrets().is_in(&text) {
         error.exit();
@@ -227,7 +287,11 @@ fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
         Command::Unit(args) => unit::unit(&cx, args),
         Command::Workflow(args) => workflow::workflow(&cx, args),
         Command::Task(args) => task::task(&cx, args),
+        Command::Session(args) => session::session(&cx, args),
+        Command::Hook(args) => hook::hook(&cx, args),
         Command::Status(args) => status::status(&cx, args),
+        Command::Report(args) => report::report(&cx, args),
+        Command::Attach(args) => attach::attach(&cx, args),
         Command::Logs(args) => logs::logs(&cx, args),
         Command::Events(args) => events::events(&cx, args),
         Command::Why(args) => why::why(&cx, args),
@@ -243,11 +307,14 @@ fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
         Command::Claim(args) => from_agent::claim(&cx, args),
         Command::Wait(args) => from_agent::wait(&cx, args),
         Command::Ask(args) => from_agent::ask(&cx, args),
+        Command::Mcp(args) => mcp::mcp(&cx, args),
         Command::Receipt(args) => receipt::receipt(&cx, args),
         Command::Verify(args) => verify::verify(&cx, args),
         Command::Snapshots(args) => snapshots::list(&cx, args),
         Command::Restore(args) => snapshots::restore(&cx, args),
+        Command::Diff(args) => diff::diff(&cx, args),
         Command::Trust(args) => trust::trust(&cx, args),
+        Command::Notify(args) => notify::notify(&cx, args),
         Command::Doctor(args) => doctor::doctor(&cx, args),
         Command::Clean(args) => clean::clean(&cx, args),
     }
@@ -265,7 +332,11 @@ fn may_be_an_agent(what: &str, why: &Unseen) -> UserError {
 
 /// Prints to standard output, without what an agent's words could do to a terminal.
 pub(crate) fn say(text: impl std::fmt::Display) {
-    let text = readable(secrets().redact(&text.to_string()).as_bytes());
+    say_styled(&readable(secrets().redact(&text.to_string()).as_bytes()));
+}
+
+/// Prints text that holds nothing but what may go to a terminal: its colours are dacapo's own.
+pub(crate) fn say_styled(text: &str) {
     match writeln!(std::io::stdout().lock(), "{text}") {
         Ok(()) => {}
         // The reader of the pipe has closed it: it has seen enough.
@@ -279,9 +350,8 @@ pub(crate) fn say(text: impl std::fmt::Display) {
 
 /// Warns about settings that do not do what the user may expect.
 pub(crate) fn warn(warnings: &[String]) {
-    let mut stderr = std::io::stderr().lock();
     for warning in warnings {
-        let _ = writeln!(stderr, "WARNING: {warning}");
+        complain(&format!("WARNING: {warning}"));
     }
 }
 

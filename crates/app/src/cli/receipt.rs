@@ -3,15 +3,19 @@
 use clap::Args;
 use dacapo_core::{
     duration::Millis,
-    receipt::Receipt,
+    receipt::{Receipt, TestCounts},
     text::count,
-    view::{StageRunView, StageTaskView},
+    view::{ChangedFiles, LoopView, StageRunView, StageTaskView},
 };
 use dacapo_engine::client::Client;
 use serde_json::{Value, json};
 
 use super::{say, say_json};
-use crate::{context::Context, error::UserError, report::signal_name};
+use crate::{
+    context::Context,
+    error::UserError,
+    report::{money, signal_name},
+};
 
 /// Show the proof of a finished loop, or of the stages that a task has passed
 ///
@@ -42,8 +46,33 @@ pub(super) fn receipt(cx: &Context, args: &ReceiptArgs) -> Result<u8, UserError>
     if args.json {
         return say_json(&receipt);
     }
-    print(&receipt);
+    print(&receipt, &Worker::of(&client, &view)?);
     Ok(0)
+}
+
+/// What the journal says beside a receipt: who did the work, what it cost and what it changed.
+#[derive(Default)]
+pub(super) struct Worker {
+    agent: Option<String>,
+    cost: Option<String>,
+    changed: Option<ChangedFiles>,
+}
+
+impl Worker {
+    pub(super) fn of(client: &Client, view: &LoopView) -> Result<Self, UserError> {
+        let model = client.loop_started(&view.id)?.and_then(|started| {
+            let agent = &started.policy.agent;
+            let mut agents = (0..=agent.fallback.len()).map(|index| agent.at(index));
+            agents.find(|agent| agent.name == view.agent).and_then(|agent| agent.model.clone())
+        });
+        let model = model.map(|model| format!(", model {model}")).unwrap_or_default();
+        Ok(Self {
+            // A check of a merge has no agent.
+            agent: (view.iteration > 0).then(|| format!("{}{model}", view.agent)),
+            cost: money(&view.ledger.total()),
+            changed: view.tally.changed.clone().filter(|changed| changed.count > 0),
+        })
+    }
 }
 
 /// The runs of stages that were passed, with their receipts.
@@ -78,6 +107,7 @@ fn json_of_task(view: &StageTaskView, proofs: &Proofs<'_>) -> Value {
                 "loop": own.loop_id,
                 "changed": own.changed,
                 "unreviewed": own.unreviewed,
+                "deleted_tests": own.deleted_tests,
                 "receipt": receipt,
             })
         })
@@ -108,12 +138,17 @@ fn of_task(client: &Client, view: &StageTaskView, is_json: bool) -> Result<u8, U
     for (own, receipt) in &proofs {
         say(format!("\nStage {} (run {})", own.stage, own.run));
         match receipt {
-            Some(receipt) => print(receipt),
+            Some(receipt) => print(receipt, &worker_of_stage(client, own)?),
             None => say("  passed by the user, who took the work as it is"),
         }
         for file in &own.changed {
-            let mark =
-                if own.unreviewed.contains(file) { "  WARNING: not reviewed, and no test" } else { "" };
+            let mark = if own.unreviewed.contains(file) {
+                "  WARNING: not reviewed, and no test"
+            } else if own.deleted_tests.contains(file) {
+                "  WARNING: a test that was deleted, and not reviewed"
+            } else {
+                ""
+            };
             say(format!("  changed     {file}{mark}"));
         }
     }
@@ -123,8 +158,16 @@ fn of_task(client: &Client, view: &StageTaskView, is_json: bool) -> Result<u8, U
     Ok(0)
 }
 
+fn worker_of_stage(client: &Client, own: &StageRunView) -> Result<Worker, UserError> {
+    let seen = own.loop_id.as_ref().map(|id| client.loop_of_id(id)).transpose()?.flatten();
+    let mut worker = seen.map(|seen| Worker::of(client, &seen.view)).transpose()?.unwrap_or_default();
+    // The files of a stage are listed one by one, with what is to be said of each.
+    worker.changed = None;
+    Ok(worker)
+}
+
 /// A loop that ended without a verdict, or has not ended, has none.
-pub(super) fn no_receipt(view: &dacapo_core::view::LoopView) -> UserError {
+pub(super) fn no_receipt(view: &LoopView) -> UserError {
     let why = match view.reason {
         Some(_) if view.state == "completed" => "it was completed before there were receipts".to_owned(),
         Some(reason) => format!("it is {} ({}) without an accepted claim", view.state, reason.as_str()),
@@ -134,10 +177,21 @@ pub(super) fn no_receipt(view: &dacapo_core::view::LoopView) -> UserError {
         .hint(format!("`dacapo why {}` says more", view.id))
 }
 
-pub(super) fn print(receipt: &Receipt) {
+pub(super) fn print(receipt: &Receipt, worker: &Worker) {
     say(format!("Receipt of loop {}, task {}: {}", receipt.loop_id, receipt.task, receipt.verdict));
     let claim: Vec<&str> = receipt.claim.iter().map(signal_name).collect();
     say(format!("  claimed by  {} after {}", claim.join(", "), count(receipt.iterations, "iteration")));
+    if let Some(agent) = &worker.agent {
+        say(format!("  agent       {agent}"));
+    }
+    if let Some(cost) = &worker.cost {
+        say(format!("  cost        {cost}"));
+    }
+    if let Some(ChangedFiles { count, some }) = &worker.changed {
+        let more = count.saturating_sub(some.len() as u64);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        say(format!("  files       {}{more}", some.join(", ")));
+    }
     say(format!("  decided     {}", receipt.ended_at.strftime("%Y-%m-%d %H:%M:%SZ")));
     if let Some(base) = &receipt.base {
         say(format!("  from tree   {}", short(base)));
@@ -158,10 +212,35 @@ pub(super) fn print(receipt: &Receipt) {
             (_, true) => ", red as before",
             _ => "",
         };
-        say(format!("  gate        `{}` exited {}, {took}{label}", gate.name, gate.exit_code));
+        let command = gate.command.trim().replace('\n', "; ");
+        let what =
+            if command == gate.name { format!("`{command}`") } else { format!("{}: `{command}`", gate.name) };
+        say(format!("  gate        {what} exited {}, {took}{label}", gate.exit_code));
     }
     for (name, passed) in &receipt.baseline {
         say(format!("  before      `{name}` was {}", if *passed { "green" } else { "red" }));
+    }
+    if let Some(tests) = &receipt.tests {
+        let counts = |counts: &Option<TestCounts>| {
+            counts.map_or("not reported".to_owned(), |tests| format!("{} ran", tests.passed + tests.failed))
+        };
+        if tests.before.is_some() || tests.after.is_some() {
+            say(format!("  tests       before: {}; now: {}", counts(&tests.before), counts(&tests.after)));
+        }
+        let how = if tests.both_ways {
+            "the gates pass with them as they were, too"
+        } else {
+            "not checked as they were"
+        };
+        for path in &tests.changed {
+            say(format!("  changed     {path} ({how})"));
+        }
+    }
+    if let Some(by) = &receipt.approved_by {
+        say(format!("  approved    by {by}, although the tests are narrower than they were"));
+    }
+    if receipt.checked_in.as_deref() == Some("workspace") {
+        say("  checked in  the workspace alone, in no fresh checkout".to_owned());
     }
     for file in &receipt.protected {
         say(format!("  protected   {} ({})", file.path, short(&file.sha256)));

@@ -1,10 +1,11 @@
 //! `dacapo resume`.
 
 use clap::Args;
-use dacapo_core::{duration::Millis, event::Grant, loop_machine::Request};
+use dacapo_core::{duration::Millis, event::Grant, loop_machine::Request, view::LoopView};
 use dacapo_engine::{
-    client::StreamId,
+    client::{Client, StreamId},
     process::background::is_background,
+    session::Sessions,
     supervisor::{self, ResumeLoop},
 };
 
@@ -36,6 +37,9 @@ pub(super) struct ResumeArgs {
     /// Set a new limit for the tokens that agents may use together
     #[arg(long, value_name = "N", value_parser = value::tokens, allow_hyphen_values = true)]
     max_tokens: Option<u64>,
+    /// Do not wait for the end of a limit: a loop that is parked asks its provider at once
+    #[arg(long)]
+    now: bool,
     /// Agree to the commands that the loop took from its repository, for this run only
     #[arg(long)]
     pub(super) trust: bool,
@@ -57,6 +61,7 @@ impl ResumeArgs {
             max_time_ms: self.max_time,
             max_cost: self.max_cost,
             max_tokens: self.max_tokens,
+            ask_now: self.now,
             ..Grant::default()
         }
     }
@@ -144,6 +149,21 @@ pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
     if let Some(started) = &started {
         budget::allow_more(&started.policy, &grant)?;
     }
+    if row.view.session.is_some() {
+        return resume_in_session(cx, &mut client, &row.view, grant);
+    }
+    if args.now {
+        client.open_providers(&id)?;
+        let is_told = client.request(
+            &StreamId::Loop(id.clone()),
+            &Request::Unpause { grant: Grant { ask_now: true, ..Grant::default() } },
+        )?;
+        if is_told && row.view.state == "parked" {
+            say(format!("Loop {id} asks its provider now."));
+            return Ok(0);
+        }
+    }
+    let grant = Grant { ask_now: false, ..grant };
     if row.is_running {
         return if row.view.state == "paused" || row.view.pausing {
             client.request(&StreamId::Loop(id.clone()), &Request::Unpause { grant })?;
@@ -171,5 +191,36 @@ pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
     let mut observer = reporter(&args.style);
     let finished = supervisor::resume(&cx.home, wanted, observer.as_mut())?;
     drop(observer);
-    Ok(crate::report::last_line(&finished))
+    let is_told = args.style.is_human();
+    if is_told {
+        crate::report::ending(&client, &finished.id)?;
+    }
+    Ok(crate::report::last_line(&finished, is_told))
+}
+
+/// The loop of a chat session goes on when the agent of the session next stops: dacapo cannot start that agent.
+fn resume_in_session(
+    cx: &Context,
+    client: &mut Client,
+    view: &LoopView,
+    grant: Grant,
+) -> Result<u8, UserError> {
+    let id = &view.id;
+    match view.reason {
+        Some(reason) if !reason.is_resumable() => {
+            return Err(UserError::failed(format!("loop {id} is {} and cannot be resumed", view.state))
+                .hint("`/ralph` in the session starts another one"));
+        }
+        Some(_) => Sessions::new(&cx.home).resume(id, grant)?,
+        None if view.state == "paused" || view.pausing => {
+            client.request(&StreamId::Loop(id.clone()), &Request::Unpause { grant })?;
+            client.settle(id)?;
+        }
+        None => {
+            return Err(UserError::environment(format!("loop {id} is running already"))
+                .hint(format!("`dacapo events {id} -f` follows it")));
+        }
+    }
+    say(format!("Loop {id} goes on when the agent of its session next stops; any prompt there will do."));
+    Ok(0)
 }

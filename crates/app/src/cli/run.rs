@@ -7,16 +7,17 @@ use dacapo_engine::{
         protocol::{StartChild, Words},
     },
     process::background::is_background,
+    session, starter,
 };
 use std::{io::Read, os::fd::AsFd, path::PathBuf};
 
 use clap::Args;
 use dacapo_core::{
-    config::{Effective, Source},
+    config::{Effective, Source, Tests},
     ids::{ProjectId, TaskId},
     item::Item,
     judge::{evidence::Evidence, promise::PromiseRule},
-    policy::CommitRule,
+    policy::{CommitRule, GateIn},
 };
 use dacapo_engine::supervisor::{self, CheckedLoop, NewLoop};
 
@@ -54,9 +55,17 @@ pub(super) struct RunArgs {
     /// Done when CMD exits 0 after an iteration, claim or no claim; given several times, all must
     #[arg(long, value_name = "CMD", value_parser = value::not_blank)]
     until_cmd: Vec<String>,
-    /// Where gates run: in the workspace, or in a fresh checkout of what would be kept
-    #[arg(long, value_enum, value_name = "WHERE", default_value_t = value::GateInFlag::Workspace)]
-    gate_in: value::GateInFlag,
+    /// Where gates run: in the workspace, in a fresh checkout of what would be kept, or in both (default: as configured, else
+    /// both)
+    #[arg(long, value_enum, value_name = "WHERE")]
+    gate_in: Option<value::GateInFlag>,
+    /// Try the gates in a throw-away checkout before the first agent, and end the loop if one cannot run; this is the default
+    /// unless `--tests free` and `--gate-in workspace` are both asked for
+    #[arg(long)]
+    probe: bool,
+    /// Do not try the gates before the first agent
+    #[arg(long, conflicts_with = "probe")]
+    no_probe: bool,
     /// Whose protected paths gates see: the workspace's, or those from the start (changes are then listed, not refused)
     #[arg(long, value_enum, value_name = "WHOSE", default_value_t = value::GateFromFlag::Workspace)]
     gate_from: value::GateFromFlag,
@@ -75,13 +84,13 @@ pub(super) struct RunArgs {
     /// The words of that commit
     #[arg(long, value_name = "TEXT", requires = "commit", value_parser = value::not_blank)]
     commit_message: Option<String>,
-    /// Stop after N iterations in a row without progress (default: a warning after 5)
-    #[arg(long, value_name = "N", value_parser = value::positive, allow_hyphen_values = true)]
+    /// Stop after N iterations in a row without progress, 0 never (default: 10 with a gate, else never; a warning after 5)
+    #[arg(long, value_name = "N", value_parser = value::whole)]
     stuck_after: Option<u32>,
-    /// Begin every iteration with a fresh session; this is the default
+    /// Begin every iteration with a fresh session; this is the default, but for `--transport acp`
     #[arg(long, conflicts_with = "continue_session")]
     fresh: bool,
-    /// Go on, from the second iteration on, with the session of the iteration before
+    /// Go on, from the second iteration on, with the session of the iteration before; the default with `--transport acp`
     #[arg(long)]
     continue_session: bool,
     /// The project (default: from the folder)
@@ -99,6 +108,9 @@ pub(super) struct RunArgs {
     #[command(flatten)]
     pub(super) flags: LoopFlags,
 }
+
+/// After how many iterations without progress a loop with a gate ends, unless the user says otherwise.
+const STUCK_AFTER: u32 = 10;
 
 /// A loop that can begin, and what it was made from.
 pub(super) struct PreparedLoop {
@@ -133,10 +145,19 @@ impl RunArgs {
                 "leave `--continue-session` out, or say how with `agents.NAME.resume` in your configuration",
             ));
         }
-        policy.agent.continue_session = self.continue_session;
+        policy.agent.continue_session =
+            (policy.agent.continue_session || self.continue_session) && !self.fresh;
         policy.claims.until.clone_from(&self.until_cmd);
         let gates = &mut policy.gates;
-        gates.run_in = gates.run_in.max(self.gate_in.into());
+        gates.run_in = match self.gate_in {
+            Some(typed) => gates.run_in.max(typed.into()),
+            None if effective.gate_in.from == Source::Default && !gates.specs.is_empty() => GateIn::Both,
+            None => gates.run_in,
+        };
+        if !gates.specs.is_empty() {
+            gates.tests = self.flags.tests_of_run(&effective.tests);
+        }
+        gates.probe = !self.no_probe && (self.probe || gates.watches_goalposts());
         gates.from = gates.from.max(self.gate_from.into());
         gates.baseline |= self.baseline;
         gates.red_first |= self.red_first;
@@ -147,7 +168,11 @@ impl RunArgs {
         evidence.sort_unstable();
         evidence.dedup();
         policy.items = vec![Item { commit, evidence, ..Item::whole() }];
-        policy.limits.stuck_after = self.stuck_after.or(policy.limits.stuck_after);
+        let by_default = (!policy.gates.specs.is_empty()).then_some(STUCK_AFTER);
+        policy.limits.stuck_after = match self.stuck_after {
+            Some(0) => None,
+            typed => typed.or(policy.limits.stuck_after).or(by_default),
+        };
         let new = NewLoop {
             policy,
             prompt: self.prompt_text(&workspace)?,
@@ -155,7 +180,7 @@ impl RunArgs {
             task: self.task.clone(),
             workspace,
             after: self.after.clone(),
-            parent: child::parent().cloned(),
+            parent: child::parent().cloned().or_else(session::loop_around),
             run: None,
             purpose: None,
             base: None,
@@ -210,6 +235,45 @@ impl RunArgs {
     }
 }
 
+impl RunArgs {
+    /// Whether nothing but the agent's own word decides.
+    fn has_no_check(&self, prepared: &PreparedLoop) -> bool {
+        prepared.effective.gates.is_empty()
+            && self.until_cmd.is_empty()
+            && prepared.effective.evidence.is_empty()
+            && self.evidence.is_empty()
+    }
+
+    /// Whether neither money nor tokens nor time is limited, and no number of iterations was chosen.
+    fn has_no_budget(&self, prepared: &PreparedLoop) -> bool {
+        let limits = &prepared.new.policy.limits;
+        limits.max_cost.is_none()
+            && limits.max_tokens.is_none()
+            && limits.max_time.is_none()
+            && limits.per_day.is_unlimited()
+            && prepared.effective.max_iterations.from == Source::Default
+    }
+
+    /// Asks whether the tests of the repository are to be the gate; gives the flag that says so.
+    fn propose_gate(&mut self, tests: Option<&Tests>) -> Result<Option<String>, UserError> {
+        let Some(tests) = tests.filter(|_| self.flags.agent_args.is_empty()) else { return Ok(None) };
+        let question = format!("No gate is set. Check claims with `{}` (from {})?", tests.run, tests.from);
+        if !consent::ask_or_yes(&question)? {
+            return Ok(None);
+        }
+        self.flags.gate.push(tests.run.to_owned());
+        Ok(Some(format!("--gate={}", tests.run)))
+    }
+}
+
+fn no_gate_no_budget(tests: Option<&Tests>) -> String {
+    let gate = tests.map_or("CMD".to_owned(), |tests| format!("{:?}", tests.run));
+    format!(
+        "no gate checks what the agent claims, and nothing limits what it may cost: `--gate {gate}` and `--max-cost USD` \
+         or `--max-time 8h` do; `dacapo init` writes them down"
+    )
+}
+
 /// Below an agent: the loop's supervisor starts the child, which prints where this command would have printed.
 fn ask_for_child(inside: &Inside, args: &RunArgs) -> Result<u8, UserError> {
     let is_piped = args.prompt_file.as_deref() == Some(std::path::Path::new("-"));
@@ -244,7 +308,25 @@ pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
         return ask_for_child(inside, args);
     }
     // Also before going to the background, so that mistakes and questions show up where they were typed.
-    let PreparedLoop { new, configured, obstacle, warnings, .. } = args.plan()?;
+    let mut args = args.clone();
+    let mut prepared = args.plan()?;
+    let mut proposed = None;
+    if !is_background()
+        && child::parent().is_none()
+        && prepared.obstacle.is_none()
+        && consent::can_ask()
+        && args.has_no_check(&prepared)
+    {
+        let tests = starter::tests_of(&Context::folder(args.dir.as_ref())?);
+        proposed = args.propose_gate(tests.first())?;
+        if proposed.is_some() {
+            prepared = args.plan()?;
+        } else if args.has_no_budget(&prepared) {
+            prepared.warnings.push(no_gate_no_budget(tests.first()));
+        }
+    }
+    let args = &args;
+    let PreparedLoop { new, configured, obstacle, warnings, .. } = prepared;
     if let Some(obstacle) = obstacle {
         return Err(obstacle);
     }
@@ -252,11 +334,15 @@ pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
     if !is_background() {
         warn(&warnings);
         if args.flags.detach {
-            return detach::detach(&cx.client()?, None);
+            return detach::detach(&cx.client()?, proposed.as_deref());
         }
     }
     let mut observer = reporter(&args.flags.style);
     let finished = supervisor::run(&cx.home, new, observer.as_mut())?;
     drop(observer);
-    Ok(crate::report::last_line(&finished))
+    let is_told = args.flags.style.is_human();
+    if is_told {
+        crate::report::ending(&cx.client()?, &finished.id)?;
+    }
+    Ok(crate::report::last_line(&finished, is_told))
 }

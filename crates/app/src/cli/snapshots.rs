@@ -1,7 +1,7 @@
 //! `dacapo snapshots` and `dacapo restore`.
 
 use clap::Args;
-use dacapo_core::text::count;
+use dacapo_core::{ids::LoopId, stages::StageName, text::count};
 use dacapo_engine::snapshots::SnapshotChoice;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -14,9 +14,9 @@ use crate::{context::Context, error::UserError};
 /// One before the first iteration, one after each iteration that changed something. Files that git ignores are not in
 /// them.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  dacapo snapshots fix-tests")]
+#[command(after_help = "Example:\n  dacapo snapshots fix-tests\n  dacapo snapshots TASK-001 --json")]
 pub(super) struct SnapshotsArgs {
-    /// The loop: its id, the beginning of it, or its task (default: the one here)
+    /// The loop: its id, the beginning of it, or its task; of a task of `dacapo task`, all its stages (default: the one here)
     id: Option<String>,
     /// As JSON
     #[arg(long)]
@@ -25,6 +25,11 @@ pub(super) struct SnapshotsArgs {
 
 #[derive(Serialize)]
 struct SnapshotLine {
+    /// The stage of a task whose files they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stage: Option<StageName>,
+    #[serde(rename = "loop")]
+    loop_id: LoopId,
     iteration: u32,
     id: String,
     at: Timestamp,
@@ -33,28 +38,49 @@ struct SnapshotLine {
 
 pub(super) fn list(cx: &Context, args: &SnapshotsArgs) -> Result<u8, UserError> {
     let client = cx.client()?;
-    let id = cx.find(&client, &cx.name(&client, args.id.as_deref())?)?.view.id;
-    let kept = client.snapshots(&id)?;
-    let lines: Vec<SnapshotLine> = kept
-        .into_iter()
-        .map(|kept| SnapshotLine {
-            iteration: kept.iteration,
-            id: kept.id,
-            at: kept.at,
-            changed: kept.changed,
-        })
-        .collect();
-    if args.json {
-        return say_json(&lines);
+    let name = cx.name(&client, args.id.as_deref())?;
+    // A loop by its own id is meant alone; the name of a task means all its stages.
+    let task = match name.parse::<LoopId>() {
+        Ok(id) if client.loop_of_id(&id)?.is_some() => None,
+        _ => cx.find_task(&client, &name)?,
+    };
+    let loops = match task {
+        Some(seen) => client.loops_of_run(&seen.view.id)?.into_iter().map(|seen| seen.view.id).collect(),
+        None => vec![cx.find(&client, &name)?.view.id],
+    };
+    let mut lines: Vec<(LoopId, SnapshotLine)> = Vec::new();
+    for id in loops {
+        let started = client.loop_started(&id)?;
+        let purpose = started.and_then(|started| started.purpose);
+        let stage = purpose.and_then(|purpose| purpose.as_stage().map(|(stage, _)| stage));
+        // The check of a merge has no files of its own to go back to.
+        for kept in client
+            .snapshots(&id)
+            .or_else(|error| if lines.is_empty() { Err(error) } else { Ok(Vec::new()) })?
+        {
+            let line = SnapshotLine {
+                stage,
+                loop_id: id.clone(),
+                iteration: kept.iteration,
+                id: kept.id,
+                at: kept.at,
+                changed: kept.changed,
+            };
+            lines.push((id.clone(), line));
+        }
     }
-    for line in lines {
+    if args.json {
+        return say_json(&lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>());
+    }
+    for (id, line) in lines {
         let changed = match (line.iteration, line.changed) {
             (0, _) => "before the first iteration".to_owned(),
             (_, Some(n)) => format!("{} changed", count(u32::try_from(n).unwrap_or(u32::MAX), "path")),
             (_, None) => "not there any more".to_owned(),
         };
         let at = line.at.strftime("%Y-%m-%d %H:%M:%SZ");
-        say(format!("{id}@{:<4} {}  {at}  {changed}", line.iteration, short(&line.id)));
+        let stage = line.stage.map(|stage| format!("  ({stage})")).unwrap_or_default();
+        say(format!("{id}@{:<4} {}  {at}  {changed}{stage}", line.iteration, short(&line.id)));
     }
     Ok(0)
 }

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use dacapo_core::{
+    duration::Millis,
     event::{MergeMode, Reason},
     text::count,
     view::{
@@ -96,6 +97,16 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
         return Ok(0);
     }
     let now = Timestamp::now();
+    let here = Context::folder(None).ok();
+    let elsewhere = |view: &LoopView| !here.as_ref().is_some_and(|here| view.workspace.starts_with(here));
+    // What belongs to this folder comes first; the order is kept otherwise.
+    let (mut active, mut ended) = (active, ended);
+    active.sort_by_key(&elsewhere);
+    ended.sort_by_key(&elsewhere);
+    let folder = |view: &LoopView| match elsewhere(view) {
+        true => format!(", in {}", view.workspace.display()),
+        false => String::new(),
+    };
     if args.id.is_some() {
         for view in &active {
             loop_detail(view, now);
@@ -107,7 +118,7 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
     } else {
         say("Active Ralph Loops:");
         for view in &active {
-            say(format!("  {}", status_line(view, now)));
+            say(format!("  {}{} [{}]", status_line(view, now), folder(view), view.id));
             if view.state != "running" {
                 let detail = view.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
                 say(format!("    {}{detail}", state(view)));
@@ -137,7 +148,7 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
                 continue;
             }
             say(format!(
-                "  {}  {} ({}): {} ({reason}){} after {}{}",
+                "  {}  {} ({}): {} ({reason}){} after {}{}{}{}",
                 view.id,
                 view.task,
                 view.role(),
@@ -145,6 +156,8 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
                 if view.verified == Some(false) { ", unverified," } else { "" },
                 count(view.charged.unwrap_or(view.iteration), "iteration"),
                 money(&view.ledger.total()).map(|cost| format!(", {cost}")).unwrap_or_default(),
+                view.ended_at.map(|at| format!(", {} ago", age(at, now))).unwrap_or_default(),
+                folder(view),
             ));
             if let Some(detail) = view
                 .detail
@@ -255,6 +268,9 @@ fn task(view: &StageTaskView, is_json: bool) -> Result<u8, UserError> {
         ));
         if !own.unreviewed.is_empty() {
             say(format!("            not reviewed: {}", own.unreviewed.join(", ")));
+        }
+        if !own.deleted_tests.is_empty() {
+            say(format!("            deleted tests: {}", own.deleted_tests.join(", ")));
         }
     }
     let asked = view.question.as_ref().map(|question| question.text.as_str()).unwrap_or_default();
@@ -374,6 +390,7 @@ fn shown(view: &LoopView) -> Value {
     let mut value = serde_json::to_value(view).unwrap_or_default();
     if let Some(keys) = value.as_object_mut() {
         keys.remove("ledger");
+        keys.remove("tally");
     }
     value
 }
@@ -402,6 +419,11 @@ fn views(client: &Client, args: &StatusArgs) -> Result<(Vec<LoopView>, Vec<LoopV
 fn is_of_task(view: &LoopView) -> bool {
     let folder = view.workspace.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     view.stage.is_some() || (view.max_iterations == 0 && folder.starts_with(".merge-task-"))
+}
+
+/// How long ago something was, roughly.
+fn age(at: Timestamp, now: Timestamp) -> String {
+    Millis(u64::try_from(now.duration_since(at).as_millis()).unwrap_or(0)).coarse()
 }
 
 /// How it stands, and until when.

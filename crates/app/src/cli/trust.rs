@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use dacapo_core::{
     config::Typed,
-    trust::{Fingerprint, Runnable, task_runnables, unit_runnables, workflow_runnables},
+    ids::UnitId,
+    trust::{Fingerprint, Runnable, taken_as_complete, task_runnables, unit_runnables, workflow_runnables},
+    unit::{Task, Unit},
     workflow::Settings,
 };
 use dacapo_engine::{
@@ -64,6 +66,8 @@ struct TrustJson<'a> {
     workflows: CommandListJson<'a>,
     /// What verifies its tasks of stages.
     tasks: CommandListJson<'a>,
+    /// What the configuration asked of claims before and does not ask any more.
+    no_longer_asked: Vec<Runnable>,
     agent_configuration: Vec<String>,
 }
 
@@ -134,19 +138,28 @@ pub(super) fn trust(cx: &Context, args: &TrustArgs) -> Result<u8, UserError> {
         let of_units = trust::revoke(&cx.home, &units::top(&folder), ConsentScope::Units)?;
         let of_workflows = trust::revoke(&cx.home, &units::top(&folder), ConsentScope::Workflows)?;
         let of_tasks = trust::revoke(&cx.home, &units::top(&folder), ConsentScope::Tasks)?;
+        for folder in config_files::possible_roots(&folder) {
+            trust::forget_demands(&cx.home, folder)?;
+        }
         let was = of_config || of_units || of_workflows || of_tasks;
         say(if was { "Consent is withdrawn." } else { "There was no consent to withdraw." });
         return Ok(0);
     }
     let configured = ConfigFiles::load(&folder)?;
-    let tasks = tasks(&folder);
+    let mut tasks = tasks(&folder);
+    tasks.extend(unproven(cx, &folder));
     let root = configured.root.as_ref().unwrap_or(&folder).clone();
     let agent_configuration = config_files::agent_configuration(&root);
     let of_config = List::new(cx, ConsentScope::Config, root, configured.runnables())?;
     let of_units = List::new(cx, ConsentScope::Units, units::top(&folder), tasks)?;
     let scripts = scripts(&folder, &configured);
     let of_workflows = List::new(cx, ConsentScope::Workflows, units::top(&folder), scripts)?;
-    let of_tasks = List::new(cx, ConsentScope::Tasks, units::top(&folder), verifications(&folder))?;
+    let of_tasks =
+        List::new(cx, ConsentScope::Tasks, units::top(&folder), verifications(&folder, &configured))?;
+    let mut less = consent::asks_less(&cx.home, &configured)?;
+    if matches!(of_config.trust, Trust::Changed { .. }) {
+        consent::leave_commands_out(&mut less);
+    }
     if args.json {
         return say_json(&TrustJson {
             root: configured.root.as_ref(),
@@ -154,6 +167,7 @@ pub(super) fn trust(cx: &Context, args: &TrustArgs) -> Result<u8, UserError> {
             units: of_units.part(),
             workflows: of_workflows.part(),
             tasks: of_tasks.part(),
+            no_longer_asked: less.into_iter().flat_map(|(_, dropped)| dropped).collect(),
             agent_configuration,
         });
     }
@@ -161,7 +175,7 @@ pub(super) fn trust(cx: &Context, args: &TrustArgs) -> Result<u8, UserError> {
         .into_iter()
         .filter(|list| !list.runnables.is_empty())
         .collect();
-    if lists.is_empty() {
+    if lists.is_empty() && less.is_empty() {
         say(format!("Nothing to trust: no {} here defines a command.", config_files::REPOSITORY_FILE));
         list_agents(&agent_configuration);
         return Ok(0);
@@ -169,9 +183,13 @@ pub(super) fn trust(cx: &Context, args: &TrustArgs) -> Result<u8, UserError> {
     for list in &lists {
         say(list.text().trim_end());
     }
+    if !less.is_empty() {
+        say(consent::of_less(&less).trim_end());
+    }
     list_agents(&agent_configuration);
     let since = |list: &List| if let Trust::Trusted { since } = list.trust { Some(since) } else { None };
-    if let Some(since) = lists.iter().map(since).collect::<Option<Vec<_>>>() {
+    let all = lists.iter().map(since).collect::<Option<Vec<_>>>();
+    if let Some(since) = all.filter(|_| less.is_empty()) {
         let since = since.into_iter().max().unwrap_or_default();
         say(format!("Trusted since {}.", since.strftime("%Y-%m-%d %H:%M:%S UTC")));
         return Ok(0);
@@ -194,6 +212,7 @@ pub(super) fn trust(cx: &Context, args: &TrustArgs) -> Result<u8, UserError> {
     for list in lists.iter().filter(|list| since(list).is_none()) {
         trust::grant(&cx.home, &list.root, list.scope, &list.runnables, Timestamp::now())?;
     }
+    consent::note_demands(&cx.home, &configured, true)?;
     say("Trusted. If one of these commands changes, you are asked again.");
     Ok(0)
 }
@@ -215,6 +234,23 @@ fn tasks(folder: &std::path::Path) -> Vec<Runnable> {
     }
 }
 
+/// Tasks of units that are `complete` in their files without a proof: to take them as done is the user's word.
+fn unproven(cx: &Context, folder: &std::path::Path) -> Vec<Runnable> {
+    let Ok(found) = unit::RepositoryUnits::containing(folder) else { return Vec::new() };
+    let units = &found.checked.units;
+    let project = Context::project_of(&units::top(folder));
+    let unproven = cx.client().ok().and_then(|client| client.complete_without_proof(&project, units).ok());
+    let is_meant = |unit: &Unit, task: &Task| {
+        let meant = |(of, number): &(UnitId, u32)| *of == unit.id && *number == task.spec.number;
+        unproven.iter().flatten().any(meant)
+    };
+    let of_unit = |unit: &Unit| -> Vec<Runnable> {
+        let tasks = unit.tasks.iter().filter(|task| is_meant(unit, task));
+        tasks.map(|task| taken_as_complete(unit, task)).collect()
+    };
+    units.iter().flat_map(of_unit).collect()
+}
+
 /// The commands of workflow files, as far as those can be read. Built-in workflows need no consent.
 fn scripts(folder: &std::path::Path, configured: &ConfigFiles) -> Vec<Runnable> {
     let commands = configured.effective(&Typed::default()).commands.value;
@@ -234,13 +270,13 @@ fn scripts(folder: &std::path::Path, configured: &ConfigFiles) -> Vec<Runnable> 
     }
 }
 
-/// The commands that verify tasks of stages, as far as their files can be read.
-fn verifications(folder: &std::path::Path) -> Vec<Runnable> {
+/// The commands that verify tasks of stages, as far as their files can be read, and words that take proof away from stages.
+fn verifications(folder: &std::path::Path, configured: &ConfigFiles) -> Vec<Runnable> {
     let found = stage_tasks::load(&units::top(folder));
     if !found.problems.is_empty() {
         warn(&["not all tasks can be read; `dacapo task check` says why".to_owned()]);
     }
-    task_runnables(&found.tasks)
+    task_runnables(&found.tasks).into_iter().chain(configured.proof_taken_away()).collect()
 }
 
 fn list_agents(found: &[String]) {

@@ -1,6 +1,6 @@
 //! Values on the command line that need more than their type.
 
-use dacapo_core::{config::is_branch, judge::evidence, policy};
+use dacapo_core::{agent::catalog::Transport, config::is_branch, judge::evidence, policy};
 
 /// Text that is not blank.
 pub(super) fn not_blank(text: &str) -> Result<String, String> {
@@ -23,6 +23,15 @@ pub(super) fn positive(text: &str) -> Result<u32, String> {
         Some(_) => format!("{why}: a loop without iterations does nothing, one without a limit never ends"),
         None => why,
     })
+}
+
+/// A number of things of which there may be none.
+pub(super) fn whole(text: &str) -> Result<u32, String> {
+    match text.trim().parse::<u32>() {
+        Ok(n @ 0..=1_000_000_000) => Ok(n),
+        Ok(_) => Err("is more than a billion".to_owned()),
+        Err(_) => Err("is not a whole number".to_owned()),
+    }
 }
 
 /// A number of things of which there must be one.
@@ -57,18 +66,60 @@ pub(super) fn extra(text: &str) -> Result<u32, String> {
     positive(text.strip_prefix('+').unwrap_or(text))
 }
 
+/// How an agent is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum TransportFlag {
+    Stdio,
+    Acp,
+}
+
+impl From<TransportFlag> for Transport {
+    fn from(value: TransportFlag) -> Self {
+        match value {
+            TransportFlag::Stdio => Self::Stdio,
+            TransportFlag::Acp => Self::Acp,
+        }
+    }
+}
+
 /// Where gates run.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(super) enum GateInFlag {
+    /// In the workspace, and in a fresh checkout before a claim is believed
+    Both,
+    /// In the workspace alone
     Workspace,
+    /// In a fresh checkout alone
     Clean,
 }
 
 impl From<GateInFlag> for policy::GateIn {
     fn from(value: GateInFlag) -> Self {
         match value {
+            GateInFlag::Both => Self::Both,
             GateInFlag::Workspace => Self::Workspace,
             GateInFlag::Clean => Self::Clean,
+        }
+    }
+}
+
+/// What an agent may do with tests that are there already.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(super) enum TestsFlag {
+    /// Nothing
+    Sealed,
+    /// Change them, but the gates must also pass with the tests and runner settings as they were
+    Checked,
+    /// Change them freely
+    Free,
+}
+
+impl From<TestsFlag> for policy::TestsMode {
+    fn from(value: TestsFlag) -> Self {
+        match value {
+            TestsFlag::Sealed => Self::Sealed,
+            TestsFlag::Checked => Self::Checked,
+            TestsFlag::Free => Self::Free,
         }
     }
 }

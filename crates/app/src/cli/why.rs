@@ -1,10 +1,15 @@
 //! `dacapo why`.
 
 use clap::Args;
-use dacapo_core::view::{UnitStatus, Why, why_run, why_task, why_unit, why_workflow};
+use dacapo_core::{
+    event::{GateRole, LoopEvent},
+    ids::LoopId,
+    view::{UnitStatus, Why, why_run, why_task, why_unit, why_workflow},
+};
+use dacapo_engine::client::Client;
 
 use super::{say, say_json};
-use crate::{context::Context, error::UserError, not_begun::TaskNotBegun};
+use crate::{context::Context, error::UserError, not_begun::TaskNotBegun, report::last_lines};
 
 /// Say why a loop, a task, a unit or a run stopped, goes on or waits, and the one next step
 #[derive(Args, Debug)]
@@ -36,9 +41,36 @@ pub(super) fn why(cx: &Context, args: &WhyArgs) -> Result<u8, UserError> {
         (Some(view), ..) => why_unit(&view),
         (None, Some(run), _) => why_run(&run.view),
         (None, None, Some(seen)) => why_workflow(&seen.view),
-        (None, None, None) => dacapo_core::view::why(&cx.find(&client, &name)?.view),
+        (None, None, None) => {
+            let view = cx.find(&client, &name)?.view;
+            shown(args, dacapo_core::view::why(&view))?;
+            if !args.json && view.refused.is_some() && view.verified.is_none() {
+                quote_gate(&client, &view.id)?;
+            }
+            return Ok(0);
+        }
     };
     shown(args, why)
+}
+
+/// Shows the end of what the newest gate printed, if it was red.
+fn quote_gate(client: &Client, id: &LoopId) -> Result<(), UserError> {
+    const LINES_SHOWN: usize = 20;
+    // A loop ends soon after its last gate; of a long loop the rest is not read.
+    const EVENTS_READ: u32 = 200;
+    let events = client.newest_events_of_loop(id, EVENTS_READ)?;
+    let newest = events.iter().rev().find_map(|envelope| match &envelope.event {
+        LoopEvent::GateFinished { name, role: GateRole::Gate, result, .. } => Some((name, result)),
+        _ => None,
+    });
+    if let Some((name, result)) = newest.filter(|(_, result)| !result.passed) {
+        let lines = last_lines(&result.output_tail, LINES_SHOWN);
+        if !lines.is_empty() {
+            say(format!("\nThe end of what the gate `{name}` printed:"));
+            lines.iter().for_each(|line| say(format!("  {line}")));
+        }
+    }
+    Ok(())
 }
 
 fn shown(args: &WhyArgs, why: Why) -> Result<u8, UserError> {

@@ -2,12 +2,13 @@
 
 use dacapo_core::{
     event::{
-        AgentExit, Envelope, GateResult, GateRole, IterationOutcome, LoopEvent, MergeMode, Outcome,
-        RunEnvelope, RunEvent, RunStop, Spend, StopCause,
+        AgentExit, Envelope, GatePlace, GateResult, GateRole, IdleSkip, IterationOutcome, Look, LoopEvent,
+        MergeMode, Outcome, RunEnvelope, RunEvent, RunStop, Spend, StopCause,
     },
     ids::UnitId,
     item::ItemKey,
-    judge::signal::Signal,
+    judge::{evidence::EvidenceReason, signal::Signal},
+    limits::Budget,
     stages::{
         ReviewVerdict,
         machine::{TaskEndReason, TaskEnvelope, TaskEvent},
@@ -45,6 +46,9 @@ pub(crate) fn describe_task(event: &TaskEvent) -> String {
             let how = match (&entry.verification, &entry.refusal) {
                 (_, Some(words)) if !entry.promise_found => words.clone(),
                 (_, Some(refusal)) => format!("the promise was refused: {refusal}"),
+                (Some(EvidenceReason::Verified), None) if !entry.gated => {
+                    format!("{}, and no gate stood behind it", EvidenceReason::Verified)
+                }
                 (Some(verification), None) => verification.to_string(),
                 (None, None) if entry.timed_out => "timed out".to_owned(),
                 (None, None) if entry.promise_found => "promised".to_owned(),
@@ -60,7 +64,7 @@ pub(crate) fn describe_task(event: &TaskEvent) -> String {
         TaskEvent::StagePassed { stage, loop_id: None, .. } => {
             format!("{stage} passed: the user takes the work as it is")
         }
-        TaskEvent::StagePassed { stage, iterations, changed, unreviewed, .. } => {
+        TaskEvent::StagePassed { stage, iterations, changed, unreviewed, deleted_tests, .. } => {
             let files = u32::try_from(changed.len()).unwrap_or(u32::MAX);
             let changed =
                 if files == 0 { String::new() } else { format!(", {} changed", count(files, "file")) };
@@ -68,7 +72,11 @@ pub(crate) fn describe_task(event: &TaskEvent) -> String {
                 [] => String::new(),
                 files => format!(", not reviewed: {}", files.join(", ")),
             };
-            format!("{stage} passed after {}{changed}{unreviewed}", count(*iterations, "iteration"))
+            let deleted = match &deleted_tests[..] {
+                [] => String::new(),
+                files => format!(", deleted tests: {}", files.join(", ")),
+            };
+            format!("{stage} passed after {}{changed}{unreviewed}{deleted}", count(*iterations, "iteration"))
         }
         TaskEvent::CoderReplied { replies } => {
             let words: Vec<String> =
@@ -120,6 +128,14 @@ pub(crate) fn describe_task(event: &TaskEvent) -> String {
     }
 }
 
+/// The last `most` lines of `text` that are not blank.
+pub(crate) fn last_lines(text: &str, most: usize) -> Vec<&str> {
+    let mut lines: Vec<&str> =
+        text.lines().rev().map(str::trim_end).filter(|line| !line.is_empty()).take(most).collect();
+    lines.reverse();
+    lines
+}
+
 /// How an agent ended.
 pub(super) fn exit(exit: &AgentExit) -> String {
     let how = match (exit.outcome, exit.exit_code, exit.signal) {
@@ -162,6 +178,22 @@ pub(crate) fn money(spend: &Spend) -> Option<String> {
         (_, Some(usage)) if usage.total() > 0 => Some(format!("{about}{} tokens", usage.total())),
         _ => None,
     }
+}
+
+/// What something cost, and of how much: `$0.16 of $5`.
+pub(super) fn cost_of_budget(spend: &Spend, budget: &Budget) -> Option<String> {
+    let most = match (budget.max_cost, budget.max_tokens) {
+        (Some(most), _) if most.fract() == 0.0 => format!(" of ${most:.0}"),
+        (Some(most), _) => format!(" of ${most:.2}"),
+        (None, Some(most)) => format!(" of {most} tokens"),
+        (None, None) => return money(spend),
+    };
+    let spent = match (money(spend), budget.max_cost) {
+        (Some(spent), Some(_)) if spend.cost_usd.is_some() => spent,
+        (_, Some(_)) => "$0".to_owned(),
+        (_, None) => spend.usage.map_or(0, |usage| usage.total()).to_string(),
+    };
+    Some(format!("{spent}{most}"))
 }
 
 /// A time of day where the reader is, with its date unless that is today's.
@@ -281,14 +313,25 @@ fn describe(event: &LoopEvent) -> String {
         LoopEvent::GateFinished { role: GateRole::Baseline, name, result, .. } => {
             format!("baseline of gate {}", gate(name, result))
         }
-        LoopEvent::GateStarted { role: GateRole::Gate, name, item, .. } => {
-            format!("{}gate `{name}` started", of_task(*item))
+        LoopEvent::GateStarted { role: GateRole::Gate, name, item, look, .. } => {
+            format!("{}gate `{name}` started{}", of_task(*item), place(look))
         }
+        LoopEvent::GateTried { name, tried, .. } => {
+            let how = match (&tried.failure, tried.passed) {
+                (Some(failure), _) => failure.clone(),
+                (None, true) => "passes".to_owned(),
+                (None, false) => format!("exits {}", tried.exit_code),
+            };
+            let tests =
+                tried.tests.as_ref().map_or(String::new(), |tests| format!(", {} tests ran", tests.ran()));
+            format!("before the first agent: gate `{name}` {how}{tests}")
+        }
+        LoopEvent::TreeApproved { tree, by } => format!("{by} accepts the tree {}", short(tree)),
         LoopEvent::GateStarted { role: GateRole::Until, name, .. } => {
             format!("until command `{name}` started")
         }
-        LoopEvent::GateFinished { role: GateRole::Gate, name, result, item, .. } => {
-            format!("{}gate {}", of_task(*item), gate(name, result))
+        LoopEvent::GateFinished { role: GateRole::Gate, name, result, item, look, .. } => {
+            format!("{}gate {}{}", of_task(*item), gate(name, result), place(look))
         }
         LoopEvent::GateFinished { role: GateRole::Until, name, result, .. } => {
             format!("until command {}", gate(name, result))
@@ -302,6 +345,21 @@ fn describe(event: &LoopEvent) -> String {
             format!("iteration {iteration} finished: {}", outcome_words(*outcome))
         }
         LoopEvent::Parked { until, why } => format!("parked until {until}: {why}"),
+        LoopEvent::SessionIdled { iteration, .. } => {
+            format!("the session is idle after iteration {iteration}")
+        }
+        LoopEvent::IdleSkipped { why: IdleSkip::Recovering { until }, .. } => {
+            format!("idle skipped: the session had an error and is looked at again at {until}")
+        }
+        LoopEvent::IdleSkipped { why: IdleSkip::Background { tasks }, .. } => {
+            format!("idle skipped: still running for the agent: {}", tasks.join(", "))
+        }
+        LoopEvent::SessionErred { error, until } => {
+            format!("error of the session, left alone until {until}: {error}")
+        }
+        LoopEvent::PromptNotDelivered { iteration, why } => {
+            format!("the prompt of iteration {iteration} could not be delivered: {why}")
+        }
         LoopEvent::Warned { text } => format!("warning: {text}"),
         LoopEvent::QuestionAsked { text } => format!("asks: {text}"),
         LoopEvent::Blocked { why, .. } => format!("blocked: {why}"),
@@ -320,6 +378,7 @@ fn describe(event: &LoopEvent) -> String {
         LoopEvent::UsageSeen { spend, .. } => {
             format!("used so far: {}", money(spend).unwrap_or_else(|| "nothing".to_owned()))
         }
+        LoopEvent::BudgetLow { detail, .. } => format!("most of a shared budget is used: {detail}"),
         LoopEvent::BudgetReached { detail } => format!("budget reached: {detail}"),
         LoopEvent::AgentSwitched { agent, why, .. } => format!("goes on with {agent}: {why}"),
         LoopEvent::StopRequested { by } => stopping(*by).to_owned(),
@@ -438,6 +497,16 @@ pub(crate) fn describe_run(event: &RunEvent) -> String {
 
 fn names(units: &[UnitId]) -> String {
     units.iter().map(UnitId::as_str).collect::<Vec<_>>().join(", ")
+}
+
+/// Where a gate runs, if that is not the workspace.
+pub(crate) fn place(look: &Look) -> &'static str {
+    match (look.place, look.tests_as_before, look.again) {
+        (GatePlace::Workspace, ..) => "",
+        (GatePlace::Clean, true, _) => " (in a fresh checkout, with the tests as they were)",
+        (GatePlace::Clean, false, false) => " (in a fresh checkout)",
+        (GatePlace::Clean, false, true) => " (in a fresh checkout, again)",
+    }
 }
 
 #[cfg(test)]

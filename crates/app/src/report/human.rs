@@ -1,34 +1,46 @@
-//! A loop for people: lines that stay, and in a terminal one below them that lives.
+//! A loop for people: lines that stay, and in a terminal a few below them that say what is being done.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use dacapo_core::{
+    agent::catalog,
     duration::Millis,
-    event::{Envelope, FinishState, GateRole, IterationOutcome, LoopEvent},
+    event::{AgentExit, Envelope, FinishState, GateRole, IterationOutcome, LoopEvent, Outcome},
     judge::signal::Signal,
-    text::{
-        ansi::readable,
-        columns::{columns, fitting},
-        count,
-    },
+    text::{ansi::readable, count},
     view::LoopView,
 };
 use dacapo_engine::{observer::Observer, store::Channel};
+use jiff::Timestamp;
 
-use super::{event_lines, out::Out};
+use super::{
+    LiveView, event_lines,
+    screen::{Coloured, Screen},
+};
 
 /// Shows a loop to a person.
 pub(super) struct Human {
-    out: Out,
-    is_live: bool,
-    is_coloured: bool,
+    screen: Screen,
     is_verbose: bool,
-    began: Instant,
-    since: Instant,
+    /// When the newest event was recorded.
+    now: Timestamp,
+    /// When the loop began or was resumed.
+    began: Timestamp,
+    /// Since when it does what it is doing.
+    since: Timestamp,
     doing: String,
+    /// The agent that works, with its model if it was told to use one; empty while none works.
+    worker: String,
+    models: BTreeMap<String, String>,
     /// The end of what was printed last, not yet a whole line.
     tail: Vec<u8>,
-    last: String,
+    /// The newest lines that were printed.
+    last: VecDeque<String>,
+    /// Whether a gate prints them, of which more is worth a look than of an agent.
+    is_gate: bool,
     turn: usize,
     /// What agents have cost so far.
     cost: Option<String>,
@@ -38,26 +50,37 @@ pub(super) struct Human {
     notes: Vec<(&'static str, String)>,
     /// What the agent's end was put down to: it is shown once.
     said: String,
+    /// The end of what the agent printed on stderr.
+    stderr: Vec<u8>,
 }
+
+/// How many lines of a red gate, or of what a failed agent printed on stderr, are shown.
+const LINES_SHOWN: usize = 5;
+
+/// How many of the newest lines of a gate that runs are shown.
+const LINES_OF_GATE: usize = 3;
 
 impl Human {
     pub(super) fn new(is_live: bool, is_verbose: bool) -> Self {
-        let is_coloured = is_live && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let now = Timestamp::now();
         Self {
-            out: Out::new(),
-            is_live,
-            is_coloured,
+            screen: Screen::new(is_live),
             is_verbose,
-            began: Instant::now(),
-            since: Instant::now(),
+            now,
+            began: now,
+            since: now,
             doing: String::new(),
+            worker: String::new(),
+            models: BTreeMap::new(),
             tail: Vec::new(),
-            last: String::new(),
+            last: VecDeque::new(),
+            is_gate: false,
             turn: 0,
             cost: None,
             exit: None,
             notes: Vec::new(),
             said: String::new(),
+            stderr: Vec::new(),
         }
     }
 
@@ -71,7 +94,7 @@ impl Human {
     }
 
     /// The line about an iteration, now that it is known what it came to, and what goes below it.
-    fn iteration(&mut self, colour: &str, iteration: u32, view: &LoopView, what: &str) {
+    fn iteration(&mut self, colour: &'static str, iteration: u32, view: &LoopView, what: &str) {
         let exit = self.exit.take().map(|exit| format!("{exit} · ")).unwrap_or_default();
         self.line(colour, &format!("iteration {iteration}/{}  {exit}{what}", view.max_iterations));
         for (colour, text) in std::mem::take(&mut self.notes) {
@@ -79,47 +102,51 @@ impl Human {
         }
     }
 
-    /// A line that stays.
-    fn line(&self, colour: &str, text: &str) {
-        self.out.write(self.dressed(colour, text));
-    }
-
-    fn dressed(&self, colour: &str, text: &str) -> Vec<u8> {
-        let text = readable(text.as_bytes());
-        let clear = if self.is_live { "\r\x1b[2K" } else { "" };
-        match (self.is_coloured, colour) {
-            (true, colour) if !colour.is_empty() => format!("{clear}\x1b[{colour}m{text}\x1b[0m\n"),
-            _ => format!("{clear}{text}\n"),
+    /// The last lines of what the agent printed on stderr, if it failed. A verbose reader has seen them.
+    fn quote_stderr(&mut self, exit: &AgentExit) {
+        let printed = readable(&std::mem::take(&mut self.stderr));
+        let is_failure = exit.outcome == Outcome::Crash
+            || exit.outcome == Outcome::Completed && exit.exit_code.is_some_and(|code| code != 0);
+        if self.is_verbose || !is_failure {
+            return;
         }
-        .into_bytes()
+        for line in event_lines::last_lines(&printed, LINES_SHOWN) {
+            if exit.detail.as_deref() != Some(line.trim()) {
+                self.note("2", format!("  ! {line}"));
+            }
+        }
     }
 
-    /// The line that lives.
-    fn draw(&self) {
-        if !self.is_live || self.doing.is_empty() {
+    /// A line that stays.
+    fn line(&mut self, colour: &'static str, text: &str) {
+        self.screen.line(colour, text);
+    }
+
+    /// The lines below those that stay: what is done, for how long, by whom and at what cost, and what was printed last.
+    fn draw(&mut self) {
+        if self.doing.is_empty() {
+            self.screen.draw(Vec::new());
             return;
         }
         const TURNS: [&str; 4] = ["⠋", "⠙", "⠸", "⠴"];
-        let elapsed = Millis::from(self.since.elapsed()).human();
-        let cost = self.cost.as_ref().map(|cost| format!(" · {cost}")).unwrap_or_default();
-        let head = format!("{} {} · {elapsed}{cost}", TURNS[self.turn % TURNS.len()], self.doing);
-        // A line that is wider than the terminal would wrap, and its first part would never be cleared.
-        let room = width().saturating_sub(1);
-        let head = fitting(&head, room);
-        let room = room.saturating_sub(columns(head) + 3);
-        let last = fitting(&self.last, room);
-        let last = if last.is_empty() { String::new() } else { format!(" · {last}") };
-        let line = if self.is_coloured {
-            format!("\r\x1b[2K{head}\x1b[2m{last}\x1b[0m")
-        } else {
-            format!("\r\x1b[2K{head}{last}")
-        };
-        self.out.write_if_read(line.into_bytes());
+        let elapsed = since(self.since, Timestamp::now()).human();
+        let mut head = format!("{} {} · {elapsed}", TURNS[self.turn % TURNS.len()], self.doing);
+        if !self.worker.is_empty() {
+            head.push_str(&format!(" · {}", self.worker));
+        }
+        if let Some(cost) = &self.cost {
+            head.push_str(&format!(" · {cost}"));
+        }
+        let mut lines: Vec<Coloured> = vec![("", head)];
+        lines.extend(self.last.iter().map(|line| ("2", format!("  {line}"))));
+        self.screen.draw(lines);
     }
 
     fn now_doing(&mut self, what: String) {
         self.doing = what;
-        self.since = Instant::now();
+        self.since = self.now;
+        self.worker.clear();
+        self.is_gate = false;
         self.last.clear();
         self.tail.clear();
     }
@@ -130,6 +157,11 @@ impl Human {
         }
         match &envelope.event {
             LoopEvent::LoopStarted(started) => {
+                self.began = envelope.at;
+                let agent = &started.policy.agent;
+                let agents = (0..=agent.fallback.len()).map(|index| agent.at(index));
+                self.models =
+                    agents.filter_map(|agent| Some((agent.name.clone(), agent.model.clone()?))).collect();
                 self.line(
                     "1",
                     &format!("dacapo: loop {} · task {} · agent {}", view.id, view.task, view.agent),
@@ -158,8 +190,13 @@ impl Human {
                         count(started.policy.limits.max_iterations, "iteration")
                     ),
                 );
+                let command = &started.policy.agent.command;
+                if let Some(may) = catalog::permissions_of(command) {
+                    self.line("2", &format!("  {} · {may}", command.name));
+                }
             }
             LoopEvent::LoopResumed { .. } => {
+                self.began = envelope.at;
                 self.line(
                     "1",
                     &format!("dacapo: loop {} resumed · task {} · agent {}", view.id, view.task, view.agent),
@@ -173,8 +210,13 @@ impl Human {
             LoopEvent::IterationStarted { iteration, max_iterations } => {
                 self.now_doing(format!("iteration {iteration}/{max_iterations}"));
             }
-            LoopEvent::AgentStarted { iteration, attempt: _, .. } => {
+            LoopEvent::AgentStarted { iteration, agent, .. } => {
+                self.stderr.clear();
                 self.now_doing(format!("iteration {iteration}/{}", view.max_iterations));
+                self.worker = match self.models.get(agent) {
+                    Some(model) => format!("{agent} {model}"),
+                    None => agent.clone(),
+                };
             }
             LoopEvent::AgentExited { exit, iteration, .. } if !exit.outcome.is_charged() => {
                 self.line(
@@ -182,16 +224,30 @@ impl Human {
                     &format!("iteration {iteration}/{}  {}", view.max_iterations, event_lines::exit(exit)),
                 );
             }
-            LoopEvent::AgentExited { exit, .. } => self.exit = Some(event_lines::exit(exit)),
+            LoopEvent::AgentExited { exit, .. } => {
+                self.exit = Some(event_lines::exit(exit));
+                self.quote_stderr(exit);
+            }
             LoopEvent::Parked { until, why } => {
                 let until = event_lines::clock(*until);
                 let why = unsaid(why, &self.said).map(|why| format!(": {why}")).unwrap_or_default();
                 self.line("33", &format!("  parked until {until}{why}"));
+                let id = &view.id;
+                self.line(
+                    "2",
+                    &format!(
+                        "  it goes on by itself; `dacapo resume {id} --now` asks at once, another agent \
+                         (`dacapo run --agent codex …`) need not wait"
+                    ),
+                );
                 self.said.clear();
                 self.now_doing(format!("parked until {until}"));
             }
             LoopEvent::AgentSwitched { agent, why, .. } => {
                 self.line("33", &format!("  goes on with {agent}: {why}"));
+            }
+            LoopEvent::BudgetLow { detail, .. } => {
+                self.line("33", &format!("  most of a shared budget is used: {detail}"));
             }
             LoopEvent::BudgetReached { detail } => self.line("31", &format!("  budget reached: {detail}")),
             LoopEvent::ClaimMade { iteration, by } => {
@@ -220,15 +276,24 @@ impl Human {
                     GateRole::Baseline => "baseline: gate",
                 };
                 self.now_doing(format!("{what} `{name}`"));
+                self.is_gate = true;
             }
-            LoopEvent::GateFinished { name, role, result, .. } => {
+            // Runs beyond the first are told of if they refuse what the first believed.
+            LoopEvent::GateFinished { result, look, .. } if result.passed && look.is_repeated() => {}
+            LoopEvent::GateFinished { name, role, result, look, .. } => {
                 let (what, colour) = match (role, result.passed) {
                     (GateRole::Gate, true) => ("gate", "32"),
                     (GateRole::Gate, false) => ("gate", "31"),
                     (GateRole::Until, _) => ("until", "2"),
                     (GateRole::Baseline, _) => ("baseline: gate", "2"),
                 };
-                self.line(colour, &format!("  {what} {}", event_lines::gate(name, result)));
+                let place = event_lines::place(look);
+                self.line(colour, &format!("  {what} {}{place}", event_lines::gate(name, result)));
+                if *role == GateRole::Gate && !result.passed && !self.is_verbose {
+                    for line in event_lines::last_lines(&result.output_tail, LINES_SHOWN) {
+                        self.line("2", &format!("  │ {line}"));
+                    }
+                }
             }
             LoopEvent::ClaimRefused { detail, .. } => self.line("31", &format!("  refused: {detail}")),
             LoopEvent::ClaimAccepted { verified, .. } => {
@@ -271,7 +336,7 @@ impl Human {
                 self.doing.clear();
                 let colour = if *state == FinishState::Completed { "1;32" } else { "1;31" };
                 let count = count(*iterations, "iteration");
-                let took = Millis::from(self.began.elapsed()).human();
+                let took = since(self.began, envelope.at).human();
                 let cost = self.cost.as_ref().map(|cost| format!(", {cost}")).unwrap_or_default();
                 self.line(colour, &format!("{} after {count}, {took}{cost}", state.as_str()));
             }
@@ -300,10 +365,16 @@ impl Human {
                 );
             }
             LoopEvent::TasksAwaited { .. }
+            | LoopEvent::SessionIdled { .. }
+            | LoopEvent::IdleSkipped { .. }
+            | LoopEvent::SessionErred { .. }
+            | LoopEvent::PromptNotDelivered { .. }
             | LoopEvent::SnapshotTaken { .. }
             | LoopEvent::OutlineTaken { .. }
             | LoopEvent::ClaimExamined { .. }
             | LoopEvent::GatesPassed { .. }
+            | LoopEvent::GateTried { .. }
+            | LoopEvent::TreeApproved { .. }
             | LoopEvent::TreeHeld { .. }
             | LoopEvent::LimitsRaised { .. }
             | LoopEvent::UsageSeen { .. }
@@ -315,17 +386,22 @@ impl Human {
 
 impl Observer for Human {
     fn event(&mut self, envelope: &Envelope, view: &LoopView) {
-        self.cost = event_lines::money(&view.ledger.total());
+        self.now = envelope.at;
+        self.cost = event_lines::cost_of_budget(&view.ledger.total(), &view.tally.budget);
         self.show(envelope, view);
         self.draw();
     }
 
     fn output(&mut self, channel: &Channel, bytes: &[u8]) {
-        if !self.is_live && !self.is_verbose {
-            return;
-        }
         // Of a flood only the end is worth a look; a verbose reader wants all of it.
         const LONGEST: usize = 4096;
+        if *channel == Channel::Stderr {
+            self.stderr.extend_from_slice(&bytes[bytes.len().saturating_sub(LONGEST)..]);
+            self.stderr.drain(..self.stderr.len().saturating_sub(LONGEST));
+        }
+        if !self.sees_output() {
+            return;
+        }
         let bytes = if self.is_verbose { bytes } else { &bytes[bytes.len().saturating_sub(LONGEST)..] };
         self.tail.extend_from_slice(bytes);
         while let Some(end) = self.tail.iter().position(|b| *b == b'\n' || *b == b'\r') {
@@ -336,9 +412,13 @@ impl Observer for Human {
             }
             if self.is_verbose {
                 let mark = if *channel == Channel::Stderr { "!" } else { "│" };
-                self.out.write_if_read(self.dressed("2", &format!("  {mark} {line}")));
+                self.screen.line_if_read("2", &format!("  {mark} {line}"));
             }
-            self.last = line.trim().to_owned();
+            self.last.push_back(line.trim().to_owned());
+            let most = if self.is_gate { LINES_OF_GATE } else { 1 };
+            while self.last.len() > most {
+                self.last.pop_front();
+            }
         }
         if self.tail.len() > LONGEST {
             self.tail.drain(..self.tail.len() - LONGEST);
@@ -353,7 +433,7 @@ impl Observer for Human {
     }
 
     fn sees_output(&self) -> bool {
-        self.is_live || self.is_verbose
+        self.screen.is_live() || self.is_verbose
     }
 
     fn tick(&mut self) {
@@ -362,26 +442,30 @@ impl Observer for Human {
     }
 
     fn tick_every(&self) -> Option<Duration> {
-        self.is_live.then_some(Duration::from_millis(120))
+        self.screen.is_live().then_some(Duration::from_millis(120))
     }
 }
 
-impl Drop for Human {
-    fn drop(&mut self) {
-        if self.is_live {
-            self.out.write(b"\r\x1b[2K".to_vec());
-        }
+impl LiveView for Human {
+    fn screen(&mut self) -> &mut Screen {
+        &mut self.screen
     }
+
+    fn toggle_log(&mut self) -> bool {
+        self.is_verbose = !self.is_verbose;
+        self.is_verbose
+    }
+}
+
+/// How long it is from `then` to `now`.
+pub(super) fn since(then: Timestamp, now: Timestamp) -> Millis {
+    Millis(u64::try_from(now.duration_since(then).as_millis()).unwrap_or(0))
 }
 
 /// What `text` has to say beyond what was `said`.
 fn unsaid<'a>(text: &'a str, said: &str) -> Option<&'a str> {
     let rest = if said.is_empty() { text } else { text.strip_prefix(said).unwrap_or(text) };
     Some(rest.strip_prefix("; ").unwrap_or(rest)).filter(|rest| !rest.is_empty())
-}
-
-pub(super) fn width() -> usize {
-    rustix::termios::tcgetwinsize(std::io::stdout()).map_or(80, |size| usize::from(size.ws_col)).max(20)
 }
 
 #[cfg(test)]

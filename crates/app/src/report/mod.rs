@@ -1,23 +1,43 @@
 //! What a running loop shows: a live view in a terminal, plain lines in a pipe, the journal as JSON.
 
+mod ending;
 mod event_lines;
 mod human;
 mod jsonl;
+pub(crate) mod morning;
 mod out;
+pub(crate) mod screen;
 mod tasks;
+pub(crate) mod terminal;
 mod units;
 mod workflows;
 
 use dacapo_engine::process::background::is_background;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use clap::Args;
-use dacapo_core::{unit::schedule::RunMachine, view::after_run};
+use dacapo_core::{loop_machine::LoopMachine, unit::schedule::RunMachine, view::after_run};
 use dacapo_engine::{observer::Observer, scheduler::RunFinished, store::Kind, supervisor::Finished};
 
-pub(crate) use event_lines::{clock, event_line, money, run_event_line, signal_name, task_event_line};
-pub(crate) use tasks::{last_line_of_tasks, task_reporter};
-pub(crate) use workflows::{Mode, last_line_of_workflow, said_line, with_run, workflow_reporter};
+use screen::Screen;
+
+pub(crate) use ending::{ending, last_line_of_view, last_words};
+pub(crate) use event_lines::{
+    clock, event_line, last_lines, money, run_event_line, signal_name, task_event_line,
+};
+pub(crate) use tasks::{last_line_of_tasks, task_live_view, task_reporter};
+pub(crate) use terminal::width;
+pub(crate) use workflows::{
+    Mode, last_line_of_workflow, said_line, with_run, workflow_live_view, workflow_reporter,
+};
+
+/// An observer that shows what it is told on a screen.
+pub(crate) trait LiveView<M: Kind = LoopMachine>: Observer<M> {
+    fn screen(&mut self) -> &mut Screen;
+
+    /// Shows what agents print from now on, or no longer; says whether it does.
+    fn toggle_log(&mut self) -> bool;
+}
 
 /// How much is shown, and how.
 #[derive(Args, Debug, Clone, Default)]
@@ -31,6 +51,13 @@ pub(crate) struct Style {
     /// Print what the agent prints, too
     #[arg(short, long)]
     pub(crate) verbose: bool,
+}
+
+impl Style {
+    /// Whether a person is told what happens, in words.
+    pub(crate) fn is_human(&self) -> bool {
+        !self.json && !self.quiet && !is_background()
+    }
 }
 
 /// The observer that shows a loop in the style that the user asked for.
@@ -59,6 +86,16 @@ fn is_live() -> bool {
     out::Out::is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
+/// The view of a loop that `dacapo attach` shows.
+pub(crate) fn loop_view(is_verbose: bool) -> Box<dyn LiveView> {
+    Box::new(human::Human::new(is_live(), is_verbose))
+}
+
+/// The view of a run of units that `dacapo attach` shows.
+pub(crate) fn run_view(is_verbose: bool) -> Box<dyn LiveView<RunMachine>> {
+    Box::new(units::HumanRun::new(is_live(), is_verbose))
+}
+
 /// The observer that shows a run of units in the style that the user asked for.
 pub(crate) fn run_reporter(style: &Style) -> Box<dyn Observer<RunMachine>> {
     in_style(style, || Box::new(units::HumanRun::new(is_live(), style.verbose)))
@@ -80,15 +117,18 @@ pub(crate) fn last_line_of_run(finished: &RunFinished) -> u8 {
     over.exit_code
 }
 
-/// The reason, as the last line on standard error; gives the exit code.
-pub(crate) fn last_line(finished: &Finished) -> u8 {
+/// The reason, as the last line on standard error; gives the exit code. A person who was told in plain words how it ended is
+/// not told a second time.
+pub(crate) fn last_line(finished: &Finished, is_told: bool) -> u8 {
     let Finished { id, reason, detail, is_unverified } = finished;
     let proof = if *is_unverified { ", unverified: no gate stood behind it" } else { "" };
-    let _ = writeln!(
-        std::io::stderr().lock(),
-        "dacapo: {} ({}): {detail}{proof} [loop {id}]",
-        reason.state().as_str(),
-        reason.as_str()
-    );
+    let is_seen = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
+    if !(is_told && is_seen) {
+        last_words(&format!(
+            "{} ({}): {detail}{proof} [loop {id}]",
+            reason.state().as_str(),
+            reason.as_str()
+        ));
+    }
     reason.exit_code()
 }

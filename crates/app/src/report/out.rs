@@ -99,6 +99,14 @@ impl Out {
         }
     }
 
+    /// Waits until what was handed over is written, for a while.
+    pub(super) fn flush(&self) {
+        let deadline = std::time::Instant::now() + PATIENCE;
+        while self.waiting.load(Ordering::Relaxed) > 0 && std::time::Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Waits until everything is written, for a while, and says what was not.
     pub(super) fn finish(&mut self) -> Unsent {
         if self.sender.take().is_some() {

@@ -1,56 +1,46 @@
 //! Tasks on their way through stages, for people: lines that stay, and in a terminal one below them that says what is being done.
 
-use std::{
-    collections::BTreeMap,
-    io::Write,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, io::Write, time::Duration};
 
 use dacapo_core::{
     event::{Envelope, GateRole, LoopEvent},
     ids::TaskId,
     stages::machine::{TaskEnvelope, TaskEvent, TaskMachine},
-    text::{ansi::readable, columns::fitting, count},
+    text::count,
     view::{StageTaskView, why_task},
 };
 use dacapo_engine::{observer::Observer, stage_performer::TasksLeft, store::StageSource};
 
-use super::{Style, event_lines, human::width, jsonl::FirstWord, out::Out};
+use jiff::Timestamp;
+
+use super::{LiveView, Style, event_lines, human::since, jsonl::FirstWord, out::Out, screen::Screen};
 
 /// How often the line of what is being done is drawn again.
 const TICK: Duration = Duration::from_millis(500);
 
 /// Shows tasks to a person.
 struct HumanTasks {
-    out: Out,
-    is_live: bool,
+    screen: Screen,
     is_verbose: bool,
-    /// Whether the line below the others is drawn.
-    is_drawn: bool,
     /// What each task that is worked on does, and since when.
-    doing: BTreeMap<TaskId, (String, Instant)>,
+    doing: BTreeMap<TaskId, (String, Timestamp)>,
 }
 
 impl HumanTasks {
     fn line(&mut self, task: &TaskId, text: &str) {
-        let above = if std::mem::take(&mut self.is_drawn) { "\r\x1b[2K" } else { "" };
-        let text = readable(text.as_bytes());
-        self.out.write(format!("{above}{task}  {text}\n").into_bytes());
+        self.screen.line("", &format!("{task}  {text}"));
         self.draw();
     }
 
     fn draw(&mut self) {
-        if !self.is_live || self.doing.is_empty() {
-            return;
-        }
+        let now = Timestamp::now();
         let parts: Vec<String> = self
             .doing
             .iter()
-            .map(|(task, (what, since))| format!("{task} {what} {}s", since.elapsed().as_secs()))
+            .map(|(task, (what, began))| format!("{task} {what} {}s", since(*began, now).0 / 1000))
             .collect();
-        let line = fitting(&parts.join("  ·  "), width().saturating_sub(1)).to_string();
-        self.out.write_if_read(format!("\r\x1b[2K{line}").into_bytes());
-        self.is_drawn = true;
+        let line = parts.join("  ·  ");
+        self.screen.draw(if line.is_empty() { Vec::new() } else { vec![("", line)] });
     }
 }
 
@@ -62,7 +52,7 @@ impl Observer<TaskMachine> for HumanTasks {
                 let what = view.doing();
                 let is_same = self.doing.get(&task).is_some_and(|(known, _)| *known == what);
                 if !is_same {
-                    self.doing.insert(task.clone(), (what, Instant::now()));
+                    self.doing.insert(task.clone(), (what, envelope.at));
                 }
             }
             _ => {
@@ -83,7 +73,9 @@ impl Observer<TaskMachine> for HumanTasks {
 
     fn loop_event(&mut self, source: &StageSource, envelope: &Envelope) {
         match &envelope.event {
-            LoopEvent::GateFinished { name, role: GateRole::Gate, result, .. } => {
+            LoopEvent::GateFinished { name, role: GateRole::Gate, result, look, .. }
+                if !result.passed || !look.is_repeated() =>
+            {
                 self.line(&source.task, &format!("check {}", event_lines::gate(name, result)));
             }
             LoopEvent::Parked { until, why } => {
@@ -112,16 +104,18 @@ impl Observer<TaskMachine> for HumanTasks {
     }
 
     fn tick_every(&self) -> Option<Duration> {
-        self.is_live.then_some(TICK)
+        self.screen.is_live().then_some(TICK)
     }
 }
 
-impl Drop for HumanTasks {
-    fn drop(&mut self) {
-        if self.is_drawn {
-            self.out.write(b"\r\x1b[2K".to_vec());
-        }
-        self.out.finish();
+impl LiveView<TaskMachine> for HumanTasks {
+    fn screen(&mut self) -> &mut Screen {
+        &mut self.screen
+    }
+
+    fn toggle_log(&mut self) -> bool {
+        self.is_verbose = !self.is_verbose;
+        self.is_verbose
     }
 }
 
@@ -151,15 +145,16 @@ pub(crate) fn task_reporter(style: &Style) -> Box<dyn Observer<TaskMachine>> {
     if style.json && !dacapo_engine::process::background::is_background() {
         return Box::new(TaskLines { out: Out::new() });
     }
-    super::in_style(style, || {
-        Box::new(HumanTasks {
-            out: Out::new(),
-            is_live: super::is_live(),
-            is_verbose: style.verbose,
-            is_drawn: false,
-            doing: BTreeMap::new(),
-        })
-    })
+    super::in_style(style, || Box::new(human(style.verbose)))
+}
+
+/// The view of a task that `dacapo attach` shows.
+pub(crate) fn task_live_view(is_verbose: bool) -> Box<dyn LiveView<TaskMachine>> {
+    Box::new(human(is_verbose))
+}
+
+fn human(is_verbose: bool) -> HumanTasks {
+    HumanTasks { screen: Screen::new(super::is_live()), is_verbose, doing: BTreeMap::new() }
 }
 
 /// Says where the tasks stand, with the next step for each that is not done; gives the exit code.

@@ -1,33 +1,34 @@
 //! A run of units for people: lines that stay, and in a terminal one below them for each unit that is worked on.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use dacapo_core::{
     duration::Millis,
     event::{Envelope, LoopEvent, MergeMode, RunEnvelope, RunEvent},
     ids::UnitId,
     judge::claim::RefusalReason,
-    text::{ansi::readable, columns::fitting, count},
+    text::count,
     unit::{items::turn_of, schedule::RunMachine},
     view::RunView,
 };
 use dacapo_engine::observer::Observer;
 
-use super::{event_lines, human::width, out::Out};
+use jiff::Timestamp;
+
+use super::{
+    LiveView, event_lines,
+    human::since,
+    screen::{Coloured, Screen},
+};
 
 /// Shows a run to a person.
 pub(super) struct HumanRun {
-    out: Out,
-    is_live: bool,
-    is_coloured: bool,
+    screen: Screen,
     is_verbose: bool,
-    began: Instant,
+    /// When the newest event was recorded.
+    now: Timestamp,
+    began: Timestamp,
     turn: usize,
-    /// How many lines below the others live.
-    drawn: usize,
     merge: MergeMode,
     units: BTreeMap<UnitId, ShownUnit>,
     /// The longest name, for a column.
@@ -43,20 +44,18 @@ struct ShownUnit {
     done: usize,
     slot: u32,
     /// What is being done for it; nothing if it is not worked on.
-    doing: Option<(String, Instant)>,
+    doing: Option<(String, Timestamp)>,
 }
 
 impl HumanRun {
     pub(super) fn new(is_live: bool, is_verbose: bool) -> Self {
-        let is_coloured = is_live && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let now = Timestamp::now();
         Self {
-            out: Out::new(),
-            is_live,
-            is_coloured,
+            screen: Screen::new(is_live),
             is_verbose,
-            began: Instant::now(),
+            now,
+            began: now,
             turn: 0,
-            drawn: 0,
             merge: MergeMode::Merge,
             units: BTreeMap::new(),
             widest: 0,
@@ -64,44 +63,27 @@ impl HumanRun {
     }
 
     /// A line that stays.
-    fn line(&mut self, colour: &str, text: &str) {
-        let text = readable(text.as_bytes());
-        let above = self.rub_out();
-        self.out.write(
-            match (self.is_coloured, colour) {
-                (true, colour) if !colour.is_empty() => format!("{above}\x1b[{colour}m{text}\x1b[0m\n"),
-                _ => format!("{above}{text}\n"),
-            }
-            .into_bytes(),
-        );
+    fn line(&mut self, colour: &'static str, text: &str) {
+        self.screen.line(colour, text);
     }
 
     /// A line about one unit.
-    fn about(&mut self, unit: &UnitId, colour: &str, text: &str) {
+    fn about(&mut self, unit: &UnitId, colour: &'static str, text: &str) {
         let line = format!("  {:<width$}  {text}", unit.as_str(), width = self.widest);
         self.line(colour, &line);
     }
 
-    /// What takes the lines that live off the screen.
-    fn rub_out(&mut self) -> String {
-        let lines = std::mem::take(&mut self.drawn);
-        if lines == 0 { String::new() } else { format!("\x1b[{lines}A\r\x1b[J") }
-    }
-
     /// The lines that live: one for each unit that has a job.
     fn draw(&mut self) {
-        if !self.is_live {
-            return;
-        }
         const TURNS: [&str; 4] = ["⠋", "⠙", "⠸", "⠴"];
-        let room = width().saturating_sub(1);
+        let now = Timestamp::now();
         let mut busy: Vec<(&UnitId, &ShownUnit)> =
             self.units.iter().filter(|(_, shown)| shown.doing.is_some()).collect();
         busy.sort_by_key(|(_, shown)| shown.slot);
-        let lines: Vec<String> = busy
+        let lines: Vec<Coloured> = busy
             .into_iter()
             .filter_map(|(unit, shown)| {
-                let (doing, since) = shown.doing.as_ref()?;
+                let (doing, began) = shown.doing.as_ref()?;
                 let slot = if shown.slot == 0 { "train ".to_owned() } else { format!("slot {}", shown.slot) };
                 let line = format!(
                     "{} {slot}  {:<widest$}  {}/{}  {doing} · {}",
@@ -109,28 +91,18 @@ impl HumanRun {
                     unit.as_str(),
                     shown.done,
                     shown.titles.len(),
-                    Millis::from(since.elapsed()).human(),
+                    since(*began, now).human(),
                     widest = self.widest,
                 );
-                // A line that is wider than the terminal would wrap, and its first part would never be cleared.
-                Some(fitting(&readable(line.as_bytes()), room).to_owned())
+                Some(("2", line))
             })
             .collect();
-        let mut text = self.rub_out();
-        for line in &lines {
-            text.push_str(&if self.is_coloured {
-                format!("\x1b[2m{line}\x1b[0m\n")
-            } else {
-                format!("{line}\n")
-            });
-        }
-        self.drawn = lines.len();
-        self.out.write(text.into_bytes());
+        self.screen.draw(lines);
     }
 
     fn doing(&mut self, unit: &UnitId, what: impl Into<String>) {
         if let Some(shown) = self.units.get_mut(unit) {
-            shown.doing = Some((what.into(), Instant::now()));
+            shown.doing = Some((what.into(), self.now));
         }
     }
 
@@ -147,6 +119,7 @@ impl HumanRun {
 
     fn begin(&mut self, envelope: &RunEnvelope) {
         let RunEvent::OrchStarted(started) = &envelope.event else { return };
+        self.began = envelope.at;
         self.merge = started.merge;
         let tasks: usize = started.units.iter().map(|unit| unit.tasks.len() - unit.complete.len()).sum();
         for plan in &started.units {
@@ -285,6 +258,7 @@ impl HumanRun {
 
 impl Observer<RunMachine> for HumanRun {
     fn event(&mut self, envelope: &RunEnvelope, _: &RunView) {
+        self.now = envelope.at;
         match (&envelope.unit, &envelope.event) {
             (Some(unit), event) => self.show_unit(unit, event),
             (None, RunEvent::OrchStarted(_)) => self.begin(envelope),
@@ -294,11 +268,11 @@ impl Observer<RunMachine> for HumanRun {
             (None, RunEvent::OrchPaused { .. }) => self.line("33", "paused; `dacapo resume` goes on"),
             (None, RunEvent::OrchUnpaused { .. }) => self.line("33", "goes on"),
             (None, RunEvent::OrchCompleted { detail }) => {
-                let took = Millis::from(self.began.elapsed()).human();
+                let took = since(self.began, envelope.at).human();
                 self.line("1;32", &format!("completed: {detail}, {took}"));
             }
             (None, RunEvent::OrchFailed { reason, .. }) => {
-                let took = Millis::from(self.began.elapsed()).human();
+                let took = since(self.began, envelope.at).human();
                 self.line("1;31", &format!("{reason} after {took}"));
             }
             _ => {}
@@ -307,6 +281,7 @@ impl Observer<RunMachine> for HumanRun {
     }
 
     fn loop_event(&mut self, unit: &UnitId, envelope: &Envelope) {
+        self.now = envelope.at;
         match &envelope.event {
             LoopEvent::LoopStarted(started) => {
                 if let (Some(shown), Some(set)) = (self.units.get_mut(unit), turn_of(&started.policy)) {
@@ -363,13 +338,17 @@ impl Observer<RunMachine> for HumanRun {
     }
 
     fn tick_every(&self) -> Option<Duration> {
-        self.is_live.then_some(Duration::from_millis(120))
+        self.screen.is_live().then_some(Duration::from_millis(120))
     }
 }
 
-impl Drop for HumanRun {
-    fn drop(&mut self) {
-        let above = self.rub_out();
-        self.out.write(above.into_bytes());
+impl LiveView<RunMachine> for HumanRun {
+    fn screen(&mut self) -> &mut Screen {
+        &mut self.screen
+    }
+
+    fn toggle_log(&mut self) -> bool {
+        self.is_verbose = !self.is_verbose;
+        self.is_verbose
     }
 }

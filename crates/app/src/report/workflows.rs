@@ -25,9 +25,10 @@ use std::{
 };
 
 use super::{
-    Style, event_lines,
+    LiveView, Style, event_lines,
     jsonl::FirstWord,
     out::{Out, Unsent},
+    screen::Screen,
 };
 
 /// How much of what an agent printed is held for one line of JSON.
@@ -44,7 +45,7 @@ pub(crate) enum Mode {
 
 /// Shows a run to a person.
 pub(super) struct HumanWorkflow {
-    out: Out,
+    screen: Screen,
     mode: Mode,
     workflow: Option<Workflow>,
     /// The iteration that runs or ran last.
@@ -67,7 +68,7 @@ impl HumanWorkflow {
     /// `resumed` is the workflow of a run that goes on.
     pub(super) fn new(mode: Mode, resumed: Option<&WorkflowStarted>) -> Self {
         Self {
-            out: Out::new(),
+            screen: Screen::new(super::is_live()),
             mode,
             workflow: resumed.map(|started| started.workflow.clone()),
             iteration: 0,
@@ -83,7 +84,8 @@ impl HumanWorkflow {
     /// One message, with an empty line behind it.
     fn block(&mut self, text: &str) {
         let block = self.as_block(text);
-        self.out.write(block);
+        self.screen.block(&block, false);
+        self.screen.draw(Vec::new());
     }
 
     fn as_block(&mut self, text: &str) -> Vec<u8> {
@@ -101,7 +103,8 @@ impl HumanWorkflow {
             return;
         }
         self.is_open = true;
-        self.out.write_if_read(format!("{}\n", readable(shown.trim_end().as_bytes())).into_bytes());
+        self.screen.block_if_read(format!("{}\n", readable(shown.trim_end().as_bytes())).as_bytes());
+        self.screen.draw(Vec::new());
     }
 
     fn end(&mut self, end: &WorkflowEnd) {
@@ -123,7 +126,7 @@ impl HumanWorkflow {
             (_, EndReason::Blocked) => format!("**Workflow blocked**: {}\n\n{}", workflow.name, end.detail),
         };
         let block = self.as_block(&text);
-        self.out.write_critical(block);
+        self.screen.block(&block, true);
         self.workflow = Some(workflow);
     }
 
@@ -199,10 +202,12 @@ impl Observer<WorkflowMachine> for HumanWorkflow {
     fn loop_event(&mut self, step: &StepId, envelope: &Envelope) {
         match &envelope.event {
             LoopEvent::LoopStarted(_) => self.reason = None,
-            LoopEvent::GateStarted { name, role: GateRole::Gate, .. } => {
+            LoopEvent::GateStarted { name, role: GateRole::Gate, look, .. } if !look.is_repeated() => {
                 self.show(&format!("check `{name}`:"));
             }
-            LoopEvent::GateFinished { name, role: GateRole::Gate, result, .. } => {
+            LoopEvent::GateFinished { name, role: GateRole::Gate, result, look, .. }
+                if !result.passed || !look.is_repeated() =>
+            {
                 self.show(&format!("check {}", event_lines::gate(name, result)));
             }
             LoopEvent::ClaimRefused { detail, .. } => self.block(&format!("**Not done**: {detail}")),
@@ -258,7 +263,18 @@ impl Observer<WorkflowMachine> for HumanWorkflow {
 
 impl Drop for HumanWorkflow {
     fn drop(&mut self) {
-        tell_unsent(&mut self.out);
+        tell_unsent(&self.screen.finish());
+    }
+}
+
+impl LiveView<WorkflowMachine> for HumanWorkflow {
+    fn screen(&mut self) -> &mut Screen {
+        &mut self.screen
+    }
+
+    fn toggle_log(&mut self) -> bool {
+        // What agents say is always shown.
+        true
     }
 }
 
@@ -272,10 +288,9 @@ fn in_bold(text: &str) -> String {
 }
 
 /// Says on standard error how many messages did not arrive.
-fn tell_unsent(out: &mut Out) {
-    let Unsent { messages, why } = out.finish();
-    if messages > 0 {
-        let what = count(u32::try_from(messages).unwrap_or(u32::MAX), "message");
+fn tell_unsent(Unsent { messages, why }: &Unsent) {
+    if *messages > 0 {
+        let what = count(u32::try_from(*messages).unwrap_or(u32::MAX), "message");
         let _ = writeln!(std::io::stderr().lock(), "WARNING: {what} could not be shown: {why}");
     }
 }
@@ -305,7 +320,7 @@ impl WorkflowLines {
 
 impl Drop for WorkflowLines {
     fn drop(&mut self) {
-        tell_unsent(&mut self.out);
+        tell_unsent(&self.out.finish());
     }
 }
 
@@ -408,6 +423,11 @@ pub(crate) fn workflow_reporter(
         return Box::new(WorkflowLines::new(resumed));
     }
     super::in_style(style, || Box::new(HumanWorkflow::new(mode, resumed)))
+}
+
+/// The view of a run of a workflow that `dacapo attach` shows.
+pub(crate) fn workflow_live_view() -> Box<dyn LiveView<WorkflowMachine>> {
+    Box::new(HumanWorkflow::new(Mode::Stream, None))
 }
 
 /// Says where a run stands, as the last line on standard error; gives the exit code.

@@ -3,6 +3,7 @@
 mod budgets;
 mod choosing;
 mod doctor;
+mod hooks;
 mod init;
 
 use std::{
@@ -72,7 +73,7 @@ fn assert_has(text: &str, part: &str) {
 }
 
 fn last_line(output: &Output) -> &str {
-    output.stderr.lines().last().unwrap_or_default()
+    output.reason()
 }
 
 fn is_root() -> bool {

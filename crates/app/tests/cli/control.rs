@@ -199,7 +199,7 @@ fn status_speaks_the_agreed_words_and_keys() {
     let running = env.start_loop("write ready; hang", &["-n", "15"]);
     insta::assert_snapshot!(env.redact(&env.run(["status"]).assert_code(0).stdout), @"
     Active Ralph Loops:
-      t (fake-agent): iteration 1/15, started [DURATION] ago
+      t (fake-agent): iteration 1/15, started [DURATION] ago [[LOOP]]
     ");
     let status = env.status("t");
     let keys: Vec<&str> = status.as_object().unwrap().keys().map(String::as_str).collect();
@@ -234,7 +234,7 @@ fn status_speaks_the_agreed_words_and_keys() {
     No active Ralph loops.
 
     Ended:
-      [LOOP]  t (fake-agent): cancelled (cancelled) after 1 iteration
+      [LOOP]  t (fake-agent): cancelled (cancelled) after 1 iteration, [DURATION] ago
     ");
 }
 

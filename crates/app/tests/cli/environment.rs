@@ -64,15 +64,36 @@ fn standard_input_is_the_prompt_then_its_end_and_never_a_terminal() {
     assert_has(&env.prompt(1), prompt.trim_end());
     let fds = env.read("fds");
     assert!(!fds.contains("/dev/pts") && !fds.contains("/dev/tty"), "{fds}");
-    // What the test itself inherited passes through; nothing of dacapo's own does.
-    let own: Vec<String> = fs::read_dir("/proc/self/fd")
-        .unwrap()
-        .filter_map(|fd| Some(fs::read_link(fd.ok()?.path()).ok()?.display().to_string()))
-        .collect();
-    for line in fds.lines() {
-        let (fd, target) = line.split_once(" -> ").unwrap();
-        assert!(fd.parse::<u32>().unwrap() <= 2 || own.iter().any(|own| own == target), "{fds}");
-    }
+    assert_eq!(beyond_standard(&fds), Vec::<&str>::new());
+}
+
+/// Open descriptors but for the standard three, and for the one that the folder is read by.
+fn beyond_standard(fds: &str) -> Vec<&str> {
+    let is_other = |line: &&str| {
+        let Some((fd, target)) = line.split_once(" -> ") else { return true };
+        let is_of_the_look = target.starts_with("/proc/") && target.ends_with("/fd");
+        !(is_of_the_look || matches!(fd, "0" | "1" | "2"))
+    };
+    fds.lines().filter(is_other).collect()
+}
+
+#[test]
+fn what_the_caller_left_open_reaches_neither_agents_nor_gates() {
+    // A prompt can still come by a descriptor: dacapo itself may read it.
+    let env = world();
+    let agent = env.script("prompt-to prompt; fds-to fds; append work more; promise").agent_cmd();
+    let dacapo = env!("CARGO_BIN_EXE_dacapo");
+    let line = format!(
+        "exec 5</etc/passwd 9>>secret; echo do it | {{ exec {dacapo} run -P /dev/fd/7 --task t --agent-cmd \"$AGENT\" \
+         --gate 'for fd in /proc/self/fd/*; do readlink $fd || true; done >../gate-fds'; }} 7<&0 </dev/null"
+    );
+    let mut command = env.command("sh");
+    command.args(["-c", &line]).env("AGENT", agent).current_dir(env.workspace());
+    env.run_command(command).assert_code(0);
+    assert!(env.read("prompt").starts_with("do it\n"), "{}", env.read("prompt"));
+    assert_eq!(beyond_standard(&env.read("fds")), Vec::<&str>::new());
+    let of_gate = fs::read_to_string(env.root().join("gate-fds")).unwrap();
+    assert!(!of_gate.contains("passwd") && !of_gate.contains("secret"), "{of_gate}");
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn what_a_gate_leaves_behind_is_ended() {
 }
 
 #[test]
-fn a_gate_has_the_loop_s_environment_and_no_provider_key() {
+fn a_gate_has_the_users_environment_without_provider_keys_and_without_a_word_of_dacapo() {
     // fault C11
     let env = world();
     let mut command = env.dacapo(env.loop_args("env-to agent-env; promise", &["--gate", "env >gate-env"]));
@@ -95,7 +95,8 @@ fn a_gate_has_the_loop_s_environment_and_no_provider_key() {
     let (agent, gate) = (env.read("agent-env"), env.read("gate-env"));
     assert_has(&agent, "ANTHROPIC_API_KEY=secret\n");
     assert!(!gate.contains("secret"), "{gate}");
-    assert_has(&gate, "DACAPO_TASK=t\n");
+    assert_has(&agent, "DACAPO_TASK=t\n");
+    assert!(!gate.contains("DACAPO_"), "{gate}");
     for environment in [agent, gate] {
         assert!(
             !environment.contains("CLAUDECODE") && !environment.contains("DACAPO_STRAY"),

@@ -23,10 +23,76 @@ fn a_short_loop_in_a_pipe_is_a_few_plain_lines() {
       accepted
       receipt [SHA] · `dacapo receipt [LOOP]`
     completed after 3 iterations, [DURATION]
+      verified by `test -e fixed`
+      next     `dacapo receipt [LOOP]` shows the proof
     ");
     insta::assert_snapshot!(
         env.redact(&output.stderr),
         @"dacapo: completed (done): task completed (promise, no active children) [loop [LOOP]]"
+    );
+}
+
+#[test]
+fn a_red_gate_and_a_failed_agent_are_quoted_on_the_screen() {
+    let env = world();
+    let gate = "for i in 1 2 3 4 5 6 7; do echo line $i; done; echo; exit 1";
+    let script = "@1: err no such thing; exit 3; @2: write work; promise; exit 0";
+    let output = env.run_loop(script, &["-n", "2", "--gate", gate]).assert_code(3);
+    insta::assert_snapshot!(without_hash(&env.redact(&output.stdout)), @"
+    dacapo: loop [LOOP] · task t · agent fake-agent
+      in [WORKSPACE] · 1 gate · at most 2 iterations
+    iteration 1/2  exit 3, [DURATION] · no claim
+      ! no such thing
+    iteration 2/2  exit 0, [DURATION] · claims to be done (promise)
+      gate `for i in 1 2 3 4 5 6 7; do echo line $i; done; echo; exit 1` exited 1, [DURATION]
+      │ line 3
+      │ line 4
+      │ line 5
+      │ line 6
+      │ line 7
+      refused: gate `for i in 1 2 3 4 5 6 7; do echo line $i; done; echo; exit 1` exited 1
+    failed after 2 iterations, [DURATION]
+      why      Failed: 2 iterations used without an accepted claim. The last claim was refused in iteration 2: gate `for i in 1 2 3 4 5 6 7; do echo line $i; done; echo; exit 1` exited 1.
+      next     `dacapo resume [LOOP] -n +10` grants ten more; `dacapo logs [LOOP]` shows what the agent said.
+    ");
+    let why = env.run(["why", "t"]).assert_code(0).stdout;
+    insta::assert_snapshot!(env.redact(&why), @"
+    Failed: 2 iterations used without an accepted claim. The last claim was refused in iteration 2: gate `for i in 1 2 3 4 5 6 7; do echo line $i; done; echo; exit 1` exited 1.
+    Next: `dacapo resume [LOOP] -n +10` grants ten more; `dacapo logs [LOOP]` shows what the agent said.
+
+    The end of what the gate `for i in 1 2 3 4 5 6 7; do echo line $i; done; echo; exit 1` printed:
+      line 1
+      line 2
+      line 3
+      line 4
+      line 5
+      line 6
+      line 7
+    ");
+}
+
+#[test]
+fn an_agent_that_cannot_work_at_all_stops_the_loop_and_shows_what_it_said() {
+    // req 91
+    let env = world();
+    let output = env.run_loop("err unknown option --yolo; exit 2", &["-n", "50"]).assert_code(1);
+    assert_eq!(env.events_of("t", "agent_started").len(), 3);
+    insta::assert_snapshot!(without_hash(&env.redact(&output.stdout)), @"
+    dacapo: loop [LOOP] · task t · agent fake-agent
+      in [WORKSPACE] · no gate: a claim is believed · at most 50 iterations
+    iteration 1/50  exit 2, [DURATION] · no claim
+      ! unknown option --yolo
+    iteration 2/50  exit 2, [DURATION] · no claim
+      ! unknown option --yolo
+    iteration 3/50  exit 2, [DURATION] · no claim
+      ! unknown option --yolo
+    failed after 3 iterations, [DURATION]
+      why      Failed: the agent failed at once 3 times in a row and changed nothing: unknown option --yolo.
+      next     Mend that, then `dacapo resume [LOOP]`.
+    ");
+    insta::assert_snapshot!(
+        env.redact(&output.stderr),
+        @"dacapo: failed (error): the agent failed at once 3 times in a row and changed nothing: unknown option --yolo [loop [LOOP]]"
     );
 }
 
@@ -81,7 +147,6 @@ fn following_ends_with_the_loop() {
 
 #[test]
 fn quiet_says_only_how_it_ends_and_verbose_what_the_agent_says() {
-    // req 202
     let env = world();
     let output = env.run_loop("say chatter; promise", &["-q"]).assert_code(0);
     assert_eq!(output.stdout, "");
@@ -190,10 +255,8 @@ fn completions_are_printed_without_any_state() {
 
 #[test]
 fn the_demo_shows_a_refused_promise_and_needs_nothing() {
-    // req 202
     let env = world();
     let output = env.run(["demo"]).assert_code(0);
-    // Its state is a throw-away too, so nobody else knows these.
     let id = last_line(&output).rsplit(['[', ' ', ']']).nth(1).unwrap();
     let folder = output.stdout.split('/').find(|part| part.starts_with("dacapo-demo-")).unwrap();
     let stdout = output.stdout.replace(id, "[LOOP]").replace(folder, "[FOLDER]");
@@ -211,6 +274,8 @@ fn the_demo_shows_a_refused_promise_and_needs_nothing() {
     iteration 1/5  exit 0, [DURATION] · no claim
     iteration 2/5  exit 0, [DURATION] · claims to be done (promise)
       gate `sh check.sh` exited 1, [DURATION]
+      │ ok: greet.sh Ada
+      │ greet.sh : expected 'Hello, world!', got 'Hello, !'
       refused: gate `sh check.sh` exited 1
     iteration 3/5  exit 0, [DURATION] · claims to be done (promise)
       gate `sh check.sh` passed, [DURATION]
@@ -219,13 +284,16 @@ fn the_demo_shows_a_refused_promise_and_needs_nothing() {
     completed after 3 iterations, [DURATION]
     "#);
     assert_has(last_line(&output), "completed (done)");
-    assert!(!env.dacapo_home().exists());
+    // Its files are gone; what happened can be read.
+    let again = env.run(["receipt"]).assert_code(0).stdout;
+    assert!(output.stdout.contains(again.trim_end()), "{again}");
+    env.run(["why"]).assert_code(0);
     assert_eq!(std::fs::read_dir(env.root().join("tmp")).unwrap().count(), 0);
     assert_eq!(env.survivors(), Vec::<u32>::new());
 }
 
 /// The beginning of a receipt's hash may look like anything.
-fn without_hash(text: &str) -> String {
+pub(crate) fn without_hash(text: &str) -> String {
     let line = |line: &str| match line.strip_prefix("  receipt ").and_then(|rest| rest.split_once(' ')) {
         Some((_, rest)) => format!("  receipt [SHA] {rest}\n"),
         None => format!("{line}\n"),

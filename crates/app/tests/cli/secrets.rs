@@ -259,6 +259,7 @@ fn messages_about_mistakes_quote_no_key() {
 fn a_key_in_the_name_of_a_file_is_not_recorded() {
     // req 208, fault K6
     let env = world();
+    env.write("secret-plans", "");
     let script = "write secret-$SOME; promise";
     let args = ["-n", "1", "--protect", "secret-*", "--gate", "true"];
     assert_says_nothing(&start(&env, script, &args).wait(LONG).assert_code(3));

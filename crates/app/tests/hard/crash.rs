@@ -51,7 +51,8 @@ fn kill_and_resume_until_it_ends(dice: &mut Dice, kills: &AtomicU32) {
     let (script, checks) = dice.one_of(&LIVES);
     let limit = ITERATIONS.to_string();
     let grace = dice.one_of(&["20ms", "0s"]);
-    let start = ["--task", "t", "-n", &limit, "--kill-grace", grace];
+    // These agents change nothing, and a loop with a gate would stop after ten such iterations.
+    let start = ["--task", "t", "-n", &limit, "--kill-grace", grace, "--stuck-after", "0"];
     let mut args = agent_args(&env, script, start.iter().chain(checks).copied());
     let mut own = 0;
     loop {

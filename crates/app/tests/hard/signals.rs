@@ -51,7 +51,7 @@ fn ctrl_c_is_answered_ends_the_agent_and_can_be_resumed() {
     terminal.script.wait_for_line(|line| line.contains("stopping"), LONG);
     let output = terminal.script.wait(LONG).assert_code(130);
     assert_nothing_left(&env);
-    assert!(output.stdout.contains("stopped (interrupted)"), "{}", output.stdout);
+    assert!(output.stdout.contains("interrupted by Ctrl-C"), "{}", output.stdout);
     env.run(["resume", "t"]).assert_code(0);
     assert_eq!(Account::of(&env, "t").in_ledger, [1, 2]);
 }

@@ -2,11 +2,15 @@
 //!
 //! They are installed by `scripts/install-agents`; those that are ignored here need its `--more`.
 
+mod acp;
 mod blocked;
 mod budgets;
+mod installed_hooks;
 mod kills;
 mod limits;
+mod mcp;
 mod root;
+mod session_hooks;
 mod sessions;
 mod sign_in;
 mod stage;

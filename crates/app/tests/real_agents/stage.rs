@@ -123,5 +123,5 @@ pub(crate) fn assert_has(text: &str, part: &str) {
 
 /// The last line of standard error, where the reason stands.
 pub(crate) fn last_line(output: &Output) -> &str {
-    output.stderr.lines().last().unwrap_or_default()
+    output.reason()
 }

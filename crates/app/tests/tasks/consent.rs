@@ -74,8 +74,8 @@ fn a_gate_of_a_stage_is_a_command_of_the_configuration() {
     insta::assert_snapshot!(env.redact(&refused.stderr), @r"
     [WORKSPACE] can make dacapo run:
       tester gate all: make test  (.dacapo/config.yaml:2)
-    hint: `dacapo trust` shows and asks; `--trust` agrees for this run only
     dacapo: untrusted: this repository defines commands, and you have not trusted it
+    hint: `dacapo trust` shows and asks; `--trust` agrees for this run only
     ");
     assert!(env.ledger().is_empty());
 }

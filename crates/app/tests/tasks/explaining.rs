@@ -239,8 +239,8 @@ fn what_stands_in_the_way_is_said() {
     let env = env("stages: {reviewer: {agent: nobody-has-it}}");
     let refused = env.run(["explain", "task", "TASK-001"]).assert_code(2);
     insta::assert_snapshot!(env.redact(&refused.stderr), @r"
-    hint: `dacapo doctor` lists the agents; `--agent-cmd CMD` takes any program
     dacapo: there is no agent `nobody-has-it`; known: claude, codex, gemini, opencode, qwen, copilot, pi (.dacapo/config.yaml:1)
+    hint: `dacapo doctor` lists the agents; `--agent-cmd CMD` takes any program
     ");
     // A repository can name a model, and no option of the agent in its place.
     env.write(".dacapo/config.yaml", "stages: {reviewer: {agent: codex, model: --yolo}}");

@@ -53,10 +53,10 @@ fn a_task_is_added_listed_and_shown() {
     assert_eq!(second.stdout, "X.2\n");
     env.write(".dacapo/tasks/login.md", LOGIN);
     insta::assert_snapshot!(env.run(["task", "list"]).assert_code(0).stdout, @r#"
-    TASK      STATUS        DEPENDS ON  TITLE
-    LOGIN     done                      Add a login page
-    TASK-001  todo                      Add a login page
-    X.2       todo (waits)  TASK-001    Second: "quoted"
+    TASK      STATUS             DEPENDS ON  TITLE
+    LOGIN     done (not proven)              Add a login page
+    TASK-001  todo                           Add a login page
+    X.2       todo (waits)       TASK-001    Second: "quoted"
     "#);
     insta::assert_snapshot!(env.run(["task", "show", "X.2"]).assert_code(0).stdout, @r#"
     task         X.2
@@ -73,7 +73,7 @@ fn a_task_is_added_listed_and_shown() {
     insta::assert_snapshot!(env.run(["task", "show", "LOG"]).assert_code(0).stdout, @r"
     task         LOGIN
     title        Add a login page
-    status       done
+    status       done (not proven: no finished run of it is recorded; `dacapo task confirm` says that it is done)
     file         .dacapo/tasks/login.md
     branch       task/LOGIN
     outcome      users can sign in
@@ -102,8 +102,8 @@ fn scripts_get_objects_with_fixed_names() {
     assert_eq!(
         shown,
         json!({
-            "id": "TASK-001", "title": "T", "status": "todo", "state": "todo", "depends_on": [], "waits_for": [],
-            "ralph": null, "ralph_failure": null,
+            "id": "TASK-001", "title": "T", "status": "todo", "state": "todo", "is_proven": false,
+            "depends_on": [], "waits_for": [], "ralph": null, "ralph_failure": null,
             "run": null, "question": null, "findings": [], "commit": null, "worktree": null,
             "file": ".dacapo/tasks/TASK-001.md", "branch": "task/TASK-001",
             "writes": [], "completion": {}, "specification": "T",
@@ -116,8 +116,15 @@ fn scripts_get_objects_with_fixed_names() {
     assert_eq!((&list[1]["state"], &list[1]["waits_for"]), (&json!("waiting"), &json!(["TASK-001"])));
     assert_eq!(
         json_of(&env, &["task", "check", "--json"]),
-        json!({ "tasks": 2, "problems": [], "stages": null, "notes": [] })
+        json!({ "tasks": 2, "problems": [], "configuration": null, "stages": null, "notes": [] })
     );
+    // A mistake in the configuration is told as JSON, too, and so is a key that is nearly one of ours.
+    env.write(".dacapo/tasks/z.md", "---\nid: Z\ntitle: T\ndepend_on: [TASK-001]\n---\nx\n");
+    env.write(".dacapo/config.yaml", "ralph: {coder: {enabled: perhaps}}\n");
+    let output = env.run(["task", "check", "--json"]).assert_code(2);
+    let told: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert!(told["configuration"].as_str().unwrap().contains(".dacapo/config.yaml"), "{told}");
+    assert!(told["notes"][0].as_str().unwrap().ends_with("did you mean `depends_on`?"), "{told}");
 }
 
 #[test]
@@ -187,41 +194,41 @@ fn what_was_typed_wrong_is_said_and_nothing_is_written() {
     ["add", "--title", "T", "--body-file", "binary"]
       dacapo: the body in `binary` is not UTF-8 (at byte 0)
     ["add", "--title", "T", "--body-file", "huge"]
-      hint: put what is long into a file of the repository, and name it
       dacapo: the body in `huge` is larger than 1024 KiB
+      hint: put what is long into a file of the repository, and name it
     ["add", "--title", "T", "--body-file", "not-there"]
       dacapo: cannot read the body in `not-there`: No such file or directory (os error 2)
     ["add", "--title", "T", "--id", "TASK-001"]
-      hint: choose another; without `--id` it is the next that is free
       dacapo: there is a task `TASK-001` already, `.dacapo/tasks/TASK-001.md`
-    ["add", "--title", "T", "--id", "task-001"]
       hint: choose another; without `--id` it is the next that is free
+    ["add", "--title", "T", "--id", "task-001"]
       dacapo: there is a task `task-001` already, `.dacapo/tasks/TASK-001.md`
+      hint: choose another; without `--id` it is the next that is free
     ["add", "--title", "T", "--id", "a..b"]
       error: invalid value 'a..b' for '--id <ID>': `a..b` is not a valid task id: it becomes a part of a branch's name, in which git allows no `..`, and neither `.` nor `.lock` at the end
     ["add", "--title", "T", "--id", "../b"]
       error: invalid value '../b' for '--id <ID>': `../b` is not a valid task id: letters, digits, `.`, `_` and `-`, at most 64, starting with a letter or digit
     ["add", "--title", "T", "--id", "A", "--depends-on", "A"]
-      hint: `--depends-on` names another task; `dacapo task list` shows those there are
       dacapo: `A` depends on itself
-    ["add", "--title", "T", "--depends-on", "TASK-01"]
       hint: `--depends-on` names another task; `dacapo task list` shows those there are
+    ["add", "--title", "T", "--depends-on", "TASK-01"]
       dacapo: there is no task `TASK-01`
+      hint: `--depends-on` names another task; `dacapo task list` shows those there are
     ["show", "TASK-002"]
-      hint: `dacapo task list` shows the tasks there are
       dacapo: no task in `.dacapo/tasks` is called `TASK-002`
+      hint: `dacapo task list` shows the tasks there are
     ["show", "../TASK-001"]
-      hint: `dacapo task list` shows the tasks there are
       dacapo: no task in `.dacapo/tasks` is called `../TASK-001`
-    ["show", ""]
       hint: `dacapo task list` shows the tasks there are
+    ["show", ""]
       dacapo: no task in `.dacapo/tasks` is called ``
+      hint: `dacapo task list` shows the tasks there are
     "#);
     env.run(["task", "add", "--title", "U"]).assert_code(0);
     insta::assert_snapshot!(last_lines(&["show", "TASK"]), @r#"
     ["show", "TASK"]
-      hint: write more of the id
       dacapo: `TASK` can mean several tasks: TASK-001, TASK-002
+      hint: write more of the id
     "#);
     let files: Vec<_> = fs::read_dir(env.workspace().join(".dacapo/tasks")).unwrap().collect();
     assert_eq!(files.len(), 2);
@@ -257,8 +264,8 @@ fn problems_of_files_are_warned_about_and_listed() {
     assert!(checked.stderr.ends_with("dacapo: 3 problems in tasks and stages\n"), "{}", checked.stderr);
     let shown = env.run(["task", "show", "SAME"]).assert_code(2);
     insta::assert_snapshot!(shown.stderr, @r"
-    hint: not all task files can be read; `dacapo task check` says why
     dacapo: no task in `.dacapo/tasks` is called `SAME`
+    hint: not all task files can be read; `dacapo task check` says why
     ");
 }
 
@@ -307,6 +314,14 @@ fn the_promises_of_a_task_and_the_agents_of_stages_are_looked_at() {
     note: there is no agent `codx`, which the reviewer is to have (.dacapo/config.yaml:2); did you mean `codex`?
     1 task: no problems
     ");
+    // Known, and not installed: no PATH leads to it.
+    env.write(".dacapo/config.yaml", "stages:\n  qa: {agent: copilot}\n");
+    let mut command = env.dacapo(["task", "check"]);
+    command.env("PATH", env.root().join("nothing-here"));
+    insta::assert_snapshot!(env.run_command(command).assert_code(0).stdout, @r"
+    note: the agent `copilot`, which the qa is to have (.dacapo/config.yaml:2), is not installed; `npm install -g @github/copilot` installs it
+    1 task: no problems
+    ");
 }
 
 #[test]
@@ -314,8 +329,8 @@ fn outside_of_a_repository_nothing_is_added() {
     let env = TestEnv::new(env!("CARGO_BIN_EXE_dacapo"));
     let refused = env.run(["task", "add", "--title", "T"]).assert_code(2);
     insta::assert_snapshot!(env.redact(&refused.stderr), @r"
-    hint: `git init` makes one; `--dir DIR` names another folder
     dacapo: `[WORKSPACE]` lies in no git repository, and a task is worked on in one
+    hint: `git init` makes one; `--dir DIR` names another folder
     ");
     assert!(!env.workspace().join(".dacapo").exists());
     assert_eq!(env.run(["task", "list"]).assert_code(0).stdout, "No tasks in `.dacapo/tasks`.\n");

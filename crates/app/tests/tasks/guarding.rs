@@ -67,7 +67,7 @@ fn findings_that_were_open_when_a_run_failed_are_told_to_the_next_one() {
     tasks.run(&[]).assert_code(0);
     for (role, number) in [("Implementation", 4), ("Review", 2)] {
         let prompt = tasks.prompt(&id, role, number);
-        assert!(prompt.contains("open findings of an earlier run: the password is logged"), "{prompt}");
+        assert!(prompt.contains("F1") && prompt.contains("the password is logged"), "{prompt}");
     }
 }
 
@@ -124,4 +124,138 @@ fn an_index_that_the_user_has_locked_ends_no_performer() {
     tasks.role("QA", &format!("rm {lock}; promise QA_PASSED"));
     tasks.run(&[]).assert_code(0);
     assert_eq!(tasks.show(&id)["status"], "done");
+}
+
+#[test]
+fn a_status_that_no_run_has_earned_is_said_and_not_believed() {
+    let tasks = Tasks::new();
+    let (first, second) = (tasks.add("A", &[]), tasks.add("B", &["--depends-on", "TASK-001"]));
+    let file = format!(".dacapo/tasks/{first}.md");
+    tasks.env.write(&file, tasks.env.read(&file).replace("status: todo", "status: done"));
+    let output = tasks.run(&[]).assert_code(4);
+    let words = "task TASK-002 is not begun: it waits for TASK-001, whose file says `done` although no finished run of it is recorded";
+    assert!(output.stderr.contains(words), "{}", output.stderr);
+    tasks.run(&[&second]).assert_code(4);
+    assert_eq!(tasks.calls(&second), Vec::<String>::new(), "what depends on it does not begin");
+    assert_eq!(tasks.show(&first)["is_proven"], false);
+    assert_eq!(tasks.show(&second)["waits_for"][0], "TASK-001");
+    let listed = tasks.dacapo(&["task", "list"]).assert_code(0).stdout;
+    assert!(listed.contains("done (not proven)"), "{listed}");
+    // The user has the last word.
+    tasks.dacapo(&["task", "confirm", &second]).assert_code(1);
+    tasks.dacapo(&["task", "confirm", &first]).assert_code(0);
+    assert_eq!(tasks.show(&first)["is_proven"], true);
+    tasks.run(&[]).assert_code(0);
+    assert_eq!(tasks.show(&second)["is_proven"], true);
+}
+
+#[test]
+fn words_of_a_repository_that_take_proof_away_need_consent() {
+    // fault K1
+    let tasks = Tasks::new();
+    tasks.env.write(".dacapo/config.yaml", "ralph:\n  verify_promises: false\n  qa: {enabled: false}\n");
+    let id = tasks.add("T", &[]);
+    let output = tasks.run(&[]).assert_code(4);
+    for words in
+        ["all stages: ralph.verify_promises: false", "qa: ralph.qa.enabled: false", ".dacapo/config.yaml:2"]
+    {
+        assert!(output.stderr.contains(words), "{words}: {}", output.stderr);
+    }
+    assert_eq!(tasks.calls(&id), Vec::<String>::new());
+    tasks.dacapo(&["trust", "--yes"]).assert_code(0);
+    tasks.run(&[]).assert_code(0);
+}
+
+#[test]
+fn branches_that_an_agent_moves_are_told() {
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    let root = tasks.env.workspace();
+    let root = root.display();
+    tasks.role(
+        "Implementation",
+        &format!("work; git -C {root} commit -q --allow-empty -m sneaked; promise IMPLEMENTATION_COMPLETE"),
+    );
+    tasks.run(&[]);
+    let warned = tasks.of_type(&id, "warned");
+    let text =
+        warned.iter().filter_map(|event| event["text"].as_str()).find(|text| text.contains("was moved"));
+    let text = text.unwrap_or_else(|| panic!("{warned:?}"));
+    assert!(
+        text.starts_with("the branch `main` was moved while the coder worked, and not by dacapo: "),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_check_that_cannot_start_asks_instead_of_using_up_iterations() {
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    let file = format!(".dacapo/tasks/{id}.md");
+    let verify = "completion: {stages: {coder: {verify: {method: external, command: 'true', working_dir: web}}}}\n---\n";
+    let text = tasks.env.read(&file);
+    let (head, body) = text.rsplit_once("---\n").unwrap();
+    tasks.env.write(&file, format!("{head}{verify}{body}"));
+    let output = tasks.run(&["--trust"]).assert_code(4);
+    assert_eq!(tasks.calls(&id), ["Implementation", "Implementation"], "{}", output.stdout);
+    let question = tasks.show(&id)["question"]["text"].as_str().unwrap().to_owned();
+    assert!(question.starts_with("A check of the coder cannot be run: "), "{question}");
+    assert!(question.contains("its folder `web` is not there"), "{question}");
+    // Once the folder is there, the same loop goes on.
+    tasks.role("Implementation.3", "mkdir web; echo x >web/x; work; promise IMPLEMENTATION_COMPLETE");
+    tasks.dacapo(&["approve", &id, "make it"]).assert_code(0);
+    tasks.env.wait_until("it is done", super::support::SOON, || tasks.show(&id)["status"] == "done");
+}
+
+#[test]
+fn tests_that_the_tester_deletes_stand_in_the_receipt() {
+    let tasks = Tasks::new();
+    tasks.env.write("tests/old.sh", "exit 0\n");
+    tasks.env.git(["add", "-A"]);
+    tasks.env.git(["commit", "-qm", "a test"]);
+    let id = tasks.add("T", &[]);
+    tasks.role(
+        "Testing",
+        "git rm -q tests/old.sh; commit 'fewer tests'; echo '3 passed'; promise TESTS_COMPLETE",
+    );
+    tasks.run(&[]).assert_code(0);
+    let receipt = tasks.dacapo(&["receipt", &id]).assert_code(0).stdout;
+    assert!(
+        receipt.contains("tests/old.sh  WARNING: a test that was deleted, and not reviewed"),
+        "{receipt}"
+    );
+    let warned = tasks.of_type(&id, "warned");
+    assert!(
+        warned
+            .iter()
+            .any(|event| event["text"] == "the tester deleted tests, and no role reviews that: tests/old.sh")
+    );
+}
+
+#[test]
+fn a_branch_called_task_is_found_before_anything_begins() {
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    tasks.env.git(["branch", "task"]);
+    let output = tasks.run(&[]).assert_code(5);
+    assert!(
+        output.stderr.contains("the branch `task` is in the way of the branches of tasks"),
+        "{}",
+        output.stderr
+    );
+    assert!(output.stderr.contains("git branch -m task OTHER"), "{}", output.stderr);
+    assert_eq!(tasks.calls(&id), Vec::<String>::new());
+}
+
+#[test]
+fn a_file_that_an_agent_hides_from_git_is_committed_all_the_same() {
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    tasks.role(
+        "Implementation",
+        "git update-index --skip-worktree README.md; echo more >>README.md; work; promise IMPLEMENTATION_COMPLETE",
+    );
+    tasks.run(&[]).assert_code(0);
+    assert_eq!(tasks.status_in_file(&id), "done");
+    assert_eq!(tasks.env.git(["show", "main:README.md"]), "hello\nmore\n");
 }

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod consent;
+mod controlling;
+mod costs;
 mod explaining;
 mod files;
 mod guarding;

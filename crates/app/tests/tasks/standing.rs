@@ -129,8 +129,8 @@ fn a_task_goes_on_only_with_gates_that_the_user_agreed_to() {
     insta::assert_snapshot!(env.redact(&refused.stderr), @r"
     Task TASK-001 would run commands of [WORKSPACE] that you have not trusted:
       gate: touch canary
-    hint: `dacapo resume TASK-001 --trust` agrees for this run
     dacapo: untrusted: task TASK-001 took these commands from its repository
+    hint: `dacapo resume TASK-001 --trust` agrees for this run
     ");
     let named = env.run(args.iter().map(String::as_str).chain(["TASK-001"])).assert_code(4);
     assert!(named.stderr.contains("untrusted: task TASK-001 took these commands"), "{}", named.stderr);
@@ -164,8 +164,8 @@ fn a_task_that_was_never_run_can_be_asked_about() {
     assert_eq!((&status[0]["state"], &status[0]["id"]), (&json!("waiting"), &Value::Null));
     let events = env.run(["events", "TASK-002"]).assert_code(1);
     insta::assert_snapshot!(events.stderr, @r"
-    hint: `dacapo task run TASK-002` works off what it waits for, and then the task
     dacapo: Task TASK-002 is todo and was not begun: it waits for TASK-001 (todo)
+    hint: `dacapo task run TASK-002` works off what it waits for, and then the task
     ");
     // Once what it waits for has a run, that one can tell more.
     env.run(run(&env, "say '<blocked>which database?</blocked>'")).assert_code(4);

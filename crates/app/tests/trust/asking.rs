@@ -15,8 +15,8 @@ fn without_a_terminal_the_command_to_type_is_named() {
     insta::assert_snapshot!(env.redact(&output.stderr), @r"
     [WORKSPACE] can make dacapo run:
       gate check: touch canary  (.dacapo/config.yaml:2)
-    hint: `dacapo trust` shows and asks; `--trust` agrees for this run only
     dacapo: untrusted: this repository defines commands, and you have not trusted it
+    hint: `dacapo trust` shows and asks; `--trust` agrees for this run only
     ");
     assert!(env.ledger().is_empty() && !has_canary(&env));
     let elsewhere = env.root().join("tmp");
@@ -37,15 +37,14 @@ fn consent_survives_and_covers_what_runs_and_only_that() {
     env.run(["trust", "--yes"]).assert_code(0);
     run(&env, &[]).assert_code(0);
     assert!(has_canary(&env));
-    // Prose, limits and protected paths are none of consent's business.
-    env.write(
-        CONFIG,
-        GATE.replace("7", "8").replace("# words", "# other\n\n# words").replace("tests", "spec"),
-    );
+    // Prose, limits and further protected paths are none of consent's business.
+    let more =
+        GATE.replace("7", "8").replace("# words", "# other\n\n# words").replace("tests/**", "tests/**, x");
+    env.write(CONFIG, more);
     run(&env, &[]).assert_code(0);
     // One byte of a command is.
     fs::remove_file(env.workspace().join("canary")).unwrap();
-    env.write(CONFIG, GATE.replace("touch canary", "touch canarY"));
+    env.write(CONFIG, GATE.replace("touch canary", "touch canarY").replace("tests/**", "tests/**, x"));
     let output = run(&env, &[]).assert_code(4);
     insta::assert_snapshot!(env.redact(&output.stderr), @r"
     The commands of [WORKSPACE] have changed since you trusted it:
@@ -53,15 +52,64 @@ fn consent_survives_and_covers_what_runs_and_only_that() {
       + gate check: touch canarY  (.dacapo/config.yaml:2)
     It can now make dacapo run:
       gate check: touch canarY  (.dacapo/config.yaml:2)
-    hint: `dacapo trust` shows and asks; `--trust` agrees for this run only
     dacapo: untrusted: the commands of this repository have changed since you trusted it
+    hint: `dacapo trust` shows and asks; `--trust` agrees for this run only
     ");
     assert!(!env.workspace().join("canarY").exists());
-    // As it was, it is what was agreed to.
-    env.write(CONFIG, GATE);
+    // With the commands that were agreed to, it goes on.
+    env.write(CONFIG, GATE.replace("tests/**", "x, tests/**"));
     run(&env, &[]).assert_code(0);
     assert!(env.run(["trust", "--revoke"]).assert_code(0).stdout.contains("withdrawn"));
     run(&env, &[]).assert_code(4);
+}
+
+#[test]
+fn a_configuration_that_asks_for_less_asks_the_user() {
+    // The class: a check, a protected path or a stricter word is gone, or the whole file is.
+    let full = "gates: [\"true\"]\nprotect: [tests/**, lib]\ntests: {mode: sealed}\n";
+    for (less, said) in [
+        ("gates: [\"true\"]\nprotect: [tests/**, lib]\n", "- tests.mode: sealed"),
+        ("gates: [\"true\"]\nprotect: [lib]\ntests: {mode: sealed}\n", "- protect: tests/**"),
+        ("gates: []\nprotect: [tests/**, lib]\ntests: {mode: sealed}\n", "- gate: true"),
+        ("", "- gate: true"),
+        ("gone", "- gate: true"),
+    ] {
+        let env = configured(full);
+        env.run(["trust", "--yes"]).assert_code(0);
+        run(&env, &[]).assert_code(0);
+        if less == "gone" {
+            fs::remove_dir_all(env.workspace().join(".dacapo")).unwrap();
+        } else {
+            env.write(CONFIG, less);
+        }
+        let output = run(&env, &[]).assert_code(4);
+        assert!(output.stderr.contains(said), "{less}: {}", output.stderr);
+        assert!(output.stderr.contains("asks for less proof than it did"), "{}", output.stderr);
+        // Asked in a terminal, for this run, or once for all.
+        run(&env, &["--trust"]).assert_code(0);
+        assert!(env.run(["trust", "--show"]).assert_code(0).stdout.contains(said), "{less}");
+        env.run(["trust", "--yes"]).assert_code(0);
+        run(&env, &[]).assert_code(0);
+        // Branches that differ: more needs no consent, and what was agreed to once is agreed to.
+        env.write(CONFIG, full);
+        if less.starts_with("gates: [\"") {
+            run(&env, &[]).assert_code(0);
+            env.write(CONFIG, less);
+            run(&env, &[]).assert_code(0);
+        }
+    }
+}
+
+#[test]
+fn what_is_asked_for_without_a_command_is_remembered_too() {
+    let env = configured("protect: [tests/**]\n");
+    run(&env, &[]).assert_code(0);
+    env.write(CONFIG, "limits: {max_iterations: 9}\n");
+    let output = run(&env, &[]).assert_code(4);
+    assert!(output.stderr.contains("- protect: tests/**"), "{}", output.stderr);
+    let output = in_terminal(&env, &run_line(&env, "-q"), "y\n").assert_code(0);
+    assert!(output.stdout.contains("[y/N]"), "{}", output.stdout);
+    run(&env, &[]).assert_code(0);
 }
 
 #[test]

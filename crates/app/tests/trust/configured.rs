@@ -116,3 +116,18 @@ fn what_a_repository_protects_is_protected() {
         .assert_code(3);
     assert!(output.stdout.contains("refused: the protected path `spec/a` was changed"), "{}", output.stdout);
 }
+
+#[test]
+fn a_flag_that_asks_for_less_than_a_file_is_said_not_to_count() {
+    for (flags, is_weaker) in [
+        (&["--may-edit-tests"][..], true),
+        (&["--tests", "free"], true),
+        (&["--tests", "sealed"], false),
+        (&[], false),
+    ] {
+        let env = configured("tests: {mode: sealed}\n");
+        let output = run(&env, flags).assert_code(0);
+        let said = "does not count: .dacapo/config.yaml:1 asks for stricter `tests`";
+        assert_eq!(output.stderr.contains(said), is_weaker, "{flags:?}: {}", output.stderr);
+    }
+}

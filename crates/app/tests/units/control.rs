@@ -100,7 +100,7 @@ fn a_run_that_is_stopped_ends_all_of_it_and_goes_on_later() {
         running.signal(signal);
         // Agents end when they are asked to: nobody waits the 30 seconds that they could have.
         let output = running.wait(LONG).assert_code(code);
-        assert!(output.stderr.lines().last().unwrap().contains(word), "{}", output.stderr);
+        assert!(output.reason().contains(word), "{}", output.stderr);
         assert_eq!(world.env.survivors(), Vec::<u32>::new());
         let events = world.run_events();
         assert!(!types_of(&events, "c").contains(&"unit.started"), "new work was begun");
@@ -250,7 +250,7 @@ fn one_run_at_a_time_works_on_a_repository() {
     let running = start(&world, &["--unit", "a"], &["a"]);
     let run = world.run_events()[0]["run"].as_str().unwrap().to_owned();
     let output = world.run(&["--unit", "b"]).assert_code(5);
-    assert!(output.stderr.lines().last().unwrap().contains(&run), "{}", output.stderr);
+    assert!(output.reason().contains(&run), "{}", output.stderr);
     let output = world.env.run(["resume", &run, "--trust"]);
     assert_eq!(output.code, Some(5), "{}", output.stderr);
     // Another worktree is another project, and another home has another journal; the branches are the same.
@@ -260,7 +260,7 @@ fn one_run_at_a_time_works_on_a_repository() {
         let mut second = world.env.dacapo(world.args(&["--unit", "b", "--target", "main"]));
         second.current_dir(folder).env("DACAPO_HOME", world.env.root().join(home));
         let output = world.env.run_command(second).assert_code(5);
-        let last = output.stderr.lines().last().unwrap();
+        let last = output.reason();
         assert!(last.contains("units of this repository are being run") && last.contains(&run), "{last}");
     }
     // Whoever dies leaves no lock behind.
@@ -312,7 +312,7 @@ fn a_unit_whose_agent_is_blocked_needs_a_person_and_its_task_stays_pending() {
     world.unit("b", 1, &[]).unit("c", 1, &["a"]).commit();
     let output = world.run(&[]).assert_code(4);
     assert!(output.stdout.contains("a  is blocked: there is no key"), "{}", output.stdout);
-    let last = output.stderr.lines().last().unwrap();
+    let last = output.reason();
     assert!(last.starts_with("dacapo: failed (person): a: the agent is blocked: there is no key"), "{last}");
     assert_eq!(statuses(&world), are(&[("a", "failed"), ("b", "merged"), ("c", "blocked")]));
     let unit = &unit_json(&world, "a");

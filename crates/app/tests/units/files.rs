@@ -60,11 +60,7 @@ fn without_units_there_is_nothing_to_say() {
     assert_eq!(env.run(["unit", "check"]).assert_code(0).stdout, "0 units, 0 tasks: no problems\n");
     assert_eq!(env.run(["unit", "check", "--json"]).assert_code(0).stdout, "[]\n");
     let output = env.run(["unit", "prompt", "web"]).assert_code(2);
-    assert!(
-        output.stderr.ends_with("dacapo: no unit in `specs/tasks` is called `web`\n"),
-        "{}",
-        output.stderr
-    );
+    assert_eq!(output.reason(), "dacapo: no unit in `specs/tasks` is called `web`");
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn consent_holds_as_long_as_the_commands_do() {
         if let Some(shows) = shows {
             let output = world.env.run(["resume", &run]).assert_code(4);
             assert!(output.stderr.contains(shows), "{what}: {}", output.stderr);
-            assert!(output.stderr.lines().last().unwrap().contains("untrusted"), "{what}: {}", output.stderr);
+            assert!(output.reason().contains("untrusted"), "{what}: {}", output.stderr);
             assert_eq!(runs(&world).len(), 1, "{what}");
             world.env.run(["trust", "--yes"]).assert_code(0);
         }
@@ -147,7 +147,7 @@ fn time_that_is_used_up_stays_used_up_until_somebody_grants_more() {
     slow_unit(&world, "a", &[], "");
     world.commit();
     let output = world.run(&["--max-time", "1ms"]).assert_code(3);
-    assert!(output.stderr.lines().last().unwrap().contains("max_time"), "{}", output.stderr);
+    assert!(output.reason().contains("max_time"), "{}", output.stderr);
     go(&world);
     let run = first_run(&world);
     let output = world.env.run(again(&run)).assert_code(3);
@@ -184,7 +184,7 @@ fn a_killed_run_goes_on_with_the_money_it_had_left() {
     let agents = || world.env.events(None).iter().filter(|event| event["type"] == "agent_started").count();
     assert_eq!(agents(), 2);
     let output = world.env.run(again(&first_run(&world))).assert_code(3);
-    assert!(output.stderr.lines().last().unwrap().contains("budget"), "{}", output.stderr);
+    assert!(output.reason().contains("budget"), "{}", output.stderr);
     assert_eq!(agents(), 4);
 }
 

@@ -222,7 +222,7 @@ fn the_reason_holds_what_the_agent_exited_with() {
     let world = World::new();
     world.plan("a", &[]).task("a", 1, &[], "true", "do: exit 7").commit();
     let output = world.run(&["-n", "1"]).assert_code(1);
-    let last = output.stderr.lines().last().unwrap_or_default();
+    let last = output.reason();
     assert!(last.contains("the last agent failed: exit code 1"), "{last}");
     let world = World::new();
     world.unit("a", 1, &[]).config("worktree: {setup: [{run: 'exit 3'}]}\n").commit();

@@ -251,3 +251,59 @@ fn clean_names_the_worktree_of_a_unit_that_was_renamed() {
     assert!(shell.args(["-c", &command]).output().unwrap().status.success(), "{command}");
     assert!(!clean().contains("worktree"), "{}", clean());
 }
+
+#[test]
+fn a_script_of_a_later_check_is_protected_unless_a_task_writes_it() {
+    // The baseline and the backpressure of a task that is not ready run on what this turn leaves.
+    for (later, head, code) in [
+        ("baseline", "", 1),
+        ("baseline", "writes: [later.sh]\n", 0),
+        ("task", "", 1),
+        ("task", "writes: [later.sh]\n", 0),
+    ] {
+        let world = World::new();
+        world.plan("a", &[]);
+        world.env.write("later.sh", "test -f never\n");
+        let task = format!(
+            "---\ntask: 1\nstatus: pending\nbackpressure: test -f one\n{head}---\n\n# Step 1\n\ndo: touch one && echo exit 0 > later.sh\n"
+        );
+        world.env.write("specs/tasks/a/01-step.md", task);
+        match later {
+            "baseline" => {
+                world.config("units: {baseline: [{name: later, run: sh later.sh}]}\n");
+            }
+            _ => {
+                world.task("a", 2, &[1], "sh later.sh", "do: touch two");
+            }
+        }
+        world.commit();
+        let output = world.run(&["-n", "1"]).assert_code(code);
+        let is_named = output.stderr.contains("later.sh") || output.stdout.contains("later.sh");
+        assert!(is_named || code == 0, "{later}: {}{}", output.stdout, output.stderr);
+    }
+}
+
+#[test]
+fn a_task_that_is_complete_on_the_target_without_a_receipt_is_not_believed() {
+    // A run worked on it in vain, and then the target says that it is done.
+    let world = World::new();
+    world.plan("a", &[]);
+    world.task("a", 1, &[], "test -f one", "do: true");
+    world.unit("b", 1, &[]).commit();
+    world.run(&["-n", "1"]).assert_code(1);
+    world.env.git(["checkout", "-q", "main"]);
+    let done = std::fs::read_to_string(world.env.workspace().join("specs/tasks/a/01-step.md")).unwrap();
+    world.env.write("specs/tasks/a/01-step.md", done.replace("status: pending", "status: complete"));
+    world.env.write("one", "");
+    world.commit();
+    let output = world.run(&["-n", "1"]).assert_code(1);
+    let said = "task #1 of a is `complete` in its file, and no receipt proves it";
+    assert!(output.stderr.contains(said), "{}", output.stderr);
+    // What has a receipt is believed as before.
+    assert!(!output.stderr.contains("of b is"), "{}", output.stderr);
+    // The user did it by hand, and says so.
+    let shown = world.env.run(["trust", "--yes"]).assert_code(0).stdout;
+    assert!(shown.contains("done a #1 without a receipt"), "{shown}");
+    let output = world.run(&["-n", "1"]).assert_code(0);
+    assert!(!output.stderr.contains(said), "{}", output.stderr);
+}

@@ -257,7 +257,7 @@ fn words_that_nobody_would_read_are_refused() {
     world.run(&[]).assert_code(1);
     let output = world.env.run(["steer", "a", "make a file"]).assert_code(1);
     let refused = "dacapo: no agent would read it: unit a goes on with a new turn";
-    assert!(output.stderr.lines().last().unwrap().starts_with(refused), "{output:?}");
+    assert!(output.reason().starts_with(refused), "{output:?}");
     let status = world.env.run(["status", "a"]).assert_code(0).stdout;
     let worktree = status.lines().find_map(|line| line.strip_prefix("  worktree ")).unwrap();
     let file = format!("{worktree}/specs/tasks/a/01-step.md");

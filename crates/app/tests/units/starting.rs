@@ -122,7 +122,7 @@ fn an_agent_that_vanishes_is_no_failure_of_the_unit() {
         fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();
         let agent = agent.display().to_string();
         let output = world.env.run(PLAIN.iter().chain(&["--agent-cmd", agent.as_str()])).assert_code(5);
-        let last = output.stderr.lines().last().unwrap();
+        let last = output.reason();
         assert!(last.contains("failed (environment): a: ") && last.contains("vanishing"), "{last}");
         // It goes on when there is one again.
         world.run(&[]).assert_code(0);
@@ -228,7 +228,7 @@ fn an_agent_that_is_not_there_is_said_before_anything_starts() {
         dacapo.env("PATH", path_without_agents(&world));
         let output = world.env.run_command(dacapo);
         assert!(matches!(output.code, Some(2 | 5)), "{provider}: {}", output.stderr);
-        assert!(output.stderr.lines().last().unwrap().contains(says), "{provider}: {}", output.stderr);
+        assert!(output.reason().contains(says), "{provider}: {}", output.stderr);
     }
     asks_for(&world, "b", "claude");
     world.commit();
@@ -336,7 +336,7 @@ fn a_repository_that_units_cannot_be_worked_on_in_is_refused_in_one_sentence() {
         make(&world);
         let output = world.run(&[]);
         assert_eq!(output.code, Some(*code), "{name}: {}{}", output.stdout, output.stderr);
-        let last = output.stderr.lines().last().unwrap();
+        let last = output.reason();
         assert!(last.starts_with("dacapo: ") && last.contains(says), "{name}: {}", output.stderr);
         assert!(output.stderr.lines().any(|line| line.starts_with("hint: ")), "{name}: {}", output.stderr);
         assert!(!world.env.dacapo_home().join("worktrees").exists(), "{name}");

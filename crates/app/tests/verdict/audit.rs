@@ -14,7 +14,7 @@ esac";
 
 #[test]
 fn every_iteration_and_every_promise_with_its_fate_is_in_the_journal() {
-    // req 172, req 176, req 177, req 185, req 189, req 190, req 191
+    // req 177, req 185, req 189, req 190, req 191
     let env = repository();
     env.loop_of(AGENT, &["-n", "9", "--gate", "./check.sh", "--iteration-timeout", "500ms"]).assert_code(0);
     let told = |kind: &str, fields: &[&str]| -> Vec<Value> {
@@ -39,7 +39,7 @@ fn every_iteration_and_every_promise_with_its_fate_is_in_the_journal() {
 
 #[test]
 fn exactly_so_many_agents_run_and_the_limit_is_the_reason() {
-    // req 177, req 186, req 187
+    // req 177, req 186
     for limit in [1, 3] {
         let env = repository();
         let output = env.loop_of("true", &["-n", &limit.to_string()]).assert_code(3);
@@ -52,7 +52,7 @@ fn exactly_so_many_agents_run_and_the_limit_is_the_reason() {
 
 #[test]
 fn a_running_loop_tells_what_it_is_about_and_a_finished_one_is_active_no_more() {
-    // req 188
+    // req 100
     let env = repository();
     let agent =
         "touch ../running; while [ ! -e ../go ]; do sleep 0.02; done; echo '<promise>WORK DONE</promise>'";

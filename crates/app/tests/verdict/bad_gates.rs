@@ -40,10 +40,47 @@ fn a_gate_that_is_no_good_refuses_and_is_told_why() {
 }
 
 #[test]
-fn a_pattern_that_protects_nothing_is_said() {
+fn a_pattern_that_protects_nothing_is_refused_if_typed_and_said_if_configured() {
     let env = repository();
-    env.loop_of("true", &["-n", "1", "--protect", "nothing/**", "--protect", "tests/**"]).assert_code(3);
+    let typed = ["-n", "1", "--protect", "nothing/**", "--protect", "tests/**"];
+    let refused = env.loop_of("true", &typed).assert_code(2);
+    assert_has(&refused.stderr, "`nothing/**` protects nothing: no file matches it");
+    assert_eq!(env.run(["status", "--all", "--json"]).assert_code(0).stdout.trim(), "[]", "no loop began");
+    // A file speaks for many branches, and a folder that is not there yet may be meant.
+    env.write(".dacapo/config.yaml", "protect: [nothing/**]\n");
+    env.loop_of("true", &["-n", "1", "--protect", "tests/**"]).assert_code(3);
     let warned: Vec<String> = env.of_type("warned").iter().map(|event| event["text"].to_string()).collect();
     assert_eq!(warned.len(), 1, "{warned:?}");
     assert_has(&warned[0], "the pattern `nothing/**` protects nothing");
+}
+
+#[test]
+fn protected_files_that_no_snapshot_holds_are_compared() {
+    // Ignored ones, and those of a repository within this one; restoring them clears them.
+    for (file, setup) in [
+        ("data/sums", "mkdir data; echo 4 >data/sums; echo data/ >>.gitignore"),
+        ("suite/sums", "mkdir suite; git -C suite init -q; echo 4 >suite/sums"),
+    ] {
+        let env = repository();
+        env.sh(setup).assert_code(0);
+        let folder = format!("{}/**", file.split('/').next().unwrap_or_default());
+        let agent = format!(
+            "echo more >>lib.sh; case $DACAPO_ITERATION in 1) echo 0 >{file};; 2) echo 4 >{file};; esac; {PROMISE}"
+        );
+        let args = ["-n", "2", "--gate", "true", "--protect", &folder];
+        env.loop_of(&agent, &args).assert_code(0);
+        let refused = env.of_type("claim_refused");
+        assert_eq!((refused.len(), &refused[0]["reason"]), (1, &json!("tampered")), "{file}");
+    }
+}
+
+#[test]
+fn what_tools_make_in_a_protected_folder_refuses_nothing() {
+    // Its tests are tracked; the program that is built beside them is ignored, and built anew by every agent and gate.
+    let env = repository();
+    env.sh("mkdir -p tests; echo t >tests/case; echo old >tests/built; echo tests/built >>.gitignore; git add -A; git commit -qm tests")
+        .assert_code(0);
+    let agent = format!("echo more >>lib.sh; echo new >tests/built; {PROMISE}");
+    env.loop_of(&agent, &["-n", "1", "--gate", "date >>tests/built", "--protect", "tests/**"]).assert_code(0);
+    assert_eq!(env.of_type("claim_refused"), Vec::<serde_json::Value>::new());
 }

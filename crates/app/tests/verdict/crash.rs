@@ -147,8 +147,11 @@ fn exactly_one_verdict_when_killed_at_every_step_on_the_workspace() {
     let env = repository();
     killing_git(&env, CALLS + 1, false);
     let agent = format!("touch {}/begun; echo fixed >work.txt; {PROMISE}", env.root().display());
-    env.loop_of(&agent, &["-n", "3", "--gate", "./check.sh", "--commit"]).assert_code(0);
-    assert!(!env.root().join("killed").exists(), "there is no further step");
+    env.loop_of(&agent, &["-n", "3", "--gate", "./check.sh", "--commit"]);
+    assert!(env.root().join("killed").exists(), "the files that were changed are listed at the end");
+    // The loop was over before.
+    assert_eq!(env.of_type("loop_finished").len(), 1);
+    assert_one_of_each(&env, 1, "at the end");
 }
 
 #[test]

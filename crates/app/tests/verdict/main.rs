@@ -6,6 +6,7 @@ mod cheats;
 mod commands;
 mod crash;
 mod evidence;
+mod goalposts;
 mod honest;
 mod processes;
 mod states;

@@ -63,7 +63,12 @@ impl World for TestEnv {
         let agent = format!("sh {}", file.display());
         let fixed = ["run", "do it", "--project", "p", "--task", "t", "--agent-cmd", &agent];
         let fast = ["--restart-delay", "0s", "--kill-grace", "100ms"];
-        fixed.iter().chain(&fast).chain(extra).map(OsString::from).collect()
+        // Where tests are compared and gates run in checkouts is the subject of `goalposts`; the other tests count gates.
+        let has = |flag: &str| extra.contains(&flag);
+        let tests = (!has("--tests") && !has("--may-edit-tests")).then_some(["--tests", "free"]);
+        let gate_in = (!has("--gate-in")).then_some(["--gate-in", "workspace"]);
+        let plain: Vec<&str> = tests.into_iter().chain(gate_in).flatten().collect();
+        fixed.iter().chain(&fast).chain(extra).chain(&plain).map(OsString::from).collect()
     }
 
     fn command_of(&self, agent: &str, extra: &[&str]) -> Command {

@@ -204,8 +204,8 @@ fn importing_again_keeps_what_is_there_and_never_overwrites_a_changed_file() {
     env.write("specs/tasks/todo/01-one.md", &changed);
     let refused = env.run(["import"]).assert_code(2);
     insta::assert_snapshot!(refused.stderr, @r"
-    hint: `--force` overwrites them, `--name NAME` imports beside them; nothing was written
     dacapo: files are there that say something else: `specs/tasks/todo/01-one.md`
+    hint: `--force` overwrites them, `--name NAME` imports beside them; nothing was written
     ");
     assert_eq!(env.read("specs/tasks/todo/01-one.md"), changed);
     let forced = env.run(["import", "--force"]).assert_code(0);

@@ -3,7 +3,11 @@
 
 use std::sync::LazyLock;
 
-use super::{catalog::AgentDefinition, command::Format};
+use super::{
+    acp::AcpUsage,
+    catalog::{AcpDefinition, AgentDefinition},
+    command::Format,
+};
 
 static ALL: LazyLock<Vec<AgentDefinition>> =
     LazyLock::new(|| vec![claude(), codex(), gemini(), opencode(), qwen(), copilot(), pi()]);
@@ -35,6 +39,18 @@ fn claude() -> AgentDefinition {
         install: "npm install -g @anthropic-ai/claude-code".into(),
         sign_in: "run `claude`, then `/login`".into(),
         default_model: None,
+        tools: vec![
+            "--mcp-config".into(),
+            r#"{"mcpServers":{"dacapo":{"command":"dacapo","args":["mcp"]}}}"#.into(),
+        ],
+        acp: Some(AcpDefinition {
+            command: words("claude-agent-acp"),
+            model_variable: Some("ANTHROPIC_MODEL".into()),
+            // After every turn it would ask the model what a person might type next, and pay for that.
+            env: pairs(&[("CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION", "false")]),
+            install: "npm install -g @agentclientprotocol/claude-agent-acp".into(),
+            ..AcpDefinition::default()
+        }),
     }
 }
 
@@ -54,6 +70,23 @@ fn codex() -> AgentDefinition {
         provider: "openai".into(),
         install: "npm install -g @openai/codex".into(),
         sign_in: "run `codex login`".into(),
+        // It starts servers with hardly any variable of its own.
+        tools: vec![
+            "-c".into(),
+            r#"mcp_servers.dacapo.command="dacapo""#.into(),
+            "-c".into(),
+            r#"mcp_servers.dacapo.args=["mcp"]"#.into(),
+            "-c".into(),
+            r#"mcp_servers.dacapo.env_vars=["DACAPO_HOME","DACAPO_SOCKET"]"#.into(),
+        ],
+        acp: Some(AcpDefinition {
+            command: words("codex-acp"),
+            unattended: words(r#"-c approval_policy="never" -c sandbox_mode="danger-full-access""#),
+            model: words(r#"-c model="{model}""#),
+            usage: AcpUsage::Never,
+            install: "npm install -g @zed-industries/codex-acp".into(),
+            ..AcpDefinition::default()
+        }),
         ..AgentDefinition::default()
     }
 }
@@ -73,6 +106,12 @@ fn gemini() -> AgentDefinition {
         provider: "google".into(),
         install: "npm install -g @google/gemini-cli".into(),
         sign_in: "run `gemini` and choose how to sign in, or set GEMINI_API_KEY".into(),
+        acp: Some(AcpDefinition {
+            command: words("gemini --acp"),
+            unattended: words("--yolo"),
+            model: words("-m {model}"),
+            ..AcpDefinition::default()
+        }),
         ..AgentDefinition::default()
     }
 }
@@ -91,6 +130,8 @@ fn opencode() -> AgentDefinition {
         provider: "opencode".into(),
         install: "npm install -g opencode-ai".into(),
         sign_in: "run `opencode auth login`".into(),
+        // Its tokens are those of a turn's last step only; its money is whole.
+        acp: Some(AcpDefinition { command: words("opencode acp"), ..AcpDefinition::default() }),
         ..AgentDefinition::default()
     }
 }
@@ -111,6 +152,13 @@ fn qwen() -> AgentDefinition {
         provider: "qwen".into(),
         install: "npm install -g @qwen-code/qwen-code".into(),
         sign_in: "run `qwen`, then `/auth`".into(),
+        acp: Some(AcpDefinition {
+            command: words("qwen --acp"),
+            unattended: words("--yolo"),
+            model: words("--model {model}"),
+            usage: AcpUsage::Never,
+            ..AcpDefinition::default()
+        }),
         ..AgentDefinition::default()
     }
 }
@@ -128,6 +176,13 @@ fn copilot() -> AgentDefinition {
         provider: "github".into(),
         install: "npm install -g @github/copilot".into(),
         sign_in: "run `copilot`, then `/login`".into(),
+        acp: Some(AcpDefinition {
+            command: words("copilot --acp"),
+            unattended: words("--allow-all-tools"),
+            model: words("--model {model}"),
+            usage: AcpUsage::Session,
+            ..AcpDefinition::default()
+        }),
         ..AgentDefinition::default()
     }
 }

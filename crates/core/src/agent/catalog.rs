@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
+    acp::{AcpSettings, AcpUsage},
     builtin,
     command::{AgentCommand, Format, PromptDelivery},
 };
@@ -49,6 +50,38 @@ pub struct AgentDefinition {
     pub sign_in: String,
     /// The model it uses unless told otherwise, where that is known.
     pub default_model: Option<String>,
+    /// Gives it dacapo's own tools, the server `dacapo mcp`; empty where it cannot be told so.
+    pub tools: Vec<String>,
+    /// How it is started to speak the Agent Client Protocol, where it can.
+    pub acp: Option<AcpDefinition>,
+}
+
+/// An agent, or an adapter for one, that speaks the Agent Client Protocol.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AcpDefinition {
+    /// The program and its arguments, with places for `{unattended}`, `{model}` and `{extra}`; one that is missing goes last.
+    pub command: Vec<String>,
+    /// Lets it work without asking. What it asks all the same is answered by the same rule.
+    pub unattended: Vec<String>,
+    /// Arguments that choose a model, `{model}`.
+    pub model: Vec<String>,
+    /// The variable that chooses a model, where no argument does.
+    pub model_variable: Option<String>,
+    pub usage: AcpUsage,
+    /// Variables that it is given beside those of the agent.
+    pub env: BTreeMap<String, String>,
+    /// The command that installs it, where it is not the agent itself.
+    pub install: String,
+}
+
+/// How an agent is spoken to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// It is started for each prompt, reads it, and prints.
+    #[default]
+    Stdio,
+    /// It stays for the whole loop and speaks the Agent Client Protocol.
+    Acp,
 }
 
 /// When a CLI reports what it has used.
@@ -66,7 +99,8 @@ impl UsageReporting {
         match format {
             Format::Claude | Format::Opencode | Format::Qwen | Format::Pi => Self::Streams,
             Format::Codex | Format::Gemini => Self::AtEnd,
-            Format::Copilot | Format::Text => Self::Never,
+            Format::Acp(AcpUsage::Turn | AcpUsage::Session) => Self::AtEnd,
+            Format::Copilot | Format::Text | Format::Acp(AcpUsage::Never) => Self::Never,
         }
     }
 }
@@ -90,6 +124,9 @@ pub struct AgentOptions {
     pub is_root: bool,
     /// What it may do without asking.
     pub permissions: Permissions,
+    pub transport: Transport,
+    /// Whether it is given dacapo's own tools.
+    pub tools: bool,
 }
 
 /// What an agent may do without asking.
@@ -119,6 +156,10 @@ pub enum AgentDefinitionError {
     NoPromptArgument { agent: String },
     #[error("agent {agent} has no command")]
     NoCommand { agent: String },
+    #[error("{agent} does not speak the Agent Client Protocol, as far as dacapo knows")]
+    NoAcp { agent: String },
+    #[error("{agent} cannot be given tools on its command line")]
+    NoTools { agent: String },
 }
 
 impl AgentDefinitionError {
@@ -133,6 +174,12 @@ impl AgentDefinitionError {
             Self::OddModel { .. } => "write the model as the agent names it",
             Self::NoPromptArgument { .. } => "leave `prompt:` out; it goes by standard input then",
             Self::NoCommand { .. } => "`command:` is a list of the program and its arguments",
+            Self::NoAcp { .. } => {
+                "leave `--transport` out, or say how it is started with `agents.NAME.acp: [my-agent, --acp]` in your configuration"
+            }
+            Self::NoTools { .. } => {
+                "add the server `dacapo mcp` to the agent's own settings, or use `--transport acp`"
+            }
         }
     }
 
@@ -152,6 +199,18 @@ pub fn find(name: &str) -> Option<&'static AgentDefinition> {
     builtin().iter().find(|agent| agent.name == name)
 }
 
+/// What an agent that is known by its name may do, in words; `None` for any other program.
+pub fn permissions_of(command: &AgentCommand) -> Option<&'static str> {
+    let words = &find(&command.name)?.unattended;
+    let has_all = !words.is_empty() && words.iter().all(|word| command.argv.contains(word));
+    let is_allowed = command.acp.as_ref().is_some_and(|acp| acp.allows);
+    Some(if has_all || is_allowed {
+        "all permissions · no sandbox"
+    } else {
+        "permissions by its own settings"
+    })
+}
+
 /// The name that was probably meant: one of the user's own, rather than a built-in one that is no nearer.
 pub fn nearest_name<'a>(name: &str, defined: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let built_in = builtin().iter().map(|agent| agent.name.as_str());
@@ -163,6 +222,20 @@ impl AgentDefinition {
     /// The program that is started.
     pub fn program(&self) -> &str {
         self.command.first().map_or("", String::as_str)
+    }
+
+    /// The program that is started to be spoken to like this, if it can be.
+    pub fn program_of(&self, transport: Transport) -> Option<String> {
+        match transport {
+            Transport::Stdio => Some(self.program().to_owned()),
+            Transport::Acp => self.acp.as_ref()?.command.first().cloned(),
+        }
+    }
+
+    /// The command that installs what is started to be spoken to like this; empty where it is not known.
+    pub fn install_for(&self, transport: Transport) -> &str {
+        let adapter = self.acp.as_ref().filter(|acp| transport == Transport::Acp && !acp.install.is_empty());
+        adapter.map_or(&self.install, |acp| &acp.install)
     }
 
     /// When it reports what it has used.
@@ -186,6 +259,9 @@ impl AgentDefinition {
     /// What is started for a user who wants this.
     pub fn command(&self, options: &AgentOptions) -> Result<AgentCommand, AgentDefinitionError> {
         let agent = || self.name.clone();
+        if options.transport == Transport::Acp {
+            return self.acp_command(options);
+        }
         if self.program().trim().is_empty() {
             return Err(AgentDefinitionError::NoCommand { agent: agent() });
         }
@@ -197,19 +273,13 @@ impl AgentDefinition {
             }
             env.extend(self.root_env.clone());
         }
-        let model = options.model.as_deref();
-        let is_odd = |model: &&str| {
-            model.trim_start().starts_with('-') || model.chars().any(|c| c.is_control() || is_deceptive(c))
-        };
-        if let Some(model) = model.filter(is_odd) {
-            return Err(AgentDefinitionError::OddModel { shown: short(&visible(model)) });
-        }
-        let model_args = self.filled(&self.model, "{model}", model);
+        let model = sensible_model(options)?;
+        let model_args = filled(&self.model, "{model}", model);
         if model.is_some() && model_args.is_empty() {
             return Err(AgentDefinitionError::NoModel { agent: agent() });
         }
         let turns = options.max_turns.filter(|turns| *turns > 0).map(|turns| turns.to_string());
-        let turn_args = self.filled(&self.max_turns, "{max_turns}", turns.as_deref());
+        let turn_args = filled(&self.max_turns, "{max_turns}", turns.as_deref());
         if turns.is_some() && turn_args.is_empty() {
             return Err(AgentDefinitionError::NoMaxTurns { agent: agent() });
         }
@@ -223,6 +293,11 @@ impl AgentDefinition {
             PromptDelivery::Argument => &self.by_argument,
             PromptDelivery::Stdin | PromptDelivery::File => &self.by_stdin,
         };
+        if options.tools && self.tools.is_empty() {
+            return Err(AgentDefinitionError::NoTools { agent: agent() });
+        }
+        let tools = if options.tools { &self.tools[..] } else { &[] };
+        let extra: Vec<String> = tools.iter().chain(&options.extra).cloned().collect();
         let resume = if self.resume.is_empty() { vec![] } else { vec!["{resume}".to_owned()] };
         let permissions = match &options.permissions {
             Permissions::Unattended => &self.unattended[..],
@@ -234,18 +309,12 @@ impl AgentDefinition {
             ("{model}", &model_args),
             ("{max_turns}", &turn_args),
             ("{resume}", &resume),
-            ("{extra}", &options.extra),
+            ("{extra}", &extra),
             ("{deliver}", deliver),
         ];
-        let missing = places.iter().filter(|(place, _)| !self.command.iter().any(|arg| arg == place));
-        let template = self.command.iter().map(String::as_str).chain(missing.map(|(place, _)| *place));
-        let argv = template.flat_map(|arg| match places.iter().find(|(place, _)| *place == arg) {
-            Some((_, args)) => args.to_vec(),
-            None => vec![arg.to_owned()],
-        });
         Ok(AgentCommand {
             name: self.name.clone(),
-            argv: argv.collect(),
+            argv: laid_out(&self.command, &places),
             prompt: if prompt == PromptDelivery::File && own.is_none() {
                 PromptDelivery::Stdin
             } else {
@@ -254,9 +323,60 @@ impl AgentDefinition {
             format: self.format,
             resume: self.resume.clone(),
             env,
-            provider: if self.provider.is_empty() { self.name.clone() } else { self.provider.clone() },
+            provider: self.provider(),
             model: options.model.clone().or_else(|| self.default_model.clone()),
+            acp: None,
         })
+    }
+
+    /// The same for an agent that stays and speaks the Agent Client Protocol.
+    fn acp_command(&self, options: &AgentOptions) -> Result<AgentCommand, AgentDefinitionError> {
+        let agent = || self.name.clone();
+        let Some(acp) = &self.acp else { return Err(AgentDefinitionError::NoAcp { agent: agent() }) };
+        if acp.command.first().is_none_or(|program| program.trim().is_empty()) {
+            return Err(AgentDefinitionError::NoCommand { agent: agent() });
+        }
+        if options.max_turns.is_some_and(|turns| turns > 0) {
+            return Err(AgentDefinitionError::NoMaxTurns { agent: agent() });
+        }
+        let model = sensible_model(options)?;
+        let mut env = self.env.clone();
+        env.extend(acp.env.clone());
+        let model_args = filled(&acp.model, "{model}", model);
+        match (model, &acp.model_variable) {
+            (Some(model), Some(variable)) => {
+                env.insert(variable.clone(), model.to_owned());
+            }
+            (Some(_), None) if model_args.is_empty() => {
+                return Err(AgentDefinitionError::NoModel { agent: agent() });
+            }
+            _ => {}
+        }
+        let permissions = match &options.permissions {
+            Permissions::Unattended => &acp.unattended[..],
+            Permissions::OwnSettings => &[],
+            Permissions::Arguments(args) => args,
+        };
+        let places: [(&str, &[String]); 3] =
+            [("{unattended}", permissions), ("{model}", &model_args), ("{extra}", &options.extra)];
+        Ok(AgentCommand {
+            name: self.name.clone(),
+            argv: laid_out(&acp.command, &places),
+            prompt: PromptDelivery::Stdin,
+            format: Format::Acp(acp.usage),
+            resume: Vec::new(),
+            env,
+            provider: self.provider(),
+            model: options.model.clone().or_else(|| self.default_model.clone()),
+            acp: Some(AcpSettings {
+                allows: options.permissions == Permissions::Unattended,
+                tools: options.tools,
+            }),
+        })
+    }
+
+    fn provider(&self) -> String {
+        if self.provider.is_empty() { self.name.clone() } else { self.provider.clone() }
     }
 
     /// Where the command itself says how the prompt goes.
@@ -268,10 +388,34 @@ impl AgentDefinition {
             has("{prompt}").then_some(PromptDelivery::Argument)
         }
     }
+}
 
-    fn filled(&self, args: &[String], placeholder: &str, value: Option<&str>) -> Vec<String> {
-        value.map_or_else(Vec::new, |value| args.iter().map(|arg| arg.replace(placeholder, value)).collect())
+/// The model that was asked for. A repository can name it, so it must not pass for an option.
+fn sensible_model(options: &AgentOptions) -> Result<Option<&str>, AgentDefinitionError> {
+    let is_odd = |model: &&str| {
+        model.trim_start().starts_with('-') || model.chars().any(|c| c.is_control() || is_deceptive(c))
+    };
+    match options.model.as_deref() {
+        Some(model) if is_odd(&model) => {
+            Err(AgentDefinitionError::OddModel { shown: short(&visible(model)) })
+        }
+        model => Ok(model),
     }
+}
+
+fn filled(args: &[String], placeholder: &str, value: Option<&str>) -> Vec<String> {
+    value.map_or_else(Vec::new, |value| args.iter().map(|arg| arg.replace(placeholder, value)).collect())
+}
+
+/// `command` with arguments at their places; those that have none there go last.
+fn laid_out(command: &[String], places: &[(&str, &[String])]) -> Vec<String> {
+    let missing = places.iter().filter(|(place, _)| !command.iter().any(|arg| arg == place));
+    let template = command.iter().map(String::as_str).chain(missing.map(|(place, _)| *place));
+    let argv = template.flat_map(|arg| match places.iter().find(|(place, _)| *place == arg) {
+        Some((_, args)) => args.to_vec(),
+        None => vec![arg.to_owned()],
+    });
+    argv.collect()
 }
 
 #[cfg(test)]

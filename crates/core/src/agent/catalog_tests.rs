@@ -181,3 +181,54 @@ fn a_model_is_never_an_option_of_its_agent() {
         }
     }
 }
+
+#[test]
+fn an_agent_that_stays_is_started_by_what_speaks_the_protocol() {
+    let acp = AgentOptions { transport: Transport::Acp, ..options() };
+    let all = AgentOptions { model: Some("m1".into()), extra: vec!["--x".into()], ..acp.clone() };
+    let codex = r#"codex-acp -c approval_policy="never" -c sandbox_mode="danger-full-access""#;
+    let codex_all = format!(r#"{codex} -c model="m1" --x"#);
+    for (agent, plain, with_all) in [
+        ("claude", "claude-agent-acp", "claude-agent-acp --x"),
+        ("codex", codex, codex_all.as_str()),
+        ("gemini", "gemini --acp --yolo", "gemini --acp --yolo -m m1 --x"),
+        ("qwen", "qwen --acp --yolo", "qwen --acp --yolo --model m1 --x"),
+        ("copilot", "copilot --acp --allow-all-tools", "copilot --acp --allow-all-tools --model m1 --x"),
+    ] {
+        assert_eq!(line(agent, &acp, Some("ID")), plain, "a session is no argument");
+        assert_eq!(line(agent, &all, None), with_all);
+        let command = find(agent).unwrap().command(&acp).unwrap();
+        assert!(command.can_continue() && command.acp.is_some_and(|acp| acp.allows), "{agent}");
+        let own = AgentOptions { permissions: Permissions::OwnSettings, ..acp.clone() };
+        let command = find(agent).unwrap().command(&own).unwrap();
+        assert!(command.acp.is_some_and(|acp| !acp.allows), "{agent}");
+    }
+    let claude = find("claude").unwrap().command(&all).unwrap();
+    assert_eq!(claude.env.get("ANTHROPIC_MODEL").map(String::as_str), Some("m1"));
+    for (agent, options, error) in [
+        ("pi", acp.clone(), AgentDefinitionError::NoAcp { agent: "pi".into() }),
+        ("opencode", all, AgentDefinitionError::NoModel { agent: "opencode".into() }),
+        (
+            "claude",
+            AgentOptions { max_turns: Some(3), ..acp },
+            AgentDefinitionError::NoMaxTurns { agent: "claude".into() },
+        ),
+        (
+            "gemini",
+            AgentOptions { tools: true, ..options() },
+            AgentDefinitionError::NoTools { agent: "gemini".into() },
+        ),
+    ] {
+        assert_eq!(find(agent).unwrap().command(&options), Err(error), "{agent}");
+    }
+}
+
+#[test]
+fn tools_stand_before_the_user_s_own_arguments() {
+    let tools = AgentOptions { tools: true, extra: vec!["--x".into()], ..options() };
+    for (agent, words) in [("claude", "--mcp-config "), ("codex", "-c mcp_servers.dacapo.command=")] {
+        let line = line(agent, &tools, None);
+        let (at, extra) = (line.find(words).unwrap(), line.find("--x").unwrap());
+        assert!(at < extra, "{line}");
+    }
+}

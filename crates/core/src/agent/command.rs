@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::acp::{AcpSettings, AcpUsage};
+
 /// A prompt longer than this never goes on a command line: the kernel's limit is near, and `ps` shows it to all.
 pub const PROMPT_ARGUMENT_LIMIT: usize = 100 * 1024;
 
@@ -30,6 +32,9 @@ pub struct AgentCommand {
     /// The model it was told to use.
     #[serde(default)]
     pub model: Option<String>,
+    /// How it is spoken to if it stays for the whole loop; otherwise it is started for each prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acp: Option<AcpSettings>,
 }
 
 /// What an agent prints on standard output.
@@ -50,6 +55,8 @@ pub enum Format {
     /// As Copilot CLI has them.
     Copilot,
     Pi,
+    /// Messages of the Agent Client Protocol.
+    Acp(AcpUsage),
 }
 
 /// Where the arguments stand that continue a session.
@@ -112,12 +119,25 @@ impl AgentCommand {
             resume: Vec::new(),
             env: BTreeMap::new(),
             model: None,
+            acp: None,
         })
+    }
+
+    /// The same program, spoken to over the Agent Client Protocol. It gets what it asks for, as an agent of this kind runs
+    /// without questions.
+    #[must_use]
+    pub fn over_acp(self, tools: bool) -> Self {
+        Self {
+            format: Format::Acp(AcpUsage::Turn),
+            prompt: PromptDelivery::Stdin,
+            acp: Some(AcpSettings { allows: true, tools }),
+            ..self
+        }
     }
 
     /// Whether it can go on with a session it had.
     pub fn can_continue(&self) -> bool {
-        !self.resume.is_empty()
+        !self.resume.is_empty() || self.acp.is_some()
     }
 
     /// The exact arguments of one attempt; `file` is where the prompt lies, `session` what it goes on with.

@@ -1,6 +1,7 @@
 //! Agents as data: what is started, how the prompt reaches it, what it finds in its environment, what its output says
 //! and what its end means.
 
+pub mod acp;
 mod builtin;
 pub mod catalog;
 mod command;

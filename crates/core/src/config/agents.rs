@@ -9,8 +9,9 @@ use crate::{
     yaml::{Key, Node, Place, Value, short},
 };
 
-pub(super) const KEYS: [&str; 10] = [
+pub(super) const KEYS: [&str; 11] = [
     "command",
+    "acp",
     "prompt",
     "output",
     "resume",
@@ -28,6 +29,8 @@ pub struct AgentSection {
     pub name: String,
     /// The program and its arguments.
     pub command: Option<Vec<String>>,
+    /// The same for an agent that stays and speaks the Agent Client Protocol.
+    pub acp: Option<Vec<String>>,
     /// How the prompt reaches it.
     pub prompt: Option<PromptDelivery>,
     pub output: Option<Format>,
@@ -84,6 +87,7 @@ fn settings(top: &mut Section<'_>, key: Key, node: Node) -> Option<At<AgentSecti
     }
     let settings = AgentSection {
         command: arguments(&mut entry, "command"),
+        acp: arguments(&mut entry, "acp"),
         prompt: entry
             .choice(
                 "prompt",

@@ -4,7 +4,7 @@ use super::{AgentSection, Effective, Source, Sourced};
 use crate::{
     agent::{
         AgentCommand,
-        catalog::{self, AgentDefinition, AgentDefinitionError, AgentOptions, Permissions},
+        catalog::{self, AcpDefinition, AgentDefinition, AgentDefinitionError, AgentOptions, Permissions},
     },
     text::nearest::nearest,
 };
@@ -92,8 +92,11 @@ fn plain(name: &str) -> AgentDefinition {
 
 fn changed(mut agent: AgentDefinition, changes: &AgentSection) -> AgentDefinition {
     // The rest are options: they are chosen again for each loop.
-    let AgentSection { command, prompt, output, resume, model, env, provider, .. } = changes.clone();
+    let AgentSection { command, acp, prompt, output, resume, model, env, provider, .. } = changes.clone();
     agent.command = command.unwrap_or(agent.command);
+    if let Some(command) = acp {
+        agent.acp = Some(AcpDefinition { command, ..agent.acp.unwrap_or_default() });
+    }
     agent.prompt = prompt.or(agent.prompt);
     agent.format = output.unwrap_or(agent.format);
     agent.resume = resume.unwrap_or(agent.resume);
@@ -167,6 +170,7 @@ mod tests {
                 env: [("A".to_owned(), "b".to_owned())].into(),
                 provider: "mine".to_owned(),
                 model: Some("big".to_owned()),
+                acp: None,
             }
         );
     }

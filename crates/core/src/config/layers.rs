@@ -6,15 +6,16 @@
 use std::fmt;
 
 use super::{
-    AgentSection, At, BudgetSetting, Config, Contradictions, EffectiveStages, EffectiveUnits, PriceSetting,
-    SetupStep, stages, units, workflows,
+    AgentSection, At, BudgetSetting, Config, Contradictions, EffectiveSession, EffectiveStages,
+    EffectiveUnits, PriceSetting, SetupStep, session, stages, units, workflows,
 };
 use crate::{
     agent::EnvironmentRule,
     duration::Millis,
     judge::evidence::Evidence,
     limits::{self, Budget, Prices},
-    policy::{GateFrom, GateIn, GateSpec, Origin},
+    notify::NotifyRule,
+    policy::{GateFrom, GateIn, GateSpec, Origin, TestsMode},
 };
 
 /// How many iterations a loop has unless a flag or a file says otherwise.
@@ -149,6 +150,7 @@ pub struct Effective {
     /// What ends with a checkout.
     pub teardown: Vec<Sourced<SetupStep>>,
     pub units: EffectiveUnits,
+    pub session: EffectiveSession,
     pub stages: EffectiveStages,
     /// A folder of command files beside those that are always looked into, from the top of the repository.
     pub commands: Sourced<Option<String>>,
@@ -157,6 +159,10 @@ pub struct Effective {
     /// Whether a gate must have been red on the base.
     pub red_first: Sourced<bool>,
     pub gate_in: Sourced<GateIn>,
+    /// What an agent may do with tests that are there already.
+    pub tests: Sourced<TestsMode>,
+    /// Tests beside those that are known by convention.
+    pub test_paths: Vec<Sourced<String>>,
     /// With whose protected paths gates run.
     pub gate_from: Sourced<GateFrom>,
     /// Whether a gate that was red before may stay red.
@@ -167,6 +173,8 @@ pub struct Effective {
     pub evidence: Vec<Sourced<Evidence>>,
     /// How long snapshots are kept, if a flag or a file says so.
     pub snapshots_keep: Sourced<Option<Millis>>,
+    /// Whom to tell of what: the user's, then the repository's.
+    pub notify: Vec<Sourced<NotifyRule>>,
 }
 
 /// What follows from both files and from what was typed.
@@ -227,18 +235,22 @@ pub fn resolve(user: &Config, repository: &Config, typed: &Typed) -> Effective {
         setup: both.all(|c| &c.worktree.setup),
         teardown: both.all(|c| &c.worktree.teardown),
         units: units::resolve(&both),
+        session: session::resolve(&both),
         stages: stages::resolve(&both, max_iterations.value),
         max_iterations,
         commands: workflows::resolve(&both),
         baseline: both.pick(|c| c.checks.baseline.clone(), |a, b| *a || *b),
         red_first: both.pick(|c| c.checks.red_first.clone(), |a, b| *a || *b),
         gate_in: both.pick(|c| c.checks.gate_in.clone(), |a, b| *a.max(b)),
+        tests: both.pick(|c| c.checks.tests_mode.clone(), |a, b| *a.max(b)),
+        test_paths: both.all(|c| &c.checks.test_paths),
         gate_from: both.pick(|c| c.checks.gate_from.clone(), |a, b| *a.max(b)),
         tolerate_baseline: both.pick(|c| c.checks.tolerate_baseline.clone(), |a, b| *a && *b),
         contradictions,
         evidence: both.all(|c| &c.evidence),
         // The disk is the user's.
         snapshots_keep: both.pick(|c| c.snapshots.keep.clone().map(some), |user, _| *user),
+        notify: both.all(|c| &c.notify),
     }
 }
 

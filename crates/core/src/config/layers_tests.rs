@@ -41,16 +41,20 @@ fn without_anything_the_defaults_hold() {
                 submodules: default(false),
             },
             // Their defaults have tests of their own, beside them.
+            session: resolved("", "", &Typed::default()).session,
             stages: resolved("", "", &Typed::default()).stages,
             commands: Sourced { value: None, from: Source::Default },
             baseline: default(false),
             red_first: default(false),
             gate_in: Sourced { value: GateIn::Workspace, from: Source::Default },
+            tests: Sourced { value: TestsMode::Free, from: Source::Default },
+            test_paths: vec![],
             gate_from: Sourced { value: GateFrom::Workspace, from: Source::Default },
             tolerate_baseline: default(false),
             contradictions: Sourced { value: Contradictions::default(), from: Source::Default },
             evidence: vec![],
             snapshots_keep: Sourced { value: None, from: Source::Default },
+            notify: vec![],
             agent: Sourced { value: None, from: Source::Default },
             agents: vec![],
             fallback: Sourced { value: vec![], from: Source::Default },
@@ -144,6 +148,18 @@ fn checks_only_become_stricter() {
             "{user} {repository}"
         );
     }
+    // The stricter of both counts.
+    let modes = |user: &str, repository: &str| {
+        let e = resolved(user, repository, &Typed::default());
+        (e.gate_in.value, e.tests.value)
+    };
+    let (less, more) = ("gate_in: workspace\ntests: {mode: free}", "gate_in: clean\ntests: {mode: sealed}");
+    assert_eq!(modes("", ""), (GateIn::Workspace, TestsMode::Free));
+    for (user, repository) in [(less, more), (more, less), ("", more), (more, "")] {
+        assert_eq!(modes(user, repository), (GateIn::Clean, TestsMode::Sealed));
+    }
+    let both = "gate_in: both\ntests: {mode: checked}";
+    assert_eq!(modes(both, less), (GateIn::Both, TestsMode::Checked));
     let e = resolved("gate_in: clean", "gate_in: workspace\ngate_from: base", &Typed::default());
     assert_eq!(e.gate_in, Sourced { value: GateIn::Clean, from: file("user", 1) });
     assert_eq!(e.gate_from, Sourced { value: GateFrom::Base, from: file("repo", 2) });

@@ -10,11 +10,13 @@ mod evidence;
 mod gates;
 mod layers;
 mod limits;
+mod notify;
 mod paths;
 mod permissions;
 mod prices;
 mod problem;
 mod section;
+mod session;
 mod snapshots;
 mod stages;
 mod starter;
@@ -33,6 +35,7 @@ pub use permissions::PermissionsSection;
 pub use prices::PriceSetting;
 pub(crate) use problem::write_problem;
 pub use problem::{Problem, Problems};
+pub use session::{EffectiveSession, SessionSection};
 pub use snapshots::Snapshots;
 pub use stages::{EffectiveStage, EffectiveStages, StageSection, Stages, self_review};
 pub use starter::{Tests, guess_tests, starter};
@@ -43,7 +46,7 @@ pub use worktree::{SetupStep, WorktreeSection};
 use layers::Both;
 use section::Section;
 
-use crate::{judge::evidence::Evidence, stages::StageName};
+use crate::{judge::evidence::Evidence, notify::NotifyRule, stages::StageName};
 
 /// Whose file it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,8 +87,12 @@ pub struct Config {
     pub contradictions: Option<At<Contradictions>>,
     /// `evidence`.
     pub evidence: Vec<At<Evidence>>,
+    /// `session`.
+    pub session: SessionSection,
     /// `snapshots`.
     pub snapshots: Snapshots,
+    /// `notify`.
+    pub notify: Vec<At<NotifyRule>>,
     /// `ralph` and `stages`.
     pub stages: Stages,
     /// `agent`, `agents`, `fallback`, `environment`.
@@ -97,7 +104,7 @@ pub struct Config {
 }
 
 /// The keys of a file; those from `agents` on are the user's alone.
-pub const KEYS: [&str; 22] = [
+pub const KEYS: [&str; 25] = [
     "limits",
     "agent",
     "gates",
@@ -112,9 +119,12 @@ pub const KEYS: [&str; 22] = [
     "gate_in",
     "gate_from",
     "tolerate_baseline",
+    "tests",
     "contradictions",
     "evidence",
+    "session",
     "snapshots",
+    "notify",
     "agents",
     "fallback",
     "environment",
@@ -125,12 +135,13 @@ pub const KEYS: [&str; 22] = [
 /// Every key there is, written as a path, for the documentation to be held against.
 pub fn all_keys() -> Vec<String> {
     let below = |section: &str, keys: &[&str]| keys.iter().map(|key| format!("{section}.{key}")).collect();
-    let parts: [Vec<String>; 20] = [
+    let parts: [Vec<String>; 23] = [
         KEYS.map(str::to_owned).into(),
         below("limits", &limits::KEYS),
         below("limits.per_day", &limits::BUDGET_KEYS),
         below("limits.per_project", &limits::BUDGET_KEYS),
         below("gates[]", &gates::KEYS),
+        below("tests", &checks::TESTS_KEYS),
         below("worktree", &worktree::KEYS),
         below("worktree.setup[]", &worktree::STEP_KEYS),
         below("worktree.teardown[]", &worktree::STEP_KEYS),
@@ -142,7 +153,9 @@ pub fn all_keys() -> Vec<String> {
         below("stages", &StageName::WORDS),
         below("stages.STAGE", &stages::STAGE_KEYS),
         below("stages.STAGE.gates[]", &gates::KEYS),
+        below("session", &session::KEYS),
         below("snapshots", &snapshots::KEYS),
+        below("notify[]", &notify::KEYS),
         below("agents.NAME", &agents::KEYS),
         below("permissions", &permissions::KEYS),
         below("prices.MODEL", &prices::KEYS),
@@ -173,7 +186,9 @@ pub fn parse(file: &str, bytes: &[u8], author: Author) -> Result<Config, Problem
         config.checks = checks::read(&mut top);
         config.contradictions = contradictions::read(&mut top);
         config.evidence = evidence::read(&mut top);
+        config.session = session::read(&mut top);
         config.snapshots = snapshots::read(&mut top);
+        config.notify = notify::read(&mut top);
         config.stages = stages::read(&mut top);
         config.agents = agents::read(&mut top);
         config.prices = prices::read(&mut top);

@@ -102,6 +102,8 @@ fn every_key_is_read() {
             red_first: Some(At { value: false, line: 14 }),
             gate_in: Some(At { value: GateIn::Clean, line: 15 }),
             gate_from: Some(At { value: GateFrom::Base, line: 16 }),
+            tests_mode: None,
+            test_paths: vec![],
             tolerate_baseline: Some(At { value: true, line: 17 }),
         },
         contradictions: Some(At {
@@ -221,7 +223,9 @@ fn values_are_checked_where_they_stand() {
         ),
         ("baseline: yes\n", "1:11 `baseline` must be `true` or `false`"),
         ("baseline: \"true\"\n", "1:11 `baseline` must be `true` or `false`"),
-        ("gate_in: container\n", "1:10 `gate_in` must be `workspace` or `clean`"),
+        ("gate_in: container\n", "1:10 `gate_in` must be `both` or `workspace` or `clean`"),
+        ("tests: {mode: none}\n", "1:15 `tests.mode` must be `sealed` or `checked` or `free`"),
+        ("tests: {paths: [../x]}\n", "1:17 a path must be relative and stay inside the repository"),
         ("gate_from: head\n", "1:12 `gate_from` must be `workspace` or `base`"),
         ("evidence: commit\n", "1:11 `evidence` must be a list"),
         (

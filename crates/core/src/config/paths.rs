@@ -4,13 +4,18 @@ use super::{At, Section};
 use crate::yaml::Place;
 
 pub(super) fn read_protect(top: &mut Section<'_>) -> Vec<At<String>> {
-    let nodes = top.list("protect");
+    patterns(top, "protect")
+}
+
+/// The patterns of paths in the list `key`.
+pub(super) fn patterns(section: &mut Section<'_>, key: &str) -> Vec<At<String>> {
+    let nodes = section.list(key);
     nodes
         .into_iter()
         .filter_map(|node| {
             let place = node.place;
-            let pattern = top.text_of("a pattern in `protect`", node)?;
-            is_inside(top, place, &pattern.value).then_some(pattern)
+            let pattern = section.text_of(&format!("a pattern in `{key}`"), node)?;
+            is_inside(section, place, &pattern.value).then_some(pattern)
         })
         .collect()
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use super::{At, Both, Config, Gate, Section, Source, Sourced, gates};
 use crate::{
     judge::promise::PromiseRule,
-    policy::{GateSpec, Origin},
+    policy::{GateSpec, Origin, TestsMode},
     stages::{
-        ChosenLimit, IterationLimit, PastRun, RalphLoopConfig, Stage, StageMode, StageName, TestsMode,
-        equal_promises, machine::PlannedStage,
+        ChosenLimit, IterationLimit, PastRun, RalphLoopConfig, Stage, StageMode, StageName, equal_promises,
+        machine::PlannedStage,
     },
     yaml::{Place, Value},
 };

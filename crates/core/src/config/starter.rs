@@ -37,6 +37,38 @@ pub fn guess_tests(read: impl Fn(&str) -> Option<String>) -> Vec<Tests> {
         };
         found.push(Tests { run, from });
     }
+    if found.iter().all(|test| test.from != "pytest.ini" && test.from != "pyproject.toml") {
+        let of_python = if has("tox.ini") {
+            Some(Tests { run: "tox", from: "tox.ini" })
+        } else if has("noxfile.py") {
+            Some(Tests { run: "nox", from: "noxfile.py" })
+        } else if has("manage.py") {
+            Some(Tests { run: "python3 manage.py test", from: "manage.py" })
+        } else {
+            ["setup.py", "setup.cfg", "pyproject.toml", "requirements.txt"]
+                .into_iter()
+                .find(|name| has(name))
+                .filter(|_| ["tests/__init__.py", "test/__init__.py"].into_iter().any(has))
+                .map(|from| Tests { run: "python3 -m unittest discover", from })
+        };
+        found.extend(of_python);
+    }
+    if has("deno.json") || has("deno.jsonc") {
+        let from = if has("deno.json") { "deno.json" } else { "deno.jsonc" };
+        found.push(Tests { run: "deno test", from });
+    } else if has("bunfig.toml") && found.iter().all(|test| test.from != "package.json") {
+        found.push(Tests { run: "bun test", from: "bunfig.toml" });
+    }
+    if let Some(from) = ["build.gradle.kts", "build.gradle"].into_iter().find(|name| has(name)) {
+        let run = if has("gradlew") { "./gradlew test" } else { "gradle test" };
+        found.push(Tests { run, from });
+    } else if has("pom.xml") {
+        let run = if has("mvnw") { "./mvnw -q test" } else { "mvn -q test" };
+        found.push(Tests { run, from: "pom.xml" });
+    }
+    if let Some(from) = ["global.json", "Directory.Build.props"].into_iter().find(|name| has(name)) {
+        found.push(Tests { run: "dotnet test", from });
+    }
     if has("go.mod") {
         found.push(Tests { run: "go test ./...", from: "go.mod" });
     }
@@ -47,6 +79,13 @@ pub fn guess_tests(read: impl Fn(&str) -> Option<String>) -> Vec<Tests> {
             .find(|name| read(name).is_some_and(|text| text.lines().any(|line| is_target(line, "test"))))
     {
         found.push(Tests { run: "make test", from });
+    }
+    if found.is_empty()
+        && let Some(from) = ["justfile", "Justfile", ".justfile"]
+            .into_iter()
+            .find(|name| read(name).is_some_and(|text| text.lines().any(|line| is_target(line, "test"))))
+    {
+        found.push(Tests { run: "just test", from });
     }
     found
 }
@@ -121,7 +160,7 @@ mod tests {
     #[test]
     fn tests_are_guessed_from_what_is_there() {
         type Files = &'static [(&'static str, &'static str)];
-        let table: [(Files, &[&str]); 12] = [
+        let table: [(Files, &[&str]); 26] = [
             (&[], &[]),
             (&[("Cargo.toml", "[package]")], &["cargo test < Cargo.toml"]),
             (&[("package.json", r#"{"scripts": {"test": "vitest"}}"#)], &["npm test < package.json"]),
@@ -145,6 +184,20 @@ mod tests {
             (&[("go.mod", "module x")], &["go test ./... < go.mod"]),
             (&[("Makefile", "TEST := 1\nbuild test: all\n")], &["make test < Makefile"]),
             (&[("Makefile", "test := 1\ntests:\n")], &[]),
+            (&[("tox.ini", "")], &["tox < tox.ini"]),
+            (&[("pytest.ini", ""), ("tox.ini", "")], &["python3 -m pytest < pytest.ini"]),
+            (&[("noxfile.py", "")], &["nox < noxfile.py"]),
+            (&[("manage.py", "")], &["python3 manage.py test < manage.py"]),
+            (&[("setup.py", ""), ("tests/__init__.py", "")], &["python3 -m unittest discover < setup.py"]),
+            (&[("setup.py", "")], &[]),
+            (&[("build.gradle", ""), ("gradlew", "")], &["./gradlew test < build.gradle"]),
+            (&[("build.gradle.kts", "")], &["gradle test < build.gradle.kts"]),
+            (&[("pom.xml", "")], &["mvn -q test < pom.xml"]),
+            (&[("global.json", "{}")], &["dotnet test < global.json"]),
+            (&[("deno.json", "{}")], &["deno test < deno.json"]),
+            (&[("bunfig.toml", "")], &["bun test < bunfig.toml"]),
+            (&[("justfile", "test filter='':\n  cargo test\n")], &["just test < justfile"]),
+            (&[("Makefile", "test:\n"), ("justfile", "test:\n")], &["make test < Makefile"]),
             (
                 &[("Cargo.toml", ""), ("go.mod", ""), ("Makefile", "test:\n")],
                 &["cargo test < Cargo.toml", "go test ./... < go.mod"],

@@ -42,6 +42,7 @@ prices:
     .unwrap();
     let mine = AgentSection {
         name: "mine".to_owned(),
+        acp: None,
         command: Some(words(&["my-agent", "--yolo", "", "{prompt_file}"])),
         prompt: Some(PromptDelivery::File),
         output: Some(Format::Claude),

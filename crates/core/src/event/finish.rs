@@ -24,6 +24,8 @@ pub enum Reason {
     Error,
     /// The agent is missing or cannot be started.
     Agent,
+    /// A gate cannot run, so that no claim could ever be believed.
+    Gate,
     /// The disk is full, read-only or failing.
     Disk,
     /// Another loop holds what is needed.
@@ -60,6 +62,7 @@ impl Reason {
             Self::Done => FinishState::Completed,
             Self::Error
             | Self::Agent
+            | Self::Gate
             | Self::Disk
             | Self::Lock
             | Self::MaxIterations
@@ -85,7 +88,7 @@ impl Reason {
             Self::Error => 1,
             Self::MaxIterations | Self::MaxTime | Self::Budget | Self::Stuck => 3,
             Self::Waiting | Self::Question | Self::Blocked | Self::Refused | Self::Auth | Self::Billing => 4,
-            Self::Agent | Self::Disk | Self::Lock => 5,
+            Self::Agent | Self::Gate | Self::Disk | Self::Lock => 5,
             Self::Interrupted | Self::Cancelled => 130,
             Self::Terminated => 143,
         }
@@ -102,6 +105,7 @@ impl Reason {
             Self::Done => "done",
             Self::Error => "error",
             Self::Agent => "agent",
+            Self::Gate => "gate",
             Self::Disk => "disk",
             Self::Lock => "lock",
             Self::MaxIterations => "max_iterations",

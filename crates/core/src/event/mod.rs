@@ -4,6 +4,7 @@
 //! has a default, so that new code reads old journals.
 
 mod finish;
+mod look;
 mod run;
 mod spend;
 mod workspace;
@@ -14,12 +15,14 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use finish::{FinishState, Reason};
+pub use look::{GatePlace, Look, TriedGate, UseOfCheckout};
 pub use run::{MergeMode, PlannedUnit, RunEnvelope, RunEvent, RunProblem, RunStarted, RunStop, UnitEnd};
 pub use spend::{Ledger, Spend, Usage};
 pub use workspace::{Base, Examination, ForbiddenChange, ProtectedFile};
 
 use crate::{
     duration::Millis,
+    goalposts::{GoalpostSeal, TestReport},
     ids::{LoopId, ProjectId, RunId, TaskId},
     item::ItemKey,
     judge::{
@@ -27,10 +30,11 @@ use crate::{
         expectation::{Expectation, FoundWords, GateAnswer},
         signal::Signal,
     },
-    limits::{Budget, Spent},
+    limits::{Budget, Share, Spent},
     plan::Purpose,
     policy::Policy,
     receipt::Receipt,
+    session::{HostSession, TranscriptMark, Turn},
 };
 
 /// A fact with its place in the journal.
@@ -105,6 +109,12 @@ pub enum LoopEvent {
     /// A budget is used up; what runs is being stopped.
     BudgetReached {
         /// Which, in one line.
+        detail: String,
+    },
+    /// 80 % of a budget that several loops share are used; said once by each loop.
+    BudgetLow {
+        share: Share,
+        /// How much of it, in one line.
         detail: String,
     },
     /// Another agent takes the place of one whose provider is at its limit, or gives it back.
@@ -222,6 +232,9 @@ pub enum LoopEvent {
         /// The folder that it runs in, below the workspace.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         working_dir: Option<String>,
+        /// Where it runs, and with whose tests.
+        #[serde(flatten, default)]
+        look: Look,
     },
     GateFinished {
         /// The iteration whose work was checked.
@@ -237,6 +250,23 @@ pub enum LoopEvent {
         /// What it came to.
         #[serde(flatten)]
         result: GateResult,
+        /// Where it ran, and with whose tests.
+        #[serde(flatten, default)]
+        look: Look,
+    },
+    /// A gate was tried before the first agent, in a throw-away checkout.
+    GateTried {
+        /// What people call it.
+        name: String,
+        command: String,
+        #[serde(flatten)]
+        tried: Box<TriedGate>,
+    },
+    /// A person accepts a tree although its tests are narrower than they were.
+    TreeApproved {
+        tree: String,
+        /// Who, as the system names the user.
+        by: String,
     },
     /// The claim does not hold.
     ClaimRefused {
@@ -268,6 +298,35 @@ pub enum LoopEvent {
     Parked {
         /// When it goes on.
         until: Timestamp,
+        why: String,
+    },
+    /// The agent of the chat session that the loop lives in ended a turn, and the loop takes that up.
+    SessionIdled {
+        iteration: u32,
+        at: Timestamp,
+        #[serde(flatten)]
+        turn: Turn,
+        /// Where the transcript of the session ended.
+        #[serde(default)]
+        transcript: TranscriptMark,
+        /// What tells the next hook that nothing has written to the loop's snapshots since.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seal: Option<String>,
+    },
+    /// The agent of the chat session ended a turn, and the loop leaves it alone for now.
+    IdleSkipped {
+        iteration: u32,
+        #[serde(flatten)]
+        why: IdleSkip,
+    },
+    /// The host of the chat session reported an error; the loop leaves the session alone for a while.
+    SessionErred {
+        error: String,
+        until: Timestamp,
+    },
+    /// The host of the chat session could not be given the prompt of an iteration, which is not charged for that.
+    PromptNotDelivered {
+        iteration: u32,
         why: String,
     },
     /// Something a person should know, and the loop goes on.
@@ -319,6 +378,16 @@ pub enum LoopEvent {
     },
 }
 
+/// Why the end of a turn in a chat session is not taken up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "why", rename_all = "snake_case")]
+pub enum IdleSkip {
+    /// The session had an error a moment ago, and is looked at again at this time.
+    Recovering { until: Timestamp },
+    /// These still run for the agent.
+    Background { tasks: Vec<String> },
+}
+
 /// What a person grants a loop or a run that goes on: only what was typed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Grant {
@@ -336,6 +405,9 @@ pub struct Grant {
     /// New limits of money and tokens that the loop shares with the other loops of its run.
     #[serde(default, skip_serializing_if = "Budget::is_unlimited")]
     pub per_run: Budget,
+    /// Whether a loop that is parked asks its provider at once.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ask_now: bool,
 }
 
 impl Grant {
@@ -372,6 +444,9 @@ pub struct LoopStarted {
     /// What a plan started it for; recognises it if it is cut short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purpose: Option<Purpose>,
+    /// The chat session that it lives in; the host of that session is its agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<HostSession>,
     /// How many loops are above it.
     pub depth: u32,
     /// Tasks that must be done first.
@@ -390,6 +465,9 @@ pub struct LoopStarted {
     /// Files that must not change.
     #[serde(default)]
     pub protected: Vec<ProtectedFile>,
+    /// What is known of the tests and of what decides which of them run; the list itself is kept beside the journal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goalposts: Option<GoalpostSeal>,
     pub pid: u32,
     /// The version of dacapo.
     pub version: String,
@@ -456,11 +534,14 @@ pub struct AttemptJudgement {
     /// Which session the next attempt goes on with.
     #[serde(default, skip_serializing_if = "NextSession::is_unchanged")]
     pub next_session: NextSession,
+    /// A number that is the same for the same words on stderr, if the agent failed at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_words: Option<u32>,
 }
 
 impl Default for AttemptJudgement {
     fn default() -> Self {
-        Self { charged: true, obstacle: None, next_session: NextSession::Unchanged }
+        Self { charged: true, obstacle: None, next_session: NextSession::Unchanged, failure_words: None }
     }
 }
 
@@ -474,6 +555,8 @@ pub enum Obstacle {
     UsageLimit,
     /// The agent wanted a permission, or more context than there is.
     PermissionOrContext,
+    /// The agent failed within a second, printed nothing but an error, and changed no file.
+    FailedAtOnce,
 }
 
 /// Which session the next attempt goes on with, if it goes on with any.
@@ -624,6 +707,9 @@ pub struct GateResult {
     /// Why it does not pass, where its exit code alone does not say so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// Whether it never ran, because it could not be started.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub not_started: bool,
     /// Whether it printed the words that were expected of it.
     #[serde(flatten)]
     pub found: FoundWords,
@@ -633,6 +719,15 @@ pub struct GateResult {
     /// What that agent used and cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spend: Option<Spend>,
+    /// What its test runner reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tests: Option<TestReport>,
+    /// Goalposts that are not what they were when it began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disturbed: Vec<String>,
+    /// The program that is neither on PATH nor a path inside the workspace, if that is why it cannot run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing_program: Option<String>,
     /// Where the segments end after it.
     pub output: OutputMarks,
 }

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::judge::{evidence::MissingEvidence, tamper::TamperScan};
+use crate::{
+    goalposts::MovedGoalpost,
+    judge::{evidence::MissingEvidence, tamper::TamperScan},
+};
 
 /// The workspace before the first agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +57,9 @@ pub struct Examination {
     /// Evidence that the claimed items ask for and nothing shows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_evidence: Vec<MissingEvidence>,
+    /// Tests, and files that decide which tests run, that are not what they were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moved: Vec<MovedGoalpost>,
     /// Changes that the source of the items does not allow.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forbidden: Vec<ForbiddenChange>,

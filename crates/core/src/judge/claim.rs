@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::signal::Signal;
 use crate::{
     event::{Examination, GateResult},
+    goalposts::{Moved, MovedGoalpost},
     item::ItemKey,
-    policy::{GateFrom, GateSpec, Policy},
+    policy::{GateFrom, GateSpec, Policy, TestsMode},
 };
 
 /// The kind of a refusal.
@@ -17,6 +18,8 @@ pub enum RefusalReason {
     GateFailed,
     /// A protected path was changed.
     Tampered,
+    /// The gates pass, but only with the agent's own tests or runner settings, or they ran fewer tests than before.
+    Narrowed,
     /// The agent's words contradict its promise.
     Contradiction,
     /// Nothing shows the evidence that the claimed item asks for.
@@ -34,6 +37,7 @@ impl RefusalReason {
         match self {
             Self::GateFailed => "gate_failed",
             Self::Tampered => "tampered",
+            Self::Narrowed => "narrowed",
             Self::Contradiction => "contradiction",
             Self::NoEvidence => "no_evidence",
             Self::Empty => "empty",
@@ -111,6 +115,13 @@ pub fn refused_by_examination(by: &[Signal], found: &Examination, policy: &Polic
         };
         return Some((RefusalReason::Tampered, format!("the protected path `{path}`{more} was changed")));
     }
+    if policy.gates.tests == TestsMode::Sealed
+        && let Some(moved) = found.moved.iter().find(|moved| moved.how != Moved::Added)
+    {
+        let line =
+            format!("`{}` was changed, and tests and the settings of their runner are sealed", moved.path);
+        return Some((RefusalReason::Tampered, with_more(&line, found.moved.len())));
+    }
     // What dacapo itself found out needs no change: the agent claimed nothing.
     let needs_change = !policy.gates.specs.is_empty() || policy.claims.needs_change;
     if found.changed == 0 && needs_change && !policy.claims.allow_empty && !is_ours(by) {
@@ -167,6 +178,27 @@ pub fn judge_gate(gate: &GateSpec, result: &mut GateResult) {
         result.failure = refusal;
     }
 }
+
+/// The refusal of a claim whose gates pass only with the agent's own version of these goalposts; `gate` is the one that does not
+/// pass with those that were there.
+pub fn narrowed_by(moved: &[MovedGoalpost], gate: &str) -> Refusal {
+    const SHOWN: usize = 5;
+    let names: Vec<String> = moved.iter().take(SHOWN).map(|moved| format!("`{}`", moved.path)).collect();
+    let more = if moved.len() > SHOWN { format!(" and {} more", moved.len() - SHOWN) } else { String::new() };
+    let names = names.join(", ");
+    let detail =
+        format!("gate `{gate}` passes only with the agent's own version of {names}{more}; {WAY_OUT}");
+    (RefusalReason::Narrowed, detail)
+}
+
+/// The refusal of a claim whose gate shows less than it did.
+pub fn narrowed_tests(gate: &str, why: &str) -> Refusal {
+    (RefusalReason::Narrowed, format!("gate `{gate}` {why}; {WAY_OUT}"))
+}
+
+/// What an agent can do about a claim whose tests are narrower than they were.
+const WAY_OUT: &str =
+    "restore what was there and make it pass, or say <blocked>why</blocked> if that cannot be done";
 
 /// What refuses a claim whose gate came to `result`.
 pub fn refused_by_gate(name: &str, result: &GateResult) -> Option<Refusal> {

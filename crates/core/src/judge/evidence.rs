@@ -55,13 +55,31 @@ impl Evidence {
         let (is_shown, otherwise) = match self {
             Self::Commit => (facts.head_moved.unwrap_or_else(|| says("commit")), EvidenceReason::NoCommit),
             Self::Tests => {
-                let is_said = || says("passed") && !counts_failures(output);
+                let is_said = || says_passed(output) && !counts_failures(output);
                 (facts.gate_passed.unwrap_or_else(is_said), EvidenceReason::NoPassingTests)
             }
             Self::Approval => (approves(output), EvidenceReason::NoApproval),
         };
         (!is_shown).then_some(otherwise)
     }
+}
+
+/// Whether the words say that something passed, in a part of a sentence that does not say before it that nothing did: neither
+/// `0 passed` nor `none of the tests passed` is a test that passed.
+fn says_passed(output: &str) -> bool {
+    const NOTHING: [&str; 11] =
+        ["0", "zero", "no", "none", "not", "never", "nothing", "neither", "cannot", "hardly", "without"];
+    output.split(['\n', ',', ';', '.', '!', '?', '(', ')', '|']).any(|part| {
+        let words: Vec<String> = part
+            .split_whitespace()
+            .map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase())
+            .collect();
+        let is_nothing = |word: &String| {
+            NOTHING.contains(&word.as_str()) || word.replace('\u{2019}', "'").ends_with("n't")
+        };
+        let passed = words.iter().position(|word| word.contains("passed"));
+        passed.is_some_and(|at| !words[..at].iter().any(is_nothing))
+    })
 }
 
 /// Whether the words count tests that failed, as in `2 passed, 1 failed`.
@@ -261,6 +279,16 @@ mod tests {
             (TESTER, "12 Passed", UNKNOWN, Verified),
             (TESTER, "TESTS PASSED", UNKNOWN, Verified),
             (TESTER, "all green", UNKNOWN, NoPassingTests),
+            (TESTER, "0 passed", UNKNOWN, NoPassingTests),
+            (TESTER, "test result: ok. 0 passed; 0 failed; 0 ignored", UNKNOWN, NoPassingTests),
+            (TESTER, "None passed.", UNKNOWN, NoPassingTests),
+            (TESTER, "none of the tests passed", UNKNOWN, NoPassingTests),
+            (TESTER, "the tests have not passed", UNKNOWN, NoPassingTests),
+            (TESTER, "they haven\u{2019}t passed", UNKNOWN, NoPassingTests),
+            (TESTER, "no failures, 10 passed", UNKNOWN, Verified),
+            (TESTER, "0 passed in a.rs\n4 passed in b.rs", UNKNOWN, Verified),
+            (TESTER, "test result: ok. 12 passed; 0 failed", UNKNOWN, Verified),
+            (TESTER, "none passed", facts(None, Some(true)), Verified),
             (TESTER, "all passed", facts(None, Some(false)), NoPassingTests),
             (TESTER, "all green", facts(None, Some(true)), Verified),
             (REVIEWER, "REVIEW PASSED", UNKNOWN, Verified),

@@ -12,6 +12,8 @@
 mod programs;
 mod shell_words;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use programs::Program;
 use shell_words::{Piece, Word};
 
@@ -28,11 +30,64 @@ pub fn named_files(command: &str) -> Vec<String> {
     reader.files
 }
 
+/// The programs that the simple commands of `command` start, without what a shell does by itself.
+pub fn programs_of(command: &str) -> Vec<String> {
+    const OF_THE_SHELL: &[&str] = &[
+        "cd", "test", "[", "echo", "printf", "export", "set", "exit", "true", "false", ":", ".", "source",
+        "eval", "exec", "read", "shift", "trap", "ulimit", "umask", "unset", "wait", "return", "local",
+        "for", "case", "esac", "done", "fi", "in", "}", "pwd", "kill", "command", "type", "break",
+        "continue", "alias", "time",
+    ];
+    let programs =
+        script_runs(command, "", "").commands.into_iter().filter_map(|words| words.into_iter().next());
+    let mut all: Vec<String> = Vec::new();
+    for program in
+        programs.filter(|program| !OF_THE_SHELL.contains(&program.as_str()) && !program.contains('$'))
+    {
+        if !all.contains(&program) {
+            all.push(program);
+        }
+    }
+    all
+}
+
+/// What a shell script runs, as far as its text says.
+#[derive(Debug, Default)]
+pub(crate) struct ScriptRuns {
+    /// Files, from the root or absolute; with `*`, `?` or `[` in them they are patterns.
+    pub(crate) files: Vec<String>,
+    /// Those among them that are run only for what they print: another command reads it.
+    pub(crate) printing: BTreeSet<String>,
+    /// Simple commands, each as its words, with variables put in as far as they are known.
+    pub(crate) commands: Vec<Vec<String>>,
+}
+
+/// What a script runs that is started in `dir`, from the root; `own_dir` is the folder of the script itself.
+pub(crate) fn script_runs(script: &str, dir: &str, own_dir: &str) -> ScriptRuns {
+    let mut reader =
+        Reader { dir: dir.to_owned(), own_dir: own_dir.to_owned(), is_wide: true, ..Reader::default() };
+    reader.read(script, 0);
+    let printing = reader.printing.difference(&reader.deciding).cloned().collect();
+    ScriptRuns { files: reader.files, printing, commands: reader.commands }
+}
+
 #[derive(Default)]
 struct Reader {
     files: Vec<String>,
     /// Where `cd` has led, as far as it can be followed; empty at the root.
     dir: String,
+    /// The folder of the script that is read.
+    own_dir: String,
+    /// Whether variables, patterns and absolute paths are followed, too.
+    is_wide: bool,
+    /// What variables hold, as far as the script says so.
+    variables: BTreeMap<String, Vec<String>>,
+    commands: Vec<Vec<String>>,
+    /// Whether another command reads what the one that is read prints.
+    is_read: bool,
+    /// Files that are run for what they print, and files that are run for how they end.
+    printing: BTreeSet<String>,
+    deciding: BTreeSet<String>,
 }
 
 impl Reader {
@@ -42,9 +97,15 @@ impl Reader {
         }
         let mut dirs = Vec::new();
         let mut simple = Vec::new();
+        let is_read = self.is_read;
         for piece in shell_words::pieces(command) {
             match piece {
                 Piece::Word(word) => simple.push(word),
+                Piece::Kept => self.is_read = true,
+                Piece::Pipe => {
+                    self.is_read = true;
+                    self.simple_command(&std::mem::take(&mut simple), depth);
+                }
                 Piece::End => self.simple_command(&std::mem::take(&mut simple), depth),
                 Piece::Open => {
                     self.simple_command(&std::mem::take(&mut simple), depth);
@@ -55,27 +116,49 @@ impl Reader {
                     self.dir = dirs.pop().unwrap_or_default();
                 }
             }
+            if simple.is_empty() {
+                self.is_read = is_read;
+            }
         }
         self.simple_command(&simple, depth);
+        self.is_read = is_read;
     }
 
     fn simple_command(&mut self, words: &[Word], depth: usize) {
+        let expanded: Vec<Word>;
+        let words = if self.is_wide {
+            self.note_variables(words);
+            expanded = words.iter().flat_map(|word| self.expanded(word)).collect();
+            &expanded[..]
+        } else {
+            words
+        };
         for word in words {
             for inner in &word.commands {
+                let is_read = std::mem::replace(&mut self.is_read, true);
                 self.read_aside(inner, depth);
+                self.is_read = is_read;
             }
             if word.quoted && word.text.contains([' ', '\t', '\n', ';', '&', '|']) {
                 self.read_aside(&word.text, depth);
             }
         }
         let mut rest = programs::skip_wrappers(words);
+        if self.is_wide && !rest.is_empty() {
+            self.commands.push(rest.iter().map(|word| word.text.clone()).collect());
+        }
         let Some((name, arguments)) = rest.split_first() else { return };
         rest = arguments;
         if name.text.contains('/') {
             self.add(name);
         }
         let base = name.text.rsplit('/').next().unwrap_or_default();
-        match programs::program(base) {
+        let program = programs::program(base);
+        // What is sourced, and what a runner of tests takes, decides wherever its output goes.
+        let is_read = self.is_read;
+        self.is_read &= matches!(program, Program::Shell | Program::Interpreter)
+            && !matches!(name.text.as_str(), "." | "source");
+        match program {
             Program::Cd => self.change_dir(rest),
             Program::Shell => self.interpreter(rest, true, depth),
             Program::Interpreter => self.interpreter(rest, false, depth),
@@ -85,6 +168,55 @@ impl Reader {
             }
             Program::Other => {}
         }
+        self.is_read = is_read;
+    }
+
+    /// Takes in `NAME=value` and `for NAME in values`.
+    fn note_variables(&mut self, words: &[Word]) {
+        if let [first, name, within, values @ ..] = words
+            && (first.text.as_str(), within.text.as_str()) == ("for", "in")
+        {
+            let values = values.iter().flat_map(|value| self.expanded(value)).map(|word| word.text).collect();
+            self.variables.insert(name.text.clone(), values);
+            return;
+        }
+        let assigned =
+            words.iter().skip_while(|word| matches!(word.text.as_str(), "export" | "readonly" | "local"));
+        for word in assigned.take_while(|word| word.is_assignment()) {
+            let value = self.expanded(word).into_iter().next().unwrap_or_default().text;
+            if let Some((name, value)) = value.split_once('=') {
+                self.variables.insert(name.to_owned(), vec![value.to_owned()]);
+            }
+        }
+    }
+
+    /// A word with what its variables are known to hold; one for each value.
+    fn expanded(&self, word: &Word) -> Vec<Word> {
+        let mut texts = vec![word.text.clone()];
+        if word.commands.iter().any(|inner| inner.contains("dirname")) {
+            let dir = if self.own_dir.is_empty() { "." } else { &self.own_dir };
+            texts = vec![match word.text.split_once('=') {
+                Some((name, rest)) if word.is_assignment() => format!("{name}={dir}{rest}"),
+                _ => format!("{dir}{}", word.text),
+            }];
+        } else if word.commands.iter().any(|inner| inner.trim() == "pwd") {
+            let dir = if self.dir.is_empty() { "." } else { &self.dir };
+            texts = vec![format!("{dir}{}", word.text)];
+        }
+        for (name, values) in &self.variables {
+            let forms = [format!("${{{name}}}"), format!("${name}")];
+            if !texts.iter().any(|text| forms.iter().any(|form| text.contains(form.as_str()))) {
+                continue;
+            }
+            texts = texts
+                .iter()
+                .flat_map(|text| {
+                    values.iter().map(|value| text.replace(&forms[0], value).replace(&forms[1], value))
+                })
+                .take(64)
+                .collect();
+        }
+        texts.into_iter().map(|text| word.with_text(text)).collect()
     }
 
     /// Reads a command that does not change where the ones after it run.
@@ -96,6 +228,10 @@ impl Reader {
 
     fn change_dir(&mut self, arguments: &[Word]) {
         let to = arguments.iter().find(|word| !word.is_flag());
+        if let Some(to) = to.filter(|_| self.is_wide).filter(|to| !to.text.contains('$')) {
+            self.dir = resolved(&self.dir, &to.text).unwrap_or_default();
+            return;
+        }
         // Where it leads is not known: from there on, the root is all there is to look from.
         self.dir = to.and_then(|to| to.path()).and_then(|to| resolved(&self.dir, to)).unwrap_or_default();
     }
@@ -186,26 +322,47 @@ impl Reader {
     }
 
     fn add(&mut self, word: &Word) {
-        if let Some(path) = word.path() {
+        if self.is_wide {
+            self.add_path(&word.text.clone());
+        } else if let Some(path) = word.path() {
             self.add_path(path);
         }
     }
 
     /// Adds what is written like a file and not like a name or a number.
     fn add_if_file_like(&mut self, text: &str) {
-        if text.contains(['/', '.']) && !text.contains(['$', '*', '?', '[', ' ']) {
+        let is_pattern = text.contains(['*', '?', '[']);
+        if text.contains(['/', '.']) && !text.contains(['$', ' ']) && (self.is_wide || !is_pattern) {
             self.add_path(text);
         }
     }
 
     fn add_path(&mut self, path: &str) {
-        for dir in [self.dir.as_str(), ""] {
-            if let Some(file) = resolved(dir, path)
-                && !file.is_empty()
-                && !self.files.contains(&file)
-            {
-                self.files.push(file);
+        if self.is_wide && path.contains('$') && !path.starts_with("$PWD/") && !path.starts_with("${PWD}/") {
+            return;
+        }
+        let path = path.strip_prefix("$PWD/").or_else(|| path.strip_prefix("${PWD}/")).unwrap_or(path);
+        if self.is_wide && path.starts_with('/') {
+            self.note_use(path);
+            if !self.files.iter().any(|known| known == path) {
+                self.files.push(path.to_owned());
             }
+            return;
+        }
+        for dir in [self.dir.clone(), String::new()] {
+            if let Some(file) = resolved(&dir, path).filter(|file| !file.is_empty()) {
+                self.note_use(&file);
+                if !self.files.contains(&file) {
+                    self.files.push(file);
+                }
+            }
+        }
+    }
+
+    fn note_use(&mut self, file: &str) {
+        if self.is_wide {
+            let noted = if self.is_read { &mut self.printing } else { &mut self.deciding };
+            noted.insert(file.to_owned());
         }
     }
 }

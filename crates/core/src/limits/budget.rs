@@ -129,6 +129,21 @@ pub fn first_exceeded(accounts: &[Account]) -> Option<BudgetRefusal> {
     })
 }
 
+/// The budgets that several loops share and of which `percent` or more are used.
+pub fn shared_low(accounts: &[Account], percent: u32) -> Vec<BudgetRefusal> {
+    let is_low = |spent: f64, max: f64| max > 0.0 && spent * 100.0 >= max * f64::from(percent);
+    let low = |account: &Account| {
+        let Account { share, budget, spent, .. } = *account;
+        let cost = budget.max_cost.filter(|max| is_low(spent.cost_usd, *max));
+        let tokens = budget.max_tokens.filter(|max| is_low(spent.tokens as f64, *max as f64));
+        let exceeded = cost
+            .map(|max| Exceeded::Cost { spent: spent.cost_usd, max })
+            .or(tokens.map(|max| Exceeded::Tokens { spent: spent.tokens, max }))?;
+        Some(BudgetRefusal { share, exceeded })
+    };
+    accounts.iter().filter(|account| account.share != Share::Loop).filter_map(low).collect()
+}
+
 /// Whether an agent may start: in every account something is left, and at least `reserve` beside what others
 /// have reserved. A loop that starts reserves it in the same step, or two loops would start on the same last
 /// dollar.

@@ -1,5 +1,6 @@
 //! The live ledger of one attempt: tokens and money from what an agent reports, of a step, a message or the whole session.
 
+use memchr::memchr_iter;
 use serde::{Deserialize, Serialize};
 
 use super::{budget::Spent, price::Price};
@@ -73,6 +74,8 @@ pub struct Meter {
 struct RecentMessages {
     /// Hashes of their names, in a ring: an agent may write hundreds of thousands of messages.
     names: Vec<u64>,
+    /// The first byte of each hash, where most names are soon found not to be known.
+    first_bytes: Vec<u8>,
     usages: Vec<Usage>,
     /// Where the newest is.
     newest: usize,
@@ -83,16 +86,20 @@ impl RecentMessages {
     fn of(&mut self, id: &str) -> &mut Usage {
         let name = fingerprint(id.as_bytes());
         if self.names.get(self.newest) != Some(&name) {
-            self.newest = match self.names.iter().position(|known| *known == name) {
+            let [first, ..] = name.to_le_bytes();
+            let known = memchr_iter(first, &self.first_bytes).find(|at| self.names[*at] == name);
+            self.newest = match known {
                 Some(known) => return &mut self.usages[known],
                 None if self.names.len() < RECENT => {
                     self.names.push(name);
+                    self.first_bytes.push(first);
                     self.usages.push(Usage::default());
                     self.names.len() - 1
                 }
                 None => {
                     let oldest = (self.newest + 1) % RECENT;
-                    (self.names[oldest], self.usages[oldest]) = (name, Usage::default());
+                    (self.names[oldest], self.first_bytes[oldest]) = (name, first);
+                    self.usages[oldest] = Usage::default();
                     oldest
                 }
             };

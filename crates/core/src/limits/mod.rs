@@ -14,9 +14,9 @@ pub mod reset;
 
 pub use backoff::{GIVE_UP_AFTER, backoff};
 pub use budget::{
-    Account, Budget, BudgetRefusal, Exceeded, Share, Spent, exceeded, first_exceeded, may_start,
+    Account, Budget, BudgetRefusal, Exceeded, Share, Spent, exceeded, first_exceeded, may_start, shared_low,
 };
 pub use failure::{FailureClass, limit_class};
-pub use meter::{Meter, Metered, SessionTotals, UsageScope, estimate_tokens};
+pub use meter::{Meter, Metered, SessionTotals, UsageScope, estimate_tokens, tokens};
 pub use price::{Price, Prices};
 pub use reset::{PROBE_EVERY, reset_at};

@@ -2,7 +2,9 @@
 //! decides.
 
 use crate::{
+    duration::Millis,
     event::{AgentExit, AttemptJudgement, NextSession, Obstacle, Outcome},
+    ids::fingerprint,
     judge::signal::Signal,
 };
 
@@ -17,6 +19,8 @@ pub(super) const BLOCKED_ATTEMPTS: u32 = 3;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct AgentEnd {
     pub(super) outcome: Outcome,
+    /// Whether the agent was never given its prompt: the host of its session could not be handed it.
+    pub(super) is_undelivered: bool,
     /// What the outcome means for the iteration and the session.
     pub(super) judged: AttemptJudgement,
     /// Whether the agent was told to go on with a session.
@@ -36,6 +40,8 @@ pub(super) struct AgentEnd {
     pub(super) is_broke: bool,
     /// Attempts in a row that ended with a permission error or a full context window, this one included.
     pub(super) blocked_attempts: u32,
+    /// Attempts in a row that failed at once with the same words, this one included.
+    pub(super) failed_at_once: u32,
     /// Whether dacapo itself claims when an agent has ended.
     pub(super) own_claim: bool,
     /// Whether until-commands may still make a claim.
@@ -75,6 +81,8 @@ pub(super) enum AfterAgent {
     NeedsPerson,
     /// The loop ends, because its agent ended with an error.
     Failed,
+    /// The loop ends, because its agent failed at once again and again, with the same words.
+    FailsAtOnce,
     /// dacapo makes the claim.
     OwnClaim,
     /// until-commands run; they make a claim if all exit 0.
@@ -83,6 +91,23 @@ pub(super) enum AfterAgent {
     Interrupted,
     /// The iteration brought no claim.
     NoClaim,
+}
+
+/// How many attempts in a row may fail at once with the same words before the loop stops.
+pub(super) const FAILURES_AT_ONCE: u32 = 3;
+
+/// A number for the words of an agent that cannot work at all, like one that does not know an option: it failed within a second and
+/// printed nothing but an error. Whether it changed a file is asked elsewhere.
+pub(super) fn failed_at_once(exit: &AgentExit, stderr: &str) -> Option<u32> {
+    const AT_ONCE: Millis = Millis(1_000);
+    let is_failure = match exit.outcome {
+        Outcome::Completed | Outcome::Crash => exit.exit_code.is_some_and(|code| code != 0),
+        _ => false,
+    };
+    let says_only_why = exit.stdout_bytes == 0 && !stderr.trim().is_empty();
+    // Half of the number is enough to tell words apart, and every reader of JSON can hold it.
+    (is_failure && says_only_why && exit.duration_ms <= AT_ONCE)
+        .then(|| fingerprint(stderr.trim().as_bytes()) as u32)
 }
 
 /// What the end of an attempt means for its iteration and its session. `lost` attempts before it could not go on with
@@ -106,6 +131,7 @@ pub(super) fn judge_attempt(exit: &AgentExit, had_session: bool, lost: u32) -> A
         charged: !is_lost && exit.outcome.is_charged(),
         obstacle: obstacle(exit.outcome),
         next_session,
+        failure_words: None,
     }
 }
 
@@ -155,9 +181,11 @@ pub(super) fn after_agent(end: &AgentEnd) -> AfterAgent {
         return after;
     }
     match end.outcome {
+        _ if end.is_undelivered && !end.waits => AfterAgent::TryAgain,
         // A `pause --now` that was taken back while the agent was being stopped.
         Outcome::Killed if !end.is_broke => AfterAgent::Interrupted,
         _ if end.has_failed && !end.waits => AfterAgent::Failed,
+        _ if end.failed_at_once >= FAILURES_AT_ONCE && !end.waits => AfterAgent::FailsAtOnce,
         _ if end.own_claim && end.judged.charged => AfterAgent::OwnClaim,
         _ if end.asks_until && end.judged.charged => AfterAgent::AskUntil,
         Outcome::Killed => AfterAgent::Interrupted,
@@ -198,6 +226,7 @@ mod tests {
     fn end(outcome: Outcome) -> AgentEnd {
         AgentEnd {
             outcome,
+            is_undelivered: false,
             judged: judge_attempt(&AgentExit { outcome, ..agent_exit(1) }, false, 0),
             had_session: false,
             is_stopping: false,
@@ -208,6 +237,7 @@ mod tests {
             waits: false,
             is_broke: false,
             blocked_attempts: 0,
+            failed_at_once: 0,
             own_claim: false,
             asks_until: false,
             has_failed: false,
@@ -229,7 +259,7 @@ mod tests {
         };
         use AfterAgent::*;
         let no: Bend = |e| (e.refusal, e.claims, e.waits) = (Some("NO".into()), claims(), true);
-        let table: [(Outcome, Bend, AfterAgent); 39] = [
+        let table: [(Outcome, Bend, AfterAgent); 43] = [
             (Outcome::Killed, all, Stop),
             (Outcome::Killed, |e| (e.done_error, e.is_pausing) = (Some("x".into()), true), Fail("x".into())),
             (Outcome::Killed, |e| (e.is_pausing, e.claims) = (true, claims()), Hold),
@@ -269,12 +299,39 @@ mod tests {
             (Outcome::Crash, |e| (e.has_failed, e.waits) = (true, true), NoClaim),
             (Outcome::RateLimit, |e| (e.has_failed, e.own_claim) = (true, true), BackOff),
             (Outcome::MaxTurns, |_| {}, NoClaim),
+            (Outcome::Crash, |e| e.failed_at_once = 2, NoClaim),
+            (Outcome::Completed, |e| (e.failed_at_once, e.own_claim) = (3, true), FailsAtOnce),
+            (Outcome::Crash, |e| (e.failed_at_once, e.claims) = (3, claims()), Judge(claims())),
+            (Outcome::Completed, |e| (e.failed_at_once, e.waits) = (3, true), NoClaim),
         ];
         for (outcome, bend, after) in table {
             let mut end = end(outcome);
             bend(&mut end);
             assert_eq!(after_agent(&end), after, "{end:?}");
         }
+    }
+
+    #[test]
+    fn only_an_agent_that_prints_an_error_and_nothing_else_fails_at_once() {
+        // req 91
+        type Bend = fn(&mut AgentExit);
+        let as_is: Bend = |_| {};
+        for (code, bend, stderr, fails) in [
+            (2, as_is, "no such option", true),
+            (1, |e| e.outcome = Outcome::Crash, "no such option", true),
+            (0, as_is, "a warning", false),
+            (2, as_is, " \n", false),
+            (2, |e| e.stdout_bytes = 1, "no such option", false),
+            (2, |e| e.duration_ms = Millis(1_001), "no such option", false),
+            (2, |e| e.outcome = Outcome::Auth, "sign in first", false),
+        ] {
+            let mut exit = AgentExit { duration_ms: Millis(40), stdout_bytes: 0, ..agent_exit(code) };
+            bend(&mut exit);
+            assert_eq!(failed_at_once(&exit, stderr).is_some(), fails, "{exit:?} {stderr:?}");
+        }
+        let exit = AgentExit { duration_ms: Millis(40), stdout_bytes: 0, ..agent_exit(2) };
+        assert_eq!(failed_at_once(&exit, "same\n"), failed_at_once(&exit, "same"));
+        assert_ne!(failed_at_once(&exit, "same"), failed_at_once(&exit, "other"));
     }
 
     #[test]
@@ -301,7 +358,7 @@ mod tests {
             (Outcome::Permission, Some("s"), false, 0, true, blocked, Continue),
         ] {
             let exit = AgentExit { outcome, session: names.map(str::to_owned), ..agent_exit(1) };
-            let judged = AttemptJudgement { charged, obstacle, next_session };
+            let judged = AttemptJudgement { charged, obstacle, next_session, failure_words: None };
             assert_eq!(judge_attempt(&exit, had_session, lost), judged, "{outcome:?} {names:?} {lost}");
         }
     }

@@ -42,6 +42,13 @@ impl Decision {
     }
 
     pub(super) fn stop(&mut self, cause: StopCause) {
+        if self.is_in_session() && cause != StopCause::Cancel {
+            // The host ends a hook that takes too long. A check that is cut short by that refuses the claim; the loop goes on.
+            if let Phase::Judging(JudgeStep::Gate { .. }, _) = self.state.phase {
+                self.stop_work();
+            }
+            return;
+        }
         let again = self.state.orders.stop.is_some();
         // A cancel outranks a signal; a second signal only hurries.
         if !again || (cause == StopCause::Cancel && self.state.orders.stop != Some(StopCause::Cancel)) {
@@ -49,6 +56,10 @@ impl Decision {
             self.perform(Effect::CancelChildren);
         }
         match self.state.phase {
+            Phase::Running if self.is_in_session() => {
+                self.close_cut_iteration();
+                self.finish_stopped();
+            }
             Phase::Running | Phase::Checking { .. } | Phase::Judging(JudgeStep::Gate { .. }, _) => {
                 // A user presses Ctrl-C twice on purpose, but a service manager may send TERM and HUP together.
                 let hurry = again && cause == StopCause::Interrupt;

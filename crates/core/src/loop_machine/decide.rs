@@ -65,11 +65,23 @@ impl Decision {
                 self.children_waited_for(left, waited, cancelled);
             }
             (Judging(Children { .. }, _), In::Examined(found)) => self.examined(found),
+            (Looking, In::TrialWaitOver) => self.trial_wait_over(),
+            (Looking, In::GateTried { index, tried }) => self.gate_tried_at_first(index, tried),
+            (
+                AwaitingTasks
+                | Running
+                | Checking { .. }
+                | Judging(..)
+                | Delaying
+                | Parked(_)
+                | Paused { .. },
+                In::GateTried { index, tried },
+            ) => self.gate_tried(index, tried),
             (Judging(Children { .. } | Rechecking, _), In::ExaminationFailed(why)) => {
                 self.examination_failed(why);
             }
-            (&Judging(Gate { index, attempt }, _), In::GateFinished(result)) => {
-                self.gate_finished(index, attempt, *result);
+            (&Judging(Gate { index, attempt, look }, _), In::GateFinished(result)) => {
+                self.gate_finished(index, attempt, look, *result);
             }
             (Judging(Rechecking, _), In::Rechecked(recheck)) => self.rechecked(recheck),
             (Judging(Committing, _), In::CommitDone(result, seal)) => self.commit_done(result, seal),
@@ -88,6 +100,10 @@ impl Decision {
             }
 
             (Paused { .. }, In::Requested(Request::Unpause { grant })) => self.unpause(grant),
+            (Parked(_), In::Requested(Request::Unpause { grant })) if grant.ask_now => {
+                self.take_back_pause(Grant { ask_now: false, ..grant });
+                self.perform(Effect::ReadMarkers);
+            }
             (
                 AwaitingTasks | Looking | Running | Checking { .. } | Judging(..) | Delaying | Parked(_),
                 In::Requested(Request::Unpause { grant }),
@@ -107,6 +123,18 @@ impl Decision {
                 self.ask_to_pause(now);
             }
 
+            (
+                Looking | Running | Checking { .. } | Judging(..) | Delaying | Parked(_),
+                In::SessionIdle(idle),
+            ) => {
+                if self.is_in_session() {
+                    self.session_idle(*idle);
+                }
+            }
+            (live!(), In::SessionFailed(error)) if self.is_in_session() => self.session_failed(error),
+            (live!(), In::SessionGone(why)) if self.is_in_session() => self.session_ends(why),
+            (Running, In::PromptNotDelivered(why)) => self.prompt_not_delivered(why),
+
             (live!(), In::OwnerDied) => self.owner_died(),
             (live!(), In::DiskFailed(detail)) => self.disk_failed(detail),
             (live!(), In::Noticed(text)) => self.warn(text),
@@ -114,6 +142,9 @@ impl Decision {
             (live!(), In::Requested(Request::Cancel)) => self.stop(StopCause::Cancel),
             (live!(), In::Requested(Request::Steer { text })) => self.record(LoopEvent::Steered { text }),
             (live!(), In::Requested(Request::Ask { text })) => self.ask(&text),
+            (live!() | Over { .. }, In::Requested(Request::ApproveTree { tree, by })) => {
+                self.approve_tree(tree, by);
+            }
 
             // Inputs that the loop does not wait for in these phases.
             (
@@ -129,6 +160,8 @@ impl Decision {
                 | In::ChildrenFound(_)
                 | In::ChildrenWaitedFor { .. }
                 | In::GateFinished(_)
+                | In::GateTried { .. }
+                | In::TrialWaitOver
                 | In::Examined(_)
                 | In::Rechecked(_)
                 | In::ExaminationFailed(_)
@@ -137,6 +170,10 @@ impl Decision {
                 | In::DelayOver
                 | In::Noticed(_)
                 | In::Signalled(_)
+                | In::SessionIdle(_)
+                | In::SessionFailed(_)
+                | In::SessionGone(_)
+                | In::PromptNotDelivered(_)
                 | In::DiskFailed(_)
                 | In::Requested(_),
             )
@@ -153,6 +190,8 @@ impl Decision {
                 | In::ChildrenFound(_)
                 | In::ChildrenWaitedFor { .. }
                 | In::GateFinished(_)
+                | In::GateTried { .. }
+                | In::TrialWaitOver
                 | In::Examined(_)
                 | In::Rechecked(_)
                 | In::ExaminationFailed(_)
@@ -161,6 +200,10 @@ impl Decision {
                 | In::DelayOver
                 | In::Noticed(_)
                 | In::Signalled(_)
+                | In::SessionIdle(_)
+                | In::SessionFailed(_)
+                | In::SessionGone(_)
+                | In::PromptNotDelivered(_)
                 | In::DiskFailed(_)
                 | In::Requested(
                     Request::Pause { .. }
@@ -170,7 +213,18 @@ impl Decision {
                     | Request::Signal { .. },
                 ),
             )
-            | (live!(), In::Begin(_) | In::Resume { .. })
+            | (live!(), In::Begin(_) | In::Resume { .. } | In::SessionFailed(_) | In::SessionGone(_))
+            | (AwaitingTasks | Paused { .. }, In::SessionIdle(_))
+            | (
+                AwaitingTasks
+                | Looking
+                | Checking { .. }
+                | Judging(..)
+                | Delaying
+                | Parked(_)
+                | Paused { .. },
+                In::PromptNotDelivered(_),
+            )
             | (live!(), In::Requested(Request::Answer { .. } | Request::Signal { .. }))
             | (
                 Looking | Running | Checking { .. } | Judging(..) | Delaying | Parked(_) | Paused { .. },
@@ -179,6 +233,16 @@ impl Decision {
             | (
                 AwaitingTasks | Running | Checking { .. } | Judging(..) | Paused { .. },
                 In::MarkersRead(..),
+            )
+            | (
+                AwaitingTasks
+                | Running
+                | Checking { .. }
+                | Judging(..)
+                | Delaying
+                | Parked(_)
+                | Paused { .. },
+                In::TrialWaitOver,
             )
             | (
                 AwaitingTasks | Looking | Running | Checking { .. } | Judging(..) | Parked(_) | Paused { .. },
@@ -321,11 +385,24 @@ impl Decision {
     /// Reads the markers before an iteration; before the first one it runs the gates too, if the policy wants a
     /// baseline.
     fn look(&mut self) {
-        if self.wants_baseline() && self.state.baseline.is_empty() {
+        if self.wants_trial() {
+            let gates = self.policy().gates.specs.clone();
+            self.perform(Effect::TryGates { gates });
+        } else if self.wants_baseline() && self.state.baseline.is_empty() {
             self.run_check(GateRole::Baseline, 0);
         } else {
             self.perform(Effect::ReadMarkers);
         }
+    }
+
+    /// Whether the gates are tried before the first agent: nothing of them is known yet, and there is a checkout to try them in.
+    fn wants_trial(&self) -> bool {
+        let gates = &self.policy().gates;
+        gates.probe
+            && !gates.specs.is_empty()
+            && self.state.counters.iterations == 0
+            && self.state.trials.is_empty()
+            && self.started().base.as_ref().is_some_and(|base| base.is_git)
     }
 
     fn wants_baseline(&self) -> bool {
@@ -346,6 +423,7 @@ impl Decision {
             | Reason::Cancelled => "WARNING",
             Reason::Error
             | Reason::Agent
+            | Reason::Gate
             | Reason::Disk
             | Reason::Lock
             | Reason::MaxIterations

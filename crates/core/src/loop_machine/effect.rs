@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::{
     duration::Millis,
-    event::{GateRole, LoopEvent, Spend},
+    event::{GateRole, Look, LoopEvent, Spend},
     ids::TaskId,
     item::{ItemKey, Marks},
     policy::GateSpec,
@@ -20,7 +20,8 @@ pub enum Effect {
     AwaitTasks { tasks: Vec<TaskId>, every: Millis },
     /// Read the markers in the task folder; answered by `MarkersRead`.
     ReadMarkers,
-    /// Start the agent; answered by `AgentExited` or `AgentNotStarted`.
+    /// Start the agent; answered by `AgentExited` or `AgentNotStarted`. In a chat session, hand the prompt to the host; answered
+    /// by `SessionIdle` or `PromptNotDelivered`.
     StartAgent {
         /// The index of the agent: the policy's own is 0, its fallbacks follow.
         agent: usize,
@@ -47,7 +48,12 @@ pub enum Effect {
         role: GateRole,
         /// The snapshot that is judged, for checks that run in a checkout of it.
         snapshot: Option<String>,
+        /// Where it runs, and with whose tests.
+        look: Look,
     },
+    /// Try the gates in a throw-away checkout. Each is answered by `GateTried`; `TrialWaitOver` says that all were tried, or
+    /// that the first agent has waited long enough.
+    TryGates { gates: Vec<GateSpec> },
     /// Look at the workspace for a claim; answered by `Examined`.
     Examine,
     /// Look whether the workspace is still as in the snapshot; answered by `Rechecked`.
@@ -76,6 +82,8 @@ pub enum Effect {
     SetMarks { of: Marks, done: Vec<ItemKey> },
     /// Wait between iterations; answered by `DelayOver`.
     Delay(Millis),
+    /// Leave the session alone until this time, and look at it again then; answered by `SessionIdle`.
+    AwaitRecovery { until: Timestamp },
     /// Wait until a time of day; answered by `ParkOver`, not before the provider may be asked again.
     Park { until: Timestamp, provider: String },
     /// Tell all loops on this machine that a provider is at its limit. No answer.

@@ -1,8 +1,12 @@
 //! Which gates a claim must pass, and what those that have run say about it.
 
-use super::phase::{GateTry, Judging};
+use super::{
+    looks::first_look,
+    phase::{GateTry, Judging},
+};
 use crate::{
     duration::Millis,
+    event::Look,
     item::{Item, ItemKey, claimed_items},
     judge::{
         claim::{Refusal, RefusalReason, refused_by_gate},
@@ -47,7 +51,7 @@ impl Judging {
 
     /// The claimed items whose evidence is missing or one of whose gates is red.
     fn refused_items(&self, policy: &Policy) -> Vec<ItemKey> {
-        let red = self.red().filter_map(|red| item_of(policy, red.index));
+        let red = self.red_in(first_look(policy)).filter_map(|red| item_of(policy, red.index));
         self.missing_evidence().filter_map(|missing| missing.item).chain(red).collect()
     }
 
@@ -57,12 +61,13 @@ impl Judging {
 
     /// Why the gates that have run refuse the whole claim, if they do.
     pub(super) fn refused_by_gates(&self, policy: &Policy) -> Option<Refusal> {
-        let is_whole = self.red().any(|red| item_of(policy, red.index).is_none());
+        let first = first_look(policy);
+        let is_whole = self.red_in(first).any(|red| item_of(policy, red.index).is_none());
         let none_left = policy.marks_items() && self.standing_items(policy).is_empty();
         if !is_whole && !none_left {
             return None;
         }
-        let lines = self.red().filter_map(|red| {
+        let lines = self.red_in(first).filter_map(|red| {
             let line = refused_by_gate(&red.name, &red.result)?.1;
             Some(match label_of(policy, red.index) {
                 Some(item) => format!("{item}: {line}"),
@@ -82,16 +87,31 @@ impl Judging {
         self.tries.iter().fold(Millis(0), |sum, tried| sum.plus(tried.result.duration_ms))
     }
 
-    /// The gates that are red by their newest try, in the order of those tries.
+    /// The gates that are red by their newest try, in the run of the gates that is the newest.
     pub(super) fn red(&self) -> impl Iterator<Item = &GateTry> {
-        let is_newest =
-            |at: usize| self.tries[at + 1..].iter().all(|later| later.index != self.tries[at].index);
+        let look = self.tries.last().map(|tried| tried.look);
+        look.into_iter().flat_map(|look| self.red_in(look))
+    }
+
+    /// The gates that are red by their newest try in `look`, in the order of those tries.
+    pub(super) fn red_in(&self, look: Look) -> impl Iterator<Item = &GateTry> {
+        let is_newest = move |at: usize| {
+            let index = self.tries[at].index;
+            self.tries[at + 1..].iter().all(|later| later.index != index || later.look != look)
+        };
         let tries = self.tries.iter().enumerate();
-        tries.filter(move |(at, tried)| !tried.holds() && is_newest(*at)).map(|(_, tried)| tried)
+        tries
+            .filter(move |(at, tried)| tried.look == look && !tried.holds() && is_newest(*at))
+            .map(|(_, tried)| tried)
+    }
+
+    /// Whether every gate of `look` has run and passed.
+    pub(crate) fn has_passed(&self, look: Look) -> bool {
+        self.tries.iter().any(|tried| tried.look == look) && self.red_in(look).next().is_none()
     }
 
     /// The signatures of the red gates; `None` while none is red.
-    pub(super) fn failure(&self) -> Option<String> {
+    pub(crate) fn failure(&self) -> Option<String> {
         let signatures: Vec<&str> = self.red().map(|red| red.result.signature.as_str()).collect();
         (!signatures.is_empty()).then(|| signatures.join(" "))
     }

@@ -6,11 +6,14 @@ use jiff::Timestamp;
 
 use crate::{
     duration::Millis,
-    event::{AgentExit, Examination, GateResult, Grant, LoopStarted, OutputMarks, Spend, StopCause},
+    event::{
+        AgentExit, Examination, GateResult, Grant, LoopStarted, OutputMarks, Spend, StopCause, TriedGate,
+    },
     ids::{LoopId, TaskId},
     item::ItemKey,
     judge::signal::Facts,
     limits::Spent,
+    session::{TranscriptMark, Turn},
 };
 
 /// Something that came in.
@@ -59,6 +62,14 @@ pub enum Input {
     },
     /// The check that was running ended.
     GateFinished(Box<GateResult>),
+    /// A gate was tried before the first agent.
+    GateTried {
+        /// The gate's place in the policy.
+        index: usize,
+        tried: Box<TriedGate>,
+    },
+    /// All gates were tried, or the first agent has waited for that long enough.
+    TrialWaitOver,
     /// The supervisor has looked at the workspace for the claim; `None` where there is nothing that it can look at.
     Examined(Option<Box<Examination>>),
     /// The supervisor has looked at the workspace again after the gates.
@@ -77,6 +88,14 @@ pub enum Input {
     Requested(Request),
     /// A warning that the supervisor has to give about an effect that it carried out.
     Noticed(String),
+    /// The agent of the chat session that the loop lives in has ended a turn.
+    SessionIdle(Box<SessionIdle>),
+    /// The host of that session reports an error.
+    SessionFailed(SessionError),
+    /// The session that the loop lives in is gone, for this reason.
+    SessionGone(String),
+    /// The host could not be given the prompt, for this reason.
+    PromptNotDelivered(String),
     /// The disk does not take what must be written.
     DiskFailed(String),
 }
@@ -132,6 +151,34 @@ pub struct AgentReport {
     pub outline: Option<String>,
     /// Warnings for the user.
     pub warnings: Vec<String>,
+    /// The end of what the agent printed on stderr.
+    pub stderr: String,
+}
+
+/// The end of a turn of the agent of a chat session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionIdle {
+    pub report: AgentReport,
+    pub turn: Turn,
+    /// Where the transcript of the session ends now.
+    pub transcript: TranscriptMark,
+    /// Whether the transcript holds words of the agent that it did not hold at the idle before.
+    pub has_news: bool,
+    /// What still runs for the agent.
+    pub background: Vec<String>,
+    /// A model whose tokens cannot be turned into money, if the agent talked to one.
+    pub unpriced: Option<String>,
+    /// What tells the next hook that nothing has written to the loop's snapshots since.
+    pub seal: Option<String>,
+}
+
+/// An error of a chat session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionError {
+    pub at: Timestamp,
+    pub words: String,
+    /// Whether the user aborted the turn.
+    pub is_abort: bool,
 }
 
 /// What the second look at the workspace, after the gates, has found.
@@ -194,6 +241,11 @@ pub enum Request {
     /// Words for the next prompt.
     Steer {
         text: String,
+    },
+    /// A person accepts this tree, whose claim was refused because its tests are narrower than they were.
+    ApproveTree {
+        tree: String,
+        by: String,
     },
     /// A person answers the question that a run of a workflow asks. Loops have none of this kind.
     Answer {

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::{
-    after_agent::{AfterAgent, AgentEnd, after_agent, judge_attempt},
+    after_agent::{AfterAgent, AgentEnd, after_agent, failed_at_once, judge_attempt},
     decide::Decision,
     effect::Effect,
     input::{AgentReport, StartFailure, Supply},
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     agent::Format,
     duration::Millis,
-    event::{AgentExit, GateRole, IterationOutcome, IterationProgress, LoopEvent, Outcome, Reason},
+    event::{AgentExit, GateRole, IterationOutcome, IterationProgress, LoopEvent, Obstacle, Outcome, Reason},
     ids::fingerprint,
     judge::{
         progress,
@@ -38,7 +38,9 @@ impl Decision {
         let own_claim = self.policy().claims.own_claim;
         if !by.is_empty() {
             self.claim(by);
-        } else if is_first && matches!(own_claim, OwnClaim::Always | OwnClaim::AtFirst) {
+        } else if self.awaits_approved_verdict()
+            || (is_first && matches!(own_claim, OwnClaim::Always | OwnClaim::AtFirst))
+        {
             self.claim(vec![Signal::OwnClaim]);
         } else if self.state.limits.max_iterations == 0 {
             self.next_iteration();
@@ -72,6 +74,9 @@ impl Decision {
         let time_left = self.state.time_left();
         if time_left == Some(Millis(0)) {
             return self.out_of_time();
+        }
+        if let Some(detail) = self.unchanged_idles() {
+            return self.finish(Reason::Stuck, detail);
         }
         let stuck = self.state.progress.log.without_progress();
         if self.policy().limits.stuck_after.is_some_and(|limit| stuck >= limit) {
@@ -175,11 +180,19 @@ impl Decision {
     }
 
     pub(super) fn agent_exited(&mut self, report: AgentReport) {
-        let AgentReport { at, exit, facts, snapshot, outline, warnings } = report;
+        let AgentReport { at, exit, facts, snapshot, outline, warnings, stderr } = report;
         let iteration = self.state.counters.iterations;
         self.report_exit(iteration, &exit);
         let had_session = self.state.sessions.attempt.is_some();
-        let judged = judge_attempt(&exit, had_session, self.state.sessions.lost);
+        let mut judged = judge_attempt(&exit, had_session, self.state.sessions.lost);
+        let is_undelivered = self.is_undelivered(exit.outcome);
+        judged.charged &= !is_undelivered;
+        let has_changed =
+            snapshot.is_some() || self.state.progress.tree != outline && self.started().base.is_none();
+        if !has_changed && judged.charged && judged.obstacle.is_none() {
+            judged.failure_words = failed_at_once(&exit, &stderr);
+            judged.obstacle = judged.failure_words.map(|_| Obstacle::FailedAtOnce);
+        }
         let attempt = self.state.counters.attempts;
         self.record(LoopEvent::AgentExited { iteration, attempt, exit: exit.clone(), judged });
         if let Some((id, tree)) = snapshot {
@@ -223,6 +236,7 @@ impl Decision {
         let waits = !self.state.conversation.waits.is_empty() || self.state.blocked_by().is_some();
         let end = AgentEnd {
             outcome: exit.outcome,
+            is_undelivered,
             judged,
             had_session,
             is_stopping: self.state.orders.stop.is_some(),
@@ -233,6 +247,7 @@ impl Decision {
             waits,
             is_broke: self.state.spending.exhausted.is_some(),
             blocked_attempts: self.state.counters.blocked_attempts,
+            failed_at_once: self.state.counters.failed_at_once,
             own_claim: match policy.claims.own_claim {
                 OwnClaim::Never | OwnClaim::AtFirst => false,
                 OwnClaim::WithAgent => !waits,
@@ -255,7 +270,7 @@ impl Decision {
                 self.warn_of_obstacle(&exit, judged);
             }
         }
-        self.follow(after, at, &exit);
+        self.follow(after, at, &exit, &stderr);
     }
 
     /// Whether an agent ended with an error. An agent that prints events says itself whether it has finished; for
@@ -270,7 +285,7 @@ impl Decision {
         }
     }
 
-    fn follow(&mut self, after: AfterAgent, at: Timestamp, exit: &AgentExit) {
+    fn follow(&mut self, after: AfterAgent, at: Timestamp, exit: &AgentExit, stderr: &str) {
         match after {
             AfterAgent::Stop => {
                 self.finish_iteration(IterationOutcome::Interrupted);
@@ -293,6 +308,16 @@ impl Decision {
                 self.finish_iteration(IterationOutcome::NoClaim);
                 self.finish(Reason::Error, error);
             }
+            AfterAgent::FailsAtOnce => {
+                let said =
+                    stderr.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+                let times = self.state.counters.failed_at_once;
+                self.finish_iteration(IterationOutcome::NoClaim);
+                self.finish(
+                    Reason::Error,
+                    format!("the agent failed at once {times} times in a row and changed nothing: {said}"),
+                );
+            }
             AfterAgent::Refused(words) => {
                 self.finish_iteration(IterationOutcome::NoClaim);
                 self.finish(Reason::Refused, format!("the agent refuses the work: {words}"));
@@ -304,6 +329,7 @@ impl Decision {
             AfterAgent::BackOff => self.back_off(at, exit),
             AfterAgent::NotSignedIn => self.finish(Reason::Auth, self.what_happened(exit)),
             AfterAgent::NoMoney => self.finish(Reason::Billing, self.what_happened(exit)),
+            AfterAgent::TryAgain if self.is_in_session() => self.next_attempt(),
             AfterAgent::TryAgain => self.perform(Effect::ReadMarkers),
             AfterAgent::Misused => self.finish(Reason::Agent, self.what_happened(exit)),
             AfterAgent::NeedsPerson => {
@@ -416,7 +442,7 @@ impl Decision {
     }
 
     fn finish_iteration_at(&mut self, outcome: IterationOutcome, spent_ms: Millis) {
-        let Progress { log, tree, failure } = &self.state.progress;
+        let Progress { log, tree, failure, .. } = &self.state.progress;
         let is_accepted = outcome == IterationOutcome::Accepted;
         let progress = match outcome {
             // A blocked agent said that it cannot go on, so its iteration does not count as one without progress.

@@ -5,11 +5,12 @@ use super::{
     decide::Decision,
     effect::{BusPost, BusTarget, Effect},
     input::{Recheck, Seal},
+    looks::first_look,
     phase::{Children, Iteration},
 };
 use crate::{
     duration::Millis,
-    event::{Examination, GateResult, GateRole, IterationOutcome, LoopEvent, Reason},
+    event::{Examination, GateResult, GateRole, IterationOutcome, Look, LoopEvent, Reason},
     ids::LoopId,
     item::{ItemKey, claimed_items},
     judge::{
@@ -24,6 +25,9 @@ use crate::{
     receipt,
     text::count,
 };
+
+/// After how many claims in a row whose gate could not be started the user is asked.
+const MAX_UNSTARTED: u32 = 2;
 
 impl Decision {
     pub(super) fn claim(&mut self, by: Vec<Signal>) {
@@ -97,10 +101,7 @@ impl Decision {
                 return self.refuse(refusal);
             }
         }
-        match self.judging().gates(self.policy()).first() {
-            Some(first) => self.run_gate(*first, 1),
-            None => self.gates_passed(),
-        }
+        self.begin_look(first_look(self.policy()));
     }
 
     /// The workspace cannot be looked at, so nothing can be proven about it, and the loop ends.
@@ -117,11 +118,11 @@ impl Decision {
             GateRole::Baseline => self.started().base.as_ref().map(|base| base.snapshot.clone()),
             GateRole::Gate | GateRole::Until => None,
         };
-        self.start_check(role, index, 1, gate, snapshot);
+        self.start_check(role, index, 1, gate, snapshot, first_look(self.policy()));
     }
 
     /// Starts the gate of this index for the `attempt`th time.
-    fn run_gate(&mut self, index: usize, attempt: u32) {
+    pub(super) fn run_gate(&mut self, index: usize, attempt: u32, look: Look) {
         let Some(mut gate) = self.check(GateRole::Gate, index) else { return };
         if let Some(limit) = self.policy().gates.timeout {
             // A gate for which no time is left still gets a second, which may be enough for it.
@@ -129,7 +130,7 @@ impl Decision {
             gate.timeout = gate.timeout.min(left);
         }
         let snapshot = self.judging().examined.as_ref().map(|found| found.snapshot.clone());
-        self.start_check(GateRole::Gate, index, attempt, gate, snapshot);
+        self.start_check(GateRole::Gate, index, attempt, gate, snapshot, look);
     }
 
     fn start_check(
@@ -139,6 +140,7 @@ impl Decision {
         attempt: u32,
         gate: GateSpec,
         snapshot: Option<String>,
+        look: Look,
     ) {
         self.record(LoopEvent::GateStarted {
             iteration: self.state.counters.iterations,
@@ -150,11 +152,12 @@ impl Decision {
             item: gate.item,
             expect: gate.expect.clone(),
             working_dir: gate.working_dir.clone(),
+            look,
         });
-        self.perform(Effect::RunGate { gate, role, snapshot });
+        self.perform(Effect::RunGate { gate, role, snapshot, look });
     }
 
-    fn check(&self, role: GateRole, index: usize) -> Option<GateSpec> {
+    pub(super) fn check(&self, role: GateRole, index: usize) -> Option<GateSpec> {
         let policy = self.policy();
         match role {
             GateRole::Until => policy.claims.until.get(index).map(|command| GateSpec::of_command(command)),
@@ -173,7 +176,7 @@ impl Decision {
             return self.finish_stopped();
         }
         let is_last = self.check(role, index + 1).is_none();
-        let passed = self.record_check(role, &gate, result, 1);
+        let passed = self.record_check(role, &gate, result, 1, first_look(self.policy()));
         match role {
             GateRole::Baseline if passed && self.policy().gates.red_first => {
                 let detail = format!(
@@ -193,17 +196,31 @@ impl Decision {
         }
     }
 
-    pub(super) fn gate_finished(&mut self, index: usize, attempt: u32, result: GateResult) {
+    pub(super) fn gate_finished(&mut self, index: usize, attempt: u32, look: Look, result: GateResult) {
         let Some(gate) = self.check(GateRole::Gate, index) else { return };
         if self.state.orders.stop.is_some() {
             // A gate that was cut short says nothing. Its claim stays open: `resume` judges it again.
             return self.finish_stopped();
         }
-        let holds = self.record_check(GateRole::Gate, &gate, result, attempt);
-        if !holds && attempt <= gate.retries {
-            self.run_gate(index, attempt + 1);
-        } else {
+        if let Some(why) = self.cannot_run(&gate, &result) {
+            self.record_check(GateRole::Gate, &gate, result, attempt, look);
+            return self.finish(Reason::Gate, why);
+        }
+        let disturbed = result.disturbed.first().cloned();
+        let holds = self.record_check(GateRole::Gate, &gate, result, attempt, look);
+        if let Some(path) = disturbed {
+            let detail = format!("`{path}` was rewritten while gate `{}` ran", gate.name);
+            return self.refuse((RefusalReason::TreeChanged, detail));
+        }
+        // A gate that passed already gets a second chance in a checkout: honest tests may be flaky, and work that is right
+        // only once stays wrong.
+        let retries = if look == first_look(self.policy()) { gate.retries } else { gate.retries.max(1) };
+        if !holds && attempt <= retries {
+            self.run_gate(index, attempt + 1, look);
+        } else if look == first_look(self.policy()) {
             self.gate_has_spoken(index);
+        } else {
+            self.gate_has_spoken_again(index, look);
         }
     }
 
@@ -215,13 +232,14 @@ impl Decision {
         gate: &GateSpec,
         mut result: GateResult,
         attempt: u32,
+        look: Look,
     ) -> bool {
         judge_gate(gate, &mut result);
         if !result.passed {
             result.signature = failure_signature(&gate.name, result.exit_code, result.output_tail.as_bytes());
         }
         result.flaky = result.passed && attempt > 1;
-        result.tolerated = role == GateRole::Gate && self.is_tolerated(&gate.name, &result);
+        result.tolerated = role == GateRole::Gate && self.is_tolerated(&gate.name, &result, look);
         let holds = result.passed || result.tolerated;
         self.record(LoopEvent::GateFinished {
             iteration: self.state.counters.iterations,
@@ -230,6 +248,7 @@ impl Decision {
             command: gate.run.clone(),
             item: gate.item,
             result,
+            look,
         });
         holds
     }
@@ -242,21 +261,26 @@ impl Decision {
         match (refusal, next) {
             (Some(refusal), None) => self.refuse(refusal),
             (Some(refusal), Some(_)) if !self.policy().gates.run_all => self.refuse(refusal),
-            (_, Some(next)) => self.run_gate(next, 1),
-            (None, None) => self.gates_passed(),
+            (_, Some(next)) => self.run_gate(next, 1, first_look(self.policy())),
+            (None, None) => self.look_passed(first_look(self.policy())),
         }
     }
 
     /// Whether a red gate fails as it did before the first agent, and the policy tolerates that.
-    fn is_tolerated(&self, name: &str, result: &GateResult) -> bool {
-        !result.passed
-            && self.policy().gates.tolerate_baseline
-            && self.state.baseline.get(name).is_some_and(|before| *before == result.signature)
+    fn is_tolerated(&self, name: &str, result: &GateResult, look: Look) -> bool {
+        if result.passed || !self.policy().gates.tolerate_baseline {
+            return false;
+        }
+        // What it prints in a checkout names other folders.
+        if look != first_look(self.policy()) {
+            return self.judging().tries.iter().any(|tried| tried.name == name && tried.result.tolerated);
+        }
+        self.state.baseline.get(name).is_some_and(|before| *before == result.signature)
     }
 
     // --- the verdict ----------------------------------------------------------------------------------------
 
-    fn gates_passed(&mut self) {
+    pub(super) fn gates_passed(&mut self) {
         let iteration = self.judging().claim.iteration;
         self.record(LoopEvent::GatesPassed { iteration });
         let snapshot = self.judging().examined.as_ref().map(|found| found.snapshot.clone());
@@ -361,10 +385,10 @@ impl Decision {
         format!("{noun}{} {}", if keys.len() == 1 { "" } else { "s" }, names.join(", "))
     }
 
-    fn refuse(&mut self, (reason, detail): Refusal) {
+    pub(super) fn refuse(&mut self, (reason, detail): Refusal) {
         let claim = self.judging().claim.clone();
         self.post("WARNING", format!("claim refused: {detail}"));
-        self.record(LoopEvent::ClaimRefused { iteration: claim.iteration, reason, detail });
+        self.record(LoopEvent::ClaimRefused { iteration: claim.iteration, reason, detail: detail.clone() });
         self.return_items(claimed_items(&claim.by).collect());
         if claim.by.iter().any(|s| matches!(s, Signal::DoneFile | Signal::MalformedDone(_))) {
             self.perform(Effect::SetDoneAside);
@@ -374,6 +398,13 @@ impl Decision {
         }
         if self.state.blocked_by().is_some() {
             return self.not_done(IterationOutcome::Refused);
+        }
+        // The agent was told once that the gate cannot run; if it could mend that, it would have.
+        if self.state.progress.unstarted_gates >= MAX_UNSTARTED {
+            if self.state.iteration != Iteration::Closed {
+                self.finish_iteration(IterationOutcome::Refused);
+            }
+            return self.finish(Reason::Blocked, format!("a gate cannot run: {detail}"));
         }
         match self.state.iteration {
             Iteration::Open => self.not_done(IterationOutcome::Refused),

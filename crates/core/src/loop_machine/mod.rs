@@ -35,8 +35,12 @@ mod input;
 mod items;
 mod iteration;
 mod judging;
+mod looks;
 mod outages;
 mod phase;
+mod session;
+#[cfg(test)]
+mod session_tests;
 #[cfg(test)]
 mod simulation_tests;
 mod state;
@@ -45,10 +49,11 @@ use crate::{event::LoopEvent, machine::Machine};
 pub use decide::decide;
 pub use effect::{BusPost, BusTarget, Effect, ItemCommit, Step};
 pub use input::{
-    AgentReport, Begin, Input, ItemCommits, Recheck, Request, Seal, SharedBudget, SharedSpend, StartFailure,
-    Supply,
+    AgentReport, Begin, Input, ItemCommits, Recheck, Request, Seal, SessionError, SessionIdle, SharedBudget,
+    SharedSpend, StartFailure, Supply,
 };
 pub(crate) use iteration::STUCK;
+pub use looks::moved_goalposts;
 pub use outages::is_broke;
 pub use phase::{Children, Claim, GateTry, Iteration, JudgeStep, Judging, Parking, Phase, Rest};
 pub use state::{

@@ -15,7 +15,8 @@ use crate::{
     duration::Millis,
     event::{AgentExit, AttemptJudgement, LoopEvent, NextSession, Outcome, Reason, Spend},
     ids::fingerprint,
-    limits::{Account, Budget, PROBE_EVERY, Share, Spent, backoff, first_exceeded, may_start},
+    limits::{Account, Budget, PROBE_EVERY, Share, Spent, backoff, first_exceeded, may_start, shared_low},
+    view::BUDGET_LOW,
 };
 
 /// How long an agent may take to end when a budget is used up.
@@ -107,6 +108,7 @@ impl Decision {
         } else {
             Spent::default()
         };
+        self.tell_low(&supply.shared);
         if let Err(refusal) =
             may_start(&accounts(&self.state, self.state.spending.ledger.total(), &supply.shared), &reserve)
         {
@@ -166,6 +168,27 @@ impl Decision {
             self.record(LoopEvent::BudgetReached { detail });
             let grace = self.policy().pace.kill_grace.min(BUDGET_GRACE);
             self.perform(Effect::StopWork { grace });
+            return;
+        }
+        self.tell_low(shared);
+    }
+
+    /// Says that most of a budget is used that this loop shares with others. Its own is told from what is recorded anyway.
+    fn tell_low(&mut self, shared: &SharedSpend) {
+        if !self.policy().limits.shares_budgets() {
+            return;
+        }
+        let own = self.state.spending.ledger.total();
+        let low_with = |shared: &SharedSpend| shared_low(&accounts(&self.state, own, shared), BUDGET_LOW);
+        // Where the others had used that much before, one of them has said so.
+        let others = [shared.run, shared.project, shared.day].map(|budget| without(budget, own.spent()));
+        let [run, project, day] = others;
+        let (low_before, low_now) = (low_with(&SharedSpend { run, project, day }), low_with(shared));
+        for low in low_now {
+            let is_known = low_before.iter().any(|before| before.share == low.share);
+            if !is_known && !self.state.spending.told_low.contains(&low.share) {
+                self.record(LoopEvent::BudgetLow { share: low.share, detail: low.to_string() });
+            }
         }
     }
 
@@ -206,6 +229,13 @@ fn accounts(state: &LoopState, own: Spend, shared: &SharedSpend) -> Vec<Account>
         account(Share::Project, policy.limits.per_project, shared.project),
         account(Share::Day, policy.limits.per_day, shared.day),
     ]
+}
+
+/// What the other loops have used of a budget.
+fn without(budget: SharedBudget, own: Spent) -> SharedBudget {
+    let SharedBudget { spent, reserved } = budget;
+    let cost_usd = (spent.cost_usd - own.cost_usd).max(0.0);
+    SharedBudget { spent: Spent { cost_usd, tokens: spent.tokens.saturating_sub(own.tokens) }, reserved }
 }
 
 fn later(at: Timestamp, wait: Millis) -> Timestamp {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    event::{Examination, GateResult, GateRole, Reason},
+    event::{Examination, GateResult, GateRole, Look, Reason},
     item::ItemKey,
     judge::signal::Signal,
 };
@@ -117,6 +117,9 @@ pub enum JudgeStep {
         index: usize,
         /// How often the gate has run for this claim, starting at 1.
         attempt: u32,
+        /// Which of the runs of the gates it is.
+        #[serde(default)]
+        look: Look,
     },
     /// Every gate passed; dacapo looks whether the workspace has changed meanwhile.
     Rechecking,
@@ -144,6 +147,8 @@ pub struct GateTry {
     pub name: String,
     pub command: String,
     pub result: GateResult,
+    #[serde(default)]
+    pub look: Look,
 }
 
 impl GateTry {

@@ -15,13 +15,15 @@ use crate::{
     duration::Millis,
     event::{
         AgentExit, AttemptJudgement, FinishState, GateRole, Grant, IterationOutcome, Ledger, LoopEvent,
-        LoopStarted, NextSession, Obstacle, OutputMarks, Reason, Spend, StopCause,
+        LoopStarted, NextSession, Obstacle, OutputMarks, Reason, Spend, StopCause, UseOfCheckout,
     },
+    goalposts::TestReport,
     ids::fingerprint,
     item::ItemKey,
     judge::{claim::RefusalReason, progress::ProgressLog, promise::MissReason, signal::Signal},
-    limits::{Budget, Spent},
+    limits::{Budget, Share, Spent},
     prompt::{Feedback, GateFeedback},
+    session::SessionState,
 };
 
 /// What the journal says about a loop, as far as deciding needs it.
@@ -45,8 +47,19 @@ pub struct LoopState {
     pub progress: Progress,
     /// How the gates stood before the first agent: name and failure signature, which is empty for a gate that passed.
     pub baseline: Arc<BTreeMap<String, String>>,
+    /// What the loop remembers of the chat session that it lives in, if it lives in one.
+    pub session: SessionState,
     /// Items whose commits were made, for any claim of the loop. They stay done.
     pub completed: Arc<BTreeSet<ItemKey>>,
+    /// What is known of the gates from before the first agent, by name.
+    #[serde(default)]
+    pub trials: Arc<BTreeMap<String, Trial>>,
+    /// The tree of the newest claim that was refused because its tests are narrower than they were.
+    #[serde(default)]
+    pub narrowed: Option<String>,
+    /// The tree that a person accepts all the same, and who that is.
+    #[serde(default)]
+    pub approved: Option<(String, String)>,
 }
 
 /// The limits in force: those of the policy, and what a person has granted since.
@@ -78,6 +91,12 @@ pub struct Counters {
     pub usage_limits: u32,
     /// Consecutive attempts that ended with a permission error or a full context window.
     pub blocked_attempts: u32,
+    /// Consecutive attempts that failed at once with the same words.
+    #[serde(default)]
+    pub failed_at_once: u32,
+    /// A number for the words of the newest of them.
+    #[serde(default)]
+    pub failure_words: Option<u32>,
 }
 
 /// Where the loop's segments end, and where the newest agent's output begins in them.
@@ -104,6 +123,9 @@ pub struct Spending {
     pub largest: Spent,
     /// The budget that is used up, in one line.
     pub exhausted: Option<String>,
+    /// The shared budgets that were said to be nearly used up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub told_low: Vec<Share>,
 }
 
 /// The agent at work and its sessions.
@@ -153,6 +175,19 @@ pub struct Progress {
     pub tree: Option<String>,
     /// The signatures of the gates that refused the newest iteration.
     pub failure: Option<String>,
+    /// How many claims in a row were refused because a gate could not be started.
+    #[serde(default)]
+    pub unstarted_gates: u32,
+}
+
+/// What is known of a gate from before the first agent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    pub checkout: UseOfCheckout,
+    /// What its test runner reported then.
+    pub tests: Option<TestReport>,
+    /// The exit code and the hash of the output of one that could not run at all.
+    pub broken: Option<(i32, String)>,
 }
 
 /// A claim that did not hold.
@@ -210,6 +245,13 @@ impl LoopState {
 
     /// Takes in one fact. It is total: any sequence of events folds to a state.
     pub fn apply(&mut self, event: &LoopEvent) {
+        let mut session = std::mem::take(&mut self.session);
+        session.apply(event, self);
+        self.apply_to_loop(event);
+        self.session = session;
+    }
+
+    fn apply_to_loop(&mut self, event: &LoopEvent) {
         match event {
             LoopEvent::LoopStarted(started) => *self = Self::of(started),
             LoopEvent::LoopResumed { grant, output, pid: _, counts_anew } => {
@@ -217,6 +259,7 @@ impl LoopState {
                 self.output.end = *output;
                 self.orders = Orders::default();
                 self.conversation.waits.clear();
+                self.progress.unstarted_gates = 0;
                 if *counts_anew {
                     Arc::make_mut(&mut self.progress.log).count_anew();
                 }
@@ -254,6 +297,7 @@ impl LoopState {
             }
             LoopEvent::UsageSeen { .. } => self.spending.take_usage(event),
             LoopEvent::BudgetReached { detail } => self.spending.exhausted = Some(detail.clone()),
+            LoopEvent::BudgetLow { share, .. } => self.spending.told_low.push(*share),
             LoopEvent::AgentSwitched { index, .. } => {
                 // Sessions and outages belong to the agent that the loop left.
                 (self.sessions.agent, self.sessions.next, self.sessions.lost) = (*index, None, 0);
@@ -264,7 +308,12 @@ impl LoopState {
                 let claim = Claim { iteration: *iteration, by: by.clone(), committed: Vec::new() };
                 self.phase = Phase::judging(claim);
             }
-            LoopEvent::ChildrenAwaited { .. } | LoopEvent::ReceiptIssued { .. } => {}
+            LoopEvent::ChildrenAwaited { .. }
+            | LoopEvent::ReceiptIssued { .. }
+            | LoopEvent::SessionIdled { .. }
+            | LoopEvent::IdleSkipped { .. }
+            | LoopEvent::SessionErred { .. } => {}
+            LoopEvent::PromptNotDelivered { .. } => self.iteration = Iteration::AwaitsRetry,
             LoopEvent::ChildrenFinished { cancelled, waited_ms, left } => {
                 self.counters.spent = self.counters.spent.plus(*waited_ms);
                 if let Phase::Judging(step, judging) = &mut self.phase {
@@ -293,8 +342,17 @@ impl LoopState {
                     Arc::make_mut(&mut self.completed).insert(*item);
                 }
             }
-            LoopEvent::GateStarted { role, index, attempt, .. } => match role {
-                GateRole::Gate => self.judge_on(JudgeStep::Gate { index: *index, attempt: *attempt }),
+            LoopEvent::GateTried { name, tried, .. } => {
+                let broken = (matches!(tried.exit_code, 126 | 127) && !tried.awaits_program)
+                    .then(|| (tried.exit_code, tried.output_sha256.clone()));
+                let trial = Trial { checkout: tried.checkout, tests: tried.tests.clone(), broken };
+                Arc::make_mut(&mut self.trials).insert(name.clone(), trial);
+            }
+            LoopEvent::TreeApproved { tree, by } => self.approved = Some((tree.clone(), by.clone())),
+            LoopEvent::GateStarted { role, index, attempt, look, .. } => match role {
+                GateRole::Gate => {
+                    self.judge_on(JudgeStep::Gate { index: *index, attempt: *attempt, look: *look });
+                }
                 GateRole::Baseline | GateRole::Until => {
                     if *role == GateRole::Baseline && *index == 0 {
                         Arc::make_mut(&mut self.baseline).clear();
@@ -302,7 +360,12 @@ impl LoopState {
                     self.phase = Phase::Checking { role: *role, index: *index };
                 }
             },
-            LoopEvent::GateFinished { name, command, result, role, .. } => {
+            LoopEvent::GateFinished { name, command, result, role, look, .. } => {
+                // Later runs may hold tests of the agent's own, which it may take back.
+                if *role == GateRole::Baseline && result.tests.is_some() && !self.trials.contains_key(name) {
+                    let trials = Arc::make_mut(&mut self.trials);
+                    trials.entry(name.clone()).or_default().tests.clone_from(&result.tests);
+                }
                 self.spending.ledger.apply(event);
                 self.counters.spent = self.counters.spent.plus(result.duration_ms);
                 self.output.end = result.output;
@@ -314,7 +377,7 @@ impl LoopState {
                     (GateRole::Until, phase) => *phase = Phase::Looking,
                     (GateRole::Gate, Phase::Judging(JudgeStep::Gate { index, .. }, judging)) => {
                         let (name, command, result) = (name.clone(), command.clone(), result.clone());
-                        judging.tries.push(GateTry { index: *index, name, command, result });
+                        judging.tries.push(GateTry { index: *index, name, command, result, look: *look });
                         self.progress.failure = judging.failure();
                     }
                     (GateRole::Gate, _) => {}
@@ -322,12 +385,25 @@ impl LoopState {
             }
             LoopEvent::ClaimRefused { iteration, reason, detail } => {
                 let feedback = match self.judging() {
-                    Some(judging) if *reason == RefusalReason::GateFailed => {
+                    // A gate that was cut short with its hook has no result.
+                    Some(judging)
+                        if *reason == RefusalReason::GateFailed && judging.red().next().is_some() =>
+                    {
                         Feedback::of_gates(*iteration, self.gate_feedback(judging))
                     }
                     _ => Feedback::of_refusal(*iteration, detail),
                 };
                 self.conversation.feedback = Some(Arc::new(feedback));
+                let is_unstarted = self
+                    .judging()
+                    .is_some_and(|judging| judging.tries.iter().any(|tried| tried.result.not_started));
+                self.progress.unstarted_gates =
+                    if is_unstarted { self.progress.unstarted_gates.saturating_add(1) } else { 0 };
+                self.approved = None;
+                if *reason == RefusalReason::Narrowed {
+                    let found = self.judging().and_then(|judging| judging.examined.as_ref());
+                    self.narrowed = found.map(|found| found.tree.clone());
+                }
                 let refused = Refused { iteration: *iteration, reason: *reason, detail: detail.clone() };
                 Arc::make_mut(&mut self.refusals).push(refused);
                 self.phase = Phase::Looking;
@@ -407,6 +483,7 @@ impl LoopState {
                 log: Arc::new(ProgressLog::starting_at(tree.as_deref())),
                 tree,
                 failure: None,
+                unstarted_gates: 0,
             },
             started: Some(Arc::new(started.clone())),
             ..Self::default()
@@ -450,6 +527,9 @@ impl Counters {
         self.outages = counted(self.outages, Obstacle::Outage);
         self.usage_limits = counted(self.usage_limits, Obstacle::UsageLimit);
         self.blocked_attempts = counted(self.blocked_attempts, Obstacle::PermissionOrContext);
+        let before = if judged.failure_words == self.failure_words { self.failed_at_once } else { 0 };
+        self.failed_at_once = if judged.obstacle == Some(Obstacle::FailedAtOnce) { before + 1 } else { 0 };
+        self.failure_words = judged.failure_words;
     }
 }
 

@@ -97,6 +97,7 @@ fn outputs_of_gates_and_the_last_agents_failure_are_known() {
         command: "c".to_owned(),
         item: task.map(ItemKey),
         result: GateResult { output_tail: output.to_owned(), ..gate_result(1) },
+        look: Default::default(),
     };
     let end = end(vec![gate(Some(1), "one"), gate(Some(1), "two"), gate(None, "three")]);
     assert_eq!(end.outputs, BTreeMap::from([(1, "two".to_owned())]));

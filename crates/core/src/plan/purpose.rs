@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     agent::{
         AgentCommand,
-        catalog::{self, AgentOptions},
+        catalog::{self, AgentOptions, Transport},
     },
     ids::UnitId,
     policy::{GateSpec, Policy},
@@ -163,8 +163,9 @@ fn gate(gate: &GateSpec) -> Value {
 
 /// An agent: its name, and what differs from what dacapo itself knows about an agent of that name.
 fn agent(agent: &AgentCommand) -> Value {
-    let AgentCommand { name, argv, prompt: _, format: _, resume: _, env, provider: _, model } = agent;
-    let options = AgentOptions { model: model.clone(), ..AgentOptions::default() };
+    let AgentCommand { name, argv, prompt: _, format: _, resume: _, env, provider: _, model, acp } = agent;
+    let transport = if acp.is_some() { Transport::Acp } else { Transport::Stdio };
+    let options = AgentOptions { model: model.clone(), transport, ..AgentOptions::default() };
     let known = catalog::find(name).and_then(|definition| definition.command(&options).ok());
     let (known_argv, known_env) = known.map(|known| (known.argv, known.env)).unwrap_or_default();
     let more: Vec<&String> = argv.iter().filter(|word| !known_argv.contains(word)).collect();

@@ -106,9 +106,11 @@ impl Secrets {
                 text: self.redact(text).into_owned(),
                 question: *question,
             },
-            Request::Cancel | Request::Pause { .. } | Request::Unpause { .. } | Request::Signal { .. } => {
-                request.clone()
-            }
+            Request::Cancel
+            | Request::Pause { .. }
+            | Request::Unpause { .. }
+            | Request::Signal { .. }
+            | Request::ApproveTree { .. } => request.clone(),
         }
     }
 

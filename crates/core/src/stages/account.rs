@@ -3,7 +3,7 @@
 
 use super::{StageIteration, StageName};
 use crate::{
-    event::{IterationOutcome, LoopEvent, Outcome},
+    event::{IterationOutcome, LoopEvent, Outcome, Reason},
     ids::TaskId,
     judge::{claim::RefusalReason, evidence::EvidenceReason, signal::Signal},
 };
@@ -20,6 +20,8 @@ pub struct StageAccount {
     says_no: bool,
     tree: Option<(String, String)>,
     has_committed: bool,
+    blocks: u32,
+    was_steered: bool,
 }
 
 impl StageAccount {
@@ -32,6 +34,8 @@ impl StageAccount {
             says_no: false,
             tree: None,
             has_committed: false,
+            blocks: 0,
+            was_steered: false,
         }
     }
 
@@ -48,6 +52,16 @@ impl StageAccount {
     /// Whether the branch got commits, by the agent or by dacapo.
     pub fn has_committed(&self) -> bool {
         self.has_committed
+    }
+
+    /// How often the loop has ended because its agent was blocked.
+    pub fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// Whether the user has said something to the loop.
+    pub fn was_steered(&self) -> bool {
+        self.was_steered
     }
 
     /// Takes in the next event; an iteration that it ends is an entry.
@@ -69,6 +83,7 @@ impl StageAccount {
                     exit_code: None,
                     timed_out: false,
                     verification: None,
+                    gated: false,
                     refusal: None,
                     cost_usd: None,
                 });
@@ -115,8 +130,9 @@ impl StageAccount {
                     entry.verification = Some(EvidenceReason::NotFound);
                 }
             }
-            LoopEvent::ClaimAccepted { .. } => {
-                self.entry.as_mut()?.verification = Some(EvidenceReason::Verified);
+            LoopEvent::ClaimAccepted { verified, .. } => {
+                let entry = self.entry.as_mut()?;
+                (entry.verification, entry.gated) = (Some(EvidenceReason::Verified), *verified);
             }
             LoopEvent::IterationFinished { outcome, .. } => {
                 let mut entry = self.entry.take()?;
@@ -130,6 +146,8 @@ impl StageAccount {
                 entry.continuing = is_open && !self.says_no && entry.ralph_iteration < entry.ralph_max;
                 return Some(entry);
             }
+            LoopEvent::LoopFinished { reason: Reason::Blocked, .. } => self.blocks += 1,
+            LoopEvent::Steered { .. } => self.was_steered = true,
             _ => {}
         }
         None
@@ -212,5 +230,9 @@ mod tests {
         let accepted = LoopEvent::ClaimAccepted { iteration: 1, verified: true };
         let entry = iteration(vec![promise(), accepted], IterationOutcome::Accepted);
         assert_eq!((entry.verification, entry.continuing), (Some(EvidenceReason::Verified), false));
+        assert!(entry.gated);
+        let believed = LoopEvent::ClaimAccepted { iteration: 1, verified: false };
+        let entry = iteration(vec![promise(), believed], IterationOutcome::Accepted);
+        assert_eq!((entry.verification, entry.gated), (Some(EvidenceReason::Verified), false));
     }
 }

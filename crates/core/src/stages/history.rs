@@ -39,25 +39,11 @@ pub fn past_runs<'a>(
 }
 
 /// Why claims of each stage were refused in earlier runs of one task, the newest last. `recorded` are the events of these runs.
-/// Findings of a review that no reviewer and no user has closed are told to both the coder and the reviewer: a run that fails
-/// does not settle them.
 pub fn past_refusals<'a>(
     recorded: impl IntoIterator<Item = &'a TaskEnvelope>,
 ) -> BTreeMap<StageName, Vec<String>> {
     let mut found: BTreeMap<StageName, Vec<String>> = BTreeMap::new();
-    let (mut ledger, mut left) = (ReviewLedger::default(), Vec::new());
     for envelope in recorded {
-        match &envelope.event {
-            TaskEvent::TaskStarted(_) => leave(&mut ledger, &mut left),
-            TaskEvent::ReviewRound { round } => {
-                ledger.take_round(round);
-                if round.verdict == ReviewVerdict::Approved {
-                    left.clear();
-                }
-            }
-            TaskEvent::QuestionAnswered { decisions, .. } => ledger.take_answer(decisions),
-            _ => {}
-        }
         let (stage, refusals) = match &envelope.event {
             TaskEvent::StagePassed { stage, refusals, .. } => (*stage, refusals),
             TaskEvent::StageFailed { failure, refusals, .. } => {
@@ -73,17 +59,36 @@ pub fn past_refusals<'a>(
             found.entry(stage).or_default().extend(refusals.iter().cloned());
         }
     }
-    leave(&mut ledger, &mut left);
-    if !left.is_empty() {
-        let told = format!("open findings of an earlier run: {}", left.join("; "));
-        for stage in [StageName::Coder, StageName::Reviewer] {
-            found.entry(stage).or_default().push(told.clone());
-        }
-    }
     found
 }
 
-/// The run of this ledger is over: what is open in it is left for the next one, which counts its findings anew.
+/// Findings that earlier runs of one task have left open, the oldest first: a run that fails does not settle them. The next run
+/// begins with them.
+pub fn past_findings<'a>(recorded: impl IntoIterator<Item = &'a TaskEnvelope>) -> Vec<String> {
+    let (mut ledger, mut left) = (ReviewLedger::default(), Vec::new());
+    for envelope in recorded {
+        match &envelope.event {
+            // A run that began with findings has those of the runs before it in its own ledger.
+            TaskEvent::TaskStarted(started) if !started.past_findings.is_empty() => {
+                left.clear();
+                ledger = ReviewLedger::with_earlier(&started.past_findings);
+            }
+            TaskEvent::TaskStarted(_) => leave(&mut ledger, &mut left),
+            TaskEvent::ReviewRound { round } => {
+                ledger.take_round(round);
+                if round.verdict == ReviewVerdict::Approved {
+                    left.clear();
+                }
+            }
+            TaskEvent::QuestionAnswered { decisions, .. } => ledger.take_answer(decisions),
+            _ => {}
+        }
+    }
+    leave(&mut ledger, &mut left);
+    left
+}
+
+/// The run of this ledger is over: what is open in it is left for the next one.
 fn leave(ledger: &mut ReviewLedger, left: &mut Vec<String>) {
     for finding in std::mem::take(ledger).open() {
         if !left.contains(&finding.text) {
@@ -119,6 +124,7 @@ mod tests {
             tree: "t".to_owned(),
             changed: Vec::new(),
             unreviewed: Vec::new(),
+            deleted_tests: Vec::new(),
             refusals: refusals.iter().map(|&why| why.to_owned()).collect(),
             loop_id: None,
         }
@@ -166,24 +172,28 @@ mod tests {
 
     #[test]
     fn findings_that_no_reviewer_has_closed_are_told_to_the_next_run() {
-        use StageName::{Coder, Reviewer};
+        use StageName::Coder;
         let round = |number, answer: &str| TaskEvent::ReviewRound {
             round: ReviewLedger::default().judge(&super::super::review(answer), &format!("t{number}")),
         };
         let started = || TaskEvent::TaskStarted(crate::stages::machine::decide_tests::started());
         let used_up = || failed(Coder, 2, Reason::MaxIterations, &[]);
-        let told = |events: Vec<TaskEvent>, stage| {
-            past_refusals(&recorded(events)).remove(&stage).unwrap_or_default()
-        };
+        let left = |events: Vec<TaskEvent>| past_findings(&recorded(events));
         let refused = || round(1, "REVIEW FAILED\n- the password is logged");
-        let left = ["open findings of an earlier run: the password is logged"];
-        for stage in [Coder, Reviewer] {
-            assert_eq!(told(vec![started(), refused(), used_up()], stage), left);
-            // A run that comes to no review closes nothing, and one that finds it again adds nothing.
-            assert_eq!(told(vec![started(), refused(), used_up(), started(), used_up()], stage), left);
-            assert_eq!(told(vec![started(), refused(), started(), refused()], stage), left);
-            let approved = vec![started(), refused(), started(), round(1, "REVIEW PASSED"), used_up()];
-            assert_eq!(told(approved, stage), Vec::<String>::new());
-        }
+        let open = ["the password is logged"];
+        assert_eq!(left(vec![started(), refused(), used_up()]), open);
+        // A run that comes to no review closes nothing, and one that finds it again adds nothing.
+        assert_eq!(left(vec![started(), refused(), used_up(), started(), used_up()]), open);
+        assert_eq!(left(vec![started(), refused(), started(), refused()]), open);
+        let approved = vec![started(), refused(), started(), round(1, "REVIEW PASSED"), used_up()];
+        assert_eq!(left(approved), Vec::<String>::new());
+        // A run that began with them has closed one of them by its number.
+        let mut again = crate::stages::machine::decide_tests::started();
+        again.past_findings = vec!["the password is logged".to_owned(), "no test".to_owned()];
+        let ledger = ReviewLedger::with_earlier(&again.past_findings);
+        let review = super::super::review("REVIEW FAILED\n- no test\nFIXED F1");
+        let decided = TaskEvent::ReviewRound { round: ledger.judge(&review, "t2") };
+        let runs = vec![started(), refused(), TaskEvent::TaskStarted(again), decided, used_up()];
+        assert_eq!(left(runs), ["no test"]);
     }
 }

@@ -111,6 +111,19 @@ pub struct ReviewLedger {
 }
 
 impl ReviewLedger {
+    /// The ledger of a run that begins with findings that earlier ones have left open.
+    pub fn with_earlier(findings: &[String]) -> Self {
+        let open = |(number, text): (u32, &String)| ReviewFinding {
+            number,
+            text: text.clone(),
+            state: FindingState::Open,
+            found_in: 0,
+            decided: None,
+            coder_says: None,
+        };
+        Self { findings: (1..).zip(findings).map(open).collect(), ..Self::default() }
+    }
+
     pub fn open(&self) -> impl Iterator<Item = &ReviewFinding> {
         self.findings.iter().filter(|finding| finding.state == FindingState::Open)
     }
@@ -247,7 +260,9 @@ impl ReviewLedger {
             };
             return Some(Stalemate::StillFinding { per_round: brought.iter().map(count).collect() });
         }
-        (last.found.is_empty() && last.decided.is_empty()).then_some(Stalemate::NothingSettled)
+        // The first round may insist on what an earlier run has left open; the coder has not been told by a reviewer yet.
+        let settles_nothing = last.found.is_empty() && last.decided.is_empty();
+        (settles_nothing && self.rounds.len() > 1).then_some(Stalemate::NothingSettled)
     }
 
     /// The question to the user, with every finding that is open and what the coder says about it.

@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 /// The largest limit that is chosen from past runs.
 pub const AUTO_AT_MOST: u32 = 50;
+/// The smallest limit that is chosen from past runs, but for roles that have fewer by default: the next task may be harder than
+/// those before.
+const AUTO_AT_LEAST: u32 = 3;
 /// How many past runs it takes before they say anything.
 const ENOUGH_RUNS: usize = 3;
 /// How many of the newest runs are looked at.
@@ -64,9 +67,11 @@ impl IterationLimit {
         needed.sort_unstable();
         // Nine of ten runs needed no more than this; half as many again leave room.
         let most = needed[(needed.len() * 9).div_ceil(10) - 1];
-        let wanted = most.saturating_add(most.div_ceil(2)).max(2);
+        let (wanted, at_least) = (most.saturating_add(most.div_ceil(2)), AUTO_AT_LEAST.min(default));
+        let raised = if wanted < at_least { format!("; {at_least} at least") } else { String::new() };
         let runs = newest.len();
-        within(wanted, at_most, format!("auto: of the last {runs} runs nine in ten needed {most} or fewer"))
+        let why = format!("auto: of the last {runs} runs nine in ten needed {most} or fewer{raised}");
+        within(wanted.max(at_least), at_most, why)
     }
 }
 
@@ -99,8 +104,8 @@ mod tests {
                 IterationLimit::Auto,
                 passed(&[1, 1, 1]),
                 100,
-                2,
-                "auto: of the last 3 runs nine in ten needed 1 or fewer",
+                3,
+                "auto: of the last 3 runs nine in ten needed 1 or fewer; 3 at least",
             ),
             (
                 IterationLimit::Auto,

@@ -21,7 +21,7 @@ pub mod task;
 
 pub use account::StageAccount;
 pub use completion::{External, StageCompletion, TaskCompletion, VERIFY_TIMEOUT, Verify};
-pub use history::{past_refusals, past_runs};
+pub use history::{past_findings, past_refusals, past_runs};
 pub use ledger::{
     Decider, FindingState, ROUNDS_WITH_FINDINGS, ReviewFinding, ReviewLedger, Round, Stalemate,
 };
@@ -29,9 +29,7 @@ pub use limit::{AUTO_AT_MOST, ChosenLimit, IterationLimit, PastRun};
 pub use record::{Ralph, RalphFailure, StageIteration, exceeded};
 pub use review::{FindingDecision, Review, ReviewVerdict, replies, review};
 pub use role::{MayWrite, ROLES, Role, Sees, is_test};
-pub use settings::{
-    DEFAULT_SLOTS, ITERATION_TIMEOUT, RalphLoopConfig, Stage, StageMode, TestsMode, equal_promises,
-};
+pub use settings::{DEFAULT_SLOTS, ITERATION_TIMEOUT, RalphLoopConfig, Stage, StageMode, equal_promises};
 pub use task::{StageTask, StageTaskList, StageTaskSpec, StageTaskStatus};
 
 use std::fmt;

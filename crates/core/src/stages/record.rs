@@ -68,6 +68,9 @@ pub struct StageIteration {
     /// What the verification of its promise came to, if it made one.
     #[serde(default)]
     pub verification: Option<EvidenceReason>,
+    /// Whether gates stood behind the claim that was believed; without one the words and the evidence of the role did.
+    #[serde(default)]
+    pub gated: bool,
     /// Why its claim was refused, or the words with which the agent itself refuses the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<String>,
@@ -138,6 +141,7 @@ mod tests {
             exit_code: Some(0),
             timed_out: false,
             verification: Some(EvidenceReason::NotFound),
+            gated: false,
             refusal: None,
             cost_usd: Some(0.25),
         };
@@ -154,6 +158,7 @@ mod tests {
                 "exit_code": 0,
                 "timed_out": false,
                 "verification": "Promise not found or malformed",
+                "gated": false,
                 "cost_usd": 0.25,
             })
         );

@@ -12,7 +12,7 @@ use crate::{
         evidence::Evidence,
         promise::{BlankPromise, Case, Placement, PlainWord, PromiseRule},
     },
-    policy::{GateSpec, OwnClaim, Policy, PromptForm},
+    policy::{EVERY_FILE, GateSpec, OwnClaim, Policy, PromptForm, TestsMode},
 };
 
 /// How many tasks are worked on at once unless the user says otherwise (req 197).
@@ -48,20 +48,6 @@ pub enum StageMode {
     Loop,
     /// Once; its end is its claim, and gates decide. This is what `enabled: false` means.
     SinglePass,
-}
-
-/// What an agent of a stage may do with tests that are there already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TestsMode {
-    Sealed,
-    Checked,
-    Free,
-}
-
-impl TestsMode {
-    pub const WORDS: [(&str, Self); 3] =
-        [("sealed", Self::Sealed), ("checked", Self::Checked), ("free", Self::Free)];
 }
 
 /// A stage with everything that was configured for it.
@@ -153,8 +139,13 @@ impl Stage {
             policy.claims.needs_change = self.name == StageName::Coder && !self.evidence().is_empty();
             policy.limits.iteration_timeout.get_or_insert(ITERATION_TIMEOUT);
             policy.gates.specs.extend(self.gates.iter().cloned());
+            // What a stage says about tests counts where tests are looked after at all.
+            policy.gates.tests = match (policy.gates.tests, self.tests) {
+                (TestsMode::Free, _) | (_, TestsMode::Free) => TestsMode::Free,
+                (asked, own) => asked.max(own),
+            };
             if self.name.role().may_write == MayWrite::Nothing {
-                policy.gates.protect = vec!["**".to_owned()];
+                policy.gates.protect = vec![EVERY_FILE.to_owned()];
             }
             for item in policy.items.iter_mut().filter(|item| item.key.is_none()) {
                 item.evidence = self.evidence().to_vec();

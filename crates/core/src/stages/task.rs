@@ -15,7 +15,10 @@ use crate::{
     config::is_branch,
     ids::TaskId,
     problem::{Problem, Source, Spot},
-    text::{nearest::nearest, visible::is_deceptive},
+    text::{
+        nearest::{distance, nearest},
+        visible::is_deceptive,
+    },
     unit::frontmatter,
     yaml::{Place, Value, Wrong, short},
 };
@@ -108,6 +111,8 @@ pub struct StageTaskList {
     /// In the order of their ids.
     pub tasks: Vec<StageTask>,
     pub problems: Vec<Problem>,
+    /// What is perhaps a mistake. The task counts all the same.
+    pub notes: Vec<Problem>,
 }
 
 impl StageTaskList {
@@ -127,7 +132,11 @@ struct ParsedTaskFile {
     task: StageTask,
     id_at: Spot,
     depends_at: Vec<(TaskId, Spot)>,
+    notes: Vec<Problem>,
 }
+
+/// The keys of a head that dacapo knows.
+const KEYS: [&str; 6] = ["id", "title", "status", "depends_on", "writes", "completion"];
 
 /// Reads one task file, by itself.
 pub fn parse(file: &str, bytes: &[u8]) -> Result<StageTask, Vec<Problem>> {
@@ -137,10 +146,13 @@ pub fn parse(file: &str, bytes: &[u8]) -> Result<StageTask, Vec<Problem>> {
 /// Reads all task files, each with its path from the top of the repository, and holds them against each other.
 pub fn list<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> StageTaskList {
     let mut problems = Vec::new();
-    let mut parsed: Vec<ParsedTaskFile> = Vec::new();
+    let (mut parsed, mut notes): (Vec<ParsedTaskFile>, Vec<Problem>) = (Vec::new(), Vec::new());
     for (file, bytes) in files {
         match read(Source { file, bytes }) {
-            Ok(task) => parsed.push(task),
+            Ok(mut task) => {
+                notes.append(&mut task.notes);
+                parsed.push(task);
+            }
             Err(wrong) => problems.extend(wrong),
         }
     }
@@ -150,7 +162,7 @@ pub fn list<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> StageTa
     dependencies(&parsed, &mut bad, &mut problems);
     let tasks = parsed.into_iter().zip(bad).filter(|(_, bad)| !bad).map(|(parsed, _)| parsed.task).collect();
     problems.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
-    StageTaskList { tasks, problems }
+    StageTaskList { tasks, problems, notes }
 }
 
 /// Of two tasks with one id neither is taken: the order of files must not decide which one runs.
@@ -248,6 +260,15 @@ fn read(source: Source<'_>) -> Result<ParsedTaskFile, Vec<Problem>> {
     if let Err(Wrong { place, what }) = frontmatter::check_status(&block, &entries) {
         reader.wrong(place, what, "write it as `status: todo`");
     }
+    // Other tools keep their notes in the head, so only a key that is nearly one of ours is worth a word.
+    let unknown = entries.iter().filter(|(key, _)| !KEYS.contains(&key.name.as_str()));
+    let notes: Vec<Problem> = unknown
+        .filter_map(|(key, _)| {
+            let meant = KEYS.into_iter().find(|known| is_slip_of(&key.name, known))?;
+            let what = format!("`{}` is no key that dacapo knows, and says nothing to it", short(&key.name));
+            Some(source.spot(key.place).problem(what, format!("did you mean `{meant}`?")))
+        })
+        .collect();
     let map = HeadMap::of(entries);
     let id = id(&mut reader, &map);
     let title = title(&mut reader, &map);
@@ -289,10 +310,18 @@ fn read(source: Source<'_>) -> Result<ParsedTaskFile, Vec<Problem>> {
                 specification: block.body.trim().to_owned(),
                 frozen: frontmatter::frozen(source.bytes),
             };
-            Ok(ParsedTaskFile { task: StageTask { spec, status }, id_at: source.spot(place), depends_at })
+            let task = StageTask { spec, status };
+            Ok(ParsedTaskFile { task, id_at: source.spot(place), depends_at, notes })
         }
         _ => Err(reader.problems),
     }
+}
+
+/// Whether `word` is `key` with a slip of the pen or two. A short word differs from others by as much.
+fn is_slip_of(word: &str, key: &str) -> bool {
+    let letters = |text: &str| text.to_lowercase().replace(['_', '-', ' '], "");
+    let (word, plain) = (letters(word), letters(key));
+    word == plain || (plain.len() >= 5 && word.len() <= 64 && distance(&word, &plain) <= 2)
 }
 
 /// The id of a task becomes a folder and a part of a branch's name.

@@ -286,3 +286,29 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_key_that_is_nearly_one_of_ours_gets_a_note_and_others_none() {
+    let notes = |head: &str| {
+        let text = format!("---\nid: A\ntitle: T\n{head}---\nx\n");
+        let found = list([(".dacapo/tasks/a.md", text.as_bytes())]);
+        assert_eq!((found.tasks.len(), found.problems.len()), (1, 0), "{head}");
+        found.notes.iter().map(Problem::line).collect::<Vec<_>>()
+    };
+    let place = "`.dacapo/tasks/a.md`, line 4: ";
+    for (key, meant) in [
+        ("depend_on", "depends_on"),
+        ("dependson", "depends_on"),
+        ("Depends-On", "depends_on"),
+        ("complation", "completion"),
+        ("state", "status"),
+        ("write", "writes"),
+    ] {
+        let words =
+            format!("`{key}` is no key that dacapo knows, and says nothing to it; did you mean `{meant}`?");
+        assert_eq!(notes(&format!("{key}: [x]\n")), [format!("{place}{words}")]);
+    }
+    for key in ["priority", "labels", "assignee", "estimate", "due", "tags", "owner", "kind"] {
+        assert_eq!(notes(&format!("{key}: x\n")), Vec::<String>::new(), "{key}");
+    }
+}

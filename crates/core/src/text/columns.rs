@@ -25,9 +25,66 @@ pub fn fitting(text: &str, room: usize) -> &str {
     &text[..end.unwrap_or(text.len())]
 }
 
+/// `text` as lines of at most `room` columns, broken between words. Lines after the first begin two columns further in than the
+/// first one does; a word that is wider than a line is broken where the line ends.
+pub fn wrapped(text: &str, room: usize) -> Vec<String> {
+    let room = room.max(4);
+    let begin = &text[..text.len() - text.trim_start_matches(' ').len()];
+    let indent = " ".repeat((columns(begin) + 2).min(room / 2));
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    // The blanks in front of a word belong to it, so that columns which were set with several of them stay.
+    let mut rest = text;
+    while !rest.is_empty() {
+        let blanks = rest.len() - rest.trim_start_matches(' ').len();
+        let end = rest[blanks..].find(' ').map_or(rest.len(), |at| blanks + at);
+        let (mut word, after) = rest.split_at(end);
+        rest = after;
+        if columns(&line) + columns(word) > room && !line.trim().is_empty() {
+            lines.push(std::mem::replace(&mut line, indent.clone()));
+            word = word.trim_start_matches(' ');
+        }
+        while columns(&line) + columns(word) > room {
+            let part = fitting(word, room.saturating_sub(columns(&line)).max(1));
+            // A character that is wider than the line has its line for itself.
+            let part =
+                if part.is_empty() { &word[..word.chars().next().map_or(0, char::len_utf8)] } else { part };
+            line.push_str(part);
+            word = &word[part.len()..];
+            lines.push(std::mem::replace(&mut line, indent.clone()));
+        }
+        line.push_str(word);
+    }
+    if lines.is_empty() || !line.trim().is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_broken_between_words_and_go_on_further_in() {
+        for (text, room, lines) in [
+            ("", 10, vec![""]),
+            ("short", 10, vec!["short"]),
+            ("exactly 10", 10, vec!["exactly 10"]),
+            ("one two three", 8, vec!["one two", "  three"]),
+            ("  gate `sh` exited 1", 12, vec!["  gate `sh`", "    exited 1"]),
+            ("a  b", 10, vec!["a  b"]),
+            ("/a/very/long/path x", 8, vec!["/a/very/", "  long/p", "  ath x"]),
+            (
+                "\u{7a0e}\u{8fbc}\u{307f} \u{7a0e}\u{8fbc}",
+                6,
+                vec!["\u{7a0e}\u{8fbc}\u{307f}", "  \u{7a0e}\u{8fbc}"],
+            ),
+        ] {
+            assert_eq!(wrapped(text, room), lines, "{text} in {room}");
+            assert!(wrapped(text, room).iter().all(|line| columns(line) <= room), "{text} in {room}");
+        }
+    }
 
     #[test]
     fn wide_characters_take_two_columns_and_are_never_cut_in_half() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    TaskSet, TaskSpec,
+    Task, TaskSet, TaskSpec,
     items::{self, UnitSource},
 };
 use crate::{
@@ -13,7 +13,8 @@ use crate::{
     duration::Millis,
     ids::UnitId,
     item::{Item, ItemKey, ItemSource},
-    policy::{CommitRule, GateSpec, Origin, OwnClaim, Policy, SetupCommand},
+    judge::gate_scripts::named_files,
+    policy::{CommitRule, GateIn, GateSpec, Origin, OwnClaim, Policy, SetupCommand, TestsMode},
 };
 
 /// How often an agent may try to resolve a conflict, or to turn red checks green (req 53, req 54).
@@ -122,6 +123,11 @@ impl RunSettings {
             p.gates.baseline = false;
             p.gates.red_first = false;
             p.gates.tolerate_baseline = false;
+            // Tasks often write what proves them, and what is merged is checked in a fresh checkout of its own.
+            p.gates.probe = false;
+            if p.gates.run_in == GateIn::Both {
+                p.gates.run_in = GateIn::Workspace;
+            }
             p.source = Some(self.source(None));
         })
     }
@@ -133,6 +139,7 @@ impl RunSettings {
         let proofs = ready.map(|task| self.task_gate(&task.spec, Some(items::key(&task.spec))));
         self.of_unit(&set.unit).with(|p| {
             p.claims.allow_empty = self.policy.claims.allow_empty || has_work;
+            p.gates.named_later = self.named_later(&set.tasks);
             p.gates.specs = self.policy.gates.specs.iter().cloned().chain(proofs).collect();
             p.limits.max_iterations = self.max_retries.max(1);
             p.items = items::items(&set);
@@ -141,8 +148,9 @@ impl RunSettings {
     }
 
     /// The checks after all tasks: first as things stand, then after each of a few fixes. All of them run.
-    pub fn baseline(&self, unit: &UnitId, checks: &[BaselineCheck]) -> Policy {
+    pub fn baseline(&self, unit: &UnitId, tasks: &[Task], checks: &[BaselineCheck]) -> Policy {
         self.fixing(unit).with(|p| {
+            p.gates.named_later = self.named_later(tasks);
             p.gates.specs = checks.iter().map(baseline_gate).collect();
             p.gates.timeout = Some(BASELINE_TIMEOUT);
             p.items = committed(format!("fix({unit}): baseline checks"));
@@ -161,6 +169,8 @@ impl RunSettings {
     pub fn merged(&self, unit: &UnitId, must_hold: &MustHold) -> Policy {
         self.fixing(unit).with(|p| {
             p.gates.specs = self.proofs(must_hold);
+            // No agent works here: what its tasks changed was judged with each of them.
+            p.gates.tests = TestsMode::Free;
             p.limits.max_iterations = 0;
         })
     }
@@ -174,6 +184,19 @@ impl RunSettings {
             p.pace.restart_delay = delay;
             p.pace.delay_limit = Some(most);
         })
+    }
+
+    /// The files that the checks of the unit name, those of this loop and those that its work meets later. What a task is to write
+    /// is none of them.
+    fn named_later(&self, tasks: &[Task]) -> Vec<String> {
+        let checks = self.baseline.iter().map(|check| &check.run);
+        let commands = tasks.iter().map(|task| &task.spec.backpressure).chain(checks);
+        let is_written = |file: &String| tasks.iter().any(|task| task.spec.writes.contains(file));
+        let mut files: Vec<String> =
+            commands.flat_map(|command| named_files(command)).filter(|file| !is_written(file)).collect();
+        files.sort_unstable();
+        files.dedup();
+        files
     }
 
     fn fixing(&self, unit: &UnitId) -> Policy {

@@ -80,7 +80,7 @@ fn checks_and_conflicts_have_three_fixes_and_their_own_times() {
     let check =
         BaselineCheck { name: "lint".to_owned(), run: "lint".to_owned(), pattern: None, timeout: None };
     let ten = Millis::from_mins(10);
-    let baseline = settings().baseline(&unit(), std::slice::from_ref(&check));
+    let baseline = settings().baseline(&unit(), &[], std::slice::from_ref(&check));
     assert_eq!(commands(&baseline), [("lint", None, ten)]);
     assert_eq!(
         (baseline.limits.max_iterations, baseline.gates.timeout, baseline.gates.run_all),
@@ -123,4 +123,28 @@ fn a_unit_may_have_an_agent_of_its_own() {
     let settings = RunSettings { providers: [(unit(), own.clone())].into(), ..settings() };
     assert_eq!(settings.turn(set(&[1]), false).agent.command, own);
     assert_ne!(settings.merged(&"v".parse().unwrap(), &MustHold::default()).agent.command, own);
+}
+
+#[test]
+fn scripts_of_checks_that_run_later_are_sealed_but_for_what_a_task_writes() {
+    let mut settings = settings();
+    settings.baseline = vec![BaselineCheck {
+        name: "all".to_owned(),
+        run: "sh checks/all.sh && echo done".to_owned(),
+        pattern: None,
+        timeout: None,
+    }];
+    let mut set = set(&[1]);
+    for (task, command) in set.tasks.iter_mut().zip(["sh one.sh", "sh two.sh", "sh own.sh"]) {
+        task.spec.backpressure = command.to_owned();
+    }
+    let last = set.tasks.last_mut().unwrap();
+    last.spec.backpressure = "sh own.sh".to_owned();
+    last.spec.writes = vec!["own.sh".to_owned()];
+    let tasks = set.tasks.clone();
+    let turn = settings.turn(set, false).gates.named_later;
+    assert!(turn.contains(&"checks/all.sh".to_owned()), "{turn:?}");
+    assert!(turn.contains(&"one.sh".to_owned()), "{turn:?}");
+    assert!(!turn.contains(&"own.sh".to_owned()), "{turn:?}");
+    assert_eq!(settings.baseline(&unit(), &tasks, &[]).gates.named_later, turn);
 }

@@ -1,9 +1,12 @@
 //! What people see of a loop: folds of its journal. `status`, the live view and `why` cannot disagree.
 
+mod attention;
+mod report;
+mod tally;
 mod task;
 mod unit;
 #[cfg(test)]
-mod view_tests;
+pub(crate) mod view_tests;
 mod why;
 mod workflow;
 
@@ -12,6 +15,9 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use attention::{Need, Standing, StreamKind, Urgency, attention};
+pub use report::{Report, ReportEntry, ReportTotals, report};
+pub use tally::{BUDGET_LOW, ChangedFiles, REFUSED_OFTEN, Tally};
 pub use task::{StageRunView, StageTaskView, TaskQuestionView, task_line, why_task};
 pub use unit::{RunView, TaskView, UnitStatus, UnitView, after_run, run_again, unit_line, why_run, why_unit};
 pub use why::{Why, why};
@@ -73,6 +79,9 @@ pub struct LoopView {
     /// Whether it holds as soon as it can.
     #[serde(default)]
     pub pausing: bool,
+    /// The chat session that it lives in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// How many gates a claim must pass.
     pub gates: usize,
     /// How long agents, checks and delays took.
@@ -80,6 +89,9 @@ pub struct LoopView {
     /// What `tokens` and `cost_usd` are the sum of.
     #[serde(default)]
     pub ledger: Ledger,
+    /// What its events add up to.
+    #[serde(default)]
+    pub tally: Tally,
 }
 
 impl LoopView {
@@ -118,16 +130,28 @@ impl LoopView {
             charged: None,
             after: started.after.clone(),
             pausing: false,
+            session: started.session.as_ref().map(|session| session.id.clone()),
             gates: started.policy.gates.specs.len(),
             spent_ms: Millis(0),
             ledger: Ledger::default(),
+            tally: Tally::begin(started),
         })
     }
 
     /// Takes in one fact.
     pub fn apply(&mut self, envelope: &Envelope) {
         match &envelope.event {
-            LoopEvent::LoopStarted(_) | LoopEvent::Warned { .. } | LoopEvent::SignalSeen { .. } => {}
+            LoopEvent::LoopStarted(_)
+            | LoopEvent::Warned { .. }
+            | LoopEvent::SignalSeen { .. }
+            | LoopEvent::SessionIdled { .. }
+            | LoopEvent::IdleSkipped { .. } => {}
+            LoopEvent::SessionErred { error, .. } => {
+                self.detail = Some(format!("the session had an error: {error}"));
+            }
+            LoopEvent::PromptNotDelivered { why, .. } => {
+                self.detail = Some(format!("the host could not be given the prompt: {why}"));
+            }
             LoopEvent::LoopResumed { grant, pid, .. } => {
                 self.max_iterations = self.max_iterations.saturating_add(grant.extra_iterations);
                 self.set_state("running");
@@ -155,6 +179,7 @@ impl LoopView {
             LoopEvent::UsageSeen { .. } | LoopEvent::AgentExited { .. } => self.take_spend(&envelope.event),
             LoopEvent::AgentSwitched { agent, .. } => self.agent.clone_from(agent),
             LoopEvent::BudgetReached { detail } => self.detail = Some(detail.clone()),
+            LoopEvent::BudgetLow { .. } => {}
             // No claim is checked before the first agent.
             LoopEvent::GateStarted { role: GateRole::Baseline, .. } => {}
             LoopEvent::ClaimMade { .. }
@@ -168,6 +193,8 @@ impl LoopView {
             | LoopEvent::OutlineTaken { .. }
             | LoopEvent::ClaimExamined { .. }
             | LoopEvent::GatesPassed { .. }
+            | LoopEvent::GateTried { .. }
+            | LoopEvent::TreeApproved { .. }
             | LoopEvent::TreeHeld { .. }
             | LoopEvent::Committed { .. } => {}
             LoopEvent::ReceiptIssued { receipt } => {
@@ -223,6 +250,7 @@ impl LoopView {
                 self.pid = None;
             }
         }
+        self.tally.apply(envelope, &self.ledger.total());
     }
 
     fn take_spend(&mut self, event: &LoopEvent) {
@@ -244,11 +272,25 @@ impl LoopView {
     /// A loop whose supervisor is gone although its journal has no end: shown as what `resume` will find.
     #[must_use]
     pub fn with_dead_owner(mut self) -> Self {
+        // Between two hooks no process owns the loop of a session.
+        if self.session.is_some() {
+            if self.state == "gating" {
+                self.set_state("running");
+                self.detail = Some("the host ended the hook before the claim was judged".to_owned());
+            }
+            self.pid = None;
+            return self;
+        }
         self.set_state("stopped");
         self.reason = Some(Reason::Interrupted);
         self.detail = Some("dacapo died while the loop was running".to_owned());
         self.pid = None;
         self
+    }
+
+    /// Whether a process must run it. The loop of a chat session goes on when a hook of its host does.
+    pub fn needs_owner(&self) -> bool {
+        self.session.is_none()
     }
 
     fn set_state(&mut self, state: &str) {

@@ -66,6 +66,9 @@ pub struct StageTaskView {
     /// Whether the task is being merged.
     #[serde(default)]
     pub is_merging: bool,
+    /// Since when it stands as it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_since: Option<Timestamp>,
 }
 
 /// One run of a stage.
@@ -90,6 +93,9 @@ pub struct StageRunView {
     /// Those of them that no role has reviewed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreviewed: Vec<String>,
+    /// Tests that it deleted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deleted_tests: Vec<String>,
 }
 
 /// A question that the user has not answered yet.
@@ -132,17 +138,26 @@ impl StageTaskView {
             ralph_failure: None,
             question: None,
             stages: Vec::new(),
-            ledger: ReviewLedger::default(),
+            ledger: ReviewLedger::with_earlier(&started.past_findings),
             worktree: None,
             branch: None,
             commit: None,
             last_refusal: None,
             is_merging: false,
+            waits_since: None,
         })
     }
 
     /// Takes in one fact.
     pub fn apply(&mut self, envelope: &TaskEnvelope) {
+        let before = (self.state.clone(), self.reason.clone());
+        self.take(envelope);
+        if before != (self.state.clone(), self.reason.clone()) {
+            self.waits_since = Some(envelope.at).filter(|_| self.state != "running" && !self.is_over);
+        }
+    }
+
+    fn take(&mut self, envelope: &TaskEnvelope) {
         match &envelope.event {
             TaskEvent::TaskStarted(_)
             | TaskEvent::CancelRequested
@@ -173,6 +188,7 @@ impl StageTaskView {
                     loop_id: None,
                     changed: Vec::new(),
                     unreviewed: Vec::new(),
+                    deleted_tests: Vec::new(),
                 });
                 self.ralph = Some(Ralph {
                     stage: *stage,
@@ -199,11 +215,14 @@ impl StageTaskView {
                 self.of_run(*run, |own| (own.state, own.detail) = ("running".to_owned(), None));
                 self.go_on(StageTaskStatus::of_stage(*stage));
             }
-            TaskEvent::StagePassed { run, iterations, changed, unreviewed, loop_id, .. } => {
+            TaskEvent::StagePassed {
+                run, iterations, changed, unreviewed, deleted_tests, loop_id, ..
+            } => {
                 self.of_run(*run, |own| {
                     own.state = "passed".to_owned();
                     own.iterations = own.iterations.max(*iterations);
                     (own.changed, own.unreviewed) = (changed.clone(), unreviewed.clone());
+                    own.deleted_tests.clone_from(deleted_tests);
                     own.loop_id.clone_from(loop_id);
                 });
                 self.ralph = None;

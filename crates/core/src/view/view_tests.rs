@@ -8,10 +8,10 @@ use crate::{
     policy::GateSpec,
 };
 
-const START: i64 = 1_000_000_000;
+pub(crate) const START: i64 = 1_000_000_000;
 
 /// An instant this many seconds after the loop began.
-fn at(secs: i64) -> Timestamp {
+pub(crate) fn at(secs: i64) -> Timestamp {
     Timestamp::from_second(START + secs).unwrap()
 }
 
@@ -20,7 +20,7 @@ fn envelope(secs: i64, event: LoopEvent) -> Envelope {
 }
 
 /// The view of a loop with one gate and 15 iterations after these events, a minute apart.
-fn view(events: impl IntoIterator<Item = LoopEvent>) -> LoopView {
+pub(crate) fn view(events: impl IntoIterator<Item = LoopEvent>) -> LoopView {
     let mut started = started(policy(|p| {
         p.limits.max_iterations = 15;
         p.gates.specs = vec![GateSpec::of_command("cargo test")];
@@ -33,11 +33,11 @@ fn view(events: impl IntoIterator<Item = LoopEvent>) -> LoopView {
     view
 }
 
-fn iteration(iteration: u32) -> LoopEvent {
+pub(crate) fn iteration(iteration: u32) -> LoopEvent {
     LoopEvent::IterationStarted { iteration, max_iterations: 15 }
 }
 
-fn over(reason: Reason, detail: &str) -> LoopEvent {
+pub(crate) fn over(reason: Reason, detail: &str) -> LoopEvent {
     LoopEvent::LoopFinished {
         state: reason.state(),
         reason,
@@ -51,7 +51,7 @@ fn claim_made() -> LoopEvent {
     LoopEvent::ClaimMade { iteration: 3, by: vec![Signal::DoneFile] }
 }
 
-fn refused() -> LoopEvent {
+pub(crate) fn refused() -> LoopEvent {
     LoopEvent::ClaimRefused {
         iteration: 3,
         reason: RefusalReason::GateFailed,
@@ -132,6 +132,7 @@ fn a_life_is_folded_into_its_states() {
         item: None,
         expect: Default::default(),
         working_dir: None,
+        look: Default::default(),
     };
     let gate_finished = |code| LoopEvent::GateFinished {
         iteration: 3,
@@ -140,6 +141,7 @@ fn a_life_is_folded_into_its_states() {
         command: "cargo test".into(),
         item: None,
         result: gate_result(code),
+        look: Default::default(),
     };
     let life = [
         (LoopEvent::TasksAwaited { tasks: vec!["first".parse().unwrap()] }, "parked"),
@@ -206,6 +208,7 @@ fn a_life_is_folded_into_its_states() {
         charged: Some(3),
         spent_ms: Millis(12_000),
         ledger: end.ledger,
+        tally: end.tally.clone(),
         ..view([])
     };
     assert_eq!(end, whole);
@@ -366,6 +369,7 @@ fn why_gives_one_reason_and_one_next_step_for_every_live_state() {
         item: None,
         expect: Default::default(),
         working_dir: None,
+        look: Default::default(),
     };
     for (events, because, next) in [
         (vec![], "Running: iteration 0/15, no accepted claim yet.", running),

@@ -14,6 +14,13 @@ pub struct Why {
     pub next: String,
 }
 
+impl Why {
+    /// The first command of the next step, as it can be typed.
+    pub fn command(&self) -> Option<&str> {
+        self.next.split('`').skip(1).step_by(2).find(|quoted| quoted.starts_with("dacapo "))
+    }
+}
+
 /// The reason and the next step for `view`.
 pub fn why(view: &LoopView) -> Why {
     let id = &view.id;
@@ -39,6 +46,10 @@ pub fn why(view: &LoopView) -> Why {
                 "Check the work yourself; next time give `--gate CMD`.".to_owned(),
             ),
         },
+        Some(Reason::Gate) => (
+            format!("Failed: {detail}."),
+            format!("Install what the gate needs, or correct its command; then `dacapo resume {id}`."),
+        ),
         // It has no agent that more iterations could help.
         Some(Reason::MaxIterations) if view.max_iterations == 0 => (
             format!("Failed: {detail}."),
@@ -108,6 +119,9 @@ pub fn why(view: &LoopView) -> Why {
         Some(Reason::Interrupted | Reason::Terminated) => {
             (format!("Stopped: {detail}."), format!("`dacapo resume {id}` goes on at the next iteration."))
         }
+        Some(Reason::Cancelled) if view.session.is_some() => {
+            (format!("{detail}."), "`/ralph` in the session starts another one.".to_owned())
+        }
         Some(Reason::Cancelled) => (format!("{detail}."), "A new `dacapo run` starts over.".to_owned()),
         None => live(view, detail, &refused),
     };
@@ -141,6 +155,20 @@ fn budget_step(view: &LoopView, detail: &str) -> String {
 fn live(view: &LoopView, detail: &str, refused: &str) -> (String, String) {
     let id = &view.id;
     match view.state.as_str() {
+        "parked" if view.session.is_some() => {
+            let until = view.until.map(|t| format!(" until {t}")).unwrap_or_default();
+            (
+                format!("Parked{until}: {detail}."),
+                "Send the session any prompt after that: the loop goes on when its agent stops.".to_owned(),
+            )
+        }
+        "running" if view.session.is_some() => (
+            format!(
+                "Iteration {} of {} runs in the chat session.{refused}",
+                view.iteration, view.max_iterations
+            ),
+            format!("It goes on when its agent stops; `dacapo cancel {id}` ends it."),
+        ),
         "paused" => ("Paused by a person.".to_owned(), format!("`dacapo resume {id}` goes on.")),
         "parked" => {
             let until = view.until.map(|t| format!(" until {t}")).unwrap_or_default();

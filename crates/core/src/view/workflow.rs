@@ -56,6 +56,9 @@ pub struct WorkflowView {
     /// Whether a budget that is used up does not hold the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_audited: bool,
+    /// Since when it stands as it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_since: Option<Timestamp>,
 }
 
 /// One step of a run.
@@ -165,11 +168,20 @@ impl WorkflowView {
             exceeded: None,
             refused_answer: None,
             is_audited: started.workflow.budget.is_some_and(|budget| budget.mode == BudgetMode::Audit),
+            waits_since: None,
         })
     }
 
     /// Takes in one fact.
     pub fn apply(&mut self, envelope: &WorkflowEnvelope) {
+        let before = (self.state.clone(), self.reason.clone());
+        self.take(envelope);
+        if before != (self.state.clone(), self.reason.clone()) {
+            self.waits_since = Some(envelope.at).filter(|_| self.state != "running" && !self.is_over);
+        }
+    }
+
+    fn take(&mut self, envelope: &WorkflowEnvelope) {
         match &envelope.event {
             WorkflowEvent::WorkflowStart(_) => {}
             WorkflowEvent::BudgetExceeded { what } => {

@@ -9,6 +9,7 @@ use std::{
 
 use super::{
     error::{RepositoryProblem, WorkspaceError},
+    on_disk,
     runner::{Git, GitCall, GitError, failed_call},
 };
 
@@ -40,6 +41,9 @@ impl Checkout {
     pub(crate) fn find(git: &Git, dir: &Path) -> Result<Option<Self>, WorkspaceError> {
         if is_outside_all(dir) {
             return Ok(None);
+        }
+        if let Some((git_dir, common_dir)) = on_disk::folders_of_checkout(dir) {
+            return Ok(Some(Self { git: git.clone(), toplevel: dir.to_owned(), git_dir, common_dir }));
         }
         let refused = |state| WorkspaceError::Refused { dir: dir.to_owned(), state };
         let call = || git.call(dir).args(["rev-parse", "--path-format=absolute"]);

@@ -8,6 +8,7 @@ mod error;
 mod files;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod listed_config;
 mod locks;
 pub(crate) mod on_disk;
 mod runner;
@@ -17,8 +18,19 @@ pub use error::{RepositoryProblem, WorkspaceError};
 pub use locks::RepositoryLock;
 pub use runner::{Git, GitError};
 
+/// Whether the repository of a folder holds work that its newest commit does not; `false` outside of repositories.
+pub fn is_dirty(dir: &std::path::Path) -> bool {
+    let look = || -> Result<bool, WorkspaceError> {
+        let Some(checkout) = Checkout::find(&Git::find()?, dir)? else { return Ok(false) };
+        let status = checkout.call().args(["status", "--porcelain", "--ignore-submodules=all"]).run()?;
+        Ok(!status.stdout.is_empty())
+    };
+    look().unwrap_or(false)
+}
+
 pub(crate) use checkout::Checkout;
 pub(crate) use files::{escaped, replace};
+pub(crate) use listed_config::{ListedConfig, without_scopes};
 pub(crate) use locks::{RunLock, RunLockHeld, remove_stale_lock};
 pub(crate) use runner::{GitCall, GitOutput, failed_call, run_bounded, split_nul};
 pub(crate) use untrusted_config::UntrustedConfig;

@@ -26,7 +26,7 @@ use rustix::{
 
 use crate::{
     home::Home,
-    process::{identity::Identity, keeper},
+    process::{identity::Identity, keeper, leftovers},
     store::{LockError, Store, StoreError, TaskLock},
 };
 
@@ -59,6 +59,9 @@ pub fn place(home: &Home) -> Whereabouts {
         if name == keeper::NAME.as_bytes() {
             match kept_loop(pid) {
                 Some((loop_id, kept)) if kept.is(&database) => {
+                    // A check finds no variable of dacapo's, and may ask all the same.
+                    let is_check = leftovers::is_check_of(&loop_id, home.path());
+                    let socket = socket.or_else(|| is_check.then(|| home.socket(&loop_id)));
                     return Whereabouts::Below { loop_id: Some(loop_id), socket };
                 }
                 _ => is_below_another = true,

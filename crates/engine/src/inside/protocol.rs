@@ -6,12 +6,16 @@
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt, OsStringExt},
+    path::PathBuf,
 };
 
 use dacapo_core::{
     bus::Message,
-    event::Envelope,
+    duration::Millis,
+    event::{Envelope, LoopStarted, Usage},
     ids::{LoopId, ProjectId, TaskId},
+    loop_machine::LoopState,
+    prompt,
     view::LoopView,
 };
 use serde::{Deserialize, Serialize};
@@ -49,7 +53,16 @@ pub enum Ask {
     Claim {
         /// What the agent wants to say about it.
         note: String,
+        /// Take no claim while a question is unanswered or a child loop runs.
+        #[serde(default, skip_serializing_if = "is_false")]
+        only_if_settled: bool,
     },
+    /// The agent cannot do what it was asked, as the tag `<blocked>` in its output says.
+    Blocked {
+        why: String,
+    },
+    /// What the loop is about, what it may use and has used, and why its last claim did not hold.
+    About,
     /// Start a child loop. The descriptors of its standard output and standard error come with this line.
     Start(StartChild),
     /// The agent's own loop, its child loops, and theirs.
@@ -120,7 +133,9 @@ pub struct StartChild {
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum AskAnswer {
     /// It was posted, and this is the message's id.
-    Posted { id: String },
+    Posted {
+        id: String,
+    },
     /// Messages of a bus.
     Messages {
         /// The messages, oldest first.
@@ -141,6 +156,7 @@ pub enum AskAnswer {
         /// Its exit code, 128 and more if a signal ended it.
         code: u8,
     },
+    About(Box<LoopAbout>),
     Loops {
         /// The agent's own loop.
         own: LoopId,
@@ -176,6 +192,10 @@ pub struct AskRefusal {
     pub exit: u8,
 }
 
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
 impl AskAnswer {
     pub(crate) fn taken() -> Self {
         Self::Taken { gates: Vec::new() }
@@ -201,6 +221,88 @@ impl AskRefusal {
 
 /// The way out for an agent that may not do something itself.
 pub const ASK_THE_USER: &str = "`dacapo ask \"…\"` asks the user";
+
+/// What the agent of a loop may know about it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoopAbout {
+    pub id: LoopId,
+    pub project: ProjectId,
+    pub task: TaskId,
+    pub workspace: PathBuf,
+    /// What is asked, in the user's words.
+    pub prompt: String,
+    /// The promise that this iteration's agent may print.
+    pub promise: String,
+    /// The gates that decide about a claim: name and command.
+    pub gates: Vec<(String, String)>,
+    pub protected: Vec<String>,
+    pub iteration: u32,
+    pub max_iterations: u32,
+    pub spent_ms: Millis,
+    pub max_time_ms: Option<Millis>,
+    pub iteration_timeout_ms: Option<Millis>,
+    pub idle_timeout_ms: Option<Millis>,
+    pub cost_usd: Option<f64>,
+    pub max_cost_usd: Option<f64>,
+    pub tokens: Option<Usage>,
+    pub max_tokens: Option<u64>,
+    /// Why the last claim did not hold.
+    pub refusal: Option<String>,
+    /// A question that no person has answered yet.
+    pub question: Option<String>,
+    /// Child loops that run.
+    pub children: Vec<LoopId>,
+}
+
+impl LoopAbout {
+    /// What `state` and `view` say of a loop to its agent.
+    pub(crate) fn of(
+        started: &LoopStarted,
+        state: &LoopState,
+        view: &LoopView,
+        children: Vec<LoopId>,
+    ) -> Self {
+        let (policy, iteration) = (&started.policy, state.counters.iterations);
+        let gates = policy.gates.specs.iter().map(|gate| (gate.name.clone(), gate.run.clone()));
+        Self {
+            id: view.id.clone(),
+            project: started.project.clone(),
+            task: started.task.clone(),
+            workspace: started.workspace.clone(),
+            prompt: started.prompt.clone(),
+            promise: policy.claims.promise.expected(&prompt::nonce(started, iteration)),
+            gates: gates.collect(),
+            protected: policy.gates.protect.clone(),
+            iteration,
+            max_iterations: state.limits.max_iterations,
+            spent_ms: state.counters.spent,
+            max_time_ms: state.limits.max_time,
+            iteration_timeout_ms: policy.limits.iteration_timeout,
+            idle_timeout_ms: policy.limits.idle_timeout,
+            cost_usd: view.cost_usd,
+            max_cost_usd: state.limits.max_cost,
+            tokens: view.tokens,
+            max_tokens: state.limits.max_tokens,
+            refusal: prompt::refusal(state),
+            question: view.question.clone(),
+            children,
+        }
+    }
+
+    /// What must end before the agent can claim to be done by a tool.
+    pub(crate) fn still_open(&self) -> Option<String> {
+        if let Some(question) = &self.question {
+            return Some(format!(
+                "your question is not answered yet: {}. End your turn without a claim; the answer will be in a later prompt",
+                question.trim_end()
+            ));
+        }
+        let children: Vec<&str> = self.children.iter().map(LoopId::as_str).collect();
+        (!children.is_empty()).then(|| {
+            format!("child loops of yours still run: {}. Wait for their end first", children.join(", "))
+        })
+    }
+}
 
 /// A loop as its family sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -301,6 +403,9 @@ mod tests {
         };
         for ask in [
             Ask::Family,
+            Ask::About,
+            Ask::Claim { note: "all".into(), only_if_settled: true },
+            Ask::Blocked { why: "no key".into() },
             Ask::Start(start),
             Ask::Post {
                 kind: "INFO".into(),

@@ -130,9 +130,9 @@ impl Server {
         self.connections.iter().filter(idle).map(|connection| connection.since + IDLE).min()
     }
 
-    /// Lets in who knocks, takes what came, gives what is owed. Only what runs below the process `keeper` is heard.
-    pub(crate) fn turn(&mut self, keeper: u32) -> Vec<Asked> {
-        self.accept(keeper);
+    /// Lets in who knocks, takes what came, gives what is owed. Only what runs below one of the processes `keepers` is heard.
+    pub(crate) fn turn(&mut self, keepers: &[u32]) -> Vec<Asked> {
+        self.accept(keepers);
         let mut held: usize = self.connections.iter().map(|connection| connection.input.len()).sum();
         let mut asked = Vec::new();
         for connection in &mut self.connections {
@@ -186,7 +186,7 @@ impl Server {
         }
     }
 
-    fn accept(&mut self, keeper: u32) {
+    fn accept(&mut self, keepers: &[u32]) {
         for _ in 0..AT_ONCE {
             if self.connections.len() >= CONNECTIONS {
                 return;
@@ -206,7 +206,7 @@ impl Server {
                 state: ConnectionState::Asks,
                 is_watching: false,
             };
-            if !connection.is_below(keeper) {
+            if !connection.is_below(keepers) {
                 let refusal = AskRefusal::not_yours(
                     "refused: only what the agent of this loop has started may ask its supervisor",
                 );
@@ -229,11 +229,11 @@ impl Drop for Server {
 }
 
 impl Connection {
-    /// Whether the process at the other end runs below `keeper`: by what the kernel knows, not by what it says.
-    fn is_below(&self, keeper: u32) -> bool {
+    /// Whether the process at the other end runs below one of `keepers`: by what the kernel knows, not by what it says.
+    fn is_below(&self, keepers: &[u32]) -> bool {
         let Ok(peer) = rustix::net::sockopt::socket_peercred(&self.stream) else { return false };
-        peer.uid == rustix::process::geteuid()
-            && is_below(peer.pid.as_raw_nonzero().get().cast_unsigned(), keeper)
+        let pid = peer.pid.as_raw_nonzero().get().cast_unsigned();
+        peer.uid == rustix::process::geteuid() && keepers.iter().any(|keeper| is_below(pid, *keeper))
     }
 
     /// Takes what came: at most one read, at most one question.
@@ -374,11 +374,11 @@ mod tests {
     use super::*;
 
     /// A server that takes every process below the parent of this process for its agent, this process too.
-    fn server() -> (tempfile::TempDir, Server, u32) {
+    fn server() -> (tempfile::TempDir, Server, [u32; 1]) {
         let dir = tempfile::tempdir().unwrap();
         let server = Server::listen(&Home::at(dir.path()), &"aaaaaaaaaa".parse().unwrap());
         let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get().cast_unsigned();
-        (dir, server, parent)
+        (dir, server, [parent])
     }
 
     fn connect(server: &Server) -> UnixStream {
@@ -391,7 +391,7 @@ mod tests {
         let mut stream = connect(&server);
         for _ in 0..2 {
             stream.write_all(b"{\"v\":1,\"ask\":\"family\"}\n").unwrap();
-            let asked = server.turn(keeper);
+            let asked = server.turn(&keeper);
             assert_eq!(asked.len(), 1);
             server.answer(asked[0].by, &AskAnswer::taken(), true);
             let mut line = String::new();
@@ -399,7 +399,7 @@ mod tests {
             assert_eq!(line, "{\"v\":1,\"answer\":\"taken\"}\n");
         }
         drop(stream);
-        assert!(server.turn(keeper).is_empty());
+        assert!(server.turn(&keeper).is_empty());
         assert!(server.connections.is_empty(), "who has gone is forgotten");
     }
 
@@ -408,7 +408,7 @@ mod tests {
         let (_dir, mut server, keeper) = server();
         let mut stream = connect(&server);
         stream.write_all(b"{\"v\":1,\"ask\":\"watch\",\"watched\":\"events\"}\n").unwrap();
-        let asked = server.turn(keeper);
+        let asked = server.turn(&keeper);
         assert!(!server.is_watched());
         server.watch(asked[0].by);
         assert!(server.is_watched());
@@ -427,7 +427,7 @@ mod tests {
             "news that the client does not read is not heaped up"
         );
         drop(stream);
-        server.turn(keeper);
+        server.turn(&keeper);
         assert!(!server.is_watched());
     }
 
@@ -437,13 +437,13 @@ mod tests {
             let (_dir, mut server, keeper) = server();
             let mut stream = connect(&server);
             stream.write_all(b"{\"v\":1,\"ask\":\"family\"}\n").unwrap();
-            let asked = server.turn(keeper);
+            let asked = server.turn(&keeper);
             server.answer(asked[0].by, &AskAnswer::Started, false);
             assert_eq!(server.connections.len(), 1);
             assert_eq!(server.deadline(), None, "a child may take as long as it likes");
             stream.write_all(out_of_turn).unwrap();
             drop(stream);
-            server.turn(keeper);
+            server.turn(&keeper);
             assert!(server.connections.is_empty(), "or the supervisor would wake up for it for ever");
         }
     }
@@ -456,18 +456,18 @@ mod tests {
         let chunk = vec![b'x'; 64 << 10];
         let mut turns = 0;
         while stream.write(&chunk).is_ok_and(|_| true) || turns == 0 || !server.connections.is_empty() {
-            assert!(server.turn(keeper).is_empty());
+            assert!(server.turn(&keeper).is_empty());
             turns += 1;
             assert!(turns < 10_000, "it reads without end");
         }
         let crowd: Vec<UnixStream> = (0..CONNECTIONS + 8).map(|_| connect(&server)).collect();
         for _ in 0..CONNECTIONS {
-            server.turn(keeper);
+            server.turn(&keeper);
         }
         assert_eq!(server.connections.len(), CONNECTIONS);
         assert_eq!(server.fds().count(), CONNECTIONS, "no further client is let in meanwhile");
         drop(crowd);
-        server.turn(keeper);
+        server.turn(&keeper);
         assert!(server.connections.is_empty());
     }
 

@@ -33,7 +33,6 @@ use dacapo_core::{
     },
 };
 use jiff::Timestamp;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::{
     job::{ScriptReport, StepSpec, StepWork},
@@ -46,7 +45,7 @@ use crate::{
     proof::fresh_id,
     scheduler::{
         RunError,
-        host::{JobHost, JobSignal, LocalHost, RunningJob},
+        host::{self, JobHost, JobSignal, LocalHost, RunningJob},
         message::{HostMessage, JobMessage, PROTOCOL},
     },
     signals::{ArrivedSignal, Signals},
@@ -649,22 +648,13 @@ impl<'a> Performer<'a> {
         });
         let renewal = Some(self.stream.renewal_is_due_at());
         let deadline = [due, self.next_look, self.next_tick, renewal].into_iter().flatten().min();
-        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
-        let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(8 + self.jobs.len());
-        fds.extend(self.signals.fds().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        fds.extend(self.jobs.iter().map(|job| PollFd::from_borrowed_fd(job.running.fd(), PollFlags::IN)));
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => {
-                return Err(RunError::Io { what: "cannot wait for events", source: error.into() });
-            }
-        }
-        drop(fds);
+        host::wait(&self.signals, self.jobs.iter().map(|job| &*job.running), deadline)?;
         for arrived in self.signals.take() {
             match arrived {
                 ArrivedSignal::Stop(cause) => self.stopped(cause),
-                ArrivedSignal::Suspend => self.suspend(),
+                ArrivedSignal::Suspend => {
+                    host::suspend(self.jobs.iter().map(|job| &*job.running));
+                }
                 ArrivedSignal::Wake => self.read_requests(news)?,
             }
         }
@@ -684,12 +674,6 @@ impl<'a> Performer<'a> {
             let kills = job.is_script || (is_again && cause != StopCause::Interrupt);
             job.running.signal(if kills { JobSignal::Kill } else { JobSignal::Stop });
         }
-    }
-
-    fn suspend(&mut self) {
-        self.jobs.iter().for_each(|job| job.running.signal(JobSignal::Suspend));
-        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
-        self.jobs.iter().for_each(|job| job.running.signal(JobSignal::Continue));
     }
 
     fn look_at_the_clock(&mut self, news: &mut Vec<Arrival<WorkflowInput>>) {
@@ -753,7 +737,7 @@ impl<'a> Performer<'a> {
                     }
                     News::Due
                 }
-                Request::Ask { .. } => News::Due,
+                Request::Ask { .. } | Request::ApproveTree { .. } => News::Due,
             };
             news.push(Arrival {
                 input: WorkflowInput { now: Timestamp::now(), news: asked },
@@ -783,7 +767,8 @@ impl<'a> Performer<'a> {
                         | JobMessage::Event(_)
                         | JobMessage::LoopWrote
                         | JobMessage::Worktree { .. }
-                        | JobMessage::Merge(_),
+                        | JobMessage::Merge(_)
+                        | JobMessage::Idle,
                     ) => {}
                     Err(bad) => self.jobs[at].failed = Some((bad.to_string(), Reason::Error)),
                 }
@@ -876,8 +861,9 @@ impl<'a> Performer<'a> {
     /// it is killed: its keeper was killed too.
     fn end_leftovers(&mut self) -> Result<(), RunError> {
         let mut spared: Vec<Identity> = self.jobs.iter().filter_map(|job| job.running.identity()).collect();
-        // Loops that agents started are their own masters.
-        spared.extend(self.store.active()?.into_iter().map(|row| row.owner));
+        // Loops that agents started are their own masters. A row that an agent forged names a process that is none.
+        let owners = self.store.active()?.into_iter().map(|row| row.owner);
+        spared.extend(owners.filter(Identity::runs_this_program));
         self.host.end_leftovers(&spared, SCRIPT_GRACE.std() + Duration::from_secs(1));
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 use std::{
     ffi::OsStr,
-    io::{self, BufRead, BufReader, Read},
-    process::{Command, Stdio},
+    io::{self, BufRead, BufReader, Read, Write},
+    process::{Child, Command, Stdio},
 };
 
 /// Set for the process that goes to the background.
@@ -37,13 +37,30 @@ pub fn leave_terminal() {
 
 /// Runs this program with `args` in the background, until its first line of output or its end.
 pub fn send(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> io::Result<BackgroundStart> {
-    let mut child = Command::new("/proc/self/exe")
-        .args(args)
-        .env(MARK, "1")
-        .stdin(Stdio::inherit())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
+    await_first_word(in_background(args).stdin(Stdio::inherit()).spawn()?)
+}
+
+/// The same with `input` as its whole standard input, and with one more variable in its environment.
+pub(crate) fn send_with(
+    args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    input: &str,
+    (name, value): (&str, &str),
+) -> io::Result<BackgroundStart> {
+    let mut child = in_background(args).env(name, value).stdin(Stdio::piped()).spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A command that refuses its arguments does not read it, and says why.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    await_first_word(child)
+}
+
+fn in_background(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.args(args).env(MARK, "1").stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn await_first_word(mut child: Child) -> io::Result<BackgroundStart> {
     let mut first = String::new();
     if let Some(stdout) = child.stdout.take() {
         BufReader::new(stdout).read_line(&mut first)?;

@@ -30,6 +30,14 @@ impl Identity {
             && stat(self.pid).is_some_and(|stat| stat.start == self.start && !stat.is_dead())
     }
 
+    /// Whether it runs the program that this process runs. A row of the journal can name any process; this is no matter of rows.
+    pub(crate) fn runs_this_program(&self) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let file = |path: String| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+        let own = file("/proc/self/exe".to_owned());
+        own.is_some() && own == file(format!("/proc/{}/exe", self.pid)) && self.is_alive()
+    }
+
     /// Sends it a signal, and never to a process that took its number.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         let gone = || io::Error::from_raw_os_error(rustix::io::Errno::SRCH.raw_os_error());
@@ -134,6 +142,22 @@ pub(crate) fn all_pids() -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_of_another_program_is_told_from_one_of_this() {
+        assert!(Identity::own().runs_this_program());
+        let mut other =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().expect("cat");
+        // Between fork and exec it is still this program.
+        while of(other.id()).runs_this_program() {
+            std::thread::yield_now();
+        }
+        let identity = of(other.id());
+        assert!(identity.is_alive() && !identity.runs_this_program());
+        drop(other.stdin.take());
+        other.wait().expect("it ends with its input");
+        assert!(!identity.runs_this_program());
+    }
 
     #[test]
     fn what_the_kernel_says_is_read_field_by_field() {

@@ -4,6 +4,10 @@
 //! supervisor holds, so a supervisor that dies, however, is an end of file here; and it runs in a session of its
 //! own, so a terminal's signals do not reach it. One keeper serves all attempts of a loop in turn.
 //!
+//! A process can also stay for many pieces of work, an agent that speaks ACP. Between them it rests: what it started for the
+//! last piece is ended, and the process itself, with what it had before, is stopped, so that nothing of it runs while its work is
+//! looked at.
+//!
 //! Child loops are not below it: the supervisor starts them, beside the keeper.
 
 use std::{
@@ -21,6 +25,7 @@ use rustix::{
 };
 
 use super::{
+    identity::{self, Identity},
     sweep::{DescendantScan, descendants, signal_all},
     wire::{KeeperOrder, KeptCommand, KeptEnd, Report, receive_order, send_report},
 };
@@ -71,6 +76,17 @@ struct KeptProcess {
     patience: Option<Instant>,
     /// Since when nothing was found, though not for certain.
     nothing_since: Option<Instant>,
+    /// What belongs to the process itself, if it stays.
+    own: Vec<Identity>,
+    /// Set while it is put to rest.
+    rest: Option<Rest>,
+}
+
+/// A process that stays is put to rest.
+struct Rest {
+    kill_at: Instant,
+    /// How many processes its last piece of work has left behind, once they were asked to end.
+    leftovers: Option<u32>,
 }
 
 impl Keeper {
@@ -110,12 +126,14 @@ impl Keeper {
 
     /// Waits for an order, the end of a child, or the time to kill.
     fn wait(&self) -> std::io::Result<(bool, bool)> {
+        let rests = self.work.as_ref().and_then(|work| work.rest.as_ref()).map(|rest| rest.kill_at);
         let timeout = self
             .work
             .as_ref()
             .and_then(|work| work.kill_at)
-            .map(|at| at.saturating_duration_since(Instant::now()).max(AGAIN))
             .into_iter()
+            .chain(rests)
+            .map(|at| at.saturating_duration_since(Instant::now()).max(AGAIN))
             .chain(self.is_unsure.then_some(AGAIN))
             .min()
             .and_then(|left| Timespec::try_from(left).ok());
@@ -143,6 +161,8 @@ impl Keeper {
                             kill_at: None,
                             patience: None,
                             nothing_since: None,
+                            own: Vec::new(),
+                            rest: None,
                         })
                     }
                     Err(error) => self.report(&Report::NotStarted(error.raw_os_error().unwrap_or(0))),
@@ -151,6 +171,20 @@ impl Keeper {
             KeeperOrder::Stop(grace) => self.ask_to_end(grace),
             KeeperOrder::Suspend => signal_all(below().pids(), Signal::STOP),
             KeeperOrder::Continue => signal_all(below().pids(), Signal::CONT),
+            KeeperOrder::Wake => {
+                let below = below();
+                signal_all(below.pids(), Signal::CONT);
+                if let Some(work) = &mut self.work {
+                    work.own = below.pids().map(identity::of).collect();
+                    self.report(&Report::Awake);
+                }
+            }
+            KeeperOrder::Rest(grace) => {
+                if let Some(work) = &mut self.work {
+                    work.rest = Some(Rest { kill_at: Instant::now() + grace.std(), leftovers: None });
+                    work.patience = None;
+                }
+            }
         }
         Ok(())
     }
@@ -207,6 +241,7 @@ impl Keeper {
         let Some(work) = &self.work else { return Ok(()) };
         let time_to_kill = work.kill_at.is_some_and(|at| at <= Instant::now());
         if work.end.is_none() && !time_to_kill {
+            self.put_to_rest();
             return Ok(());
         }
         let below = below();
@@ -236,6 +271,42 @@ impl Keeper {
         Ok(())
     }
 
+    /// Ends what a process that stays has left behind, stops the process, and reports that it rests.
+    fn put_to_rest(&mut self) {
+        let Some(work) = &mut self.work else { return };
+        let Some(rest) = &mut work.rest else { return };
+        let is_own = |pid: u32| {
+            let found = identity::of(pid);
+            work.own.iter().any(|own| own.pid == pid && own.start == found.start)
+        };
+        let strangers = || -> Vec<u32> { below().pids().filter(|pid| !is_own(*pid)).collect() };
+        let mut left = strangers();
+        if left.is_empty() {
+            // What is stopped starts nothing: only now is a look that finds nothing a proof.
+            signal_all(below().pids(), Signal::STOP);
+            left = strangers();
+            if left.is_empty() {
+                let leftovers = rest.leftovers.unwrap_or(0);
+                work.rest = None;
+                return self.report(&Report::Rested(leftovers));
+            }
+        }
+        self.is_unsure = true;
+        if left.iter().copied().any(is_starting_child)
+            && work.patience.get_or_insert_with(|| Instant::now() + PATIENCE) > &mut Instant::now()
+        {
+            return;
+        }
+        if rest.kill_at <= Instant::now() {
+            rest.leftovers.get_or_insert(u32::try_from(left.len()).unwrap_or(u32::MAX));
+            signal_all(left, Signal::KILL);
+        } else if rest.leftovers.is_none() {
+            rest.leftovers = Some(u32::try_from(left.len()).unwrap_or(u32::MAX));
+            signal_all(left.iter().copied(), Signal::TERM);
+            signal_all(left, Signal::CONT);
+        }
+    }
+
     fn finish(&mut self) {
         if let Some(work) = self.work.take() {
             let end = work.end.unwrap_or(KeptEnd { code: None, signal: None, leftovers: 0 });
@@ -256,16 +327,10 @@ fn below() -> DescendantScan {
 
 /// Whether a process is a dacapo that is about to ask for a child loop: this very program, told to run one.
 fn is_starting_child(pid: u32) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let file = |path: String| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-    let own = file("/proc/self/exe".to_owned());
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let told = line.split(|b| *b == 0).nth(1).unwrap_or_default();
     let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-    told == b"run"
-        && name.trim_ascii_end() != ASKED.to_bytes()
-        && own.is_some()
-        && own == file(format!("/proc/{pid}/exe"))
+    told == b"run" && name.trim_ascii_end() != ASKED.to_bytes() && identity::of(pid).runs_this_program()
 }
 
 fn start(command: &KeptCommand, [stdin, stdout, stderr]: [std::os::fd::OwnedFd; 3]) -> std::io::Result<Pid> {

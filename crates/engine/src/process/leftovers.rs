@@ -2,9 +2,10 @@
 
 use std::{
     collections::HashSet,
+    ffi::{OsStr, OsString},
     fs, io,
     os::{fd::OwnedFd, unix::ffi::OsStrExt},
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -25,11 +26,35 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// Time without a find after which processes that come and go are taken for those of another user.
 const ENOUGH: Duration = Duration::from_millis(300);
 
+/// The variable by which the processes of checks are found, which know nothing of dacapo otherwise.
+pub(crate) const CHECK_MARK: &str = "CHECK_ID";
+
+/// What that variable holds.
+pub(crate) fn check_mark(loop_id: &LoopId, home: &Path) -> OsString {
+    let mut mark = OsString::from(format!("{loop_id}:"));
+    mark.push(home);
+    mark
+}
+
+/// The state folder of the loop whose check this process belongs to, as far as the environment says so.
+pub(crate) fn home_of_check() -> Option<PathBuf> {
+    let mark = std::env::var_os(CHECK_MARK)?;
+    let at = mark.as_bytes().iter().position(|byte| *byte == b':')?;
+    let home = PathBuf::from(OsStr::from_bytes(&mark.as_bytes()[at + 1..]));
+    home.is_absolute().then_some(home)
+}
+
+/// Whether this process belongs to a check of this loop, as far as the environment says so.
+pub(crate) fn is_check_of(loop_id: &LoopId, home: &Path) -> bool {
+    std::env::var_os(CHECK_MARK).is_some_and(|mark| mark == check_mark(loop_id, home))
+}
+
 /// Kills every process that carries the mark of `loop_id` and returns when all are gone.
 pub fn end(loop_id: &LoopId, home: &Path) -> io::Result<()> {
     let marks = [
         format!("DACAPO_LOOP={loop_id}").into_bytes(),
         [b"DACAPO_HOME=", home.as_os_str().as_bytes()].concat(),
+        [CHECK_MARK.as_bytes(), b"=", check_mark(loop_id, home).as_bytes()].concat(),
     ];
     let deadline = Instant::now() + LONGEST;
     let mut strangers = HashSet::new();
@@ -81,7 +106,7 @@ struct Pass {
 
 /// Looks at all processes but the `strangers` of the passes before, the newest first: a process that starts others and
 /// ends at once must be met while it is there.
-fn pass(marks: &[Vec<u8>; 2], strangers: &mut HashSet<u32>) -> io::Result<Pass> {
+fn pass(marks: &[Vec<u8>; 3], strangers: &mut HashSet<u32>) -> io::Result<Pass> {
     let mut pass = Pass { killed: Vec::new(), unclear: HashSet::new(), in_exec: false };
     let own = std::process::id();
     let mut pids = all_pids();
@@ -146,7 +171,9 @@ fn owner(pid: u32, stat: Stat, marks: &[Vec<u8>]) -> Owner {
         let is_in_exec = identity::stat(pid).is_some_and(|now| now.is_in_exec() && !now.is_dead());
         return if is_in_exec { Owner::InExec } else { Owner::Unclear };
     }
-    let is_marked = marks.iter().all(|mark| environment.split(|b| *b == 0).any(|entry| entry == mark));
+    let holds = |mark: &Vec<u8>| environment.split(|b| *b == 0).any(|entry| entry == mark);
+    let (of_agents, of_checks) = marks.split_at(marks.len().min(2));
+    let is_marked = of_agents.iter().all(holds) || of_checks.iter().any(holds);
     if is_marked { Owner::Ours } else { Owner::Foreign }
 }
 

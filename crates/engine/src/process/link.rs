@@ -14,7 +14,7 @@ use std::{
 use dacapo_core::{duration::Millis, ids::LoopId};
 
 use super::{identity::Identity, keeper::KEEPER, sweep, wire};
-use crate::inside::file_of;
+use crate::{inside::file_of, notify};
 
 /// A running keeper. Dropping it ends everything it keeps.
 pub struct KeeperLink {
@@ -65,6 +65,16 @@ impl KeeperLink {
         wire::send_continue(self.socket()?)
     }
 
+    /// Lets what was stopped go on, and has the keeper remember what is there.
+    pub fn wake(&mut self) -> io::Result<()> {
+        wire::send_wake(self.socket()?)
+    }
+
+    /// Ends what was started since it was woken, and stops what stays.
+    pub fn rest(&mut self, grace: Millis) -> io::Result<()> {
+        wire::send_rest(self.socket()?, grace)
+    }
+
     /// The next report; `None` when the keeper is gone. Blocks unless the descriptor is readable.
     pub fn receive(&mut self) -> io::Result<Option<wire::Report>> {
         wire::receive_report(self.socket()?)
@@ -80,6 +90,7 @@ impl KeeperLink {
         self.socket = None;
         let _ = self.keeper.wait();
         let mut last_seen = Instant::now();
+        let spared: Vec<Identity> = spared.iter().cloned().chain(notify::senders()).collect();
         loop {
             loop {
                 match rustix::process::wait(rustix::process::WaitOptions::NOHANG) {
@@ -89,7 +100,7 @@ impl KeeperLink {
                     Err(_) => return,
                 }
             }
-            let below = sweep::descendants(std::process::id(), spared);
+            let below = sweep::descendants(std::process::id(), &spared);
             if !below.processes.is_empty() {
                 last_seen = Instant::now();
             } else if below.is_certain || last_seen.elapsed() >= sweep::LONG_ENOUGH {

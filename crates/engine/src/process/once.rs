@@ -153,6 +153,8 @@ fn wait(
             Some(Report::NotStarted(errno)) => {
                 Some(format!("could not be started: {}", io::Error::from_raw_os_error(*errno)))
             }
+            // Nothing was woken here.
+            Some(Report::Awake | Report::Rested(_)) => continue,
             _ if timed_out => Some(format!("timed out after {timeout}")),
             Some(Report::Ended(end)) => end.signal.map(|signal| format!("was ended by signal {signal}")),
             None => {

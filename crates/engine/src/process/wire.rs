@@ -39,6 +39,10 @@ pub(crate) enum KeeperOrder {
     Stop(Millis),
     Suspend,
     Continue,
+    /// Let what was stopped go on, and remember what is there: it belongs to a process that stays.
+    Wake,
+    /// End what was started since the last [`KeeperOrder::Wake`], then stop what stays, so that nothing of it runs.
+    Rest(Millis),
 }
 
 /// What a keeper tells its supervisor.
@@ -48,6 +52,10 @@ pub enum Report {
     NotStarted(i32),
     /// It ended, and so did everything it had started.
     Ended(KeptEnd),
+    /// What stays runs, and is remembered.
+    Awake,
+    /// What stays is stopped, and nothing else is left. This many processes had been left behind.
+    Rested(u32),
 }
 
 /// How a process ended.
@@ -102,6 +110,14 @@ pub(crate) fn send_continue(socket: &mut UnixStream) -> io::Result<()> {
     send(socket, 4, &[])
 }
 
+pub(crate) fn send_wake(socket: &mut UnixStream) -> io::Result<()> {
+    send(socket, 5, &[])
+}
+
+pub(crate) fn send_rest(socket: &mut UnixStream, grace: Millis) -> io::Result<()> {
+    send(socket, 6, &grace.0.to_le_bytes())
+}
+
 pub(crate) fn send_report(socket: &mut UnixStream, report: &Report) -> io::Result<()> {
     match report {
         Report::NotStarted(errno) => send(socket, 1, &errno.to_le_bytes()),
@@ -112,6 +128,8 @@ pub(crate) fn send_report(socket: &mut UnixStream, report: &Report) -> io::Resul
             payload.extend(end.leftovers.to_le_bytes());
             send(socket, 2, &payload)
         }
+        Report::Awake => send(socket, 3, &[]),
+        Report::Rested(leftovers) => send(socket, 4, &leftovers.to_le_bytes()),
     }
 }
 
@@ -130,6 +148,8 @@ pub(crate) fn receive_report(socket: &mut UnixStream) -> io::Result<Option<Repor
                 leftovers: rest.length()? as u32,
             })
         }
+        3 => Report::Awake,
+        4 => Report::Rested(rest.length()? as u32),
         _ => return Err(malformed()),
     }))
 }
@@ -152,6 +172,8 @@ pub(crate) fn receive_order(socket: &mut UnixStream) -> io::Result<Option<Keeper
         2 => KeeperOrder::Stop(Millis(rest.long()?)),
         3 => KeeperOrder::Suspend,
         4 => KeeperOrder::Continue,
+        5 => KeeperOrder::Wake,
+        6 => KeeperOrder::Rest(Millis(rest.long()?)),
         _ => return Err(malformed()),
     }))
 }
@@ -257,15 +279,22 @@ mod tests {
         let writer = std::thread::spawn(move || {
             send_run(&mut a, &sent, [null.as_fd(), null.as_fd(), null.as_fd()]).unwrap();
             send_stop(&mut a, Millis(5)).unwrap();
+            send_wake(&mut a).unwrap();
+            send_rest(&mut a, Millis(6)).unwrap();
             a
         });
         let Some(KeeperOrder::Run(got, _)) = receive_order(&mut b).unwrap() else { panic!("not a run") };
         assert_eq!(got, command);
         assert!(matches!(receive_order(&mut b).unwrap(), Some(KeeperOrder::Stop(Millis(5)))));
+        assert!(matches!(receive_order(&mut b).unwrap(), Some(KeeperOrder::Wake)));
+        assert!(matches!(receive_order(&mut b).unwrap(), Some(KeeperOrder::Rest(Millis(6)))));
         let mut a = writer.join().unwrap();
-        for report in
-            [Report::NotStarted(2), Report::Ended(KeptEnd { code: Some(0), signal: None, leftovers: 3 })]
-        {
+        for report in [
+            Report::NotStarted(2),
+            Report::Ended(KeptEnd { code: Some(0), signal: None, leftovers: 3 }),
+            Report::Awake,
+            Report::Rested(4),
+        ] {
             send_report(&mut b, &report).unwrap();
             assert_eq!(receive_report(&mut a).unwrap(), Some(report));
         }

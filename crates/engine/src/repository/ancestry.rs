@@ -46,6 +46,27 @@ impl Repository {
         Ok(split_nul(&call.ok()?.stdout).map(<[u8]>::to_vec).collect())
     }
 
+    /// Paths in which two trees differ, and those of them that the second one does not have.
+    pub(crate) fn changed_and_deleted(
+        &self,
+        a: &str,
+        b: &str,
+    ) -> Result<(Vec<String>, Vec<String>), WorkspaceError> {
+        let call = self.checkout.call().args(["diff-tree", "-r", "-z", "--name-status"]);
+        let call = call.args(["--no-renames", "--no-ext-diff", "--end-of-options", a, b]);
+        let listed = call.ok()?.stdout;
+        let parts: Vec<&[u8]> = split_nul(&listed).collect();
+        let (mut changed, mut deleted) = (Vec::new(), Vec::new());
+        for pair in parts.chunks_exact(2) {
+            let path = String::from_utf8_lossy(pair[1]).into_owned();
+            if pair[0] == b"D" {
+                deleted.push(path.clone());
+            }
+            changed.push(path);
+        }
+        Ok((changed, deleted))
+    }
+
     /// Which of these merges have changed one of `paths` in the branch they were made on.
     pub fn that_changed<'a>(
         &self,

@@ -71,7 +71,7 @@ impl Repository {
         match call.input(message.as_bytes().to_vec()).ok() {
             Ok(output) => {
                 let commit = output.line();
-                self.know(&commit);
+                self.know_made(&commit, tree, &parents);
                 Ok(commit)
             }
             Err(GitError::Failed { said, .. }) if said.contains("dentity") => {
@@ -95,7 +95,17 @@ impl Repository {
         for role in ["GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"] {
             call = call.env(role, "dacapo@localhost");
         }
-        Ok(call.ok()?.line())
+        let commit = call.ok()?.line();
+        self.know_made(&commit, tree, &[parent]);
+        self.known().sides.insert(commit.clone());
+        Ok(commit)
+    }
+
+    fn know_made(&self, commit: &str, tree: &str, parents: &[&str]) {
+        let mut known = self.known();
+        known.ids.insert(commit.to_owned());
+        known.trees.insert(commit.to_owned(), tree.to_owned());
+        known.parents.insert(commit.to_owned(), parents.iter().map(|&parent| parent.to_owned()).collect());
     }
 
     /// The tree with other content in one of its files, which it must have.

@@ -16,13 +16,13 @@ mod tests;
 mod worktree;
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     ffi::OsStr,
     fs::{self, OpenOptions},
     io::Write,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    sync::Mutex,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
 };
@@ -58,8 +58,39 @@ const MOST_FILES: (usize, u64) = (10_000, 64 << 20);
 pub struct Repository {
     pub(crate) checkout: Checkout,
     pub(crate) home: Home,
-    /// Ids that git has called commits, or that branches are at. They stay commits, so git is not asked again.
-    commits: Mutex<HashSet<String>>,
+    known: CommitFacts,
+}
+
+/// What git has said about commits, for all who look at the same repository.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CommitFacts(Arc<Mutex<KnownCommits>>);
+
+/// What git has said about commits. Their names are made of what they hold, so it stays true, and git is not asked again.
+#[derive(Debug, Default)]
+struct KnownCommits {
+    /// Ids that git has called commits, or that branches are at.
+    ids: HashSet<String>,
+    trees: HashMap<String, String>,
+    /// The parents of commits that were made here.
+    parents: HashMap<String, Vec<String>>,
+    /// Sides of merges that were made here: no branch holds them.
+    sides: HashSet<String>,
+}
+
+impl KnownCommits {
+    /// Whether everything of `a` is in `b`, as far as that is known.
+    fn is_ancestor(&self, a: &str, b: &str) -> Option<bool> {
+        let has_parent = |child: &str, parent: &str| {
+            self.parents.get(child).is_some_and(|parents| parents.iter().any(|known| known == parent))
+        };
+        if a == b || has_parent(b, a) {
+            Some(true)
+        } else if has_parent(a, b) || (self.sides.contains(a) && !self.parents.contains_key(b)) {
+            Some(false)
+        } else {
+            None
+        }
+    }
 }
 
 /// A worktree as git has it registered.
@@ -69,6 +100,8 @@ pub(crate) struct RegisteredWorktree {
     /// The branch's whole name; none if HEAD is detached.
     pub(crate) branch: Option<String>,
     pub(crate) is_locked: bool,
+    /// git's folder of it, where that is known.
+    pub(crate) git_dir: Option<PathBuf>,
 }
 
 impl RegisteredWorktree {
@@ -86,6 +119,21 @@ impl Repository {
 
     /// As `open`, with a git of the caller's choice.
     pub fn open_with(git: &Git, root: &Path, home: &Home) -> Result<Self, WorkspaceError> {
+        let repo = Self::open_again_with(git, root, home)?;
+        if repo.checkout.head()?.is_none() {
+            let dir = repo.root().to_owned();
+            return Err(WorkspaceError::Refused { dir, state: RepositoryProblem::Unborn });
+        }
+        repo.hide_home()?;
+        Ok(repo)
+    }
+
+    /// As `open`, for a job of a run that has opened the repository when it began.
+    pub(crate) fn open_again(root: &Path, home: &Home) -> Result<Self, WorkspaceError> {
+        Self::open_again_with(&Git::find()?, root, home)
+    }
+
+    fn open_again_with(git: &Git, root: &Path, home: &Home) -> Result<Self, WorkspaceError> {
         let repo = Self::find(git, root, home)?;
         repo.recover()?;
         let (tries, pause) = TRIES;
@@ -99,11 +147,6 @@ impl Repository {
             }
         }
         repo.checkout.check_files()?;
-        if repo.checkout.head()?.is_none() {
-            let dir = repo.root().to_owned();
-            return Err(WorkspaceError::Refused { dir, state: RepositoryProblem::Unborn });
-        }
-        repo.hide_home()?;
         Ok(repo)
     }
 
@@ -116,7 +159,12 @@ impl Repository {
     }
 
     pub(crate) fn of(checkout: Checkout, home: &Home) -> Self {
-        Self { checkout, home: home.clone(), commits: Mutex::default() }
+        Self { checkout, home: home.clone(), known: CommitFacts::default() }
+    }
+
+    /// The same repository, with what was found out about its commits before.
+    pub(crate) fn knowing(self, facts: &CommitFacts) -> Self {
+        Self { known: facts.clone(), ..self }
     }
 
     /// The top of its work tree.
@@ -165,14 +213,26 @@ impl Repository {
         untracked: &str,
         ignored_of_submodules: &str,
     ) -> Result<Vec<String>, WorkspaceError> {
+        Ok(listed_paths(&self.status(checkout, untracked, ignored_of_submodules)?.ok()?.stdout))
+    }
+
+    /// What `git status` would name of the tracked files of a worktree whose files are about to be changed. What it found out of them
+    /// stays in the index.
+    pub(crate) fn dirt_before_change(&self, checkout: &Checkout) -> Result<Vec<String>, WorkspaceError> {
+        let call = self.status(checkout, "no", "dirty")?.env("GIT_OPTIONAL_LOCKS", "1");
+        Ok(listed_paths(&call.ok()?.stdout))
+    }
+
+    fn status<'a>(
+        &self,
+        checkout: &'a Checkout,
+        untracked: &str,
+        ignored_of_submodules: &str,
+    ) -> Result<GitCall<'a>, WorkspaceError> {
         let call = self.guarded(checkout)?.args(["status", "--porcelain=v1", "-z", "--no-renames"]);
         let untracked = format!("--untracked-files={untracked}");
         let submodules = format!("--ignore-submodules={ignored_of_submodules}");
-        let listed = call.args([untracked, submodules]).patiently(5).ok()?.stdout;
-        Ok(split_nul(&listed)
-            .filter_map(|entry| entry.get(3..))
-            .map(|path| String::from_utf8_lossy(path).into_owned())
-            .collect())
+        Ok(call.args([untracked, submodules]).patiently(5))
     }
 
     /// The branch that is checked out; none if HEAD is detached.
@@ -188,7 +248,7 @@ impl Repository {
     }
 
     pub(crate) fn commit(&self, rev: &str) -> Result<String, WorkspaceError> {
-        if self.commits.lock().is_ok_and(|known| known.contains(rev)) {
+        if self.known().ids.contains(rev) {
             return Ok(rev.to_owned());
         }
         let found = self.resolve(rev)?.ok_or_else(|| WorkspaceError::NoCommit(rev.to_owned()))?;
@@ -196,10 +256,13 @@ impl Repository {
         Ok(found)
     }
 
-    fn know(&self, commit: &str) {
-        if let Ok(mut known) = self.commits.lock() {
-            known.insert(commit.to_owned());
-        }
+    fn known(&self) -> MutexGuard<'_, KnownCommits> {
+        self.known.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the caller's word that this is a commit.
+    pub(crate) fn know(&self, commit: &str) {
+        self.known().ids.insert(commit.to_owned());
     }
 
     /// The newest commit of a branch; none if there is no such branch.
@@ -212,6 +275,9 @@ impl Repository {
             self.know(&id);
             return Ok(Some(id));
         }
+        if !name.contains("..") && on_disk::has_no_reference(&self.checkout.common_dir, &whole) {
+            return Ok(None);
+        }
         let format = "--format=%(objectname) %(refname)";
         let listed = self.checkout.call().args(["for-each-ref", format, &whole]).ok()?.stdout;
         let listed = String::from_utf8_lossy(&listed).into_owned();
@@ -222,8 +288,8 @@ impl Repository {
     /// Whether everything of `a` is in `b`.
     pub fn is_ancestor(&self, a: &str, b: &str) -> Result<bool, WorkspaceError> {
         let (a, b) = (self.commit(a)?, self.commit(b)?);
-        if a == b {
-            return Ok(true);
+        if let Some(is_ancestor) = self.known().is_ancestor(&a, &b) {
+            return Ok(is_ancestor);
         }
         let call = self.checkout.call().args(["merge-base", "--is-ancestor", &a, &b]);
         let shown = call.shown();
@@ -237,8 +303,67 @@ impl Repository {
 
     /// What names the files of a commit: equal for equal files.
     pub fn tree_of(&self, commit: &str) -> Result<String, WorkspaceError> {
-        let name = format!("{}^{{tree}}", self.commit(commit)?);
-        Ok(self.checkout.call().args(["rev-parse", "--verify", &name]).ok()?.line())
+        if let Some(tree) = self.known().trees.get(commit) {
+            return Ok(tree.clone());
+        }
+        let commit = self.commit(commit)?;
+        let name = format!("{commit}^{{tree}}");
+        let tree = self.checkout.call().args(["rev-parse", "--verify", &name]).ok()?.line();
+        self.known().trees.insert(commit, tree.clone());
+        Ok(tree)
+    }
+
+    /// Learns the trees of commits and gives what files hold in one of these, with one process. A file that is not there, or that
+    /// is no file, gives none.
+    pub(crate) fn look_up(
+        &self,
+        commits: &[&str],
+        files: &[(&str, &str)],
+    ) -> Result<Vec<Option<Vec<u8>>>, WorkspaceError> {
+        let unknown: Vec<&str> = {
+            let known = self.known();
+            commits.iter().copied().filter(|commit| !known.trees.contains_key(*commit)).collect()
+        };
+        if unknown.is_empty() && files.is_empty() {
+            return Ok(Vec::new());
+        }
+        let trees = unknown.iter().map(|commit| format!("info {commit}^{{tree}}\n"));
+        let asked: String =
+            trees.chain(files.iter().map(|(commit, path)| format!("contents {commit}:{path}\n"))).collect();
+        let call = self.checkout.call().args(["cat-file", "--batch-command"]).input(asked.into_bytes());
+        let output = call.ok()?.stdout;
+        let mut rest = output.as_slice();
+        let next_line = |rest: &mut &[u8]| {
+            let end = memchr::memchr(b'\n', rest)?;
+            let line = String::from_utf8_lossy(&rest[..end]).into_owned();
+            *rest = &rest[end + 1..];
+            Some(line)
+        };
+        for commit in unknown {
+            let line = next_line(&mut rest).unwrap_or_default();
+            match line.split(' ').collect::<Vec<_>>()[..] {
+                [tree, "tree", _] => {
+                    self.know(commit);
+                    self.known().trees.insert(commit.to_owned(), tree.to_owned());
+                }
+                _ => return Err(WorkspaceError::NoCommit(commit.to_owned())),
+            }
+        }
+        let mut found = Vec::with_capacity(files.len());
+        for (commit, path) in files {
+            let garbled = || WorkspaceError::NoCommit(format!("{commit}:{path}"));
+            let line = next_line(&mut rest).ok_or_else(garbled)?;
+            let [_, kind, size] = line.split(' ').collect::<Vec<_>>()[..] else {
+                // `… missing`
+                found.push(None);
+                continue;
+            };
+            let size: usize = size.parse().map_err(|_| garbled())?;
+            let content = rest.get(..size).ok_or_else(garbled)?;
+            rest = rest.get(size + 1..).ok_or_else(garbled)?;
+            found.push((kind == "blob").then(|| content.to_vec()));
+        }
+        Ok(found)
     }
 
     /// What a file held in a commit; none if there is no such file.
@@ -289,12 +414,23 @@ impl Repository {
 
     /// All worktrees, the main one first.
     pub(crate) fn worktrees(&self) -> Result<Vec<RegisteredWorktree>, WorkspaceError> {
+        if let Some(all) = on_disk::worktrees(&self.checkout.common_dir) {
+            return Ok(all
+                .into_iter()
+                .map(|found| RegisteredWorktree {
+                    path: found.path,
+                    branch: found.branch,
+                    is_locked: found.is_locked,
+                    git_dir: Some(found.git_dir),
+                })
+                .collect());
+        }
         let listed = self.checkout.call().args(["worktree", "list", "--porcelain", "-z"]).ok()?.stdout;
         let mut all: Vec<RegisteredWorktree> = Vec::new();
         for line in split_nul(&listed) {
             if let Some(path) = line.strip_prefix(b"worktree ") {
                 let path = PathBuf::from(OsStr::from_bytes(path));
-                all.push(RegisteredWorktree { path, branch: None, is_locked: false });
+                all.push(RegisteredWorktree { path, branch: None, is_locked: false, git_dir: None });
             }
             let Some(last) = all.last_mut() else { continue };
             if let Some(branch) = line.strip_prefix(b"branch ") {
@@ -348,8 +484,7 @@ impl Repository {
     }
 
     pub(crate) fn planted(&self, checkout: &Checkout) -> Result<UntrustedConfig, WorkspaceError> {
-        let listed = checkout.call().args(["config", "--list", "--show-scope", "-z"]).ok()?.stdout;
-        Ok(UntrustedConfig::parse(&listed))
+        Ok(UntrustedConfig::parse(&checkout.listed_config()?))
     }
 
     pub(crate) fn cannot_undo(&self, key: &str) -> WorkspaceError {
@@ -381,6 +516,14 @@ impl Repository {
         self.checkout.call().args(["update-ref", "-d", &name, at]).ok()?;
         Ok(())
     }
+}
+
+/// The paths in what `git status --porcelain=v1 -z` prints.
+fn listed_paths(listed: &[u8]) -> Vec<String> {
+    split_nul(listed)
+        .filter_map(|entry| entry.get(3..))
+        .map(|path| String::from_utf8_lossy(path).into_owned())
+        .collect()
 }
 
 /// What came of moving a ref.
@@ -418,6 +561,9 @@ impl TreeFile {
 
 /// The branch that a worktree is on.
 pub(crate) fn branch_of(checkout: &Checkout) -> Result<Option<String>, WorkspaceError> {
+    if let Some(name) = on_disk::head_branch(&checkout.git_dir, &checkout.common_dir) {
+        return Ok(Some(name));
+    }
     let name = checkout.call().args(["symbolic-ref", "--quiet", "HEAD"]).line_if_any()?;
     Ok(name.map(|name| name.strip_prefix("refs/heads/").map(str::to_owned).unwrap_or(name)))
 }

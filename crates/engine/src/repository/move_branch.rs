@@ -94,13 +94,12 @@ impl Repository {
             }
             other => other?,
         }
-        let mut dirty = self.dirt(&worktree, "no", "dirty")?;
+        let mut dirty = self.dirt_before_change(&worktree)?;
+        let changed = self.changed(&worktree, step)?;
         // The user may edit tasks while others are worked on.
-        if dirty.iter().any(|path| path.starts_with(FOLDER)) {
-            let touched = self.changed_paths(&step.old, &step.new)?;
-            dirty.retain(|path| !path.starts_with(FOLDER) || touched.contains(path.as_bytes()));
-        }
-        dirty.extend(self.in_the_way(&worktree, step)?);
+        let is_touched = |path: &String| changed.iter().any(|changed| changed.path == path.as_bytes());
+        dirty.retain(|path| !path.starts_with(FOLDER) || is_touched(path));
+        dirty.extend(self.in_the_way(&worktree, &changed)?);
         if !dirty.is_empty() {
             return Ok(BranchMoveResult::Dirty(dirty));
         }
@@ -149,11 +148,15 @@ impl Repository {
 
     /// The third step: refuses, as a whole, to touch what differs from the index.
     pub(crate) fn move_files(&self, worktree: &Checkout, step: &BranchMove) -> Result<(), WorkspaceError> {
-        // Its exit code says whether files differ; what counts is that the others are known not to.
-        self.guarded(worktree)?.args(["update-index", "-q", "--refresh"]).patiently(5).run()?;
         let args = ["read-tree", "-m", "-u", "--no-recurse-submodules", &step.old, &step.new];
-        self.guarded(worktree)?.args(args).patiently(10).ok()?;
-        Ok(())
+        let read = || Ok::<_, WorkspaceError>(self.guarded(worktree)?.args(args).patiently(10).ok()?);
+        if read().is_ok() {
+            return Ok(());
+        }
+        // A file whose times alone differ is taken for a changed one. The exit code says whether files differ; what counts is that
+        // the others are known not to.
+        self.guarded(worktree)?.args(["update-index", "-q", "--refresh"]).patiently(5).run()?;
+        read().map(drop)
     }
 
     pub(crate) fn forget_move(&self) -> Result<(), WorkspaceError> {
@@ -324,12 +327,11 @@ impl Repository {
     }
 
     /// Untracked files, ignored ones too, that lie where the new commit has something.
-    fn in_the_way(&self, worktree: &Checkout, step: &BranchMove) -> Result<Vec<String>, WorkspaceError> {
-        let changed = self.changed(worktree, step)?;
+    fn in_the_way(&self, worktree: &Checkout, changed: &[Changed]) -> Result<Vec<String>, WorkspaceError> {
         let mut found = Vec::new();
         for entry in changed.iter().filter(|c| c.new.is_some() && !c.is_link()) {
             let is_file_there = entry.old.is_none() && is_file(&worktree.toplevel, &entry.path);
-            if is_file_there || self.is_blocked(worktree, &changed, &entry.path)? {
+            if is_file_there || self.is_blocked(worktree, changed, &entry.path)? {
                 found.push(String::from_utf8_lossy(&entry.path).into_owned());
             }
         }

@@ -7,7 +7,11 @@ use std::{
     path::Path,
 };
 
-use super::{Repository, remote::quiet, worktree::hidden};
+use super::{
+    Repository,
+    remote::quiet,
+    worktree::{flagged_index, hidden},
+};
 use crate::git::{Checkout, GitCall, WorkspaceError, split_nul};
 
 impl Repository {
@@ -42,8 +46,18 @@ impl Repository {
         checkout: &Checkout,
         depth: u32,
     ) -> Result<Option<String>, WorkspaceError> {
-        let listed = checkout.call().args(["ls-files", "--stage", "-z"]).ok()?.stdout;
-        for entry in split_nul(&listed).filter(|entry| entry.starts_with(b"160000 ")) {
+        self.look_at_submodules_in(&flagged_index(checkout)?, checkout, depth)
+    }
+
+    /// As `look_at_submodules`, of an index that the caller has just listed.
+    pub(super) fn look_at_submodules_in(
+        &self,
+        index: &[u8],
+        checkout: &Checkout,
+        depth: u32,
+    ) -> Result<Option<String>, WorkspaceError> {
+        let is_link = |entry: &&[u8]| entry.get(2..).is_some_and(|rest| rest.starts_with(b"160000 "));
+        for entry in split_nul(index).filter(is_link) {
             let Some(tab) = memchr::memchr(b'\t', entry) else { continue };
             let shown = String::from_utf8_lossy(&entry[tab + 1..]).into_owned();
             let path = checkout.toplevel.join(OsStr::from_bytes(&entry[tab + 1..]));

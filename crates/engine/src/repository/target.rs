@@ -154,10 +154,16 @@ impl Repository {
 
     /// A rebase takes HEAD off its branch and moves the branch when it ends.
     fn is_rebased(&self, worktree: &RegisteredWorktree, whole: &str) -> bool {
-        let Ok(checkout) = self.at(&worktree.path) else { return false };
-        ["rebase-merge/head-name", "rebase-apply/head-name"].iter().any(|file| {
-            fs::read_to_string(checkout.git_dir.join(file)).is_ok_and(|name| name.trim_end() == whole)
-        })
+        let git_dir = match &worktree.git_dir {
+            Some(git_dir) => git_dir.clone(),
+            None => match self.at(&worktree.path) {
+                Ok(checkout) => checkout.git_dir,
+                Err(_) => return false,
+            },
+        };
+        ["rebase-merge/head-name", "rebase-apply/head-name"]
+            .iter()
+            .any(|file| fs::read_to_string(git_dir.join(file)).is_ok_and(|name| name.trim_end() == whole))
     }
 
     /// Puts `new` on `dacapo/merged-<id>`; a branch of that name that leads elsewhere is left alone.

@@ -12,7 +12,7 @@ use dacapo_core::ids::{ProjectId, TaskId, UnitId};
 
 use super::{RegisteredWorktree, Repository, branch_of};
 use crate::{
-    git::{Checkout, Git, GitCall, WorkspaceError, remove_stale_lock, split_nul},
+    git::{Checkout, Git, WorkspaceError, remove_stale_lock, split_nul},
     home::Home,
 };
 
@@ -20,6 +20,8 @@ use crate::{
 const MOST_NAMES: u32 = 100;
 /// A file in git's folder of a worktree that has been made and not been filled yet.
 const UNFILLED: &str = "dacapo-new";
+/// How the folder of a worktree is called from the moment on at which its removal is decided.
+const REMOVED: &str = ".removed-";
 /// How deep submodules are looked into.
 pub(super) const MOST_DEPTH: u32 = 5;
 
@@ -175,6 +177,23 @@ impl FinishedWorktree {
     }
 }
 
+/// What HEAD of a new worktree names.
+#[derive(Clone, Copy)]
+enum WorktreeHead<'a> {
+    Branch(&'a str),
+    /// A branch that begins at a commit.
+    New {
+        branch: &'a str,
+        at: &'a str,
+    },
+    Detached(&'a str),
+}
+
+/// Whether a folder holds nothing but the link to its repository.
+fn only_git(mut entries: fs::ReadDir) -> bool {
+    entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == ".git"))
+}
+
 /// A worktree for a look at a merge: on no branch, gone when dropped.
 #[derive(Debug)]
 pub struct MergeWorktree<'a> {
@@ -232,15 +251,26 @@ impl Repository {
         let (owner, base) = (owner.into(), self.commit(base)?);
         let folder = self.folder(project)?;
         let lock = self.lock()?;
+        remove_set_aside(&folder);
         let all = self.forget_gone(&folder)?;
-        let found = match self.adopted(&folder, owner, &all, known)? {
+        let found = match self.adopted(&folder, owner, &base, &all, known)? {
             Some(found) => found,
             None => self.added(&folder, owner, &base, &all, known)?,
         };
         drop(lock);
         // Writing the files takes long, and others need not wait for it.
-        self.fill(&found.path)?;
-        Ok(found)
+        match self.fill(&found.path, &found.head) {
+            Err(error) if found.is_new => {
+                // Only dacapo makes branches of this name, and no agent has worked there.
+                let _lock = self.lock()?;
+                self.discard(&found.path)?;
+                if self.branch(&found.branch)?.as_ref() == Some(&found.head) {
+                    self.delete_branch(&found.branch, &found.head)?;
+                }
+                Err(error)
+            }
+            filled => filled.map(|()| found),
+        }
     }
 
     /// Forgets worktrees at or below a folder of ours that are not there any more; those of others may lie on a drive that
@@ -251,13 +281,31 @@ impl Repository {
         for registered in self.worktrees()? {
             let is_there = fs::symlink_metadata(&registered.path).is_ok();
             if registered.path.starts_with(folder) && !is_there && !registered.is_locked {
-                let call = self.checkout.call().args(["worktree", "remove", "--force"]);
-                call.args([&registered.path]).ok()?;
+                match &registered.git_dir {
+                    Some(git_dir) => self.unregister(git_dir)?,
+                    None => {
+                        let call = self.checkout.call().args(["worktree", "remove", "--force"]);
+                        call.args([&registered.path]).ok()?;
+                    }
+                }
             } else {
                 left.push(registered);
             }
         }
         Ok(left)
+    }
+
+    /// Removes git's folder of a worktree that is gone. The caller holds the repository's lock.
+    fn unregister(&self, git_dir: &Path) -> Result<(), WorkspaceError> {
+        let folder = self.checkout.common_dir.join("worktrees");
+        if git_dir.parent() != Some(folder.as_path()) {
+            let why = "it is not git's folder of a worktree".to_owned();
+            return Err(WorkspaceError::Damaged { path: git_dir.to_owned(), why });
+        }
+        remove_all(git_dir)?;
+        // git has no such folder where there is no worktree; one that another process adds just now stays.
+        let _ = fs::remove_dir(folder);
+        Ok(())
     }
 
     /// Whether the worktree is this repository's and on the branch, as far as files tell.
@@ -285,6 +333,7 @@ impl Repository {
         &self,
         folder: &Path,
         owner: WorktreeFor<'_>,
+        base: &str,
         all: &[RegisteredWorktree],
         known: Option<&KnownWorktree>,
     ) -> Result<Option<Worktree>, WorkspaceError> {
@@ -306,8 +355,14 @@ impl Repository {
         let Some(found) = on_known.or_else(at_place) else { return Ok(None) };
         let branch = found.branch.as_deref().and_then(|whole| whole.strip_prefix("refs/heads/"));
         let Some(branch) = branch.map(str::to_owned) else { return Ok(None) };
-        let Some(head) = self.branch(&branch)? else { return Ok(None) };
-        Ok(Some(Worktree { path: found.path.clone(), branch, head, is_new: false }))
+        let (path, head) = (found.path.clone(), self.branch(&branch)?);
+        let is_unfilled = || found.git_dir.as_ref().is_some_and(|git_dir| git_dir.join(UNFILLED).exists());
+        Ok(match head {
+            Some(head) => Some(Worktree { path, branch, head, is_new: false }),
+            // dacapo died before it made the branch.
+            None if is_unfilled() => Some(Worktree { path, branch, head: base.to_owned(), is_new: true }),
+            None => None,
+        })
     }
 
     /// A worktree at a free place: of the known branch if it can be checked out, else of a new one.
@@ -326,7 +381,7 @@ impl Repository {
         });
         let path = self.free_place(folder, owner, all, known)?;
         if let (Some(known), Some(head), false) = (known, &tip, is_out)
-            && self.add(&path, &[], &known.branch).is_ok()
+            && self.add(&path, WorktreeHead::Branch(&known.branch)).is_ok()
         {
             let branch = known.branch.clone();
             return Ok(Worktree { path, branch, head: head.clone(), is_new: false });
@@ -338,14 +393,7 @@ impl Repository {
             if self.branch(&branch)?.is_some() {
                 continue;
             }
-            if let Err(error) = self.add(&path, &["--no-track", "-b", &branch], &head) {
-                // Only dacapo makes branches of this name, and this process holds the lock, so the branch can be
-                // deleted.
-                if self.branch(&branch)?.as_ref() == Some(&head) {
-                    self.delete_branch(&branch, &head)?;
-                }
-                return Err(error);
-            }
+            self.add(&path, WorktreeHead::New { branch: &branch, at: &head })?;
             return Ok(Worktree { path, branch, head, is_new: true });
         }
         Err(WorkspaceError::NoName { name: owner.name(), dir: folder.to_owned() })
@@ -375,14 +423,68 @@ impl Repository {
     }
 
     /// Registers a worktree without its files; leaves nothing behind if that fails.
-    fn add(&self, path: &Path, how: &[&str], what: &str) -> Result<(), WorkspaceError> {
+    ///
+    /// git's own command starts four processes for that, so its few files are written here. A branch that does not exist yet is
+    /// made when the worktree is filled.
+    fn add(&self, path: &Path, head: WorktreeHead<'_>) -> Result<(), WorkspaceError> {
+        if self.checkout.common_dir.join("reftable").exists() {
+            return self.add_with_git(path, head);
+        }
+        let made = self.register(path, head);
+        if made.is_err() && fs::read_dir(path).is_ok_and(only_git) {
+            let _ = fs::remove_file(path.join(".git"));
+            let _ = fs::remove_dir(path);
+            let _ = self.forget_gone(path);
+        }
+        made
+    }
+
+    fn register(&self, path: &Path, head: WorktreeHead<'_>) -> Result<(), WorkspaceError> {
+        let write =
+            |file: PathBuf, bytes: &[u8]| fs::write(&file, bytes).map_err(WorkspaceError::io("write", file));
+        let folder = self.checkout.common_dir.join("worktrees");
+        crate::home::make_dir(path).map_err(WorkspaceError::io("make", path))?;
+        fs::create_dir_all(&folder).map_err(WorkspaceError::io("make", &folder))?;
+        let name = path.file_name().unwrap_or(OsStr::new("worktree"));
+        for n in 0..MOST_NAMES {
+            let mut name = name.to_owned();
+            if n > 0 {
+                name.push(n.to_string());
+            }
+            let git_dir = folder.join(name);
+            match fs::create_dir(&git_dir) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(WorkspaceError::io("make", git_dir)(error)),
+            }
+            let link = path.join(".git");
+            // First what is looked at where files are worked on, so that nothing takes the other for left behind.
+            write(link.clone(), &[b"gitdir: ", git_dir.as_os_str().as_bytes(), b"\n"].concat())?;
+            write(git_dir.join(UNFILLED), b"")?;
+            write(git_dir.join("commondir"), b"../..\n")?;
+            let head = match head {
+                WorktreeHead::Branch(branch) | WorktreeHead::New { branch, .. } => {
+                    format!("ref: refs/heads/{branch}\n")
+                }
+                WorktreeHead::Detached(commit) => format!("{commit}\n"),
+            };
+            write(git_dir.join("HEAD"), head.as_bytes())?;
+            return write(git_dir.join("gitdir"), &[link.as_os_str().as_bytes(), b"\n"].concat());
+        }
+        Err(WorkspaceError::NoName { name: name.to_string_lossy().into_owned(), dir: folder })
+    }
+
+    fn add_with_git(&self, path: &Path, head: WorktreeHead<'_>) -> Result<(), WorkspaceError> {
         let call = self.guarded(&self.checkout)?.args(["worktree", "add", "--quiet", "--no-checkout"]);
+        let (how, what) = match head {
+            WorktreeHead::Branch(branch) => (vec![], branch),
+            WorktreeHead::New { branch, at } => (vec!["--no-track", "-b", branch], at),
+            WorktreeHead::Detached(commit) => (vec!["--detach"], commit),
+        };
         // How many of its bytes others have to wait for is none; git's own checkout would be under the lock.
         let added = call.args(how).args([path.as_os_str(), OsStr::new(what)]).ok();
         if let Err(error) = added {
-            if fs::read_dir(path)
-                .is_ok_and(|entries| entries.flatten().all(|entry| entry.file_name() == ".git"))
-            {
+            if fs::read_dir(path).is_ok_and(only_git) {
                 let _ = fs::remove_file(path.join(".git"));
                 let _ = fs::remove_dir(path);
                 let _ = self.forget_gone(path);
@@ -393,20 +495,28 @@ impl Repository {
         fs::write(&mark, "").map_err(WorkspaceError::io("write", mark))
     }
 
-    /// Writes the files of a worktree that was made and never filled, also by a dacapo that is dead.
-    fn fill(&self, path: &Path) -> Result<(), WorkspaceError> {
+    /// Writes the files of a worktree that was made and never filled, also by a dacapo that is dead. A branch that does not exist
+    /// yet begins at `commit`.
+    fn fill(&self, path: &Path, commit: &str) -> Result<(), WorkspaceError> {
         let worktree = self.at(path)?;
         // No agent works there yet, so the lock was left behind by a git that was killed (fault H4).
         remove_stale_lock(&worktree, SystemTime::UNIX_EPOCH)?;
         let mark = worktree.git_dir.join(UNFILLED);
-        let is_bare = !worktree.git_dir.join("index").exists()
-            && fs::read_dir(path).is_ok_and(|mut entries| {
-                entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == ".git"))
-            });
+        let is_bare = !worktree.git_dir.join("index").exists() && fs::read_dir(path).is_ok_and(only_git);
         if !is_bare && !mark.exists() {
             return Ok(());
         }
-        self.guarded(&worktree)?.args(["read-tree", "--reset", "-u", "HEAD"]).patiently(10).ok()?;
+        let is_unborn = match branch_of(&worktree)? {
+            Some(branch) => self.branch(&branch)?.is_none(),
+            None => false,
+        };
+        let call = self.guarded(&worktree)?;
+        let call = match is_unborn {
+            // Makes the branch as well.
+            true => call.env("GIT_REFLOG_ACTION", "dacapo").args(["reset", "--hard", "--quiet", commit]),
+            false => call.args(["read-tree", "--reset", "-u", "HEAD"]),
+        };
+        call.patiently(10).ok()?;
         match fs::remove_file(&mark) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(WorkspaceError::io("remove", mark)(error))
@@ -426,10 +536,10 @@ impl Repository {
         let path = self.folder(project)?.join(format!(".merge-{}", name.replace('/', "-")));
         let lock = self.lock()?;
         self.discard(&path)?;
-        self.add(&path, &["--detach"], &commit)?;
+        self.add(&path, WorktreeHead::Detached(&commit))?;
         drop(lock);
         let scratch = MergeWorktree { repo: self, path, is_kept: false };
-        self.fill(&scratch.path)?;
+        self.fill(&scratch.path, &commit)?;
         Ok(scratch)
     }
 
@@ -441,12 +551,7 @@ impl Repository {
 
     /// Removes a scratch worktree with its changes: it holds no work of a person or an agent.
     fn discard(&self, path: &Path) -> Result<(), WorkspaceError> {
-        match fs::remove_dir_all(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(WorkspaceError::io("remove", path)(error));
-            }
-            _ => {}
-        }
+        remove_all(path)?;
         self.forget_gone(path).map(drop)
     }
 
@@ -463,24 +568,22 @@ impl Repository {
         }
         if fs::symlink_metadata(worktree).is_ok() {
             let found = self.at(worktree)?;
-            let remove = |how: &[&str]| {
-                // git looks at the files once more, with the settings of that worktree.
-                let settings = self.undone(&found)?;
-                let call = settings.into_iter().fold(self.guarded(&self.checkout)?, GitCall::config);
-                let call = call.args(["worktree", "remove"]).args(how);
-                call.args([worktree]).patiently(10).ok().map_err(WorkspaceError::from)
-            };
-            // git refuses wherever a submodule is; that nothing is lost has been seen above (fault H7).
-            if let Err(error) = remove(&[])
-                && (!error.to_string().contains("submodules") || remove(&["--force"]).is_err())
-            {
+            if found.git_dir.join("locked").exists() {
+                return Ok(WorktreeRemoval::Kept { why: "it is locked".to_owned() });
+            }
+            // That nothing is lost has been seen above, also in submodules (fault H7).
+            if let Err(error) = set_aside(worktree) {
                 return Ok(WorktreeRemoval::Kept { why: error.to_string() });
             }
+            self.unregister(&found.git_dir)?;
         } else {
             self.forget_gone(worktree)?;
         }
         if let Some(tip) = self.branch(branch)? {
             self.delete_branch(branch, &tip)?;
+        }
+        if let Some(folder) = worktree.parent() {
+            remove_set_aside(folder);
         }
         Ok(WorktreeRemoval::Removed)
     }
@@ -528,23 +631,59 @@ impl Repository {
             let more = if dirty.len() > 1 { format!(" and {} more", dirty.len() - 1) } else { String::new() };
             return Ok(Some(format!("`{first}`{more} is not committed")));
         }
-        if let Some(hidden) = hidden(&found)? {
+        let index = flagged_index(&found)?;
+        if let Some(hidden) = hidden_in(&index, &found) {
             return Ok(Some(format!("git was told not to look at `{hidden}`")));
         }
-        self.look_at_submodules(&found, MOST_DEPTH)
+        self.look_at_submodules_in(&index, &found, MOST_DEPTH)
     }
+}
+
+/// The index of a worktree: for each entry a letter that says how git looks at it, its mode, id and stage, and its path.
+pub(super) fn flagged_index(checkout: &Checkout) -> Result<Vec<u8>, WorkspaceError> {
+    Ok(checkout.call().args(["ls-files", "-v", "--stage", "-z"]).ok()?.stdout)
 }
 
 /// A file whose changes `git status` does not show because of a flag in the index.
 pub(super) fn hidden(checkout: &Checkout) -> Result<Option<String>, WorkspaceError> {
-    let listed = checkout.call().args(["ls-files", "-v", "-z"]).ok()?.stdout;
-    let is_hidden = |entry: &&[u8]| {
-        let path = checkout.toplevel.join(OsStr::from_bytes(&entry[2..]));
+    Ok(hidden_in(&flagged_index(checkout)?, checkout))
+}
+
+fn hidden_in(index: &[u8], checkout: &Checkout) -> Option<String> {
+    split_nul(index).find_map(|entry| {
+        let path = &entry[memchr::memchr(b'\t', entry)? + 1..];
         // Left out of a sparse checkout, it is not there.
-        entry[0].is_ascii_lowercase() || (entry[0] == b'S' && fs::symlink_metadata(path).is_ok())
-    };
-    let mut entries = split_nul(&listed).filter(|entry| entry.len() > 2);
-    Ok(entries.find(is_hidden).map(|entry| String::from_utf8_lossy(&entry[2..]).into_owned()))
+        let is_there = || fs::symlink_metadata(checkout.toplevel.join(OsStr::from_bytes(path))).is_ok();
+        let is_hidden = entry[0].is_ascii_lowercase() || (entry[0] == b'S' && is_there());
+        is_hidden.then(|| String::from_utf8_lossy(path).into_owned())
+    })
+}
+
+/// Renames the folder of a worktree that is about to be removed. Deleting its files takes a while, and a dacapo that is killed
+/// meanwhile would leave a worktree whose missing files look like work that is not committed: it would stay for good.
+fn set_aside(worktree: &Path) -> Result<(), WorkspaceError> {
+    let name = worktree.file_name().unwrap_or(OsStr::new("worktree")).to_string_lossy();
+    let aside = worktree.with_file_name(format!("{REMOVED}{name}-{}", six_hex()?));
+    fs::rename(worktree, aside).map_err(WorkspaceError::io("rename", worktree))
+}
+
+/// Deletes what was set aside in a folder of worktrees, also by a dacapo that is dead. The caller holds the repository's lock. What
+/// cannot be deleted now is tried again with the next worktree that is made or removed there.
+fn remove_set_aside(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().as_bytes().starts_with(REMOVED.as_bytes()) {
+            let _ = remove_all(&entry.path());
+        }
+    }
+}
+
+fn remove_all(path: &Path) -> Result<(), WorkspaceError> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(WorkspaceError::io("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
 }
 
 pub(super) fn six_hex() -> Result<String, WorkspaceError> {
@@ -557,6 +696,21 @@ pub(super) fn six_hex() -> Result<String, WorkspaceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_set_aside_is_deleted_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["u", "other"] {
+            fs::create_dir_all(folder.path().join(name).join("deep")).unwrap();
+        }
+        set_aside(&folder.path().join("u")).unwrap();
+        assert!(!folder.path().join("u").exists());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        remove_set_aside(folder.path());
+        let left: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["other"]);
+    }
 
     #[test]
     fn a_branch_is_of_the_unit_or_the_task_whose_whole_name_it_has() {

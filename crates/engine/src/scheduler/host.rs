@@ -9,20 +9,27 @@ use std::{
         unix::process::CommandExt,
     },
     process::{Child, ChildStdout, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     fs::{MemfdFlags, memfd_create},
+    io::Errno,
+    pipe::fcntl_setpipe_size,
     process::{Pid, Signal, kill_process},
 };
 
 use super::{
+    RunError,
     job::JOB,
     message::{BadMessage, HostMessage, JobMessage, JobReader, JobSpec, PROTOCOL},
     orphans,
 };
-use crate::process::identity::{self, Identity};
+use crate::{
+    process::identity::{self, Identity},
+    signals::Signals,
+};
 
 /// How much of what a job printed on standard error is told when it ends.
 const LAST_WORDS: u64 = 4096;
@@ -46,6 +53,11 @@ pub(crate) trait RunningJob {
 
     /// What the job has said since the last call, in order, without waiting.
     fn read(&mut self) -> JobOutput;
+
+    /// Gives another order to a job that has said that it is idle.
+    fn tell(&mut self, _: &HostMessage) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// The process that it is, if it is one of this machine.
     fn identity(&self) -> Option<Identity> {
@@ -89,6 +101,33 @@ pub(crate) enum JobSignal {
     Continue,
 }
 
+/// Waits until a signal arrives, a job says something or ends, or it is time. Everything that runs jobs waits here.
+pub(crate) fn wait<'a>(
+    signals: &Signals,
+    jobs: impl Iterator<Item = &'a dyn RunningJob>,
+    deadline: Option<Instant>,
+) -> Result<(), RunError> {
+    let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+    // A wait that is too long for the kernel has no end.
+    let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+    let fds = signals.fds().chain(jobs.map(|job| job.fd()));
+    let mut fds: Vec<PollFd<'_>> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+    match poll(&mut fds, timeout.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(RunError::Io { what: "cannot wait for events", source: error.into() }),
+    }
+}
+
+/// Ctrl-Z: jobs hold what they run and then themselves; so does this process, until the user continues it. Says how long that
+/// took.
+pub(crate) fn suspend<'a>(jobs: impl Iterator<Item = &'a dyn RunningJob> + Clone) -> Duration {
+    jobs.clone().for_each(|job| job.signal(JobSignal::Suspend));
+    let since = Instant::now();
+    let _ = kill_process(rustix::process::getpid(), Signal::STOP);
+    jobs.for_each(|job| job.signal(JobSignal::Continue));
+    since.elapsed()
+}
+
 /// Starts jobs as processes of this machine, from this very binary.
 pub(crate) struct LocalHost {
     program: OsString,
@@ -108,21 +147,35 @@ impl LocalHost {
 
     /// Starts a job that is told this.
     pub(crate) fn send(&self, message: &HostMessage) -> io::Result<Box<dyn RunningJob>> {
-        let mut told = serde_json::to_vec(message)?;
-        told.push(b'\n');
-        Ok(Box::new(self.spawn(&told)?))
+        Ok(Box::new(self.spawn(&line(message)?)?))
     }
 
-    /// Starts a process that reads `told`, in a process group of its own: Ctrl-C is the scheduler's to pass on.
+    /// Starts a job that is told this, and more when it is idle.
+    pub(crate) fn hire(&self, message: &HostMessage) -> io::Result<Box<dyn RunningJob>> {
+        let mut job = self.start(Stdio::piped())?;
+        if let Some(orders) = &job.child.stdin {
+            // So that an order is written at once, also a long one. Where that is not allowed, it takes a moment longer.
+            let _ = fcntl_setpipe_size(orders, 1 << 20);
+        }
+        job.tell(message)?;
+        Ok(Box::new(job))
+    }
+
+    /// Starts a process that reads `told` and no more.
     fn spawn(&self, told: &[u8]) -> io::Result<LocalJob> {
         let mut stdin = File::from(memfd_create("job", MemfdFlags::CLOEXEC)?);
         stdin.write_all(told)?;
         stdin.rewind()?;
+        self.start(Stdio::from(stdin))
+    }
+
+    /// Starts a process in a process group of its own: Ctrl-C is the scheduler's to pass on.
+    fn start(&self, stdin: Stdio) -> io::Result<LocalJob> {
         let stderr = File::from(memfd_create("job", MemfdFlags::CLOEXEC)?);
         let mut child = std::process::Command::new(&self.program)
             .arg0("dcp-unit")
             .args(&self.arguments)
-            .stdin(Stdio::from(stdin))
+            .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::from(stderr.try_clone()?))
             .current_dir("/")
@@ -133,6 +186,12 @@ impl LocalHost {
         rustix::io::ioctl_fionbio(&stdout, true)?;
         Ok(LocalJob { child, stdout, stderr, reader: JobReader::default() })
     }
+}
+
+fn line(message: &HostMessage) -> io::Result<Vec<u8>> {
+    let mut told = serde_json::to_vec(message)?;
+    told.push(b'\n');
+    Ok(told)
 }
 
 impl JobHost for LocalHost {
@@ -149,7 +208,7 @@ impl JobHost for LocalHost {
     }
 }
 
-/// A process that works for one unit.
+/// A process that works for a unit, a step or tasks.
 struct LocalJob {
     child: Child,
     stdout: ChildStdout,
@@ -175,6 +234,11 @@ impl RunningJob for LocalJob {
             }
         };
         JobOutput { messages, is_over }
+    }
+
+    fn tell(&mut self, message: &HostMessage) -> io::Result<()> {
+        let orders = self.child.stdin.as_mut().ok_or(io::ErrorKind::Unsupported)?;
+        orders.write_all(&line(message)?)
     }
 
     fn identity(&self) -> Option<Identity> {
@@ -216,7 +280,6 @@ impl RunningJob for LocalJob {
 #[cfg(test)]
 mod tests {
     use dacapo_core::event::RunEvent;
-    use rustix::event::{PollFd, PollFlags, poll};
 
     use super::*;
 

@@ -4,7 +4,7 @@
 //! to it that agents die with it.
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, BufRead, Write},
     process::ExitCode,
 };
 
@@ -19,7 +19,13 @@ use super::{
     message::{HostMessage, JobMessage, PROTOCOL},
     work::Worker,
 };
-use crate::{observer::Observer, store::Channel, supervisor::StartError};
+use crate::{
+    observer::Observer,
+    signals::Signals,
+    stage_performer::job::{JobMemory, StageSpec},
+    store::Channel,
+    supervisor::StartError,
+};
 
 /// The word after which `dacapo` is a job.
 pub const JOB: &str = "unit-job";
@@ -80,8 +86,15 @@ impl JobReporter {
 
     /// For a performer, which shows a loop in the order in which things happened.
     pub(crate) fn for_performer(mut self, is_watched: bool) -> Self {
-        (self.is_watched, self.says_place) = (is_watched, true);
+        self.begin_order(is_watched);
         self
+    }
+
+    /// For the next order of a performer: nothing is left of what an agent of the one before has printed.
+    pub(crate) fn begin_order(&mut self, is_watched: bool) {
+        (self.is_watched, self.says_place) = (is_watched, true);
+        self.rest.clear();
+        self.rest_of_words.clear();
     }
 
     /// A fact for the run's stream.
@@ -157,22 +170,23 @@ impl Observer for JobReporter {
 pub fn main() -> ExitCode {
     // A job ends with its scheduler, however that ends.
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-    let spec = match told() {
-        Ok(HostMessage::Start { spec, .. }) => *spec,
-        Ok(HostMessage::Step { spec, .. }) => {
+    let mut orders = io::stdin().lock();
+    let spec = match told(&mut orders) {
+        Ok(Some(HostMessage::Start { spec, .. })) => *spec,
+        Ok(Some(HostMessage::Step { spec, .. })) => {
             if !is_parent(spec.performer) {
                 return ExitCode::from(5);
             }
             crate::performer::job::work(*spec, JobReporter::greeting(false));
             return ExitCode::SUCCESS;
         }
-        Ok(HostMessage::Stage { spec, .. }) => {
+        Ok(Some(HostMessage::Stage { spec, .. })) => {
             if !is_parent(spec.performer) {
                 return ExitCode::from(5);
             }
-            crate::stage_performer::job::work(*spec, JobReporter::greeting(false));
-            return ExitCode::SUCCESS;
+            return stages(*spec, &mut orders);
         }
+        Ok(None) => return ExitCode::SUCCESS,
         Err(why) => {
             let _ = writeln!(io::stderr(), "{why}");
             return ExitCode::from(2);
@@ -190,16 +204,43 @@ pub fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// The life of a job that works on stages of tasks: one order after the other, until there are no more. Starting a process costs
+/// as much as a small agent does.
+fn stages(first: StageSpec, orders: &mut impl BufRead) -> ExitCode {
+    // Between two loops a signal does what it does to any process.
+    if let Err(error) = Signals::default_between_loops() {
+        let _ = writeln!(io::stderr(), "cannot listen to signals: {error}");
+        return ExitCode::from(5);
+    }
+    let mut voice = JobReporter::greeting(false);
+    let mut memory = JobMemory::default();
+    let mut next = Some(first);
+    while let Some(spec) = next {
+        crate::stage_performer::job::work(spec, &mut voice, &mut memory);
+        voice.say(&JobMessage::Idle);
+        next = match told(orders) {
+            Ok(Some(HostMessage::Stage { spec, .. })) => Some(*spec),
+            Ok(None) => None,
+            Ok(Some(HostMessage::Start { .. } | HostMessage::Step { .. })) => return ExitCode::from(2),
+            Err(why) => {
+                let _ = writeln!(io::stderr(), "{why}");
+                return ExitCode::from(2);
+            }
+        };
+    }
+    ExitCode::SUCCESS
+}
+
 /// Whether the process with this number has started this one and lives.
 fn is_parent(pid: u32) -> bool {
     rustix::process::getppid().is_some_and(|parent| parent.as_raw_nonzero().get().cast_unsigned() == pid)
 }
 
-/// What the host told this job, or why it cannot be understood.
-fn told() -> Result<HostMessage, String> {
+/// What the host tells this job next, or why it cannot be understood; nothing if it tells no more.
+fn told(orders: &mut impl BufRead) -> Result<Option<HostMessage>, String> {
     let mut text = Vec::new();
-    io::stdin().lock().read_to_end(&mut text).map_err(|error| format!("cannot read what to do: {error}"))?;
-    understood(&text)
+    orders.read_until(b'\n', &mut text).map_err(|error| format!("cannot read what to do: {error}"))?;
+    if text.is_empty() { Ok(None) } else { understood(&text).map(Some) }
 }
 
 fn understood(text: &[u8]) -> Result<HostMessage, String> {

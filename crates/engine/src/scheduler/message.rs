@@ -30,11 +30,11 @@ const SHOWN: usize = 120;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum HostMessage {
-    /// The greeting, and what the job has to do. The host says nothing else; it stops a job with a signal.
+    /// The greeting, and what the job has to do. The host says nothing more to a unit's job; it stops a job with a signal.
     Start { protocol: u32, spec: Box<JobSpec> },
     /// The same for a step of a workflow.
     Step { protocol: u32, spec: Box<StepSpec> },
-    /// The same for a stage of a task.
+    /// The same for a stage of a task. When the job has done it, it waits for another one of these, until its standard input ends.
     Stage { protocol: u32, spec: Box<StageSpec> },
 }
 
@@ -67,6 +67,8 @@ pub(crate) enum JobMessage {
     Merge(MergeReport),
     /// The loop or script of a step did not begin, or could not be brought to an end.
     Failed { detail: String, reason: Reason },
+    /// The job has done what it was told about a task, and waits for the next order.
+    Idle,
 }
 
 /// A line that a job printed and that is no message of its host's version.

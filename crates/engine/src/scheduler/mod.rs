@@ -36,10 +36,6 @@ use dacapo_core::{
     view::UnitStatus,
 };
 use jiff::Timestamp;
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    process::Signal,
-};
 
 pub use dead::close_dead_runs;
 pub(crate) use job::JobReporter;
@@ -393,6 +389,7 @@ impl Scheduler<'_> {
                     Request::Cancel
                     | Request::Ask { .. }
                     | Request::Answer { .. }
+                    | Request::ApproveTree { .. }
                     | Request::Signal { .. } => {}
                 }
             }
@@ -499,19 +496,7 @@ impl Scheduler<'_> {
         let renewal = Some(self.stream.renewal_is_due_at());
         let deadlines = [self.grace, self.time, self.next_tick, self.next_look, kill_at, renewal];
         let deadline = deadlines.into_iter().flatten().min();
-        // A wait that is too long for the kernel has no end.
-        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
-        let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(8 + self.jobs.len());
-        fds.extend(self.signals.fds().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        fds.extend(self.jobs.iter().map(|job| PollFd::from_borrowed_fd(job.running.fd(), PollFlags::IN)));
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => {
-                return Err(RunError::Io { what: "cannot wait for events", source: error.into() });
-            }
-        }
-        drop(fds);
+        host::wait(&self.signals, self.jobs.iter().map(|job| &*job.running), deadline)?;
         let mut inputs = Vec::new();
         for arrived in self.signals.take() {
             self.signalled(arrived, &mut inputs)?;
@@ -561,7 +546,8 @@ impl Scheduler<'_> {
                         | JobMessage::Script(_)
                         | JobMessage::Worktree { .. }
                         | JobMessage::Merge(_)
-                        | JobMessage::Failed { .. },
+                        | JobMessage::Failed { .. }
+                        | JobMessage::Idle,
                     ) => {}
                     Err(_) if self.jobs[at].is_garbled => {}
                     Err(bad) => {
@@ -647,14 +633,10 @@ impl Scheduler<'_> {
 
     /// Ctrl-Z: jobs hold what they run and then themselves; so does the scheduler, until the user continues it.
     fn suspend(&mut self) {
-        self.signal_jobs(JobSignal::Suspend);
-        let since = Instant::now();
-        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
-        let held = since.elapsed();
+        let held = host::suspend(self.jobs.iter().map(|job| &*job.running));
         for at in [&mut self.grace, &mut self.time].into_iter().flatten() {
             *at += held;
         }
-        self.signal_jobs(JobSignal::Continue);
     }
 
     fn signal_jobs(&self, signal: JobSignal) {

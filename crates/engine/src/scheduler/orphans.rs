@@ -8,9 +8,12 @@ use std::{
 
 use rustix::process::Signal;
 
-use crate::process::{
-    identity::Identity,
-    sweep::{LONG_ENOUGH, descendants, signal_all},
+use crate::{
+    notify,
+    process::{
+        identity::Identity,
+        sweep::{LONG_ENOUGH, descendants, signal_all},
+    },
 };
 
 /// How soon to look again.
@@ -28,12 +31,13 @@ pub(super) fn kill_all() {
     end_all(&[], Duration::ZERO);
 }
 
-/// Waits until nothing is left of it but the loops in `spared`; after `limit` it is killed.
+/// Waits until nothing is left of it but the loops in `spared` and what sends notifications; after `limit` it is killed.
 pub(super) fn end_all(spared: &[Identity], limit: Duration) {
     let begun = Instant::now();
     let mut last_seen = begun;
+    let spared: Vec<Identity> = spared.iter().cloned().chain(notify::senders()).collect();
     loop {
-        let below = descendants(std::process::id(), spared);
+        let below = descendants(std::process::id(), &spared);
         if !below.processes.is_empty() {
             last_seen = Instant::now();
         } else if below.is_certain || last_seen.elapsed() >= LONG_ENOUGH {

@@ -9,7 +9,9 @@ use super::{
     rules_at_start::{self, GitConfig},
     shadow::Shadow,
 };
-use crate::git::{Checkout, GitCall, UntrustedConfig, WorkspaceError, escaped, replace, split_nul};
+use crate::git::{
+    Checkout, GitCall, UntrustedConfig, WorkspaceError, escaped, replace, split_nul, without_scopes,
+};
 
 /// More files than this hidden by rules that came later are counted, not taken.
 const MOST_HIDDEN: usize = 2_000;
@@ -69,7 +71,7 @@ impl Shadow {
         if !self.checkout.toplevel.starts_with(self.home.join("worktrees")) {
             return Ok((filters, print));
         }
-        let listed = self.checkout.call().args(["config", "--list", "--show-scope", "-z"]).ok()?.stdout;
+        let listed = self.checkout.listed_config()?;
         let undone = UntrustedConfig::parse(&listed).undone().map_err(|key| {
             let why = format!("the setting `{key}` would run a program and cannot be switched off");
             WorkspaceError::Damaged { path: self.checkout.common_dir.join("config"), why }
@@ -94,7 +96,7 @@ impl Shadow {
     }
 
     pub(crate) fn list_config(&self) -> Result<GitConfig, WorkspaceError> {
-        Ok(GitConfig::parse(&self.checkout.call().args(["config", "--list", "-z"]).ok()?.stdout))
+        Ok(GitConfig::parse(&without_scopes(&self.checkout.listed_config()?)))
     }
 
     /// The state folder may lie in the work tree, as with a repository of the whole home directory.

@@ -1,11 +1,11 @@
 //! Accepted work as a commit of the user's: once, on the branch it was made for, without a hook and without losing
 //! anything staged.
 
-use std::{thread, time::Duration};
+use std::{collections::HashSet, thread, time::Duration};
 
 use super::{CommitOutcome, shadow::Shadow};
 use crate::{
-    git::{self, GitError, RepositoryLock, WorkspaceError, failed_call},
+    git::{self, GitError, RepositoryLock, WorkspaceError, failed_call, split_nul},
     scratch::Scratch,
 };
 
@@ -155,6 +155,7 @@ impl Shadow {
     /// Makes the user's index that of `commit`, so that nothing shows as staged; false if another git holds its lock.
     fn refresh_index(&self, commit: &str) -> Result<bool, WorkspaceError> {
         let (tries, pause) = TRIES;
+        let mut is_shown = false;
         for _ in 0..tries {
             match self.call_with_start_filters()?.args(["read-tree", "--reset", commit]).ok() {
                 Ok(_) => {
@@ -163,10 +164,32 @@ impl Shadow {
                     return Ok(true);
                 }
                 Err(GitError::Failed { said, .. }) if said.contains("index.lock") => thread::sleep(pause),
+                Err(GitError::Failed { said, .. }) if said.contains("not uptodate") && !is_shown => {
+                    self.show_committed(commit)?;
+                    is_shown = true;
+                }
                 Err(error) => return Err(error.into()),
             }
         }
         Ok(false)
+    }
+
+    /// Lets git look again at files that it was told to skip and that `commit` changes: an agent has hidden them, and snapshots see
+    /// them all the same.
+    fn show_committed(&self, commit: &str) -> Result<(), WorkspaceError> {
+        let call = || self.call_with_start_filters();
+        let flagged = call()?.args(["ls-files", "-v", "-z"]).ok()?.stdout;
+        let changed = call()?
+            .args(["diff-index", "--cached", "--name-only", "--no-renames", "-z", commit])
+            .ok()?
+            .stdout;
+        let changed: HashSet<&[u8]> = split_nul(&changed).collect();
+        let is_skipped =
+            |entry: &&[u8]| entry[0].eq_ignore_ascii_case(&b's') && changed.contains(&entry[2..]);
+        let paths: Vec<u8> =
+            split_nul(&flagged).filter(is_skipped).flat_map(|entry| [&entry[2..], b"\0"].concat()).collect();
+        call()?.args(["update-index", "--no-skip-worktree", "-z", "--stdin"]).input(paths).ok()?;
+        Ok(())
     }
 
     /// Removes a lock on the user's index that a git of the agent's left behind when it was killed (fault H4).

@@ -2,6 +2,8 @@
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
+use dacapo_core::ids::fingerprint;
+
 use super::shadow::Shadow;
 use crate::{
     git::{GitCall, WorkspaceError},
@@ -32,6 +34,30 @@ impl Shadow {
             index: stamp(&self.folder.join("index")),
             small: SMALL.map(|name| fs::read(self.folder.join(name)).ok()).into(),
         });
+    }
+
+    /// What tells a later process that nothing has written to the index and the small files since the latest snapshot. The journal
+    /// keeps it for a loop whose processes come and go.
+    pub(crate) fn seal(&self) -> Option<String> {
+        let guard = self.guard.as_ref().filter(|_| self.is_settled())?;
+        let (inode, size, modified, modified_nsec, changed, changed_nsec) = guard.index?;
+        let small = guard
+            .small
+            .iter()
+            .flatten()
+            .fold(0, |sum: u64, content| fingerprint(&[sum.to_le_bytes().as_slice(), content].concat()));
+        let last = self.state.last.as_deref()?;
+        Some(format!("{last} {inode} {size} {modified}.{modified_nsec} {changed}.{changed_nsec} {small:x}"))
+    }
+
+    /// Takes the index as ours if it is as `seal` says.
+    pub(crate) fn take_up(&mut self, seal: &str) {
+        self.note();
+        self.settle();
+        if self.seal().as_deref() != Some(seal) {
+            self.guard = None;
+            self.unsettle();
+        }
     }
 
     /// Puts the small files back; says whether the index is ours.
@@ -79,7 +105,9 @@ impl Shadow {
             _ => {}
         }
         let tree = self.tree_of(&last)?;
+        self.remove_own_locks();
         self.call()?.args(["read-tree", &tree]).ok()?;
+        self.settle();
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use super::{Change, ChangeKind, LookBack, shadow::Shadow};
+use super::{Change, ChangeKind, DiffForm, LookBack, shadow::Shadow};
 use crate::git::{Checkout, WorkspaceError, on_disk, split_nul};
 
 /// What every diff is made with: no program of the repository's runs, no setting of the user's changes the form.
@@ -31,8 +31,31 @@ impl Shadow {
         Ok(parse_raw(&output.stdout))
     }
 
+    /// The difference between two snapshots, as git prints it.
+    pub(crate) fn difference(&self, from: &str, to: &str, form: DiffForm) -> Result<Vec<u8>, WorkspaceError> {
+        let form = match form {
+            DiffForm::Patch { is_coloured: true } => vec!["-p".to_owned(), "--color=always".to_owned()],
+            DiffForm::Patch { is_coloured: false } => vec!["-p".to_owned(), "--no-color".to_owned()],
+            DiffForm::Stat { columns } => vec![format!("--stat={columns}"), "--no-color".to_owned()],
+        };
+        let output = self
+            .checkout
+            .call()
+            .args(["diff-tree", "-r", "--no-commit-id", "--ignore-submodules=dirty", "--no-relative"])
+            .args(["--no-ext-diff", "--no-textconv", "--find-renames"])
+            .args(form)
+            .args(["--end-of-options", from, to])
+            .ok()?;
+        Ok(output.stdout)
+    }
+
     /// Every path of a snapshot.
     pub(crate) fn files(&self, id: &str) -> Result<Vec<Vec<u8>>, WorkspaceError> {
+        if let Some((head, files)) = &self.files_of_head
+            && head == id
+        {
+            return Ok(files.clone());
+        }
         let output = self
             .checkout
             .call()

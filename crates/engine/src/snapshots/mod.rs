@@ -41,13 +41,14 @@ use dacapo_core::ids::LoopId;
 use jiff::Timestamp;
 
 pub use of_loop::{
-    KeptSnapshot, Restored, SnapshotChoice, SnapshotError, forget, list, list_forgettable, restore,
+    KeptSnapshot, Restored, SnapshotChoice, SnapshotError, WorkDone, changed_paths, difference, forget, list,
+    list_forgettable, restore, work_done,
 };
 pub(crate) use of_loop::{open, started};
 pub use plain::Folder;
 
 use crate::{
-    git::{Checkout, Git, RepositoryLock, WorkspaceError},
+    git::{Checkout, Git, RepositoryLock, WorkspaceError, on_disk, without_scopes},
     repository::{RecoveredBranch, Repository},
 };
 use plain::PlainFolder;
@@ -85,6 +86,15 @@ pub enum ChangeKind {
     Deleted,
     /// A file became a link, or the other way round.
     TypeChanged,
+}
+
+/// How a difference between two snapshots is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiffForm {
+    /// Line by line.
+    Patch { is_coloured: bool },
+    /// A line for each file, as `git diff --stat` has it.
+    Stat { columns: usize },
 }
 
 /// What [`Workspace::commit_tree`] did.
@@ -250,6 +260,29 @@ impl Workspace {
         }
     }
 
+    /// What a later process needs to know that nothing else has written to what snapshots are taken with.
+    pub(crate) fn seal(&self) -> Option<String> {
+        match &self.kind {
+            WorkspaceKind::Git(shadow) => shadow.seal(),
+            WorkspaceKind::Plain(_) => None,
+        }
+    }
+
+    /// Spares the look at what an earlier process has left, as far as it is as that process sealed it.
+    pub(crate) fn take_up(&mut self, seal: &str) {
+        if let WorkspaceKind::Git(shadow) = &mut self.kind {
+            shadow.take_up(seal);
+        }
+    }
+
+    /// Whether the snapshots of the loop are held as the newest one left them.
+    pub(crate) fn holds_snapshots(&self) -> bool {
+        match &self.kind {
+            WorkspaceKind::Git(shadow) => shadow.holds_snapshots(),
+            WorkspaceKind::Plain(_) => false,
+        }
+    }
+
     /// The hash of a plain folder however large; the tree of the latest snapshot otherwise.
     pub fn content_hash(&mut self) -> Result<String, WorkspaceError> {
         match &mut self.kind {
@@ -279,6 +312,14 @@ impl Workspace {
         match &self.kind {
             WorkspaceKind::Git(shadow) => shadow.changes(from, to),
             WorkspaceKind::Plain(plain) => plain.changes(from, to),
+        }
+    }
+
+    /// The same as git prints it; nothing in a plain folder, which keeps no content.
+    pub fn difference(&self, from: &str, to: &str, form: DiffForm) -> Result<Vec<u8>, WorkspaceError> {
+        match &self.kind {
+            WorkspaceKind::Git(shadow) => shadow.difference(from, to, form),
+            WorkspaceKind::Plain(_) => Ok(Vec::new()),
         }
     }
 
@@ -494,7 +535,15 @@ pub(crate) fn filters_set_up(dir: &Path) -> Result<Option<Vec<(String, String)>>
     if !dir.ancestors().any(|above| above.join(".git").exists()) {
         return Ok(None);
     }
-    let listed = Git::find()?.call(dir).args(["config", "--list", "-z"]).ok()?.stdout;
+    let git = Git::find()?;
+    let listed = match on_disk::folders_of_checkout(dir).is_some() {
+        true => Checkout::find(&git, dir)?.map(|checkout| checkout.listed_config()).transpose()?,
+        false => None,
+    };
+    let listed = match listed {
+        Some(listed) => without_scopes(&listed),
+        None => git.call(dir).args(["config", "--list", "-z"]).ok()?.stdout,
+    };
     Ok(Some(rules_at_start::GitConfig::parse(&listed).filters()))
 }
 

@@ -9,7 +9,7 @@ use dacapo_core::{
 };
 use jiff::Timestamp;
 
-use super::Workspace;
+use super::{DiffForm, Workspace};
 use crate::{
     git::WorkspaceError,
     home::Home,
@@ -125,6 +125,93 @@ pub fn list(home: &Home, store: &Store, id: &LoopId) -> Result<Vec<KeptSnapshot>
             KeptSnapshot { iteration, id: snapshot, at, changed }
         })
         .collect())
+}
+
+/// The paths that differ between the first and the last kept state of a loop's workspace.
+pub fn changed_paths(home: &Home, store: &Store, id: &LoopId) -> Result<Vec<String>, SnapshotError> {
+    let history = store.events(id, 0)?;
+    let Some((started, base)) = started(&history).and_then(|s| Some((s, s.base.as_ref()?))) else {
+        return Err(SnapshotError::None(id.clone()));
+    };
+    let recorded = recorded(&history, base);
+    let Some((_, last, _)) = recorded.last().filter(|(_, last, _)| *last != base.snapshot) else {
+        return Ok(Vec::new());
+    };
+    let workspace = open(home, id, &started.workspace)?;
+    let changes = workspace.changes(&base.snapshot, last)?;
+    Ok(changes.iter().map(|change| String::from_utf8_lossy(&change.path).into_owned()).collect())
+}
+
+/// What a loop has to show for itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkDone {
+    /// The files that it changed, as `git diff --stat` lists them.
+    pub stat: String,
+    /// Whether the newest commit of the workspace holds them as they are.
+    pub is_committed: bool,
+}
+
+/// What a loop has changed; `None` if that is nothing.
+pub fn work_done(
+    home: &Home,
+    store: &Store,
+    id: &LoopId,
+    columns: usize,
+) -> Result<Option<WorkDone>, SnapshotError> {
+    let history = store.events(id, 0)?;
+    let (workspace, states) = states(home, id, &history)?;
+    let (Some((_, base, _)), Some((_, last, _))) = (states.first(), states.last()) else { return Ok(None) };
+    if base == last {
+        return Ok(None);
+    }
+    let stat = workspace.difference(base, last, DiffForm::Stat { columns })?;
+    if stat.is_empty() {
+        return Ok(None);
+    }
+    let tree = workspace.tree_of(last)?;
+    let is_committed = workspace.head_and_tree()?.is_some_and(|(_, head)| head == tree);
+    Ok(Some(WorkDone { stat: String::from_utf8_lossy(&stat).into_owned(), is_committed }))
+}
+
+/// What a loop has changed, or its iteration `iteration` alone, as git prints it.
+pub fn difference(
+    home: &Home,
+    store: &Store,
+    view: &LoopView,
+    iteration: Option<u32>,
+    form: DiffForm,
+) -> Result<Vec<u8>, SnapshotError> {
+    let id = &view.id;
+    let history = store.events(id, 0)?;
+    let (workspace, states) = states(home, id, &history)?;
+    if let Some(wanted) = iteration.filter(|wanted| *wanted == 0 || *wanted > view.iteration) {
+        return Err(SnapshotError::NoIteration { id: id.clone(), wanted, last: view.iteration });
+    }
+    let at = |most: u32| states.iter().rev().find(|(iteration, ..)| *iteration <= most).map(|(_, id, _)| id);
+    let (from, to) = match iteration {
+        Some(wanted) => (at(wanted - 1), at(wanted)),
+        None => (at(0), at(u32::MAX)),
+    };
+    match (from, to) {
+        (Some(from), Some(to)) if from != to => Ok(workspace.difference(from, to, form)?),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// The workspace of a loop in a git repository, and the states of it that were kept.
+#[allow(clippy::type_complexity)]
+fn states(
+    home: &Home,
+    id: &LoopId,
+    history: &[Envelope],
+) -> Result<(Workspace, Vec<(u32, String, Timestamp)>), SnapshotError> {
+    let Some((started, base)) = started(history).and_then(|s| Some((s, s.base.as_ref()?))) else {
+        return Err(SnapshotError::None(id.clone()));
+    };
+    if !base.is_git {
+        return Err(SnapshotError::Plain(id.clone()));
+    }
+    Ok((open(home, id, &started.workspace)?, recorded(history, base)))
 }
 
 /// Makes the files of a loop's workspace what they were. What they are now can be had back by [`SnapshotChoice::Undo`].

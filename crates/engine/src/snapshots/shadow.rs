@@ -43,6 +43,8 @@ pub(crate) struct Shadow {
     pub(crate) guard: Option<ShadowGuard>,
     /// The snapshot that was written last, and its tree.
     known_tree: Option<(String, String)>,
+    /// The commit that HEAD named when the loop began and all its files, where the index and the work tree hold nothing else.
+    pub(crate) files_of_head: Option<(String, Vec<Vec<u8>>)>,
     /// The filters that hold although others may be set up by now.
     pub(crate) given_filters: Option<Vec<(String, String)>>,
     /// The repository's configuration that was looked at last, as a number, and what undoes its filters.
@@ -73,6 +75,7 @@ impl Shadow {
             is_settled: false,
             guard: None,
             known_tree: None,
+            files_of_head: None,
             given_filters: None,
             undone: RefCell::default(),
             last_seen_head: RefCell::default(),
@@ -100,6 +103,11 @@ impl Shadow {
         let printed = self.add()?;
         // What was listed before files were added is still all there is.
         let is_all = memmem::find(&printed, b".gitignore'\n").is_none();
+        if let (Some((head, _)), true, false) = (&self.state.head, printed.is_empty(), self.state.had_staged)
+        {
+            let files = split_nul(&listed).filter_map(|entry| entry.get(2..)).map(<[u8]>::to_vec).collect();
+            self.files_of_head = Some((head.clone(), files));
+        }
         self.freeze_rules(is_all.then_some(listed.as_slice()))?;
         let id = self.commit("dacapo snapshot 0")?;
         self.state.start = Some(id.clone());
@@ -149,7 +157,7 @@ impl Shadow {
     }
 
     /// One dacapo runs a loop at a time, so a lock on what only it writes is left by a git that was killed (fault H4).
-    fn remove_own_locks(&self) {
+    pub(super) fn remove_own_locks(&self) {
         let reference = self.checkout.common_dir.join(format!("{}.lock", self.reference()));
         for lock in [self.folder.join("index.lock"), self.folder.join("HEAD.lock"), reference] {
             let _ = fs::remove_file(lock);
@@ -165,6 +173,20 @@ impl Shadow {
         self.save()?;
         self.is_settled = true;
         Ok(())
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_settled
+    }
+
+    /// Says that the index holds exactly the latest snapshot.
+    pub(crate) fn settle(&mut self) {
+        self.is_settled = true;
+    }
+
+    /// Whether the ref that holds the snapshots is where it was left, so that all of them are there.
+    pub(crate) fn holds_snapshots(&self) -> bool {
+        self.state.last.is_some() && self.read_reference() == self.state.last
     }
 
     /// Says that the index may not hold the latest snapshot.

@@ -14,10 +14,12 @@ use serde::{Deserialize, Serialize};
 
 use super::merge::{self, MergeWork};
 use crate::{
-    git::{Git, WorkspaceError},
+    git::{Git, ListedConfig, WorkspaceError},
     home::Home,
     process::Programs,
-    repository::{KnownWorktree, Merged, Repository, SetupFailed, Worktree, WorktreeOwner, prepare},
+    repository::{
+        CommitFacts, KnownWorktree, Merged, Repository, SetupFailed, Worktree, WorktreeOwner, prepare,
+    },
     scheduler::{JobReporter, message::JobMessage},
     snapshots::{self, SnapshotChoice},
     store::Store,
@@ -46,6 +48,9 @@ pub(crate) struct StageSpec {
     pub(crate) submodules: bool,
     /// The filters of git when the task began.
     pub(crate) filters: Option<Vec<(String, String)>>,
+    /// The configuration of git as the performer has listed it: it counts as long as its files are the same.
+    #[serde(default)]
+    pub(crate) config: Option<ListedConfig>,
     pub(crate) programs: Programs,
     pub(crate) is_detached: bool,
     /// Whether what agents print is shown while they print it.
@@ -118,22 +123,42 @@ impl StageJobError {
     }
 }
 
+/// What a job knows from one order to the next.
+#[derive(Debug, Default)]
+pub(crate) struct JobMemory {
+    /// Of which repository, and what git has said about its commits.
+    commits: Option<(PathBuf, CommitFacts)>,
+}
+
+impl JobMemory {
+    /// What is known about the commits of the repository at this place.
+    fn commits_of(&mut self, root: &Path) -> CommitFacts {
+        match &self.commits {
+            Some((known, facts)) if known == root => facts.clone(),
+            _ => self.commits.insert((root.to_owned(), CommitFacts::default())).1.clone(),
+        }
+    }
+}
+
 /// Does what the spec says. What a loop has done stands in the journal.
-pub(crate) fn work(spec: StageSpec, voice: JobReporter) {
-    let mut voice = voice.for_performer(spec.is_watched);
-    let job = StageJob { home: Home::at(&spec.home), spec };
+pub(crate) fn work(spec: StageSpec, voice: &mut JobReporter, memory: &mut JobMemory) {
+    voice.begin_order(spec.is_watched);
+    if let Some(config) = spec.config.clone() {
+        config.remember();
+    }
+    let job = StageJob { home: Home::at(&spec.home), commits: memory.commits_of(&spec.root), spec };
     let done = job.refuse_link().and_then(|()| match job.spec.work.clone() {
         StageWork::Begin { stage, run, policy, prompt, steers } => {
-            let begun = job.begin(stage, run, (*policy, prompt), steers, &mut voice);
+            let begun = job.begin(stage, run, (*policy, prompt), steers, voice);
             begun.and_then(|id| job.put_back(stage, &id))
         }
         StageWork::GoOn { id, stage, grant } => {
-            let gone_on = job.go_on(id.clone(), grant, &mut voice);
+            let gone_on = job.go_on(id.clone(), grant, voice);
             gone_on.and_then(|()| job.put_back(stage, &id))
         }
         StageWork::Merge { tree, from, policy, task } => {
             let work = MergeWork { tree, from, policy: *policy, task: *task };
-            let report = merge::merge(&job, work, &mut voice);
+            let report = merge::merge(&job, work, voice);
             report.map(|report| voice.say(&JobMessage::Merge(report)))
         }
         StageWork::Tidy { commit } => job.tidy(&commit),
@@ -143,9 +168,17 @@ pub(crate) fn work(spec: StageSpec, voice: JobReporter) {
     }
 }
 
+/// Removes the worktree and the branch of a task that is merged, in this process.
+pub(super) fn tidy(spec: StageSpec, commit: &str) -> Result<(), StageJobError> {
+    let job = StageJob { home: Home::at(&spec.home), commits: CommitFacts::default(), spec };
+    job.refuse_link()?;
+    job.tidy(commit)
+}
+
 pub(super) struct StageJob {
     pub(super) home: Home,
     pub(super) spec: StageSpec,
+    commits: CommitFacts,
 }
 
 impl StageJob {
@@ -172,7 +205,7 @@ impl StageJob {
         let (workspace, base) = match self.place_of_next_stage(stage)? {
             Some(place) => place,
             None => {
-                let repo = Repository::open(&self.spec.root, &self.home)?;
+                let repo = self.open()?;
                 let target = repo.branch(&self.spec.target)?;
                 let target = target.ok_or_else(|| StageJobError::NoTarget(self.spec.target.clone()))?;
                 let worktree = self.worktree(&repo, &target)?;
@@ -249,18 +282,22 @@ impl StageJob {
         let Some(KnownWorktree { path, branch }) = self.known().filter(|_| stage != StageName::Coder) else {
             return Ok(None);
         };
-        let repo =
-            Repository::find(&Git::find().map_err(WorkspaceError::from)?, &self.spec.root, &self.home)?;
+        let repo = self.find()?;
         match repo.branch(&branch)? {
             Some(head) if !self.spec.submodules && repo.is_on(&path, &branch) => Ok(Some((path, head))),
             _ => Ok(None),
         }
     }
 
+    /// The repository, after a move of a branch that was cut short is completed.
+    pub(super) fn open(&self) -> Result<Repository, StageJobError> {
+        Ok(Repository::open_again(&self.spec.root, &self.home)?.knowing(&self.commits))
+    }
+
     /// The repository, as it stands: nothing is completed that was cut short.
     fn find(&self) -> Result<Repository, StageJobError> {
         let git = Git::find().map_err(WorkspaceError::from)?;
-        Ok(Repository::find(&git, &self.spec.root, &self.home)?)
+        Ok(Repository::find(&git, &self.spec.root, &self.home)?.knowing(&self.commits))
     }
 
     fn go_on(&self, id: LoopId, grant: Grant, voice: &mut JobReporter) -> Result<(), StageJobError> {
@@ -337,6 +374,7 @@ impl StageJob {
     fn tidy(&self, commit: &str) -> Result<(), StageJobError> {
         let Some(KnownWorktree { path, branch }) = self.known() else { return Ok(()) };
         let repo = self.find()?;
+        repo.know(commit);
         self.prepare(&path, &self.spec.teardown)?;
         repo.remove(&path, &branch, commit)?;
         Ok(())

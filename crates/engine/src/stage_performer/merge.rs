@@ -34,32 +34,29 @@ pub(super) fn merge(
     work: MergeWork,
     voice: &mut JobReporter,
 ) -> Result<MergeReport, StageJobError> {
-    let repo = Repository::open(&job.spec.root, &job.home)?;
+    let repo = job.open()?;
     let KnownWorktree { branch, .. } = job.known().ok_or(StageJobError::NoWorktree)?;
     let Some(head) = repo.branch(&branch)? else {
         return Ok(MergeReport::Refused { why: format!("its branch `{branch}` is gone") });
     };
-    if repo.tree_of(&head)? != work.tree {
-        let why = format!("its branch `{branch}` does not hold what has passed its stages");
-        return Ok(MergeReport::Refused { why });
-    }
     let target = &job.spec.target;
-    // What the task has changed counts from the commit of the target that dacapo knows of. The history of the branch is the
-    // agents' own: a merge in it may have thrown away what the target had got meanwhile.
-    let side = match &work.from {
-        Some(from) => repo.commit_on(&work.tree, from, &format!("dacapo task {}", work.task.id))?,
-        None => head.clone(),
-    };
     for _ in 0..TRIES {
         let Some(tip) = repo.branch(target)? else {
             return Err(StageJobError::NoTarget(target.clone()));
         };
-        let tree = match repo.merge(&tip, &side)? {
+        let commits: Vec<&str> =
+            [Some(&head), Some(&tip), work.from.as_ref()].into_iter().flatten().map(String::as_str).collect();
+        let file = repo.look_up(&commits, &[(&tip, &work.task.file)])?.pop().flatten();
+        if repo.tree_of(&head)? != work.tree {
+            let why = format!("its branch `{branch}` does not hold what has passed its stages");
+            return Ok(MergeReport::Refused { why });
+        }
+        let tree = match merged(&repo, &work, &head, &tip)? {
             Merged::Nothing => repo.tree_of(&tip)?,
-            Merged::Clean { tree } => with_status_done(&repo, &tip, &tree, &work.task)?,
+            Merged::Clean { tree } => with_status_done(&repo, file.as_deref(), &tree, &work.task)?,
             // The coder has merged the target itself, and every role behind it has seen what it made of that.
             Merged::Conflict { .. } if repo.is_ancestor(&tip, &head)? => {
-                with_status_done(&repo, &tip, &work.tree, &work.task)?
+                with_status_done(&repo, file.as_deref(), &work.tree, &work.task)?
             }
             Merged::Conflict { paths, .. } => return Ok(MergeReport::Conflict { paths }),
         };
@@ -74,14 +71,22 @@ pub(super) fn merge(
         }
         let message = format!("Merge task {}: {}", work.task.id, work.task.title);
         let commit = repo.commit_merge(&tree, [&tip, &head], &message)?;
-        put_statuses_back(job, &repo);
+        if let Some(committed) = &file {
+            put_status_back(job, &work.task.file, committed);
+        }
         match repo.move_target(target, &commit, &tip, job.spec.run.as_str())? {
             TargetMoved::Moved { .. } => {
                 repo.forget_waiting(job.spec.run.as_str())?;
                 return Ok(MergeReport::Merged { commit });
             }
-            // Another dacapo has just set the status of a task of its own.
-            TargetMoved::LeftOn { why, .. } if why.iter().all(|file| is_status_alone(job, &repo, file)) => {}
+            // Another dacapo has just set the status of a task of its own, which this merge changes as well.
+            TargetMoved::LeftOn { why, .. } if why.iter().all(|file| is_status_alone(job, &repo, file)) => {
+                for file in &why {
+                    if let Some((_, committed)) = differs_in_status(job, &repo, file) {
+                        put_status_back(job, file, &committed);
+                    }
+                }
+            }
             // The task is not done before its target holds it: others may depend on it.
             TargetMoved::LeftOn { branch, command, why } => {
                 let detail = format!(
@@ -98,15 +103,33 @@ pub(super) fn merge(
     Ok(MergeReport::Held { reason: Reason::Lock, detail })
 }
 
-/// The merged tree, in which the file of the task says that it is done, if the repository has that file.
+/// What the task and its target come to together.
+///
+/// What the task has changed counts from the commit of the target that dacapo knows of. The history of the branch is the
+/// agents' own: a merge in it may have thrown away what the target had got meanwhile.
+fn merged(repo: &Repository, work: &MergeWork, head: &str, tip: &str) -> Result<Merged, StageJobError> {
+    let Some(from) = &work.from else { return Ok(repo.merge(tip, head)?) };
+    // Where only one side has changed anything there is nothing to bring together.
+    let (before, now) = (repo.tree_of(from)?, repo.tree_of(tip)?);
+    if now == before || now == work.tree {
+        return Ok(Merged::Clean { tree: work.tree.clone() });
+    }
+    if work.tree == before {
+        return Ok(Merged::Clean { tree: now });
+    }
+    let side = repo.commit_on(&work.tree, from, &format!("dacapo task {}", work.task.id))?;
+    Ok(repo.merge(tip, &side)?)
+}
+
+/// The merged tree, in which the file of the task says that it is done, if the target has that `file`.
 fn with_status_done(
     repo: &Repository,
-    tip: &str,
+    file: Option<&[u8]>,
     tree: &str,
     task: &StageTaskSpec,
 ) -> Result<String, StageJobError> {
-    let Some(file) = repo.file_at(tip, &task.file)? else { return Ok(tree.to_owned()) };
-    match task::with_status(&file, StageTaskStatus::Done) {
+    let Some(file) = file else { return Ok(tree.to_owned()) };
+    match task::with_status(file, StageTaskStatus::Done) {
         Ok(done) if done != file => Ok(repo.tree_with(tree, &task.file, &done)?),
         _ => Ok(tree.to_owned()),
     }
@@ -157,14 +180,13 @@ fn checked(
     })
 }
 
-/// Task files in the user's checkout that differ from its commit in their status alone get the status of the commit, so that
-/// the checkout counts as clean. The performer sets them again.
-fn put_statuses_back(job: &StageJob, repo: &Repository) {
-    for file in repo.is_dirty().unwrap_or_default() {
-        if let Some((now, committed)) = differs_in_status(job, repo, &file) {
-            // One that cannot be written stays, and is named as what is in the way.
-            let _ = task_files::write(&job.spec.root, &file, Some(&now), &committed);
-        }
+/// A task file in the user's checkout that differs from its commit in its status alone gets the status of the commit, so that
+/// the merge can write it. The performer sets it again. Those of other tasks are not in the way.
+fn put_status_back(job: &StageJob, file: &str, committed: &[u8]) {
+    let Ok(now) = task_files::read(&job.spec.root, file) else { return };
+    if is_same_but_status(file, &now, committed) {
+        // One that cannot be written stays, and is named as what is in the way.
+        let _ = task_files::write(&job.spec.root, file, Some(&now), committed);
     }
 }
 
@@ -179,7 +201,10 @@ fn differs_in_status(job: &StageJob, repo: &Repository, file: &str) -> Option<(V
     }
     let committed = repo.file_at("HEAD", file).ok().flatten()?;
     let now = task_files::read(&job.spec.root, file).ok()?;
-    let before = task::parse(file, &committed).ok()?;
-    let restored = task::with_status(&now, before.status).ok()?;
-    (restored == committed).then_some((now, committed))
+    is_same_but_status(file, &now, &committed).then_some((now, committed))
+}
+
+fn is_same_but_status(file: &str, now: &[u8], committed: &[u8]) -> bool {
+    let Ok(before) = task::parse(file, committed) else { return false };
+    task::with_status(now, before.status).is_ok_and(|restored| restored == committed)
 }

@@ -9,9 +9,9 @@ pub(crate) mod job;
 mod merge;
 
 use std::{
-    collections::VecDeque,
-    io,
-    path::PathBuf,
+    collections::{BTreeMap, VecDeque},
+    fs, io,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -19,23 +19,22 @@ use dacapo_core::{
     event::{Grant, LoopEvent, Reason, StopCause},
     ids::{LoopId, ProjectId, RunId, TaskId},
     loop_machine::{LoopMachine, Request},
-    plan::{Purpose, goes_on},
+    plan::Purpose,
     stages::{
-        StageAccount, StageName, StageTaskStatus,
+        StageAccount, StageIteration, StageName, StageTaskStatus,
         machine::{
-            MergeEnd, StageEnd, StageOrder, TaskEffect, TaskEndReason, TaskEvent, TaskInput, TaskMachine,
-            TaskNews, TaskPhase, TaskStarted, UserAnswer,
+            KnownLoop, MergeEnd, StageEnd, StageOrder, TaskEffect, TaskEndReason, TaskEvent, TaskInput,
+            TaskMachine, TaskNews, TaskPhase, TaskStarted, UserAnswer,
         },
         schedule::{ScheduledTask, TaskStanding, held_up, to_begin},
     },
     view::StageTaskView,
 };
 use jiff::Timestamp;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::job::{MergeReport, StageSpec, StageWork};
 use crate::{
-    git::{Git, WorkspaceError},
+    git::{Git, ListedConfig, WorkspaceError},
     home::Home,
     observer::Observer,
     process::{Programs, identity::Identity},
@@ -43,7 +42,7 @@ use crate::{
     repository::Repository,
     scheduler::{
         RunError,
-        host::{JobHost, JobSignal, LocalHost, RunningJob},
+        host::{self, JobExit, JobHost, JobSignal, LocalHost, RunningJob},
         message::{HostMessage, JobMessage, PROTOCOL},
     },
     signals::{ArrivedSignal, Signals},
@@ -97,6 +96,8 @@ struct TaskPerformer<'a> {
     signals: Signals,
     tasks: Vec<ListedTask>,
     jobs: Vec<StageJobRun>,
+    /// Jobs that wait for an order.
+    idle: Vec<Box<dyn RunningJob>>,
     /// Places of tasks that wait for their turn to be merged, and the trees that passed.
     merges: VecDeque<(usize, String)>,
     /// Why the performer leaves the tasks, if it was told to.
@@ -107,6 +108,8 @@ struct TaskPerformer<'a> {
     refused: Vec<String>,
     /// The filters of git in the repository at this place when the first task began.
     filters: Option<(PathBuf, Filters)>,
+    /// Where branches were when this process last knew why: targets, and those of tasks, by the repository and their name.
+    tips: BTreeMap<(PathBuf, String), String>,
 }
 
 /// Programs that git sends files through, as they are set up in a repository.
@@ -119,8 +122,10 @@ struct ListedTask {
     state: ListedState,
     /// Up to where the events of its loops were looked at.
     seen: u64,
-    /// The loop that is under way, as far as it was looked at.
+    /// The newest loop that began in this process: its run, and what its events say.
     account: Option<(LoopId, u32, StageAccount)>,
+    /// The newest run of a stage that another process may have started.
+    earlier_runs: u32,
 }
 
 enum ListedState {
@@ -140,6 +145,15 @@ struct StageJobRun {
     running: Box<dyn RunningJob>,
     merged: Option<MergeReport>,
     /// Why nothing came of it.
+    failed: Option<(String, Reason)>,
+}
+
+/// A job that has done what it was told, or has died of it.
+struct EndedJob {
+    at: usize,
+    what: JobFor,
+    exit: JobExit,
+    merged: Option<MergeReport>,
     failed: Option<(String, Reason)>,
 }
 
@@ -175,7 +189,7 @@ pub fn run(
         };
         let Some((id, depends_on)) = known else { continue };
         let state = ListedState::Waiting(task);
-        tasks.push(ListedTask { id, depends_on, state, seen: 0, account: None });
+        tasks.push(ListedTask { id, depends_on, state, seen: 0, account: None, earlier_runs: 0 });
     }
     let performer = TaskPerformer {
         home,
@@ -189,13 +203,68 @@ pub fn run(
         signals,
         tasks,
         jobs: Vec::new(),
+        idle: Vec::new(),
         merges: VecDeque::new(),
         stop: None,
         inbox: Vec::new(),
         refused: Vec::new(),
         filters: None,
+        tips: BTreeMap::new(),
     };
     performer.perform_all()
+}
+
+/// Removes what is left of tasks of a project that are done: their performer was killed between their end and its tidying.
+pub fn tidy_leftovers(home: &Home, project: &ProjectId) -> Result<(), RunError> {
+    let store = Store::open(&home.database())?;
+    for row in store.newest_tasks(Some(project))? {
+        let view = row.view;
+        let is_left = view.status == StageTaskStatus::Done
+            && view.is_over
+            && view.worktree.as_ref().is_some_and(|path| fs::symlink_metadata(path).is_ok());
+        let (true, Some(commit)) = (is_left, view.commit.clone()) else { continue };
+        // A performer that lives tidies by itself.
+        let Ok(_lock) = TaskLock::take(&home.lock_of_stages(project, &view.task)) else { continue };
+        let Some(stream) = Stream::<TaskMachine>::open(&store, &view.id)? else { continue };
+        if let Some(spec) =
+            spec_of(home, &stream, stream.state().worktree(), StageWork::Tidy { commit: commit.clone() })
+        {
+            // What cannot be removed stays, as after every task.
+            let _ = job::tidy(spec, &commit);
+        }
+    }
+    Ok(())
+}
+
+/// What a job of a task is told, but for what the process that performs it decides.
+fn spec_of(
+    home: &Home,
+    stream: &Stream<TaskMachine>,
+    known: Option<(&Path, &str)>,
+    work: StageWork,
+) -> Option<StageSpec> {
+    let started = stream.state().started()?;
+    let settings = started.settings.as_deref()?;
+    Some(StageSpec {
+        home: home.path().to_owned(),
+        performer: std::process::id(),
+        run: stream.id().clone(),
+        project: settings.project.clone(),
+        task: started.task.id.clone(),
+        root: settings.root.clone(),
+        target: settings.target.clone(),
+        known: known.map(|(path, branch)| (path.to_owned(), branch.to_owned())),
+        seen: None,
+        setup: settings.setup.clone(),
+        teardown: settings.teardown.clone(),
+        submodules: settings.submodules,
+        filters: settings.filters.clone(),
+        config: ListedConfig::last(),
+        programs: Programs::default(),
+        is_detached: false,
+        is_watched: false,
+        work,
+    })
 }
 
 /// The files of a task as they are now, in one word: the tree of its worktree. Without a worktree there is none.
@@ -236,6 +305,7 @@ fn failed(reason: Reason, detail: String) -> Box<StageEnd> {
         tree: String::new(),
         has_committed: false,
         changed: Vec::new(),
+        deleted: Vec::new(),
         iterations: 0,
         refusals: Vec::new(),
         loop_id: None,
@@ -248,6 +318,11 @@ impl ListedTask {
             ListedState::Open { stream, .. } => Some(stream),
             ListedState::Waiting(_) | ListedState::Refused => None,
         }
+    }
+
+    /// Whether the loop of a run has begun in this process.
+    fn has_begun(&self, run: u32) -> bool {
+        self.account.as_ref().is_some_and(|(_, of, _)| *of == run)
     }
 
     fn standing(&self) -> TaskStanding {
@@ -285,7 +360,12 @@ impl TaskPerformer<'_> {
         }
     }
 
-    fn left(self) -> Result<TasksLeft, RunError> {
+    fn left(mut self) -> Result<TasksLeft, RunError> {
+        for job in self.idle.drain(..) {
+            // It holds nothing, and an agent may have stopped it.
+            job.signal(JobSignal::Kill);
+            job.finish();
+        }
         let scheduled = self.scheduled();
         let held_up = held_up(&scheduled).into_iter().map(|(a, b)| (a.clone(), b.clone())).collect();
         let views: Vec<StageTaskView> =
@@ -350,7 +430,14 @@ impl TaskPerformer<'_> {
             // As they were before the first agent of this process: one of another task may have set up others since.
             Some((root, filters)) if *root == settings.root => filters.clone(),
             _ => {
-                let filters = snapshots::filters_set_up(&settings.root)?;
+                let filters = match snapshots::filters_set_up(&settings.root) {
+                    Ok(filters) => filters,
+                    // What git cannot tell for this task holds up no other one.
+                    Err(error) => {
+                        self.refused.push(format!("task {} was not begun: {error}", self.tasks[at].id));
+                        return Ok(());
+                    }
+                };
                 self.filters = Some((settings.root.clone(), filters.clone()));
                 filters
             }
@@ -364,6 +451,7 @@ impl TaskPerformer<'_> {
         let begun = Stream::begin(&mut self.store, id, &Identity::own(), at_time, input, &(), self.observer)?;
         let (stream, effects) = begun;
         self.tasks[at].state = ListedState::Open { stream: Box::new(stream), _lock: lock };
+        self.note_tips(at);
         effects.into_iter().try_for_each(|effect| self.perform(at, effect))
     }
 
@@ -376,6 +464,7 @@ impl TaskPerformer<'_> {
         self.tasks[at].seen = self.store.last_seq()?;
         stream.take_over(&mut self.store, &Identity::own(), Timestamp::now(), &())?;
         let status = stream.state().status();
+        self.tasks[at].earlier_runs = stream.state().runs();
         self.tasks[at].state = ListedState::Open { stream: Box::new(stream), _lock: lock };
         // A performer that was killed may not have got that far.
         self.set_status(at, status)?;
@@ -418,10 +507,6 @@ impl TaskPerformer<'_> {
     }
 
     fn set_status(&mut self, at: usize, status: StageTaskStatus) -> Result<(), RunError> {
-        // A merge needs a clean checkout. All statuses are set when it is over.
-        if self.jobs.iter().any(|job| job.what == JobFor::Merge) {
-            return Ok(());
-        }
         let Some(view) = self.tasks[at].stream().map(Stream::view) else { return Ok(()) };
         if let Err(error) = stage_tasks::set_status(&view.root, &view.file, status)
             && view.root.join(&view.file).exists()
@@ -433,7 +518,13 @@ impl TaskPerformer<'_> {
 
     /// The loop that was started for a run of a stage.
     fn loop_of(&self, at: usize, stage: StageName, run: u32) -> Result<Option<LoopId>, RunError> {
-        let Some(stream) = self.tasks[at].stream() else { return Ok(None) };
+        let task = &self.tasks[at];
+        if let Some((id, of, _)) = &task.account
+            && *of == run
+        {
+            return Ok(Some(id.clone()));
+        }
+        let Some(stream) = task.stream() else { return Ok(None) };
         let purpose = Purpose::stage(stage, run);
         for row in self.store.loops_of_run(stream.id())?.into_iter().rev() {
             let started = self.store.loop_started(&row.view.id)?;
@@ -451,17 +542,22 @@ impl TaskPerformer<'_> {
             self.inbox.push((at, TaskNews::StageEnded { run, end }));
             return Ok(());
         }
-        if let Some(id) = self.loop_of(at, stage, run)? {
+        let may_be_known = run <= self.tasks[at].earlier_runs || self.tasks[at].has_begun(run);
+        let known = if may_be_known { self.loop_of(at, stage, run)? } else { None };
+        if let Some(id) = known {
             let view = self.store.row(&id)?.map(|row| row.current_view());
-            let is_open = view.as_ref().is_none_or(|view| view.reason.is_none_or(goes_on));
-            let blocked = view.as_ref().is_some_and(|view| view.reason == Some(Reason::Blocked));
-            if !is_open || (blocked && order.user_says.is_none() && !self.was_answered(at)) {
-                let end = self.stage_end(at, stage, run, &id)?;
-                self.inbox.push((at, TaskNews::StageEnded { run, end }));
-                return Ok(());
-            }
-            if let Some(text) = order.user_says.clone().filter(|_| blocked) {
-                self.store.request(&id, &Request::Steer { text }, Timestamp::now())?;
+            let reason = view.as_ref().and_then(|view| view.reason);
+            match order.about(reason, self.account(at, stage, &id)?.0.blocks()) {
+                KnownLoop::Report => {
+                    let end = self.stage_end(at, stage, run, &id)?;
+                    self.inbox.push((at, TaskNews::StageEnded { run, end }));
+                    return Ok(());
+                }
+                KnownLoop::GoOn { is_told } => {
+                    if let Some(text) = order.user_says.clone().filter(|_| is_told) {
+                        self.store.request(&id, &Request::Steer { text }, Timestamp::now())?;
+                    }
+                }
             }
             // An iteration that was cut short is charged. An agent that works once gets another try.
             let is_used_up =
@@ -493,6 +589,9 @@ impl TaskPerformer<'_> {
 
     /// What the user has said to the agent of the stage before, which ended before it could read it.
     fn unheard(&self, at: usize) -> Result<Vec<String>, RunError> {
+        if self.tasks[at].account.as_ref().is_some_and(|(.., account)| !account.was_steered()) {
+            return Ok(Vec::new());
+        }
         let Some(stream) = self.tasks[at].stream() else { return Ok(Vec::new()) };
         let Some(newest) = self.store.loops_of_run(stream.id())?.pop() else { return Ok(Vec::new()) };
         let Some(before) = Stream::<LoopMachine>::open(&self.store, &newest.view.id)? else {
@@ -502,36 +601,19 @@ impl TaskPerformer<'_> {
         Ok(said.filter(|(_, told)| told.is_none()).map(|(text, _)| text.clone()).collect())
     }
 
-    /// Whether the user has answered a question, so that a loop whose agent was blocked goes on.
-    fn was_answered(&self, at: usize) -> bool {
-        let stage = self.tasks[at].stream().and_then(|stream| stream.view().stages.last());
-        stage.is_some_and(|stage| stage.state == "running")
-    }
-
     fn start(&mut self, at: usize, what: JobFor, work: StageWork) {
         let Some(stream) = self.tasks[at].stream() else { return };
-        let Some(settings) = stream.state().settings() else { return };
         let known = self.known_worktree(at);
+        let place = known.as_ref().map(|(path, branch, _)| (path.as_path(), branch.as_str()));
+        let Some(spec) = spec_of(self.home, stream, place, work) else { return };
         let spec = StageSpec {
-            home: self.home.path().to_owned(),
-            performer: std::process::id(),
-            run: stream.id().clone(),
-            project: settings.project.clone(),
-            task: self.tasks[at].id.clone(),
-            root: settings.root.clone(),
-            target: settings.target.clone(),
-            known: known.as_ref().map(|(path, branch, _)| (path.clone(), branch.clone())),
             seen: known.map(|(.., target)| target).filter(|target| !target.is_empty()),
-            setup: settings.setup.clone(),
-            teardown: settings.teardown.clone(),
-            submodules: settings.submodules,
-            filters: settings.filters.clone(),
             programs: self.programs.clone(),
             is_detached: self.is_detached,
             is_watched: self.observer.sees_output(),
-            work,
+            ..spec
         };
-        match self.host.send(&HostMessage::Stage { protocol: PROTOCOL, spec: Box::new(spec) }) {
+        match self.told(&HostMessage::Stage { protocol: PROTOCOL, spec: Box::new(spec) }) {
             Ok(running) => self.jobs.push(StageJobRun { at, what, running, merged: None, failed: None }),
             Err(error) => {
                 let why = format!("cannot start a job: {error}");
@@ -548,6 +630,20 @@ impl TaskPerformer<'_> {
                 }
             }
         }
+    }
+
+    /// Gives an order to a job that waits for one, else to a new one.
+    fn told(&mut self, order: &HostMessage) -> io::Result<Box<dyn RunningJob>> {
+        while let Some(mut job) = self.idle.pop() {
+            match job.tell(order) {
+                Ok(()) => return Ok(job),
+                // It was killed while it waited.
+                Err(_) => {
+                    job.finish();
+                }
+            }
+        }
+        self.host.hire(order)
     }
 
     /// The worktree that the task has, from this run or from the one before, its branch, and the commit of the target that the
@@ -619,6 +715,27 @@ impl TaskPerformer<'_> {
 
     // --- what a stage has done ------------------------------------------------------------------------------
 
+    /// What the events of a stage's loop come to, and its iterations that may not be logged.
+    fn account(
+        &self,
+        at: usize,
+        stage: StageName,
+        id: &LoopId,
+    ) -> Result<(StageAccount, Vec<StageIteration>), RunError> {
+        if let Some((known, _, account)) = &self.tasks[at].account
+            && known == id
+        {
+            // All of it was looked at, and its iterations are logged.
+            return Ok((account.clone(), Vec::new()));
+        }
+        let mut account = StageAccount::new(self.tasks[at].id.clone(), stage);
+        let mut entries = Vec::new();
+        for envelope in self.store.events(id, 0)? {
+            entries.extend(account.take(&envelope.event));
+        }
+        Ok((account, entries))
+    }
+
     /// How a loop of a stage ended, from the journal. Iterations that were not logged yet are.
     fn stage_end(
         &mut self,
@@ -630,28 +747,22 @@ impl TaskPerformer<'_> {
         let Some(view) = self.store.row(id)?.map(|row| row.current_view()) else {
             return Ok(failed(Reason::Error, "its loop is gone".to_owned()));
         };
-        let mut account = StageAccount::new(self.tasks[at].id.clone(), stage);
-        let mut entries = Vec::new();
-        for envelope in self.store.events(id, 0)? {
-            entries.extend(account.take(&envelope.event));
-        }
+        let (account, entries) = self.account(at, stage, id)?;
         for entry in entries {
             let news = TaskNews::IterationEnded { run, entry: Box::new(entry) };
             self.take_in(at, vec![now(news)])?;
         }
         let (before, tree) = account.trees().unwrap_or_default();
-        let changed = match before == tree {
-            true => Vec::new(),
+        let (changed, deleted) = match before == tree {
+            true => (Vec::new(), Vec::new()),
             false => {
                 let root =
                     self.tasks[at].stream().map(|stream| stream.view().root.clone()).unwrap_or_default();
                 // Two trees are compared, which an index that the user has locked does not stand in the way of.
                 let found = Git::find().map_err(WorkspaceError::from);
                 let found = found.and_then(|git| Repository::find(&git, &root, self.home));
-                match found.and_then(|repo| repo.changed_paths(before, tree)) {
-                    Ok(paths) => {
-                        paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect()
-                    }
+                match found.and_then(|repo| repo.changed_and_deleted(before, tree)) {
+                    Ok(paths) => paths,
                     // This holds the task, and not the others.
                     Err(error) => {
                         let why = format!("what the {stage} has changed cannot be told: {error}");
@@ -668,6 +779,7 @@ impl TaskPerformer<'_> {
             tree: tree.to_owned(),
             has_committed: account.has_committed(),
             changed,
+            deleted,
             iterations: view.iteration,
             refusals: account.refusals().to_vec(),
             loop_id: Some(id.clone()),
@@ -679,22 +791,13 @@ impl TaskPerformer<'_> {
     fn wait(&mut self) -> Result<(), RunError> {
         let renewals = self.tasks.iter().filter_map(|task| task.stream().map(Stream::renewal_is_due_at));
         let deadline = renewals.chain(self.next_tick).min();
-        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
-        let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(8 + self.jobs.len());
-        fds.extend(self.signals.fds().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        fds.extend(self.jobs.iter().map(|job| PollFd::from_borrowed_fd(job.running.fd(), PollFlags::IN)));
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => {
-                return Err(RunError::Io { what: "cannot wait for events", source: error.into() });
-            }
-        }
-        drop(fds);
+        host::wait(&self.signals, self.jobs.iter().map(|job| &*job.running), deadline)?;
         for arrived in self.signals.take() {
             match arrived {
                 ArrivedSignal::Stop(cause) => self.stopped(cause),
-                ArrivedSignal::Suspend => self.suspend(),
+                ArrivedSignal::Suspend => {
+                    host::suspend(self.jobs.iter().map(|job| &*job.running));
+                }
                 ArrivedSignal::Wake => {
                     for at in 0..self.tasks.len() {
                         let mut news = Vec::new();
@@ -731,12 +834,6 @@ impl TaskPerformer<'_> {
         }
     }
 
-    fn suspend(&mut self) {
-        self.jobs.iter().for_each(|job| job.running.signal(JobSignal::Suspend));
-        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
-        self.jobs.iter().for_each(|job| job.running.signal(JobSignal::Continue));
-    }
-
     fn read_requests(&mut self, at: usize, news: &mut Vec<Arrival<TaskInput>>) -> Result<(), RunError> {
         let Some(stream) = self.tasks[at].stream() else { return Ok(()) };
         let id = stream.id().clone();
@@ -765,7 +862,9 @@ impl TaskPerformer<'_> {
                         _ => TaskNews::Resumed,
                     }
                 }
-                Request::Signal { .. } | Request::Ask { .. } => TaskNews::Unpause,
+                Request::Signal { .. } | Request::Ask { .. } | Request::ApproveTree { .. } => {
+                    TaskNews::Unpause
+                }
             };
             news.push(Arrival {
                 input: TaskInput { now: Timestamp::now(), news: asked },
@@ -786,8 +885,10 @@ impl TaskPerformer<'_> {
                 JobFor::Merge | JobFor::Tidy => None,
             };
             let source = StageSource { task: self.tasks[at].id.clone(), stage };
+            let mut is_idle = false;
             for message in heard.messages {
                 match message {
+                    Ok(JobMessage::Idle) => is_idle = true,
                     Ok(JobMessage::Output(line)) => self.observer.output(&source, line.as_bytes()),
                     Ok(JobMessage::Said(said)) => self.observer.said(&source, &said),
                     Ok(JobMessage::Wrote { seq }) => self.look_at_loops(at, &source, seq)?,
@@ -807,10 +908,17 @@ impl TaskPerformer<'_> {
                     Err(bad) => self.jobs[place].failed = Some((bad.to_string(), Reason::Error)),
                 }
             }
-            if heard.is_over {
-                let job = self.jobs.remove(place);
+            if is_idle || heard.is_over {
+                let StageJobRun { running, merged, failed, .. } = self.jobs.remove(place);
                 self.look_at_loops(at, &source, u64::MAX)?;
-                self.job_ended(job)?;
+                let exit = match heard.is_over {
+                    true => running.finish(),
+                    false => {
+                        self.idle.push(running);
+                        JobExit { is_lost: false, how: "it came to no end".to_owned() }
+                    }
+                };
+                self.job_ended(EndedJob { at, what, exit, merged, failed })?;
             } else {
                 place += 1;
             }
@@ -846,13 +954,71 @@ impl TaskPerformer<'_> {
         Ok(())
     }
 
-    fn job_ended(&mut self, job: StageJobRun) -> Result<(), RunError> {
-        let StageJobRun { at, what, running, merged, failed: why } = job;
-        let exit = running.finish();
+    /// The branches that only dacapo moves while no job of their task runs: the target, and those of the tasks.
+    fn still_branches(&self, at: usize) -> Vec<(PathBuf, String)> {
+        let Some(settings) = self.tasks[at].stream().and_then(|stream| stream.state().settings()) else {
+            return Vec::new();
+        };
+        let is_at_work = |other: usize| self.jobs.iter().any(|job| job.at == other);
+        let own = (0..self.tasks.len()).filter(|other| !is_at_work(*other)).filter_map(|other| {
+            let state = self.tasks[other].stream()?.state();
+            // What is merged has no branch any more.
+            let is_left = state.status() != StageTaskStatus::Done;
+            state.worktree().filter(|_| is_left).map(|(_, branch)| branch.to_owned())
+        });
+        // A merge that runs just now may move the target at any time.
+        let is_merging = self.jobs.iter().any(|job| job.what == JobFor::Merge);
+        let target = (!is_merging).then(|| settings.target.clone());
+        target.into_iter().chain(own).map(|branch| (settings.root.clone(), branch)).collect()
+    }
+
+    /// Notes where branches are, because what has happened to them is known.
+    fn note_tips(&mut self, at: usize) {
+        let still = self.still_branches(at);
+        let Some(repo) = self.repository(&still) else { return };
+        for (root, branch) in still {
+            if let Some(tip) = repo.branch(&branch).ok().flatten() {
+                self.tips.entry((root, branch)).or_insert(tip);
+            }
+        }
+    }
+
+    /// The repository that these branches are in.
+    fn repository(&self, branches: &[(PathBuf, String)]) -> Option<Repository> {
+        let (root, _) = branches.first()?;
+        Repository::find(&Git::find().ok()?, root, self.home).ok()
+    }
+
+    /// Says which branches have moved although dacapo did not move them: an agent has git, and so has the user.
+    fn moved_branches(&mut self, at: usize, stage: StageName) -> Vec<String> {
+        let own = self.tasks[at]
+            .stream()
+            .and_then(|stream| stream.state().worktree())
+            .map(|(_, branch)| branch.to_owned());
+        let mut said = Vec::new();
+        let still = self.still_branches(at);
+        let Some(repo) = self.repository(&still) else { return said };
+        for (root, branch) in still {
+            let now = repo.branch(&branch).ok().flatten().unwrap_or_default();
+            let known = self.tips.insert((root, branch.clone()), now.clone());
+            let Some(known) = known.filter(|known| *known != now && Some(&branch) != own.as_ref()) else {
+                continue;
+            };
+            said.push(match now.is_empty() {
+                true => format!("the branch `{branch}` was deleted while the {stage} worked, and not by dacapo; it was at {known}"),
+                false => format!("the branch `{branch}` was moved while the {stage} worked, and not by dacapo: `git log {known}...{now}` shows what differs"),
+            });
+        }
+        said
+    }
+
+    fn job_ended(&mut self, job: EndedJob) -> Result<(), RunError> {
+        let EndedJob { at, what, exit, merged, failed: why } = job;
         if exit.is_lost {
             supervisor::reconcile(self.home, &mut self.store)?;
+            let working = self.jobs.iter().map(|job| &job.running);
             let mut spared: Vec<Identity> =
-                self.jobs.iter().filter_map(|job| job.running.identity()).collect();
+                working.chain(&self.idle).filter_map(|job| job.identity()).collect();
             // Loops that agents started are their own masters.
             spared.extend(self.store.active()?.into_iter().map(|row| row.owner));
             self.host.end_leftovers(&spared, SCRIPT_GRACE.std() + Duration::from_secs(1));
@@ -874,7 +1040,10 @@ impl TaskPerformer<'_> {
                         (None, None) => failed(Reason::Error, exit.how),
                     },
                 };
-                self.take_in(at, vec![now(TaskNews::StageEnded { run, end })])
+                let moved = self.moved_branches(at, stage);
+                let news =
+                    moved.into_iter().map(TaskNews::Trouble).chain([TaskNews::StageEnded { run, end }]);
+                self.take_in(at, news.map(now).collect())
             }
             JobFor::Merge => {
                 let end = match (merged, why) {
@@ -888,22 +1057,11 @@ impl TaskPerformer<'_> {
                         MergeEnd::Held { reason, detail: exit.how }
                     }
                 };
-                self.take_in(at, vec![now(TaskNews::MergeEnded(end))])?;
-                // The statuses of the others were put back for the merge.
-                for other in 0..self.tasks.len() {
-                    let task = &self.tasks[other];
-                    let is_shown = match task.standing() {
-                        TaskStanding::Working => true,
-                        // A merge that waits for the user leaves the checkout as it is committed.
-                        TaskStanding::Done | TaskStanding::Over => other == at,
-                        TaskStanding::Stopped | TaskStanding::Waiting => false,
-                    };
-                    let status = task.stream().filter(|_| is_shown).map(|stream| stream.state().status());
-                    if let Some(status) = status {
-                        self.set_status(other, status)?;
-                    }
+                if let Some(settings) = self.tasks[at].stream().and_then(|stream| stream.state().settings()) {
+                    self.tips.remove(&(settings.root.clone(), settings.target.clone()));
                 }
-                Ok(())
+                self.note_tips(at);
+                self.take_in(at, vec![now(TaskNews::MergeEnded(end))])
             }
             JobFor::Tidy => Ok(()),
         }

@@ -77,6 +77,12 @@ pub trait Kind: Machine<State: Serialize + DeserializeOwned> + Sized {
     /// Whether the stream has come to its end.
     fn is_over(view: &Self::View) -> bool;
 
+    /// Whether a process must own the stream while it is not over.
+    fn needs_owner(view: &Self::View) -> bool {
+        let _ = view;
+        true
+    }
+
     /// The view of a stream whose owner died without writing its end.
     fn with_dead_owner(view: Self::View) -> Self::View;
 
@@ -152,6 +158,10 @@ impl Kind for LoopMachine {
 
     fn is_over(view: &LoopView) -> bool {
         view.is_over()
+    }
+
+    fn needs_owner(view: &LoopView) -> bool {
+        view.needs_owner()
     }
 
     fn with_dead_owner(view: LoopView) -> LoopView {

@@ -198,6 +198,11 @@ impl Store {
         Ok(if rows == ["ok"] { Vec::new() } else { rows })
     }
 
+    /// The file of the journal.
+    pub(crate) fn database(&self) -> Option<&Path> {
+        self.db.path().filter(|path| !path.is_empty()).map(Path::new)
+    }
+
     fn error(&self, error: &rusqlite::Error) -> StoreError {
         translate(error, Path::new(self.db.path().unwrap_or("dacapo.db")))
     }

@@ -55,9 +55,14 @@ pub type WorkflowRow = Row<WorkflowMachine>;
 pub type TaskRow = Row<TaskMachine>;
 
 impl<M: Kind> Row<M> {
-    /// Whether its owner is alive and the stream is not over.
+    /// Whether the stream is not over, and its owner is alive or it needs none.
     pub fn is_running(&self) -> bool {
-        !M::is_over(&self.view) && self.lease.is_held_by(&self.owner)
+        !M::is_over(&self.view) && (!M::needs_owner(&self.view) || self.is_owned())
+    }
+
+    /// Whether the process that writes the stream is alive.
+    pub fn is_owned(&self) -> bool {
+        self.lease.is_held_by(&self.owner)
     }
 
     /// The view, which says so if the owner has died without writing an end.
@@ -73,7 +78,7 @@ impl<M: Kind> Row<M> {
 /// A recorded event of any kind of stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
-    Loop(Envelope),
+    Loop(Box<Envelope>),
     Run(RunEnvelope),
     Workflow(WorkflowEnvelope),
     Task(TaskEnvelope),
@@ -169,7 +174,7 @@ impl Store {
             RunMachine::NAME => raw.envelope::<RunMachine>().map(Fact::Run),
             WorkflowMachine::NAME => raw.envelope::<WorkflowMachine>().map(Fact::Workflow),
             TaskMachine::NAME => raw.envelope::<TaskMachine>().map(Fact::Task),
-            _ => raw.envelope::<LoopMachine>().map(Fact::Loop),
+            _ => raw.envelope::<LoopMachine>().map(Box::new).map(Fact::Loop),
         };
         rows.into_iter().map(read).collect()
     }
@@ -221,6 +226,16 @@ impl Store {
             Ok(())
         })?;
         Ok(events)
+    }
+
+    /// The newest `limit` events of one loop, in order.
+    pub fn newest_events(&self, id: &LoopId, limit: u32) -> Result<Vec<Envelope>, StoreError> {
+        let sql = format!(
+            "SELECT {EVENT} FROM streams s CROSS JOIN events e ON e.stream = s.key
+             WHERE s.id = ?1 AND s.kind = ?2 ORDER BY e.seq DESC LIMIT ?3"
+        );
+        let newest: Vec<Raw> = self.query(&sql, params![id.as_str(), LoopMachine::NAME, limit], Raw::of)?;
+        newest.iter().rev().map(Raw::envelope::<LoopMachine>).collect()
     }
 
     /// Events of one run, from `from` on, in order.
@@ -354,6 +369,22 @@ impl Store {
         self.rows("s.over = 0 ORDER BY s.key", [])
     }
 
+    /// The loop of a chat session that is not over. Few loops are active at a time, so they are looked at one by one.
+    pub fn active_in_session(&self, session: &str) -> Result<Option<LoopRow>, StoreError> {
+        let rows: Vec<LoopRow> = self.rows(
+            "s.over = 0 AND s.task = ?1 ORDER BY s.key DESC",
+            [dacapo_core::session::task_of(session).as_str()],
+        )?;
+        Ok(rows.into_iter().find(|row| row.view.session.as_deref() == Some(session)))
+    }
+
+    /// The loops of chat sessions that are not over, newest first.
+    pub fn active_in_sessions(&self) -> Result<Vec<LoopRow>, StoreError> {
+        let rows: Vec<LoopRow> =
+            self.rows("s.over = 0 AND s.task LIKE 'session-%' ORDER BY s.key DESC", [])?;
+        Ok(rows.into_iter().filter(|row| row.view.session.is_some()).collect())
+    }
+
     /// The newest loops that have ended, newest first.
     pub fn recent(&self, limit: u32) -> Result<Vec<LoopRow>, StoreError> {
         self.rows("s.over = 1 ORDER BY s.key DESC LIMIT ?1", [limit])
@@ -403,6 +434,20 @@ impl Store {
     pub fn running_children(&self, parent: &LoopId) -> Result<Vec<LoopRow>, StoreError> {
         let rows: Vec<LoopRow> = self.rows("s.parent = ?1 AND s.over = 0", [parent.as_str()])?;
         Ok(rows.into_iter().filter(LoopRow::is_running).collect())
+    }
+
+    /// Streams that have no end, that have recorded something since `since`, or that have waited for a person since
+    /// `waiting_since`; oldest first.
+    pub(crate) fn standing<M: Kind>(
+        &self,
+        since: Timestamp,
+        waiting_since: Timestamp,
+    ) -> Result<Vec<Row<M>>, StoreError> {
+        self.rows(
+            "(s.over = 0 OR EXISTS (SELECT 1 FROM events e WHERE e.seq = s.head
+             AND (e.at >= ?1 OR (e.at >= ?2 AND s.view ->> '$.exit_code' = 4)))) ORDER BY s.key",
+            [since.as_microsecond(), waiting_since.as_microsecond()],
+        )
     }
 
     // --- runs and units -------------------------------------------------------------------------------------

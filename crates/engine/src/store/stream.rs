@@ -18,6 +18,7 @@ use super::{
     read::to_json,
 };
 use crate::{
+    notify::{self, Notable},
     observer::Observer,
     process::identity::{Identity, host},
     secrets::secrets,
@@ -74,7 +75,7 @@ impl<I> From<I> for Arrival<I> {
     }
 }
 
-impl<M: Kind> Stream<M> {
+impl<M: Notable> Stream<M> {
     /// Begins a stream with its first input, whose first event must be its beginning. Gives the effects to carry out.
     ///
     /// The same transaction looks whether another stream than `kin` works in the folder, so that of two that begin at
@@ -90,7 +91,7 @@ impl<M: Kind> Stream<M> {
     ) -> Result<(Self, Vec<M::Effect>), StoreError> {
         let step = M::decide(&M::State::default(), input);
         let (mut stream, envelopes) = Self::record_beginning(store, id, owner, now, step.events, kin)?;
-        stream.publish(&envelopes, true, observer);
+        stream.publish(store, &envelopes, true, observer);
         Ok((stream, step.effects))
     }
 
@@ -201,7 +202,7 @@ impl<M: Kind> Stream<M> {
         if let Some(state) = ahead {
             self.state = state;
         }
-        self.publish(&envelopes, !is_applied, observer);
+        self.publish(store, &envelopes, !is_applied, observer);
         if let Some(long) = store.long_wait() {
             observer.waited(long);
         }
@@ -231,12 +232,24 @@ impl<M: Kind> Stream<M> {
         self.hash.hex()
     }
 
-    fn publish(&mut self, envelopes: &[M::Envelope], apply: bool, observer: &mut dyn Observer<M>) {
+    fn publish(
+        &mut self,
+        store: &Store,
+        envelopes: &[M::Envelope],
+        apply: bool,
+        observer: &mut dyn Observer<M>,
+    ) {
         for envelope in envelopes {
             if apply {
                 M::apply_recorded(&mut self.state, envelope);
             }
             observer.event(envelope, &self.view);
+        }
+        // One process tells all of them.
+        if let Some(notice) = envelopes.iter().find_map(|envelope| M::notice(envelope, &self.view))
+            && let Some(database) = store.database()
+        {
+            notify::wake(database, &notice);
         }
     }
 

@@ -42,7 +42,7 @@ fn create(
     Stream::<LoopMachine>::record_beginning(store, id.clone(), owner, at, events, &[])
 }
 
-fn append<M: Kind>(
+fn append<M: Notable>(
     store: &mut Store,
     stream: &mut Stream<M>,
     at: Timestamp,
@@ -146,6 +146,7 @@ fn loop_started(unit: &str, run: Option<RunId>) -> LoopEvent {
         parent: None,
         run,
         purpose: None,
+        session: None,
         depth: 0,
         after: Vec::new(),
         prompt: "x".to_owned(),
@@ -154,6 +155,7 @@ fn loop_started(unit: &str, run: Option<RunId>) -> LoopEvent {
         base: None,
         outline: None,
         protected: Vec::new(),
+        goalposts: None,
         pid: 1,
         version: "0".to_owned(),
     }))

@@ -92,7 +92,7 @@ pub(crate) fn said(
 }
 
 /// The end of what a channel of the loop holds between two places.
-fn kept_output(
+pub(super) fn kept_output(
     home: &Home,
     id: &LoopId,
     started: &LoopStarted,

@@ -17,12 +17,12 @@ use dacapo_core::{
 use jiff::Timestamp;
 use rustix::fs::{Mode, OFlags};
 
-use super::{PATIENCE, SuperviseError, Supervisor};
+use super::{PATIENCE, SuperviseError, Supervisor, acp::Resident};
 use crate::{
     bus::{Bus, BusError},
     inside::{
         child,
-        protocol::{Ask, AskAnswer, AskRefusal, BusName, LoopRecord, StartChild, Watched, Words},
+        protocol::{Ask, AskAnswer, AskRefusal, BusName, LoopAbout, LoopRecord, StartChild, Watched, Words},
         server::{Asked, Asker},
     },
     secrets::secrets,
@@ -59,7 +59,9 @@ impl Supervisor<'_> {
         for (asker, code) in ended {
             self.server.answer(asker, &AskAnswer::Exited { code }, true);
         }
-        for Asked { by, ask, fds } in self.server.turn(self.keeper.pid()) {
+        let resident = self.resident.as_ref().map(Resident::pid);
+        let keepers: Vec<u32> = std::iter::once(self.keeper.pid()).chain(resident).collect();
+        for Asked { by, ask, fds } in self.server.turn(&keepers) {
             match self.answer_to(by, ask, fds).unwrap_or_else(AskAnswer::Refused) {
                 AskAnswer::Watching => self.server.watch(by),
                 answer => self.server.answer(by, &answer, answer != AskAnswer::Started),
@@ -88,14 +90,21 @@ impl Supervisor<'_> {
                 self.post_for_agent("QUESTION".to_owned(), text, &BusName::Own)?;
                 Ok(AskAnswer::taken())
             }
-            Ask::Claim { note } => self.claim_for_agent(&note),
+            Ask::Claim { note, only_if_settled } => {
+                if only_if_settled && let Some(open) = self.about()?.still_open() {
+                    return Err(AskRefusal { exit: 1, ..AskRefusal::mistake(open) });
+                }
+                self.claim_for_agent(&note)
+            }
+            Ask::Blocked { why } => self.blocked_for_agent(&why),
+            Ask::About => Ok(AskAnswer::About(Box::new(self.about()?))),
             Ask::ReadBus { bus, from } => {
                 let (messages, next) = self.bus_of(&bus)?.page(from, BYTES)?;
                 Ok(AskAnswer::Messages { messages, next })
             }
             Ask::Start(asked) => self.start_child(by, asked, fds),
             Ask::Family => {
-                let loops = self.store.family(&self.id)?.into_iter().map(record).collect();
+                let loops = self.store.family(&self.id)?.into_iter().map(LoopRecord::of).collect();
                 Ok(AskAnswer::Loops { own: self.id.clone(), loops })
             }
             Ask::Events { id, from } => {
@@ -192,6 +201,24 @@ impl Supervisor<'_> {
             }
         }
         Ok(AskAnswer::Taken { gates: policy.gates.specs.iter().map(|gate| gate.name.clone()).collect() })
+    }
+
+    /// Counts at the end of the attempt, as the tag in its output does.
+    fn blocked_for_agent(&mut self, why: &str) -> Result<AskAnswer, AskRefusal> {
+        let why = one_line(&secrets().redact(why));
+        if why.is_empty() {
+            return Err(AskRefusal::mistake("the reason is blank"));
+        }
+        if !self.note_blocked(why) {
+            return Err(AskRefusal::mistake("no agent is at work in this loop"));
+        }
+        Ok(AskAnswer::taken())
+    }
+
+    fn about(&self) -> Result<LoopAbout, AskRefusal> {
+        let children =
+            self.store.running_children(&self.id)?.into_iter().map(|child| child.view.id).collect();
+        Ok(LoopAbout::of(&self.started, self.stream.state(), self.stream.view(), children))
     }
 
     /// Watches from before the answer on, so that nothing falls between it and the first look of the one who asked.
@@ -310,6 +337,17 @@ fn open_regular(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no file")) }
 }
 
-fn record(row: LoopRow) -> LoopRecord {
-    LoopRecord { is_running: row.is_running(), view: row.current_view() }
+/// The reason in one line, not longer than the tag may hold.
+pub(super) fn one_line(text: &str) -> String {
+    const LONGEST: usize = 500;
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let mut line = words.join(" ");
+    line.truncate(line.floor_char_boundary(LONGEST));
+    line
+}
+
+impl LoopRecord {
+    pub(crate) fn of(row: LoopRow) -> Self {
+        Self { is_running: row.is_running(), view: row.current_view() }
+    }
 }

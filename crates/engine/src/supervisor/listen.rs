@@ -48,6 +48,8 @@ pub(super) struct HeardOutput {
     pub(super) warnings: Vec<String>,
     /// Whether the agent said anything to which its provider must have answered.
     pub(super) has_answered: bool,
+    /// The end of what the agent printed on stderr.
+    pub(super) stderr: String,
 }
 
 impl Listener {
@@ -172,6 +174,7 @@ impl Listener {
                 spend: Spend::default(),
                 warnings: Vec::new(),
                 has_answered: true,
+                stderr: super::observe::readable_tail(&self.stderr),
             };
         };
         let mut ear = OutputListeners {
@@ -198,6 +201,7 @@ impl Listener {
             spend: spend(&self.meter, told.is_subscription),
             warnings: told.warnings,
             has_answered: self.has_answered,
+            stderr: super::observe::readable_tail(&self.stderr),
         }
     }
 }

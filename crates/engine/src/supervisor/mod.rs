@@ -3,8 +3,10 @@
 //! One thread waits on everything at once: signals, the keeper, the pipes of what runs, and the next deadline.
 //! Nothing is polled that the kernel can announce.
 
+mod acp;
 pub(crate) mod answers;
 mod children;
+mod hosted;
 mod inside;
 mod items;
 mod listen;
@@ -14,6 +16,7 @@ mod start;
 mod starting_point;
 mod supply;
 mod timers;
+mod trial;
 mod unattended;
 mod verdict;
 mod work;
@@ -31,6 +34,7 @@ use dacapo_core::{
     bus::Draft,
     duration::Millis,
     event::{LoopStarted, Reason},
+    goalposts::Runner,
     ids::LoopId,
     judge::signal::DoneFact,
     loop_machine::{BusTarget, Effect, Input, LoopMachine},
@@ -47,9 +51,19 @@ pub(crate) use unattended::{SCRIPT_GRACE, end_scripts, script_mark};
 pub use unattended::{reconcile, settle};
 pub(crate) use verdict::{is_folder_inside, lay_out, with_setup};
 
-use self::{children::ChildProcesses, timers::Timers, work::Work};
+pub(crate) use hosted::{BLOCKED, HandedOver, HostedLoop, NewHostedLoop};
+
+use self::{
+    acp::{Resident, Talk},
+    children::ChildProcesses,
+    timers::Timers,
+    trial::Trial,
+    verdict::GateCheckout,
+    work::Work,
+};
 use crate::{
     bus::Bus,
+    goalposts::{Extras, WatchedGoalposts},
     home::Home,
     inside::server::Server,
     observer::Observer,
@@ -94,6 +108,8 @@ pub(crate) struct Supervisor<'a> {
     stream: Stream<LoopMachine>,
     segments: Segments,
     // Before the lock, which is let go only when everything the keeper keeps has ended.
+    /// The agent that stays, if the loop has one. Like the keeper it comes before the lock.
+    resident: Option<Resident>,
     keeper: KeeperLink,
     _lock: TaskLock,
     /// What the agent asks through.
@@ -109,7 +125,17 @@ pub(crate) struct Supervisor<'a> {
     /// The snapshot that holds the files as they are: taken when the agent ended, and nothing was waited for since.
     kept: Option<String>,
     /// The snapshot that is checked out for gates, and where.
-    checkout: Option<(String, PathBuf)>,
+    checkout: Option<GateCheckout>,
+    /// The tests, and what decides which of them run.
+    goalposts: Option<WatchedGoalposts>,
+    /// What the workspace holds that no snapshot does, as it was at the start.
+    extras: Option<Extras>,
+    /// The test runners that gates start.
+    gate_runners: Vec<(String, Vec<Runner>)>,
+    /// The gates that are tried before the first agent, or beside it.
+    trial: Option<Trial>,
+    /// The result of a gate that passed while the gates are still tried: it counts once it is known what they said before.
+    awaits_trial: Option<Input>,
     observer: &'a mut dyn Observer,
     inbox: VecDeque<Arrival<Input>>,
     work: Option<Work>,
@@ -128,6 +154,8 @@ pub(crate) struct Supervisor<'a> {
     /// When the journal may be told again what the running agent uses.
     next_stock: Option<Instant>,
     buffer: Vec<u8>,
+    /// The prompt that the host of the loop's chat session is to be given. The supervisor ends then.
+    handed: Option<String>,
 }
 
 impl Supervisor<'_> {
@@ -175,9 +203,7 @@ impl Supervisor<'_> {
 
     /// The journal takes nothing more: everything is ended, and an end is written if the disk is merely full.
     fn journal_failed(&mut self, error: StoreError) -> Result<(), SuperviseError> {
-        if self.work.is_some() {
-            let _ = self.keeper.stop(Millis(0));
-        }
+        self.stop_process(Millis(0));
         // A failed sync may have lost what it was about; trying again would only look like success (fault G5).
         if !matches!(error, StoreError::Disk { is_full: true, .. }) || self.stream.state().over().is_some() {
             return Err(error.into());
@@ -190,26 +216,7 @@ impl Supervisor<'_> {
 
     /// Best effort: a bus that cannot be written stops no loop (req 73).
     fn post(&mut self, effects: &[Effect]) {
-        let now = Timestamp::now();
-        for (bus, to) in [(&self.task_bus, BusTarget::Task), (&self.project_bus, BusTarget::Project)] {
-            let drafts: Vec<Draft> = effects
-                .iter()
-                .filter_map(|effect| match effect {
-                    Effect::Post(post) if post.to == to => Some(post),
-                    _ => None,
-                })
-                .map(|post| Draft {
-                    kind: post.kind.to_owned(),
-                    project: self.started.project.to_string(),
-                    task: Some(self.started.task.to_string()),
-                    loop_id: Some(self.id.to_string()),
-                    body: post.body.clone(),
-                })
-                .collect();
-            if !drafts.is_empty() {
-                let _ = bus.post(&drafts, now);
-            }
-        }
+        post([&self.task_bus, &self.project_bus], &self.started, &self.id, effects);
     }
 
     fn perform(&mut self, effect: Effect) -> Result<(), SuperviseError> {
@@ -220,14 +227,27 @@ impl Supervisor<'_> {
                 let supply = Box::new(self.supply()?);
                 self.inbox.push_back(Input::MarkersRead(facts, supply).into());
             }
+            Effect::StartAgent { prompt, .. } if self.started.session.is_some() => {
+                if let Err(error) = self.segments.prompt.append(prompt.as_bytes()) {
+                    let full = Input::DiskFailed(format!("cannot keep output: {error}"));
+                    self.inbox.push_back(full.into());
+                }
+                self.handed = Some(prompt);
+            }
             Effect::StartAgent { agent, session, iteration, attempt: _, prompt, nonce, time_left } => {
                 self.start_agent((agent, session), iteration, &prompt, &nonce, time_left)?;
             }
+            Effect::Park { .. } if self.started.session.is_some() => {}
             Effect::Park { until, .. } => self.timers.park(until),
+            // A hook waits for that itself, without a supervisor.
+            Effect::AwaitRecovery { .. } => {}
             Effect::CloseProvider { provider, until, why } => {
                 self.store.close_provider(&provider, until, &why)?;
             }
-            Effect::RunGate { gate, role, snapshot } => self.start_gate(gate, role, snapshot.as_deref())?,
+            Effect::RunGate { gate, role, snapshot, look } => {
+                self.start_gate(gate, role, snapshot.as_deref(), look)?;
+            }
+            Effect::TryGates { gates } => self.try_gates(gates)?,
             Effect::Examine => self.examine()?,
             Effect::Recheck { snapshot } => self.recheck(snapshot.as_deref())?,
             Effect::Commit { snapshot, iteration, message } => self.commit(&snapshot, iteration, &message)?,
@@ -238,7 +258,7 @@ impl Supervisor<'_> {
             Effect::StopWork { grace } => {
                 if let Some(work) = &mut self.work {
                     work.is_stopped_by_us = true;
-                    let _ = self.keeper.stop(grace);
+                    self.stop_work(grace);
                 }
             }
             Effect::Delay(length) => self.timers.delay(length),
@@ -281,7 +301,11 @@ impl Supervisor<'_> {
         }
         if ready.pipes {
             self.read_output();
+            self.converse()?;
             self.take_stock(Instant::now())?;
+        }
+        if ready.trial {
+            self.serve_trial()?;
         }
         // Before the keeper's report: what the agent asked before its end counts.
         if ready.agent {
@@ -292,6 +316,9 @@ impl Supervisor<'_> {
                 Ok(Some(report)) => self.reported(&report),
                 Ok(None) | Err(_) => self.keeper_lost()?,
             }
+        }
+        if ready.resident {
+            self.resident_reported()?;
         }
         self.look_at_the_clock()
     }
@@ -305,6 +332,7 @@ impl Supervisor<'_> {
             self.stock_is_due_at(),
             self.next_tick,
             self.server.deadline(),
+            self.trial.as_ref().and_then(Trial::deadline),
             renewal,
         ];
         let deadline = deadlines.into_iter().flatten().min();
@@ -318,8 +346,17 @@ impl Supervisor<'_> {
         let keeper = fds.len();
         if let Some(work) = &self.work {
             fds.extend(work.pipes().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+            let unsaid = work.talk.as_ref().and_then(Talk::unsaid);
+            fds.extend(unsaid.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::OUT)));
         }
         let pipes = fds.len();
+        let resident = self.resident.as_ref().and_then(Resident::fd);
+        fds.extend(resident.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let resident = fds.len();
+        if let Some(trial) = &self.trial {
+            fds.extend(trial.fds().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        }
+        let trial = fds.len();
         fds.extend(self.server.fds().map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)));
         fds.extend(self.watch.as_ref().map(|watch| PollFd::from_borrowed_fd(watch.fd(), PollFlags::IN)));
         fds.extend(self.children.fds().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
@@ -334,7 +371,9 @@ impl Supervisor<'_> {
         Ok(Ready {
             keeper: any(&fds[signals..keeper]),
             pipes: any(&fds[keeper..pipes]),
-            agent: is_idle || any(&fds[pipes..]),
+            resident: any(&fds[pipes..resident]),
+            trial: any(&fds[resident..trial]),
+            agent: is_idle || any(&fds[trial..]),
         })
     }
 
@@ -350,6 +389,10 @@ impl Supervisor<'_> {
     /// Ctrl-Z: everything holds, timers too, until the user continues this process.
     fn suspend(&mut self) {
         let _ = self.keeper.suspend();
+        // Between its turns it is stopped already, and stays so.
+        let is_at_work = self.work.as_ref().is_some_and(|work| work.stays);
+        let mut resident = self.resident.as_mut().filter(|_| is_at_work);
+        let _ = resident.as_mut().map(|resident| resident.keeper().suspend());
         let since = Instant::now();
         let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
         // Here the process has been continued.
@@ -359,6 +402,9 @@ impl Supervisor<'_> {
             work.shift(held);
         }
         let _ = self.keeper.resume();
+        if let Some(resident) = self.resident.as_mut().filter(|_| is_at_work) {
+            let _ = resident.keeper().resume();
+        }
     }
 
     fn read_requests(&mut self) -> Result<(), SuperviseError> {
@@ -382,6 +428,13 @@ impl Supervisor<'_> {
         }
         if self.stock_is_due_at().is_some_and(|at| at <= now) {
             self.take_stock(now)?;
+        }
+        self.look_at_trial(now);
+        let is_stopped = self.stream.state().orders.stop.is_some();
+        if (self.trial.is_none() || is_stopped)
+            && let Some(input) = self.awaits_trial.take()
+        {
+            self.inbox.push_back(input.into());
         }
         self.renew_lease(now)?;
         if self.timers.delay_is_over(now) {
@@ -417,15 +470,19 @@ impl Supervisor<'_> {
         match report {
             Report::NotStarted(errno) => self.work_not_started(*errno),
             Report::Ended(end) => self.work_ended(*end),
+            // Only an agent that stays is woken and put to rest, by another keeper.
+            Report::Awake | Report::Rested(_) => {}
         }
     }
 
     /// The keeper was killed: what it kept came to this supervisor and is ended here, and a new keeper takes its place.
     fn keeper_lost(&mut self) -> Result<(), SuperviseError> {
-        self.keeper.sweep_after_loss(&self.children.identities());
+        let mut spared = self.children.identities();
+        spared.extend(self.resident.as_ref().map(Resident::identity));
+        self.keeper.sweep_after_loss(&spared);
         self.keeper = KeeperLink::start(&self.id, &self.home.database())
             .map_err(|source| SuperviseError::Io { what: "cannot start a keeper", source })?;
-        if self.work.is_some() {
+        if self.work.as_ref().is_some_and(|work| !work.stays) {
             self.work_ended(crate::process::KeptEnd {
                 code: None,
                 signal: Some(Signal::KILL.as_raw()),
@@ -436,9 +493,37 @@ impl Supervisor<'_> {
     }
 }
 
+/// Posts what a loop says on the bus of its task and on that of its project, as far as they can be written.
+fn post([task, project]: [&Bus; 2], started: &LoopStarted, id: &LoopId, effects: &[Effect]) {
+    let now = Timestamp::now();
+    for (bus, to) in [(task, BusTarget::Task), (project, BusTarget::Project)] {
+        let drafts: Vec<Draft> = effects
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::Post(post) if post.to == to => Some(post),
+                _ => None,
+            })
+            .map(|post| Draft {
+                kind: post.kind.to_owned(),
+                project: started.project.to_string(),
+                task: Some(started.task.to_string()),
+                loop_id: Some(id.to_string()),
+                body: post.body.clone(),
+            })
+            .collect();
+        if !drafts.is_empty() {
+            let _ = bus.post(&drafts, now);
+        }
+    }
+}
+
 struct Ready {
     keeper: bool,
     pipes: bool,
+    /// The keeper of an agent that stays.
+    resident: bool,
+    /// A gate that is tried prints something or has ended.
+    trial: bool,
     /// What the agent started asks something, there is news for it, or a child loop has ended.
     agent: bool,
 }

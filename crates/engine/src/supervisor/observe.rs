@@ -77,9 +77,13 @@ pub(super) fn gate_not_started(error: &impl std::fmt::Display, output: OutputMar
         signature: String::new(),
         output_tail: String::new(),
         failure: Some(format!("could not be started: {error}")),
+        not_started: true,
         found: FoundWords::default(),
         answer: None,
         spend: None,
+        tests: None,
+        disturbed: Vec::new(),
+        missing_program: None,
         output,
     }
 }
@@ -131,9 +135,13 @@ pub(super) fn gate_result(
         signature: String::new(),
         output_tail: readable_tail(tail),
         failure,
+        not_started: false,
         found,
         answer: None,
         spend: None,
+        tests: None,
+        disturbed: Vec::new(),
+        missing_program: None,
         output,
     }
 }

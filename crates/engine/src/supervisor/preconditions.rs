@@ -63,11 +63,17 @@ pub enum StartError {
     ParentGone(LoopId),
     #[error("there is no loop {0}")]
     Unknown(LoopId),
+    /// Its agent is the host of a session, which no supervisor can start.
+    #[error("loop {0} lives in a chat session, and its host goes on with it")]
+    InSession(LoopId),
     #[error("loop {id} is {state} and cannot be resumed")]
     NotResumable { id: LoopId, state: String },
     /// The workspace is in a state that nothing can be proven in.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
+    /// A pattern that was typed and matches no file.
+    #[error("--protect: `{0}` protects nothing: no file matches it")]
+    ProtectsNothing(String),
     #[error("--protect: {0}")]
     Glob(#[from] GlobError),
     /// dacapo was asked to commit where that is not possible.
@@ -134,7 +140,7 @@ pub(super) fn take_lock(
         }
         let mut active = store.active()?.into_iter();
         let holder = active
-            .find(|row| row.view.project == *project && row.view.task == *task && row.is_running())
+            .find(|row| row.view.project == *project && row.view.task == *task && row.is_owned())
             .map(|row| row.view.id);
         if holder.is_some() || Instant::now() >= deadline {
             return Err(StartError::TaskHeld { task: task.clone(), holder });

@@ -9,6 +9,7 @@ use std::{
 
 use dacapo_core::{
     event::{Grant, LoopStarted},
+    goalposts::Runner,
     ids::{LoopId, ProjectId, RunId, TaskId},
     loop_machine::{Begin, Effect, Input, LoopMachine, Request},
     plan::Purpose,
@@ -27,6 +28,7 @@ use super::{
 };
 use crate::{
     bus::Bus,
+    goalposts::{Extras, WatchedGoalposts},
     home::{Home, make_dir, write_private},
     inside::server::Server,
     observer::Observer,
@@ -38,7 +40,7 @@ use crate::{
 };
 
 /// The warning about a prompt that holds a secret.
-const HELD_IN_PROMPT: &str = "the prompt holds a secret, which is kept with it (TASK.md and the prompts in runs/, \
+pub(super) const HELD_IN_PROMPT: &str = "the prompt holds a secret, which is kept with it (TASK.md and the prompts in runs/, \
      readable by you alone); an environment variable would not be";
 
 /// A loop that is to begin.
@@ -98,6 +100,12 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
             // The name of a folder.
             &secrets().redact(prompt.as_deref().unwrap_or_default()),
             random[10..14].try_into().unwrap_or_default(),
+            // A name that could be the beginning of a loop's id, or of a unit, would be taken for it.
+            |task| {
+                !home.task_folder(&new.project, task).exists()
+                    && store.with_prefix(task.as_str()).is_ok_and(|rows| rows.is_empty())
+                    && store.unit_view(None, task.as_str()).is_ok_and(|units| units.is_empty())
+            },
         ),
     };
     let folder = home.task_folder(&new.project, &task);
@@ -108,7 +116,9 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
     let parent = match &new.parent {
         // That it says so is not enough: the kernel must say that its supervisor is our parent.
         Some(parent) => {
-            let is_our_parent = |row: &LoopRow| row.is_running() && is_parent(row.owner.pid);
+            // No process runs the loop of a chat session: the host's agent is what started this.
+            let is_our_parent =
+                |row: &LoopRow| row.is_running() && (is_parent(row.owner.pid) || !row.view.needs_owner());
             let row = store.row(parent)?.filter(is_our_parent);
             Some(row.ok_or_else(|| StartError::ParentGone(parent.clone()))?)
         }
@@ -142,6 +152,10 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
     let segments = Segments::open(&runs, &id).map_err(at("cannot make the folder", &runs))?;
     let at_start = StartingPoint::prepare(home, &id, &new.policy, &new.workspace, new.base, new.filters)?;
     warnings.extend(at_start.warnings);
+    if let Some(goalposts) = &at_start.goalposts {
+        let list = goalposts_of(&runs, &id);
+        goalposts.keep(&list).map_err(at("cannot write", &list))?;
+    }
     let keeper = start_keeper(home, &id)?;
 
     let begin = Begin {
@@ -152,6 +166,7 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
             parent: parent.map(|row| row.view.id),
             run: new.run,
             purpose: new.purpose,
+            session: None,
             depth,
             after: new.after,
             prompt: prompt.clone(),
@@ -160,6 +175,7 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
             base: at_start.base,
             outline: at_start.outline,
             protected: at_start.protected,
+            goalposts: at_start.goalposts.as_ref().map(WatchedGoalposts::seal),
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         },
@@ -184,6 +200,10 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
         programs,
         workspace: at_start.workspace,
         folder: at_start.folder,
+        kept: None,
+        goalposts: at_start.goalposts,
+        extras: at_start.extras,
+        gate_runners: at_start.gate_runners,
     };
     parts.supervise(effects, observer)
 }
@@ -205,6 +225,9 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
     stream.say_in_own_words(fs::read_to_string(task).unwrap_or_default());
     let state = stream.state();
     let Some(started) = state.started.clone() else { return Err(StartError::Unknown(id)) };
+    if started.session.is_some() {
+        return Err(StartError::InSession(id));
+    }
     if state.over().is_none_or(|reason| !reason.is_resumable()) {
         return Err(StartError::NotResumable { id, state: stream.view().state.clone() });
     }
@@ -229,34 +252,76 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
     // Too many files once are too many for good: one warning is enough.
     let is_outlined = started.base.is_none() && stream.state().progress.tree.is_some();
     let folder = is_outlined.then(|| Folder::at(&started.workspace, home));
+    let goalposts = match (&started.goalposts, &workspace) {
+        (Some(seal), Some(workspace)) => {
+            let list = goalposts_of(&home.runs(&started.project, &started.task), &id);
+            let root = workspace.root();
+            let below = starting_point::below(root, &started.workspace);
+            let path = crate::inside::child::variable("PATH");
+            let reopened =
+                WatchedGoalposts::reopen(root, &below, &started.policy, &list, seal, path.as_deref());
+            Some(reopened.map_err(|source| StartError::Io {
+                what: "cannot know the tests of the start again from",
+                path: list,
+                source,
+            })?)
+        }
+        _ => None,
+    };
     let keeper = start_keeper(home, &id)?;
     stream.take_over(&mut store, &Identity::own(), Timestamp::now(), &kin)?;
     let input = Input::Resume { grant: wanted.grant, output: segments.marks(), pid: std::process::id() };
     let effects = stream.step(&mut store, Timestamp::now(), [input.into()], observer)?;
-    let parts = Parts { home, store, stream, lock, segments, keeper, signals, programs, workspace, folder };
+    let parts = Parts {
+        home,
+        store,
+        stream,
+        lock,
+        segments,
+        keeper,
+        signals,
+        programs,
+        workspace,
+        folder,
+        kept: None,
+        goalposts,
+        extras: None,
+        gate_runners: Vec::new(),
+    };
     parts.supervise(effects, observer)
 }
 
 /// Everything a supervisor is made of.
-struct Parts<'a> {
-    home: &'a Home,
-    store: Store,
-    stream: Stream<LoopMachine>,
-    lock: TaskLock,
-    segments: Segments,
-    keeper: KeeperLink,
-    signals: Signals,
-    programs: Vec<PathBuf>,
-    workspace: Option<Workspace>,
-    folder: Option<Folder>,
+pub(super) struct Parts<'a> {
+    pub(super) home: &'a Home,
+    pub(super) store: Store,
+    pub(super) stream: Stream<LoopMachine>,
+    pub(super) lock: TaskLock,
+    pub(super) segments: Segments,
+    pub(super) keeper: KeeperLink,
+    pub(super) signals: Signals,
+    pub(super) programs: Vec<PathBuf>,
+    pub(super) workspace: Option<Workspace>,
+    pub(super) folder: Option<Folder>,
+    /// The snapshot that holds the files as they are.
+    pub(super) kept: Option<String>,
+    pub(super) goalposts: Option<WatchedGoalposts>,
+    pub(super) extras: Option<Extras>,
+    pub(super) gate_runners: Vec<(String, Vec<Runner>)>,
 }
 
 impl<'a> Parts<'a> {
     fn supervise(self, effects: Vec<Effect>, observer: &'a mut dyn Observer) -> Result<Finished, StartError> {
+        let mut supervisor = self.supervisor(observer)?;
+        supervisor.perform_all(effects)?;
+        Ok(supervisor.supervise()?)
+    }
+
+    pub(super) fn supervisor(self, observer: &'a mut dyn Observer) -> Result<Supervisor<'a>, StartError> {
         let id = self.stream.id().clone();
         let Some(started) = self.stream.state().started.clone() else { return Err(StartError::Unknown(id)) };
         let listening = id.clone();
-        let mut supervisor = Supervisor {
+        Ok(Supervisor {
             // A process that holds the lock of a bus must not hold the loop.
             task_bus: Bus::open(self.home.task_bus(&started.project, &started.task)).with_patience(PATIENCE),
             project_bus: Bus::open(self.home.project_bus(&started.project)).with_patience(PATIENCE),
@@ -267,6 +332,7 @@ impl<'a> Parts<'a> {
             stream: self.stream,
             _lock: self.lock,
             segments: self.segments,
+            resident: None,
             keeper: self.keeper,
             server: Server::listen(self.home, &listening),
             watch: None,
@@ -275,8 +341,13 @@ impl<'a> Parts<'a> {
             next_tick: observer.tick_every().map(|every| Instant::now() + every),
             workspace: self.workspace,
             folder: self.folder,
-            kept: None,
+            kept: self.kept,
             checkout: None,
+            goalposts: self.goalposts,
+            extras: self.extras,
+            gate_runners: self.gate_runners,
+            trial: None,
+            awaits_trial: None,
             observer,
             inbox: Default::default(),
             work: None,
@@ -287,10 +358,14 @@ impl<'a> Parts<'a> {
             next_stock: None,
             inherited: crate::inside::child::environment(),
             buffer: vec![0; 256 * 1024],
-        };
-        supervisor.perform_all(effects)?;
-        Ok(supervisor.supervise()?)
+            handed: None,
+        })
     }
+}
+
+/// Where the list of a loop's goalposts is kept.
+fn goalposts_of(runs: &Path, id: &LoopId) -> PathBuf {
+    runs.join(format!("{id}.goalposts.json"))
 }
 
 /// The prompt that was given, else the one that the task's folder has kept.
@@ -306,18 +381,18 @@ fn read_prompt(given: Option<String>, folder: &Path, task: &TaskId) -> Result<St
 }
 
 /// Keeps the prompt in the task's folder. A crash leaves the old one or the new one, never half of one.
-fn write_task(folder: &Path, prompt: &str) -> io::Result<()> {
+pub(super) fn write_task(folder: &Path, prompt: &str) -> io::Result<()> {
     let (fresh, task) = (folder.join(".TASK.md.new"), folder.join("TASK.md"));
     write_private(&fresh, prompt.as_bytes())?;
     fs::rename(fresh, task)
 }
 
-fn listen(is_detached: bool) -> Result<Signals, StartError> {
+pub(super) fn listen(is_detached: bool) -> Result<Signals, StartError> {
     Signals::listen(is_detached)
         .map_err(|source| SuperviseError::Io { what: "cannot listen to signals", source }.into())
 }
 
-fn start_keeper(home: &Home, id: &LoopId) -> Result<KeeperLink, StartError> {
+pub(super) fn start_keeper(home: &Home, id: &LoopId) -> Result<KeeperLink, StartError> {
     KeeperLink::start(id, &home.database())
         .map_err(|source| SuperviseError::Io { what: "cannot start a keeper", source }.into())
 }
@@ -326,7 +401,7 @@ fn is_parent(pid: u32) -> bool {
     rustix::process::getppid().is_some_and(|parent| parent.as_raw_nonzero().get().cast_unsigned() == pid)
 }
 
-fn random() -> [u8; 24] {
+pub(super) fn random() -> [u8; 24] {
     let mut bytes = [0; 24];
     let mut filled = 0;
     while filled < bytes.len() {

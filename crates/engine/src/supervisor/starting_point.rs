@@ -1,18 +1,20 @@
 //! The workspace before the first agent: its snapshot 0, and the files in it that must not change.
 
-use std::path::Path;
+use std::{collections::HashSet, path::Path};
 
 use dacapo_core::{
     event::{Base, ProtectedFile},
+    goalposts::Runner,
     ids::LoopId,
     judge::{evidence::needs_words, gate_scripts::named_files, glob::Globs, progress::TOO_MANY},
-    policy::{GateSpec, OWN_FILES, Policy},
+    policy::{EVERY_FILE, GateIn, GateSpec, OWN_FILES, Policy, TestsMode},
     receipt::sha256,
 };
 
 use super::preconditions::StartError;
 use crate::{
     git::WorkspaceError,
+    goalposts::{Extras, WatchedGoalposts, files_of},
     home::Home,
     snapshots::{Folder, Workspace},
 };
@@ -28,6 +30,12 @@ pub(super) struct StartingPoint {
     pub(super) base: Option<Base>,
     /// The files that the agent must not change.
     pub(super) protected: Vec<ProtectedFile>,
+    /// The tests, and what decides which of them run.
+    pub(super) goalposts: Option<WatchedGoalposts>,
+    /// What the workspace holds that no snapshot does.
+    pub(super) extras: Option<Extras>,
+    /// The test runners that gates start.
+    pub(super) gate_runners: Vec<(String, Vec<Runner>)>,
     /// Warnings for the user.
     pub(super) warnings: Vec<String>,
 }
@@ -43,7 +51,11 @@ impl StartingPoint {
         since: Option<String>,
         filters: Option<Vec<(String, String)>>,
     ) -> Result<Self, StartError> {
-        let globs = Globs::parse(&policy.gates.protect)?;
+        Globs::parse(&policy.gates.protect)?;
+        // Whether all files, or those of dacapo, have changed is told by their tree: a list of them would prove nothing more.
+        let is_listed = |pattern: &&String| ![EVERY_FILE, OWN_FILES].contains(&pattern.as_str());
+        let listed: Vec<String> = policy.gates.protect.iter().filter(is_listed).cloned().collect();
+        let globs = Globs::parse(&listed)?;
         let mut workspace = Workspace::open(dir, home, id)?;
         workspace.hold_filters(filters);
         if policy.commits() && !workspace.is_git() {
@@ -72,16 +84,43 @@ impl StartingPoint {
             .flat_map(|gate| {
                 named_files(&gate.script()).into_iter().filter(|file| !is_asked_for(policy, gate, file))
             })
+            .chain(policy.gates.named_later.iter().cloned())
             .collect();
         let mut protected = Vec::new();
-        if !policy.gates.protect.is_empty() || !named.is_empty() {
+        if !listed.is_empty() || !named.is_empty() {
             let files = workspace.files(&snapshot)?;
-            // The folder of dacapo is protected whether it has files yet or not.
-            for pattern in globs.unmatched(&files).into_iter().filter(|pattern| *pattern != OWN_FILES) {
-                warnings.push(format!("the pattern `{pattern}` protects nothing: no file matches it"));
-            }
+            let (mut meant, mut unseen): (Vec<Globs>, Vec<String>) = Default::default();
             // What a gate names is meant from the folder it runs in.
             let below = dir.strip_prefix(workspace.root()).unwrap_or(Path::new(""));
+            // Files that git ignores, and those behind a link or in a repository within this one, can decide as much as others.
+            let unheld = |globs: &Globs| match workspace.is_git() {
+                true => unheld_files(workspace.root(), &files, globs),
+                false => Vec::new(),
+            };
+            if !listed.is_empty() {
+                // What is ignored beside files of the snapshot is what tools make, and changes with every run.
+                let fits_none: Vec<String> = globs.unmatched(&files).into_iter().map(str::to_owned).collect();
+                let fits_none = Globs::parse(&fits_none)?;
+                unseen = unheld(&globs);
+                unseen.retain(|path| fits_none.matches(path) || lies_elsewhere(workspace.root(), path));
+            }
+            let all: Vec<&[u8]> =
+                files.iter().map(Vec::as_slice).chain(unseen.iter().map(String::as_bytes)).collect();
+            for pattern in globs.unmatched(all) {
+                let wider = Globs::parse(&wider_patterns(pattern, below))?;
+                let found = unheld(&wider);
+                if !found.is_empty() || files.iter().any(|path| wider.matches(path)) {
+                    unseen.extend(found);
+                    meant.push(wider);
+                    continue;
+                }
+                if policy.gates.must_match.iter().any(|typed| typed == pattern) {
+                    let pattern = pattern.to_owned();
+                    workspace.forget()?;
+                    return Err(StartError::ProtectsNothing(pattern));
+                }
+                warnings.push(format!("the pattern `{pattern}` protects nothing: no file matches it"));
+            }
             let mut named: Vec<String> =
                 named.iter().map(|name| below.join(name).to_string_lossy().into_owned()).collect();
             // A script that is reached by a link is run as much as the link.
@@ -93,11 +132,18 @@ impl StartingPoint {
             let paths: Vec<&[u8]> = files
                 .iter()
                 .map(Vec::as_slice)
-                .filter(|path| globs.matches(path) || named.iter().any(|name| name.as_bytes() == *path))
+                .filter(|path| {
+                    globs.matches(path)
+                        || meant.iter().any(|globs| globs.matches(path))
+                        || named.iter().any(|name| name.as_bytes() == *path)
+                })
                 .collect();
             protected = hashed(&workspace, &snapshot, &paths)?;
-            let unseen = |name: &&String| !files.iter().any(|path| path.as_slice() == name.as_bytes());
-            protected.extend(named.iter().filter(unseen).filter_map(|name| ignored(&workspace, name)));
+            let is_unheld = |name: &&String| !files.iter().any(|path| path.as_slice() == name.as_bytes());
+            unseen.extend(named.iter().filter(is_unheld).cloned());
+            unseen.sort_unstable();
+            unseen.dedup();
+            protected.extend(unseen.iter().filter_map(|path| ignored(&workspace, path)));
         }
         let (head, committed) = workspace.head_and_tree()?.unzip();
         let tree = match (&head, &committed) {
@@ -113,16 +159,74 @@ impl StartingPoint {
                 "dacapo's commit will hold the whole workspace: what is not committed yet goes into it";
             warnings.push(told.to_owned());
         }
-        let (workspace, base) = (Some(workspace), Some(base));
-        Ok(Self { workspace, folder: None, outline: None, base, protected, warnings })
+        let mut at_start = Self {
+            workspace: None,
+            folder: None,
+            outline: None,
+            protected,
+            goalposts: None,
+            extras: None,
+            gate_runners: Vec::new(),
+            warnings,
+            base: None,
+        };
+        if policy.gates.watches_goalposts() {
+            let root = workspace.root().to_owned();
+            let path = crate::inside::child::variable("PATH");
+            let (goalposts, reach) =
+                WatchedGoalposts::begin(&root, &below(&root, dir), policy, path.as_deref());
+            (at_start.goalposts, at_start.gate_runners) = (Some(goalposts), reach.runners);
+            if workspace.is_git() && policy.gates.run_in == GateIn::Both {
+                let tracked: HashSet<Vec<u8>> = workspace.files(&base.snapshot)?.into_iter().collect();
+                at_start.extras = Some(Extras::begin(&root, &tracked));
+            } else if !workspace.is_git()
+                && policy.gates.tests == TestsMode::Checked
+                && at_start.goalposts.as_ref().is_some_and(|posts| posts.seal().tests > 0)
+            {
+                at_start.warnings.push(
+                    "outside of git tests cannot be checked both ways: the receipt lists what the agent changed of them"
+                        .to_owned(),
+                );
+            }
+        }
+        (at_start.workspace, at_start.base) = (Some(workspace), Some(base));
+        Ok(at_start)
     }
 
     fn outlined(folder: Folder) -> Self {
         let outline = folder.outline();
         let warnings = if outline.is_none() { vec![TOO_MANY.to_owned()] } else { Vec::new() };
         let folder = outline.is_some().then_some(folder);
-        Self { workspace: None, folder, outline, base: None, protected: Vec::new(), warnings }
+        Self {
+            workspace: None,
+            folder,
+            outline,
+            base: None,
+            protected: Vec::new(),
+            goalposts: None,
+            extras: None,
+            gate_runners: Vec::new(),
+            warnings,
+        }
     }
+}
+
+/// What a pattern that fits no file from the top of the repository may mean: files in the folder of the loop, or, if it has no
+/// slash, files of this name in any folder.
+fn wider_patterns(pattern: &str, below: &Path) -> Vec<String> {
+    let mut wider = Vec::new();
+    if !below.as_os_str().is_empty() {
+        wider.push(below.join(pattern).to_string_lossy().into_owned());
+    }
+    if !pattern.trim_end_matches('/').contains('/') {
+        wider.push(format!("**/{pattern}"));
+    }
+    wider
+}
+
+/// The folder within the repository that the loop works in.
+pub(super) fn below(root: &Path, dir: &Path) -> String {
+    dir.strip_prefix(root).unwrap_or(Path::new("")).to_string_lossy().into_owned()
 }
 
 /// Whether an item names the file that its gate runs among those it wants written: tests are work like any other.
@@ -140,6 +244,25 @@ pub(super) fn reopen(home: &Home, id: &LoopId, dir: &Path, base: &Base) -> Resul
     Ok(workspace)
 }
 
+/// The same for a loop in a chat session, each of whose hooks is a process of its own: the hook before has sealed what it left.
+pub(super) fn take_up(
+    home: &Home,
+    id: &LoopId,
+    dir: &Path,
+    base: &Base,
+    seal: Option<&str>,
+) -> Result<Workspace, WorkspaceError> {
+    let mut workspace = Workspace::open(dir, home, id)?;
+    workspace.begin()?;
+    if let Some(seal) = seal {
+        workspace.take_up(seal);
+    }
+    if !workspace.holds_snapshots() {
+        workspace.tree_of(&base.snapshot)?;
+    }
+    Ok(workspace)
+}
+
 /// The file of the workspace that `name` leads to, if links lead to another.
 fn behind_links(root: &Path, name: &str) -> Option<String> {
     let real = root.join(name).canonicalize().ok()?;
@@ -147,7 +270,21 @@ fn behind_links(root: &Path, name: &str) -> Option<String> {
     (real != name).then_some(real)
 }
 
-/// A file that a gate runs and no snapshot holds.
+/// Whether a file is reached through a link, or belongs to a repository within this one.
+fn lies_elsewhere(root: &Path, path: &str) -> bool {
+    let folders = Path::new(path).ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+    folders.map(|folder| root.join(folder)).any(|folder| folder.is_symlink() || folder.join(".git").exists())
+}
+
+/// Files that match and that a snapshot with `held` does not hold: ignored ones, and those of repositories within this one.
+fn unheld_files(root: &Path, held: &[Vec<u8>], globs: &Globs) -> Vec<String> {
+    let held: HashSet<&[u8]> = held.iter().map(Vec::as_slice).collect();
+    let mut files = files_of(root);
+    files.retain(|path| globs.matches(path) && !held.contains(path.as_bytes()));
+    files
+}
+
+/// A file that must not change and that no snapshot holds.
 fn ignored(workspace: &Workspace, name: &str) -> Option<ProtectedFile> {
     let path = workspace.root().join(name);
     if !workspace.is_git() || !path.is_file() || name.split('/').any(|part| part == ".git") {

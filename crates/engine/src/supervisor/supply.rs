@@ -33,12 +33,9 @@ impl Supervisor<'_> {
         if !self.started.policy.limits.shares_budgets() {
             return Ok(SharedSpend::default());
         }
-        // The user's day, not the meridian's.
-        let now = Zoned::now();
-        let midnight = now.start_of_day().unwrap_or(now).timestamp();
         let own = self.work.is_some().then_some((self.stream.key(), self.stream.state().counters.attempts));
         let mut shared =
-            self.store.shared_spend(midnight, &self.started.project, self.started.run.as_ref(), own)?;
+            self.store.shared_spend(midnight(), &self.started.project, self.started.run.as_ref(), own)?;
         for budget in [&mut shared.day, &mut shared.project, &mut shared.run] {
             budget.spent = budget.spent.plus(running.spent());
         }
@@ -81,4 +78,10 @@ impl Supervisor<'_> {
         }
         Ok(())
     }
+}
+
+/// When the user's day began, not the meridian's.
+pub(super) fn midnight() -> Timestamp {
+    let now = Zoned::now();
+    now.start_of_day().unwrap_or(now).timestamp()
 }

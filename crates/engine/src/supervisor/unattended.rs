@@ -18,6 +18,7 @@ use crate::{
     inside::server::Server,
     observer::NoObserver,
     process::leftovers,
+    scratch::Scratch,
     store::{Arrival, Store, Stream, TaskLock},
 };
 
@@ -112,12 +113,14 @@ pub(super) fn bury(
     store: &mut Store,
     stream: &mut Stream<LoopMachine>,
 ) -> Result<(), StartError> {
-    if stream.state().over().is_some() {
+    // A loop of a chat session has no supervisor that could die.
+    if stream.state().over().is_some() || !stream.view().needs_owner() {
         return Ok(());
     }
     let id = stream.id().clone();
     let grace = stream.state().started.as_ref().map_or(Millis(0), |started| started.policy.pace.kill_grace);
     Server::clear(home, &id);
+    Scratch::remove_left(&super::verdict::checkout_name(&id));
     leftovers::end(&id, home.path())
         .and_then(|()| leftovers::await_keepers(&id, &home.database(), grace.std()))
         .map_err(|source| SuperviseError::Io {
@@ -130,7 +133,11 @@ pub(super) fn bury(
 }
 
 /// For a loop without a supervisor there is one thing left to do: its children, which are loops of their own, end with it.
-fn perform_without_supervisor(store: &mut Store, id: &LoopId, effects: &[Effect]) -> Result<(), StartError> {
+pub(super) fn perform_without_supervisor(
+    store: &mut Store,
+    id: &LoopId,
+    effects: &[Effect],
+) -> Result<(), StartError> {
     if effects.contains(&Effect::CancelChildren) {
         for child in store.running_children(id)? {
             store.request(&child.view.id, &Request::Cancel, Timestamp::now())?;

@@ -2,21 +2,22 @@
 //! run, a commit. Facts only; the judgement is `core`'s.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     fs,
     path::{Path, PathBuf},
 };
 
 use dacapo_core::{
-    event::{Examination, GateRole, LoopStarted, ProtectedFile},
+    event::{Examination, GatePlace, GateRole, Look, LoopStarted, ProtectedFile},
+    ids::LoopId,
     judge::{
         evidence::{needs_words, verify_claim},
         gate_scripts::named_files,
         glob::Globs,
         tamper::{self, FileChange},
     },
-    loop_machine::{Input, Recheck, Seal},
-    policy::{GateFrom, GateIn, GateSpec, Policy, stays_inside},
+    loop_machine::{Input, Recheck, Seal, moved_goalposts},
+    policy::{GateFrom, GateSpec, Policy, stays_inside},
     receipt::sha256,
     text::shell::quoted,
 };
@@ -25,7 +26,9 @@ use jiff::Timestamp;
 use super::{SuperviseError, Supervisor, answers};
 use crate::{
     git::WorkspaceError,
+    goalposts::{Stamp, rewritten},
     items::{ChangedFile, marks_of},
+    scratch::Scratch,
     snapshots::{Change, ChangeKind, CommitOutcome, Workspace},
 };
 
@@ -111,6 +114,16 @@ impl Supervisor<'_> {
             changes.iter().map(|change| String::from_utf8_lossy(&change.path).into_owned()).collect();
         let mut tampered: Vec<String> = paths.iter().filter(|path| protect.matches(path)).cloned().collect();
         tampered.extend(changed_unseen(workspace.root(), &started));
+        let mut moved = Vec::new();
+        if let Some(goalposts) = &mut self.goalposts {
+            moved = goalposts.moved();
+            // What lies outside cannot be put back in a checkout.
+            tampered.extend(
+                moved.iter().filter(|moved| moved.path.starts_with('/')).map(|moved| moved.path.clone()),
+            );
+            tampered.extend(goalposts.changed_outside());
+            moved.retain(|moved| !moved.path.starts_with('/') && !protect.matches(&moved.path));
+        }
         // What is dacapo's own is no work of the agent's, but may be protected like anything else.
         paths.retain(|path| !path.starts_with(".dacapo/"));
         let sources: Vec<&[u8]> = match workspace.is_git() {
@@ -145,6 +158,7 @@ impl Supervisor<'_> {
             tamper: scan,
             contradiction: verified.contradiction,
             missing_evidence: verified.missing,
+            moved,
             forbidden: judged.forbidden,
         }))
     }
@@ -168,7 +182,15 @@ impl Supervisor<'_> {
         };
         match looked {
             Ok(paths) => {
-                let disturbed = paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect();
+                let mut disturbed: Vec<String> = paths
+                    .iter()
+                    .map(|path| String::from_utf8_lossy(path).into_owned())
+                    .filter(|path| !is_lock_file(path))
+                    .collect();
+                // What a gate changed outside of the workspace steers the gates of the next claim.
+                if let Some(goalposts) = self.goalposts.as_ref().filter(|_| snapshot.is_some()) {
+                    disturbed.extend(goalposts.changed_outside());
+                }
                 let seal = self.seal()?;
                 self.inbox.push_back(Input::Rechecked(Recheck { disturbed, seal }).into());
             }
@@ -215,10 +237,11 @@ impl Supervisor<'_> {
         gate: &GateSpec,
         role: GateRole,
         snapshot: Option<&str>,
+        look: Look,
     ) -> Result<(PathBuf, String), WorkspaceError> {
         let started = self.started.clone();
         let policy = &started.policy;
-        let wants_checkout = policy.gates.run_in == GateIn::Clean || policy.gates.from == GateFrom::Base;
+        let wants_checkout = look.place == GatePlace::Clean;
         let (Some(snapshot), Some(workspace)) = (snapshot, &self.workspace) else {
             return Ok((started.workspace.clone(), gate.script()));
         };
@@ -228,24 +251,97 @@ impl Supervisor<'_> {
         // The folder within the repository that the loop works in.
         let below = started.workspace.strip_prefix(workspace.root()).unwrap_or(Path::new("")).to_owned();
         let root = match &self.checkout {
-            Some((of, folder)) if of == snapshot => folder.clone(),
+            Some(checkout) if checkout.snapshot == snapshot && checkout.look == look => checkout.folder(),
             _ => {
-                let folder = self.home.path().join("checks").join(self.id.as_str());
-                let _ = fs::remove_dir_all(&folder);
+                let at = |error| WorkspaceError::io("lay out a checkout for", workspace.root())(error);
+                // The one before may lie in the same place.
+                self.checkout = None;
+                // Not below the state folder: settings that an agent puts there would steer the gates, and are not looked for.
+                let scratch = Scratch::new(&checkout_name(&self.id)).map_err(at)?;
+                let folder = scratch.path().join("files");
                 lay_out(workspace, &started, snapshot, &folder)?;
-                self.checkout = Some((snapshot.to_owned(), folder.clone()));
+                if let Some(extras) = &self.extras {
+                    extras.lay_out(workspace.root(), &folder).map_err(at)?;
+                }
+                let mut stamps = HashMap::new();
+                if let Some(goalposts) = &self.goalposts {
+                    if look.tests_as_before {
+                        let moved = moved_goalposts(self.stream.state());
+                        let base =
+                            started.base.as_ref().map(|base| base.snapshot.clone()).unwrap_or_default();
+                        let read = |paths: &[&str]| {
+                            let paths: Vec<&[u8]> = paths.iter().map(|path| path.as_bytes()).collect();
+                            workspace.files_at(&base, &paths).map_err(std::io::Error::other)
+                        };
+                        goalposts.put_back(&folder, &moved, read).map_err(at)?;
+                    }
+                    stamps = goalposts.stamps(&folder);
+                }
+                self.checkout = Some(GateCheckout { snapshot: snapshot.to_owned(), look, scratch, stamps });
                 folder
             }
         };
         Ok((root.join(below), with_setup(policy, &gate.script())))
     }
 
-    /// Removes the checkout of a claim that has been judged.
-    pub(super) fn leave_checkout(&mut self) {
-        if let Some((_, folder)) = self.checkout.take() {
-            let _ = fs::remove_dir_all(folder);
+    /// Goalposts in the checkout that the gate has rewritten. One that touches files on purpose says so in its command.
+    pub(super) fn rewritten_goalposts(&self, gate: &GateSpec) -> Vec<String> {
+        match &self.checkout {
+            Some(checkout) if !gate.run.contains("touch ") => rewritten(&checkout.folder(), &checkout.stamps),
+            _ => Vec::new(),
         }
     }
+
+    /// Removes the checkout of a claim that has been judged.
+    pub(super) fn leave_checkout(&mut self) {
+        self.checkout = None;
+    }
+}
+
+/// How the names of the folders begin in which gates of this loop run. The name says nothing of a check to the code in it, and the
+/// next dacapo finds by it what a killed supervisor left.
+pub(super) fn checkout_name(id: &LoopId) -> String {
+    format!("tmp-{}", &sha256(format!("checkout of {id}").as_bytes())[..12])
+}
+
+/// A snapshot that is checked out for gates.
+pub(super) struct GateCheckout {
+    snapshot: String,
+    look: Look,
+    scratch: Scratch,
+    /// What the goalposts in it were when it was laid out.
+    stamps: HashMap<String, Option<Stamp>>,
+}
+
+impl GateCheckout {
+    fn folder(&self) -> PathBuf {
+        self.scratch.path().join("files")
+    }
+}
+
+/// Whether a file is one that the tools of gates bring up to date by themselves.
+fn is_lock_file(path: &str) -> bool {
+    const NAMES: &[&str] = &[
+        "Cargo.lock",
+        "package-lock.json",
+        "npm-shrinkwrap.json",
+        "yarn.lock",
+        "pnpm-lock.yaml",
+        "bun.lock",
+        "bun.lockb",
+        "poetry.lock",
+        "uv.lock",
+        "pdm.lock",
+        "Pipfile.lock",
+        "go.sum",
+        "Gemfile.lock",
+        "composer.lock",
+        "mix.lock",
+        "packages.lock.json",
+        "gradle.lockfile",
+        "flake.lock",
+    ];
+    NAMES.contains(&path.rsplit('/').next().unwrap_or(path))
 }
 
 /// Whether the folder of a gate is there and lies in `root`, which the gate's script starts in; if not, why it cannot run.
@@ -304,11 +400,10 @@ impl<'a> Protection<'a> {
     fn of(started: &'a LoopStarted, root: &Path) -> Self {
         let files: HashSet<&str> = started.protected.iter().map(|file| file.path.as_str()).collect();
         let below = started.workspace.strip_prefix(root).unwrap_or(Path::new(""));
-        let rivals = started.policy.gates.specs.iter().flat_map(|gate| {
-            let named: Vec<String> = named_files(&gate.script())
-                .iter()
-                .map(|name| below.join(name).to_string_lossy().into_owned())
-                .collect();
+        let gates = started.policy.gates.specs.iter().map(|gate| named_files(&gate.script()));
+        let rivals = gates.chain([started.policy.gates.named_later.clone()]).flat_map(|named| {
+            let named: Vec<String> =
+                named.iter().map(|name| below.join(name).to_string_lossy().into_owned()).collect();
             let (known, new): (Vec<String>, Vec<String>) =
                 named.into_iter().partition(|name| files.contains(name.as_str()));
             let known: Vec<(String, String)> = known.iter().map(|name| role(name)).collect();

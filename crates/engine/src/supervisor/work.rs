@@ -12,7 +12,8 @@ use std::{
 use dacapo_core::{
     agent::{PromptDelivery, agent_environment, outcome::ProcessEnd, transcript::Said},
     duration::Millis,
-    event::{AgentExit, GateRole, Outcome, Spend},
+    event::{AgentExit, GateRole, Look, Outcome, Spend},
+    goalposts::ReportReader,
     judge::{evidence::without_echo, expectation::OutputSearch, promise::PromiseDetector},
     loop_machine::{AgentReport, Input, StartFailure, is_broke},
     policy::{GateQuestion, GateSpec},
@@ -26,7 +27,14 @@ use rustix::{
     pipe::{PipeFlags, pipe_with},
 };
 
-use super::{SuperviseError, Supervisor, answers, listen::Listener, observe, verdict::is_folder_inside};
+use super::{
+    SuperviseError, Supervisor,
+    acp::{Talk, TurnOrder},
+    answers,
+    listen::Listener,
+    observe,
+    verdict::is_folder_inside,
+};
 use crate::{
     home::write_private,
     inside::child,
@@ -59,19 +67,40 @@ pub(super) struct Work {
     dropped: u64,
     ended_by: Option<Outcome>,
     pub(super) is_stopped_by_us: bool,
+    /// The conversation with an agent that speaks ACP.
+    pub(super) talk: Option<Talk>,
+    /// Whether it is the agent that stays, which has a keeper of its own.
+    pub(super) stays: bool,
+    /// When an agent that speaks ACP must have a session.
+    pub(super) opens_until: Option<Instant>,
+    /// When an agent that was asked to leave its turn must have left it.
+    pub(super) cancel_until: Option<Instant>,
+    /// Whether its turn is over and its keeper puts it to rest.
+    pub(super) is_resting: bool,
 }
 
-enum WorkKind {
-    Agent { listener: Box<Listener> },
+/// What a process finds on its standard input.
+enum WorkInput {
+    File(File),
+    Conversation(Box<Talk>, OwnedFd),
+}
+
+pub(super) enum WorkKind {
+    Agent {
+        listener: Box<Listener>,
+        /// Why it cannot do what it was asked, if it has told the supervisor so.
+        blocked: Option<String>,
+    },
     Gate(Box<GateWork>),
 }
 
 /// A check that runs, and what is known of its output so far.
-struct GateWork {
+pub(super) struct GateWork {
     spec: GateSpec,
     tail: Vec<u8>,
     digest: Sha256,
     search: OutputSearch,
+    report: ReportReader,
     /// The agent, if the check is a question to one.
     asked: Option<AskedAgent>,
 }
@@ -86,7 +115,8 @@ struct AskedAgent {
 impl GateWork {
     fn of(spec: GateSpec) -> Self {
         let search = OutputSearch::new(&spec.expect);
-        Self { spec, tail: Vec::new(), digest: Sha256::new(), search, asked: None }
+        let report = ReportReader::default();
+        Self { spec, tail: Vec::new(), digest: Sha256::new(), search, report, asked: None }
     }
 }
 
@@ -141,7 +171,7 @@ impl Keeping<'_> {
         segment.append(&shown[..keep])?;
         // For an agent that prints events, the observer was shown what the events say.
         let hides_events = match self.job {
-            WorkKind::Agent { listener } => channel == Channel::Stdout && listener.reads_events(),
+            WorkKind::Agent { listener, .. } => channel == Channel::Stdout && listener.reads_events(),
             WorkKind::Gate(gate) => gate.asked.as_ref().is_some_and(|asked| asked.listener.reads_events()),
         };
         if !hides_events {
@@ -152,19 +182,55 @@ impl Keeping<'_> {
 }
 
 impl Work {
+    /// Something that has just been started and prints on these.
+    pub(super) fn new(
+        job: WorkKind,
+        outputs: Vec<(Channel, OwnedFd)>,
+        (limit, idle): (Option<(Millis, Outcome)>, Option<Millis>),
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            job,
+            pipes: outputs.into_iter().map(|(channel, end)| Pipe::new(channel, end)).collect(),
+            since: now,
+            last_output: now,
+            deadline: limit.map(|(limit, outcome)| (now + limit.std(), outcome)),
+            idle: idle.map(Millis::std),
+            dropped: 0,
+            ended_by: None,
+            is_stopped_by_us: false,
+            talk: None,
+            stays: false,
+            opens_until: None,
+            cancel_until: None,
+            is_resting: false,
+        }
+    }
+
+    /// Whether dacapo has decided that it ends.
+    pub(super) fn is_being_ended(&self) -> bool {
+        self.ended_by.is_some() || self.is_stopped_by_us
+    }
+
     /// When something must be done about it.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        if self.ended_by.is_some() {
+        if self.is_resting {
             return None;
         }
+        if self.ended_by.is_some() || self.cancel_until.is_some() {
+            return self.cancel_until;
+        }
         let idle = self.idle.map(|idle| self.last_output + idle);
-        [self.deadline.map(|(at, _)| at), idle, self.lingers_until()].into_iter().flatten().min()
+        let deadlines = [self.deadline.map(|(at, _)| at), idle, self.lingers_until(), self.opens_until];
+        deadlines.into_iter().flatten().min()
     }
 
     /// When an agent must have exited that has said that it has finished (fault C1).
     fn lingers_until(&self) -> Option<Instant> {
         match &self.job {
-            WorkKind::Agent { listener } if !self.is_stopped_by_us => listener.deadline(),
+            // What it says at the end of a turn is not the end of a process that stays.
+            WorkKind::Agent { .. } if self.stays => None,
+            WorkKind::Agent { listener, .. } if !self.is_stopped_by_us => listener.deadline(),
             WorkKind::Gate(gate) if !self.is_stopped_by_us => {
                 gate.asked.as_ref().and_then(|asked| asked.listener.deadline())
             }
@@ -181,11 +247,12 @@ impl Work {
     pub(super) fn shift(&mut self, held: Duration) {
         self.since += held;
         self.last_output += held;
-        if let Some((at, _)) = &mut self.deadline {
+        let own = self.deadline.as_mut().map(|(at, _)| at);
+        for at in own.into_iter().chain(&mut self.opens_until).chain(&mut self.cancel_until) {
             *at += held;
         }
         match &mut self.job {
-            WorkKind::Agent { listener } => listener.shift(held),
+            WorkKind::Agent { listener, .. } => listener.shift(held),
             WorkKind::Gate(gate) => {
                 if let Some(asked) = &mut gate.asked {
                     asked.listener.shift(held);
@@ -228,13 +295,14 @@ impl Supervisor<'_> {
         if let Err(error) = self.segments.prompt.append(prompt.as_bytes()) {
             return self.disk_failed(&error);
         }
-        let session_id = session.as_ref().map(|(id, _)| id.as_str());
-        let (command, stdin) =
-            match self.agent_command(index, iteration, prompt, session_id, &started.workspace) {
-                Ok(prepared) => prepared,
-                Err(Unprepared::Fatal(error)) => return self.not_started(error, true),
-                Err(Unprepared::Disk(error)) => return self.disk_failed(&error),
-            };
+        let session_id = session.as_ref().map(|(id, _)| id.clone());
+        let prepared =
+            self.agent_command(index, iteration, prompt, session_id.as_deref(), &started.workspace);
+        let (command, stdin) = match prepared {
+            Ok(prepared) => prepared,
+            Err(Unprepared::Fatal(error)) => return self.not_started(error, true),
+            Err(Unprepared::Disk(error)) => return self.disk_failed(&error),
+        };
         let wall = policy.limits.iteration_timeout.map(|limit| (limit, Outcome::Timeout));
         let whole = time_left.map(|limit| (limit, Outcome::OutOfTime));
         let limit = [wall, whole].into_iter().flatten().min_by_key(|(limit, _)| *limit);
@@ -244,9 +312,14 @@ impl Supervisor<'_> {
             let detector = PromiseDetector::with_refusals(&claims.promise, &claims.refusals, nonce, prompt);
             let before = session.map(|(_, before)| before);
             let listener = Listener::new(agent, detector, policy.agent.prices.clone(), before);
-            WorkKind::Agent { listener: Box::new(listener) }
+            WorkKind::Agent { listener: Box::new(listener), blocked: None }
         };
-        self.start(Channel::Stdout, true, &command, stdin, (limit, policy.limits.idle_timeout), listen)
+        let idle = policy.limits.idle_timeout;
+        if agent.acp.is_some() {
+            let order = TurnOrder { agent: index, prompt, session: session_id.as_deref(), limit, idle };
+            return self.start_turn(&order, &command, listen);
+        }
+        self.start(Channel::Stdout, true, &command, WorkInput::File(stdin), (limit, idle), listen)
     }
 
     /// How the agent of this index is started in `dir`, and what it reads on standard input.
@@ -266,6 +339,8 @@ impl Supervisor<'_> {
         let argv = agent.argv(prompt, &prompt_file.to_string_lossy(), session);
         let argv = argv.map_err(|error| Unprepared::Fatal(error.to_string()))?;
         let stdin = match agent.prompt {
+            // The prompt is said in the conversation.
+            _ if agent.acp.is_some() => nothing_as_input(),
             PromptDelivery::Stdin => text_as_input(prompt),
             PromptDelivery::File => {
                 write_private(&prompt_file, prompt.as_bytes()).and_then(|()| nothing_as_input())
@@ -304,13 +379,22 @@ impl Supervisor<'_> {
             Err(Unprepared::Disk(error)) => return self.disk_failed(&error),
         };
         let agent = started.policy.agent.at(index);
+        let input = if agent.acp.is_some() {
+            let conversation = self.conversation_with(agent, &dir.to_string_lossy(), None);
+            match Talk::begin(conversation, &question.prompt) {
+                Ok((talk, stdin)) => WorkInput::Conversation(Box::new(talk), stdin),
+                Err(error) => return self.disk_failed(&error),
+            }
+        } else {
+            WorkInput::File(stdin)
+        };
         let detector = PromiseDetector::with_refusals(&question.yes, &question.no, "", &question.prompt);
         let listener = Listener::new(agent, detector, started.policy.agent.prices.clone(), None);
         let limit = Some((spec.timeout, Outcome::Timeout));
         let asked = Some(AskedAgent { listener, words: Vec::new() });
         let gate = GateWork { asked, ..GateWork::of(spec) };
         let listen = || WorkKind::Gate(Box::new(gate));
-        self.start(Channel::Gates, true, &command, stdin, (limit, started.policy.limits.idle_timeout), listen)
+        self.start(Channel::Gates, true, &command, input, (limit, started.policy.limits.idle_timeout), listen)
     }
 
     /// The prompt with the answer of the iteration before, where the loop wants it there.
@@ -328,8 +412,9 @@ impl Supervisor<'_> {
         spec: GateSpec,
         role: GateRole,
         snapshot: Option<&str>,
+        look: Look,
     ) -> Result<(), SuperviseError> {
-        let place = self.place_for(&spec, role, snapshot).map_err(|error| error.to_string());
+        let place = self.place_for(&spec, role, snapshot, look).map_err(|error| error.to_string());
         let place = place.and_then(|(dir, script)| is_folder_inside(&dir, &spec).map(|()| (dir, script)));
         let (dir, script) = match place {
             Ok(place) => place,
@@ -338,14 +423,7 @@ impl Supervisor<'_> {
         if let Some(question) = spec.ask.clone() {
             return self.start_question(spec, &question, &dir);
         }
-        let given = &self.started.policy.gates.environment;
-        let mut env = self.environment(
-            self.stream.state().counters.iterations,
-            dacapo_core::agent::gate_environment,
-            false,
-        );
-        env.retain(|(name, _)| name.to_str().is_none_or(|name| !given.contains_key(name)));
-        env.extend(given.iter().map(|(name, value)| (name.into(), value.into())));
+        let env = self.gate_environment(self.stream.state().counters.iterations);
         let command = KeptCommand {
             program: "/bin/sh".into(),
             args: ["-c", &script].map(OsString::from).into(),
@@ -360,7 +438,7 @@ impl Supervisor<'_> {
         };
         let gate = GateWork::of(spec);
         let listen = || WorkKind::Gate(Box::new(gate));
-        self.start(Channel::Gates, false, &command, stdin, (limit, None), listen)
+        self.start(Channel::Gates, false, &command, WorkInput::File(stdin), (limit, None), listen)
     }
 
     /// Lets the keeper start `command`, whose output goes to `output`. The supervisor gets ready to `listen` meanwhile. An agent's
@@ -370,10 +448,14 @@ impl Supervisor<'_> {
         output: Channel,
         is_agent: bool,
         command: &KeptCommand,
-        stdin: File,
-        (limit, idle): (Option<(Millis, Outcome)>, Option<Millis>),
+        input: WorkInput,
+        limits: (Option<(Millis, Outcome)>, Option<Millis>),
         listen: impl FnOnce() -> WorkKind,
     ) -> Result<(), SuperviseError> {
+        let (stdin, talk) = match input {
+            WorkInput::File(file) => (OwnedFd::from(file), None),
+            WorkInput::Conversation(talk, stdin) => (stdin, Some(*talk)),
+        };
         let cannot = |source: io::Error| SuperviseError::Io { what: "cannot make a pipe", source };
         let (out, out_end) = pipe().map_err(cannot)?;
         let (err, err_end) = if is_agent {
@@ -383,26 +465,15 @@ impl Supervisor<'_> {
             // One pipe for both: a check's output is kept in the order it was printed.
             (None, out_end.try_clone().map_err(cannot)?)
         };
-        let now = Instant::now();
         let sent = self.keeper.run(command, [stdin.as_fd(), out_end.as_fd(), err_end.as_fd()]);
         drop((stdin, out_end, err_end));
         let of_errors = if output == Channel::Stdout { Channel::Stderr } else { output };
-        let err = err.map(|err| Pipe::new(of_errors, err));
-        self.work = Some(Work {
-            job: listen(),
-            pipes: std::iter::once(Pipe::new(output, out)).chain(err).collect(),
-            since: now,
-            last_output: now,
-            deadline: limit.map(|(limit, outcome)| (now + limit.std(), outcome)),
-            idle: idle.map(Millis::std),
-            dropped: 0,
-            ended_by: None,
-            is_stopped_by_us: false,
-        });
+        let outputs = std::iter::once((output, out)).chain(err.map(|err| (of_errors, err)));
+        self.work = Some(Work { talk, ..Work::new(listen(), outputs.collect(), limits) });
         if sent.is_err() {
-            self.keeper_lost()?;
+            return self.keeper_lost();
         }
-        Ok(())
+        self.converse()
     }
 
     fn gate_not_started(&mut self, error: &str) -> Result<(), SuperviseError> {
@@ -419,6 +490,19 @@ impl Supervisor<'_> {
     fn disk_failed(&mut self, error: &io::Error) -> Result<(), SuperviseError> {
         self.inbox.push_back(Input::DiskFailed(format!("cannot keep output: {error}")).into());
         Ok(())
+    }
+
+    /// What a check finds in its environment.
+    pub(super) fn gate_environment(&self, iteration: u32) -> Vec<Variable> {
+        let given = &self.started.policy.gates.environment;
+        let mut env = self.environment(iteration, dacapo_core::agent::gate_environment, false);
+        // Work that is right only below dacapo is not right: nothing tells the tested code that this is a check.
+        let is_ours = |name: &str| name.starts_with("DACAPO_");
+        env.retain(|(name, _)| name.to_str().is_none_or(|name| !given.contains_key(name) && !is_ours(name)));
+        let mark = crate::process::leftovers::check_mark(&self.id, self.home.path());
+        env.push((crate::process::leftovers::CHECK_MARK.into(), mark));
+        env.extend(given.iter().map(|(name, value)| (name.into(), value.into())));
+        env
     }
 
     /// What an agent or check finds in its environment.
@@ -506,7 +590,11 @@ impl Supervisor<'_> {
             let now = Instant::now();
             work.last_output = now;
             pipe.bytes += read as u64;
-            if let WorkKind::Agent { listener } = &mut work.job {
+            // The first pipe is standard output.
+            if let Some(talk) = work.talk.as_mut().filter(|_| at == 0) {
+                talk.hear(bytes);
+            }
+            if let WorkKind::Agent { listener, .. } = &mut work.job {
                 let observer = &mut *self.observer;
                 match pipe.channel {
                     Channel::Stdout if observer.sees_output() => {
@@ -522,6 +610,7 @@ impl Supervisor<'_> {
             }
             if let WorkKind::Gate(gate) = &mut work.job {
                 gate.search.push(bytes);
+                gate.report.push(bytes);
                 match &mut gate.asked {
                     // The first pipe is its standard output.
                     Some(AskedAgent { listener, words }) if at == 0 => {
@@ -555,7 +644,7 @@ impl Supervisor<'_> {
     /// Tells the machine what the running agent has used: at once if that breaks a budget, or if other loops draw on
     /// it too, else now and then. Tells every loop that its provider answers.
     pub(super) fn take_stock(&mut self, now: Instant) -> Result<(), SuperviseError> {
-        let Some(Work { job: WorkKind::Agent { listener }, .. }) = &self.work else { return Ok(()) };
+        let Some(Work { job: WorkKind::Agent { listener, .. }, .. }) = &self.work else { return Ok(()) };
         let (has_answered, news) = (listener.has_answered(), listener.news());
         if let Some(spend) = news {
             let shared = self.shared_spend(&spend)?;
@@ -563,7 +652,7 @@ impl Supervisor<'_> {
             if (is_due
                 || self.started.policy.limits.shares_budgets()
                 || is_broke(self.stream.state(), &spend, &shared))
-                && let Some(Work { job: WorkKind::Agent { listener }, .. }) = &mut self.work
+                && let Some(Work { job: WorkKind::Agent { listener, .. }, .. }) = &mut self.work
             {
                 listener.told(spend);
                 let unpriced = listener.unpriced();
@@ -580,7 +669,7 @@ impl Supervisor<'_> {
     /// When what is not told yet must be.
     pub(super) fn stock_is_due_at(&self) -> Option<Instant> {
         match &self.work {
-            Some(Work { job: WorkKind::Agent { listener }, .. }) if listener.news().is_some() => {
+            Some(Work { job: WorkKind::Agent { listener, .. }, .. }) if listener.news().is_some() => {
                 self.next_stock
             }
             _ => None,
@@ -612,13 +701,19 @@ impl Supervisor<'_> {
         if work.deadline().is_none_or(|at| at > now) {
             return Ok(());
         }
+        let grace = self.started.policy.pace.kill_grace;
+        if work.cancel_until.is_some() {
+            self.stop_process(grace);
+            return Ok(());
+        }
         if work.lingers_until().is_some_and(|at| at <= now) {
             work.is_stopped_by_us = true;
-            let _ = self.keeper.stop(self.started.policy.pace.kill_grace);
+            self.stop_process(grace);
             return Ok(());
         }
         let outcome = match work.deadline {
             Some((at, outcome)) if at <= now => outcome,
+            _ if work.opens_until.is_some_and(|at| at <= now) => Outcome::Hang,
             _ => {
                 // Silence while a child loop works is no hang.
                 if !self.store.running_children(&self.id)?.is_empty() {
@@ -629,8 +724,15 @@ impl Supervisor<'_> {
             }
         };
         work.ended_by = Some(outcome);
-        let _ = self.keeper.stop(self.started.policy.pace.kill_grace);
+        self.stop_work(grace);
         Ok(())
+    }
+
+    /// Takes down why the agent at work cannot do what it was asked; says whether one is at work.
+    pub(super) fn note_blocked(&mut self, why: String) -> bool {
+        let Some(Work { job: WorkKind::Agent { blocked, .. }, .. }) = &mut self.work else { return false };
+        *blocked = Some(why);
+        true
     }
 
     // --- when it ends ---------------------------------------------------------------------------------------
@@ -660,14 +762,22 @@ impl Supervisor<'_> {
         // pipe that the supervisor no longer reads.
         while self.read_once() {}
         self.read_rest();
-        let Some(work) = self.work.take() else { return };
+        let Some(mut work) = self.work.take() else { return };
+        let open_session = work.talk.as_ref().and_then(Talk::session);
+        let said_over_acp = work.talk.as_mut().map(|talk| std::mem::take(&mut talk.warnings));
         let duration = Millis::from(work.since.elapsed());
         let (stdout_bytes, stderr_bytes, gate_bytes) =
             (work.bytes(Channel::Stdout), work.bytes(Channel::Stderr), work.bytes(Channel::Gates));
         let ended_by = work.ended_by.or(work.is_stopped_by_us.then_some(Outcome::Killed));
+        if let (true, Some(resident), Some(talk)) = (work.stays, &mut self.resident, work.talk.take()) {
+            let mut pipes = std::mem::take(&mut work.pipes).into_iter().map(|pipe| pipe.end);
+            if let (Some(out), Some(err)) = (pipes.next(), pipes.next()) {
+                resident.take_back(talk, [out, err]);
+            }
+        }
         let input = match work.job {
             WorkKind::Gate(gate) => {
-                let GateWork { spec, tail, digest, search, asked } = *gate;
+                let GateWork { spec, tail, digest, search, report, asked } = *gate;
                 let outcome = ended_by.unwrap_or(Outcome::Completed);
                 let mut result = observe::gate_result(
                     &spec,
@@ -678,6 +788,9 @@ impl Supervisor<'_> {
                     (&tail, hex(digest), search.found()),
                     self.segments.marks(),
                 );
+                result.tests = report.finish().filter(|_| asked.is_none() && self.goalposts.is_some());
+                result.missing_program = self.missing_program(&spec, result.exit_code);
+                result.disturbed = self.rewritten_goalposts(&spec);
                 if let Some(AskedAgent { listener, words }) = asked {
                     // The next agent is told what this one has said, and neither its events nor the question.
                     let question = spec.ask.as_ref().map(|question| question.prompt.as_str());
@@ -692,10 +805,18 @@ impl Supervisor<'_> {
                 }
                 Input::GateFinished(Box::new(result))
             }
-            WorkKind::Agent { listener } => {
+            WorkKind::Agent { listener, blocked } => {
                 let at = Timestamp::now();
                 let process = ProcessEnd { code: end.code, signal: end.signal };
                 let heard = listener.finish(process, ended_by, at);
+                // What went wrong in it may go on going wrong; another process takes the session up.
+                let is_broken = matches!(
+                    heard.outcome,
+                    Outcome::Crash | Outcome::Hang | Outcome::Misuse | Outcome::Auth | Outcome::Permission
+                );
+                if work.stays && is_broken {
+                    self.resident = None;
+                }
                 if heard.has_answered && heard.outcome.is_charged() {
                     // A limit that another loop waits for is over; it finds out by itself if this cannot be told.
                     let _ = self.provider_answers();
@@ -706,7 +827,7 @@ impl Supervisor<'_> {
                 facts.items = self.look_at_items();
                 facts.exit_code = end.code.filter(|_| heard.outcome == Outcome::Completed);
                 facts.promise = heard.detection.promise;
-                facts.blocked = heard.detection.blocked;
+                facts.blocked = blocked.or(heard.detection.blocked);
                 facts.refusal = heard.detection.refusal;
                 facts.blocked_near_miss = heard.detection.blocked_near_miss;
                 facts.near_miss = heard.detection.near_miss.map(|miss| miss.reason);
@@ -723,7 +844,7 @@ impl Supervisor<'_> {
                     stderr_bytes,
                     dropped_bytes: work.dropped,
                     leftovers: end.leftovers,
-                    session: heard.session,
+                    session: heard.session.or(open_session),
                     usage: heard.spend.usage,
                     cost_usd: heard.spend.cost_usd,
                     estimated: heard.spend.estimated,
@@ -733,16 +854,36 @@ impl Supervisor<'_> {
                 };
                 let (snapshot, mut warnings) = self.keep_workspace();
                 warnings.extend(heard.warnings);
+                warnings.extend(said_over_acp.into_iter().flatten());
+                let stderr = heard.stderr;
                 let outline = self.outline();
-                Input::AgentExited(Box::new(AgentReport { at, exit, facts, snapshot, outline, warnings }))
+                Input::AgentExited(Box::new(AgentReport {
+                    at,
+                    exit,
+                    facts,
+                    snapshot,
+                    outline,
+                    warnings,
+                    stderr,
+                }))
             }
         };
-        self.inbox.push_back(input.into());
+        match input {
+            // What the tests were before is asked as soon as a gate of a claim has passed.
+            Input::GateFinished(result)
+                if result.exit_code == 0
+                    && self.trial.is_some()
+                    && self.stream.state().judging().is_some() =>
+            {
+                self.awaits_trial = Some(Input::GateFinished(result));
+            }
+            input => self.inbox.push_back(input.into()),
+        }
     }
 }
 
 /// A pipe whose reading end never blocks.
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     rustix::io::ioctl_fionbio(&reader, true)?;
     // An agent that prints much need not wait for the supervisor to read; where the system allows less, less it is.
@@ -751,7 +892,7 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// A digest as people write it.
-fn hex(digest: Sha256) -> String {
+pub(super) fn hex(digest: Sha256) -> String {
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

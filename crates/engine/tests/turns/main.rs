@@ -31,7 +31,10 @@ const TESTS: &[(&str, fn())] = &[
         "a_prompt_that_speaks_for_itself_has_the_number_of_its_iteration",
         settings::a_prompt_that_speaks_for_itself_has_the_number_of_its_iteration,
     ),
-    ("an_agent_and_its_checks_are_told_the_stage", settings::an_agent_and_its_checks_are_told_the_stage),
+    (
+        "an_agent_is_told_the_stage_and_its_checks_are_not",
+        settings::an_agent_is_told_the_stage_and_its_checks_are_not,
+    ),
     (
         "an_agent_that_refuses_the_work_it_judges_ends_its_loop",
         settings::an_agent_that_refuses_the_work_it_judges_ends_its_loop,

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests, not tests by their names
 
+mod acp;
 mod cut;
 mod ledger;
 mod table;

@@ -68,6 +68,7 @@ fn status_words(known: &KnownTask<'_>) -> String {
         format!("{status} ({} failed)", failure.stage)
     } else {
         match state {
+            "done" if known.is_unproven() => format!("{status} (not proven)"),
             "waiting" => format!("{status} (waits)"),
             "merging" | "paused" | "cancelled" => format!("{status} ({state})"),
             "stopped" if known.run.is_some_and(|run| run.is_merging) => format!("{status} (merge stopped)"),

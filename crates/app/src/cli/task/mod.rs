@@ -2,6 +2,7 @@
 
 mod add;
 mod check;
+mod confirm;
 mod list;
 mod planned;
 pub(super) mod run;
@@ -14,10 +15,15 @@ use dacapo_core::{
     ids::TaskId,
     stages::{Ralph, RalphFailure, StageTask, StageTaskList, StageTaskStatus, task::FOLDER},
     text::nearest::nearest,
+    trust::{Runnable, taken_as_done},
     view::{StageTaskView, TaskQuestionView},
     yaml::short,
 };
-use dacapo_engine::{stage_tasks, units};
+use dacapo_engine::{
+    stage_tasks,
+    trust::{self, ConsentScope},
+    units,
+};
 use serde_json::{Value, json};
 
 use super::warn;
@@ -43,6 +49,7 @@ enum TaskCommand {
     List(list::TaskListArgs),
     Show(show::ShowArgs),
     Check(check::TaskCheckArgs),
+    Confirm(confirm::ConfirmArgs),
     Run(Box<run::TaskRunArgs>),
 }
 
@@ -51,6 +58,7 @@ impl TaskArgs {
     pub(super) fn decides(&self) -> Option<&'static str> {
         match &self.command {
             TaskCommand::Add(_) | TaskCommand::List(_) | TaskCommand::Show(_) | TaskCommand::Check(_) => None,
+            TaskCommand::Confirm(_) => Some("say that a task is done"),
             TaskCommand::Run(_) => Some("run tasks"),
         }
     }
@@ -64,6 +72,7 @@ pub(super) fn task(cx: &Context, args: &TaskArgs) -> Result<u8, UserError> {
         TaskCommand::List(args) => list::list(cx, args),
         TaskCommand::Show(args) => show::show(cx, args),
         TaskCommand::Check(args) => check::check(args),
+        TaskCommand::Confirm(args) => confirm::confirm(cx, args),
         TaskCommand::Run(args) => run::run(cx, args),
     }
 }
@@ -139,10 +148,15 @@ impl RepositoryTasks {
     }
 }
 
+/// What is said of a task that [`KnownTask::is_unproven`].
+const UNPROVEN: &str = "whose file says `done` although no finished run of it is recorded";
+
 /// A task of a file, with what the journal knows of its newest run.
 struct KnownTask<'a> {
     task: &'a StageTask,
     run: Option<&'a StageTaskView>,
+    /// Whether the user has said that it is done.
+    is_confirmed: bool,
     /// What it depends on that is not done.
     waits_for: Vec<&'a TaskId>,
 }
@@ -151,6 +165,12 @@ impl KnownTask<'_> {
     /// While a run of the task is open, the journal says how far it is; otherwise its file does.
     fn status(&self) -> StageTaskStatus {
         self.run.filter(|run| !run.is_over).map_or(self.task.status, |run| run.status)
+    }
+
+    /// Whether its file says that it is done, and neither a run of it nor the user does: an agent can write into a file.
+    fn is_unproven(&self) -> bool {
+        let is_run_done = || self.run.is_some_and(|run| run.is_over && run.status == StageTaskStatus::Done);
+        self.status() == StageTaskStatus::Done && !self.is_confirmed && !is_run_done()
     }
 
     /// Whether a process works on it, it waits, or it needs the user, in one word: `todo`, `waiting` (for a task that it depends
@@ -184,29 +204,40 @@ impl KnownTask<'_> {
 }
 
 /// The newest run of each task of a repository.
-struct TaskRuns(Vec<StageTaskView>);
+struct TaskRuns {
+    newest: Vec<StageTaskView>,
+    /// What the user has agreed to about tasks.
+    granted: Vec<Runnable>,
+}
 
 impl TaskRuns {
     fn at(cx: &Context, place: &TasksPlace) -> Result<Self, UserError> {
         // Looking makes nothing: no journal means no runs.
         if !cx.home.path().exists() {
-            return Ok(Self(Vec::new()));
+            return Ok(Self { newest: Vec::new(), granted: Vec::new() });
         }
-        let project = Context::project_of(&place.root()?);
-        Ok(Self(cx.client()?.newest_tasks(Some(&project))?.into_iter().map(|seen| seen.view).collect()))
+        let root = place.root()?;
+        let newest = cx.client()?.newest_tasks(Some(&Context::project_of(&root)))?;
+        Ok(Self {
+            newest: newest.into_iter().map(|seen| seen.view).collect(),
+            granted: trust::granted(&cx.home, &root, ConsentScope::Tasks)?,
+        })
     }
 
     fn of<'a>(&'a self, task: &'a StageTask, all: &'a [StageTask]) -> KnownTask<'a> {
         let is_open = |id: &&TaskId| {
             let other = all.iter().find(|other| other.spec.id == **id);
-            other.is_none_or(|other| self.alone(other).status() != StageTaskStatus::Done)
+            other
+                .map(|other| self.alone(other))
+                .is_none_or(|other| other.status() != StageTaskStatus::Done || other.is_unproven())
         };
         KnownTask { waits_for: task.spec.depends_on.iter().filter(is_open).collect(), ..self.alone(task) }
     }
 
     fn alone<'a>(&'a self, task: &'a StageTask) -> KnownTask<'a> {
-        let run = self.0.iter().find(|view| view.task == task.spec.id);
-        KnownTask { task, run, waits_for: Vec::new() }
+        let run = self.newest.iter().find(|view| view.task == task.spec.id);
+        let is_confirmed = self.granted.iter().any(|known| known.is_same(&taken_as_done(task)));
+        KnownTask { task, run, is_confirmed, waits_for: Vec::new() }
     }
 }
 
@@ -219,6 +250,7 @@ fn as_json(known: &KnownTask<'_>) -> Value {
         "title": spec.title,
         "status": known.status(),
         "state": known.state(),
+        "is_proven": known.status() == StageTaskStatus::Done && !known.is_unproven(),
         "depends_on": spec.depends_on,
         "waits_for": known.waits_for,
         "run": run.map(|run| &run.id),

@@ -11,7 +11,7 @@ use dacapo_core::{
     stages::{
         DEFAULT_SLOTS, Stage, StageTask, StageTaskStatus,
         machine::{PlannedStage, TaskMachine, TaskSettings, TaskStarted},
-        past_refusals,
+        past_findings, past_refusals,
         prompt::equal_for_task,
         task::FOLDER,
     },
@@ -30,7 +30,7 @@ use dacapo_engine::{
 
 use super::{
     super::{agents, consent, detach, resume::ResumeArgs, say, value, warn},
-    RepositoryTasks,
+    RepositoryTasks, TaskRuns, UNPROVEN,
     planned::{PAST_RUNS, PlannedStages, TaskFlags},
     require_repository,
 };
@@ -81,9 +81,20 @@ pub(in crate::cli) fn run(cx: &Context, args: &TaskRunArgs) -> Result<u8, UserEr
         .filter(|seen| !seen.view.is_over)
         .map(|seen| (seen.view.task.clone(), seen.view))
         .collect();
+    let runs = TaskRuns::at(cx, &args.given.place)?;
     let chosen = selected(&repository, &args.tasks, &open)?;
+    let (chosen, unproven) = without_proof(&repository, chosen, &runs);
+    if let (Some((task, on)), false) = (unproven.first(), args.tasks.is_empty()) {
+        return Err(UserError::needs_person(format!("task {task} waits for {on}, {UNPROVEN}")).hint(
+            format!("`dacapo task confirm {on}` says that it is done; `status: todo` has it worked on"),
+        ));
+    }
+    if !unproven.is_empty() && !is_background() {
+        warn(&unproven.iter().map(|(task, on)| format!("task {task} is not begun: it waits for {on}, {UNPROVEN}; `dacapo task confirm {on}` says that it is done")).collect::<Vec<_>>());
+    }
     if chosen.is_empty() {
-        return nothing_to_do(&repository, &open);
+        let code = nothing_to_do(&repository, &open)?;
+        return Ok(if unproven.is_empty() { code } else { NEEDS_PERSON });
     }
     let planned = args.given.plan(Some(&client))?;
     let settings = settings(&planned, flags.trust);
@@ -108,7 +119,8 @@ pub(in crate::cli) fn run(cx: &Context, args: &TaskRunArgs) -> Result<u8, UserEr
     }
     // Before git looks at the working tree: filters are programs.
     let all: Vec<StageTask> = chosen.iter().map(|task| (*task).clone()).collect();
-    let runnables = task_runnables(&all);
+    let mut runnables = task_runnables(&all);
+    runnables.extend(configured.proof_taken_away());
     consent::require_all(&cx.home, &configured, &root, (ConsentScope::Tasks, &runnables), flags.trust)?;
     for view in chosen.iter().filter_map(|task| open.get(&task.spec.id)) {
         require_consent(cx, &client, view, flags.trust, false)?;
@@ -117,6 +129,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &TaskRunArgs) -> Result<u8, UserEr
     let repo = Repository::open(&root, &cx.home)?;
     let target = target(&repo, args.target.as_deref())?;
     repo.check_identity()?;
+    refuse_branch_in_the_way(&repo)?;
     refuse_unseen(&repo, &target, &open, args.force)?;
     warnings.extend(without_checks(&settings, &stages, &chosen));
     if !is_background() {
@@ -128,6 +141,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &TaskRunArgs) -> Result<u8, UserEr
             return detach::detach_tasks(&client, None, &names);
         }
     }
+    stage_performer::tidy_leftovers(&cx.home, &project)?;
     let mut settings = TaskSettings { target, ..settings };
     // What says how work is checked is not for agents to write.
     settings.policy.gates.protect.push(OWN_FILES.to_owned());
@@ -236,6 +250,45 @@ fn selected<'a>(
     Ok(all.iter().filter(|task| wanted.contains(&task.spec.id)).collect())
 }
 
+/// A task, and one that it depends on.
+type WaitsFor = (TaskId, TaskId);
+
+/// The tasks that can begin, and those that cannot because they depend, by themselves or through others, on a task whose file
+/// says `done` while nothing proves it.
+fn without_proof<'a>(
+    repository: &RepositoryTasks,
+    chosen: Vec<&'a StageTask>,
+    runs: &TaskRuns,
+) -> (Vec<&'a StageTask>, Vec<WaitsFor>) {
+    let all = &repository.found.tasks;
+    let mut unproven: BTreeMap<TaskId, TaskId> = BTreeMap::new();
+    for task in all.iter().filter(|task| runs.alone(task).is_unproven()) {
+        let mut next = vec![&task.spec.id];
+        while let Some(id) = next.pop() {
+            for other in all.iter().filter(|other| other.spec.depends_on.contains(id)) {
+                if unproven.insert(other.spec.id.clone(), task.spec.id.clone()).is_none() {
+                    next.push(&other.spec.id);
+                }
+            }
+        }
+    }
+    let (held, free): (Vec<&StageTask>, Vec<&StageTask>) =
+        chosen.into_iter().partition(|task| unproven.contains_key(&task.spec.id));
+    let waits =
+        held.iter().filter_map(|task| Some((task.spec.id.clone(), unproven.get(&task.spec.id)?.clone())));
+    let waits = waits.collect();
+    (free, waits)
+}
+
+/// git keeps no branch `task/ID` beside one that is called `task`.
+fn refuse_branch_in_the_way(repo: &Repository) -> Result<(), UserError> {
+    if repo.branch("task")?.is_none() {
+        return Ok(());
+    }
+    Err(UserError::environment("the branch `task` is in the way of the branches of tasks, `task/ID`")
+        .hint("`git branch -m task OTHER` gives it another name"))
+}
+
 /// Each task as it begins, or goes on if it has a run that is open.
 fn to_run(
     client: &Client,
@@ -255,6 +308,7 @@ fn to_run(
             task: task.spec.clone(),
             stages: stages.to_vec(),
             past_refusals: past_refusals(&earlier),
+            past_findings: past_findings(&earlier),
             settings: Some(Box::new(settings.clone())),
         })));
     }

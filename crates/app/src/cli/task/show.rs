@@ -47,7 +47,13 @@ pub(super) fn show(cx: &Context, args: &ShowArgs) -> Result<u8, UserError> {
     };
     line("task", spec.id.as_str());
     line("title", &spec.title);
-    line("status", known.status().as_str());
+    match known.is_unproven() {
+        true => line(
+            "status",
+            "done (not proven: no finished run of it is recorded; `dacapo task confirm` says that it is done)",
+        ),
+        false => line("status", known.status().as_str()),
+    }
     if let Some(ralph) = known.ralph() {
         line("stage", &format!("{}, iteration {}/{}", ralph.stage, ralph.iteration, ralph.max_iterations));
     }

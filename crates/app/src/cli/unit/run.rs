@@ -16,7 +16,7 @@ use dacapo_core::{
     limits::Budget,
     policy::{Origin, Policy, SetupCommand},
     text::{count, nearest::nearest},
-    trust::unit_runnables,
+    trust::{not_granted, taken_as_complete, unit_runnables},
     unit::{
         TaskStatus, Unit,
         check::CheckedUnits,
@@ -31,7 +31,7 @@ use dacapo_engine::{
     repository::Repository,
     scheduler::{self, NewRun},
     supervisor::{self, StartError},
-    trust::ConsentScope,
+    trust::{self, ConsentScope},
     units,
 };
 
@@ -151,7 +151,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
         let chosen = selected(cx, &root, &units.dir.value, &args.unit)?;
         return dry_run(&chosen, args.parallel.unwrap_or(units.parallel.value), args.flags.style.json);
     }
-    let PreparedRun { root, configured, base, units, mut settings, parallel, merge, target } =
+    let PreparedRun { root, configured, base, mut units, mut settings, parallel, merge, target } =
         args.plan(cx)?;
     if let Some(obstacle) = base.obstacle {
         return Err(obstacle);
@@ -169,6 +169,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
         (ConsentScope::Units, &unit_runnables(&units)),
         args.flags.trust,
     )?;
+    disbelieve(cx, &root, &mut units)?;
     let repo = Repository::open(&root, &cx.home)?;
     let target = match target {
         Some(target) => target,
@@ -203,6 +204,36 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
         is_detached: is_background(),
     };
     start(cx, new, &args.flags.style)
+}
+
+/// Takes tasks for open that are `complete` in their files without a proof, and says so: an agent can write to the target. The user's
+/// own word for them is consent.
+fn disbelieve(cx: &Context, root: &Path, units: &mut [Unit]) -> Result<(), UserError> {
+    let unproven = cx.client()?.complete_without_proof(&Context::project_of(root), units)?;
+    if unproven.is_empty() {
+        return Ok(());
+    }
+    let granted = trust::granted(&cx.home, root, ConsentScope::Units)?;
+    let mut told = Vec::new();
+    for unit in units {
+        let unit_now = unit.clone();
+        for task in &mut unit.tasks {
+            let number = task.spec.number;
+            let is_meant = unproven.iter().any(|(of, unproven)| *of == unit_now.id && *unproven == number);
+            if is_meant && !not_granted(&[taken_as_complete(&unit_now, task)], &granted).is_empty() {
+                task.status = TaskStatus::Pending;
+                told.push(format!(
+                    "task #{number} of {} is `complete` in its file, and no receipt proves it: it does not count; \
+                     `dacapo trust` takes it as done",
+                    unit_now.id
+                ));
+            }
+        }
+    }
+    if !is_background() {
+        warn(&told);
+    }
+    Ok(())
 }
 
 /// The repository's configuration, if that says what is checked and no task is to write it: an agent that empties it
@@ -253,7 +284,7 @@ pub(in crate::cli) fn resume(
         Some(unit) => vec![unit.clone()],
         None => before.units.iter().map(|plan| plan.unit.clone()).collect(),
     };
-    let units = selected(cx, &before.root, &before.settings.units_dir, &wanted)?;
+    let mut units = selected(cx, &before.root, &before.settings.units_dir, &wanted)?;
     consent::require_all(
         &cx.home,
         &configured,
@@ -261,6 +292,7 @@ pub(in crate::cli) fn resume(
         (ConsentScope::Units, &unit_runnables(&units)),
         flags.trust,
     )?;
+    disbelieve(cx, &before.root, &mut units)?;
     let effective = configured.effective(&Typed::default());
     let mut settings = as_configured(*before.settings, &effective);
     // A user who resumes wants another try. Limits rise only if the user types higher ones.
@@ -531,8 +563,7 @@ fn providers(
             message: format!("unit {} asks for `{provider}`: {}", unit.id, error.message),
             ..error
         };
-        let chosen = agents::choose(&asked, args.flags.model.as_ref(), &args.flags.agent_args, programs)
-            .map_err(said)?;
+        let chosen = agents::choose(&asked, args.flags.wanted(), programs).map_err(said)?;
         obstacle = obstacle.or_else(|| chosen.obstacle.map(said));
         if policy.limits.per_run != Budget::default() {
             budget::allow(&asked, &chosen.command)?;

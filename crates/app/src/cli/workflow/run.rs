@@ -33,7 +33,8 @@ use dacapo_engine::{
 
 use super::{
     super::{
-        agents, consent, detach,
+        agents::{self, Wanted},
+        consent, detach,
         flags::{ChosenSettings, LoopFlags},
         resume::ResumeArgs,
         say, say_json, warn,
@@ -299,7 +300,7 @@ pub(super) fn step_agents(
             asked.agent.value = Some(provider.clone());
             asked.agent.from = Source::File { file: workflow.file.clone(), line: step.line };
         }
-        let chosen = agents::choose(&asked, model, &flags.agent_args, programs)?;
+        let chosen = agents::choose(&asked, Wanted { model, ..flags.wanted() }, programs)?;
         obstacle = obstacle.or(chosen.obstacle);
         found.insert(step.id.clone(), chosen.command);
     }

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::{
     Dialect, Ending, EndingKind, TranscriptSink, UsageScope, fields,
     lenient::{Leaf, Many, Maybe, ToolInput},
+    quick::{self, quick_fields},
 };
 use crate::event::Usage;
 
@@ -208,6 +209,25 @@ pub(super) struct Denial<'a> {
     tool_name: Leaf<'a>,
 }
 
+quick_fields!(AssistantLine {
+    "session_id" => session_id,
+    "parent_tool_use_id" => parent_tool_use_id,
+    "message" => message,
+    "error" => error,
+    "is_api_error_message" => is_api_error_message,
+    "api_error_status" => api_error_status,
+});
+quick_fields!(Message { "id" => id, "model" => model, "content" => content, "usage" => usage });
+quick_fields!(Block { "type" => kind, "text" => text, "thinking" => thinking, "name" => name, "input" => input });
+quick_fields!(Tokens {
+    "input_tokens" => input_tokens,
+    "output_tokens" => output_tokens,
+    "cache_read_input_tokens" => cache_read_input_tokens,
+    "cache_creation_input_tokens" => cache_creation_input_tokens,
+    "output_tokens_details" => output_tokens_details,
+});
+quick_fields!(Details { "thinking_tokens" => thinking_tokens });
+
 impl Tokens<'_> {
     /// As Anthropic counts: input without what was cached, output with what was thought.
     pub(super) fn usage(&self) -> Usage {
@@ -295,7 +315,10 @@ impl Dialect for Claude {
 impl Claude {
     /// Reads a line with a message; says whether it is whole.
     fn assistant(&mut self, line: &[u8], sink: &mut TranscriptSink<'_>) -> bool {
-        let Some(line) = fields::<AssistantLine<'_>>(line) else { return false };
+        // These are nearly all lines of a long run.
+        let Some(line) = quick::read(line).or_else(|| fields::<AssistantLine<'_>>(line)) else {
+            return false;
+        };
         sink.session(line.session_id.text());
         self.message(&line, sink);
         true

@@ -136,7 +136,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Leaf<'a> {
 }
 
 /// An object, or something else.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Maybe<T>(pub(super) Option<T>);
 
 impl<T> Default for Maybe<T> {
@@ -165,7 +165,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Maybe<T> {
 }
 
 /// The objects of a list, or nothing.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Many<T>(pub(super) Vec<T>);
 
 impl<T> Default for Many<T> {

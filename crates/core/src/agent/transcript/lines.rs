@@ -10,7 +10,7 @@ const KEPT_BUFFER: usize = 1 << 20;
 
 /// Collects lines out of chunks that end anywhere.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(in crate::agent) struct Lines {
     /// Lines that begin like this are not worth keeping.
     dull: &'static [&'static [u8]],
     partial: Vec<u8>,
@@ -30,7 +30,7 @@ enum State {
 }
 
 impl Lines {
-    pub(super) fn new(dull: &'static [&'static [u8]]) -> Self {
+    pub(in crate::agent) fn new(dull: &'static [&'static [u8]]) -> Self {
         Self { dull, partial: Vec::new(), state: State::Kept, skipped: 0 }
     }
 
@@ -40,7 +40,7 @@ impl Lines {
     }
 
     /// Hands out every line that `bytes` completes, without its end.
-    pub(super) fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(&[u8])) {
+    pub(in crate::agent) fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(&[u8])) {
         let mut rest = bytes;
         while let Some(end) = memchr(b'\n', rest) {
             self.complete(&rest[..end], each);

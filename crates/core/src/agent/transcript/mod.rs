@@ -3,6 +3,7 @@
 //! Each format is a file: fields in, things [`OutputEvent`] and [`OutputSummary`] out. Only what the agent itself wrote becomes a
 //! [`OutputEvent::Message`]; what a line says of the process's end waits in [`OutputSummary::ending`] for [`super::outcome`].
 
+mod acp;
 mod claude;
 mod codex;
 mod copilot;
@@ -11,6 +12,7 @@ mod lenient;
 mod lines;
 mod opencode;
 mod pi;
+mod quick;
 mod qwen;
 mod readable;
 mod repair;
@@ -19,8 +21,9 @@ mod sink;
 use memchr::memmem;
 use serde::Deserialize;
 
+pub(super) use self::lines::Lines;
 pub use self::readable::{Said, readable};
-use self::{lines::Lines, sink::TranscriptSink};
+use self::sink::TranscriptSink;
 use super::command::Format;
 pub use crate::limits::UsageScope;
 use crate::{duration::Millis, event::Usage, limits::Meter};
@@ -168,6 +171,7 @@ impl Transcript {
             Format::Qwen => Box::new(qwen::Qwen),
             Format::Copilot => Box::new(copilot::Copilot::default()),
             Format::Pi => Box::new(pi::Pi::default()),
+            Format::Acp(usage) => Box::new(acp::Acp::new(usage)),
         };
         Self { lines: Lines::new(dialect.dull()), dialect, summary: OutputSummary::default() }
     }

@@ -4,8 +4,12 @@
 #[derive(Debug, PartialEq)]
 pub(super) enum Piece {
     Word(Word),
-    /// `;`, `&`, `|`, `&&`, `||` or the end of a line.
+    /// `;`, `&`, `&&`, `||` or the end of a line.
     End,
+    /// `|`: what the command before it prints is read by another.
+    Pipe,
+    /// What the command prints goes to a file.
+    Kept,
     /// `(`.
     Open,
     /// `)`.
@@ -39,6 +43,17 @@ impl Word {
         })
     }
 
+    /// The same word with another text, in which every variable that is known has been put in.
+    pub(super) fn with_text(&self, text: String) -> Self {
+        Self {
+            text,
+            quoted: self.quoted,
+            dynamic: self.dynamic,
+            input: self.input,
+            commands: self.commands.clone(),
+        }
+    }
+
     /// The path it stands for, if that can be told.
     pub(super) fn path(&self) -> Option<&str> {
         if let Some(here) = ["$PWD/", "${PWD}/"].iter().find_map(|pwd| self.text.strip_prefix(pwd)) {
@@ -61,8 +76,10 @@ pub(super) fn pieces(command: &str) -> Vec<Piece> {
 enum Next {
     Word,
     Input,
-    /// The command writes to it.
+    /// The command writes its errors to it, or what it prints to nowhere.
     Output,
+    /// The command writes what it prints to it.
+    Kept,
 }
 
 struct Cutter<'a> {
@@ -77,13 +94,15 @@ impl Cutter<'_> {
         while let Some(c) = self.rest.next() {
             match c {
                 ' ' | '\t' | '\r' => self.end_word(),
-                '\n' | ';' | '|' => self.end(Piece::End),
-                '&' if self.rest.next_if_eq(&'>').is_some() => self.redirect(Next::Output),
+                '\n' | ';' => self.end(Piece::End),
+                '|' if self.rest.next_if_eq(&'|').is_none() => self.end(Piece::Pipe),
+                '|' => self.end(Piece::End),
+                '&' if self.rest.next_if_eq(&'>').is_some() => self.redirect(Next::Kept),
                 '&' => self.end(Piece::End),
                 '(' => self.end(Piece::Open),
                 ')' => self.end(Piece::Close),
                 '<' => self.redirect(Next::Input),
-                '>' => self.redirect(Next::Output),
+                '>' => self.redirect(Next::Kept),
                 '#' if self.word.is_none() => while self.rest.next_if(|c| *c != '\n').is_some() {},
                 '\\' => match self.rest.next() {
                     // The line goes on.
@@ -116,10 +135,11 @@ impl Cutter<'_> {
     }
 
     fn end_word(&mut self) {
-        if let Some(word) = self.word.take()
-            && std::mem::replace(&mut self.next, Next::Word) != Next::Output
-        {
-            self.pieces.push(Piece::Word(word));
+        let Some(word) = self.word.take() else { return };
+        match std::mem::replace(&mut self.next, Next::Word) {
+            Next::Word | Next::Input => self.pieces.push(Piece::Word(word)),
+            Next::Kept if word.text != "/dev/null" => self.pieces.push(Piece::Kept),
+            Next::Kept | Next::Output => {}
         }
     }
 
@@ -132,12 +152,13 @@ impl Cutter<'_> {
     /// After the first sign of a redirection.
     fn redirect(&mut self, next: Next) {
         // `2>` names a descriptor, which is no word.
-        if self.word.as_ref().is_some_and(|word| word.text.bytes().all(|byte| byte.is_ascii_digit())) {
-            self.word = None;
-        }
+        let descriptor = self.word.take_if(|word| word.text.bytes().all(|byte| byte.is_ascii_digit()));
         self.end_word();
-        while self.rest.next_if(|c| matches!(c, '>' | '<' | '&' | '|' | '-')).is_some() {}
-        self.next = next;
+        let mut is_descriptor = descriptor.is_some_and(|word| word.text != "1");
+        while let Some(sign) = self.rest.next_if(|c| matches!(c, '>' | '<' | '&' | '|' | '-')) {
+            is_descriptor |= sign == '&';
+        }
+        self.next = if next == Next::Kept && is_descriptor { Next::Output } else { next };
     }
 
     fn double_quoted(&mut self) {

@@ -10,6 +10,9 @@ use super::reader::{LineReader, LineSink};
 use super::refusal::RefusalWords;
 use super::rule::{Placement, PromiseRule};
 
+/// Messages below this size are read together with their line end.
+const SHORT_MESSAGE: usize = 4 * 1024;
+
 /// What was found in an agent's output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Detection {
@@ -60,6 +63,8 @@ pub enum MissReason {
 pub struct PromiseDetector {
     reader: LineReader,
     judge: Judge,
+    /// A short message with its line end.
+    message: Vec<u8>,
 }
 
 impl PromiseDetector {
@@ -86,6 +91,7 @@ impl PromiseDetector {
                 blocked: Said::new(Saying::Blocked, Placement::OwnLineOrEnd, true),
                 refusal: Said::new(Saying::Refusal, Placement::OwnLine, true),
             },
+            message: Vec::new(),
         }
     }
 
@@ -99,8 +105,18 @@ impl PromiseDetector {
     /// Reads a whole message of an agent that speaks in messages: a fence or a tag that is left open in one ends with
     /// it, and only the last message has the last words.
     pub fn push_message(&mut self, message: &str) {
-        self.push(message.as_bytes());
-        self.push(b"\n");
+        if message.len() < SHORT_MESSAGE {
+            // A line that comes with its end is read sooner than one that has to be kept until its end comes.
+            let mut whole = std::mem::take(&mut self.message);
+            whole.clear();
+            whole.extend_from_slice(message.as_bytes());
+            whole.push(b'\n');
+            self.push(&whole);
+            self.message = whole;
+        } else {
+            self.push(message.as_bytes());
+            self.push(b"\n");
+        }
         (self.judge.promise.opened, self.judge.blocked.opened) = (None, None);
         self.judge.code = CodeTracker::new();
     }

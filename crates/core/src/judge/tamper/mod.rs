@@ -20,6 +20,8 @@ mod source;
 use serde::{Deserialize, Serialize};
 use source::Language;
 
+pub(crate) use rust::test_items as rust_test_items;
+
 /// How many findings are kept; the counts go on.
 const MAX_FINDINGS: usize = 100;
 

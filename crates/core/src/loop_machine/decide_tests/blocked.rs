@@ -187,3 +187,27 @@ fn who_refuses_the_work_that_it_judges_ends_the_loop_also_with_a_promise() {
     let sim = Sim::running(judges()).after([Input::Requested(Request::Cancel), refuses(|_| {})]);
     assert_eq!(sim.state.over(), Some(Reason::Cancelled));
 }
+
+#[test]
+fn a_gate_that_cannot_be_started_twice_in_a_row_asks_the_user() {
+    let unstarted = || {
+        let failure = Some("could not be started: its folder `web` is not there".into());
+        Input::GateFinished(Box::new(GateResult { not_started: true, failure, ..gate_result(-1) }))
+    };
+    let claim = || [promises(0), no_children(), examined()];
+    let mut sim = Sim::told(gated(&["g"])).after(claim());
+    let step = sim.feed(unstarted());
+    assert!(names(&step.events).iter().any(|name| name == "claim_refused"));
+    assert!(
+        !names(&step.events).iter().any(|name| name == "loop_finished"),
+        "the agent may have to make the folder"
+    );
+    // Another gate that is red is the agent's to mend.
+    let mended = sim.clone().after([Input::DelayOver, no_markers()]).after(claim()).after([gate(1)]);
+    assert_eq!(mended.over(), None);
+    let mut sim = sim.after([Input::DelayOver, no_markers()]).after(claim());
+    let step = sim.feed(unstarted());
+    assert_eq!(sim.over(), Some(Reason::Blocked), "{step:?}");
+    let Some(LoopEvent::LoopFinished { detail, .. }) = step.events.last() else { panic!("{step:?}") };
+    assert!(detail.starts_with("a gate cannot run: ") && detail.contains("`web` is not there"), "{detail}");
+}

@@ -129,7 +129,8 @@ fn gates_run_one_after_the_other_and_all_must_pass() {
                 name: "b".into(),
                 command: "b".into(),
                 item: None,
-                result: gate_result(0)
+                result: gate_result(0),
+                look: Default::default(),
             },
             LoopEvent::GateStarted {
                 iteration: 1,
@@ -140,11 +141,12 @@ fn gates_run_one_after_the_other_and_all_must_pass() {
                 attempt: 1,
                 item: None,
                 expect: Default::default(),
-                working_dir: None
+                working_dir: None,
+                look: Default::default(),
             },
         ]
     );
-    assert!(matches!(sim.state.phase, Phase::Judging(JudgeStep::Gate { index: 2, attempt: 1 }, _)));
+    assert!(matches!(sim.state.phase, Phase::Judging(JudgeStep::Gate { index: 2, attempt: 1, .. }, _)));
     let step = sim.feed(gate(0));
     assert_eq!(
         names(&step.events),
@@ -200,6 +202,7 @@ fn until_commands_make_a_claim_when_all_exit_zero() {
         gate: GateSpec::of_command(run),
         role: GateRole::Until,
         snapshot: None,
+        look: Default::default(),
     };
     let mut sim = Sim::running(until(&["g"]));
     assert_eq!(sim.work(exits(1)), [check("u1 ")]);

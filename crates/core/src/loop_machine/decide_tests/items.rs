@@ -114,7 +114,12 @@ fn claimed(policy: Policy, tasks: &[u32]) -> Sim {
 }
 
 fn runs(spec: GateSpec) -> Effect {
-    Effect::RunGate { gate: spec, role: GateRole::Gate, snapshot: Some(examination().snapshot) }
+    Effect::RunGate {
+        gate: spec,
+        role: GateRole::Gate,
+        snapshot: Some(examination().snapshot),
+        look: Default::default(),
+    }
 }
 
 fn made(commits: &[(u32, Option<&str>)]) -> Input {

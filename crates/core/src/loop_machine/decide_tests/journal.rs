@@ -128,6 +128,7 @@ pub(crate) fn every_event() -> Vec<LoopEvent> {
             item: None,
             expect: Default::default(),
             working_dir: None,
+            look: Default::default(),
         },
         LoopEvent::GateFinished {
             iteration: 1,
@@ -136,6 +137,7 @@ pub(crate) fn every_event() -> Vec<LoopEvent> {
             command: "g".into(),
             item: None,
             result: red,
+            look: Default::default(),
         },
         LoopEvent::ClaimRefused { iteration: 1, reason: RefusalReason::GateFailed, detail: "d".into() },
         LoopEvent::IterationFinished {
@@ -171,6 +173,7 @@ pub(crate) fn every_event() -> Vec<LoopEvent> {
             item: None,
             expect: Default::default(),
             working_dir: None,
+            look: Default::default(),
         },
         LoopEvent::GatesPassed { iteration: 1 },
         LoopEvent::TreeHeld { iteration: 1 },
@@ -227,10 +230,19 @@ fn items_have_the_names_that_scripts_know() {
         item: key,
         expect: Default::default(),
         working_dir: None,
+        look: Default::default(),
     };
     assert_eq!(json(&gate)["task"], 2);
     let (role, result) = (GateRole::Gate, gate_result(0));
-    let gate = LoopEvent::GateFinished { iteration: 1, role, name, command, item: key, result };
+    let gate = LoopEvent::GateFinished {
+        iteration: 1,
+        role,
+        name,
+        command,
+        item: key,
+        result,
+        look: Default::default(),
+    };
     assert_eq!(json(&gate)["task"], 2);
     // What is recorded of them in `loop_started`; from here on a new field has a default.
     let policy = serde_json::to_value(items::turn(|p| p.items.truncate(1))).unwrap();
@@ -284,7 +296,8 @@ fn a_changed_rule_does_not_reinterpret_what_was_recorded() {
         (Iteration::Open, 0, 1),
         "an outage that was charged, and counted as a limit"
     );
-    let free = AttemptJudgement { charged: false, next_session: NextSession::Fresh, obstacle: None };
+    let free =
+        AttemptJudgement { charged: false, next_session: NextSession::Fresh, ..AttemptJudgement::default() };
     let state = after(&[exited(Outcome::Completed, Some("s"), free)]);
     assert_eq!(
         (state.iteration, state.sessions.next),
@@ -310,6 +323,7 @@ fn a_changed_rule_does_not_reinterpret_what_was_recorded() {
         command: "g".into(),
         item: None,
         result: red,
+        look: Default::default(),
     };
     assert_eq!(after(&[baseline]).baseline["g"], "of an older version");
     let resumed = |counts_anew| LoopEvent::LoopResumed {

@@ -6,6 +6,7 @@ mod control;
 mod crash;
 pub(crate) mod items;
 mod journal;
+mod looks;
 mod outages;
 mod progress;
 pub(crate) mod receipts;
@@ -65,6 +66,7 @@ pub(crate) fn started(policy: Policy) -> LoopStarted {
         parent: None,
         run: None,
         purpose: None,
+        session: None,
         depth: 0,
         after: vec![],
         prompt: "Fix it.".to_owned(),
@@ -73,6 +75,7 @@ pub(crate) fn started(policy: Policy) -> LoopStarted {
         base: Some(base()),
         outline: None,
         protected: vec![],
+        goalposts: None,
         pid: 7,
         version: "0.1.0".to_owned(),
     }
@@ -96,6 +99,7 @@ pub(crate) fn examination() -> Examination {
         tamper: crate::judge::tamper::TamperScan::default(),
         contradiction: None,
         missing_evidence: vec![],
+        moved: vec![],
         forbidden: vec![],
     }
 }
@@ -134,13 +138,13 @@ pub(super) fn commit_done(result: Result<Option<&str>, &str>) -> Input {
 /// The gate `run` is started, on what the look at the workspace has kept.
 pub(super) fn runs_gate(run: &str) -> Effect {
     let (gate, snapshot) = (GateSpec::of_command(run), Some(examination().snapshot));
-    Effect::RunGate { gate, role: GateRole::Gate, snapshot }
+    Effect::RunGate { gate, role: GateRole::Gate, snapshot, look: Default::default() }
 }
 
 /// The gate `run` is started before the first agent.
 pub(super) fn runs_baseline(run: &str) -> Effect {
     let (gate, snapshot) = (GateSpec::of_command(run), Some(base().snapshot));
-    Effect::RunGate { gate, role: GateRole::Baseline, snapshot }
+    Effect::RunGate { gate, role: GateRole::Baseline, snapshot, look: Default::default() }
 }
 
 /// What an agent that exited with `code` after a second ended with.
@@ -179,6 +183,7 @@ pub(super) fn exits_with(code: i32, bend: impl FnOnce(&mut AgentReport)) -> Inpu
         snapshot: None,
         outline: None,
         warnings: vec![],
+        stderr: String::new(),
     };
     bend(&mut report);
     Input::AgentExited(Box::new(report))
@@ -237,9 +242,13 @@ pub(crate) fn gate_result(code: i32) -> GateResult {
         signature: String::new(),
         output_tail: String::new(),
         failure: None,
+        not_started: false,
         found: crate::judge::expectation::FoundWords::default(),
         answer: None,
         spend: None,
+        tests: None,
+        disturbed: vec![],
+        missing_program: None,
         output: OutputMarks::default(),
     }
 }
@@ -278,8 +287,14 @@ pub(super) const PAUSE: Input = Input::Requested(Request::Pause { now: false });
 pub(super) const PAUSE_NOW: Input = Input::Requested(Request::Pause { now: true });
 pub(super) const UNPAUSE: Input = Input::Requested(Request::Unpause { grant: NOTHING });
 /// Nothing is granted on top.
-pub(crate) const NOTHING: Grant =
-    Grant { extra_iterations: 0, max_time_ms: None, max_cost: None, max_tokens: None, per_run: NO_BUDGET };
+pub(crate) const NOTHING: Grant = Grant {
+    extra_iterations: 0,
+    max_time_ms: None,
+    max_cost: None,
+    max_tokens: None,
+    per_run: NO_BUDGET,
+    ask_now: false,
+};
 const NO_BUDGET: Budget = Budget { max_cost: None, max_tokens: None };
 pub(super) const CTRL_C: Input = Input::Signalled(StopCause::Interrupt);
 pub(super) const GRACE: Effect = Effect::StopWork { grace: Millis::from_secs(5) };

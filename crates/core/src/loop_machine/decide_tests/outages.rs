@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     event::Usage,
-    limits::{Budget, Spent},
+    limits::{Budget, Share, Spent},
     loop_machine::SharedBudget,
 };
 
@@ -68,6 +68,20 @@ fn a_usage_limit_parks_the_loop_until_its_reset_and_charges_nothing() {
     let end = sim.after([exits(1), no_markers()]);
     assert_eq!((end.over(), end.starts), (Some(Reason::MaxIterations), 2));
     assert_eq!(end.outcomes(), [(1, IterationOutcome::NoClaim)]);
+}
+
+#[test]
+fn a_person_who_does_not_want_to_wait_has_a_parked_loop_ask_at_once() {
+    let parked = || Sim::running(policy(|_| {})).after([ends_by(Outcome::UsageLimit)]);
+    let ask = |ask_now| Input::Requested(Request::Unpause { grant: Grant { ask_now, ..NOTHING } });
+    let mut sim = parked();
+    assert_eq!(sim.feed(ask(false)), Step::default(), "to go on after a pause is not to ask");
+    let step = sim.feed(ask(true));
+    assert_eq!((work(&step), names(&step.events)), (vec![Effect::ReadMarkers], vec![]));
+    assert!(matches!(sim.work(no_markers())[..], [Effect::StartAgent { iteration: 1, attempt: 2, .. }]));
+    assert_eq!(sim.work(Input::ParkOver), [], "the time of the park means nothing any more");
+    // A loop that is not parked has nothing to ask.
+    assert_eq!(Sim::running(policy(|_| {})).feed(ask(true)), Step::default());
 }
 
 #[test]
@@ -346,6 +360,24 @@ fn tokens_days_projects_and_runs_are_budgets_too() {
         let is_shared = is_over && shared != SharedSpend::default();
         assert_eq!(next.over().is_some(), is_shared, "known before an agent starts: {shared:?}");
         next.feed(CANCEL);
+    }
+}
+
+#[test]
+fn the_loop_by_which_80_percent_of_a_shared_budget_are_used_says_so_once() {
+    let day = Budget { max_cost: Some(10.0), max_tokens: None };
+    let spend = |cost_usd| Spend { cost_usd: Some(cost_usd), ..Spend::default() };
+    let spent = |cost_usd| SharedBudget { spent: Spent { cost_usd, tokens: 0 }, reserved: Spent::default() };
+    for (own, all, is_told) in
+        [(1.0, 7.9, false), (1.0, 8.0, true), (1.0, 9.0, false), (1.0, 8.9, true), (9.0, 9.0, true)]
+    {
+        let mut sim = Sim::new(policy(|p| p.limits.per_day = day)).after([no_markers()]);
+        for _ in 0..2 {
+            let shared = SharedSpend { day: spent(all), ..SharedSpend::default() };
+            sim.feed(Input::UsageSeen { spend: spend(own), shared, unpriced: None });
+        }
+        let told = &sim.state.spending.told_low;
+        assert_eq!(told.as_slice(), if is_told { &[Share::Day][..] } else { &[] }, "{own} of {all}");
     }
 }
 

@@ -274,3 +274,39 @@ fn a_stopped_loop_can_be_cancelled_without_a_supervisor() {
     let mut sim = Sim::running(policy(|_| {})).after([promises(0), no_children()]);
     assert_eq!(sim.feed(CANCEL), Step::default());
 }
+
+#[test]
+fn an_agent_that_fails_at_once_three_times_with_the_same_words_ends_the_loop() {
+    // req 91
+    let fails = |words: &'static str| {
+        exits_with(2, move |r| {
+            (r.exit.stdout_bytes, r.exit.duration_ms, r.stderr) = (0, Millis(40), words.to_owned());
+        })
+    };
+    let next = || [Input::DelayOver, no_markers()];
+    let rounds = |words: [&'static str; 3]| {
+        let mut sim = Sim::running(policy(|_| {}));
+        for (index, words) in words.into_iter().enumerate() {
+            if index > 0 {
+                sim = sim.after(next());
+            }
+            sim = sim.after([fails(words)]);
+        }
+        sim
+    };
+    let same = rounds(["usage: agent [-p]\nno option --yolo\n"; 3]);
+    let detail = "the agent failed at once 3 times in a row and changed nothing: no option --yolo";
+    assert_eq!(same.journal.last(), Some(&finished(Reason::Error, detail, 3)));
+    assert!(matches!(rounds(["one", "other", "one"]).state.phase, Phase::Delaying));
+    // A changed file is work.
+    let mut sim = Sim::running(policy(|_| {}));
+    for round in 0..3 {
+        let works = exits_with(2, |r| {
+            (r.exit.stdout_bytes, r.exit.duration_ms, r.stderr) = (0, Millis(40), "no".to_owned());
+            r.snapshot = Some((format!("s{round}"), format!("t{round}")));
+        });
+        sim = sim.after([works]);
+        assert!(matches!(sim.state.phase, Phase::Delaying), "round {round}");
+        sim = sim.after(next());
+    }
+}

@@ -210,6 +210,7 @@ impl Auditor {
                 self.tree = Some(found.tree.clone());
                 self.lacking = found.missing_evidence.iter().map(|missing| missing.item).collect();
             }
+            LoopEvent::GateTried { .. } | LoopEvent::TreeApproved { .. } => {}
             LoopEvent::GatesPassed { iteration } => {
                 assert!(self.claim_is_open && !self.check_runs && *iteration == self.iterations);
                 assert!(self.has_looked(), "looked at in this stretch");
@@ -331,6 +332,11 @@ impl Auditor {
             | LoopEvent::ChildrenAwaited { .. }
             | LoopEvent::ChildrenFinished { .. }
             | LoopEvent::Warned { .. }
+            | LoopEvent::BudgetLow { .. }
+            | LoopEvent::SessionIdled { .. }
+            | LoopEvent::IdleSkipped { .. }
+            | LoopEvent::SessionErred { .. }
+            | LoopEvent::PromptNotDelivered { .. }
             | LoopEvent::QuestionAsked { .. } => {}
         }
     }

@@ -163,6 +163,18 @@ fn the_histories_come_by_every_end_and_every_event() {
         ("session", "unchanged"),
         // Made by the loop itself, and no signal that an agent sends.
         ("signal", "own_claim"),
+        // Loops of chat sessions have histories of their own: `session_tests.rs`.
+        ("event", "session_idled"),
+        ("event", "idle_skipped"),
+        ("event", "session_erred"),
+        ("event", "prompt_not_delivered"),
+        // No policy here shares a budget with other loops; `decide_tests/outages.rs` does.
+        ("event", "budget_low"),
+        // No policy here tries gates or compares tests; `decide_tests/looks.rs` does.
+        ("end", "gate"),
+        ("event", "gate_tried"),
+        ("event", "tree_approved"),
+        ("refusal", "narrowed"),
     ] {
         assert!(missing.remove(&(never.0, never.1.to_owned())), "{never:?}");
     }

@@ -416,6 +416,7 @@ impl World {
                 assert!(!self.is_busy(), "one check at a time, and no agent beside it");
                 self.pending.push(Pending::Check { stopped: false });
             }
+            Effect::TryGates { .. } => panic!("no policy here asks for it"),
             Effect::Examine => self.pending.push(Pending::Examine),
             Effect::Recheck { snapshot } => {
                 assert_eq!(snapshot.is_some(), self.tree.is_some(), "what was looked at is looked at again");
@@ -443,7 +444,7 @@ impl World {
                 self.asked = (asked, made);
                 self.pending.push(Pending::ItemCommits);
             }
-            Effect::CancelChildren | Effect::Post(_) => {}
+            Effect::CancelChildren | Effect::Post(_) | Effect::AwaitRecovery { .. } => {}
         }
     }
 
@@ -557,6 +558,7 @@ impl World {
             snapshot,
             outline,
             warnings,
+            stderr: self.chance.of(&["", "", "no such option"]).to_owned(),
         }))
     }
 

@@ -455,7 +455,7 @@ impl Decision {
             checks.iter().map(|check| (check.name.as_str(), check.run.as_str())).collect();
         let order = LoopOrder {
             purpose: Purpose::baseline(settings, unit, accepted, checks),
-            policy: settings.baseline(unit, checks),
+            policy: settings.baseline(unit, &self.state.tasks, checks),
             prompt: prompt::fix_baseline(unit, &commands),
             base: Some(accepted.clone()),
         };

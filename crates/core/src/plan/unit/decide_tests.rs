@@ -323,7 +323,7 @@ fn tasks_are_worked_off_checked_and_complete() {
     let effects = sim.feed(UnitInput::ChecksFound(vec![check()]));
     let order = LoopOrder {
         purpose: Purpose::baseline(&brief.settings, &brief.unit, "c2", &[check()]),
-        policy: brief.settings.baseline(&brief.unit, &[check()]),
+        policy: brief.settings.baseline(&brief.unit, &tasks, &[check()]),
         prompt: crate::unit::prompt::fix_baseline(&brief.unit, &[("lint", "make lint")]),
         base: Some("c2".to_owned()),
     };

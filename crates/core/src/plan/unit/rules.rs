@@ -103,7 +103,7 @@ pub fn end_of(reason: Reason, exhausted: UnitEnd) -> Option<UnitEnd> {
         Reason::Waiting | Reason::Question | Reason::Blocked | Reason::Refused => Some(UnitEnd::Person),
         Reason::Interrupted | Reason::Terminated => Some(UnitEnd::Stopped),
         Reason::Cancelled => Some(UnitEnd::Cancelled),
-        Reason::Agent | Reason::Disk | Reason::Lock => Some(UnitEnd::Environment),
+        Reason::Agent | Reason::Gate | Reason::Disk | Reason::Lock => Some(UnitEnd::Environment),
         Reason::Error => Some(UnitEnd::Error),
     }
 }

@@ -95,11 +95,13 @@ impl TaskDecision {
         let Some(planned) = self.state.planned(stage) else { return };
         let max_iterations = planned.max_iterations;
         let stage = for_task(&planned.stage, &started.task);
+        let answered_blocks = self.state.answered_blocks;
         self.effects.push(TaskEffect::RunStage(Box::new(StageOrder {
             run,
             stage,
             max_iterations,
             user_says,
+            answered_blocks,
         })));
     }
 
@@ -206,8 +208,13 @@ impl TaskDecision {
         match end.reason {
             Reason::Done => self.passed(stage, run, end),
             Reason::Blocked => {
-                let why = end.detail.strip_prefix("the agent is blocked: ").unwrap_or(&end.detail);
-                let text = format!("The {stage} says that it cannot be done as asked: {why}");
+                let text = match end.detail.strip_prefix("a gate cannot run: ") {
+                    Some(why) => format!("A check of the {stage} cannot be run: {why}"),
+                    None => {
+                        let why = end.detail.strip_prefix("the agent is blocked: ").unwrap_or(&end.detail);
+                        format!("The {stage} says that it cannot be done as asked: {why}")
+                    }
+                };
                 let question = Question { stage, run, text, about: QuestionAbout::Blocked };
                 self.ask(question, end);
             }
@@ -241,6 +248,14 @@ impl TaskDecision {
                 format!("the {stage} changed files that are not tests, and no role reviews them: {files}");
             self.warn(words);
         }
+        let deleted_tests: Vec<String> = match stage.role().may_write {
+            MayWrite::Tests => end.deleted.iter().filter(|path| is_test(path)).cloned().collect(),
+            MayWrite::Anything | MayWrite::Nothing => Vec::new(),
+        };
+        if !deleted_tests.is_empty() {
+            let files = deleted_tests.join(", ");
+            self.warn(format!("the {stage} deleted tests, and no role reviews that: {files}"));
+        }
         self.record(TaskEvent::StagePassed {
             stage,
             run,
@@ -248,6 +263,7 @@ impl TaskDecision {
             tree: end.tree.clone(),
             changed: end.changed.clone(),
             unreviewed,
+            deleted_tests,
             refusals: end.refusals.clone(),
             loop_id: end.loop_id.clone(),
         });
@@ -355,6 +371,7 @@ impl TaskDecision {
                     tree: tree.clone(),
                     changed,
                     unreviewed,
+                    deleted_tests: Vec::new(),
                     refusals: Vec::new(),
                     loop_id: None,
                 });

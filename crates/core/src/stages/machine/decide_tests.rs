@@ -19,7 +19,13 @@ pub(in crate::stages) fn started() -> Box<TaskStarted> {
         why: String::new(),
     });
     let task = task::parse("TASK-001.md", text.as_bytes()).unwrap().spec;
-    Box::new(TaskStarted { task, stages: stages.into(), past_refusals: BTreeMap::new(), settings: None })
+    Box::new(TaskStarted {
+        task,
+        stages: stages.into(),
+        past_refusals: BTreeMap::new(),
+        past_findings: Vec::new(),
+        settings: None,
+    })
 }
 
 pub(super) fn end(reason: Reason, answer: &str, tree: &str) -> Box<StageEnd> {
@@ -31,6 +37,7 @@ pub(super) fn end(reason: Reason, answer: &str, tree: &str) -> Box<StageEnd> {
         tree: tree.to_owned(),
         has_committed: false,
         changed: Vec::new(),
+        deleted: Vec::new(),
         iterations: 2,
         refusals: Vec::new(),
         loop_id: None,
@@ -111,7 +118,18 @@ fn order(run: u32, name: StageName, user_says: Option<&str>) -> TaskEffect {
         stage,
         max_iterations: name.role().max_iterations,
         user_says: user_says.map(str::to_owned),
+        answered_blocks: 0,
     }))
+}
+
+/// The same once the user has let a blocked agent go on.
+fn order_again(run: u32, name: StageName, user_says: Option<&str>) -> TaskEffect {
+    match order(run, name, user_says) {
+        TaskEffect::RunStage(order) => {
+            TaskEffect::RunStage(Box::new(StageOrder { answered_blocks: 1, ..*order }))
+        }
+        other => other,
+    }
 }
 
 fn todo_and_end(reason: TaskEndReason, detail: &str, exit_code: u8) -> Vec<TaskEffect> {
@@ -350,11 +368,49 @@ fn an_agent_that_is_blocked_asks_the_user() {
         match expected {
             None => assert_eq!(
                 run.effects,
-                [TaskEffect::SetStatus(StageTaskStatus::Implementing), order(1, Coder, Some(text))]
+                [TaskEffect::SetStatus(StageTaskStatus::Implementing), order_again(1, Coder, Some(text))]
             ),
             Some(why) => assert_eq!(run.effects, todo_and_end(TaskEndReason::Failed, why, 1)),
         }
     }
+}
+
+#[test]
+fn a_block_that_the_user_has_not_answered_is_asked_about_also_after_a_crash() {
+    let order = |answered_blocks| StageOrder {
+        run: 1,
+        stage: Stage::of(Coder),
+        max_iterations: 15,
+        user_says: None,
+        answered_blocks,
+    };
+    for (reason, blocks, answered, expected) in [
+        (None, 0, 0, KnownLoop::GoOn { is_told: false }),
+        (Some(Reason::Interrupted), 0, 0, KnownLoop::GoOn { is_told: false }),
+        (Some(Reason::Interrupted), 1, 1, KnownLoop::GoOn { is_told: false }),
+        (Some(Reason::Done), 0, 0, KnownLoop::Report),
+        (Some(Reason::MaxIterations), 1, 1, KnownLoop::Report),
+        (Some(Reason::Blocked), 1, 0, KnownLoop::Report),
+        (Some(Reason::Blocked), 1, 1, KnownLoop::GoOn { is_told: true }),
+        // Answered once, it was blocked anew before the performer was killed.
+        (Some(Reason::Blocked), 2, 1, KnownLoop::Report),
+        (Some(Reason::Blocked), 2, 2, KnownLoop::GoOn { is_told: true }),
+    ] {
+        assert_eq!(order(answered).about(reason, blocks), expected, "{reason:?}, {blocks} of {answered}");
+    }
+    let mut run = Run::begun();
+    for question in 1..=2 {
+        run.ends(Reason::Blocked, "", "t");
+        run.tell(TaskNews::Answered {
+            question,
+            answer: UserAnswer::Approve,
+            text: String::new(),
+            tree: String::new(),
+        });
+    }
+    run.tell(TaskNews::TakenUp);
+    let [TaskEffect::RunStage(told)] = &run.effects[..] else { panic!("{:?}", run.effects) };
+    assert_eq!(told.answered_blocks, 2);
 }
 
 #[test]
@@ -464,6 +520,7 @@ fn iterations_are_logged_once_and_told_as_ralph() {
         exit_code: None,
         timed_out,
         verification: promise_found.then_some(Verified::NoCommit),
+        gated: false,
         refusal: None,
         cost_usd: None,
     };
@@ -668,4 +725,57 @@ fn a_tree_that_changed_between_stages_and_commits_of_a_reader_fail_the_stage() {
     run.tell(TaskNews::StageEnded { run: 2, end: other });
     let why = "The reviewer made commits, which is not its role";
     assert_eq!(run.effects, todo_and_end(TaskEndReason::Failed, why, 1));
+}
+
+#[test]
+fn tests_that_the_tester_deletes_are_listed_with_a_warning() {
+    let mut run = Run::begun();
+    for tree in ["a", "b"] {
+        let stage =
+            if tree == "a" { end(Reason::Done, "", "t") } else { end(Reason::Done, "REVIEW PASSED", "t") };
+        let number = run.state.runs;
+        run.tell(TaskNews::StageEnded { run: number, end: stage });
+    }
+    let mut tested = end(Reason::Done, "3 passed", "u");
+    tested.changed = vec!["tests/a.rs".into(), "tests/b.rs".into(), "old.txt".into()];
+    tested.deleted = vec!["tests/b.rs".into(), "old.txt".into()];
+    run.tell(TaskNews::StageEnded { run: 3, end: tested });
+    let warned: Vec<&str> = run
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            TaskEvent::Warned { text } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        warned,
+        [
+            "the tester changed files that are not tests, and no role reviews them: old.txt",
+            "the tester deleted tests, and no role reviews that: tests/b.rs"
+        ]
+    );
+    let deleted = run.events.iter().find_map(|event| match event {
+        TaskEvent::StagePassed { stage: Tester, deleted_tests, .. } => Some(deleted_tests.clone()),
+        _ => None,
+    });
+    assert_eq!(deleted, Some(vec!["tests/b.rs".to_owned()]));
+}
+
+#[test]
+fn what_an_earlier_run_has_left_open_keeps_a_number_in_the_next_one() {
+    let mut begun = started();
+    begun.past_findings = vec!["it leaks".to_owned()];
+    let mut run = Run { state: TaskProgress::default(), events: Vec::new(), effects: Vec::new() };
+    run.tell(TaskNews::Begin(begun));
+    run.tell(TaskNews::StageEnded { run: 1, end: end(Reason::Done, "FIXED F1: closed", "a") });
+    // The first review may insist on it; the coder is told, and only then the user is asked.
+    run.tell(TaskNews::StageEnded { run: 2, end: end(Reason::Done, "REVIEW FAILED\n- it leaks", "a") });
+    let open: Vec<(u32, &str)> =
+        run.state.ledger().open().map(|finding| (finding.number, finding.text.as_str())).collect();
+    assert_eq!(open, [(1, "it leaks")]);
+    assert!(matches!(run.state.phase, TaskPhase::InStage { stage: Coder, .. }), "{:?}", run.state.phase);
+    run.tell(TaskNews::StageEnded { run: 3, end: end(Reason::Done, "", "b") });
+    run.tell(TaskNews::StageEnded { run: 4, end: end(Reason::Done, "REVIEW PASSED", "b") });
+    assert_eq!(run.state.ledger().open().count(), 0);
 }

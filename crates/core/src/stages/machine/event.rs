@@ -25,6 +25,9 @@ pub struct TaskStarted {
     /// Why claims of each stage were refused in earlier runs of this task, the newest last.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub past_refusals: BTreeMap<StageName, Vec<String>>,
+    /// Findings of earlier runs of this task that no reviewer and no user has closed. They are the first of this run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub past_findings: Vec<String>,
     /// Missing only where no process performs the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<Box<TaskSettings>>,
@@ -142,6 +145,9 @@ pub enum TaskEvent {
         /// Those of them that are not the role's to change.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         unreviewed: Vec<String>,
+        /// Tests that it deleted, and that no role has agreed to lose.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        deleted_tests: Vec<String>,
         /// Why claims of its agent were refused on the way.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         refusals: Vec<String>,

@@ -44,6 +44,7 @@ use crate::{
     event::Reason,
     ids::LoopId,
     machine::{Machine, Step},
+    plan::goes_on,
 };
 
 pub struct TaskMachine;
@@ -139,6 +140,8 @@ pub struct StageEnd {
     pub has_committed: bool,
     /// Files that differ from those at its start.
     pub changed: Vec<String>,
+    /// Those of them that are gone.
+    pub deleted: Vec<String>,
     /// How many iterations were charged.
     pub iterations: u32,
     /// Why claims of its agent were refused, in their order.
@@ -211,4 +214,28 @@ pub struct StageOrder {
     pub max_iterations: u32,
     /// What the user has said to it.
     pub user_says: Option<String>,
+    /// How often its agent was blocked and the user has let it go on.
+    pub answered_blocks: u32,
+}
+
+/// What is to be done about the loop of a stage that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KnownLoop {
+    /// Its end is the answer to the order.
+    Report,
+    /// It goes on. What the user has said is told to it if it answers a block.
+    GoOn { is_told: bool },
+}
+
+impl StageOrder {
+    /// What is to be done about the loop of this run, which has ended for `reason`, or is open, and whose agent was blocked
+    /// `blocks` times. A block that the user has not answered yet is a question to the user, also after a crash.
+    pub fn about(&self, reason: Option<Reason>, blocks: u32) -> KnownLoop {
+        match reason {
+            Some(Reason::Blocked) if blocks > self.answered_blocks => KnownLoop::Report,
+            Some(Reason::Blocked) => KnownLoop::GoOn { is_told: true },
+            Some(reason) if !goes_on(reason) => KnownLoop::Report,
+            Some(_) | None => KnownLoop::GoOn { is_told: false },
+        }
+    }
 }

@@ -9,7 +9,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    PlannedStage, Question, StageOrder, TaskEnd, TaskEndReason, TaskEvent, TaskSettings, TaskStarted,
+    PlannedStage, Question, QuestionAbout, StageOrder, TaskEnd, TaskEndReason, TaskEvent, TaskSettings,
+    TaskStarted,
 };
 use crate::{
     judge::{evidence::Evidence, promise::BlankPromise},
@@ -65,6 +66,8 @@ pub struct TaskProgress {
     pub(super) runs: u32,
     pub(super) questions: u32,
     pub(super) is_cancelling: bool,
+    /// How often the agent of the current run was blocked and the user has let it go on.
+    pub(super) answered_blocks: u32,
     /// Whether the user wants it to hold.
     pub(super) is_pausing: bool,
     /// The iteration that is under way in the current run.
@@ -138,6 +141,11 @@ impl TaskProgress {
     /// Why the task is `todo` again (req 187).
     pub fn ralph_failure(&self) -> Option<&RalphFailure> {
         self.failure.as_ref().filter(|_| self.status() == StageTaskStatus::Todo)
+    }
+
+    /// How many runs of stages there were.
+    pub fn runs(&self) -> u32 {
+        self.runs
     }
 
     pub fn started(&self) -> Option<&TaskStarted> {
@@ -236,6 +244,7 @@ impl TaskProgress {
     pub(super) fn apply(&mut self, event: &TaskEvent) {
         match event {
             TaskEvent::TaskStarted(started) => {
+                self.ledger = ReviewLedger::with_earlier(&started.past_findings);
                 self.started = Some(started.clone());
                 self.phase = TaskPhase::Between;
             }
@@ -251,6 +260,7 @@ impl TaskProgress {
                     user_says: user_says.clone(),
                 };
                 (self.runs, self.iteration, self.stage_started_at) = (*run, 1, Some(*at));
+                self.answered_blocks = 0;
             }
             TaskEvent::StageIteration { run, entry } => {
                 self.logged.insert((*run, entry.ralph_iteration));
@@ -291,7 +301,12 @@ impl TaskProgress {
                 self.failure = Some(failure.clone());
                 self.phase = TaskPhase::Asking { number: *number, question: question.clone() };
             }
-            TaskEvent::QuestionAnswered { decisions, .. } => {
+            TaskEvent::QuestionAnswered { decisions, is_approved, .. } => {
+                if let TaskPhase::Asking { question, .. } = &self.phase
+                    && (&question.about, *is_approved) == (&QuestionAbout::Blocked, true)
+                {
+                    self.answered_blocks = self.answered_blocks.saturating_add(1);
+                }
                 self.ledger.take_answer(decisions);
                 self.failure = None;
                 self.phase = TaskPhase::Between;

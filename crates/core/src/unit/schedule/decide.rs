@@ -181,6 +181,7 @@ impl Decision {
             | Request::Ask { .. }
             | Request::Steer { .. }
             | Request::Answer { .. }
+            | Request::ApproveTree { .. }
             | Request::Signal { .. } => {}
         }
     }

@@ -199,7 +199,7 @@ fn what_is_granted_to_a_paused_run_is_recorded_and_goes_to_its_loops() {
         max_time_ms: Some(Millis(7000)),
         max_cost: Some(9.0),
         max_tokens: Some(5),
-        per_run: Budget::default(),
+        ..Grant::default()
     };
     let effects = run.feed_raw(RunInput::Requested(Request::Unpause { grant }));
     // The time is the run's own, and its money is shared by all of its loops.

@@ -125,6 +125,7 @@ fn outcome(reason: Reason, is_interactive: bool) -> Outcome {
         | Reason::MaxTime => Outcome::Held,
         Reason::Error
         | Reason::Agent
+        | Reason::Gate
         | Reason::Disk
         | Reason::Lock
         | Reason::MaxIterations

@@ -324,7 +324,7 @@ fn a_git_that_is_killed_half_way_is_completed() {
     // The real thing: git dies by SIGKILL in the middle of its work, at every call of it.
     let script = fs::read_to_string(Fixture::empty().outside("bin/git")).unwrap();
     let program = script.split("exec '").nth(1).unwrap().split('\'').next().unwrap().to_owned();
-    for deadly in ["update-ref", "read-tree", "update-index -q", "status"] {
+    for deadly in ["update-ref", "read-tree", "status"] {
         let stage = stage();
         let repo = stage.found();
         let wrapper = stage.fixture.outside("bin/git");

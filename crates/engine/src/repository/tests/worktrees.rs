@@ -329,7 +329,7 @@ fn an_add_that_fails_leaves_no_branch() {
     let fixture = Fixture::new();
     let repo = fixture.opened();
     let script = fs::read_to_string(fixture.outside("bin/git")).unwrap();
-    let failing = script.replace("exec ", "case \"$*\" in *'worktree add'*) ");
+    let failing = script.replace("exec ", "case \"$*\" in *'reset --hard'*) ");
     let (before, real) = failing.split_once(") '").unwrap();
     let program = real.split('\'').next().unwrap();
     let after = format!("{before}) '{program}' \"$@\"; exit 3;; esac\nexec '{program}' \"$@\"\n");
@@ -447,6 +447,37 @@ fn ignored_files_do_not_keep_a_worktree() {
     let removal = fixture.opened().remove(&worktree.path, &worktree.branch, "main").unwrap();
     assert_eq!(removal, WorktreeRemoval::Removed);
     assert!(!worktree.path.exists());
+}
+
+/// What a dacapo leaves that is killed while it removes a worktree: the folder has another name, and some of its files are gone.
+fn removal_cut_short(worktree: &Worktree) {
+    let aside = worktree.path.with_file_name(".removed-u-0f3c2b");
+    fs::rename(&worktree.path, &aside).unwrap();
+    fs::remove_file(aside.join("a")).unwrap();
+}
+
+#[test]
+fn a_removal_that_was_cut_short_is_completed_by_the_next_one() {
+    // fault H2
+    let fixture = Fixture::new();
+    let worktree = made(&fixture, "u");
+    removal_cut_short(&worktree);
+    let removal = fixture.opened().remove(&worktree.path, &worktree.branch, "main").unwrap();
+    assert_eq!(removal, WorktreeRemoval::Removed);
+    assert_eq!(fixture.branches(), ["main"]);
+    assert_eq!(fixture.user(&["worktree", "list"]).lines().count(), 1);
+    assert_eq!(fs::read_dir(worktree.path.parent().unwrap()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_a_removal_that_was_cut_short_left_goes_with_the_next_worktree() {
+    let fixture = Fixture::new();
+    let worktree = made(&fixture, "u");
+    removal_cut_short(&worktree);
+    let other = made(&fixture, "v");
+    let left: Vec<_> =
+        fs::read_dir(worktree.path.parent().unwrap()).unwrap().map(|e| e.unwrap().path()).collect();
+    assert_eq!(left, [other.path]);
 }
 
 #[test]

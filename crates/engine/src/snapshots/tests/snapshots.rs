@@ -237,6 +237,48 @@ fn what_a_crash_left_between_adding_and_committing_is_found() {
 }
 
 #[test]
+fn what_a_process_has_sealed_is_not_asked_for_again_by_the_next() {
+    let fixture = Fixture::new();
+    let (mut workspace, _) = fixture.begun();
+    fixture.write("a", "x\n");
+    workspace.snapshot(1).unwrap();
+    let seal = workspace.seal().expect("a seal");
+    let mut next = fixture.open().unwrap();
+    next.take_up(&seal);
+    assert!(next.holds_snapshots());
+    fixture.write("a", "y\n");
+    let before = fixture.calls();
+    assert!(next.snapshot(2).unwrap().changed);
+    assert_eq!(fixture.calls() - before, 2, "one adds, one commits");
+    let seal = next.seal().expect("a seal");
+    let mut unchanged = fixture.open().unwrap();
+    unchanged.take_up(&seal);
+    let before = fixture.calls();
+    assert!(!unchanged.snapshot(3).unwrap().changed);
+    assert_eq!(fixture.calls() - before, 1);
+}
+
+#[test]
+fn an_index_that_was_written_to_after_it_was_sealed_is_made_anew() {
+    let fixture = Fixture::new();
+    let (mut workspace, start) = fixture.begun();
+    fixture.write("a", "x\n");
+    workspace.snapshot(1).unwrap();
+    let seal = workspace.seal().expect("a seal");
+    // The agent hides a file from git, where snapshots are taken from.
+    let shadow = fixture.path("../home/shadow/abcdefghjk");
+    let (shadow, tree) =
+        (format!("--git-dir={}", shadow.display()), format!("--work-tree={}", fixture.repo().display()));
+    fixture.user(&[&shadow, &tree, "update-index", "--assume-unchanged", "dir/b"]);
+    fixture.write("dir/b", "hidden\n");
+    let mut next = fixture.open().unwrap();
+    next.take_up(&seal);
+    assert_eq!(next.seal(), None, "the seal is broken");
+    let found = next.snapshot(2).unwrap();
+    assert_eq!(next.changes(&start.id, &found.id).unwrap().len(), 2);
+}
+
+#[test]
 fn a_ref_that_the_agent_moved_is_put_back() {
     let fixture = Fixture::new();
     let (mut workspace, start) = fixture.begun();

@@ -100,9 +100,10 @@ fn a_damaged_repository_is_no_plain_folder() {
 #[test]
 fn somebody_elses_repository_is_refused() {
     let fixture = Fixture::new();
-    // git has this variable for its own tests of the same.
+    // git has this variable for its own tests of the same. At the top of a repository the owners of its folders are looked at
+    // without git, and no test can change them.
     let git = fixture.git().with("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1");
-    match Workspace::open_with(&git, &fixture.repo(), &fixture.home, &loop_id()) {
+    match Workspace::open_with(&git, &fixture.path("dir"), &fixture.home, &loop_id()) {
         Err(error @ WorkspaceError::Refused { state: RepositoryProblem::ForeignOwner, .. }) => {
             assert!(error.hint().unwrap().contains("safe.directory"));
         }

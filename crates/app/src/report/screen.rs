@@ -1,0 +1,212 @@
+//! Where a loop or a run is shown: lines that stay, and in a terminal a few below them that are drawn again and again.
+
+use dacapo_core::text::{
+    ansi::readable,
+    columns::{columns, fitting, wrapped},
+};
+
+use super::{
+    out::{Out, Unsent},
+    terminal::{self, Keys, QuietTerminal},
+};
+
+/// A line with its colour, as the number of an escape sequence; empty for none.
+pub(crate) type Coloured = (&'static str, String);
+
+/// Standard output, with or without a part that is drawn over.
+pub(crate) struct Screen {
+    out: Out,
+    is_live: bool,
+    is_coloured: bool,
+    /// How many columns each of the lines takes that are drawn below the others.
+    drawn: Vec<usize>,
+    /// What stands below everything else: keys, or a line that is being typed.
+    footer: Vec<Coloured>,
+    /// Lines about what happened before this screen was opened, until it is caught up.
+    past: Option<Vec<Coloured>>,
+    quiet: Option<QuietTerminal>,
+}
+
+impl Screen {
+    pub(super) fn new(is_live: bool) -> Self {
+        Self {
+            out: Out::new(),
+            is_live,
+            is_coloured: is_live && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+            drawn: Vec::new(),
+            footer: Vec::new(),
+            past: None,
+            quiet: is_live.then(|| QuietTerminal::enter(Keys::Unread)).flatten(),
+        }
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.is_live
+    }
+
+    /// Lines are held back from now on: they are about what happened earlier.
+    pub(crate) fn look_back(&mut self) {
+        self.past = Some(Vec::new());
+    }
+
+    /// Shows the newest of the lines that were held back, below the first two, which say what this is.
+    pub(crate) fn catch_up(&mut self, where_the_rest_is: &str) {
+        const HEAD: usize = 2;
+        let Some(past) = self.past.take() else { return };
+        // A pipe is given everything; a terminal as much as can be seen at once.
+        let room = if self.is_live { terminal::size().1.saturating_sub(HEAD + 6).max(3) } else { usize::MAX };
+        let left_out = past.len().saturating_sub(HEAD).saturating_sub(room);
+        for (at, (colour, text)) in past.into_iter().enumerate() {
+            if at == HEAD && left_out > 0 {
+                self.line("2", &format!("  … {left_out} earlier lines: {where_the_rest_is}"));
+            }
+            if at < HEAD || at >= HEAD + left_out {
+                self.line(colour, &text);
+            }
+        }
+    }
+
+    /// Keys are read one by one from now on; false where there is no terminal to read them from.
+    pub(crate) fn read_keys(&mut self) -> bool {
+        self.quiet = None;
+        self.quiet = self.is_live.then(|| QuietTerminal::enter(Keys::Read)).flatten();
+        self.quiet.is_some()
+    }
+
+    /// Stops this process as Ctrl-Z does, and goes on when it is continued.
+    pub(crate) fn suspend(&mut self) {
+        self.clear();
+        self.out.flush();
+        if let Some(quiet) = &self.quiet {
+            quiet.suspend();
+        }
+    }
+
+    pub(crate) fn set_footer(&mut self, lines: Vec<Coloured>) {
+        self.footer = lines;
+    }
+
+    /// A line that stays; in a terminal it is broken between words.
+    pub(crate) fn line(&mut self, colour: &'static str, text: &str) {
+        let text = readable(text.as_bytes());
+        if let Some(past) = &mut self.past {
+            past.push((colour, text));
+            return;
+        }
+        let bytes = self.above(colour, &text);
+        self.out.write(bytes);
+    }
+
+    /// The same for lines that may be left out if the reader is far behind.
+    pub(crate) fn line_if_read(&mut self, colour: &'static str, text: &str) {
+        if self.past.is_none() {
+            let text = readable(text.as_bytes());
+            let bytes = self.above(colour, &text);
+            self.out.write_if_read(bytes);
+        }
+    }
+
+    /// Bytes that stay as they are; critical ones are tried again where standard output is busy.
+    pub(crate) fn block(&mut self, bytes: &[u8], is_critical: bool) {
+        let mut all = self.rub_out().into_bytes();
+        all.extend_from_slice(bytes);
+        if is_critical { self.out.write_critical(all) } else { self.out.write(all) }
+    }
+
+    /// The same for what may be left out if the reader is far behind.
+    pub(crate) fn block_if_read(&mut self, bytes: &[u8]) {
+        let mut all = self.rub_out().into_bytes();
+        all.extend_from_slice(bytes);
+        self.out.write_if_read(all);
+    }
+
+    fn above(&mut self, colour: &str, text: &str) -> Vec<u8> {
+        let mut all = self.rub_out();
+        let lines: Vec<String> = match self.is_live {
+            true => text.lines().flat_map(|line| wrapped(line, terminal::width())).collect(),
+            false => vec![text.to_owned()],
+        };
+        for line in &lines {
+            all.push_str(&self.dressed(colour, line));
+            all.push('\n');
+        }
+        all.into_bytes()
+    }
+
+    fn dressed(&self, colour: &str, text: &str) -> String {
+        match (self.is_coloured, colour) {
+            (true, colour) if !colour.is_empty() => format!("\x1b[{colour}m{text}\x1b[0m"),
+            _ => text.to_owned(),
+        }
+    }
+
+    /// Takes the lines that are drawn below the others off the screen. A terminal that became narrower has broken them.
+    fn rub_out(&mut self) -> String {
+        let drawn = std::mem::take(&mut self.drawn);
+        if drawn.is_empty() {
+            return String::new();
+        }
+        let width = terminal::width();
+        match drawn.iter().map(|columns| columns.max(&1).div_ceil(width)).sum::<usize>() {
+            0 | 1 => "\r\x1b[J".to_owned(),
+            rows => format!("\r\x1b[{}A\x1b[J", rows - 1),
+        }
+    }
+
+    /// Draws `lines` below those that stay, in place of those that were drawn there.
+    pub(crate) fn draw(&mut self, lines: Vec<Coloured>) {
+        if !self.is_live || self.past.is_some() {
+            return;
+        }
+        let (width, height) = terminal::size();
+        let mut lines: Vec<Coloured> = lines;
+        // The footer goes first where there is little room: what is typed into it is its last line.
+        let footer = self.footer.len().min(height.saturating_sub(2));
+        lines.truncate(height.saturating_sub(1 + footer));
+        lines.extend(self.footer.iter().rev().take(footer).rev().cloned());
+        let mut all = self.rub_out();
+        for (at, (colour, line)) in lines.iter().enumerate() {
+            // A line that is wider than the terminal would be broken, and its first part would never be taken away.
+            let line = readable(line.as_bytes());
+            let line = fitting(&line, width.saturating_sub(1));
+            if at > 0 {
+                all.push('\n');
+            }
+            all.push_str(&self.dressed(colour, line));
+            self.drawn.push(columns(line));
+        }
+        if !all.is_empty() {
+            self.out.write_if_read(all.into_bytes());
+        }
+    }
+
+    /// Takes what is drawn off the screen.
+    pub(crate) fn clear(&mut self) {
+        let all = self.rub_out();
+        if !all.is_empty() {
+            self.out.write(all.into_bytes());
+        }
+    }
+
+    /// Takes what is drawn off the screen for good, and gives the terminal back.
+    pub(crate) fn close(&mut self) {
+        self.footer.clear();
+        self.clear();
+        self.is_live = false;
+        self.out.flush();
+        self.quiet = None;
+    }
+
+    /// Waits until everything is written, for a while, and says what was not.
+    pub(super) fn finish(&mut self) -> Unsent {
+        self.clear();
+        self.quiet = None;
+        self.out.finish()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}

@@ -1,0 +1,178 @@
+//! Tests and settings that an agent moves: what passes only with its own version is refused, and honest work is not.
+
+use dacapo_testkit::TestEnv;
+
+use crate::support::{PROMISE, World, assert_has};
+
+/// A project with a runner of its own, which sources a file, runs `tests/*.sh` and reports in the words of pytest.
+fn tested() -> TestEnv {
+    let env = TestEnv::new(env!("CARGO_BIN_EXE_dacapo"));
+    env.write("run.sh", "#!/bin/sh\n. ./lib.sh\nn=0\nfor t in tests/*.sh; do check \"$t\" || exit 1; n=$((n+1)); done\necho \"$n passed in 0.01s\"\n");
+    env.write("lib.sh", "check() { sh \"$1\"; }\n");
+    env.write("tests/a.sh", "grep -q fixed work.txt\n");
+    env.write("tests/b.sh", "test -s work.txt\n");
+    env.write("work.txt", "broken\n");
+    env.write("package.json", "{\"scripts\": {\"test\": \"./run.sh\"}}\n");
+    env.write(".gitignore", "built\nnotes.local\n");
+    env.write("notes.local", "the user's own\n");
+    env.sh("chmod +x run.sh").assert_code(0);
+    env.git_init();
+    env
+}
+
+fn run(env: &TestEnv, agent: &str, extra: &[&str]) -> (Option<i32>, Vec<String>) {
+    let agent = format!("{agent}\n{PROMISE}");
+    let code = env.loop_of(&agent, &[&["-n", "1", "--gate", "./run.sh"], extra].concat()).code;
+    let refused = env.of_type("claim_refused");
+    (code, refused.iter().map(|event| event["reason"].as_str().unwrap_or_default().to_owned()).collect())
+}
+
+const FIX: &str = "echo fixed >work.txt";
+
+/// What has the goalposts compared, in every way.
+const CHECKED: &[&str] = &["--tests", "checked", "--gate-in", "both"];
+
+#[test]
+fn what_passes_only_with_the_agents_own_goalposts_is_refused() {
+    for (name, agent, extra, reasons) in [
+        ("a test rewritten", "echo true >tests/a.sh", CHECKED, &["narrowed"][..]),
+        ("a test deleted", "rm tests/a.sh; echo x >>work.txt", CHECKED, &["narrowed"]),
+        ("a test replaced by another", "rm tests/a.sh; echo true >tests/c.sh", CHECKED, &["narrowed"]),
+        ("what the gate sources", "echo 'check() { true; }' >lib.sh", CHECKED, &["narrowed"]),
+        (
+            "a test that patches the runner",
+            "echo 'exit 0' >tests/a.sh; mkdir -p tests; echo x >>work.txt",
+            CHECKED,
+            &["narrowed"],
+        ),
+        (
+            "sealed tests",
+            "echo '# more' >>tests/a.sh; echo fixed >work.txt",
+            &["--tests", "sealed"][..],
+            &["tampered"],
+        ),
+        ("no report any more", "echo 'exit 0' >>lib.sh", CHECKED, &["narrowed"]),
+        (
+            "right only below dacapo",
+            "echo 'test -z \"$DACAPO_LOOP\" || echo fixed >work.txt' >>lib.sh",
+            CHECKED,
+            &["gate_failed"],
+        ),
+        (
+            "only an ignored file makes it pass",
+            "touch built; echo 'check() { test -e built; }' >lib.sh",
+            CHECKED,
+            &["gate_failed", "narrowed"],
+        ),
+        (
+            "a setting above the workspace",
+            "echo x >../pytest.ini; echo fixed >work.txt",
+            CHECKED,
+            &["tampered"],
+        ),
+        (
+            "a setting in HOME",
+            "mkdir -p $HOME/.cargo; echo x >$HOME/.cargo/config.toml; echo fixed >work.txt",
+            CHECKED,
+            &["tampered"],
+        ),
+    ] {
+        let env = tested();
+        let (code, refused) = run(&env, agent, extra);
+        assert_eq!(code, Some(3), "{name}: accepted, {refused:?}");
+        assert!(refused.iter().all(|reason| reasons.contains(&reason.as_str())), "{name}: {refused:?}");
+        assert_eq!(env.git(["status", "--porcelain", "run.sh"]), "", "{name}: the workspace is the agent's");
+    }
+}
+
+#[test]
+fn honest_work_passes_both_ways() {
+    for (name, agent, extra) in [
+        ("the work alone", "", CHECKED),
+        ("a new test", "echo 'grep -q fix work.txt' >tests/c.sh", CHECKED),
+        ("cases added to a test", "echo 'test -e work.txt' >>tests/a.sh", CHECKED),
+        ("a formatter over everything", "for f in tests/*.sh lib.sh; do echo >>$f; done", CHECKED),
+        (
+            "a dependency and a version",
+            "echo '{\"version\": \"2\", \"dependencies\": {\"x\": \"1\"}, \"scripts\": {\"test\": \"./run.sh\"}}' >package.json",
+            CHECKED,
+        ),
+        ("tests changed freely", "echo true >tests/b.sh", &["--may-edit-tests", "--gate-in", "both"]),
+        ("in the workspace alone", "echo '# x' >>tests/a.sh", &["--tests", "checked", "--no-probe"]),
+    ] {
+        let env = tested();
+        let (code, refused) = run(&env, &format!("{FIX}; {agent}"), extra);
+        assert_eq!((code, refused), (Some(0), vec![]), "{name}");
+    }
+}
+
+#[test]
+fn the_receipt_says_what_became_of_the_tests() {
+    let env = tested();
+    run(&env, &format!("{FIX}; echo '# x' >>tests/a.sh; echo true >tests/c.sh"), CHECKED);
+    let receipt = env.receipt();
+    assert_eq!(receipt["checked_in"], "clean");
+    assert_eq!(receipt["tests"]["both_ways"], true);
+    assert_eq!(receipt["tests"]["changed"], serde_json::json!(["tests/a.sh", "tests/c.sh"]));
+    assert_eq!(
+        (&receipt["tests"]["after"]["passed"], receipt["gates"].as_array().map(Vec::len)),
+        (&3.into(), Some(1))
+    );
+    env.run(["verify", "t"]).assert_code(0);
+    let tried = env.of_type("gate_tried");
+    assert_eq!((tried.len(), &tried[0]["checkout"]), (1, &"works".into()));
+}
+
+#[test]
+fn a_gate_whose_program_is_missing_ends_the_loop_before_an_agent_starts() {
+    let env = tested();
+    let output =
+        env.loop_of(PROMISE, &["-n", "100", "--probe", "--gate", "no-such-program --check"]).assert_code(5);
+    assert_has(&output.stderr, "no `no-such-program` on PATH");
+    assert_eq!(env.agents(), 0);
+    // What lies in the workspace the agent may be about to write.
+    let env = tested();
+    let agent = format!("{FIX}; printf '#!/bin/sh\\nexit 0\\n' >new.sh; chmod +x new.sh; {PROMISE}");
+    env.loop_of(&agent, &["-n", "1", "--probe", "--gate", "./new.sh"]).assert_code(0);
+}
+
+#[test]
+fn a_person_approves_a_narrowed_tree() {
+    let env = tested();
+    assert_eq!(run(&env, "echo true >tests/a.sh", CHECKED), (Some(3), vec!["narrowed".to_owned()]));
+    env.run(["approve", "t"]).assert_code(0);
+    env.run(["resume", "t"]).assert_code(0);
+    assert!(env.receipt()["approved_by"].is_string());
+    assert_eq!(env.agents(), 1, "no other agent was needed");
+}
+
+#[test]
+fn by_default_tests_are_compared_and_gates_are_tried() {
+    let env = tested();
+    let mut args =
+        env.args_of(&format!("echo true >tests/a.sh\n{PROMISE}"), &["-n", "1", "--gate", "./run.sh"]);
+    // Without `--tests free --gate-in workspace`.
+    args.truncate(args.len() - 4);
+    env.run(args).assert_code(3);
+    assert_eq!(env.of_type("claim_refused")[0]["reason"], "narrowed");
+    assert_eq!(env.of_type("gate_tried").len(), 1);
+    let places: Vec<String> =
+        env.of_type("gate_finished").iter().map(|event| event["in"].to_string()).collect();
+    assert!(places.contains(&"\"clean\"".to_owned()), "{places:?}");
+}
+
+#[test]
+fn with_free_tests_in_the_workspace_nothing_is_compared_and_nothing_is_tried() {
+    let env = tested();
+    assert_eq!(run(&env, "echo true >tests/a.sh", &[]), (Some(0), vec![]));
+    assert_eq!((env.of_type("gate_tried").len(), env.of_type("gate_finished").len()), (0, 1));
+    let receipt = env.receipt();
+    assert!(receipt.get("tests").is_none() && receipt.get("checked_in").is_none(), "{receipt}");
+    // A file may ask for it as well as a flag, and no flag asks for less than a file.
+    for extra in [&[][..], &["--may-edit-tests"]] {
+        let env = tested();
+        env.write(".dacapo/config.yaml", "tests: {mode: checked}\n");
+        env.sh("git add -A; git commit -qm configured").assert_code(0);
+        assert_eq!(run(&env, "echo true >tests/a.sh", extra), (Some(3), vec!["narrowed".to_owned()]));
+    }
+}

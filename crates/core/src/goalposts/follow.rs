@@ -1,0 +1,255 @@
+//! What a gate runs beyond the words of its command: the scripts it starts, what these source and include, the recipes of
+//! makefiles and the scripts of `package.json`, as far as their text says.
+
+use std::collections::VecDeque;
+
+use super::{
+    conventions::kind_of,
+    runner::{Runner, runner_of},
+};
+use crate::judge::gate_scripts::script_runs;
+
+/// How many files of one gate are followed. More are sealed where their names say what they are.
+const MAX_FILES: usize = 200;
+/// How many commands of one gate are read.
+const MAX_COMMANDS: usize = 5000;
+
+/// How the engine shows files to the reader.
+pub trait Following {
+    /// The text of a file, from the root of the workspace or absolute; `None` if it is none.
+    fn text(&self, path: &str) -> Option<String>;
+    /// The files that a pattern of a shell names.
+    fn matching(&self, pattern: &str) -> Vec<String>;
+    /// The user's home folder.
+    fn home(&self) -> Option<String> {
+        None
+    }
+}
+
+/// A file that a gate runs, sources or includes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FollowedFile {
+    /// From the root of the workspace, or absolute.
+    pub path: String,
+    /// The file that names it; `None`: the gate's command itself.
+    pub named_by: Option<String>,
+}
+
+enum Reads {
+    Shell { text: String, dir: String, own_dir: String },
+    Makefile { text: String, dir: String },
+}
+
+/// What a command runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Followed {
+    pub files: Vec<FollowedFile>,
+    /// Patterns by which scripts find files, each of which finds one: a new file that fits takes part at once.
+    pub patterns: Vec<String>,
+    /// Files outside of the repository that would be followed if they were there.
+    pub absent: Vec<String>,
+    /// The test runners among what it starts.
+    pub runners: Vec<Runner>,
+}
+
+/// What `command` runs, started in `dir`. The program that a script tests is the work itself and no part of the test.
+pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
+    let mut found: Vec<FollowedFile> = Vec::new();
+    let (mut patterns, mut absent): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+    let home = files.home();
+    let at_home = |text: String| match &home {
+        Some(home) if text.contains("HOME") || text.contains(" ~/") => {
+            let text = text.replace("${HOME}", home).replace("$(HOME)", home).replace("$HOME", home);
+            text.replace(" ~/", &format!(" {home}/"))
+        }
+        _ => text,
+    };
+    let mut runners: Vec<Runner> = Vec::new();
+    let mut commands = 0_usize;
+    let first = Reads::Shell { text: command.to_owned(), dir: dir.to_owned(), own_dir: dir.to_owned() };
+    let mut queue: VecDeque<(Reads, Option<String>)> = VecDeque::from([(first, None)]);
+    while let Some((reads, named_by)) = queue.pop_front() {
+        let (script, dir, own_dir, included) = match reads {
+            Reads::Shell { text, dir, own_dir } => (at_home(text), dir, own_dir, Vec::new()),
+            Reads::Makefile { text, dir } => {
+                let (script, included) = recipes(&at_home(text), &dir);
+                (script, dir.clone(), dir, included)
+            }
+        };
+        let runs = script_runs(&script, &dir, &own_dir);
+        commands += runs.commands.len();
+        if commands > MAX_COMMANDS {
+            break;
+        }
+        for words in &runs.commands {
+            if let Some(runner) = runner_of(words) {
+                if !runners.contains(&runner) {
+                    runners.push(runner);
+                }
+                if runner == Runner::NpmScript
+                    && let Some(text) = npm_scripts(words, &dir, files)
+                {
+                    queue.push_back((
+                        Reads::Shell { text, dir: dir.clone(), own_dir: dir.clone() },
+                        named_by.clone(),
+                    ));
+                }
+            }
+        }
+        for name in runs.files.iter().cloned().chain(included) {
+            let is_pattern = name.contains(['*', '?', '[']);
+            let paths = if is_pattern { files.matching(&name) } else { vec![name.clone()] };
+            if is_pattern && !paths.is_empty() && !patterns.contains(&name) {
+                patterns.push(name.clone());
+            }
+            let is_printing = runs.printing.contains(&name);
+            for path in paths {
+                if named_by.is_some() && is_subject(&path, is_printing) {
+                    continue;
+                }
+                if found.len() >= MAX_FILES || found.iter().any(|known| known.path == path) {
+                    continue;
+                }
+                let Some(text) = files.text(&path) else {
+                    if path.starts_with('/') && !is_pattern && !absent.contains(&path) {
+                        absent.push(path);
+                    }
+                    continue;
+                };
+                // What a build has made is made again from its sources.
+                if text.contains('\0') && !path.starts_with('/') {
+                    continue;
+                }
+                found.push(FollowedFile { path: path.clone(), named_by: named_by.clone() });
+                if let Some(interpreter) = interpreter_of(&text)
+                    && found.len() < MAX_FILES
+                    && !found.iter().any(|known| known.path == interpreter)
+                    && files.text(interpreter).is_some()
+                {
+                    found.push(FollowedFile { path: interpreter.to_owned(), named_by: Some(path.clone()) });
+                }
+                let above = path.rsplit_once('/').map_or("", |(above, _)| above).to_owned();
+                let file = path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+                let reads = if file.ends_with("makefile") || file.ends_with(".mk") {
+                    Some(Reads::Makefile { text, dir: above })
+                } else if file.ends_with("justfile") {
+                    Some(Reads::Shell { text: indented(&text), dir: above.clone(), own_dir: above })
+                } else if is_shell(&file, &text) {
+                    Some(Reads::Shell { text, dir: dir.clone(), own_dir: above })
+                } else {
+                    None
+                };
+                queue.extend(reads.map(|reads| (reads, Some(path))));
+            }
+        }
+    }
+    Followed { files: found, patterns, absent, runners }
+}
+
+/// Whether a program that a script runs is what the script tests: the script looks at what it prints, or it lies where products
+/// lie, and its name does not say that it checks something.
+fn is_subject(path: &str, is_printing: bool) -> bool {
+    const PRODUCTS: &[&str] = &["bin", "src", "lib", "app", "cmd", "dist", "out", "exe", "sbin", "libexec"];
+    const CHECKS: &[&str] = &[
+        "test", "check", "verif", "lint", "assert", "expect", "compar", "valid", "spec", "gate", "ensure",
+        "smoke",
+    ];
+    if path.starts_with('/') || kind_of(path).is_some() {
+        return false;
+    }
+    let lower = path.to_ascii_lowercase();
+    let (folders, name) = lower.rsplit_once('/').unwrap_or(("", &lower));
+    let checks = CHECKS.iter().any(|word| name.contains(word))
+        || folders.split('/').any(|folder| folder == "ci" || CHECKS.iter().any(|word| folder.contains(word)));
+    !checks && (is_printing || folders.split('/').any(|folder| PRODUCTS.contains(&folder)))
+}
+
+/// The interpreter that the first line of a script names, unless it is one of the system's.
+fn interpreter_of(text: &str) -> Option<&str> {
+    let program = text.lines().next()?.strip_prefix("#!")?.split_whitespace().next()?;
+    let is_of_system =
+        ["/bin/", "/usr/", "/sbin/", "/opt/", "/nix/"].iter().any(|top| program.starts_with(top));
+    (program.starts_with('/') && !is_of_system).then_some(program)
+}
+
+fn is_shell(name: &str, text: &str) -> bool {
+    let first = text.lines().next().unwrap_or_default();
+    let is_script = first.starts_with("#!")
+        && ["sh", "bash", "dash", "zsh", "ksh"]
+            .iter()
+            .any(|shell| first.ends_with(shell) || first.contains(&format!("{shell} ")));
+    is_script
+        || name.ends_with(".sh")
+        || name.ends_with(".bash")
+        || (!first.starts_with("#!") && !name.contains('.'))
+}
+
+/// The scripts of `package.json` that a command of npm or its kin runs, with those that npm runs beside them.
+fn npm_scripts(words: &[String], dir: &str, files: &dyn Following) -> Option<String> {
+    let path = if dir.is_empty() { "package.json".to_owned() } else { format!("{dir}/package.json") };
+    let package: serde_json::Value = serde_json::from_str(&files.text(&path)?).ok()?;
+    let scripts = package.get("scripts")?.as_object()?;
+    let mut names = words.iter().skip(1).filter(|word| !word.starts_with('-')).map(String::as_str);
+    let name = match names.next()? {
+        "run" | "run-script" => names.next()?,
+        "t" | "tst" => "test",
+        other => other,
+    };
+    let text: Vec<&str> = [format!("pre{name}"), name.to_owned(), format!("post{name}")]
+        .iter()
+        .filter_map(|name| scripts.get(name)?.as_str())
+        .collect();
+    (!text.is_empty()).then(|| text.join("\n"))
+}
+
+/// The recipes of a makefile as a shell script, and the makefiles that it includes.
+fn recipes(text: &str, dir: &str) -> (String, Vec<String>) {
+    let joined = text.replace("\\\n", " ");
+    let mut variables: Vec<(String, String)> = Vec::new();
+    let (mut script, mut included) = (String::new(), Vec::new());
+    let put_in = |line: &str, variables: &[(String, String)]| {
+        let mut line = line.to_owned();
+        for (name, value) in variables.iter().rev() {
+            line = line.replace(&format!("$({name})"), value).replace(&format!("${{{name}}}"), value);
+        }
+        line
+    };
+    for line in joined.lines() {
+        if let Some(recipe) = line.strip_prefix('\t') {
+            let recipe = recipe.trim_start_matches(['@', '-', '+']);
+            let recipe = put_in(recipe, &variables).replace("$(MAKE)", "make").replace("$$", "$");
+            // Every line of a recipe has a shell of its own.
+            script.push_str(&format!("({recipe})\n"));
+            continue;
+        }
+        let words = line.trim();
+        let include = ["include ", "-include ", "sinclude "].iter().find_map(|word| words.strip_prefix(word));
+        if let Some(names) = include {
+            for name in put_in(names, &variables).split_whitespace() {
+                let is_rooted = name.starts_with('/') || dir.is_empty();
+                included.push(if is_rooted { name.to_owned() } else { format!("{dir}/{name}") });
+            }
+        } else if let Some((name, value)) = words.split_once('=')
+            && !words.starts_with('#')
+        {
+            let name = name.trim_end_matches([':', '?', '+', '!']).trim();
+            if !name.contains([' ', ':']) {
+                let value = put_in(value.trim(), &variables);
+                variables.push((name.to_owned(), value));
+            }
+        } else if let Some((_, recipe)) = words.split_once(';')
+            && words.contains(':')
+        {
+            script.push_str(&format!("({})\n", put_in(recipe, &variables).replace("$$", "$")));
+        }
+    }
+    (script, included)
+}
+
+/// The lines of recipes in a justfile.
+fn indented(text: &str) -> String {
+    text.lines()
+        .filter(|line| line.starts_with([' ', '\t']))
+        .map(|line| format!("({})\n", line.trim().trim_start_matches(['@', '-'])))
+        .collect()
+}

@@ -1,0 +1,576 @@
+//! What is a goalpost, what moves one, and what is said at the end of tests.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+#[test]
+fn files_are_tests_or_settings_by_their_names() {
+    use GoalpostKind::{Keys, Setting, Shadow, Test};
+    for (path, kind) in [
+        ("tests/a.rs", Some(Test)),
+        ("tests/data/expected.json", Some(Test)),
+        ("src/__tests__/a.js", Some(Test)),
+        ("src/a.test.ts", Some(Test)),
+        ("a_test.go", Some(Test)),
+        ("pkg/test_a.py", Some(Test)),
+        ("src/test/java/ATest.java", Some(Test)),
+        ("src/main/java/org/test/Thing.java", None),
+        ("src/foo_tests.rs", Some(Test)),
+        ("spec/a_spec.rb", Some(Test)),
+        ("test_main.c", Some(Test)),
+        ("conftest.py", Some(Setting)),
+        ("sub/conftest.py", Some(Setting)),
+        ("tests/conftest.py", Some(Setting)),
+        ("pytest.ini", Some(Setting)),
+        (".cargo/config.toml", Some(Setting)),
+        ("cfg/config.toml", None),
+        ("jest.config.ts", Some(Setting)),
+        (".mocharc.yaml", Some(Setting)),
+        ("build/rules.mk", Some(Setting)),
+        ("Makefile", Some(Setting)),
+        ("lib/evil.pth", Some(Setting)),
+        (".env.test", Some(Setting)),
+        ("pytest.py", Some(Shadow)),
+        ("_pytest/main.py", Some(Shadow)),
+        ("unittest/__init__.py", Some(Shadow)),
+        ("bdb.py", Some(Shadow)),
+        ("json/__init__.py", Some(Shadow)),
+        ("app/json/__init__.py", None),
+        ("internal/mock/mock.go", None),
+        ("src/coverage/report.py", None),
+        ("stdio.h", Some(Shadow)),
+        ("include/assert.h", Some(Shadow)),
+        ("node_modules/jest/index.js", Some(Shadow)),
+        ("Cargo.toml", Some(Keys(SharedFile::CargoToml))),
+        ("crates/a/Cargo.toml", Some(Keys(SharedFile::CargoToml))),
+        ("package.json", Some(Keys(SharedFile::PackageJson))),
+        ("src/lib.rs", Some(Keys(SharedFile::RustSource))),
+        ("src/lib.py", None),
+        ("src/attest.py", None),
+        ("src/contest.js", None),
+        ("README.md", None),
+        ("Cargo.lock", None),
+        ("package-lock.json", None),
+        (".dacapo/tests/a.py", None),
+        (".git/tests/a", None),
+    ] {
+        assert_eq!(kind_of(path), kind, "{path}");
+    }
+}
+
+#[test]
+fn only_what_a_runner_finds_by_itself_takes_part_at_once() {
+    for (path, is) in [
+        ("tests/new.rs", true),
+        ("tests/new/main.rs", true),
+        ("src/new_tests.rs", false),
+        ("tests/new.py", true),
+        ("a.test.ts", true),
+        ("tests/data.json", false),
+        ("tests/README.md", false),
+    ] {
+        assert_eq!(is_discovered(path), is, "{path}");
+    }
+}
+
+/// What decides in `old` and `new`, and `new` as it would be before.
+fn compared(shared: SharedFile, old: &str, new: &str) -> (bool, String) {
+    (shared.deciding_part(old) == shared.deciding_part(new), shared.as_before(old, new))
+}
+
+#[test]
+fn in_package_json_scripts_and_runners_decide_and_dependencies_do_not() {
+    let old = r#"{"name": "a", "scripts": {"test": "jest"}, "dependencies": {"x": "1"}}"#;
+    for (new, is_equal) in [
+        (
+            r#"{"name": "a", "version": "2", "scripts": {"test": "jest"}, "dependencies": {"x": "2", "y": "1"}}"#,
+            true,
+        ),
+        (r#"{"name": "a", "scripts": {"test": "true"}, "dependencies": {"x": "1"}}"#, false),
+        (r#"{"scripts": {"test": "jest", "pretest": "rm -r tests"}}"#, false),
+        (r#"{"scripts": {"test": "jest", "build": "tsc"}}"#, false),
+        (r#"{"scripts": {"test": "jest"}, "jest": {"testMatch": []}}"#, false),
+        ("not json", false),
+    ] {
+        let (equal, before) = compared(SharedFile::PackageJson, old, new);
+        assert_eq!(equal, is_equal, "{new}");
+        let before: serde_json::Value = serde_json::from_str(&before).unwrap();
+        assert_eq!(before["scripts"]["test"], "jest", "{new}");
+        assert!(before["scripts"].get("pretest").is_none() && before.get("jest").is_none(), "{new}");
+    }
+    let new = r#"{"scripts": {"test": "true", "build": "tsc"}, "dependencies": {"y": "1"}}"#;
+    let before: serde_json::Value =
+        serde_json::from_str(&SharedFile::PackageJson.as_before(old, new)).unwrap();
+    assert_eq!(before["dependencies"], serde_json::json!({"y": "1"}), "honest work stays");
+    assert_eq!(before["scripts"], serde_json::json!({"test": "jest", "build": "tsc"}));
+}
+
+#[test]
+fn in_cargo_toml_what_is_tested_decides_and_dependencies_do_not() {
+    let old = "[package]\nname = \"a\"\nversion = \"0.1.0\"\n\n[dependencies]\nx = \"1\"\n";
+    for (added, is_equal) in [
+        ("y = \"2\"\n", true),
+        ("\n[dev-dependencies]\nz = \"1\"\n", true),
+        ("\n[features]\nfast = []\n", true),
+        ("\n[[bin]]\nname = \"b\"\npath = \"src/b.rs\"\n", true),
+        ("\n[lib]\ntest = false\n", false),
+        ("\n[[test]]\nname = \"a\"\nharness = false\n", false),
+        ("\n[[bin]]\nname = \"b\"\ntest = false\n", false),
+        ("\n[patch.crates-io]\nx = { path = \"x\" }\n", false),
+        ("\n[lints.clippy]\nall = \"allow\"\n", false),
+    ] {
+        let new = format!("{old}{added}");
+        let (equal, before) = compared(SharedFile::CargoToml, old, &new);
+        assert_eq!(equal, is_equal, "{added}");
+        assert_eq!(SharedFile::CargoToml.deciding_part(&before), None, "{before}");
+    }
+    let new = old
+        .replace("version = \"0.1.0\"", "version = \"0.2.0\"\nautotests = false")
+        .replace("x = \"1\"", "x = \"2\"");
+    let (equal, before) = compared(SharedFile::CargoToml, old, &new);
+    assert!(!equal);
+    assert!(
+        before.contains("0.2.0") && before.contains("x = \"2\"") && !before.contains("autotests"),
+        "{before}"
+    );
+    // A member more is honest work; one less is not.
+    let old = "[workspace]\nmembers = [\"a\", \"b\"]\n";
+    let before = SharedFile::CargoToml.as_before(old, "[workspace]\nmembers = [\"a\", \"c\"]\n");
+    for member in ["\"a\"", "\"b\"", "\"c\""] {
+        assert!(before.contains(member), "{before}");
+    }
+}
+
+#[test]
+fn in_python_settings_the_sections_of_runners_decide() {
+    let old = "[project]\nname = \"a\"\n\n[tool.pytest.ini_options]\naddopts = \"-q\"\n";
+    let new = "[project]\nname = \"a\"\ndependencies = [\"x\"]\n\n[tool.pytest.ini_options]\naddopts = \"-q --ignore=tests\"\n";
+    let (equal, before) = compared(SharedFile::PyprojectToml, old, new);
+    assert!(!equal && before.contains("dependencies") && !before.contains("--ignore"), "{before}");
+    let old = "[metadata]\nname = a\n[tool:pytest]\naddopts = -q\n";
+    let new = "[metadata]\nname = b\n[tool:pytest]\naddopts = -k nothing\n";
+    let (equal, before) = compared(SharedFile::SetupCfg, old, new);
+    assert!(!equal);
+    assert_eq!(before, "[metadata]\nname = b\n[tool:pytest]\naddopts = -q\n");
+    let (equal, _) = compared(SharedFile::SetupCfg, old, &old.replace("name = a", "name = c"));
+    assert!(equal);
+}
+
+#[test]
+fn tests_among_rust_sources_come_back_and_the_sources_stay() {
+    const OLD: &str = "pub fn f() -> u8 { 1 }\n\n#[cfg(test)]\nmod tests {\n    use super::*;\n    #[test]\n    fn is_two() { assert_eq!(f(), 2); }\n}\n";
+    let fixed = OLD.replace("{ 1 }", "{ 2 }");
+    let (equal, before) = compared(SharedFile::RustSource, OLD, &fixed);
+    assert!(equal, "the work itself is no goalpost");
+    assert_eq!(before, fixed);
+    for weaker in [
+        fixed.replace("f(), 2", "f(), f()"),
+        fixed.replace("#[cfg(test)]", "#[cfg(any())]"),
+        fixed.replace("#[test]", "#[test]\n    #[ignore]"),
+        fixed.split("#[cfg(test)]").next().unwrap().to_owned(),
+        format!("macro_rules! assert_eq {{ ($($t:tt)*) => {{}} }}\n{fixed}"),
+    ] {
+        let (equal, before) = compared(SharedFile::RustSource, OLD, &weaker);
+        assert!(!equal, "{weaker}");
+        assert!(before.contains("{ 2 }"), "the work stays: {before}");
+        assert!(before.contains("#[cfg(test)]\nmod tests {"), "{before}");
+        assert!(before.contains("assert_eq!(f(), 2)") && !before.contains("#[ignore]"), "{before}");
+        assert!(!before.contains("macro_rules"), "{before}");
+    }
+    // Formatting alone moves nothing, cases that are added do.
+    let (equal, _) = compared(SharedFile::RustSource, OLD, &OLD.replace("    ", "\t"));
+    assert!(equal);
+    let more = fixed.replace("fn is_two()", "fn other() {}\n    #[test]\n    fn is_two()");
+    assert_eq!(compared(SharedFile::RustSource, OLD, &more), (false, fixed));
+    assert_eq!(SharedFile::RustSource.deciding_part("pub fn f() {}\n"), None);
+}
+
+#[test]
+fn blocks_of_cmake_gradle_and_maven_come_back() {
+    let old = "project(a)\nenable_testing()\nadd_executable(t t.c)\nadd_test(NAME t COMMAND t)\n";
+    let new = "project(a)\nenable_testing()\nadd_executable(t t.c more.c)\nadd_test(NAME t COMMAND true)\n";
+    let (equal, before) = compared(SharedFile::Cmake, old, new);
+    assert!(
+        !equal && before.contains("more.c") && before.contains("COMMAND t)") && !before.contains("true"),
+        "{before}"
+    );
+    let old = "dependencies {\n  implementation 'x'\n}\ntest {\n  useJUnitPlatform()\n}\n";
+    let new = "dependencies {\n  implementation 'y'\n}\ntest {\n  useJUnitPlatform()\n  exclude '**/*'\n}\n";
+    let (equal, before) = compared(SharedFile::Gradle, old, new);
+    assert!(!equal && before.contains("'y'") && !before.contains("exclude"), "{before}");
+    let old = "<project><build><plugins></plugins></build></project>";
+    let new = "<project><properties><skipTests>true</skipTests></properties><build><plugins></plugins></build></project>";
+    let (equal, before) = compared(SharedFile::MavenPom, old, new);
+    assert!(!equal && !before.contains("skipTests"), "{before}");
+}
+
+fn posts(files: &[(&str, &str)]) -> Goalposts {
+    let of = |(path, text): &(&str, &str)| {
+        Some(((*path).to_owned(), Goalpost::of(kind_of(path)?, text.as_bytes())?))
+    };
+    Goalposts(files.iter().filter_map(of).collect::<BTreeMap<_, _>>())
+}
+
+#[test]
+fn changed_removed_and_added_goalposts_are_told_apart_from_work() {
+    use Moved::{Added, Changed, Removed};
+    let before = posts(&[
+        ("tests/a.py", "1"),
+        ("tests/b.py", "2"),
+        ("Cargo.toml", "[dependencies]\n"),
+        ("src/a.py", "x"),
+    ]);
+    let now = posts(&[
+        ("tests/a.py", "weaker"),
+        ("tests/new.py", "3"),
+        ("tests/new.json", "{}"),
+        ("conftest.py", "hook"),
+        ("Cargo.toml", "[dependencies]\nx = \"1\"\n"),
+        ("src/a.py", "y"),
+    ]);
+    let moved: Vec<(String, Moved)> =
+        before.moved_to(&now).into_iter().map(|moved| (moved.path, moved.how)).collect();
+    let expected =
+        [("conftest.py", Added), ("tests/a.py", Changed), ("tests/b.py", Removed), ("tests/new.py", Added)];
+    assert_eq!(moved, expected.map(|(path, how)| (path.to_owned(), how)));
+    assert_eq!(before.moved_to(&before), []);
+    assert_ne!(before.seal(), now.seal());
+}
+
+struct Files(BTreeMap<&'static str, &'static str>);
+
+impl Following for Files {
+    fn text(&self, path: &str) -> Option<String> {
+        self.0.get(path).map(|text| (*text).to_owned())
+    }
+
+    fn matching(&self, pattern: &str) -> Vec<String> {
+        let globs = crate::judge::glob::Globs::parse(&[pattern.to_owned()]).unwrap_or_default();
+        self.0.keys().filter(|path| globs.matches(path)).map(|path| (*path).to_owned()).collect()
+    }
+}
+
+#[test]
+fn what_is_new_is_welcome_unless_tests_ran_before_it() {
+    use Moved::{Added, Changed, Removed};
+    let moved = |path: &str, how| MovedGoalpost { path: path.to_owned(), kind: kind_of(path).unwrap(), how };
+    for (moved, had_tests, ran_before, must) in [
+        (vec![], true, Some(3), false),
+        (vec![moved("tests/a.py", Changed)], true, None, true),
+        (vec![moved("tests/a.py", Removed)], true, Some(0), true),
+        (vec![moved("tests/a.py", Added)], true, None, false),
+        (vec![moved("tests/a.py", Added)], true, Some(3), true),
+        (vec![moved("tests/a.py", Added)], false, Some(0), false),
+        (vec![moved("conftest.py", Added)], true, None, true),
+        (vec![moved("conftest.py", Added)], true, Some(0), false),
+        (vec![moved("conftest.py", Added)], false, None, false),
+        (vec![moved("tests/a.py", Added), moved("Makefile", Changed)], false, None, true),
+    ] {
+        assert_eq!(must_pass_as_before(&moved, had_tests, ran_before), must, "{moved:?}");
+    }
+}
+
+#[test]
+fn scripts_and_makefiles_are_followed_as_far_as_they_can_be_read() {
+    let files = Files(BTreeMap::from([
+        (
+            "check.sh",
+            "#!/bin/sh\n. ./lib.sh\nDIR=scripts\nsh $DIR/run.sh\nfor t in tests/*.sh; do sh \"$t\"; done\n/opt/check.sh\n",
+        ),
+        ("lib.sh", "source more.sh\n"),
+        ("more.sh", "true\n"),
+        ("scripts/run.sh", "here=$(dirname \"$0\")\n. \"$here/util.sh\"\ncd sub && ./x\n"),
+        ("scripts/util.sh", ""),
+        ("sub/x", "#!/bin/sh\npytest -q\n"),
+        ("tests/a.sh", "true"),
+        ("tests/b.sh", "true"),
+        ("/opt/check.sh", "true"),
+        ("Makefile", "include rules.mk\nT = tools\ntest: build\n\t@$(T)/run.sh\n\tcargo test\n"),
+        ("rules.mk", "X = 1\n"),
+        ("tools/run.sh", "true"),
+        ("package.json", r#"{"scripts": {"test": "node run.js && jest", "pretest": "sh lib.sh"}}"#),
+        ("run.js", ""),
+        ("justfile", "test:\n  ./tools/run.sh\n"),
+    ]));
+    for (command, paths, runners) in [
+        (
+            "./check.sh",
+            vec![
+                "check.sh",
+                "lib.sh",
+                "scripts/run.sh",
+                "tests/a.sh",
+                "tests/b.sh",
+                "/opt/check.sh",
+                "more.sh",
+                "scripts/util.sh",
+                "sub/x",
+            ],
+            vec![Runner::Pytest],
+        ),
+        ("make test", vec!["Makefile", "tools/run.sh", "rules.mk"], vec![Runner::Make, Runner::Cargo]),
+        ("npm test", vec!["lib.sh", "run.js", "more.sh"], vec![Runner::NpmScript, Runner::Jest]),
+        ("just test", vec!["justfile", "tools/run.sh"], vec![Runner::Just]),
+        ("cargo test --workspace", vec![], vec![Runner::Cargo]),
+        ("python3 -m pytest -q", vec![], vec![Runner::Pytest]),
+        ("grep -q x notes", vec![], vec![]),
+        (
+            "S=check.sh; sh $S",
+            vec![
+                "check.sh",
+                "lib.sh",
+                "scripts/run.sh",
+                "tests/a.sh",
+                "tests/b.sh",
+                "/opt/check.sh",
+                "more.sh",
+                "scripts/util.sh",
+                "sub/x",
+            ],
+            vec![Runner::Pytest],
+        ),
+    ] {
+        let followed = follow(command, "", &files);
+        let found: Vec<&str> = followed.files.iter().map(|file| file.path.as_str()).collect();
+        assert_eq!((found, followed.runners), (paths, runners), "{command}");
+    }
+}
+
+#[test]
+fn the_program_that_a_script_tests_is_no_part_of_the_test() {
+    for (script, followed) in [
+        // What it prints is compared.
+        ("same \"$(bin/add 2 2)\" 4", vec![]),
+        ("[ `./calc 2 2` = 4 ]", vec![]),
+        ("./calc 2 2 | diff - expected", vec![]),
+        ("./calc 2 2 >got && diff got expected", vec![]),
+        ("python3 calc.py 2 2 | grep -q 4", vec![]),
+        // It lies where products lie.
+        ("bin/add 2 2 || exit 1", vec![]),
+        ("if ! bin/add 2 2; then exit 1; fi", vec![]),
+        // How it ends is the verdict, or its name says that it checks.
+        ("./calc 2 2", vec!["calc"]),
+        ("./calc >/dev/null 2>&1", vec!["calc"]),
+        ("./calc 2>errors", vec!["calc"]),
+        ("./calc || exit 1", vec!["calc"]),
+        ("x=$(./calc); ./calc", vec!["calc"]),
+        ("bin/check-sums | tee log", vec!["bin/check-sums"]),
+        ("[ \"$(ci/run)\" = ok ]", vec!["ci/run"]),
+        // What is sourced decides, wherever its output goes.
+        ("x=$(. bin/lib.sh; sum 2 2)", vec![]),
+        ("x=$(. ./lib.sh; sum 2 2)", vec!["lib.sh"]),
+        // What a build made is no script.
+        ("./built", vec![]),
+    ] {
+        let files = Files(BTreeMap::from([
+            ("run.sh", script),
+            ("bin/add", "#!/bin/sh\n. lib.sh\n"),
+            ("bin/lib.sh", "true"),
+            ("bin/check-sums", "#!/bin/sh\n"),
+            ("ci/run", "#!/bin/sh\n"),
+            ("calc", "#!/bin/sh\n"),
+            ("calc.py", "print(4)"),
+            ("lib.sh", "true"),
+            ("built", "\u{7f}ELF\0\0"),
+        ]));
+        let found = follow("sh run.sh", "", &files).files;
+        let found: Vec<&str> = found.iter().map(|file| file.path.as_str()).skip(1).collect();
+        assert_eq!(found, followed, "{script}");
+    }
+    // The interpreter of a script is followed where it is not the system's.
+    let files = Files(BTreeMap::from([
+        ("check", "#!/home/me/interp -x\n"),
+        ("/home/me/interp", "#!/bin/sh\n"),
+        ("/bin/sh", ""),
+    ]));
+    let found = follow("./check", "", &files).files;
+    assert_eq!(found.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["check", "/home/me/interp"]);
+    // What the gate itself names is followed in any case.
+    let files = Files(BTreeMap::from([("bin/add", "#!/bin/sh\n")]));
+    assert_eq!(follow("bin/add 2 2 | grep 4", "", &files).files.len(), 1);
+}
+
+#[test]
+fn patterns_of_scripts_are_known_if_they_find_something() {
+    let files = Files(BTreeMap::from([
+        ("run.sh", "for f in cases/*.sh; do . \"$f\"; done\nfor f in none/*.sh; do sh $f; done\n"),
+        ("cases/a.sh", "true"),
+    ]));
+    assert_eq!(follow("sh run.sh", "", &files).patterns, ["cases/*.sh"]);
+}
+
+#[test]
+fn a_module_of_go_that_is_new_counts_where_tests_were() {
+    let before = posts(&[("sums/a_test.go", "1"), ("go.mod", "module a")]);
+    for (new, text, counts) in [
+        ("sums/go.mod", "module b", true),
+        ("other/go.mod", "module b", false),
+        ("go.mod", "module a\nrequire x v1", false),
+    ] {
+        let mut now = before.clone();
+        now.0.extend(posts(&[(new, text)]).0);
+        assert_eq!(!before.moved_to(&now).is_empty(), counts, "{new}");
+    }
+    assert_eq!(SharedFile::GoMod.as_before("", "module b"), "", "one that is new goes");
+    assert_eq!(SharedFile::GoMod.as_before("module a", "module a\nrequire x v1"), "module a\nrequire x v1");
+}
+
+#[test]
+fn files_in_the_home_folder_are_followed_before_they_are_there() {
+    struct AtHome;
+    impl Following for AtHome {
+        fn text(&self, path: &str) -> Option<String> {
+            match path {
+                "Makefile" => {
+                    Some("-include $(HOME)/.make/local.mk\ntest:\n\t. ~/.checks; cargo test\n".to_owned())
+                }
+                "/home/me/.checks" => Some("true".to_owned()),
+                _ => None,
+            }
+        }
+        fn matching(&self, _: &str) -> Vec<String> {
+            Vec::new()
+        }
+        fn home(&self) -> Option<String> {
+            Some("/home/me".to_owned())
+        }
+    }
+    let followed = follow("make test", "", &AtHome);
+    assert_eq!(followed.absent, ["/home/me/.make/local.mk"]);
+    let files: Vec<&str> = followed.files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(files, ["Makefile", "/home/me/.checks"]);
+}
+
+#[test]
+fn snapshots_of_a_new_test_go_with_it() {
+    let before = posts(&[("test/a.test.js", "1")]);
+    let now = posts(&[
+        ("test/a.test.js", "1"),
+        ("test/__snapshots__/a.test.js.snap", "of an old test"),
+        ("test/b.test.js", "2"),
+        ("test/__snapshots__/b.test.js.snap", "of a new test"),
+    ]);
+    let moved: Vec<String> = before.moved_to(&now).into_iter().map(|moved| moved.path).collect();
+    assert_eq!(moved, ["test/__snapshots__/b.test.js.snap", "test/b.test.js"]);
+}
+
+#[test]
+fn the_reports_of_runners_are_read() {
+    for (output, ran, skipped, names) in [
+        (
+            "running 2 tests\ntest tests::a ... ok\ntest b ... FAILED\ntest c ... ignored\n\ntest result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\nrunning 0 tests\n\ntest result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n",
+            2,
+            1,
+            vec!["b", "tests::a"],
+        ),
+        (
+            "        PASS [   0.006s] krate tests::a\n     Summary [   0.012s] 3 tests run: 3 passed, 1 skipped\n",
+            3,
+            1,
+            vec!["krate tests::a"],
+        ),
+        ("..F [100%]\n=========== 1 failed, 2 passed, 1 skipped in 0.12s ===========\n", 3, 1, vec![]),
+        ("3 passed in 0.01s\n", 3, 0, vec![]),
+        ("\u{1b}[32m\u{1b}[1m2 passed\u{1b}[0m, 1 warning\u{1b}[32m in 0.01s\u{1b}[0m\n", 2, 0, vec![]),
+        ("tests/test_a.py::test_b PASSED [ 50%]\n1 passed in 0.01s", 1, 0, vec!["tests/test_a.py::test_b"]),
+        ("no tests ran in 0.00s\n", 0, 0, vec![]),
+        ("...\n----\nRan 3 tests in 0.001s\n\nOK (skipped=1)\n", 2, 1, vec![]),
+        ("Ran 3 tests in 0.001s\n\nFAILED (failures=1)\n", 3, 0, vec![]),
+        (
+            "✔ adds (1.2ms)\nℹ tests 2\nℹ suites 0\nℹ pass 1\nℹ fail 1\nℹ cancelled 0\nℹ skipped 0\nℹ todo 0\n",
+            2,
+            0,
+            vec!["adds"],
+        ),
+        ("# tests 2\n# pass 2\n# fail 0\n# skipped 0\n", 2, 0, vec![]),
+        ("  ✓ adds (2 ms)\nTests:       1 failed, 2 passed, 3 total\n", 3, 0, vec!["adds"]),
+        ("      Tests  1 failed | 2 passed (3)\n", 3, 0, vec![]),
+        ("  3 passing (5ms)\n  1 pending\n  2 failing\n", 5, 1, vec![]),
+        (" 3 pass\n 0 fail\nRan 3 tests across 1 file. [5.00ms]\n", 3, 0, vec![]),
+        (
+            "ok  \texample.com/a\t0.01s\nFAIL\texample.com/b\t0.01s\n?   \texample.com/c\t[no test files]\n",
+            2,
+            0,
+            vec!["example.com/a", "example.com/b"],
+        ),
+        // Without `-v`, go names only the tests that fail.
+        ("--- FAIL: TestA (0.00s)\nFAIL\nFAIL\texample.com/a\t0.01s\nFAIL\n", 1, 0, vec!["example.com/a"]),
+        (
+            "=== RUN   TestA\n--- PASS: TestA (0.00s)\nPASS\nok  \texample.com/a\t0.01s\n",
+            1,
+            0,
+            vec!["TestA", "example.com/a"],
+        ),
+        // The line of a documentation test is no part of its name.
+        (
+            "test src/lib.rs - add (line 3) ... ok\ntest result: ok. 1 passed; 0 failed\n",
+            1,
+            0,
+            vec!["src/lib.rs - add"],
+        ),
+        (
+            " ✓ test/a.test.js (2 tests) 3ms\n ✓ test/b.test.js > adds 12ms\n      Tests  3 passed (3)\n",
+            3,
+            0,
+            vec!["test/b.test.js > adds"],
+        ),
+        (
+            "[INFO] Tests run: 2, Failures: 0, Errors: 0, Skipped: 0, Time elapsed: 0.1 s -- in A\n[INFO] Tests run: 2, Failures: 0, Errors: 0, Skipped: 0\n",
+            2,
+            0,
+            vec![],
+        ),
+        (
+            "Passed!  - Failed:     0, Passed:     3, Skipped:     1, Total:     4, Duration: 5 ms\n",
+            3,
+            1,
+            vec![],
+        ),
+        (
+            "1/1 Test #1: adds .........   Passed    0.00 sec\n100% tests passed, 0 tests failed out of 1\n",
+            1,
+            0,
+            vec!["adds"],
+        ),
+    ] {
+        for cut in [1, 7, output.len()] {
+            let mut reader = ReportReader::default();
+            output.as_bytes().chunks(cut).for_each(|chunk| reader.push(chunk));
+            let report = reader.finish().unwrap_or_else(|| panic!("no report in {output}"));
+            let named: Vec<&str> = report.names.iter().map(String::as_str).collect();
+            assert_eq!((report.ran(), report.skipped, named), (ran, skipped, names.clone()), "{output}");
+        }
+    }
+    for output in ["", "all fine\n", "3 files in 4s of work\n", "I passed 3 tests\n", "Summary: 3 passed\n"] {
+        let mut reader = ReportReader::default();
+        reader.push(output.as_bytes());
+        assert_eq!(reader.finish(), None, "{output}");
+    }
+}
+
+#[test]
+fn a_report_that_shows_less_says_what_is_missing() {
+    let report = |passed, failed, names: &[&str]| TestReport {
+        passed,
+        failed,
+        skipped: 0,
+        names: names.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    for (before, now, why) in [
+        (report(1, 2, &[]), Some(report(3, 0, &[])), None),
+        (report(1, 2, &[]), Some(report(5, 0, &[])), None),
+        (report(1, 2, &[]), Some(report(2, 0, &[])), Some("ran 2 tests, and 3 before")),
+        (report(1, 2, &[]), None, Some("reports no tests, and ran 3 tests before")),
+        (report(0, 0, &[]), None, None),
+        (report(2, 0, &["a::x", "a::y"]), Some(report(2, 0, &["b::x", "b::y"])), None),
+        (
+            report(2, 0, &["a::x", "a::y"]),
+            Some(report(3, 0, &["a::x", "z", "w"])),
+            Some("no longer runs the test `a::y`"),
+        ),
+        (report(2, 0, &["x", "y"]), Some(report(2, 0, &[])), None),
+    ] {
+        assert_eq!(before.shrunk_to(now.as_ref()).as_deref(), why);
+    }
+}

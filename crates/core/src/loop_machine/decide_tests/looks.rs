@@ -1,0 +1,222 @@
+//! The runs of the gates beyond the first: in a fresh checkout, again, and with the tests as they were.
+
+use super::*;
+use crate::{
+    event::{Look, TriedGate, UseOfCheckout},
+    goalposts::{GoalpostKind, GoalpostSeal, Moved, MovedGoalpost, TestReport},
+    judge::claim::RefusalReason::{GateFailed, Narrowed, Tampered, TreeChanged},
+    policy::{GateIn, TestsMode},
+};
+
+fn policy_of(run_in: GateIn, tests: TestsMode) -> Policy {
+    gated(&["g"]).with(|p| (p.gates.run_in, p.gates.tests) = (run_in, tests))
+}
+
+fn moved(path: &str, how: Moved) -> MovedGoalpost {
+    MovedGoalpost { path: path.into(), kind: GoalpostKind::Test, how }
+}
+
+/// A claim that moved these goalposts, up to its first gate.
+fn claimed(
+    policy: Policy,
+    checkout: UseOfCheckout,
+    before: Option<TestReport>,
+    moved: Vec<MovedGoalpost>,
+) -> Sim {
+    let goalposts = Some(GoalpostSeal { files: 1, tests: 1, sha256: "x".into() });
+    let mut sim = Sim::begun(LoopStarted { goalposts, ..started(policy) });
+    let tried = TriedGate { exit_code: 1, checkout, tests: before, ..TriedGate::default() };
+    sim.feed(Input::GateTried { index: 0, tried: Box::new(tried) });
+    let mut sim = Sim { is_told: true, ..sim }.after([no_markers(), promises(0), no_children()]);
+    sim.feed(Input::Examined(Some(Box::new(Examination { moved, ..examination() }))));
+    sim
+}
+
+fn ran(passed: u32) -> TestReport {
+    TestReport { passed, ..TestReport::default() }
+}
+
+fn look_of(sim: &Sim) -> Option<Look> {
+    match sim.state.phase {
+        Phase::Judging(JudgeStep::Gate { look, .. }, _) => Some(look),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_claim_passes_its_gates_in_the_workspace_in_a_checkout_and_with_the_tests_as_they_were() {
+    let changed = || vec![moved("tests/a.py", Moved::Changed)];
+    let added = || vec![moved("tests/b.py", Moved::Added)];
+    use UseOfCheckout::{Unknown, Works};
+    for (name, run_in, tests, before, moved, looks) in [
+        ("workspace", GateIn::Workspace, TestsMode::Free, None, changed(), vec![Look::WORKSPACE]),
+        (
+            "both",
+            GateIn::Both,
+            TestsMode::Checked,
+            None,
+            vec![],
+            vec![Look::WORKSPACE, Look::CLEAN, Look::AGAIN],
+        ),
+        ("clean", GateIn::Clean, TestsMode::Checked, None, vec![], vec![Look::CLEAN]),
+        (
+            "both ways",
+            GateIn::Both,
+            TestsMode::Checked,
+            None,
+            changed(),
+            vec![Look::WORKSPACE, Look::CLEAN, Look::AS_BEFORE],
+        ),
+        (
+            "units",
+            GateIn::Workspace,
+            TestsMode::Checked,
+            None,
+            changed(),
+            vec![Look::WORKSPACE, Look::AS_BEFORE],
+        ),
+        ("a first test", GateIn::Workspace, TestsMode::Checked, Some(ran(0)), added(), vec![Look::WORKSPACE]),
+        (
+            "a new test",
+            GateIn::Workspace,
+            TestsMode::Checked,
+            Some(ran(2)),
+            added(),
+            vec![Look::WORKSPACE, Look::AS_BEFORE],
+        ),
+        (
+            "free",
+            GateIn::Both,
+            TestsMode::Free,
+            Some(ran(2)),
+            changed(),
+            vec![Look::WORKSPACE, Look::CLEAN, Look::AGAIN],
+        ),
+    ] {
+        let has_before = before.clone();
+        let mut sim = claimed(
+            policy_of(run_in, tests),
+            if run_in == GateIn::Both { Works } else { Unknown },
+            before,
+            moved,
+        );
+        let mut seen = Vec::new();
+        while let Some(look) = look_of(&sim) {
+            seen.push(look);
+            let result = GateResult { tests: has_before.clone(), ..gate_result(0) };
+            sim.feed(Input::GateFinished(Box::new(result)));
+        }
+        assert_eq!(seen, looks, "{name}");
+        sim.feed(rechecked(&[]));
+        assert_eq!(sim.over(), Some(Reason::Done), "{name}");
+    }
+}
+
+#[test]
+fn what_passes_only_with_the_agents_own_tests_is_narrowed() {
+    let changed = || vec![moved("tests/a.py", Moved::Changed)];
+    // The checkout is known to work, or shows that it does.
+    let sim =
+        claimed(policy_of(GateIn::Workspace, TestsMode::Checked), UseOfCheckout::Works, None, changed());
+    let sim = sim.after([gate(0), gate(1), gate(1)]);
+    assert_eq!(sim.refusals()[0].0, Narrowed);
+    assert!(sim.refusals()[0].1.contains("`tests/a.py`") && sim.refusals()[0].1.contains("<blocked>"));
+    let sim =
+        claimed(policy_of(GateIn::Workspace, TestsMode::Checked), UseOfCheckout::Unknown, None, changed());
+    let sim = sim.after([gate(0), gate(1), gate(1), gate(0)]);
+    assert_eq!(sim.refusals()[0].0, Narrowed);
+    // It does not work there at all: the claim is believed, and people are told.
+    let sim =
+        claimed(policy_of(GateIn::Workspace, TestsMode::Checked), UseOfCheckout::Unknown, None, changed());
+    let sim = sim.after([gate(0), gate(1), gate(1), gate(1), gate(1), rechecked(&[])]);
+    assert_eq!((sim.over(), sim.times("warned")), (Some(Reason::Done), 2));
+    // A person may accept that very tree.
+    let sim =
+        claimed(policy_of(GateIn::Workspace, TestsMode::Checked), UseOfCheckout::Works, None, changed());
+    let approve = |tree: &str| Input::Requested(Request::ApproveTree { tree: tree.into(), by: "ada".into() });
+    let mut sim = sim.after([gate(0), gate(1), gate(1), approve("another"), approve("tree1")]);
+    assert_eq!(sim.times("tree_approved"), 1);
+    sim = sim.after([Input::DelayOver, no_markers(), promises(0), no_children()]);
+    let found = Examination { moved: changed(), ..examination() };
+    sim = sim.after([Input::Examined(Some(Box::new(found))), gate(0), rechecked(&[])]);
+    assert_eq!(sim.over(), Some(Reason::Done));
+    let receipt = sim.journal.iter().find_map(|event| match event {
+        LoopEvent::ReceiptIssued { receipt } => Some(receipt),
+        _ => None,
+    });
+    assert_eq!(receipt.unwrap().approved_by.as_deref(), Some("ada"));
+    // Sealed tests may not be changed at all.
+    let sim = claimed(policy_of(GateIn::Workspace, TestsMode::Sealed), UseOfCheckout::Works, None, changed());
+    assert_eq!(sim.refusals()[0].0, Tampered);
+}
+
+#[test]
+fn fewer_tests_than_before_are_narrowed_and_a_red_checkout_refuses_where_it_is_known_to_work() {
+    let result = |tests| Input::GateFinished(Box::new(GateResult { tests, ..gate_result(0) }));
+    for (now, refused) in [(Some(ran(3)), false), (Some(ran(2)), true), (None, true)] {
+        let sim = claimed(
+            policy_of(GateIn::Workspace, TestsMode::Checked),
+            UseOfCheckout::Works,
+            Some(ran(3)),
+            vec![],
+        );
+        let sim = sim.after([result(now)]);
+        assert_eq!(sim.refusals().first().map(|refusal| refusal.0), refused.then_some(Narrowed));
+    }
+    let both = || policy_of(GateIn::Both, TestsMode::Checked);
+    let sim = claimed(both(), UseOfCheckout::Works, None, vec![]).after([gate(0), gate(1), gate(1)]);
+    assert_eq!(
+        sim.refusals()[0],
+        (GateFailed, "gate `g` exited 1 in a fresh checkout of what would be kept")
+    );
+    let sim = claimed(both(), UseOfCheckout::Works, None, vec![]).after([gate(0), gate(0), gate(1), gate(1)]);
+    assert_eq!(sim.refusals()[0].0, GateFailed, "right only once");
+    let sim = claimed(both(), UseOfCheckout::Unknown, None, vec![]);
+    let sim = sim.after([gate(0), gate(1), gate(1), rechecked(&[])]);
+    assert_eq!((sim.over(), sim.times("warned")), (Some(Reason::Done), 1));
+    let rewritten = GateResult { disturbed: vec!["tests/a.py".into()], ..gate_result(0) };
+    let sim = claimed(both(), UseOfCheckout::Works, None, vec![]);
+    let sim = sim.after([gate(0), Input::GateFinished(Box::new(rewritten))]);
+    assert_eq!(sim.refusals()[0].0, TreeChanged);
+}
+
+#[test]
+fn gates_are_tried_before_the_first_agent_and_one_that_cannot_run_ends_the_loop() {
+    let policy = || gated(&["nope"]).with(|p| p.gates.probe = true);
+    let mut sim = Sim::default();
+    let begin = Input::Begin(Box::new(Begin { started: started(policy()), warnings: vec![] }));
+    let step = sim.feed(begin);
+    assert!(step.effects.contains(&Effect::TryGates { gates: policy().gates.specs }), "{step:?}");
+    let missing = TriedGate { exit_code: 127, missing_program: Some("nope".into()), ..TriedGate::default() };
+    let tried = |tried: &TriedGate| Input::GateTried { index: 0, tried: Box::new(tried.clone()) };
+    let stopped = sim.clone().after([tried(&missing)]);
+    assert_eq!((stopped.over(), stopped.starts), (Some(Reason::Gate), 0));
+    assert_eq!(Reason::Gate.exit_code(), 5);
+    assert!(stopped.detail().contains("no `nope` on PATH"));
+    // A red gate is what one expects, and the agent waits no longer than it must.
+    let red = TriedGate { exit_code: 1, ..TriedGate::default() };
+    let going = sim.clone().after([tried(&red), Input::TrialWaitOver, no_markers()]);
+    assert_eq!((going.over(), going.starts), (None, 1));
+    // The program is there, and the gate ends in the same way after the agent.
+    let broken = TriedGate { exit_code: 127, output_sha256: "e3b0c442".into(), ..TriedGate::default() };
+    let sim = sim.after([
+        tried(&broken),
+        Input::TrialWaitOver,
+        no_markers(),
+        promises(0),
+        no_children(),
+        gate(127),
+    ]);
+    assert_eq!(sim.over(), Some(Reason::Gate));
+    let missing = GateResult { missing_program: Some("nope".into()), ..gate_result(127) };
+    let missing =
+        |sim: Sim| sim.after([promises(0), no_children(), Input::GateFinished(Box::new(missing.clone()))]);
+    let tried_late = Sim::default().after([
+        Input::Begin(Box::new(Begin { started: started(policy()), warnings: vec![] })),
+        Input::TrialWaitOver,
+        no_markers(),
+    ]);
+    assert_eq!(missing(tried_late).over(), Some(Reason::Gate));
+    // Unless gates are tried, it is a red gate like any other.
+    assert_eq!(missing(Sim::running(gated(&["nope"]))).over(), None);
+}

@@ -1,0 +1,809 @@
+//! The goalposts of a workspace on disk: read before the first agent, compared by their bytes when a claim is made, and laid out
+//! as they were in a checkout.
+//!
+//! Nothing here asks git. What a file holds is what reading it gives, through links, ignored or not, so that no setting,
+//! attribute or index of a repository decides what counts as changed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use dacapo_core::{
+    goalposts::{
+        ABOVE, Followed, FollowedFile, Following, Goalpost, GoalpostKind, GoalpostSeal, Goalposts, IN_HOME,
+        Moved, MovedGoalpost, Runner, SHADOW_PACKAGES, SHADOWS, follow, is_left_out, kind_of,
+    },
+    judge::{gate_scripts::named_files, glob::Globs},
+    policy::{GateSpec, Policy},
+    receipt::sha256,
+};
+
+use crate::home::write_private;
+
+/// How many entries of the workspace are looked at.
+const MAX_ENTRIES: usize = 300_000;
+/// How deep folders are looked into, links included.
+const MAX_DEPTH: usize = 40;
+/// A larger file is compared by its hash alone and comes back from its snapshot.
+const KEPT_FILE: u64 = 1 << 20;
+/// How many bytes of goalposts are held in memory.
+const KEPT_ALL: usize = 64 << 20;
+/// A larger script is not followed.
+const MAX_SCRIPT: u64 = 1 << 20;
+/// Files that no snapshot holds are laid out in a checkout up to this size, each and together.
+const EXTRA_FILE: u64 = 256 << 10;
+const EXTRA_ALL: u64 = 16 << 20;
+
+/// Folders that tools install into: a checkout gets a link to them.
+const INSTALLED: &[&str] = &["node_modules", ".venv", "venv"];
+
+/// What a file is on disk, without its content: no process can set the change time back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Self> {
+        let data = fs::metadata(path).ok()?;
+        Some(Self {
+            device: data.dev(),
+            inode: data.ino(),
+            size: data.size(),
+            modified: (data.mtime(), data.mtime_nsec()),
+            changed: (data.ctime(), data.ctime_nsec()),
+        })
+    }
+}
+
+/// A program on PATH, as it was at the start.
+struct KnownProgram {
+    path: PathBuf,
+    stamp: Option<Stamp>,
+    /// A hash of how it begins and ends: a new hard link or another owner changes the stamp, and not the program.
+    ends: Option<String>,
+}
+
+impl KnownProgram {
+    fn at(path: PathBuf) -> Self {
+        Self { stamp: Stamp::of(&path), ends: ends_of(&path).ok(), path }
+    }
+
+    fn is_changed(&self) -> bool {
+        let now = Stamp::of(&self.path);
+        if now == self.stamp {
+            return false;
+        }
+        let (Some(before), Some(now)) = (self.stamp, now) else { return true };
+        Stamp { changed: before.changed, ..now } != before || ends_of(&self.path).ok() != self.ends
+    }
+}
+
+impl KnownProgram {
+    /// Whether its content is another: what is installed anew with the same content is the same.
+    fn is_other(&self) -> bool {
+        Stamp::of(&self.path) != self.stamp && ends_of(&self.path).ok() != self.ends
+    }
+}
+
+/// The hash of the first and the last bytes of a file.
+fn ends_of(path: &Path) -> io::Result<String> {
+    use std::io::{Read, Seek, SeekFrom};
+    const EACH: u64 = 256 << 10;
+    let mut file = fs::File::open(path)?;
+    let size = file.metadata()?.len();
+    let mut bytes = Vec::new();
+    file.by_ref().take(EACH).read_to_end(&mut bytes)?;
+    file.seek(SeekFrom::Start(size.saturating_sub(EACH).max(EACH.min(size))))?;
+    file.take(EACH).read_to_end(&mut bytes)?;
+    Ok(sha256(&bytes))
+}
+
+/// The goalposts of a loop's workspace.
+pub(crate) struct WatchedGoalposts {
+    root: PathBuf,
+    before: Goalposts,
+    /// What was seen of each file last, so that one that was not touched is not read again.
+    seen: HashMap<String, (Stamp, Option<Goalpost>)>,
+    /// What goalposts held at the start, as far as there is room.
+    contents: HashMap<String, Vec<u8>>,
+    test_paths: Globs,
+    followed: BTreeSet<String>,
+    /// Patterns by which scripts of gates find files.
+    found_by: Globs,
+    /// New files that gates name: they are to be written, and stay where they are.
+    named: BTreeSet<String>,
+    /// Settings above the workspace and in the user's home folder, with their hash if they are there.
+    outside: BTreeMap<PathBuf, Option<String>>,
+    /// Programs that gates start, and what was found by their names.
+    programs: BTreeMap<String, KnownProgram>,
+    /// Parts of test runners that are installed in the workspace or in the home folder.
+    installed: BTreeMap<PathBuf, KnownProgram>,
+}
+
+/// What the workspace holds that no snapshot does, as it was at the start.
+#[derive(Default)]
+pub(crate) struct Extras {
+    /// Small files with their content, mode and time.
+    files: Vec<(String, Vec<u8>, fs::Permissions, Option<std::time::SystemTime>)>,
+    /// Folders that tools installed into.
+    installed: Vec<String>,
+    /// Repositories within this one, which no snapshot holds. What an agent does there is work: a checkout gets them as they are.
+    nested: Vec<String>,
+    /// What is in the workspace and not in a checkout.
+    pub(crate) lacking: Vec<String>,
+}
+
+/// The files of a folder.
+#[derive(Default)]
+struct Walk {
+    /// From the root, with whether the path leads through a link.
+    files: Vec<String>,
+    left_out: Vec<String>,
+    /// Repositories within this one.
+    nested: Vec<String>,
+    is_cut: bool,
+}
+
+fn walk(root: &Path) -> Walk {
+    let mut walk = Walk::default();
+    let mut stack = vec![(String::new(), 0_usize)];
+    let mut visited: HashSet<(u64, u64)> = HashSet::new();
+    let mut entries = 0_usize;
+    while let Some((folder, depth)) = stack.pop() {
+        let path = root.join(&folder);
+        let Ok(data) = fs::metadata(&path) else { continue };
+        if depth > MAX_DEPTH || !visited.insert((data.dev(), data.ino())) {
+            continue;
+        }
+        if depth > 0 && path.join(".git").symlink_metadata().is_ok() {
+            walk.nested.push(folder.clone());
+        }
+        let Ok(list) = fs::read_dir(&path) else { continue };
+        for entry in list.flatten() {
+            entries += 1;
+            if entries > MAX_ENTRIES {
+                walk.is_cut = true;
+                return walk;
+            }
+            let Some(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
+            // In a submodule it is a file.
+            if name == ".git" {
+                continue;
+            }
+            let below = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
+            let Ok(kind) = entry.file_type() else { continue };
+            let is_dir = kind.is_dir() || (kind.is_symlink() && entry.path().is_dir());
+            if !is_dir {
+                // Neither pipes nor devices are read.
+                if kind.is_file() || (kind.is_symlink() && entry.path().is_file()) {
+                    walk.files.push(below);
+                }
+            } else if is_left_out(&name)
+                && (name != "target" || entry.path().join("CACHEDIR.TAG").exists() || depth == 0)
+            {
+                walk.left_out.push(below);
+            } else {
+                stack.push((below, depth + 1));
+            }
+        }
+    }
+    walk
+}
+
+/// The files below `root`, ignored ones, those behind links and those of repositories within this one included.
+pub(crate) fn files_of(root: &Path) -> Vec<String> {
+    walk(root).files
+}
+
+struct OnDisk<'a> {
+    root: &'a Path,
+    files: &'a [String],
+}
+
+impl Following for OnDisk<'_> {
+    fn text(&self, path: &str) -> Option<String> {
+        let path = self.root.join(path);
+        let data = fs::metadata(&path).ok()?;
+        if !data.is_file() || data.len() > MAX_SCRIPT {
+            return data.is_file().then(String::new);
+        }
+        Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned())
+    }
+
+    fn home(&self) -> Option<String> {
+        std::env::var("HOME").ok().filter(|home| home.starts_with('/'))
+    }
+
+    fn matching(&self, pattern: &str) -> Vec<String> {
+        let Ok(globs) = Globs::parse(&[pattern.to_owned()]) else { return Vec::new() };
+        self.files.iter().filter(|path| globs.matches(path)).cloned().collect()
+    }
+}
+
+/// What gates run, beyond their own words.
+pub struct GateReach {
+    pub followed: Vec<FollowedFile>,
+    /// Patterns by which scripts find files.
+    pub patterns: Vec<String>,
+    /// Files outside of the repository that scripts name and that are not there.
+    pub absent: Vec<String>,
+    /// Each gate with the test runners that it starts.
+    pub runners: Vec<(String, Vec<Runner>)>,
+}
+
+fn reach(root: &Path, below: &str, gates: &[GateSpec], files: &[String]) -> GateReach {
+    let disk = OnDisk { root, files };
+    let mut reach =
+        GateReach { followed: Vec::new(), patterns: Vec::new(), absent: Vec::new(), runners: Vec::new() };
+    for gate in gates.iter().filter(|gate| gate.ask.is_none()) {
+        let Followed { files, patterns, absent, runners } = follow(&gate.script(), below, &disk);
+        reach.patterns.extend(patterns);
+        reach.absent.extend(absent);
+        for file in files {
+            if !reach.followed.iter().any(|known| known.path == file.path) {
+                reach.followed.push(file);
+            }
+        }
+        reach.runners.push((gate.name.clone(), runners));
+    }
+    reach
+}
+
+/// What is sealed for these gates and why, for people.
+pub fn explain(root: &Path, below: &str, policy: &Policy) -> (Goalposts, GateReach) {
+    let (watched, reach) = WatchedGoalposts::begin(root, below, policy, None);
+    (watched.before, reach)
+}
+
+impl WatchedGoalposts {
+    /// Reads the goalposts of the workspace at `root`, in whose folder `below` gates run.
+    pub(crate) fn begin(
+        root: &Path,
+        below: &str,
+        policy: &Policy,
+        path: Option<&std::ffi::OsStr>,
+    ) -> (Self, GateReach) {
+        let walk = walk(root);
+        let mut watched = Self::empty(root, below, policy);
+        let reach = reach(root, below, &policy.gates.specs, &walk.files);
+        watched.followed = reach.followed.iter().map(|file| file.path.clone()).collect();
+        watched.found_by = Globs::parse(&reach.patterns).unwrap_or_default();
+        watched.before = watched.read(&walk.files, true);
+        watched.outside = outside(root);
+        watched.outside.extend(reach.absent.iter().map(|path| (PathBuf::from(path), None)));
+        if let Some(path) = path {
+            watched.programs = programs(policy, path, root);
+            watched.installed = installed_runners(root, &walk.left_out);
+        }
+        (watched, reach)
+    }
+
+    fn empty(root: &Path, below: &str, policy: &Policy) -> Self {
+        let named = policy.gates.specs.iter().flat_map(|gate| named_files(&gate.script()));
+        let named = named.map(|name| if below.is_empty() { name } else { format!("{below}/{name}") });
+        Self {
+            root: root.to_owned(),
+            before: Goalposts::default(),
+            seen: HashMap::new(),
+            contents: HashMap::new(),
+            test_paths: Globs::parse(&policy.gates.test_paths).unwrap_or_default(),
+            followed: BTreeSet::new(),
+            found_by: Globs::default(),
+            named: named.collect(),
+            outside: BTreeMap::new(),
+            programs: BTreeMap::new(),
+            installed: BTreeMap::new(),
+        }
+    }
+
+    /// The goalposts of a loop that goes on: the list that was kept, if it is the one that the journal names.
+    pub(crate) fn reopen(
+        root: &Path,
+        below: &str,
+        policy: &Policy,
+        list: &Path,
+        seal: &GoalpostSeal,
+        path: Option<&std::ffi::OsStr>,
+    ) -> io::Result<Self> {
+        let before: Goalposts = serde_json::from_slice(&fs::read(list)?)?;
+        if before.seal() != *seal {
+            return Err(io::Error::other("it is not the list that the journal names"));
+        }
+        let mut watched = Self::empty(root, below, policy);
+        let is_followed = |(path, post): (&String, &Goalpost)| {
+            (post.kind == GoalpostKind::Followed || kind_of(path).is_none()).then(|| path.clone())
+        };
+        watched.followed = before.0.iter().filter_map(is_followed).collect();
+        let walk = walk(root);
+        let reach = reach(root, below, &policy.gates.specs, &walk.files);
+        watched.found_by = Globs::parse(&reach.patterns).unwrap_or_default();
+        watched.before = before;
+        watched.outside = outside(root);
+        if let Some(path) = path {
+            watched.programs = programs(policy, path, root);
+            watched.installed = installed_runners(root, &walk.left_out);
+        }
+        Ok(watched)
+    }
+
+    pub(crate) fn seal(&self) -> GoalpostSeal {
+        self.before.seal()
+    }
+
+    /// Writes the list of goalposts, for a loop that goes on.
+    pub(crate) fn keep(&self, list: &Path) -> io::Result<()> {
+        write_private(list, &serde_json::to_vec(&self.before)?)
+    }
+
+    fn kind(&self, path: &str) -> Option<GoalpostKind> {
+        if self.test_paths.matches(path) {
+            return Some(GoalpostKind::Test);
+        }
+        kind_of(path).or_else(|| self.followed.contains(path).then_some(GoalpostKind::Followed))
+    }
+
+    /// What a file is that was not there: one that a script finds by a pattern runs with those that were.
+    fn kind_of_new(&self, path: &str) -> Option<GoalpostKind> {
+        if self.found_by.matches(path) { Some(GoalpostKind::Followed) } else { self.kind(path) }
+    }
+
+    fn read(&mut self, files: &[String], is_start: bool) -> Goalposts {
+        let mut posts = BTreeMap::new();
+        let mut room = KEPT_ALL;
+        let outside: Vec<String> =
+            self.followed.iter().filter(|path| path.starts_with('/')).cloned().collect();
+        for path in files.iter().chain(&outside) {
+            let is_new = !is_start && !self.before.0.contains_key(path);
+            let kind = if is_new { self.kind_of_new(path) } else { self.kind(path) };
+            let Some(kind) = kind else { continue };
+            let file = self.root.join(path);
+            let Some(stamp) = Stamp::of(&file) else { continue };
+            let known = self.seen.get(path).filter(|(seen, _)| *seen == stamp).map(|(_, post)| post.clone());
+            let post = match known {
+                Some(post) => post,
+                None => {
+                    let Ok(bytes) = fs::read(&file) else { continue };
+                    let post = Goalpost::of(kind, &bytes);
+                    if is_start && post.is_some() && stamp.size <= KEPT_FILE && bytes.len() <= room {
+                        room -= bytes.len();
+                        self.contents.insert(path.clone(), bytes);
+                    }
+                    self.seen.insert(path.clone(), (stamp, post.clone()));
+                    post
+                }
+            };
+            if let Some(post) = post {
+                posts.insert(path.clone(), post);
+            }
+        }
+        Goalposts(posts)
+    }
+
+    /// What differs from the start.
+    pub(crate) fn moved(&mut self) -> Vec<MovedGoalpost> {
+        let walk = walk(&self.root);
+        let now = self.read(&walk.files, false);
+        self.before.moved_to(&now)
+    }
+
+    /// Settings above the workspace and in the home folder, and programs of gates, that are not what they were.
+    pub(crate) fn changed_outside(&self) -> Vec<String> {
+        let settings = self.outside.iter().filter(|(path, before)| hash_of(path) != **before);
+        let programs = self.programs.values().filter(|program| program.is_changed());
+        let shadowing = self.programs.iter().filter_map(|(name, program)| {
+            let found =
+                path_entries().into_iter().map(|folder| folder.join(name)).find(|file| is_program(file))?;
+            (found != program.path).then_some(found)
+        });
+        let installed = self.installed.values().filter(|part| part.path.exists() && part.is_other());
+        let plugins = plugins_at_home().into_iter().filter(|path| !self.installed.contains_key(path));
+        // `npm` puts this folder first on PATH.
+        let bin = self.root.join("node_modules/.bin");
+        let beside = self.programs.keys().map(|name| bin.join(name));
+        let beside = beside.filter(|path| path.exists() && !self.installed.contains_key(path));
+        settings
+            .map(|(path, _)| path.clone())
+            .chain(installed.map(|part| part.path.clone()))
+            .chain(plugins)
+            .chain(beside)
+            .chain(programs.map(|program| program.path.clone()))
+            .chain(shadowing)
+            .map(|path| path.display().to_string())
+            .collect()
+    }
+
+    /// The goalposts in `folder`, a checkout: what they are now, to be compared after a gate has run.
+    pub(crate) fn stamps(&self, folder: &Path) -> HashMap<String, Option<Stamp>> {
+        let inside = self.before.0.keys().filter(|path| !path.starts_with('/'));
+        inside.map(|path| (path.clone(), Stamp::of(&folder.join(path)))).collect()
+    }
+
+    /// Lays the goalposts out in `folder` as they were: `read_base` reads a file of the first snapshot.
+    pub(crate) fn put_back(
+        &self,
+        folder: &Path,
+        moved: &[MovedGoalpost],
+        read_base: impl Fn(&[&str]) -> io::Result<Vec<Option<Vec<u8>>>>,
+    ) -> io::Result<()> {
+        let wanted: Vec<&str> = moved
+            .iter()
+            .filter(|moved| moved.how != Moved::Added && !moved.path.starts_with('/'))
+            .map(|moved| moved.path.as_str())
+            .collect();
+        let missing: Vec<&str> =
+            wanted.iter().copied().filter(|path| !self.contents.contains_key(*path)).collect();
+        let mut read: HashMap<&str, Vec<u8>> = HashMap::new();
+        if !missing.is_empty() {
+            for (path, bytes) in missing.iter().zip(read_base(&missing)?) {
+                read.extend(bytes.map(|bytes| (*path, bytes)));
+            }
+        }
+        for moved in moved.iter().filter(|moved| !moved.path.starts_with('/')) {
+            let file = folder.join(&moved.path);
+            let before = self.contents.get(&moved.path).or_else(|| read.get(moved.path.as_str()));
+            match (moved.how, moved.kind) {
+                (Moved::Added, GoalpostKind::Keys(shared)) => {
+                    let new = fs::read_to_string(&file).unwrap_or_default();
+                    let before = shared.as_before("", &new);
+                    if before.is_empty() {
+                        let _ = fs::remove_file(&file);
+                    } else {
+                        replace(&file, before.as_bytes())?;
+                    }
+                }
+                // What a gate names by itself is to be written.
+                (Moved::Added, _) if self.named.contains(&moved.path) => {}
+                (Moved::Added, _) => {
+                    let _ = fs::remove_file(&file);
+                }
+                (_, kind) => {
+                    let Some(before) = before else {
+                        return Err(io::Error::other(format!("`{}` cannot be put back", moved.path)));
+                    };
+                    let expected = self.before.0.get(&moved.path).map(|post| &post.sha256);
+                    if Goalpost::of(kind, before).as_ref().map(|post| &post.sha256) != expected {
+                        return Err(io::Error::other(format!(
+                            "the snapshot of `{}` is not what it was",
+                            moved.path
+                        )));
+                    }
+                    match (kind, std::str::from_utf8(before), fs::read_to_string(&file)) {
+                        (GoalpostKind::Keys(shared), Ok(old), Ok(new)) => {
+                            replace(&file, shared.as_before(old, &new).as_bytes())?;
+                        }
+                        _ => replace(&file, before)?,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes a file anew, in the place of a link as well, with the mode that it had.
+fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mode = fs::metadata(file).ok().map(|data| data.permissions());
+    if let Some(above) = file.parent() {
+        if above.is_file() {
+            fs::remove_file(above)?;
+        }
+        fs::create_dir_all(above)?;
+    }
+    match fs::symlink_metadata(file) {
+        Ok(data) if data.is_dir() => fs::remove_dir_all(file)?,
+        Ok(_) => fs::remove_file(file)?,
+        Err(_) => {}
+    }
+    fs::write(file, bytes)?;
+    if let Some(mode) = mode {
+        fs::set_permissions(file, mode)?;
+    }
+    Ok(())
+}
+
+fn is_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Lays out the files of a repository within this one, as they are, without what git keeps of it.
+fn copy_nested(from: &Path, to: &Path) -> io::Result<()> {
+    let mut room = EXTRA_ALL;
+    for path in walk(from).files {
+        let (source, file) = (from.join(&path), to.join(&path));
+        let Ok(data) = fs::metadata(&source) else { continue };
+        if data.len() > room || fs::symlink_metadata(&file).is_ok() {
+            continue;
+        }
+        room -= data.len();
+        if let Some(above) = file.parent() {
+            fs::create_dir_all(above)?;
+        }
+        fs::copy(&source, &file)?;
+    }
+    Ok(())
+}
+
+/// Goalposts of a checkout that a gate has rewritten while it ran.
+pub(crate) fn rewritten(folder: &Path, before: &HashMap<String, Option<Stamp>>) -> Vec<String> {
+    let mut paths: Vec<String> = before
+        .iter()
+        .filter(|(path, stamp)| Stamp::of(&folder.join(path)) != **stamp)
+        .map(|(path, _)| path.clone())
+        .collect();
+    paths.sort_unstable();
+    paths
+}
+
+fn hash_of(path: &Path) -> Option<String> {
+    let data = fs::metadata(path).ok()?;
+    if data.is_dir() {
+        // Whether it is there, and what lies in it, by name.
+        let mut names: Vec<_> = fs::read_dir(path).ok()?.flatten().map(|entry| entry.file_name()).collect();
+        names.sort_unstable();
+        return Some(format!("{names:?}"));
+    }
+    data.is_file().then(|| fs::read(path).ok().map(|bytes| sha256(&bytes))).flatten()
+}
+
+/// The settings that tools find above the workspace, above checkouts and in the home folder.
+fn outside(root: &Path) -> BTreeMap<PathBuf, Option<String>> {
+    let mut paths: BTreeSet<PathBuf> = BTreeSet::new();
+    let scratch = std::env::temp_dir();
+    let scratch = scratch.canonicalize().unwrap_or(scratch);
+    for folder in root.ancestors().skip(1).chain(scratch.ancestors()) {
+        paths.extend(ABOVE.iter().map(|name| folder.join(name)));
+    }
+    if let Some(home) = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute()) {
+        paths.extend(IN_HOME.iter().map(|name| home.join(name)));
+        let python = fs::read_dir(home.join(".local/lib")).into_iter().flatten().flatten();
+        for version in python.map(|entry| entry.path()) {
+            let packages = version.join("site-packages");
+            paths.extend(["sitecustomize.py", "usercustomize.py"].map(|name| packages.join(name)));
+            let inside = fs::read_dir(&packages).into_iter().flatten().flatten().map(|entry| entry.path());
+            paths.extend(inside.filter(|path| path.extension().is_some_and(|end| end == "pth")));
+        }
+    }
+    // What lies in the workspace is the agent's to write.
+    paths.retain(|path| !path.starts_with(root));
+    paths.into_iter().map(|path| (path.clone(), hash_of(&path))).collect()
+}
+
+/// How many files of installed runners are looked at.
+const MAX_INSTALLED: usize = 5000;
+
+/// The files of test runners in `node_modules`, in virtual environments and in the home folder's packages.
+fn installed_runners(root: &Path, left_out: &[String]) -> BTreeMap<PathBuf, KnownProgram> {
+    let mut files: Vec<PathBuf> = Vec::new();
+    for folder in left_out.iter().filter(|folder| INSTALLED.iter().any(|name| folder.ends_with(name))) {
+        let folder = root.join(folder);
+        for package in SHADOW_PACKAGES {
+            files_below(&folder.join(package), &mut files);
+        }
+        for packages in site_packages(&folder.join("lib")) {
+            for module in SHADOWS {
+                files_below(&packages.join(module), &mut files);
+                files.extend(Some(packages.join(format!("{module}.py"))).filter(|file| file.is_file()));
+            }
+        }
+    }
+    files.extend(plugins_at_home());
+    files.truncate(MAX_INSTALLED);
+    files.into_iter().map(|file| (file.clone(), KnownProgram::at(file))).collect()
+}
+
+fn files_below(folder: &Path, files: &mut Vec<PathBuf>) {
+    if files.len() >= MAX_INSTALLED {
+        return;
+    }
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => files_below(&entry.path(), files),
+            Ok(_) if entry.path().is_file() => files.push(entry.path()),
+            _ => {}
+        }
+    }
+}
+
+fn site_packages(lib: &Path) -> Vec<PathBuf> {
+    let versions = fs::read_dir(lib).into_iter().flatten().flatten();
+    versions.map(|version| version.path().join("site-packages")).filter(|path| path.is_dir()).collect()
+}
+
+/// What Python and its runner load by themselves from the packages in the home folder.
+fn plugins_at_home() -> Vec<PathBuf> {
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let mut found = Vec::new();
+    for packages in home.map(|home| site_packages(&home.join(".local/lib"))).unwrap_or_default() {
+        for entry in fs::read_dir(&packages).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.ends_with(".pth") || matches!(name.as_str(), "sitecustomize.py" | "usercustomize.py") {
+                found.push(path);
+            } else if name.ends_with(".dist-info") || name.ends_with(".egg-info") {
+                let points = path.join("entry_points.txt");
+                if fs::read_to_string(&points).is_ok_and(|text| text.contains("pytest11")) {
+                    found.push(points);
+                }
+            }
+        }
+    }
+    found
+}
+
+fn path_entries() -> Vec<PathBuf> {
+    let path = crate::inside::child::variable("PATH").unwrap_or_default();
+    std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect()
+}
+
+fn is_program(file: &Path) -> bool {
+    file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+/// Programs that gates and the tools below them start, as PATH finds them now. Those in the workspace are the agent's to write.
+fn programs(policy: &Policy, path: &std::ffi::OsStr, root: &Path) -> BTreeMap<String, KnownProgram> {
+    const TOOLS: &[&str] = &[
+        "sh",
+        "bash",
+        "env",
+        "cargo",
+        "rustc",
+        "rustdoc",
+        "cargo-nextest",
+        "cc",
+        "gcc",
+        "g++",
+        "clang",
+        "ld",
+        "make",
+        "cmake",
+        "ctest",
+        "python",
+        "python3",
+        "pytest",
+        "tox",
+        "uv",
+        "node",
+        "npm",
+        "npx",
+        "pnpm",
+        "yarn",
+        "bun",
+        "go",
+        "java",
+        "mvn",
+        "gradle",
+        "dotnet",
+        "just",
+        "grep",
+        "sed",
+        "awk",
+        "diff",
+        "test",
+        "cat",
+        "git",
+    ];
+    let words =
+        policy.gates.specs.iter().flat_map(|gate| dacapo_core::judge::gate_scripts::programs_of(&gate.run));
+    let names: BTreeSet<String> =
+        words.filter(|word| !word.contains('/')).chain(TOOLS.iter().map(|tool| (*tool).to_owned())).collect();
+    let folders: Vec<PathBuf> = std::env::split_paths(path).filter(|folder| folder.is_absolute()).collect();
+    let mut found = BTreeMap::new();
+    for name in names {
+        let file = folders.iter().map(|folder| folder.join(&name)).find(|file| is_program(file));
+        if let Some(file) = file.filter(|file| !file.starts_with(root)) {
+            found.insert(name, KnownProgram::at(file));
+        }
+    }
+    found
+}
+
+impl Extras {
+    /// What the workspace holds beside `tracked`, the files of a snapshot.
+    pub(crate) fn begin(root: &Path, tracked: &HashSet<Vec<u8>>) -> Self {
+        let walk = walk(root);
+        let mut extras = Self::default();
+        let mut room = EXTRA_ALL;
+        let is_nested = |path: &str| walk.nested.iter().any(|folder| is_below(path, folder));
+        for folder in &walk.nested {
+            let sizes = walk.files.iter().filter(|path| is_below(path, folder));
+            let sizes = sizes.map(|path| fs::metadata(root.join(path)).map_or(0, |data| data.len()));
+            let (all, largest) = sizes.fold((0, 0), |(all, largest), size| (all + size, size.max(largest)));
+            if all <= EXTRA_ALL && largest <= EXTRA_FILE {
+                extras.nested.push(folder.clone());
+            } else {
+                extras.lacking.push(folder.clone());
+            }
+        }
+        for path in
+            walk.files.iter().filter(|path| !tracked.contains(path.as_bytes()) && !is_nested(path.as_str()))
+        {
+            let file = root.join(path);
+            let Ok(data) = fs::metadata(&file) else { continue };
+            if data.len() > EXTRA_FILE || data.len() > room {
+                extras.lacking.push(path.clone());
+                continue;
+            }
+            let Ok(bytes) = fs::read(&file) else { continue };
+            room -= data.len();
+            extras.files.push((path.clone(), bytes, data.permissions(), data.modified().ok()));
+        }
+        for folder in walk.left_out {
+            let name = folder.rsplit('/').next().unwrap_or_default();
+            if INSTALLED.contains(&name) {
+                extras.installed.push(folder);
+            }
+        }
+        if walk.is_cut {
+            extras.lacking.push("(too many files)".to_owned());
+        }
+        extras
+    }
+
+    /// Lays them out in a checkout.
+    pub(crate) fn lay_out(&self, root: &Path, folder: &Path) -> io::Result<()> {
+        for (path, bytes, mode, modified) in &self.files {
+            let file = folder.join(path);
+            // What the agent has made part of its work is its own by now.
+            if fs::symlink_metadata(&file).is_ok() {
+                continue;
+            }
+            if let Some(above) = file.parent()
+                && fs::create_dir_all(above).is_err()
+            {
+                continue;
+            }
+            fs::write(&file, bytes)?;
+            // A build must not take what was built before for newer than its sources.
+            if let (Some(modified), Ok(open)) = (modified, fs::File::options().write(true).open(&file)) {
+                let _ = open.set_modified(*modified);
+            }
+            let _ = fs::set_permissions(&file, mode.clone());
+        }
+        for nested in &self.nested {
+            copy_nested(&root.join(nested), &folder.join(nested))?;
+        }
+        for path in &self.installed {
+            let link = folder.join(path);
+            if fs::symlink_metadata(&link).is_err() && root.join(path).is_dir() {
+                if let Some(above) = link.parent() {
+                    fs::create_dir_all(above)?;
+                }
+                std::os::unix::fs::symlink(root.join(path), &link)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_changed_by_its_bytes_and_not_by_a_link_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tool");
+        fs::write(&path, [b'x'; 300 << 10]).unwrap();
+        let known = KnownProgram::at(path.clone());
+        assert!(!known.is_changed());
+        fs::hard_link(&path, folder.path().join("link")).unwrap();
+        assert_ne!(Stamp::of(&path), known.stamp);
+        assert!(!known.is_changed(), "a hard link more is no other program");
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        let mut bytes = vec![b'x'; 300 << 10];
+        *bytes.last_mut().unwrap() = b'y';
+        fs::write(&path, bytes).unwrap();
+        fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+        assert!(known.is_changed(), "other bytes of the same size and time are another program");
+        fs::remove_file(&path).unwrap();
+        assert!(known.is_changed());
+    }
+}

@@ -1,0 +1,139 @@
+use dacapo_core::{judge::promise::PromiseRule, policy::GateRules};
+
+use super::*;
+
+struct World {
+    _dir: tempfile::TempDir,
+    home: Home,
+    workspace: PathBuf,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let workspace = root.join("work");
+        fs::create_dir(&workspace).unwrap();
+        Self { home: Home::at(root.join("state")), workspace, _dir: dir }
+    }
+
+    fn new_session(&self, session: &str) -> NewSession {
+        let promise = PromiseRule::new("REFACTOR_COMPLETE").unwrap();
+        NewSession {
+            host: Host::Claude,
+            session: session.to_owned(),
+            prompt: "Refactor the database layer".to_owned(),
+            policy: Policy::session(Host::Claude, promise, 50, GateRules::default()),
+            description: None,
+            project: "p".parse().unwrap(),
+            workspace: self.workspace.clone(),
+            transcript: TranscriptMark::default(),
+            force: false,
+            verify: false,
+        }
+    }
+}
+
+/// A host that remembers what it was given, or gives nothing on.
+#[derive(Default)]
+struct Remembering {
+    prompts: Vec<String>,
+    toasts: Vec<String>,
+    is_broken: bool,
+}
+
+impl SessionHost for Remembering {
+    fn inject(&mut self, prompt: &str) -> Result<(), String> {
+        if self.is_broken {
+            return Err("the session does not answer".to_owned());
+        }
+        self.prompts.push(prompt.to_owned());
+        Ok(())
+    }
+
+    fn toast(&mut self, toast: &Toast) {
+        self.toasts.push(toast.line());
+    }
+}
+
+#[test]
+fn a_program_starts_looks_and_cancels() {
+    // req 110, req 133: the programmatic example of the seed
+    let world = World::new();
+    let sessions = Sessions::new(&world.home);
+    let mut host = Remembering::default();
+    assert_eq!(sessions.state(None, None).unwrap(), None);
+    assert!(!sessions.cancel("ses_1", &mut host).unwrap(), "nothing to cancel");
+    sessions.start(world.new_session("ses_1"), &mut host).unwrap();
+    assert!(host.prompts[0].starts_with("Refactor the database layer"), "the initial prompt (req 130)");
+    let state = sessions.state(Some("ses_1"), None).unwrap().unwrap();
+    assert_eq!((state.iteration, state.max_iterations), (1, 50));
+    assert_eq!(sessions.state(Some("ses_2"), None).unwrap(), None, "null for a foreign session");
+    assert_eq!(sessions.state(None, None).unwrap().unwrap().session_id, "ses_1");
+    assert!(sessions.is_active("ses_1").unwrap() && !sessions.is_active("ses_2").unwrap());
+    assert!(!sessions.cancel("ses_2", &mut host).unwrap(), "not of another session (req 109)");
+    assert!(sessions.cancel("ses_1", &mut host).unwrap());
+    assert_eq!(host.toasts.last().unwrap(), "Ralph Loop Cancelled: Stopped at iteration 1");
+    assert!(!sessions.is_active("ses_1").unwrap() && !sessions.cancel("ses_1", &mut host).unwrap());
+}
+
+#[test]
+fn a_host_without_messages_injection_and_toasts_works() {
+    // req 129
+    let world = World::new();
+    let sessions = Sessions::new(&world.home);
+    sessions.start(world.new_session("ses_1"), &mut NoHost).unwrap();
+    fs::write(world.workspace.join("a"), "1").unwrap();
+    sessions.idle("ses_1", None, &mut NoHost).unwrap();
+    assert_eq!(sessions.state(Some("ses_1"), None).unwrap().unwrap().iteration, 2);
+    sessions.failed("ses_1", ("AbortError", "", None), false, &mut NoHost).unwrap();
+    assert_eq!(sessions.state(Some("ses_1"), None).unwrap(), None);
+    sessions.deleted("ses_1", &mut NoHost).unwrap();
+}
+
+#[test]
+fn a_prompt_that_cannot_be_injected_is_not_lost() {
+    // req 126, req 127
+    let world = World::new();
+    let sessions = Sessions::new(&world.home);
+    let mut host = Remembering::default();
+    sessions.start(world.new_session("ses_1"), &mut host).unwrap();
+    host.is_broken = true;
+    fs::write(world.workspace.join("a"), "1").unwrap();
+    sessions.idle("ses_1", None, &mut host).unwrap();
+    host.is_broken = false;
+    fs::write(world.workspace.join("a"), "22").unwrap();
+    // Another turn, as its host would tell it: the words differ.
+    struct Talking(Remembering);
+    impl SessionHost for Talking {
+        fn words(
+            &mut self,
+            mark: &TranscriptMark,
+            _: Option<Turn>,
+            _: Timestamp,
+        ) -> (NewWords, TranscriptMark) {
+            let messages = vec!["hello".to_owned()];
+            let turn = Turn::ending_with("hello", true);
+            (NewWords { messages, has_news: true, turn, ..NewWords::default() }, mark.clone())
+        }
+        fn inject(&mut self, prompt: &str) -> Result<(), String> {
+            self.0.inject(prompt)
+        }
+    }
+    let mut host = Talking(host);
+    sessions.idle("ses_1", None, &mut host).unwrap();
+    let last = host.0.prompts.last().unwrap();
+    assert!(last.starts_with("[RALPH LOOP - ITERATION 2/50]"), "the same iteration again: {last}");
+}
+
+#[test]
+fn what_cannot_be_written_starts_nothing_and_shows_nothing() {
+    // req 105, req 108
+    let world = World::new();
+    fs::write(world.home.path(), "a file where the folder should be").unwrap();
+    let mut host = Remembering::default();
+    assert!(Sessions::new(&world.home).start(world.new_session("ses_1"), &mut host).is_err());
+    assert!(host.toasts.is_empty() && host.prompts.is_empty());
+    let blank = NewSession { session: " ".to_owned(), ..world.new_session("ses_1") };
+    assert!(matches!(Sessions::new(&world.home).start(blank, &mut host), Err(SessionError::NoSession)));
+}

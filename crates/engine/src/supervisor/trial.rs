@@ -1,0 +1,296 @@
+//! The gates before the first agent: each is tried once in a throw-away checkout, beside the first agent if it takes long.
+
+use std::{
+    collections::VecDeque,
+    ffi::OsString,
+    fs::File,
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use dacapo_core::{
+    duration::Millis,
+    event::TriedGate,
+    goalposts::{ReportReader, Runner, use_of_checkout},
+    judge::{
+        expectation::OutputSearch,
+        gate_scripts::{named_files, programs_of},
+    },
+    loop_machine::Input,
+    policy::GateSpec,
+};
+use rustix::pipe::{PipeFlags, pipe_with};
+use sha2::{Digest, Sha256};
+
+use super::{SuperviseError, Supervisor, is_folder_inside, lay_out, observe, with_setup, work::hex};
+use crate::{
+    process::{KeeperLink, KeptCommand, Report, find_program},
+    proof::fresh_id,
+    scratch::Scratch,
+    secrets::secrets,
+};
+
+/// How long the first agent waits.
+const AGENT_WAITS: Duration = Duration::from_secs(2);
+/// How long one gate may take.
+const LONGEST: Duration = Duration::from_secs(30);
+/// What is tried is thrown away: it gets no time to end by itself.
+const GRACE: Millis = Millis(100);
+
+/// The gates that are being tried.
+pub(super) struct Trial {
+    keeper: KeeperLink,
+    checkout: Scratch,
+    waiting: VecDeque<(usize, GateSpec)>,
+    running: Option<TrialRun>,
+    /// When the first agent starts all the same; `None` once it was told.
+    agent_starts: Option<Instant>,
+}
+
+struct TrialRun {
+    index: usize,
+    spec: GateSpec,
+    output: Option<OwnedFd>,
+    report: ReportReader,
+    search: OutputSearch,
+    tail: Vec<u8>,
+    digest: Sha256,
+    since: Instant,
+    is_stopped: bool,
+}
+
+impl Trial {
+    pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let output = self.running.as_ref().and_then(|run| run.output.as_ref()).map(AsFd::as_fd);
+        self.keeper.fd().into_iter().chain(output)
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let longest = self.running.as_ref().filter(|run| !run.is_stopped).map(|run| run.since + LONGEST);
+        [self.agent_starts, longest].into_iter().flatten().min()
+    }
+
+    fn read(&mut self) {
+        let Some(run) = &mut self.running else { return };
+        let Some(output) = &run.output else { return };
+        let mut buffer = vec![0; 64 * 1024];
+        for _ in 0..64 {
+            match rustix::io::read(output, &mut buffer[..]) {
+                Ok(0) => {
+                    run.output = None;
+                    return;
+                }
+                Ok(read) => {
+                    let bytes = &buffer[..read];
+                    run.report.push(bytes);
+                    run.search.push(bytes);
+                    run.digest.update(bytes);
+                    observe::keep_tail(&mut run.tail, bytes);
+                }
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+impl Supervisor<'_> {
+    /// Begins to try the gates. Whatever keeps it from doing so is no reason not to begin: then nothing is known of them.
+    pub(super) fn try_gates(&mut self, gates: Vec<GateSpec>) -> Result<(), SuperviseError> {
+        if self.trial.is_none() {
+            match self.begin_trial(gates) {
+                Ok(trial) => self.trial = trial,
+                Err(error) => {
+                    self.notice(format!("the gates could not be tried before the first agent: {error}"))?
+                }
+            }
+            if self.trial.is_some() {
+                self.try_next()?;
+            }
+        }
+        // The first agent waits once, also if the loop was paused meanwhile.
+        if self.trial.as_ref().is_none_or(|trial| trial.agent_starts.is_none()) {
+            self.inbox.push_back(Input::TrialWaitOver.into());
+        }
+        Ok(())
+    }
+
+    fn begin_trial(&mut self, gates: Vec<GateSpec>) -> io::Result<Option<Trial>> {
+        let started = self.started.clone();
+        let (Some(base), Some(workspace)) = (&started.base, &self.workspace) else { return Ok(None) };
+        let checkout = Scratch::new("dacapo-trial")?;
+        let folder = checkout.path().join("files");
+        lay_out(workspace, &started, &base.snapshot, &folder).map_err(io::Error::other)?;
+        if let Some(extras) = &self.extras {
+            extras.lay_out(workspace.root(), &folder)?;
+        }
+        let waiting = gates.into_iter().enumerate().filter(|(_, gate)| gate.ask.is_none()).collect();
+        let keeper = KeeperLink::start(&fresh_id()?, &self.home.database())?;
+        let agent_starts = Some(Instant::now() + AGENT_WAITS);
+        Ok(Some(Trial { keeper, checkout, waiting, running: None, agent_starts }))
+    }
+
+    /// Starts the next gate; after the last one, the first agent need not wait any more.
+    fn try_next(&mut self) -> Result<(), SuperviseError> {
+        loop {
+            let Some(trial) = &mut self.trial else { return Ok(()) };
+            let Some((index, spec)) = trial.waiting.pop_front() else {
+                if trial.agent_starts.is_some() {
+                    self.inbox.push_back(Input::TrialWaitOver.into());
+                }
+                self.trial = None;
+                return Ok(());
+            };
+            if let Err(error) = self.try_gate(index, spec) {
+                let failure = Some(format!("could not be started: {error}"));
+                let tried = TriedGate { exit_code: -1, failure, ..TriedGate::default() };
+                self.inbox.push_back(Input::GateTried { index, tried: Box::new(tried) }.into());
+                continue;
+            }
+            return Ok(());
+        }
+    }
+
+    fn try_gate(&mut self, index: usize, spec: GateSpec) -> io::Result<()> {
+        let started = self.started.clone();
+        let root = self.workspace.as_ref().map(|workspace| workspace.root().to_owned()).unwrap_or_default();
+        let below = started.workspace.strip_prefix(&root).unwrap_or(Path::new("")).to_owned();
+        let Some(trial) = &self.trial else { return Ok(()) };
+        let dir = trial.checkout.path().join("files").join(below);
+        is_folder_inside(&dir, &spec).map_err(io::Error::other)?;
+        let command = KeptCommand {
+            program: "/bin/sh".into(),
+            args: ["-c", &with_setup(&started.policy, &spec.script())].map(OsString::from).into(),
+            env: self.gate_environment(0),
+            dir,
+            grace: GRACE,
+        };
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(&reader, true)?;
+        let stdin = File::open("/dev/null")?;
+        let Some(trial) = &mut self.trial else { return Ok(()) };
+        trial.keeper.run(&command, [stdin.as_fd(), writer.as_fd(), writer.as_fd()])?;
+        let search = OutputSearch::new(&spec.expect);
+        trial.running = Some(TrialRun {
+            index,
+            spec,
+            output: Some(reader),
+            report: ReportReader::default(),
+            search,
+            tail: Vec::new(),
+            digest: Sha256::new(),
+            since: Instant::now(),
+            is_stopped: false,
+        });
+        Ok(())
+    }
+
+    /// Reads what the gate that is tried prints, and takes its end.
+    pub(super) fn serve_trial(&mut self) -> Result<(), SuperviseError> {
+        let Some(trial) = &mut self.trial else { return Ok(()) };
+        trial.read();
+        let is_ready = trial.keeper.fd().is_some_and(|fd| {
+            let mut fds = [rustix::event::PollFd::from_borrowed_fd(fd, rustix::event::PollFlags::IN)];
+            let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+            rustix::event::poll(&mut fds, Some(&at_once)).is_ok_and(|ready| ready > 0)
+        });
+        if !is_ready {
+            return Ok(());
+        }
+        match trial.keeper.receive() {
+            Ok(Some(Report::Ended(end))) => {
+                trial.read();
+                self.gate_was_tried(end.code)?;
+            }
+            Ok(Some(Report::NotStarted(_))) => self.gate_was_tried(None)?,
+            // What a keeper says of an agent that stays.
+            Ok(Some(Report::Awake | Report::Rested(_))) => {}
+            // Nothing is known of the gates then.
+            Ok(None) | Err(_) => self.end_trial(),
+        }
+        Ok(())
+    }
+
+    fn gate_was_tried(&mut self, code: Option<i32>) -> Result<(), SuperviseError> {
+        let Some(run) = self.trial.as_mut().and_then(|trial| trial.running.take()) else { return Ok(()) };
+        let TrialRun { index, spec, report, search, tail, digest, since, is_stopped, .. } = run;
+        let failure = is_stopped.then(|| format!("took longer than {}s", LONGEST.as_secs()));
+        let exit_code = if is_stopped { -1 } else { code.unwrap_or(-1) };
+        let passed = failure.is_none() && spec.expect.refusal(exit_code, search.found()).is_none();
+        let tests = report.finish();
+        let missing_program = self.missing_program(&spec, exit_code);
+        let lacks: Vec<String> =
+            self.extras.as_ref().map(|extras| extras.lacking.clone()).unwrap_or_default();
+        let runners: Vec<Runner> = self
+            .gate_runners
+            .iter()
+            .find(|(name, _)| *name == spec.name)
+            .map(|(_, runners)| runners.clone())
+            .unwrap_or_default();
+        let checkout = use_of_checkout(passed, tests.as_ref(), is_stopped, &runners, !lacks.is_empty());
+        let is_broken = matches!(exit_code, 126 | 127);
+        let tried = TriedGate {
+            exit_code,
+            passed,
+            duration_ms: Millis::from(since.elapsed()),
+            failure,
+            tests,
+            checkout,
+            lacks: lacks.into_iter().take(5).collect(),
+            missing_program,
+            awaits_program: self.awaits_program(&spec),
+            output_sha256: hex(digest),
+            output_tail: if is_broken {
+                secrets().redact(&observe::readable_tail(&tail)).into_owned()
+            } else {
+                String::new()
+            },
+        };
+        self.inbox.push_back(Input::GateTried { index, tried: Box::new(tried) }.into());
+        self.try_next()
+    }
+
+    /// The program of a gate that exited 126 or 127 because it is neither on PATH nor a path in the workspace, which the agent
+    /// may be about to write.
+    pub(super) fn missing_program(&self, spec: &GateSpec, exit_code: i32) -> Option<String> {
+        if !matches!(exit_code, 126 | 127) {
+            return None;
+        }
+        let path = crate::inside::child::variable("PATH").unwrap_or_default();
+        programs_of(&spec.run).into_iter().find(|program| {
+            if program.contains('/') {
+                let file = Path::new(program);
+                return file.is_absolute() && !file.starts_with(&self.started.workspace) && !file.exists();
+            }
+            find_program(program, &path, Path::new("/")).is_err()
+        })
+    }
+
+    /// Whether a program or a script that a gate names is a path in the workspace that is not there.
+    fn awaits_program(&self, spec: &GateSpec) -> bool {
+        named_files(&spec.script()).iter().any(|name| !self.started.workspace.join(name).exists())
+    }
+
+    pub(super) fn look_at_trial(&mut self, now: Instant) {
+        let Some(trial) = &mut self.trial else { return };
+        if trial.agent_starts.is_some_and(|at| at <= now) {
+            trial.agent_starts = None;
+            self.inbox.push_back(Input::TrialWaitOver.into());
+        }
+        if let Some(run) = trial.running.as_mut().filter(|run| !run.is_stopped && run.since + LONGEST <= now)
+        {
+            run.is_stopped = true;
+            let _ = trial.keeper.stop(GRACE);
+        }
+    }
+
+    /// Stops trying: what is not known by now is learnt from the gates of the first claim.
+    pub(super) fn end_trial(&mut self) {
+        if let Some(trial) = self.trial.take()
+            && trial.agent_starts.is_some()
+        {
+            self.inbox.push_back(Input::TrialWaitOver.into());
+        }
+    }
+}
