@@ -4,7 +4,7 @@
 use std::{
     fs::{self, OpenOptions},
     io::{Read, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::Path,
     thread,
     time::{Duration, Instant, SystemTime},
@@ -15,6 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::{
     checkout::Checkout,
     error::{RepositoryProblem, WorkspaceError},
+    on_disk,
 };
 use crate::home::Home;
 
@@ -22,6 +23,11 @@ use crate::home::Home;
 const RUN_LOCK: &str = "dacapo-run.lock";
 /// How many bytes of that file are read.
 const LONGEST_NAME: u64 = 64;
+/// How long a lock of git has to lie there unchanged before it counts as left by a git that was killed. git holds the lock
+/// of a ref for milliseconds.
+const STALE_AFTER: Duration = Duration::from_millis(500);
+/// How long the lock of a git that lives is waited for.
+const LOCK_LIMIT: Duration = Duration::from_secs(5);
 
 /// The right to change a repository's refs, config or worktrees, until dropped or the process dies.
 #[derive(Debug)]
@@ -125,10 +131,74 @@ pub(crate) fn remove_stale_lock(checkout: &Checkout, since: SystemTime) -> Resul
     Ok(true)
 }
 
+/// Whether the lock that git complained of is gone, so that the same command may succeed now (fault H4).
+///
+/// The lock of a git that lives is waited for. One that a killed git left behind is removed. Locks on an index are not
+/// waited for here, because a user may hold one for as long as an editor is open: see [`remove_stale_lock`].
+pub(super) fn is_lock_gone(complaint: &str) -> bool {
+    let Some(lock) = lock_in_the_way(complaint) else { return false };
+    let seen = || fs::symlink_metadata(lock).ok().map(|file| (file.ino(), file.ctime(), file.ctime_nsec()));
+    let Some(first) = seen() else { return true };
+    let began = Instant::now();
+    while began.elapsed() < LOCK_LIMIT {
+        if seen() != Some(first) {
+            return true;
+        }
+        if began.elapsed() >= STALE_AFTER && !is_open(lock) && !does_git_work_at(lock) {
+            return fs::remove_file(lock).is_ok();
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    false
+}
+
+/// The lock file that kept git from its work; none if something else did, or if it is the lock of an index.
+fn lock_in_the_way(complaint: &str) -> Option<&Path> {
+    let (_, rest) = complaint.split_once("Unable to create '")?;
+    let (path, _) = rest.split_once("': File exists")?;
+    (path.ends_with(".lock") && !path.ends_with("index.lock")).then(|| Path::new(path))
+}
+
+/// Whether a git runs in the repository that `lock` belongs to. It may have closed its lock already and not renamed it yet.
+fn does_git_work_at(lock: &Path) -> bool {
+    let is_dot_git = |folder: &&Path| folder.file_name().is_some_and(|name| name == ".git");
+    let Some(git_dir) = lock.ancestors().find(is_dot_git).or(lock.parent()) else { return true };
+    let is_near = |folder: &Path| {
+        git_dir.parent().is_some_and(|top| folder.starts_with(top))
+            || on_disk::folders_of_checkout(folder).is_some_and(|(_, common)| common == git_dir)
+    };
+    crate::process::identity::all_pids().into_iter().any(|pid| {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        name.starts_with("git") && fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|at| is_near(&at))
+    })
+}
+
 /// Whether any process that we may look at has the file open.
 fn is_open(file: &Path) -> bool {
     crate::process::identity::all_pids().into_iter().any(|pid| {
         let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
         fds.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == file))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_of_refs_are_waited_for_and_those_of_an_index_are_not() {
+        for (complaint, lock) in [
+            (
+                "fatal: cannot lock ref 'HEAD': Unable to create '/r/.git/HEAD.lock': File exists.",
+                "/r/.git/HEAD.lock",
+            ),
+            ("error: Unable to create '/r/.git/packed-refs.lock': File exists.", "/r/.git/packed-refs.lock"),
+            ("fatal: Unable to create '/r/.git/index.lock': File exists.", ""),
+            ("fatal: Unable to create '/r/.git/HEAD.lock': Permission denied", ""),
+            ("fatal: cannot lock ref 'HEAD': is at 1 but expected 2", ""),
+        ] {
+            let expected = (!lock.is_empty()).then(|| Path::new(lock));
+            assert_eq!(lock_in_the_way(complaint), expected, "{complaint}");
+        }
+    }
 }

@@ -20,6 +20,8 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
 };
 
+use super::locks;
+
 /// How long one call may take.
 const LIMIT: Duration = Duration::from_secs(60);
 /// How much one call may print.
@@ -258,7 +260,17 @@ impl GitCall<'_> {
     }
 
     /// Runs the command to its end. A failed command is an output with its exit code, not an error.
+    ///
+    /// A command that met the lock of another git runs again once that lock is gone, also if a killed git left it.
     pub(crate) fn run(self) -> Result<GitOutput, GitError> {
+        let output = self.run_once()?;
+        if output.code == Some(0) || !locks::is_lock_gone(&output.stderr) {
+            return Ok(output);
+        }
+        self.run_once()
+    }
+
+    fn run_once(&self) -> Result<GitOutput, GitError> {
         let shown = self.shown();
         let mut command = Command::new(&self.git.program);
         for setting in &self.config {

@@ -172,6 +172,22 @@ fn an_index_that_somebody_holds_is_said_to_be_behind() {
 }
 
 #[test]
+fn locks_on_refs_that_a_killed_git_left_do_not_keep_a_commit_back() {
+    // fault H4
+    let fixture = Fixture::new();
+    let (mut workspace, _) = fixture.begun();
+    let branch = fixture.user(&["symbolic-ref", "HEAD"]).trim().to_owned();
+    for (at, lock) in [".git/HEAD.lock".to_owned(), format!(".git/{branch}.lock")].iter().enumerate() {
+        fixture.write("a", &format!("{at}\n"));
+        let next = workspace.snapshot(at as u64 + 1).unwrap();
+        fixture.write(lock, "");
+        let outcome = workspace.commit_tree(&next.id, "x", at as u64 + 1).unwrap();
+        assert!(matches!(outcome, CommitOutcome::Committed { .. }), "{lock}: {outcome:?}");
+        assert!(!fixture.path(lock).exists(), "{lock}");
+    }
+}
+
+#[test]
 fn nobody_commits_without_a_name() {
     let fixture = Fixture::new();
     let (mut workspace, _) = fixture.begun();
