@@ -1,6 +1,7 @@
 //! The agents on this machine: where they are, which version, signed in or not, and whether one answers.
 
 use std::{
+    ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
     time::Instant,
@@ -80,26 +81,33 @@ fn version(home: &Home, program: &Path) -> Option<String> {
 
 /// Whether `agent` is signed in. No file is read and no request is made.
 pub fn signed_in(agent: &str) -> SignedIn {
+    signed_in_with(agent, |name| std::env::var_os(name))
+}
+
+/// The same, for an agent that finds this in its environment.
+pub(crate) fn signed_in_with(agent: &str, variable: impl Fn(&str) -> Option<OsString>) -> SignedIn {
     let Some(known) = SignIn::of(agent) else { return SignedIn::Unknown };
-    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if let Some(variable) = known.variables.iter().find(|name| is_set(name)) {
-        return SignedIn::Variable(variable);
+    let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
+    if let Some(name) = known.variables.iter().find(|name| is_set(name)) {
+        return SignedIn::Variable(name);
     }
     if known.file.is_empty() {
         return SignedIn::Unknown;
     }
-    let (variable, below_home) = known.folder;
-    let folder = match std::env::var_os(variable).filter(|_| !variable.is_empty()) {
-        Some(folder) => PathBuf::from(folder),
-        None => match std::env::var_os("HOME") {
-            Some(home) => PathBuf::from(home).join(below_home),
-            None => return SignedIn::Unknown,
-        },
-    };
+    let Some(folder) = agent_folder(agent, variable) else { return SignedIn::Unknown };
     let file = folder.join(known.file);
     match fs::metadata(&file) {
         Ok(found) if found.is_file() && found.len() > 2 => SignedIn::File(file),
         _ => SignedIn::NotFound,
+    }
+}
+
+/// The folder in which `agent` keeps its own files, if it is known.
+pub(crate) fn agent_folder(agent: &str, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let (name, below_home) = SignIn::of(agent)?.folder;
+    match variable(name).filter(|_| !name.is_empty()) {
+        Some(folder) => Some(PathBuf::from(folder)),
+        None => Some(PathBuf::from(variable("HOME")?).join(below_home)),
     }
 }
 

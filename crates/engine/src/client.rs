@@ -760,23 +760,6 @@ impl Client {
         }
     }
 
-    /// Forgets that the providers of a loop's agents are at their limit, so that they are asked again.
-    pub fn open_providers(&mut self, id: &LoopId) -> Result<(), ClientError> {
-        let Some(started) = self.loop_started(id)? else { return Ok(()) };
-        let agent = &started.policy.agent;
-        let providers: Vec<String> =
-            (0..=agent.fallback.len()).map(|index| agent.at(index).provider.clone()).collect();
-        match &mut self.way {
-            Way::Journal { store, .. } => {
-                for provider in providers {
-                    store.open_provider(&provider)?;
-                }
-                Ok(())
-            }
-            Way::Supervisor(_) => Err(deciding("resume loops").into()),
-        }
-    }
-
     /// Takes up what was asked of a loop that has no supervisor.
     pub fn settle(&mut self, id: &LoopId) -> Result<(), ClientError> {
         match &mut self.way {

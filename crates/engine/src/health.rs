@@ -24,10 +24,40 @@ pub fn containment() -> Containment {
     Containment { is_full: can_reap && can_look, words: words.to_owned() }
 }
 
-/// Bytes free for us where `path` lies.
-pub fn free_space(path: &Path) -> io::Result<u64> {
+/// Less than this is little for a night: what agents print and dacapo keeps alone may be more.
+const FEW_BYTES: u64 = 512 << 20;
+/// Fewer new files than a build of a small project makes.
+const FEW_FILES: u64 = 5_000;
+
+/// What the file system of a folder has left for us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Tells file systems apart.
+    pub device: u64,
+    pub bytes: u64,
+    /// New files, where the file system has a limit of them.
+    pub files: Option<u64>,
+}
+
+/// What is left where `path` lies.
+pub fn room(path: &Path) -> io::Result<Room> {
     let stat = rustix::fs::statvfs(path)?;
-    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    Ok(Room {
+        device: std::os::unix::fs::MetadataExt::dev(&std::fs::metadata(path)?),
+        bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
+        files: (stat.f_files > 0).then_some(stat.f_favail),
+    })
+}
+
+impl Room {
+    /// What is left, in words, if it is little.
+    pub fn shortage(&self) -> Option<String> {
+        if self.bytes < FEW_BYTES {
+            return Some(format!("{} MiB free", self.bytes >> 20));
+        }
+        let files = self.files.filter(|files| *files < FEW_FILES)?;
+        Some(format!("room for {files} more files"))
+    }
 }
 
 /// Where a program on PATH lies.

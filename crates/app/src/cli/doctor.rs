@@ -100,12 +100,12 @@ pub(super) fn doctor(cx: &Context, args: &DoctorArgs) -> Result<u8, UserError> {
     let level = if containment.is_full { Level::Ok } else { Level::Warn };
     findings.add("containment", level, containment.words, None);
     journal(cx, &mut findings)?;
-    match health::free_space(cx.home.path()) {
-        Ok(free) if free < 100 << 20 => {
-            let detail = format!("{} MiB free at {}", free >> 20, cx.home.path().display());
+    match health::room(cx.home.path()).map(|room| (room.shortage(), room)) {
+        Ok((Some(little), _)) => {
+            let detail = format!("{little} at {}", cx.home.path().display());
             findings.add("disk", Level::Bad, detail, Some("make room"));
         }
-        Ok(free) => findings.add("disk", Level::Ok, format!("{} GiB free", free >> 30), None),
+        Ok((None, room)) => findings.add("disk", Level::Ok, format!("{} GiB free", room.bytes >> 30), None),
         Err(error) => findings.add("disk", Level::Warn, format!("cannot tell: {error}"), None),
     }
     match health::find("git") {

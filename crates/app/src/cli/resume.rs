@@ -153,7 +153,6 @@ pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
         return resume_in_session(cx, &mut client, &row.view, grant);
     }
     if args.now {
-        client.open_providers(&id)?;
         let is_told = client.request(
             &StreamId::Loop(id.clone()),
             &Request::Unpause { grant: Grant { ask_now: true, ..Grant::default() } },
@@ -163,8 +162,8 @@ pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
             return Ok(0);
         }
     }
-    let grant = Grant { ask_now: false, ..grant };
     if row.is_running {
+        let grant = Grant { ask_now: false, ..grant };
         return if row.view.state == "paused" || row.view.pausing {
             client.request(&StreamId::Loop(id.clone()), &Request::Unpause { grant })?;
             say(format!("Loop {id} goes on."));

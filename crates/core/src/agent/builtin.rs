@@ -7,6 +7,7 @@ use super::{
     acp::AcpUsage,
     catalog::{AcpDefinition, AgentDefinition},
     command::Format,
+    sign_in::{SettingsPlace, SignInQuestion, SignInSettings, SignedOutAnswer},
 };
 
 static ALL: LazyLock<Vec<AgentDefinition>> =
@@ -38,6 +39,19 @@ fn claude() -> AgentDefinition {
         provider: "anthropic".into(),
         install: "npm install -g @anthropic-ai/claude-code".into(),
         sign_in: "run `claude`, then `/login`".into(),
+        sign_in_question: Some(SignInQuestion {
+            args: words("auth status"),
+            no: SignedOutAnswer::FalseField("loggedIn"),
+            other_ways: words("--settings"),
+            // Its answer leaves out the settings of a repository, which count when it works there.
+            settings: [".claude/settings.json", ".claude/settings.local.json"]
+                .map(|file| SignInSettings {
+                    place: SettingsPlace::Workspace,
+                    file,
+                    words: &["ANTHROPIC_", "CLAUDE_CODE_", "apiKeyHelper"],
+                })
+                .into(),
+        }),
         default_model: None,
         tools: vec![
             "--mcp-config".into(),
@@ -70,6 +84,18 @@ fn codex() -> AgentDefinition {
         provider: "openai".into(),
         install: "npm install -g @openai/codex".into(),
         sign_in: "run `codex login`".into(),
+        sign_in_question: Some(SignInQuestion {
+            args: words("login status"),
+            no: SignedOutAnswer::Line("Not logged in"),
+            other_ways: words("--oss -c --config -p --profile"),
+            // Its answer is about OpenAI, whichever provider it is set up to ask.
+            settings: [
+                (SettingsPlace::AgentFolder, "config.toml"),
+                (SettingsPlace::Workspace, ".codex/config.toml"),
+            ]
+            .map(|(place, file)| SignInSettings { place, file, words: &["model_provider", "oss", "profile"] })
+            .into(),
+        }),
         // It starts servers with hardly any variable of its own.
         tools: vec![
             "-c".into(),

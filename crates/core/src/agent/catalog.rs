@@ -6,6 +6,7 @@ use super::{
     acp::{AcpSettings, AcpUsage},
     builtin,
     command::{AgentCommand, Format, PromptDelivery},
+    sign_in::SignInQuestion,
 };
 use crate::{
     event::Outcome,
@@ -48,6 +49,8 @@ pub struct AgentDefinition {
     pub install: String,
     /// Signs in, in words with the command in them.
     pub sign_in: String,
+    /// How it is asked whether it is signed in, where it can be.
+    pub sign_in_question: Option<SignInQuestion>,
     /// The model it uses unless told otherwise, where that is known.
     pub default_model: Option<String>,
     /// Gives it dacapo's own tools, the server `dacapo mcp`; empty where it cannot be told so.

@@ -15,4 +15,4 @@ pub use environment::{
     EnvironmentRule, agent_environment, gate_environment, is_basic, is_nested_agent_marker, is_provider_key,
     is_reference,
 };
-pub use sign_in::SignIn;
+pub use sign_in::{SettingsPlace, SignIn, SignInQuestion, account_of};

@@ -102,7 +102,7 @@ impl Decision {
             (Paused { .. }, In::Requested(Request::Unpause { grant })) => self.unpause(grant),
             (Parked(_), In::Requested(Request::Unpause { grant })) if grant.ask_now => {
                 self.take_back_pause(Grant { ask_now: false, ..grant });
-                self.perform(Effect::ReadMarkers);
+                self.ask_now();
             }
             (
                 AwaitingTasks | Looking | Running | Checking { .. } | Judging(..) | Delaying | Parked(_),
@@ -336,7 +336,7 @@ impl Decision {
         if !reason.is_resumable() {
             return;
         }
-        let counts_anew = reason == Reason::Stuck;
+        let (counts_anew, asks_now) = (reason == Reason::Stuck, grant.ask_now);
         self.record(LoopEvent::LoopResumed { grant, output, pid, counts_anew });
         self.perform(Effect::ConsumeWaitMarker);
         // Marks that a cut-off agent set are no claim, and a crash may have left the marks of a refused claim.
@@ -347,7 +347,16 @@ impl Decision {
         if self.state.phase == Phase::Looking && self.wants_baseline() {
             return self.run_check(GateRole::Baseline, 0);
         }
+        if asks_now && matches!(self.state.phase, Phase::Parked(_)) {
+            return self.ask_now();
+        }
         self.go_on();
+    }
+
+    /// The user does not want to wait for the end of a limit: the provider is asked at once.
+    fn ask_now(&mut self) {
+        self.perform(Effect::OpenProviders);
+        self.perform(Effect::ReadMarkers);
     }
 
     fn tasks_looked_at(&mut self, missing: Vec<crate::ids::TaskId>) {

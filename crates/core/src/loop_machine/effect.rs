@@ -85,9 +85,16 @@ pub enum Effect {
     /// Leave the session alone until this time, and look at it again then; answered by `SessionIdle`.
     AwaitRecovery { until: Timestamp },
     /// Wait until a time of day; answered by `ParkOver`, not before the provider may be asked again.
-    Park { until: Timestamp, provider: String },
-    /// Tell all loops on this machine that a provider is at its limit. No answer.
-    CloseProvider { provider: String, until: Timestamp, why: String },
+    Park { until: Timestamp },
+    /// Tell all loops on this machine that the account of this loop's agent is at its limit. No answer.
+    CloseProvider {
+        /// The index of the agent: the policy's own is 0, its fallbacks follow.
+        agent: usize,
+        until: Timestamp,
+        why: String,
+    },
+    /// Forget that the accounts of this loop's agents are at their limit, so that their providers are asked. No answer.
+    OpenProviders,
     /// Give the DONE file of a refused claim another name. No answer.
     SetDoneAside,
     /// Remove the wait marker, so that it does not count twice. No answer.

@@ -103,8 +103,11 @@ pub enum Input {
 /// Which providers can be asked and what is left of shared budgets, before an agent starts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Supply {
-    /// Providers that are at their limit: until when, and why.
-    pub closed: BTreeMap<String, (Timestamp, String)>,
+    /// Agents whose account is at its limit, by their index: until when, and why. The policy's own agent is 0, its fallbacks
+    /// follow.
+    pub closed: BTreeMap<usize, (Timestamp, String)>,
+    /// What the policy's own agent answered when it was asked whether it is signed in, if it says that it is not.
+    pub signed_out: Option<String>,
     /// What all loops have used together, this one included.
     pub shared: SharedSpend,
 }

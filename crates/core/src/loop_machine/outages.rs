@@ -80,8 +80,8 @@ impl Decision {
 
     /// The provider is at its limit: every loop that uses it waits, or this loop switches to another agent.
     fn provider_is_closed(&mut self, until: Timestamp, why: String) {
-        let provider = self.provider();
-        self.perform(Effect::CloseProvider { provider, until, why: why.clone() });
+        let agent = self.state.sessions.agent;
+        self.perform(Effect::CloseProvider { agent, until, why: why.clone() });
         if self.policy().agent.fallback.is_empty() {
             self.park(until, why);
         } else {
@@ -94,8 +94,7 @@ impl Decision {
         if self.state.orders.pause {
             self.record(LoopEvent::Paused);
         } else {
-            let provider = self.provider();
-            self.perform(Effect::Park { until, provider });
+            self.perform(Effect::Park { until });
         }
     }
 
@@ -116,14 +115,21 @@ impl Decision {
             return false;
         }
         let policy = self.policy();
-        let open = (0..=policy.agent.fallback.len())
-            .find(|i| !supply.closed.contains_key(&policy.agent.at(*i).provider));
-        match open {
-            Some(index) => {
+        let open = (0..=policy.agent.fallback.len()).find(|index| !supply.closed.contains_key(index));
+        match (open, &supply.signed_out) {
+            // The loop ends before anything is spent; `resume` goes on once the user has signed in.
+            (Some(0), Some(said)) => {
+                let (agent, said) = (&policy.agent.at(0).name, said.trim_end_matches('.'));
+                let remedy = catalog::find(agent).and_then(|known| known.remedy(Outcome::Auth));
+                let remedy = remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
+                self.finish(Reason::Auth, format!("{agent} says that it is not signed in (`{said}`){remedy}"));
+                false
+            }
+            (Some(index), _) => {
                 self.switch_to(index, supply);
                 true
             }
-            None => {
+            (None, _) => {
                 let first = supply.closed.values().min_by_key(|(until, _)| *until).cloned();
                 let (until, why) = first.unwrap_or((Timestamp::MAX, "no agent is left".to_owned()));
                 self.park(until, why);
@@ -139,7 +145,7 @@ impl Decision {
         let policy = self.policy();
         let agent = policy.agent.at(index).name.clone();
         let left = policy.agent.at(self.state.sessions.agent);
-        let why = match supply.closed.get(&left.provider) {
+        let why = match supply.closed.get(&self.state.sessions.agent) {
             Some((until, why)) => format!("{} is at its limit until {until}: {why}", left.name),
             None => format!("{agent} can be asked again"),
         };
@@ -190,10 +196,6 @@ impl Decision {
                 self.record(LoopEvent::BudgetLow { share: low.share, detail: low.to_string() });
             }
         }
-    }
-
-    fn provider(&self) -> String {
-        self.policy().agent.at(self.state.sessions.agent).provider.clone()
     }
 
     /// A delay that differs from loop to loop, so that loops that wait for the same reset do not all come back in the

@@ -11,6 +11,7 @@ use std::{
 };
 
 use dacapo_core::{
+    agent::account_of,
     duration::Millis,
     event::{AgentExit, LoopStarted, Outcome},
     ids::{LoopId, ProjectId},
@@ -420,8 +421,10 @@ impl<'a> HostedLoop<'a> {
                         let now = Timestamp::now();
                         waiting.push(self.stream.step(&mut self.store, now, [input.into()], observer)?);
                     }
-                    Effect::CloseProvider { provider, until, why } => {
-                        self.store.close_provider(&provider, until, &why)?;
+                    Effect::CloseProvider { agent, until, why } => {
+                        let agent = self.started.policy.agent.at(agent);
+                        let env: Vec<_> = std::env::vars_os().collect();
+                        self.store.close_provider(&account_of(agent, &env), until, &why)?;
                     }
                     Effect::SetDoneAside => {
                         let done = self.task_folder().join("DONE");
@@ -498,6 +501,7 @@ impl<'a> HostedLoop<'a> {
             goalposts: None,
             extras: None,
             gate_runners: Vec::new(),
+            sign_in: None,
         };
         let mut supervisor = parts.supervisor(observer)?;
         supervisor.perform_all(effects)?;

@@ -12,6 +12,7 @@ mod items;
 mod listen;
 mod observe;
 mod preconditions;
+mod sign_in;
 mod start;
 mod starting_point;
 mod supply;
@@ -57,6 +58,7 @@ use self::{
     acp::{Resident, Talk},
     children::ChildProcesses,
     timers::Timers,
+    sign_in::SignInCheck,
     trial::Trial,
     verdict::GateCheckout,
     work::Work,
@@ -144,7 +146,13 @@ pub(crate) struct Supervisor<'a> {
     programs: Vec<PathBuf>,
     /// The environment in which the command was typed.
     inherited: Vec<(OsString, OsString)>,
-    /// The provider of which this loop is to find out whether it answers again.
+    /// The agent that was asked whether it is signed in, until it has answered.
+    sign_in: Option<SignInCheck>,
+    /// Whether the next agent waits for that answer.
+    awaits_sign_in: bool,
+    /// What the agent said if it says that it is not signed in.
+    signed_out: Option<String>,
+    /// The account of which this loop is to find out whether its provider answers again.
     probes: Option<String>,
     task_bus: Bus,
     project_bus: Bus,
@@ -222,11 +230,7 @@ impl Supervisor<'_> {
     fn perform(&mut self, effect: Effect) -> Result<(), SuperviseError> {
         match effect {
             Effect::Post(_) => {}
-            Effect::ReadMarkers => {
-                let facts = observe::markers(&self.task_folder());
-                let supply = Box::new(self.supply()?);
-                self.inbox.push_back(Input::MarkersRead(facts, supply).into());
-            }
+            Effect::ReadMarkers => self.read_markers()?,
             Effect::StartAgent { prompt, .. } if self.started.session.is_some() => {
                 if let Err(error) = self.segments.prompt.append(prompt.as_bytes()) {
                     let full = Input::DiskFailed(format!("cannot keep output: {error}"));
@@ -238,12 +242,13 @@ impl Supervisor<'_> {
                 self.start_agent((agent, session), iteration, &prompt, &nonce, time_left)?;
             }
             Effect::Park { .. } if self.started.session.is_some() => {}
-            Effect::Park { until, .. } => self.timers.park(until),
+            Effect::Park { until } => self.timers.park(until),
             // A hook waits for that itself, without a supervisor.
             Effect::AwaitRecovery { .. } => {}
-            Effect::CloseProvider { provider, until, why } => {
-                self.store.close_provider(&provider, until, &why)?;
+            Effect::CloseProvider { agent, until, why } => {
+                self.store.close_provider(&self.account(agent), until, &why)?;
             }
+            Effect::OpenProviders => self.open_providers()?,
             Effect::RunGate { gate, role, snapshot, look } => {
                 self.start_gate(gate, role, snapshot.as_deref(), look)?;
             }
@@ -307,6 +312,7 @@ impl Supervisor<'_> {
         if ready.trial {
             self.serve_trial()?;
         }
+        self.look_at_sign_in(Instant::now())?;
         // Before the keeper's report: what the agent asked before its end counts.
         if ready.agent {
             self.serve_agent()?;
@@ -333,6 +339,7 @@ impl Supervisor<'_> {
             self.next_tick,
             self.server.deadline(),
             self.trial.as_ref().and_then(Trial::deadline),
+            self.sign_in.as_ref().map(SignInCheck::deadline),
             renewal,
         ];
         let deadline = deadlines.into_iter().flatten().min();
@@ -357,6 +364,10 @@ impl Supervisor<'_> {
             fds.extend(trial.fds().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         }
         let trial = fds.len();
+        if let Some(check) = &self.sign_in {
+            fds.extend(check.fds().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        }
+        let sign_in = fds.len();
         fds.extend(self.server.fds().map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)));
         fds.extend(self.watch.as_ref().map(|watch| PollFd::from_borrowed_fd(watch.fd(), PollFlags::IN)));
         fds.extend(self.children.fds().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
@@ -373,7 +384,7 @@ impl Supervisor<'_> {
             pipes: any(&fds[keeper..pipes]),
             resident: any(&fds[pipes..resident]),
             trial: any(&fds[resident..trial]),
-            agent: is_idle || any(&fds[trial..]),
+            agent: is_idle || any(&fds[sign_in..]),
         })
     }
 

@@ -20,6 +20,7 @@ use dacapo_core::{
 use super::{SuperviseError, start::NewLoop};
 use crate::{
     git::WorkspaceError,
+    health,
     home::{Home, HomeError},
     process::{ProgramError, Programs},
     secrets::secrets,
@@ -184,6 +185,23 @@ pub(super) fn neighbours(
         warnings.push(format!("loop {} (task {}) works in the same folder", row.view.id, row.view.task));
     }
     Ok(warnings)
+}
+
+/// A warning for each file system that has so little room left that a loop would soon fill it.
+pub(super) fn nearly_full(home: &Home, workspace: &Path) -> Vec<String> {
+    let mut rooms = Vec::new();
+    for (what, path) in [("dacapo's state", home.path()), ("the workspace", workspace)] {
+        // What cannot be told is no reason to warn.
+        if let Ok(room) = health::room(path)
+            && !rooms.iter().any(|(_, _, known): &(_, _, health::Room)| known.device == room.device)
+        {
+            rooms.push((what, path, room));
+        }
+    }
+    let words = rooms.iter().filter_map(|(what, path, room)| Some((what, path, room.shortage()?)));
+    words
+        .map(|(what, path, left)| format!("the disk of {what} is nearly full: {left} at `{}`", path.display()))
+        .collect()
 }
 
 /// Refuses tasks that would wait for each other for ever (req 99).

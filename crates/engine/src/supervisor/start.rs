@@ -20,8 +20,10 @@ use jiff::Timestamp;
 use super::{
     Finished, PATIENCE, SuperviseError, Supervisor,
     preconditions::{
-        CheckedLoop, DEEPEST, StartError, ancestors, check_cycle, find_agents, neighbours, take_lock,
+        CheckedLoop, DEEPEST, StartError, ancestors, check_cycle, find_agents, nearly_full, neighbours,
+        take_lock,
     },
+    sign_in::SignInCheck,
     starting_point::{self, StartingPoint},
     timers::Timers,
     unattended::{bury, reconcile_holding, take_up_requests},
@@ -129,8 +131,21 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
     if depth > DEEPEST {
         return Err(StartError::TooDeep);
     }
+    // Where a loop of the same run, or an agent that starts a child, has worked already, the first attempt tells.
+    let is_first = ancestors.is_empty()
+        && match &new.run {
+            Some(run) => store.loops_of_run(run)?.is_empty(),
+            None => true,
+        };
+    let caller = crate::inside::child::environment();
+    let sign_in = is_first
+        .then(|| SignInCheck::begin(home, &new.policy, &programs, &new.workspace, &caller))
+        .flatten();
     check_cycle(&store, &new.project, &task, &new.after)?;
     let mut warnings = neighbours(&store, &new.workspace, &ancestors)?;
+    if is_first {
+        warnings.extend(nearly_full(home, &new.workspace));
+    }
     for awaited in &new.after {
         if store.newest_of_task(Some(&new.project), awaited.as_str())?.is_empty() {
             warnings.push(format!(
@@ -204,6 +219,7 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
         goalposts: at_start.goalposts,
         extras: at_start.extras,
         gate_runners: at_start.gate_runners,
+        sign_in,
     };
     parts.supervise(effects, observer)
 }
@@ -233,6 +249,8 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
     }
     let iterations = state.limits.max_iterations.saturating_add(wanted.grant.extra_iterations);
     let programs = find_agents(wanted.programs, &started.policy, iterations)?;
+    let caller = crate::inside::child::environment();
+    let sign_in = SignInCheck::begin(home, &started.policy, &programs, &started.workspace, &caller);
     let mut kin = match &started.parent {
         Some(parent) => ancestors(&store, store.row(parent)?.as_ref())?,
         None => Vec::new(),
@@ -271,7 +289,9 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
     let keeper = start_keeper(home, &id)?;
     stream.take_over(&mut store, &Identity::own(), Timestamp::now(), &kin)?;
     let input = Input::Resume { grant: wanted.grant, output: segments.marks(), pid: std::process::id() };
-    let effects = stream.step(&mut store, Timestamp::now(), [input.into()], observer)?;
+    let told = nearly_full(home, &started.workspace).into_iter().map(Input::Noticed);
+    let inputs = std::iter::once(input).chain(told).map(Into::into);
+    let effects = stream.step(&mut store, Timestamp::now(), inputs, observer)?;
     let parts = Parts {
         home,
         store,
@@ -287,6 +307,7 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
         goalposts,
         extras: None,
         gate_runners: Vec::new(),
+        sign_in,
     };
     parts.supervise(effects, observer)
 }
@@ -308,6 +329,7 @@ pub(super) struct Parts<'a> {
     pub(super) goalposts: Option<WatchedGoalposts>,
     pub(super) extras: Option<Extras>,
     pub(super) gate_runners: Vec<(String, Vec<Runner>)>,
+    pub(super) sign_in: Option<SignInCheck>,
 }
 
 impl<'a> Parts<'a> {
@@ -353,6 +375,9 @@ impl<'a> Parts<'a> {
             work: None,
             timers: Timers::default(),
             programs: self.programs,
+            sign_in: self.sign_in,
+            awaits_sign_in: false,
+            signed_out: None,
             probes: None,
             bus_mark: 0,
             next_stock: None,

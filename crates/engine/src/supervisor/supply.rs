@@ -1,8 +1,9 @@
 //! What an agent can draw on: money that all loops share, and providers that answer.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dacapo_core::{
+    agent::{account_of, agent_environment},
     event::Spend,
     judge::signal::DoneFact,
     loop_machine::{Input, Phase, SharedSpend, Supply},
@@ -21,11 +22,59 @@ impl Supervisor<'_> {
         if !policy.needs_supply() {
             return Ok(Supply::default());
         }
-        let providers: Vec<&str> =
-            (0..=policy.agent.fallback.len()).map(|index| policy.agent.at(index).provider.as_str()).collect();
-        let (closed, probes) = self.store.closed_providers(&self.id, &providers, Timestamp::now())?;
+        let accounts: Vec<String> =
+            (0..=policy.agent.fallback.len()).map(|index| self.account(index)).collect();
+        let names: Vec<&str> = accounts.iter().map(String::as_str).collect();
+        let (closed, probes) = self.store.closed_providers(&self.id, &names, Timestamp::now())?;
         self.probes = probes;
-        Ok(Supply { closed, shared: self.shared_spend(&Spend::default())? })
+        let by_agent = accounts.iter().enumerate();
+        let closed = by_agent.filter_map(|(index, name)| Some((index, closed.get(name)?.clone()))).collect();
+        let shared = self.shared_spend(&Spend::default())?;
+        Ok(Supply { closed, shared, signed_out: self.signed_out.clone() })
+    }
+
+    /// The account that the agent of this index draws on.
+    pub(super) fn account(&self, index: usize) -> String {
+        let policy = &self.started.policy.agent;
+        let agent = policy.at(index);
+        account_of(agent, &agent_environment(&self.inherited, policy.environment, &agent.env, &[]))
+    }
+
+    /// The user does not want to wait: the accounts of this loop's agents are asked again.
+    pub(super) fn open_providers(&mut self) -> Result<(), SuperviseError> {
+        for index in 0..=self.started.policy.agent.fallback.len() {
+            self.store.open_provider(&self.account(index))?;
+        }
+        Ok(())
+    }
+
+    /// Reads the markers before an agent starts, unless it is not known yet whether the agent is signed in.
+    pub(super) fn read_markers(&mut self) -> Result<(), SuperviseError> {
+        if let Some(check) = &mut self.sign_in {
+            match check.look(Instant::now()) {
+                Some(signed_out) => {
+                    self.signed_out = signed_out;
+                    self.sign_in = None;
+                }
+                None => {
+                    self.awaits_sign_in = true;
+                    return Ok(());
+                }
+            }
+        }
+        let facts = observe::markers(&self.task_folder());
+        let supply = Box::new(self.supply()?);
+        self.inbox.push_back(Input::MarkersRead(facts, supply).into());
+        Ok(())
+    }
+
+    /// Takes the answer of an agent that was asked whether it is signed in; what has waited for it goes on.
+    pub(super) fn look_at_sign_in(&mut self, now: Instant) -> Result<(), SuperviseError> {
+        let Some(check) = &mut self.sign_in else { return Ok(()) };
+        let Some(signed_out) = check.look(now) else { return Ok(()) };
+        self.signed_out = signed_out;
+        self.sign_in = None;
+        if std::mem::take(&mut self.awaits_sign_in) { self.read_markers() } else { Ok(()) }
     }
 
     /// What all loops have used together: as it is recorded, and `running` for the agent of this one that is at work.
@@ -68,7 +117,7 @@ impl Supervisor<'_> {
         let first = supply.closed.values().map(|(until, _)| *until).min();
         let policy = &self.started.policy;
         let all_are_closed = (0..=policy.agent.fallback.len())
-            .all(|index| supply.closed.contains_key(&policy.agent.at(index).provider));
+            .all(|index| supply.closed.contains_key(&index));
         let is_done = observe::markers(&self.task_folder()).done != DoneFact::Absent;
         let soon = Timestamp::now().checked_add(SOON).unwrap_or(Timestamp::MAX);
         match first.filter(|until| all_are_closed && !is_done && *until < soon) {

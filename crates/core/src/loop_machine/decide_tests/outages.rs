@@ -28,9 +28,9 @@ fn parked(step: &Step) -> i64 {
     park.unwrap_or_else(|| panic!("not parked: {step:?}"))
 }
 
-/// A provider that is at its limit.
-fn closed(providers: &[(&str, i64)]) -> Supply {
-    let closed = providers.iter().map(|(name, until)| ((*name).to_owned(), (second(*until), "limit".into())));
+/// Agents whose account is at its limit.
+fn closed(agents: &[(usize, i64)]) -> Supply {
+    let closed = agents.iter().map(|(index, until)| (*index, (second(*until), "limit".into())));
     Supply { closed: closed.collect(), ..Supply::default() }
 }
 
@@ -77,11 +77,47 @@ fn a_person_who_does_not_want_to_wait_has_a_parked_loop_ask_at_once() {
     let mut sim = parked();
     assert_eq!(sim.feed(ask(false)), Step::default(), "to go on after a pause is not to ask");
     let step = sim.feed(ask(true));
-    assert_eq!((work(&step), names(&step.events)), (vec![Effect::ReadMarkers], vec![]));
+    let asks = [Effect::OpenProviders, Effect::ReadMarkers];
+    assert_eq!((&work(&step)[..], names(&step.events)), (&asks[..], vec![]));
     assert!(matches!(sim.work(no_markers())[..], [Effect::StartAgent { iteration: 1, attempt: 2, .. }]));
     assert_eq!(sim.work(Input::ParkOver), [], "the time of the park means nothing any more");
+    // So does a loop that was stopped while it was parked.
+    let grant = Grant { ask_now: true, ..NOTHING };
+    let mut stopped = parked().after([CTRL_C]);
+    let step = stopped.feed(Input::Resume { grant, output: OutputMarks::default(), pid: 9 });
+    assert_eq!(work(&step), [Effect::ConsumeWaitMarker, Effect::OpenProviders, Effect::ReadMarkers]);
+    assert!(matches!(stopped.work(no_markers())[..], [Effect::StartAgent { iteration: 1, attempt: 2, .. }]));
     // A loop that is not parked has nothing to ask.
     assert_eq!(Sim::running(policy(|_| {})).feed(ask(true)), Step::default());
+}
+
+#[test]
+fn an_agent_that_says_that_it_is_not_signed_in_is_not_started() {
+    let signed_out = |closed| Supply { closed, signed_out: Some("Not logged in".into()), ..Supply::default() };
+    let codex = || {
+        policy(|p| {
+            p.agent.command =
+                catalog::find("codex").and_then(|agent| agent.command(&Default::default()).ok()).unwrap();
+            p.agent.fallback = vec![AgentCommand::parse("other", &[]).unwrap()];
+        })
+    };
+    let mut sim = Sim::new(codex());
+    sim.feed(supplied(signed_out(BTreeMap::new())));
+    assert_eq!((sim.over(), sim.starts), (Some(Reason::Auth), 0));
+    assert_eq!(
+        sim.detail(),
+        "codex says that it is not signed in (`Not logged in`); sign in to codex: run `codex login`"
+    );
+    // Once the user has signed in, the loop begins where it was.
+    sim.feed(resume());
+    assert!(matches!(sim.work(no_markers())[..], [Effect::StartAgent { iteration: 1, attempt: 1, .. }]));
+    // What stands in for it is not kept from working.
+    let mut stands_in = Sim::new(codex());
+    let at_limit = BTreeMap::from([(0, (second(500), "limit".into()))]);
+    assert!(matches!(
+        stands_in.work(supplied(signed_out(at_limit)))[..],
+        [Effect::StartAgent { agent: 1, .. }]
+    ));
 }
 
 #[test]
@@ -240,7 +276,7 @@ fn an_old_done_that_is_refused_starts_no_agent_that_may_not_start() {
     let step = sim.feed(done_is(DoneFact::File));
     assert_eq!(sim.refusals().len(), 1, "nothing was done in this loop yet");
     assert!(work(&step).ends_with(&[Effect::SetDoneAside, Effect::ReadMarkers]), "{step:?}");
-    assert_eq!(parked(&sim.feed(supplied(closed(&[("anthropic", 500)])))), 500);
+    assert_eq!(parked(&sim.feed(supplied(closed(&[(0, 500)])))), 500);
     assert_eq!(sim.starts, 0);
 }
 
@@ -256,22 +292,22 @@ fn another_agent_stands_in_if_the_user_says_so() {
     let mut sim = Sim::running(both());
     let step = sim.feed(ends_by(Outcome::UsageLimit));
     assert!(
-        matches!(&work(&step)[..], [Effect::CloseProvider { provider, .. }, Effect::ReadMarkers] if provider == "anthropic")
+        matches!(&work(&step)[..], [Effect::CloseProvider { agent: 0, .. }, Effect::ReadMarkers])
     );
-    let step = sim.feed(supplied(closed(&[("anthropic", 500)])));
+    let step = sim.feed(supplied(closed(&[(0, 500)])));
     assert_eq!(names(&step.events), ["agent_switched", "agent_started"]);
     assert!(matches!(work(&step)[..], [Effect::StartAgent { agent: 1, iteration: 1, attempt: 2, .. }]));
     // Both at their limit: until the first is not.
     sim.feed(ends_by(Outcome::UsageLimit));
-    let step = sim.feed(supplied(closed(&[("anthropic", 500), ("openai", 400)])));
+    let step = sim.feed(supplied(closed(&[(0, 500), (1, 400)])));
     assert_eq!(parked(&step), 400);
     // The user's first choice comes back as soon as it can.
     sim.feed(Input::ParkOver);
-    let step = sim.feed(supplied(closed(&[("openai", 400)])));
+    let step = sim.feed(supplied(closed(&[(1, 400)])));
     assert!(matches!(work(&step)[..], [Effect::StartAgent { agent: 0, .. }]), "{step:?}");
     // A limit that another loop met is known before the first agent starts.
     let mut late = Sim::new(policy(|p| p.agent.command.provider = "anthropic".into()));
-    assert_eq!(parked(&late.feed(supplied(closed(&[("anthropic", 500)])))), 500);
+    assert_eq!(parked(&late.feed(supplied(closed(&[(0, 500)])))), 500);
     assert_eq!(late.starts, 0);
 }
 

@@ -66,7 +66,7 @@ pub(super) struct World {
     /// The commits of items that were asked for last, and how many of them were made.
     pub(super) asked: (Vec<(ItemKey, String)>, usize),
     /// Providers at their limit.
-    closed: BTreeMap<String, (jiff::Timestamp, String)>,
+    closed: BTreeMap<usize, (jiff::Timestamp, String)>,
     /// What agents have cost, and the newest of them.
     spent: f64,
     attempt_cost: f64,
@@ -429,8 +429,8 @@ impl World {
             }
             Effect::Delay(_) => self.pending.push(Pending::Delay),
             Effect::Park { .. } => self.pending.push(Pending::Park),
-            Effect::CloseProvider { provider, until, why } => {
-                self.closed.insert(provider.clone(), (*until, why.clone()));
+            Effect::CloseProvider { agent, until, why } => {
+                self.closed.insert(*agent, (*until, why.clone()));
             }
             Effect::SetDoneAside => self.done = DoneFact::Absent,
             Effect::ConsumeWaitMarker => self.wait_marker = false,
@@ -444,6 +444,7 @@ impl World {
                 self.asked = (asked, made);
                 self.pending.push(Pending::ItemCommits);
             }
+            Effect::OpenProviders => self.closed.clear(),
             Effect::CancelChildren | Effect::Post(_) | Effect::AwaitRecovery { .. } => {}
         }
     }
@@ -462,7 +463,7 @@ impl World {
         if self.is_calm || self.chance.percent(40) {
             self.closed.clear();
         }
-        let supply = Supply { closed: self.closed.clone(), shared: SharedSpend::default() };
+        let supply = Supply { closed: self.closed.clone(), ..Supply::default() };
         Input::MarkersRead(facts, Box::new(supply))
     }
 
