@@ -83,10 +83,19 @@ impl Context {
     }
 
     /// The same as [`Self::find`], but of a unit's loops the newest that an agent worked in: behind it there may be the
-    /// check of a merge, which none did. The same holds for a run of a workflow.
+    /// check of a merge, which none did. The same holds for a run of units, of a workflow or of a task.
     pub(crate) fn find_worked(&self, client: &Client, text: &str) -> Result<LoopSeen, UserError> {
-        if let Some(run) = self.find_workflow(client, text)? {
-            let id = run.view.id;
+        let run = match self.find_workflow(client, text)? {
+            Some(run) => Some(run.view.id),
+            None => match self.find_run(client, text)? {
+                Some(run) => Some(run.view.id),
+                None => match text.parse::<RunId>() {
+                    Ok(id) => client.task_of_id(&id)?.map(|task| task.view.id),
+                    Err(_) => None,
+                },
+            },
+        };
+        if let Some(id) = run {
             let all = client.loops_of_run(&id)?;
             let number = all.len();
             let newest = all.into_iter().rev().find(|row| row.view.iteration > 0);

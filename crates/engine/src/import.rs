@@ -23,7 +23,7 @@ use rustix::{
 };
 use serde::Serialize;
 
-use crate::{safe_open, units};
+use crate::{safe_open, starter::names_of, units};
 
 /// Where Archon keeps workflows and commands, from the top of a repository.
 const ARCHON: &str = ".archon/workflows";
@@ -132,9 +132,9 @@ fn read(path: &Path) -> Result<Vec<u8>, ImportError> {
 
 /// The command that runs the tests of a repository, as far as its files tell.
 pub fn guessed_check(top: &Path) -> Option<Tests> {
-    guess_tests(|name| read(&top.join(name)).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
-        .into_iter()
-        .next()
+    let text =
+        |name: &str| read(&top.join(name)).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    guess_tests(&names_of(top), text).into_iter().next()
 }
 
 /// Turns a source into files for the repository at `top`. Nothing is written.

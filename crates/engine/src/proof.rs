@@ -164,7 +164,7 @@ pub fn check_again(
 }
 
 /// Where the snapshots of a loop are: its folder, or, if that was a worktree of a unit or of a task and is gone, its repository.
-fn repository_of(store: &Store, started: &LoopStarted) -> Result<PathBuf, StoreError> {
+pub(crate) fn repository_of(store: &Store, started: &LoopStarted) -> Result<PathBuf, StoreError> {
     if let Some(run) = started.run.as_ref().filter(|_| !started.workspace.is_dir()) {
         if let Some(run) = store.run_started(run)? {
             return Ok(run.root);

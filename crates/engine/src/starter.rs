@@ -10,7 +10,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use dacapo_core::config::{Tests, guess_tests, starter};
+use dacapo_core::{
+    config::{Tests, guess_tests, starter},
+    goalposts::{is_left_out, missed_tests},
+};
 use rustix::fs::OFlags;
 
 pub use unit::begin_unit;
@@ -20,6 +23,8 @@ use crate::config_files::{ConfigError, FOLDER, REPOSITORY_FILE, repository_root}
 
 /// A project's own files are small; what is larger tells nothing about its tests.
 const MOST_BYTES: u64 = 1024 * 1024;
+/// More files are not looked at.
+const MOST_FILES: usize = 5_000;
 
 /// What a repository begins with.
 #[derive(Clone, Debug)]
@@ -30,11 +35,48 @@ pub struct StarterFiles {
     pub is_new: bool,
     /// How its tests are run, as far as its files tell.
     pub tests: Vec<Tests>,
+    /// Patterns of tests that dacapo does not know by their names.
+    pub missed_tests: Vec<String>,
 }
 
 /// How the tests of the repository are run that `workspace`, absolute and real, lies in, as far as its files tell.
 pub fn tests_of(workspace: &Path) -> Vec<Tests> {
-    guess_tests(|name| read_small(&top_of(workspace).join(name)))
+    let top = top_of(workspace);
+    guess_tests(&names_of(&top), |name| read_small(&top.join(name)))
+}
+
+/// The files at the top of a repository and in its folders of tests, as far as they matter for how its tests are run.
+pub(crate) fn names_of(top: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for folder in ["", "tests/", "test/"] {
+        let Ok(entries) = fs::read_dir(top.join(folder)) else { continue };
+        let files = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+        let own = files.filter_map(|entry| entry.file_name().into_string().ok());
+        names.extend(own.take(MOST_FILES).map(|name| format!("{folder}{name}")));
+    }
+    names.sort();
+    names
+}
+
+/// Patterns for the tests of a repository that dacapo does not know by their names. Links are not followed.
+fn missed_tests_of(root: &Path) -> Vec<String> {
+    let (mut files, mut folders) = (Vec::new(), vec![(root.to_owned(), String::new())]);
+    while let Some((folder, below)) = folders.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        for entry in entries.flatten() {
+            let (Ok(kind), Ok(name)) = (entry.file_type(), entry.file_name().into_string()) else { continue };
+            if kind.is_dir() && !is_left_out(&name) {
+                folders.push((entry.path(), format!("{below}{name}/")));
+            } else if kind.is_file() && name.contains('.') && files.len() < MOST_FILES {
+                files.extend(read_small(&entry.path()).map(|text| (format!("{below}{name}"), text)));
+            }
+        }
+        if files.len() >= MOST_FILES {
+            break;
+        }
+    }
+    files.sort();
+    missed_tests(files.iter().map(|(path, text)| (path.as_str(), text.as_str())))
 }
 
 /// The folder that holds `.dacapo/`, or would.
@@ -46,9 +88,10 @@ fn top_of(workspace: &Path) -> PathBuf {
 /// Writes a configuration for the repository that `workspace`, absolute and real, lies in.
 pub fn begin(workspace: &Path) -> Result<StarterFiles, ConfigError> {
     let root = top_of(workspace);
-    let tests = guess_tests(|name| read_small(&root.join(name)));
-    let is_new = write_new(&root, &starter(&tests))?;
-    Ok(StarterFiles { root, is_new, tests })
+    let tests = guess_tests(&names_of(&root), |name| read_small(&root.join(name)));
+    let missed_tests = missed_tests_of(&root);
+    let is_new = write_new(&root, &starter(&tests, &missed_tests))?;
+    Ok(StarterFiles { root, is_new, tests, missed_tests })
 }
 
 /// Says whether it wrote anything.

@@ -75,7 +75,7 @@ pub(super) fn attach(cx: &Context, args: &AttachArgs) -> Result<u8, UserError> {
         return show(&mut client, &StreamId::Run(id), feed);
     }
     let id = cx.find(&client, &name)?.view.id;
-    let feed = LoopFeed::new(&client, &id, loop_view(verbose))?;
+    let feed = LoopFeed::new(&id, loop_view(verbose));
     show(&mut client, &StreamId::Loop(id), feed)
 }
 
@@ -112,7 +112,10 @@ fn show(client: &mut Client, stream: &StreamId, mut feed: impl Feed) -> Result<u
                     feed.screen().set_footer(keyboard.footer());
                     feed.tick();
                 }
-                Err(RecvTimeoutError::Timeout) => feed.tick(),
+                Err(RecvTimeoutError::Timeout) => {
+                    feed.look_at_output(client)?;
+                    feed.tick();
+                }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }

@@ -68,6 +68,7 @@ pub(super) fn init(cx: &Context, args: &InitArgs) -> Result<u8, UserError> {
             "kept": kept,
             "agents": agents,
             "tests": tests,
+            "test_paths": begun.missed_tests,
             "gates": gates,
             "next": next,
         }));
@@ -116,6 +117,10 @@ pub(super) fn init(cx: &Context, args: &InitArgs) -> Result<u8, UserError> {
                 say(format!("tests    {} (guessed from {}) is no gate there", test.run, test.from));
             }
         }
+    }
+    if begun.is_new && !begun.missed_tests.is_empty() {
+        let paths: Vec<String> = begun.missed_tests.iter().map(|pattern| format!("`{pattern}`")).collect();
+        say(format!("tests    {} (`tests.paths`: their names do not tell)", paths.join(", ")));
     }
     let consent = match (&unit, gates.as_slice()) {
         (Some(_), _) => "; it asks before it runs the tasks' commands, `dacapo trust` agrees now",

@@ -5,7 +5,7 @@ use dacapo_core::{
     duration::Millis,
     receipt::{Receipt, TestCounts},
     text::count,
-    view::{ChangedFiles, LoopView, StageRunView, StageTaskView},
+    view::{ChangedFiles, LoopView, RunView, StageRunView, StageTaskView},
 };
 use dacapo_engine::client::Client;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::{
     report::{money, signal_name},
 };
 
-/// Show the proof of a finished loop, or of the stages that a task has passed
+/// Show the proof of a finished loop, of a run of units, or of the stages that a task has passed
 ///
 /// What was claimed, which gates agreed, what was kept, and which claims were refused on the way. With `--json` it is
 /// the receipt itself, which `dacapo verify FILE` checks.
@@ -26,7 +26,7 @@ use crate::{
     after_help = "Example:\n  dacapo receipt fix-tests --json >receipt.json\n  dacapo receipt TASK-001"
 )]
 pub(super) struct ReceiptArgs {
-    /// The loop: its id, the beginning of it, or its task; or a task of `dacapo task` (default: the one here)
+    /// The loop: its id, the beginning of it, or its task; or a run of units, or a task of `dacapo task` (default: the one here)
     id: Option<String>,
     /// As JSON
     #[arg(long)]
@@ -39,6 +39,9 @@ pub(super) fn receipt(cx: &Context, args: &ReceiptArgs) -> Result<u8, UserError>
     if let Some(seen) = cx.find_task(&client, &name)? {
         return of_task(&client, &seen.view, args.json);
     }
+    if let Some(run) = cx.find_run(&client, &name)? {
+        return of_run(&client, &run.view, args.json);
+    }
     let view = cx.find_worked(&client, &name)?.view;
     let Some(receipt) = client.receipt(&view.id)? else {
         return Err(no_receipt(&view));
@@ -47,6 +50,32 @@ pub(super) fn receipt(cx: &Context, args: &ReceiptArgs) -> Result<u8, UserError>
         return say_json(&receipt);
     }
     print(&receipt, &Worker::of(&client, &view)?);
+    Ok(0)
+}
+
+/// The proofs of a run of units: the receipt of each loop that an agent worked in and whose claim was accepted.
+fn of_run(client: &Client, run: &RunView, is_json: bool) -> Result<u8, UserError> {
+    let mut found = Vec::new();
+    for seen in client.loops_of_run(&run.id)? {
+        if seen.view.iteration > 0
+            && let Some(receipt) = client.receipt(&seen.view.id)?
+        {
+            found.push((seen.view, receipt));
+        }
+    }
+    if found.is_empty() {
+        return Err(UserError::failed(format!("run {} has no receipt: no claim of it was accepted", run.id))
+            .hint(format!("`dacapo why {}` says more", run.id)));
+    }
+    if is_json {
+        return say_json(&found.into_iter().map(|(_, receipt)| receipt).collect::<Vec<_>>());
+    }
+    for (at, (view, receipt)) in found.iter().enumerate() {
+        if at > 0 {
+            say("");
+        }
+        print(receipt, &Worker::of(client, view)?);
+    }
     Ok(0)
 }
 

@@ -46,7 +46,7 @@ pub(super) fn list(cx: &Context, args: &SnapshotsArgs) -> Result<u8, UserError> 
     };
     let loops = match task {
         Some(seen) => client.loops_of_run(&seen.view.id)?.into_iter().map(|seen| seen.view.id).collect(),
-        None => vec![cx.find(&client, &name)?.view.id],
+        None => vec![cx.find_worked(&client, &name)?.view.id],
     };
     let mut lines: Vec<(LoopId, SnapshotLine)> = Vec::new();
     for id in loops {
@@ -120,7 +120,7 @@ pub(super) fn restore(cx: &Context, args: &RestoreArgs) -> Result<u8, UserError>
     };
     let client = cx.client()?;
     let name = cx.name(&client, Some(name).filter(|name| !name.is_empty()))?;
-    let view = cx.find(&client, &name)?.view;
+    let view = cx.find_worked(&client, &name)?.view;
     let id = view.id.clone();
     let restored = client.restore(&view, which)?;
     if args.json {

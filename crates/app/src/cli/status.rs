@@ -29,7 +29,7 @@ const RECENT: u32 = 10;
 const RECENT_RUNS: u32 = 3;
 
 /// Show what runs, then what ended lately
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Clone)]
 #[command(after_help = "Example:\n  dacapo status --json\n  dacapo status TASK-001\n  dacapo status --tasks")]
 pub(super) struct StatusArgs {
     /// One loop, task, run of a workflow, or unit: its id, the beginning of it, a loop's task, or a unit's name
@@ -55,6 +55,11 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
     // Looking makes nothing: no journal means no loops.
     let nothing_there = cx.inside.is_none() && !cx.home.path().exists();
     let client = if nothing_there { None } else { Some(cx.client()?) };
+    let mut args = args.clone();
+    if let (Some(client), Some("-")) = (&client, args.id.as_deref()) {
+        args.id = Some(cx.name(client, Some("-"))?);
+    }
+    let args = &args;
     if let Some(id) = &args.id
         && !(args.units || args.workflows)
         && let Some(task) = TaskNotBegun::find(cx, client.as_ref(), id)?

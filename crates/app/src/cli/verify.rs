@@ -32,9 +32,10 @@ use crate::{
     after_help = "Example:\n  dacapo verify fix-tests\n  dacapo verify TASK-001\n  dacapo verify receipt.json"
 )]
 pub(super) struct VerifyArgs {
-    /// The loop (its id, the beginning of it, or its task), a task of `dacapo task`, or a file that holds a receipt
+    /// The loop (its id, the beginning of it, or its task), a task of `dacapo task`, or a file that holds a receipt (default: the
+    /// one here)
     #[arg(value_name = "ID|FILE")]
-    what: String,
+    what: Option<String>,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -68,18 +69,10 @@ struct GateJson {
 pub(super) fn verify(cx: &Context, args: &VerifyArgs) -> Result<u8, UserError> {
     let store = cx.store()?;
     let client = cx.client()?;
-    let handed_in = match handed_in(&args.what)? {
+    let file = args.what.as_deref().filter(|what| *what != "-");
+    let handed_in = match file.map(handed_in).transpose()?.flatten() {
         Some(value) => value,
-        None => match cx.find_task(&client, &args.what)? {
-            Some(seen) => task_as_json(&client, &seen.view)?,
-            None => match cx.find(&client, &args.what) {
-                Ok(row) => {
-                    let found = proof::receipt(&store, &row.view.id)?.ok_or_else(|| no_receipt(&row.view))?;
-                    serde_json::to_value(found).map_err(UserError::failed)?
-                }
-                Err(error) => return Err(error.hint("or give a file that holds a receipt")),
-            },
-        },
+        None => verify_named(cx, &client, &store, args)?,
     };
     if handed_in["stages"].is_array() {
         return of_task(cx, &store, &handed_in, args.json);
@@ -95,6 +88,21 @@ pub(super) fn verify(cx: &Context, args: &VerifyArgs) -> Result<u8, UserError> {
         say(format!("The receipt of loop {} is sound.", verified.loop_id));
     }
     Ok(code)
+}
+
+/// The receipt of what was named, or of what a command without a name means.
+fn verify_named(cx: &Context, client: &Client, store: &Store, args: &VerifyArgs) -> Result<Value, UserError> {
+    let name = cx.name(client, args.what.as_deref())?;
+    if let Some(seen) = cx.find_task(client, &name)? {
+        return task_as_json(client, &seen.view);
+    }
+    match cx.find_worked(client, &name) {
+        Ok(row) => {
+            let found = proof::receipt(store, &row.view.id)?.ok_or_else(|| no_receipt(&row.view))?;
+            serde_json::to_value(found).map_err(UserError::failed)
+        }
+        Err(error) => Err(error.hint("or give a file that holds a receipt")),
+    }
 }
 
 /// Checks the receipts of all stages that a task has passed.

@@ -21,7 +21,9 @@ use dacapo_engine::{observer::Observer, scheduler::RunFinished, store::Kind, sup
 
 use screen::Screen;
 
-pub(crate) use ending::{ending, last_line_of_view, last_words};
+pub(crate) use ending::{
+    ending, ending_of_tasks, ending_of_units, ending_of_workflow, last_line_of_view, last_words,
+};
 pub(crate) use event_lines::{
     clock, event_line, last_lines, money, run_event_line, signal_name, task_event_line,
 };
@@ -101,12 +103,21 @@ pub(crate) fn run_reporter(style: &Style) -> Box<dyn Observer<RunMachine>> {
     in_style(style, || Box::new(units::HumanRun::new(is_live(), style.verbose)))
 }
 
-/// Prints how a run ended, with its warnings and the next step, and gives the exit code.
-pub(crate) fn last_line_of_run(finished: &RunFinished) -> u8 {
+/// Whether a person who was told in plain words how it ended sees both of the standard streams, and need not be told again.
+fn is_seen(is_told: bool) -> bool {
+    is_told && std::io::stdout().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// Prints how a run ended, with its warnings and the next step, and gives the exit code. A person who was told in plain words how
+/// it ended is told the warnings alone.
+pub(crate) fn last_line_of_run(finished: &RunFinished, is_told: bool) -> u8 {
     let RunFinished { id, over, warnings } = finished;
     let mut stderr = std::io::stderr().lock();
     for warning in warnings {
         let _ = writeln!(stderr, "WARNING: {warning}");
+    }
+    if is_seen(is_told) {
+        return over.exit_code;
     }
     if over.exit_code != 0 {
         let _ = writeln!(stderr, "hint: {}", after_run(id, &over.reason, &over.detail));
@@ -122,8 +133,7 @@ pub(crate) fn last_line_of_run(finished: &RunFinished) -> u8 {
 pub(crate) fn last_line(finished: &Finished, is_told: bool) -> u8 {
     let Finished { id, reason, detail, is_unverified } = finished;
     let proof = if *is_unverified { ", unverified: no gate stood behind it" } else { "" };
-    let is_seen = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
-    if !(is_told && is_seen) {
+    if !is_seen(is_told) {
         last_words(&format!(
             "{} ({}): {detail}{proof} [loop {id}]",
             reason.state().as_str(),

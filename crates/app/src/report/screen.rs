@@ -25,6 +25,16 @@ pub(crate) struct Screen {
     /// Lines about what happened before this screen was opened, until it is caught up.
     past: Option<Vec<Coloured>>,
     quiet: Option<QuietTerminal>,
+    /// Whether the terminal breaks lines that are wider than it when it becomes narrower.
+    reflows: bool,
+}
+
+/// How many rows lines of so many columns take in a terminal that may have become narrower since they were drawn.
+fn rows(drawn: &[usize], width: usize, reflows: bool) -> usize {
+    match reflows {
+        true => drawn.iter().map(|columns| columns.max(&1).div_ceil(width.max(1))).sum(),
+        false => drawn.len(),
+    }
 }
 
 impl Screen {
@@ -37,6 +47,7 @@ impl Screen {
             footer: Vec::new(),
             past: None,
             quiet: is_live.then(|| QuietTerminal::enter(Keys::Unread)).flatten(),
+            reflows: terminal::reflows(|name| std::env::var(name).ok()),
         }
     }
 
@@ -140,14 +151,14 @@ impl Screen {
         }
     }
 
-    /// Takes the lines that are drawn below the others off the screen. A terminal that became narrower has broken them.
+    /// Takes the lines that are drawn below the others off the screen. A terminal that became narrower has broken them, or cut them
+    /// off.
     fn rub_out(&mut self) -> String {
         let drawn = std::mem::take(&mut self.drawn);
         if drawn.is_empty() {
             return String::new();
         }
-        let width = terminal::width();
-        match drawn.iter().map(|columns| columns.max(&1).div_ceil(width)).sum::<usize>() {
+        match rows(&drawn, terminal::width(), self.reflows) {
             0 | 1 => "\r\x1b[J".to_owned(),
             rows => format!("\r\x1b[{}A\x1b[J", rows - 1),
         }
@@ -208,5 +219,20 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         self.finish();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rows;
+
+    #[test]
+    fn a_narrower_terminal_breaks_lines_or_cuts_them_off() {
+        let drawn = [79, 40, 0];
+        for (width, reflows, expected) in
+            [(160, true, 3), (80, true, 3), (40, true, 4), (20, true, 7), (40, false, 3), (20, false, 3)]
+        {
+            assert_eq!(rows(&drawn, width, reflows), expected, "{width} {reflows}");
+        }
     }
 }

@@ -157,14 +157,18 @@ fn human(is_verbose: bool) -> HumanTasks {
     HumanTasks { screen: Screen::new(super::is_live()), is_verbose, doing: BTreeMap::new() }
 }
 
-/// Says where the tasks stand, with the next step for each that is not done; gives the exit code.
-pub(crate) fn last_line_of_tasks(left: &TasksLeft) -> u8 {
+/// Says where the tasks stand, with the next step for each that is not done, unless a person was told and sees it; gives the exit
+/// code.
+pub(crate) fn last_line_of_tasks(left: &TasksLeft, is_told: bool) -> u8 {
     let mut stderr = std::io::stderr().lock();
     for why in &left.refused {
         let _ = writeln!(stderr, "WARNING: {why}");
     }
     for (task, first) in &left.held_up {
         let _ = writeln!(stderr, "WARNING: task {task} was not begun: it waits for {first}");
+    }
+    if super::is_seen(is_told) {
+        return left.exit_code;
     }
     let done = left.views.iter().filter(|view| view.state == "completed").count();
     for view in left.views.iter().filter(|view| view.state != "completed") {

@@ -71,6 +71,20 @@ fn is_ours() -> bool {
     isatty(stdin()) && tcgetpgrp(stdin()).is_ok_and(|group: Pid| group == getpgrp())
 }
 
+/// Whether the terminal breaks lines when it becomes narrower, as most do. xterm, the console of Linux and `screen` cut them off;
+/// inside tmux it is tmux that breaks them.
+pub(super) fn reflows(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let is_set = |name| variable(name).is_some_and(|value| !value.is_empty());
+    if is_set("TMUX") {
+        return true;
+    }
+    let term = variable("TERM").unwrap_or_default();
+    let cuts = is_set("XTERM_VERSION")
+        || is_set("STY")
+        || ["linux", "vt", "screen"].iter().any(|kind| term.starts_with(kind));
+    !cuts
+}
+
 /// How wide the terminal is.
 pub(crate) fn width() -> usize {
     size().0
@@ -80,4 +94,26 @@ pub(crate) fn width() -> usize {
 pub(crate) fn size() -> (usize, usize) {
     let size = tcgetwinsize(std::io::stdout()).ok().filter(|size| size.ws_col > 0);
     size.map_or((80, 24), |size| (usize::from(size.ws_col).max(8), usize::from(size.ws_row).max(2)))
+}
+
+#[cfg(test)]
+mod reflow_tests {
+    use super::reflows;
+
+    #[test]
+    fn terminals_that_cut_lines_off_are_known() {
+        for (set, expected) in [
+            (vec![("TERM", "xterm-256color")], true),
+            (vec![("TERM", "xterm"), ("XTERM_VERSION", "XTerm(379)")], false),
+            (vec![("TERM", "linux")], false),
+            (vec![("TERM", "screen.xterm"), ("STY", "1.pts")], false),
+            (vec![("TERM", "screen-256color"), ("TMUX", "/tmp/t,1,0")], true),
+            (vec![], true),
+        ] {
+            let variable = |name: &str| {
+                set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            };
+            assert_eq!(reflows(variable), expected, "{set:?}");
+        }
+    }
 }

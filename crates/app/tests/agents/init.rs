@@ -58,3 +58,17 @@ fn where_nothing_can_be_guessed_no_gate_is_made_up() {
     assert_has(&env.read(".dacapo/config.yaml"), "# gates:");
     assert_eq!(fs::read_dir(env.workspace().join(".dacapo")).unwrap().count(), 2);
 }
+
+#[test]
+fn tests_that_no_convention_knows_are_proposed() {
+    let env = world();
+    env.write(
+        "checks/login.py",
+        "import unittest\n\nclass Login(unittest.TestCase):\n    def test_it(self): pass\n",
+    )
+    .write("app.py", "x = 1\n")
+    .git_init();
+    let output = run(&env, ["init"]).assert_code(0);
+    assert_has(&output.stdout, "tests    `checks/**` (`tests.paths`: their names do not tell)");
+    assert_has(&env.read(".dacapo/config.yaml"), "tests:\n  paths: ['checks/**']\n");
+}

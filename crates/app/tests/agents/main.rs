@@ -5,6 +5,7 @@ mod choosing;
 mod doctor;
 mod hooks;
 mod init;
+mod sign_in;
 
 use std::{
     ffi::OsStr,
@@ -44,6 +45,7 @@ fn install(env: &TestEnv, name: &str, script: &str) {
 
 /// An agent that keeps what it is given in the workspace, and claims to be done.
 const CURIOUS: &str = r#"[ "$1" = --version ] && { echo "9.9.9 (Test)"; exit; }
+[ "$2" = status ] && exit
 printf '%s\n' "$@" >args
 env >env
 pwd >pwd

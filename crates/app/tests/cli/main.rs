@@ -5,6 +5,7 @@ mod attach;
 mod bad_input;
 mod blocked;
 mod bus;
+mod causes;
 mod children;
 mod claims;
 mod control;

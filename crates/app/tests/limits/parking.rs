@@ -150,3 +150,45 @@ fn a_limit_without_a_time_is_looked_at_now_and_then() {
     assert!((890..=900).contains(&wait.as_secs()), "{event}");
     drop(running);
 }
+
+#[test]
+fn a_limit_belongs_to_the_account_that_met_it() {
+    let env = world_of(&[&usage_limit(in_seconds(HOUR)), &done()]);
+    let with_key = |task: &'static str, key: &str| {
+        let mut command = env.dacapo(env.args(task, &["-n", "1"]));
+        command.env("ANTHROPIC_API_KEY", key);
+        command
+    };
+    let running = Running::start(with_key("t", "key-one"));
+    env.wait_for_state("t", "parked");
+    // The same key waits without asking; another one does not.
+    let second = Running::start(with_key("second", "key-one"));
+    env.wait_for_state("second", "parked");
+    assert_eq!(env.starts(), 1);
+    env.run_command(with_key("third", "key-two")).assert_code(0);
+    assert_eq!(env.starts(), 2);
+    for entry in std::fs::read_dir(env.dacapo_home()).expect("a folder").flatten() {
+        if let Ok(bytes) = std::fs::read(entry.path()) {
+            let holds = |key: &[u8]| bytes.windows(key.len()).any(|part| part == key);
+            assert!(!holds(b"key-one") && !holds(b"key-two"), "{}", entry.path().display());
+        }
+    }
+    drop((running, second));
+}
+
+#[test]
+fn a_park_is_left_at_once_if_the_user_says_so() {
+    let env = world_of(&[&usage_limit(in_seconds(HOUR)), &usage_limit(in_seconds(HOUR)), &done()]);
+    let running = env.start_mine(&["-n", "1"]);
+    let lines = running.wait_for_line(|line| line.contains("need not wait"), LONG);
+    assert_has(&lines, "`dacapo resume ");
+    assert_has(&lines, " --now` asks at once, another agent (`dacapo run --agent codex …`) need not wait");
+    env.run(["resume", "t", "--now"]).assert_code(0);
+    env.wait_until("the second attempt is parked", LONG, || env.events_of("t", "parked").len() == 2);
+    assert_eq!(env.starts(), 2);
+    // So does one that was stopped while it was parked.
+    running.signal(Signal::INT);
+    running.wait(LONG).assert_code(130);
+    env.run(["resume", "t", "--now"]).assert_code(0);
+    assert_eq!(env.starts(), 3);
+}

@@ -11,6 +11,7 @@ mod files;
 mod going_on;
 mod hostile;
 mod leftovers;
+mod looking_back;
 mod merging;
 mod messages;
 mod moving_target;

@@ -9,8 +9,9 @@ pub struct Tests {
     pub from: &'static str,
 }
 
-/// The commands that run the tests of a repository; `read` gives the text of a file at its top, if it is there.
-pub fn guess_tests(read: impl Fn(&str) -> Option<String>) -> Vec<Tests> {
+/// The commands that run the tests of a repository; `files` are paths at its top and in its folders of tests, and `read` gives the
+/// text of a file, if it is there.
+pub fn guess_tests(files: &[String], read: impl Fn(&str) -> Option<String>) -> Vec<Tests> {
     let has = |name: &str| read(name).is_some();
     let mut found = Vec::new();
     if has("Cargo.toml") {
@@ -50,6 +51,7 @@ pub fn guess_tests(read: impl Fn(&str) -> Option<String>) -> Vec<Tests> {
                 .find(|name| has(name))
                 .filter(|_| ["tests/__init__.py", "test/__init__.py"].into_iter().any(has))
                 .map(|from| Tests { run: "python3 -m unittest discover", from })
+                .or_else(|| unittest_files(files, &read))
         };
         found.extend(of_python);
     }
@@ -66,7 +68,11 @@ pub fn guess_tests(read: impl Fn(&str) -> Option<String>) -> Vec<Tests> {
         let run = if has("mvnw") { "./mvnw -q test" } else { "mvn -q test" };
         found.push(Tests { run, from: "pom.xml" });
     }
-    if let Some(from) = ["global.json", "Directory.Build.props"].into_iter().find(|name| has(name)) {
+    let solution = ["*.sln", "*.slnx", "*.csproj", "*.fsproj"].into_iter().find(|kind| {
+        files.iter().any(|file| !file.contains('/') && file.ends_with(kind.trim_start_matches('*')))
+    });
+    let dotnet = ["global.json", "Directory.Build.props"].into_iter().find(|name| has(name)).or(solution);
+    if let Some(from) = dotnet {
         found.push(Tests { run: "dotnet test", from });
     }
     if has("go.mod") {
@@ -90,6 +96,23 @@ pub fn guess_tests(read: impl Fn(&str) -> Option<String>) -> Vec<Tests> {
     found
 }
 
+/// How tests of `unittest` are found that no packaging file speaks of.
+fn unittest_files(files: &[String], read: impl Fn(&str) -> Option<String>) -> Option<Tests> {
+    let places = [
+        ("", "test_*.py", "python3 -m unittest discover"),
+        ("tests/", "tests/test_*.py", "python3 -m unittest discover -s tests"),
+        ("test/", "test/test_*.py", "python3 -m unittest discover -s test"),
+    ];
+    places.into_iter().find_map(|(folder, from, run)| {
+        let mut own = files.iter().filter(|file| {
+            let name = file.strip_prefix(folder).filter(|name| !name.contains('/'));
+            name.is_some_and(|name| name.starts_with("test_") && name.ends_with(".py"))
+        });
+        own.any(|file| read(file).is_some_and(|text| text.contains("unittest")))
+            .then_some(Tests { run, from })
+    })
+}
+
 /// Whether npm would run something: the line that `npm init` writes only fails.
 fn has_test_script(package: &str) -> bool {
     serde_json::from_str::<Value>(package)
@@ -104,8 +127,8 @@ fn is_target(line: &str, target: &str) -> bool {
     })
 }
 
-/// A configuration to begin with.
-pub fn starter(tests: &[Tests]) -> String {
+/// A configuration to begin with; `missed` are patterns of tests that dacapo does not know by their names.
+pub fn starter(tests: &[Tests], missed: &[String]) -> String {
     let mut text = "\
 # How dacapo works on this repository. Every key is optional; `dacapo explain run` shows what is in force.
 
@@ -143,6 +166,18 @@ gates:
             text.push_str(&format!("  - {{{name}run: {run}, timeout: 10m}} # guessed from {from}\n"));
         }
     }
+    if !missed.is_empty() {
+        let patterns: Vec<String> =
+            missed.iter().map(|pattern| format!("'{}'", pattern.replace('\'', "''"))).collect();
+        text.push_str(&format!(
+            "
+# Tests that neither their names nor their folders tell. An agent that changes tests is checked with them as they were, too.
+tests:
+  paths: [{}]
+",
+            patterns.join(", ")
+        ));
+    }
     text.push_str(
         "
 # What the agent may not change if its claim is to count.
@@ -160,7 +195,7 @@ mod tests {
     #[test]
     fn tests_are_guessed_from_what_is_there() {
         type Files = &'static [(&'static str, &'static str)];
-        let table: [(Files, &[&str]); 26] = [
+        let table: [(Files, &[&str]); 30] = [
             (&[], &[]),
             (&[("Cargo.toml", "[package]")], &["cargo test < Cargo.toml"]),
             (&[("package.json", r#"{"scripts": {"test": "vitest"}}"#)], &["npm test < package.json"]),
@@ -194,6 +229,13 @@ mod tests {
             (&[("build.gradle.kts", "")], &["gradle test < build.gradle.kts"]),
             (&[("pom.xml", "")], &["mvn -q test < pom.xml"]),
             (&[("global.json", "{}")], &["dotnet test < global.json"]),
+            (&[("Shop.sln", "")], &["dotnet test < *.sln"]),
+            (&[("src/Shop.csproj", "")], &[]),
+            (&[("test_a.py", "import unittest")], &["python3 -m unittest discover < test_*.py"]),
+            (
+                &[("tests/test_a.py", "import unittest"), ("tests/test_b.py", "import pytest")],
+                &["python3 -m unittest discover -s tests < tests/test_*.py"],
+            ),
             (&[("deno.json", "{}")], &["deno test < deno.json"]),
             (&[("bunfig.toml", "")], &["bun test < bunfig.toml"]),
             (&[("justfile", "test filter='':\n  cargo test\n")], &["just test < justfile"]),
@@ -206,12 +248,17 @@ mod tests {
         for (files, expected) in table {
             let read =
                 |name: &str| files.iter().find(|(file, _)| *file == name).map(|(_, text)| (*text).to_owned());
-            let found = guess_tests(read);
+            let names: Vec<String> = files.iter().map(|(file, _)| (*file).to_owned()).collect();
+            let found = guess_tests(&names, read);
             let shown: Vec<String> =
                 found.iter().map(|test| format!("{} < {}", test.run, test.from)).collect();
             assert_eq!(shown, expected, "{files:?}");
             // The file is valid with every guess, and its gates are the guessed ones.
-            let config = parse("config.yaml", starter(&found).as_bytes(), Author::Repository).unwrap();
+            let missed = ["checks/**".to_owned(), "it's/a?b.py".to_owned()];
+            let config =
+                parse("config.yaml", starter(&found, &missed).as_bytes(), Author::Repository).unwrap();
+            let paths: Vec<&str> = config.checks.test_paths.iter().map(|path| path.value.as_str()).collect();
+            assert_eq!(paths, missed);
             let gates: Vec<&str> = config.gates.iter().map(|gate| gate.value.run.as_str()).collect();
             assert_eq!(gates, found.iter().map(|test| test.run).collect::<Vec<_>>());
         }
@@ -219,7 +266,7 @@ mod tests {
 
     #[test]
     fn what_is_commented_out_is_valid_too() {
-        let uncommented: String = starter(&[])
+        let uncommented: String = starter(&[], &[])
             .lines()
             .map(|line| match line.trim_start().strip_prefix("# ") {
                 Some(key) if key.contains(": ") || key.ends_with(':') || key.starts_with("  - ") => {

@@ -6,6 +6,7 @@
 
 mod conventions;
 mod follow;
+mod missed;
 mod report;
 mod runner;
 mod shared_files;
@@ -18,6 +19,7 @@ pub use conventions::{
     ABOVE, IN_HOME, SHADOW_PACKAGES, SHADOWS, is_discovered, is_left_out, kind_of, test_of_snapshots,
 };
 pub use follow::{Followed, FollowedFile, Following, follow};
+pub use missed::missed_tests;
 pub use report::{ReportReader, TestReport};
 pub use runner::{Runner, runners};
 pub use shared_files::SharedFile;

@@ -122,7 +122,10 @@ impl Decision {
                 let (agent, said) = (&policy.agent.at(0).name, said.trim_end_matches('.'));
                 let remedy = catalog::find(agent).and_then(|known| known.remedy(Outcome::Auth));
                 let remedy = remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
-                self.finish(Reason::Auth, format!("{agent} says that it is not signed in (`{said}`){remedy}"));
+                self.finish(
+                    Reason::Auth,
+                    format!("{agent} says that it is not signed in (`{said}`){remedy}"),
+                );
                 false
             }
             (Some(index), _) => {

@@ -20,7 +20,7 @@ pub use report::{Report, ReportEntry, ReportTotals, report};
 pub use tally::{BUDGET_LOW, ChangedFiles, REFUSED_OFTEN, Tally};
 pub use task::{StageRunView, StageTaskView, TaskQuestionView, task_line, why_task};
 pub use unit::{RunView, TaskView, UnitStatus, UnitView, after_run, run_again, unit_line, why_run, why_unit};
-pub use why::{Why, why};
+pub use why::{RefusedBy, Why, why};
 pub use workflow::{QuestionView, StepView, WorkflowView, refused_answer, why_workflow, workflow_line};
 
 use crate::{
@@ -67,6 +67,9 @@ pub struct LoopView {
     pub question: Option<String>,
     /// The newest refusal: iteration and line.
     pub refused: Option<(u32, String)>,
+    /// What the newest refusal calls for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_by: Option<RefusedBy>,
     /// Whether a gate stood behind the accepted claim.
     pub verified: Option<bool>,
     /// What the command exited with.
@@ -125,6 +128,7 @@ impl LoopView {
             detail: None,
             question: None,
             refused: None,
+            refused_by: None,
             verified: None,
             exit_code: None,
             charged: None,
@@ -187,6 +191,9 @@ impl LoopView {
             | LoopEvent::ChildrenAwaited { .. } => {
                 self.set_state("gating");
             }
+            LoopEvent::GateFinished { role: GateRole::Gate, result, .. } if !result.passed => {
+                self.refused_by = Some(RefusedBy::of_gate(result));
+            }
             LoopEvent::ChildrenFinished { .. }
             | LoopEvent::GateFinished { .. }
             | LoopEvent::SnapshotTaken { .. }
@@ -203,8 +210,9 @@ impl LoopView {
                     self.gates = receipt.gates.len();
                 }
             }
-            LoopEvent::ClaimRefused { iteration, detail, .. } => {
+            LoopEvent::ClaimRefused { iteration, detail, reason, .. } => {
                 self.set_state("running");
+                self.refused_by = RefusedBy::of_claim(*reason, detail, self.refused_by);
                 self.refused = Some((*iteration, detail.clone()));
             }
             LoopEvent::ClaimAccepted { verified, .. } => self.verified = Some(*verified),

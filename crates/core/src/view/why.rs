@@ -1,9 +1,12 @@
 //! Why a loop stopped, goes on or waits, and the one next step.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::LoopView;
-use crate::event::Reason;
+use crate::{
+    event::{GateResult, Reason},
+    judge::claim::RefusalReason,
+};
 
 /// The answer of `dacapo why`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -18,6 +21,78 @@ impl Why {
     /// The first command of the next step, as it can be typed.
     pub fn command(&self) -> Option<&str> {
         self.next.split('`').skip(1).step_by(2).find(|quoted| quoted.starts_with("dacapo "))
+    }
+}
+
+/// What a refused claim calls for, where more iterations alone would not help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusedBy {
+    /// A gate ran and does not pass: there is work left.
+    RedGate,
+    /// A gate cannot run: its program or script is not there, or may not be executed.
+    BrokenGate,
+    /// A gate took longer than it may.
+    SlowGate,
+    /// The agent was to commit its work and did not.
+    NoCommit,
+    /// Tests, or what decides which of them run, are not as they were.
+    ChangedTests,
+}
+
+impl RefusedBy {
+    pub(super) fn of_gate(result: &GateResult) -> Self {
+        let has_timed_out = result.failure.as_ref().is_some_and(|failure| failure.starts_with("timed out"));
+        if result.not_started || matches!(result.exit_code, 126 | 127) {
+            Self::BrokenGate
+        } else if has_timed_out {
+            Self::SlowGate
+        } else {
+            Self::RedGate
+        }
+    }
+
+    /// What refused a claim, if its newest gate that did not pass came to `gate`.
+    pub(super) fn of_claim(reason: RefusalReason, detail: &str, gate: Option<Self>) -> Option<Self> {
+        match reason {
+            RefusalReason::GateFailed => gate,
+            RefusalReason::NoEvidence if detail.contains("No commit") => Some(Self::NoCommit),
+            RefusalReason::Tampered | RefusalReason::Narrowed => Some(Self::ChangedTests),
+            RefusalReason::NoEvidence
+            | RefusalReason::Contradiction
+            | RefusalReason::Empty
+            | RefusalReason::TreeChanged
+            | RefusalReason::Malformed => None,
+        }
+    }
+}
+
+/// The next step after a limit, where the newest refusal says that more of the same would end in the same way.
+fn mend_first(view: &LoopView) -> Option<String> {
+    let id = &view.id;
+    let more = match view.reason {
+        Some(Reason::MaxIterations) => " -n +1",
+        Some(Reason::MaxTime) => " --max-time 1h",
+        _ => "",
+    };
+    match view.refused_by? {
+        RefusedBy::RedGate => None,
+        RefusedBy::BrokenGate => Some(format!(
+            "The gate itself cannot run. Put there what it needs, then `dacapo resume {id}{more}`; if its command is wrong, \
+             begin anew with another `--gate`."
+        )),
+        RefusedBy::SlowGate => Some(format!(
+            "The gate needs more time than it has. Make it faster, then `dacapo resume {id}{more}`; or begin anew with a longer \
+             `--gate-timeout`."
+        )),
+        RefusedBy::NoCommit => Some(format!(
+            "`dacapo steer {id} \"commit your work\"`, then `dacapo resume {id}{more}`; or begin anew with `--commit`: then \
+             dacapo commits."
+        )),
+        RefusedBy::ChangedTests => Some(format!(
+            "`dacapo diff {id}` shows what was changed; `dacapo steer {id} \"…\"` says what is to stay, then `dacapo resume \
+             {id}{more}`."
+        )),
     }
 }
 
@@ -62,13 +137,16 @@ pub fn why(view: &LoopView) -> Why {
         ),
         Some(Reason::MaxIterations) => (
             format!("Failed: {detail}.{refused}"),
-            format!(
-                "`dacapo resume {id} -n +10` grants ten more; `dacapo logs {id}` shows what the agent said."
-            ),
+            mend_first(view).unwrap_or_else(|| {
+                format!(
+                    "`dacapo resume {id} -n +10` grants ten more; `dacapo logs {id}` shows what the agent said."
+                )
+            }),
         ),
         Some(Reason::MaxTime) => (
             format!("Failed: {detail}.{refused}"),
-            format!("`dacapo resume {id} --max-time 8h` sets a new limit."),
+            mend_first(view)
+                .unwrap_or_else(|| format!("`dacapo resume {id} --max-time 8h` sets a new limit.")),
         ),
         Some(Reason::Budget) => (format!("Failed: {detail}.{refused}"), budget_step(view, detail)),
         Some(Reason::Auth) => (format!("Stopped: {detail}."), format!("Sign in, then `dacapo resume {id}`.")),
@@ -77,9 +155,11 @@ pub fn why(view: &LoopView) -> Why {
         }
         Some(Reason::Stuck) => (
             format!("Failed: {detail}.{refused}"),
-            format!(
-                "`dacapo logs {id}` shows what it kept trying; `dacapo steer {id} \"…\"` then `dacapo resume {id}` helps it out."
-            ),
+            mend_first(view).unwrap_or_else(|| {
+                format!(
+                    "`dacapo logs {id}` shows what it kept trying; `dacapo steer {id} \"…\"` then `dacapo resume {id}` helps it out."
+                )
+            }),
         ),
         Some(Reason::Error) => {
             (format!("Failed: {detail}."), format!("Mend that, then `dacapo resume {id}`."))
@@ -172,7 +252,17 @@ fn live(view: &LoopView, detail: &str, refused: &str) -> (String, String) {
         "paused" => ("Paused by a person.".to_owned(), format!("`dacapo resume {id}` goes on.")),
         "parked" => {
             let until = view.until.map(|t| format!(" until {t}")).unwrap_or_default();
-            (format!("Parked{until}: {detail}."), "It goes on by itself.".to_owned())
+            (
+                format!("Parked{until}: {detail}."),
+                match view.until {
+                    Some(_) => format!(
+                        "It goes on by itself. `dacapo resume {id} --now` asks at once; another agent (`dacapo run --agent codex \
+                         …`) need not wait."
+                    ),
+                    // It waits for other tasks.
+                    None => "It goes on by itself.".to_owned(),
+                },
+            )
         }
         "gating" => (
             format!("A claim of iteration {} is being checked.", view.iteration),

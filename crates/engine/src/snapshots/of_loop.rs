@@ -13,6 +13,7 @@ use super::{DiffForm, Workspace};
 use crate::{
     git::WorkspaceError,
     home::Home,
+    proof::repository_of,
     store::{Store, StoreError, TaskLock},
 };
 
@@ -159,7 +160,7 @@ pub fn work_done(
     columns: usize,
 ) -> Result<Option<WorkDone>, SnapshotError> {
     let history = store.events(id, 0)?;
-    let (workspace, states) = states(home, id, &history)?;
+    let (workspace, states) = states(home, store, id, &history)?;
     let (Some((_, base, _)), Some((_, last, _))) = (states.first(), states.last()) else { return Ok(None) };
     if base == last {
         return Ok(None);
@@ -183,7 +184,7 @@ pub fn difference(
 ) -> Result<Vec<u8>, SnapshotError> {
     let id = &view.id;
     let history = store.events(id, 0)?;
-    let (workspace, states) = states(home, id, &history)?;
+    let (workspace, states) = states(home, store, id, &history)?;
     if let Some(wanted) = iteration.filter(|wanted| *wanted == 0 || *wanted > view.iteration) {
         return Err(SnapshotError::NoIteration { id: id.clone(), wanted, last: view.iteration });
     }
@@ -202,6 +203,7 @@ pub fn difference(
 #[allow(clippy::type_complexity)]
 fn states(
     home: &Home,
+    store: &Store,
     id: &LoopId,
     history: &[Envelope],
 ) -> Result<(Workspace, Vec<(u32, String, Timestamp)>), SnapshotError> {
@@ -211,7 +213,7 @@ fn states(
     if !base.is_git {
         return Err(SnapshotError::Plain(id.clone()));
     }
-    Ok((open(home, id, &started.workspace)?, recorded(history, base)))
+    Ok((open(home, id, &repository_of(store, started)?)?, recorded(history, base)))
 }
 
 /// Makes the files of a loop's workspace what they were. What they are now can be had back by [`SnapshotChoice::Undo`].

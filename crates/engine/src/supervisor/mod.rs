@@ -57,8 +57,8 @@ pub(crate) use hosted::{BLOCKED, HandedOver, HostedLoop, NewHostedLoop};
 use self::{
     acp::{Resident, Talk},
     children::ChildProcesses,
-    timers::Timers,
     sign_in::SignInCheck,
+    timers::Timers,
     trial::Trial,
     verdict::GateCheckout,
     work::Work,

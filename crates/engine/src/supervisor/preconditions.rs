@@ -200,7 +200,9 @@ pub(super) fn nearly_full(home: &Home, workspace: &Path) -> Vec<String> {
     }
     let words = rooms.iter().filter_map(|(what, path, room)| Some((what, path, room.shortage()?)));
     words
-        .map(|(what, path, left)| format!("the disk of {what} is nearly full: {left} at `{}`", path.display()))
+        .map(|(what, path, left)| {
+            format!("the disk of {what} is nearly full: {left} at `{}`", path.display())
+        })
         .collect()
 }
 

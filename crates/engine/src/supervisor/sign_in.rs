@@ -23,6 +23,7 @@ use crate::{
     home::Home,
     process::{KeeperLink, KeptCommand, Report},
     proof::fresh_id,
+    scratch::Scratch,
 };
 
 /// How long the agent may take to answer; an answer that comes later is not waited for.
@@ -42,6 +43,8 @@ pub(super) struct SignInCheck {
     outputs: [Option<OwnedFd>; 2],
     said: [Vec<u8>; 2],
     deadline: Instant,
+    /// An empty folder that the agent is asked in: a version that takes the question for a prompt finds nothing to change.
+    _folder: Scratch,
 }
 
 impl SignInCheck {
@@ -78,18 +81,24 @@ impl SignInCheck {
         if is_set_up {
             return None;
         }
+        let folder = Scratch::new("dacapo-sign-in").ok()?;
         let command = KeptCommand {
             program: program.clone(),
             args: question.args.iter().map(OsString::from).collect(),
             env,
-            dir: workspace.to_owned(),
+            dir: folder.path().to_owned(),
             grace: GRACE,
         };
         // Without an answer the first attempt tells.
-        Self::ask(home, question.clone(), &command).ok()
+        Self::ask(home, question.clone(), &command, folder).ok()
     }
 
-    fn ask(home: &Home, question: SignInQuestion, command: &KeptCommand) -> io::Result<Self> {
+    fn ask(
+        home: &Home,
+        question: SignInQuestion,
+        command: &KeptCommand,
+        folder: Scratch,
+    ) -> io::Result<Self> {
         let mut keeper = KeeperLink::start(&fresh_id()?, &home.database())?;
         let (stdout, out_writer) = pipe_with(PipeFlags::CLOEXEC)?;
         let (stderr, err_writer) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -99,7 +108,8 @@ impl SignInCheck {
         let stdin = File::open("/dev/null")?;
         keeper.run(command, [stdin.as_fd(), out_writer.as_fd(), err_writer.as_fd()])?;
         let deadline = Instant::now() + LONGEST;
-        Ok(Self { keeper, question, outputs: [Some(stdout), Some(stderr)], said: Default::default(), deadline })
+        let outputs = [Some(stdout), Some(stderr)];
+        Ok(Self { keeper, question, outputs, said: Default::default(), deadline, _folder: folder })
     }
 
     pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {

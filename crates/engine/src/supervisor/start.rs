@@ -138,9 +138,8 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
             None => true,
         };
     let caller = crate::inside::child::environment();
-    let sign_in = is_first
-        .then(|| SignInCheck::begin(home, &new.policy, &programs, &new.workspace, &caller))
-        .flatten();
+    let sign_in =
+        is_first.then(|| SignInCheck::begin(home, &new.policy, &programs, &new.workspace, &caller)).flatten();
     check_cycle(&store, &new.project, &task, &new.after)?;
     let mut warnings = neighbours(&store, &new.workspace, &ancestors)?;
     if is_first {

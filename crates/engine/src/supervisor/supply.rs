@@ -116,8 +116,8 @@ impl Supervisor<'_> {
         let supply = self.supply()?;
         let first = supply.closed.values().map(|(until, _)| *until).min();
         let policy = &self.started.policy;
-        let all_are_closed = (0..=policy.agent.fallback.len())
-            .all(|index| supply.closed.contains_key(&index));
+        let all_are_closed =
+            (0..=policy.agent.fallback.len()).all(|index| supply.closed.contains_key(&index));
         let is_done = observe::markers(&self.task_folder()).done != DoneFact::Absent;
         let soon = Timestamp::now().checked_add(SOON).unwrap_or(Timestamp::MAX);
         match first.filter(|until| all_are_closed && !is_done && *until < soon) {

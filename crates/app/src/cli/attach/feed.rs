@@ -44,18 +44,21 @@ pub(super) trait Feed {
     fn look(&mut self, client: &Client) -> Result<(), UserError>;
     fn is_over(&self, client: &Client) -> Result<bool, UserError>;
     fn is_paused(&self, client: &Client) -> Result<bool, UserError>;
+    /// Shows what was printed since, where no change tells of that.
+    fn look_at_output(&mut self, client: &Client) -> Result<(), UserError> {
+        let _ = client;
+        Ok(())
+    }
     /// Takes the view off the screen.
     fn close(&mut self);
     /// Says how the stream stands at last; gives the exit code.
     fn end(&mut self, client: &Client) -> Result<u8, UserError>;
 }
 
-/// A loop, with what its agents and gates print.
-pub(super) struct LoopFeed {
-    id: LoopId,
+/// What the agents and gates of one loop print, read from where it is kept.
+#[derive(Default)]
+struct OutputTail {
     view: Option<LoopView>,
-    shown: Box<dyn LiveView>,
-    from: u64,
     formats: BTreeMap<String, Format>,
     /// Whether an agent runs.
     is_agent: bool,
@@ -63,36 +66,22 @@ pub(super) struct LoopFeed {
     transcript: Option<Transcript>,
     /// Whether a gate runs.
     is_gate: bool,
-    /// How far each segment was read; what lies before is older than what runs.
+    /// How far each segment was read.
     read: BTreeMap<&'static str, u64>,
+    /// Whether something was read: of what was printed before that, only the end is worth a look.
+    is_begun: bool,
+}
+
+/// Something that an agent or a gate printed.
+enum Printed<'a> {
+    Said(Said),
+    Bytes(Channel, &'a [u8]),
 }
 
 const CHANNELS: [(&str, Channel); 3] =
     [("stdout", Channel::Stdout), ("stderr", Channel::Stderr), ("gates", Channel::Gates)];
 
-impl LoopFeed {
-    pub(super) fn new(client: &Client, id: &LoopId, shown: Box<dyn LiveView>) -> Result<Self, UserError> {
-        let view = client.loop_of_id(id)?.map(|seen| seen.view);
-        let mut read = BTreeMap::new();
-        if let Some(view) = &view {
-            for (name, channel) in CHANNELS {
-                let (_, end) = client.output(view, channel, u64::MAX)?;
-                read.insert(name, end.saturating_sub(LATEST));
-            }
-        }
-        Ok(Self {
-            id: id.clone(),
-            view: None,
-            shown,
-            from: 0,
-            formats: BTreeMap::new(),
-            is_agent: false,
-            transcript: None,
-            is_gate: false,
-            read,
-        })
-    }
-
+impl OutputTail {
     fn take(&mut self, envelope: &Envelope) {
         match &envelope.event {
             LoopEvent::LoopStarted(started) => {
@@ -105,68 +94,101 @@ impl LoopFeed {
                 let format = self.formats.get(agent).copied().unwrap_or_default();
                 self.transcript = (format != Format::Text).then(|| Transcript::new(format));
                 (self.is_agent, self.is_gate) = (true, false);
-                for (name, mark) in [("stdout", stdout), ("stderr", stderr)] {
-                    let read = self.read.entry(name).or_default();
-                    *read = (*read).max(mark);
-                }
+                self.skip_to(stdout, stderr);
             }
             LoopEvent::AgentExited { exit, .. } => {
                 self.is_agent = false;
-                for (name, mark) in [("stdout", exit.output.stdout), ("stderr", exit.output.stderr)] {
-                    let read = self.read.entry(name).or_default();
-                    *read = (*read).max(mark);
-                }
+                self.skip_to(exit.output.stdout, exit.output.stderr);
             }
             LoopEvent::GateStarted { .. } => self.is_gate = true,
             LoopEvent::GateFinished { .. } => self.is_gate = false,
+            LoopEvent::LoopFinished { .. } => (self.is_agent, self.is_gate) = (false, false),
             _ => {}
         }
         match &mut self.view {
             Some(view) => view.apply(envelope),
             None => self.view = LoopView::begin(envelope),
         }
-        if let Some(view) = &self.view {
-            self.shown.event(envelope, view);
+    }
+
+    /// What lies before these marks is older than what runs.
+    fn skip_to(&mut self, stdout: u64, stderr: u64) {
+        for (name, mark) in [("stdout", stdout), ("stderr", stderr)] {
+            let read = self.read.entry(name).or_default();
+            *read = (*read).max(mark);
         }
     }
 
-    /// Shows what was printed since the last look, in the words in which `run` shows it.
-    fn print(&mut self, client: &Client) -> Result<(), UserError> {
+    /// Tells what was printed since the last look by what runs.
+    fn print(
+        &mut self,
+        client: &Client,
+        told: &mut dyn FnMut(&LoopView, Printed<'_>),
+    ) -> Result<(), UserError> {
         let Some(view) = &self.view else { return Ok(()) };
+        let is_first = !std::mem::replace(&mut self.is_begun, true);
         for (name, channel) in CHANNELS {
             let at = self.read.entry(name).or_default();
             loop {
                 let (bytes, end) = client.output(view, channel, *at)?;
-                // Of a flood, the end is enough.
-                let bytes = if end.saturating_sub(*at) > 1 << 20 {
+                // Of a flood, and of what was printed before the first look, the end is enough.
+                let most = if is_first { LATEST } else { 1 << 20 };
+                if end.saturating_sub(*at) > most {
                     *at = end.saturating_sub(LATEST);
                     continue;
-                } else {
-                    bytes
-                };
+                }
                 if bytes.is_empty() {
                     break;
                 }
                 *at += bytes.len() as u64;
                 match (channel, &mut self.transcript) {
                     (Channel::Stdout, Some(transcript)) if self.is_agent => {
-                        let shown = &mut self.shown;
                         transcript.push(&bytes, &mut |heard| {
                             if let Some(said) = Said::of(heard) {
                                 let said = said.map(|text| secrets().redact(text).into_owned());
-                                shown.said(&Channel::Stdout, &said);
+                                told(view, Printed::Said(said));
                             }
                         });
                     }
                     (Channel::Stdout | Channel::Stderr, _) if self.is_agent => {
-                        self.shown.output(&channel, &bytes);
+                        told(view, Printed::Bytes(channel, &bytes));
                     }
-                    (Channel::Gates, _) if self.is_gate => self.shown.output(&channel, &bytes),
+                    (Channel::Gates, _) if self.is_gate => told(view, Printed::Bytes(channel, &bytes)),
                     _ => {}
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// A loop, with what its agents and gates print.
+pub(super) struct LoopFeed {
+    id: LoopId,
+    shown: Box<dyn LiveView>,
+    from: u64,
+    tail: OutputTail,
+}
+
+impl LoopFeed {
+    pub(super) fn new(id: &LoopId, shown: Box<dyn LiveView>) -> Self {
+        Self { id: id.clone(), shown, from: 0, tail: OutputTail::default() }
+    }
+
+    fn take(&mut self, envelope: &Envelope) {
+        self.tail.take(envelope);
+        if let Some(view) = &self.tail.view {
+            self.shown.event(envelope, view);
+        }
+    }
+
+    /// Shows what was printed since the last look, in the words in which `run` shows it.
+    fn print(&mut self, client: &Client) -> Result<(), UserError> {
+        let shown = &mut self.shown;
+        self.tail.print(client, &mut |_, printed| match printed {
+            Printed::Said(said) => shown.said(&Channel::Stdout, &said),
+            Printed::Bytes(channel, bytes) => shown.output(&channel, bytes),
+        })
     }
 }
 
@@ -195,9 +217,14 @@ impl Feed for LoopFeed {
     }
 
     fn look(&mut self, client: &Client) -> Result<(), UserError> {
+        let is_past = !self.tail.is_begun;
         let events = client.events_of_loop(&self.id, self.from)?;
         for envelope in &events {
             self.from = envelope.seq + 1;
+            // What it printed last comes before its end.
+            if is_end_of_output(envelope) && !is_past {
+                self.print(client)?;
+            }
             self.take(envelope);
         }
         self.print(client)?;
@@ -210,7 +237,7 @@ impl Feed for LoopFeed {
     }
 
     fn is_paused(&self, _: &Client) -> Result<bool, UserError> {
-        Ok(self.view.as_ref().is_some_and(|view| view.state == "paused" || view.pausing))
+        Ok(self.tail.view.as_ref().is_some_and(|view| view.state == "paused" || view.pausing))
     }
 
     fn close(&mut self) {
@@ -226,8 +253,15 @@ impl Feed for LoopFeed {
     }
 }
 
+/// Whether an agent or a gate has ended, and with it what it prints.
+fn is_end_of_output(envelope: &Envelope) -> bool {
+    matches!(envelope.event, LoopEvent::AgentExited { .. } | LoopEvent::GateFinished { .. })
+}
+
 /// A machine of runs, whose loops it starts for sources.
-pub(super) trait RunKind: Kind<Source: Sized, View: Clone> {
+pub(super) trait RunKind: Kind<Source: Sized + Clone, View: Clone> {
+    /// Whether the view is told words of agents line by line as said, as in a chat.
+    const SAYS_LINES: bool = false;
     /// The event, if it is one of this kind.
     fn envelope(fact: Fact) -> Result<Self::Envelope, Option<Box<Envelope>>>;
     fn source(started: &LoopStarted) -> Option<Self::Source>;
@@ -283,6 +317,8 @@ impl RunKind for RunMachine {
 }
 
 impl RunKind for WorkflowMachine {
+    const SAYS_LINES: bool = true;
+
     fn envelope(fact: Fact) -> Result<WorkflowEnvelope, Option<Box<Envelope>>> {
         match fact {
             Fact::Workflow(envelope) => Ok(envelope),
@@ -330,17 +366,29 @@ impl RunKind for TaskMachine {
 pub(super) struct RunFeed<M: RunKind> {
     id: RunId,
     view: Option<M::View>,
-    sources: HashMap<LoopId, M::Source>,
+    loops: HashMap<LoopId, LoopOfRun<M::Source>>,
     shown: Box<dyn LiveView<M>>,
     from: u64,
+    /// Whether the events that were recorded before are shown.
+    is_caught_up: bool,
 }
+
+/// A loop of a run, and the beginning of a line that it has not ended yet.
+struct LoopOfRun<S> {
+    source: S,
+    tail: OutputTail,
+    rest: BTreeMap<&'static str, Vec<u8>>,
+}
+
+/// A line of output that is longer than this is shown in parts.
+const LONGEST_LINE: usize = 64 * 1024;
 
 impl<M: RunKind> RunFeed<M> {
     pub(super) fn new(id: RunId, shown: Box<dyn LiveView<M>>) -> Self {
-        Self { id, view: None, sources: HashMap::new(), shown, from: 0 }
+        Self { id, view: None, loops: HashMap::new(), shown, from: 0, is_caught_up: false }
     }
 
-    fn take(&mut self, fact: Fact) {
+    fn take(&mut self, client: &Client, fact: Fact) -> Result<(), UserError> {
         match M::envelope(fact) {
             Ok(envelope) => {
                 match &mut self.view {
@@ -352,17 +400,73 @@ impl<M: RunKind> RunFeed<M> {
                 }
             }
             Err(Some(envelope)) => {
+                let id = &envelope.loop_id;
                 if let LoopEvent::LoopStarted(started) = &envelope.event
                     && let Some(source) = M::source(started)
                 {
-                    self.sources.insert(envelope.loop_id.clone(), source);
+                    let tail = OutputTail { is_begun: self.is_caught_up, ..OutputTail::default() };
+                    self.loops.insert(id.clone(), LoopOfRun { source, tail, rest: BTreeMap::new() });
                 }
-                if let Some(source) = self.sources.get(&envelope.loop_id) {
-                    self.shown.loop_event(source, &envelope);
+                // What it printed last comes before its end.
+                if self.is_caught_up && is_end_of_output(&envelope) {
+                    self.print(client, id)?;
+                    self.end_lines(id);
+                }
+                if let Some(own) = self.loops.get_mut(id) {
+                    own.tail.take(&envelope);
+                    self.shown.loop_event(&own.source, &envelope);
                 }
             }
             Err(None) => {}
         }
+        Ok(())
+    }
+
+    /// Shows what a loop of the run has printed since the last look, line by line.
+    fn print(&mut self, client: &Client, id: &LoopId) -> Result<(), UserError> {
+        let Some(LoopOfRun { source, tail, rest }) = self.loops.get_mut(id) else { return Ok(()) };
+        if !tail.is_agent && !tail.is_gate {
+            return Ok(());
+        }
+        let (shown, sees_output) = (&mut self.shown, self.shown.sees_output());
+        tail.print(client, &mut |_, printed| match printed {
+            Printed::Said(said) if sees_output => shown.said(source, &said),
+            Printed::Said(_) => {}
+            Printed::Bytes(channel, bytes) => {
+                let name =
+                    CHANNELS.into_iter().find(|(_, known)| *known == channel).map_or("", |(name, _)| name);
+                let rest = rest.entry(name).or_default();
+                rest.extend_from_slice(bytes);
+                while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                    let line: Vec<u8> = rest.drain(..=end).collect();
+                    show_line::<M>(shown.as_mut(), source, &channel, line.trim_ascii_end());
+                }
+                if rest.len() > LONGEST_LINE {
+                    show_line::<M>(shown.as_mut(), source, &channel, &std::mem::take(rest));
+                }
+            }
+        })
+    }
+
+    /// Shows the beginnings of lines that a loop will not end any more.
+    fn end_lines(&mut self, id: &LoopId) {
+        let Some(own) = self.loops.get_mut(id) else { return };
+        for (name, rest) in std::mem::take(&mut own.rest) {
+            if let Some((_, channel)) = CHANNELS.into_iter().find(|(known, _)| *known == name)
+                && !rest.is_empty()
+            {
+                show_line::<M>(self.shown.as_mut(), &own.source, &channel, &rest);
+            }
+        }
+    }
+}
+
+fn show_line<M: RunKind>(shown: &mut dyn LiveView<M>, source: &M::Source, channel: &Channel, line: &[u8]) {
+    if M::SAYS_LINES && *channel == Channel::Stdout {
+        let text = String::from_utf8_lossy(line).into_owned();
+        shown.said(source, &Said::Line { text });
+    } else {
+        shown.output(source, line);
     }
 }
 
@@ -386,12 +490,17 @@ impl<M: RunKind> Feed for RunFeed<M> {
     fn look(&mut self, client: &Client) -> Result<(), UserError> {
         let from = self.from;
         let scope = Scope::Run(self.id.clone());
-        self.from = client.read(&scope, from, |fact| {
-            self.take(fact);
-            Ok::<(), UserError>(())
-        })?;
+        self.from = client.read(&scope, from, |fact| self.take(client, fact))?;
+        self.is_caught_up = true;
+        self.look_at_output(client)?;
         self.shown.tick();
         Ok(())
+    }
+
+    fn look_at_output(&mut self, client: &Client) -> Result<(), UserError> {
+        self.loops.retain(|_, own| own.tail.view.as_ref().is_none_or(|view| !view.is_over()));
+        let running: Vec<LoopId> = self.loops.keys().cloned().collect();
+        running.iter().try_for_each(|id| self.print(client, id))
     }
 
     fn is_over(&self, client: &Client) -> Result<bool, UserError> {

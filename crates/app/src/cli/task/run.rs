@@ -37,7 +37,7 @@ use super::{
 use crate::{
     context::Context,
     error::{NEEDS_PERSON, UserError},
-    report::{last_line_of_tasks, task_reporter},
+    report::{Style, ending_of_tasks, last_line_of_tasks, task_reporter},
 };
 
 /// Work tasks off: each is coded, reviewed, tested, used and merged
@@ -151,7 +151,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &TaskRunArgs) -> Result<u8, UserEr
     let wanted = TasksToRun { tasks, slots, programs, is_detached: is_background() };
     let left = stage_performer::run(&cx.home, wanted, observer.as_mut())?;
     drop(observer);
-    Ok(last_line_of_tasks(&left))
+    told(&client, &left, &flags.style)
 }
 
 /// Says why no task can be worked on, and exits as if the run had come to that.
@@ -392,6 +392,15 @@ pub(in crate::cli) fn require_consent_to_answer(
 }
 
 /// Goes on with a task that no process performs.
+/// Tells a person what the tasks have come to; gives the exit code.
+fn told(client: &Client, left: &TasksLeft, style: &Style) -> Result<u8, UserError> {
+    let is_told = style.is_human();
+    if is_told {
+        ending_of_tasks(client, left)?;
+    }
+    Ok(last_line_of_tasks(left, is_told))
+}
+
 pub(in crate::cli) fn resume(
     cx: &Context,
     client: &Client,
@@ -406,7 +415,7 @@ pub(in crate::cli) fn resume(
     let mut observer = task_reporter(&flags.style);
     let left = take_up(cx, view, !flags.is_answer, observer.as_mut())?;
     drop(observer);
-    Ok(last_line_of_tasks(&left))
+    told(client, &left, &flags.style)
 }
 
 /// Takes up what was asked of a task that no process performs, as far as it goes.

@@ -44,7 +44,7 @@ use super::super::{
 use crate::{
     context::Context,
     error::{LIMIT, UserError},
-    report::{Style, last_line_of_run, run_reporter},
+    report::{Style, ending_of_units, last_line_of_run, run_reporter},
 };
 
 /// Work units off in parallel, and merge each when the merged tree passes
@@ -376,7 +376,11 @@ fn start(cx: &Context, new: NewRun, style: &Style) -> Result<u8, UserError> {
     let mut observer = run_reporter(style);
     let finished = scheduler::run(&cx.home, new, observer.as_mut())?;
     drop(observer);
-    Ok(last_line_of_run(&finished))
+    let is_told = style.is_human();
+    if is_told {
+        ending_of_units(&cx.client()?, &finished)?;
+    }
+    Ok(last_line_of_run(&finished, is_told))
 }
 
 /// The top of the repository that `dir` is in.

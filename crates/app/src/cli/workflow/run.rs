@@ -44,7 +44,7 @@ use super::{
 use crate::{
     context::Context,
     error::UserError,
-    report::{Mode, last_line_of_workflow, workflow_reporter},
+    report::{Mode, ending_of_workflow, last_line_of_workflow, workflow_reporter},
 };
 
 /// How many steps with worktrees run beside each other.
@@ -164,6 +164,9 @@ pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
     let new = NewWorkflow { started, programs, is_detached: is_background() };
     let left = performer::run(&cx.home, new, observer.as_mut())?;
     drop(observer);
+    if args.flags.style.is_human() {
+        ending_of_workflow(&cx.client()?, &left)?;
+    }
     Ok(last_line_of_workflow(&left))
 }
 
@@ -238,6 +241,9 @@ pub(in crate::cli) fn resume(
     let mut observer = workflow_reporter(&flags.style, Mode::Stream, Some(&started));
     let left = performer::resume(&cx.home, wanted, observer.as_mut())?;
     drop(observer);
+    if flags.style.is_human() {
+        ending_of_workflow(&cx.client()?, &left)?;
+    }
     Ok(last_line_of_workflow(&left))
 }
 

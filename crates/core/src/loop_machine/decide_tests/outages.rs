@@ -93,7 +93,8 @@ fn a_person_who_does_not_want_to_wait_has_a_parked_loop_ask_at_once() {
 
 #[test]
 fn an_agent_that_says_that_it_is_not_signed_in_is_not_started() {
-    let signed_out = |closed| Supply { closed, signed_out: Some("Not logged in".into()), ..Supply::default() };
+    let signed_out =
+        |closed| Supply { closed, signed_out: Some("Not logged in".into()), ..Supply::default() };
     let codex = || {
         policy(|p| {
             p.agent.command =
@@ -291,9 +292,7 @@ fn another_agent_stands_in_if_the_user_says_so() {
     };
     let mut sim = Sim::running(both());
     let step = sim.feed(ends_by(Outcome::UsageLimit));
-    assert!(
-        matches!(&work(&step)[..], [Effect::CloseProvider { agent: 0, .. }, Effect::ReadMarkers])
-    );
+    assert!(matches!(&work(&step)[..], [Effect::CloseProvider { agent: 0, .. }, Effect::ReadMarkers]));
     let step = sim.feed(supplied(closed(&[(0, 500)])));
     assert_eq!(names(&step.events), ["agent_switched", "agent_started"]);
     assert!(matches!(work(&step)[..], [Effect::StartAgent { agent: 1, iteration: 1, attempt: 2, .. }]));

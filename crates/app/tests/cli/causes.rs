@@ -1,0 +1,70 @@
+//! The next step fits the cause: more iterations are offered only where they could help.
+
+use crate::support::{Task, assert_has, world};
+
+/// What `why` and the end of `run` say to do next; both say the same.
+fn next_step(script: &str, flags: &[&str], code: i32) -> String {
+    let env = world();
+    env.git_init();
+    env.write("notes.txt", "one\n");
+    env.git(["add", "-A"]);
+    env.git(["commit", "-q", "-m", "start"]);
+    let output = env.run_loop(script, flags).assert_code(code);
+    let why = env.run(["why", "t"]).assert_code(0).stdout;
+    let next = why.lines().find_map(|line| line.strip_prefix("Next: ")).expect("a next step").to_owned();
+    assert_has(&output.stdout, &format!("  next     {next}"));
+    env.redact(&next)
+}
+
+#[test]
+fn a_gate_that_cannot_run_is_mended_and_not_given_more_iterations() {
+    let script = "append notes.txt two; promise";
+    insta::assert_snapshot!(next_step(script, &["-n", "2", "--no-probe", "--gate", "no-such-program"], 3), @"The gate itself cannot run. Put there what it needs, then `dacapo resume [LOOP] -n +1`; if its command is wrong, begin anew with another `--gate`.");
+    insta::assert_snapshot!(next_step(script, &["-n", "2", "--gate", "./later.sh"], 3), @"The gate itself cannot run. Put there what it needs, then `dacapo resume [LOOP] -n +1`; if its command is wrong, begin anew with another `--gate`.");
+    insta::assert_snapshot!(next_step(script, &["-n", "1", "--no-probe", "--gate", "sleep 9", "--gate-timeout", "100ms"], 3), @"The gate needs more time than it has. Make it faster, then `dacapo resume [LOOP] -n +1`; or begin anew with a longer `--gate-timeout`.");
+    insta::assert_snapshot!(next_step(script, &["-n", "2", "--gate", "no-such-program"], 5), @"Install what the gate needs, or correct its command; then `dacapo resume [LOOP]`.");
+}
+
+#[test]
+fn a_missing_commit_and_changed_tests_are_told_as_such() {
+    let script = "append notes.txt two; promise";
+    insta::assert_snapshot!(next_step(script, &["-n", "1", "--gate", "true", "--evidence", "commit"], 3), @r#"`dacapo steer [LOOP] "commit your work"`, then `dacapo resume [LOOP] -n +1`; or begin anew with `--commit`: then dacapo commits."#);
+    insta::assert_snapshot!(next_step(script, &["-n", "1", "--gate", "true", "--protect", "notes.txt"], 3), @r#"`dacapo diff [LOOP]` shows what was changed; `dacapo steer [LOOP] "…"` says what is to stay, then `dacapo resume [LOOP] -n +1`."#);
+    // A red gate means that there is work left, and an agent that never claims may need more time.
+    let more =
+        "`dacapo resume [LOOP] -n +10` grants ten more; `dacapo logs [LOOP]` shows what the agent said.";
+    assert_eq!(next_step(script, &["-n", "1", "--gate", "grep -q three notes.txt"], 3), more);
+    assert_eq!(next_step("say hm", &["-n", "1"], 3), more);
+}
+
+#[test]
+fn an_agent_that_fails_at_once_three_times_in_the_same_words_stops_the_loop() {
+    // req 91
+    let env = world();
+    let output = env.run_loop("err cannot find module x; exit 3", &[]).assert_code(1);
+    insta::assert_snapshot!(env.redact(&output.stdout), @r"
+    dacapo: loop [LOOP] · task t · agent fake-agent
+      in [WORKSPACE] · no gate: a claim is believed · at most 100 iterations
+    iteration 1/100  exit 3, [DURATION] · no claim
+      ! cannot find module x
+    iteration 2/100  exit 3, [DURATION] · no claim
+      ! cannot find module x
+    iteration 3/100  exit 3, [DURATION] · no claim
+      ! cannot find module x
+    failed after 3 iterations, [DURATION]
+      why      Failed: the agent failed at once 3 times in a row and changed nothing: cannot find module x.
+      next     Mend that, then `dacapo resume [LOOP]`.
+    ");
+    // Each of these keeps a loop going to its limit: other words, no words, output, a changed file, exit 0.
+    for script in [
+        "@1: err a; exit 1; @2: err b; exit 1; @3+: err a; exit 1",
+        "exit 1",
+        "say something; err a; exit 1",
+        "@1: write new.txt 1; err a; exit 1; @2: write new.txt 2; err a; exit 1; @3+: write new.txt 3; err a; exit 1",
+        "err a",
+    ] {
+        let env = world();
+        env.git_init();
+        env.run_loop(script, &["-n", "3"]).assert_code(3);
+    }
+}
