@@ -259,3 +259,27 @@ fn a_file_that_an_agent_hides_from_git_is_committed_all_the_same() {
     assert_eq!(tasks.status_in_file(&id), "done");
     assert_eq!(tasks.env.git(["show", "main:README.md"]), "hello\nmore\n");
 }
+
+#[test]
+fn locks_that_a_git_of_a_killed_agent_has_left_keep_no_later_agent_from_committing() {
+    // fault H4
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    let locks = r#"own=$(git rev-parse --absolute-git-dir); all=$(git rev-parse --git-common-dir)
+: >"$own/index.lock"; : >"$own/HEAD.lock"; : >"$all/$(git symbolic-ref HEAD).lock""#;
+    tasks.role("Implementation.1", &format!("{locks}; exit 1"));
+    // Nor the loop of the next role, which would not begin beside a lock.
+    tasks.role("Testing.1", &format!("{locks}; echo '3 passed'; promise TESTS_COMPLETE"));
+    tasks.run(&[]).assert_code(0);
+    assert_eq!(tasks.calls(&id), ["Implementation", "Implementation", "Review", "Testing", "QA"]);
+    assert_eq!(refusals(&tasks, &id), []);
+    let told = tasks.of_type(&id, "warned");
+    let of = |name: &str| {
+        let is_told =
+            |event: &&serde_json::Value| event["text"].as_str().is_some_and(|text| text.contains(name));
+        told.iter().filter(is_told).count()
+    };
+    for name in ["index.lock` behind", "HEAD.lock` behind", "refs/heads/task/TASK-001.lock` behind"] {
+        assert_eq!(of(name), 2, "{name}: {told:#?}");
+    }
+}

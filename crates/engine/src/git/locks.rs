@@ -5,7 +5,7 @@ use std::{
     fs::{self, OpenOptions},
     io::{Read, Write},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
-    path::Path,
+    path::{Path, PathBuf},
     thread,
     time::{Duration, Instant, SystemTime},
 };
@@ -131,6 +131,27 @@ pub(crate) fn remove_stale_lock(checkout: &Checkout, since: SystemTime) -> Resul
     Ok(true)
 }
 
+/// Removes the locks on the index, on HEAD and on the branch of HEAD that a git of an agent left behind when it was killed (fault H4).
+/// Gives those that are gone.
+///
+/// Only for a caller that knows that nothing of the iteration runs any more. A lock stays if it is older than `since`, if a
+/// process has it open, or if a git works in the checkout.
+pub(crate) fn remove_left_locks(checkout: &Checkout, since: SystemTime) -> Vec<PathBuf> {
+    let Checkout { git_dir, common_dir, toplevel, .. } = checkout;
+    // An agent can write any name into HEAD.
+    let branch = on_disk::head_branch(git_dir, common_dir).filter(|name| !name.contains(".."));
+    let branch = branch.map(|branch| common_dir.join(format!("refs/heads/{branch}.lock")));
+    let locks = [git_dir.join("index.lock"), git_dir.join("HEAD.lock")].into_iter().chain(branch);
+    let is_left = |lock: &PathBuf| {
+        let modified = || fs::symlink_metadata(lock).and_then(|metadata| metadata.modified()).ok();
+        let Some(first) = modified().filter(|modified| *modified >= since) else { return false };
+        let age = first.elapsed().unwrap_or_default();
+        thread::sleep(STALE_AFTER.saturating_sub(age));
+        modified() == Some(first) && !is_open(lock) && !does_git_work_below(&[toplevel, git_dir])
+    };
+    locks.filter(is_left).filter(|lock| fs::remove_file(lock).is_ok()).collect()
+}
+
 /// Whether the lock that git complained of is gone, so that the same command may succeed now (fault H4).
 ///
 /// The lock of a git that lives is waited for. One that a killed git left behind is removed. Locks on an index are not
@@ -167,9 +188,19 @@ fn does_git_work_at(lock: &Path) -> bool {
         git_dir.parent().is_some_and(|top| folder.starts_with(top))
             || on_disk::folders_of_checkout(folder).is_some_and(|(_, common)| common == git_dir)
     };
+    does_git_work(is_near)
+}
+
+/// Whether a git runs in one of the folders or below it.
+fn does_git_work_below(folders: &[&PathBuf]) -> bool {
+    does_git_work(|at| folders.iter().any(|folder| at.starts_with(folder)))
+}
+
+/// Whether a git runs in a folder of which `is_meant` says yes.
+fn does_git_work(is_meant: impl Fn(&Path) -> bool) -> bool {
     crate::process::identity::all_pids().into_iter().any(|pid| {
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        name.starts_with("git") && fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|at| is_near(&at))
+        name.starts_with("git") && fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|at| is_meant(&at))
     })
 }
 

@@ -31,6 +31,6 @@ pub fn is_dirty(dir: &std::path::Path) -> bool {
 pub(crate) use checkout::Checkout;
 pub(crate) use files::{escaped, replace};
 pub(crate) use listed_config::{ListedConfig, without_scopes};
-pub(crate) use locks::{RunLock, RunLockHeld, remove_stale_lock};
+pub(crate) use locks::{RunLock, RunLockHeld, remove_left_locks, remove_stale_lock};
 pub(crate) use runner::{GitCall, GitOutput, failed_call, run_bounded, split_nul};
 pub(crate) use untrusted_config::UntrustedConfig;

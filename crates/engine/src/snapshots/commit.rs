@@ -5,7 +5,7 @@ use std::{collections::HashSet, thread, time::Duration};
 
 use super::{CommitOutcome, shadow::Shadow};
 use crate::{
-    git::{self, GitError, RepositoryLock, WorkspaceError, failed_call, split_nul},
+    git::{GitError, RepositoryLock, WorkspaceError, failed_call, split_nul},
     scratch::Scratch,
 };
 
@@ -190,14 +190,6 @@ impl Shadow {
             split_nul(&flagged).filter(is_skipped).flat_map(|entry| [&entry[2..], b"\0"].concat()).collect();
         call()?.args(["update-index", "--no-skip-worktree", "-z", "--stdin"]).input(paths).ok()?;
         Ok(())
-    }
-
-    /// Removes a lock on the user's index that a git of the agent's left behind when it was killed (fault H4).
-    ///
-    /// Only for a caller that knows that nothing of the iteration runs any more; a lock older than `since` or one
-    /// that some process has open is not touched.
-    pub(crate) fn remove_stale_lock(&self, since: std::time::SystemTime) -> Result<bool, WorkspaceError> {
-        git::remove_stale_lock(&self.checkout, since)
     }
 }
 

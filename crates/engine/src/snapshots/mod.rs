@@ -48,7 +48,7 @@ pub(crate) use of_loop::{open, started};
 pub use plain::Folder;
 
 use crate::{
-    git::{Checkout, Git, RepositoryLock, WorkspaceError, on_disk, without_scopes},
+    git::{Checkout, Git, RepositoryLock, WorkspaceError, on_disk, remove_left_locks, without_scopes},
     repository::{RecoveredBranch, Repository},
 };
 use plain::PlainFolder;
@@ -473,11 +473,11 @@ impl Workspace {
         Ok(recovered)
     }
 
-    /// Removes `index.lock` if a git killed since `since` left it; only when nothing of the iteration runs any more.
-    pub fn remove_stale_lock(&self, since: SystemTime) -> Result<bool, WorkspaceError> {
+    /// Removes locks of git that a git killed since `since` left, and names them; only when nothing of the iteration runs any more.
+    pub fn remove_left_locks(&self, since: SystemTime) -> Vec<PathBuf> {
         match &self.kind {
-            WorkspaceKind::Git(shadow) => shadow.remove_stale_lock(since),
-            WorkspaceKind::Plain(_) => Ok(false),
+            WorkspaceKind::Git(shadow) => remove_left_locks(&shadow.checkout, since),
+            WorkspaceKind::Plain(_) => Vec::new(),
         }
     }
 

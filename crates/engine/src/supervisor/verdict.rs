@@ -36,6 +36,20 @@ use crate::{
 const NAMED: usize = 20;
 
 impl Supervisor<'_> {
+    /// Removes the locks of git that an agent of this loop left behind, so that the next one can commit. Says which.
+    pub(super) fn remove_left_locks(&self) -> Vec<String> {
+        let Some(workspace) = &self.workspace else { return Vec::new() };
+        // A child loop works in the same files.
+        if !self.store.running_children(&self.id).is_ok_and(|children| children.is_empty()) {
+            return Vec::new();
+        }
+        let removed = workspace.remove_left_locks(self.stream.view().started_at.into());
+        let told = |lock: &PathBuf| {
+            format!("a git that was killed left the lock `{}` behind, which was removed", lock.display())
+        };
+        removed.iter().map(told).collect()
+    }
+
     /// The workspace after an agent has ended, if it is not as it was.
     pub(super) fn keep_workspace(&mut self) -> (Option<(String, String)>, Vec<String>) {
         let Some(workspace) = &mut self.workspace else { return (None, Vec::new()) };
@@ -66,8 +80,12 @@ impl Supervisor<'_> {
         outline
     }
 
-    /// Puts back the branch that commits go to, if the agent left it or took accepted commits off it.
+    /// Puts back the branch that commits go to, if the agent left it or took accepted commits off it. Locks that a check, or the
+    /// git of a dacapo that was killed, has left are removed before.
     pub(super) fn recover_branch(&mut self) -> Result<Result<(), String>, SuperviseError> {
+        for told in self.remove_left_locks() {
+            self.notice(told)?;
+        }
         let base = self.started.base.as_ref();
         let wanted = base.and_then(|base| Some((base.branch.as_deref()?, base.head.as_deref()?)));
         let (Some((branch, head)), Some(workspace)) = (wanted, &self.workspace) else { return Ok(Ok(())) };

@@ -292,6 +292,10 @@ impl Supervisor<'_> {
             );
             return self.not_started(why, true);
         }
+        // Those of an agent that died with the dacapo that ran it.
+        for told in self.remove_left_locks() {
+            self.notice(told)?;
+        }
         if let Err(error) = self.segments.prompt.append(prompt.as_bytes()) {
             return self.disk_failed(&error);
         }
@@ -853,6 +857,7 @@ impl Supervisor<'_> {
                     output: self.segments.marks(),
                 };
                 let (snapshot, mut warnings) = self.keep_workspace();
+                warnings.extend(self.remove_left_locks());
                 warnings.extend(heard.warnings);
                 warnings.extend(said_over_acp.into_iter().flatten());
                 let stderr = heard.stderr;

@@ -1,6 +1,10 @@
 //! Accepted work becomes one commit, and nothing of the user's gets lost.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::{Duration, SystemTime},
+};
 
 use super::*;
 
@@ -204,13 +208,42 @@ fn a_lock_is_removed_only_if_the_iteration_left_it() {
     let fixture = Fixture::new();
     let (workspace, _) = fixture.begun();
     let began = SystemTime::now() - Duration::from_secs(60);
-    assert!(!workspace.remove_stale_lock(began).unwrap());
+    assert_eq!(workspace.remove_left_locks(began), Vec::<PathBuf>::new());
+    let branch = format!(".git/{}.lock", fixture.user(&["symbolic-ref", "HEAD"]).trim());
+    for name in [".git/index.lock", ".git/HEAD.lock", &branch] {
+        let lock = fixture.path(name);
+        let held = fs::File::create(&lock).unwrap();
+        assert_eq!(workspace.remove_left_locks(began), Vec::<PathBuf>::new(), "a process has {name} open");
+        drop(held);
+        let later = SystemTime::now() + Duration::from_secs(60);
+        assert_eq!(
+            workspace.remove_left_locks(later),
+            Vec::<PathBuf>::new(),
+            "{name} is older than the loop"
+        );
+        assert_eq!(workspace.remove_left_locks(began), [lock.clone()]);
+        assert!(!lock.exists(), "{name}");
+    }
+}
+
+#[test]
+fn a_lock_of_a_git_that_works_in_the_same_files_stays() {
+    // fault H4
+    let fixture = Fixture::new();
+    let (workspace, _) = fixture.begun();
+    let began = SystemTime::now() - Duration::from_secs(60);
     let lock = fixture.path(".git/index.lock");
-    let held = fs::File::create(&lock).unwrap();
-    assert!(workspace.remove_stale_lock(began).is_err(), "a process has it open");
-    drop(held);
-    let later = SystemTime::now() + Duration::from_secs(60);
-    assert!(workspace.remove_stale_lock(later).is_err(), "older than the iteration");
-    assert!(workspace.remove_stale_lock(began).unwrap());
-    assert!(!lock.exists());
+    fs::write(&lock, "").unwrap();
+    // It waits for its input, as one with an editor does.
+    let mut working = Command::new("git");
+    working.args(["hash-object", "--stdin"]).current_dir(fixture.repo());
+    let mut working = working.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let name = format!("/proc/{}/comm", working.id());
+    while !fs::read_to_string(&name).unwrap().starts_with("git") {
+        std::thread::yield_now();
+    }
+    assert_eq!(workspace.remove_left_locks(began), Vec::<PathBuf>::new());
+    drop(working.stdin.take());
+    working.wait().unwrap();
+    assert_eq!(workspace.remove_left_locks(began), [lock]);
 }
