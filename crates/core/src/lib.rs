@@ -23,6 +23,8 @@ pub mod mcp;
 pub mod notify;
 pub mod plan;
 pub mod policy;
+#[cfg(test)]
+mod preset_tests;
 pub mod problem;
 pub mod prompt;
 pub mod receipt;

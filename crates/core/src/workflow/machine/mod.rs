@@ -46,6 +46,8 @@ pub use event::{
 };
 pub use order::{StepLoop, StepScript};
 pub use policy::LoopSetup;
+#[cfg(test)]
+pub(crate) use policy::tests::setup as setup_of_first_loop;
 pub use state::{Standing, StepPhase, StepProgress, WorkflowProgress};
 
 use super::{StepId, WaitFor};

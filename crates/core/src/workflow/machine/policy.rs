@@ -124,7 +124,7 @@ fn least<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::{
         agent::AgentCommand,
@@ -134,7 +134,7 @@ mod tests {
     };
 
     /// The setup of the first loop of a workflow.
-    fn setup(yaml: &str) -> LoopSetup {
+    pub(crate) fn setup(yaml: &str) -> LoopSetup {
         let mut machine: InMemory<WorkflowMachine> = InMemory::default();
         let news = News::Begin(Box::new(started(yaml)));
         let step = machine.step(WorkflowInput { now: jiff::Timestamp::UNIX_EPOCH, news });
