@@ -17,7 +17,9 @@ use dacapo_core::{
     bus::Draft,
     event::{Envelope, Grant, LoopEvent, Outcome},
     ids::{LoopId, ProjectId},
-    loop_machine::{Input, LoopMachine, Phase, Request, SessionError as SessionErrorInput, SessionIdle},
+    loop_machine::{
+        Input, LoopMachine, Phase, Request, SessionError as SessionErrorInput, SessionIdle, StartFailure,
+    },
     policy::Policy,
     session::{
         ABORTS, Host, HostSession, IdleJudgement, NewWords, SessionSummary, Toast, TranscriptMark, Turn,
@@ -163,7 +165,7 @@ impl<'a> Sessions<'a> {
         if !database.exists() {
             return Ok(None);
         }
-        Ok(Some(Store::open_existing(&database)?))
+        Ok(Some(Store::open_existing(&database)?.leave_log_behind()?))
     }
 
     fn active(&self, session: &str) -> Result<Option<(Store, LoopRow)>, SessionError> {
@@ -210,6 +212,7 @@ impl<'a> Sessions<'a> {
             description,
             transcript: new.transcript,
             verify: new.verify,
+            seal: None,
         };
         let new = NewHostedLoop { policy, prompt, project, workspace, session };
         let mut seen = Events::default();
@@ -332,6 +335,8 @@ impl<'a> Sessions<'a> {
         judges_all: bool,
         host: &mut dyn SessionHost,
     ) -> Result<(), SessionError> {
+        // Before the lock is waited for: a second idle for the same turn is known by the time that lies between the two.
+        let mut at = Timestamp::now();
         loop {
             let Some((store, row)) = self.active(session)? else {
                 return self.clear_orphans(session, dir, host);
@@ -342,7 +347,16 @@ impl<'a> Sessions<'a> {
             if hosted.state().over().is_some() || matches!(hosted.state().phase, Phase::Paused { .. }) {
                 return self.deliver(hosted, HandedOver::Nothing, seen, host);
             }
-            let at = Timestamp::now();
+            if !hosted.started().workspace.is_dir() {
+                let why = format!("the workspace `{}` is gone", hosted.started().workspace.display());
+                host.log(&format!("{why}: the loop of session {session} has ended"));
+                let input = match hosted.state().phase {
+                    Phase::Running => Input::AgentNotStarted(StartFailure { detail: why, is_fatal: true }),
+                    _ => Input::SessionGone(why),
+                };
+                let (hosted, handed) = hosted.answer(input, &mut seen)?;
+                return self.deliver(hosted, handed, seen, host);
+            }
             let known = hosted.state().session.clone();
             let since = known.last_idle.map_or(hosted.began_at(), |(last, _)| last);
             let before = known.last_idle.map(|(_, turn)| turn);
@@ -368,6 +382,7 @@ impl<'a> Sessions<'a> {
             drop(hosted);
             let left = Duration::try_from(until.duration_since(Timestamp::now())).unwrap_or_default();
             std::thread::sleep(left);
+            at = Timestamp::now();
         }
     }
 

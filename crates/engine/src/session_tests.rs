@@ -39,7 +39,10 @@ impl World {
 struct Remembering {
     prompts: Vec<String>,
     toasts: Vec<String>,
+    log: Vec<String>,
     is_broken: bool,
+    /// What it says when it is asked whether a session exists.
+    exists: Option<bool>,
 }
 
 impl SessionHost for Remembering {
@@ -53,6 +56,14 @@ impl SessionHost for Remembering {
 
     fn toast(&mut self, toast: &Toast) {
         self.toasts.push(toast.line());
+    }
+
+    fn exists(&mut self, _: &HostSession) -> Option<bool> {
+        self.exists
+    }
+
+    fn log(&mut self, line: &str) {
+        self.log.push(line.to_owned());
     }
 }
 
@@ -93,7 +104,7 @@ fn a_host_without_messages_injection_and_toasts_works() {
 
 #[test]
 fn a_prompt_that_cannot_be_injected_is_not_lost() {
-    // req 126, req 127
+    // req 127
     let world = World::new();
     let sessions = Sessions::new(&world.home);
     let mut host = Remembering::default();
@@ -101,6 +112,7 @@ fn a_prompt_that_cannot_be_injected_is_not_lost() {
     host.is_broken = true;
     fs::write(world.workspace.join("a"), "1").unwrap();
     sessions.idle("ses_1", None, &mut host).unwrap();
+    assert_eq!(host.log, ["Failed to inject continuation: the session does not answer"]);
     host.is_broken = false;
     fs::write(world.workspace.join("a"), "22").unwrap();
     // Another turn, as its host would tell it: the words differ.
@@ -124,6 +136,54 @@ fn a_prompt_that_cannot_be_injected_is_not_lost() {
     sessions.idle("ses_1", None, &mut host).unwrap();
     let last = host.0.prompts.last().unwrap();
     assert!(last.starts_with("[RALPH LOOP - ITERATION 2/50]"), "the same iteration again: {last}");
+}
+
+#[test]
+fn an_idle_of_another_session_clears_a_loop_only_if_its_own_session_is_known_to_be_gone() {
+    // req 121: a host that cannot tell, and one that fails to, leaves the loop as it is
+    let world = World::new();
+    let sessions = Sessions::new(&world.home);
+    let mut host = Remembering::default();
+    sessions.start(world.new_session("ses_1"), &mut host).unwrap();
+    for (exists, is_active) in [(None, true), (Some(true), true), (Some(false), false)] {
+        host.exists = exists;
+        sessions.idle("ses_2", Some(&world.workspace), &mut host).unwrap();
+        assert_eq!(sessions.is_active("ses_1").unwrap(), is_active, "{exists:?}");
+        assert_eq!(host.prompts.len(), 1, "never continues the loop: {exists:?}");
+    }
+    assert_eq!(host.log, ["Cleared orphaned state of session ses_1"]);
+}
+
+#[test]
+fn the_end_of_a_session_is_logged_and_the_next_loop_of_it_begins_anew() {
+    // req 105, req 116, req 117
+    let world = World::new();
+    let sessions = Sessions::new(&world.home);
+    let mut host = Remembering::default();
+    sessions.deleted("ses_1", &mut host).unwrap();
+    sessions.failed("ses_1", ("AbortError", "", None), false, &mut host).unwrap();
+    assert!(host.log.is_empty(), "clearing nothing is success: {:?}", host.log);
+    for deleted in [true, false] {
+        sessions.start(world.new_session("ses_1"), &mut host).unwrap();
+        // A window of recovery opens, and goes with the loop.
+        sessions.failed("ses_1", ("UnknownError", "it broke", None), false, &mut host).unwrap();
+        host.log.clear();
+        let line = if deleted {
+            sessions.deleted("ses_1", &mut host).unwrap();
+            "Session deleted, loop cleared: session ses_1"
+        } else {
+            sessions.failed("ses_1", ("MessageAbortedError", "", None), false, &mut host).unwrap();
+            "User aborted, loop cleared: session ses_1"
+        };
+        assert_eq!(host.log, [line]);
+        assert!(!sessions.is_active("ses_1").unwrap());
+        sessions.start(world.new_session("ses_1"), &mut host).unwrap();
+        fs::write(world.workspace.join("a"), line).unwrap();
+        sessions.idle("ses_1", None, &mut host).unwrap();
+        assert_eq!(host.log, [line], "the idle is not skipped");
+        assert_eq!(sessions.state(Some("ses_1"), None).unwrap().unwrap().iteration, 2);
+        assert!(sessions.cancel("ses_1", &mut host).unwrap());
+    }
 }
 
 #[test]

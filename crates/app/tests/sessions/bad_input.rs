@@ -113,6 +113,22 @@ fn a_prompt_that_cannot_begin_a_loop_says_why_and_is_not_left_to_the_agent() {
 }
 
 #[test]
+fn configuration_that_does_not_parse_is_told_with_its_place_and_stops_no_loop_that_runs() {
+    let host = Host::new();
+    host.start("s1", &[]).assert_code(0);
+    host.user("gates: [[\n");
+    for answer in [
+        host.prompt("s2", "/ralph \"x\"")["reason"].take(),
+        host.hook(&["stop", "--agent", "claude", "--verify"], &host.stop_input("s2", "x"))["systemMessage"]
+            .take(),
+    ] {
+        let told = answer.as_str().expect("the person is told");
+        assert!(told.contains("config.yaml:1:9: not YAML"), "{told}");
+    }
+    assert_sent_back(&host.work_and_stop("s1", "working"), "2/100");
+}
+
+#[test]
 fn a_repository_that_is_not_trusted_begins_no_loop() {
     let host = Host::new();
     host.env.write(".dacapo/config.yaml", "gates: ['touch ../ran']\n");
@@ -125,6 +141,7 @@ fn a_repository_that_is_not_trusted_begins_no_loop() {
 
 #[test]
 fn a_loop_whose_folder_is_gone_lets_its_session_stop() {
+    // fault B10
     let host = Host::new();
     let folder = host.env.workspace().join("below");
     std::fs::create_dir(&folder).expect("as the test has it");
@@ -132,7 +149,9 @@ fn a_loop_whose_folder_is_gone_lets_its_session_stop() {
     std::fs::remove_dir_all(&folder).expect("as the test has it");
     let input =
         json!({"session_id": "s1", "cwd": folder, "last_assistant_message": "<promise>DONE</promise>"});
-    let output =
-        host.with_input(&["hook", "stop", "--agent", "claude"], input.to_string().as_bytes()).assert_code(0);
-    assert!(!output.stdout.contains("\"decision\""), "{output:?}");
+    let answer = host.hook(&["stop", "--agent", "claude"], &input);
+    let told = format!("Ralph Loop Stopped: the workspace `{}` is gone", folder.display());
+    assert_eq!(answer, json!({"systemMessage": told}), "no promise is believed there");
+    assert_eq!((&host.end()["reason"], host.state("s1")), (&json!("agent"), Value::Null));
+    assert_eq!(host.hook(&["stop", "--agent", "claude"], &input), Value::Null, "told once");
 }

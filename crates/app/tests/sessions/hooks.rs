@@ -1,6 +1,6 @@
 //! The way of a loop through the hooks of its host.
 
-use std::{io::Write as _, time::Duration};
+use std::{io::Write as _, os::unix::fs::PermissionsExt as _, path::PathBuf, time::Duration};
 
 use dacapo_testkit::{Running, Signal};
 use serde_json::{Value, json};
@@ -25,12 +25,16 @@ fn a_loop_goes_from_its_command_to_its_promise() {
         (&state["active"], &state["iteration"], &state["maxIterations"]),
         (&json!(true), &json!(1), &json!(25))
     );
+    assert_eq!((&state["completionPromise"], &state["sessionId"]), (&json!("ALL_FIXED"), &json!("s1")));
+    assert!(state["startedAt"].as_str().is_some_and(|at| at.ends_with('Z')), "{state}");
 
     assert_sent_back(&host.work_and_stop("s1", "one"), "2/25");
     let answer = host.work_and_stop("s1", "two");
     assert_sent_back(&answer, "3/25");
     assert_eq!(answer["systemMessage"], "Ralph Loop: Iteration 3/25");
-    assert_eq!(host.state("s1")["iteration"], 3);
+    let state = host.state("s1");
+    assert_eq!(state["iteration"], 3);
+    assert!(state["lastIterationAt"].as_str() > state["startedAt"].as_str(), "{state}");
     let answer = host.work_and_stop("s1", "All is fixed. <promise> all_fixed </promise>");
     assert_eq!(answer, json!({"systemMessage": "Ralph Loop Complete!: Task completed after 3 iteration(s)"}));
     assert_eq!(host.state("s1"), Value::Null);
@@ -141,6 +145,9 @@ fn the_seeds_events_are_answered_with_what_the_plugin_does() {
         ("session.deleted", json!({"sessionID": "context", "data": {"sessionId": "o"}})),
     ] {
         host.start("o", &["--agent", "opencode"]).assert_code(0);
+        // The id in the data is the one that counts.
+        event("session.deleted", json!({"data": {"sessionId": "another"}}));
+        assert!(host.state("o").is_object(), "{name}");
         event(name, more);
         assert_eq!(host.state("o"), Value::Null, "{name}");
     }
@@ -162,12 +169,41 @@ fn an_idle_after_an_error_is_taken_up_when_the_window_ends() {
     assert_eq!(skipped, 1);
 }
 
+/// Has every git of dacapo's run this command first; gives the file to remove when it no longer shall.
+fn before_git(host: &Host, command: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").expect("a PATH");
+    let git = std::env::split_paths(&path).map(|dir| dir.join("git")).find(|git| git.is_file()).expect("git");
+    let file = host.env.root().join("bin/git");
+    let script = format!("#!/bin/sh\n{command}\nexec '{}' \"$@\"\n", git.display());
+    std::fs::write(&file, script).expect("another git");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    file
+}
+
+#[test]
+fn a_stop_starts_two_git_processes_and_one_if_nothing_has_changed() {
+    let host = Host::new();
+    host.start("s1", &[]).assert_code(0);
+    let log = host.env.root().join("gits");
+    before_git(&host, &format!("echo git >>'{}'", log.display()));
+    for (words, expected) in [("one", 2), ("two", 2)] {
+        host.work_and_stop("s1", words);
+        let started = std::fs::read_to_string(&log).expect("the log").lines().count();
+        assert_eq!(started, expected, "{words}");
+        std::fs::remove_file(&log).expect("the log");
+    }
+    host.stop("s1", "three");
+    assert_eq!(std::fs::read_to_string(&log).expect("the log"), "git\n");
+}
+
 #[test]
 fn the_same_stop_twice_is_one_and_background_tasks_are_waited_for() {
     // req 134
     let host = Host::new();
     host.start("s1", &[]).assert_code(0);
-    // A hook that is installed twice is run twice for the same stop.
+    // A hook that is installed twice is run twice for the same stop, here on a machine so slow that the first one takes longer
+    // than two idles of one turn lie apart.
+    let slow = before_git(&host, "sleep 0.4");
     let input = host.stop_input("s1", "working").to_string();
     let file = host.env.root().join("twice");
     std::fs::write(&file, input).expect("as the test has it");
@@ -181,6 +217,7 @@ fn the_same_stop_twice_is_one_and_background_tasks_are_waited_for() {
     let blocks = both.iter().filter(|output| output.stdout.contains("\"block\"")).count();
     assert_eq!((blocks, host.state("s1")["iteration"].as_u64()), (1, Some(2)), "{both:?}");
 
+    std::fs::remove_file(slow).expect("git is fast again");
     let mut busy = host.stop_input("s1", "waiting for the build");
     busy["background_tasks"] = json!([{"id": "b1", "status": "running", "command": "make"}]);
     assert_eq!(host.hook(&["stop", "--agent", "claude"], &busy), Value::Null);
@@ -229,6 +266,28 @@ fn a_host_that_ends_with_the_error_does_not_take_the_report_of_it_along() {
     hook.wait(Duration::from_secs(60)).assert_code(0);
     let parked = host.env.events(None).into_iter().any(|event| event["type"] == "parked");
     assert!(parked, "the limit is known");
+}
+
+#[test]
+fn an_iteration_that_cannot_be_recorded_is_told_and_nothing_is_injected() {
+    // req 106, req 126
+    let host = Host::new();
+    host.start("s1", &[]).assert_code(0);
+    let journal = rusqlite::Connection::open(host.env.dacapo_home().join("dacapo.db")).expect("the journal");
+    let full =
+        "CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'the disk is full'); END";
+    journal.execute_batch(full).expect("a journal that takes no event");
+    host.env.write("work", "1");
+    let input = host.stop_input("s1", "one").to_string();
+    let output = host.with_input(&["hook", "stop", "--agent", "claude"], input.as_bytes()).assert_code(0);
+    assert!(output.stderr.contains("the disk is full"), "{output:?}");
+    let answer: Value = serde_json::from_str(&output.stdout).expect("an answer");
+    assert_let_go(&answer);
+    let told = answer["systemMessage"].as_str().expect("the person is told");
+    assert!(told.contains("the disk is full"), "{told}");
+    assert_eq!(host.state("s1")["iteration"], 1, "not counted");
+    journal.execute_batch("DROP TRIGGER full").expect("room again");
+    assert_sent_back(&host.stop("s1", "one more"), "2/100");
 }
 
 #[test]

@@ -8,3 +8,4 @@ mod support;
 mod tools;
 mod transcripts;
 mod verify;
+mod weakened_tests;

@@ -46,16 +46,25 @@ struct Session {
     trees: u32,
 }
 
+/// The beginning of a loop in a session.
+fn session_of(policy: Policy) -> LoopStarted {
+    let session = HostSession {
+        host: "claude".into(),
+        id: SESSION.into(),
+        description: Some("the nightly one".into()),
+        transcript: TranscriptMark::default(),
+        verify: false,
+        seal: None,
+    };
+    LoopStarted { session: Some(session), base: Some(base()), ..started(policy) }
+}
+
 impl Session {
     fn begun(policy: Policy) -> Self {
-        let session = HostSession {
-            host: "claude".into(),
-            id: SESSION.into(),
-            description: Some("the nightly one".into()),
-            transcript: TranscriptMark::default(),
-            verify: false,
-        };
-        let begun = LoopStarted { session: Some(session), base: Some(base()), ..started(policy) };
+        Self::of(session_of(policy))
+    }
+
+    fn of(begun: LoopStarted) -> Self {
         let mut it = Self {
             state: LoopState::default(),
             journal: vec![],
@@ -218,26 +227,38 @@ fn a_loop_begins_at_iteration_1_with_its_task_and_its_toast() {
 
 #[test]
 fn an_idle_without_the_promise_sends_the_continuation_to_the_letter() {
-    // req 106, req 125, req 128
+    // req 103, req 106, req 125, req 128
     let mut it = Session::begun(policy(25, &[]));
     it.idle("working", true);
     assert_eq!((it.iteration(), it.prompts.len()), (2, 2));
-    let prompt = &it.prompts[1];
-    assert!(prompt.starts_with(&continuation(2, 25)), "{prompt}");
-    assert!(prompt.starts_with(
-        "[RALPH LOOP - ITERATION 2/25]\n\nYour previous attempt did not output the completion promise."
-    ));
-    assert!(prompt.contains("- Continue from where you left off  \n"), "the blanks of the seed too");
-    let rest = &prompt[continuation(2, 25).len()..];
-    assert!(rest.contains("<blocked>your reason</blocked>") && rest.trim().lines().count() == 1, "{rest}");
+    // Written out, so that a change of the template shows: the blanks of the seed are in it too.
+    let seed = "[RALPH LOOP - ITERATION 2/25]\n\n\
+        Your previous attempt did not output the completion promise. Continue working on the task.\n\n\
+        IMPORTANT:\n\
+        - Review your progress so far\n\
+        - Continue from where you left off  \n\
+        - When FULLY complete, output: <promise>ALL_FIXED</promise>\n\
+        - Do not stop until the task is truly done\n\n\
+        Original task:\n\
+        Fix it.\n";
+    let offer = "\nIf it cannot be done as asked, print the line <blocked>your reason</blocked> with the reason in your own words, \
+        and stop: a person reads it and decides.\n";
+    assert_eq!(it.prompts[1], format!("{seed}{offer}"));
     assert_eq!(it.toast(), ("Ralph Loop", "Iteration 2/25", ToastKind::Info, Some(2000)));
     let state = SessionSummary::of(&it.state, it.now).unwrap();
     assert_eq!((state.iteration, state.last_iteration_at), (2, Some(it.now)));
+    let json = serde_json::to_value(state).unwrap();
+    assert_eq!(json["lastIterationAt"], "2026-11-17T10:01:00Z", "{json}");
 }
 
 #[test]
 fn values_are_put_in_once_and_as_they_are() {
     // req 128: literal, every place, and no value is looked at again
+    let task = "Replace {{MAX}} by $& and {{PROMPT}} by \\1";
+    let begun = LoopStarted { prompt: task.into(), ..session_of(policy(9, &[])) };
+    let mut it = Session::of(begun);
+    it.idle("working", true);
+    assert!(it.prompts[1].contains(&format!("\n\nOriginal task:\n{task}\n")), "{}", it.prompts[1]);
     let values = [("{{A}}", "{{B}} $& \\1"), ("{{B}}", "b")];
     assert_eq!(fill("{{A}}-{{B}}-{{A}}-{{C}}-{{", &values), "{{B}} $& \\1-b-{{B}} $& \\1-{{C}}-{{");
 }
@@ -290,6 +311,12 @@ fn an_abort_and_a_deleted_session_clear_the_loop() {
         let events = it.journal.len();
         it.idle("more", true).error(false);
         assert_eq!((it.journal.len(), it.prompts.len()), (events, 2), "nothing follows");
+        // The next loop of the session knows nothing of an error of this one.
+        let mut memory = it.state.session.clone();
+        memory.recovering_until = Some(it.now);
+        let next = session_of(policy(9, &[]));
+        memory.apply(&LoopEvent::LoopStarted(Box::new(next)), &it.state);
+        assert_eq!(memory, crate::session::SessionState::default(), "the memory of the session is dropped");
     }
 }
 
@@ -382,7 +409,7 @@ fn three_idles_in_a_row_without_a_change_let_the_session_go_and_say_why() {
 
 #[test]
 fn a_prompt_that_was_not_delivered_does_not_count_and_is_tried_again() {
-    // req 126, req 127
+    // req 127
     let mut it = Session::begun(policy(3, &[]));
     it.idle("one", true);
     it.send(Input::PromptNotDelivered("broken pipe".into()));
@@ -411,12 +438,17 @@ fn a_blocked_agent_stops_the_loop_for_the_user() {
 
 #[test]
 fn a_cancelled_loop_takes_nothing_up_again() {
-    // req 109, req 134
+    // req 109, req 131, req 134
     let mut it = Session::begun(policy(9, &[]));
     it.idle("working", true);
     it.send(Input::Requested(Request::Cancel));
     assert_eq!(it.state.over(), Some(Reason::Cancelled));
-    assert_eq!(Toast::cancelled(it.iteration()).message, "Stopped at iteration 2");
+    let shown = |toast: Toast| serde_json::to_value(toast).unwrap();
+    let cancelled = serde_json::json!({"title": "Ralph Loop Cancelled", "message": "Stopped at iteration 2", "variant": "info",
+        "duration": 2000});
+    assert_eq!(shown(Toast::cancelled(it.iteration())), cancelled);
+    let none = serde_json::json!({"title": "No Active Loop", "message": "No Ralph Loop is currently running", "variant": "info"});
+    assert_eq!(shown(Toast::no_active_loop()), none);
     let events = it.journal.len();
     it.idle("ALL_FIXED", true);
     it.send(Input::Resume { grant: Default::default(), output: OutputMarks::default(), pid: 1 });

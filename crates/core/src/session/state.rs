@@ -37,6 +37,9 @@ pub struct HostSession {
     /// Whether the loop only judges what the agent leaves behind, beside a goal of the host's own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub verify: bool,
+    /// What tells the first hook that nothing has written to the loop's snapshots since the loop began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seal: Option<String>,
 }
 
 /// A place in the file in which the host keeps what was said.
@@ -97,8 +100,10 @@ impl SessionState {
     pub(crate) fn apply(&mut self, event: &LoopEvent, state: &LoopState) {
         match event {
             LoopEvent::LoopStarted(started) => {
-                let transcript = started.session.as_ref().map(|session| session.transcript.clone());
-                *self = Self { transcript: transcript.unwrap_or_default(), ..Self::default() };
+                let known = started.session.as_ref();
+                let known = known.map(|session| (session.transcript.clone(), session.seal.clone()));
+                let (transcript, seal) = known.unwrap_or_default();
+                *self = Self { transcript, seal, ..Self::default() };
             }
             LoopEvent::SessionIdled { at, turn, transcript, seal, .. } => {
                 self.last_idle = Some((*at, *turn));

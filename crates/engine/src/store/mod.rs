@@ -16,7 +16,7 @@ use std::{io, path::Path, time::Duration};
 
 use self::queue::{Queue, Waited};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, config::DbConfig};
 
 pub use kind::{Kind, StageSource};
 pub use lock::{LockError, TaskLock};
@@ -154,6 +154,15 @@ impl Store {
         #[cfg(unix)]
         restrict(path);
         Ok(store)
+    }
+
+    /// Leaves what was written in the write-ahead log when this process closes the journal, instead of moving all of it into the
+    /// database and removing the log. That would take four syncs, and a hook is a process that writes once and leaves. Each hook
+    /// reads the log from its beginning, so it is kept short.
+    pub(crate) fn leave_log_behind(self) -> Result<Self, StoreError> {
+        self.db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        self.db.pragma_update(None, "wal_autocheckpoint", 200)?;
+        Ok(self)
     }
 
     /// How long the newest transaction waited for others, if that was long.

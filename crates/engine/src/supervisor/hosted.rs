@@ -29,13 +29,16 @@ use super::{
     inside::one_line,
     observe, post,
     preconditions::{StartError, neighbours, refuse_secrets_in, take_lock},
-    start::{HELD_IN_PROMPT, Parts, listen, random, start_keeper, write_task},
+    start::{
+        HELD_IN_PROMPT, Parts, goalposts_of, listen, random, reopen_goalposts, start_keeper, write_task,
+    },
     starting_point::{self, StartingPoint},
     supply::midnight,
     unattended::perform_without_supervisor,
 };
 use crate::{
     bus::Bus,
+    goalposts::WatchedGoalposts,
     home::{Home, make_dir},
     observer::Observer,
     process::identity::Identity,
@@ -154,6 +157,13 @@ impl<'a> HostedLoop<'a> {
         let _ = std::fs::remove_file(folder.join("DONE"));
         let at_start = StartingPoint::prepare(home, &id, &new.policy, &new.workspace, None, None)?;
         warnings.extend(at_start.warnings);
+        let seal = at_start.workspace.as_ref().and_then(Workspace::seal);
+        if let Some(goalposts) = &at_start.goalposts {
+            let runs = home.runs(&new.project, &task);
+            make_dir(&runs).map_err(at("cannot make the folder", runs.clone()))?;
+            let list = goalposts_of(&runs, &id);
+            goalposts.keep(&list).map_err(at("cannot write", list.clone()))?;
+        }
         let started = LoopStarted {
             project: new.project,
             task,
@@ -161,7 +171,7 @@ impl<'a> HostedLoop<'a> {
             parent: None,
             run: None,
             purpose: None,
-            session: Some(new.session),
+            session: Some(HostSession { seal, ..new.session }),
             depth: 0,
             after: Vec::new(),
             prompt: new.prompt.clone(),
@@ -170,7 +180,7 @@ impl<'a> HostedLoop<'a> {
             base: at_start.base,
             outline: at_start.outline,
             protected: at_start.protected,
-            goalposts: None,
+            goalposts: at_start.goalposts.as_ref().map(WatchedGoalposts::seal),
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
@@ -479,6 +489,7 @@ impl<'a> HostedLoop<'a> {
         let id = self.id().clone();
         let (home, started) = (self.home, self.started.clone());
         let signals = listen(false)?;
+        let goalposts = reopen_goalposts(home, &id, &started, self.workspace.as_ref())?;
         let keeper = start_keeper(home, &id)?;
         if !self.store.row(&id)?.is_some_and(|row| row.is_owned()) {
             let now = Timestamp::now();
@@ -498,7 +509,7 @@ impl<'a> HostedLoop<'a> {
             workspace,
             folder,
             kept,
-            goalposts: None,
+            goalposts,
             extras: None,
             gate_runners: Vec::new(),
             sign_in: None,

@@ -269,22 +269,7 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
     // Too many files once are too many for good: one warning is enough.
     let is_outlined = started.base.is_none() && stream.state().progress.tree.is_some();
     let folder = is_outlined.then(|| Folder::at(&started.workspace, home));
-    let goalposts = match (&started.goalposts, &workspace) {
-        (Some(seal), Some(workspace)) => {
-            let list = goalposts_of(&home.runs(&started.project, &started.task), &id);
-            let root = workspace.root();
-            let below = starting_point::below(root, &started.workspace);
-            let path = crate::inside::child::variable("PATH");
-            let reopened =
-                WatchedGoalposts::reopen(root, &below, &started.policy, &list, seal, path.as_deref());
-            Some(reopened.map_err(|source| StartError::Io {
-                what: "cannot know the tests of the start again from",
-                path: list,
-                source,
-            })?)
-        }
-        _ => None,
-    };
+    let goalposts = reopen_goalposts(home, &id, &started, workspace.as_ref())?;
     let keeper = start_keeper(home, &id)?;
     stream.take_over(&mut store, &Identity::own(), Timestamp::now(), &kin)?;
     let input = Input::Resume { grant: wanted.grant, output: segments.marks(), pid: std::process::id() };
@@ -387,8 +372,25 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// The tests of a loop that goes on, as they were when it began.
+pub(super) fn reopen_goalposts(
+    home: &Home,
+    id: &LoopId,
+    started: &LoopStarted,
+    workspace: Option<&Workspace>,
+) -> Result<Option<WatchedGoalposts>, StartError> {
+    let (Some(seal), Some(workspace)) = (&started.goalposts, workspace) else { return Ok(None) };
+    let list = goalposts_of(&home.runs(&started.project, &started.task), id);
+    let root = workspace.root();
+    let below = starting_point::below(root, &started.workspace);
+    let path = crate::inside::child::variable("PATH");
+    let reopened = WatchedGoalposts::reopen(root, &below, &started.policy, &list, seal, path.as_deref());
+    let what = "cannot know the tests of the start again from";
+    reopened.map(Some).map_err(|source| StartError::Io { what, path: list, source })
+}
+
 /// Where the list of a loop's goalposts is kept.
-fn goalposts_of(runs: &Path, id: &LoopId) -> PathBuf {
+pub(super) fn goalposts_of(runs: &Path, id: &LoopId) -> PathBuf {
     runs.join(format!("{id}.goalposts.json"))
 }
 

@@ -32,8 +32,7 @@ pub(super) fn event(cx: &Context, args: &EventArgs) -> Result<u8, UserError> {
     let Some(mut host) = begin(cx, &args.host)? else { return Ok(0) };
     host.form = AnswerForm::Event;
     if let Err(error) = step(cx, &args.name, &mut host) {
-        host.answer.faults.push(error.message.clone());
-        error.print();
+        host.tell(&error);
     }
     host.finish();
     Ok(0)

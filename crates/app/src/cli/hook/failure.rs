@@ -25,8 +25,7 @@ pub(super) fn failure(cx: &Context, args: &FailureArgs) -> Result<u8, UserError>
     let words = if words.is_empty() { host.input.last_message.clone().unwrap_or_default() } else { words };
     let failed = Sessions::new(&cx.home).failed(&session, (&name, &words, status), true, &mut host);
     if let Err(error) = failed.map_err(UserError::from) {
-        host.answer.faults.push(error.message.clone());
-        error.print();
+        host.tell(&error);
     }
     host.finish();
     Ok(0)

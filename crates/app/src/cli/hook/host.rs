@@ -14,6 +14,8 @@ use dacapo_engine::{secrets::secrets, session::SessionHost};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::error::UserError;
+
 /// How much of a transcript is read at most where it is not known what is new in it.
 const UNKNOWN_TAIL: u64 = 4 << 20;
 /// How much is read at most of what is new.
@@ -47,6 +49,15 @@ impl HookHost {
         {
             let _ = writeln!(std::io::stderr().lock(), "dacapo: cannot answer the host: {error}");
         }
+    }
+
+    /// Tells the user what went wrong inside dacapo: in the answer, as far as the host shows lines, and in full on standard error.
+    pub(super) fn tell(&mut self, error: &UserError) {
+        let place = error.details.as_deref().and_then(|details| details.lines().next());
+        let more: Vec<&str> = place.into_iter().chain(error.hint.as_deref()).collect();
+        let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join("; ")) };
+        self.answer.faults.push(format!("{}{more}", error.message));
+        error.print();
     }
 
     fn print(&mut self) -> std::io::Result<()> {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use dacapo_core::{
     hook_files::{Scope, folder, folder_variable, settings_file},
+    policy::TestsMode,
     session::Host,
 };
 use dacapo_engine::{config_files::ConfigFiles, health, hook_files::HookFileError, units::top};
@@ -55,12 +56,13 @@ pub(super) fn settings_path(host: Host, scope: Scope) -> Result<Option<PathBuf>,
     Ok(settings_file(host, scope).map(|name| folder.join(name)))
 }
 
-/// How long each gate of this folder may take, with its retries.
+/// How long each gate of this folder may take, with its retries, and again with the tests as they were where those are checked.
 pub(super) fn gate_timeouts() -> Vec<dacapo_core::duration::Millis> {
     let configured = Context::folder(None).ok().and_then(|folder| ConfigFiles::load(&folder).ok());
     let effective = configured.map(|configured| configured.effective(&dacapo_core::config::Typed::default()));
-    let gates = effective.map(|effective| effective.gates).unwrap_or_default();
-    let with_retries = |timeout: u64, retries: u32| timeout.saturating_mul(u64::from(retries) + 1);
+    let Some(effective) = effective else { return Vec::new() };
+    let (gates, times) = (effective.gates, if effective.tests.value == TestsMode::Free { 1 } else { 2 });
+    let with_retries = |timeout: u64, retries: u32| timeout.saturating_mul((u64::from(retries) + 1) * times);
     gates
         .iter()
         .map(|gate| dacapo_core::duration::Millis(with_retries(gate.spec.timeout.0, gate.spec.retries)))

@@ -46,9 +46,7 @@ pub(super) fn prompt(cx: &Context, args: &PromptArgs) -> Result<u8, UserError> {
         None => Ok(()),
     };
     if let Err(error) = done {
-        let hint = error.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
-        host.answer.faults.push(format!("{}{hint}", error.message));
-        error.print();
+        host.tell(&error);
     }
     host.finish();
     Ok(0)

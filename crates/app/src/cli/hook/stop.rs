@@ -30,8 +30,7 @@ pub(super) struct StopArgs {
 pub(super) fn stop(cx: &Context, args: &StopArgs) -> Result<u8, UserError> {
     let Some(mut host) = begin(cx, &args.host)? else { return Ok(0) };
     if let Err(error) = step(cx, args.verify, &mut host) {
-        host.answer.faults.push(error.message.clone());
-        error.print();
+        host.tell(&error);
     }
     host.finish();
     Ok(0)

@@ -12,7 +12,7 @@ use dacapo_core::{
     config::{Effective, Typed},
     item::Item,
     judge::promise::PromiseRule,
-    policy::Policy,
+    policy::{GateRules, Policy},
     session::{Host, SessionSettings},
 };
 use dacapo_engine::{
@@ -156,7 +156,7 @@ pub(super) fn prepare_verify(
     workspace: &Path,
     transcript: Option<&Path>,
 ) -> Result<Option<NewSession>, UserError> {
-    let gates = flags::gate_rules(&configured.effective, 0, &[], true);
+    let gates = gates_of(&configured.effective);
     if gates.specs.is_empty() && gates.protect.is_empty() {
         return Ok(None);
     }
@@ -185,7 +185,7 @@ fn policy_of(
     max_iterations: Option<u32>,
 ) -> (Policy, Vec<String>) {
     let max_iterations = max_iterations.unwrap_or_else(|| configured.max_iterations());
-    let gates = flags::gate_rules(&configured.effective, 0, &[], true);
+    let gates = gates_of(&configured.effective);
     let policy = with_budgets(Policy::session(host, promise, max_iterations, gates), &configured.effective);
     let mut warnings = Vec::new();
     if policy.gates.specs.is_empty() {
@@ -197,6 +197,15 @@ fn policy_of(
         );
     }
     (with_evidence(policy, &configured.effective), warnings)
+}
+
+/// The gates of the configuration, and what it says about tests.
+fn gates_of(effective: &Effective) -> GateRules {
+    GateRules {
+        tests: effective.tests.value,
+        test_paths: effective.test_paths.iter().map(|path| path.value.clone()).collect(),
+        ..flags::gate_rules(effective, 0, &[], true)
+    }
 }
 
 /// What the host writes about usage counts against the configured budgets.
