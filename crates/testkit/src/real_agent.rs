@@ -206,7 +206,7 @@ impl RealAgent {
             Self::Codex => vec![(".codex/config.toml", codex_config(url))],
             Self::Gemini => vec![(".gemini/settings.json", gemini_settings("gemini-api-key"))],
             Self::Opencode => vec![(".config/opencode/opencode.json", opencode_config(url))],
-            Self::Qwen => vec![(".qwen/settings.json", gemini_settings("openai"))],
+            Self::Qwen => vec![(".qwen/settings.json", qwen_settings())],
             Self::Copilot => Vec::new(),
             Self::Pi => vec![(".pi/agent/models.json", pi_models(url))],
         }
@@ -256,6 +256,15 @@ fn gemini_settings(auth: &str) -> String {
         "security": {"auth": {"selectedType": auth}},
     })
     .to_string()
+}
+
+/// Those of Gemini, which it comes from. What it would remember it asks with tools, as if it were the agent's work.
+fn qwen_settings() -> String {
+    let mut settings: serde_json::Value =
+        serde_json::from_str(&gemini_settings("openai")).expect("it was JSON a moment ago");
+    settings["memory"] =
+        json!({"enableManagedAutoMemory": false, "enableManagedAutoDream": false, "enableAutoSkill": false});
+    settings.to_string()
 }
 
 fn opencode_config(url: &str) -> String {

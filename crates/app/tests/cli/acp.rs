@@ -106,6 +106,34 @@ fn nothing_of_the_agent_runs_while_its_work_is_checked() {
 }
 
 #[test]
+fn what_the_agent_itself_has_begun_may_end_by_itself_and_what_does_not_end_is_left_behind() {
+    // As `claude-agent-acp` asks `claude auth status` after each turn.
+    let env = world();
+    let turns = ["begin sleep 0.3 && touch answered; promise", "begin exec sleep 600; write work; promise"];
+    run(&env, &turns, &["--gate", "test -e answered && test -e work"]).assert_code(0);
+    let left: Vec<Value> =
+        env.events_of("t", "agent_exited").iter().map(|exit| exit["leftovers"].clone()).collect();
+    assert_eq!(left, [0, 1]);
+    assert!(env.survivors().is_empty());
+}
+
+#[test]
+fn an_agent_that_opens_no_session_is_given_the_time_that_is_set() {
+    let env = world();
+    let agent = format!("{} --mute", acp_agent().display());
+    let words: Vec<String> = agent.split(' ').map(str::to_owned).collect();
+    let config = json!({"agents": {"slow": {"command": ["none"], "acp": words, "opening_timeout": "1s"}}});
+    let folder = env.home().join(".config/dacapo");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("config.yaml"), config.to_string()).unwrap();
+    let args = ["run", "do it", "--task", "t", "--agent", "slow", "--transport", "acp", "-n", "1"];
+    env.run(args.iter().chain(&["--kill-grace", "200ms"])).assert_code(3);
+    let exits = env.events_of("t", "agent_exited");
+    assert_eq!((exits.len(), &exits[0]["outcome"]), (1, &json!("hang")), "{exits:?}");
+    assert!(exits[0]["duration_ms"].as_u64().is_some_and(|took| took < 60_000), "{exits:?}");
+}
+
+#[test]
 fn permissions_are_given_and_neither_files_nor_terminals_are() {
     let env = world();
     run(&env, &["permit asked; read-file; garbage; promise"], &[]).assert_code(0);
@@ -130,7 +158,7 @@ fn a_cancel_is_told_to_the_agent_and_an_agent_that_obeys_is_not_killed() {
 fn an_agent_that_never_answers_is_ended_by_the_timeouts_and_another_takes_up_its_session() {
     for (limit, outcome) in [("--iteration-timeout", "timeout"), ("--idle-timeout", "hang")] {
         let env = world();
-        let flags = [limit, "1s", "--kill-grace", "200ms", "-n", "2"];
+        let flags = [limit, "3s", "--kill-grace", "200ms", "-n", "2"];
         run(&env, &["sh test -e second || touch first; hang"], &flags).assert_code(3);
         let exits = env.events_of("t", "agent_exited");
         assert_eq!(exits.len(), 2);

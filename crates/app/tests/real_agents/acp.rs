@@ -37,6 +37,8 @@ fn works_three_turns_in_one_session(agent: RealAgent) -> Stage {
     assert!(sessions.len() == 3 && sessions[0].is_string(), "{exits:?}");
     assert!(sessions.iter().all(|session| *session == sessions[0]), "{sessions:?}");
     assert!(exits.iter().all(|exit| exit["outcome"] == "completed"), "{exits:?}");
+    // What an adapter asks other programs after a turn is its own, and not left behind.
+    assert!(exits.iter().all(|exit| exit["leftovers"] == 0), "{exits:?}");
     assert_eq!((stage.events("claim_refused").len(), stage.events("claim_accepted").len()), (1, 1));
     stage.assert_nothing_left();
     stage
@@ -64,6 +66,32 @@ fn codex_stays_for_three_turns() {
 #[test]
 fn gemini_stays_for_three_turns() {
     let stage = works_three_turns_in_one_session(RealAgent::Gemini);
+    for exit in stage.events("agent_exited") {
+        assert_eq!((&exit["usage"]["input"], &exit["usage"]["output"]), (&2400.into(), &68.into()), "{exit}");
+    }
+}
+
+#[test]
+#[ignore = "scripts/test --more"]
+fn opencode_stays_for_three_turns() {
+    let stage = works_three_turns_in_one_session(RealAgent::Opencode);
+    // It tells of the last step of a turn only.
+    for exit in stage.events("agent_exited") {
+        assert_eq!((&exit["usage"]["input"], &exit["usage"]["output"]), (&1200.into(), &34.into()), "{exit}");
+    }
+}
+
+#[test]
+#[ignore = "scripts/test --more"]
+fn qwen_stays_for_three_turns() {
+    works_three_turns_in_one_session(RealAgent::Qwen);
+}
+
+#[test]
+#[ignore = "scripts/test --more"]
+fn copilot_stays_for_three_turns() {
+    // It tells what the whole session has used, and each turn is charged with its own part.
+    let stage = works_three_turns_in_one_session(RealAgent::Copilot);
     for exit in stage.events("agent_exited") {
         assert_eq!((&exit["usage"]["input"], &exit["usage"]["output"]), (&2400.into(), &68.into()), "{exit}");
     }

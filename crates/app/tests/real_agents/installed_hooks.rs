@@ -108,6 +108,28 @@ fn claude_is_not_asked_when_ralph_cannot_begin() {
 }
 
 #[test]
+fn claude_is_sent_back_more_often_than_it_would_allow_by_itself() {
+    // It lets its agent go after 8 refusals in a row without a tool call, unless the settings that are installed lift that.
+    let stage = installed(RealAgent::Claude, &[]);
+    stage.env.write("fixed", "");
+    let rounds = 11;
+    let mut turns: Vec<ScriptedTurn> =
+        (1..=rounds).map(|round| ScriptedTurn::say(format!("Thought {round}."))).collect();
+    turns.extend([ScriptedTurn::say("<promise>DONE</promise>"), ScriptedTurn::say("too far")]);
+    stage.server.set_turns(turns);
+    let claude = start(&stage, &[], "/ralph \"Think\" --max-iterations=20");
+    // Without a change the loop would end as stuck; while the promise is judged nothing may change.
+    let mut at = 0;
+    wait_until("the last turn", LONG, || {
+        at += 1;
+        stage.env.write("thoughts", at.to_string());
+        stage.server.main_requests().len() > rounds
+    });
+    claude.wait(LONG).assert_code(0);
+    assert_eq!((stage.server.main_requests().len(), ends(&stage)), (rounds + 1, vec![json!("done")]));
+}
+
+#[test]
 fn claude_takes_the_hooks_of_a_plugin() {
     for command in ["/ralph", "/ralph:ralph"] {
         let stage = installed(RealAgent::Claude, &["--plugin", "../plugin"]);

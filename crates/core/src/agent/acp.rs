@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 
 use super::transcript::Lines;
+use crate::duration::Millis;
 
 /// The version of the protocol that is spoken.
 pub(super) const VERSION: i64 = 1;
@@ -29,13 +30,31 @@ pub enum AcpUsage {
 }
 
 /// How an agent is spoken to that speaks ACP.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AcpSettings {
     /// Whether it gets the permissions that it asks for. No person is there to be asked, so the answer is no otherwise.
     pub allows: bool,
     /// Whether it is given dacapo's own tools, a server of the Model Context Protocol.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tools: bool,
+    /// How long it may take to have a session ready.
+    #[serde(default = "AcpSettings::opening_timeout")]
+    pub opening_timeout: Millis,
+}
+
+impl AcpSettings {
+    /// Slow agents take ten seconds, more on a busy machine.
+    pub const OPENING_TIMEOUT: Millis = Millis::from_mins(3);
+
+    fn opening_timeout() -> Millis {
+        Self::OPENING_TIMEOUT
+    }
+}
+
+impl Default for AcpSettings {
+    fn default() -> Self {
+        Self { allows: false, tools: false, opening_timeout: Self::OPENING_TIMEOUT }
+    }
 }
 
 /// The kinds of requests to an agent.

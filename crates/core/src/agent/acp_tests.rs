@@ -1,7 +1,7 @@
 use super::*;
 
 fn conversation(session: Option<&str>) -> AcpConversation {
-    let settings = AcpSettings { allows: true, tools: false };
+    let settings = AcpSettings { allows: true, ..AcpSettings::default() };
     AcpConversation::new(settings, "/work", None, session.map(str::to_owned))
 }
 
@@ -121,7 +121,8 @@ fn permissions_are_given_by_policy_and_never_for_good_if_once_will_do() {
         (false, json!([always, once, no]), json!({"outcome": "selected", "optionId": "c"}), true),
         (false, json!([once]), json!({"outcome": "cancelled"}), true),
     ] {
-        let mut talk = AcpConversation::new(AcpSettings { allows, tools: false }, "/work", None, None);
+        let mut talk =
+            AcpConversation::new(AcpSettings { allows, ..AcpSettings::default() }, "/work", None, None);
         let params = json!({"sessionId": "s", "options": options, "toolCall": {"title": "Write x"}});
         let request = json!({"id": "p-1", "method": "session/request_permission", "params": params});
         let steps = hear(&mut talk, &request);
@@ -177,8 +178,12 @@ fn tools_are_given_where_they_are_wanted() {
                 "env": [{"name": "DACAPO_HOME", "value": "/home"}]}]),
         ),
     ] {
-        let mut talk =
-            AcpConversation::new(AcpSettings { allows: true, tools }, "/work", Some(server.clone()), None);
+        let mut talk = AcpConversation::new(
+            AcpSettings { allows: true, tools, ..AcpSettings::default() },
+            "/work",
+            Some(server.clone()),
+            None,
+        );
         assert_eq!(sent(&talk.renew())["params"]["mcpServers"], expected);
     }
 }

@@ -9,6 +9,7 @@ use super::{
     sign_in::SignInQuestion,
 };
 use crate::{
+    duration::Millis,
     event::Outcome,
     text::{
         nearest::nearest,
@@ -75,6 +76,8 @@ pub struct AcpDefinition {
     pub env: BTreeMap<String, String>,
     /// The command that installs it, where it is not the agent itself.
     pub install: String,
+    /// How long it may take to have a session ready, where that is set.
+    pub opening_timeout: Option<Millis>,
 }
 
 /// How an agent is spoken to.
@@ -374,6 +377,7 @@ impl AgentDefinition {
             acp: Some(AcpSettings {
                 allows: options.permissions == Permissions::Unattended,
                 tools: options.tools,
+                opening_timeout: acp.opening_timeout.unwrap_or(AcpSettings::OPENING_TIMEOUT),
             }),
         })
     }

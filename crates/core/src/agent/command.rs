@@ -130,7 +130,7 @@ impl AgentCommand {
         Self {
             format: Format::Acp(AcpUsage::Turn),
             prompt: PromptDelivery::Stdin,
-            acp: Some(AcpSettings { allows: true, tools }),
+            acp: Some(AcpSettings { allows: true, tools, ..AcpSettings::default() }),
             ..self
         }
     }

@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use super::{At, Section, section};
 use crate::{
     agent::{EnvironmentRule, Format, PromptDelivery, catalog, is_provider_key, is_reference},
+    duration::Millis,
     secrets::is_secret_name,
     yaml::{Key, Node, Place, Value, short},
 };
 
-pub(super) const KEYS: [&str; 11] = [
+pub(super) const KEYS: [&str; 12] = [
     "command",
     "acp",
+    "opening_timeout",
     "prompt",
     "output",
     "resume",
@@ -31,6 +33,8 @@ pub struct AgentSection {
     pub command: Option<Vec<String>>,
     /// The same for an agent that stays and speaks the Agent Client Protocol.
     pub acp: Option<Vec<String>>,
+    /// How long such an agent may take to open its session.
+    pub opening_timeout: Option<Millis>,
     /// How the prompt reaches it.
     pub prompt: Option<PromptDelivery>,
     pub output: Option<Format>,
@@ -86,6 +90,7 @@ fn settings(top: &mut Section<'_>, key: Key, node: Node) -> Option<At<AgentSecti
         entry.wrong(place, format!("`{name}` is not built in, so it needs a `command: [my-agent, --yolo]`"));
     }
     let settings = AgentSection {
+        opening_timeout: opening_timeout(&mut entry, &name),
         command: arguments(&mut entry, "command"),
         acp: arguments(&mut entry, "acp"),
         prompt: entry
@@ -124,6 +129,16 @@ fn settings(top: &mut Section<'_>, key: Key, node: Node) -> Option<At<AgentSecti
     };
     check_delivery(&mut entry, place, &settings);
     Some(At { value: settings, line: place.line })
+}
+
+/// How long an agent that stays may take to open its session.
+fn opening_timeout(entry: &mut Section<'_>, name: &str) -> Option<Millis> {
+    let place = entry.place("opening_timeout")?;
+    let can_stay = entry.has("acp") || catalog::find(name).is_some_and(|agent| agent.acp.is_some());
+    if !can_stay {
+        entry.wrong(place, format!("`opening_timeout` is for agents that stay, and `{name}` has no `acp`"));
+    }
+    entry.duration("opening_timeout").map(|timeout| timeout.value)
 }
 
 /// Complains about a command that has no place for the prompt, or one that is never filled.

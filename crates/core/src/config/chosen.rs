@@ -92,10 +92,14 @@ fn plain(name: &str) -> AgentDefinition {
 
 fn changed(mut agent: AgentDefinition, changes: &AgentSection) -> AgentDefinition {
     // The rest are options: they are chosen again for each loop.
-    let AgentSection { command, acp, prompt, output, resume, model, env, provider, .. } = changes.clone();
+    let AgentSection { command, acp, opening_timeout, prompt, output, resume, model, env, provider, .. } =
+        changes.clone();
     agent.command = command.unwrap_or(agent.command);
     if let Some(command) = acp {
         agent.acp = Some(AcpDefinition { command, ..agent.acp.unwrap_or_default() });
+    }
+    if let (Some(acp), Some(_)) = (&mut agent.acp, opening_timeout) {
+        acp.opening_timeout = opening_timeout;
     }
     agent.prompt = prompt.or(agent.prompt);
     agent.format = output.unwrap_or(agent.format);
@@ -109,8 +113,9 @@ fn changed(mut agent: AgentDefinition, changes: &AgentSection) -> AgentDefinitio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::{Format, PromptDelivery};
+    use crate::agent::{Format, PromptDelivery, catalog::Transport};
     use crate::config::{Author, Config, Typed, parse, resolve};
+    use crate::duration::Millis;
 
     fn effective(users: &str) -> Effective {
         let users = parse("user", users.as_bytes(), Author::User).unwrap();
@@ -173,6 +178,18 @@ mod tests {
                 acp: None,
             }
         );
+    }
+
+    #[test]
+    fn how_long_an_agent_that_stays_may_take_to_open_its_session_can_be_set() {
+        let timeout = |users: &str, name: &str| {
+            let options = AgentOptions { transport: Transport::Acp, ..AgentOptions::default() };
+            command(users, name, options).unwrap().acp.unwrap().opening_timeout
+        };
+        assert_eq!(timeout("", "codex"), Millis::from_mins(3));
+        assert_eq!(timeout("agents: {codex: {opening_timeout: 20s}}", "codex"), Millis(20_000));
+        let mine = "agents: {mine: {command: [m], opening_timeout: 10m, acp: [m, --acp]}}";
+        assert_eq!(timeout(mine, "mine"), Millis::from_mins(10));
     }
 
     #[test]

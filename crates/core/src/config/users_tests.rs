@@ -42,6 +42,7 @@ prices:
     .unwrap();
     let mine = AgentSection {
         name: "mine".to_owned(),
+        opening_timeout: None,
         acp: None,
         command: Some(words(&["my-agent", "--yolo", "", "{prompt_file}"])),
         prompt: Some(PromptDelivery::File),
@@ -120,6 +121,14 @@ fn what_the_user_writes_is_checked_where_it_stands() {
         ("agents: {pi: {model: [opus]}}\n", "1:15 `agents.pi.model` needs a place for `{model}`"),
         ("agents: {pi: {model: ['']}}\n", "1:23 an entry of `agents.pi.model` must not be blank"),
         ("agents: {pi: {max_turns: 0}}\n", "1:26 `agents.pi.max_turns` must be a whole number, 1 or more"),
+        (
+            "agents: {pi: {opening_timeout: 1m}}\n",
+            "1:15 `opening_timeout` is for agents that stay, and `pi` has no `acp`",
+        ),
+        (
+            "agents: {codex: {opening_timeout: 0s}}\n",
+            "1:35 `agents.codex.opening_timeout` must be more than zero",
+        ),
         ("agents: {pi: {allow_root: yes}}\n", "1:27 `agents.pi.allow_root` must be `true` or `false`"),
         ("agents: {pi: {provider: ' '}}\n", "1:25 `agents.pi.provider` must not be blank"),
         ("agents: {pi: {env: {2B: x}}}\n", "1:21 `2B` is no name of a variable"),

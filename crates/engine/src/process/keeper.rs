@@ -49,6 +49,10 @@ const UNSEEN: Duration = Duration::from_secs(10);
 /// How long a `dacapo run` that outlived its agent may take to tell the supervisor what it is to start.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long a process that an agent which stays has begun by itself may take to end when the turn is over: some adapters ask
+/// another program for their state after each turn, and need its answer. On a busy machine that takes seconds.
+const AFTERWARDS: Duration = Duration::from_secs(5);
+
 /// Runs a keeper; the socket is standard input. Returns when the supervisor is gone and nothing is left.
 pub fn main() -> ExitCode {
     match Keeper::new().and_then(|mut keeper| keeper.serve()) {
@@ -85,8 +89,11 @@ struct KeptProcess {
 /// A process that stays is put to rest.
 struct Rest {
     kill_at: Instant,
-    /// How many processes its last piece of work has left behind, once they were asked to end.
-    leftovers: Option<u32>,
+    grace: Duration,
+    /// Until when processes that it waits for itself may end by themselves.
+    spares_until: Option<Instant>,
+    /// The processes that its last piece of work has left behind, once they were asked to end.
+    asked: Vec<u32>,
 }
 
 impl Keeper {
@@ -181,7 +188,10 @@ impl Keeper {
             }
             KeeperOrder::Rest(grace) => {
                 if let Some(work) = &mut self.work {
-                    work.rest = Some(Rest { kill_at: Instant::now() + grace.std(), leftovers: None });
+                    let now = Instant::now();
+                    let spares_until = (!grace.is_zero()).then(|| now + AFTERWARDS);
+                    let (grace, asked) = (grace.std(), Vec::new());
+                    work.rest = Some(Rest { kill_at: now + grace, grace, spares_until, asked });
                     work.patience = None;
                 }
             }
@@ -286,10 +296,12 @@ impl Keeper {
             signal_all(below().pids(), Signal::STOP);
             left = strangers();
             if left.is_empty() {
-                let leftovers = rest.leftovers.unwrap_or(0);
+                let leftovers = u32::try_from(rest.asked.len()).unwrap_or(u32::MAX);
                 work.rest = None;
                 return self.report(&Report::Rested(leftovers));
             }
+            // What came between the two looks may have been stopped with the others, and is to end.
+            signal_all(left.iter().copied(), Signal::CONT);
         }
         self.is_unsure = true;
         if left.iter().copied().any(is_starting_child)
@@ -297,13 +309,26 @@ impl Keeper {
         {
             return;
         }
-        if rest.kill_at <= Instant::now() {
-            rest.leftovers.get_or_insert(u32::try_from(left.len()).unwrap_or(u32::MAX));
+        let now = Instant::now();
+        if rest.spares_until.take_if(|until| *until <= now).is_some() {
+            rest.kill_at = rest.kill_at.max(now + rest.grace);
+        }
+        if rest.spares_until.is_some() {
+            // A process that was left behind has lost its parent and is the keeper's child.
+            let is_waited_for = |pid: u32| {
+                let parents =
+                    std::iter::successors(Some(pid), |pid| identity::stat(*pid).map(|stat| stat.parent));
+                parents.skip(1).take_while(|pid| *pid > 1).any(is_own)
+            };
+            left.retain(|pid| !is_waited_for(*pid));
+        }
+        let unasked: Vec<u32> = left.iter().copied().filter(|pid| !rest.asked.contains(pid)).collect();
+        rest.asked.extend(&unasked);
+        if rest.kill_at <= now {
             signal_all(left, Signal::KILL);
-        } else if rest.leftovers.is_none() {
-            rest.leftovers = Some(u32::try_from(left.len()).unwrap_or(u32::MAX));
-            signal_all(left.iter().copied(), Signal::TERM);
-            signal_all(left, Signal::CONT);
+        } else {
+            signal_all(unasked.iter().copied(), Signal::TERM);
+            signal_all(unasked, Signal::CONT);
         }
     }
 

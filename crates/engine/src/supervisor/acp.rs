@@ -10,7 +10,7 @@
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use dacapo_core::{
@@ -31,9 +31,6 @@ use crate::{
     process::{KeeperLink, KeptCommand, KeptEnd, Report, identity, identity::Identity},
     store::Channel,
 };
-
-/// How long an agent may take to have a session ready. Slow ones take ten seconds, more on a busy machine.
-const OPENING: Duration = Duration::from_secs(180);
 
 /// An agent between two prompts, and its keeper at all times.
 pub(super) struct Resident {
@@ -179,7 +176,8 @@ impl Supervisor<'_> {
         let [out, err] = pipes;
         let limits = (order.limit, order.idle);
         let mut work = Work::new(listen(), vec![(Channel::Stdout, out), (Channel::Stderr, err)], limits);
-        work.opens_until = Some(Instant::now() + OPENING);
+        let settings = self.started.policy.agent.at(order.agent).acp.clone().unwrap_or_default();
+        work.opens_until = Some(Instant::now() + settings.opening_timeout.std());
         work.stays = true;
         work.talk = Some(talk);
         self.work = Some(work);

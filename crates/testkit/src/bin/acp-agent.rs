@@ -4,7 +4,8 @@
 //! commands are separated by `;`:
 //!
 //! - `say TEXT`: words of the agent, in two pieces. `promise`: the tag, in two pieces.
-//! - `write FILE`, `sh COMMAND`: work. `leave COMMAND`: a process that is left behind, in a session of its own.
+//! - `write FILE`, `sh COMMAND`: work. `leave COMMAND`: a process that is left behind, in a session of its own. `begin COMMAND`:
+//!   a process that the agent itself has begun and that may go on after the end of the turn.
 //! - `permit FILE`: asks for a permission and writes the answer to FILE. `read-file`: asks the client for a file.
 //! - `garbage`: lines that are no protocol. `used IN OUT`: what the end of the turn reports.
 //! - `wait FILE`: until it is there. `until-cancel`: until the client cancels the turn. `hang`: for ever, reading nothing.
@@ -164,6 +165,11 @@ impl Agent {
             "leave" => {
                 let mut command = Command::new("setsid");
                 command.args(["sh", "-c", rest]).process_group(0).stdin(std::process::Stdio::null());
+                command.stdout(std::process::Stdio::null()).spawn().map_err(|error| error.to_string())?;
+            }
+            "begin" => {
+                let mut command = Command::new("sh");
+                command.args(["-c", rest]).stdin(std::process::Stdio::null());
                 command.stdout(std::process::Stdio::null()).spawn().map_err(|error| error.to_string())?;
             }
             "permit" => {

@@ -34,7 +34,7 @@ struct Turn {
 
 /// Plays a recording to dacapo's side of the conversation and to the transcript of each turn.
 fn play(name: &str, usage: AcpUsage) -> Vec<Turn> {
-    let settings = AcpSettings { allows: true, tools: false };
+    let settings = AcpSettings { allows: true, ..AcpSettings::default() };
     let mut talk = AcpConversation::new(settings, "/home/dev/project", None, None);
     let mut said: Vec<Value> = vec![serde_json::from_slice(&talk.begin()).unwrap()];
     // The numbers of requests are dacapo's own.
