@@ -45,6 +45,12 @@ pub fn set_status(root: &Path, file: &str, status: StageTaskStatus) -> Result<bo
     task_files::write(root, file, Some(&now), &wanted)
 }
 
+/// What the file of a task says; none if it cannot be read.
+pub(crate) fn status_of(root: &Path, file: &str) -> Option<StageTaskStatus> {
+    let bytes = task_files::read(root, file).ok()?;
+    task::parse(file, &bytes).ok().map(|task| task.status)
+}
+
 /// A task that is to be added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewTask {

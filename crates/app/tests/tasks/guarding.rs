@@ -283,3 +283,24 @@ fn locks_that_a_git_of_a_killed_agent_has_left_keep_no_later_agent_from_committi
         assert_eq!(of(name), 2, "{name}: {told:#?}");
     }
 }
+
+#[test]
+fn a_task_that_is_merged_is_not_worked_on_again_because_its_dacapo_was_killed_before_it_wrote_so() {
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    tasks.env.git(["add", "-A"]);
+    tasks.env.git(["commit", "-qm", "tasks"]);
+    tasks.run(&[]).assert_code(0);
+    let calls = tasks.calls(&id);
+    // As the file is between the end in the journal and the end in the file.
+    let file = format!(".dacapo/tasks/{id}.md");
+    tasks.env.write(&file, tasks.env.read(&file).replace("status: done", "status: testing"));
+    assert_eq!(tasks.show(&id)["status"], "done");
+    tasks.run(&[]).assert_code(0);
+    assert_eq!((tasks.calls(&id), tasks.status_in_file(&id)), (calls.clone(), "done".to_owned()));
+    assert_eq!(tasks.merges(), ["Merge task TASK-001: T"]);
+    // The user's own word has it worked on again.
+    tasks.env.write(&file, tasks.env.read(&file).replace("status: done", "status: todo"));
+    tasks.run(&["--force"]).assert_code(0);
+    assert!(tasks.calls(&id).len() > calls.len());
+}

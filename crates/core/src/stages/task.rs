@@ -44,6 +44,15 @@ pub enum StageTaskStatus {
 impl StageTaskStatus {
     pub const ALL: [Self; 5] = [Self::Todo, Self::Implementing, Self::Reviewing, Self::Testing, Self::Done];
 
+    /// How a task stands whose file says this while its newest run is over and came to `end`. A status of work under way was
+    /// left by a dacapo that was killed before it could write the end; any other is the user's word.
+    pub fn after_run(self, end: Self) -> Self {
+        match self {
+            Self::Implementing | Self::Reviewing | Self::Testing => end,
+            Self::Todo | Self::Done => self,
+        }
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Todo => "todo",

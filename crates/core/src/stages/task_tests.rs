@@ -312,3 +312,18 @@ fn a_key_that_is_nearly_one_of_ours_gets_a_note_and_others_none() {
         assert_eq!(notes(&format!("{key}: x\n")), Vec::<String>::new(), "{key}");
     }
 }
+
+#[test]
+fn a_status_of_work_under_way_does_not_outlast_its_run() {
+    use StageTaskStatus::{Done, Implementing, Reviewing, Testing, Todo};
+    for (in_file, end, expected) in [
+        (Testing, Done, Done),
+        (Implementing, Done, Done),
+        (Reviewing, Todo, Todo),
+        (Todo, Done, Todo),
+        (Done, Todo, Done),
+        (Done, Done, Done),
+    ] {
+        assert_eq!(in_file.after_run(end), expected, "{in_file:?} after {end:?}");
+    }
+}

@@ -236,6 +236,28 @@ pub fn tidy_leftovers(home: &Home, project: &ProjectId) -> Result<(), RunError> 
     Ok(())
 }
 
+/// Writes the end of runs into the files of their tasks, where a performer was killed between recording it and writing it: a task that is
+/// merged would be worked on again.
+pub fn settle_statuses(home: &Home, project: &ProjectId) -> Result<(), RunError> {
+    if !home.database().exists() {
+        return Ok(());
+    }
+    let store = Store::open(&home.database())?;
+    for row in store.newest_tasks(Some(project))? {
+        let view = row.view;
+        let settled = || {
+            let status = stage_tasks::status_of(&view.root, &view.file)?;
+            Some(status.after_run(view.status)).filter(|settled| *settled != status)
+        };
+        let Some(status) = settled().filter(|_| view.is_over) else { continue };
+        // A performer that lives writes it by itself.
+        let Ok(_lock) = TaskLock::take(&home.lock_of_stages(project, &view.task)) else { continue };
+        // A file that cannot be written says what it said; the user is told of it when the task runs.
+        let _ = stage_tasks::set_status(&view.root, &view.file, status);
+    }
+    Ok(())
+}
+
 /// What a job of a task is told, but for what the process that performs it decides.
 fn spec_of(
     home: &Home,

@@ -162,9 +162,14 @@ struct KnownTask<'a> {
 }
 
 impl KnownTask<'_> {
-    /// While a run of the task is open, the journal says how far it is; otherwise its file does.
+    /// While a run of the task is open, the journal says how far it is; otherwise its file does, unless a dacapo that was killed has
+    /// left it as it was in the middle of the run.
     fn status(&self) -> StageTaskStatus {
-        self.run.filter(|run| !run.is_over).map_or(self.task.status, |run| run.status)
+        let of_run = |run: &StageTaskView| match run.is_over {
+            true => self.task.status.after_run(run.status),
+            false => run.status,
+        };
+        self.run.map_or(self.task.status, of_run)
     }
 
     /// Whether its file says that it is done, and neither a run of it nor the user does: an agent can write into a file.

@@ -70,11 +70,12 @@ pub(in crate::cli) struct TaskRunArgs {
 pub(in crate::cli) fn run(cx: &Context, args: &TaskRunArgs) -> Result<u8, UserError> {
     let root = args.given.place.root()?;
     require_repository(&root)?;
+    let project = Context::project_of(&root);
+    stage_performer::settle_statuses(&cx.home, &project)?;
     let repository = RepositoryTasks::at(&args.given.place)?;
     let flags = &args.given.flags;
     repository.warn();
     let client = cx.client()?;
-    let project = Context::project_of(&root);
     let open: BTreeMap<TaskId, StageTaskView> = client
         .newest_tasks(Some(&project))?
         .into_iter()
