@@ -22,6 +22,7 @@ mod hook;
 mod import;
 mod init;
 mod logs;
+mod man_pages;
 mod mcp;
 mod notify;
 mod receipt;
@@ -128,6 +129,8 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     Clean(clean::CleanArgs),
     Completions(completions::CompletionsArgs),
+    #[command(hide = true)]
+    ManPages(man_pages::ManPagesArgs),
 }
 
 impl Command {
@@ -170,7 +173,8 @@ impl Command {
             | Self::Mcp(_)
             | Self::Receipt(_)
             | Self::Doctor(_)
-            | Self::Completions(_) => None,
+            | Self::Completions(_)
+            | Self::ManPages(_) => None,
         }
     }
 }
@@ -259,9 +263,10 @@ fn refuse(error: &mut clap::Error) -> ! {
 }
 
 fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
-    // Neither needs a place for state.
+    // None of them needs a place for state.
     match command {
         Command::Completions(args) => return completions::completions(args, &mut Cli::command()),
+        Command::ManPages(args) => return man_pages::man_pages(args, Cli::command()),
         Command::Demo(args) => return demo::demo(args),
         _ => {}
     }
@@ -280,7 +285,7 @@ fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
         return Err(may_be_an_agent(what, &why));
     }
     match command {
-        Command::Completions(_) | Command::Demo(_) => Ok(0),
+        Command::Completions(_) | Command::ManPages(_) | Command::Demo(_) => Ok(0),
         Command::Init(args) => init::init(&cx, args),
         Command::Import(args) => import::import(args),
         Command::Run(args) => run::run(&cx, args),

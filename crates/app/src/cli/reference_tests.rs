@@ -30,7 +30,8 @@ fn render(command: &Command, name: &str, text: &mut String) {
     // Clap leaves blanks at the end of some lines.
     let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
     write!(text, "\n## `{name}`\n\n```text\n{}\n```\n", lines.join("\n").trim_end()).unwrap();
-    for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+    for below in command.get_subcommands().filter(|below| below.get_name() != "help" && !below.is_hide_set())
+    {
         render(below, &format!("{name} {}", below.get_name()), text);
     }
 }

@@ -1,5 +1,7 @@
 //! What people and scripts read: lines, JSON, logs, help.
 
+use std::ffi::OsStr;
+
 use serde_json::Value;
 
 use crate::support::{LONG, Task, assert_has, last_line, world};
@@ -251,6 +253,33 @@ fn completions_are_printed_without_any_state() {
         assert_has(&output.stdout, "dacapo");
     }
     assert!(!env.dacapo_home().exists());
+}
+
+#[test]
+fn every_command_of_the_reference_has_its_manual_page() {
+    let env = world();
+    let folder = env.root().join("man/man1");
+    let mut command = env.dacapo([OsStr::new("man-pages"), folder.as_os_str()]);
+    command.env_remove("HOME").env_remove("DACAPO_HOME").env_remove("XDG_STATE_HOME");
+    assert_eq!(env.run_command(command).assert_code(0).stdout, "");
+    let reference = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/cli.md");
+    let reference = std::fs::read_to_string(reference).unwrap();
+    let mut commands: Vec<String> = reference
+        .lines()
+        .filter_map(|line| line.strip_prefix("## `")?.strip_suffix('`'))
+        .map(|command| format!("{}.1", command.replace(' ', "-")))
+        .collect();
+    let mut pages: Vec<String> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    commands.sort();
+    pages.sort();
+    assert_eq!(pages, commands);
+    assert_has(&std::fs::read_to_string(folder.join("dacapo-pause.1")).unwrap(), "dacapo pause fix\\-tests");
+    let output = env.run(["man-pages", "/proc/man"]).assert_code(5);
+    assert_has(&output.stderr, "dacapo: cannot write manual pages to `/proc/man`");
+    assert!(!env.run(["--help"]).assert_code(0).stdout.contains("man-pages"));
 }
 
 #[test]
