@@ -296,3 +296,7 @@ pub(crate) fn report_bug(what: &str) {
     let what = secrets().redact(what);
     let _ = writeln!(stderr, "{what}\ndacapo: this is a bug in dacapo; no recorded work is lost");
 }
+
+#[cfg(test)]
+#[path = "error_tests.rs"]
+mod tests;

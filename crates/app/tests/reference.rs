@@ -11,20 +11,12 @@ use dacapo_core::{
     unit::settings::RunSettings,
     workflow::machine::WorkflowEvent,
 };
-use dacapo_testkit::TestEnv;
-use serde::de::DeserializeOwned;
+use dacapo_testkit::{TestEnv, names_of_variants};
 use serde_json::json;
 
 fn page(name: &str) -> String {
     let path = format!("{}/../../docs/reference/{name}", env!("CARGO_MANIFEST_DIR"));
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("cannot read {path}: {error}"))
-}
-
-/// The names of a type's variants: serde lists them when it is asked for one that does not exist.
-fn variants<T: DeserializeOwned>(unknown: &str) -> BTreeSet<String> {
-    let error = serde_json::from_str::<T>(unknown).err().expect("there is no such variant").to_string();
-    let (_, expected) = error.split_once("expected one of").expect("serde lists what it expects");
-    expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
 /// The names in headings `### \`name\`` with the text below each.
@@ -42,10 +34,10 @@ fn sections(page: &str) -> Vec<(String, &str)> {
 fn every_event_has_its_section_and_every_section_its_event() {
     let page = page("events.md");
     let documented: BTreeSet<String> = sections(&page).into_iter().map(|(name, _)| name).collect();
-    let mut known = variants::<LoopEvent>(r#"{"type": "?"}"#);
-    known.extend(variants::<RunEvent>(r#"{"type": "?"}"#));
-    known.extend(variants::<WorkflowEvent>(r#"{"type": "?"}"#));
-    known.extend(variants::<TaskEvent>(r#"{"type": "?"}"#));
+    let mut known = names_of_variants::<LoopEvent>(r#"{"type": "?"}"#);
+    known.extend(names_of_variants::<RunEvent>(r#"{"type": "?"}"#));
+    known.extend(names_of_variants::<WorkflowEvent>(r#"{"type": "?"}"#));
+    known.extend(names_of_variants::<TaskEvent>(r#"{"type": "?"}"#));
     known.extend(["assistant", "tool"].map(str::to_owned));
     assert_eq!(documented, known);
 }
@@ -118,7 +110,7 @@ fn every_field_of_a_runs_events_is_named_in_its_section() {
         json!({"type": "worktree.removed", "path": "/w"}),
         json!({"type": "branch.pushed", "branch": "b", "remote": "origin"}),
     ];
-    let known = variants::<RunEvent>(r#"{"type": "?"}"#);
+    let known = names_of_variants::<RunEvent>(r#"{"type": "?"}"#);
     assert_eq!(
         samples.iter().map(|sample| sample["type"].as_str().unwrap().to_owned()).collect::<BTreeSet<_>>(),
         known
@@ -140,7 +132,7 @@ fn every_field_of_a_runs_events_is_named_in_its_section() {
 fn every_reason_stands_in_the_table_with_its_state_and_code() {
     // req 202
     let page = page("exit-codes.md");
-    let reasons = variants::<Reason>(r#""?""#);
+    let reasons = names_of_variants::<Reason>(r#""?""#);
     for name in &reasons {
         let reason: Reason = serde_json::from_str(&format!("\"{name}\"")).unwrap();
         let row = format!("| `{name}` | {} | {} |", reason.state().as_str(), reason.exit_code());

@@ -19,6 +19,7 @@ mod redact;
 mod running;
 pub mod script;
 pub mod stories;
+mod variants;
 
 pub use rustix::process::Signal;
 
@@ -27,4 +28,5 @@ pub use crate::{
     fake_agent::{acp_agent, fake_agent, unit_agent, zero_agent},
     real_agent::{NotInstalled, PreparedAgent, RealAgent},
     running::{Output, Running},
+    variants::{names_of_variants, samples_of_every_variant, values_of_every_variant},
 };

@@ -7,8 +7,7 @@ use dacapo_core::{
     event::{Envelope, LoopEvent, OutputMarks},
     ids::{LoopId, RunId},
     plan::Purpose,
-    view::refused_answer,
-    workflow::{StepId, machine::WorkflowEvent},
+    workflow::StepId,
 };
 use dacapo_engine::{
     client::Client,
@@ -19,7 +18,7 @@ use super::say;
 use crate::{
     context::Context,
     error::UserError,
-    report::{event_line, run_event_line, said_line, task_event_line, with_run},
+    report::{event_line, run_event_line, said_line, task_event_line, with_run, workflow_event_line},
 };
 
 /// Print the journal
@@ -155,28 +154,8 @@ fn print(fact: &Fact, json: bool) -> Result<(), UserError> {
     say(match fact {
         Fact::Loop(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
         Fact::Run(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
-        Fact::Workflow(envelope) => {
-            let line = serde_json::to_value(envelope).map_err(UserError::failed)?;
-            if json {
-                line.to_string()
-            } else {
-                let at = envelope.at.strftime("%Y-%m-%d %H:%M:%S");
-                let text = |key: &str| {
-                    let text = line[key].as_str().filter(|text| !text.is_empty());
-                    text.map(|text| format!(" {text}")).unwrap_or_default()
-                };
-                let kind = line["type"].as_str().unwrap_or_default();
-                let about =
-                    text("error") + &text("detail") + &text("why") + &text("message") + &text("because");
-                let about = match &envelope.event {
-                    WorkflowEvent::AnswerRefused { question, .. } => {
-                        format!(": {}", refused_answer(*question))
-                    }
-                    _ => about,
-                };
-                format!("{:>6}  {at}  {}  {kind}{}{about}", envelope.seq, envelope.run, text("step"))
-            }
-        }
+        Fact::Workflow(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
+        Fact::Workflow(envelope) => workflow_event_line(envelope),
         Fact::Task(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
         Fact::Task(envelope) => task_event_line(envelope),
         Fact::Loop(envelope) => event_line(envelope),

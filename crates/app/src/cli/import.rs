@@ -92,7 +92,7 @@ pub(super) fn import(args: &ImportArgs) -> Result<u8, UserError> {
     let top = units::top(&folder);
     let effective = ConfigFiles::load(&top)?.effective(&Typed::default());
     let path = args.path.clone().unwrap_or_else(|| top.clone());
-    let source = import::look(&top, &path, args.kind.map(Into::into)).map_err(refused)?;
+    let source = import::look(&top, &path, args.kind.map(Into::into))?;
     let check = match (&args.check, effective.gates.first()) {
         (Some(run), _) => Some(Check { run: run.clone(), from: "--check".to_owned() }),
         (None, Some(gate)) => {
@@ -106,10 +106,10 @@ pub(super) fn import(args: &ImportArgs) -> Result<u8, UserError> {
         name: args.name.as_deref(),
         check: check.as_ref().map(|check| check.run.as_str()),
     };
-    let imported = import::convert(&top, &source, &settings).map_err(refused)?;
-    let states = import::compare(&top, &imported, args.force).map_err(refused)?;
+    let imported = import::convert(&top, &source, &settings)?;
+    let states = import::compare(&top, &imported, args.force)?;
     if !args.dry_run {
-        import::write(&top, &imported.files, &states).map_err(refused)?;
+        import::write(&top, &imported.files, &states)?;
     }
     let next = next(&imported, &top, &folder, &source.shown);
     let check = check.filter(|_| matches!(imported.product, Product::Unit { .. }));
@@ -243,30 +243,34 @@ impl Outcome<'_> {
     }
 }
 
-fn refused(error: ImportError) -> UserError {
-    let known = "dacapo imports prd.json, TODO.md and other Markdown checklists, IMPLEMENTATION_PLAN.md, .archon/workflows and \
-                 .claude/ralph-loop.local.md; name the file if it lies elsewhere";
-    match error {
-        ImportError::Read { .. } => UserError::usage(error).hint("name a file or folder that can be read"),
-        ImportError::Write { .. } => UserError::environment(error),
-        ImportError::NothingThere { .. } => UserError::usage(error).hint(known),
-        ImportError::Several { ref found, .. } => {
-            let commands: Vec<String> =
-                found.iter().map(|file| format!("`dacapo import {}`", word(file))).collect();
-            let hint = format!("name one of them: {}", commands.join(", "));
-            UserError::usage(error).hint(hint)
-        }
-        ImportError::IsUnit { .. } => {
-            UserError::usage(error).hint("`dacapo unit list` shows it, `dacapo unit run` works it off")
-        }
-        ImportError::Problems { ref problems } => {
-            let details: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            UserError { details: Some(details.join("\n")), ..UserError::usage(error) }
-        }
-        ImportError::Changed { .. } => UserError::usage(error)
-            .hint("`--force` overwrites them, `--name NAME` imports beside them; nothing was written"),
-        ImportError::OtherTasks { .. } => {
-            UserError::usage(error).hint("`--name NAME` makes another unit; nothing was written")
+impl From<ImportError> for UserError {
+    fn from(error: ImportError) -> Self {
+        let known = "dacapo imports prd.json, TODO.md and other Markdown checklists, IMPLEMENTATION_PLAN.md, .archon/workflows and \
+                     .claude/ralph-loop.local.md; name the file if it lies elsewhere";
+        match error {
+            ImportError::Read { .. } => {
+                UserError::usage(error).hint("name a file or folder that can be read")
+            }
+            ImportError::Write { .. } => UserError::environment(error),
+            ImportError::NothingThere { .. } => UserError::usage(error).hint(known),
+            ImportError::Several { ref found, .. } => {
+                let commands: Vec<String> =
+                    found.iter().map(|file| format!("`dacapo import {}`", word(file))).collect();
+                let hint = format!("name one of them: {}", commands.join(", "));
+                UserError::usage(error).hint(hint)
+            }
+            ImportError::IsUnit { .. } => {
+                UserError::usage(error).hint("`dacapo unit list` shows it, `dacapo unit run` works it off")
+            }
+            ImportError::Problems { ref problems } => {
+                let details: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                UserError { details: Some(details.join("\n")), ..UserError::usage(error) }
+            }
+            ImportError::Changed { .. } => UserError::usage(error)
+                .hint("`--force` overwrites them, `--name NAME` imports beside them; nothing was written"),
+            ImportError::OtherTasks { .. } => {
+                UserError::usage(error).hint("`--name NAME` makes another unit; nothing was written")
+            }
         }
     }
 }

@@ -14,6 +14,11 @@ use dacapo_core::{
         machine::{TaskEndReason, TaskEnvelope, TaskEvent},
     },
     text::count,
+    view::refused_answer,
+    workflow::{
+        StepId,
+        machine::{AfterAnswer, EndReason, Work, WorkflowEnvelope, WorkflowEvent},
+    },
 };
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 
@@ -99,7 +104,10 @@ pub(crate) fn describe_task(event: &TaskEvent) -> String {
         TaskEvent::QuestionAsked { question, .. } => format!("asks: {}", first_line(&question.text)),
         TaskEvent::QuestionAnswered { is_approved, text, .. } => {
             let word = if *is_approved { "approved" } else { "rejected" };
-            format!("the user {word} it {}", first_line(text)).trim_end().to_owned()
+            match first_line(text) {
+                text if text.is_empty() => format!("the user {word} it"),
+                text => format!("the user {word} it: {text}"),
+            }
         }
         TaskEvent::AnswerRefused { why, .. } => format!("the answer does not count: {why}"),
         TaskEvent::StageFailed { failure, .. } => {
@@ -125,6 +133,110 @@ pub(crate) fn describe_task(event: &TaskEvent) -> String {
             TaskEndReason::Failed => format!("failed: {}", first_line(&end.detail)),
             TaskEndReason::Cancelled => "cancelled".to_owned(),
         },
+    }
+}
+
+/// An event of a workflow's run as `dacapo events` prints it.
+pub(crate) fn workflow_event_line(envelope: &WorkflowEnvelope) -> String {
+    let at = envelope.at.strftime("%Y-%m-%d %H:%M:%S");
+    format!("{:>6}  {at}  {}  {}", envelope.seq, envelope.run, describe_workflow(&envelope.event))
+}
+
+/// What happened in a run of a workflow, in one line.
+fn describe_workflow(event: &WorkflowEvent) -> String {
+    let first_line = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    let steps = |steps: &[StepId]| steps.iter().map(StepId::as_str).collect::<Vec<_>>().join(", ");
+    let changed = |is_changed: bool| if is_changed { ", files changed" } else { "" };
+    match event {
+        WorkflowEvent::WorkflowStart(started) => {
+            let message = first_line(&started.message);
+            let message = if message.is_empty() { message } else { format!(": {message}") };
+            format!("workflow {} started{message}", started.workflow.name)
+        }
+        WorkflowEvent::StepStart { step, attempt, work } => {
+            let what = match work {
+                Work::Main if *attempt == 1 => return format!("step {step} started"),
+                Work::Main => return format!("step {step} started, attempt {attempt}"),
+                Work::Rework => "an agent makes the changes that the user asked for",
+                Work::Question => "the files that the user is asked about are looked at",
+                Work::Merge => "its changes are brought into the workspace",
+                Work::Check => "its checks run again",
+            };
+            format!("step {step}: {what}")
+        }
+        WorkflowEvent::StepContinued { step, .. } => format!("step {step} goes on"),
+        WorkflowEvent::StepComplete { step, is_changed, .. } => {
+            format!("step {step} complete{}", changed(*is_changed))
+        }
+        WorkflowEvent::StepWorked { step, is_changed, .. } => {
+            format!("step {step} has done its work in its worktree{}", changed(*is_changed))
+        }
+        WorkflowEvent::StepError { step, error, retry_at: None, .. } => {
+            format!("step {step} failed: {}", first_line(error))
+        }
+        WorkflowEvent::StepError { step, error, retry_at: Some(at), .. } => {
+            format!("step {step} failed and is tried again at {at}: {}", first_line(error))
+        }
+        WorkflowEvent::StepSkipped { step, why } => format!("step {step} skipped: {why}"),
+        WorkflowEvent::StepHeld { step, reason, detail, .. } => {
+            format!("step {step} stopped ({}): {detail}", reason.as_str())
+        }
+        WorkflowEvent::StepIterated { step, iteration, is_changed, .. } => {
+            format!("step {step}: iteration {iteration} ended{}", changed(*is_changed))
+        }
+        WorkflowEvent::QuestionAsked { step, message, .. } => {
+            format!("step {step} asks: {}", first_line(message))
+        }
+        WorkflowEvent::QuestionAnswered { step, decision, text, follows, .. } => {
+            let text = first_line(text);
+            let text = if text.is_empty() { text } else { format!(" ({text})") };
+            let follows = match follows {
+                AfterAnswer::Complete => "the step is complete",
+                AfterAnswer::Rework => "an agent makes the changes",
+                AfterAnswer::Iterate => "the loop goes on",
+                AfterAnswer::End => "the run ends",
+            };
+            format!("step {step}: the user answers `{decision}`{text}: {follows}")
+        }
+        WorkflowEvent::AnswerRefused { question, step, .. } => {
+            format!("step {step}: the answer does not count: {}", refused_answer(*question))
+        }
+        WorkflowEvent::ReworkComplete { step, .. } => {
+            format!("step {step}: the changes that the user asked for are made")
+        }
+        WorkflowEvent::StepsReopened { steps: again, checks, because } => {
+            let again = (!again.is_empty()).then(|| format!("run again: {}", steps(again)));
+            let checks = (!checks.is_empty()).then(|| format!("checks run again: {}", steps(checks)));
+            let what: Vec<String> = again.into_iter().chain(checks).collect();
+            format!("{} ({because})", what.join("; "))
+        }
+        WorkflowEvent::WaitStarted { step, due: Some(due), .. } => format!("step {step} waits until {due}"),
+        WorkflowEvent::WaitStarted { step, due: None, .. } => format!("step {step} waits"),
+        WorkflowEvent::WorkflowPaused { now: true } => "paused, its agents stopped".to_owned(),
+        WorkflowEvent::WorkflowPaused { now: false } => "is to pause after what runs now".to_owned(),
+        WorkflowEvent::WorkflowUnpaused => "goes on".to_owned(),
+        WorkflowEvent::BudgetExceeded { what } => format!("budget reached: {what}"),
+        WorkflowEvent::WorkflowStopping { end } => {
+            format!("ends as soon as nothing of it runs: {}", first_line(&end.detail))
+        }
+        WorkflowEvent::WorkflowResumed { reopened, continued, .. } => {
+            let again = (!reopened.is_empty()).then(|| format!(", run again: {}", steps(reopened)));
+            let on = (!continued.is_empty()).then(|| format!(", go on: {}", steps(continued)));
+            format!("the user resumed it{}{}", again.unwrap_or_default(), on.unwrap_or_default())
+        }
+        WorkflowEvent::WorkflowComplete { output } => {
+            let output = first_line(output);
+            if output.is_empty() { "completed".to_owned() } else { format!("completed: {output}") }
+        }
+        WorkflowEvent::WorkflowError(end) => {
+            let how = match end.end {
+                EndReason::Completed => "completed",
+                EndReason::Failed => "failed",
+                EndReason::Cancelled => "cancelled",
+                EndReason::Blocked => "blocked",
+            };
+            format!("{how}: {}", first_line(&end.detail))
+        }
     }
 }
 
@@ -443,7 +555,7 @@ pub(crate) fn describe_run(event: &RunEvent) -> String {
         RunEvent::OrchPaused { now: true } => "run paused, its agents stopped".to_owned(),
         RunEvent::OrchPaused { now: false } => "run paused: loops hold after their iteration".to_owned(),
         RunEvent::OrchUnpaused { .. } => "run goes on".to_owned(),
-        RunEvent::OrchSteered { text } => format!("a person to all loops: {text}"),
+        RunEvent::OrchSteered { text } => format!("the user to all loops: {text}"),
         RunEvent::UnitQueued { depends_on } if depends_on.is_empty() => "queued".to_owned(),
         RunEvent::UnitQueued { depends_on } => format!("queued behind {}", names(depends_on)),
         RunEvent::UnitStarted { slot } => format!("started in slot {slot}"),
@@ -510,16 +622,5 @@ pub(crate) fn place(look: &Look) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tasks_are_named_by_number() {
-        let by = [Signal::Item(ItemKey(2)), Signal::Item(ItemKey(5))];
-        assert_eq!(claim(&by), "claims to be done (task #2 and task #5)");
-        assert_eq!(claim(&[Signal::OwnClaim]), "is checked as it stands");
-        assert_eq!(claim(&[Signal::DoneFile]), "claims to be done (DONE file)");
-        let commit = "0123456789abcdef0123456789abcdef01234567";
-        assert_eq!(committed(commit, Some(ItemKey(2))), format!("task #2 {}", committed(commit, None)));
-    }
-}
+#[path = "event_lines_tests.rs"]
+pub(super) mod tests;

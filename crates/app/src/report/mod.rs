@@ -24,8 +24,10 @@ use screen::Screen;
 pub(crate) use ending::{
     ending, ending_of_tasks, ending_of_units, ending_of_workflow, last_line_of_view, last_words,
 };
+#[cfg(test)]
+pub(crate) use event_lines::tests::view_after;
 pub(crate) use event_lines::{
-    clock, event_line, last_lines, money, run_event_line, signal_name, task_event_line,
+    clock, event_line, last_lines, money, run_event_line, signal_name, task_event_line, workflow_event_line,
 };
 pub(crate) use tasks::{last_line_of_tasks, task_live_view, task_reporter};
 pub(crate) use terminal::width;

@@ -221,8 +221,8 @@ impl Page<'_> {
                 .refusals
                 .iter()
                 .map(|(reason, times)| match times {
-                    1 => words(*reason).to_owned(),
-                    times => format!("{} ({times} times)", words(*reason)),
+                    1 => refusal_words(*reason).to_owned(),
+                    times => format!("{} ({times} times)", refusal_words(*reason)),
                 })
                 .collect();
             let claims = count(refused, "claim");
@@ -314,7 +314,8 @@ fn facts(entry: &ReportEntry) -> Vec<String> {
     facts
 }
 
-fn words(reason: RefusalReason) -> &'static str {
+/// Why a claim was refused, in a few words.
+pub(super) fn refusal_words(reason: RefusalReason) -> &'static str {
     match reason {
         RefusalReason::GateFailed => "a gate failed",
         RefusalReason::Tampered => "protected files were changed",

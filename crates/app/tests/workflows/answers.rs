@@ -52,7 +52,7 @@ fn an_approval_of_other_files_is_refused_where_it_was_typed_and_the_reason_stays
         assert!(text.contains(why), "{text}");
     }
     let text = env.run(["events", &id]).assert_code(0).stdout;
-    assert!(text.contains(&format!("answer_refused ask: {why}\n")), "{text}");
+    assert!(text.contains(&format!("step ask: the answer does not count: {why}\n")), "{text}");
     assert!(!text.lines().any(|line| line.ends_with(' ')), "{text}");
     env.run(["approve", &id]).assert_code(0);
     env.wait_until("the end", SOON, || status(&env, &id)["state"] == "completed");

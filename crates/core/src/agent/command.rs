@@ -85,7 +85,10 @@ pub enum AgentCommandError {
     #[error("the agent command has both {{prompt}} and {{prompt_file}}; one of them is enough")]
     TwoPlaceholders,
     /// The prompt does not fit on a command line.
-    #[error("the prompt has {0} bytes, too many for a command line (at most {PROMPT_ARGUMENT_LIMIT})")]
+    #[error(
+        "the prompt has {0} bytes, too many for a command line (at most {PROMPT_ARGUMENT_LIMIT}); without `{{prompt}}` in the \
+         agent's command it goes by standard input"
+    )]
     PromptTooLong(usize),
 }
 
