@@ -14,7 +14,7 @@ use dacapo_engine::{
 };
 
 use super::{human::since, money, terminal};
-use crate::{cli::say_styled, error::UserError};
+use crate::error::UserError;
 
 /// How many lines of changed files are listed; `dacapo diff --stat` has all.
 const FILES: usize = 12;
@@ -32,7 +32,7 @@ pub(crate) fn ending(client: &Client, id: &LoopId) -> Result<(), UserError> {
     for line in lines(&seen.view, done.as_ref(), &gates) {
         let line = readable(secrets().redact(&line).as_bytes());
         let parts = if super::is_live() { wrapped(&line, width) } else { vec![line] };
-        parts.iter().for_each(|part| say_styled(part));
+        parts.iter().for_each(|part| say_if_read(part));
     }
     Ok(())
 }
@@ -270,9 +270,15 @@ pub(crate) fn last_line_of_view(client: &Client, view: &LoopView) -> Result<(), 
     if let (Some(reason @ Reason::Interrupted), None) = (view.reason, view.ended_at) {
         let cost = money(&view.ledger.total()).map(|cost| format!(", {cost}")).unwrap_or_default();
         let took = since(view.started_at, jiff::Timestamp::now()).coarse();
-        say_styled(&format!("{} ({}) after {took}{cost}", reason.state().as_str(), reason.as_str()));
+        say_if_read(&format!("{} ({}) after {took}{cost}", reason.state().as_str(), reason.as_str()));
     }
     ending(client, &view.id)
+}
+
+/// Prints a line to standard output. A reader that has gone (`| head -1`) does not change what the command exits with: that says
+/// how the loop ended.
+fn say_if_read(line: &str) {
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
 /// The last line on standard error.

@@ -10,15 +10,26 @@ use crate::{
 };
 
 /// A terminal of its own, which ends with the test.
-struct Terminal<'a> {
+pub(crate) struct Terminal<'a> {
     env: &'a TestEnv,
     socket: PathBuf,
 }
 
 impl<'a> Terminal<'a> {
     /// A terminal in which `command` runs below a shell; `None` where tmux is not installed.
-    fn open(env: &'a TestEnv, columns: u32, rows: u32, command: &str) -> Option<Self> {
-        let socket = env.root().join(format!("tmux-{columns}"));
+    pub(crate) fn open(env: &'a TestEnv, columns: u32, rows: u32, command: &str) -> Option<Self> {
+        Self::open_as(env, &columns.to_string(), columns, rows, command)
+    }
+
+    /// The same for one of several terminals of a test.
+    pub(crate) fn open_as(
+        env: &'a TestEnv,
+        name: &str,
+        columns: u32,
+        rows: u32,
+        command: &str,
+    ) -> Option<Self> {
+        let socket = env.root().join(format!("tmux-{name}"));
         let terminal = Self { env, socket };
         let (columns, rows) = (columns.to_string(), rows.to_string());
         let mut tmux = terminal.tmux();
@@ -28,23 +39,23 @@ impl<'a> Terminal<'a> {
         tmux.status().ok().filter(|status| status.success()).map(|_| terminal)
     }
 
-    fn tmux(&self) -> Command {
+    pub(crate) fn tmux(&self) -> Command {
         let mut tmux = self.env.command("tmux");
         tmux.arg("-S").arg(&self.socket);
         tmux
     }
 
-    fn screen(&self) -> String {
+    pub(crate) fn screen(&self) -> String {
         let output = self.tmux().args(["capture-pane", "-p"]).output().expect("tmux runs");
         String::from_utf8(output.stdout).expect("UTF-8").trim_end().to_owned()
     }
 
-    fn press(&self, keys: &[&str]) {
+    pub(crate) fn press(&self, keys: &[&str]) {
         assert!(self.tmux().arg("send-keys").args(keys).status().expect("tmux runs").success());
     }
 
     #[track_caller]
-    fn wait_for(&self, words: &str) -> String {
+    pub(crate) fn wait_for(&self, words: &str) -> String {
         let mut screen = String::new();
         wait_until(&format!("`{words}` on the screen"), LONG, || {
             screen = self.screen();

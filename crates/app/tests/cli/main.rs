@@ -22,3 +22,4 @@ mod owners;
 mod secrets;
 mod stopping;
 mod support;
+mod surroundings;
