@@ -128,7 +128,7 @@ fn an_argument_that_is_no_text_is_refused() {
 
 #[test]
 fn a_state_folder_that_cannot_be_used_is_named_with_a_way_out() {
-    // req 202, fault G6
+    // fault G6
     let env = world();
     fs::write(env.root().join("file"), "").unwrap();
     let under_file = env.root().join("file/state");
@@ -152,7 +152,7 @@ fn a_state_folder_that_cannot_be_used_is_named_with_a_way_out() {
 
 #[test]
 fn a_damaged_journal_is_reported_with_the_way_out() {
-    // req 202, req 203, fault G3
+    // req 203, fault G3
     let env = world();
     env.run_loop("promise", &[]).assert_code(0);
     let database = env.dacapo_home().join("dacapo.db");

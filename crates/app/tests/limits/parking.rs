@@ -45,7 +45,6 @@ fn a_used_up_plan_is_sat_out_and_charges_nothing() {
 
 #[test]
 fn everybody_can_see_that_it_waits_and_until_when() {
-    // req 202
     let (env, running) = parked();
     let status = env.status("t");
     let until = time(&status["until"]).as_second();

@@ -110,7 +110,6 @@ fn a_false_promise_a_refusal_and_a_red_gate_are_told_by_the_journal_and_the_rece
 
 #[test]
 fn a_reviewer_that_invents_findings_ends_with_a_question_that_the_user_answers() {
-    // req 187
     let tasks = Tasks::new();
     let id = tasks.add("T", &[]);
     tasks.role("Review", r#"echo "REVIEW FAILED"; echo "- finding $number""#);

@@ -259,7 +259,6 @@ fn a_new_file_says_what_was_typed() {
 
 #[test]
 fn the_status_is_all_that_dacapo_changes() {
-    // req 187
     let text =
         "---\r\nid: a # mine\r\ntitle: T\r\nstatus: reviewing # now\r\nx: 1\r\n---\r\nstatus: text\r\n";
     let after = with_status(text.as_bytes(), StageTaskStatus::Todo).unwrap();

@@ -234,7 +234,6 @@ fn a_reviewer_that_says_both_is_warned_about_and_refuses() {
 
 #[test]
 fn a_reviewer_that_invents_a_finding_every_round_ends_with_a_question_after_three() {
-    // req 187
     let mut run = Run::begun();
     for (at, new) in ["a", "b", "c"].into_iter().enumerate() {
         run.round(&format!("t{at}"), &format!("FIXED F{at}\nREVIEW FAILED\n- {new}"));
