@@ -1,10 +1,11 @@
-//! What a gate runs beyond the words of its command: the scripts it starts, what these source and include, the recipes of
-//! makefiles and the scripts of `package.json`, as far as their text says.
+//! What a gate runs beyond the words of its command: the scripts it starts, what these source, include and import, the recipes
+//! of makefiles and the scripts of `package.json`, as far as their text says.
 
 use std::collections::VecDeque;
 
 use super::{
     conventions::kind_of,
+    modules::{CHECKS, PRODUCTS, imported, is_helper},
     runner::{Runner, runner_of},
 };
 use crate::judge::gate_scripts::script_runs;
@@ -128,6 +129,7 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
                 {
                     found.push(FollowedFile { path: interpreter.to_owned(), named_by: Some(path.clone()) });
                 }
+                follow_imports(&path, &text, files, &mut found);
                 let above = path.rsplit_once('/').map_or("", |(above, _)| above).to_owned();
                 let file = path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
                 let reads = if file.ends_with("makefile") || file.ends_with(".mk") {
@@ -146,14 +148,27 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
     Followed { files: found, patterns, absent, runners }
 }
 
+/// Adds the helpers that the check `script` imports, and those that these import.
+fn follow_imports(script: &str, text: &str, files: &dyn Following, found: &mut Vec<FollowedFile>) {
+    let mut queue = VecDeque::from([(script.to_owned(), text.to_owned())]);
+    while let Some((importer, text)) = queue.pop_front() {
+        for paths in imported(&importer, &text) {
+            let module = paths.into_iter().find_map(|path| files.text(&path).map(|text| (path, text)));
+            let Some((module, text)) = module.filter(|(module, _)| is_helper(module, &importer)) else {
+                continue;
+            };
+            if found.len() >= MAX_FILES || found.iter().any(|known| known.path == module) {
+                continue;
+            }
+            found.push(FollowedFile { path: module.clone(), named_by: Some(importer.clone()) });
+            queue.push_back((module, text));
+        }
+    }
+}
+
 /// Whether a program that a script runs is what the script tests: the script looks at what it prints, or it lies where products
 /// lie, and its name does not say that it checks something.
 fn is_subject(path: &str, is_printing: bool) -> bool {
-    const PRODUCTS: &[&str] = &["bin", "src", "lib", "app", "cmd", "dist", "out", "exe", "sbin", "libexec"];
-    const CHECKS: &[&str] = &[
-        "test", "check", "verif", "lint", "assert", "expect", "compar", "valid", "spec", "gate", "ensure",
-        "smoke",
-    ];
     if path.starts_with('/') || kind_of(path).is_some() {
         return false;
     }

@@ -7,6 +7,7 @@
 mod conventions;
 mod follow;
 mod missed;
+mod modules;
 mod report;
 mod runner;
 mod shared_files;

@@ -1,0 +1,232 @@
+//! The modules of the workspace that a check written in Python or JavaScript imports.
+//!
+//! A check imports two kinds of modules: its own helpers, which decide as much as the check itself, and the program under test,
+//! which is the work. [`is_helper`] tells them apart by where they lie and what they are called; in doubt a module is work.
+
+use super::conventions::kind_of;
+
+/// Words in the names of files and folders that say: this checks something.
+pub(super) const CHECKS: &[&str] = &[
+    "test", "check", "verif", "lint", "assert", "expect", "compar", "valid", "spec", "gate", "ensure",
+    "smoke",
+];
+/// Words in the names of modules that serve checks.
+const SERVES_CHECKS: &[&str] =
+    &["helper", "harness", "fixture", "support", "mock", "stub", "test", "assert", "expect"];
+/// Folders in which scripts share the modules beside them.
+const OF_SCRIPTS: &[&str] = &["ci", ".ci", "scripts", "script"];
+/// Folders in which products lie.
+pub(super) const PRODUCTS: &[&str] =
+    &["bin", "src", "lib", "app", "cmd", "dist", "out", "exe", "sbin", "libexec"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Language {
+    Python,
+    JavaScript,
+}
+
+fn language(path: &str, text: &str) -> Option<Language> {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let first = text.lines().next().unwrap_or_default();
+    let is_run_by = |program: &str| first.starts_with("#!") && first.contains(program);
+    match name.rsplit_once('.').map(|(_, end)| end) {
+        Some("py") => Some(Language::Python),
+        Some("js" | "mjs" | "cjs" | "ts" | "mts" | "cts") => Some(Language::JavaScript),
+        _ if is_run_by("python") => Some(Language::Python),
+        _ if is_run_by("node") => Some(Language::JavaScript),
+        _ => None,
+    }
+}
+
+/// The files that may be what `text`, the content of the file `path`, imports: each import with every path by which it could be
+/// found, in the order in which an interpreter looks.
+pub(super) fn imported(path: &str, text: &str) -> Vec<Vec<String>> {
+    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    match language(path, text) {
+        Some(Language::Python) => python(folder, text),
+        Some(Language::JavaScript) => javascript(folder, text),
+        None => Vec::new(),
+    }
+}
+
+/// Whether a module is a helper of the check `script` that imports it, and not the program that the check tests.
+pub(super) fn is_helper(module: &str, script: &str) -> bool {
+    if kind_of(module).is_some() {
+        return true;
+    }
+    let lower = module.to_ascii_lowercase();
+    let (folders, name) = lower.rsplit_once('/').unwrap_or(("", &lower));
+    // Beside a check in a folder of checks or scripts lies what these share.
+    let above = script.rsplit_once('/').map_or("", |(above, _)| above).to_ascii_lowercase();
+    let is_of_checks = above
+        .split('/')
+        .any(|folder| OF_SCRIPTS.contains(&folder) || CHECKS.iter().any(|word| folder.contains(word)));
+    if is_of_checks && (folders == above || folders.starts_with(&format!("{above}/"))) {
+        return true;
+    }
+    let is_product = folders.split('/').any(|folder| PRODUCTS.contains(&folder));
+    !is_product && SERVES_CHECKS.iter().any(|word| name.contains(word))
+}
+
+/// A path below `folder`, without `.` and `..`; `None` if it leads out of the workspace.
+fn below(folder: &str, path: &str) -> Option<String> {
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            part => parts.push(part),
+        }
+    }
+    (!parts.is_empty()).then(|| parts.join("/"))
+}
+
+/// `import a.b, c` and `from .a import b` as Python finds them from the folder of the script.
+fn python(folder: &str, text: &str) -> Vec<Vec<String>> {
+    let mut all = Vec::new();
+    let mut add = |module: &str| {
+        let dots = module.len() - module.trim_start_matches('.').len();
+        let name = module.trim_start_matches('.').replace('.', "/");
+        let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == '/';
+        if !name.chars().all(is_name) {
+            return;
+        }
+        // One dot is the folder of the module, each further one the folder above.
+        let up = "../".repeat(dots.saturating_sub(1));
+        let file = |end: &str| below(folder, &format!("{up}{name}{end}"));
+        let found: Vec<String> = [file("/__init__.py"), file(".py")].into_iter().flatten().collect();
+        if !name.is_empty() && !found.is_empty() && !all.contains(&found) {
+            all.push(found);
+        }
+    };
+    let joined = text.replace("\\\n", " ");
+    let mut lines = joined.lines();
+    while let Some(line) = lines.next() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if let Some(names) = line.strip_prefix("import ") {
+            for name in names.split([',', ';']) {
+                add(name.split_whitespace().next().unwrap_or_default());
+            }
+        } else if let Some((module, names)) =
+            line.strip_prefix("from ").and_then(|rest| rest.split_once(" import"))
+        {
+            let (module, mut names) = (module.trim(), names.trim().to_owned());
+            add(module);
+            // Names in parentheses may go on over many lines.
+            while names.starts_with('(') && !names.contains(')') {
+                let Some(next) = lines.next() else { break };
+                names.push_str(next.split('#').next().unwrap_or_default());
+            }
+            for name in names.trim_matches(['(', ')']).split(',') {
+                let name = name.trim_matches(['(', ')', ' ']).split_whitespace().next().unwrap_or_default();
+                // `from checks import same` may name a module of a package, or something in it.
+                if !name.is_empty() && name != "*" {
+                    let dot = if module.ends_with('.') { "" } else { "." };
+                    add(&format!("{module}{dot}{name}"));
+                }
+            }
+        }
+    }
+    all
+}
+
+/// `require('./a')`, `import x from './a'`, `import('./a')` and `export … from './a'`: relative ones.
+fn javascript(folder: &str, text: &str) -> Vec<Vec<String>> {
+    const ENDS: &[&str] =
+        &["", ".js", ".cjs", ".mjs", ".ts", ".mts", ".cts", ".json", "/index.js", "/index.mjs", "/index.ts"];
+    let mut all: Vec<Vec<String>> = Vec::new();
+    for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+        for quote in ['\'', '"', '`'] {
+            // Every odd part lies between two quotes; what stands before it says whether it is a module.
+            let parts: Vec<&str> = line.split(quote).collect();
+            for at in (1..parts.len()).step_by(2) {
+                let (before, name) = (parts[at - 1].trim_end(), parts[at]);
+                let before = before.strip_suffix('(').map_or(before, str::trim_end);
+                let is_import = ["require", "import", "from"].iter().any(|word| before.ends_with(word));
+                if !is_import || !(name.starts_with("./") || name.starts_with("../")) {
+                    continue;
+                }
+                let found: Vec<String> =
+                    ENDS.iter().filter_map(|end| below(folder, &format!("{name}{end}"))).collect();
+                if !found.is_empty() && !all.contains(&found) {
+                    all.push(found);
+                }
+            }
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn imports_of_python_are_looked_for_from_the_folder_of_the_script() {
+        let found = |path: &str, text: &str| -> Vec<String> {
+            imported(path, text).into_iter().filter_map(|paths| paths.into_iter().next_back()).collect()
+        };
+        for (path, text, modules) in [
+            ("check.py", "import helpers", vec!["helpers.py"]),
+            ("ci/check.py", "import os, helpers as h  # words", vec!["ci/os.py", "ci/helpers.py"]),
+            ("ci/check.py", "import a.b", vec!["ci/a/b.py"]),
+            ("ci/check.py", "from helpers import same", vec!["ci/helpers.py", "ci/helpers/same.py"]),
+            ("ci/check.py", "from . import same, other", vec!["ci/same.py", "ci/other.py"]),
+            ("a/b/check.py", "from ..lib import x", vec!["a/lib.py", "a/lib/x.py"]),
+            ("check.py", "from h import (\n    a,\n    b,\n)", vec!["h.py", "h/a.py", "h/b.py"]),
+            ("check.py", "if x:\n    import late", vec!["late.py"]),
+            ("check.py", "from h import *", vec!["h.py"]),
+            ("check.py", "from ..out import x", vec![]),
+            ("check", "#!/usr/bin/env python3\nimport helpers", vec!["helpers.py"]),
+            ("check.sh", "import helpers", vec![]),
+            ("check.py", "print('import helpers')", vec![]),
+        ] {
+            assert_eq!(found(path, text), modules, "{path}: {text}");
+        }
+        assert_eq!(imported("check.py", "import a"), [["a/__init__.py", "a.py"]]);
+    }
+
+    #[test]
+    fn relative_imports_of_javascript_are_looked_for_from_the_folder_of_the_script() {
+        for (text, modules) in [
+            ("const { same } = require('./helpers.js');", vec!["ci/helpers.js"]),
+            ("import same, { other } from \"./helpers.mjs\"", vec!["ci/helpers.mjs"]),
+            ("import './setup.js';", vec!["ci/setup.js"]),
+            ("const x = await import( `../lib/x.js` );", vec!["lib/x.js"]),
+            ("export * from './all.js'; require('./b.js')", vec!["ci/all.js", "ci/b.js"]),
+            ("require('mocha'); require('node:fs')", vec![]),
+            ("// require('./old.js')", vec![]),
+            ("console.log('./helpers.js')", vec![]),
+            ("require('../../out.js')", vec![]),
+        ] {
+            let found: Vec<String> =
+                imported("ci/check.js", text).into_iter().map(|p| p[0].clone()).collect();
+            assert_eq!(found, modules, "{text}");
+        }
+        assert!(imported("check.js", "require('./a')")[0].contains(&"a/index.js".to_owned()));
+    }
+
+    #[test]
+    fn a_helper_of_a_check_is_told_from_the_program_that_it_tests() {
+        for (module, script, is) in [
+            ("helpers.py", "check.py", true),
+            ("calc.py", "check.py", false),
+            ("src/calc.js", "check.js", false),
+            ("src/helpers.js", "check.js", false),
+            ("validator.py", "check.py", false),
+            ("checks/rules.py", "check.py", false),
+            ("app/assertions.py", "check.py", false),
+            ("assertions.py", "check.py", true),
+            ("scripts/common.py", "scripts/check.py", true),
+            ("scripts/lib/common.py", "scripts/check.py", true),
+            ("src/common.py", "scripts/check.py", false),
+            ("common.py", "scripts/check.py", false),
+            ("tests/common.py", "check.py", true),
+            ("checks/same.js", "checks/all.js", true),
+        ] {
+            assert_eq!(is_helper(module, script), is, "{module} of {script}");
+        }
+    }
+}
