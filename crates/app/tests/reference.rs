@@ -92,6 +92,7 @@ fn every_field_of_a_runs_events_is_named_in_its_section() {
         json!({"type": "unit.failed", "reason": "auth", "detail": "d"}),
         json!({"type": "unit.blocked", "by": ["u"]}),
         json!({"type": "unit.warned", "text": "t"}),
+        json!({"type": "unit.target_moved", "target": "main", "from": "c", "to": "d", "paths": ["p"]}),
         json!({"type": "task.started", "task": 1, "title": "t", "of": 1}),
         json!({"type": "task.claude.invoke", "loop": "l", "attempt": 1, "agent": "a", "of": 1}),
         json!({"type": "task.claude.done", "loop": "l", "attempt": 1, "exit_code": 0, "duration_ms": 1, "error": null, "of": 1}),

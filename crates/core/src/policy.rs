@@ -213,6 +213,15 @@ impl ClaimRules {
     }
 }
 
+/// A file that was changed by a commit of which dacapo does not know who made it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DoubtedFile {
+    /// The commit that holds the file as it was before.
+    pub since: String,
+    /// The commit that holds it as it was found then.
+    pub seen: String,
+}
+
 /// What a claim must pass, where it is checked and against what.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -252,6 +261,9 @@ pub struct GateRules {
     pub timeout: Option<Millis>,
     /// Whether what a gate printed goes into the next prompt.
     pub feedback: bool,
+    /// Files of the target that other hands changed while agents worked: where they are tests, they count as they were before.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub doubted: BTreeMap<String, DoubtedFile>,
     /// What gates and `until` commands find in their environment beside what they inherit. Agents do not.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
@@ -283,6 +295,7 @@ impl Default for GateRules {
             run_all: false,
             timeout: None,
             feedback: true,
+            doubted: BTreeMap::new(),
             environment: BTreeMap::new(),
         }
     }

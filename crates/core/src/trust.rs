@@ -165,6 +165,19 @@ pub fn taken_as_complete(unit: &Unit, task: &Task) -> Runnable {
     }
 }
 
+/// What the user agrees to who takes a test as it is that a commit changed while agents worked.
+pub fn tests_as_they_are(path: &str, commit: &str) -> Runnable {
+    Runnable {
+        what: "tests".to_owned(),
+        name: path.to_owned(),
+        command: format!("as commit {} has them", commit.get(..10).unwrap_or(commit)),
+        condition: None,
+        timeout: None,
+        file: path.to_owned(),
+        line: 1,
+    }
+}
+
 /// Words of the repository's configuration that take proof away from stages: an agent that runs once, a promise that is believed
 /// as it stands. They run nothing, and what they switch off is what dacapo is there for, so the user agrees to them as well.
 pub fn proof_taken_away(repository: &Config) -> Vec<Runnable> {

@@ -9,6 +9,7 @@ use std::{
     ffi::OsStr,
     fs::File,
     io::{self, Read, Seek, SeekFrom},
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -16,6 +17,7 @@ use dacapo_core::{
     agent::transcript::Said,
     duration::Millis,
     event::{Envelope, LoopStarted, OutputMarks, Reason, RunStarted},
+    goalposts::kind_of,
     ids::{LoopId, ProjectId, RunId, TaskId, UnitId},
     item::ItemSource,
     loop_machine::{LoopMachine, Request},
@@ -38,6 +40,8 @@ use crate::{
     },
     process::background::{BackgroundStart, send},
     proof,
+    repository::Repository,
+    scheduler::every_doubt,
     snapshots::{self, DiffForm, KeptSnapshot, Restored, SnapshotChoice, SnapshotError, WorkDone},
     store::{Channel, Fact, LoopRow, RunRow, Scope, Segments, Store, StoreError, TaskRow, WorkflowRow},
     supervisor::{self, StartError, answers},
@@ -539,6 +543,23 @@ impl Client {
         Ok(found)
     }
 
+    /// Files that other hands than dacapo's changed on the target while agents of the newest run worked, each with the commit that
+    /// was found then.
+    pub fn doubted_tests(
+        &self,
+        project: &ProjectId,
+        root: &Path,
+    ) -> Result<Vec<(String, String)>, ClientError> {
+        let Way::Journal { home, store } = &self.way else { return Ok(Vec::new()) };
+        let Ok(repo) = Repository::open(root, home) else { return Ok(Vec::new()) };
+        let newest = store.newest_run(Some(project))?;
+        let started = newest.map(|row| store.run_started(&row.view.id)).transpose()?.flatten();
+        let Some(started) = started else { return Ok(Vec::new()) };
+        let doubted = every_doubt(store, &repo, project, &started.target).unwrap_or_default();
+        let tests = doubted.into_iter().filter(|(path, _)| kind_of(path).is_some());
+        Ok(tests.map(|(path, file)| (path, file.seen)).collect())
+    }
+
     /// The units of a run.
     pub fn units_of_run(&self, run: &RunId) -> Result<Vec<UnitView>, ClientError> {
         Ok(self.journal().map(|store| store.units_of_run(run)).transpose()?.unwrap_or_default())
@@ -741,6 +762,17 @@ impl Client {
         match &self.way {
             Way::Journal { home, store } => Ok(snapshots::difference(home, store, view, iteration, form)?),
             Way::Supervisor(_) => Err(deciding("look at snapshots").into()),
+        }
+    }
+
+    /// The tree of the files as they are now; `None` while something works on them, and where that cannot be told.
+    pub fn tree_now(&self, view: &LoopView) -> Result<Option<String>, ClientError> {
+        match &self.way {
+            Way::Journal { home, store } => match snapshots::tree_now(home, store, view) {
+                Err(SnapshotError::None(_)) => Ok(None),
+                tree => Ok(tree?),
+            },
+            Way::Supervisor(_) => Ok(None),
         }
     }
 

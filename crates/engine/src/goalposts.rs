@@ -203,13 +203,21 @@ pub(crate) fn files_of(root: &Path) -> Vec<String> {
     walk(root).files
 }
 
+/// Files that the workspace holds otherwise than the commit that changes count from, with what they hold there; `None`: the commit
+/// does not have them.
+pub(crate) type Earlier = BTreeMap<String, Option<Vec<u8>>>;
+
 struct OnDisk<'a> {
     root: &'a Path,
     files: &'a [String],
+    earlier: &'a Earlier,
 }
 
 impl Following for OnDisk<'_> {
     fn text(&self, path: &str) -> Option<String> {
+        if let Some(earlier) = self.earlier.get(path) {
+            return earlier.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        }
         let path = self.root.join(path);
         let data = fs::metadata(&path).ok()?;
         if !data.is_file() || data.len() > MAX_SCRIPT {
@@ -239,8 +247,8 @@ pub struct GateReach {
     pub runners: Vec<(String, Vec<Runner>)>,
 }
 
-fn reach(root: &Path, below: &str, gates: &[GateSpec], files: &[String]) -> GateReach {
-    let disk = OnDisk { root, files };
+fn reach(root: &Path, below: &str, gates: &[GateSpec], files: &[String], earlier: &Earlier) -> GateReach {
+    let disk = OnDisk { root, files, earlier };
     let mut reach =
         GateReach { followed: Vec::new(), patterns: Vec::new(), absent: Vec::new(), runners: Vec::new() };
     for gate in gates.iter().filter(|gate| gate.ask.is_none()) {
@@ -259,24 +267,28 @@ fn reach(root: &Path, below: &str, gates: &[GateSpec], files: &[String]) -> Gate
 
 /// What is sealed for these gates and why, for people.
 pub fn explain(root: &Path, below: &str, policy: &Policy) -> (Goalposts, GateReach) {
-    let (watched, reach) = WatchedGoalposts::begin(root, below, policy, None);
+    let (watched, reach) = WatchedGoalposts::begin(root, below, policy, None, &Earlier::new());
     (watched.before, reach)
 }
 
 impl WatchedGoalposts {
-    /// Reads the goalposts of the workspace at `root`, in whose folder `below` gates run.
+    /// Reads the goalposts of the workspace at `root`, in whose folder `below` gates run. Where the workspace holds work that no
+    /// verdict has accepted, `earlier` says what the files were before it.
     pub(crate) fn begin(
         root: &Path,
         below: &str,
         policy: &Policy,
         path: Option<&std::ffi::OsStr>,
+        earlier: &Earlier,
     ) -> (Self, GateReach) {
-        let walk = walk(root);
+        let mut walk = walk(root);
+        walk.files.retain(|path| !earlier.contains_key(path));
+        walk.files.extend(earlier.iter().filter(|(_, bytes)| bytes.is_some()).map(|(path, _)| path.clone()));
         let mut watched = Self::empty(root, below, policy);
-        let reach = reach(root, below, &policy.gates.specs, &walk.files);
+        let reach = reach(root, below, &policy.gates.specs, &walk.files, earlier);
         watched.followed = reach.followed.iter().map(|file| file.path.clone()).collect();
         watched.found_by = Globs::parse(&reach.patterns).unwrap_or_default();
-        watched.before = watched.read(&walk.files, true);
+        watched.before = watched.read(&walk.files, Some(earlier));
         watched.outside = outside(root);
         watched.outside.extend(reach.absent.iter().map(|path| (PathBuf::from(path), None)));
         if let Some(path) = path {
@@ -323,7 +335,7 @@ impl WatchedGoalposts {
         };
         watched.followed = before.0.iter().filter_map(is_followed).collect();
         let walk = walk(root);
-        let reach = reach(root, below, &policy.gates.specs, &walk.files);
+        let reach = reach(root, below, &policy.gates.specs, &walk.files, &Earlier::new());
         watched.found_by = Globs::parse(&reach.patterns).unwrap_or_default();
         watched.before = before;
         watched.outside = outside(root);
@@ -355,7 +367,9 @@ impl WatchedGoalposts {
         if self.found_by.matches(path) { Some(GoalpostKind::Followed) } else { self.kind(path) }
     }
 
-    fn read(&mut self, files: &[String], is_start: bool) -> Goalposts {
+    /// Reads the goalposts among `files`; at the start those of `at_start` are not read from the workspace.
+    fn read(&mut self, files: &[String], at_start: Option<&Earlier>) -> Goalposts {
+        let is_start = at_start.is_some();
         let mut posts = BTreeMap::new();
         let mut room = KEPT_ALL;
         let outside: Vec<String> =
@@ -364,6 +378,16 @@ impl WatchedGoalposts {
             let is_new = !is_start && !self.before.0.contains_key(path);
             let kind = if is_new { self.kind_of_new(path) } else { self.kind(path) };
             let Some(kind) = kind else { continue };
+            if let Some(bytes) = at_start.and_then(|earlier| earlier.get(path)) {
+                let Some(bytes) = bytes else { continue };
+                let Some(post) = Goalpost::of(kind, bytes) else { continue };
+                if bytes.len() <= room {
+                    room -= bytes.len();
+                    self.contents.insert(path.clone(), bytes.clone());
+                }
+                posts.insert(path.clone(), post);
+                continue;
+            }
             let file = self.root.join(path);
             let Some(stamp) = Stamp::of(&file) else { continue };
             let known = self.seen.get(path).filter(|(seen, _)| *seen == stamp).map(|(_, post)| post.clone());
@@ -390,7 +414,7 @@ impl WatchedGoalposts {
     /// What differs from the start.
     pub(crate) fn moved(&mut self) -> Vec<MovedGoalpost> {
         let walk = walk(&self.root);
-        let now = self.read(&walk.files, false);
+        let now = self.read(&walk.files, None);
         self.before.moved_to(&now)
     }
 
@@ -705,6 +729,11 @@ fn programs(policy: &Policy, path: &std::ffi::OsStr, root: &Path) -> BTreeMap<St
     found
 }
 
+/// Whether a path lies in a folder that tools install into, or is one.
+pub(crate) fn is_installed(path: &str) -> bool {
+    path.split('/').any(|part| INSTALLED.contains(&part))
+}
+
 impl Extras {
     /// What the workspace holds beside `tracked`, the files of a snapshot.
     pub(crate) fn begin(root: &Path, tracked: &HashSet<Vec<u8>>) -> Self {
@@ -735,15 +764,19 @@ impl Extras {
             room -= data.len();
             extras.files.push((path.clone(), bytes, data.permissions(), data.modified().ok()));
         }
-        for folder in walk.left_out {
-            let name = folder.rsplit('/').next().unwrap_or_default();
-            if INSTALLED.contains(&name) {
-                extras.installed.push(folder);
-            }
-        }
+        extras.installed = walk.left_out.into_iter().filter(|folder| is_installed(folder)).collect();
         if walk.is_cut {
             extras.lacking.push("(too many files)".to_owned());
         }
+        extras
+    }
+
+    /// What is known of them again when a loop goes on: folders that tools installed into, and repositories within this one, are
+    /// laid out as they are. Ignored files may be the agent's by now, and stay out.
+    pub(crate) fn again(root: &Path) -> Self {
+        let walk = walk(root);
+        let mut extras = Self { nested: walk.nested, ..Self::default() };
+        extras.installed = walk.left_out.into_iter().filter(|folder| is_installed(folder)).collect();
         extras
     }
 

@@ -268,10 +268,8 @@ fn environment(
     mark: &LoopId,
     iteration: u32,
 ) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
-    let folder = home.task_folder(&started.project, &started.task);
     let iteration = iteration.to_string();
-    let own: [(&str, &OsStr); 6] = [
-        ("TASK_FOLDER", folder.as_os_str()),
+    let own: [(&str, &OsStr); 5] = [
         ("DACAPO_LOOP", mark.as_str().as_ref()),
         ("DACAPO_PROJECT", started.project.as_str().as_ref()),
         ("DACAPO_TASK", started.task.as_str().as_ref()),

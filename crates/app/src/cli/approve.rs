@@ -285,7 +285,9 @@ fn narrowed(client: &Client, id: &LoopId) -> Result<Option<NarrowedClaim>, UserE
 /// Accepts the tree of a claim that was refused for its tests: the next verdict about that very tree does not ask about them.
 fn approve_narrowed(client: &mut Client, view: &LoopView, claim: NarrowedClaim) -> Result<u8, UserError> {
     let id = &view.id;
-    if claim.is_past {
+    // While no agent works there, the user may have.
+    let is_past = claim.is_past || client.tree_now(view)?.is_some_and(|tree| tree != claim.tree);
+    if is_past {
         return Err(UserError::needs_person(format!(
             "the workspace of loop {id} has moved on since its claim was refused; nothing is approved"
         ))

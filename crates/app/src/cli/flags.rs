@@ -54,10 +54,10 @@ pub(super) struct LoopFlags {
     #[arg(long, value_name = "GLOB", value_parser = value::not_blank)]
     protect: Vec<String>,
     /// What the agent may do with tests that are there already, and with what decides which of them run; a file may ask for
-    /// more (default: as configured, else free, until no honest work is refused by checked)
+    /// more (default: as configured, else checked)
     #[arg(long, value_enum, value_name = "MODE")]
     tests: Option<value::TestsFlag>,
-    /// Let the agent change tests freely: `--tests free`, also once that is no longer the default
+    /// Let the agent change tests freely: the same as `--tests free`
     #[arg(long, conflicts_with = "tests")]
     may_edit_tests: bool,
     /// How long a gate may take that has no timeout of its own
@@ -145,7 +145,7 @@ impl LoopFlags {
     }
 
     /// What an agent may do with tests where nothing was typed or configured: the gates have to pass with them as they were.
-    pub(super) fn tests_of_run(&self, configured: &Sourced<TestsMode>) -> TestsMode {
+    fn tests_of_gates(&self, configured: &Sourced<TestsMode>) -> TestsMode {
         let is_open = self.tests.is_none() && !self.may_edit_tests && configured.from == Source::Default;
         if is_open { TestsMode::Checked } else { self.tests_mode(configured) }
     }
@@ -234,7 +234,7 @@ impl LoopFlags {
             },
             claims: ClaimRules { allow_empty: self.allow_empty, contradictions, ..ClaimRules::of(promise) },
             gates: GateRules {
-                tests: self.tests_mode(&effective.tests),
+                tests: self.tests_of_gates(&effective.tests),
                 test_paths: effective.test_paths.iter().map(|path| path.value.clone()).collect(),
                 ..gate_rules(&effective, self.gate_retries, &self.protect, !self.no_feedback)
             },

@@ -154,9 +154,6 @@ impl RunArgs {
             None if effective.gate_in.from == Source::Default && !gates.specs.is_empty() => GateIn::Both,
             None => gates.run_in,
         };
-        if !gates.specs.is_empty() {
-            gates.tests = self.flags.tests_of_run(&effective.tests);
-        }
         gates.probe = !self.no_probe && (self.probe || gates.watches_goalposts());
         gates.from = gates.from.max(self.gate_from.into());
         gates.baseline |= self.baseline;

@@ -6,7 +6,10 @@ use clap::Args;
 use dacapo_core::{
     config::Typed,
     ids::UnitId,
-    trust::{Fingerprint, Runnable, taken_as_complete, task_runnables, unit_runnables, workflow_runnables},
+    trust::{
+        Fingerprint, Runnable, taken_as_complete, task_runnables, tests_as_they_are, unit_runnables,
+        workflow_runnables,
+    },
     unit::{Task, Unit},
     workflow::Settings,
 };
@@ -234,7 +237,8 @@ fn tasks(folder: &std::path::Path) -> Vec<Runnable> {
     }
 }
 
-/// Tasks of units that are `complete` in their files without a proof: to take them as done is the user's word.
+/// Tasks of units that are `complete` in their files without a proof, and tests that other hands changed on the target: to take them
+/// as they are is the user's word.
 fn unproven(cx: &Context, folder: &std::path::Path) -> Vec<Runnable> {
     let Ok(found) = unit::RepositoryUnits::containing(folder) else { return Vec::new() };
     let units = &found.checked.units;
@@ -248,7 +252,10 @@ fn unproven(cx: &Context, folder: &std::path::Path) -> Vec<Runnable> {
         let tasks = unit.tasks.iter().filter(|task| is_meant(unit, task));
         tasks.map(|task| taken_as_complete(unit, task)).collect()
     };
-    units.iter().flat_map(of_unit).collect()
+    let doubted =
+        cx.client().ok().and_then(|client| client.doubted_tests(&project, &units::top(folder)).ok());
+    let tests = doubted.into_iter().flatten().map(|(path, commit)| tests_as_they_are(&path, &commit));
+    units.iter().flat_map(of_unit).chain(tests).collect()
 }
 
 /// The commands of workflow files, as far as those can be read. Built-in workflows need no consent.

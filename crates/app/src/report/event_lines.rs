@@ -573,6 +573,13 @@ pub(crate) fn describe_run(event: &RunEvent) -> String {
         RunEvent::UnitFailed { reason, detail, .. } => format!("failed ({}): {detail}", reason.as_str()),
         RunEvent::UnitBlocked { by } => format!("blocked by {}", names(by)),
         RunEvent::UnitWarned { text } => format!("WARNING: {text}"),
+        RunEvent::TargetMoved { target, to, paths, .. } => {
+            let files = count(u32::try_from(paths.len()).unwrap_or(u32::MAX), "file");
+            format!(
+                "WARNING: {target} was moved to {} by other hands than dacapo's: {files} changed",
+                short(to)
+            )
+        }
         RunEvent::TaskStarted { task, title, .. } => format!("task {task} offered: {title}"),
         RunEvent::TaskClaudeInvoke { attempt, agent, .. } => {
             format!("agent {agent} starts, attempt {attempt}")

@@ -295,6 +295,16 @@ impl Human {
                     }
                 }
             }
+            // It ends the loop: what it printed says why.
+            LoopEvent::GateTried { name, tried, .. } if tried.missing_program.is_some() => {
+                self.line(
+                    "31",
+                    &format!("  gate `{name}` exited {} before the first agent", tried.exit_code),
+                );
+                for line in event_lines::last_lines(&tried.output_tail, LINES_SHOWN) {
+                    self.line("2", &format!("  │ {line}"));
+                }
+            }
             LoopEvent::ClaimRefused { detail, .. } => self.line("31", &format!("  refused: {detail}")),
             LoopEvent::ClaimAccepted { verified, .. } => {
                 self.line(

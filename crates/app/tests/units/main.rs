@@ -8,6 +8,7 @@ mod control;
 mod crowd;
 mod example;
 mod files;
+mod goalposts;
 mod going_on;
 mod hostile;
 mod leftovers;

@@ -1,8 +1,8 @@
 //! Tests and settings that an agent moves: what passes only with its own version is refused, and honest work is not.
 
-use dacapo_testkit::TestEnv;
+use dacapo_testkit::{Running, Signal, TestEnv, wait_until};
 
-use crate::support::{PROMISE, World, assert_has};
+use crate::support::{LONG, PROMISE, World, assert_has};
 
 /// A project with a runner of its own, which sources a file, runs `tests/*.sh` and reports in the words of pytest.
 fn tested() -> TestEnv {
@@ -55,6 +55,18 @@ fn what_passes_only_with_the_agents_own_goalposts_is_refused() {
         (
             "right only below dacapo",
             "echo 'test -z \"$DACAPO_LOOP\" || echo fixed >work.txt' >>lib.sh",
+            CHECKED,
+            &["gate_failed"],
+        ),
+        (
+            "right only where the task's folder is known",
+            "echo 'test -z \"$TASK_FOLDER\" || echo fixed >work.txt' >>lib.sh",
+            CHECKED,
+            &["gate_failed"],
+        ),
+        (
+            "only a file makes it pass that a rule of the agent's hides",
+            "echo hidden >>.git/info/exclude; echo fixed >hidden; rm work.txt; ln -s hidden work.txt",
             CHECKED,
             &["gate_failed"],
         ),
@@ -129,11 +141,115 @@ fn a_gate_whose_program_is_missing_ends_the_loop_before_an_agent_starts() {
     let output =
         env.loop_of(PROMISE, &["-n", "100", "--probe", "--gate", "no-such-program --check"]).assert_code(5);
     assert_has(&output.stderr, "no `no-such-program` on PATH");
+    assert_has(&output.stderr, "│ /bin/sh: 1: no-such-program: not found");
     assert_eq!(env.agents(), 0);
     // What lies in the workspace the agent may be about to write.
     let env = tested();
     let agent = format!("{FIX}; printf '#!/bin/sh\\nexit 0\\n' >new.sh; chmod +x new.sh; {PROMISE}");
     env.loop_of(&agent, &["-n", "1", "--probe", "--gate", "./new.sh"]).assert_code(0);
+}
+
+#[test]
+fn a_gate_that_runs_before_the_first_agent_anyway_is_not_tried() {
+    for flag in ["--baseline", "--red-first"] {
+        let env = tested();
+        assert_eq!(run(&env, FIX, &[CHECKED, &[flag]].concat()), (Some(0), vec![]), "{flag}");
+        let before: Vec<String> = env
+            .of_type("gate_finished")
+            .iter()
+            .filter(|event| event["iteration"] == 0)
+            .map(|event| event["role"].to_string())
+            .collect();
+        assert_eq!(before, ["\"baseline\""], "{flag}");
+        let tried = env.of_type("gate_tried");
+        assert_eq!(
+            (tried.len(), &tried[0]["checkout"], &tried[0]["passed"]),
+            (1, &"works".into(), &false.into())
+        );
+        // A missing program is found as early.
+        let env = tested();
+        let args = ["-n", "100", "--probe", flag, "--gate", "no-such-program --check"];
+        let output = env.loop_of(PROMISE, &args).assert_code(5);
+        assert_has(&output.stderr, "no `no-such-program` on PATH");
+        assert_eq!(env.agents(), 0, "{flag}");
+    }
+}
+
+#[test]
+fn a_trial_that_was_killed_leaves_no_checkout_once_its_loop_is_met_again() {
+    let env = tested();
+    let temporary = env.root().join("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    let trying = env.root().join("trying");
+    let gate = format!("touch {}; sleep 60", trying.display());
+    let mut command = env.command_of(PROMISE, &[CHECKED, &["-n", "1", "--gate", &gate]].concat());
+    command.env("TMPDIR", &temporary);
+    let running = Running::start(command);
+    wait_until("the gate is tried", LONG, || trying.exists());
+    let left = || std::fs::read_dir(&temporary).unwrap().count();
+    assert!(left() > 0);
+    running.signal(Signal::KILL);
+    running.wait(LONG);
+    let mut clean = env.dacapo(["clean"]);
+    clean.env("TMPDIR", &temporary);
+    env.run_command(clean).assert_code(0);
+    assert_eq!(left(), 0);
+    assert_eq!(env.survivors(), Vec::<u32>::new());
+}
+
+#[test]
+fn an_approval_is_for_the_tree_that_was_refused_and_says_so_if_the_workspace_has_moved_on() {
+    let env = tested();
+    assert_eq!(run(&env, "echo true >tests/a.sh", CHECKED), (Some(3), vec!["narrowed".to_owned()]));
+    env.write("work.txt", "something else\n");
+    let output = env.run(["approve", "t"]);
+    assert_ne!(output.code, Some(0), "{}", output.stderr);
+    assert_has(&output.stderr, "has moved on since");
+    assert_eq!(env.of_type("tree_approved").len(), 0);
+}
+
+#[test]
+fn a_gate_that_rewrites_files_is_told_to_check_them() {
+    let env = tested();
+    let output = env.loop_of(
+        &format!("{FIX}\n{PROMISE}"),
+        &[CHECKED, &["-n", "1", "--gate", "echo >>work.txt"]].concat(),
+    );
+    assert_has(&output.assert_code(3).stderr, "as a formatter does, has to check them instead");
+    assert_eq!(env.of_type("claim_refused")[0]["reason"], "tree_changed");
+}
+
+#[test]
+fn tests_that_are_links_or_very_large_are_compared_like_others() {
+    let large = "truncate -s 100M tests/large.dat; ln -s ../elsewhere.sh tests/linked.sh";
+    for (name, agent, reasons) in [
+        ("untouched", FIX.to_owned(), &[][..]),
+        ("the file behind the link", "echo true >elsewhere.sh".to_owned(), &["narrowed"]),
+        (
+            "the link itself",
+            "echo true >other.sh; ln -sf ../other.sh tests/linked.sh".to_owned(),
+            &["narrowed"],
+        ),
+        (
+            "the large one",
+            format!("{FIX}; printf x | dd of=tests/large.dat bs=1 seek=70000000 conv=notrunc 2>/dev/null"),
+            &["narrowed"],
+        ),
+    ] {
+        let env = tested();
+        env.write("elsewhere.sh", "grep -q fixed work.txt\n");
+        env.write("tests/a.sh", "test \"$(tr -d '\\0' <tests/large.dat | wc -c)\" = \"$(cat count)\"\n");
+        env.write("count", "0\n");
+        env.sh(&format!("{large}; git add -A; git commit -qm large")).assert_code(0);
+        // The large one is what a test compares with, and the agent changes what it is compared to as well.
+        let agent = if name == "the large one" { format!("{agent}; echo 1 >count") } else { agent };
+        let (code, refused) = run(&env, &agent, CHECKED);
+        assert_eq!(
+            (code == Some(0), &refused[..]),
+            (reasons.is_empty(), &reasons.iter().map(|r| (*r).to_owned()).collect::<Vec<_>>()[..]),
+            "{name}"
+        );
+    }
 }
 
 #[test]

@@ -120,6 +120,16 @@ pub enum RunEvent {
     UnitBlocked { by: Vec<UnitId> },
     #[serde(rename = "unit.warned")]
     UnitWarned { text: String },
+    /// The target got commits while the unit was worked on, or before, that dacapo did not make.
+    #[serde(rename = "unit.target_moved")]
+    TargetMoved {
+        target: String,
+        /// Where it was.
+        from: String,
+        to: String,
+        /// What differs between the two, tests first; not all, if there are very many.
+        paths: Vec<String>,
+    },
     /// A ready task was offered to an agent for the first time.
     #[serde(rename = "task.started")]
     TaskStarted {
@@ -286,6 +296,7 @@ impl RunEvent {
             Self::UnitFailed { .. } => "unit.failed",
             Self::UnitBlocked { .. } => "unit.blocked",
             Self::UnitWarned { .. } => "unit.warned",
+            Self::TargetMoved { .. } => "unit.target_moved",
             Self::TaskStarted { .. } => "task.started",
             Self::TaskClaudeInvoke { .. } => "task.claude.invoke",
             Self::TaskClaudeDone { .. } => "task.claude.done",

@@ -160,7 +160,11 @@ fn with_more(line: &str, all: usize) -> String {
 /// What refuses a claim whose workspace did not hold still while it was checked.
 pub fn refused_by_disturbance(disturbed: &[String]) -> Option<Refusal> {
     let path = disturbed.first()?;
-    Some((RefusalReason::TreeChanged, format!("`{path}` was changed while the claim was being checked")))
+    let detail = format!(
+        "`{path}` was changed while the claim was being checked; a gate that rewrites files on purpose, as a formatter does, \
+         has to check them instead"
+    );
+    Some((RefusalReason::TreeChanged, detail))
 }
 
 /// Judges whether a check came to what is expected of it. What one that passed has printed is needed by nothing.

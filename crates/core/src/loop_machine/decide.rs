@@ -404,13 +404,15 @@ impl Decision {
         }
     }
 
-    /// Whether the gates are tried before the first agent: nothing of them is known yet, and there is a checkout to try them in.
+    /// Whether the gates are tried before the first agent: nothing of them is known yet, there is a checkout to try them in, and
+    /// they do not run before it anyway.
     fn wants_trial(&self) -> bool {
         let gates = &self.policy().gates;
         gates.probe
             && !gates.specs.is_empty()
             && self.state.counters.iterations == 0
             && self.state.trials.is_empty()
+            && !gates.wants_baseline()
             && self.started().base.as_ref().is_some_and(|base| base.is_git)
     }
 

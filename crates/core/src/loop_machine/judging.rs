@@ -5,7 +5,7 @@ use super::{
     decide::Decision,
     effect::{BusPost, BusTarget, Effect},
     input::{Recheck, Seal},
-    looks::first_look,
+    looks::{first_look, not_found},
     phase::{Children, Iteration},
 };
 use crate::{
@@ -176,6 +176,11 @@ impl Decision {
             return self.finish_stopped();
         }
         let is_last = self.check(role, index + 1).is_none();
+        let is_probe = role == GateRole::Baseline && self.policy().gates.probe;
+        if let Some(program) = result.missing_program.clone().filter(|_| is_probe) {
+            self.record_check(role, &gate, result, 1, first_look(self.policy()));
+            return self.finish(Reason::Gate, not_found(&gate, &program));
+        }
         let passed = self.record_check(role, &gate, result, 1, first_look(self.policy()));
         match role {
             GateRole::Baseline if passed && self.policy().gates.red_first => {

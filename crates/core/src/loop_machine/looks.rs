@@ -1,7 +1,7 @@
 //! The runs of the gates that a claim has to pass: in the workspace, in a fresh checkout, with the tests as they were; and what
 //! is known of the gates from before the first agent.
 
-use super::{decide::Decision, state::LoopState};
+use super::{decide::Decision, phase::GateTry, state::LoopState};
 use crate::{
     duration::Millis,
     event::{GateResult, GateRole, Look, LoopEvent, Reason, TriedGate, UseOfCheckout},
@@ -129,7 +129,7 @@ impl Decision {
 
     /// A gate has ended in a run beyond the first.
     pub(super) fn gate_has_spoken_again(&mut self, index: usize, look: Look) {
-        if self.judging().red_in(look).any(|red| red.index == index) {
+        if self.judging().red_in(look).any(|red| red.index == index && !self.had_no_tests(red)) {
             return self.look_failed(index, look);
         }
         let gates = self.gates_of(look);
@@ -140,13 +140,21 @@ impl Decision {
         }
     }
 
+    /// Whether a gate is red with the tests as they were for the only reason that the tests it asks for were not there: its runner
+    /// says that it ran none. Tasks often write what proves them. Where the gate was tried before the first agent, that says it.
+    fn had_no_tests(&self, red: &GateTry) -> bool {
+        let ran_none = red.result.tests.as_ref().is_some_and(|tests| tests.ran() == 0);
+        red.look == Look::AS_BEFORE && ran_none && !self.state.trials.contains_key(&red.name)
+    }
+
     /// Every gate of a run has passed.
     pub(super) fn look_passed(&mut self, look: Look) {
         if let Some((gate, why)) = self.shrunk_tests(look) {
             return self.refuse(narrowed_tests(&gate, &why));
         }
         // The gates work in a checkout, and do not pass there with the tests as they were.
-        let red_before = self.judging().red_in(Look::AS_BEFORE).next().map(|red| red.name.clone());
+        let red_before = self.judging().red_in(Look::AS_BEFORE).find(|red| !self.had_no_tests(red));
+        let red_before = red_before.map(|red| red.name.clone());
         if let Some(gate) = red_before.filter(|_| look == Look::CLEAN) {
             let refusal = narrowed_by(&self.moved(), &gate);
             return self.refuse(refusal);
@@ -289,7 +297,7 @@ impl Decision {
     }
 }
 
-fn not_found(gate: &GateSpec, program: &str) -> String {
+pub(super) fn not_found(gate: &GateSpec, program: &str) -> String {
     format!("gate `{}` cannot run: there is no `{program}` on PATH", gate.name)
 }
 

@@ -153,7 +153,10 @@ impl RunSettings {
             p.gates.named_later = self.named_later(tasks);
             p.gates.specs = checks.iter().map(baseline_gate).collect();
             p.gates.timeout = Some(BASELINE_TIMEOUT);
-            p.items = committed(format!("fix({unit}): baseline checks"));
+            p.items = committed(
+                format!("fix({unit}): baseline checks"),
+                written(tasks.iter().map(|task| &task.spec)),
+            );
         })
     }
 
@@ -161,7 +164,8 @@ impl RunSettings {
     pub fn sent_back(&self, unit: &UnitId, must_hold: &MustHold) -> Policy {
         self.fixing(unit).with(|p| {
             p.gates.specs = self.proofs(must_hold);
-            p.items = committed(format!("fix({unit}): what the merge broke"));
+            p.items =
+                committed(format!("fix({unit}): what the merge broke"), written(must_hold.tasks.iter()));
         })
     }
 
@@ -175,11 +179,15 @@ impl RunSettings {
         })
     }
 
-    /// A tree with conflicts, for an agent to resolve.
-    pub fn conflict(&self, unit: &UnitId, must_hold: &MustHold, markers: GateSpec) -> Policy {
+    /// A tree with conflicts in `paths`, for an agent to resolve.
+    pub fn conflict(&self, unit: &UnitId, must_hold: &MustHold, paths: &[String]) -> Policy {
         let (delay, most) = CONFLICT_DELAY;
+        let markers = GateSpec::no_markers(paths);
+        // A test with markers of a conflict in it passes nothing.
+        let writes = paths.iter().cloned().chain(written(must_hold.tasks.iter())).collect();
         self.fixing(unit).with(|p| {
             p.gates.specs = std::iter::once(markers).chain(self.proofs(must_hold)).collect();
+            p.items = vec![Item { writes, ..Item::whole() }];
             p.claims.own_claim = OwnClaim::AfterAgent;
             p.pace.restart_delay = delay;
             p.pace.delay_limit = Some(most);
@@ -239,9 +247,14 @@ impl RunSettings {
     }
 }
 
-/// The whole work, committed in these words.
-fn committed(message: String) -> Vec<Item> {
-    vec![Item { commit: Some(CommitRule { message: Some(message) }), ..Item::whole() }]
+/// The whole work, committed in these words; `writes` are the tests that it may change.
+fn committed(message: String, writes: Vec<String>) -> Vec<Item> {
+    vec![Item { commit: Some(CommitRule { message: Some(message) }), writes, ..Item::whole() }]
+}
+
+/// What tasks are to write: where their work is mended, it may be mended too.
+fn written<'a>(tasks: impl Iterator<Item = &'a TaskSpec>) -> Vec<String> {
+    tasks.flat_map(|task| task.writes.iter().cloned()).collect()
 }
 
 fn baseline_gate(check: &BaselineCheck) -> GateSpec {

@@ -86,13 +86,16 @@ fn checks_and_conflicts_have_three_fixes_and_their_own_times() {
         (baseline.limits.max_iterations, baseline.gates.timeout, baseline.gates.run_all),
         (3, Some(ten), true)
     );
-    let markers = GateSpec::of_command("no markers");
-    let must_hold = MustHold { tasks: vec![spec(1, "make one")], checks: vec![check], ..MustHold::default() };
-    let conflict = settings().conflict(&unit(), &must_hold, markers);
+    let written = TaskSpec { writes: vec!["tests/one.sh".to_owned()], ..spec(1, "make one") };
+    let must_hold = MustHold { tasks: vec![written], checks: vec![check], ..MustHold::default() };
+    let conflict = settings().conflict(&unit(), &must_hold, &["a".to_owned()]);
     assert_eq!(
-        conflict.gates.specs.iter().map(|gate| gate.run.as_str()).collect::<Vec<_>>(),
-        ["no markers", "make one", "lint"]
+        conflict.gates.specs.iter().map(|gate| gate.name.as_str()).collect::<Vec<_>>(),
+        ["no conflict markers", "task #1", "lint"]
     );
+    // What a task is to write may be mended with it, and a test in conflict has to be.
+    assert_eq!(conflict.items[0].writes, ["a", "tests/one.sh"]);
+    assert_eq!(settings().sent_back(&unit(), &must_hold).items[0].writes, ["tests/one.sh"]);
     let delays = (conflict.pace.restart_delay, conflict.pace.delay_limit);
     assert_eq!(
         (conflict.limits.max_iterations, delays),

@@ -30,6 +30,13 @@ impl Repository {
             .collect())
     }
 
+    /// The first parent of a commit.
+    pub(crate) fn branch_point(&self, commit: &str) -> Result<Option<String>, WorkspaceError> {
+        let name = format!("{commit}^1");
+        let call = self.checkout.call();
+        Ok(call.args(["rev-parse", "--quiet", "--verify", "--end-of-options", &name]).line_if_any()?)
+    }
+
     /// Paths below a folder in which two commits differ.
     pub fn changed_below(&self, a: &str, b: &str, folder: &str) -> Result<Vec<String>, WorkspaceError> {
         let call = self.checkout.call().env("GIT_LITERAL_PATHSPECS", "1");

@@ -12,6 +12,7 @@ pub(crate) mod message;
 mod orphans;
 #[cfg(test)]
 mod scripted_tests;
+mod target;
 mod work;
 
 use std::{
@@ -44,6 +45,7 @@ pub use job::{JOB, main as job_main};
 use self::{
     host::{JobHost, JobSignal, LocalHost, RunningJob},
     message::{JobMessage, JobSpec, UnitFiles},
+    target::TargetWatch,
 };
 use crate::{
     git::{RunLock, RunLockHeld, WorkspaceError},
@@ -56,6 +58,7 @@ use crate::{
     store::{Arrival, LockError, RunRow, Store, StoreError, Stream, TaskLock},
     supervisor::{self, StartError},
 };
+pub(crate) use target::every_doubt;
 
 /// How long news of loops may wait for more, so that they are looked at and recorded together.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
@@ -150,6 +153,7 @@ struct Scheduler<'a> {
     next_look: Option<Instant>,
     /// Whether a job ended before it could end what it had started.
     has_lost_job: bool,
+    target: TargetWatch<'a>,
 }
 
 /// A job that runs, and the unit that it works for.
@@ -177,7 +181,7 @@ pub fn run(
 fn run_on(
     host: &mut dyn JobHost,
     home: &Home,
-    new: NewRun,
+    mut new: NewRun,
     observer: &mut dyn Observer<RunMachine>,
 ) -> Result<RunFinished, RunError> {
     home.prepare()?;
@@ -194,6 +198,7 @@ fn run_on(
     let is_pushed = new.merge == MergeMode::PullRequest;
     let route = is_pushed.then(|| repo.route(&new.target)).transpose()?;
     let was_dirty = !repo.is_dirty()?.is_empty();
+    new.settings.policy.gates.doubted = target::doubted(home, &store, &repo, &new.project, &new.target)?;
     let random = proof::fresh_id().map_err(|source| RunError::Io { what: "cannot make a name", source })?;
     let id: RunId = random
         .as_str()
@@ -202,6 +207,7 @@ fn run_on(
     repository_lock.say(id.as_str());
     let time = new.settings.max_time.map(|time| Instant::now() + time.std());
     let plans = new.units.iter().map(plan).collect();
+    let target = new.target.clone();
     let started = RunStarted {
         project: new.project,
         root: new.root,
@@ -252,6 +258,7 @@ fn run_on(
         next_tick: observer.tick_every().map(|every| Instant::now() + every),
         next_look: None,
         has_lost_job: false,
+        target: TargetWatch::begin(&repo, &target),
         observer,
     };
     effects.into_iter().try_for_each(|effect| scheduler.perform(effect))?;
@@ -350,7 +357,8 @@ impl Scheduler<'_> {
                         self.store.active()?.into_iter().map(|row| row.owner).collect();
                     self.host.end_leftovers(&spared, GRACE.std());
                 }
-                return Ok(RunFinished { id: self.id, over: over.clone(), warnings: Vec::new() });
+                let warnings = self.target.warnings;
+                return Ok(RunFinished { id: self.id, over: over.clone(), warnings });
             }
             let inputs = self.wait()?;
             self.step(inputs)?;
@@ -535,6 +543,11 @@ impl Scheduler<'_> {
             for message in heard.messages {
                 match message {
                     Ok(JobMessage::Event(event)) => {
+                        if let RunEvent::UnitMerged { commit, left_on, .. } = &event
+                            && let Some(event) = self.target.merged(commit, left_on.is_none())
+                        {
+                            said.push(RunInput::Told { unit: unit.clone(), event }.into());
+                        }
                         said.push(RunInput::Told { unit: unit.clone(), event }.into())
                     }
                     Ok(JobMessage::Output(line)) => self.observer.output(&unit, line.as_bytes()),
@@ -561,6 +574,11 @@ impl Scheduler<'_> {
             if heard.is_over {
                 let exit = self.jobs.remove(at).running.finish();
                 self.has_lost_job |= exit.is_lost;
+                if !self.stream.state().merges_another_than(&unit)
+                    && let Some(event) = self.target.look()
+                {
+                    said.push(RunInput::Told { unit: unit.clone(), event }.into());
+                }
                 ended
                     .push(RunInput::JobEnded { unit, detail: format!("its job ended: {}", exit.how) }.into());
             } else {

@@ -3,7 +3,7 @@
 use memchr::memchr;
 
 use super::{Change, ChangeKind, DiffForm, LookBack, shadow::Shadow};
-use crate::git::{Checkout, WorkspaceError, on_disk, split_nul};
+use crate::git::{Checkout, WorkspaceError, failed_call, on_disk, split_nul};
 
 /// What every diff is made with: no program of the repository's runs, no setting of the user's changes the form.
 const DIFF: &[&str] =
@@ -73,6 +73,28 @@ impl Shadow {
             .args([id, "--"])
             .ok()?;
         Ok(parse_raw(&output.stdout).into_iter().map(|change| change.path).collect())
+    }
+
+    /// Those of `paths` that the user's git would not add by itself.
+    pub(crate) fn ignored_now(&self, paths: &[&[u8]]) -> Result<Vec<Vec<u8>>, WorkspaceError> {
+        if paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ask = |more: &[&str]| {
+            let call = self.checkout.call().args(["check-ignore", "-z", "--stdin"]).args(more);
+            call.input(paths.join(&b'\0'))
+        };
+        let mut output = ask(&[]).run()?;
+        if !matches!(output.code, Some(0 | 1)) {
+            // An index that an agent has broken decides nothing.
+            let call = ask(&["--no-index"]);
+            let shown = call.shown();
+            output = call.run()?;
+            if !matches!(output.code, Some(0 | 1)) {
+                return Err(failed_call(shown, self.checkout.toplevel.clone(), &output).into());
+            }
+        }
+        Ok(split_nul(&output.stdout).map(<[u8]>::to_vec).collect())
     }
 
     pub(crate) fn files_at(&self, id: &str, paths: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, WorkspaceError> {

@@ -42,7 +42,7 @@ use jiff::Timestamp;
 
 pub use of_loop::{
     KeptSnapshot, Restored, SnapshotChoice, SnapshotError, WorkDone, changed_paths, difference, forget, list,
-    list_forgettable, restore, work_done,
+    list_forgettable, restore, tree_now, work_done,
 };
 pub(crate) use of_loop::{open, started};
 pub use plain::Folder;
@@ -328,6 +328,14 @@ impl Workspace {
         match &self.kind {
             WorkspaceKind::Git(shadow) => shadow.disturbed_since(id),
             WorkspaceKind::Plain(plain) => plain.disturbed_since(id),
+        }
+    }
+
+    /// Those of `paths` that the user's git ignores by the rules as they are now; none in a plain folder.
+    pub(crate) fn ignored_now(&self, paths: &[&[u8]]) -> Result<Vec<Vec<u8>>, WorkspaceError> {
+        match &self.kind {
+            WorkspaceKind::Git(shadow) => shadow.ignored_now(paths),
+            WorkspaceKind::Plain(_) => Ok(Vec::new()),
         }
     }
 

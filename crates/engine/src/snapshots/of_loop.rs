@@ -216,6 +216,24 @@ fn states(
     Ok((open(home, id, &repository_of(store, started)?)?, recorded(history, base)))
 }
 
+/// The tree of the files as they are now, in the workspace of a loop that nothing works on; `None` where something does, or where
+/// only hashes are kept.
+pub fn tree_now(home: &Home, store: &Store, view: &LoopView) -> Result<Option<String>, SnapshotError> {
+    let id = &view.id;
+    let history = store.events(id, 0)?;
+    let Some((started, base)) = started(&history).and_then(|s| Some((s, s.base.as_ref()?))) else {
+        return Err(SnapshotError::None(id.clone()));
+    };
+    let Ok(_lock) = TaskLock::take(&home.lock(&view.project, &view.task)) else { return Ok(None) };
+    if !base.is_git {
+        return Ok(None);
+    }
+    let mut workspace = open(home, id, &started.workspace)?;
+    workspace.begin()?;
+    let now = workspace.snapshot(view.iteration.into())?;
+    Ok(Some(workspace.tree_of(&now.id)?))
+}
+
 /// Makes the files of a loop's workspace what they were. What they are now can be had back by [`SnapshotChoice::Undo`].
 pub fn restore(
     home: &Home,

@@ -126,6 +126,8 @@ pub(crate) struct Supervisor<'a> {
     folder: Option<Folder>,
     /// The snapshot that holds the files as they are: taken when the agent ended, and nothing was waited for since.
     kept: Option<String>,
+    /// New files that the kept tree holds and that rules of the agent's own hide from git: no checkout gets them.
+    hidden: Vec<String>,
     /// The snapshot that is checked out for gates, and where.
     checkout: Option<GateCheckout>,
     /// The tests, and what decides which of them run.

@@ -13,7 +13,7 @@ use dacapo_core::{
     ids::{LoopId, ProjectId, RunId, TaskId},
     loop_machine::{Begin, Effect, Input, LoopMachine, Request},
     plan::Purpose,
-    policy::Policy,
+    policy::{GateIn, Policy},
 };
 use jiff::Timestamp;
 
@@ -270,6 +270,11 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
     let is_outlined = started.base.is_none() && stream.state().progress.tree.is_some();
     let folder = is_outlined.then(|| Folder::at(&started.workspace, home));
     let goalposts = reopen_goalposts(home, &id, &started, workspace.as_ref())?;
+    let is_checked_out = started.policy.gates.run_in != GateIn::Clean;
+    let extras = workspace
+        .as_ref()
+        .filter(|workspace| workspace.is_git() && is_checked_out && started.policy.gates.watches_goalposts());
+    let extras = extras.map(|workspace| Extras::again(workspace.root()));
     let keeper = start_keeper(home, &id)?;
     stream.take_over(&mut store, &Identity::own(), Timestamp::now(), &kin)?;
     let input = Input::Resume { grant: wanted.grant, output: segments.marks(), pid: std::process::id() };
@@ -289,7 +294,7 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
         folder,
         kept: None,
         goalposts,
-        extras: None,
+        extras,
         gate_runners: Vec::new(),
         sign_in,
     };
@@ -348,6 +353,7 @@ impl<'a> Parts<'a> {
             workspace: self.workspace,
             folder: self.folder,
             kept: self.kept,
+            hidden: Vec::new(),
             checkout: None,
             goalposts: self.goalposts,
             extras: self.extras,

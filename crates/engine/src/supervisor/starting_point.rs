@@ -14,9 +14,9 @@ use dacapo_core::{
 use super::preconditions::StartError;
 use crate::{
     git::WorkspaceError,
-    goalposts::{Extras, WatchedGoalposts, files_of},
+    goalposts::{Earlier, Extras, WatchedGoalposts, files_of},
     home::Home,
-    snapshots::{Folder, Workspace},
+    snapshots::{ChangeKind, Folder, Workspace},
 };
 
 /// What the supervisor knows of the workspace before the first agent starts.
@@ -75,7 +75,7 @@ impl StartingPoint {
             ));
         }
         let is_given = since.is_some();
-        let snapshot = since.clone().unwrap_or(begin);
+        let snapshot = since.clone().unwrap_or_else(|| begin.clone());
         let mut warnings: Vec<String> = workspace.take_warnings().iter().map(ToString::to_string).collect();
         let named: Vec<String> = policy
             .gates
@@ -173,10 +173,17 @@ impl StartingPoint {
         if policy.gates.watches_goalposts() {
             let root = workspace.root().to_owned();
             let path = crate::inside::child::variable("PATH");
+            // What an agent left of the tests in a loop that ended without a verdict is not what the next one starts from.
+            let mut earlier =
+                if is_given { earlier(&workspace, &base.snapshot, &begin)? } else { Earlier::new() };
+            for (path, file) in &policy.gates.doubted {
+                let content = workspace.files_at(&file.since, &[path.as_bytes()])?.pop().flatten();
+                earlier.insert(path.clone(), content);
+            }
             let (goalposts, reach) =
-                WatchedGoalposts::begin(&root, &below(&root, dir), policy, path.as_deref());
+                WatchedGoalposts::begin(&root, &below(&root, dir), policy, path.as_deref(), &earlier);
             (at_start.goalposts, at_start.gate_runners) = (Some(goalposts), reach.runners);
-            if workspace.is_git() && policy.gates.run_in == GateIn::Both {
+            if workspace.is_git() && policy.gates.run_in != GateIn::Clean {
                 let tracked: HashSet<Vec<u8>> = workspace.files(&base.snapshot)?.into_iter().collect();
                 at_start.extras = Some(Extras::begin(&root, &tracked));
             } else if !workspace.is_git()
@@ -233,6 +240,19 @@ pub(super) fn below(root: &Path, dir: &Path) -> String {
 fn is_asked_for(policy: &Policy, gate: &GateSpec, file: &str) -> bool {
     let item = gate.item.and_then(|key| policy.item(key));
     item.is_some_and(|item| item.writes.iter().any(|path| path == file))
+}
+
+/// What the files that differ between the commit `since` and the workspace, kept as `now`, hold in the commit.
+fn earlier(workspace: &Workspace, since: &str, now: &str) -> Result<Earlier, WorkspaceError> {
+    let changes = workspace.changes(since, now)?;
+    let changed =
+        changes.iter().filter_map(|change| Some((std::str::from_utf8(&change.path).ok()?, change.kind)));
+    let (added, held): (Vec<_>, Vec<_>) = changed.partition(|(_, kind)| *kind == ChangeKind::Added);
+    let paths: Vec<&[u8]> = held.iter().map(|(path, _)| path.as_bytes()).collect();
+    let contents = if paths.is_empty() { Vec::new() } else { workspace.files_at(since, &paths)? };
+    let mut earlier: Earlier = added.into_iter().map(|(path, _)| (path.to_owned(), None)).collect();
+    earlier.extend(held.iter().zip(contents).map(|((path, _), bytes)| ((*path).to_owned(), bytes)));
+    Ok(earlier)
 }
 
 /// The workspace of a loop that goes on.

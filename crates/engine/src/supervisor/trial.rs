@@ -12,7 +12,7 @@ use std::{
 
 use dacapo_core::{
     duration::Millis,
-    event::TriedGate,
+    event::{GateResult, TriedGate},
     goalposts::{ReportReader, Runner, use_of_checkout},
     judge::{
         expectation::OutputSearch,
@@ -24,7 +24,10 @@ use dacapo_core::{
 use rustix::pipe::{PipeFlags, pipe_with};
 use sha2::{Digest, Sha256};
 
-use super::{SuperviseError, Supervisor, is_folder_inside, lay_out, observe, with_setup, work::hex};
+use super::{
+    SuperviseError, Supervisor, is_folder_inside, lay_out, observe, verdict::checkout_name, with_setup,
+    work::hex,
+};
 use crate::{
     process::{KeeperLink, KeptCommand, Report, find_program},
     proof::fresh_id,
@@ -119,7 +122,8 @@ impl Supervisor<'_> {
     fn begin_trial(&mut self, gates: Vec<GateSpec>) -> io::Result<Option<Trial>> {
         let started = self.started.clone();
         let (Some(base), Some(workspace)) = (&started.base, &self.workspace) else { return Ok(None) };
-        let checkout = Scratch::new("dacapo-trial")?;
+        // By this name the next dacapo finds what a killed one has left.
+        let checkout = Scratch::new(&checkout_name(&self.id))?;
         let folder = checkout.path().join("files");
         lay_out(workspace, &started, &base.snapshot, &folder).map_err(io::Error::other)?;
         if let Some(extras) = &self.extras {
@@ -220,14 +224,7 @@ impl Supervisor<'_> {
         let passed = failure.is_none() && spec.expect.refusal(exit_code, search.found()).is_none();
         let tests = report.finish();
         let missing_program = self.missing_program(&spec, exit_code);
-        let lacks: Vec<String> =
-            self.extras.as_ref().map(|extras| extras.lacking.clone()).unwrap_or_default();
-        let runners: Vec<Runner> = self
-            .gate_runners
-            .iter()
-            .find(|(name, _)| *name == spec.name)
-            .map(|(_, runners)| runners.clone())
-            .unwrap_or_default();
+        let (lacks, runners) = self.known_of_checkouts(&spec);
         let checkout = use_of_checkout(passed, tests.as_ref(), is_stopped, &runners, !lacks.is_empty());
         let is_broken = matches!(exit_code, 126 | 127);
         let tried = TriedGate {
@@ -249,6 +246,41 @@ impl Supervisor<'_> {
         };
         self.inbox.push_back(Input::GateTried { index, tried: Box::new(tried) }.into());
         self.try_next()
+    }
+
+    /// What the workspace holds and no checkout does, and the test runners that this gate starts.
+    fn known_of_checkouts(&self, spec: &GateSpec) -> (Vec<String>, Vec<Runner>) {
+        let lacks = self.extras.as_ref().map(|extras| extras.lacking.clone()).unwrap_or_default();
+        let runners = self.gate_runners.iter().find(|(name, _)| *name == spec.name);
+        (lacks, runners.map(|(_, runners)| runners.clone()).unwrap_or_default())
+    }
+
+    /// A gate that ran before the first agent because the user asked for it is not tried once more. It ran in the workspace: whether
+    /// it works in a checkout is known as far as a checkout lacks nothing.
+    pub(super) fn baseline_is_trial(&mut self, spec: &GateSpec, result: &GateResult) {
+        let index = self.started.policy.gates.specs.iter().position(|known| known.name == spec.name);
+        let Some(index) = index.filter(|_| self.started.policy.gates.probe && spec.ask.is_none()) else {
+            return;
+        };
+        let (lacks, runners) = self.known_of_checkouts(spec);
+        let tried = TriedGate {
+            exit_code: result.exit_code,
+            passed: result.passed,
+            duration_ms: result.duration_ms,
+            failure: result.failure.clone(),
+            tests: result.tests.clone(),
+            checkout: use_of_checkout(false, None, false, &runners, !lacks.is_empty()),
+            lacks: lacks.into_iter().take(5).collect(),
+            missing_program: result.missing_program.clone(),
+            awaits_program: self.awaits_program(spec),
+            output_sha256: result.output_sha256.clone(),
+            output_tail: if matches!(result.exit_code, 126 | 127) {
+                result.output_tail.clone()
+            } else {
+                String::new()
+            },
+        };
+        self.inbox.push_back(Input::GateTried { index, tried: Box::new(tried) }.into());
     }
 
     /// The program of a gate that exited 126 or 127 because it is neither on PATH nor a path in the workspace, which the agent

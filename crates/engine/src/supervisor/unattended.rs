@@ -120,13 +120,14 @@ pub(super) fn bury(
     let id = stream.id().clone();
     let grace = stream.state().started.as_ref().map_or(Millis(0), |started| started.policy.pace.kill_grace);
     Server::clear(home, &id);
-    Scratch::remove_left(&super::verdict::checkout_name(&id));
     leftovers::end(&id, home.path())
         .and_then(|()| leftovers::await_keepers(&id, &home.database(), grace.std()))
         .map_err(|source| SuperviseError::Io {
             what: "cannot end what a dead dacapo left running",
             source,
         })?;
+    // Now that no gate writes there any more.
+    Scratch::remove_left(&super::verdict::checkout_name(&id));
     stream.shut_out_owner();
     let effects = stream.step(store, Timestamp::now(), [Input::OwnerDied.into()], &mut NoObserver)?;
     perform_without_supervisor(store, &id, &effects)

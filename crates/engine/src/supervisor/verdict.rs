@@ -26,7 +26,7 @@ use jiff::Timestamp;
 use super::{SuperviseError, Supervisor, answers};
 use crate::{
     git::WorkspaceError,
-    goalposts::{Stamp, rewritten},
+    goalposts::{Stamp, is_installed, rewritten},
     items::{ChangedFile, marks_of},
     scratch::Scratch,
     snapshots::{Change, ChangeKind, CommitOutcome, Workspace},
@@ -108,6 +108,16 @@ impl Supervisor<'_> {
                 return Ok(());
             }
         };
+        if let Some(first) = self.hidden.first() {
+            let more = match self.hidden.len() - 1 {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let told = format!(
+                "`{first}`{more}: new, and hidden from git by rules that are new too; fresh checkouts lack it"
+            );
+            self.notice(told)?;
+        }
         self.inbox.push_back(Input::Examined(found).into());
         Ok(())
     }
@@ -127,11 +137,23 @@ impl Supervisor<'_> {
         let tree = workspace.tree_of(&snapshot)?;
         let changes =
             if tree == base.tree { Vec::new() } else { workspace.changes(&base.snapshot, &snapshot)? };
+        self.hidden.clear();
+        // What dacapo commits is in the commit, whatever the rules say of it.
+        if self.goalposts.is_some() && workspace.is_git() && !started.policy.commits() {
+            let added = changes.iter().filter(|change| change.kind == ChangeKind::Added);
+            let added: Vec<&[u8]> = added.map(|change| &change.path[..]).collect();
+            let hidden = workspace.ignored_now(&added)?.into_iter();
+            self.hidden = hidden
+                .map(|path| String::from_utf8_lossy(&path).into_owned())
+                .filter(|path| !is_installed(path))
+                .collect();
+        }
         let protect = Protection::of(&started, workspace.root());
         let mut paths: Vec<String> =
             changes.iter().map(|change| String::from_utf8_lossy(&change.path).into_owned()).collect();
         let mut tampered: Vec<String> = paths.iter().filter(|path| protect.matches(path)).cloned().collect();
         tampered.extend(changed_unseen(workspace.root(), &started));
+        let marks = started.policy.source.as_ref().map(marks_of);
         let mut moved = Vec::new();
         if let Some(goalposts) = &mut self.goalposts {
             moved = goalposts.moved();
@@ -140,7 +162,11 @@ impl Supervisor<'_> {
                 moved.iter().filter(|moved| moved.path.starts_with('/')).map(|moved| moved.path.clone()),
             );
             tampered.extend(goalposts.changed_outside());
-            moved.retain(|moved| !moved.path.starts_with('/') && !protect.matches(&moved.path));
+            // Task files lie in a folder that may be called `specs`; what of them may change is judged by itself.
+            let is_of_tasks = |path: &str| marks.as_ref().is_some_and(|marks| marks.watches(path));
+            moved.retain(|moved| {
+                !moved.path.starts_with('/') && !protect.matches(&moved.path) && !is_of_tasks(&moved.path)
+            });
         }
         // What is dacapo's own is no work of the agent's, but may be protected like anything else.
         paths.retain(|path| !path.starts_with(".dacapo/"));
@@ -148,7 +174,6 @@ impl Supervisor<'_> {
             true => changes.iter().map(|change| &change.path[..]).filter(|path| is_source(path)).collect(),
             false => Vec::new(),
         };
-        let marks = started.policy.source.as_ref().map(marks_of);
         let watched: Vec<&Change> = changes
             .iter()
             .filter(|change| {
@@ -278,6 +303,9 @@ impl Supervisor<'_> {
                 let scratch = Scratch::new(&checkout_name(&self.id)).map_err(at)?;
                 let folder = scratch.path().join("files");
                 lay_out(workspace, &started, snapshot, &folder)?;
+                for path in &self.hidden {
+                    let _ = fs::remove_file(folder.join(path));
+                }
                 if let Some(extras) = &self.extras {
                     extras.lay_out(workspace.root(), &folder).map_err(at)?;
                 }

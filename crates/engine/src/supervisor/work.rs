@@ -97,6 +97,7 @@ pub(super) enum WorkKind {
 /// A check that runs, and what is known of its output so far.
 pub(super) struct GateWork {
     spec: GateSpec,
+    role: GateRole,
     tail: Vec<u8>,
     digest: Sha256,
     search: OutputSearch,
@@ -113,10 +114,10 @@ struct AskedAgent {
 }
 
 impl GateWork {
-    fn of(spec: GateSpec) -> Self {
+    fn of(spec: GateSpec, role: GateRole) -> Self {
         let search = OutputSearch::new(&spec.expect);
         let report = ReportReader::default();
-        Self { spec, tail: Vec::new(), digest: Sha256::new(), search, report, asked: None }
+        Self { spec, role, tail: Vec::new(), digest: Sha256::new(), search, report, asked: None }
     }
 }
 
@@ -396,7 +397,7 @@ impl Supervisor<'_> {
         let listener = Listener::new(agent, detector, started.policy.agent.prices.clone(), None);
         let limit = Some((spec.timeout, Outcome::Timeout));
         let asked = Some(AskedAgent { listener, words: Vec::new() });
-        let gate = GateWork { asked, ..GateWork::of(spec) };
+        let gate = GateWork { asked, ..GateWork::of(spec, GateRole::Gate) };
         let listen = || WorkKind::Gate(Box::new(gate));
         self.start(Channel::Gates, true, &command, input, (limit, started.policy.limits.idle_timeout), listen)
     }
@@ -440,7 +441,7 @@ impl Supervisor<'_> {
             Ok(stdin) => stdin,
             Err(error) => return self.disk_failed(&error),
         };
-        let gate = GateWork::of(spec);
+        let gate = GateWork::of(spec, role);
         let listen = || WorkKind::Gate(Box::new(gate));
         self.start(Channel::Gates, false, &command, WorkInput::File(stdin), (limit, None), listen)
     }
@@ -501,7 +502,7 @@ impl Supervisor<'_> {
         let given = &self.started.policy.gates.environment;
         let mut env = self.environment(iteration, dacapo_core::agent::gate_environment, false);
         // Work that is right only below dacapo is not right: nothing tells the tested code that this is a check.
-        let is_ours = |name: &str| name.starts_with("DACAPO_");
+        let is_ours = |name: &str| name.starts_with("DACAPO_") || name == "TASK_FOLDER";
         env.retain(|(name, _)| name.to_str().is_none_or(|name| !given.contains_key(name) && !is_ours(name)));
         let mark = crate::process::leftovers::check_mark(&self.id, self.home.path());
         env.push((crate::process::leftovers::CHECK_MARK.into(), mark));
@@ -781,7 +782,7 @@ impl Supervisor<'_> {
         }
         let input = match work.job {
             WorkKind::Gate(gate) => {
-                let GateWork { spec, tail, digest, search, report, asked } = *gate;
+                let GateWork { spec, role, tail, digest, search, report, asked } = *gate;
                 let outcome = ended_by.unwrap_or(Outcome::Completed);
                 let mut result = observe::gate_result(
                     &spec,
@@ -795,6 +796,9 @@ impl Supervisor<'_> {
                 result.tests = report.finish().filter(|_| asked.is_none() && self.goalposts.is_some());
                 result.missing_program = self.missing_program(&spec, result.exit_code);
                 result.disturbed = self.rewritten_goalposts(&spec);
+                if role == GateRole::Baseline && ended_by.is_none() {
+                    self.baseline_is_trial(&spec, &result);
+                }
                 if let Some(AskedAgent { listener, words }) = asked {
                     // The next agent is told what this one has said, and neither its events nor the question.
                     let question = spec.ask.as_ref().map(|question| question.prompt.as_str());

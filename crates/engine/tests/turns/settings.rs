@@ -198,7 +198,7 @@ pub(crate) fn an_agent_that_is_asked_about_the_criteria_can_refuse_and_not_decid
         (
             "echo x > work\necho '<promise>CRITERIA_MET</promise>'",
             |_| {},
-            "`work` was changed while the claim was being checked",
+            "`work` was changed while the claim was being checked; a gate that rewrites files on purpose, as a formatter does, has to check them instead",
         ),
         ("sleep 1000", |p| p.gates.specs[0].timeout = Millis(500), "gate `criteria` timed out after 500ms"),
     ] {

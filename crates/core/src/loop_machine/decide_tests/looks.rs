@@ -220,3 +220,55 @@ fn gates_are_tried_before_the_first_agent_and_one_that_cannot_run_ends_the_loop(
     // Unless gates are tried, it is a red gate like any other.
     assert_eq!(missing(Sim::running(gated(&["nope"]))).over(), None);
 }
+
+#[test]
+fn gates_that_run_before_the_first_agent_anyway_are_not_tried() {
+    let policy = || {
+        gated(&["nope"]).with(|p| {
+            p.gates.probe = true;
+            p.gates.baseline = true;
+        })
+    };
+    let mut sim = Sim::default();
+    let begin = Input::Begin(Box::new(Begin { started: started(policy()), warnings: vec![] }));
+    let step = sim.feed(begin);
+    let is_tried = |effect: &Effect| matches!(effect, Effect::TryGates { .. });
+    assert!(!step.effects.iter().any(is_tried), "{step:?}");
+    assert_eq!(sim.state.phase, Phase::Checking { role: GateRole::Baseline, index: 0 });
+    // What the run showed is known as if the gate had been tried.
+    let tried = TriedGate { exit_code: 1, tests: Some(ran(3)), ..TriedGate::default() };
+    let going =
+        sim.clone().after([Input::GateTried { index: 0, tried: Box::new(tried) }, gate(1), no_markers()]);
+    assert_eq!((going.over(), going.starts, going.times("gate_tried")), (None, 1, 1));
+    assert_eq!(going.state.trials["nope"].tests, Some(ran(3)));
+    let missing = GateResult { missing_program: Some("nope".into()), ..gate_result(127) };
+    let stopped = sim.after([Input::GateFinished(Box::new(missing))]);
+    assert_eq!((stopped.over(), stopped.starts), (Some(Reason::Gate), 0));
+}
+
+#[test]
+fn a_gate_whose_tests_were_not_there_before_need_not_pass_without_them() {
+    let none = |exit_code| {
+        Input::GateFinished(Box::new(GateResult { tests: Some(ran(0)), ..gate_result(exit_code) }))
+    };
+    let failed = |exit_code| {
+        let tests = Some(TestReport { failed: 1, ..TestReport::default() });
+        Input::GateFinished(Box::new(GateResult { tests, ..gate_result(exit_code) }))
+    };
+    // Nothing was tried ahead, as in units.
+    let begun = || {
+        let goalposts = Some(GoalpostSeal { files: 1, tests: 1, sha256: "x".into() });
+        let policy = policy_of(GateIn::Workspace, TestsMode::Checked);
+        let sim = Sim::begun(LoopStarted { goalposts, ..started(policy) });
+        let mut sim = Sim { is_told: true, ..sim }.after([no_markers(), promises(0), no_children()]);
+        let moved = vec![moved("tests/a.py", Moved::Changed)];
+        sim.feed(Input::Examined(Some(Box::new(Examination { moved, ..examination() }))));
+        sim
+    };
+    let sim = begun().after([gate(0), none(5), none(5), rechecked(&[])]);
+    assert_eq!(sim.over(), Some(Reason::Done));
+    // It ran tests, and they fail: whether that is for the checkout shows when it runs there with the agent's tests.
+    let sim = begun().after([gate(0), failed(1), failed(1)]);
+    assert_eq!(look_of(&sim), Some(Look::CLEAN));
+    assert_eq!(sim.after([gate(0)]).refusals()[0].0, Narrowed);
+}

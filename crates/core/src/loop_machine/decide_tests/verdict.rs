@@ -103,7 +103,7 @@ fn every_refusal_has_its_reason_and_its_words() {
         (
             then(vec![examined(), gate(0), rechecked(&["src/lib.rs", "b"])]),
             RefusalReason::TreeChanged,
-            "`src/lib.rs` was changed while the claim was being checked",
+            "`src/lib.rs` was changed while the claim was being checked; a gate that rewrites files on purpose, as a formatter does, has to check them instead",
         ),
     ] {
         let mut sim = Sim::told(gated(&["g"])).after(inputs);

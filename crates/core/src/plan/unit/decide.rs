@@ -562,7 +562,7 @@ impl Decision {
         let has_conflict = !merging.conflict.is_empty() && !merging.is_resolved;
         let (step, policy, prompt) = if has_conflict {
             let paths = &merging.conflict;
-            let policy = settings.conflict(unit, &must_hold, crate::policy::GateSpec::no_markers(paths));
+            let policy = settings.conflict(unit, &must_hold, paths);
             (PlanStep::Conflict, policy, prompt::resolve_conflict(unit, target, paths))
         } else {
             let prompt = format!("The merge of unit {unit} is checked.");

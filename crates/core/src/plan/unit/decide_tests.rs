@@ -719,13 +719,9 @@ fn a_conflict_is_resolved_by_an_agent_and_checked_again_if_more_has_to_hold() {
         let mut sim = merging();
         assert_eq!(sim.feed(conflict()), lays_out("tree"));
         assert_eq!(sim.told, [RunEvent::PrConflict { paths: vec!["a".to_owned()] }]);
-        let markers = GateSpec {
-            name: "no conflict markers".to_owned(),
-            ..crate::policy::GateSpec::no_markers(&["a".to_owned()])
-        };
         let order = LoopOrder {
             purpose: Purpose::proof(PlanStep::Conflict, &brief.settings, &brief.unit, "t1", &all_of(1)),
-            policy: brief.settings.conflict(&brief.unit, &all_of(1), markers),
+            policy: brief.settings.conflict(&brief.unit, &all_of(1), &["a".to_owned()]),
             prompt: crate::unit::prompt::resolve_conflict(&brief.unit, "main", &["a".to_owned()]),
             base: None,
         };

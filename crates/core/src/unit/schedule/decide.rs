@@ -92,6 +92,7 @@ impl Decision {
             RunEvent::UnitSentBack { .. } => is_in_lane,
             RunEvent::UnitFailed { .. } => !self.state.units[at].is_over(self.state.merge),
             RunEvent::UnitWarned { .. }
+            | RunEvent::TargetMoved { .. }
             | RunEvent::TaskFailed { .. }
             | RunEvent::PrCreated { .. }
             | RunEvent::PrMerged { .. }

@@ -108,6 +108,13 @@ impl RunState {
         self.over.as_ref()
     }
 
+    /// Whether a unit other than this one is being merged, so that the target may move at any moment.
+    pub fn merges_another_than(&self, unit: &UnitId) -> bool {
+        let own = self.index.get(unit);
+        let mut busy = self.busy.iter().filter(|at| Some(*at) != own);
+        busy.any(|at| self.units[*at].standing == Standing::Merging)
+    }
+
     /// Whether a person holds it, and if so, whether agents are stopped for that.
     pub fn paused(&self) -> Option<bool> {
         self.paused
