@@ -37,8 +37,6 @@ fn works_three_turns_in_one_session(agent: RealAgent) -> Stage {
     assert!(sessions.len() == 3 && sessions[0].is_string(), "{exits:?}");
     assert!(sessions.iter().all(|session| *session == sessions[0]), "{sessions:?}");
     assert!(exits.iter().all(|exit| exit["outcome"] == "completed"), "{exits:?}");
-    // What an adapter asks other programs after a turn is its own, and not left behind.
-    assert!(exits.iter().all(|exit| exit["leftovers"] == 0), "{exits:?}");
     assert_eq!((stage.events("claim_refused").len(), stage.events("claim_accepted").len()), (1, 1));
     stage.assert_nothing_left();
     stage
