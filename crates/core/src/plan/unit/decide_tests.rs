@@ -9,7 +9,7 @@ use crate::{
     judge::promise::PromiseRule,
     machine::Machine,
     plan::{LoopProof, Purpose},
-    policy::{GateSpec, Policy},
+    policy::Policy,
     unit::TaskSpec,
     view::run_again,
 };
