@@ -4,7 +4,8 @@
 
 use std::{
     ffi::OsStr,
-    fs, io,
+    fs,
+    io::{self, Write as _},
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
 };
@@ -43,6 +44,23 @@ pub(crate) fn reference(common_dir: &Path, name: &str) -> Option<String> {
     let packed = fs::read_to_string(common_dir.join("packed-refs")).ok()?;
     let line = packed.lines().find(|line| line.split_once(' ').is_some_and(|(_, found)| found == name))?;
     line.split_once(' ').map(|(id, _)| id.to_owned()).filter(|id| is_id(id))
+}
+
+/// Makes a ref that is surely not there yet, as git does: under its lock, synced and then renamed. False if git has to be asked.
+pub(crate) fn make_reference(common_dir: &Path, name: &str, id: &str) -> bool {
+    if !has_no_reference(common_dir, name) {
+        return false;
+    }
+    let (path, lock) = (common_dir.join(name), common_dir.join(format!("{name}.lock")));
+    let made = || {
+        fs::create_dir_all(path.parent().unwrap_or(common_dir))?;
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&lock)?;
+        let written = file.write_all(format!("{id}\n").as_bytes()).and_then(|()| file.sync_data());
+        written.and_then(|()| fs::rename(&lock, &path)).inspect_err(|_| {
+            let _ = fs::remove_file(&lock);
+        })
+    };
+    made().is_ok()
 }
 
 /// Whether there is surely no ref of this name, loose or packed.

@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use super::{Change, ChangeKind, DiffForm, LookBack, shadow::Shadow};
+use super::{Change, ChangeKind, DiffForm, LookBack, known, shadow::Shadow};
 use crate::git::{Checkout, WorkspaceError, failed_call, on_disk, split_nul};
 
 /// What every diff is made with: no program of the repository's runs, no setting of the user's changes the form.
@@ -115,15 +115,23 @@ impl Shadow {
         Ok([old, new])
     }
 
-    /// The commit that HEAD names and its tree, by one process at most; none on an unborn branch.
+    /// The commit that HEAD names and its tree, by one process at most, and by none if this process has asked git for that commit
+    /// before; none on an unborn branch.
     pub(crate) fn head_and_tree(&self) -> Result<Option<(String, String)>, WorkspaceError> {
         if let Some(found) = self.head_in_files() {
             return Ok(Some(found));
+        }
+        let Checkout { git_dir, common_dir, .. } = &self.checkout;
+        if let Some(Some(commit)) = on_disk::head(git_dir, common_dir)
+            && let Some(tree) = known::tree_of(common_dir, &commit)
+        {
+            return Ok(Some((commit, tree)));
         }
         let output =
             self.checkout.call().args(["rev-parse", "--quiet", "HEAD^{commit}", "HEAD^{tree}"]).run()?;
         let text = output.line();
         if let (Some(0), Some((commit, tree))) = (output.code, text.split_once('\n')) {
+            known::keep_tree(common_dir, commit, tree);
             return Ok(Some((commit.to_owned(), tree.to_owned())));
         }
         // `head` says what is wrong with HEAD.

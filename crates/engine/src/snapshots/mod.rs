@@ -22,6 +22,7 @@ mod apply_rules;
 mod commit;
 mod guard;
 mod history;
+mod known;
 mod of_loop;
 mod plain;
 mod refs;

@@ -12,12 +12,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use dacapo_core::ids::LoopId;
+use dacapo_core::{ids::LoopId, receipt::sha256};
 use memchr::memmem;
 
 use super::{
     Snapshot, Warning,
     guard::ShadowGuard,
+    known::{self, IndexKey, KnownIndex},
     rules_at_start,
     state::{ShadowState, fingerprint_of},
 };
@@ -98,22 +99,48 @@ impl Shadow {
         if let Some(id) = self.state.start.clone() {
             return Ok(Snapshot { id, changed: false });
         }
-        let listed = self.make()?;
+        let (listed, has_flags) = self.make()?;
         self.note_dirty_submodules()?;
         let printed = self.add()?;
         // What was listed before files were added is still all there is.
         let is_all = memmem::find(&printed, b".gitignore'\n").is_none();
-        if let (Some((head, _)), true, false) = (&self.state.head, printed.is_empty(), self.state.had_staged)
-        {
+        let is_head = printed.is_empty() && !self.state.had_staged;
+        if let (Some((head, _)), true) = (&self.state.head, is_head) {
             let files = split_nul(&listed).filter_map(|entry| entry.get(2..)).map(<[u8]>::to_vec).collect();
             self.files_of_head = Some((head.clone(), files));
         }
         self.freeze_rules(is_all.then_some(listed.as_slice()))?;
-        let id = self.commit("dacapo snapshot 0")?;
+        // Where the files are those of HEAD and nothing is hidden, their tree is known.
+        let is_plain = is_head && !has_flags && !self.state.is_sparse && self.warnings.is_empty();
+        let tree = self.state.head.clone().filter(|_| is_plain).map(|(_, tree)| tree);
+        let id = match tree.and_then(|tree| self.taken_before(&tree)) {
+            Some(id) => id,
+            None => {
+                let id = self.commit("dacapo snapshot 0")?;
+                if let Some((_, tree)) = &self.known_tree {
+                    known::keep_snapshot(&self.checkout.common_dir, tree, &id);
+                }
+                id
+            }
+        };
         self.state.start = Some(id.clone());
         self.remember(&id)?;
         self.note();
         Ok(Snapshot { id, changed: true })
+    }
+
+    /// The first snapshot that this process took of the same tree for an earlier loop, held by the ref of this loop, too.
+    fn taken_before(&mut self, tree: &str) -> Option<String> {
+        let common_dir = &self.checkout.common_dir;
+        let id = known::snapshot_of(common_dir, tree)?;
+        // It may be packed or gone by now, or no longer what it was.
+        if on_disk::tree_of_commit(common_dir, &id).as_deref() != Some(tree)
+            || !on_disk::make_reference(common_dir, &self.reference(), &id)
+        {
+            return None;
+        }
+        self.known_tree = Some((id.clone(), tree.to_owned()));
+        Some(id)
     }
 
     /// The files as they are now.
@@ -240,8 +267,9 @@ impl Shadow {
         Ok(call)
     }
 
-    /// The folder, with an index that knows as much as the user's; gives what that lists, as `clear_flags` does.
-    fn make(&mut self) -> Result<Vec<u8>, WorkspaceError> {
+    /// The folder, with an index that knows as much as the user's; gives what that lists, as `clear_flags` does, and whether files in
+    /// it had flags.
+    fn make(&mut self) -> Result<(Vec<u8>, bool), WorkspaceError> {
         let folder = self.folder.clone();
         let checkout = self.checkout.clone();
         // Left by a beginning that was cut short.
@@ -261,17 +289,34 @@ impl Shadow {
             fs::copy(sparse, folder.join("info/sparse-checkout")).map_err(failed())?;
         }
         let config = self.list_config()?;
-        let staged = checkout.call().args(["diff", "--cached", "--quiet", "--no-ext-diff", "--no-textconv"]);
-        let shown = staged.shown();
-        let staged = staged.run()?;
         let (filters, print) = self.filters_to_keep(&config)?;
+        let head = self.head_and_tree()?;
+        let has_index = copy_index(&checkout.git_dir, &folder).map_err(failed())?;
+        // With a part of the tree, submodules or an index in two files more than these bytes decides.
+        let is_plain =
+            !config.is_on("core.sparsecheckout") && !checkout.toplevel.join(".gitmodules").exists();
+        let key = head.as_ref().filter(|_| is_plain).and_then(|(head, _)| {
+            let digest = digest_of_index(&folder)?;
+            Some(IndexKey { git_dir: checkout.git_dir.clone(), head: head.clone(), config: print, digest })
+        });
+        let known = key.as_ref().and_then(known::index);
+        let had_staged = match &known {
+            Some(known) => known.has_staged,
+            None => {
+                let call = checkout.call().args(["diff", "--cached", "--quiet", "--no-ext-diff"]);
+                let call = call.args(["--no-textconv"]);
+                let shown = call.shown();
+                let staged = call.run()?;
+                match staged.code {
+                    Some(0) => false,
+                    Some(1) => true,
+                    _ => return Err(failed_call(shown, checkout.toplevel, &staged).into()),
+                }
+            }
+        };
         self.state = ShadowState {
-            head: self.head_and_tree()?,
-            had_staged: match staged.code {
-                Some(0) => false,
-                Some(1) => true,
-                _ => return Err(failed_call(shown, checkout.toplevel, &staged).into()),
-            },
+            head,
+            had_staged,
             is_sparse: config.is_on("core.sparsecheckout"),
             filters,
             config: print,
@@ -290,24 +335,35 @@ impl Shadow {
             crate::home::make_dir(&folder.join("refs")).map_err(failed())?;
             self.call()?.args(["symbolic-ref", "HEAD", &self.reference()]).ok()?;
         }
-        if !copy_index(&checkout.git_dir, &folder).map_err(failed())? && checkout.head()?.is_some() {
+        if !has_index && checkout.head()?.is_some() {
             self.call()?
                 .args(["read-tree", "HEAD"])
                 .env("GIT_DIR", &checkout.git_dir)
                 .env("GIT_INDEX_FILE", folder.join("index"))
                 .ok()?;
         }
-        self.clear_flags()
+        if let Some(known) = known {
+            return Ok((known.listed, false));
+        }
+        let (listed, has_flags) = self.clear_flags()?;
+        // The user's git may have written it since it was copied; then git spoke of another one.
+        let is_same = |key: &IndexKey| digest_of_index(&checkout.git_dir).as_ref() == Some(&key.digest);
+        if let Some(key) = key.filter(|key| !has_flags && is_same(key)) {
+            known::keep_index(key, KnownIndex { has_staged: had_staged, listed: listed.clone() });
+        }
+        Ok((listed, has_flags))
     }
 
-    /// Files the user told git not to look at are looked at by us. Gives all there are: a letter, a space, the path, NUL.
-    pub(crate) fn clear_flags(&self) -> Result<Vec<u8>, WorkspaceError> {
+    /// Files the user told git not to look at are looked at by us. Gives all there are: a letter, a space, the path, NUL; and
+    /// whether git was told so about some of them.
+    pub(crate) fn clear_flags(&self) -> Result<(Vec<u8>, bool), WorkspaceError> {
         let listed = self.call()?.args(["ls-files", "-v", "-z"]).ok()?.stdout;
         let marked = |is: &dyn Fn(u8) -> bool| -> Vec<u8> {
             split_nul(&listed).filter(|e| is(e[0])).flat_map(|e| [&e[2..], b"\0"].concat()).collect()
         };
         let assumed = marked(&|tag| tag.is_ascii_lowercase());
         let skipped = marked(&|tag| tag.eq_ignore_ascii_case(&b's'));
+        let has_flags = !assumed.is_empty() || !skipped.is_empty();
         if !assumed.is_empty() {
             self.call()?
                 .args(["update-index", "--no-assume-unchanged", "-z", "--stdin"])
@@ -317,7 +373,7 @@ impl Shadow {
         if !skipped.is_empty() && !self.state.is_sparse {
             self.call()?.args(["update-index", "--no-skip-worktree", "-z", "--stdin"]).input(skipped).ok()?;
         }
-        Ok(listed)
+        Ok((listed, has_flags))
     }
 
     fn note_dirty_submodules(&mut self) -> Result<(), WorkspaceError> {
@@ -450,6 +506,17 @@ fn copy_index(from: &Path, to: &Path) -> io::Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// The bytes of the index in a folder of git as a digest; none if there is none, or if it is in two files.
+fn digest_of_index(git_dir: &Path) -> Option<String> {
+    let is_shared = |entry: io::Result<fs::DirEntry>| {
+        entry.is_ok_and(|entry| entry.file_name().as_bytes().starts_with(b"sharedindex."))
+    };
+    if fs::read_dir(git_dir).ok()?.any(is_shared) {
+        return None;
+    }
+    fs::read(git_dir.join("index")).ok().map(|bytes| sha256(&bytes))
 }
 
 fn without(text: &[u8], part: &[u8]) -> Vec<u8> {

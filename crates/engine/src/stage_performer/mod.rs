@@ -96,8 +96,8 @@ struct TaskPerformer<'a> {
     signals: Signals,
     tasks: Vec<ListedTask>,
     jobs: Vec<StageJobRun>,
-    /// Jobs that wait for an order.
-    idle: Vec<Box<dyn RunningJob>>,
+    /// Jobs that wait for an order, each with the place of the task that it worked on last.
+    idle: Vec<(usize, Box<dyn RunningJob>)>,
     /// Places of tasks that wait for their turn to be merged, and the trees that passed.
     merges: VecDeque<(usize, String)>,
     /// Why the performer leaves the tasks, if it was told to.
@@ -383,7 +383,7 @@ impl TaskPerformer<'_> {
     }
 
     fn left(mut self) -> Result<TasksLeft, RunError> {
-        for job in self.idle.drain(..) {
+        for (_, job) in self.idle.drain(..) {
             // It holds nothing, and an agent may have stopped it.
             job.signal(JobSignal::Kill);
             job.finish();
@@ -635,7 +635,7 @@ impl TaskPerformer<'_> {
             is_watched: self.observer.sees_output(),
             ..spec
         };
-        match self.told(&HostMessage::Stage { protocol: PROTOCOL, spec: Box::new(spec) }) {
+        match self.told(at, &HostMessage::Stage { protocol: PROTOCOL, spec: Box::new(spec) }) {
             Ok(running) => self.jobs.push(StageJobRun { at, what, running, merged: None, failed: None }),
             Err(error) => {
                 let why = format!("cannot start a job: {error}");
@@ -654,9 +654,13 @@ impl TaskPerformer<'_> {
         }
     }
 
-    /// Gives an order to a job that waits for one, else to a new one.
-    fn told(&mut self, order: &HostMessage) -> io::Result<Box<dyn RunningJob>> {
-        while let Some(mut job) = self.idle.pop() {
+    /// Gives an order to a job that waits for one, else to a new one. The job that worked on the task before knows most of it.
+    fn told(&mut self, at: usize, order: &HostMessage) -> io::Result<Box<dyn RunningJob>> {
+        if let Some(place) = self.idle.iter().position(|(last, _)| *last == at) {
+            let job = self.idle.remove(place);
+            self.idle.push(job);
+        }
+        while let Some((_, mut job)) = self.idle.pop() {
             match job.tell(order) {
                 Ok(()) => return Ok(job),
                 // It was killed while it waited.
@@ -936,7 +940,7 @@ impl TaskPerformer<'_> {
                 let exit = match heard.is_over {
                     true => running.finish(),
                     false => {
-                        self.idle.push(running);
+                        self.idle.push((at, running));
                         JobExit { is_lost: false, how: "it came to no end".to_owned() }
                     }
                 };
@@ -1039,8 +1043,8 @@ impl TaskPerformer<'_> {
         if exit.is_lost {
             supervisor::reconcile(self.home, &mut self.store)?;
             let working = self.jobs.iter().map(|job| &job.running);
-            let mut spared: Vec<Identity> =
-                working.chain(&self.idle).filter_map(|job| job.identity()).collect();
+            let idle = self.idle.iter().map(|(_, job)| job);
+            let mut spared: Vec<Identity> = working.chain(idle).filter_map(|job| job.identity()).collect();
             // Loops that agents started are their own masters.
             spared.extend(self.store.active()?.into_iter().map(|row| row.owner));
             self.host.end_leftovers(&spared, SCRIPT_GRACE.std() + Duration::from_secs(1));

@@ -272,3 +272,51 @@ fn names_that_differ_in_case_only_are_two_files() {
     let files = workspace.files_at(&start.id, &[b"a", b"A"]).unwrap();
     assert_eq!(files, [Some(b"one\n".to_vec()), Some(b"big\n".to_vec())]);
 }
+
+#[test]
+fn a_later_loop_of_the_process_takes_the_same_snapshot_and_sees_whatever_has_changed_since() {
+    let fixture = Fixture::new();
+    let begin = |name: &str| {
+        let id = name.parse().unwrap();
+        let mut workspace =
+            Workspace::open_with(&fixture.git(), &fixture.repo(), &fixture.home, &id).unwrap();
+        let start = workspace.begin().unwrap();
+        (workspace, start.id)
+    };
+    let (first, same) = begin("aaaaaaaaaa");
+    let tree = first.tree_of(&same).unwrap();
+    let (mut second, again) = begin("bbbbbbbbbb");
+    assert_eq!(again, same);
+    assert_eq!(fixture.user(&["rev-parse", "refs/dacapo/bbbbbbbbbb"]).trim(), same);
+    // It is as good as one of its own.
+    fixture.write("a", "changed\n");
+    let next = second.snapshot(1).unwrap();
+    assert!(next.changed && second.holds_snapshots());
+    assert_eq!(fixture.user(&["rev-parse", &format!("{}^", next.id)]).trim(), same);
+
+    let (third, other) = begin("cccccccccc");
+    assert_ne!(third.tree_of(&other).unwrap(), tree, "a file has changed");
+    fixture.user(&["add", "a"]);
+    let (fourth, _) = begin("dddddddddd");
+    assert!(fourth.had_staged_changes(), "the index has");
+    fixture.user(&["commit", "-qm", "x"]);
+    let (fifth, _) = begin("eeeeeeeeee");
+    assert!(!fifth.had_staged_changes());
+    let head = fixture.user(&["rev-parse", "HEAD", "HEAD^{tree}"]);
+    let (commit, tree) = fifth.head_and_tree().unwrap().unwrap();
+    assert_eq!(format!("{commit}\n{tree}\n"), head);
+    // An agent that overwrites the object of a snapshot gets no loop to build on it.
+    let (_, kept) = begin("ffffffffff");
+    let object = fixture.path(&format!(".git/objects/{}/{}", &kept[..2], &kept[2..]));
+    fs::remove_file(&object).unwrap();
+    fs::write(&object, "x").unwrap();
+    fixture.write("a", "once more\n");
+    fixture.user(&["checkout", "-q", "a"]);
+    assert!(begin_or_fail(&fixture, "gggggggggg").is_none_or(|id| id != kept));
+}
+
+fn begin_or_fail(fixture: &Fixture, name: &str) -> Option<String> {
+    let id = name.parse().unwrap();
+    let mut workspace = Workspace::open_with(&fixture.git(), &fixture.repo(), &fixture.home, &id).ok()?;
+    workspace.begin().ok().map(|snapshot| snapshot.id)
+}
