@@ -155,6 +155,24 @@ fn a_reviewer_that_invents_findings_ends_with_a_question_that_the_user_answers()
 }
 
 #[test]
+fn a_reviewer_that_both_approves_and_refuses_has_refused() {
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    tasks.role(
+        "Review.1",
+        "echo 'REVIEW PASSED'; echo 'REVIEW FAILED'; echo '- it is wrong'; promise REVIEW_COMPLETE",
+    );
+    tasks.run(&[]).assert_code(0);
+    let rounds = tasks.of_type(&id, "review_round");
+    let verdicts: Vec<&str> = rounds.iter().filter_map(|round| round["round"]["verdict"].as_str()).collect();
+    assert_eq!(verdicts, ["refused", "approved"], "{rounds:#?}");
+    assert_eq!(rounds[0]["round"]["found"][0][1], "it is wrong");
+    assert_eq!(tasks.calls(&id)[..4], ["Implementation", "Review", "Implementation", "Review"]);
+    let told = "the reviewer both approves and refuses the work; the refusal counts";
+    assert!(tasks.of_type(&id, "warned").iter().any(|event| event["text"] == told));
+}
+
+#[test]
 fn the_user_takes_the_work_as_it_is_unless_its_files_have_changed() {
     let tasks = Tasks::new();
     let id = tasks.add("T", &[]);
@@ -640,7 +658,7 @@ fn several_tasks_in_the_background_are_named_and_none_of_them_is_the_one_here() 
 
 #[test]
 fn an_agent_cannot_merge_itself_or_throw_away_what_others_did() {
-    // The qa of the second task moves the target to its own branch and takes its work off again.
+    // The qa moves the target to the branch of its task and takes its work off again.
     let tasks = Tasks::new();
     let id = tasks.add("T", &[]);
     tasks.role(

@@ -57,6 +57,23 @@ fn a_promise_counts_only_if_the_command_of_the_task_comes_to_what_it_expects() {
 }
 
 #[test]
+fn a_command_that_hangs_is_ended_with_what_it_started_and_verifies_nothing() {
+    // req 198
+    let tasks = Tasks::new();
+    let id = verified(
+        &tasks,
+        "{method: external, command: 'test -f ended || { sleep 600 & sleep 600; }', timeout: 1}",
+    );
+    tasks.role("Implementation.2", "echo >ended; work; promise IMPLEMENTATION_COMPLETE");
+    tasks.run(&["--trust"]).assert_code(0);
+    let refused = tasks.of_type(id, "claim_refused");
+    assert_eq!(refused.len(), 1, "{refused:#?}");
+    assert!(refused[0]["detail"].as_str().unwrap().ends_with("timed out after 1s"), "{refused:#?}");
+    assert_eq!(tasks.calls(id)[..3], ["Implementation", "Implementation", "Review"]);
+    assert_eq!(tasks.env.survivors(), Vec::<u32>::new());
+}
+
+#[test]
 fn an_agent_that_is_asked_refuses_or_leaves_it_to_the_other_steps() {
     // req 198
     let tasks = Tasks::new();
