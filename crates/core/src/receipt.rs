@@ -6,7 +6,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    event::{Examination, Look, ProtectedFile, Usage},
+    event::{Examination, GateResult, Look, ProtectedFile, Usage},
     goalposts::TestReport,
     judge::{claim::RefusalReason, expectation::Expectation, signal::Signal},
     loop_machine::{GateTry, Judging, LoopState, Seal},
@@ -95,6 +95,9 @@ pub struct TestsProof {
     pub changed: Vec<String>,
     /// Whether the gates also passed with those as they were.
     pub both_ways: bool,
+    /// Whether the gates noticed tests that had to fail, which were put beside the others for one run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub must_fail_noticed: bool,
 }
 
 /// How many tests ran.
@@ -176,6 +179,7 @@ pub(crate) fn issue(
             .map(|found| found.moved.iter().map(|moved| moved.path.clone()).collect())
             .unwrap_or_default(),
         both_ways,
+        must_fail_noticed: judging.tries.iter().any(|tried| tried.holds() && has_noticed(&tried.result)),
     });
     let is_clean = judging.has_passed(Look::CLEAN);
     let approved_by =
@@ -236,6 +240,10 @@ pub(crate) fn issue(
     };
     receipt.sha256 = receipt.hash();
     Some(receipt)
+}
+
+fn has_noticed(result: &GateResult) -> bool {
+    result.must_fail_tests.as_ref().is_some_and(|run| !run.put.is_empty() && run.missed().is_empty())
 }
 
 impl Receipt {

@@ -14,7 +14,8 @@ use std::{
 use dacapo_core::{
     goalposts::{
         ABOVE, Followed, FollowedFile, Following, Goalpost, GoalpostKind, GoalpostSeal, Goalposts, IN_HOME,
-        Moved, MovedGoalpost, Runner, SHADOW_PACKAGES, SHADOWS, follow, is_left_out, kind_of,
+        MAX_MUST_FAIL, Moved, MovedGoalpost, MustFailTest, Runner, SHADOW_PACKAGES, SHADOWS, follow,
+        is_left_out, kind_of, must_fail_tests,
     },
     judge::{gate_scripts::named_files, glob::Globs},
     policy::{GateSpec, Policy},
@@ -265,10 +266,11 @@ fn reach(root: &Path, below: &str, gates: &[GateSpec], files: &[String], earlier
     reach
 }
 
-/// What is sealed for these gates and why, for people.
-pub fn explain(root: &Path, below: &str, policy: &Policy) -> (Goalposts, GateReach) {
+/// What is sealed for these gates and why, and how many files can get a must-fail test, for people.
+pub fn explain(root: &Path, below: &str, policy: &Policy) -> (Goalposts, GateReach, usize) {
     let (watched, reach) = WatchedGoalposts::begin(root, below, policy, None, &Earlier::new());
-    (watched.before, reach)
+    let files: BTreeSet<String> = watched.must_fail_tests().into_iter().map(|test| test.path).collect();
+    (watched.before, reach, files.len())
 }
 
 impl WatchedGoalposts {
@@ -418,6 +420,20 @@ impl WatchedGoalposts {
         self.before.moved_to(&now)
     }
 
+    /// The must-fail tests that can be put into the tests of the start; some of them, spread over the files, if there are many.
+    pub(crate) fn must_fail_tests(&self) -> Vec<MustFailTest> {
+        let holding =
+            self.before.0.iter().filter(|(path, post)| post.kind.holds_tests() && !path.starts_with('/'));
+        let mut all: Vec<MustFailTest> = Vec::new();
+        for (path, _) in holding {
+            if let Some(text) = self.contents.get(path).and_then(|bytes| std::str::from_utf8(bytes).ok()) {
+                all.extend(must_fail_tests(path, text));
+            }
+        }
+        let step = all.len().div_ceil(MAX_MUST_FAIL).max(1);
+        all.into_iter().step_by(step).collect()
+    }
+
     /// Settings above the workspace and in the home folder, and programs of gates, that are not what they were.
     pub(crate) fn changed_outside(&self) -> Vec<String> {
         let settings = self.outside.iter().filter(|(path, before)| hash_of(path) != **before);
@@ -513,7 +529,7 @@ impl WatchedGoalposts {
 }
 
 /// Writes a file anew, in the place of a link as well, with the mode that it had.
-fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let mode = fs::metadata(file).ok().map(|data| data.permissions());
     if let Some(above) = file.parent() {
         if above.is_file() {

@@ -9,8 +9,8 @@ use dacapo_core::{
     goalposts::{GoalpostKind, SharedFile},
     ids::{ProjectId, TaskId},
     item::ItemSource,
-    policy::{Policy, SetupCommand},
-    text::visible::visible,
+    policy::{GateIn, Policy, SetupCommand},
+    text::{count, visible::visible},
     unit::graph,
 };
 use dacapo_engine::{
@@ -678,12 +678,14 @@ struct Sealed {
     files: Vec<(String, &'static str)>,
     /// Gates, each with the test runners that it starts.
     runners: Vec<(String, String)>,
+    /// How many files can get a test that has to fail.
+    must_fail: usize,
 }
 
 fn sealed(workspace: &Path, policy: &Policy) -> Sealed {
     let root = workspace.ancestors().find(|above| above.join(".git").exists()).unwrap_or(workspace);
     let below = workspace.strip_prefix(root).unwrap_or(Path::new("")).to_string_lossy().into_owned();
-    let (posts, reach) = goalposts::explain(root, &below, policy);
+    let (posts, reach, must_fail) = goalposts::explain(root, &below, policy);
     let files = posts.0.into_iter().map(|(path, post)| {
         let why = match post.kind {
             GoalpostKind::Test => "a test",
@@ -699,18 +701,18 @@ fn sealed(workspace: &Path, policy: &Policy) -> Sealed {
         let names: Vec<&str> = runners.iter().map(|runner| runner.name()).collect();
         (gate, if names.is_empty() { "no test runner that is known".to_owned() } else { names.join(", ") })
     });
-    Sealed { files: files.collect(), runners: runners.collect() }
+    Sealed { files: files.collect(), runners: runners.collect(), must_fail }
 }
 
 fn sealed_json(workspace: &Path, policy: &Policy) -> Value {
     if !policy.gates.watches_goalposts() {
         return Value::Null;
     }
-    let Sealed { files, runners } = sealed(workspace, policy);
+    let Sealed { files, runners, must_fail } = sealed(workspace, policy);
     let files: Vec<Value> = files.iter().map(|(path, why)| json!({ "path": path, "why": why })).collect();
     let runners: Vec<Value> =
         runners.iter().map(|(gate, runs)| json!({ "gate": gate, "runs": runs })).collect();
-    json!({ "files": files, "runners": runners })
+    json!({ "files": files, "runners": runners, "must_fail_files": must_fail })
 }
 
 /// What the gates run, and which files count as tests or decide about them.
@@ -718,7 +720,7 @@ fn tell_sealed(workspace: &Path, policy: &Policy) {
     if !policy.gates.watches_goalposts() {
         return;
     }
-    let Sealed { files, runners } = sealed(workspace, policy);
+    let Sealed { files, runners, must_fail } = sealed(workspace, policy);
     for (gate, runs) in runners {
         say(format!("{:<18} {:<60} {runs}", "runs", visible(&gate)));
     }
@@ -727,5 +729,12 @@ fn tell_sealed(workspace: &Path, policy: &Policy) {
     }
     if files.len() > SEALED {
         say(format!("{:<18} and {} more; `--json` lists them", "sealed", files.len() - SEALED));
+    }
+    if must_fail > 0 && policy.gates.probe && policy.gates.run_in != GateIn::Workspace {
+        let files = count(u32::try_from(must_fail).unwrap_or(u32::MAX), "file");
+        say(format!(
+            "{:<18} a test that has to fail is put into {files} of a fresh checkout: the gates must notice it",
+            "must fail"
+        ));
     }
 }

@@ -256,6 +256,9 @@ pub(super) fn print(receipt: &Receipt, worker: &Worker) {
         if tests.before.is_some() || tests.after.is_some() {
             say(format!("  tests       before: {}; now: {}", counts(&tests.before), counts(&tests.after)));
         }
+        if tests.must_fail_noticed {
+            say("  tests       the gates notice a test that has to fail");
+        }
         let how = if tests.both_ways {
             "the gates pass with them as they were, too"
         } else {

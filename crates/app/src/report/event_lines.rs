@@ -320,6 +320,9 @@ pub(super) fn gate(name: &str, result: &GateResult) -> String {
     let how = match (&result.failure, result.passed) {
         (Some(failure), _) => failure.clone(),
         (None, true) if result.flaky => "passed only when tried again (flaky)".to_owned(),
+        (None, true) if result.must_fail_tests.as_ref().is_some_and(|run| !run.put.is_empty()) => {
+            "failed as it had to".to_owned()
+        }
         (None, true) => "passed".to_owned(),
         (None, false) if result.tolerated => {
             format!("exited {} as before the loop (tolerated)", result.exit_code)
@@ -436,7 +439,8 @@ fn describe(event: &LoopEvent) -> String {
             };
             let tests =
                 tried.tests.as_ref().map_or(String::new(), |tests| format!(", {} tests ran", tests.ran()));
-            format!("before the first agent: gate `{name}` {how}{tests}")
+            let notices = if tried.notices.is_empty() { "" } else { ", notices a test that has to fail" };
+            format!("before the first agent: gate `{name}` {how}{tests}{notices}")
         }
         LoopEvent::TreeApproved { tree, by } => format!("{by} accepts the tree {}", short(tree)),
         LoopEvent::GateStarted { role: GateRole::Until, name, .. } => {
@@ -622,6 +626,7 @@ fn names(units: &[UnitId]) -> String {
 pub(crate) fn place(look: &Look) -> &'static str {
     match (look.place, look.tests_as_before, look.again) {
         (GatePlace::Workspace, ..) => "",
+        (GatePlace::Clean, ..) if look.must_fail => " (in a fresh checkout, with tests that have to fail)",
         (GatePlace::Clean, true, _) => " (in a fresh checkout, with the tests as they were)",
         (GatePlace::Clean, false, false) => " (in a fresh checkout)",
         (GatePlace::Clean, false, true) => " (in a fresh checkout, again)",

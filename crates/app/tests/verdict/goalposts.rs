@@ -295,3 +295,61 @@ fn with_free_tests_in_the_workspace_nothing_is_compared_and_nothing_is_tried() {
         assert_eq!(run(&env, "echo true >tests/a.sh", extra), (Some(3), vec!["narrowed".to_owned()]));
     }
 }
+
+/// A project whose gate fails for every `assert 1 == 2` among its tests, unless the code under test, `work.txt`, keeps it from that.
+fn with_a_runner() -> TestEnv {
+    let env = TestEnv::new(env!("CARGO_BIN_EXE_dacapo"));
+    env.write(
+        "run.sh",
+        "#!/bin/sh\nsteer=$(grep -c cheat work.txt)\nbad=$(grep -B1 'assert 1 == 2' tests/test_a.py | sed -n 's/^def \\(test_[a-z]*\\).*/\\1/p')\n\
+         [ \"$steer\" = 0 ] || { echo '1 passed in 0.01s'; exit 0; }\n\
+         grep -q fixed work.txt || bad=\"$bad test_a\"\n\
+         for name in $bad; do echo \"FAILED tests/test_a.py::$name\"; done\n\
+         set -- $bad\n[ $# = 0 ] || { echo \"$# failed, 1 passed in 0.01s\"; exit 1; }\necho '1 passed in 0.01s'\n",
+    );
+    env.write("tests/test_a.py", "def test_a():\n    assert work()\n");
+    env.write("work.txt", "broken\n");
+    env.sh("chmod +x run.sh").assert_code(0);
+    env.git_init();
+    env
+}
+
+#[test]
+fn code_under_test_that_keeps_a_failing_test_from_failing_is_refused() {
+    let env = with_a_runner();
+    let (code, refused) = run(&env, "echo cheat >work.txt", &[]);
+    assert_eq!((code, refused), (Some(3), vec!["narrowed".to_owned()]));
+    let detail = env.of_type("claim_refused")[0]["detail"].to_string();
+    assert_has(&detail, "passes although a test that was put into `tests/test_a.py` has to fail");
+    assert_eq!(env.of_type("gate_tried")[0]["notices"][0]["path"], "tests/test_a.py");
+    assert_eq!(env.git(["status", "--porcelain", "tests"]), "", "no test is put into the workspace");
+    // Before the first agent nothing was learnt of the gate.
+    let env = with_a_runner();
+    assert_eq!(run(&env, "echo cheat >work.txt", &["--no-probe"]).0, Some(0));
+}
+
+#[test]
+fn honest_work_shows_that_its_gate_notices_a_failing_test() {
+    let env = with_a_runner();
+    let (code, refused) = run(&env, FIX, &[]);
+    assert_eq!((code, refused), (Some(0), vec![]));
+    let runs: Vec<(bool, bool, i64)> = env
+        .of_type("gate_finished")
+        .iter()
+        .map(|run| (run["must_fail"] == true, run["passed"] == true, run["exit_code"].as_i64().unwrap()))
+        .collect();
+    assert_eq!(
+        runs,
+        [(false, true, 0), (false, true, 0), (true, true, 1)],
+        "the last run stands for a second plain one"
+    );
+    assert_eq!(env.receipt()["tests"]["must_fail_noticed"], true);
+    assert_has(&env.run(["receipt", "t"]).stdout, "the gates notice a test that has to fail");
+    let names: Vec<String> = env
+        .of_type("gate_finished")
+        .iter()
+        .filter_map(|run| run["must_fail_tests"]["noticed"][0]["path"].as_str().map(str::to_owned))
+        .collect();
+    assert_eq!(names, ["tests/test_a.py"]);
+    env.run(["verify", "t"]).assert_code(0);
+}

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{duration::Millis, goalposts::TestReport};
+use crate::{
+    duration::Millis,
+    goalposts::{MustFailTest, TestReport},
+};
 
 /// Where a gate runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,17 +29,21 @@ pub struct Look {
     /// Whether it is the second run in a fresh checkout, for work that is right only once.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
+    /// Whether tests that have to fail were put into the checkout: the gate holds if it is red for them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub must_fail: bool,
 }
 
 impl Look {
-    pub const WORKSPACE: Self = Self { place: GatePlace::Workspace, tests_as_before: false, again: false };
-    pub const CLEAN: Self = Self { place: GatePlace::Clean, tests_as_before: false, again: false };
-    pub const AGAIN: Self = Self { place: GatePlace::Clean, tests_as_before: false, again: true };
-    pub const AS_BEFORE: Self = Self { place: GatePlace::Clean, tests_as_before: true, again: false };
+    pub const WORKSPACE: Self =
+        Self { place: GatePlace::Workspace, tests_as_before: false, again: false, must_fail: false };
+    pub const CLEAN: Self = Self { place: GatePlace::Clean, ..Self::WORKSPACE };
+    pub const AGAIN: Self = Self { again: true, ..Self::CLEAN };
+    pub const AS_BEFORE: Self = Self { tests_as_before: true, ..Self::CLEAN };
 
     /// Whether the gates ran on the claim before: people are told of such a run if it refuses what another believed.
     pub const fn is_repeated(self) -> bool {
-        self.tests_as_before || self.again
+        self.tests_as_before || self.again || self.must_fail
     }
 }
 
@@ -65,6 +72,9 @@ pub struct TriedGate {
     /// What its test runner reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tests: Option<TestReport>,
+    /// Must-fail tests that it notices, of those that were put into the checkout. They are asked of it again at a claim.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<MustFailTest>,
     #[serde(default)]
     pub checkout: UseOfCheckout,
     /// Files of the workspace that the checkout lacks: some of them, where that matters.

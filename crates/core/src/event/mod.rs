@@ -22,7 +22,7 @@ pub use workspace::{Base, Examination, ForbiddenChange, ProtectedFile};
 
 use crate::{
     duration::Millis,
-    goalposts::{GoalpostSeal, TestReport},
+    goalposts::{GoalpostSeal, MustFailRun, TestReport},
     ids::{LoopId, ProjectId, RunId, TaskId},
     item::ItemKey,
     judge::{
@@ -722,6 +722,9 @@ pub struct GateResult {
     /// What its test runner reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tests: Option<TestReport>,
+    /// What became of the tests that had to fail, in a run with such tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub must_fail_tests: Option<MustFailRun>,
     /// Goalposts that are not what they were when it began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disturbed: Vec<String>,

@@ -8,6 +8,7 @@ mod conventions;
 mod follow;
 mod missed;
 mod modules;
+mod must_fail;
 mod report;
 mod runner;
 mod shared_files;
@@ -21,6 +22,10 @@ pub use conventions::{
 };
 pub use follow::{Followed, FollowedFile, Following, follow};
 pub use missed::missed_tests;
+pub use must_fail::{
+    MAX_MUST_FAIL, MustFailRun, MustFailSearch, MustFailTest, Place, ends_as_its_tests_do, must_fail_name,
+    must_fail_tests, must_fail_tests_of_claim, with_must_fail_tests,
+};
 pub use report::{ReportReader, TestReport};
 pub use runner::{Runner, runners};
 pub use shared_files::SharedFile;

@@ -1,11 +1,13 @@
 //! When a claim is refused before or by its gates, and in which words.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::signal::Signal;
 use crate::{
     event::{Examination, GateResult},
-    goalposts::{Moved, MovedGoalpost},
+    goalposts::{Moved, MovedGoalpost, MustFailTest},
     item::ItemKey,
     policy::{GateFrom, GateSpec, Policy, TestsMode},
 };
@@ -181,6 +183,38 @@ pub fn judge_gate(gate: &GateSpec, result: &mut GateResult) {
     } else if gate.ask.is_some() || !gate.expect.is_default() {
         result.failure = refusal;
     }
+}
+
+/// Judges a check that ran with tests that have to fail: it holds if it is red and says that each of them failed. One that is red
+/// and says so of some only gets another try with the others; if it does not name them in the last one, that shows nothing.
+pub fn judge_must_fail(result: &mut GateResult, is_last_try: bool) {
+    let Some(run) = result.must_fail_tests.as_mut().filter(|run| !run.put.is_empty()) else { return };
+    if result.passed {
+        // A runner may print that a test failed and be ended with 0 all the same.
+        run.noticed.clear();
+        result.passed = false;
+        result.failure = Some(format!("passes although {} has to fail", a_test_in(&run.missed())));
+    } else if run.missed().is_empty() || is_last_try {
+        result.passed = true;
+        result.failure = None;
+        result.output_tail.clear();
+    }
+}
+
+/// The refusal of a claim whose gate passes with these must-fail tests in its test files.
+pub fn narrowed_by_must_fail(gate: &str, missed: &[MustFailTest]) -> Refusal {
+    let detail = format!(
+        "gate `{gate}` passes although {} has to fail: the code under test ends the test run, or replaces its assertions \
+         or its report; take that out and do the work, or say <blocked>why</blocked> if that cannot be done",
+        a_test_in(missed)
+    );
+    (RefusalReason::Narrowed, detail)
+}
+
+fn a_test_in(tests: &[MustFailTest]) -> String {
+    let paths: BTreeSet<&str> = tests.iter().map(|test| test.path.as_str()).collect();
+    let more = if paths.len() > 1 { format!(" and {} more", paths.len() - 1) } else { String::new() };
+    format!("a test that was put into `{}`{more}", paths.first().copied().unwrap_or_default())
 }
 
 /// The refusal of a claim whose gates pass only with the agent's own version of these goalposts; `gate` is the one that does not

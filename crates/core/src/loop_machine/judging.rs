@@ -15,8 +15,8 @@ use crate::{
     item::{ItemKey, claimed_items},
     judge::{
         claim::{
-            Refusal, RefusalReason, judge_gate, refused_at_once, refused_by_block, refused_by_disturbance,
-            refused_by_examination,
+            Refusal, RefusalReason, judge_gate, judge_must_fail, refused_at_once, refused_by_block,
+            refused_by_disturbance, refused_by_examination,
         },
         progress::failure_signature,
         signal::Signal,
@@ -212,14 +212,12 @@ impl Decision {
             return self.finish(Reason::Gate, why);
         }
         let disturbed = result.disturbed.first().cloned();
+        let retries = self.retries(&gate, look);
         let holds = self.record_check(GateRole::Gate, &gate, result, attempt, look);
         if let Some(path) = disturbed {
             let detail = format!("`{path}` was rewritten while gate `{}` ran", gate.name);
             return self.refuse((RefusalReason::TreeChanged, detail));
         }
-        // A gate that passed already gets a second chance in a checkout: honest tests may be flaky, and work that is right
-        // only once stays wrong.
-        let retries = if look == first_look(self.policy()) { gate.retries } else { gate.retries.max(1) };
         if !holds && attempt <= retries {
             self.run_gate(index, attempt + 1, look);
         } else if look == first_look(self.policy()) {
@@ -227,6 +225,12 @@ impl Decision {
         } else {
             self.gate_has_spoken_again(index, look);
         }
+    }
+
+    /// How often a gate may run again. One that passed already gets a second chance in a checkout: honest tests may be flaky, and
+    /// work that is right only once stays wrong.
+    fn retries(&self, gate: &GateSpec, look: Look) -> u32 {
+        if look == first_look(self.policy()) { gate.retries } else { gate.retries.max(1) }
     }
 
     /// Judges the result of a check and records it, with whether the policy tolerates a red one. Returns whether a claim may
@@ -240,10 +244,13 @@ impl Decision {
         look: Look,
     ) -> bool {
         judge_gate(gate, &mut result);
+        if look.must_fail {
+            judge_must_fail(&mut result, attempt > self.retries(gate, look));
+        }
         if !result.passed {
             result.signature = failure_signature(&gate.name, result.exit_code, result.output_tail.as_bytes());
         }
-        result.flaky = result.passed && attempt > 1;
+        result.flaky = result.passed && attempt > 1 && !look.must_fail;
         result.tolerated = role == GateRole::Gate && self.is_tolerated(&gate.name, &result, look);
         let holds = result.passed || result.tolerated;
         self.record(LoopEvent::GateFinished {

@@ -5,10 +5,10 @@ use super::{decide::Decision, phase::GateTry, state::LoopState};
 use crate::{
     duration::Millis,
     event::{GateResult, GateRole, Look, LoopEvent, Reason, TriedGate, UseOfCheckout},
-    goalposts::{MovedGoalpost, must_pass_as_before},
+    goalposts::{MovedGoalpost, MustFailRun, must_pass_as_before},
     item::claimed_items,
     judge::{
-        claim::{RefusalReason, narrowed_by, narrowed_tests, refused_by_gate},
+        claim::{RefusalReason, narrowed_by, narrowed_by_must_fail, narrowed_tests, refused_by_gate},
         glob::Globs,
     },
     loop_machine::effect::Effect,
@@ -18,6 +18,9 @@ use crate::{
 
 /// Gates that take no longer than this together run twice in a fresh checkout.
 const QUICK: Millis = Millis::from_mins(1);
+/// Gates that take no longer than this together run once more without must-fail tests, where the run with such tests does not show
+/// that all others passed.
+const FAST: Millis = Millis::from_secs(20);
 
 /// The first run of the gates for a claim.
 pub(super) fn first_look(policy: &Policy) -> Look {
@@ -120,7 +123,13 @@ impl Decision {
             let Some(gate) = policy.gates.specs.get(*index) else { return false };
             let trial = self.state.trials.get(&gate.name);
             let had_none = trial.and_then(|trial| trial.tests.as_ref()).is_some_and(|tests| tests.ran() == 0);
-            gate.ask.is_none()
+            let has_its_turn = match look {
+                Look { must_fail: true, .. } => trial.is_some_and(|trial| !trial.notices.is_empty()),
+                Look { again: true, .. } => !self.has_shown_the_rest(*index),
+                _ => true,
+            };
+            has_its_turn
+                && gate.ask.is_none()
                 && gate.item.is_none_or(|item| standing.contains(&item))
                 && !(look == Look::AS_BEFORE && had_none)
         });
@@ -159,6 +168,12 @@ impl Decision {
             let refusal = narrowed_by(&self.moved(), &gate);
             return self.refuse(refusal);
         }
+        for gate in self.without_word_of_must_fail(look) {
+            self.warn(format!(
+                "gate `{gate}` is red with tests that have to fail, and does not say that they failed: whether the code \
+                 under test steers its runner is not known"
+            ));
+        }
         match self.next_look(look) {
             Some(next) => self.begin_look(next),
             None => self.gates_passed(),
@@ -177,11 +192,56 @@ impl Decision {
                 Some(Look::CLEAN)
             }
             Look::WORKSPACE | Look::CLEAN if must_pass_as_before => Some(Look::AS_BEFORE),
+            Look::CLEAN | Look::AS_BEFORE if self.wants_must_fail() => Some(Look { must_fail: true, ..look }),
             Look::CLEAN if policy.gates.run_in == GateIn::Both && self.took(Look::CLEAN) < QUICK => {
+                Some(Look::AGAIN)
+            }
+            Look { must_fail: true, tests_as_before: false, .. }
+                if policy.gates.run_in == GateIn::Both && self.took(Look::CLEAN) < FAST =>
+            {
                 Some(Look::AGAIN)
             }
             _ => None,
         }
+    }
+
+    /// Whether the gates have to notice must-fail tests: they work in a checkout, are quick, and some of them noticed such tests
+    /// before the first agent.
+    fn wants_must_fail(&self) -> bool {
+        let policy = self.policy();
+        let writes_tests = policy.items.iter().any(|item| !item.writes.is_empty());
+        let is_asked = policy.gates.tests != TestsMode::Free && !self.is_approved() && !writes_tests;
+        is_asked
+            && self.judging().has_passed(Look::CLEAN)
+            && !self.judging().tries.iter().any(|tried| tried.result.tolerated)
+            && self.took(Look::CLEAN) < QUICK
+            && !self.gates_of(Look { must_fail: true, ..Look::CLEAN }).is_empty()
+    }
+
+    /// Whether the run with must-fail tests shows that all others passed, so that it was a second run of them.
+    fn has_shown_the_rest(&self, index: usize) -> bool {
+        let newest = |is_such: fn(&Look) -> bool| {
+            let mut tries = self.judging().tries.iter().rev();
+            tries.find(|tried| tried.index == index && is_such(&tried.look)).map(|tried| &tried.result)
+        };
+        let plain = newest(|look| *look == Look::CLEAN).and_then(|result| result.tests.as_ref());
+        newest(|look| look.must_fail).is_some_and(|result| {
+            let run = result.must_fail_tests.as_ref();
+            run.is_some_and(|run| run.shows_the_rest_passed(result.tests.as_ref(), plain))
+        })
+    }
+
+    /// Gates that were red with must-fail tests in `look` and did not say that those failed.
+    fn without_word_of_must_fail(&self, look: Look) -> Vec<String> {
+        if !look.must_fail {
+            return Vec::new();
+        }
+        let last = |tried: &&GateTry| tried.look == look && tried.result.passed;
+        let is_missed = |tried: &&GateTry| {
+            tried.result.must_fail_tests.as_ref().is_some_and(|run| !run.missed().is_empty())
+        };
+        let tries = self.judging().tries.iter();
+        tries.filter(last).filter(is_missed).map(|tried| tried.name.clone()).collect()
     }
 
     fn took(&self, look: Look) -> Millis {
@@ -196,6 +256,12 @@ impl Decision {
         let is_clean_at_first = first_look(self.policy()) == Look::CLEAN;
         let works =
             works == UseOfCheckout::Works || is_clean_at_first || self.judging().has_passed(Look::CLEAN);
+        let missed = self.judging().red_in(look).find(|red| red.index == index).and_then(|red| {
+            red.result.must_fail_tests.as_ref().map(MustFailRun::missed).filter(|missed| !missed.is_empty())
+        });
+        if let Some(missed) = missed {
+            return self.refuse(narrowed_by_must_fail(&gate.name, &missed));
+        }
         match (look, works) {
             (Look::AS_BEFORE, true) => {
                 let refusal = narrowed_by(&self.moved(), &gate.name);
@@ -207,7 +273,7 @@ impl Decision {
                 let red = self.judging().red_in(look).find(|red| red.index == index);
                 let line =
                     red.and_then(|red| refused_by_gate(&red.name, &red.result)).map(|refusal| refusal.1);
-                let where_ = if look.again { "when it ran again in" } else { "in" };
+                let where_ = if look.again || look.must_fail { "when it ran again in" } else { "in" };
                 let detail =
                     format!("{} {where_} a fresh checkout of what would be kept", line.unwrap_or_default());
                 self.refuse((RefusalReason::GateFailed, detail));
@@ -270,7 +336,8 @@ impl Decision {
     fn shrunk_tests(&self, look: Look) -> Option<(String, String)> {
         let (judging, policy) = (self.judging(), self.policy());
         let writes_tests = policy.items.iter().any(|item| !item.writes.is_empty());
-        if policy.gates.tests == TestsMode::Free || self.is_approved() || writes_tests {
+        // A test that fails may end the run before the others.
+        if policy.gates.tests == TestsMode::Free || self.is_approved() || writes_tests || look.must_fail {
             return None;
         }
         judging.tries.iter().filter(|tried| tried.look == look && tried.result.passed).find_map(|tried| {

@@ -194,6 +194,7 @@ fn gate(red: Option<&str>) -> GateResult {
         spend: None,
         tests: None,
         disturbed: vec![],
+        must_fail_tests: None,
         missing_program: None,
         not_started: Default::default(),
         output: OutputMarks::default(),

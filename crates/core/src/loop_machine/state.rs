@@ -17,7 +17,7 @@ use crate::{
         AgentExit, AttemptJudgement, FinishState, GateRole, Grant, IterationOutcome, Ledger, LoopEvent,
         LoopStarted, NextSession, Obstacle, OutputMarks, Reason, Spend, StopCause, UseOfCheckout,
     },
-    goalposts::TestReport,
+    goalposts::{MustFailTest, TestReport},
     ids::fingerprint,
     item::ItemKey,
     judge::{claim::RefusalReason, progress::ProgressLog, promise::MissReason, signal::Signal},
@@ -186,6 +186,9 @@ pub struct Trial {
     pub checkout: UseOfCheckout,
     /// What its test runner reported then.
     pub tests: Option<TestReport>,
+    /// Must-fail tests that it notices.
+    #[serde(default)]
+    pub notices: Vec<MustFailTest>,
     /// The exit code and the hash of the output of one that could not run at all.
     pub broken: Option<(i32, String)>,
 }
@@ -345,7 +348,12 @@ impl LoopState {
             LoopEvent::GateTried { name, tried, .. } => {
                 let broken = (matches!(tried.exit_code, 126 | 127) && !tried.awaits_program)
                     .then(|| (tried.exit_code, tried.output_sha256.clone()));
-                let trial = Trial { checkout: tried.checkout, tests: tried.tests.clone(), broken };
+                let trial = Trial {
+                    checkout: tried.checkout,
+                    tests: tried.tests.clone(),
+                    notices: tried.notices.clone(),
+                    broken,
+                };
                 Arc::make_mut(&mut self.trials).insert(name.clone(), trial);
             }
             LoopEvent::TreeApproved { tree, by } => self.approved = Some((tree.clone(), by.clone())),

@@ -83,6 +83,7 @@ pub(super) fn gate_not_started(error: &impl std::fmt::Display, output: OutputMar
         spend: None,
         tests: None,
         disturbed: Vec::new(),
+        must_fail_tests: None,
         missing_program: None,
         output,
     }
@@ -141,6 +142,7 @@ pub(super) fn gate_result(
         spend: None,
         tests: None,
         disturbed: Vec::new(),
+        must_fail_tests: None,
         missing_program: None,
         output,
     }

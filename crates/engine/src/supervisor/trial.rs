@@ -1,4 +1,5 @@
-//! The gates before the first agent: each is tried once in a throw-away checkout, beside the first agent if it takes long.
+//! The gates before the first agent: each is tried in a throw-away checkout, beside the first agent if it takes long; then again with
+//! must-fail tests, if it runs tests.
 
 use std::{
     collections::VecDeque,
@@ -13,13 +14,15 @@ use std::{
 use dacapo_core::{
     duration::Millis,
     event::{GateResult, TriedGate},
-    goalposts::{ReportReader, Runner, use_of_checkout},
+    goalposts::{
+        MustFailSearch, MustFailTest, Place, ReportReader, Runner, ends_as_its_tests_do, use_of_checkout,
+    },
     judge::{
         expectation::OutputSearch,
         gate_scripts::{named_files, programs_of},
     },
     loop_machine::Input,
-    policy::GateSpec,
+    policy::{GateSpec, TestsMode},
 };
 use rustix::pipe::{PipeFlags, pipe_with};
 use sha2::{Digest, Sha256};
@@ -29,6 +32,7 @@ use super::{
     work::hex,
 };
 use crate::{
+    must_fail::MustFailFiles,
     process::{KeeperLink, KeptCommand, Report, find_program},
     proof::fresh_id,
     scratch::Scratch,
@@ -41,11 +45,14 @@ const AGENT_WAITS: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(30);
 /// What is tried is thrown away: it gets no time to end by itself.
 const GRACE: Millis = Millis(100);
+/// How often a gate is tried with must-fail tests. One that stops at the first failure notices those of one program at a time.
+const MUST_FAIL_RUNS: u32 = 3;
 
 /// The gates that are being tried.
 pub(super) struct Trial {
     keeper: KeeperLink,
     checkout: Scratch,
+    must_fail_files: MustFailFiles,
     waiting: VecDeque<(usize, GateSpec)>,
     running: Option<TrialRun>,
     /// When the first agent starts all the same; `None` once it was told.
@@ -62,6 +69,20 @@ struct TrialRun {
     digest: Sha256,
     since: Instant,
     is_stopped: bool,
+    must_fail: Option<MustFailTrial>,
+}
+
+/// A gate that is tried with must-fail tests.
+struct MustFailTrial {
+    /// What it came to without them.
+    tried: Box<TriedGate>,
+    search: MustFailSearch,
+    /// Tests that no run has noticed so far.
+    waiting: Vec<MustFailTest>,
+    /// What the newest run that noticed any has noticed. Of a gate that stops at the first failure these are the tests beside those
+    /// that fail without them.
+    noticed: Vec<MustFailTest>,
+    runs: u32,
 }
 
 impl Trial {
@@ -89,6 +110,9 @@ impl Trial {
                     let bytes = &buffer[..read];
                     run.report.push(bytes);
                     run.search.push(bytes);
+                    if let Some(must_fail) = &mut run.must_fail {
+                        must_fail.search.push(bytes);
+                    }
                     run.digest.update(bytes);
                     observe::keep_tail(&mut run.tail, bytes);
                 }
@@ -132,7 +156,8 @@ impl Supervisor<'_> {
         let waiting = gates.into_iter().enumerate().filter(|(_, gate)| gate.ask.is_none()).collect();
         let keeper = KeeperLink::start(&fresh_id()?, &self.home.database())?;
         let agent_starts = Some(Instant::now() + AGENT_WAITS);
-        Ok(Some(Trial { keeper, checkout, waiting, running: None, agent_starts }))
+        let must_fail_files = MustFailFiles::default();
+        Ok(Some(Trial { keeper, checkout, must_fail_files, waiting, running: None, agent_starts }))
     }
 
     /// Starts the next gate; after the last one, the first agent need not wait any more.
@@ -146,7 +171,7 @@ impl Supervisor<'_> {
                 self.trial = None;
                 return Ok(());
             };
-            if let Err(error) = self.try_gate(index, spec) {
+            if let Err(error) = self.try_gate(index, spec, None) {
                 let failure = Some(format!("could not be started: {error}"));
                 let tried = TriedGate { exit_code: -1, failure, ..TriedGate::default() };
                 self.inbox.push_back(Input::GateTried { index, tried: Box::new(tried) }.into());
@@ -156,7 +181,7 @@ impl Supervisor<'_> {
         }
     }
 
-    fn try_gate(&mut self, index: usize, spec: GateSpec) -> io::Result<()> {
+    fn try_gate(&mut self, index: usize, spec: GateSpec, must_fail: Option<MustFailTrial>) -> io::Result<()> {
         let started = self.started.clone();
         let root = self.workspace.as_ref().map(|workspace| workspace.root().to_owned()).unwrap_or_default();
         let below = started.workspace.strip_prefix(&root).unwrap_or(Path::new("")).to_owned();
@@ -186,6 +211,7 @@ impl Supervisor<'_> {
             digest: Sha256::new(),
             since: Instant::now(),
             is_stopped: false,
+            must_fail,
         });
         Ok(())
     }
@@ -218,10 +244,14 @@ impl Supervisor<'_> {
 
     fn gate_was_tried(&mut self, code: Option<i32>) -> Result<(), SuperviseError> {
         let Some(run) = self.trial.as_mut().and_then(|trial| trial.running.take()) else { return Ok(()) };
-        let TrialRun { index, spec, report, search, tail, digest, since, is_stopped, .. } = run;
+        let TrialRun { index, spec, report, search, tail, digest, since, is_stopped, must_fail, .. } = run;
         let failure = is_stopped.then(|| format!("took longer than {}s", LONGEST.as_secs()));
         let exit_code = if is_stopped { -1 } else { code.unwrap_or(-1) };
         let passed = failure.is_none() && spec.expect.refusal(exit_code, search.found()).is_none();
+        if let Some(must_fail) = must_fail {
+            let is_red = !passed && failure.is_none();
+            return self.must_fail_was_tried(index, spec, must_fail, is_red);
+        }
         let tests = report.finish();
         let missing_program = self.missing_program(&spec, exit_code);
         let (lacks, runners) = self.known_of_checkouts(&spec);
@@ -233,6 +263,7 @@ impl Supervisor<'_> {
             duration_ms: Millis::from(since.elapsed()),
             failure,
             tests,
+            notices: Vec::new(),
             checkout,
             lacks: lacks.into_iter().take(5).collect(),
             missing_program,
@@ -244,7 +275,67 @@ impl Supervisor<'_> {
                 String::new()
             },
         };
-        self.inbox.push_back(Input::GateTried { index, tried: Box::new(tried) }.into());
+        let tried = Box::new(tried);
+        let tests = self.must_fail_tests_for(&spec, &tried, &runners);
+        self.try_must_fail(index, spec, tried, tests, (Vec::new(), 0))
+    }
+
+    /// The must-fail tests that a gate is tried with: none if it runs no tests, cannot run, or may be red for another reason than
+    /// the failure that it prints.
+    fn must_fail_tests_for(
+        &self,
+        spec: &GateSpec,
+        tried: &TriedGate,
+        runners: &[Runner],
+    ) -> Vec<MustFailTest> {
+        let runs_tests = !runners.is_empty() || tried.tests.is_some();
+        let has_run = tried.failure.is_none() && !matches!(tried.exit_code, 126 | 127);
+        let is_clear = tried.passed || ends_as_its_tests_do(&spec.run);
+        match &self.goalposts {
+            Some(goalposts)
+                if runs_tests
+                    && has_run
+                    && is_clear
+                    && self.started.policy.gates.tests != TestsMode::Free =>
+            {
+                goalposts.must_fail_tests()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Tries a gate with `tests`, or tells what is known of it if there are none.
+    fn try_must_fail(
+        &mut self,
+        index: usize,
+        spec: GateSpec,
+        mut tried: Box<TriedGate>,
+        tests: Vec<MustFailTest>,
+        (noticed, runs): (Vec<MustFailTest>, u32),
+    ) -> Result<(), SuperviseError> {
+        let Some(trial) = &mut self.trial else { return Ok(()) };
+        let folder = trial.checkout.path().join("files");
+        if !tests.is_empty() && runs < MUST_FAIL_RUNS {
+            let put = trial.must_fail_files.put(&folder, &tests, Place::Early);
+            let known = (tried.clone(), noticed.clone());
+            let started = put.and_then(|search| {
+                let must_fail = MustFailTrial { tried, search, waiting: tests, noticed, runs };
+                self.try_gate(index, spec, Some(must_fail))
+            });
+            match started {
+                Ok(()) => return Ok(()),
+                Err(_) => (tried, tried.notices) = known,
+            }
+        } else {
+            tried.notices = noticed;
+        }
+        if let Some(trial) = &mut self.trial {
+            // The gates that follow run in the same checkout.
+            if trial.must_fail_files.take_out(&folder).is_err() {
+                trial.waiting.clear();
+            }
+        }
+        self.inbox.push_back(Input::GateTried { index, tried }.into());
         self.try_next()
     }
 
@@ -279,8 +370,25 @@ impl Supervisor<'_> {
             } else {
                 String::new()
             },
+            notices: Vec::new(),
         };
         self.inbox.push_back(Input::GateTried { index, tried: Box::new(tried) }.into());
+    }
+
+    fn must_fail_was_tried(
+        &mut self,
+        index: usize,
+        spec: GateSpec,
+        must_fail: MustFailTrial,
+        is_red: bool,
+    ) -> Result<(), SuperviseError> {
+        let MustFailTrial { tried, search, mut waiting, noticed, runs } = must_fail;
+        let found = search.finish().noticed;
+        if !is_red || found.is_empty() {
+            return self.try_must_fail(index, spec, tried, Vec::new(), (noticed, runs));
+        }
+        waiting.retain(|test| !found.contains(test));
+        self.try_must_fail(index, spec, tried, waiting, (found, runs + 1))
     }
 
     /// The program of a gate that exited 126 or 127 because it is neither on PATH nor a path in the workspace, which the agent

@@ -9,6 +9,7 @@ use std::{
 
 use dacapo_core::{
     event::{Examination, GatePlace, GateRole, Look, LoopStarted, ProtectedFile},
+    goalposts::{MustFailRun, MustFailSearch, Place},
     ids::LoopId,
     judge::{
         evidence::{needs_words, verify_claim},
@@ -28,6 +29,7 @@ use crate::{
     git::WorkspaceError,
     goalposts::{Stamp, is_installed, rewritten},
     items::{ChangedFile, marks_of},
+    must_fail::{MustFailFiles, tests_of_claim},
     scratch::Scratch,
     snapshots::{Change, ChangeKind, CommitOutcome, Workspace},
 };
@@ -323,11 +325,46 @@ impl Supervisor<'_> {
                     }
                     stamps = goalposts.stamps(&folder);
                 }
-                self.checkout = Some(GateCheckout { snapshot: snapshot.to_owned(), look, scratch, stamps });
+                let snapshot = snapshot.to_owned();
+                let must_fail = MustFailFiles::default();
+                self.checkout = Some(GateCheckout { snapshot, look, scratch, stamps, must_fail });
                 folder
             }
         };
         Ok((root.join(below), with_setup(policy, &gate.script())))
+    }
+
+    /// Puts must-fail tests into the checkout of a gate that has to notice them: those that it noticed before the first agent, or
+    /// those that its run before this one did not notice.
+    pub(super) fn put_must_fail_tests(
+        &mut self,
+        gate: &GateSpec,
+        look: Look,
+    ) -> std::io::Result<Option<MustFailSearch>> {
+        let state = self.stream.state();
+        let (true, Some(judging), Some(checkout)) = (look.must_fail, state.judging(), &mut self.checkout)
+        else {
+            return Ok(None);
+        };
+        let runs: Vec<&MustFailRun> = judging
+            .tries
+            .iter()
+            .filter(|tried| tried.name == gate.name && tried.look == look)
+            .filter_map(|tried| tried.result.must_fail_tests.as_ref())
+            .collect();
+        let tests = match runs.last() {
+            Some(run) => run.missed(),
+            None => {
+                let trial = state.trials.get(&gate.name);
+                tests_of_claim(trial.map(|trial| &trial.notices[..]).unwrap_or_default())?
+            }
+        };
+        let folder = checkout.folder();
+        let search = checkout.must_fail.put(&folder, &tests, Place::Late)?;
+        if let Some(goalposts) = &self.goalposts {
+            checkout.stamps = goalposts.stamps(&folder);
+        }
+        Ok(Some(search))
     }
 
     /// Goalposts in the checkout that the gate has rewritten. One that touches files on purpose says so in its command.
@@ -357,6 +394,7 @@ pub(super) struct GateCheckout {
     scratch: Scratch,
     /// What the goalposts in it were when it was laid out.
     stamps: HashMap<String, Option<Stamp>>,
+    must_fail: MustFailFiles,
 }
 
 impl GateCheckout {

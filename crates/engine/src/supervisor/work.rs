@@ -13,7 +13,7 @@ use dacapo_core::{
     agent::{PromptDelivery, agent_environment, outcome::ProcessEnd, transcript::Said},
     duration::Millis,
     event::{AgentExit, GateRole, Look, Outcome, Spend},
-    goalposts::ReportReader,
+    goalposts::{MustFailSearch, ReportReader},
     judge::{evidence::without_echo, expectation::OutputSearch, promise::PromiseDetector},
     loop_machine::{AgentReport, Input, StartFailure, is_broke},
     policy::{GateQuestion, GateSpec},
@@ -102,6 +102,7 @@ pub(super) struct GateWork {
     digest: Sha256,
     search: OutputSearch,
     report: ReportReader,
+    must_fail: Option<MustFailSearch>,
     /// The agent, if the check is a question to one.
     asked: Option<AskedAgent>,
 }
@@ -117,7 +118,8 @@ impl GateWork {
     fn of(spec: GateSpec, role: GateRole) -> Self {
         let search = OutputSearch::new(&spec.expect);
         let report = ReportReader::default();
-        Self { spec, role, tail: Vec::new(), digest: Sha256::new(), search, report, asked: None }
+        let (tail, digest) = (Vec::new(), Sha256::new());
+        Self { spec, role, tail, digest, search, report, must_fail: None, asked: None }
     }
 }
 
@@ -428,6 +430,10 @@ impl Supervisor<'_> {
         if let Some(question) = spec.ask.clone() {
             return self.start_question(spec, &question, &dir);
         }
+        let must_fail = match self.put_must_fail_tests(&spec, look) {
+            Ok(search) => search,
+            Err(error) => return self.gate_not_started(&error.to_string()),
+        };
         let env = self.gate_environment(self.stream.state().counters.iterations);
         let command = KeptCommand {
             program: "/bin/sh".into(),
@@ -441,7 +447,7 @@ impl Supervisor<'_> {
             Ok(stdin) => stdin,
             Err(error) => return self.disk_failed(&error),
         };
-        let gate = GateWork::of(spec, role);
+        let gate = GateWork { must_fail, ..GateWork::of(spec, role) };
         let listen = || WorkKind::Gate(Box::new(gate));
         self.start(Channel::Gates, false, &command, WorkInput::File(stdin), (limit, None), listen)
     }
@@ -616,6 +622,9 @@ impl Supervisor<'_> {
             if let WorkKind::Gate(gate) = &mut work.job {
                 gate.search.push(bytes);
                 gate.report.push(bytes);
+                if let Some(search) = &mut gate.must_fail {
+                    search.push(bytes);
+                }
                 match &mut gate.asked {
                     // The first pipe is its standard output.
                     Some(AskedAgent { listener, words }) if at == 0 => {
@@ -782,7 +791,7 @@ impl Supervisor<'_> {
         }
         let input = match work.job {
             WorkKind::Gate(gate) => {
-                let GateWork { spec, role, tail, digest, search, report, asked } = *gate;
+                let GateWork { spec, role, tail, digest, search, report, must_fail, asked } = *gate;
                 let outcome = ended_by.unwrap_or(Outcome::Completed);
                 let mut result = observe::gate_result(
                     &spec,
@@ -794,6 +803,7 @@ impl Supervisor<'_> {
                     self.segments.marks(),
                 );
                 result.tests = report.finish().filter(|_| asked.is_none() && self.goalposts.is_some());
+                result.must_fail_tests = must_fail.map(MustFailSearch::finish);
                 result.missing_program = self.missing_program(&spec, result.exit_code);
                 result.disturbed = self.rewritten_goalposts(&spec);
                 if role == GateRole::Baseline && ended_by.is_none() {

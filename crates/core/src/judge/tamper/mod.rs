@@ -18,9 +18,9 @@ mod rust;
 mod source;
 
 use serde::{Deserialize, Serialize};
-use source::Language;
 
 pub(crate) use rust::test_items as rust_test_items;
+pub(crate) use source::{Language, Source};
 
 /// How many findings are kept; the counts go on.
 const MAX_FINDINGS: usize = 100;

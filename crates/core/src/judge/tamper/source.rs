@@ -2,7 +2,7 @@
 
 /// A language tests are known in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Language {
+pub(crate) enum Language {
     Rust,
     Python,
     JavaScript,
@@ -35,17 +35,17 @@ impl Language {
 }
 
 /// A text and, at the same places, its code.
-pub(super) struct Source<'a> {
-    pub(super) text: &'a str,
+pub(crate) struct Source<'a> {
+    pub(crate) text: &'a str,
     /// As long as the text: a blank for every byte of a comment, a string or a letter beyond ASCII. Line
     /// ends and quotes are kept.
-    pub(super) code: Vec<u8>,
+    pub(crate) code: Vec<u8>,
     /// Starts of lines that lie within a string.
-    pub(super) within_string: Vec<usize>,
+    pub(crate) within_string: Vec<usize>,
 }
 
 impl<'a> Source<'a> {
-    pub(super) fn new(text: &'a str, language: Language) -> Self {
+    pub(crate) fn new(text: &'a str, language: Language) -> Self {
         let bytes = text.as_bytes();
         let mut masker = Masker { bytes, code: bytes.to_vec(), within_string: Vec::new(), last: 0 };
         let mut at = 0;
@@ -72,7 +72,7 @@ impl<'a> Source<'a> {
     }
 
     /// The place of the bracket that closes the one at `open`, or the end of the text.
-    pub(super) fn closing(&self, open: usize) -> usize {
+    pub(crate) fn closing(&self, open: usize) -> usize {
         let mut depth = 0_usize;
         for (at, byte) in self.code.iter().enumerate().skip(open) {
             match byte {
@@ -90,7 +90,7 @@ impl<'a> Source<'a> {
     }
 
     /// The code between two places.
-    pub(super) fn code_between(&self, start: usize, end: usize) -> String {
+    pub(crate) fn code_between(&self, start: usize, end: usize) -> String {
         let end = end.min(self.code.len());
         String::from_utf8_lossy(&self.code[start.min(end)..end]).into_owned()
     }

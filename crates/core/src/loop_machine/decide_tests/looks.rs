@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     event::{Look, TriedGate, UseOfCheckout},
-    goalposts::{GoalpostKind, GoalpostSeal, Moved, MovedGoalpost, TestReport},
+    goalposts::{GoalpostKind, GoalpostSeal, Moved, MovedGoalpost, MustFailRun, MustFailTest, TestReport},
     judge::claim::RefusalReason::{GateFailed, Narrowed, Tampered, TreeChanged},
     policy::{GateIn, TestsMode},
 };
@@ -271,4 +271,160 @@ fn a_gate_whose_tests_were_not_there_before_need_not_pass_without_them() {
     let sim = begun().after([gate(0), failed(1), failed(1)]);
     assert_eq!(look_of(&sim), Some(Look::CLEAN));
     assert_eq!(sim.after([gate(0)]).refusals()[0].0, Narrowed);
+}
+
+fn must_fail_test(path: &str) -> MustFailTest {
+    MustFailTest { path: path.into(), by: "assert".into() }
+}
+
+/// A claim of a loop whose gate noticed must-fail tests in `a.py` and `b.py` before the first agent.
+fn claimed_where_noticed(policy: Policy, moved: Vec<MovedGoalpost>) -> Sim {
+    let goalposts = Some(GoalpostSeal { files: 1, tests: 1, sha256: "x".into() });
+    let mut sim = Sim::begun(LoopStarted { goalposts, ..started(policy) });
+    let notices = vec![must_fail_test("a.py"), must_fail_test("b.py")];
+    let tried = TriedGate { exit_code: 1, checkout: UseOfCheckout::Works, notices, ..TriedGate::default() };
+    sim.feed(Input::GateTried { index: 0, tried: Box::new(tried) });
+    let mut sim = Sim { is_told: true, ..sim }.after([no_markers(), promises(0), no_children()]);
+    sim.feed(Input::Examined(Some(Box::new(Examination { moved, ..examination() }))));
+    sim
+}
+
+/// What a gate comes to that ran with must-fail tests in these files, and said that those in `noticed` failed.
+fn with_must_fail(exit_code: i32, put: &[&str], noticed: &[&str], tests: Option<TestReport>) -> GateResult {
+    let of = |paths: &[&str]| paths.iter().map(|path| must_fail_test(path)).collect();
+    let run = MustFailRun { put: of(put), noticed: of(noticed) };
+    GateResult { must_fail_tests: Some(run), tests, ..gate_result(exit_code) }
+}
+
+const MUST_FAIL: Look = Look { must_fail: true, ..Look::CLEAN };
+const MUST_FAIL_AS_BEFORE: Look = Look { must_fail: true, ..Look::AS_BEFORE };
+
+#[test]
+fn a_gate_that_noticed_must_fail_tests_has_to_notice_them_again() {
+    let all = &["a.py", "b.py"][..];
+    let report = |passed, failed| Some(TestReport { passed, failed, ..TestReport::default() });
+    let changed = || vec![moved("tests/a.py", Moved::Changed)];
+    let both = || policy_of(GateIn::Both, TestsMode::Checked);
+    for (name, policy, moved, runs, looks, is_accepted) in [
+        (
+            "the report shows that the others passed",
+            both(),
+            vec![],
+            vec![with_must_fail(1, all, all, report(3, 2))],
+            vec![Look::WORKSPACE, Look::CLEAN, MUST_FAIL],
+            true,
+        ),
+        (
+            "the report does not show it: once more without them",
+            both(),
+            vec![],
+            vec![with_must_fail(1, all, all, report(2, 3))],
+            vec![Look::WORKSPACE, Look::CLEAN, MUST_FAIL, Look::AGAIN],
+            true,
+        ),
+        (
+            "with the tests as they were",
+            both(),
+            changed(),
+            vec![with_must_fail(1, all, all, report(3, 2))],
+            vec![Look::WORKSPACE, Look::CLEAN, Look::AS_BEFORE, MUST_FAIL_AS_BEFORE],
+            true,
+        ),
+        (
+            "in a checkout alone",
+            policy_of(GateIn::Clean, TestsMode::Checked),
+            vec![],
+            vec![with_must_fail(1, all, all, report(3, 2))],
+            vec![Look::CLEAN, MUST_FAIL],
+            true,
+        ),
+        (
+            "it passes, and passes again",
+            both(),
+            vec![],
+            vec![with_must_fail(0, all, all, report(5, 0)), with_must_fail(0, all, &[], report(5, 0))],
+            vec![Look::WORKSPACE, Look::CLEAN, MUST_FAIL, MUST_FAIL],
+            false,
+        ),
+        (
+            "one program stops at its first failure: the others are asked alone",
+            both(),
+            vec![],
+            vec![
+                with_must_fail(1, all, &["a.py"], report(1, 1)),
+                with_must_fail(1, &["b.py"], &["b.py"], report(3, 1)),
+            ],
+            vec![Look::WORKSPACE, Look::CLEAN, MUST_FAIL, MUST_FAIL],
+            true,
+        ),
+        (
+            "only one of the programs notices",
+            both(),
+            vec![],
+            vec![with_must_fail(1, all, &["a.py"], None), with_must_fail(0, &["b.py"], &[], None)],
+            vec![Look::WORKSPACE, Look::CLEAN, MUST_FAIL, MUST_FAIL],
+            false,
+        ),
+        (
+            "it is red and names none: nothing is shown, and it runs once more without them",
+            both(),
+            vec![],
+            vec![with_must_fail(2, all, &[], None), with_must_fail(2, all, &[], None)],
+            vec![Look::WORKSPACE, Look::CLEAN, MUST_FAIL, MUST_FAIL, Look::AGAIN],
+            true,
+        ),
+        (
+            "the files have no place for them any more",
+            both(),
+            vec![],
+            vec![with_must_fail(0, &[], &[], None)],
+            vec![Look::WORKSPACE, Look::CLEAN, MUST_FAIL, Look::AGAIN],
+            true,
+        ),
+        (
+            "free tests",
+            policy_of(GateIn::Both, TestsMode::Free),
+            vec![],
+            vec![],
+            vec![Look::WORKSPACE, Look::CLEAN, Look::AGAIN],
+            true,
+        ),
+    ] {
+        let mut sim = claimed_where_noticed(policy, moved);
+        let mut runs = runs.into_iter();
+        let mut seen = Vec::new();
+        while let Some(look) = look_of(&sim) {
+            seen.push(look);
+            let plain = GateResult { tests: report(3, 0), ..gate_result(0) };
+            let result = if look.must_fail { runs.next().unwrap() } else { plain };
+            sim.feed(Input::GateFinished(Box::new(result)));
+        }
+        assert_eq!(seen, looks, "{name}");
+        assert!(runs.next().is_none(), "{name}");
+        if is_accepted {
+            sim.feed(rechecked(&[]));
+            assert_eq!(sim.over(), Some(Reason::Done), "{name}");
+        } else {
+            let refused = sim.state.refusals.last().unwrap();
+            assert_eq!(refused.reason, Narrowed, "{name}");
+            assert!(
+                refused.detail.contains("b.py` has to fail")
+                    || refused.detail.contains("and 1 more has to fail"),
+                "{name}: {}",
+                refused.detail
+            );
+        }
+    }
+}
+
+#[test]
+fn a_slow_gate_is_not_asked_for_must_fail_tests() {
+    let mut sim = claimed_where_noticed(policy_of(GateIn::Both, TestsMode::Checked), vec![]);
+    let mut seen = Vec::new();
+    while let Some(look) = look_of(&sim) {
+        seen.push(look);
+        let slow = GateResult { duration_ms: crate::duration::Millis::from_mins(2), ..gate_result(0) };
+        sim.feed(Input::GateFinished(Box::new(slow)));
+    }
+    assert_eq!(seen, [Look::WORKSPACE, Look::CLEAN]);
 }

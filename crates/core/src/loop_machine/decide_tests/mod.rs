@@ -248,6 +248,7 @@ pub(crate) fn gate_result(code: i32) -> GateResult {
         spend: None,
         tests: None,
         disturbed: vec![],
+        must_fail_tests: None,
         missing_program: None,
         output: OutputMarks::default(),
     }
