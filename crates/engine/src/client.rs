@@ -752,6 +752,23 @@ impl Client {
         }
     }
 
+    /// What the commits behind `first`, it included, up to `last` have changed, as `git diff --stat` lists it; `id` is a loop that
+    /// worked in the repository `root`.
+    pub fn stat_of_merges(
+        &self,
+        id: &LoopId,
+        root: &Path,
+        (first, last): (&str, &str),
+        columns: usize,
+    ) -> Result<String, ClientError> {
+        match &self.way {
+            Way::Journal { home, .. } => {
+                Ok(snapshots::stat_of_merges(home, id, root, (first, last), columns)?)
+            }
+            Way::Supervisor(_) => Err(deciding("look at snapshots").into()),
+        }
+    }
+
     /// The difference that a loop, or one of its iterations, made.
     pub fn difference(
         &self,

@@ -238,8 +238,21 @@ fn obey(mut args: Vec<OsString>) -> ExitCode {
 }
 
 /// Commands that change files, or end something for good: a word that was mistyped is never taken for one of them.
-const NEVER_SUGGESTED: [&str; 9] =
-    ["restore", "clean", "init", "import", "cancel", "stop", "kill", "ralph-cancel", "reset"];
+const NEVER_SUGGESTED: [&str; 13] = [
+    "restore",
+    "clean",
+    "init",
+    "import",
+    "cancel",
+    "stop",
+    "kill",
+    "ralph-cancel",
+    "reset",
+    "run",
+    "approve",
+    "trust",
+    "add",
+];
 
 /// Says what is wrong with what was typed, which it quotes.
 fn refuse(error: &mut clap::Error) -> ! {

@@ -149,7 +149,8 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
             if view.max_iterations == 0 {
                 let detail = view.detail.as_deref().filter(|_| view.verified != Some(true));
                 let how = detail.map_or_else(|| "passed".to_owned(), |detail| format!("red: {detail}"));
-                say(format!("  {}  {} (checks of a merge): {how}", view.id, view.task));
+                let ago = view.ended_at.map(|at| format!(", {} ago", age(at, now))).unwrap_or_default();
+                say(format!("  {}  {} (checks of a merge): {how}{ago}", view.id, view.task));
                 continue;
             }
             say(format!(
@@ -368,6 +369,16 @@ fn workflow(client: &Client, view: &WorkflowView, is_json: bool) -> Result<u8, U
 
 /// Answers where units are asked for; `None` if loops are.
 fn units(cx: &Context, client: &Client, args: &StatusArgs) -> Result<Option<u8>, UserError> {
+    if let Some(name) = &args.id
+        && let Some(run) = cx.find_run(client, name)?
+    {
+        let units = client.units_of_run(&run.view.id)?;
+        if args.json {
+            return say_json(&units).map(Some);
+        }
+        unit_section(&run.view, &units, "");
+        return Ok(Some(0));
+    }
     let views = match &args.id {
         // A script that asks for a task is answered with its loop, even if a unit has the same name.
         Some(_) if args.json && !args.units => return Ok(None),
@@ -396,6 +407,7 @@ fn shown(view: &LoopView) -> Value {
     if let Some(keys) = value.as_object_mut() {
         keys.remove("ledger");
         keys.remove("tally");
+        keys.remove("refused_by");
     }
     value
 }
@@ -469,14 +481,18 @@ fn unit_sections(client: &Client, below: bool) -> Result<(), UserError> {
         if units.is_empty() {
             continue;
         }
-        say(format!("{gap}{}", heading(&run, &units)));
+        unit_section(&run, &units, gap);
         gap = "\n";
-        let width = units.iter().map(|view| view.unit.as_str().len()).max().unwrap_or(0);
-        for unit in &units {
-            say(format!("  {}", unit_line(unit, width)));
-        }
     }
     Ok(())
+}
+
+fn unit_section(run: &RunView, units: &[UnitView], gap: &str) {
+    say(format!("{gap}{}", heading(run, units)));
+    let width = units.iter().map(|view| view.unit.as_str().len()).max().unwrap_or(0);
+    for unit in units {
+        say(format!("  {}", unit_line(unit, width)));
+    }
 }
 
 fn heading(run: &RunView, units: &[UnitView]) -> String {

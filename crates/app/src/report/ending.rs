@@ -1,12 +1,12 @@
 //! What a loop leaves behind, told once when it ends: what changed, whether it is committed, what checked it, what to type next.
 
-use std::{collections::BTreeSet, io::Write};
+use std::{collections::BTreeSet, io::Write, path::Path};
 
 use dacapo_core::{
     event::{MergeMode, Reason, Spend},
     ids::{LoopId, RunId},
     text::{ansi::readable, columns::wrapped},
-    view::{LoopView, StageTaskView, after_run, why, why_task},
+    view::{LoopView, StageTaskView, UnitView, after_run, why, why_task},
 };
 use dacapo_engine::{
     client::Client, performer::WorkflowLeft, scheduler::RunFinished, secrets::secrets, snapshots::WorkDone,
@@ -80,14 +80,23 @@ fn lines(view: &LoopView, done: Option<&WorkDone>, gates: &[String]) -> Vec<Stri
     lines
 }
 
-/// What the loops of runs have changed, what checked it and what it cost; `fate` says where the change is now.
+/// The commits in which runs came to their target, oldest first, and the repository.
+struct Merges<'a> {
+    root: &'a Path,
+    commits: Vec<String>,
+}
+
+/// What the loops of runs have changed, what checked it and what it cost; `fate` says where the change is now. What was merged is
+/// one look at the target, anything else one at each loop.
 fn work_of_runs(
     client: &Client,
     runs: &[&RunId],
+    merges: Option<&Merges<'_>>,
     fate: &str,
     width: usize,
 ) -> Result<Vec<String>, UserError> {
     let columns = width.saturating_sub(12).max(20);
+    let mut worked = None;
     let (mut files, mut sum, mut gates) = (Vec::<String>::new(), Sum::default(), Vec::<String>::new());
     let mut spend = Spend::default();
     for run in runs {
@@ -106,17 +115,20 @@ fn work_of_runs(
                     gates.push(gate.command);
                 }
             }
+            worked = Some(id.clone());
             // What a run came to is known without the list of its files.
-            let Ok(Some(done)) = client.work_done(id, columns) else { continue };
-            let stat: Vec<&str> = done.stat.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-            let Some((last, listed)) = stat.split_last() else { continue };
-            sum.add(last);
-            for line in listed {
-                if !files.iter().any(|known| known == line) {
-                    files.push((*line).to_owned());
-                }
+            if merges.is_none()
+                && let Ok(Some(done)) = client.work_done(id, columns)
+            {
+                sum.take(&done.stat, &mut files);
             }
         }
+    }
+    if let (Some(Merges { root, commits }), Some(id)) = (merges, worked)
+        && let (Some(first), Some(last)) = (commits.first(), commits.last())
+        && let Ok(stat) = client.stat_of_merges(&id, root, (first.as_str(), last.as_str()), columns)
+    {
+        sum.take(&stat, &mut files);
     }
     let mut lines = Vec::new();
     if !files.is_empty() {
@@ -153,6 +165,18 @@ struct Sum {
 }
 
 impl Sum {
+    /// Takes in what `git diff --stat` printed, with its files.
+    fn take(&mut self, stat: &str, files: &mut Vec<String>) {
+        let stat: Vec<&str> = stat.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let Some((last, listed)) = stat.split_last() else { return };
+        self.add(last);
+        for line in listed {
+            if !files.iter().any(|known| known == line) {
+                files.push((*line).to_owned());
+            }
+        }
+    }
+
     fn add(&mut self, line: &str) {
         for part in line.split(',').map(str::trim) {
             let number = part.split(' ').next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0);
@@ -201,7 +225,15 @@ pub(crate) fn ending_of_units(client: &Client, finished: &RunFinished) -> Result
         MergeMode::PullRequest => format!("in pull requests to {target}"),
     };
     let width = columns_for_people();
-    let mut lines = work_of_runs(client, &[id], &fate, width)?;
+    let mut units: Vec<UnitView> = match seen.view.merge {
+        MergeMode::Merge => client.units_of_run(id)?,
+        MergeMode::Leave | MergeMode::PullRequest => Vec::new(),
+    };
+    units.sort_by_key(|unit| unit.ended_at);
+    let commits: Vec<String> = units.into_iter().filter_map(|unit| unit.merged).collect();
+    let merges = Merges { root: &seen.view.root, commits };
+    let merges = Some(&merges).filter(|merges| !merges.commits.is_empty());
+    let mut lines = work_of_runs(client, &[id], merges, &fate, width)?;
     if !is_done {
         lines.push(format!("  why      {}", over.detail));
     }
@@ -225,10 +257,16 @@ pub(crate) fn ending_of_tasks(client: &Client, left: &TasksLeft) -> Result<(), U
         Some(view) => format!("merged into {}", view.target),
         None => "not merged".to_owned(),
     };
-    let mut lines = work_of_runs(client, &runs, &fate, width)?;
+    let mut merged = done.clone();
+    merged.sort_by_key(|view| view.ended_at);
+    let commits: Vec<String> = merged.iter().filter_map(|view| view.commit.clone()).collect();
+    let merges = merged.first().map(|view| Merges { root: &view.root, commits });
+    let merges = merges.as_ref().filter(|merges| !merges.commits.is_empty());
+    let mut lines = work_of_runs(client, &runs, merges, &fate, width)?;
     for view in left.views.iter().filter(|view| view.state != "completed") {
         let why = why_task(view);
-        lines.push(format!("  {}  {} {}", view.task, why.because, why.next));
+        lines.push(format!("  why      {}", why.because));
+        lines.push(format!("  next     {}", why.next));
     }
     if let Some(view) = done.first().filter(|_| done.len() == left.views.len()) {
         let name = if done.len() == 1 { view.task.as_str() } else { "TASK" };
@@ -248,7 +286,7 @@ pub(crate) fn ending_of_workflow(client: &Client, left: &WorkflowLeft) -> Result
         .filter_map(|seen| client.work_done(&seen.view.id, 80).ok().flatten())
         .all(|done| done.is_committed);
     let fate = if is_committed { "committed" } else { "not committed" };
-    let mut lines = work_of_runs(client, &[id], fate, width)?;
+    let mut lines = work_of_runs(client, &[id], None, fate, width)?;
     if !lines.is_empty() && left.exit_code == 0 {
         lines
             .push(format!("  next     `dacapo diff {id}` shows the change, `dacapo receipt {id}` the proof"));

@@ -273,7 +273,14 @@ impl Observer<RunMachine> for HumanRun {
             }
             (None, RunEvent::OrchFailed { reason, .. }) => {
                 let took = since(self.began, envelope.at).human();
-                self.line("1;31", &format!("{reason} after {took}"));
+                let how = match reason.as_str() {
+                    "person" => "stopped: a person is needed,",
+                    "environment" => "failed: the machine lacks something,",
+                    "max_time" => "failed: the time is used up,",
+                    "budget" => "failed: the budget is used up,",
+                    other => other,
+                };
+                self.line("1;31", &format!("{how} after {took}"));
             }
             _ => {}
         }

@@ -22,10 +22,10 @@ fn was_started(env: &TestEnv) -> bool {
 fn an_agent_that_says_that_it_is_not_signed_in_stops_the_loop_before_it_starts() {
     let env = world();
     install(&env, "claude", SIGNED_OUT);
-    let output = run(&env, ["run", "do it", "--task", "t"]).assert_code(4);
+    let output = run(&env, ["run", "do it", "--task", "t", "-n", "1"]).assert_code(4);
     insta::assert_snapshot!(env.redact(&output.stdout), @r"
     dacapo: loop [LOOP] · task t · agent claude
-      in [WORKSPACE] · no gate: a claim is believed · at most 100 iterations
+      in [WORKSPACE] · no gate: a claim is believed · at most 1 iteration
       claude · all permissions · no sandbox
     stopped after 0 iterations, [DURATION]
       why      Stopped: claude says that it is not signed in (`loggedIn: false`); sign in to claude: run `claude`, then `/login`.

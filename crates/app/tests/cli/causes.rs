@@ -39,7 +39,6 @@ fn a_missing_commit_and_changed_tests_are_told_as_such() {
 
 #[test]
 fn an_agent_that_fails_at_once_three_times_in_the_same_words_stops_the_loop() {
-    // req 91
     let env = world();
     let output = env.run_loop("err cannot find module x; exit 3", &[]).assert_code(1);
     insta::assert_snapshot!(env.redact(&output.stdout), @r"

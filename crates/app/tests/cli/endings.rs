@@ -54,7 +54,7 @@ fn a_hint_stands_below_its_error_and_suggests_nothing_that_changes_files() {
     let lines: Vec<&str> = output.stderr.lines().collect();
     assert!(lines[0].starts_with("dacapo: no loop") && lines[1].starts_with("hint: "), "{}", output.stderr);
     for (typed, suggested) in
-        [("stauts", Some("'status'")), ("clea", None), ("restor", None), ("canel", None)]
+        [("stauts", Some("'status'")), ("clea", None), ("restor", None), ("canel", None), ("trus", None)]
     {
         let output = env.run([typed]).assert_code(2);
         match suggested {

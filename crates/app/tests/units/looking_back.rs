@@ -15,9 +15,11 @@ fn the_end_of_a_run_says_what_there_is_now() {
     let end = output.stdout.split_once("\ncompleted: ").expect("an end").1;
     insta::assert_snapshot!(world.env.redact(end), @r"
     1 unit merged, [DURATION]
-      changed  src/a-1.txt | 1 +
-               src/a-2.txt | 1 +
-               2 files changed, 2 insertions(+); merged into main
+      changed  specs/tasks/a/01-step.md | 2 +-
+               specs/tasks/a/02-step.md | 2 +-
+               src/a-1.txt              | 1 +
+               src/a-2.txt              | 1 +
+               4 files changed, 4 insertions(+), 2 deletions(-); merged into main
       verified by `test -f src/a-1.txt`, `test -f src/a-2.txt`
       next     `dacapo receipt [LOOP]` shows the proofs, `dacapo status` the units
     ");

@@ -280,3 +280,35 @@ fn live(view: &LoopView, detail: &str, refused: &str) -> (String, String) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_calls_for_what_refused_it() {
+        let gate = |exit_code: i32, failure: Option<&str>, not_started: bool| {
+            let result = serde_json::json!({
+                "exit_code": exit_code, "passed": false, "flaky": false, "duration_ms": 1, "output_bytes": 0,
+                "failure": failure, "not_started": not_started,
+            });
+            RefusedBy::of_gate(&serde_json::from_value(result).unwrap())
+        };
+        assert_eq!(gate(1, None, false), RefusedBy::RedGate);
+        assert_eq!(gate(127, None, false), RefusedBy::BrokenGate);
+        assert_eq!(gate(126, None, false), RefusedBy::BrokenGate);
+        assert_eq!(gate(-1, Some("could not be started"), true), RefusedBy::BrokenGate);
+        assert_eq!(gate(-1, Some("timed out after 5m"), false), RefusedBy::SlowGate);
+        let slow = Some(RefusedBy::SlowGate);
+        for (reason, detail, expected) in [
+            (RefusalReason::GateFailed, "gate `g` timed out", slow),
+            (RefusalReason::NoEvidence, "No commit detected in coder output", Some(RefusedBy::NoCommit)),
+            (RefusalReason::NoEvidence, "no tests were run", None),
+            (RefusalReason::Tampered, "tests/a.py was changed", Some(RefusedBy::ChangedTests)),
+            (RefusalReason::Narrowed, "fewer tests", Some(RefusedBy::ChangedTests)),
+            (RefusalReason::Empty, "nothing was changed", None),
+        ] {
+            assert_eq!(RefusedBy::of_claim(reason, detail, slow), expected, "{reason:?} {detail}");
+        }
+    }
+}

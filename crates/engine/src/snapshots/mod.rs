@@ -43,7 +43,7 @@ use jiff::Timestamp;
 
 pub use of_loop::{
     KeptSnapshot, Restored, SnapshotChoice, SnapshotError, WorkDone, changed_paths, difference, forget, list,
-    list_forgettable, restore, tree_now, work_done,
+    list_forgettable, restore, stat_of_merges, tree_now, work_done,
 };
 pub(crate) use of_loop::{open, started};
 pub use plain::Folder;

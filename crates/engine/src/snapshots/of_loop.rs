@@ -110,7 +110,7 @@ pub fn list(home: &Home, store: &Store, id: &LoopId) -> Result<Vec<KeptSnapshot>
     let Some((started, base)) = started(&history).and_then(|s| Some((s, s.base.as_ref()?))) else {
         return Err(SnapshotError::None(id.clone()));
     };
-    let workspace = open(home, id, &started.workspace).ok();
+    let workspace = open(home, id, &repository_of(store, started)?).ok();
     let mut before: Option<String> = None;
     Ok(recorded(&history, base)
         .into_iter()
@@ -172,6 +172,18 @@ pub fn work_done(
     let tree = workspace.tree_of(last)?;
     let is_committed = workspace.head_and_tree()?.is_some_and(|(_, head)| head == tree);
     Ok(Some(WorkDone { stat: String::from_utf8_lossy(&stat).into_owned(), is_committed }))
+}
+
+/// What the commits behind `first`, it included, up to `last` have changed.
+pub fn stat_of_merges(
+    home: &Home,
+    id: &LoopId,
+    root: &Path,
+    (first, last): (&str, &str),
+    columns: usize,
+) -> Result<String, SnapshotError> {
+    let stat = open(home, id, root)?.difference(&format!("{first}^1"), last, DiffForm::Stat { columns })?;
+    Ok(String::from_utf8_lossy(&stat).into_owned())
 }
 
 /// What a loop has changed, or its iteration `iteration` alone, as git prints it.

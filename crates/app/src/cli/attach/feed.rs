@@ -428,7 +428,8 @@ impl<M: RunKind> RunFeed<M> {
         if !tail.is_agent && !tail.is_gate {
             return Ok(());
         }
-        let (shown, sees_output) = (&mut self.shown, self.shown.sees_output());
+        let sees_output = self.shown.sees_output();
+        let shown = &mut self.shown;
         tail.print(client, &mut |_, printed| match printed {
             Printed::Said(said) if sees_output => shown.said(source, &said),
             Printed::Said(_) => {}

@@ -498,7 +498,7 @@ pub(super) fn in_every_phase() -> Vec<(&'static str, Sim)> {
 /// How the loop of `parked` waits.
 pub(super) fn parks() -> Effect {
     let until = Timestamp::UNIX_EPOCH.checked_add(PROBE_EVERY.std()).unwrap();
-    Effect::Park { until, provider: "fake-agent".into() }
+    Effect::Park { until }
 }
 
 /// The iterations that were charged.

@@ -1,7 +1,10 @@
 //! Limits, outages, closed accounts, budgets that are used up, lost sessions: what each does, and that none uses up an iteration.
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::{
+    agent::catalog,
     event::Usage,
     limits::{Budget, Share, Spent},
     loop_machine::SharedBudget,
