@@ -407,9 +407,13 @@ fn describe(event: &LoopEvent) -> String {
         LoopEvent::AgentExited { exit: ended, .. } => format!("agent {}", exit(ended)),
         LoopEvent::SignalSeen { signal, .. } => format!("signal: {}", signal_name(signal)),
         LoopEvent::ClaimMade { by, .. } => claim(by),
-        LoopEvent::ChildrenAwaited { children } => format!("waits for {} child loops", children.len()),
+        LoopEvent::ChildrenAwaited { children } => {
+            format!("waits for {}", count(many(children), "child loop"))
+        }
         LoopEvent::ChildrenFinished { left, .. } if left.is_empty() => "child loops have ended".to_owned(),
-        LoopEvent::ChildrenFinished { left, .. } => format!("{} child loops still run", left.len()),
+        LoopEvent::ChildrenFinished { left, .. } => {
+            format!("{} still running", count(many(left), "child loop"))
+        }
         LoopEvent::SnapshotTaken { id, .. } => format!("workspace kept as {}", short(id)),
         LoopEvent::OutlineTaken { outline: Some(_), .. } => "files in the folder have changed".to_owned(),
         LoopEvent::OutlineTaken { outline: None, .. } => {
@@ -616,6 +620,10 @@ pub(crate) fn describe_run(event: &RunEvent) -> String {
         RunEvent::WorktreeRemoved { path } => format!("worktree {} removed", path.display()),
         RunEvent::BranchPushed { branch, remote } => format!("{branch} pushed to {remote}"),
     }
+}
+
+fn many<T>(all: &[T]) -> u32 {
+    u32::try_from(all.len()).unwrap_or(u32::MAX)
 }
 
 fn names(units: &[UnitId]) -> String {
