@@ -19,6 +19,7 @@ mod mcp;
 mod notifying;
 mod output;
 mod owners;
+mod screens;
 mod secrets;
 mod stopping;
 mod support;

@@ -1,0 +1,125 @@
+//! Every screen that a person reads, whole: what a command prints about a loop, and the live view at three widths.
+
+use std::{env, fs::create_dir_all, os::unix::fs::symlink};
+
+use dacapo_testkit::TestEnv;
+
+use crate::{
+    attach::Terminal,
+    support::{LONG, Task, world},
+};
+
+/// The text without what differs from run to run.
+fn masked(env: &TestEnv, text: &str) -> String {
+    let is_hash = |word: &str| {
+        word.len() >= 7
+            && word.bytes().all(|b| b.is_ascii_hexdigit() && !b.is_ascii_uppercase())
+            && word.bytes().any(|b| b.is_ascii_digit())
+    };
+    let mut masked = String::new();
+    for piece in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
+        let word = piece.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+        let rest = &piece[word.len()..];
+        masked += if is_hash(word) { "[HASH]" } else { word };
+        masked += rest;
+    }
+    // The ids of loops may look like short hashes, and the beginning of a hash like a duration.
+    let masked = env.redact(&masked).replace("[HASH]", "[ID]").replace("[LOOP]", "[ID]");
+    masked.replace(env!("CARGO_PKG_VERSION"), "[VERSION]")
+}
+
+/// A repository with a loop that was refused once and then accepted.
+fn after_a_loop() -> TestEnv {
+    let env = world();
+    env.write("check.sh", "test -f b && echo checked\n").git_init();
+    let script = "@1: say the first half; touch a; promise; @2: say the second half; touch b; promise";
+    env.run_loop(script, &["--gate", "sh check.sh"]).assert_code(0);
+    env
+}
+
+#[test]
+fn what_commands_say_about_a_loop_that_is_done() {
+    let env = after_a_loop();
+    for (name, args) in [
+        ("status", vec!["status"]),
+        ("status_of_loop", vec!["status", "t"]),
+        ("why", vec!["why", "t"]),
+        ("receipt", vec!["receipt", "t"]),
+        ("logs", vec!["logs", "t"]),
+        ("events", vec!["events", "t"]),
+        ("diff", vec!["diff", "t"]),
+        ("snapshots", vec!["snapshots", "t"]),
+        ("verify", vec!["verify", "t"]),
+    ] {
+        let output = env.run(&args).assert_code(0);
+        insta::assert_snapshot!(name, masked(&env, &output.stdout));
+    }
+}
+
+#[test]
+fn what_explain_and_doctor_say_before_a_loop() {
+    let env = world();
+    env.git_init();
+    let output = env.run(["explain", "run", "do it", "--agent-cmd", "my-agent", "--gate", "make test"]);
+    insta::assert_snapshot!("explain_run", masked(&env, &output.assert_code(0).stdout));
+    // Nothing of this machine's but git.
+    let bin = env.root().join("only-git");
+    create_dir_all(&bin).unwrap();
+    let path = env::var_os("PATH").unwrap_or_default();
+    let git = env::split_paths(&path).map(|folder| folder.join("git")).find(|git| git.exists()).unwrap();
+    symlink(git, bin.join("git")).unwrap();
+    let mut command = env.dacapo(["doctor"]);
+    command.env("PATH", &bin);
+    let output = env.run_command(command);
+    let lines: Vec<String> = masked(&env, &output.stdout)
+        .lines()
+        .map(|line| match line.split_once("GiB free") {
+            Some((before, rest)) => {
+                let before = before.trim_end().trim_end_matches(|c: char| c.is_ascii_digit());
+                format!("{before}[N] GiB free{rest}")
+            }
+            None => line.to_owned(),
+        })
+        .collect();
+    insta::assert_snapshot!("doctor", lines.join("\n"));
+}
+
+#[test]
+fn the_live_view_of_an_agent_and_of_a_gate_at_three_widths() {
+    let env = world();
+    env.write(
+        "check.sh",
+        "echo the first test passes; touch gated; while [ ! -e go ]; do sleep 0.05; done\n",
+    );
+    let script = "say reading the tests of this project, all of them; write ready; wait-file ask; promise";
+    let running =
+        env.start_loop(script, &["--gate", "sh check.sh", "--gate-in", "workspace", "--tests", "free"]);
+    let shown = |moment: &str, words: &str| {
+        for columns in [40, 80, 160] {
+            let dacapo = env!("CARGO_BIN_EXE_dacapo");
+            let name = format!("{moment}_{columns}");
+            let Some(terminal) = Terminal::open_as(&env, &name, columns, 40, &format!("{dacapo} attach t"))
+            else {
+                return; // no tmux here
+            };
+            terminal.wait_for(words);
+            let screen = terminal.wait_for("p pause");
+            insta::assert_snapshot!(format!("live_{name}"), live_part(&env, &screen));
+            terminal.press(&["d"]);
+            terminal.wait_for("left with 0");
+        }
+    };
+    shown("agent", "reading the tests");
+    env.write("ask", "");
+    env.wait_for_file("gated");
+    shown("gate", "the first test passes");
+    env.write("go", "");
+    running.wait(LONG).assert_code(0);
+}
+
+/// The lines that are drawn over, from the one with what is being done: those above hold a path, which is not as long everywhere.
+fn live_part(env: &TestEnv, screen: &str) -> String {
+    let is_head = |line: &&str| line.starts_with(['⠋', '⠙', '⠸', '⠴']);
+    let lines: Vec<&str> = screen.lines().skip_while(|line| !is_head(line)).collect();
+    masked(env, &lines.join("\n")).replace(['⠋', '⠙', '⠸', '⠴'], "⠋")
+}
