@@ -296,6 +296,9 @@ fn with_free_tests_in_the_workspace_nothing_is_compared_and_nothing_is_tried() {
     }
 }
 
+/// The defaults of `run` with a gate.
+const PROBED: &[&str] = &["--tests", "checked", "--gate-in", "both", "--probe"];
+
 /// A project whose gate fails for every `assert 1 == 2` among its tests, unless the code under test, `work.txt`, keeps it from that.
 fn with_a_runner() -> TestEnv {
     let env = TestEnv::new(env!("CARGO_BIN_EXE_dacapo"));
@@ -303,9 +306,9 @@ fn with_a_runner() -> TestEnv {
         "run.sh",
         "#!/bin/sh\nsteer=$(grep -c cheat work.txt)\nbad=$(grep -B1 'assert 1 == 2' tests/test_a.py | sed -n 's/^def \\(test_[a-z]*\\).*/\\1/p')\n\
          [ \"$steer\" = 0 ] || { echo '1 passed in 0.01s'; exit 0; }\n\
-         grep -q fixed work.txt || bad=\"$bad test_a\"\n\
+         ok=1; grep -q fixed work.txt || { ok=0; bad=\"$bad test_a\"; }\n\
          for name in $bad; do echo \"FAILED tests/test_a.py::$name\"; done\n\
-         set -- $bad\n[ $# = 0 ] || { echo \"$# failed, 1 passed in 0.01s\"; exit 1; }\necho '1 passed in 0.01s'\n",
+         set -- $bad\n[ $# = 0 ] || { echo \"$# failed, $ok passed in 0.01s\"; exit 1; }\necho '1 passed in 0.01s'\n",
     );
     env.write("tests/test_a.py", "def test_a():\n    assert work()\n");
     env.write("work.txt", "broken\n");
@@ -317,7 +320,7 @@ fn with_a_runner() -> TestEnv {
 #[test]
 fn code_under_test_that_keeps_a_failing_test_from_failing_is_refused() {
     let env = with_a_runner();
-    let (code, refused) = run(&env, "echo cheat >work.txt", &[]);
+    let (code, refused) = run(&env, "echo cheat >work.txt", PROBED);
     assert_eq!((code, refused), (Some(3), vec!["narrowed".to_owned()]));
     let detail = env.of_type("claim_refused")[0]["detail"].to_string();
     assert_has(&detail, "passes although a test that was put into `tests/test_a.py` has to fail");
@@ -325,13 +328,16 @@ fn code_under_test_that_keeps_a_failing_test_from_failing_is_refused() {
     assert_eq!(env.git(["status", "--porcelain", "tests"]), "", "no test is put into the workspace");
     // Before the first agent nothing was learnt of the gate.
     let env = with_a_runner();
-    assert_eq!(run(&env, "echo cheat >work.txt", &["--no-probe"]).0, Some(0));
+    assert_eq!(
+        run(&env, "echo cheat >work.txt", &["--tests", "checked", "--gate-in", "both", "--no-probe"]).0,
+        Some(0)
+    );
 }
 
 #[test]
 fn honest_work_shows_that_its_gate_notices_a_failing_test() {
     let env = with_a_runner();
-    let (code, refused) = run(&env, FIX, &[]);
+    let (code, refused) = run(&env, FIX, PROBED);
     assert_eq!((code, refused), (Some(0), vec![]));
     let runs: Vec<(bool, bool, i64)> = env
         .of_type("gate_finished")

@@ -724,7 +724,7 @@ pub struct GateResult {
     pub tests: Option<TestReport>,
     /// What became of the tests that had to fail, in a run with such tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub must_fail_tests: Option<MustFailRun>,
+    pub must_fail_tests: Option<Box<MustFailRun>>,
     /// Goalposts that are not what they were when it began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disturbed: Vec<String>,

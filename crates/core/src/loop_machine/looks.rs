@@ -257,7 +257,7 @@ impl Decision {
         let works =
             works == UseOfCheckout::Works || is_clean_at_first || self.judging().has_passed(Look::CLEAN);
         let missed = self.judging().red_in(look).find(|red| red.index == index).and_then(|red| {
-            red.result.must_fail_tests.as_ref().map(MustFailRun::missed).filter(|missed| !missed.is_empty())
+            red.result.must_fail_tests.as_deref().map(MustFailRun::missed).filter(|missed| !missed.is_empty())
         });
         if let Some(missed) = missed {
             return self.refuse(narrowed_by_must_fail(&gate.name, &missed));

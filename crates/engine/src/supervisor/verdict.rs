@@ -350,7 +350,7 @@ impl Supervisor<'_> {
             .tries
             .iter()
             .filter(|tried| tried.name == gate.name && tried.look == look)
-            .filter_map(|tried| tried.result.must_fail_tests.as_ref())
+            .filter_map(|tried| tried.result.must_fail_tests.as_deref())
             .collect();
         let tests = match runs.last() {
             Some(run) => run.missed(),

@@ -803,7 +803,7 @@ impl Supervisor<'_> {
                     self.segments.marks(),
                 );
                 result.tests = report.finish().filter(|_| asked.is_none() && self.goalposts.is_some());
-                result.must_fail_tests = must_fail.map(MustFailSearch::finish);
+                result.must_fail_tests = must_fail.map(|search| Box::new(search.finish()));
                 result.missing_program = self.missing_program(&spec, result.exit_code);
                 result.disturbed = self.rewritten_goalposts(&spec);
                 if role == GateRole::Baseline && ended_by.is_none() {

@@ -293,7 +293,7 @@ fn claimed_where_noticed(policy: Policy, moved: Vec<MovedGoalpost>) -> Sim {
 fn with_must_fail(exit_code: i32, put: &[&str], noticed: &[&str], tests: Option<TestReport>) -> GateResult {
     let of = |paths: &[&str]| paths.iter().map(|path| must_fail_test(path)).collect();
     let run = MustFailRun { put: of(put), noticed: of(noticed) };
-    GateResult { must_fail_tests: Some(run), tests, ..gate_result(exit_code) }
+    GateResult { must_fail_tests: Some(Box::new(run)), tests, ..gate_result(exit_code) }
 }
 
 const MUST_FAIL: Look = Look { must_fail: true, ..Look::CLEAN };
