@@ -315,7 +315,10 @@ fn stopped(reason: &str, is_held: bool) -> Option<Urgency> {
 
 /// The command of a next step, else the one that tells more.
 fn command(why: &Why, id: &str) -> String {
-    why.command().map_or_else(|| format!("dacapo why {id}"), str::to_owned)
+    // Not to wait is the choice of the user, not the next step.
+    why.command()
+        .filter(|command| !command.ends_with(" --now"))
+        .map_or_else(|| format!("dacapo why {id}"), str::to_owned)
 }
 
 /// The text without line breaks and runs of blanks.

@@ -203,6 +203,7 @@ fn a_life_is_folded_into_its_states() {
         pid: None,
         detail: Some("task completed".into()),
         refused: Some((3, "gate `cargo test` exited 101".into())),
+        refused_by: Some(RefusedBy::RedGate),
         verified: Some(true),
         exit_code: Some(0),
         charged: Some(3),
@@ -386,7 +387,7 @@ fn why_gives_one_reason_and_one_next_step_for_every_live_state() {
         (
             vec![LoopEvent::Parked { until: at(0), why: "rate limit".into() }],
             "Parked until 2001-09-09T01:46:40Z: rate limit.",
-            "It goes on by itself.",
+            "It goes on by itself. `dacapo resume abcdefghjk --now` asks at once; another agent (`dacapo run --agent codex …`) need not wait.",
         ),
         (
             vec![LoopEvent::TasksAwaited { tasks: vec!["a".parse().unwrap(), "b".parse().unwrap()] }],

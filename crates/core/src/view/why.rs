@@ -291,6 +291,7 @@ mod tests {
             let result = serde_json::json!({
                 "exit_code": exit_code, "passed": false, "flaky": false, "duration_ms": 1, "output_bytes": 0,
                 "failure": failure, "not_started": not_started,
+                "output": {"stdout": 0, "stderr": 0, "prompt": 0, "gates": 0},
             });
             RefusedBy::of_gate(&serde_json::from_value(result).unwrap())
         };
