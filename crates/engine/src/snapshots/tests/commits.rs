@@ -221,7 +221,7 @@ fn a_lock_is_removed_only_if_the_iteration_left_it() {
             Vec::<PathBuf>::new(),
             "{name} is older than the loop"
         );
-        assert_eq!(workspace.remove_left_locks(began), [lock.clone()]);
+        assert_eq!(workspace.remove_left_locks(began), std::slice::from_ref(&lock));
         assert!(!lock.exists(), "{name}");
     }
 }
