@@ -244,7 +244,7 @@ pub(crate) fn ending_of_units(client: &Client, finished: &RunFinished) -> Result
             false => after_run(id, &over.reason, &over.detail),
         }
     ));
-    tell(lines, width, say_styled);
+    tell(lines, width, say_if_read);
     Ok(())
 }
 
@@ -272,7 +272,7 @@ pub(crate) fn ending_of_tasks(client: &Client, left: &TasksLeft) -> Result<(), U
         let name = if done.len() == 1 { view.task.as_str() } else { "TASK" };
         lines.push(format!("  next     `dacapo receipt {name}` shows the proof"));
     }
-    tell(lines, width, say_styled);
+    tell(lines, width, say_if_read);
     Ok(())
 }
 
