@@ -91,7 +91,7 @@ fn ids(events: &[Value], field: &str) -> BTreeSet<String> {
 }
 
 /// Kinds of events that dacapo learned after the newest journal was written. It is empty again when the next one is.
-const IN_NO_JOURNAL: [&str; 0] = [];
+const IN_NO_JOURNAL: [&str; 1] = ["unit.target_moved"];
 
 #[test]
 fn every_kind_of_event_is_in_the_newest_journal() {

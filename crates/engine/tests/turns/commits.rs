@@ -15,11 +15,11 @@ fn told(events: &[LoopEvent]) -> Vec<u32> {
 }
 
 pub(crate) fn a_commit_that_fails_ends_the_loop() {
-    // fault B6
+    // fault B6: a folder in the place of the lock is no lock that a killed git left, so it stays.
     let world = World::new();
     let mut policy = world.turn(&does(1));
     let free = world.env.root().join("free");
-    policy.gates.specs[0].run = format!("test -e {} || touch .git/index.lock", free.display());
+    policy.gates.specs[0].run = format!("test -e {} || mkdir .git/index.lock", free.display());
     let ended = world.run(&policy);
     assert_eq!(ended.reason, Reason::Error, "{ended:?}");
     assert!(ended.detail.starts_with("the kept tree could not be committed: "), "{ended:?}");
@@ -30,7 +30,7 @@ pub(crate) fn a_commit_that_fails_ends_the_loop() {
     assert_eq!((starts(&ended.id), world.subjects().len()), (1, 0), "no agent starts because of it");
     assert!(world.env.read(path(1)).contains("status: pending"), "what is not committed is not complete");
     fs::write(free, "").unwrap();
-    fs::remove_file(world.env.workspace().join(".git/index.lock")).unwrap();
+    fs::remove_dir(world.env.workspace().join(".git/index.lock")).unwrap();
     let ended = world.resume(&ended.id);
     assert_eq!((ended.reason, starts(&ended.id)), (Reason::Done, 1), "{ended:?}");
     assert_eq!(world.statuses("HEAD"), ["complete", "pending", "pending"]);
