@@ -6,7 +6,7 @@
 //!            └► session/resume or session/load ─┘ (lost: session/new)
 //! ```
 //!
-//! The number of a request says what it is, so that whoever reads an answer later, from a log, needs no memory of the question.
+//! The number of a request says what it is, so that code which reads an answer later, from a log, needs no memory of the question.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};

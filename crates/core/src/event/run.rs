@@ -124,7 +124,7 @@ pub enum RunEvent {
     #[serde(rename = "unit.target_moved")]
     TargetMoved {
         target: String,
-        /// Where it was.
+        /// The commit at which dacapo last knew the target.
         from: String,
         to: String,
         /// What differs between the two, tests first; not all, if there are very many.

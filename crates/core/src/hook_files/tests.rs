@@ -409,7 +409,7 @@ fn a_file_of_dacapos_is_known_again_and_a_changed_one_too() {
     assert_eq!(own_files(Host::Claude, &verifying()), []);
 }
 
-/// JSON as nobody formats it: any blanks and comments between the tokens.
+/// JSON in an unusual form: any blanks and comments between the tokens.
 fn any_json() -> impl Strategy<Value = String> {
     let blank = prop_oneof![
         3 => Just(String::new()), 1 => Just(" ".to_owned()), 1 => Just("\n".to_owned()), 1 => Just("\r\n\t".to_owned()),

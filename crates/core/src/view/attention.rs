@@ -1,4 +1,4 @@
-//! Who needs a person, most urgent first: one list for the report, the screens and whatever else shows it.
+//! Who needs a person, most urgent first: one list for the report and the screens.
 
 use std::path::PathBuf;
 

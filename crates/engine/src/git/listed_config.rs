@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{checkout::Checkout, error::WorkspaceError, runner::split_nul};
 
-/// What was listed last in this process. It counts only for the very bytes that it was read from, whoever asks.
+/// What was listed last in this process. It counts only for the very bytes that it was read from.
 static LAST: Mutex<Option<ListedConfig>> = Mutex::new(None);
 
 /// What `git config --list --show-scope -z` printed, and a digest of all files that settings were read from.

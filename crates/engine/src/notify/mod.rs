@@ -96,7 +96,7 @@ pub(crate) fn wake(database: &Path, notice: &Notice) {
     all.extend(started.ok());
 }
 
-/// The senders that run: whoever ends the orphans of a loop or a run leaves them alone. They end by themselves.
+/// The senders that run. A supervisor or scheduler that ends orphans leaves them alone. They end by themselves.
 pub(crate) fn senders() -> Vec<Identity> {
     let mut own = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     own.retain_mut(|child| matches!(child.try_wait(), Ok(None)));

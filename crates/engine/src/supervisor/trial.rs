@@ -123,7 +123,7 @@ impl Trial {
 }
 
 impl Supervisor<'_> {
-    /// Begins to try the gates. Whatever keeps it from doing so is no reason not to begin: then nothing is known of them.
+    /// Begins to try the gates. An error there does not keep the loop from beginning: then nothing is known of the gates.
     pub(super) fn try_gates(&mut self, gates: Vec<GateSpec>) -> Result<(), SuperviseError> {
         if self.trial.is_none() {
             match self.begin_trial(gates) {
