@@ -815,7 +815,9 @@ impl TaskPerformer<'_> {
     // --- waiting --------------------------------------------------------------------------------------------
 
     fn wait(&mut self) -> Result<(), RunError> {
-        let renewals = self.tasks.iter().filter_map(|task| task.stream().map(Stream::renewal_is_due_at));
+        // A task that is over is never written to again, so its lease may run out.
+        let open = self.tasks.iter().filter_map(ListedTask::stream).filter(|stream| !stream.view().is_over);
+        let renewals = open.map(Stream::renewal_is_due_at);
         let deadline = renewals.chain(self.next_tick).min();
         host::wait(&self.signals, self.jobs.iter().map(|job| &*job.running), deadline)?;
         for arrived in self.signals.take() {
@@ -843,6 +845,7 @@ impl TaskPerformer<'_> {
         }
         for task in &mut self.tasks {
             if let ListedState::Open { stream, .. } = &mut task.state
+                && !stream.view().is_over
                 && stream.renewal_is_due_at() <= at_time
             {
                 stream.renew_lease(&mut self.store, Timestamp::now())?;
