@@ -4,9 +4,11 @@
 //! manifest enforces it. Start with [`loop_machine`].
 
 pub mod agent;
+pub mod attestation;
 pub mod bus;
 #[cfg(test)]
 mod chance_tests;
+pub mod chain;
 pub mod config;
 pub mod duration;
 pub mod event;

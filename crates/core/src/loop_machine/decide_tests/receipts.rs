@@ -84,6 +84,7 @@ fn a_receipt_says_what_was_claimed_checked_and_kept() {
         tamper: Tamper { deleted_tests: 1, skipped_tests: 2, emptied_tests: 3 },
         tests: None,
         checked_in: None,
+        sandbox: Some("off".into()),
         approved_by: None,
         refusals: vec![RefusalLine {
             iteration: 1,
