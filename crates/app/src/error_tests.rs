@@ -98,6 +98,13 @@ fn store_errors() -> Vec<StoreError> {
         StoreError::Disk { is_full: false, .. } => StoreError::Disk { path: path(), why: text("read-only"), is_full: false },
         StoreError::FolderHeld(_) => StoreError::FolderHeld(row()),
         StoreError::Overtaken { .. } => StoreError::Overtaken { kind: "loop", id: text("abcdefghjk") },
+        StoreError::Edited { .. } => StoreError::Edited { kind: "loop", id: text("abcdefghjk"), fault: ChainFault::Edited(17) },
+        StoreError::Key(KeyError::Missing(_)) => StoreError::Key(KeyError::Missing("/state/keys/machine.key".into())),
+        StoreError::Key(KeyError::Open { .. }) => StoreError::Key(KeyError::Open { path: "/state/keys/machine.key".into(), mode: 0o644 }),
+        StoreError::Key(KeyError::Damaged { .. }) => StoreError::Key(KeyError::Damaged { path: "/state/keys/machine.key".into(), why: "it is no file" }),
+        StoreError::Key(KeyError::OtherPair(_)) => StoreError::Key(KeyError::OtherPair("/state/keys/machine.pub".into())),
+        StoreError::Key(KeyError::OlderJournal { .. }) => StoreError::Key(KeyError::OlderJournal { since: 1, now: 40, path: "/state/keys/chained-from".into() }),
+        StoreError::Key(KeyError::Io { .. }) => StoreError::Key(KeyError::Io { path: "/state/keys".into(), source: denied() }),
         StoreError::Unreadable { .. } => StoreError::Unreadable { seq: 17, why: text("missing field `iteration`") },
         StoreError::Other { .. } => StoreError::Other { path: path(), why: text("out of memory") },
     })
