@@ -148,7 +148,9 @@ pub enum ChainFault {
     TooEarly(u64, u64),
     #[error("its newest event is {found}, and its row says {head}: events at its end were removed or added")]
     OtherHead { head: u64, found: u64 },
-    #[error("its row is not what this machine's key says of event {0}: events, the row or the key were replaced")]
+    #[error(
+        "its row is not what this machine's key says of event {0}: events, the row or the key were replaced"
+    )]
     OtherMac(u64),
     #[error("its row has no keyed hash at event {0}: it was taken off")]
     NoMac(u64),

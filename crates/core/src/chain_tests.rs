@@ -52,8 +52,7 @@ fn record(id: &str, bodies: &[&str], chained_from: u64) -> Recorded {
         events.push(row);
     }
     let (head, view) = (events.last().map_or(0, |row| row.seq), "{\"state\":\"running\"}".to_owned());
-    let mac = link
-        .map(|link| MacKey::derive(&KEY).of_head("loop", id, head, link, &view).bytes().to_vec());
+    let mac = link.map(|link| MacKey::derive(&KEY).of_head("loop", id, head, link, &view).bytes().to_vec());
     Recorded { id: id.to_owned(), chained_from, head, view, mac, events }
 }
 
@@ -87,7 +86,11 @@ const BODIES: [&str; 5] = ["{\"a\":1}", "{\"b\":2}", "{\"c\":3}", "{\"d\":4}", "
 fn hmac_is_that_of_the_rfc() {
     // RFC 4231, test case 1 and 2: a key that is shorter than the block is padded with zeros, which our 32 bytes can hold.
     for (key, message, expected) in [
-        (vec![0x0b; 20], b"Hi There".as_slice(), "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"),
+        (
+            vec![0x0b; 20],
+            b"Hi There".as_slice(),
+            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7",
+        ),
         (
             b"Jefe".to_vec(),
             b"what do ya want for nothing?",

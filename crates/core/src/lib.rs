@@ -6,9 +6,9 @@
 pub mod agent;
 pub mod attestation;
 pub mod bus;
+pub mod chain;
 #[cfg(test)]
 mod chance_tests;
-pub mod chain;
 pub mod config;
 pub mod duration;
 pub mod event;

@@ -38,7 +38,9 @@ pub enum KeyError {
     #[error("`{}` does not belong to `machine.key` beside it", .0.display())]
     OtherPair(PathBuf),
     /// The journal is of a format without hashes, although it had hashes before.
-    #[error("the journal was replaced by an older one: events have carried hashes since event {since}, and in this one they would since event {now}")]
+    #[error(
+        "the journal was replaced by an older one: events have carried hashes since event {since}, and in this one they would since event {now}"
+    )]
     OlderJournal { since: u64, now: u64, path: PathBuf },
     #[error("cannot use `{}`: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
@@ -131,8 +133,7 @@ impl Keys {
         // The secret comes last: without it there is no key, and it is made again.
         write_whole(&self.public_file(), &public)?;
         let private = pem("PRIVATE KEY", &[PRIVATE, &secret].concat());
-        write_whole(&self.private_file(), &private)
-            .inspect_err(|_| drop(fs::remove_file(self.public_file())))
+        write_whole(&self.private_file(), &private).inspect_err(|_| drop(fs::remove_file(self.public_file())))
     }
 
     /// The first event of the journal that carries a hash.

@@ -45,7 +45,10 @@ fn signatures_are_those_of_the_rfc() {
         (0..32).map(|at| u8::from_str_radix(&seed[2 * at..2 * at + 2], 16).unwrap()).collect();
     let key = SigningKey::from_bytes(&bytes.try_into().unwrap());
     let signature = dacapo_core::chain::hex(&key.sign(&[0x72]).to_bytes());
-    assert!(signature.starts_with("92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"), "{signature}");
+    assert!(
+        signature.starts_with("92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"),
+        "{signature}"
+    );
 }
 
 #[test]

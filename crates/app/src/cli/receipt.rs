@@ -9,7 +9,9 @@ use dacapo_core::{
     text::count,
     view::{ChangedFiles, LoopView, RunView, StageRunView, StageTaskView},
 };
-use dacapo_engine::{client::Client, proof,
+use dacapo_engine::{
+    client::Client,
+    proof,
     store::{Store, StoreError},
 };
 use serde_json::{Value, json};
@@ -114,9 +116,13 @@ fn in_toto(cx: &Context, client: &Client, id: Option<&str>, kind: StatementKind)
     if envelopes.is_empty() {
         let what = match kind {
             StatementKind::Receipt => "no receipt of it was signed: it is from before dacapo signed receipts",
-            StatementKind::TestResult => "no gate stood behind a claim of it, or it is from before dacapo signed receipts",
+            StatementKind::TestResult => {
+                "no gate stood behind a claim of it, or it is from before dacapo signed receipts"
+            }
         };
-        return Err(UserError::failed(what).hint("`dacapo receipt --json` is the receipt without a signature"));
+        return Err(
+            UserError::failed(what).hint("`dacapo receipt --json` is the receipt without a signature")
+        );
     }
     envelopes.iter().for_each(say);
     Ok(0)

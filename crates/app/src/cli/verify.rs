@@ -211,7 +211,9 @@ fn check(cx: &Context, store: &Store, handed_in: &Value, is_json: bool) -> Resul
             if check_journal(store, id, *seq, kept, &mut verified)? {
                 check_gates(cx, store, id, kept, is_json, &mut verified);
             } else {
-                verified.notes.push("its gates were not run again: what to run would come from that journal".to_owned());
+                verified.notes.push(
+                    "its gates were not run again: what to run would come from that journal".to_owned(),
+                );
             }
         }
         None => verified
@@ -300,12 +302,16 @@ fn tell_of_audit(audit: &StreamAudit, verified: &mut Verified) {
     }
     if !audit.columns.is_empty() {
         let columns = audit.columns.join("`, `");
-        verified.problems.push(format!("the journal was edited: `{columns}` in the loop's row is not what its events say"));
+        verified.problems.push(format!(
+            "the journal was edited: `{columns}` in the loop's row is not what its events say"
+        ));
     }
     if audit.unchained > 0 {
         let rest = match audit.events - audit.unchained {
             0 => "nothing shows whether they were edited",
-            _ => "they are as they were when the loop went on, and nothing shows whether they were edited before",
+            _ => {
+                "they are as they were when the loop went on, and nothing shows whether they were edited before"
+            }
         };
         verified.notes.push(format!(
             "{} of {} events are from before dacapo chained events by hash: {rest}",
@@ -313,7 +319,9 @@ fn tell_of_audit(audit: &StreamAudit, verified: &mut Verified) {
         ));
     }
     if let Some(seq) = audit.clock_went_back_at {
-        verified.notes.push(format!("the clock of the machine went back before event {seq}: times are not to be relied on"));
+        verified.notes.push(format!(
+            "the clock of the machine went back before event {seq}: times are not to be relied on"
+        ));
     }
 }
 
@@ -338,7 +346,9 @@ fn tell_of_signature(attested: &Attested, kept: &Receipt, verified: &mut Verifie
         Attested::Unreadable(why) => format!("its signature cannot be read: {why}"),
         Attested::OtherKey(fault) => format!("its signature is not this machine's: {fault}"),
         Attested::Other(fault) => format!("what this machine has signed is no receipt: {fault}"),
-        Attested::OtherEvent => "what this machine has signed stood at another place of the journal".to_owned(),
+        Attested::OtherEvent => {
+            "what this machine has signed stood at another place of the journal".to_owned()
+        }
     };
     verified.problems.push(problem);
     Ok(())

@@ -16,7 +16,8 @@ struct Journal {
     bytes: Vec<u8>,
 }
 
-const LIES_FIRST: &str = "test -e ../lied && echo fixed >work.txt; touch ../lied; echo x >>y; echo '<promise>DONE</promise>'";
+const LIES_FIRST: &str =
+    "test -e ../lied && echo fixed >work.txt; touch ../lied; echo x >>y; echo '<promise>DONE</promise>'";
 const GATE: &str = "./check.sh";
 
 impl Journal {
@@ -24,7 +25,8 @@ impl Journal {
         let env = repository();
         env.loop_of(LIES_FIRST, &["-n", "3", "--gate", GATE]).assert_code(0);
         env.sh("git add -A; git commit -qm t; echo broken >work.txt; git commit -qam again").assert_code(0);
-        let mut args = env.args_of("echo z >>z; echo '<promise>DONE</promise>'", &["-n", "2", "--gate", GATE]);
+        let mut args =
+            env.args_of("echo z >>z; echo '<promise>DONE</promise>'", &["-n", "2", "--gate", GATE]);
         let task = args.iter().position(|arg| arg == "t").expect("the task");
         args[task] = "f".into();
         env.run(args).assert_code(3);
@@ -77,7 +79,8 @@ fn rehash(db: &Connection, task: &str) {
     for (seq, at, subject, body) in &rows {
         let event = ChainedEvent { seq: seq.cast_unsigned(), at: *at, subject: subject.as_deref(), body };
         link = link.next(event);
-        db.execute("UPDATE events SET chain = ?2 WHERE seq = ?1", params![seq, link.bytes()]).expect("an edit");
+        db.execute("UPDATE events SET chain = ?2 WHERE seq = ?1", params![seq, link.bytes()])
+            .expect("an edit");
     }
     let head = rows.last().map(|row| row.0);
     db.execute("UPDATE streams SET head = ?2 WHERE key = ?1", params![key, head]).expect("an edit");
@@ -112,7 +115,7 @@ fn verify_finds_every_edit_of_a_proven_loop() {
         ("the prompt", format!("UPDATE events SET body = replace(body, 'do it', 'do that') WHERE {}", at("loop_started"))),
         ("the end removed", format!("DELETE FROM events WHERE {}", at("loop_finished"))),
         ("the end removed, and the head", format!("DELETE FROM events WHERE {}; UPDATE streams SET head = (SELECT MAX(seq) FROM events WHERE {of_t}) WHERE task = 't'", at("loop_finished"))),
-        ("an event twice", format!("INSERT INTO events (seq, stream, at, body, chain) SELECT 9999, stream, at, body, chain FROM events WHERE {}", at("gate_finished"))),
+        ("an event twice", format!("INSERT INTO events (seq, stream, at, body, chain) SELECT 9999, stream, at, body, chain FROM events WHERE {} LIMIT 1", at("gate_finished"))),
         ("two events changed places", format!("UPDATE events SET seq = -seq WHERE {}; UPDATE events SET seq = (SELECT MIN(seq) - 1 FROM events WHERE seq > 0) WHERE seq < 0", at("claim_made"))),
         ("an event of the other loop", "UPDATE events SET stream = (SELECT key FROM streams WHERE task = 't') WHERE seq = (SELECT MAX(seq) FROM events)".to_owned()),
         ("the hashes taken off", format!("UPDATE events SET chain = NULL WHERE {of_t}; UPDATE streams SET mac = NULL WHERE task = 't'")),
@@ -153,17 +156,66 @@ fn resume_runs_nothing_of_an_edited_loop_and_names_the_place() {
     let of_f = "stream = (SELECT key FROM streams WHERE task = 'f')";
     let edits: Vec<(&str, String)> = vec![
         // The class `dacapo itself`: gates that are always green, and nothing to be refused for.
-        ("gates are `true`", format!("UPDATE events SET body = replace(body, '{GATE}', 'true') WHERE {of_f}")),
-        ("no gates", format!("UPDATE events SET body = json_set(body, '$.policy.gates.specs', json('[]')) WHERE {of_f} AND body ->> '$.type' = 'loop_started'")),
-        ("nothing protected", format!("UPDATE events SET body = json_set(body, '$.protected', json('[]')) WHERE {of_f} AND body ->> '$.type' = 'loop_started'")),
-        ("another agent", format!("UPDATE events SET body = replace(body, 'agent.sh', 'other.sh') WHERE {of_f}")),
-        ("another workspace", format!("UPDATE events SET body = json_set(body, '$.workspace', '/tmp') WHERE {of_f} AND body ->> '$.type' = 'loop_started'")),
-        ("a green gate", format!("UPDATE events SET body = json_set(body, '$.exit_code', 0, '$.passed', json('true')) WHERE {of_f} AND body ->> '$.type' = 'gate_finished'")),
-        ("the refusals removed", format!("DELETE FROM events WHERE {of_f} AND body ->> '$.type' = 'claim_refused'")),
-        ("the end removed", format!("DELETE FROM events WHERE {of_f} AND body ->> '$.type' = 'loop_finished'; UPDATE streams SET over = 0, head = (SELECT MAX(seq) FROM events WHERE {of_f}) WHERE task = 'f'")),
-        ("a tree approved", format!("INSERT INTO events (seq, stream, at, body) SELECT 9999, stream, at, json_object('type', 'tree_approved', 'tree', 'x', 'by', 'you') FROM events WHERE {of_f} LIMIT 1; UPDATE streams SET head = 9999 WHERE task = 'f'")),
-        ("more iterations", format!("UPDATE events SET body = json_set(body, '$.policy.limits.max_iterations', 999) WHERE {of_f} AND body ->> '$.type' = 'loop_started'")),
-        ("the hashes taken off", format!("UPDATE events SET body = replace(body, '{GATE}', 'true'), chain = NULL WHERE {of_f}; UPDATE streams SET mac = NULL WHERE task = 'f'")),
+        (
+            "gates are `true`",
+            format!("UPDATE events SET body = replace(body, '{GATE}', 'true') WHERE {of_f}"),
+        ),
+        (
+            "no gates",
+            format!(
+                "UPDATE events SET body = json_set(body, '$.policy.gates.specs', json('[]')) WHERE {of_f} AND body ->> '$.type' = 'loop_started'"
+            ),
+        ),
+        (
+            "nothing protected",
+            format!(
+                "UPDATE events SET body = json_set(body, '$.protected', json('[]')) WHERE {of_f} AND body ->> '$.type' = 'loop_started'"
+            ),
+        ),
+        (
+            "another agent",
+            format!("UPDATE events SET body = replace(body, 'agent.sh', 'other.sh') WHERE {of_f}"),
+        ),
+        (
+            "another workspace",
+            format!(
+                "UPDATE events SET body = json_set(body, '$.workspace', '/tmp') WHERE {of_f} AND body ->> '$.type' = 'loop_started'"
+            ),
+        ),
+        (
+            "a green gate",
+            format!(
+                "UPDATE events SET body = json_set(body, '$.exit_code', 0, '$.passed', json('true')) WHERE {of_f} AND body ->> '$.type' = 'gate_finished'"
+            ),
+        ),
+        (
+            "the refusals removed",
+            format!("DELETE FROM events WHERE {of_f} AND body ->> '$.type' = 'claim_refused'"),
+        ),
+        (
+            "the end removed",
+            format!(
+                "DELETE FROM events WHERE {of_f} AND body ->> '$.type' = 'loop_finished'; UPDATE streams SET over = 0, head = (SELECT MAX(seq) FROM events WHERE {of_f}) WHERE task = 'f'"
+            ),
+        ),
+        (
+            "a tree approved",
+            format!(
+                "INSERT INTO events (seq, stream, at, body) SELECT 9999, stream, at, json_object('type', 'tree_approved', 'tree', 'x', 'by', 'you') FROM events WHERE {of_f} LIMIT 1; UPDATE streams SET head = 9999 WHERE task = 'f'"
+            ),
+        ),
+        (
+            "more iterations",
+            format!(
+                "UPDATE events SET body = json_set(body, '$.policy.limits.max_iterations', 999) WHERE {of_f} AND body ->> '$.type' = 'loop_started'"
+            ),
+        ),
+        (
+            "the hashes taken off",
+            format!(
+                "UPDATE events SET body = replace(body, '{GATE}', 'true'), chain = NULL WHERE {of_f}; UPDATE streams SET mac = NULL WHERE task = 'f'"
+            ),
+        ),
         ("the view", "UPDATE streams SET view = json_set(view, '$.gates', 0) WHERE task = 'f'".to_owned()),
     ];
     for (what, sql) in &edits {
@@ -179,15 +231,25 @@ fn resume_runs_nothing_of_an_edited_loop_and_names_the_place() {
             let what = format!("{what}, rehashed: {is_rehashed}\n{}{}", output.stdout, output.stderr);
             assert_eq!(output.code, Some(5), "{what}");
             assert!(output.stderr.contains(&format!("the journal of loop {id} was edited")), "{what}");
-            assert!(output.stderr.contains("event ") && output.stderr.contains("hint: nothing was run"), "{what}");
+            assert!(
+                output.stderr.contains("event ") && output.stderr.contains("hint: nothing was run"),
+                "{what}"
+            );
             assert_eq!(journal.env.agents(), agents, "{what}: an agent was started");
             // There is no receipt, and what is wrong is said all the same.
             let output = journal.run(["verify", "f"]);
-            assert!(output.code != Some(0) && output.stderr.contains("was edited"), "{what}{}", output.stderr);
+            assert!(
+                output.code != Some(0) && output.stderr.contains("was edited"),
+                "{what}{}",
+                output.stderr
+            );
         }
     }
     // Another loop is not kept from beginning by it.
-    journal.env.loop_of("echo fixed >work.txt; echo '<promise>DONE</promise>'", &["--gate", GATE]).assert_code(0);
+    journal
+        .env
+        .loop_of("echo fixed >work.txt; echo '<promise>DONE</promise>'", &["--gate", GATE])
+        .assert_code(0);
 }
 
 #[test]

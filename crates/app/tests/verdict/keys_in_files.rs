@@ -14,12 +14,10 @@ fn run(env: &TestEnv, agent: &str, extra: &[&str]) -> Output {
 
 /// Everything that any ref of the repository leads to: names and contents.
 fn all_in_git(env: &TestEnv) -> String {
-    env.sh(
-        "git log --all --format='%D %s'; git rev-list --all --objects;
-         git rev-list --all --objects --no-object-names | git cat-file --batch",
-    )
-    .assert_code(0)
-    .stdout
+    env.sh("git log --all --format='%D %s'; git rev-list --all --objects;
+         git rev-list --all --objects --no-object-names | git cat-file --batch")
+        .assert_code(0)
+        .stdout
 }
 
 #[test]
@@ -29,12 +27,23 @@ fn a_new_file_with_a_key_is_left_out_of_snapshots_and_commits_and_said() {
         echo $ANTHROPIC_API_KEY | base64 -w0 >sub/encoded; : >\"of $ANTHROPIC_API_KEY.txt\"; git branch \"b-$ANTHROPIC_API_KEY\"
         echo '<promise>DONE</promise>'";
     let output = run(&env, agent, &["--gate", "./check.sh", "--commit", "-v"]).assert_code(0);
-    let told: Vec<String> =
-        env.of_type("warned").iter().map(|event| event["text"].as_str().unwrap_or_default().to_owned()).collect();
-    for path in ["`deploy.cfg` holds the value of a key", "`sub/encoded` holds the value of a key", "`of [redacted].txt` holds"] {
+    let told: Vec<String> = env
+        .of_type("warned")
+        .iter()
+        .map(|event| event["text"].as_str().unwrap_or_default().to_owned())
+        .collect();
+    for path in [
+        "`deploy.cfg` holds the value of a key",
+        "`sub/encoded` holds the value of a key",
+        "`of [redacted].txt` holds",
+    ] {
         assert!(told.iter().any(|line| line.contains(path)), "{path}: {told:?}");
     }
-    assert_eq!(env.git(["show", "--stat", "--format=", "HEAD"]).matches('|').count(), 1, "only the work is committed");
+    assert_eq!(
+        env.git(["show", "--stat", "--format=", "HEAD"]).matches('|').count(),
+        1,
+        "only the work is committed"
+    );
     // The agent's own branch is named as the agent has named it; nothing that dacapo wrote is.
     env.sh(&format!("git branch -D 'b-{KEY}'")).assert_code(0);
     let kept = all_in_git(&env);
@@ -58,7 +67,11 @@ fn no_claim_is_accepted_while_a_key_is_in_a_file_of_the_repository() {
     assert_eq!((refused.len(), &refused[0]["reason"]), (1, &"tree_changed".into()), "{refused:?}");
     assert!(!all_in_git(&env).contains(KEY));
     let told = env.of_type("warned");
-    assert!(told.iter().any(|event| event["text"].as_str().is_some_and(|line| line.contains("no claim is accepted"))), "{told:?}");
+    assert!(
+        told.iter()
+            .any(|event| event["text"].as_str().is_some_and(|line| line.contains("no claim is accepted"))),
+        "{told:?}"
+    );
 }
 
 #[test]
@@ -81,5 +94,10 @@ fn a_dump_of_memory_is_left_out() {
     run(&env, agent, &["--gate", "./check.sh", "--commit"]).assert_code(0);
     assert!(!all_in_git(&env).contains("core.4711"));
     let told = env.of_type("warned");
-    assert!(told.iter().any(|event| event["text"].as_str().is_some_and(|line| line.contains("dump of a process's memory"))), "{told:?}");
+    assert!(
+        told.iter().any(|event| event["text"]
+            .as_str()
+            .is_some_and(|line| line.contains("dump of a process's memory"))),
+        "{told:?}"
+    );
 }

@@ -39,7 +39,13 @@ fn a_signed_receipt_is_verified_on_another_machine() {
     assert_has(&said, "sandbox     off");
     assert!(!elsewhere.dacapo_home().exists(), "no journal was made for it");
     // As JSON, printed over several lines, and from standard input.
-    let output = elsewhere.run(["verify".as_ref(), envelope.as_os_str(), "--key".as_ref(), key.as_os_str(), "--json".as_ref()]);
+    let output = elsewhere.run([
+        "verify".as_ref(),
+        envelope.as_os_str(),
+        "--key".as_ref(),
+        key.as_os_str(),
+        "--json".as_ref(),
+    ]);
     let told: Value = serde_json::from_str(&output.assert_code(0).stdout).expect("JSON");
     assert_eq!((&told[0]["sound"], &told[0]["receipt"]), (&true.into(), &env.receipt()));
     let pretty: Value = serde_json::from_str(&text(&envelope)).expect("an envelope");
@@ -71,8 +77,16 @@ fn another_key_a_flipped_byte_and_another_type_are_refused() {
     };
     for (what, forged, expected) in [
         ("a byte of the payload", flipped("/payload"), "NOT SOUND: none of its signatures is by this key"),
-        ("a byte of the signature", flipped("/signatures/0/sig"), "NOT SOUND: none of its signatures is by this key"),
-        ("another type", with("/payloadType", "text/plain".into()), "NOT SOUND: its payload is of type `text/plain`"),
+        (
+            "a byte of the signature",
+            flipped("/signatures/0/sig"),
+            "NOT SOUND: none of its signatures is by this key",
+        ),
+        (
+            "another type",
+            with("/payloadType", "text/plain".into()),
+            "NOT SOUND: its payload is of type `text/plain`",
+        ),
         ("no signature", with("/signatures", Value::Array(Vec::new())), "NOT SOUND: it has no signature"),
     ] {
         let file = env.root().join("forged.json");
@@ -123,8 +137,12 @@ fn python(arguments: [&PathBuf; 2]) -> (bool, String) {
         .args(arguments)
         .output()
         .expect("python3 can be started: `scripts/install` installs it");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(!said.contains("ModuleNotFoundError"), "python3-cryptography is missing: `scripts/install` installs it\n{said}");
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !said.contains("ModuleNotFoundError"),
+        "python3-cryptography is missing: `scripts/install` installs it\n{said}"
+    );
     (output.status.success(), said)
 }
 
@@ -134,14 +152,20 @@ fn a_signed_receipt_is_verified_by_a_program_that_is_not_dacapo() {
     let (is_good, said) = python([&envelope, &key]);
     assert!(is_good, "{said}");
     let receipt = env.receipt();
-    let (tree, commit) = (receipt["tree"].as_str().expect("a tree"), receipt["commits"][0].as_str().expect("a commit"));
+    let (tree, commit) =
+        (receipt["tree"].as_str().expect("a tree"), receipt["commits"][0].as_str().expect("a commit"));
     assert_has(&said, "urn:dacapo:receipt:v1");
     assert_has(&said, &format!(r#"{{"gitTree": "{tree}"}}"#));
     assert_has(&said, &format!(r#"{{"gitCommit": "{commit}"}}"#));
-    assert_eq!(env.git(["rev-parse", &format!("{commit}^{{tree}}")]).trim(), tree, "git knows them by these names");
+    assert_eq!(
+        env.git(["rev-parse", &format!("{commit}^{{tree}}")]).trim(),
+        tree,
+        "git knows them by these names"
+    );
     // The statement for tools that know results of tests.
     let results = env.root().join("results.jsonl");
-    fs::write(&results, env.run(["receipt", "t", "--in-toto=test-result"]).assert_code(0).stdout).expect("a file");
+    fs::write(&results, env.run(["receipt", "t", "--in-toto=test-result"]).assert_code(0).stdout)
+        .expect("a file");
     let (is_good, said) = python([&results, &key]);
     assert!(is_good, "{said}");
     assert_has(&said, "https://in-toto.io/attestation/test-result/v0.1");
@@ -167,7 +191,8 @@ fn a_key_that_is_gone_open_or_damaged_stops_a_loop_before_it_begins() {
     assert_eq!((mode("machine.key"), mode(".")), (0o600, 0o700));
     let aside = env.root().join("keys-aside");
     for (what, harm, expected) in harms {
-        env.sh(&format!("rm -rf {0}; cp -a {1} {0}; cd {1}; {harm}", aside.display(), keys.display())).assert_code(0);
+        env.sh(&format!("rm -rf {0}; cp -a {1} {0}; cd {1}; {harm}", aside.display(), keys.display()))
+            .assert_code(0);
         let agents = env.agents();
         let verified = env.run(["verify", "t"]);
         assert_ne!(verified.code, Some(0), "{what}: {}", verified.stdout);
@@ -188,7 +213,13 @@ fn a_key_that_is_younger_than_the_receipt_is_told_of() {
     let (env, envelope, key) = proven();
     let later: String = text(&key)
         .lines()
-        .map(|line| if line.starts_with("Created: ") { "Created: 2999-01-01T00:00:00Z\n".to_owned() } else { format!("{line}\n") })
+        .map(|line| {
+            if line.starts_with("Created: ") {
+                "Created: 2999-01-01T00:00:00Z\n".to_owned()
+            } else {
+                format!("{line}\n")
+            }
+        })
         .collect();
     fs::write(&key, later).expect("a file");
     let (code, said) = verify(&env, &envelope, &key);

@@ -40,8 +40,7 @@ pub enum EnvelopeFault {
 
 /// What is signed: the type and the payload, each with its length in front.
 pub fn pae(payload_type: &str, payload: &[u8]) -> Vec<u8> {
-    let mut bytes =
-        format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len()).into_bytes();
+    let mut bytes = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len()).into_bytes();
     bytes.extend_from_slice(payload);
     bytes
 }

@@ -5,8 +5,8 @@ mod statement;
 
 pub use dsse::{DsseEnvelope, DsseSignature, EnvelopeFault, IN_TOTO, pae};
 pub use statement::{
-    AttestedReceipt, RECEIPT_TYPE, STATEMENT_TYPE, Signer, StatementFault, TEST_RESULT_TYPE, attested_receipt,
-    predicate_type, receipt_statement, test_result_statement,
+    AttestedReceipt, RECEIPT_TYPE, STATEMENT_TYPE, Signer, StatementFault, TEST_RESULT_TYPE,
+    attested_receipt, predicate_type, receipt_statement, test_result_statement,
 };
 
 #[cfg(test)]

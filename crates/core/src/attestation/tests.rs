@@ -50,7 +50,10 @@ fn an_envelope_of_the_standard_is_read() {
     // The envelope of the same vector, whose signature is of another algorithm: it is handed over as it is.
     let text = r#"{"payload": "aGVsbG8gd29ybGQ=", "payloadType": "http://example.com/HelloWorld", "signatures": [{"sig": "A3JqsQGtVsJ2O2xqrI5IcnXip5GToJ3F+FnZ+O88SjtR6rDAajabZKciJTfUiHqJPcIAriEGAHTVeCUjW2JIZA=="}]}"#;
     let mut envelope: DsseEnvelope = serde_json::from_str(text).expect("an envelope");
-    assert_eq!(envelope.open(|_, _| true), Err(EnvelopeFault::OtherType("http://example.com/HelloWorld".into())));
+    assert_eq!(
+        envelope.open(|_, _| true),
+        Err(EnvelopeFault::OtherType("http://example.com/HelloWorld".into()))
+    );
     assert_eq!(envelope.signatures[0].keyid, None);
     envelope.payload_type = IN_TOTO.into();
     let heard = std::cell::RefCell::new(Vec::new());
@@ -87,7 +90,11 @@ fn an_envelope_opens_with_one_right_signature_and_not_otherwise() {
         ("another payload", with(|e| e.payload = STANDARD.encode("Payload")), Err(EnvelopeFault::OtherKey)),
         ("no base64", with(|e| e.payload = "%".into()), Err(EnvelopeFault::NoPayload)),
         ("no signature", with(|e| e.signatures.clear()), Err(EnvelopeFault::Unsigned)),
-        ("a signature that is no base64", with(|e| e.signatures[0].sig = "%".into()), Err(EnvelopeFault::OtherKey)),
+        (
+            "a signature that is no base64",
+            with(|e| e.signatures[0].sig = "%".into()),
+            Err(EnvelopeFault::OtherKey),
+        ),
         ("a shorter signature", with(|e| e.signatures[0].sig = "AAAA".into()), Err(EnvelopeFault::OtherKey)),
         (
             "another type",
@@ -164,7 +171,11 @@ fn a_receipt_comes_out_of_its_statement_and_a_contradiction_does_not() {
         ("/subject/0/digest/gitTree", json!("tree2"), StatementFault::OtherSubject),
         ("/subject", json!([]), StatementFault::OtherSubject),
         ("/predicate/journal/loop", json!("other"), StatementFault::Contradiction("journal.loop")),
-        ("/predicate/verificationResult", json!("UNVERIFIED"), StatementFault::Contradiction("verificationResult")),
+        (
+            "/predicate/verificationResult",
+            json!("UNVERIFIED"),
+            StatementFault::Contradiction("verificationResult"),
+        ),
     ] {
         assert_eq!(with(at, value), expected, "{at}");
     }

@@ -386,7 +386,8 @@ mod facts {
 
 #[test]
 fn keys_are_told_from_passwords_and_shapes() {
-    let variable = |name: &str, value: &str| (std::ffi::OsString::from(name), std::ffi::OsString::from(value));
+    let variable =
+        |name: &str, value: &str| (std::ffi::OsString::from(name), std::ffi::OsString::from(value));
     let key = "k3y-of-a-provider-0123456789";
     let secrets = Secrets::of_environment([
         variable("ANTHROPIC_API_KEY", key),

@@ -58,7 +58,8 @@ impl Shadow {
         if found.is_empty() {
             return Ok(false);
         }
-        let of_top: Vec<Vec<u8>> = found.iter().map(|(path, _)| [b":(top,literal)", &path[..]].concat()).collect();
+        let of_top: Vec<Vec<u8>> =
+            found.iter().map(|(path, _)| [b":(top,literal)", &path[..]].concat()).collect();
         let of_top: Vec<&OsStr> = of_top.iter().map(|path| OsStr::from_bytes(path)).collect();
         let listed = self.call()?.args(["ls-files", "-s", "-z", "--"]).args(&of_top).ok()?.stdout;
         // Each entry is its mode, its object, 0, a tab and its path; without a mode it goes.

@@ -1,7 +1,9 @@
 //! Is the journal of a stream what dacapo has recorded? What proves something asks here; what only shows events does not.
 
 use dacapo_core::{
-    attestation::{AttestedReceipt, DsseEnvelope, EnvelopeFault, RECEIPT_TYPE, StatementFault, attested_receipt},
+    attestation::{
+        AttestedReceipt, DsseEnvelope, EnvelopeFault, RECEIPT_TYPE, StatementFault, attested_receipt,
+    },
     chain::{ChainCheck, ChainFault, Link},
     ids::LoopId,
 };
@@ -116,13 +118,8 @@ impl Store {
             Ok(([text(0)?, text(1)?, text(2)?, text(3)?, text(4)?], row.get::<_, bool>(5)?))
         })?;
         let Some((found, is_over)) = found else { return Ok(vec!["key"]) };
-        let expected = [
-            Some(expected.project),
-            expected.parent,
-            expected.task,
-            Some(expected.workspace),
-            expected.run,
-        ];
+        let expected =
+            [Some(expected.project), expected.parent, expected.task, Some(expected.workspace), expected.run];
         let names = ["project", "parent", "task", "workspace", "run"];
         let pairs = names.into_iter().zip(expected.into_iter().zip(found));
         let mut unlike: Vec<_> =
@@ -141,7 +138,8 @@ impl Store {
 
     /// Whether the receipt at `seq` was signed by this machine's key, and for this very event.
     pub fn attested(&self, id: &LoopId, seq: u64) -> Result<Attested, StoreError> {
-        let sql = "SELECT e.chain FROM events e JOIN streams s ON s.key = e.stream WHERE e.seq = ?1 AND s.id = ?2";
+        let sql =
+            "SELECT e.chain FROM events e JOIN streams s ON s.key = e.stream WHERE e.seq = ?1 AND s.id = ?2";
         let carried: Option<Option<Vec<u8>>> =
             self.query_row(sql, params![seq.cast_signed(), id.as_str()], |row| row.get(0))?;
         let link = carried.flatten().as_deref().and_then(Link::of_bytes);

@@ -148,13 +148,6 @@ pub(super) fn write<M: Kind>(
             "INSERT OR REPLACE INTO checkpoints (stream, seq, folded_by, hash, state, mac)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?
-        .execute(params![
-            place.key,
-            place.head,
-            FOLDED_BY,
-            hash,
-            text,
-            key.of_checkpoint(&facts).bytes()
-        ])?;
+        .execute(params![place.key, place.head, FOLDED_BY, hash, text, key.of_checkpoint(&facts).bytes()])?;
     Ok(SinceCheckpoint { events: 0, size: text.len() })
 }

@@ -302,7 +302,8 @@ impl<M: Notable> Stream<M> {
             let written = written::<M>(&id, first, now, &events, &mut hash, None)?;
             let link = written.last().map(|event| event.link);
             let json = to_json(&view)?;
-            let mac = link.map(|link| machine.mac().of_head(M::NAME, id.as_ref(), head.cast_unsigned(), link, &json));
+            let mac = link
+                .map(|link| machine.mac().of_head(M::NAME, id.as_ref(), head.cast_unsigned(), link, &json));
             transaction
                 .prepare_cached(
                     "INSERT INTO streams (id, kind, project, parent, task, workspace, run, head, over, view,
@@ -369,8 +370,8 @@ impl<M: Notable> Stream<M> {
             let written = written::<M>(id, first, now, events, &mut hash, link)?;
             let newest = written.last().map(|event| event.link).or(link);
             let json = to_json(&view)?;
-            let mac =
-                newest.map(|link| machine.mac().of_head(M::NAME, id.as_ref(), head.cast_unsigned(), link, &json));
+            let mac = newest
+                .map(|link| machine.mac().of_head(M::NAME, id.as_ref(), head.cast_unsigned(), link, &json));
             let moved = transaction.prepare_cached(MOVE)?.execute(params![
                 at.key,
                 at.head,

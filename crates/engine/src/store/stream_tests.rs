@@ -639,7 +639,9 @@ fn a_stream_that_is_opened_at_its_checkpoint_stands_as_its_events_say() {
     );
     store.db.execute("DELETE FROM checkpoints", []).unwrap();
     let fault = ChainFault::Edited(7);
-    assert!(matches!(Stream::<LoopMachine>::open(store, &id), Err(StoreError::Edited { fault: found, .. }) if found == fault));
+    assert!(
+        matches!(Stream::<LoopMachine>::open(store, &id), Err(StoreError::Edited { fault: found, .. }) if found == fault)
+    );
 }
 
 #[test]
@@ -676,7 +678,10 @@ fn an_edited_checkpoint_and_an_edited_beginning_behind_one_are_refused() {
         ("another hash", "UPDATE checkpoints SET hash = x'00'"),
         ("another keyed hash", "UPDATE checkpoints SET mac = zeroblob(32)"),
         // The state of a loop has its settings from its first event.
-        ("other settings", "UPDATE events SET body = replace(body, '\"prompt\":', '\"prompt\": ') WHERE seq = 1"),
+        (
+            "other settings",
+            "UPDATE events SET body = replace(body, '\"prompt\":', '\"prompt\": ') WHERE seq = 1",
+        ),
         ("another place", "UPDATE checkpoints SET seq = 300"),
     ] {
         store.db.execute_batch("SAVEPOINT edit").unwrap();
@@ -700,21 +705,48 @@ const EDITS: [(&str, &str); 22] = [
     ("a removed event", "DELETE FROM events WHERE seq = 3"),
     ("the first event removed", "DELETE FROM events WHERE seq = 1"),
     ("the last event removed", "DELETE FROM events WHERE seq = 5"),
-    ("the last event removed, and the head", "DELETE FROM events WHERE seq = 5; UPDATE streams SET head = 4 WHERE key = 1"),
+    (
+        "the last event removed, and the head",
+        "DELETE FROM events WHERE seq = 5; UPDATE streams SET head = 4 WHERE key = 1",
+    ),
     ("an event moved to another stream", "UPDATE events SET stream = 2 WHERE seq = 3"),
     ("an event of another stream", "UPDATE events SET stream = 1 WHERE seq = 7"),
-    ("the last event of another stream", "UPDATE events SET stream = 1 WHERE seq = 10; UPDATE streams SET head = 10 WHERE key = 1"),
-    ("an event added", "INSERT INTO events (seq, stream, at, body, chain) SELECT 99, 1, at, body, chain FROM events WHERE seq = 5"),
-    ("an event added, and the head", "INSERT INTO events (seq, stream, at, body, chain) SELECT 99, 1, at, body, chain FROM events WHERE seq = 5; UPDATE streams SET head = 99 WHERE key = 1"),
-    ("an event without a hash", "INSERT INTO events (seq, stream, at, body) SELECT 99, 1, at, body FROM events WHERE seq = 5; UPDATE streams SET head = 99 WHERE key = 1"),
-    ("two events changed places", "UPDATE events SET body = (SELECT group_concat(o.body, '') FROM events o WHERE o.seq = 7 - events.seq) WHERE seq IN (3, 4)"),
+    (
+        "the last event of another stream",
+        "UPDATE events SET stream = 1 WHERE seq = 10; UPDATE streams SET head = 10 WHERE key = 1",
+    ),
+    (
+        "an event added",
+        "INSERT INTO events (seq, stream, at, body, chain) SELECT 99, 1, at, body, chain FROM events WHERE seq = 5",
+    ),
+    (
+        "an event added, and the head",
+        "INSERT INTO events (seq, stream, at, body, chain) SELECT 99, 1, at, body, chain FROM events WHERE seq = 5; UPDATE streams SET head = 99 WHERE key = 1",
+    ),
+    (
+        "an event without a hash",
+        "INSERT INTO events (seq, stream, at, body) SELECT 99, 1, at, body FROM events WHERE seq = 5; UPDATE streams SET head = 99 WHERE key = 1",
+    ),
+    (
+        "two events changed places",
+        "UPDATE events SET body = (SELECT group_concat(o.body, '') FROM events o WHERE o.seq = 7 - events.seq) WHERE seq IN (3, 4)",
+    ),
     ("a hash", "UPDATE events SET chain = zeroblob(32) WHERE seq = 4"),
     ("a hash taken off", "UPDATE events SET chain = NULL WHERE seq = 4"),
-    ("all hashes taken off", "UPDATE events SET chain = NULL WHERE stream = 1; UPDATE streams SET mac = NULL WHERE key = 1"),
+    (
+        "all hashes taken off",
+        "UPDATE events SET chain = NULL WHERE stream = 1; UPDATE streams SET mac = NULL WHERE key = 1",
+    ),
     ("the view", "UPDATE streams SET view = replace(view, '\"task\":', '\"task\": ') WHERE key = 1"),
     ("the keyed hash", "UPDATE streams SET mac = zeroblob(32) WHERE key = 1"),
-    ("the keyed hash of another stream", "UPDATE streams SET mac = (SELECT o.mac FROM streams o WHERE o.key = 2) WHERE key = 1"),
-    ("two streams that changed names", "UPDATE streams SET id = 'x' WHERE key = 1; UPDATE streams SET id = 'l1' WHERE key = 2"),
+    (
+        "the keyed hash of another stream",
+        "UPDATE streams SET mac = (SELECT o.mac FROM streams o WHERE o.key = 2) WHERE key = 1",
+    ),
+    (
+        "two streams that changed names",
+        "UPDATE streams SET id = 'x' WHERE key = 1; UPDATE streams SET id = 'l1' WHERE key = 2",
+    ),
 ];
 
 #[test]
@@ -740,7 +772,10 @@ fn hashes_that_were_computed_anew_without_the_key_are_found() {
     let mut world = world();
     let (store, id): (_, LoopId) = (&mut world.store, "l1".parse().unwrap());
     long_loop(store, &id, 4);
-    store.db.execute("UPDATE events SET body = replace(body, 'notice 1', 'notice 9') WHERE seq = 3", []).unwrap();
+    store
+        .db
+        .execute("UPDATE events SET body = replace(body, 'notice 1', 'notice 9') WHERE seq = 3", [])
+        .unwrap();
     let rows: Vec<(i64, i64, String)> = store
         .query("SELECT seq, at, body FROM events WHERE stream = 1 ORDER BY seq", [], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
@@ -795,7 +830,8 @@ fn without_its_key_nothing_is_appended_or_opened() {
     assert_eq!(store.events(&id, 0).unwrap().len(), 3, "it can be read");
     assert!(matches!(Stream::<LoopMachine>::open(&store, &id), Err(StoreError::Key(_))));
     assert!(matches!(store.audit::<LoopMachine>(&id), Err(StoreError::Key(_))));
-    let begun = create(&mut store, &"l2".parse().unwrap(), &Identity::own(), now(), vec![loop_started("b", None)]);
+    let begun =
+        create(&mut store, &"l2".parse().unwrap(), &Identity::own(), now(), vec![loop_started("b", None)]);
     assert!(matches!(begun, Err(StoreError::Key(_))));
 }
 

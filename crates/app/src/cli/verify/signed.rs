@@ -1,12 +1,11 @@
 //! `dacapo verify FILE --key FILE`: signed receipts where there is no journal.
 
-use std::{
-    io::Read,
-    path::Path,
-};
+use std::{io::Read, path::Path};
 
 use dacapo_core::{
-    attestation::{AttestedReceipt, DsseEnvelope, RECEIPT_TYPE, StatementFault, attested_receipt, predicate_type},
+    attestation::{
+        AttestedReceipt, DsseEnvelope, RECEIPT_TYPE, StatementFault, attested_receipt, predicate_type,
+    },
     text::count,
 };
 use dacapo_engine::{
@@ -19,8 +18,7 @@ use super::{say, say_json};
 use crate::error::{FAILED, UserError};
 
 /// What is said of a receipt that its own key is younger than.
-pub(super) const KEY_IS_YOUNGER: &str =
-    "the key says that it was made after the claim was accepted: a clock went back, or the file of the key was edited";
+pub(super) const KEY_IS_YOUNGER: &str = "the key says that it was made after the claim was accepted: a clock went back, or the file of the key was edited";
 
 /// The most that is read of a file.
 const MOST: u64 = 64 << 20;
@@ -33,8 +31,10 @@ pub(super) fn verify(what: &str, key: &Path, is_json: bool) -> Result<u8, UserEr
         UserError::usage(format!("`{}` holds no public key of Ed25519", key.display()))
             .hint("`dacapo receipt --public-key` prints the key of a machine, there")
     })?;
-    let envelopes = envelopes(&read(what)?)
-        .ok_or_else(|| UserError::failed(format!("`{what}` holds no signed receipt")).hint("`dacapo receipt ID --in-toto` prints one"))?;
+    let envelopes = envelopes(&read(what)?).ok_or_else(|| {
+        UserError::failed(format!("`{what}` holds no signed receipt"))
+            .hint("`dacapo receipt ID --in-toto` prints one")
+    })?;
     let mut is_sound = true;
     let mut told = Vec::new();
     for envelope in &envelopes {
@@ -92,7 +92,12 @@ impl Checked {
                 for note in attested.notes(key) {
                     say(format!("note: {note}"));
                 }
-                say(format!("The receipt of loop {} is signed by {}: {}.", word("loop"), signer(key), word("verdict")));
+                say(format!(
+                    "The receipt of loop {} is signed by {}: {}.",
+                    word("loop"),
+                    signer(key),
+                    word("verdict")
+                ));
                 say(format!("  task        {}", word("task")));
                 say(format!("  to tree     {}", word("tree")));
                 let gates = receipt["gates"].as_array().map_or(0, Vec::len);
@@ -149,7 +154,9 @@ fn read(what: &str) -> Result<Vec<u8>, UserError> {
     let mut bytes = Vec::new();
     match what {
         "-" => std::io::stdin().lock().take(MOST).read_to_end(&mut bytes).map_err(failed)?,
-        path => std::fs::File::open(path).and_then(|file| file.take(MOST).read_to_end(&mut bytes)).map_err(failed)?,
+        path => std::fs::File::open(path)
+            .and_then(|file| file.take(MOST).read_to_end(&mut bytes))
+            .map_err(failed)?,
     };
     Ok(bytes)
 }
@@ -174,9 +181,9 @@ pub(super) fn own_receipt(what: &str, bytes: &[u8], store: &Store) -> Result<Opt
     let (key, _) = store.keys().public().map_err(StoreError::from)?;
     match check(envelope, &key) {
         Ok(Checked::Receipt(attested)) => Ok(Some(attested.receipt)),
-        Ok(Checked::Other(kind, _)) => {
-            Err(UserError::failed(format!("`{what}` is a statement of type `{kind}` that this machine has signed")))
-        }
+        Ok(Checked::Other(kind, _)) => Err(UserError::failed(format!(
+            "`{what}` is a statement of type `{kind}` that this machine has signed"
+        ))),
         Err(why) => Err(UserError::failed(format!("NOT SOUND: `{what}`: {why}"))
             .hint("if another machine has signed it, give that machine's public key: `--key FILE`")),
     }
