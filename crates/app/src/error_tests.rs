@@ -5,7 +5,9 @@ use std::{collections::BTreeSet, error::Error, fs, io, path::Path};
 
 use dacapo_core::{
     agent::{AgentCommandError, catalog::AgentDefinitionError},
+    attestation::{EnvelopeFault, StatementFault},
     bus::DraftError,
+    chain::ChainFault,
     config::{Author, ChoiceError},
     event::{LoopEvent, RunProblem},
     hook_files::SettingsError,
@@ -23,6 +25,7 @@ use dacapo_engine::{
     hook_files::HookFileError,
     import::ImportError,
     inside::protocol::AskRefusal,
+    keys::KeyError,
     process::{ProgramError, identity::Identity},
     proof::ProofError,
     repository::PullRequestError,
@@ -98,8 +101,56 @@ fn store_errors() -> Vec<StoreError> {
         StoreError::Disk { is_full: false, .. } => StoreError::Disk { path: path(), why: text("read-only"), is_full: false },
         StoreError::FolderHeld(_) => StoreError::FolderHeld(row()),
         StoreError::Overtaken { .. } => StoreError::Overtaken { kind: "loop", id: text("abcdefghjk") },
+        StoreError::Edited { .. } => StoreError::Edited { kind: "loop", id: text("abcdefghjk"), fault: ChainFault::Edited(17) },
+        StoreError::Key(_) => StoreError::Key(KeyError::Missing("/state/keys/machine.key".into())),
         StoreError::Unreadable { .. } => StoreError::Unreadable { seq: 17, why: text("missing field `iteration`") },
         StoreError::Other { .. } => StoreError::Other { path: path(), why: text("out of memory") },
+    })
+}
+
+fn key_errors() -> Vec<StoreError> {
+    let path = || "/state/keys/machine.key".into();
+    let errors = every_variant!(KeyError {
+        KeyError::Missing(_) => KeyError::Missing(path()),
+        KeyError::Open { .. } => KeyError::Open { path: path(), mode: 0o644 },
+        KeyError::Damaged { .. } => KeyError::Damaged { path: path(), why: "it is no file" },
+        KeyError::OtherPair(_) => KeyError::OtherPair("/state/keys/machine.pub".into()),
+        KeyError::OlderJournal { .. } => {
+            KeyError::OlderJournal { since: 1, now: 40, path: "/state/keys/chained-from".into() }
+        },
+        KeyError::Io { .. } => KeyError::Io { path: path(), source: denied() },
+    });
+    errors.into_iter().map(StoreError::Key).collect()
+}
+
+fn chain_faults() -> Vec<ChainFault> {
+    every_variant!(ChainFault {
+        ChainFault::Edited(_) => ChainFault::Edited(17),
+        ChainFault::Bare(..) => ChainFault::Bare(17, 3),
+        ChainFault::TooEarly(..) => ChainFault::TooEarly(2, 3),
+        ChainFault::OtherHead { .. } => ChainFault::OtherHead { head: 17, found: 16 },
+        ChainFault::OtherMac(_) => ChainFault::OtherMac(17),
+        ChainFault::NoMac(_) => ChainFault::NoMac(17),
+        ChainFault::OtherCheckpoint(_) => ChainFault::OtherCheckpoint(512),
+    })
+}
+
+fn envelope_faults() -> Vec<EnvelopeFault> {
+    every_variant!(EnvelopeFault {
+        EnvelopeFault::OtherType(_) => EnvelopeFault::OtherType(text("text/plain")),
+        EnvelopeFault::NoPayload => EnvelopeFault::NoPayload,
+        EnvelopeFault::Unsigned => EnvelopeFault::Unsigned,
+        EnvelopeFault::OtherKey => EnvelopeFault::OtherKey,
+    })
+}
+
+fn statement_faults() -> Vec<StatementFault> {
+    every_variant!(StatementFault {
+        StatementFault::NoStatement(_) => StatementFault::NoStatement(text("expected value at line 1")),
+        StatementFault::OtherPredicate(_) => StatementFault::OtherPredicate(text("urn:else")),
+        StatementFault::OtherSubject => StatementFault::OtherSubject,
+        StatementFault::OtherHash => StatementFault::OtherHash,
+        StatementFault::Contradiction(_) => StatementFault::Contradiction("journal.loop"),
     })
 }
 
@@ -451,6 +502,7 @@ fn words_of_errors() -> String {
         ProofError::Snapshot(_) => ProofError::Snapshot(SnapshotError::Gone(text("/shop"))),
         ProofError::NoSnapshot(_) => ProofError::NoSnapshot(text("0123456")),
         ProofError::Changed(_) => ProofError::Changed(text("/shop")),
+        ProofError::Replaced(_) => ProofError::Replaced(WorkspaceError::NoSnapshot(text("0123456"))),
         ProofError::NoFiles => ProofError::NoFiles,
         ProofError::NoFolder(..) => ProofError::NoFolder(text("tests"), text("there is no folder `app`")),
         ProofError::Unknown(_) => ProofError::Unknown(loop_id()),
@@ -518,6 +570,9 @@ fn words_of_errors() -> String {
         as_words("PolicyProblem", &policy_problems()),
         as_words("GlobProblem", &glob_problems()),
         as_words("DraftError", &draft_errors()),
+        as_words("ChainFault", &chain_faults()),
+        as_words("EnvelopeFault", &envelope_faults()),
+        as_words("StatementFault", &statement_faults()),
     ]
     .concat()
 }
@@ -527,6 +582,7 @@ fn pages() -> [(&'static str, String); 5] {
     let journal_and_git = [
         as_users_see("HomeError", home_errors()),
         as_users_see("StoreError", store_errors()),
+        as_users_see("KeyError", key_errors()),
         as_users_see("WorkspaceError, RepositoryProblem, GitError", workspace_errors()),
         as_users_see("StartError, SuperviseError", start_errors()),
     ];

@@ -4,7 +4,9 @@
 //! manifest enforces it. Start with [`loop_machine`].
 
 pub mod agent;
+pub mod attestation;
 pub mod bus;
+pub mod chain;
 #[cfg(test)]
 mod chance_tests;
 pub mod config;

@@ -42,6 +42,10 @@ pub struct Receipt {
     /// `clean` if the gates passed in a fresh checkout, `workspace` if they did there alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked_in: Option<String>,
+    /// What kept the agent from the user's other files and from dacapo, `off` if nothing did. Receipts from before there was
+    /// such a thing do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
     /// The person who accepted the tree although its tests are narrower than they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_by: Option<String>,
@@ -219,6 +223,7 @@ pub(crate) fn issue(
         },
         tests,
         checked_in: is_watched.then(|| if is_clean { "clean" } else { "workspace" }.to_owned()),
+        sandbox: Some(seal.sandbox),
         approved_by: approved_by.map(|(_, by)| by.clone()),
         refusals: state
             .refusals

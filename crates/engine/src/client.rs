@@ -532,6 +532,7 @@ impl Client {
                 }
                 if row.view.reason == Some(Reason::Done)
                     && let Some(receipt) = proof::newest(history)
+                    && store.audit::<LoopMachine>(&row.view.id)?.fault.is_none()
                 {
                     proven.extend(claimed_tasks(&receipt.claim));
                 }

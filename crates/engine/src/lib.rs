@@ -18,6 +18,7 @@ pub mod hook_files;
 pub mod import;
 pub mod inside;
 mod items;
+pub mod keys;
 mod must_fail;
 pub mod notify;
 pub mod observer;

@@ -39,6 +39,8 @@ pub enum ProofError {
     NoSnapshot(String),
     #[error("cannot check the files again: `{0}` is a plain folder and has changed since")]
     Changed(String),
+    #[error("an object of the snapshot is not what its name says: it was replaced. {0}")]
+    Replaced(WorkspaceError),
     #[error("cannot check the files again: the receipt names no snapshot")]
     NoFiles,
     #[error("cannot run gate `{0}` again: {1}")]
@@ -79,6 +81,15 @@ pub struct GateAgain {
 /// The receipt of a loop; the newest, if it has several.
 pub fn receipt(store: &Store, id: &LoopId) -> Result<Option<Receipt>, StoreError> {
     Ok(newest(store.events(id, 0)?))
+}
+
+/// The newest receipt of a loop and its place in the journal.
+pub fn receipt_at(store: &Store, id: &LoopId) -> Result<Option<(u64, Receipt)>, StoreError> {
+    let found = store.events(id, 0)?.into_iter().rev().find_map(|envelope| match envelope.event {
+        LoopEvent::ReceiptIssued { receipt } => Some((envelope.seq, *receipt)),
+        _ => None,
+    });
+    Ok(found)
 }
 
 /// The newest receipt in the history of a loop.
@@ -191,6 +202,7 @@ fn lay_out_judged_files(
         };
         let judged = workspace.tree_of(snapshot).map_err(gone)?;
         let (kept, tree) = kept(workspace, receipt, snapshot, judged);
+        workspace.check_objects(&kept).map_err(ProofError::Replaced)?;
         lay_out(workspace, started, &kept, folder).map_err(gone)?;
         return Ok((receipt.tree.as_ref() != Some(&tree)).then_some(tree));
     }

@@ -1,13 +1,19 @@
 //! `dacapo receipt`.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use dacapo_core::{
+    attestation::{RECEIPT_TYPE, TEST_RESULT_TYPE},
     duration::Millis,
+    ids::LoopId,
     receipt::{Receipt, TestCounts},
     text::count,
     view::{ChangedFiles, LoopView, RunView, StageRunView, StageTaskView},
 };
-use dacapo_engine::client::Client;
+use dacapo_engine::{
+    client::Client,
+    proof,
+    store::{Store, StoreError},
+};
 use serde_json::{Value, json};
 
 use super::{say, say_json};
@@ -20,10 +26,11 @@ use crate::{
 /// Show the proof of a finished loop, of a run of units, or of the stages that a task has passed
 ///
 /// What was claimed, which gates agreed, what was kept, and which claims were refused on the way. With `--json` it is
-/// the receipt itself, which `dacapo verify FILE` checks.
+/// the receipt itself, which `dacapo verify FILE` checks. With `--in-toto` it is a statement that this machine's key has signed
+/// when the claim was accepted, for people and programs that have the public key and not this journal.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example:\n  dacapo receipt fix-tests --json >receipt.json\n  dacapo receipt TASK-001"
+    after_help = "Example:\n  dacapo receipt fix-tests --json >receipt.json\n  dacapo receipt TASK-001\n  dacapo receipt fix-tests --in-toto >receipt.jsonl\n  dacapo receipt --public-key >machine.pub\n  dacapo verify receipt.jsonl --key machine.pub"
 )]
 pub(super) struct ReceiptArgs {
     /// The loop: its id, the beginning of it, or its task; or a run of units, or a task of `dacapo task` (default: the one here)
@@ -31,10 +38,41 @@ pub(super) struct ReceiptArgs {
     /// As JSON
     #[arg(long)]
     json: bool,
+    /// As a signed in-toto statement in a DSSE envelope, a line for each loop: the receipt, or `test-result` for tools that know
+    /// that kind
+    #[arg(long, value_name = "KIND", num_args = 0..=1, require_equals = true, default_missing_value = "receipt", conflicts_with = "json")]
+    in_toto: Option<StatementKind>,
+    /// Print the public half of this machine's key, which checks what it has signed
+    #[arg(long, conflicts_with_all = ["id", "json", "in_toto"])]
+    public_key: bool,
+}
+
+/// Which statement about a receipt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum StatementKind {
+    Receipt,
+    TestResult,
+}
+
+impl StatementKind {
+    fn predicate(self) -> &'static str {
+        match self {
+            Self::Receipt => RECEIPT_TYPE,
+            Self::TestResult => TEST_RESULT_TYPE,
+        }
+    }
 }
 
 pub(super) fn receipt(cx: &Context, args: &ReceiptArgs) -> Result<u8, UserError> {
+    if args.public_key {
+        let (_, text) = cx.store()?.keys().public().map_err(StoreError::from)?;
+        say(text.trim_end());
+        return Ok(0);
+    }
     let client = cx.client()?;
+    if let Some(kind) = args.in_toto {
+        return in_toto(cx, &client, args.id.as_deref(), kind);
+    }
     let name = cx.name(&client, args.id.as_deref())?;
     if let Some(seen) = cx.find_task(&client, &name)? {
         return of_task(&client, &seen.view, args.json);
@@ -51,6 +89,48 @@ pub(super) fn receipt(cx: &Context, args: &ReceiptArgs) -> Result<u8, UserError>
     }
     print(&receipt, &Worker::of(&client, &view)?);
     Ok(0)
+}
+
+/// The signed statements about a loop, or about each loop of a run or task that has a receipt.
+fn in_toto(cx: &Context, client: &Client, id: Option<&str>, kind: StatementKind) -> Result<u8, UserError> {
+    let store = cx.store()?;
+    let name = cx.name(client, id)?;
+    let mut envelopes = Vec::new();
+    if let Some(seen) = cx.find_task(client, &name)? {
+        for (own, _) in proofs(client, &seen.view)? {
+            if let Some(id) = &own.loop_id {
+                envelopes.extend(envelope(&store, id, kind)?);
+            }
+        }
+    } else if let Some(run) = cx.find_run(client, &name)? {
+        for seen in client.loops_of_run(&run.view.id)?.into_iter().filter(|seen| seen.view.iteration > 0) {
+            envelopes.extend(envelope(&store, &seen.view.id, kind)?);
+        }
+    } else {
+        let view = cx.find_worked(client, &name)?.view;
+        if client.receipt(&view.id)?.is_none() {
+            return Err(no_receipt(&view));
+        }
+        envelopes.extend(envelope(&store, &view.id, kind)?);
+    }
+    if envelopes.is_empty() {
+        let what = match kind {
+            StatementKind::Receipt => "no receipt of it was signed: it is from before dacapo signed receipts",
+            StatementKind::TestResult => {
+                "no gate stood behind a claim of it, or it is from before dacapo signed receipts"
+            }
+        };
+        return Err(
+            UserError::failed(what).hint("`dacapo receipt --json` is the receipt without a signature")
+        );
+    }
+    envelopes.iter().for_each(say);
+    Ok(0)
+}
+
+fn envelope(store: &Store, id: &LoopId, kind: StatementKind) -> Result<Option<String>, UserError> {
+    let Some((seq, _)) = proof::receipt_at(store, id)? else { return Ok(None) };
+    Ok(store.attestation(seq, kind.predicate())?)
 }
 
 /// The proofs of a run of units: the receipt of each loop that an agent worked in and whose claim was accepted.
@@ -270,6 +350,9 @@ pub(super) fn print(receipt: &Receipt, worker: &Worker) {
     }
     if let Some(by) = &receipt.approved_by {
         say(format!("  approved    by {by}, although the tests are narrower than they were"));
+    }
+    if let Some(sandbox) = &receipt.sandbox {
+        say(format!("  sandbox     {sandbox}"));
     }
     if receipt.checked_in.as_deref() == Some("workspace") {
         say("  checked in  the workspace alone, in no fresh checkout".to_owned());

@@ -1,14 +1,22 @@
 //! `dacapo verify`.
 
-use std::path::Path;
+mod signed;
+
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dacapo_core::{
     ids::{LoopId, RunId},
+    loop_machine::LoopMachine,
     receipt::{self, Receipt},
+    stages::machine::TaskMachine,
     text::ansi::readable,
 };
-use dacapo_engine::{client::Client, proof, store::Store};
+use dacapo_engine::{
+    client::Client,
+    proof,
+    store::{Attested, Store, StoreError, StreamAudit},
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -21,21 +29,25 @@ use crate::{
     error::{FAILED, UserError},
 };
 
-/// Check a receipt: its hash, its journal, and its gates once more
+/// Check a receipt: its hash, its signature, its journal, and its gates once more
 ///
 /// The files that were judged are brought back in a scratch folder and the gates run there again, contained as in a
 /// loop; your own files stay as they are. Of a task the receipt of each stage is checked, also when the task is merged and
 /// its worktree is gone. A file that holds a receipt of a loop of another machine is checked by its hash only: nothing that
-/// a file says is run.
+/// a file says is run. A file of `receipt --in-toto` is checked with the public key of the machine that signed it (`--key`),
+/// without a journal.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example:\n  dacapo verify fix-tests\n  dacapo verify TASK-001\n  dacapo verify receipt.json"
+    after_help = "Example:\n  dacapo verify fix-tests\n  dacapo verify TASK-001\n  dacapo verify receipt.json\n  dacapo verify receipt.jsonl --key machine.pub"
 )]
 pub(super) struct VerifyArgs {
     /// The loop (its id, the beginning of it, or its task), a task of `dacapo task`, or a file that holds a receipt (default: the
     /// one here)
     #[arg(value_name = "ID|FILE")]
     what: Option<String>,
+    /// The public key of the machine that signed the receipts in FILE; no journal is needed then
+    #[arg(long, value_name = "FILE", requires = "what")]
+    key: Option<PathBuf>,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -49,6 +61,9 @@ struct Verified {
     sound: bool,
     /// Whether the loop is in the journal here.
     journal: bool,
+    /// Who has signed the receipt, if its signature was found right.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signed_by: Option<String>,
     /// Fields of the receipt that are not what the journal says.
     altered: Vec<String>,
     /// Everything that speaks against it, in words.
@@ -67,10 +82,13 @@ struct GateJson {
 }
 
 pub(super) fn verify(cx: &Context, args: &VerifyArgs) -> Result<u8, UserError> {
+    if let (Some(key), Some(what)) = (&args.key, &args.what) {
+        return signed::verify(what, key, args.json);
+    }
     let store = cx.store()?;
     let client = cx.client()?;
     let file = args.what.as_deref().filter(|what| *what != "-");
-    let handed_in = match file.map(handed_in).transpose()?.flatten() {
+    let handed_in = match file.map(|file| handed_in(file, &store)).transpose()?.flatten() {
         Some(value) => value,
         None => verify_named(cx, &client, &store, args)?,
     };
@@ -98,7 +116,10 @@ fn verify_named(cx: &Context, client: &Client, store: &Store, args: &VerifyArgs)
     }
     match cx.find_worked(client, &name) {
         Ok(row) => {
-            let found = proof::receipt(store, &row.view.id)?.ok_or_else(|| no_receipt(&row.view))?;
+            let Some(found) = proof::receipt(store, &row.view.id)? else {
+                store.must_be_unedited::<LoopMachine>(&row.view.id)?;
+                return Err(no_receipt(&row.view));
+            };
             serde_json::to_value(found).map_err(UserError::failed)
         }
         Err(error) => Err(error.hint("or give a file that holds a receipt")),
@@ -109,8 +130,13 @@ fn verify_named(cx: &Context, client: &Client, store: &Store, args: &VerifyArgs)
 fn of_task(cx: &Context, store: &Store, handed_in: &Value, is_json: bool) -> Result<u8, UserError> {
     let task = handed_in["task"].as_str().unwrap_or_default();
     let altered = altered_task(&cx.client()?, handed_in)?;
-    let mut is_sound = altered.is_empty();
-    if !is_json && !is_sound {
+    let run = handed_in["run"].as_str().and_then(|run| run.parse::<RunId>().ok());
+    let edited = run.map(|run| store.must_be_unedited::<TaskMachine>(&run)).transpose().err();
+    let mut is_sound = altered.is_empty() && edited.is_none();
+    if let (false, Some(edited)) = (is_json, &edited) {
+        say(format!("NOT SOUND: {edited}"));
+    }
+    if !is_json && !altered.is_empty() {
         say(format!("NOT SOUND: altered since it was issued: `{}`", altered.join("`, `")));
     }
     let mut stages = Vec::new();
@@ -135,7 +161,8 @@ fn of_task(cx: &Context, store: &Store, handed_in: &Value, is_json: bool) -> Res
         }
     }
     if is_json {
-        say_json(&json!({ "task": task, "sound": is_sound, "altered": altered, "stages": stages }))?;
+        say_json(&json!({ "task": task, "sound": is_sound, "altered": altered,
+            "problems": edited.map(|edited| edited.to_string()).into_iter().collect::<Vec<_>>(), "stages": stages }))?;
     } else if is_sound {
         say(format!("The receipts of task {task} are sound."));
     }
@@ -176,14 +203,18 @@ fn check(cx: &Context, store: &Store, handed_in: &Value, is_json: bool) -> Resul
         ..Verified::default()
     };
     let kept = kept(store, &verified.loop_id)?;
-    check_hash(handed_in, kept.as_ref().map(|(_, kept)| kept), &mut verified)?;
+    check_hash(handed_in, kept.as_ref().map(|(_, _, kept)| kept), &mut verified)?;
     match &kept {
-        Some((id, kept)) => {
+        Some((id, seq, kept)) => {
             verified.journal = true;
-            if !store.had_journal_hash(id, &kept.previous)? {
-                verified.problems.push("the journal up to the verdict is not what it was".to_owned());
+            // What an edited journal says is not run.
+            if check_journal(store, id, *seq, kept, &mut verified)? {
+                check_gates(cx, store, id, kept, is_json, &mut verified);
+            } else {
+                verified.notes.push(
+                    "its gates were not run again: what to run would come from that journal".to_owned(),
+                );
             }
-            check_gates(cx, store, id, kept, is_json, &mut verified);
         }
         None => verified
             .notes
@@ -205,13 +236,16 @@ impl Verified {
 }
 
 /// The receipt in the file that `what` names, if it names one.
-fn handed_in(what: &str) -> Result<Option<Value>, UserError> {
+fn handed_in(what: &str, store: &Store) -> Result<Option<Value>, UserError> {
     let path = Path::new(what);
     if what.parse::<LoopId>().is_ok() || !(path.is_file() || what.contains('/') || what.ends_with(".json")) {
         return Ok(None);
     }
     let bytes =
         std::fs::read(path).map_err(|error| UserError::usage(format!("cannot read `{what}`: {error}")))?;
+    if let Some(receipt) = signed::own_receipt(what, &bytes, store)? {
+        return Ok(Some(receipt));
+    }
     let value: Value = serde_json::from_slice(&bytes)
         .map_err(|error| UserError::failed(format!("`{what}` is no receipt: {error}")))?;
     let is_of_task =
@@ -223,10 +257,101 @@ fn handed_in(what: &str) -> Result<Option<Value>, UserError> {
     }
 }
 
-/// The loop and its receipt as the journal here has them.
-fn kept(store: &Store, loop_id: &str) -> Result<Option<(LoopId, Receipt)>, UserError> {
+/// The loop, its receipt and the place of that as the journal here has them.
+fn kept(store: &Store, loop_id: &str) -> Result<Option<(LoopId, u64, Receipt)>, UserError> {
     let Ok(id) = loop_id.parse::<LoopId>() else { return Ok(None) };
-    Ok(proof::receipt(store, &id)?.map(|receipt| (id, receipt)))
+    Ok(proof::receipt_at(store, &id)?.map(|(seq, receipt)| (id, seq, receipt)))
+}
+
+/// Checks that the journal of the loop is what dacapo recorded, and that this machine has signed the receipt in it. Says whether
+/// what the journal says may be run.
+fn check_journal(
+    store: &Store,
+    id: &LoopId,
+    seq: u64,
+    kept: &Receipt,
+    verified: &mut Verified,
+) -> Result<bool, UserError> {
+    let before = verified.problems.len();
+    if kept.loop_id != id.as_str() {
+        verified.problems.push(format!("the receipt is of loop {}: it was copied here", kept.loop_id));
+    }
+    match store.audit::<LoopMachine>(id) {
+        Ok(audit) => tell_of_audit(&audit, verified),
+        Err(StoreError::Key(error)) => {
+            verified.problems.push(format!("the journal cannot be authenticated: {error}"));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    if !store.had_journal_hash(id, &kept.previous)? {
+        verified.problems.push("the journal up to the verdict is not what it was".to_owned());
+    }
+    match store.attested(id, seq) {
+        Ok(attested) => tell_of_signature(&attested, kept, verified)?,
+        Err(StoreError::Key(error)) => {
+            verified.problems.push(format!("the signature cannot be checked: {error}"));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(verified.problems.len() == before)
+}
+
+fn tell_of_audit(audit: &StreamAudit, verified: &mut Verified) {
+    if let Some(fault) = &audit.fault {
+        verified.problems.push(format!("the journal was edited: {fault}"));
+    }
+    if !audit.columns.is_empty() {
+        let columns = audit.columns.join("`, `");
+        verified.problems.push(format!(
+            "the journal was edited: `{columns}` in the loop's row is not what its events say"
+        ));
+    }
+    if audit.unchained > 0 {
+        let rest = match audit.events - audit.unchained {
+            0 => "nothing shows whether they were edited",
+            _ => {
+                "they are as they were when the loop went on, and nothing shows whether they were edited before"
+            }
+        };
+        verified.notes.push(format!(
+            "{} of {} events are from before dacapo chained events by hash: {rest}",
+            audit.unchained, audit.events
+        ));
+    }
+    if let Some(seq) = audit.clock_went_back_at {
+        verified.notes.push(format!(
+            "the clock of the machine went back before event {seq}: times are not to be relied on"
+        ));
+    }
+}
+
+fn tell_of_signature(attested: &Attested, kept: &Receipt, verified: &mut Verified) -> Result<(), UserError> {
+    let problem = match attested {
+        Attested::Signed(signed) => {
+            let kept_as_json = serde_json::to_value(kept).map_err(UserError::failed)?;
+            verified.signed_by = Some(signed.principal.clone());
+            if signed.key_made_at.is_some_and(|made| made > kept.ended_at) {
+                verified.notes.push(signed::KEY_IS_YOUNGER.to_owned());
+            }
+            match receipt::differing_fields(&signed.receipt, &kept_as_json) {
+                fields if fields.is_empty() => return Ok(()),
+                fields => format!("this machine has signed something else: `{}`", fields.join("`, `")),
+            }
+        }
+        Attested::Unsigned => {
+            verified.notes.push("the receipt is from before dacapo signed receipts".to_owned());
+            return Ok(());
+        }
+        Attested::Missing => "its signature was removed from the journal".to_owned(),
+        Attested::Unreadable(why) => format!("its signature cannot be read: {why}"),
+        Attested::OtherKey(fault) => format!("its signature is not this machine's: {fault}"),
+        Attested::Other(fault) => format!("what this machine has signed is no receipt: {fault}"),
+        Attested::OtherEvent => {
+            "what this machine has signed stood at another place of the journal".to_owned()
+        }
+    };
+    verified.problems.push(problem);
+    Ok(())
 }
 
 fn check_hash(handed_in: &Value, kept: Option<&Receipt>, verified: &mut Verified) -> Result<(), UserError> {

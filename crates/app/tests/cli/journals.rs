@@ -85,6 +85,9 @@ fn kinds<T: serde::de::DeserializeOwned + std::fmt::Debug>() -> Vec<String> {
     known.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
+/// The journal of the format that is written now. Its events carry hashes.
+const NEWEST: &str = "journal-6.tar.gz";
+
 /// Different values of a field.
 fn ids(events: &[Value], field: &str) -> BTreeSet<String> {
     events.iter().filter_map(|event| event[field].as_str().map(str::to_owned)).collect()
@@ -95,7 +98,7 @@ const IN_NO_JOURNAL: [&str; 1] = ["unit.target_moved"];
 
 #[test]
 fn every_kind_of_event_is_in_the_newest_journal() {
-    let journal = Unpacked::new("journal-5-sessions.tar.gz");
+    let journal = Unpacked::new(NEWEST);
     let written = ids(&journal.events(), "type");
     let known: BTreeSet<String> = kinds::<LoopEvent>().into_iter().chain(kinds::<RunEvent>()).collect();
     let missing: Vec<_> =
@@ -105,7 +108,14 @@ fn every_kind_of_event_is_in_the_newest_journal() {
 
 #[test]
 fn a_loop_in_a_session_goes_on_from_an_old_journal() {
-    let journal = Unpacked::new("journal-5-sessions.tar.gz");
+    for fixture in ["journal-5-sessions.tar.gz", NEWEST] {
+        goes_on_in_a_session(fixture);
+    }
+}
+
+#[track_caller]
+fn goes_on_in_a_session(fixture: &str) {
+    let journal = Unpacked::new(fixture);
     let before = journal.events();
     let state = journal.well("session", &["session", "state", "--session", "fixture", "--json"]);
     let state: Value = serde_json::from_str(&state).expect("JSON");
@@ -117,12 +127,13 @@ fn a_loop_in_a_session_goes_on_from_an_old_journal() {
 #[test]
 fn a_journal_is_opened_listed_explained_verified_and_resumed() {
     for fixture in ["journal-5.tar.gz", "journal-5-sessions.tar.gz"] {
-        is_opened_listed_explained_verified_and_resumed(fixture);
+        is_opened_listed_explained_verified_and_resumed(fixture, false);
     }
+    is_opened_listed_explained_verified_and_resumed(NEWEST, true);
 }
 
 #[track_caller]
-fn is_opened_listed_explained_verified_and_resumed(fixture: &str) {
+fn is_opened_listed_explained_verified_and_resumed(fixture: &str, is_chained: bool) {
     let journal = Unpacked::new(fixture);
     let events = journal.events();
 
@@ -152,12 +163,19 @@ fn is_opened_listed_explained_verified_and_resumed(fixture: &str) {
         journal.well("work", &["why", &id]);
     }
     // Verified.
-    assert!(journal.well("work", &["verify", "proven"]).contains("sound"));
+    let verified = journal.well("work", &["verify", "proven"]);
+    assert!(verified.contains("is sound"), "{verified}");
+    assert_eq!(verified.contains("from before dacapo chained events"), !is_chained, "{verified}");
+    assert_eq!(verified.contains("from before dacapo signed receipts"), !is_chained, "{verified}");
+    assert_eq!(journal.run("work", &["receipt", "proven", "--in-toto"]).0, i32::from(!is_chained));
 
     // Resumed: a loop, and a run that was cancelled.
     let said = journal.well("work", &["resume", "to-resume", "-n", "1"]);
     assert!(said.contains("completed"), "{said}");
-    journal.well("work", &["verify", "to-resume"]);
+    // What was recorded before goes on as a part of the chain, and the receipt is signed.
+    let verified = journal.well("work", &["verify", "to-resume"]);
+    assert_eq!(verified.contains("as they were when the loop went on"), !is_chained, "{verified}");
+    journal.well("work", &["receipt", "to-resume", "--in-toto"]);
     fs::write(format!("{ROOT}/go-5"), "").expect("the file can be written");
     journal.well("units-controlled", &["resume", "a", "--trust"]);
     let after = journal.events();

@@ -37,6 +37,17 @@ pub(super) fn is_secret(name: &str, value: &[u8]) -> bool {
     is_secret_name(name) && is_fit(value) && (is_provider_key(name) || !is_word(value))
 }
 
+/// Whether a variable holds a key, and not a password or a word that may stand in a file for another reason: a provider's key, or
+/// a long value with letters and digits.
+pub(super) fn is_key_beyond_doubt(name: &str, value: &[u8]) -> bool {
+    let value = value.trim_ascii();
+    let is_long = value.len() >= 20
+        && value.iter().any(u8::is_ascii_digit)
+        && value.iter().any(u8::is_ascii_alphabetic)
+        && value.iter().all(u8::is_ascii_graphic);
+    is_secret(name, value) && (is_provider_key(name) || is_long)
+}
+
 /// Whether a value can be searched for without finding it in ordinary text.
 fn is_fit(value: &[u8]) -> bool {
     const WORDS: [&str; 8] =

@@ -11,7 +11,14 @@ mod redactor;
 mod shapes;
 mod tail;
 
-use std::{borrow::Cow, ffi::OsString, fmt, sync::Arc};
+use std::{
+    borrow::Cow,
+    ffi::OsString,
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use aho_corasick::AhoCorasick;
 
 pub use known::is_secret_name;
 pub use redactor::Redactor;
@@ -29,17 +36,29 @@ pub struct Secrets {
     keys: Vec<[u8; 3]>,
     finder: Finder,
     values: usize,
+    /// Values that stand for a key beyond doubt, in every form that they are known to take.
+    keys_of_access: Vec<Vec<u8>>,
+    search_for_keys: OnceLock<Option<AhoCorasick>>,
 }
 
 impl Secrets {
     /// Secrets with these `values`, in every form that they are known to take, and secrets of well-known shapes.
     pub fn new(values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
-        let mut forms = Vec::new();
+        Self::with(values.into_iter().map(|value| (value, true)))
+    }
+
+    /// The same; each value with whether it is a key beyond doubt.
+    fn with(values: impl IntoIterator<Item = (impl AsRef<[u8]>, bool)>) -> Self {
+        let (mut forms, mut keys_of_access) = (Vec::new(), Vec::new());
         let mut count = 0;
-        for value in values {
+        for (value, is_key) in values {
             count += 1;
             for piece in known::pieces(value.as_ref()) {
-                forms.extend(known::forms(piece));
+                let own = known::forms(piece);
+                if is_key {
+                    keys_of_access.extend(own.iter().map(|form| form.bytes.clone()));
+                }
+                forms.extend(own);
             }
         }
         forms.sort_unstable();
@@ -48,15 +67,31 @@ impl Secrets {
         rules.sort_by_key(|rule| key(rule.beginning()));
         let keys = rules.iter().filter_map(|rule| key(rule.beginning())).collect();
         let finder = Finder::new(rules.iter().map(Rule::beginning));
-        Self { rules, keys, finder, values: count }
+        Self { rules, keys, finder, values: count, keys_of_access, search_for_keys: OnceLock::new() }
     }
 
     /// The secrets in an environment: the values of variables whose names say that they hold a key or password.
     pub fn of_environment(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
-        Self::new(variables.into_iter().filter_map(|(name, value)| {
-            let value = value.into_encoded_bytes();
-            name.to_str().is_some_and(|name| known::is_secret(name, &value)).then_some(value)
+        Self::with(variables.into_iter().filter_map(|(name, value)| {
+            let (value, name) = (value.into_encoded_bytes(), name.to_str()?);
+            let is_key = known::is_key_beyond_doubt(name, &value);
+            known::is_secret(name, &value).then_some((value, is_key))
         }))
+    }
+
+    /// Whether `bytes` hold the value of a key. Unlike [`Secrets::is_in`] it knows no shapes and no short passwords: what it finds
+    /// is left out of snapshots, and a file with a made-up token in a test must not be.
+    pub fn has_key(&self, bytes: &[u8]) -> bool {
+        let search = self.search_for_keys.get_or_init(|| {
+            let keys = &self.keys_of_access;
+            if keys.is_empty() { None } else { AhoCorasick::new(keys).ok() }
+        });
+        search.as_ref().is_some_and(|search| search.is_match(bytes))
+    }
+
+    /// How long the longest value that [`Secrets::has_key`] looks for is; 0 if it looks for none.
+    pub fn longest_key(&self) -> usize {
+        self.keys_of_access.iter().map(Vec::len).max().unwrap_or(0)
     }
 
     /// `text` without its secrets.

@@ -383,3 +383,34 @@ mod facts {
         }
     }
 }
+
+#[test]
+fn keys_are_told_from_passwords_and_shapes() {
+    let variable =
+        |name: &str, value: &str| (std::ffi::OsString::from(name), std::ffi::OsString::from(value));
+    let key = "k3y-of-a-provider-0123456789";
+    let secrets = Secrets::of_environment([
+        variable("ANTHROPIC_API_KEY", key),
+        variable("OTHER_API_KEY", "sh0rt-key"),
+        variable("DB_PASSWORD", "shopshop1"),
+        variable("DEPLOY_TOKEN", "abcdefghij0123456789xyz"),
+        variable("EDITOR", "abcdefghij0123456789edit"),
+    ]);
+    let base64 = "azN5LW9mLWEtcHJvdmlkZXItMDEyMzQ1Njc4";
+    for (text, expected) in [
+        (key.to_owned(), true),
+        (format!("x = '{key}'"), true),
+        (format!("auth: {base64}"), true),
+        ("sh0rt-key".to_owned(), true),
+        ("abcdefghij0123456789xyz".to_owned(), true),
+        ("password: shopshop1".to_owned(), false),
+        (format!("sk-ant-api03-{}", "a1B2".repeat(20)), false),
+        ("abcdefghij0123456789edit".to_owned(), false),
+        (key[..20].to_owned(), false),
+    ] {
+        assert_eq!(secrets.has_key(text.as_bytes()), expected, "{text}");
+    }
+    assert!(secrets.longest_key() >= key.len());
+    let none = Secrets::of_environment([variable("DB_PASSWORD", "shopshop1")]);
+    assert!(!none.has_key(b"shopshop1") && none.longest_key() == 0);
+}

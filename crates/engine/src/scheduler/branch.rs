@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use dacapo_core::{
     event::{Reason, UnitEnd},
+    loop_machine::LoopMachine,
     plan::{
         claimed_tasks,
         unit::{BranchFacts, Restore, Take, TargetFacts, TargetTaken, accepted},
@@ -257,6 +258,8 @@ impl Worker<'_> {
             if let Some(receipt) = proof::newest(history)
                 && let Some(commit) = receipt.commits.last()
             {
+                // A receipt proves something only if it stands where dacapo has put it.
+                self.store.must_be_unedited::<LoopMachine>(&row.view.id).map_err(JobEnd::error)?;
                 let (tasks, commit) = (claimed_tasks(&receipt.claim).collect(), commit.clone());
                 proofs.push(Proof { tasks, commit, branch });
             }

@@ -25,8 +25,8 @@ pub fn close_dead_runs(store: &mut Store, project: &ProjectId) -> Result<Vec<Run
             continue;
         }
         match close(store, &row.view.id) {
-            // Another one found it at the same time.
-            Err(StoreError::Overtaken { .. }) => {}
+            // Another one found it at the same time, or its journal was edited, which must not keep others from beginning.
+            Err(StoreError::Overtaken { .. } | StoreError::Edited { .. }) => {}
             result => {
                 result?;
                 closed.push(row.view.id);

@@ -3,11 +3,17 @@
 use memchr::memchr;
 
 use super::{Change, ChangeKind, DiffForm, LookBack, known, shadow::Shadow};
-use crate::git::{Checkout, WorkspaceError, failed_call, on_disk, split_nul};
+use crate::{
+    git::{Checkout, WorkspaceError, failed_call, on_disk, split_nul},
+    scratch::Scratch,
+};
 
 /// What every diff is made with: no program of the repository's runs, no setting of the user's changes the form.
 const DIFF: &[&str] =
     &["--raw", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-relative", "--no-abbrev"];
+
+/// How many times longer than other calls one may take that reads every file of a snapshot.
+const PATIENTLY: u32 = 5;
 
 /// How many commits of an agent are read one by one; beyond that git walks.
 const FEW: usize = 16;
@@ -20,6 +26,20 @@ struct Object {
 }
 
 impl Shadow {
+    /// Hashes every object of a snapshot again. git believes the name of an object's file when it reads one, and compares it with
+    /// the content only when it verifies a pack, so all of them are packed.
+    pub(crate) fn check_objects(&self, id: &str) -> Result<(), WorkspaceError> {
+        let scratch = Scratch::new("dacapo-objects")
+            .map_err(WorkspaceError::io("make a folder in", std::env::temp_dir()))?;
+        let call = || self.checkout.call().patiently(PATIENTLY);
+        let list = ["rev-list", "--objects", "--no-object-names", "--no-walk", "--end-of-options", id];
+        let objects = call().args(list).ok()?.stdout;
+        let pack = call().args(["pack-objects", "-q", "--window=0", "--no-reuse-delta"]);
+        let name = pack.args([scratch.path().join("pack")]).input(objects).ok()?.line();
+        call().args(["verify-pack"]).args([scratch.path().join(format!("pack-{name}.idx"))]).ok()?;
+        Ok(())
+    }
+
     pub(crate) fn changes(&self, from: &str, to: &str) -> Result<Vec<Change>, WorkspaceError> {
         let output = self
             .checkout

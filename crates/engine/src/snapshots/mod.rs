@@ -3,7 +3,8 @@
 //! A folder in a git repository gets snapshots of the whole repository ([`Workspace::snapshot`]) that leave the
 //! user's index, HEAD, branch and stash untouched; see `shadow.rs` for how. A plain folder gets hashes only.
 //!
-//! What a snapshot does not hold: files that were ignored when the loop began, untracked secrets (`.env*`, keys),
+//! What a snapshot does not hold: files that were ignored when the loop began, untracked secrets (`.env*`, keys), changed files
+//! that hold the value of a key from the environment, dumps of memory,
 //! the content of submodules and of repositories lying inside this one (warned of), empty folders. A file counts as
 //! unchanged if its stat is; git keeps change times in whole seconds, so a change in the very second of the snapshot
 //! that keeps the size and sets the old modification time back is not seen. If an agent edits
@@ -23,6 +24,7 @@ mod commit;
 mod guard;
 mod history;
 mod known;
+mod left_out;
 mod of_loop;
 mod plain;
 mod refs;
@@ -122,6 +124,16 @@ pub enum Warning {
     DirtySubmodule(Vec<u8>),
     /// A file that cannot be read.
     Unreadable(Vec<u8>),
+    /// A changed file that holds the value of a key.
+    HoldsKey {
+        path: Vec<u8>,
+        /// Whether snapshots hold it as it was before.
+        is_kept: bool,
+    },
+    /// A dump of the memory of a process.
+    CoreDump(Vec<u8>),
+    /// A changed file that is too large to be searched for keys.
+    NotSearched(Vec<u8>),
     /// So many new files are hidden by ignore rules that came after the loop began; none of them is held.
     HiddenByNewRules(usize),
     /// The agent or the user moved or deleted the ref that holds the snapshots. It was put back unless the commits are lost.
@@ -150,6 +162,23 @@ impl std::fmt::Display for Warning {
                 )
             }
             Self::Unreadable(path) => write!(f, "`{}` cannot be read: snapshots leave it out", shown(path)),
+            Self::HoldsKey { path, is_kept: false } => write!(
+                f,
+                "`{}` holds the value of a key from the environment: snapshots and commits leave it out",
+                shown(path)
+            ),
+            Self::HoldsKey { path, is_kept: true } => write!(
+                f,
+                "`{}` holds the value of a key from the environment: snapshots keep it as it was before, and no claim is \
+                 accepted while the key is in it",
+                shown(path)
+            ),
+            Self::CoreDump(path) => {
+                write!(f, "`{}` is a dump of a process's memory: snapshots leave it out", shown(path))
+            }
+            Self::NotSearched(path) => {
+                write!(f, "`{}` is too large to be searched for keys", shown(path))
+            }
             Self::HiddenByNewRules(files) => {
                 write!(f, "{files} new files are hidden by ignore rules that came after the loop began")
             }
@@ -400,6 +429,15 @@ impl Workspace {
     /// Commits of `head` that are not of `base`, oldest first: what was committed in between.
     pub fn commits_between(&self, base: Option<&str>, head: &str) -> Result<Vec<String>, WorkspaceError> {
         self.git("list commits")?.commits_between(base, head)
+    }
+
+    /// Whether every object of a snapshot is what its name says: an agent can write other content to the file of an object. An
+    /// error says what git found.
+    pub(crate) fn check_objects(&self, id: &str) -> Result<(), WorkspaceError> {
+        match &self.kind {
+            WorkspaceKind::Git(shadow) => shadow.check_objects(id),
+            WorkspaceKind::Plain(_) => Ok(()),
+        }
     }
 
     /// All files of a snapshot in a folder that is missing or empty.

@@ -10,6 +10,7 @@ use std::{
     fs, io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use dacapo_core::{ids::LoopId, receipt::sha256};
@@ -37,6 +38,8 @@ pub(crate) struct Shadow {
     pub(crate) folder: PathBuf,
     pub(crate) state: ShadowState,
     pub(crate) warnings: Vec<Warning>,
+    /// Files that were told to be left out, so that each is told once.
+    pub(super) told_left_out: Vec<Warning>,
     pub(crate) home: PathBuf,
     /// Whether the index is known to hold exactly the latest snapshot; not so after a crash between adding and
     /// committing.
@@ -72,6 +75,7 @@ impl Shadow {
             folder,
             state,
             warnings,
+            told_left_out: Vec::new(),
             home,
             is_settled: false,
             guard: None,
@@ -101,7 +105,9 @@ impl Shadow {
         }
         let (listed, has_flags) = self.make()?;
         self.note_dirty_submodules()?;
+        let began = SystemTime::now();
         let printed = self.add()?;
+        self.leave_out(&printed, began)?;
         // What was listed before files were added is still all there is.
         let is_all = memmem::find(&printed, b".gitignore'\n").is_none();
         let is_head = printed.is_empty() && !self.state.had_staged;
@@ -152,7 +158,9 @@ impl Shadow {
         if !was_settled {
             self.remove_own_locks();
         }
+        let began = SystemTime::now();
         let mut printed = self.add()?;
+        let is_left_out = self.leave_out(&printed, began)?;
         let rules = self.checkout.common_dir.join("info/exclude");
         let moved = memmem::find(&printed, b".gitignore'\n").is_some()
             || fingerprint_of(&rules) != self.state.exclude;
@@ -162,7 +170,7 @@ impl Shadow {
         }
         let is_corrected = self.state.rules_moved
             && self.apply_rules_at_start(!was_settled || memmem::find(&printed, b"add '").is_some())?;
-        if !was_settled || is_corrected {
+        if !was_settled || is_corrected || is_left_out {
             // What was printed is not the whole story here; the trees are.
             let now = self.call()?.args(["write-tree"]).ok()?.line();
             if now == self.tree_of(&last)? {

@@ -1,16 +1,18 @@
 //! Checkpoints: the folded state of a stream at one of its events, so that opening a long stream does not begin at its
 //! first event.
 //!
-//! A checkpoint is a shortcut and decides nothing. The events stay where they are, a checkpoint that does not fit them or
-//! was made by another version of core is passed over, and what proves something (`dacapo verify`) reads the events.
+//! A checkpoint is a shortcut and decides nothing. The events stay where they are, a checkpoint that is at none of them or
+//! was made by another version of core is passed over, and what proves something (`dacapo verify`) reads the events. Since the
+//! events before it are not read, it carries a keyed hash: an edited one is refused.
 
+use dacapo_core::chain::{ChainFault, CheckpointFacts, Link, MacKey};
 use rusqlite::{Transaction, params};
 use sha2::{
     Digest, Sha256,
     digest::common::hazmat::{SerializableState, SerializedState},
 };
 
-use super::{Kind, Store, StoreError, read::to_json, stream::StreamEnd};
+use super::{Kind, Store, StoreError, chain::edited, read::to_json, stream::StreamEnd};
 
 /// The sources that folded the events: core's own, see `build.rs`.
 const FOLDED_BY: &str = env!("DACAPO_CORE_SOURCES");
@@ -69,8 +71,13 @@ pub(super) struct Checkpoint<S> {
     pub(super) seq: i64,
     pub(super) state: S,
     pub(super) hash: JournalHash,
+    /// The hash that the event at `seq` carries.
+    pub(super) link: Option<Link>,
     pub(super) since: SinceCheckpoint,
 }
+
+/// The first event of a stream, which the state of a checkpoint is completed from.
+pub(super) const FIRST: &str = "SELECT body FROM events WHERE stream = ?1 ORDER BY seq LIMIT 1";
 
 impl Store {
     /// The newest checkpoint of a stream, if this dacapo can use it.
@@ -79,17 +86,35 @@ impl Store {
         id: &M::Id,
         place: StreamEnd,
     ) -> Result<Option<Checkpoint<M::State>>, StoreError> {
-        let sql = "SELECT c.seq, c.hash, c.state FROM checkpoints c
+        let sql = "SELECT c.seq, c.hash, c.state, c.mac, e.chain FROM checkpoints c
                    JOIN events e ON e.seq = c.seq AND e.stream = c.stream
                    WHERE c.stream = ?1 AND c.folded_by = ?2 AND c.seq <= ?3";
+        let begun: Option<String> = self.query_row(FIRST, [place.key], |row| row.get(0))?;
+        let (Some(begun), key) = (begun, self.machine()?.mac()) else { return Ok(None) };
         let found = self.query_row(sql, params![place.key, FOLDED_BY, place.head], |row| {
-            let (hash, text) = (row.get_ref(1)?.as_blob()?, row.get_ref(2)?.as_str()?);
+            let (hash, text, mac) =
+                (row.get_ref(1)?.as_blob()?, row.get_ref(2)?.as_str()?, row.get_ref(3)?.as_blob()?);
+            let link = row.get_ref(4)?.as_blob_or_null()?.and_then(Link::of_bytes);
+            let seq: i64 = row.get(0)?;
+            let facts = CheckpointFacts {
+                kind: M::NAME,
+                id: id.as_ref(),
+                seq: seq.cast_unsigned(),
+                folded_by: FOLDED_BY,
+                hash,
+                state: text,
+                link,
+                first: &begun,
+            };
+            if !key.of_checkpoint(&facts).is(mac) {
+                return Ok(Err(ChainFault::OtherCheckpoint(facts.seq)));
+            }
             let state = serde_json::from_slice::<M::State>(text.as_bytes()).ok();
             let since = SinceCheckpoint { events: 0, size: text.len() };
             let hash = JournalHash::of_bytes(hash);
-            let seq = row.get(0)?;
-            Ok(state.zip(hash).map(|(state, hash)| Checkpoint { seq, state, hash, since }))
+            Ok(Ok(state.zip(hash).map(|(state, hash)| Checkpoint { seq, state, hash, link, since })))
         })?;
+        let found = found.transpose().map_err(|fault| edited::<M>(id, fault))?;
         let Some(mut checkpoint) = found.flatten() else { return Ok(None) };
         let Some(first) = self.first::<M>(id)? else { return Ok(None) };
         M::complete(&mut checkpoint.state, first);
@@ -100,16 +125,29 @@ impl Store {
 /// Writes how a stream stands at `place`, in the transaction of an append behind it.
 pub(super) fn write<M: Kind>(
     transaction: &Transaction<'_>,
+    id: &M::Id,
     place: StreamEnd,
     state: &M::State,
-    hash: &JournalHash,
+    (hash, link): (&JournalHash, Option<Link>),
+    key: &MacKey,
 ) -> Result<SinceCheckpoint, StoreError> {
-    let text = to_json(state)?;
+    let (text, hash) = (to_json(state)?, hash.to_bytes());
+    let first: String = transaction.prepare_cached(FIRST)?.query_row([place.key], |row| row.get(0))?;
+    let facts = CheckpointFacts {
+        kind: M::NAME,
+        id: id.as_ref(),
+        seq: place.head.cast_unsigned(),
+        folded_by: FOLDED_BY,
+        hash: &hash,
+        state: &text,
+        link,
+        first: &first,
+    };
     transaction
         .prepare_cached(
-            "INSERT OR REPLACE INTO checkpoints (stream, seq, folded_by, hash, state)
-             VALUES (?1, ?2, ?3, ?4, ?5)",
+            "INSERT OR REPLACE INTO checkpoints (stream, seq, folded_by, hash, state, mac)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?
-        .execute(params![place.key, place.head, FOLDED_BY, hash.to_bytes(), text])?;
+        .execute(params![place.key, place.head, FOLDED_BY, hash, text, key.of_checkpoint(&facts).bytes()])?;
     Ok(SinceCheckpoint { events: 0, size: text.len() })
 }

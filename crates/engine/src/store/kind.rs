@@ -7,6 +7,7 @@ use dacapo_core::{
     ids::{LoopId, ProjectId, RunId, TaskId, UnitId},
     loop_machine::LoopMachine,
     machine::Machine,
+    receipt::Receipt,
     stages::{
         StageName,
         machine::{TaskEnvelope, TaskEvent, TaskMachine},
@@ -62,6 +63,12 @@ pub trait Kind: Machine<State: Serialize + DeserializeOwned> + Sized {
         body: &str,
     ) -> Result<Self::Envelope, String>;
 
+    /// The receipt that the event issues, which is signed where it is recorded.
+    fn receipt(event: &Self::Event) -> Option<&Receipt> {
+        let _ = event;
+        None
+    }
+
     /// Takes a recorded event into the state.
     fn apply_recorded(state: &mut Self::State, envelope: &Self::Envelope);
 
@@ -102,7 +109,7 @@ pub trait Kind: Machine<State: Serialize + DeserializeOwned> + Sized {
 }
 
 /// The columns by which the row of a stream is found.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowColumns {
     pub(super) project: String,
     pub(super) parent: Option<String>,
@@ -126,6 +133,13 @@ impl Kind for LoopMachine {
 
     fn written(event: &LoopEvent) -> Result<(Option<&str>, String), serde_json::Error> {
         Ok((None, serde_json::to_string(event)?))
+    }
+
+    fn receipt(event: &LoopEvent) -> Option<&Receipt> {
+        match event {
+            LoopEvent::ReceiptIssued { receipt } => Some(receipt),
+            _ => None,
+        }
     }
 
     fn placed(id: &LoopId, seq: u64, at: Timestamp, event: LoopEvent) -> Envelope {

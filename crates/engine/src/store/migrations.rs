@@ -2,6 +2,8 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
+use crate::keys::{KeyError, Keys};
+
 /// Versions up to this one were never released, and nothing reads them.
 const UNRELEASED: i64 = 3;
 
@@ -10,8 +12,9 @@ const UNRELEASED: i64 = 3;
 ///
 /// `streams` has a row for each loop and each run; `view` is a fold of its events, kept so that `status` need not read
 /// them. `spend`, `units` and `providers` are kept for the same reason, in the same transactions. `checkpoints` has
-/// folded states of streams, see `checkpoint.rs`.
-const STEPS: [&str; 2] = [
+/// folded states of streams, see `checkpoint.rs`. `attestations` has the signed statements about receipts, by the place of the
+/// receipt's event.
+const STEPS: [&str; 3] = [
     "
     CREATE TABLE streams (
         key INTEGER PRIMARY KEY,
@@ -92,15 +95,44 @@ const STEPS: [&str; 2] = [
         state TEXT NOT NULL
     ) STRICT;
 ",
+    "
+    ALTER TABLE events ADD COLUMN chain BLOB;
+    ALTER TABLE streams ADD COLUMN mac BLOB;
+    DROP TABLE checkpoints;
+    CREATE TABLE checkpoints (
+        stream INTEGER PRIMARY KEY REFERENCES streams (key),
+        seq INTEGER NOT NULL,
+        folded_by TEXT NOT NULL,
+        hash BLOB NOT NULL,
+        state TEXT NOT NULL,
+        mac BLOB NOT NULL
+    ) STRICT;
+    CREATE TABLE attestations (
+        seq INTEGER NOT NULL REFERENCES events (seq),
+        predicate TEXT NOT NULL,
+        envelope TEXT NOT NULL,
+        PRIMARY KEY (seq, predicate)
+    ) STRICT, WITHOUT ROWID;
+",
 ];
 
 /// The version of a journal that this dacapo writes.
 const KNOWN: i64 = UNRELEASED + STEPS.len() as i64;
 
+/// The first version whose events carry hashes.
+const CHAINED: i64 = 6;
+
 pub(super) enum MigrateError {
     TooOld { found: i64, known: i64 },
     TooNew { found: i64, known: i64 },
+    Key(KeyError),
     Sql(rusqlite::Error),
+}
+
+impl From<KeyError> for MigrateError {
+    fn from(error: KeyError) -> Self {
+        Self::Key(error)
+    }
 }
 
 impl From<rusqlite::Error> for MigrateError {
@@ -119,8 +151,8 @@ pub(super) fn look(db: &Connection) -> Result<bool, MigrateError> {
     }
 }
 
-/// Brings a journal to the newest version.
-pub(super) fn migrate(db: &Connection) -> Result<(), MigrateError> {
+/// Brings a journal to the newest version. With the version whose events carry hashes comes this machine's key.
+pub(super) fn migrate(db: &Connection, keys: &Keys) -> Result<(), MigrateError> {
     if !look(db)? {
         return Ok(());
     }
@@ -130,6 +162,11 @@ pub(super) fn migrate(db: &Connection) -> Result<(), MigrateError> {
     let done = usize::try_from(found - UNRELEASED).unwrap_or(0);
     for step in STEPS.iter().skip(done) {
         transaction.execute_batch(step)?;
+    }
+    if found < CHAINED {
+        let next: i64 =
+            transaction.query_row("SELECT COALESCE(MAX(seq), 0) + 1 FROM events", [], |row| row.get(0))?;
+        keys.begin_chain(next.cast_unsigned(), found == 0)?;
     }
     transaction.pragma_update(None, "user_version", KNOWN)?;
     transaction.commit()?;

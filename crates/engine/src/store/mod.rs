@@ -1,5 +1,6 @@
 //! The files of dacapo's state: the journal (SQLite), the requests in it, and append-only segments of raw output.
 
+mod chain;
 mod checkpoint;
 mod kind;
 mod lock;
@@ -12,12 +13,16 @@ mod segments;
 mod stream;
 mod supply;
 
-use std::{io, path::Path, time::Duration};
+use std::{cell::OnceCell, io, path::Path, time::Duration};
+
+use dacapo_core::chain::ChainFault;
 
 use self::queue::{Queue, Waited};
+use crate::keys::{KeyError, Keys, MachineKey};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, config::DbConfig};
 
+pub use chain::{Attested, StreamAudit};
 pub use kind::{Kind, StageSource};
 pub use lock::{LockError, TaskLock};
 pub use lookup::StreamId;
@@ -34,6 +39,8 @@ pub struct Store {
     queue: Option<Queue>,
     /// How long the newest transaction waited for others.
     waited: Duration,
+    /// Read before the first append.
+    machine: OnceCell<MachineKey>,
 }
 
 /// Why the journal cannot be read or written.
@@ -68,6 +75,11 @@ pub enum StoreError {
     /// Another process wrote to the same stream.
     #[error("{kind} {id} was continued by another dacapo")]
     Overtaken { kind: &'static str, id: String },
+    /// What is recorded of a stream is not what dacapo has recorded.
+    #[error("the journal of {kind} {id} was edited: {fault}")]
+    Edited { kind: &'static str, id: String, fault: ChainFault },
+    #[error(transparent)]
+    Key(#[from] KeyError),
     #[error("the journal holds an event that cannot be read (seq {seq}): {why}")]
     Unreadable { seq: u64, why: String },
     /// Any other error of the database.
@@ -103,6 +115,10 @@ impl StoreError {
             Self::Disk { .. } => {
                 Some("check the disk and its permissions, or set DACAPO_HOME to another folder".to_owned())
             }
+            Self::Edited { id, .. } => Some(format!(
+                "nothing was run. `dacapo verify {id}` says what still holds; start the work anew with `dacapo run`"
+            )),
+            Self::Key(error) => Some(error.hint()),
             Self::Overtaken { .. } => Some("`dacapo status` shows who runs it".to_owned()),
             Self::FolderHeld(_) | Self::Unreadable { .. } | Self::Other { .. } => None,
         }
@@ -129,6 +145,7 @@ impl Store {
             migrations::MigrateError::TooNew { found, known } => {
                 StoreError::TooNew { path: path.display().to_string(), found, known }
             }
+            migrations::MigrateError::Key(error) => StoreError::Key(error),
             migrations::MigrateError::Sql(error) => translate(&error, path),
         };
         let mut db = Connection::open_with_flags(path, flags).map_err(at)?;
@@ -139,13 +156,13 @@ impl Store {
         // sync a commit, and the queue does, where writers share a sync.
         db.pragma_update(None, "synchronous", "NORMAL").map_err(at)?;
         db.pragma_update(None, "cache_size", -1024).map_err(at)?;
-        let mut store = Self { db, queue: None, waited: Duration::ZERO };
+        let mut store = Self { db, queue: None, waited: Duration::ZERO, machine: OnceCell::new() };
         if is_old || !is_write_ahead(&store.db).map_err(at)? {
             let mut queue = Queue::open(path).map_err(|error| disk(&error, path))?;
             let own = {
                 let turn = queue.enter().map_err(|error| disk(&error, path))?;
                 write_ahead(&store.db).map_err(at)?;
-                migrations::migrate(&store.db).map_err(unusable)?;
+                migrations::migrate(&store.db, &Keys::beside(path)).map_err(unusable)?;
                 turn.committed().map_err(|error| disk(&error, path))?
             };
             queue.sync(own).map_err(|error| disk(&error, path))?;
@@ -207,6 +224,21 @@ impl Store {
         Ok(if rows == ["ok"] { Vec::new() } else { rows })
     }
 
+    /// The folder with the key that belongs to this journal.
+    pub fn keys(&self) -> Keys {
+        Keys::beside(Path::new(self.db.path().unwrap_or("dacapo.db")))
+    }
+
+    fn machine(&self) -> Result<&MachineKey, StoreError> {
+        match self.machine.get() {
+            Some(machine) => Ok(machine),
+            None => {
+                let machine = self.keys().secret()?;
+                Ok(self.machine.get_or_init(|| machine))
+            }
+        }
+    }
+
     /// The file of the journal.
     pub(crate) fn database(&self) -> Option<&Path> {
         self.db.path().filter(|path| !path.is_empty()).map(Path::new)
@@ -220,6 +252,25 @@ impl Store {
         &mut self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        self.transact_with(|transaction, _| work(transaction))
+    }
+
+    /// A transaction that authenticates what it writes.
+    fn transact_with_key<T>(
+        &mut self,
+        work: impl FnOnce(&Transaction<'_>, &MachineKey) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.machine()?;
+        self.transact_with(|transaction, machine| match machine {
+            Some(machine) => work(transaction, machine),
+            None => Err(StoreError::Other { path: String::new(), why: "there is no key".to_owned() }),
+        })
+    }
+
+    fn transact_with<T>(
+        &mut self,
+        work: impl FnOnce(&Transaction<'_>, Option<&MachineKey>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let path = self.db.path().unwrap_or("dacapo.db").to_owned();
         let at = |error: rusqlite::Error| translate(&error, Path::new(&path));
         self.queue()?;
@@ -232,7 +283,7 @@ impl Store {
             let transaction =
                 self.db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(at)?;
             waited.end();
-            let result = work(&transaction).map_err(|error| match error {
+            let result = work(&transaction, self.machine.get()).map_err(|error| match error {
                 StoreError::Other { path: at, why } if at.is_empty() => {
                     StoreError::Other { path: path.clone(), why }
                 }

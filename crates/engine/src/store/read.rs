@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use dacapo_core::{
+    chain::ChainedEvent,
     duration::Millis,
     event::{Envelope, LoopEvent, LoopStarted, Reason, RunEnvelope, RunEvent, RunStarted},
     ids::{LoopId, ProjectId, RunId, TaskId, UnitId},
@@ -15,7 +16,7 @@ use dacapo_core::{
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row as SqlRow, Transaction, params};
 
-use super::{Kind, Store, StoreError, checkpoint::JournalHash, stream::StreamEnd};
+use super::{Kind, Store, StoreError, checkpoint::JournalHash};
 use crate::process::identity::{Identity, host};
 
 /// A stream as its row has it.
@@ -187,19 +188,19 @@ impl Store {
         limit: u32,
         mut take: impl FnMut(M::Envelope) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        self.each_written::<M>(id, from, limit, |_, envelope| take(envelope))
+        self.each_raw::<M>(id, from, limit, |raw, _| take(raw.envelope::<M>()?))
     }
 
-    /// As [`Store::each`], each with the JSON that was written.
-    pub(super) fn each_written<M: Kind>(
+    /// As [`Store::each`], each event as it was written, with the hash that it carries.
+    pub(super) fn each_raw<M: Kind>(
         &self,
         id: &M::Id,
         from: u64,
         limit: u32,
-        mut take: impl FnMut(&str, M::Envelope) -> Result<(), StoreError>,
+        mut take: impl FnMut(&Raw, Option<&[u8]>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let sql = format!(
-            "SELECT {EVENT} FROM streams s CROSS JOIN events e ON e.stream = s.key
+            "SELECT {EVENT}, e.chain FROM streams s CROSS JOIN events e ON e.stream = s.key
              WHERE s.id = ?1 AND s.kind = ?2 AND e.seq >= ?3 ORDER BY e.seq LIMIT ?4"
         );
         let failed = |error: rusqlite::Error| self.error(&error);
@@ -208,7 +209,8 @@ impl Store {
             statement.query(params![id.as_ref(), M::NAME, from.cast_signed(), limit]).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
             let raw = Raw::of(row).map_err(failed)?;
-            take(&raw.body, raw.envelope::<M>()?)?;
+            let carried = row.get_ref(5).map_err(failed)?;
+            take(&raw, carried.as_blob_or_null().map_err(|error| failed(error.into()))?)?;
         }
         Ok(())
     }
@@ -612,14 +614,6 @@ impl Store {
 
     // --- rows -----------------------------------------------------------------------------------------------
 
-    /// Where a stream ends, and its view.
-    pub(super) fn stream_row<M: Kind>(&self, id: &M::Id) -> Result<Option<(StreamEnd, M::View)>, StoreError> {
-        let sql = "SELECT key, head, epoch, view FROM streams WHERE id = ?1 AND kind = ?2";
-        self.query_row(sql, params![id.as_ref(), M::NAME], |row| {
-            Ok((StreamEnd { key: row.get(0)?, head: row.get(1)?, epoch: row.get(2)? }, json(row, 3)?))
-        })
-    }
-
     pub(super) fn rows<M: Kind>(
         &self,
         which: &str,
@@ -651,12 +645,12 @@ impl Store {
 }
 
 /// An event as the database has it.
-struct Raw {
-    seq: u64,
+pub(super) struct Raw {
+    pub(super) seq: u64,
     at: i64,
     id: String,
     subject: Option<String>,
-    body: String,
+    pub(super) body: String,
 }
 
 impl Raw {
@@ -670,7 +664,11 @@ impl Raw {
         })
     }
 
-    fn envelope<M: Kind>(&self) -> Result<M::Envelope, StoreError> {
+    pub(super) fn chained(&self) -> ChainedEvent<'_> {
+        ChainedEvent { seq: self.seq, at: self.at, subject: self.subject.as_deref(), body: &self.body }
+    }
+
+    pub(super) fn envelope<M: Kind>(&self) -> Result<M::Envelope, StoreError> {
         let Self { seq, at, id, subject, body } = self;
         let seq = *seq;
         let unreadable = |why| StoreError::Unreadable { seq, why };

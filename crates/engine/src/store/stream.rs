@@ -8,16 +8,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dacapo_core::loop_machine::LoopMachine;
+use dacapo_core::{
+    attestation::{RECEIPT_TYPE, TEST_RESULT_TYPE, receipt_statement, test_result_statement},
+    chain::{ChainCheck, ChainedEvent, Link, Mac},
+    loop_machine::LoopMachine,
+    receipt::Receipt,
+};
 use jiff::Timestamp;
 use rusqlite::{Transaction, params};
 
 use super::{
     Kind, Store, StoreError,
+    chain::{StreamRow, edited},
     checkpoint::{self, JournalHash, SinceCheckpoint},
     read::to_json,
 };
 use crate::{
+    keys::{MachineKey, PublicKey},
     notify::{self, Notable},
     observer::Observer,
     process::identity::{Identity, host},
@@ -33,7 +40,7 @@ const RENEW_AFTER: Duration = Duration::from_secs(20);
 
 /// Updates a stream's row after an append. It names no column that has an index, because the database rewrites the
 /// indexes of each column that a statement names, even if its value stays.
-const MOVE: &str = "UPDATE streams SET head = ?4, view = ?5, lease_until = ?6, epoch = ?7
+const MOVE: &str = "UPDATE streams SET head = ?4, view = ?5, lease_until = ?6, epoch = ?7, mac = ?8
     WHERE key = ?1 AND head = ?2 AND epoch = ?3";
 
 /// A stream, as the process that writes it holds it.
@@ -43,6 +50,8 @@ pub struct Stream<M: Kind> {
     state: M::State,
     view: M::View,
     hash: JournalHash,
+    /// The hash that the newest event carries; none if that is from before events carried one.
+    link: Option<Link>,
     since_checkpoint: SinceCheckpoint,
     leased: Instant,
     /// Whether the next append raises the epoch.
@@ -96,23 +105,33 @@ impl<M: Notable> Stream<M> {
     }
 
     /// Opens a stream for a process that is about to go on with it. Its events are folded from the newest checkpoint
-    /// on, if there is one.
+    /// on, if there is one. It is an error if they, or what the stream's row says, are not what was recorded.
     pub fn open(store: &Store, id: &M::Id) -> Result<Option<Self>, StoreError> {
-        let Some((place, view)) = store.stream_row::<M>(id)? else { return Ok(None) };
+        let Some(StreamRow { place, view, mac, .. }) = store.stream_row::<M>(id)? else { return Ok(None) };
         let (mut from, mut state, mut hash) = (0, M::State::default(), JournalHash::default());
         let mut since_checkpoint = SinceCheckpoint::default();
+        let mut chain = ChainCheck::new(M::NAME, id.as_ref(), store.keys().chained_from()?);
         if let Some(checkpoint) = store.checkpoint::<M>(id, place)? {
             from = checkpoint.seq.cast_unsigned() + 1;
+            chain.go_on(checkpoint.seq.cast_unsigned(), checkpoint.link);
             (state, hash, since_checkpoint) = (checkpoint.state, checkpoint.hash, checkpoint.since);
         }
-        store.each_written::<M>(id, from, u32::MAX, |body, envelope| {
-            M::apply_recorded(&mut state, &envelope);
-            hash.take(body);
+        store.each_raw::<M>(id, from, u32::MAX, |raw, carried| {
+            let taken = chain.take(raw.chained(), carried, || hash.hex());
+            taken.map_err(|fault| edited::<M>(id, fault))?;
+            M::apply_recorded(&mut state, &raw.envelope::<M>()?);
+            hash.take(&raw.body);
             since_checkpoint.events += 1;
             Ok(())
         })?;
-        let (leased, shuts_out_owner) = (Instant::now(), false);
-        Ok(Some(Self { id: id.clone(), place, state, view, hash, since_checkpoint, leased, shuts_out_owner }))
+        chain
+            .end(place.head.cast_unsigned(), &view, mac.as_deref(), store.machine()?.mac())
+            .map_err(|fault| edited::<M>(id, fault))?;
+        let view = serde_json::from_str(&view)
+            .map_err(|error| StoreError::Other { path: store.path(), why: error.to_string() })?;
+        let (link, leased, shuts_out_owner) = (chain.link(), Instant::now(), false);
+        let id = id.clone();
+        Ok(Some(Self { id, place, state, view, hash, link, since_checkpoint, leased, shuts_out_owner }))
     }
 
     /// Lets the next append raise the epoch, so that the journal refuses what the owner still wants to write. It is
@@ -263,6 +282,8 @@ impl<M: Notable> Stream<M> {
         kin: &M::Kin,
     ) -> Result<(Self, Vec<M::Envelope>), StoreError> {
         let events = without_secrets::<M>(events)?;
+        // A key that cannot sign is told of before an agent is at work.
+        let (machine, public) = store.keys().pair()?;
         store.transact(|transaction| {
             let first = next_seq(transaction)?;
             let envelopes = placed::<M>(&id, now, first, &events);
@@ -277,12 +298,18 @@ impl<M: Notable> Stream<M> {
             M::admit(transaction, &view, kin)?;
             let at = M::row_columns(&view, beginning);
             let head = first + events.len() as i64 - 1;
+            let mut hash = JournalHash::default();
+            let written = written::<M>(&id, first, now, &events, &mut hash, None)?;
+            let link = written.last().map(|event| event.link);
+            let json = to_json(&view)?;
+            let mac = link
+                .map(|link| machine.mac().of_head(M::NAME, id.as_ref(), head.cast_unsigned(), link, &json));
             transaction
                 .prepare_cached(
                     "INSERT INTO streams (id, kind, project, parent, task, workspace, run, head, over, view,
                                           owner_pid, owner_start, owner_boot, owner_host, epoch,
-                                          lease_until)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, 1, ?15)",
+                                          lease_until, mac)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, 1, ?15, ?16)",
                 )?
                 .execute(params![
                     id.as_ref(),
@@ -294,21 +321,23 @@ impl<M: Notable> Stream<M> {
                     at.run,
                     head,
                     M::is_over(&view),
-                    to_json(&view)?,
+                    json,
                     owner.pid,
                     owner.start.cast_signed(),
                     owner.boot,
                     host(),
                     lease_from(now),
+                    mac.as_ref().map(Mac::bytes),
                 ])?;
             let place = StreamEnd { key: transaction.last_insert_rowid(), head, epoch: 1 };
-            let mut hash = JournalHash::default();
-            insert::<M>(transaction, place.key, first, now, &events, &mut hash)?;
+            insert(transaction, place.key, now, &written)?;
+            attest::<M>(transaction, &events, &written, || Ok((&machine, public.clone())))?;
             M::index(transaction, place.key, &view, &envelopes)?;
             let since_checkpoint = SinceCheckpoint { events: events.len(), ..SinceCheckpoint::default() };
             let (id, state) = (id.clone(), M::State::default());
             let (leased, shuts_out_owner) = (Instant::now(), false);
-            let stream = Self { id, place, state, view, hash, since_checkpoint, leased, shuts_out_owner };
+            let stream =
+                Self { id, place, state, view, hash, link, since_checkpoint, leased, shuts_out_owner };
             Ok((stream, envelopes))
         })
     }
@@ -328,21 +357,30 @@ impl<M: Notable> Stream<M> {
         let was_over = M::is_over(&view);
         let epoch = at.epoch + i64::from(self.shuts_out_owner);
         let (state, mut hash, mut since) = (&self.state, self.hash.clone(), self.since_checkpoint);
-        let (envelopes, head) = store.transact(|transaction| {
+        let link = self.link;
+        let keys = store.keys();
+        let (envelopes, head, link) = store.transact_with_key(|transaction, machine| {
             let first = next_seq(transaction)?;
             let envelopes = placed::<M>(id, now, first, events);
             for envelope in &envelopes {
                 M::see(&mut view, envelope);
             }
             let head = if events.is_empty() { at.head } else { first + events.len() as i64 - 1 };
+            let before = hash.clone();
+            let written = written::<M>(id, first, now, events, &mut hash, link)?;
+            let newest = written.last().map(|event| event.link).or(link);
+            let json = to_json(&view)?;
+            let mac = newest
+                .map(|link| machine.mac().of_head(M::NAME, id.as_ref(), head.cast_unsigned(), link, &json));
             let moved = transaction.prepare_cached(MOVE)?.execute(params![
                 at.key,
                 at.head,
                 at.epoch,
                 head,
-                to_json(&view)?,
+                json,
                 lease_from(now),
-                epoch
+                epoch,
+                mac.as_ref().map(Mac::bytes)
             ])?;
             if moved == 0 {
                 return Err(overtaken::<M>(id));
@@ -353,9 +391,10 @@ impl<M: Notable> Stream<M> {
                     .execute(params![at.key, M::is_over(&view)])?;
             }
             if since.is_due(M::is_over(&view)) {
-                since = checkpoint::write::<M>(transaction, at, state, &hash)?;
+                since = checkpoint::write::<M>(transaction, id, at, state, (&before, link), machine.mac())?;
             }
-            insert::<M>(transaction, at.key, first, now, events, &mut hash)?;
+            insert(transaction, at.key, now, &written)?;
+            attest::<M>(transaction, events, &written, || Ok((machine, keys.public()?.0)))?;
             since.events += events.len();
             M::index(transaction, at.key, &view, &envelopes)?;
             for request in handled {
@@ -363,11 +402,11 @@ impl<M: Notable> Stream<M> {
                     .prepare_cached("UPDATE requests SET handled = 1 WHERE id = ?1 AND stream = ?2")?
                     .execute([*request, at.key])?;
             }
-            Ok((envelopes, head))
+            Ok((envelopes, head, newest))
         })?;
         self.place = StreamEnd { head, epoch, ..at };
         (self.leased, self.shuts_out_owner) = (Instant::now(), false);
-        (self.view, self.hash, self.since_checkpoint) = (view, hash, since);
+        (self.view, self.hash, self.link, self.since_checkpoint) = (view, hash, link, since);
         Ok(envelopes)
     }
 }
@@ -414,20 +453,74 @@ fn placed<M: Kind>(id: &M::Id, at: Timestamp, first: i64, events: &[M::Event]) -
     (first..).zip(events).map(placed).collect()
 }
 
-fn insert<M: Kind>(
-    transaction: &Transaction<'_>,
-    key: i64,
+/// An event as it is written.
+struct Written<'a> {
+    seq: i64,
+    subject: Option<&'a str>,
+    body: String,
+    link: Link,
+}
+
+/// The events as they are written, each with its hash. `hash` is that of all events before them, `link` that of the last one.
+fn written<'a, M: Kind>(
+    id: &M::Id,
     first: i64,
     at: Timestamp,
-    events: &[M::Event],
+    events: &'a [M::Event],
     hash: &mut JournalHash,
-) -> Result<(), StoreError> {
-    let mut statement = transaction
-        .prepare_cached("INSERT INTO events (seq, stream, subject, at, body) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    mut link: Option<Link>,
+) -> Result<Vec<Written<'a>>, StoreError> {
+    let mut all = Vec::with_capacity(events.len());
     for (seq, event) in (first..).zip(events) {
         let (subject, body) = M::written(event).map_err(|error| super::read::unwritable(&error))?;
-        statement.execute(params![seq, key, subject, at.as_microsecond(), body])?;
+        let before = link.unwrap_or_else(|| Link::beginning(M::NAME, id.as_ref(), &hash.hex()));
+        let (seq_in_chain, at) = (seq.cast_unsigned(), at.as_microsecond());
+        let next = before.next(ChainedEvent { seq: seq_in_chain, at, subject, body: &body });
         hash.take(&body);
+        link = Some(next);
+        all.push(Written { seq, subject, body, link: next });
+    }
+    Ok(all)
+}
+
+fn insert(
+    transaction: &Transaction<'_>,
+    key: i64,
+    at: Timestamp,
+    written: &[Written<'_>],
+) -> Result<(), StoreError> {
+    let mut statement = transaction.prepare_cached(
+        "INSERT INTO events (seq, stream, subject, at, body, chain) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?;
+    for Written { seq, subject, body, link } in written {
+        statement.execute(params![seq, key, subject, at.as_microsecond(), body, link.bytes()])?;
+    }
+    Ok(())
+}
+
+/// Signs the receipts among the events, and keeps the statements beside them.
+fn attest<'a, M: Kind>(
+    transaction: &Transaction<'_>,
+    events: &[M::Event],
+    written: &[Written<'_>],
+    key: impl FnOnce() -> Result<(&'a MachineKey, PublicKey), StoreError>,
+) -> Result<(), StoreError> {
+    let receipts: Vec<(&Receipt, &Written<'_>)> =
+        events.iter().zip(written).filter_map(|(event, at)| Some((M::receipt(event)?, at))).collect();
+    if receipts.is_empty() {
+        return Ok(());
+    }
+    let (machine, PublicKey { signer, .. }) = key()?;
+    for (receipt, Written { seq, link, .. }) in receipts {
+        let whole = receipt_statement(receipt, seq.cast_unsigned(), *link, &signer);
+        let statements = [(RECEIPT_TYPE, Some(whole)), (TEST_RESULT_TYPE, test_result_statement(receipt))];
+        for (predicate, statement) in statements {
+            let Some(statement) = statement else { continue };
+            let envelope = to_json(&machine.sign(&statement, &signer.keyid))?;
+            transaction
+                .prepare_cached("INSERT INTO attestations (seq, predicate, envelope) VALUES (?1, ?2, ?3)")?
+                .execute(params![seq, predicate, envelope])?;
+        }
     }
     Ok(())
 }

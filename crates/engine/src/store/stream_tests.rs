@@ -2,6 +2,7 @@
 //! they are a part of the one module that appends.
 
 use dacapo_core::{
+    chain::ChainFault,
     duration::Millis,
     event::{
         Envelope, LoopEvent, LoopStarted, MergeMode, PlannedUnit, RunEnvelope, RunEvent, RunStarted, UnitEnd,
@@ -637,7 +638,10 @@ fn a_stream_that_is_opened_at_its_checkpoint_stands_as_its_events_say() {
         "the events are not what they were"
     );
     store.db.execute("DELETE FROM checkpoints", []).unwrap();
-    assert!(matches!(Stream::<LoopMachine>::open(store, &id), Err(StoreError::Unreadable { seq: 7, .. })));
+    let fault = ChainFault::Edited(7);
+    assert!(
+        matches!(Stream::<LoopMachine>::open(store, &id), Err(StoreError::Edited { fault: found, .. }) if found == fault)
+    );
 }
 
 #[test]
@@ -652,8 +656,6 @@ fn a_checkpoint_that_does_not_fit_is_passed_over() {
         ("made by another version of core", format!("folded_by = 'x', state = {wrong}")),
         ("at no event", format!("seq = 5000, state = {wrong}")),
         ("at an event of another stream", format!("seq = 602, state = {wrong}")),
-        ("of another shape", "state = '{}'".to_owned()),
-        ("with a hash of another shape", format!("hash = x'00', state = {wrong}")),
     ] {
         store.db.execute("UPDATE checkpoints SET seq = 601", []).unwrap();
         let opened = |store: &Store| Stream::<LoopMachine>::open(store, &id).unwrap().unwrap();
@@ -662,9 +664,204 @@ fn a_checkpoint_that_does_not_fit_is_passed_over() {
         assert_eq!((before, opened(store).state), (1, stream.state.clone()), "{what}");
         store.db.execute_batch("ROLLBACK TO misfit; RELEASE misfit").unwrap();
     }
-    store.db.execute(&format!("UPDATE checkpoints SET state = {wrong}"), []).unwrap();
-    let opened = Stream::<LoopMachine>::open(store, &id).unwrap().unwrap();
-    assert_eq!(opened.state.counters.iterations, 77, "one that fits is used");
+}
+
+#[test]
+fn an_edited_checkpoint_and_an_edited_beginning_behind_one_are_refused() {
+    let mut world = world();
+    let (store, id) = (&mut world.store, "l1".parse().unwrap());
+    let mut stream = long_loop(store, &id, 600);
+    notice(store, &mut stream, 600..601);
+    for (what, edit) in [
+        ("another state", "UPDATE checkpoints SET state = json_set(state, '$.counters.iterations', 77)"),
+        ("a state of another shape", "UPDATE checkpoints SET state = '{}'"),
+        ("another hash", "UPDATE checkpoints SET hash = x'00'"),
+        ("another keyed hash", "UPDATE checkpoints SET mac = zeroblob(32)"),
+        // The state of a loop has its settings from its first event.
+        (
+            "other settings",
+            "UPDATE events SET body = replace(body, '\"prompt\":', '\"prompt\": ') WHERE seq = 1",
+        ),
+        ("another place", "UPDATE checkpoints SET seq = 300"),
+    ] {
+        store.db.execute_batch("SAVEPOINT edit").unwrap();
+        assert_eq!(store.db.execute(edit, []).unwrap(), 1, "{what}");
+        let fault = match Stream::<LoopMachine>::open(store, &id) {
+            Err(StoreError::Edited { fault, .. }) => fault,
+            _ => panic!("{what}: it was opened"),
+        };
+        assert!(matches!(fault, ChainFault::OtherCheckpoint(_)), "{what}: {fault}");
+        store.db.execute_batch("ROLLBACK TO edit; RELEASE edit").unwrap();
+    }
+    assert!(Stream::<LoopMachine>::open(store, &id).unwrap().is_some());
+}
+
+/// What a program without the key can do to a stream of five events and to the one beside it.
+const EDITS: [(&str, &str); 22] = [
+    ("a body", "UPDATE events SET body = replace(body, 'notice 1', 'notice 9') WHERE seq = 3"),
+    ("a body by a space", "UPDATE events SET body = body || ' ' WHERE seq = 3"),
+    ("a time", "UPDATE events SET at = at + 1 WHERE seq = 3"),
+    ("a subject", "UPDATE events SET subject = 'u' WHERE seq = 3"),
+    ("a removed event", "DELETE FROM events WHERE seq = 3"),
+    ("the first event removed", "DELETE FROM events WHERE seq = 1"),
+    ("the last event removed", "DELETE FROM events WHERE seq = 5"),
+    (
+        "the last event removed, and the head",
+        "DELETE FROM events WHERE seq = 5; UPDATE streams SET head = 4 WHERE key = 1",
+    ),
+    ("an event moved to another stream", "UPDATE events SET stream = 2 WHERE seq = 3"),
+    ("an event of another stream", "UPDATE events SET stream = 1 WHERE seq = 7"),
+    (
+        "the last event of another stream",
+        "UPDATE events SET stream = 1 WHERE seq = 10; UPDATE streams SET head = 10 WHERE key = 1",
+    ),
+    (
+        "an event added",
+        "INSERT INTO events (seq, stream, at, body, chain) SELECT 99, 1, at, body, chain FROM events WHERE seq = 5",
+    ),
+    (
+        "an event added, and the head",
+        "INSERT INTO events (seq, stream, at, body, chain) SELECT 99, 1, at, body, chain FROM events WHERE seq = 5; UPDATE streams SET head = 99 WHERE key = 1",
+    ),
+    (
+        "an event without a hash",
+        "INSERT INTO events (seq, stream, at, body) SELECT 99, 1, at, body FROM events WHERE seq = 5; UPDATE streams SET head = 99 WHERE key = 1",
+    ),
+    (
+        "two events changed places",
+        "UPDATE events SET body = (SELECT group_concat(o.body, '') FROM events o WHERE o.seq = 7 - events.seq) WHERE seq IN (3, 4)",
+    ),
+    ("a hash", "UPDATE events SET chain = zeroblob(32) WHERE seq = 4"),
+    ("a hash taken off", "UPDATE events SET chain = NULL WHERE seq = 4"),
+    (
+        "all hashes taken off",
+        "UPDATE events SET chain = NULL WHERE stream = 1; UPDATE streams SET mac = NULL WHERE key = 1",
+    ),
+    ("the view", "UPDATE streams SET view = replace(view, '\"task\":', '\"task\": ') WHERE key = 1"),
+    ("the keyed hash", "UPDATE streams SET mac = zeroblob(32) WHERE key = 1"),
+    (
+        "the keyed hash of another stream",
+        "UPDATE streams SET mac = (SELECT o.mac FROM streams o WHERE o.key = 2) WHERE key = 1",
+    ),
+    (
+        "two streams that changed names",
+        "UPDATE streams SET id = 'x' WHERE key = 1; UPDATE streams SET id = 'l1' WHERE key = 2",
+    ),
+];
+
+#[test]
+fn whatever_is_edited_in_a_stream_it_is_not_gone_on_with_and_the_audit_says_why() {
+    for (what, edit) in EDITS {
+        let mut world = world();
+        let (store, id): (_, LoopId) = (&mut world.store, "l1".parse().unwrap());
+        long_loop(store, &id, 4);
+        long_loop(store, &"l2".parse().unwrap(), 4);
+        assert_eq!(store.audit::<LoopMachine>(&id).unwrap().fault, None);
+        let before = store.db.total_changes();
+        store.db.execute_batch(edit).unwrap();
+        assert!(store.db.total_changes() > before, "{what}: nothing was edited");
+        let opened = Stream::<LoopMachine>::open(store, &id).err();
+        assert!(matches!(opened, Some(StoreError::Edited { kind: "loop", .. })), "{what}: {opened:?}");
+        assert!(store.audit::<LoopMachine>(&id).unwrap().fault.is_some(), "{what}");
+        assert!(store.must_be_unedited::<LoopMachine>(&id).is_err(), "{what}");
+    }
+}
+
+#[test]
+fn hashes_that_were_computed_anew_without_the_key_are_found() {
+    let mut world = world();
+    let (store, id): (_, LoopId) = (&mut world.store, "l1".parse().unwrap());
+    long_loop(store, &id, 4);
+    store
+        .db
+        .execute("UPDATE events SET body = replace(body, 'notice 1', 'notice 9') WHERE seq = 3", [])
+        .unwrap();
+    let rows: Vec<(i64, i64, String)> = store
+        .query("SELECT seq, at, body FROM events WHERE stream = 1 ORDER BY seq", [], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
+        .unwrap();
+    let mut link = Link::beginning("loop", "l1", &JournalHash::default().hex());
+    for (seq, at, body) in &rows {
+        link = link.next(ChainedEvent { seq: seq.cast_unsigned(), at: *at, subject: None, body });
+        store.db.execute("UPDATE events SET chain = ?2 WHERE seq = ?1", params![seq, link.bytes()]).unwrap();
+    }
+    assert_eq!(store.audit::<LoopMachine>(&id).unwrap().fault, Some(ChainFault::OtherMac(5)));
+}
+
+#[test]
+fn columns_that_a_stream_is_found_by_are_compared_with_its_events() {
+    for (column, edit) in [
+        ("project", "project = 'x'"),
+        ("parent", "parent = 'l9'"),
+        ("task", "task = 'x'"),
+        ("workspace", "workspace = '/x'"),
+        ("run", "run = 'r1'"),
+        ("over", "over = 1"),
+    ] {
+        let mut world = world();
+        let (store, id): (_, LoopId) = (&mut world.store, "l1".parse().unwrap());
+        long_loop(store, &id, 4);
+        assert_eq!(store.audit::<LoopMachine>(&id).unwrap().columns, Vec::<&str>::new());
+        store.db.execute(&format!("UPDATE streams SET {edit}"), []).unwrap();
+        assert_eq!(store.audit::<LoopMachine>(&id).unwrap().columns, [column]);
+    }
+}
+
+#[test]
+fn a_clock_that_went_back_is_noted_and_stops_nothing() {
+    let mut world = world();
+    let (store, id): (_, LoopId) = (&mut world.store, "l1".parse().unwrap());
+    let mut stream = long_loop(store, &id, 2);
+    let earlier = now() - jiff::SignedDuration::from_secs(3600);
+    stream.step(store, earlier, [Input::Noticed("earlier".into()).into()], &mut NoObserver).unwrap();
+    let audit = store.audit::<LoopMachine>(&id).unwrap();
+    assert_eq!((audit.fault, audit.clock_went_back_at), (None, Some(4)));
+}
+
+#[test]
+fn without_its_key_nothing_is_appended_or_opened() {
+    let World { _dir, path, mut store } = world();
+    let id: LoopId = "l1".parse().unwrap();
+    long_loop(&mut store, &id, 2);
+    drop(store);
+    std::fs::remove_file(path.parent().unwrap().join("keys/machine.key")).unwrap();
+    let mut store = Store::open(&path).unwrap();
+    assert_eq!(store.events(&id, 0).unwrap().len(), 3, "it can be read");
+    assert!(matches!(Stream::<LoopMachine>::open(&store, &id), Err(StoreError::Key(_))));
+    assert!(matches!(store.audit::<LoopMachine>(&id), Err(StoreError::Key(_))));
+    let begun =
+        create(&mut store, &"l2".parse().unwrap(), &Identity::own(), now(), vec![loop_started("b", None)]);
+    assert!(matches!(begun, Err(StoreError::Key(_))));
+}
+
+#[test]
+fn a_journal_from_before_there_were_hashes_goes_on_and_is_chained_from_there() {
+    let World { _dir, path, mut store } = world();
+    let id: LoopId = "l1".parse().unwrap();
+    long_loop(&mut store, &id, 2);
+    // As version 5 left it.
+    store
+        .db
+        .execute_batch(
+            "ALTER TABLE events DROP COLUMN chain; ALTER TABLE streams DROP COLUMN mac; DROP TABLE attestations;
+             PRAGMA user_version = 5",
+        )
+        .unwrap();
+    drop(store);
+    // A journal that had hashes and has none now is refused, unless the user says that it was put back.
+    assert!(matches!(Store::open(&path).err(), Some(StoreError::Key(_))));
+    std::fs::remove_file(path.parent().unwrap().join("keys/chained-from")).unwrap();
+    let mut store = Store::open(&path).unwrap();
+    let audit = store.audit::<LoopMachine>(&id).unwrap();
+    assert_eq!((audit.fault, audit.events, audit.unchained), (None, 3, 3));
+    let mut stream = Stream::<LoopMachine>::open(&store, &id).unwrap().unwrap();
+    notice(&mut store, &mut stream, 2..4);
+    let audit = store.audit::<LoopMachine>(&id).unwrap();
+    assert_eq!((audit.fault, audit.events, audit.unchained), (None, 5, 3));
+    // From then on the old events are covered, too.
+    store.db.execute("UPDATE events SET body = body || ' ' WHERE seq = 2", []).unwrap();
+    assert_eq!(store.audit::<LoopMachine>(&id).unwrap().fault, Some(ChainFault::Edited(4)));
 }
 
 #[test]
@@ -707,7 +904,7 @@ fn an_append_writes_no_index_of_streams() {
     let world = world();
     let sql = format!("EXPLAIN {MOVE}");
     let codes: Vec<String> =
-        world.store.query(&sql, params![1, 1, 1, 1, "", 1, 1], |row| row.get(1)).unwrap();
+        world.store.query(&sql, params![1, 1, 1, 1, "", 1, 1, None::<Vec<u8>>], |row| row.get(1)).unwrap();
     assert!(codes.iter().any(|code| code == "Insert"), "{codes:?}");
     assert!(!codes.iter().any(|code| code.starts_with("Idx")), "{codes:?}");
 }

@@ -19,7 +19,7 @@ use crate::{
     observer::NoObserver,
     process::leftovers,
     scratch::Scratch,
-    store::{Arrival, Store, Stream, TaskLock},
+    store::{Arrival, Store, StoreError, Stream, TaskLock},
 };
 
 /// How long what a script of a workflow started is given to end.
@@ -73,7 +73,12 @@ pub(super) fn reconcile_holding(
         if lock.is_err() && !is_ours {
             continue;
         }
-        let Some(mut stream) = Stream::open(store, &row.view.id)? else { continue };
+        let mut stream = match Stream::open(store, &row.view.id) {
+            Ok(Some(stream)) => stream,
+            // A loop whose journal was edited must not keep others from beginning. `resume` and `verify` tell of it.
+            Ok(None) | Err(StoreError::Edited { .. }) => continue,
+            Err(error) => return Err(error.into()),
+        };
         bury(home, store, &mut stream)?;
         buried.push(row.view.id);
     }

@@ -273,6 +273,7 @@ impl Supervisor<'_> {
             loop_id: self.id.to_string(),
             started_at: Some(self.stream.view().started_at),
             journal: self.stream.journal_hash(),
+            sandbox: "off".to_owned(),
         })
     }
 

@@ -84,6 +84,7 @@ fn a_receipt_says_what_was_claimed_checked_and_kept() {
         tamper: Tamper { deleted_tests: 1, skipped_tests: 2, emptied_tests: 3 },
         tests: None,
         checked_in: None,
+        sandbox: Some("off".into()),
         approved_by: None,
         refusals: vec![RefusalLine {
             iteration: 1,
@@ -107,7 +108,7 @@ fn a_receipt_says_what_was_claimed_checked_and_kept() {
     names.sort_unstable();
     let mut contract: Vec<&str> =
         "loop task claim verdict base tree commits gates baseline protected tamper \
-        refusals iterations tokens cost_usd started_at ended_at versions previous sha256 snapshot"
+        refusals sandbox iterations tokens cost_usd started_at ended_at versions previous sha256 snapshot"
             .split_whitespace()
             .collect();
     contract.sort_unstable();
