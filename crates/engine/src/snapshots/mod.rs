@@ -24,6 +24,7 @@ mod guard;
 mod history;
 mod known;
 mod of_loop;
+mod of_run;
 mod plain;
 mod refs;
 mod restore;
@@ -43,9 +44,10 @@ use jiff::Timestamp;
 
 pub use of_loop::{
     KeptSnapshot, Restored, SnapshotChoice, SnapshotError, WorkDone, changed_paths, difference, forget, list,
-    list_forgettable, restore, stat_of_merges, tree_now, work_done,
+    list_forgettable, restore, tree_now, work_done,
 };
 pub(crate) use of_loop::{open, started};
+pub use of_run::{RunChange, changes_of_runs, difference_of_change};
 pub use plain::Folder;
 
 use crate::{
@@ -106,11 +108,21 @@ pub enum CommitOutcome {
         commit: String,
         /// Whether the user's index follows; not if another git held it all the while. `git reset` mends that.
         index_is_current: bool,
+        /// Files that the agent has committed and that lie below ignored paths: they are not in this commit.
+        left_out: Vec<String>,
     },
     /// It was committed by an earlier call.
     AlreadyCommitted { commit: String },
     /// HEAD holds these files already.
     NothingToCommit,
+}
+
+/// The first of some files by name, and how many more there are, with the verb that follows: "`a`, `b` and 3 more files are".
+pub(crate) fn listed(names: &[String]) -> String {
+    let shown: Vec<String> = names.iter().take(3).map(|name| format!("`{name}`")).collect();
+    let more = names.len() - shown.len();
+    let more = if more > 0 { format!(" and {more} more files") } else { String::new() };
+    format!("{}{more} {}", shown.join(", "), if names.len() == 1 { "is" } else { "are" })
 }
 
 /// Something a snapshot does not show, for people to know.
@@ -124,6 +136,8 @@ pub enum Warning {
     Unreadable(Vec<u8>),
     /// So many new files are hidden by ignore rules that came after the loop began; none of them is held.
     HiddenByNewRules(usize),
+    /// New files that are hidden by ignore rules that came after the loop began, and that are held all the same.
+    KeptDespiteNewRules(Vec<Vec<u8>>),
     /// The agent or the user moved or deleted the ref that holds the snapshots. It was put back unless the commits are lost.
     ReferenceMoved {
         /// Whether the snapshots before this one are gone.
@@ -152,6 +166,15 @@ impl std::fmt::Display for Warning {
             Self::Unreadable(path) => write!(f, "`{}` cannot be read: snapshots leave it out", shown(path)),
             Self::HiddenByNewRules(files) => {
                 write!(f, "{files} new files are hidden by ignore rules that came after the loop began")
+            }
+            Self::KeptDespiteNewRules(files) => {
+                let names: Vec<String> = files.iter().map(|path| shown(path)).collect();
+                write!(
+                    f,
+                    "{} kept although new ignore rules hide {}: rules that a loop changes count from the next loop on",
+                    listed(&names),
+                    if names.len() == 1 { "it" } else { "them" }
+                )
             }
             Self::ReferenceMoved { is_lost: false } => {
                 f.write_str("an agent or a person moved the ref of the snapshots; it was put back")
