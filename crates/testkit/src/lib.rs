@@ -29,6 +29,6 @@ pub use crate::{
     fake_agent::{acp_agent, fake_agent, unit_agent, zero_agent},
     real_agent::{NotInstalled, PreparedAgent, RealAgent},
     running::{Output, Running},
-    terminal::Terminal,
+    terminal::{Terminal, live_part},
     variants::{names_of_variants, samples_of_every_variant, values_of_every_variant},
 };

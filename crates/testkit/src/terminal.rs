@@ -65,6 +65,15 @@ impl<'a> Terminal<'a> {
     }
 }
 
+/// What turns at the beginning of a line that is drawn over.
+const SPINNER: [char; 4] = ['⠋', '⠙', '⠸', '⠴'];
+
+/// The lines of a screen that are drawn over, from the first that turns: those above hold paths, which are not as long everywhere.
+pub fn live_part(env: &TestEnv, screen: &str) -> String {
+    let lines: Vec<&str> = screen.lines().skip_while(|line| !line.starts_with(SPINNER)).collect();
+    env.redact(&lines.join("\n")).replace(SPINNER, "⠋")
+}
+
 impl Drop for Terminal<'_> {
     fn drop(&mut self) {
         let _ = self.tmux().arg("kill-server").status();

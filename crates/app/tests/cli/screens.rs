@@ -2,7 +2,7 @@
 
 use std::{env, fs::create_dir_all, os::unix::fs::symlink};
 
-use dacapo_testkit::{Terminal, TestEnv};
+use dacapo_testkit::{Terminal, TestEnv, live_part};
 
 use crate::support::{LONG, Task, world};
 
@@ -98,7 +98,7 @@ fn the_live_view_of_an_agent_and_of_a_gate_at_three_widths() {
             let terminal = Terminal::open_as(&env, &name, columns, 40, &format!("{dacapo} attach t"));
             terminal.wait_for(words);
             let screen = terminal.wait_for("p pause");
-            insta::assert_snapshot!(format!("live_{name}"), live_part(&env, &screen));
+            insta::assert_snapshot!(format!("live_{name}"), masked(&env, &live_part(&env, &screen)));
             terminal.press(&["d"]);
             terminal.wait_for("left with 0");
         }
@@ -111,9 +111,44 @@ fn the_live_view_of_an_agent_and_of_a_gate_at_three_widths() {
     running.wait(LONG).assert_code(0);
 }
 
-/// The lines that are drawn over, from the one with what is being done: those above hold a path, which is not as long everywhere.
-fn live_part(env: &TestEnv, screen: &str) -> String {
-    let is_head = |line: &&str| line.starts_with(['⠋', '⠙', '⠸', '⠴']);
-    let lines: Vec<&str> = screen.lines().skip_while(|line| !is_head(line)).collect();
-    masked(env, &lines.join("\n")).replace(['⠋', '⠙', '⠸', '⠴'], "⠋")
+#[test]
+fn what_the_first_commands_say_in_a_repository() {
+    let env = world();
+    env.write("Makefile", "test:\n\t@grep -qx 42 answer\n").write("answer", "41\n").git_init();
+    let empty = env.root().join("no-agents");
+    create_dir_all(&empty).unwrap();
+    for program in ["git", "sh", "make", "grep"] {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let found = env::split_paths(&path).map(|folder| folder.join(program)).find(|found| found.exists());
+        symlink(found.expect(program), empty.join(program)).unwrap();
+    }
+    for (name, args, code) in [
+        ("init", vec!["init"], 0),
+        ("trust_show", vec!["trust", "--show"], 4),
+        ("trust_yes", vec!["trust", "--yes"], 0),
+        ("run_without_agent", vec!["run", "make it 42"], 5),
+        ("why_before_a_loop", vec!["why"], 2),
+        ("report_of_nothing", vec!["report"], 0),
+        ("clean", vec!["clean", "--dry-run"], 0),
+        ("wrong_word", vec!["stauts"], 2),
+    ] {
+        let mut command = env.dacapo(&args);
+        command.env("PATH", &empty);
+        let output = env.run_command(command);
+        let shown = format!("exit {:?} (expected {code})\n{}{}", output.code, output.stdout, output.stderr);
+        insta::assert_snapshot!(name, masked(&env, &shown));
+    }
+}
+
+#[test]
+fn what_the_demo_shows_and_leaves_to_be_read() {
+    let env = world();
+    let demo = env.run(["demo"]).assert_code(0);
+    insta::assert_snapshot!("demo", masked(&env, &demo.stdout));
+    for (name, args) in [("demo_why", ["why", "-"]), ("demo_receipt", ["receipt", "-"])] {
+        let output = env.run(args).assert_code(0);
+        insta::assert_snapshot!(name, masked(&env, &output.stdout));
+    }
+    let report = env.run(["report"]).assert_code(0);
+    insta::assert_snapshot!("report", masked(&env, &report.stdout));
 }

@@ -1,6 +1,6 @@
 //! What a person has after a run of units, without typing an id: its end, its proofs, its changes, and the view of it.
 
-use dacapo_testkit::wait_until;
+use dacapo_testkit::{Terminal, live_part, wait_until};
 
 use crate::{
     control::{go, slow_unit, wait_for_file},
@@ -81,4 +81,26 @@ fn attach_shows_what_the_agents_of_a_run_print() {
     world.env.run(["cancel"]).assert_code(0);
     wait_until("both have ended", std::time::Duration::from_secs(25), || world.env.survivors().is_empty());
     drop((running, attached));
+}
+
+#[test]
+fn the_live_view_of_units_fits_three_widths() {
+    let world = World::new();
+    slow_unit(&world, "a", &[], "echo reading the tests;");
+    world.commit();
+    let running = world.env.spawn(world.args(&[]));
+    wait_for_file(&world, "began-a");
+    let dacapo = env!("CARGO_BIN_EXE_dacapo");
+    for columns in [40, 80, 160] {
+        let terminal = Terminal::open(&world.env, columns, 30, &format!("{dacapo} attach"));
+        terminal.wait_for("p pause");
+        let screen = terminal.wait_for("  reading the tests");
+        assert!(screen.lines().all(|line| line.chars().count() <= columns as usize), "{screen}");
+        insta::assert_snapshot!(format!("live_units_{columns}"), live_part(&world.env, &screen));
+        terminal.press(&["d"]);
+        terminal.wait_for("left with 0");
+    }
+    go(&world);
+    world.env.run(["cancel"]).assert_code(0);
+    drop(running);
 }

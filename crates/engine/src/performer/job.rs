@@ -35,7 +35,6 @@ pub(crate) struct StepSpec {
     pub(crate) performer: u32,
     pub(crate) run: RunId,
     pub(crate) project: ProjectId,
-    /// Where it works.
     pub(crate) workspace: PathBuf,
     pub(crate) work: StepWork,
     pub(crate) programs: Programs,
@@ -151,7 +150,7 @@ fn begin(home: &Home, new: NewLoop, voice: &mut JobReporter) -> Result<(), Start
 /// How often a folder that a script of another run works in is asked for again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Two scripts never work in one folder at a time, of whatever runs. The kernel takes the lock back when this process ends.
+/// Two scripts never work in one folder at a time, whichever runs they belong to. The kernel takes the lock back when this process ends.
 ///
 /// A script may itself begin a run in its own folder: the scripts of that run work for it and do not wait.
 fn wait_for_folder(home: &Home, folder: &Path, voice: &mut JobReporter) -> std::io::Result<Option<TaskLock>> {

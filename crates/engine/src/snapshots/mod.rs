@@ -347,6 +347,14 @@ impl Workspace {
         }
     }
 
+    /// The commits behind `from` up to `to`, it included, along the first parents, newest first; none in a plain folder.
+    pub fn first_parents(&self, from: &str, to: &str) -> Result<Vec<String>, WorkspaceError> {
+        match &self.kind {
+            WorkspaceKind::Git(shadow) => shadow.first_parents(from, to),
+            WorkspaceKind::Plain(_) => Ok(Vec::new()),
+        }
+    }
+
     /// Files of the snapshot that are missing or different in the work tree now. New files do not count.
     pub fn disturbed_since(&self, id: &str) -> Result<Vec<Vec<u8>>, WorkspaceError> {
         match &self.kind {

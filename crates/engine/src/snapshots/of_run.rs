@@ -13,7 +13,7 @@ use dacapo_core::{
 use jiff::Timestamp;
 
 use super::{
-    DiffForm, Workspace,
+    DiffForm,
     of_loop::{SnapshotError, open, recorded, started},
 };
 use crate::{
@@ -116,23 +116,27 @@ pub fn changes_of_runs(
         part,
     };
     merged.sort_by_key(|work| work.at);
-    for MergedWork { part, target, commit, loops, .. } in merged {
-        // Work that changes nothing is merged without a commit of its own: the one that is named is of other hands.
-        if is_unchanged(&workspace, &loops)? {
-            continue;
+    // Work that changes nothing is merged without a commit of its own: the one that is named is of other hands.
+    merged.retain(|work| !is_unchanged(&work.loops));
+    let is_one_stretch = match (merged.first(), merged.last()) {
+        (Some(first), Some(last)) if merged.len() > 1 => {
+            let between = workspace.first_parents(&format!("{}^1", first.commit), &last.commit)?;
+            between.iter().eq(merged.iter().rev().map(|work| &work.commit))
         }
-        let before = format!("{commit}^1");
+        _ => false,
+    };
+    for MergedWork { part, target, commit, .. } in merged {
         match changes.last_mut() {
-            Some(RunChange { to, part, .. }) if workspace.tree_of(to)? == workspace.tree_of(&before)? => {
+            Some(RunChange { to, part, .. }) if is_one_stretch => {
                 *to = commit;
                 *part = None;
             }
-            _ => changes.push(change(before, commit, Some(target), Some(part))),
+            _ => changes.push(change(format!("{commit}^1"), commit, Some(target), Some(part))),
         }
     }
     for (part, loops) in kept {
         if let (Some(first), Some(last)) = (loops.first(), loops.last())
-            && !is_unchanged(&workspace, &loops)?
+            && !is_unchanged(&loops)
         {
             changes.push(change(first.base.clone(), last.last.clone(), None, Some(part)));
         }
@@ -149,9 +153,10 @@ pub fn difference_of_change(
     Ok(open(home, &change.opener, &change.root)?.difference(&change.from, &change.to, form)?)
 }
 
-fn is_unchanged(workspace: &Workspace, loops: &[LoopStates]) -> Result<bool, SnapshotError> {
-    let (Some(first), Some(last)) = (loops.first(), loops.last()) else { return Ok(true) };
-    Ok(first.base == last.last || workspace.tree_of(&first.base)? == workspace.tree_of(&last.last)?)
+/// A snapshot of files that did not change is the one before.
+fn is_unchanged(loops: &[LoopStates]) -> bool {
+    let (Some(first), Some(last)) = (loops.first(), loops.last()) else { return true };
+    first.base == last.last
 }
 
 /// The states of those loops whose snapshots hold files, oldest loop first.
