@@ -70,8 +70,19 @@ const SPINNER: [char; 4] = ['⠋', '⠙', '⠸', '⠴'];
 
 /// The lines of a screen that are drawn over, from the first that turns: those above hold paths, which are not as long everywhere.
 pub fn live_part(env: &TestEnv, screen: &str) -> String {
-    let lines: Vec<&str> = screen.lines().skip_while(|line| !line.starts_with(SPINNER)).collect();
-    env.redact(&lines.join("\n")).replace(SPINNER, "⠋")
+    let lines = screen.lines().skip_while(|line| !line.starts_with(SPINNER));
+    let lines: Vec<String> = lines.map(|line| without_cut_duration(&env.redact(line))).collect();
+    lines.join("\n").replace(SPINNER, "⠋")
+}
+
+/// A duration at the end of a narrow line may be cut off in its middle.
+fn without_cut_duration(line: &str) -> String {
+    match line.rsplit_once(" · ") {
+        Some((before, end)) if end.chars().all(|c| c.is_ascii_digit() || ".ms".contains(c)) => {
+            format!("{before} · [DURATION]")
+        }
+        _ => line.to_owned(),
+    }
 }
 
 impl Drop for Terminal<'_> {

@@ -122,20 +122,21 @@ fn what_the_first_commands_say_in_a_repository() {
         let found = env::split_paths(&path).map(|folder| folder.join(program)).find(|found| found.exists());
         symlink(found.expect(program), empty.join(program)).unwrap();
     }
-    for (name, args, code) in [
-        ("init", vec!["init"], 0),
-        ("trust_show", vec!["trust", "--show"], 4),
-        ("trust_yes", vec!["trust", "--yes"], 0),
-        ("run_without_agent", vec!["run", "make it 42"], 5),
-        ("why_before_a_loop", vec!["why"], 2),
-        ("report_of_nothing", vec!["report"], 0),
-        ("clean", vec!["clean", "--dry-run"], 0),
-        ("wrong_word", vec!["stauts"], 2),
+    for (name, args) in [
+        ("init", vec!["init"]),
+        ("trust_show", vec!["trust", "--show"]),
+        ("trust_yes", vec!["trust", "--yes"]),
+        ("run_without_agent", vec!["run", "make it 42"]),
+        ("why_before_a_loop", vec!["why"]),
+        ("report_of_nothing", vec!["report"]),
+        ("clean", vec!["clean", "--dry-run"]),
+        ("wrong_word", vec!["stauts"]),
     ] {
         let mut command = env.dacapo(&args);
         command.env("PATH", &empty);
         let output = env.run_command(command);
-        let shown = format!("exit {:?} (expected {code})\n{}{}", output.code, output.stdout, output.stderr);
+        let code = output.code.expect("it exits");
+        let shown = format!("exit {code}\n{}{}", output.stdout, output.stderr);
         insta::assert_snapshot!(name, masked(&env, &shown));
     }
 }
@@ -144,6 +145,13 @@ fn what_the_first_commands_say_in_a_repository() {
 fn what_the_demo_shows_and_leaves_to_be_read() {
     let env = world();
     let demo = env.run(["demo"]).assert_code(0);
+    // The folder of the demo has a name of its own each time.
+    let without_folder = |text: &str| {
+        let mut parts = text.split("dacapo-demo-");
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |all, part| format!("{all}dacapo-demo-[ID]{}", part.get(8..).unwrap_or_default()))
+    };
+    let masked = |env: &TestEnv, text: &str| masked(env, &without_folder(text));
     insta::assert_snapshot!("demo", masked(&env, &demo.stdout));
     for (name, args) in [("demo_why", ["why", "-"]), ("demo_receipt", ["receipt", "-"])] {
         let output = env.run(args).assert_code(0);

@@ -328,15 +328,3 @@ fn scripts_of_two_runs_work_in_their_folder_one_after_the_other() {
     second.wait(SOON).assert_code(0);
     assert_eq!(env.read("log"), "begin\nend\nbegin\nend\n");
 }
-
-#[test]
-fn a_script_that_runs_a_workflow_in_its_own_folder_does_not_wait_for_itself() {
-    let dacapo = env!("CARGO_BIN_EXE_dacapo");
-    let env = with(&format!("nodes:\n- {{id: a, bash: '{dacapo} workflow run inner --trust'}}\n"));
-    env.write(
-        ".dacapo/workflows/inner.yaml",
-        "name: inner\ndescription: d\nnodes:\n- {id: b, bash: 'echo inside > inside'}\n",
-    );
-    run(&env, &[]).assert_code(0);
-    assert_eq!(env.read("inside"), "inside\n");
-}

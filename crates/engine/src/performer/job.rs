@@ -151,17 +151,12 @@ fn begin(home: &Home, new: NewLoop, voice: &mut JobReporter) -> Result<(), Start
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Two scripts never work in one folder at a time, whichever runs they belong to. The kernel takes the lock back when this process ends.
-///
-/// A script may itself begin a run in its own folder: the scripts of that run work for it and do not wait.
-fn wait_for_folder(home: &Home, folder: &Path, voice: &mut JobReporter) -> std::io::Result<Option<TaskLock>> {
-    if std::env::var_os("DACAPO_RUN").is_some() {
-        return Ok(None);
-    }
+fn wait_for_folder(home: &Home, folder: &Path, voice: &mut JobReporter) -> std::io::Result<TaskLock> {
     let path = home.lock_of_folder(&folder.canonicalize().unwrap_or_else(|_| folder.to_owned()));
     let mut is_told = false;
     loop {
         match TaskLock::take(&path) {
-            Ok(lock) => return Ok(Some(lock)),
+            Ok(lock) => return Ok(lock),
             Err(LockError::Io { source, .. }) => return Err(source),
             Err(LockError::Held) => {}
         }
