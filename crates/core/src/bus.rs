@@ -54,13 +54,9 @@ pub struct Message {
 /// A message that has yet to be posted: it gets its id and its time under the lock of the bus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
-    /// See [`Message::kind`].
     pub kind: String,
-    /// See [`Message::project`].
     pub project: String,
-    /// See [`Message::task`].
     pub task: Option<String>,
-    /// See [`Message::loop_id`].
     pub loop_id: Option<String>,
     /// Any text; line ends at its end are dropped.
     pub body: String,

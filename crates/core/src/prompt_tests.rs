@@ -413,7 +413,7 @@ fn a_prompt_as_it_is_written_differs_between_iterations_in_their_number_alone() 
 
 #[test]
 fn a_prompt_as_it_is_written_is_followed_by_what_has_happened() {
-    // req 40, req 176, req 185
+    // req 40, req 185
     let miss = LoopEvent::SignalSeen { iteration: 1, signal: Signal::NearMiss(MissReason::InCode) };
     let says = LoopEvent::Steered { text: "use rust".into() };
     let events = [&red_gate("boom")[..], &[miss, says]].concat();

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, fs, io, path::PathBuf};
 
 use dacapo_core::{
-    ids::{LoopId, UnitId},
+    ids::{LoopId, RunId, UnitId},
     view::UnitStatus,
 };
 use jiff::Timestamp;
@@ -134,6 +134,39 @@ pub fn abandoned(store: &Store) -> Result<Vec<AbandonedWorktree>, StoreError> {
         if !known.contains(&view.unit) {
             found.push(AbandonedWorktree { unit: view.unit, path, branch, root, units_dir });
         }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(found)
+}
+
+/// The worktree of a step whose work could not be merged into the folder of its run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnmergedWorktree {
+    pub run: RunId,
+    /// The name of the workflow.
+    pub workflow: String,
+    pub step: String,
+    pub path: PathBuf,
+    /// The folder of the run.
+    pub root: PathBuf,
+}
+
+/// Worktrees of steps of workflows that are over. What such a run goes on with is another worktree.
+pub fn unmerged_of_workflows(home: &Home, store: &Store) -> Result<Vec<UnmergedWorktree>, StoreError> {
+    let folders =
+        |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut found = Vec::new();
+    for path in folders(home.path().join("worktrees")).flat_map(folders) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let Some((run, step)) = name.strip_prefix(".merge-").and_then(|name| name.split_once('-')) else {
+            continue;
+        };
+        let Ok(run) = run.parse::<RunId>() else { continue };
+        let Some(row) = store.workflow_row(&run)?.filter(|row| row.view.is_over && !row.is_running()) else {
+            continue;
+        };
+        let (workflow, root, step) = (row.view.workflow, row.view.root, step.to_owned());
+        found.push(UnmergedWorktree { run, workflow, step, path, root });
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(found)

@@ -42,7 +42,7 @@ use crate::{
     proof,
     repository::Repository,
     scheduler::every_doubt,
-    snapshots::{self, DiffForm, KeptSnapshot, Restored, SnapshotChoice, SnapshotError, WorkDone},
+    snapshots::{self, DiffForm, KeptSnapshot, Restored, RunChange, SnapshotChoice, SnapshotError, WorkDone},
     store::{Channel, Fact, LoopRow, RunRow, Scope, Segments, Store, StoreError, TaskRow, WorkflowRow},
     supervisor::{self, StartError, answers},
     watch::Watch,
@@ -753,19 +753,22 @@ impl Client {
         }
     }
 
-    /// What the commits behind `first`, it included, up to `last` have changed, as `git diff --stat` lists it; `id` is a loop that
-    /// worked in the repository `root`.
-    pub fn stat_of_merges(
+    /// What runs have changed together, or one unit of a run, in stretches.
+    pub fn changes_of_runs(
         &self,
-        id: &LoopId,
-        root: &Path,
-        (first, last): (&str, &str),
-        columns: usize,
-    ) -> Result<String, ClientError> {
+        runs: &[RunId],
+        unit: Option<&UnitId>,
+    ) -> Result<Vec<RunChange>, ClientError> {
         match &self.way {
-            Way::Journal { home, .. } => {
-                Ok(snapshots::stat_of_merges(home, id, root, (first, last), columns)?)
-            }
+            Way::Journal { home, store } => Ok(snapshots::changes_of_runs(home, store, runs, unit)?),
+            Way::Supervisor(_) => Err(deciding("look at snapshots").into()),
+        }
+    }
+
+    /// One stretch of what a run has changed, as git prints it.
+    pub fn difference_of_change(&self, change: &RunChange, form: DiffForm) -> Result<Vec<u8>, ClientError> {
+        match &self.way {
+            Way::Journal { home, .. } => Ok(snapshots::difference_of_change(home, change, form)?),
             Way::Supervisor(_) => Err(deciding("look at snapshots").into()),
         }
     }

@@ -8,7 +8,10 @@ use std::{
     sync::OnceLock,
 };
 
-use dacapo_core::ids::{LoopId, ProjectId, RunId, TaskId};
+use dacapo_core::{
+    ids::{LoopId, ProjectId, RunId, TaskId},
+    receipt::sha256,
+};
 
 /// How many bytes are given up when the disk is full.
 const RESERVE: usize = 256 * 1024;
@@ -89,6 +92,12 @@ impl Home {
     /// What the performer of a run of a workflow locks.
     pub(crate) fn lock_of_workflow(&self, run: &RunId) -> PathBuf {
         self.0.join("locks").join(".workflows").join(run.as_str())
+    }
+
+    /// What the job of a script step locks: the folder that the script works in.
+    pub(crate) fn lock_of_folder(&self, folder: &Path) -> PathBuf {
+        let name = sha256(folder.as_os_str().as_encoded_bytes());
+        self.0.join("locks").join(".folders").join(&name[..16])
     }
 
     /// What the performer of a task's stages locks.

@@ -64,7 +64,6 @@ fn list(files: &[String]) -> String {
     shown.join(", ")
 }
 
-/// What to import.
 #[derive(Clone, Debug)]
 pub struct Source {
     pub kind: SourceKind,

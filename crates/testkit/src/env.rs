@@ -107,12 +107,10 @@ impl TestEnv {
         &self.root
     }
 
-    /// Where commands run.
     pub fn workspace(&self) -> PathBuf {
         self.root.join("workspace")
     }
 
-    /// The user's home.
     pub fn home(&self) -> PathBuf {
         self.root.join("home")
     }
@@ -228,7 +226,6 @@ impl TestEnv {
         command
     }
 
-    /// dacapo with arguments.
     pub fn dacapo(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
         let mut command = self.command(&self.dacapo);
         command.args(args);
@@ -265,7 +262,6 @@ impl TestEnv {
         fixed.into_iter().map(OsString::from).chain(extra).collect()
     }
 
-    /// Starts dacapo.
     #[track_caller]
     pub fn spawn(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Running {
         Running::start(self.dacapo(args))

@@ -19,6 +19,7 @@ mod redact;
 mod running;
 pub mod script;
 pub mod stories;
+mod terminal;
 mod variants;
 
 pub use rustix::process::Signal;
@@ -28,5 +29,6 @@ pub use crate::{
     fake_agent::{acp_agent, fake_agent, unit_agent, zero_agent},
     real_agent::{NotInstalled, PreparedAgent, RealAgent},
     running::{Output, Running},
+    terminal::{Terminal, live_part},
     variants::{names_of_variants, samples_of_every_variant, values_of_every_variant},
 };

@@ -71,7 +71,6 @@ fn folder() -> PathBuf {
 }
 
 impl RealAgent {
-    /// The program's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Claude => "claude",

@@ -17,7 +17,7 @@ use dacapo_engine::client::{ChangeWatch, Client, StreamId};
 
 use self::{
     feed::{Feed, LoopFeed, RunFeed},
-    keys::{Asked, KeyReader, Keyboard, Typed},
+    keys::{KeyAction, KeyPress, KeyReader, Keyboard},
 };
 use super::say;
 use crate::{
@@ -51,7 +51,7 @@ pub(super) struct AttachArgs {
 enum News {
     /// Something was recorded or printed.
     Change,
-    Key(Typed),
+    Key(KeyPress),
 }
 
 pub(super) fn attach(cx: &Context, args: &AttachArgs) -> Result<u8, UserError> {
@@ -127,20 +127,20 @@ fn is_left(
     client: &mut Client,
     stream: &StreamId,
     feed: &mut impl Feed,
-    asked: &Asked,
+    asked: &KeyAction,
 ) -> Result<bool, UserError> {
     let id = stream.as_str();
     let request = match asked {
-        Asked::Detach => {
+        KeyAction::Detach => {
             feed.close();
             say(format!("Detached; it goes on. `dacapo attach {id}` comes back."));
             return Ok(true);
         }
-        Asked::Suspend => {
+        KeyAction::Suspend => {
             feed.screen().suspend();
             return Ok(false);
         }
-        Asked::Log => {
+        KeyAction::Log => {
             let words = if feed.toggle_log() {
                 "what agents print is shown; l ends that"
             } else {
@@ -149,14 +149,14 @@ fn is_left(
             feed.screen().line("2", words);
             return Ok(false);
         }
-        Asked::Help => {
+        KeyAction::Help => {
             keys::HELP.iter().for_each(|line| feed.screen().line("2", line));
             return Ok(false);
         }
-        Asked::Pause if feed.is_paused(client)? => Request::Unpause { grant: Default::default() },
-        Asked::Pause => Request::Pause { now: false },
-        Asked::Steer(text) => Request::Steer { text: text.clone() },
-        Asked::Cancel => Request::Cancel,
+        KeyAction::Pause if feed.is_paused(client)? => Request::Unpause { grant: Default::default() },
+        KeyAction::Pause => Request::Pause { now: false },
+        KeyAction::Steer(text) => Request::Steer { text: text.clone() },
+        KeyAction::Cancel => Request::Cancel,
     };
     let is_told = client.request(stream, &request)?;
     let words = match (&request, is_told) {

@@ -13,7 +13,7 @@ use dacapo_core::{
     text::{count, shell::word},
 };
 use dacapo_engine::{
-    cleanup::{self, AbandonedWorktree},
+    cleanup::{self, AbandonedWorktree, UnmergedWorktree},
     config_files::{ConfigError, ConfigFiles},
     repository::{FinishedWorktree, Retired, WorktreeRemoval},
     reset::{self, ResetUnit},
@@ -65,6 +65,7 @@ struct Cleaned {
     snapshots: Vec<LoopId>,
     worktrees: Vec<PathBuf>,
     abandoned: Vec<AbandonedWorktree>,
+    unmerged: Vec<UnmergedWorktree>,
     branches: Vec<String>,
     ended: Vec<LoopId>,
     dry_run: bool,
@@ -131,6 +132,7 @@ pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
         worktrees,
         branches: branches.into_iter().map(|spent| spent.branch).collect(),
         abandoned,
+        unmerged: cleanup::unmerged_of_workflows(&cx.home, &store)?,
         loops: old.into_iter().map(|output| output.loop_id).collect(),
         bytes,
         ended,
@@ -156,6 +158,15 @@ pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
             word(&root.to_string()),
             word(&place.to_string()),
             word(&root.to_string()),
+        ));
+    }
+    for UnmergedWorktree { run, workflow, step, path, root } in &cleaned.unmerged {
+        say(format!(
+            "The worktree `{}` stays: what step `{step}` of the workflow {workflow} (run {run}) did there was not merged. If you \
+             do not need it: `git -C {} worktree remove --force {}`.",
+            path.display(),
+            word(&root.display().to_string()),
+            word(&path.display().to_string()),
         ));
     }
     for branch in &cleaned.branches {

@@ -18,7 +18,7 @@ use dacapo_engine::{
 };
 
 use super::{
-    receipt::{self, Worker},
+    receipt::{self, ReceiptAuthor},
     say,
 };
 use crate::{
@@ -68,7 +68,7 @@ pub(super) fn demo(args: &DemoArgs) -> Result<u8, UserError> {
         if let (Some(receipt), Some(seen)) = (client.receipt(&finished.id)?, client.loop_of_id(&finished.id)?)
         {
             say("");
-            receipt::print(&receipt, &Worker::of(&client, &seen.view)?);
+            receipt::print(&receipt, &ReceiptAuthor::of(&client, &seen.view)?);
         }
         say("\nNow with your own agent, in your own repository:");
         say("  dacapo run \"what to do\" --agent-cmd \"your-agent\" --gate \"your test command\"");

@@ -3,7 +3,8 @@
 use std::io::{IsTerminal, Write};
 
 use clap::Args;
-use dacapo_engine::snapshots::DiffForm;
+use dacapo_core::ids::{RunId, UnitId};
+use dacapo_engine::{client::Client, snapshots::DiffForm};
 
 use super::say;
 use crate::{
@@ -12,14 +13,15 @@ use crate::{
     report::{last_words, width},
 };
 
-/// Show what a loop has changed, or one of its iterations
+/// Show what a loop or run has changed, or one iteration of a loop
 ///
 /// Compares the kept states of its files, so it works while the loop runs, after it, and whether anything was committed or not.
-/// Files that git ignores are not in them.
+/// Files that git ignores are not in them. Of a run it is the whole change, from the files that its first agent found to what was
+/// merged or kept; what script steps do before the first agent and after the last is not in it.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo diff\n  dacapo diff fix-tests@2\n  dacapo diff @3 --stat")]
 pub(super) struct DiffArgs {
-    /// The loop: its id, the beginning of it, or its task; `ID@N` is its iteration N, `@N` of the one here (default: the one here)
+    /// The loop or run: its id, the beginning of it, its task or unit; `ID@N` is iteration N of a loop, `@N` of the one here (default: the one here)
     #[arg(value_name = "ID[@N]")]
     what: Option<String>,
     /// A line for each file
@@ -40,7 +42,6 @@ pub(super) fn diff(cx: &Context, args: &DiffArgs) -> Result<u8, UserError> {
         None => (args.what.as_deref(), None),
     };
     let name = cx.name(&client, id)?;
-    let view = cx.find_worked(&client, &name)?.view;
     let is_terminal = std::io::stdout().is_terminal();
     let form = match args.stat {
         true => DiffForm::Stat { columns: if is_terminal { width() } else { 80 } },
@@ -48,10 +49,25 @@ pub(super) fn diff(cx: &Context, args: &DiffArgs) -> Result<u8, UserError> {
             is_coloured: is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
         },
     };
-    let bytes = client.difference(&view, iteration, form)?;
+    let (what, bytes) = match iteration {
+        Some(number) => {
+            let view = cx.find_worked(&client, &name)?.view;
+            let bytes = client.difference(&view, iteration, form)?;
+            (format!("iteration {number} of loop {}", view.id), bytes)
+        }
+        None => match run_named(cx, &client, &name)? {
+            Some((run, unit)) => {
+                let what = unit.as_ref().map_or_else(|| format!("run {run}"), |unit| format!("unit {unit}"));
+                (what, whole_run(&client, &run, unit.as_ref(), form)?)
+            }
+            None => {
+                let view = cx.find_worked(&client, &name)?.view;
+                (format!("loop {}", view.id), client.difference(&view, None, form)?)
+            }
+        },
+    };
     if bytes.is_empty() {
-        let what = iteration.map(|number| format!(" in iteration {number}")).unwrap_or_default();
-        last_words(&format!("loop {} has changed no file{what}", view.id));
+        last_words(&format!("{what} has changed no file"));
         return Ok(0);
     }
     if is_terminal && !args.stat {
@@ -65,6 +81,47 @@ pub(super) fn diff(cx: &Context, args: &DiffArgs) -> Result<u8, UserError> {
         }
         _ => Ok(0),
     }
+}
+
+/// The run that `name` means: one of a workflow, of units or of a task, or the newest that worked on the unit of this name.
+fn run_named(
+    cx: &Context,
+    client: &Client,
+    name: &str,
+) -> Result<Option<(RunId, Option<UnitId>)>, UserError> {
+    if let Some(run) = cx.find_workflow(client, name)? {
+        return Ok(Some((run.view.id, None)));
+    }
+    if let Some(task) = cx.find_task(client, name)? {
+        return Ok(Some((task.view.id, None)));
+    }
+    if let Some(run) = cx.find_run(client, name)? {
+        return Ok(Some((run.view.id, None)));
+    }
+    Ok(cx.find_unit(client, name)?.map(|unit| (unit.run, Some(unit.unit))))
+}
+
+/// All that a run has changed. Where that lies in several places, a line above each part says where it is.
+fn whole_run(
+    client: &Client,
+    run: &RunId,
+    unit: Option<&UnitId>,
+    form: DiffForm,
+) -> Result<Vec<u8>, UserError> {
+    let changes = client.changes_of_runs(std::slice::from_ref(run), unit)?;
+    let mut bytes = Vec::new();
+    for change in &changes {
+        if changes.len() > 1 {
+            let part = change.part.as_deref().unwrap_or("merged work");
+            let place = match &change.merged_into {
+                Some(target) => format!("merged into {target}"),
+                None => "not merged".to_owned(),
+            };
+            bytes.extend(format!("# {part}, {place}\n").bytes());
+        }
+        bytes.extend(client.difference_of_change(change, form)?);
+    }
+    Ok(bytes)
 }
 
 /// Prints a patch line by line: of its escape sequences only git's own colours stay, which begin and end lines.

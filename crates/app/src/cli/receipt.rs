@@ -87,7 +87,7 @@ pub(super) fn receipt(cx: &Context, args: &ReceiptArgs) -> Result<u8, UserError>
     if args.json {
         return say_json(&receipt);
     }
-    print(&receipt, &Worker::of(&client, &view)?);
+    print(&receipt, &ReceiptAuthor::of(&client, &view)?);
     Ok(0)
 }
 
@@ -154,20 +154,20 @@ fn of_run(client: &Client, run: &RunView, is_json: bool) -> Result<u8, UserError
         if at > 0 {
             say("");
         }
-        print(receipt, &Worker::of(client, view)?);
+        print(receipt, &ReceiptAuthor::of(client, view)?);
     }
     Ok(0)
 }
 
 /// What the journal says beside a receipt: who did the work, what it cost and what it changed.
 #[derive(Default)]
-pub(super) struct Worker {
+pub(super) struct ReceiptAuthor {
     agent: Option<String>,
     cost: Option<String>,
     changed: Option<ChangedFiles>,
 }
 
-impl Worker {
+impl ReceiptAuthor {
     pub(super) fn of(client: &Client, view: &LoopView) -> Result<Self, UserError> {
         let model = client.loop_started(&view.id)?.and_then(|started| {
             let agent = &started.policy.agent;
@@ -267,9 +267,9 @@ fn of_task(client: &Client, view: &StageTaskView, is_json: bool) -> Result<u8, U
     Ok(0)
 }
 
-fn worker_of_stage(client: &Client, own: &StageRunView) -> Result<Worker, UserError> {
+fn worker_of_stage(client: &Client, own: &StageRunView) -> Result<ReceiptAuthor, UserError> {
     let seen = own.loop_id.as_ref().map(|id| client.loop_of_id(id)).transpose()?.flatten();
-    let mut worker = seen.map(|seen| Worker::of(client, &seen.view)).transpose()?.unwrap_or_default();
+    let mut worker = seen.map(|seen| ReceiptAuthor::of(client, &seen.view)).transpose()?.unwrap_or_default();
     // The files of a stage are listed one by one, with what is to be said of each.
     worker.changed = None;
     Ok(worker)
@@ -286,7 +286,7 @@ pub(super) fn no_receipt(view: &LoopView) -> UserError {
         .hint(format!("`dacapo why {}` says more", view.id))
 }
 
-pub(super) fn print(receipt: &Receipt, worker: &Worker) {
+pub(super) fn print(receipt: &Receipt, worker: &ReceiptAuthor) {
     say(format!("Receipt of loop {}, task {}: {}", receipt.loop_id, receipt.task, receipt.verdict));
     let claim: Vec<&str> = receipt.claim.iter().map(signal_name).collect();
     say(format!("  claimed by  {} after {}", claim.join(", "), count(receipt.iterations, "iteration")));

@@ -11,7 +11,7 @@ use crate::{
     context::Context,
     error::UserError,
     report::{
-        morning::{Look, lines},
+        morning::{MorningLook, lines},
         width,
     },
 };
@@ -41,7 +41,7 @@ pub(super) fn report(cx: &Context, args: &ReportArgs) -> Result<u8, UserError> {
         return say_json(&report);
     }
     let is_terminal = std::io::stdout().is_terminal();
-    let look = Look {
+    let look = MorningLook {
         width: if is_terminal { width() } else { 80 },
         is_coloured: is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
         here: Context::folder(None).ok(),

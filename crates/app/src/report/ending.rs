@@ -1,23 +1,29 @@
 //! What a loop leaves behind, told once when it ends: what changed, whether it is committed, what checked it, what to type next.
 
-use std::{collections::BTreeSet, io::Write, path::Path};
+use std::{collections::BTreeSet, io::Write};
 
 use dacapo_core::{
     event::{MergeMode, Reason, Spend},
     ids::{LoopId, RunId},
     text::{ansi::readable, columns::wrapped},
-    view::{LoopView, StageTaskView, UnitView, after_run, why, why_task},
+    view::{LoopView, StageTaskView, WorkflowView, after_run, why, why_task},
 };
 use dacapo_engine::{
-    client::Client, performer::WorkflowLeft, scheduler::RunFinished, secrets::secrets, snapshots::WorkDone,
-    stage_performer::TasksLeft,
+    client::Client,
+    secrets::secrets,
+    snapshots::{DiffForm, WorkDone},
 };
+
+use jiff::Timestamp;
 
 use super::{human::since, money, terminal};
 use crate::error::UserError;
 
 /// How many lines of changed files are listed; `dacapo diff --stat` has all.
 const FILES: usize = 12;
+
+/// How the line begins that names what checked the work.
+const VERIFIED: &str = "  verified by";
 
 /// Tells what the loop has come to, below what the live view has shown of it.
 pub(crate) fn ending(client: &Client, id: &LoopId) -> Result<(), UserError> {
@@ -80,23 +86,9 @@ fn lines(view: &LoopView, done: Option<&WorkDone>, gates: &[String]) -> Vec<Stri
     lines
 }
 
-/// The commits in which runs came to their target, oldest first, and the repository.
-struct Merges<'a> {
-    root: &'a Path,
-    commits: Vec<String>,
-}
-
-/// What the loops of runs have changed, what checked it and what it cost; `fate` says where the change is now. What was merged is
-/// one look at the target, anything else one at each loop.
-fn work_of_runs(
-    client: &Client,
-    runs: &[&RunId],
-    merges: Option<&Merges<'_>>,
-    fate: &str,
-    width: usize,
-) -> Result<Vec<String>, UserError> {
+/// What runs have changed, what checked it and what it cost; `fate` says where the change is now.
+fn work_of_runs(client: &Client, runs: &[RunId], fate: &str, width: usize) -> Result<Vec<String>, UserError> {
     let columns = width.saturating_sub(12).max(20);
-    let mut worked = None;
     let (mut files, mut sum, mut gates) = (Vec::<String>::new(), Sum::default(), Vec::<String>::new());
     let mut spend = Spend::default();
     for run in runs {
@@ -115,20 +107,13 @@ fn work_of_runs(
                     gates.push(gate.command);
                 }
             }
-            worked = Some(id.clone());
-            // What a run came to is known without the list of its files.
-            if merges.is_none()
-                && let Ok(Some(done)) = client.work_done(id, columns)
-            {
-                sum.take(&done.stat, &mut files);
-            }
         }
     }
-    if let (Some(Merges { root, commits }), Some(id)) = (merges, worked)
-        && let (Some(first), Some(last)) = (commits.first(), commits.last())
-        && let Ok(stat) = client.stat_of_merges(&id, root, (first.as_str(), last.as_str()), columns)
-    {
-        sum.take(&stat, &mut files);
+    // What a run came to is known without the list of its files.
+    for change in client.changes_of_runs(runs, None).unwrap_or_default() {
+        if let Ok(stat) = client.difference_of_change(&change, DiffForm::Stat { columns }) {
+            sum.take(&String::from_utf8_lossy(&stat), &mut files);
+        }
     }
     let mut lines = Vec::new();
     if !files.is_empty() {
@@ -148,7 +133,7 @@ fn work_of_runs(
     }
     if !gates.is_empty() {
         let gates: Vec<String> = gates.iter().map(|gate| format!("`{}`", one_line(gate))).collect();
-        lines.push(format!("  verified by {}", gates.join(", ")));
+        lines.push(format!("{VERIFIED} {}", gates.join(", ")));
     }
     if let Some(cost) = money(&spend) {
         lines.push(format!("  cost     {cost}"));
@@ -213,10 +198,10 @@ fn tell(lines: Vec<String>, width: usize, mut print: impl FnMut(&str)) {
 }
 
 /// Tells what a run of units has come to, below what the live view has shown of it.
-pub(crate) fn ending_of_units(client: &Client, finished: &RunFinished) -> Result<(), UserError> {
-    let RunFinished { id, over, .. } = finished;
+pub(crate) fn ending_of_units(client: &Client, id: &RunId) -> Result<(), UserError> {
     let Some(seen) = client.run_of_id(id)? else { return Ok(()) };
-    let is_done = over.exit_code == 0;
+    let is_done = seen.view.exit_code == Some(0);
+    let detail = seen.view.detail.clone().unwrap_or_default();
     let target = &seen.view.target;
     let fate = match seen.view.merge {
         MergeMode::Merge if is_done => format!("merged into {target}"),
@@ -225,23 +210,15 @@ pub(crate) fn ending_of_units(client: &Client, finished: &RunFinished) -> Result
         MergeMode::PullRequest => format!("in pull requests to {target}"),
     };
     let width = columns_for_people();
-    let mut units: Vec<UnitView> = match seen.view.merge {
-        MergeMode::Merge => client.units_of_run(id)?,
-        MergeMode::Leave | MergeMode::PullRequest => Vec::new(),
-    };
-    units.sort_by_key(|unit| unit.ended_at);
-    let commits: Vec<String> = units.into_iter().filter_map(|unit| unit.merged).collect();
-    let merges = Merges { root: &seen.view.root, commits };
-    let merges = Some(&merges).filter(|merges| !merges.commits.is_empty());
-    let mut lines = work_of_runs(client, &[id], merges, &fate, width)?;
+    let mut lines = work_of_runs(client, std::slice::from_ref(id), &fate, width)?;
     if !is_done {
-        lines.push(format!("  why      {}", over.detail));
+        lines.push(format!("  why      {detail}"));
     }
     lines.push(format!(
         "  next     {}",
         match is_done {
             true => format!("`dacapo receipt {id}` shows the proofs, `dacapo status` the units"),
-            false => after_run(id, &over.reason, &over.detail),
+            false => after_run(id, seen.view.reason.as_deref().unwrap_or_default(), &detail),
         }
     ));
     tell(lines, width, say_if_read);
@@ -249,45 +226,56 @@ pub(crate) fn ending_of_units(client: &Client, finished: &RunFinished) -> Result
 }
 
 /// Tells what tasks have come to, below what the live view has shown of them.
-pub(crate) fn ending_of_tasks(client: &Client, left: &TasksLeft) -> Result<(), UserError> {
+pub(crate) fn ending_of_tasks(client: &Client, views: &[StageTaskView]) -> Result<(), UserError> {
     let width = columns_for_people();
-    let done: Vec<&StageTaskView> = left.views.iter().filter(|view| view.state == "completed").collect();
-    let runs: Vec<&RunId> = done.iter().map(|view| &view.id).collect();
+    let (done, open): (Vec<&StageTaskView>, Vec<&StageTaskView>) =
+        views.iter().partition(|view| view.state == "completed");
+    let ids = |views: &[&StageTaskView]| views.iter().map(|view| view.id.clone()).collect::<Vec<RunId>>();
     let fate = match done.first().filter(|view| view.commit.is_some()) {
         Some(view) => format!("merged into {}", view.target),
         None => "not merged".to_owned(),
     };
-    let mut merged = done.clone();
-    merged.sort_by_key(|view| view.ended_at);
-    let commits: Vec<String> = merged.iter().filter_map(|view| view.commit.clone()).collect();
-    let merges = merged.first().map(|view| Merges { root: &view.root, commits });
-    let merges = merges.as_ref().filter(|merges| !merges.commits.is_empty());
-    let mut lines = work_of_runs(client, &runs, merges, &fate, width)?;
-    for view in left.views.iter().filter(|view| view.state != "completed") {
+    let mut lines = work_of_runs(client, &ids(&done), &fate, width)?;
+    if !done.is_empty() && !lines.iter().any(|line| line.starts_with(VERIFIED)) {
+        lines.push(format!("{VERIFIED} its stages alone: no gate checked it"));
+    }
+    lines.extend(work_of_runs(client, &ids(&open), "not merged", width)?);
+    let began = views.iter().map(|view| view.started_at).min();
+    let ended = views.iter().filter_map(|view| view.ended_at.or(view.waits_since)).max();
+    lines.extend(time(began, ended));
+    for view in open {
         let why = why_task(view);
         lines.push(format!("  why      {}", why.because));
         lines.push(format!("  next     {}", why.next));
     }
-    if let Some(view) = done.first().filter(|_| done.len() == left.views.len()) {
+    if let Some(view) = done.first().filter(|_| done.len() == views.len()) {
         let name = if done.len() == 1 { view.task.as_str() } else { "TASK" };
-        lines.push(format!("  next     `dacapo receipt {name}` shows the proof"));
+        lines.push(format!(
+            "  next     `dacapo diff {name}` shows the change, `dacapo receipt {name}` the proof"
+        ));
     }
     tell(lines, width, say_if_read);
     Ok(())
 }
 
+/// The line about how long it took.
+fn time(began: Option<Timestamp>, ended: Option<Timestamp>) -> Option<String> {
+    Some(format!("  time     {}", since(began?, ended?).human()))
+}
+
 /// Tells what a run of a workflow has come to. Its messages are what standard output holds, so this goes to standard error.
-pub(crate) fn ending_of_workflow(client: &Client, left: &WorkflowLeft) -> Result<(), UserError> {
+pub(crate) fn ending_of_workflow(client: &Client, view: &WorkflowView) -> Result<(), UserError> {
     let width = columns_for_people();
-    let id = &left.view.id;
+    let id = &view.id;
     let is_committed = client
         .loops_of_run(id)?
         .iter()
         .filter_map(|seen| client.work_done(&seen.view.id, 80).ok().flatten())
         .all(|done| done.is_committed);
     let fate = if is_committed { "committed" } else { "not committed" };
-    let mut lines = work_of_runs(client, &[id], None, fate, width)?;
-    if !lines.is_empty() && left.exit_code == 0 {
+    let mut lines = work_of_runs(client, std::slice::from_ref(id), fate, width)?;
+    lines.extend(time(Some(view.started_at), view.ended_at).filter(|_| !lines.is_empty()));
+    if !lines.is_empty() && view.state == "completed" {
         lines
             .push(format!("  next     `dacapo diff {id}` shows the change, `dacapo receipt {id}` the proof"));
     }
@@ -307,7 +295,7 @@ pub(crate) fn last_line_of_view(client: &Client, view: &LoopView) -> Result<(), 
     // An owner that died has recorded no end.
     if let (Some(reason @ Reason::Interrupted), None) = (view.reason, view.ended_at) {
         let cost = money(&view.ledger.total()).map(|cost| format!(", {cost}")).unwrap_or_default();
-        let took = since(view.started_at, jiff::Timestamp::now()).coarse();
+        let took = since(view.started_at, Timestamp::now()).coarse();
         say_if_read(&format!("{} ({}) after {took}{cost}", reason.state().as_str(), reason.as_str()));
     }
     ending(client, &view.id)

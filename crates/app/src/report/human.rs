@@ -17,8 +17,10 @@ use dacapo_engine::{observer::Observer, store::Channel};
 use jiff::Timestamp;
 
 use super::{
-    LiveView, event_lines,
-    screen::{Coloured, Screen},
+    LiveView,
+    at_work::LINES_OF_GATE,
+    event_lines,
+    screen::{Coloured, SPINNER, Screen},
 };
 
 /// Shows a loop to a person.
@@ -56,9 +58,6 @@ pub(super) struct Human {
 
 /// How many lines of a red gate, or of what a failed agent printed on stderr, are shown.
 const LINES_SHOWN: usize = 5;
-
-/// How many of the newest lines of a gate that runs are shown.
-const LINES_OF_GATE: usize = 3;
 
 impl Human {
     pub(super) fn new(is_live: bool, is_verbose: bool) -> Self {
@@ -128,9 +127,8 @@ impl Human {
             self.screen.draw(Vec::new());
             return;
         }
-        const TURNS: [&str; 4] = ["⠋", "⠙", "⠸", "⠴"];
         let elapsed = since(self.since, Timestamp::now()).human();
-        let mut head = format!("{} {} · {elapsed}", TURNS[self.turn % TURNS.len()], self.doing);
+        let mut head = format!("{} {} · {elapsed}", SPINNER[self.turn % SPINNER.len()], self.doing);
         if !self.worker.is_empty() {
             head.push_str(&format!(" · {}", self.worker));
         }

@@ -1,5 +1,6 @@
 //! What a running loop shows: a live view in a terminal, plain lines in a pipe, the journal as JSON.
 
+mod at_work;
 mod ending;
 mod event_lines;
 mod human;

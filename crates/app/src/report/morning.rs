@@ -14,7 +14,7 @@ use jiff::{Timestamp, tz::TimeZone};
 use super::money;
 
 /// How the report is to look.
-pub(crate) struct Look {
+pub(crate) struct MorningLook {
     pub(crate) width: usize,
     pub(crate) is_coloured: bool,
     /// The folder that the user is in: what is there needs no folder.
@@ -50,9 +50,9 @@ impl Tone {
 
 /// One line, in pieces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Line(Vec<(Tone, String)>);
+pub(crate) struct MorningLine(Vec<(Tone, String)>);
 
-impl Line {
+impl MorningLine {
     fn of(tone: Tone, text: impl Into<String>) -> Self {
         Self(vec![(tone, text.into())])
     }
@@ -79,7 +79,7 @@ const NARROW: usize = 60;
 const STATES: usize = 11;
 
 /// The report, line by line.
-pub(crate) fn lines(report: &Report, look: &Look) -> Vec<Line> {
+pub(crate) fn lines(report: &Report, look: &MorningLook) -> Vec<MorningLine> {
     let mut page = Page { look, report, lines: Vec::new() };
     page.headline();
     page.needs();
@@ -89,21 +89,21 @@ pub(crate) fn lines(report: &Report, look: &Look) -> Vec<Line> {
 }
 
 struct Page<'a> {
-    look: &'a Look,
+    look: &'a MorningLook,
     report: &'a Report,
-    lines: Vec<Line>,
+    lines: Vec<MorningLine>,
 }
 
 impl Page<'_> {
     /// Text behind `indent` blanks, broken between words where it is too wide.
     fn text(&mut self, indent: usize, tone: Tone, text: &str) {
         for line in wrapped(text, self.look.width.saturating_sub(indent)) {
-            self.lines.push(Line::of(Tone::Plain, " ".repeat(indent)).and(tone, line));
+            self.lines.push(MorningLine::of(Tone::Plain, " ".repeat(indent)).and(tone, line));
         }
     }
 
     fn gap(&mut self) {
-        self.lines.push(Line::default());
+        self.lines.push(MorningLine::default());
     }
 
     fn headline(&mut self) {
@@ -139,7 +139,9 @@ impl Page<'_> {
             }
             // A command is one line, however narrow the terminal: it is copied.
             self.lines.push(
-                Line::of(Tone::Plain, "    ").and(Tone::Dim, "> ").and(Tone::Bold, need.command.clone()),
+                MorningLine::of(Tone::Plain, "    ")
+                    .and(Tone::Dim, "> ")
+                    .and(Tone::Bold, need.command.clone()),
             );
         }
     }
@@ -183,7 +185,7 @@ impl Page<'_> {
     fn entry(&mut self, entry: &ReportEntry, word: &str, tone: Tone, when: &str) {
         let head = format!("{}, {when}{}", entry.name, self.place(&entry.folder));
         let indent = if self.look.width < NARROW {
-            self.lines.push(Line::of(Tone::Plain, "  ").and(tone, word));
+            self.lines.push(MorningLine::of(Tone::Plain, "  ").and(tone, word));
             4
         } else {
             2 + STATES

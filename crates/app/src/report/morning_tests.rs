@@ -16,7 +16,7 @@ fn ago(minutes: i64) -> Timestamp {
 }
 
 fn shown(report: &Report, width: usize) -> String {
-    let look = Look {
+    let look = MorningLook {
         width,
         is_coloured: false,
         here: Some("/home/me/shop".into()),
@@ -341,7 +341,7 @@ fn agents_words_cannot_paint_the_terminal() {
         needs: vec![need(Urgency::Question, "x", "\x1b[2J\x1b]0;owned\x07really? \u{202e}", "dacapo why x")],
         ..quiet()
     };
-    let look = Look { width: 80, is_coloured: true, here: None, home: None, zone: TimeZone::UTC };
+    let look = MorningLook { width: 80, is_coloured: true, here: None, home: None, zone: TimeZone::UTC };
     let text: String = lines(&report, &look).iter().map(|line| line.rendered(true)).collect();
     assert!(!text.contains("\x1b[2J") && !text.contains("owned") && text.contains("\x1b[1m"), "{text:?}");
 }

@@ -13,6 +13,9 @@ use super::{
 /// A line with its colour, as the number of an escape sequence; empty for none.
 pub(crate) type Coloured = (&'static str, String);
 
+/// Turns at the beginning of a line that is drawn over, so that a user sees that it lives.
+pub(super) const SPINNER: [&str; 4] = ["⠋", "⠙", "⠸", "⠴"];
+
 /// Standard output, with or without a part that is drawn over.
 pub(crate) struct Screen {
     out: Out,

@@ -1,4 +1,4 @@
-//! Tasks on their way through stages, for people: lines that stay, and in a terminal one below them that says what is being done.
+//! Tasks on their way through stages, for people: lines that stay, and in a terminal a few below them for each task that is worked on.
 
 use std::{collections::BTreeMap, io::Write, time::Duration};
 
@@ -13,7 +13,15 @@ use dacapo_engine::{observer::Observer, stage_performer::TasksLeft, store::Stage
 
 use jiff::Timestamp;
 
-use super::{LiveView, Style, event_lines, human::since, jsonl::FirstWord, out::Out, screen::Screen};
+use super::{
+    LiveView, Style,
+    at_work::AtWork,
+    event_lines,
+    human::since,
+    jsonl::FirstWord,
+    out::Out,
+    screen::{Coloured, SPINNER, Screen},
+};
 
 /// How often the line of what is being done is drawn again.
 const TICK: Duration = Duration::from_millis(500);
@@ -22,8 +30,10 @@ const TICK: Duration = Duration::from_millis(500);
 struct HumanTasks {
     screen: Screen,
     is_verbose: bool,
+    turn: usize,
     /// What each task that is worked on does, and since when.
     doing: BTreeMap<TaskId, (String, Timestamp)>,
+    loops: BTreeMap<TaskId, AtWork>,
 }
 
 impl HumanTasks {
@@ -34,13 +44,16 @@ impl HumanTasks {
 
     fn draw(&mut self) {
         let now = Timestamp::now();
-        let parts: Vec<String> = self
-            .doing
-            .iter()
-            .map(|(task, (what, began))| format!("{task} {what} {}s", since(*began, now).0 / 1000))
-            .collect();
-        let line = parts.join("  ·  ");
-        self.screen.draw(if line.is_empty() { Vec::new() } else { vec![("", line)] });
+        let mut lines: Vec<Coloured> = Vec::new();
+        for (task, (what, began)) in &self.doing {
+            let turn = SPINNER[self.turn % SPINNER.len()];
+            let took = since(*began, now).human();
+            let at_work = self.loops.get(task);
+            let details = at_work.map(AtWork::details).unwrap_or_default();
+            lines.push(("", format!("{turn} {task}  {what} · {took}{details}")));
+            lines.extend(at_work.into_iter().flat_map(AtWork::last_lines));
+        }
+        self.screen.draw(lines);
     }
 }
 
@@ -57,6 +70,7 @@ impl Observer<TaskMachine> for HumanTasks {
             }
             _ => {
                 self.doing.remove(&task);
+                self.loops.remove(&task);
             }
         }
         match &envelope.event {
@@ -72,6 +86,7 @@ impl Observer<TaskMachine> for HumanTasks {
     }
 
     fn loop_event(&mut self, source: &StageSource, envelope: &Envelope) {
+        self.loops.entry(source.task.clone()).or_default().take(envelope);
         match &envelope.event {
             LoopEvent::GateFinished { name, role: GateRole::Gate, result, look, .. }
                 if !result.passed || !look.is_repeated() =>
@@ -88,6 +103,7 @@ impl Observer<TaskMachine> for HumanTasks {
     }
 
     fn output(&mut self, source: &StageSource, bytes: &[u8]) {
+        self.loops.entry(source.task.clone()).or_default().printed(bytes);
         if !self.is_verbose {
             return;
         }
@@ -96,10 +112,11 @@ impl Observer<TaskMachine> for HumanTasks {
     }
 
     fn sees_output(&self) -> bool {
-        self.is_verbose
+        self.is_verbose || self.screen.is_live()
     }
 
     fn tick(&mut self) {
+        self.turn += 1;
         self.draw();
     }
 
@@ -154,7 +171,13 @@ pub(crate) fn task_live_view(is_verbose: bool) -> Box<dyn LiveView<TaskMachine>>
 }
 
 fn human(is_verbose: bool) -> HumanTasks {
-    HumanTasks { screen: Screen::new(super::is_live()), is_verbose, doing: BTreeMap::new() }
+    HumanTasks {
+        screen: Screen::new(super::is_live()),
+        is_verbose,
+        turn: 0,
+        doing: BTreeMap::new(),
+        loops: BTreeMap::new(),
+    }
 }
 
 /// Says where the tasks stand, with the next step for each that is not done, unless a person was told and sees it; gives the exit

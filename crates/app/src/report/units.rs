@@ -16,9 +16,11 @@ use dacapo_engine::observer::Observer;
 use jiff::Timestamp;
 
 use super::{
-    LiveView, event_lines,
+    LiveView,
+    at_work::AtWork,
+    event_lines,
     human::since,
-    screen::{Coloured, Screen},
+    screen::{Coloured, SPINNER, Screen},
 };
 
 /// Shows a run to a person.
@@ -45,6 +47,7 @@ struct ShownUnit {
     slot: u32,
     /// What is being done for it; nothing if it is not worked on.
     doing: Option<(String, Timestamp)>,
+    at_work: AtWork,
 }
 
 impl HumanRun {
@@ -75,26 +78,26 @@ impl HumanRun {
 
     /// The lines that live: one for each unit that has a job.
     fn draw(&mut self) {
-        const TURNS: [&str; 4] = ["⠋", "⠙", "⠸", "⠴"];
         let now = Timestamp::now();
         let mut busy: Vec<(&UnitId, &ShownUnit)> =
             self.units.iter().filter(|(_, shown)| shown.doing.is_some()).collect();
         busy.sort_by_key(|(_, shown)| shown.slot);
         let lines: Vec<Coloured> = busy
             .into_iter()
-            .filter_map(|(unit, shown)| {
-                let (doing, began) = shown.doing.as_ref()?;
+            .flat_map(|(unit, shown)| {
+                let Some((doing, began)) = shown.doing.as_ref() else { return Vec::new() };
                 let slot = if shown.slot == 0 { "train ".to_owned() } else { format!("slot {}", shown.slot) };
                 let line = format!(
-                    "{} {slot}  {:<widest$}  {}/{}  {doing} · {}",
-                    TURNS[self.turn % TURNS.len()],
+                    "{} {slot}  {:<widest$}  {}/{}  {doing} · {}{}",
+                    SPINNER[self.turn % SPINNER.len()],
                     unit.as_str(),
                     shown.done,
                     shown.titles.len(),
                     since(*began, now).human(),
+                    shown.at_work.details(),
                     widest = self.widest,
                 );
-                Some(("2", line))
+                [("", line)].into_iter().chain(shown.at_work.last_lines()).collect()
             })
             .collect();
         self.screen.draw(lines);
@@ -113,7 +116,7 @@ impl HumanRun {
 
     fn rest(&mut self, unit: &UnitId) {
         if let Some(shown) = self.units.get_mut(unit) {
-            (shown.doing, shown.slot) = (None, 0);
+            (shown.doing, shown.slot, shown.at_work) = (None, 0, AtWork::default());
         }
     }
 
@@ -165,14 +168,14 @@ impl HumanRun {
                 let title = self.title(unit, *task);
                 self.about(unit, "2", &format!("{title} is ready"));
             }
-            RunEvent::TaskClaudeInvoke { attempt, agent, .. } => {
+            RunEvent::TaskClaudeInvoke { attempt, .. } => {
                 let offered = self.units.get(unit).map(|shown| shown.offered.as_slice()).unwrap_or_default();
                 let what = match offered {
                     [] => String::new(),
                     [only] => format!("{} · ", self.title(unit, *only)),
                     several => format!("one of {} tasks · ", several.len()),
                 };
-                self.doing(unit, format!("{what}{agent}, try {attempt}"));
+                self.doing(unit, format!("{what}try {attempt}"));
             }
             RunEvent::TaskClaudeDone { error: Some(error), attempt, .. } => {
                 self.about(unit, "33", &format!("try {attempt}: {error}"));
@@ -289,16 +292,17 @@ impl Observer<RunMachine> for HumanRun {
 
     fn loop_event(&mut self, unit: &UnitId, envelope: &Envelope) {
         self.now = envelope.at;
+        if let Some(shown) = self.units.get_mut(unit) {
+            shown.at_work.take(envelope);
+        }
         match &envelope.event {
             LoopEvent::LoopStarted(started) => {
                 if let (Some(shown), Some(set)) = (self.units.get_mut(unit), turn_of(&started.policy)) {
                     shown.offered.clone_from(&set.ready);
                 }
             }
-            LoopEvent::GateStarted { name, .. } => self.doing(unit, format!("check `{name}`")),
-            LoopEvent::Parked { until, .. } => {
-                self.doing(unit, format!("parked until {}", event_lines::clock(*until)))
-            }
+            LoopEvent::GateStarted { .. } => self.doing(unit, "is checked"),
+            LoopEvent::Parked { .. } => self.doing(unit, "waits"),
             LoopEvent::QuestionAsked { text } => {
                 let text = format!("asks: {text}");
                 self.about(unit, "35", &text);
@@ -321,8 +325,11 @@ impl Observer<RunMachine> for HumanRun {
     }
 
     fn output(&mut self, unit: &UnitId, line: &[u8]) {
+        if let Some(shown) = self.units.get_mut(unit) {
+            shown.at_work.printed(line);
+        }
         let line = String::from_utf8_lossy(line);
-        if !line.trim().is_empty() {
+        if self.is_verbose && !line.trim().is_empty() {
             self.about(unit, "2", &format!("│ {line}"));
             self.draw();
         }
@@ -336,7 +343,7 @@ impl Observer<RunMachine> for HumanRun {
     }
 
     fn sees_output(&self) -> bool {
-        self.is_verbose
+        self.is_verbose || self.screen.is_live()
     }
 
     fn tick(&mut self) {

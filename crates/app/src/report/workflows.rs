@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use dacapo_core::{
     agent::transcript::Said,
     event::{Envelope, GateRole, LoopEvent, Reason},
-    text::{ansi::readable, count},
+    text::{ansi::readable, columns::wrapped, count},
     view::WorkflowView,
     workflow::{
         Form, StepId, StepKind, Workflow,
@@ -22,17 +22,24 @@ use serde_json::Value;
 use std::{
     collections::BTreeMap,
     io::{IsTerminal, Write},
+    time::Duration,
 };
 
 use super::{
-    LiveView, Style, event_lines,
+    LiveView, Style,
+    at_work::AtWork,
+    event_lines,
+    human::since,
     jsonl::FirstWord,
     out::{Out, Unsent},
-    screen::Screen,
+    screen::{Coloured, SPINNER, Screen},
 };
 
 /// How much of what an agent printed is held for one line of JSON.
 const LONGEST: usize = 2 << 20;
+
+/// How often the lines of what is being done are drawn again.
+const TICK: Duration = Duration::from_millis(500);
 
 /// When what agents say is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -62,6 +69,10 @@ pub(super) struct HumanWorkflow {
     is_open: bool,
     /// Whether a person looks at a terminal, where bold words are bold.
     is_terminal: bool,
+    turn: usize,
+    /// The steps that run, and since when.
+    running: Vec<(StepId, Timestamp)>,
+    loops: BTreeMap<StepId, AtWork>,
 }
 
 impl HumanWorkflow {
@@ -78,6 +89,9 @@ impl HumanWorkflow {
             is_printing: false,
             is_open: false,
             is_terminal: std::io::stdout().is_terminal(),
+            turn: 0,
+            running: Vec::new(),
+            loops: BTreeMap::new(),
         }
     }
 
@@ -85,13 +99,45 @@ impl HumanWorkflow {
     fn block(&mut self, text: &str) {
         let block = self.as_block(text);
         self.screen.block(&block, false);
-        self.screen.draw(Vec::new());
+        self.draw();
+    }
+
+    /// The lines that are drawn over: one for each step that runs.
+    fn draw(&mut self) {
+        let now = Timestamp::now();
+        let is_loop = self.workflow.as_ref().is_some_and(|workflow| workflow.form == Form::Loop);
+        let mut lines: Vec<Coloured> = Vec::new();
+        for (step, began) in &self.running {
+            let turn = SPINNER[self.turn % SPINNER.len()];
+            let found = self.workflow.as_ref().and_then(|workflow| workflow.step(step));
+            let iteration = match found.map(|found| &found.kind) {
+                Some(StepKind::Loop(looped)) => {
+                    format!("iteration {}/{}", self.iteration.max(1), looped.max_iterations)
+                }
+                _ => String::new(),
+            };
+            let name = if is_loop { String::new() } else { format!("step {step}") };
+            let what = [name, iteration].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>();
+            let took = since(*began, now).human();
+            let details = self.loops.get(step).map(AtWork::details).unwrap_or_default();
+            lines.push(("", format!("{turn} {} · {took}{details}", what.join(" · "))));
+        }
+        self.screen.draw(lines);
+    }
+
+    /// Lines as wide as the terminal at most, broken between words.
+    fn fitted(&self, text: &str) -> String {
+        if !self.screen.is_live() {
+            return text.to_owned();
+        }
+        let width = super::width();
+        text.split('\n').map(|line| wrapped(line, width).join("\n")).collect::<Vec<_>>().join("\n")
     }
 
     fn as_block(&mut self, text: &str) -> Vec<u8> {
         let above = if std::mem::take(&mut self.is_open) { "\n" } else { "" };
-        let text = readable(text.as_bytes());
-        let text = if self.is_terminal { in_bold(&text) } else { text.to_string() };
+        let text = self.fitted(&readable(text.as_bytes()));
+        let text = if self.is_terminal { in_bold(&text) } else { text };
         format!("{above}{text}\n\n").into_bytes()
     }
 
@@ -103,8 +149,9 @@ impl HumanWorkflow {
             return;
         }
         self.is_open = true;
-        self.screen.block_if_read(format!("{}\n", readable(shown.trim_end().as_bytes())).as_bytes());
-        self.screen.draw(Vec::new());
+        let shown = self.fitted(&readable(shown.trim_end().as_bytes()));
+        self.screen.block_if_read(format!("{shown}\n").as_bytes());
+        self.draw();
     }
 
     fn end(&mut self, end: &WorkflowEnd) {
@@ -143,6 +190,13 @@ impl HumanWorkflow {
 impl Observer<WorkflowMachine> for HumanWorkflow {
     fn event(&mut self, envelope: &WorkflowEnvelope, view: &WorkflowView) {
         self.iterated.extend(view.steps.iter().filter_map(|step| Some((step.id.clone(), step.iterations?))));
+        let at_work = view.steps.iter().filter(|step| step.state == "running" && !view.is_over);
+        self.running = at_work
+            .map(|step| {
+                let known = self.running.iter().find(|(id, _)| *id == step.id);
+                (step.id.clone(), known.map_or(envelope.at, |(_, began)| *began))
+            })
+            .collect();
         match &envelope.event {
             WorkflowEvent::WorkflowStart(started) => {
                 self.workflow = Some(started.workflow.clone());
@@ -200,6 +254,7 @@ impl Observer<WorkflowMachine> for HumanWorkflow {
     }
 
     fn loop_event(&mut self, step: &StepId, envelope: &Envelope) {
+        self.loops.entry(step.clone()).or_default().take(envelope);
         match &envelope.event {
             LoopEvent::LoopStarted(_) => self.reason = None,
             LoopEvent::GateStarted { name, role: GateRole::Gate, look, .. } if !look.is_repeated() => {
@@ -258,6 +313,15 @@ impl Observer<WorkflowMachine> for HumanWorkflow {
 
     fn sees_output(&self) -> bool {
         true
+    }
+
+    fn tick(&mut self) {
+        self.turn += 1;
+        self.draw();
+    }
+
+    fn tick_every(&self) -> Option<Duration> {
+        self.screen.is_live().then_some(TICK)
     }
 }
 

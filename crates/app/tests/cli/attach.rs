@@ -1,75 +1,11 @@
 //! `dacapo attach` in a real terminal: tmux draws what a person would see.
 
-use std::{path::PathBuf, process::Command};
-
-use dacapo_testkit::{TestEnv, wait_until};
+use dacapo_testkit::{Terminal, wait_until};
 
 use crate::{
     output::without_hash,
     support::{LONG, Task, assert_has, world},
 };
-
-/// A terminal of its own, which ends with the test.
-pub(crate) struct Terminal<'a> {
-    env: &'a TestEnv,
-    socket: PathBuf,
-}
-
-impl<'a> Terminal<'a> {
-    /// A terminal in which `command` runs below a shell; `None` where tmux is not installed.
-    pub(crate) fn open(env: &'a TestEnv, columns: u32, rows: u32, command: &str) -> Option<Self> {
-        Self::open_as(env, &columns.to_string(), columns, rows, command)
-    }
-
-    /// The same for one of several terminals of a test.
-    pub(crate) fn open_as(
-        env: &'a TestEnv,
-        name: &str,
-        columns: u32,
-        rows: u32,
-        command: &str,
-    ) -> Option<Self> {
-        let socket = env.root().join(format!("tmux-{name}"));
-        let terminal = Self { env, socket };
-        let (columns, rows) = (columns.to_string(), rows.to_string());
-        let mut tmux = terminal.tmux();
-        // The prompt of the shell shows that the command has ended.
-        let line = format!("{command}; printf 'left with %s\\n' $?; exec sleep 1000");
-        tmux.args(["-f", "/dev/null", "new-session", "-d", "-x", &columns, "-y", &rows, "sh", "-c", &line]);
-        tmux.status().ok().filter(|status| status.success()).map(|_| terminal)
-    }
-
-    pub(crate) fn tmux(&self) -> Command {
-        let mut tmux = self.env.command("tmux");
-        tmux.arg("-S").arg(&self.socket);
-        tmux
-    }
-
-    pub(crate) fn screen(&self) -> String {
-        let output = self.tmux().args(["capture-pane", "-p"]).output().expect("tmux runs");
-        String::from_utf8(output.stdout).expect("UTF-8").trim_end().to_owned()
-    }
-
-    pub(crate) fn press(&self, keys: &[&str]) {
-        assert!(self.tmux().arg("send-keys").args(keys).status().expect("tmux runs").success());
-    }
-
-    #[track_caller]
-    pub(crate) fn wait_for(&self, words: &str) -> String {
-        let mut screen = String::new();
-        wait_until(&format!("`{words}` on the screen"), LONG, || {
-            screen = self.screen();
-            screen.contains(words)
-        });
-        screen
-    }
-}
-
-impl Drop for Terminal<'_> {
-    fn drop(&mut self) {
-        let _ = self.tmux().arg("kill-server").status();
-    }
-}
 
 /// The lines with letters in them, without what turns and counts.
 fn steady(screen: &str) -> Vec<String> {
@@ -90,9 +26,7 @@ fn the_live_view_fits_40_80_and_160_columns_and_enter_and_resize_leave_no_traces
         env.start_loop("say reading the tests of this project; write ready; wait-file go; promise", &[]);
     let dacapo = env!("CARGO_BIN_EXE_dacapo");
     for columns in [40, 80, 160] {
-        let Some(terminal) = Terminal::open(&env, columns, 40, &format!("{dacapo} attach t")) else {
-            return; // no tmux here
-        };
+        let terminal = Terminal::open(&env, columns, 40, &format!("{dacapo} attach t"));
         terminal.wait_for("reading the tests of this project");
         let screen = terminal.wait_for("p pause");
         for words in ["task t", "iteration 1/100", "fake-agent"] {
@@ -134,7 +68,7 @@ fn keys_steer_pause_and_cancel_and_the_end_gives_its_exit_code() {
     let running = env
         .start_loop("@1: write ready; wait-file go; @2+: prompt-to second; write later; hang", &["-n", "9"]);
     let dacapo = env!("CARGO_BIN_EXE_dacapo");
-    let Some(terminal) = Terminal::open(&env, 100, 30, &format!("{dacapo} watch t")) else { return };
+    let terminal = Terminal::open(&env, 100, 30, &format!("{dacapo} watch t"));
     terminal.wait_for("p pause");
     terminal.press(&["s"]);
     terminal.wait_for("steer: ");

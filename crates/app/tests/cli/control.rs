@@ -192,7 +192,7 @@ fn a_mistake_shows_where_a_detached_loop_was_typed() {
 
 #[test]
 fn status_speaks_the_agreed_words_and_keys() {
-    // req 100, req 202
+    // req 100
     let env = world();
     assert_eq!(env.run(["status"]).assert_code(0).stdout, "No active Ralph loops.\n");
     assert_eq!(env.run(["status", "--json"]).assert_code(0).stdout, "[]\n");

@@ -152,3 +152,21 @@ fn a_claim_whose_check_was_cut_short_is_judged_again_without_another_agent() {
         assert_eq!(env.starts(), 1, "{signal:?}");
     }
 }
+
+#[test]
+fn a_gate_that_does_not_know_its_target_is_told_before_the_first_agent_and_ends_the_loop_at_the_first_claim()
+{
+    let env = world();
+    env.write("Makefile", "test:\n\ttrue\n").git_init();
+    let output = env.run_loop("write fixed; promise", &["-n", "9", "--gate", "make tst"]).assert_code(5);
+    let told: Vec<&str> = output.stdout.lines().take_while(|line| !line.starts_with("iteration")).collect();
+    assert_has(
+        &told.join("\n"),
+        "  warning: gate `make tst` does not know what it is told to run, so every claim will be refused: \
+         make: *** No rule to make target 'tst'.  Stop.",
+    );
+    assert_eq!(env.starts(), 1);
+    let why = env.run(["why", "t"]).assert_code(0).stdout;
+    assert_has(&why, "prints the same as before the first agent");
+    assert_has(&why, "Next: Install what the gate needs, or correct its command; then `dacapo resume ");
+}

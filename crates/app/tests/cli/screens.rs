@@ -2,12 +2,9 @@
 
 use std::{env, fs::create_dir_all, os::unix::fs::symlink};
 
-use dacapo_testkit::TestEnv;
+use dacapo_testkit::{Terminal, TestEnv, live_part};
 
-use crate::{
-    attach::Terminal,
-    support::{LONG, Task, world},
-};
+use crate::support::{LONG, Task, world};
 
 /// The text without what differs from run to run.
 fn masked(env: &TestEnv, text: &str) -> String {
@@ -98,13 +95,10 @@ fn the_live_view_of_an_agent_and_of_a_gate_at_three_widths() {
         for columns in [40, 80, 160] {
             let dacapo = env!("CARGO_BIN_EXE_dacapo");
             let name = format!("{moment}_{columns}");
-            let Some(terminal) = Terminal::open_as(&env, &name, columns, 40, &format!("{dacapo} attach t"))
-            else {
-                return; // no tmux here
-            };
+            let terminal = Terminal::open_as(&env, &name, columns, 40, &format!("{dacapo} attach t"));
             terminal.wait_for(words);
             let screen = terminal.wait_for("p pause");
-            insta::assert_snapshot!(format!("live_{name}"), live_part(&env, &screen));
+            insta::assert_snapshot!(format!("live_{name}"), masked(&env, &live_part(&env, &screen)));
             terminal.press(&["d"]);
             terminal.wait_for("left with 0");
         }
@@ -117,9 +111,52 @@ fn the_live_view_of_an_agent_and_of_a_gate_at_three_widths() {
     running.wait(LONG).assert_code(0);
 }
 
-/// The lines that are drawn over, from the one with what is being done: those above hold a path, which is not as long everywhere.
-fn live_part(env: &TestEnv, screen: &str) -> String {
-    let is_head = |line: &&str| line.starts_with(['⠋', '⠙', '⠸', '⠴']);
-    let lines: Vec<&str> = screen.lines().skip_while(|line| !is_head(line)).collect();
-    masked(env, &lines.join("\n")).replace(['⠋', '⠙', '⠸', '⠴'], "⠋")
+#[test]
+fn what_the_first_commands_say_in_a_repository() {
+    let env = world();
+    env.write("Makefile", "test:\n\t@grep -qx 42 answer\n").write("answer", "41\n").git_init();
+    let empty = env.root().join("no-agents");
+    create_dir_all(&empty).unwrap();
+    for program in ["git", "sh", "make", "grep"] {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let found = env::split_paths(&path).map(|folder| folder.join(program)).find(|found| found.exists());
+        symlink(found.expect(program), empty.join(program)).unwrap();
+    }
+    for (name, args) in [
+        ("init", vec!["init"]),
+        ("trust_show", vec!["trust", "--show"]),
+        ("trust_yes", vec!["trust", "--yes"]),
+        ("run_without_agent", vec!["run", "make it 42"]),
+        ("why_before_a_loop", vec!["why"]),
+        ("report_of_nothing", vec!["report"]),
+        ("clean", vec!["clean", "--dry-run"]),
+        ("wrong_word", vec!["stauts"]),
+    ] {
+        let mut command = env.dacapo(&args);
+        command.env("PATH", &empty);
+        let output = env.run_command(command);
+        let code = output.code.expect("it exits");
+        let shown = format!("exit {code}\n{}{}", output.stdout, output.stderr);
+        insta::assert_snapshot!(name, masked(&env, &shown));
+    }
+}
+
+#[test]
+fn what_the_demo_shows_and_leaves_to_be_read() {
+    let env = world();
+    let demo = env.run(["demo"]).assert_code(0);
+    // The folder of the demo has a name of its own each time.
+    let without_folder = |text: &str| {
+        let mut parts = text.split("dacapo-demo-");
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |all, part| format!("{all}dacapo-demo-[ID]{}", part.get(8..).unwrap_or_default()))
+    };
+    let masked = |env: &TestEnv, text: &str| masked(env, &without_folder(text));
+    insta::assert_snapshot!("demo", masked(&env, &demo.stdout));
+    for (name, args) in [("demo_why", ["why", "-"]), ("demo_receipt", ["receipt", "-"])] {
+        let output = env.run(args).assert_code(0);
+        insta::assert_snapshot!(name, masked(&env, &output.stdout));
+    }
+    let report = env.run(["report"]).assert_code(0);
+    insta::assert_snapshot!("report", masked(&env, &report.stdout));
 }

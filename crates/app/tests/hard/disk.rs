@@ -305,3 +305,48 @@ fn a_damaged_journal_is_an_error_or_works_but_never_a_panic() {
     }
     assert_nothing_left(&env);
 }
+
+#[test]
+fn a_disk_that_fills_up_is_named_as_the_reason_of_a_workflow() {
+    // fault G4
+    let env = world();
+    env.git_init();
+    env.write(
+        ".dacapo/workflows/w.yaml",
+        "name: w\ndescription: d\nloop: {until: COMPLETE, max_iterations: 9}\nprompt: p\n",
+    );
+    let disk = SmallDisk::mount(&env, "2m");
+    let agent = env.agent_cmd_for("@2: touch ready; wait-file full; exit 0\n@3+: promise COMPLETE");
+    let args = ["workflow", "run", "w", "--trust", "--restart-delay", "0s", "--agent-cmd", &agent];
+    let running = Running::start(disk.dacapo(&args.map(str::to_owned)));
+    wait_until("the second agent works", LONG, || env.workspace().join("ready").exists());
+    disk.fill();
+    env.write("full", "");
+    let output = running.wait(LONG);
+    assert_eq!(output.code, Some(5), "{output:?}");
+    assert!(output.stderr.contains("full") || output.stderr.contains("No space"), "{}", output.stderr);
+    assert!(!output.stderr.contains("died") && !output.stderr.contains("panicked"), "{}", output.stderr);
+    disk.free();
+    disk.run(&["resume", "-", "--trust"]).assert_code(0);
+    drop(disk);
+    all_gone(&env, LONG);
+}
+
+#[test]
+fn a_disk_that_is_nearly_full_is_told_before_the_first_agent() {
+    let env = world();
+    let disk = SmallDisk::mount(&env, "3m");
+    let args = agent_args(&env, "promise", ["--task", "t"]);
+    let output = Running::start(disk.dacapo(&args)).wait(LONG).assert_code(0);
+    let told: Vec<&str> = output.stdout.lines().take_while(|line| !line.starts_with("iteration")).collect();
+    let warning = told.iter().find(|line| line.contains("nearly full")).expect("a warning before the agent");
+    let (words, left) = warning.split_once("nearly full: ").unwrap();
+    assert_eq!(words, "  warning: the disk of dacapo's state is ", "{}", output.stdout);
+    let home = env.dacapo_home();
+    assert!(left.ends_with(&format!("at `{}`", home.display())) && left.contains(" MiB"), "{left}");
+    let events = disk.events();
+    let first = |kind: &str| events.iter().position(|event| text(event, "type") == kind).expect(kind);
+    assert!(first("warned") < first("agent_started"));
+    drop(disk);
+    all_gone(&env, LONG);
+}

@@ -171,7 +171,6 @@ pub(crate) struct Account {
     claimed: BTreeSet<u64>,
     /// Iterations as the agents recorded their start.
     pub(crate) in_ledger: Vec<u64>,
-    /// The last word.
     pub(crate) reason: String,
     /// Iterations it says were charged.
     pub(crate) charged: u64,

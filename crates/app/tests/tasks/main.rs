@@ -8,6 +8,7 @@ mod explaining;
 mod files;
 mod guarding;
 mod killing;
+mod looking_back;
 mod running;
 mod standing;
 mod support;

@@ -1,6 +1,6 @@
 //! What a person has after a run of units, without typing an id: its end, its proofs, its changes, and the view of it.
 
-use dacapo_testkit::wait_until;
+use dacapo_testkit::{Terminal, live_part, wait_until};
 
 use crate::{
     control::{go, slow_unit, wait_for_file},
@@ -35,12 +35,37 @@ fn the_end_of_a_run_says_what_there_is_now() {
         assert!(receipts.contains(words), "{words}: {receipts}");
     }
     assert!(without_id(&["receipt", "--json"]).starts_with('['));
-    assert!(without_id(&["diff"]).contains("+a 2"), "the worktree is gone, its states are kept");
+    let whole = without_id(&["diff"]);
+    assert!(whole.contains("+a 1") && whole.contains("+a 2"), "the whole run, not its newest loop: {whole}");
     without_id(&["logs"]);
     without_id(&["snapshots"]);
     assert!(without_id(&["verify"]).contains("is sound."));
     without_id(&["why"]);
     world.env.run(["status", "-"]).assert_code(0);
+}
+
+#[test]
+fn the_diff_of_a_run_is_what_came_to_the_target_and_what_did_not() {
+    let world = World::new();
+    world.unit("a", 1, &[]).unit("b", 2, &[]).plan("c", &[]);
+    // The third unit changes a file and comes to no good end.
+    world.task("c", 1, &[], "test -f never", "do: echo half > c.txt && exit 1");
+    world.commit();
+    world.run(&["--max-retries", "1"]).assert_code(1);
+    let diff = |args: &[&str]| world.env.run([&["diff"], args].concat()).assert_code(0).stdout;
+    let stat = diff(&["--stat"]);
+    let heads: Vec<&str> = stat.lines().filter(|line| line.starts_with('#')).collect();
+    assert_eq!(heads, ["# merged work, merged into main", "# unit c, not merged"], "{stat}");
+    for file in ["src/a-1.txt", "src/b-1.txt", "src/b-2.txt", "c.txt"] {
+        assert_eq!(stat.matches(&format!(" {file} ")).count(), 1, "{file}: {stat}");
+    }
+    // A commit of other hands is none of the run's.
+    world.env.write("by-the-user.txt", "x\n");
+    world.commit();
+    assert_eq!(diff(&["--stat"]), stat);
+    let one = diff(&["b", "--stat"]);
+    assert!(one.contains("src/b-2.txt") && !one.contains("src/a-1.txt"), "{one}");
+    assert!(diff(&["c"]).contains("+half"));
 }
 
 #[test]
@@ -50,10 +75,32 @@ fn attach_shows_what_the_agents_of_a_run_print() {
     world.commit();
     let running = world.env.spawn(world.args(&[]));
     wait_for_file(&world, "began-a");
-    let attached = world.env.spawn(["attach"]);
+    let attached = world.env.spawn(["attach", "-v"]);
     attached.wait_for_line(|line| line.contains("│ reading the tests"), std::time::Duration::from_secs(25));
     go(&world);
     world.env.run(["cancel"]).assert_code(0);
     wait_until("both have ended", std::time::Duration::from_secs(25), || world.env.survivors().is_empty());
     drop((running, attached));
+}
+
+#[test]
+fn the_live_view_of_units_fits_three_widths() {
+    let world = World::new();
+    slow_unit(&world, "a", &[], "echo reading the tests;");
+    world.commit();
+    let running = world.env.spawn(world.args(&[]));
+    wait_for_file(&world, "began-a");
+    let dacapo = env!("CARGO_BIN_EXE_dacapo");
+    for columns in [40, 80, 160] {
+        let terminal = Terminal::open(&world.env, columns, 30, &format!("{dacapo} attach"));
+        terminal.wait_for("p pause");
+        let screen = terminal.wait_for("  reading the tests");
+        assert!(screen.lines().all(|line| line.chars().count() <= columns as usize), "{screen}");
+        insta::assert_snapshot!(format!("live_units_{columns}"), live_part(&world.env, &screen));
+        terminal.press(&["d"]);
+        terminal.wait_for("left with 0");
+    }
+    go(&world);
+    world.env.run(["cancel"]).assert_code(0);
+    drop(running);
 }

@@ -17,7 +17,6 @@ impl World {
         Self { env }
     }
 
-    /// A unit's plan.
     pub(crate) fn plan(&self, unit: &str, depends_on: &[&str]) -> &Self {
         let text = format!("---\nunit: {unit}\ndepends_on: [{}]\n---\n\n# {unit}\n", depends_on.join(", "));
         self.env.write(format!("specs/tasks/{unit}/IMPLEMENTATION_PLAN.md"), text);

@@ -10,6 +10,7 @@ mod files;
 mod hiding;
 mod importing;
 mod leftovers;
+mod looking_back;
 mod ralph;
 mod running;
 mod support;

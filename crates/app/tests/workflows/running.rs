@@ -312,3 +312,19 @@ fn an_approval_is_void_when_a_file_has_changed_that_looks_the_same_from_outside(
     });
     assert_ne!(status(&env, &id)["state"], "completed");
 }
+
+#[test]
+fn scripts_of_two_runs_work_in_their_folder_one_after_the_other() {
+    let env = with(
+        "nodes:\n- {id: a, bash: 'echo begin >> log; touch began; while [ ! -e go ]; do sleep 0.02; done; echo end >> log'}\n",
+    );
+    let first = env.spawn(args(&env, &[]));
+    env.wait_until("the first script works", SOON, || env.workspace().join("began").exists());
+    let second = env.spawn(args(&env, &[]));
+    second.wait_for_line(|line| line.contains("waits: a script of another run works in this folder"), SOON);
+    assert_eq!(env.read("log"), "begin\n");
+    env.write("go", "");
+    first.wait(SOON).assert_code(0);
+    second.wait(SOON).assert_code(0);
+    assert_eq!(env.read("log"), "begin\nend\nbegin\nend\n");
+}

@@ -52,6 +52,16 @@ fn changes_to_the_same_lines_fail_the_later_step_and_its_worktree_stays() {
     let (why, worktree) = detail.split_once("; its worktree is ").expect("where it is");
     assert!(why.ends_with("it cannot be merged: `README.md` was changed here and in the workspace"), "{why}");
     assert!(std::path::Path::new(worktree).join("README.md").exists());
+    // `clean` does not remove what was not merged: it names it, and the command that does.
+    let cleaned = env.run(["clean"]).assert_code(0).stdout;
+    let line = cleaned.lines().find(|line| line.contains(worktree)).expect("the worktree is named");
+    assert!(line.contains("of the workflow w (run ") && line.contains("was not merged"), "{line}");
+    let command = line.split('`').find(|part| part.starts_with("git -C")).expect("a command");
+    let mut shell = env.command("sh");
+    shell.args(["-c", command]);
+    env.run_command(shell).assert_code(0);
+    assert!(!std::path::Path::new(worktree).exists());
+    assert!(!env.run(["clean"]).assert_code(0).stdout.contains("was not merged"));
 }
 
 #[test]

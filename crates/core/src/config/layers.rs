@@ -56,17 +56,11 @@ pub struct Sourced<T> {
 /// What was typed and has a place in configuration files, too.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Typed {
-    /// `--agent`
     pub agent: Option<String>,
-    /// `--max-iterations`
     pub max_iterations: Option<u32>,
-    /// `--max-time`
     pub max_time: Option<Millis>,
-    /// `--max-cost`
     pub max_cost: Option<f64>,
-    /// `--max-tokens`
     pub max_tokens: Option<u64>,
-    /// `--gate`
     pub gates: Vec<String>,
     /// `--gate-timeout`, for gates that have no timeout of their own.
     pub gate_timeout: Millis,

@@ -69,37 +69,24 @@ pub struct At<T> {
 pub struct Config {
     /// The file, as it is shown to people.
     pub file: String,
-    /// `limits`.
     pub limits: LimitsSection,
-    /// `gates`.
     pub gates: Vec<At<Gate>>,
-    /// `protect`.
     pub protect: Vec<At<String>>,
-    /// `worktree`.
     pub worktree: WorktreeSection,
-    /// `units`.
     pub units: Units,
-    /// `workflows`.
     pub workflows: Workflows,
     /// `baseline`, `red_first`, `gate_in`, `gate_from`, `tolerate_baseline`.
     pub checks: ChecksSection,
-    /// `contradictions`.
     pub contradictions: Option<At<Contradictions>>,
-    /// `evidence`.
     pub evidence: Vec<At<Evidence>>,
-    /// `session`.
     pub session: SessionSection,
-    /// `snapshots`.
     pub snapshots: Snapshots,
-    /// `notify`.
     pub notify: Vec<At<NotifyRule>>,
     /// `ralph` and `stages`.
     pub stages: Stages,
     /// `agent`, `agents`, `fallback`, `environment`.
     pub agents: Agents,
-    /// `prices`.
     pub prices: Vec<At<PriceSetting>>,
-    /// `permissions`.
     pub permissions: PermissionsSection,
 }
 

@@ -8,17 +8,17 @@ use std::ops::Range;
 
 use super::{
     SettingsError,
-    json::{self, Kind, Node},
+    json::{self, JsonKind, JsonNode},
 };
 
 /// How the lines of a text are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Style {
+pub(super) struct EditStyle {
     newline: &'static str,
     indent: String,
 }
 
-impl Style {
+impl EditStyle {
     /// As the text is written; two spaces where that cannot be told.
     pub(super) fn of(text: &str) -> Self {
         let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
@@ -53,7 +53,7 @@ pub(super) fn insert(text: &str, path: &[&str], key: &str, value: &str) -> Resul
 }
 
 fn put(text: &str, path: &[&str], entry: &str, is_item: bool) -> Result<String, SettingsError> {
-    let style = Style::of(text);
+    let style = EditStyle::of(text);
     let Some(root) = json::parse(text)? else {
         // The file is there and empty: no line break at the end tells that it was.
         return Ok(format!("{text}{}", chain(path, entry, is_item, 0, &style)));
@@ -65,7 +65,7 @@ fn put(text: &str, path: &[&str], entry: &str, is_item: bool) -> Result<String, 
     }
     let is_end = depth == path.len();
     match (&node.kind, is_item && is_end) {
-        (Kind::Array(_), true) | (Kind::Object(_), false) => {}
+        (JsonKind::Array(_), true) | (JsonKind::Object(_), false) => {}
         (_, is_list) => {
             let what = if is_list { "a list" } else { "an object" };
             return Err(SettingsError::Shape { path: path[..depth].join("."), what });
@@ -81,7 +81,7 @@ fn put(text: &str, path: &[&str], entry: &str, is_item: bool) -> Result<String, 
 }
 
 /// A new object for each key of the path, one in the other, and the entry in the last container.
-fn chain(path: &[&str], entry: &str, is_item: bool, depth: usize, style: &Style) -> String {
+fn chain(path: &[&str], entry: &str, is_item: bool, depth: usize, style: &EditStyle) -> String {
     match path.split_first() {
         None if is_item => style.container('[', entry, ']', depth),
         None => style.container('{', entry, '}', depth),
@@ -93,7 +93,7 @@ fn chain(path: &[&str], entry: &str, is_item: bool, depth: usize, style: &Style)
 }
 
 /// Adds an entry at the end of a container that is there.
-fn add(text: &str, node: &Node, entry: &str, depth: usize, style: &Style) -> String {
+fn add(text: &str, node: &JsonNode, entry: &str, depth: usize, style: &EditStyle) -> String {
     let Some(last) = node.children().pop() else {
         let at = node.span.start + 1;
         return format!("{}{entry}{}", &text[..at], &text[at..]);
@@ -109,7 +109,7 @@ fn add(text: &str, node: &Node, entry: &str, depth: usize, style: &Style) -> Str
 }
 
 /// The line break and indentation before the last entry of a container, if it begins its line.
-fn line_of(text: &str, node: &Node) -> Option<String> {
+fn line_of(text: &str, node: &JsonNode) -> Option<String> {
     let last = node.children().pop()?;
     let blanks = blanks_before(text, last.start);
     let line = &text[text[..last.start].rfind('\n').filter(|at| *at >= blanks)?..last.start];
@@ -168,11 +168,11 @@ pub(super) type Place = Vec<usize>;
 /// dacapo had made the file.
 pub(super) fn remove(text: &str, place: &[usize]) -> Result<Option<String>, SettingsError> {
     let Some(root) = json::parse(text)? else { return Ok(Some(text.to_owned())) };
-    let mut way: Vec<&Node> = vec![&root];
+    let mut way: Vec<&JsonNode> = vec![&root];
     for at in &place[..place.len() - 1] {
         let node = way[way.len() - 1];
         way.push(match &node.kind {
-            Kind::Object(members) => &members[*at].value,
+            JsonKind::Object(members) => &members[*at].value,
             _ => &node.items()[*at],
         });
     }
@@ -192,7 +192,7 @@ pub(super) fn remove(text: &str, place: &[usize]) -> Result<Option<String>, Sett
 }
 
 /// Whether a container holds one entry in the way in which dacapo writes a container that it makes.
-fn is_made(text: &str, node: &Node, entry: &Range<usize>) -> bool {
+fn is_made(text: &str, node: &JsonNode, entry: &Range<usize>) -> bool {
     let before = &text[node.span.start + 1..entry.start];
     let after = &text[entry.end..node.span.end - 1];
     let is_line = |blanks: &str| {

@@ -12,15 +12,15 @@ const DEEPEST: usize = 100;
 
 /// A value and its place in the text.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
+pub(super) struct JsonNode {
     pub(super) span: Range<usize>,
-    pub(super) kind: Kind,
+    pub(super) kind: JsonKind,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(super) enum JsonKind {
     Object(Vec<Member>),
-    Array(Vec<Node>),
+    Array(Vec<JsonNode>),
     Scalar(Value),
 }
 
@@ -29,28 +29,30 @@ pub(super) enum Kind {
 pub(super) struct Member {
     pub(super) key: String,
     pub(super) start: usize,
-    pub(super) value: Node,
+    pub(super) value: JsonNode,
 }
 
-impl Node {
+impl JsonNode {
     /// The value of a key. Of a key that is written twice the last one counts, as for the programs that read these files.
     pub(super) fn get(&self, key: &str) -> Option<&Self> {
         match &self.kind {
-            Kind::Object(members) => members.iter().rev().find(|member| member.key == key).map(|m| &m.value),
+            JsonKind::Object(members) => {
+                members.iter().rev().find(|member| member.key == key).map(|m| &m.value)
+            }
             _ => None,
         }
     }
 
     pub(super) fn items(&self) -> &[Self] {
         match &self.kind {
-            Kind::Array(items) => items,
+            JsonKind::Array(items) => items,
             _ => &[],
         }
     }
 
     pub(super) fn as_str(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Scalar(Value::String(text)) => Some(text),
+            JsonKind::Scalar(Value::String(text)) => Some(text),
             _ => None,
         }
     }
@@ -58,18 +60,18 @@ impl Node {
     /// The places of everything that stands between the brackets.
     pub(super) fn children(&self) -> Vec<Range<usize>> {
         match &self.kind {
-            Kind::Object(members) => members.iter().map(|m| m.start..m.value.span.end).collect(),
-            Kind::Array(items) => items.iter().map(|item| item.span.clone()).collect(),
-            Kind::Scalar(_) => Vec::new(),
+            JsonKind::Object(members) => members.iter().map(|m| m.start..m.value.span.end).collect(),
+            JsonKind::Array(items) => items.iter().map(|item| item.span.clone()).collect(),
+            JsonKind::Scalar(_) => Vec::new(),
         }
     }
 
     /// What the text says, without how it is written.
     pub(super) fn value(&self) -> Value {
         match &self.kind {
-            Kind::Scalar(value) => value.clone(),
-            Kind::Array(items) => Value::Array(items.iter().map(Self::value).collect()),
-            Kind::Object(members) => {
+            JsonKind::Scalar(value) => value.clone(),
+            JsonKind::Array(items) => Value::Array(items.iter().map(Self::value).collect()),
+            JsonKind::Object(members) => {
                 let pairs = members.iter().map(|member| (member.key.clone(), member.value.value()));
                 Value::Object(pairs.collect::<Map<_, _>>())
             }
@@ -78,7 +80,7 @@ impl Node {
 }
 
 /// Reads a whole text: one value, with blanks and comments around it. `None` if there are only blanks.
-pub(super) fn parse(text: &str) -> Result<Option<Node>, SettingsError> {
+pub(super) fn parse(text: &str) -> Result<Option<JsonNode>, SettingsError> {
     let at = text.len() - text.strip_prefix('\u{feff}').unwrap_or(text).len();
     let mut reader = Reader { text, at };
     reader.skip()?;
@@ -130,19 +132,19 @@ impl Reader<'_> {
         }
     }
 
-    fn value(&mut self, depth: usize) -> Result<Node, SettingsError> {
+    fn value(&mut self, depth: usize) -> Result<JsonNode, SettingsError> {
         if depth > DEEPEST {
             return Err(self.wrong("the values are nested too deeply"));
         }
         let start = self.at;
         let kind = match self.peek() {
-            Some(b'{') => Kind::Object(self.object(depth)?),
-            Some(b'[') => Kind::Array(self.array(depth)?),
-            Some(b'"') => Kind::Scalar(Value::String(self.string()?)),
+            Some(b'{') => JsonKind::Object(self.object(depth)?),
+            Some(b'[') => JsonKind::Array(self.array(depth)?),
+            Some(b'"') => JsonKind::Scalar(Value::String(self.string()?)),
             Some(_) => self.word()?,
             None => return Err(self.wrong("a value is missing")),
         };
-        Ok(Node { span: start..self.at, kind })
+        Ok(JsonNode { span: start..self.at, kind })
     }
 
     fn object(&mut self, depth: usize) -> Result<Vec<Member>, SettingsError> {
@@ -176,7 +178,7 @@ impl Reader<'_> {
         }
     }
 
-    fn array(&mut self, depth: usize) -> Result<Vec<Node>, SettingsError> {
+    fn array(&mut self, depth: usize) -> Result<Vec<JsonNode>, SettingsError> {
         self.at += 1;
         let mut items = Vec::new();
         loop {
@@ -210,12 +212,12 @@ impl Reader<'_> {
     }
 
     /// A number, `true`, `false` or `null`.
-    fn word(&mut self) -> Result<Kind, SettingsError> {
+    fn word(&mut self) -> Result<JsonKind, SettingsError> {
         let rest = &self.text[self.at..];
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
         let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
         let value: Value = serde_json::from_str(&rest[..end]).map_err(|_| self.wrong("this is no value"))?;
         self.at += end;
-        Ok(Kind::Scalar(value))
+        Ok(JsonKind::Scalar(value))
     }
 }

@@ -14,7 +14,7 @@ pub use hosts::{Scope, Told, before_they_run, folder, folder_variable, how_to_be
 pub use own_files::{
     CLAUDE_PLUGIN_PATHS, OwnFile, Ownership, claude_plugin, own_files, own_paths, ownership,
 };
-pub use trusted::{Trust, codex_trust};
+pub use trusted::{HookTrust, codex_trust};
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use self::{
     edit::Place,
     hosts::{Cap, HostFacts, Shape, facts},
-    json::{Kind, Node},
+    json::{JsonKind, JsonNode},
 };
 use crate::{duration::Millis, session::Host};
 
@@ -213,9 +213,9 @@ pub fn installed(host: Host, scope: Scope, text: &str) -> Result<Installed, Sett
 }
 
 /// The limit that the host follows with these settings; `None` if there is none.
-fn cap_in_force(cap: &Cap, root: &Node) -> Option<u64> {
+fn cap_in_force(cap: &Cap, root: &JsonNode) -> Option<u64> {
     let object = cap.path.iter().try_fold(root, |node, key| node.get(key));
-    let set = object.and_then(|object| object.get(cap.key)).map(Node::value);
+    let set = object.and_then(|object| object.get(cap.key)).map(JsonNode::value);
     let number = match set {
         Some(Value::String(text)) => text.trim().parse::<f64>().ok(),
         Some(value) => value.as_f64(),
@@ -242,25 +242,26 @@ struct JsonHook {
     is_whole: bool,
 }
 
-fn json_hooks(host: Host, root: &Node) -> Vec<JsonHook> {
+fn json_hooks(host: Host, root: &JsonNode) -> Vec<JsonHook> {
     let mut found = Vec::new();
-    let Kind::Object(members) = &root.kind else { return found };
+    let JsonKind::Object(members) = &root.kind else { return found };
     let Some(at) = members.iter().rposition(|member| member.key == "hooks") else { return found };
-    let Kind::Object(events) = &members[at].value.kind else { return found };
+    let JsonKind::Object(events) = &members[at].value.kind else { return found };
     for (of_event, event) in events.iter().enumerate() {
         for (of_group, group) in event.value.items().iter().enumerate() {
             let place = vec![at, of_event, of_group];
-            let mut hear = |handler: &Node, key: &str, limit: &str, place: Place, whole: &Node, is_whole| {
-                let Some(line) = handler.get(key).and_then(Node::as_str) else { return };
-                let Some(command) = our_command(host, line) else { return };
-                let timeout = handler.get(limit).and_then(|node| node.value().as_u64());
-                let (event, span) = (event.key.clone(), whole.span.clone());
-                found.push(JsonHook { event, command, timeout, place, span, is_whole });
-            };
+            let mut hear =
+                |handler: &JsonNode, key: &str, limit: &str, place: Place, whole: &JsonNode, is_whole| {
+                    let Some(line) = handler.get(key).and_then(JsonNode::as_str) else { return };
+                    let Some(command) = our_command(host, line) else { return };
+                    let timeout = handler.get(limit).and_then(|node| node.value().as_u64());
+                    let (event, span) = (event.key.clone(), whole.span.clone());
+                    found.push(JsonHook { event, command, timeout, place, span, is_whole });
+                };
             match facts(host).shape {
                 Shape::Plain => hear(group, "bash", "timeoutSec", place, group, true),
                 Shape::Group => {
-                    let Kind::Object(keys) = &group.kind else { continue };
+                    let JsonKind::Object(keys) = &group.kind else { continue };
                     let Some(of_list) = keys.iter().rposition(|key| key.key == "hooks") else { continue };
                     let handlers = keys[of_list].value.items();
                     let is_whole = handlers.len() == 1 && keys.len() == 1;
@@ -286,7 +287,7 @@ fn install_json(
 ) -> Result<String, SettingsError> {
     let root = json::parse(before)?;
     if let Some(root) = &root
-        && !matches!(root.kind, Kind::Object(_))
+        && !matches!(root.kind, JsonKind::Object(_))
     {
         return Err(SettingsError::Shape { path: "the whole file".to_owned(), what: "an object" });
     }
@@ -388,10 +389,10 @@ fn uninstall_json(
 }
 
 /// Where the setting stands that lifts the host's limit, if dacapo wrote it.
-fn cap_place(text: &str, root: &Node, cap: &Cap) -> Option<(usize, Place)> {
+fn cap_place(text: &str, root: &JsonNode, cap: &Cap) -> Option<(usize, Place)> {
     let (mut node, mut place) = (root, Place::new());
     for key in cap.path.iter().chain([&cap.key]) {
-        let Kind::Object(members) = &node.kind else { return None };
+        let JsonKind::Object(members) = &node.kind else { return None };
         let at = members.iter().rposition(|member| member.key == *key)?;
         place.push(at);
         node = &members[at].value;

@@ -8,7 +8,7 @@ use super::SettingsError;
 
 /// A part of a TOML text: a header such as `[[hooks.Stop]]` and everything up to the next one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Section {
+pub(super) struct TomlSection {
     /// What stands between the brackets, without blanks; with its brackets, so that `[a]` and `[[a]]` differ.
     pub(super) header: String,
     pub(super) span: Range<usize>,
@@ -26,8 +26,8 @@ pub(super) fn parse(text: &str) -> Result<toml::Table, SettingsError> {
 }
 
 /// The sections of a text that [`parse`] could read.
-pub(super) fn sections(text: &str) -> Vec<Section> {
-    let mut found: Vec<Section> = Vec::new();
+pub(super) fn sections(text: &str) -> Vec<TomlSection> {
+    let mut found: Vec<TomlSection> = Vec::new();
     let mut value = OpenValue::default();
     let mut start = 0;
     for line in text.split_inclusive('\n') {
@@ -37,7 +37,7 @@ pub(super) fn sections(text: &str) -> Vec<Section> {
                 last.span.end = start;
             }
             let header = header_of(bare);
-            found.push(Section { header, span: start..text.len() });
+            found.push(TomlSection { header, span: start..text.len() });
         } else {
             value.pass(line);
         }
@@ -147,7 +147,7 @@ fn without_newline(text: &str) -> &str {
 
 /// The lines of a section that hold something: from its header to the end of its last key, without the line break there. Blank
 /// lines and comments behind them belong to what follows.
-pub(super) fn body_of(text: &str, section: &Section) -> Range<usize> {
+pub(super) fn body_of(text: &str, section: &TomlSection) -> Range<usize> {
     let mut end = section.span.start;
     let mut at = section.span.start;
     let mut value = OpenValue::default();

@@ -8,7 +8,7 @@ use crate::session::Host;
 
 /// How a hook stands with the user of Codex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trust {
+pub enum HookTrust {
     Trusted,
     /// Codex skips it without a word.
     Untrusted,
@@ -18,7 +18,7 @@ pub enum Trust {
 
 /// The hooks of dacapo's in the settings `text` of Codex, which lie at `path`, and how they stand with the user, whose own settings
 /// are `users`.
-pub fn codex_trust(path: &str, text: &str, users: &str) -> Result<Vec<(Told, Trust)>, SettingsError> {
+pub fn codex_trust(path: &str, text: &str, users: &str) -> Result<Vec<(Told, HookTrust)>, SettingsError> {
     let (table, users) = (toml_text::parse(text)?, toml_text::parse(users)?);
     let states = users.get("hooks").and_then(|hooks| hooks.get("state"));
     let mut found = Vec::new();
@@ -36,9 +36,9 @@ pub fn codex_trust(path: &str, text: &str, users: &str) -> Result<Vec<(Told, Tru
                 let hash = state.and_then(|state| state.get("trusted_hash")).and_then(toml::Value::as_str);
                 let timeout = handler.get("timeout").and_then(toml::Value::as_integer).unwrap_or(600);
                 let trust = match hash {
-                    _ if is_off => Trust::Disabled,
-                    Some(hash) if hash == hash_of(event, line, timeout) => Trust::Trusted,
-                    _ => Trust::Untrusted,
+                    _ if is_off => HookTrust::Disabled,
+                    Some(hash) if hash == hash_of(event, line, timeout) => HookTrust::Trusted,
+                    _ => HookTrust::Untrusted,
                 };
                 found.push((command.told, trust));
             }
@@ -96,10 +96,10 @@ mod tests {
             format!("[hooks.state.\"/c/config.toml:stop:0:0\"]\ntrusted_hash = \"{hash}\"\n{extra}")
         };
         for (text, users, expected) in [
-            (hooks("dacapo"), String::new(), Trust::Untrusted),
-            (hooks("dacapo"), state(""), Trust::Trusted),
-            (hooks("dacapo"), state("enabled = false\n"), Trust::Disabled),
-            (hooks("/other/dacapo"), state(""), Trust::Untrusted),
+            (hooks("dacapo"), String::new(), HookTrust::Untrusted),
+            (hooks("dacapo"), state(""), HookTrust::Trusted),
+            (hooks("dacapo"), state("enabled = false\n"), HookTrust::Disabled),
+            (hooks("/other/dacapo"), state(""), HookTrust::Untrusted),
         ] {
             assert_eq!(
                 codex_trust("/c/config.toml", &text, &users),

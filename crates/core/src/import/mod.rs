@@ -107,10 +107,13 @@ pub enum Product {
         /// How many tasks no command proves.
         unproven: usize,
     },
-    /// Workflows, by name.
-    Workflows { names: Vec<String> },
+    Workflows {
+        names: Vec<String>,
+    },
     /// Everything in the source is done.
-    Nothing { done: usize },
+    Nothing {
+        done: usize,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

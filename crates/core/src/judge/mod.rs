@@ -12,3 +12,4 @@ pub mod progress;
 pub mod promise;
 pub mod signal;
 pub mod tamper;
+pub mod unknown_target;

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
 
 use self::{
     moment::Moment,
-    tokens::{Kind, Reader, Token},
+    tokens::{Kind, TimeReader, TimeToken},
 };
 use crate::duration::Millis;
 
@@ -37,13 +37,13 @@ const MOST_BYTES: usize = 64 * 1024;
 pub fn reset_at(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     let text = &text[..text.floor_char_boundary(MOST_BYTES)];
     let tokens = tokens::tokens(text);
-    let readers = || (0..tokens.len()).map(|at| Reader::new(text, &tokens, at));
+    let readers = || (0..tokens.len()).map(|at| TimeReader::new(text, &tokens, at));
     // What programs write for programs is exact, so it goes first, wherever in the text it stands.
     readers()
         .find_map(|mut reader| exact(&mut reader, now))
         .or_else(|| readers().find_map(|mut reader| announced(&mut reader, now, zone)))
         .or_else(|| {
-            let mut start = Reader::new(text, &tokens, 0);
+            let mut start = TimeReader::new(text, &tokens, 0);
             start.take_word(&["in"])?;
             bounded(now.checked_add(length(&mut start, None)?).ok()?, now)
         })
@@ -57,7 +57,7 @@ pub(crate) fn bounded(instant: Timestamp, now: Timestamp) -> Option<Timestamp> {
 
 /// `limit reached|1763400000`, `"resets_at": 1763400000`, `resets_in_seconds: 1234`, `until
 /// 2026-11-16T03:00:00Z`.
-fn exact(reader: &mut Reader<'_>, now: Timestamp) -> Option<Timestamp> {
+fn exact(reader: &mut TimeReader<'_>, now: Timestamp) -> Option<Timestamp> {
     if reader.take_mark(&["|"]) {
         return epoch(reader.peek()?, now);
     }
@@ -75,7 +75,7 @@ fn exact(reader: &mut Reader<'_>, now: Timestamp) -> Option<Timestamp> {
 }
 
 /// Seconds or milliseconds since 1970.
-fn epoch(token: &Token<'_>, now: Timestamp) -> Option<Timestamp> {
+fn epoch(token: &TimeToken<'_>, now: Timestamp) -> Option<Timestamp> {
     let number: i64 = token.text.parse().ok()?;
     let instant = match token.text.len() {
         10 => Timestamp::from_second(number),
@@ -86,7 +86,7 @@ fn epoch(token: &Token<'_>, now: Timestamp) -> Option<Timestamp> {
 }
 
 /// `resets 8:25pm (UTC)`, `try again in 2 hours 15 minutes`, `Please retry in 14h23m5s`.
-fn announced(reader: &mut Reader<'_>, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+fn announced(reader: &mut TimeReader<'_>, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     let opening = opening(reader)?;
     if opening.takes_length
         && let Some(length) = length(&mut reader.clone(), opening.unit)
@@ -132,7 +132,7 @@ const OPENINGS: [&[&str]; 9] = [
 ];
 
 /// Reads the words before a time; nothing, unless they announce one.
-fn opening(reader: &mut Reader<'_>) -> Option<Opening> {
+fn opening(reader: &mut TimeReader<'_>) -> Option<Opening> {
     let words = OPENINGS.into_iter().find(|words| {
         let mut ahead = *reader;
         words.iter().all(|word| ahead.take_word(&[word]).is_some())
@@ -172,7 +172,7 @@ fn opening(reader: &mut Reader<'_>) -> Option<Opening> {
 
 /// `3600s`, `14h23m5s`, `2 hours 15 minutes`, `5 days and 3 hours`; a bare number only where its unit is
 /// known.
-fn length(reader: &mut Reader<'_>, unit_of_bare: Option<u64>) -> Option<SignedDuration> {
+fn length(reader: &mut TimeReader<'_>, unit_of_bare: Option<u64>) -> Option<SignedDuration> {
     let mut total = 0.0_f64;
     let mut parts = 0;
     loop {

@@ -10,6 +10,7 @@ use crate::{
     judge::{
         claim::{RefusalReason, narrowed_by, narrowed_by_must_fail, narrowed_tests, refused_by_gate},
         glob::Globs,
+        unknown_target::unknown_target,
     },
     loop_machine::effect::Effect,
     policy::{GateFrom, GateIn, GateSpec, Policy, TestsMode},
@@ -38,7 +39,16 @@ impl Decision {
     pub(super) fn gate_tried_at_first(&mut self, index: usize, tried: Box<TriedGate>) {
         let Some(gate) = self.check(GateRole::Gate, index) else { return };
         let missing = tried.missing_program.clone();
+        let unknown = unknown_target(&tried.output_tail).map(|said| {
+            format!(
+                "gate `{}` does not know what it is told to run, so every claim will be refused: {said}",
+                gate.name
+            )
+        });
         self.gate_tried(index, tried);
+        if let Some(warning) = unknown {
+            self.warn(warning);
+        }
         if let Some(program) = missing {
             self.finish(Reason::Gate, not_found(&gate, &program));
         }

@@ -20,7 +20,10 @@ use crate::{
     goalposts::{MustFailTest, TestReport},
     ids::fingerprint,
     item::ItemKey,
-    judge::{claim::RefusalReason, progress::ProgressLog, promise::MissReason, signal::Signal},
+    judge::{
+        claim::RefusalReason, progress::ProgressLog, promise::MissReason, signal::Signal,
+        unknown_target::unknown_target,
+    },
     limits::{Budget, Share, Spent},
     prompt::{Feedback, GateFeedback},
     session::SessionState,
@@ -346,8 +349,9 @@ impl LoopState {
                 }
             }
             LoopEvent::GateTried { name, tried, .. } => {
-                let broken = (matches!(tried.exit_code, 126 | 127) && !tried.awaits_program)
-                    .then(|| (tried.exit_code, tried.output_sha256.clone()));
+                let cannot_run = matches!(tried.exit_code, 126 | 127) && !tried.awaits_program
+                    || unknown_target(&tried.output_tail).is_some();
+                let broken = cannot_run.then(|| (tried.exit_code, tried.output_sha256.clone()));
                 let trial = Trial {
                     checkout: tried.checkout,
                     tests: tried.tests.clone(),

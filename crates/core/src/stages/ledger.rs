@@ -23,7 +23,7 @@ const NO_REASON: &str = "The reviewer refused the work without a reason.";
 pub enum FindingState {
     Open,
     Fixed,
-    /// It is none.
+    /// The reviewer or the user has taken it back: it is no fault.
     Refuted,
     /// It is one, and nothing is done about it now.
     Deferred,
@@ -67,7 +67,7 @@ pub struct ReviewFinding {
 /// What one review changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Round {
-    /// From 1 on.
+    /// Counted from 1 within the task.
     pub number: u32,
     /// The tree that was reviewed.
     pub tree: String,

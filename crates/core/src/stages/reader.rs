@@ -25,7 +25,6 @@ impl HeadMap {
         self.0.iter().find(|(known, node)| known.name == key && !is_nothing(node)).map(|(_, node)| node)
     }
 
-    /// Where `key` stands.
     pub(super) fn place(&self, key: &str) -> Option<Place> {
         self.0.iter().find(|(known, _)| known.name == key).map(|(known, _)| known.place)
     }

@@ -17,7 +17,7 @@ const LAST_OUTPUT: usize = 2000;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ralph {
     pub stage: StageName,
-    /// From 1 on.
+    /// Counted from 1 within the stage.
     pub iteration: u32,
     pub max_iterations: u32,
     pub started_at: Timestamp,

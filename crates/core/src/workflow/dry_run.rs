@@ -38,7 +38,7 @@ pub type Stubs = BTreeMap<StepId, Vec<Stub>>;
 
 /// One line of what would happen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Line {
+pub struct DryRunLine {
     pub step: StepId,
     /// `prompt`, `command`, `loop`, `bash`, `approval`, `wait`, `cancel`, `rework`, or `check`.
     pub kind: String,
@@ -51,7 +51,7 @@ pub struct Line {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DryRun {
-    pub lines: Vec<Line>,
+    pub lines: Vec<DryRunLine>,
     pub end: WorkflowEnd,
 }
 
@@ -165,7 +165,7 @@ pub fn walk(started: WorkflowStarted, stubs: &Stubs) -> DryRun {
 struct World {
     machine: InMemory<WorkflowMachine>,
     stubs: Stubs,
-    lines: Vec<Line>,
+    lines: Vec<DryRunLine>,
     queue: Vec<WorkflowEffect>,
     now: Timestamp,
 }
@@ -191,7 +191,7 @@ impl World {
 
     fn line(&mut self, step: &StepId, attempt: u32, kind: &str, what: &str, text: impl Into<String>) {
         let (step, kind, what) = (step.clone(), kind.to_owned(), what.to_owned());
-        self.lines.push(Line { step, kind, attempt, what, text: text.into() });
+        self.lines.push(DryRunLine { step, kind, attempt, what, text: text.into() });
     }
 
     fn note(&mut self, event: &WorkflowEvent) {

@@ -41,7 +41,6 @@ pub enum Value {
     Sections(&'static Section),
     /// A list of sections or of texts, which then are their key of this name.
     TextsOrSections(&'static Section, &'static str),
-    /// A JSON Schema.
     Schema,
 }
 

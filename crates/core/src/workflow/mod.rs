@@ -458,7 +458,7 @@ pub struct WorkflowBudget {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BudgetMode {
-    /// A warning.
+    /// The user is warned, and the run goes on.
     Audit,
     /// Nothing more is started.
     #[default]

@@ -1,6 +1,11 @@
 //! The job of one step, as a process of its own: the supervisor of its loop, or a script in a keeper.
 
-use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use dacapo_core::{
     agent::gate_environment,
@@ -18,7 +23,8 @@ use crate::{
     process::{KeptCommand, Programs, ask_once},
     scheduler::{JobReporter, message::JobMessage},
     secrets::secrets,
-    supervisor::{self, NewLoop, ResumeLoop, SCRIPT_GRACE, StartError, script_mark},
+    store::{LockError, StoreError, TaskLock},
+    supervisor::{self, NewLoop, ResumeLoop, SCRIPT_GRACE, StartError, SuperviseError, script_mark},
 };
 
 /// What the job of a step has to do.
@@ -29,7 +35,6 @@ pub(crate) struct StepSpec {
     pub(crate) performer: u32,
     pub(crate) run: RunId,
     pub(crate) project: ProjectId,
-    /// Where it works.
     pub(crate) workspace: PathBuf,
     pub(crate) work: StepWork,
     pub(crate) programs: Programs,
@@ -107,7 +112,8 @@ pub(crate) fn work(spec: StepSpec, voice: JobReporter) {
             supervisor::resume(&home, wanted, &mut voice).err().map(|error| why(&error))
         }
         StepWork::Script { text, environment, timeout } => {
-            match script(&home, &spec, &text, environment, timeout) {
+            let lock = wait_for_folder(&home, &spec.workspace, &mut voice);
+            match lock.and_then(|_lock| script(&home, &spec, &text, environment, timeout)) {
                 Ok(report) => {
                     voice.say(&JobMessage::Script(report));
                     None
@@ -121,14 +127,44 @@ pub(crate) fn work(spec: StepSpec, voice: JobReporter) {
     }
 }
 
-/// Why a loop did not begin.
+/// Why a loop did not begin, or could not be brought to an end.
 fn why(error: &StartError) -> (String, Reason) {
-    let is_held = matches!(error, StartError::TaskHeld { .. } | StartError::WorkspaceHeld { .. });
-    (error.to_string(), if is_held { Reason::Lock } else { Reason::Error })
+    let reason = match error {
+        StartError::TaskHeld { .. } | StartError::WorkspaceHeld { .. } => Reason::Lock,
+        StartError::Store(StoreError::Disk { .. })
+        | StartError::Supervise(SuperviseError::Store(StoreError::Disk { .. })) => Reason::Disk,
+        StartError::Io { source, .. } | StartError::Supervise(SuperviseError::Io { source, .. })
+            if source.kind() == std::io::ErrorKind::StorageFull =>
+        {
+            Reason::Disk
+        }
+        _ => Reason::Error,
+    };
+    (error.to_string(), reason)
 }
 
 fn begin(home: &Home, new: NewLoop, voice: &mut JobReporter) -> Result<(), StartError> {
     supervisor::run(home, new.check()?, voice).map(drop)
+}
+
+/// How often a folder that a script of another run works in is asked for again.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Two scripts never work in one folder at a time, whichever runs they belong to. The kernel takes the lock back when this process ends.
+fn wait_for_folder(home: &Home, folder: &Path, voice: &mut JobReporter) -> std::io::Result<TaskLock> {
+    let path = home.lock_of_folder(&folder.canonicalize().unwrap_or_else(|_| folder.to_owned()));
+    let mut is_told = false;
+    loop {
+        match TaskLock::take(&path) {
+            Ok(lock) => return Ok(lock),
+            Err(LockError::Io { source, .. }) => return Err(source),
+            Err(LockError::Held) => {}
+        }
+        if !std::mem::replace(&mut is_told, true) {
+            voice.say(&JobMessage::Output("waits: a script of another run works in this folder".to_owned()));
+        }
+        std::thread::sleep(ASK_AGAIN);
+    }
 }
 
 fn script(

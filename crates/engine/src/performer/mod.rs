@@ -840,8 +840,15 @@ impl<'a> Performer<'a> {
                     self.end_leftovers()?;
                 }
                 let end = self.loop_result(&id, before.as_deref())?;
-                // Why a loop that was held could not go on is news; how it was held is not.
-                LoopResult { detail: why.map_or(end.detail, |(why, _)| why), ..end }
+                // Why a loop that was held could not go on is news; how it was held is not. One whose supervisor could not
+                // record its end, because the disk is full, has no other reason than that.
+                match why {
+                    Some((detail, Reason::Disk)) if end.reason == Reason::Interrupted => {
+                        LoopResult { reason: Reason::Disk, detail, ..end }
+                    }
+                    Some((detail, _)) => LoopResult { detail, ..end },
+                    None => end,
+                }
             }
             None if self.stop.is_some() => {
                 news.push(now(held(step, attempt)));

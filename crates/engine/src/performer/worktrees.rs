@@ -40,7 +40,7 @@ struct Origin {
     path: PathBuf,
     /// The snapshot of the workspace that its files are from.
     snapshot: String,
-    /// HEAD then.
+    /// HEAD of the workspace when the worktree was made.
     head: String,
 }
 

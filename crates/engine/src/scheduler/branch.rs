@@ -14,7 +14,7 @@ use dacapo_core::{
     unit::{Task, TaskStatus, check, frontmatter, settings::MustHold},
 };
 
-use super::{job::JobEnd, work::Worker};
+use super::{job::JobEnd, work::UnitWorker};
 use crate::{
     git::WorkspaceError,
     proof,
@@ -30,7 +30,7 @@ struct Proof {
     branch: Option<String>,
 }
 
-impl Worker<'_> {
+impl UnitWorker<'_> {
     /// Where finished units go: the target, or, where that could not be moved, the branch that waits for it.
     pub(super) fn tip(&self) -> Result<String, JobEnd> {
         let target = &self.spec.started.target;

@@ -17,7 +17,7 @@ use rustix::process::Signal;
 
 use super::{
     message::{HostMessage, JobMessage, PROTOCOL},
-    work::Worker,
+    work::UnitWorker,
 };
 use crate::{
     observer::Observer,
@@ -197,7 +197,7 @@ pub fn main() -> ExitCode {
         return ExitCode::from(5);
     }
     let mut voice = JobReporter::greeting(spec.is_watched);
-    match Worker::new(spec, &mut voice) {
+    match UnitWorker::new(spec, &mut voice) {
         Ok(worker) => worker.run(),
         Err(JobEnd(reason, detail)) => voice.tell(&RunEvent::UnitFailed { reason, detail, loop_id: None }),
     }

@@ -12,7 +12,7 @@ use dacapo_core::{
     unit::settings::MustHold,
 };
 
-use super::{job::JobEnd, work::Worker};
+use super::{job::JobEnd, work::UnitWorker};
 use crate::{
     proof,
     repository::{
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-impl Worker<'_> {
+impl UnitWorker<'_> {
     pub(super) fn merge_trees(&self) -> Result<MergeFacts, JobEnd> {
         let branch = self.worktree()?.branch;
         let (tip, head) = (self.tip()?, self.head()?);
@@ -152,7 +152,7 @@ impl Worker<'_> {
 }
 
 /// What a reviewer reads: every task with the proof of it.
-fn body(worker: &Worker<'_>) -> Result<String, JobEnd> {
+fn body(worker: &UnitWorker<'_>) -> Result<String, JobEnd> {
     let head = worker.head()?;
     let tasks = worker.tasks_at(&head)?;
     let mut body = format!(

@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// The worker of a job: performs the plan of one unit.
-pub(super) struct Worker<'a> {
+pub(super) struct UnitWorker<'a> {
     pub(super) spec: JobSpec,
     pub(super) home: Home,
     pub(super) repo: Rc<Repository>,
@@ -48,7 +48,7 @@ pub(super) struct Worker<'a> {
     worktree: OnceCell<KnownWorktree>,
 }
 
-impl<'a> Worker<'a> {
+impl<'a> UnitWorker<'a> {
     pub(super) fn new(spec: JobSpec, voice: &'a mut JobReporter) -> Result<Self, JobEnd> {
         let home = Home::at(&spec.home);
         let signals = Signals::listen(spec.is_detached).map_err(JobEnd::error)?;

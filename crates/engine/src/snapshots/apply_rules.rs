@@ -180,8 +180,10 @@ impl Shadow {
         if hidden.len() > MOST_HIDDEN {
             self.warnings.push(Warning::HiddenByNewRules(hidden.len()));
         } else if !hidden.is_empty() {
+            let kept = hidden.iter().map(|path| path.to_vec()).collect();
             let input = listed(hidden);
             self.call()?.args(["update-index", "--add", "--remove", "-z", "--stdin"]).input(input).ok()?;
+            self.warnings.push(Warning::KeptDespiteNewRules(kept));
             is_corrected = true;
         }
         Ok(is_corrected)

@@ -1,7 +1,9 @@
 //! Accepted work as a commit of the user's: once, on the branch it was made for, without a hook and without losing
 //! anything staged.
 
-use std::{collections::HashSet, thread, time::Duration};
+use std::{
+    collections::HashSet, ffi::OsStr, os::unix::ffi::OsStrExt as _, path::Path, thread, time::Duration,
+};
 
 use super::{CommitOutcome, shadow::Shadow};
 use crate::{
@@ -60,6 +62,12 @@ impl Shadow {
         if head.is_some_and(|head| head.tree == tree) {
             return Ok(CommitOutcome::NothingToCommit);
         }
+        let left_out = match head {
+            Some(head) if self.state.head.as_ref().is_none_or(|(start, _)| *start != head.id) => {
+                self.left_out(&head.id, tree)?
+            }
+            _ => Vec::new(),
+        };
         let head = head.map(|head| head.id.clone());
         let mut make = self.checkout.call().args(["commit-tree", tree, "-F", "-"]);
         if let Some(head) = &head {
@@ -88,7 +96,16 @@ impl Shadow {
             Err(error) => return Err(error.into()),
         }
         let index_is_current = self.refresh_index(&commit)?;
-        Ok(CommitOutcome::Committed { commit, index_is_current })
+        Ok(CommitOutcome::Committed { commit, index_is_current, left_out })
+    }
+
+    /// Files of the agent's own commit that `tree` does not have although they are in the work tree: ignored ones.
+    fn left_out(&self, head: &str, tree: &str) -> Result<Vec<String>, WorkspaceError> {
+        let gone = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=D"];
+        let output = self.checkout.call().args(gone).args(["--end-of-options", head, tree]).ok()?;
+        let paths = split_nul(&output.stdout).map(|path| Path::new(OsStr::from_bytes(path)));
+        let there = paths.filter(|path| self.checkout.toplevel.join(path).symlink_metadata().is_ok());
+        Ok(there.map(|path| path.to_string_lossy().into_owned()).collect())
     }
 
     /// The snapshot's tree with other content in some of its files: made beside the work tree and its index.

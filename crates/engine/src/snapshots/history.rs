@@ -69,6 +69,13 @@ impl Shadow {
         Ok(output.stdout)
     }
 
+    pub(crate) fn first_parents(&self, from: &str, to: &str) -> Result<Vec<String>, WorkspaceError> {
+        let range = format!("{from}..{to}");
+        let output =
+            self.checkout.call().args(["rev-list", "--first-parent", "--end-of-options", &range]).ok()?;
+        Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
+    }
+
     /// Every path of a snapshot.
     pub(crate) fn files(&self, id: &str) -> Result<Vec<Vec<u8>>, WorkspaceError> {
         if let Some((head, files)) = &self.files_of_head

@@ -26,6 +26,7 @@ mod history;
 mod known;
 mod left_out;
 mod of_loop;
+mod of_run;
 mod plain;
 mod refs;
 mod restore;
@@ -45,9 +46,10 @@ use jiff::Timestamp;
 
 pub use of_loop::{
     KeptSnapshot, Restored, SnapshotChoice, SnapshotError, WorkDone, changed_paths, difference, forget, list,
-    list_forgettable, restore, stat_of_merges, tree_now, work_done,
+    list_forgettable, restore, tree_now, work_done,
 };
 pub(crate) use of_loop::{open, started};
+pub use of_run::{RunChange, changes_of_runs, difference_of_change};
 pub use plain::Folder;
 
 use crate::{
@@ -108,11 +110,21 @@ pub enum CommitOutcome {
         commit: String,
         /// Whether the user's index follows; not if another git held it all the while. `git reset` mends that.
         index_is_current: bool,
+        /// Files that the agent has committed and that lie below ignored paths: they are not in this commit.
+        left_out: Vec<String>,
     },
     /// It was committed by an earlier call.
     AlreadyCommitted { commit: String },
     /// HEAD holds these files already.
     NothingToCommit,
+}
+
+/// The first of some files by name, and how many more there are, with the verb that follows: "`a`, `b` and 3 more files are".
+pub(crate) fn listed(names: &[String]) -> String {
+    let shown: Vec<String> = names.iter().take(3).map(|name| format!("`{name}`")).collect();
+    let more = names.len() - shown.len();
+    let more = if more > 0 { format!(" and {more} more files") } else { String::new() };
+    format!("{}{more} {}", shown.join(", "), if names.len() == 1 { "is" } else { "are" })
 }
 
 /// Something a snapshot does not show, for people to know.
@@ -136,6 +148,8 @@ pub enum Warning {
     NotSearched(Vec<u8>),
     /// So many new files are hidden by ignore rules that came after the loop began; none of them is held.
     HiddenByNewRules(usize),
+    /// New files that are hidden by ignore rules that came after the loop began, and that are held all the same.
+    KeptDespiteNewRules(Vec<Vec<u8>>),
     /// The agent or the user moved or deleted the ref that holds the snapshots. It was put back unless the commits are lost.
     ReferenceMoved {
         /// Whether the snapshots before this one are gone.
@@ -181,6 +195,15 @@ impl std::fmt::Display for Warning {
             }
             Self::HiddenByNewRules(files) => {
                 write!(f, "{files} new files are hidden by ignore rules that came after the loop began")
+            }
+            Self::KeptDespiteNewRules(files) => {
+                let names: Vec<String> = files.iter().map(|path| shown(path)).collect();
+                write!(
+                    f,
+                    "{} kept although new ignore rules hide {}: rules that a loop changes count from the next loop on",
+                    listed(&names),
+                    if names.len() == 1 { "it" } else { "them" }
+                )
             }
             Self::ReferenceMoved { is_lost: false } => {
                 f.write_str("an agent or a person moved the ref of the snapshots; it was put back")
@@ -349,6 +372,14 @@ impl Workspace {
     pub fn difference(&self, from: &str, to: &str, form: DiffForm) -> Result<Vec<u8>, WorkspaceError> {
         match &self.kind {
             WorkspaceKind::Git(shadow) => shadow.difference(from, to, form),
+            WorkspaceKind::Plain(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// The commits behind `from` up to `to`, it included, along the first parents, newest first; none in a plain folder.
+    pub fn first_parents(&self, from: &str, to: &str) -> Result<Vec<String>, WorkspaceError> {
+        match &self.kind {
+            WorkspaceKind::Git(shadow) => shadow.first_parents(from, to),
             WorkspaceKind::Plain(_) => Ok(Vec::new()),
         }
     }

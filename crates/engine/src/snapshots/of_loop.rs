@@ -88,7 +88,7 @@ pub(crate) fn open(home: &Home, id: &LoopId, dir: &Path) -> Result<Workspace, Sn
 }
 
 /// Iteration, snapshot and time, as the journal has them, each state once.
-fn recorded(history: &[Envelope], base: &Base) -> Vec<(u32, String, Timestamp)> {
+pub(super) fn recorded(history: &[Envelope], base: &Base) -> Vec<(u32, String, Timestamp)> {
     let mut all: Vec<(u32, String, Timestamp)> = Vec::new();
     for envelope in history {
         let (iteration, id) = match &envelope.event {
@@ -172,18 +172,6 @@ pub fn work_done(
     let tree = workspace.tree_of(last)?;
     let is_committed = workspace.head_and_tree()?.is_some_and(|(_, head)| head == tree);
     Ok(Some(WorkDone { stat: String::from_utf8_lossy(&stat).into_owned(), is_committed }))
-}
-
-/// What the commits behind `first`, it included, up to `last` have changed.
-pub fn stat_of_merges(
-    home: &Home,
-    id: &LoopId,
-    root: &Path,
-    (first, last): (&str, &str),
-    columns: usize,
-) -> Result<String, SnapshotError> {
-    let stat = open(home, id, root)?.difference(&format!("{first}^1"), last, DiffForm::Stat { columns })?;
-    Ok(String::from_utf8_lossy(&stat).into_owned())
 }
 
 /// What a loop has changed, or its iteration `iteration` alone, as git prints it.

@@ -66,7 +66,7 @@ pub struct TasksToRun {
 /// A task that is to be worked on.
 #[derive(Debug)]
 pub enum TaskToRun {
-    /// With settings.
+    /// A task that begins; its start has settings.
     Begin(Box<TaskStarted>),
     /// A run that no process performs. `is_resumed` says that the user wants it to go on; otherwise it takes up what was asked of it.
     GoOn { id: RunId, is_resumed: bool },

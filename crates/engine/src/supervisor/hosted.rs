@@ -30,7 +30,8 @@ use super::{
     observe, post,
     preconditions::{StartError, neighbours, refuse_secrets_in, take_lock},
     start::{
-        HELD_IN_PROMPT, Parts, goalposts_of, listen, random, reopen_goalposts, start_keeper, write_task,
+        HELD_IN_PROMPT, SupervisorParts, goalposts_of, listen, random, reopen_goalposts, start_keeper,
+        write_task,
     },
     starting_point::{self, StartingPoint},
     supply::midnight,
@@ -497,7 +498,7 @@ impl<'a> HostedLoop<'a> {
         }
         let Self { store, stream, lock, segments, workspace, folder, kept, .. } = self;
         let programs = vec![PathBuf::from(&started.policy.agent.command.name)];
-        let parts = Parts {
+        let parts = SupervisorParts {
             home,
             store,
             stream,

@@ -45,10 +45,13 @@ impl Supervisor<'_> {
         commits: &[ItemCommit],
     ) -> Result<(), SuperviseError> {
         let back = self.recover_branch()?;
-        let mut result = ItemCommits::default();
-        if let Err(why) = back.and_then(|()| self.make_commits(snapshot, iteration, commits, &mut result)) {
+        let (mut result, mut left_out) = (ItemCommits::default(), Vec::new());
+        let made =
+            back.and_then(|()| self.make_commits(snapshot, iteration, commits, &mut result, &mut left_out));
+        if let Err(why) = made {
             result.failed = Some(why);
         }
+        self.warn_of_left_out(&left_out)?;
         let seal = self.seal()?;
         self.inbox.push_back(Input::ItemsCommitted(result, seal).into());
         Ok(())
@@ -60,6 +63,7 @@ impl Supervisor<'_> {
         iteration: u32,
         commits: &[ItemCommit],
         result: &mut ItemCommits,
+        left_out: &mut Vec<String>,
     ) -> Result<(), String> {
         let (Some(workspace), Some(base)) = (&self.workspace, &self.started.base) else {
             return Err("the workspace is not a git repository".to_owned());
@@ -77,9 +81,11 @@ impl Supervisor<'_> {
                 .commit_files(snapshot, &files?, &commit.message, u64::from(iteration))
                 .map_err(|error| error.to_string())?;
             let id = match outcome {
-                CommitOutcome::Committed { commit, .. } | CommitOutcome::AlreadyCommitted { commit } => {
+                CommitOutcome::Committed { commit, left_out: files, .. } => {
+                    left_out.extend(files);
                     Some(commit)
                 }
+                CommitOutcome::AlreadyCommitted { commit } => Some(commit),
                 CommitOutcome::NothingToCommit => None,
             };
             result.made.push((commit.item, id));

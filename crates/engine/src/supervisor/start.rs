@@ -203,7 +203,7 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
         effects.extend(stream.step(&mut store, Timestamp::now(), said, observer)?);
     }
     stream.say_in_own_words(prompt);
-    let parts = Parts {
+    let parts = SupervisorParts {
         home,
         store,
         stream,
@@ -281,7 +281,7 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
     let told = nearly_full(home, &started.workspace).into_iter().map(Input::Noticed);
     let inputs = std::iter::once(input).chain(told).map(Into::into);
     let effects = stream.step(&mut store, Timestamp::now(), inputs, observer)?;
-    let parts = Parts {
+    let parts = SupervisorParts {
         home,
         store,
         stream,
@@ -302,7 +302,7 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
 }
 
 /// Everything a supervisor is made of.
-pub(super) struct Parts<'a> {
+pub(super) struct SupervisorParts<'a> {
     pub(super) home: &'a Home,
     pub(super) store: Store,
     pub(super) stream: Stream<LoopMachine>,
@@ -321,7 +321,7 @@ pub(super) struct Parts<'a> {
     pub(super) sign_in: Option<SignInCheck>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> SupervisorParts<'a> {
     fn supervise(self, effects: Vec<Effect>, observer: &'a mut dyn Observer) -> Result<Finished, StartError> {
         let mut supervisor = self.supervisor(observer)?;
         supervisor.perform_all(effects)?;

@@ -20,6 +20,7 @@ use dacapo_core::{
     judge::{
         expectation::OutputSearch,
         gate_scripts::{named_files, programs_of},
+        unknown_target::unknown_target,
     },
     loop_machine::Input,
     policy::{GateSpec, TestsMode},
@@ -256,7 +257,8 @@ impl Supervisor<'_> {
         let missing_program = self.missing_program(&spec, exit_code);
         let (lacks, runners) = self.known_of_checkouts(&spec);
         let checkout = use_of_checkout(passed, tests.as_ref(), is_stopped, &runners, !lacks.is_empty());
-        let is_broken = matches!(exit_code, 126 | 127);
+        let printed = observe::readable_tail(&tail);
+        let is_broken = matches!(exit_code, 126 | 127) || !passed && unknown_target(&printed).is_some();
         let tried = TriedGate {
             exit_code,
             passed,
@@ -269,11 +271,7 @@ impl Supervisor<'_> {
             missing_program,
             awaits_program: self.awaits_program(&spec),
             output_sha256: hex(digest),
-            output_tail: if is_broken {
-                secrets().redact(&observe::readable_tail(&tail)).into_owned()
-            } else {
-                String::new()
-            },
+            output_tail: if is_broken { secrets().redact(&printed).into_owned() } else { String::new() },
         };
         let tried = Box::new(tried);
         let tests = self.must_fail_tests_for(&spec, &tried, &runners);

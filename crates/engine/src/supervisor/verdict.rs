@@ -31,7 +31,7 @@ use crate::{
     items::{ChangedFile, marks_of},
     must_fail::{MustFailFiles, tests_of_claim},
     scratch::Scratch,
-    snapshots::{Change, ChangeKind, CommitOutcome, Workspace},
+    snapshots::{Change, ChangeKind, CommitOutcome, Workspace, listed},
 };
 
 /// How many changed paths are named for people.
@@ -251,20 +251,35 @@ impl Supervisor<'_> {
         message: &str,
     ) -> Result<(), SuperviseError> {
         let back = self.recover_branch()?;
+        let mut left_out = Vec::new();
         let result = match (&self.workspace, back) {
             (_, Err(why)) => Err(why),
             (Some(workspace), _) => match workspace.commit_tree(snapshot, message, u64::from(iteration)) {
-                Ok(CommitOutcome::Committed { commit, .. } | CommitOutcome::AlreadyCommitted { commit }) => {
+                Ok(CommitOutcome::Committed { commit, left_out: files, .. }) => {
+                    left_out = files;
                     Ok(Some(commit))
                 }
+                Ok(CommitOutcome::AlreadyCommitted { commit }) => Ok(Some(commit)),
                 Ok(CommitOutcome::NothingToCommit) => Ok(None),
                 Err(error) => Err(error.to_string()),
             },
             (None, _) => Err("the workspace is not a git repository".to_owned()),
         };
+        self.warn_of_left_out(&left_out)?;
         let seal = self.seal()?;
         self.inbox.push_back(Input::CommitDone(result, seal).into());
         Ok(())
+    }
+
+    /// Says which files of the agent's own commits are not in dacapo's.
+    pub(super) fn warn_of_left_out(&mut self, files: &[String]) -> Result<(), SuperviseError> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        self.notice(format!(
+            "{} in a commit of the agent and left out of the commit of what was proven: an ignore rule hides the path",
+            listed(files)
+        ))
     }
 
     pub(super) fn seal(&self) -> Result<Seal, SuperviseError> {

@@ -267,6 +267,8 @@ pub(super) trait RunKind: Kind<Source: Sized + Clone, View: Clone> {
     fn source(started: &LoopStarted) -> Option<Self::Source>;
     /// Whether a process runs it, whether it is paused, and how it ended, in one line with its exit code.
     fn standing(client: &Client, id: &RunId) -> Result<RunStanding, UserError>;
+    /// Says what the run has come to, as the command does that began it.
+    fn ending(client: &Client, id: &RunId) -> Result<(), UserError>;
 }
 
 /// How a run stands.
@@ -314,6 +316,10 @@ impl RunKind for RunMachine {
         let (words, exit) = at_rest(&format!("run {id}"), &seen.view.state, seen.view.detail.as_deref());
         Ok(RunStanding { is_running: seen.is_running, is_paused: seen.view.state == "paused", words, exit })
     }
+
+    fn ending(client: &Client, id: &RunId) -> Result<(), UserError> {
+        report::ending_of_units(client, id)
+    }
 }
 
 impl RunKind for WorkflowMachine {
@@ -335,6 +341,11 @@ impl RunKind for WorkflowMachine {
         let Some(seen) = client.workflow_of_id(id)? else { return Ok(RunStanding::gone(id)) };
         let (words, exit) = at_rest(&format!("run {id}"), &seen.view.state, seen.view.detail.as_deref());
         Ok(RunStanding { is_running: seen.is_running, is_paused: seen.view.is_paused, words, exit })
+    }
+
+    fn ending(client: &Client, id: &RunId) -> Result<(), UserError> {
+        let Some(seen) = client.workflow_of_id(id)? else { return Ok(()) };
+        report::ending_of_workflow(client, &seen.view)
     }
 }
 
@@ -359,6 +370,11 @@ impl RunKind for TaskMachine {
         // The process may go on with other tasks.
         let is_running = seen.is_running && !seen.view.is_over;
         Ok(RunStanding { is_running, is_paused: seen.view.state == "paused", words, exit })
+    }
+
+    fn ending(client: &Client, id: &RunId) -> Result<(), UserError> {
+        let Some(seen) = client.task_of_id(id)? else { return Ok(()) };
+        report::ending_of_tasks(client, &[seen.view])
     }
 }
 
@@ -428,11 +444,9 @@ impl<M: RunKind> RunFeed<M> {
         if !tail.is_agent && !tail.is_gate {
             return Ok(());
         }
-        let sees_output = self.shown.sees_output();
         let shown = &mut self.shown;
         tail.print(client, &mut |_, printed| match printed {
-            Printed::Said(said) if sees_output => shown.said(source, &said),
-            Printed::Said(_) => {}
+            Printed::Said(said) => shown.said(source, &said),
             Printed::Bytes(channel, bytes) => {
                 let name =
                     CHANNELS.into_iter().find(|(_, known)| *known == channel).map_or("", |(name, _)| name);
@@ -519,6 +533,7 @@ impl<M: RunKind> Feed for RunFeed<M> {
     fn end(&mut self, client: &Client) -> Result<u8, UserError> {
         self.close();
         let RunStanding { words, exit, .. } = M::standing(client, &self.id)?;
+        M::ending(client, &self.id)?;
         report::last_words(&format!("{words}; `dacapo why {}` says more", self.id));
         Ok(exit)
     }

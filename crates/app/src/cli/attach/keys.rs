@@ -16,11 +16,11 @@ pub(super) const HELP: [&str; 7] = [
 
 /// What came from the terminal at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Typed(Vec<u8>);
+pub(super) struct KeyPress(Vec<u8>);
 
 /// What the user asks for by a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum KeyAction {
     Pause,
     Steer(String),
     Cancel,
@@ -50,7 +50,7 @@ const ESCAPE: u8 = 27;
 const DELETE: u8 = 127;
 
 impl Keyboard {
-    pub(super) fn press(&mut self, Typed(bytes): &Typed) -> Option<Asked> {
+    pub(super) fn press(&mut self, KeyPress(bytes): &KeyPress) -> Option<KeyAction> {
         // Arrows and their like come as one sequence, of which no part is a key.
         if bytes.first() == Some(&ESCAPE) && bytes.len() > 1 {
             return None;
@@ -58,11 +58,11 @@ impl Keyboard {
         bytes.iter().find_map(|byte| self.press_one(*byte))
     }
 
-    fn press_one(&mut self, byte: u8) -> Option<Asked> {
+    fn press_one(&mut self, byte: u8) -> Option<KeyAction> {
         match (std::mem::take(self), byte) {
             (Self::Steering(typed), b'\r' | b'\n') => {
                 let text = String::from_utf8_lossy(&typed).trim().to_owned();
-                (!text.is_empty()).then_some(Asked::Steer(text))
+                (!text.is_empty()).then_some(KeyAction::Steer(text))
             }
             (Self::Steering(_) | Self::Cancelling, ESCAPE | CTRL_C) => None,
             (Self::Steering(mut typed), byte) => {
@@ -78,9 +78,9 @@ impl Keyboard {
                 *self = Self::Steering(typed);
                 None
             }
-            (Self::Cancelling, b'y' | b'Y') => Some(Asked::Cancel),
+            (Self::Cancelling, b'y' | b'Y') => Some(KeyAction::Cancel),
             (Self::Cancelling, _) => None,
-            (Self::Commands, b'p') => Some(Asked::Pause),
+            (Self::Commands, b'p') => Some(KeyAction::Pause),
             (Self::Commands, b's') => {
                 *self = Self::Steering(Vec::new());
                 None
@@ -89,10 +89,10 @@ impl Keyboard {
                 *self = Self::Cancelling;
                 None
             }
-            (Self::Commands, b'd' | b'q' | CTRL_C | CTRL_D) => Some(Asked::Detach),
-            (Self::Commands, b'l') => Some(Asked::Log),
-            (Self::Commands, b'?' | b'h') => Some(Asked::Help),
-            (Self::Commands, CTRL_Z) => Some(Asked::Suspend),
+            (Self::Commands, b'd' | b'q' | CTRL_C | CTRL_D) => Some(KeyAction::Detach),
+            (Self::Commands, b'l') => Some(KeyAction::Log),
+            (Self::Commands, b'?' | b'h') => Some(KeyAction::Help),
+            (Self::Commands, CTRL_Z) => Some(KeyAction::Suspend),
             (Self::Commands, _) => None,
         }
     }
@@ -119,11 +119,11 @@ pub(super) struct KeyReader;
 
 impl KeyReader {
     /// `take` says whether more keys are wanted.
-    pub(super) fn start(take: impl Fn(Typed) -> bool + Send + 'static) {
+    pub(super) fn start(take: impl Fn(KeyPress) -> bool + Send + 'static) {
         std::thread::spawn(move || {
             let mut buffer = [0; 256];
             while let Ok(read @ 1..) = std::io::stdin().lock().read(&mut buffer) {
-                if !take(Typed(buffer[..read].to_vec())) {
+                if !take(KeyPress(buffer[..read].to_vec())) {
                     return;
                 }
             }
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn keys_ask_for_things_and_lines_are_typed() {
-        use Asked::{Cancel, Detach, Help, Log, Pause, Steer, Suspend};
+        use KeyAction::{Cancel, Detach, Help, Log, Pause, Steer, Suspend};
         for (typed, asked) in [
             ("p", vec![Pause]),
             ("\n", vec![]),
@@ -161,11 +161,11 @@ mod tests {
             ("shalf\u{1b}p", vec![Pause]),
         ] {
             let mut keyboard = Keyboard::default();
-            let keys: Vec<Typed> = match typed.starts_with('\u{1b}') {
-                true => vec![Typed(typed.into())],
-                false => typed.bytes().map(|byte| Typed(vec![byte])).collect(),
+            let keys: Vec<KeyPress> = match typed.starts_with('\u{1b}') {
+                true => vec![KeyPress(typed.into())],
+                false => typed.bytes().map(|byte| KeyPress(vec![byte])).collect(),
             };
-            let heard: Vec<Asked> = keys.iter().filter_map(|key| keyboard.press(key)).collect();
+            let heard: Vec<KeyAction> = keys.iter().filter_map(|key| keyboard.press(key)).collect();
             assert_eq!((heard, keyboard), (asked, Keyboard::Commands), "{typed:?}");
         }
     }

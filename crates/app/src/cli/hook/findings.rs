@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dacapo_core::{
-    hook_files::{self, Ownership, Scope, Told, Trust, codex_trust, hook_timeout, own_paths, ownership},
+    hook_files::{self, HookTrust, Ownership, Scope, Told, codex_trust, hook_timeout, own_paths, ownership},
     session::Host,
 };
 use dacapo_engine::{health, hook_files::look};
@@ -115,12 +115,12 @@ fn untrusted(path: &Path, text: &str) -> Option<(String, String)> {
     let users = look(&users).ok()?.text.unwrap_or_default();
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let states = |path: &Path| codex_trust(&path.to_string_lossy(), text, &users).unwrap_or_default();
-    let is_bad = |states: &[(Told, Trust)]| states.iter().any(|(_, trust)| *trust != Trust::Trusted);
+    let is_bad = |states: &[(Told, HookTrust)]| states.iter().any(|(_, trust)| *trust != HookTrust::Trusted);
     let named = states(path);
     if !is_bad(&named) || !is_bad(&states(&real)) {
         return None;
     }
-    let is_off = named.iter().any(|(_, trust)| *trust == Trust::Disabled);
+    let is_off = named.iter().any(|(_, trust)| *trust == HookTrust::Disabled);
     let what = if is_off {
         "one of them is switched off in Codex"
     } else {

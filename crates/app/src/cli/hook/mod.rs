@@ -43,7 +43,7 @@ enum HookCommand {
     Uninstall(uninstall::UninstallArgs),
     List(list::HookListArgs),
     Stop(stop::StopArgs),
-    Prompt(prompt::PromptArgs),
+    Prompt(prompt::HookPromptArgs),
     Failure(failure::FailureArgs),
     Event(event::EventArgs),
 }

@@ -17,7 +17,7 @@ use crate::{
 /// hooks UserPromptSubmit of Claude Code, Codex and Qwen, BeforeAgent of Gemini and userPromptSubmitted of Copilot.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo hook prompt --agent claude < prompt.json")]
-pub(super) struct PromptArgs {
+pub(super) struct HookPromptArgs {
     #[command(flatten)]
     host: HostFlag,
     /// Note how the files are before the agent works on this prompt, for `dacapo hook stop --verify`
@@ -25,7 +25,7 @@ pub(super) struct PromptArgs {
     verify: bool,
 }
 
-pub(super) fn prompt(cx: &Context, args: &PromptArgs) -> Result<u8, UserError> {
+pub(super) fn prompt(cx: &Context, args: &HookPromptArgs) -> Result<u8, UserError> {
     let Some(mut host) = begin(cx, &args.host)? else { return Ok(0) };
     let command = host.input.prompt.as_deref().and_then(SlashCommand::recognise);
     host.form = AnswerForm::Prompt { is_taken: false };

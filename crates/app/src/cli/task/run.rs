@@ -397,7 +397,7 @@ pub(in crate::cli) fn require_consent_to_answer(
 fn told(client: &Client, left: &TasksLeft, style: &Style) -> Result<u8, UserError> {
     let is_told = style.is_human();
     if is_told {
-        ending_of_tasks(client, left)?;
+        ending_of_tasks(client, &left.views)?;
     }
     Ok(last_line_of_tasks(left, is_told))
 }

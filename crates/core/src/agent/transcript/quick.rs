@@ -24,7 +24,7 @@ pub(super) fn read<'a, T: QuickValue<'a> + Default>(line: &'a [u8]) -> Option<T>
     if line.iter().fold(false, |found, byte| found | (*byte < b' ')) {
         return None;
     }
-    let mut reader = Reader { text: std::str::from_utf8(line).ok()?, at: 0, depth: 0 };
+    let mut reader = QuickReader { text: std::str::from_utf8(line).ok()?, at: 0, depth: 0 };
     let mut value = T::default();
     value.fill(&mut reader).ok()?;
     (reader.at == line.len()).then_some(value)
@@ -37,7 +37,7 @@ pub(super) struct Unusual;
 /// A value that is read to where it will stay.
 pub(super) trait QuickValue<'de> {
     /// Reads the next value, as the type's [`Deserialize`] does. What `self` was before is its default.
-    fn fill(&mut self, reader: &mut Reader<'de>) -> Result<(), Unusual>;
+    fn fill(&mut self, reader: &mut QuickReader<'de>) -> Result<(), Unusual>;
 }
 
 /// Lets an object be read quickly: its fields, as its [`Deserialize`] names them.
@@ -46,7 +46,7 @@ macro_rules! quick_fields {
         impl<'de> $crate::agent::transcript::quick::QuickValue<'de> for $type<'de> {
             fn fill(
                 &mut self,
-                reader: &mut $crate::agent::transcript::quick::Reader<'de>,
+                reader: &mut $crate::agent::transcript::quick::QuickReader<'de>,
             ) -> Result<(), $crate::agent::transcript::quick::Unusual> {
                 $(let mut $field = false;)*
                 let mut parts = reader.object()?;
@@ -69,22 +69,22 @@ macro_rules! quick_fields {
 }
 pub(super) use quick_fields;
 
-pub(super) struct Reader<'de> {
+pub(super) struct QuickReader<'de> {
     text: &'de str,
     at: usize,
     depth: u8,
 }
 
 /// The parts of an object or a list, as far as they are read.
-pub(super) struct Parts {
+pub(super) struct QuickParts {
     closes: u8,
     is_first: bool,
 }
 
-impl Parts {
+impl QuickParts {
     /// Whether there is another part. Goes to its beginning, or behind the end.
     #[inline]
-    fn next(&mut self, reader: &mut Reader<'_>) -> Result<bool, Unusual> {
+    fn next(&mut self, reader: &mut QuickReader<'_>) -> Result<bool, Unusual> {
         if reader.next()? == self.closes {
             reader.at += 1;
             reader.depth -= 1;
@@ -98,7 +98,10 @@ impl Parts {
 
     /// The name of the next field. Goes to its value.
     #[inline]
-    pub(super) fn next_name<'de>(&mut self, reader: &mut Reader<'de>) -> Result<Option<&'de str>, Unusual> {
+    pub(super) fn next_name<'de>(
+        &mut self,
+        reader: &mut QuickReader<'de>,
+    ) -> Result<Option<&'de str>, Unusual> {
         if !self.next(reader)? {
             return Ok(None);
         }
@@ -108,7 +111,7 @@ impl Parts {
     }
 }
 
-impl<'de> Reader<'de> {
+impl<'de> QuickReader<'de> {
     /// The first byte of what comes next, which is not taken yet.
     #[inline]
     fn next(&mut self) -> Result<u8, Unusual> {
@@ -139,17 +142,17 @@ impl<'de> Reader<'de> {
         Ok(())
     }
 
-    pub(super) fn object(&mut self) -> Result<Parts, Unusual> {
+    pub(super) fn object(&mut self) -> Result<QuickParts, Unusual> {
         self.open(b'{', b'}')
     }
 
-    fn open(&mut self, opens: u8, closes: u8) -> Result<Parts, Unusual> {
+    fn open(&mut self, opens: u8, closes: u8) -> Result<QuickParts, Unusual> {
         self.take(opens)?;
         if self.depth == DEEPEST {
             return Err(Unusual);
         }
         self.depth += 1;
-        Ok(Parts { closes, is_first: true })
+        Ok(QuickParts { closes, is_first: true })
     }
 
     /// A text with its quotes.
@@ -260,7 +263,7 @@ const fn zero_bytes(word: u64) -> u64 {
 
 impl<'de> QuickValue<'de> for Leaf<'de> {
     #[inline]
-    fn fill(&mut self, reader: &mut Reader<'de>) -> Result<(), Unusual> {
+    fn fill(&mut self, reader: &mut QuickReader<'de>) -> Result<(), Unusual> {
         *self = match reader.next()? {
             b'"' => Self::Text(reader.text()?),
             b'{' | b'[' | b'n' => return reader.skip(),
@@ -274,7 +277,7 @@ impl<'de> QuickValue<'de> for Leaf<'de> {
 
 impl<'de, T: QuickValue<'de> + Default> QuickValue<'de> for Maybe<T> {
     #[inline]
-    fn fill(&mut self, reader: &mut Reader<'de>) -> Result<(), Unusual> {
+    fn fill(&mut self, reader: &mut QuickReader<'de>) -> Result<(), Unusual> {
         match reader.next()? {
             b'{' => self.0.insert(T::default()).fill(reader),
             _ => reader.skip(),
@@ -283,7 +286,7 @@ impl<'de, T: QuickValue<'de> + Default> QuickValue<'de> for Maybe<T> {
 }
 
 impl<'de, T: QuickValue<'de> + Default> QuickValue<'de> for Many<T> {
-    fn fill(&mut self, reader: &mut Reader<'de>) -> Result<(), Unusual> {
+    fn fill(&mut self, reader: &mut QuickReader<'de>) -> Result<(), Unusual> {
         if reader.next()? != b'[' {
             return reader.skip();
         }
@@ -297,7 +300,7 @@ impl<'de, T: QuickValue<'de> + Default> QuickValue<'de> for Many<T> {
 }
 
 impl QuickValue<'_> for ToolInput {
-    fn fill(&mut self, reader: &mut Reader<'_>) -> Result<(), Unusual> {
+    fn fill(&mut self, reader: &mut QuickReader<'_>) -> Result<(), Unusual> {
         reader.next()?;
         let start = reader.at;
         reader.skip()?;

@@ -13,12 +13,12 @@ pub(in crate::judge) struct Line<'a> {
     pub(super) indented: bool,
     /// Known if the whole line is not at hand to count them.
     backticks: Option<u64>,
-    pub(super) marks: Marks<'a>,
+    pub(super) marks: LineMarks<'a>,
 }
 
 /// What an agent says on a line.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Marks<'a> {
+pub(super) struct LineMarks<'a> {
     pub(super) promise: TagMarks<'a>,
     /// Reasons why the work cannot be done.
     pub(super) blocked: TagMarks<'a>,
@@ -77,7 +77,7 @@ impl<'a> Line<'a> {
             text: Excerpt { head: text, tail: &[], len: text.len() as u64 },
             indented: indent.is_code(),
             backticks: None,
-            marks: Marks::default(),
+            marks: LineMarks::default(),
         })
     }
 
@@ -258,7 +258,7 @@ impl LineBuffer {
     }
 
     /// The finished line with its marks, or `None` if it is blank.
-    pub(super) fn line<'a>(&'a self, marks: Marks<'a>) -> Option<Line<'a>> {
+    pub(super) fn line<'a>(&'a self, marks: LineMarks<'a>) -> Option<Line<'a>> {
         (self.trimmed > 0).then(|| Line {
             text: Excerpt { head: &self.head, tail: self.tail.get(), len: self.trimmed },
             indented: self.indent.is_code(),

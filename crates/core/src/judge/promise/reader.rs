@@ -2,10 +2,10 @@
 
 use memchr::memmem::Finder;
 
-use super::line::{HEAD, Line, LineBuffer, Marks, Opening, Substring, Tag, TagMarks, count_backticks};
+use super::line::{HEAD, Line, LineBuffer, LineMarks, Opening, Substring, Tag, TagMarks, count_backticks};
 use super::plain::PlainWords;
 use super::rule::{Placement, PromiseRule};
-use super::tag::{self, Mark, OPEN_LEN, TagName, TagScanner};
+use super::tag::{self, OPEN_LEN, TagMark, TagName, TagScanner};
 use super::wording::{Wording, reason};
 use crate::text::ansi::AnsiStripper;
 
@@ -120,7 +120,7 @@ impl LineReader {
     fn end_line(&mut self, sink: &mut impl LineSink) {
         self.promise.scanner.end_line(self.promise.spreads);
         self.blocked.scanner.end_line(self.blocked.spreads);
-        let marks = Marks {
+        let marks = LineMarks {
             promise: self.promise.marks(),
             blocked: self.blocked.marks(),
             substring: self.substring.as_ref().and_then(|search| search.found),
@@ -183,13 +183,13 @@ impl TagSearch {
             // An open tag may have begun in an earlier piece, but then that was not indentation.
             let end = line.len() + (at - indentation) as u64;
             match mark {
-                Mark::Opened => {
+                TagMark::Opened => {
                     backticks += count_backticks(&piece[counted..at]);
                     counted = at;
                     let start = end - OPEN_LEN as u64;
                     self.opening = Some(Opening { start, in_backticks: backticks % 2 == 1 });
                 }
-                Mark::Closed => {
+                TagMark::Closed => {
                     let judged = judge(self.scanner.written(), self.scanner.inner());
                     self.closed(end, judged);
                 }

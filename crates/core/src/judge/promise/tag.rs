@@ -35,7 +35,7 @@ pub(super) fn opens_in(line: &[u8]) -> bool {
 
 /// What the scanner has just read to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mark {
+pub(super) enum TagMark {
     Opened,
     Closed,
 }
@@ -72,7 +72,7 @@ impl TagScanner {
     }
 
     /// Reads `piece` from `at` up to the next mark, and leaves `at` just behind it.
-    pub(super) fn next(&mut self, piece: &[u8], at: &mut usize) -> Option<Mark> {
+    pub(super) fn next(&mut self, piece: &[u8], at: &mut usize) -> Option<TagMark> {
         while let Some(&byte) = piece.get(*at) {
             if self.matched == 0 {
                 let rest = &piece[*at..];
@@ -95,10 +95,10 @@ impl TagScanner {
                         self.open = true;
                         self.window.clear();
                         self.window.extend_from_slice(&self.spelled);
-                        return Some(Mark::Opened);
+                        return Some(TagMark::Opened);
                     }
                     if std::mem::take(&mut self.open) {
-                        return Some(Mark::Closed);
+                        return Some(TagMark::Closed);
                     }
                 }
             } else {
@@ -143,12 +143,12 @@ impl TagScanner {
         self.open
     }
 
-    /// The tag as written; for use after [`Mark::Closed`].
+    /// The tag as written; for use after [`TagMark::Closed`].
     pub(super) fn written(&self) -> &[u8] {
         &self.window
     }
 
-    /// What stands between open and close; for use after [`Mark::Closed`].
+    /// What stands between open and close; for use after [`TagMark::Closed`].
     pub(super) fn inner(&self) -> &[u8] {
         let end = self.window.len().saturating_sub(CLOSE_LEN);
         self.window.get(OPEN_LEN..end).unwrap_or_default()
@@ -187,7 +187,7 @@ mod tests {
                 for piece in [left, right] {
                     let mut at = 0;
                     while let Some(mark) = scanner.next(piece, &mut at) {
-                        if mark == Mark::Closed {
+                        if mark == TagMark::Closed {
                             found.push(String::from_utf8(scanner.inner().to_vec()).unwrap());
                         }
                     }
@@ -205,7 +205,7 @@ mod tests {
         {
             let (mut scanner, mut at, mut found) = (TagScanner::new(name, 99), 0, Vec::new());
             while let Some(mark) = scanner.next(input, &mut at) {
-                if mark == Mark::Closed {
+                if mark == TagMark::Closed {
                     found.push(String::from_utf8(scanner.inner().to_vec()).unwrap());
                 }
             }

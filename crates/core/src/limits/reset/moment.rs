@@ -8,7 +8,7 @@ use jiff::{
 
 use super::{
     JUST_NOW, bounded,
-    tokens::{Kind, Reader},
+    tokens::{Kind, TimeReader},
     zones,
 };
 
@@ -62,7 +62,7 @@ const WEEKDAYS: [(&str, Weekday); 7] = [
 ];
 
 /// Reads a day, a time of day or both, and a zone.
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Moment>, Unknown> {
+pub(super) fn read(reader: &mut TimeReader<'_>) -> Result<Option<Moment>, Unknown> {
     let mut found = day(reader)?;
     if found.is_some() {
         while reader.take_mark(&[",", "·", "@"]) || reader.take_word(&["at", "t", "from"]).is_some() {}
@@ -131,7 +131,7 @@ fn resolve(local: jiff::civil::DateTime, zone: &TimeZone, now: Timestamp) -> Opt
     }
 }
 
-fn day(reader: &mut Reader<'_>) -> Result<Option<Day>, Unknown> {
+fn day(reader: &mut TimeReader<'_>) -> Result<Option<Day>, Unknown> {
     let mut ahead = *reader;
     if let Some(word) = ahead.take_word(&["today", "tomorrow"]) {
         *reader = ahead;
@@ -156,7 +156,7 @@ fn day(reader: &mut Reader<'_>) -> Result<Option<Day>, Unknown> {
 }
 
 /// `Nov 21st, 2026`, `21 Nov`, `2026-11-21`.
-fn date(reader: &mut Reader<'_>) -> Result<Option<Day>, Unknown> {
+fn date(reader: &mut TimeReader<'_>) -> Result<Option<Day>, Unknown> {
     let mut ahead = *reader;
     if let Some(year) = ahead.take_whole(4)
         && year > 1000
@@ -203,7 +203,7 @@ fn calendar(year: i64, month: i64, day: i64) -> Result<Day, Unknown> {
     Date::new(year, month, day).map(Day::Date).map_err(|_| Unknown)
 }
 
-fn month(reader: &mut Reader<'_>) -> Option<i64> {
+fn month(reader: &mut TimeReader<'_>) -> Option<i64> {
     let word = reader.word()?;
     let is_meant = |name: &str| name == word || ((3..=4).contains(&word.len()) && name.starts_with(&word));
     let month = MONTHS.iter().position(|name| is_meant(name))?;
@@ -213,7 +213,7 @@ fn month(reader: &mut Reader<'_>) -> Option<i64> {
 }
 
 /// `8:25pm`, `3 a.m.`, `15:30`, `07:19:05`, `noon`. A bare number is no time of day.
-fn clock(reader: &mut Reader<'_>) -> Result<Option<Time>, Unknown> {
+fn clock(reader: &mut TimeReader<'_>) -> Result<Option<Time>, Unknown> {
     if let Some(word) = reader.take_word(&["noon", "midnight"]) {
         return Ok(Some(Time::constant(if word == "noon" { 12 } else { 0 }, 0, 0, 0)));
     }
@@ -251,7 +251,7 @@ fn clock(reader: &mut Reader<'_>) -> Result<Option<Time>, Unknown> {
 }
 
 /// `am`, `PM`, `a.m.`: whether it is the afternoon.
-fn half_of_day(reader: &mut Reader<'_>) -> Option<bool> {
+fn half_of_day(reader: &mut TimeReader<'_>) -> Option<bool> {
     if let Some(word) = reader.take_word(&["am", "pm"]) {
         return Some(word == "pm");
     }
@@ -267,7 +267,7 @@ fn half_of_day(reader: &mut Reader<'_>) -> Option<bool> {
 
 /// A zone, where one is written. What stands in its place and is none makes the whole unknown: a wrong zone
 /// would be a wrong time.
-fn zone(reader: &mut Reader<'_>) -> Result<Option<TimeZone>, Unknown> {
+fn zone(reader: &mut TimeReader<'_>) -> Result<Option<TimeZone>, Unknown> {
     let Some(here) = reader.peek() else { return Ok(None) };
     match here.kind {
         Kind::Mark if here.text == "(" => {
@@ -308,7 +308,7 @@ fn zone(reader: &mut Reader<'_>) -> Result<Option<TimeZone>, Unknown> {
     }
 }
 
-fn stands_before_number(reader: &Reader<'_>) -> bool {
+fn stands_before_number(reader: &TimeReader<'_>) -> bool {
     let mut ahead = *reader;
     ahead.skip();
     ahead.peek().is_some_and(|token| token.kind == Kind::Number) && ahead.gap().is_empty()

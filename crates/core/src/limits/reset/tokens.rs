@@ -12,13 +12,13 @@ pub(super) enum Kind {
 
 /// A piece of the text.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Token<'t> {
+pub(super) struct TimeToken<'t> {
     pub(super) kind: Kind,
     pub(super) text: &'t str,
     pub(super) start: usize,
 }
 
-impl Token<'_> {
+impl TimeToken<'_> {
     pub(super) fn end(&self) -> usize {
         self.start + self.text.len()
     }
@@ -26,7 +26,7 @@ impl Token<'_> {
 
 /// Splits a text. `retry-after`, `retry_after` and `retryAfter` are the same two words: fields of JSON and
 /// headers are read like prose.
-pub(super) fn tokens(text: &str) -> Vec<Token<'_>> {
+pub(super) fn tokens(text: &str) -> Vec<TimeToken<'_>> {
     let bytes = text.as_bytes();
     let is_letter = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_alphabetic);
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
@@ -58,25 +58,25 @@ pub(super) fn tokens(text: &str) -> Vec<Token<'_>> {
         } else {
             Kind::Mark
         };
-        found.push(Token { kind, text: &text[start..at], start });
+        found.push(TimeToken { kind, text: &text[start..at], start });
     }
     found
 }
 
 /// A place in the tokens of a text.
 #[derive(Clone, Copy)]
-pub(super) struct Reader<'t> {
+pub(super) struct TimeReader<'t> {
     text: &'t str,
-    tokens: &'t [Token<'t>],
+    tokens: &'t [TimeToken<'t>],
     at: usize,
 }
 
-impl<'t> Reader<'t> {
-    pub(super) fn new(text: &'t str, tokens: &'t [Token<'t>], at: usize) -> Self {
+impl<'t> TimeReader<'t> {
+    pub(super) fn new(text: &'t str, tokens: &'t [TimeToken<'t>], at: usize) -> Self {
         Self { text, tokens, at }
     }
 
-    pub(super) fn peek(&self) -> Option<&'t Token<'t>> {
+    pub(super) fn peek(&self) -> Option<&'t TimeToken<'t>> {
         self.tokens.get(self.at)
     }
 

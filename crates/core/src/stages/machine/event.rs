@@ -224,7 +224,6 @@ pub enum TaskEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         user_says: Option<String>,
     },
-    /// It goes on.
     TaskUnpaused,
     /// Something the user should know, and the task goes on.
     Warned {

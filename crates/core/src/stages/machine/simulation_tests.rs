@@ -119,7 +119,6 @@ impl World {
         }
     }
 
-    /// One thing happens.
     fn happen(&mut self, dice: &mut Chance) {
         match dice.below(20) {
             0..=8 => {

@@ -16,7 +16,7 @@ fn work_is_committed_once_however_often_asked() {
     fixture.write("new", "n\n");
     fs::remove_file(fixture.path("dir/b")).unwrap();
     let next = workspace.snapshot(1).unwrap();
-    let CommitOutcome::Committed { commit, index_is_current: true } =
+    let CommitOutcome::Committed { commit, index_is_current: true, .. } =
         workspace.commit_tree(&next.id, "Do it\n\nBecause.", 3).unwrap()
     else {
         panic!()
@@ -246,4 +246,32 @@ fn a_lock_of_a_git_that_works_in_the_same_files_stays() {
     drop(working.stdin.take());
     working.wait().unwrap();
     assert_eq!(workspace.remove_left_locks(began), [lock]);
+}
+
+#[test]
+fn what_an_agent_committed_below_an_ignored_path_is_named_as_left_out() {
+    let fixture = Fixture::new();
+    fixture.write(".gitignore", "build/\n");
+    fixture.user(&["add", "-A"]);
+    fixture.user(&["commit", "-qm", "rules"]);
+    let (mut workspace, _) = fixture.begun();
+    fixture.write("a", "changed\n");
+    fixture.write("build/out", "x\n");
+    fixture.user(&["add", "-f", "a", "build/out"]);
+    fixture.user(&["commit", "-qm", "by the agent"]);
+    let next = workspace.snapshot(1).unwrap();
+    let CommitOutcome::Committed { left_out, .. } = workspace.commit_tree(&next.id, "x", 1).unwrap() else {
+        panic!("nothing was committed")
+    };
+    assert_eq!(left_out, ["build/out"]);
+    // A file that the agent has deleted again is not left out: it is gone.
+    fixture.write("later", "x\n");
+    fixture.user(&["add", "-f", "later"]);
+    fixture.user(&["commit", "-qm", "by the agent"]);
+    fs::remove_file(fixture.path("later")).unwrap();
+    let next = workspace.snapshot(2).unwrap();
+    let CommitOutcome::Committed { left_out, .. } = workspace.commit_tree(&next.id, "y", 2).unwrap() else {
+        panic!("nothing was committed")
+    };
+    assert_eq!(left_out, Vec::<String>::new());
 }

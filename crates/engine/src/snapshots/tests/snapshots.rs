@@ -175,7 +175,9 @@ fn rules_edited_later_hide_nothing_and_let_nothing_in() {
     ];
     let expected = expected.map(|(kind, name)| (kind, name.to_owned()));
     assert_eq!(told(&workspace.changes(&start.id, &next.id).unwrap()), expected);
+    assert_eq!(workspace.take_warnings(), [Warning::KeptDespiteNewRules(vec![b"hidden.rs".to_vec()])]);
     assert!(!workspace.snapshot(2).unwrap().changed);
+    assert_eq!(workspace.take_warnings(), [], "it is said once");
     fixture.write(".git/info/exclude", "late\n");
     fixture.write("late", "l\n");
     assert!(workspace.snapshot(3).unwrap().changed);
