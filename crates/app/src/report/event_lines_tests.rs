@@ -65,6 +65,7 @@ fn loop_started() -> LoopStarted {
         outline: None,
         protected: Vec::new(),
         goalposts: None,
+        outside: Vec::new(),
         pid: 7,
         version: "0".to_owned(),
     }

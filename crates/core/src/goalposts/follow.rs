@@ -1,7 +1,7 @@
 //! What a gate runs beyond the words of its command: the scripts it starts, what these source, include and import, the recipes
 //! of makefiles and the scripts of `package.json`, as far as their text says.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::{
     conventions::kind_of,
@@ -51,6 +51,8 @@ pub struct Followed {
     pub absent: Vec<String>,
     /// The test runners among what it starts.
     pub runners: Vec<Runner>,
+    /// Names of programs that it and its scripts start and that its runners work with, for a search on PATH.
+    pub programs: BTreeSet<String>,
 }
 
 /// What `command` runs, started in `dir`. The program that a script tests is the work itself and no part of the test.
@@ -66,6 +68,7 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
         _ => text,
     };
     let mut runners: Vec<Runner> = Vec::new();
+    let mut programs: BTreeSet<String> = BTreeSet::from(["sh".to_owned()]);
     let mut commands = 0_usize;
     let first = Reads::Shell { text: command.to_owned(), dir: dir.to_owned(), own_dir: dir.to_owned() };
     let mut queue: VecDeque<(Reads, Option<String>)> = VecDeque::from([(first, None)]);
@@ -83,7 +86,9 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
             break;
         }
         for words in &runs.commands {
+            programs.extend(words.first().filter(|word| is_program_name(word)).cloned());
             if let Some(runner) = runner_of(words) {
+                programs.extend(runner.programs().iter().map(|name| (*name).to_owned()));
                 if !runners.contains(&runner) {
                     runners.push(runner);
                 }
@@ -145,7 +150,12 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
             }
         }
     }
-    Followed { files: found, patterns, absent, runners }
+    Followed { files: found, patterns, absent, runners, programs }
+}
+
+fn is_program_name(word: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+');
+    word.starts_with(|c: char| c.is_ascii_alphanumeric()) && word.chars().all(is_part)
 }
 
 /// Adds the helpers that the check `script` imports, and those that these import.

@@ -91,6 +91,17 @@ pub struct GoalpostSeal {
     pub sha256: String,
 }
 
+/// A file outside of the workspace that decides what gates do, as it was before the first agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutsideFile {
+    /// What gates call it, if it is a program that PATH finds; otherwise it is a setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    pub path: String,
+    /// SHA-256 of its bytes; of a folder, of the names in it.
+    pub sha256: String,
+}
+
 /// What became of a goalpost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

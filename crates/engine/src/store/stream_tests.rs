@@ -156,6 +156,7 @@ fn loop_started(unit: &str, run: Option<RunId>) -> LoopEvent {
         outline: None,
         protected: Vec::new(),
         goalposts: None,
+        outside: Vec::new(),
         pid: 1,
         version: "0".to_owned(),
     }))
