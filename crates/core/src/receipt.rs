@@ -226,7 +226,9 @@ pub(crate) fn issue(
         programs: started
             .outside
             .iter()
-            .filter(|file| file.program.is_some() && !found.is_some_and(|found| found.outside.contains(&file.path)))
+            .filter(|file| {
+                file.program.is_some() && !found.is_some_and(|found| found.outside.contains(&file.path))
+            })
             .cloned()
             .collect(),
         checked_in: is_watched.then(|| if is_clean { "clean" } else { "workspace" }.to_owned()),

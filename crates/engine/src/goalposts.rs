@@ -14,8 +14,8 @@ use std::{
 use dacapo_core::{
     goalposts::{
         ABOVE, Followed, FollowedFile, Following, Goalpost, GoalpostKind, GoalpostSeal, Goalposts, IN_HOME,
-        MAX_MUST_FAIL, Moved, MovedGoalpost, MustFailTest, OutsideFile, Runner, SHADOW_PACKAGES, SHADOWS, follow,
-        is_discovered, is_left_out, kind_of, must_fail_tests,
+        MAX_MUST_FAIL, Moved, MovedGoalpost, MustFailTest, OutsideFile, Runner, SHADOW_PACKAGES, SHADOWS,
+        follow, helpers_of_test, is_discovered, is_left_out, kind_of, must_fail_tests,
     },
     judge::{gate_scripts::named_files, glob::Globs},
     policy::{GateSpec, Policy},
@@ -175,6 +175,12 @@ pub(crate) struct WatchedGoalposts {
     programs: BTreeMap<String, KnownProgram>,
     /// Parts of test runners that are installed in the workspace or in the home folder.
     installed: BTreeMap<PathBuf, KnownProgram>,
+    /// Files and folders whose names are no text, at the start.
+    odd: BTreeSet<PathBuf>,
+    /// Whether there were too many files to look at all of them.
+    is_cut: bool,
+    /// Whether there are by now.
+    hides_files: bool,
 }
 
 /// What the workspace holds that no snapshot does, as it was at the start.
@@ -198,7 +204,16 @@ struct Walk {
     left_out: Vec<String>,
     /// Repositories within this one.
     nested: Vec<String>,
+    /// Links to folders of the workspace, and where they lead.
+    links: Vec<(String, String)>,
+    /// Files and folders whose names are no text, from the root. What lies in such a folder is not looked at.
+    odd: BTreeSet<PathBuf>,
     is_cut: bool,
+}
+
+/// Links to folders within `root`, from its top, and where they lead.
+pub(crate) fn linked_folders(root: &Path) -> Vec<(String, String)> {
+    walk(root).links
 }
 
 fn walk(root: &Path) -> Walk {
@@ -222,7 +237,10 @@ fn walk(root: &Path) -> Walk {
                 walk.is_cut = true;
                 return walk;
             }
-            let Some(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
+            let Some(name) = entry.file_name().to_str().map(str::to_owned) else {
+                walk.odd.insert(Path::new(&folder).join(entry.file_name()));
+                continue;
+            };
             // In a submodule it is a file.
             if name == ".git" {
                 continue;
@@ -230,6 +248,11 @@ fn walk(root: &Path) -> Walk {
             let below = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
             let Ok(kind) = entry.file_type() else { continue };
             let is_dir = kind.is_dir() || (kind.is_symlink() && entry.path().is_dir());
+            if is_dir && kind.is_symlink() {
+                let real = entry.path().canonicalize().ok();
+                let real = real.as_ref().and_then(|real| real.strip_prefix(root).ok()?.to_str());
+                walk.links.extend(real.map(|real| (below.clone(), real.to_owned())));
+            }
             if !is_dir {
                 // Neither pipes nor devices are read.
                 if kind.is_file() || (kind.is_symlink() && entry.path().is_file()) {
@@ -250,6 +273,28 @@ fn walk(root: &Path) -> Walk {
 /// The files below `root`, ignored ones, those behind links and those of repositories within this one included.
 pub(crate) fn files_of(root: &Path) -> Vec<String> {
     walk(root).files
+}
+
+/// The first of `patterns` that fits no file below `root`, by any of the ways in which a pattern protects.
+pub fn idle_pattern(root: &Path, patterns: &[String]) -> Option<String> {
+    if patterns.is_empty() {
+        return None;
+    }
+    let walk = walk(root);
+    let mut paths = walk.files;
+    for (link, real) in &walk.links {
+        let behind = paths.iter().filter_map(|path| path.strip_prefix(real.as_str()));
+        let aliases: Vec<String> = behind.map(|rest| format!("{link}{rest}")).collect();
+        paths.extend(aliases);
+        paths.push(link.clone());
+    }
+    let is_idle = |pattern: &&String| {
+        let meant = [(*pattern).clone(), format!("**/{pattern}")];
+        let is_name = !pattern.trim_end_matches('/').contains('/');
+        let globs = Globs::parse(&meant[..if is_name { 2 } else { 1 }]).unwrap_or_default();
+        !paths.iter().any(|path| globs.matches(path))
+    };
+    patterns.iter().find(is_idle).cloned()
 }
 
 /// Files that the workspace holds otherwise than the commit that changes count from, with what they hold there; `None`: the commit
@@ -356,9 +401,29 @@ impl WatchedGoalposts {
             }
             programs.and_then(|programs| programs.join().ok())
         });
+        watched.read_helpers(&walk.files, earlier);
+        (watched.odd, watched.is_cut) = (walk.odd, walk.is_cut);
         watched.programs = found.unwrap_or_default();
         watched.outside.extend(reach.absent.iter().map(|path| (PathBuf::from(path), None)));
         (watched, reach)
+    }
+
+    /// Seals the modules that tests import and that serve tests by their names.
+    fn read_helpers(&mut self, files: &[String], earlier: &Earlier) {
+        let there: HashSet<&str> = files.iter().map(String::as_str).collect();
+        let tests = self.before.0.iter().filter(|(_, post)| post.kind == GoalpostKind::Test);
+        let texts =
+            tests.filter_map(|(path, _)| Some((path, std::str::from_utf8(self.contents.get(path)?).ok()?)));
+        let helpers: BTreeSet<String> = texts
+            .flat_map(|(path, text)| helpers_of_test(path, text))
+            .filter_map(|paths| paths.into_iter().find(|path| there.contains(path.as_str())))
+            .filter(|path| !self.before.0.contains_key(path))
+            .collect();
+        let more: Vec<String> = helpers.into_iter().collect();
+        self.followed.extend(more.iter().cloned());
+        // Those that lie outside were read before.
+        let helpers = self.read(&more, Some(earlier));
+        self.before.0.extend(helpers.0);
     }
 
     fn empty(root: &Path, below: &str, policy: &Policy) -> Self {
@@ -376,6 +441,9 @@ impl WatchedGoalposts {
             outside: BTreeMap::new(),
             programs: BTreeMap::new(),
             installed: BTreeMap::new(),
+            odd: BTreeSet::new(),
+            is_cut: false,
+            hides_files: false,
         }
     }
 
@@ -406,6 +474,7 @@ impl WatchedGoalposts {
             watched.programs = programs(&reach.programs, path, root);
             watched.installed = installed_runners(root, &walk.left_out);
         }
+        (watched.odd, watched.is_cut) = (walk.odd, walk.is_cut);
         watched.remember(recorded);
         Ok(watched)
     }
@@ -515,8 +584,27 @@ impl WatchedGoalposts {
     /// What differs from the start.
     pub(crate) fn moved(&mut self) -> Vec<MovedGoalpost> {
         let walk = walk(&self.root);
+        let there: HashSet<&String> = walk.files.iter().collect();
+        self.seen.retain(|path, _| path.starts_with('/') || there.contains(path));
         let now = self.read(&walk.files, None);
-        self.before.moved_to(&now)
+        let mut moved = self.before.moved_to(&now);
+        // No rule tells what a file without a readable name is to the gates.
+        moved.extend(walk.odd.difference(&self.odd).map(|path| MovedGoalpost {
+            path: path.to_string_lossy().into_owned(),
+            kind: GoalpostKind::Followed,
+            how: Moved::Added,
+        }));
+        self.hides_files = walk.is_cut && !self.is_cut;
+        moved
+    }
+
+    /// Why the goalposts cannot be told among the files of the workspace any more.
+    pub(crate) fn flood(&self) -> Option<String> {
+        self.hides_files.then(|| {
+            format!(
+                "there are more than {MAX_ENTRIES} files now: which of them decide about tests cannot be told"
+            )
+        })
     }
 
     /// The must-fail tests that can be put into the tests of the start; some of them, spread over the files, if there are many.
@@ -595,7 +683,9 @@ impl WatchedGoalposts {
                 if Stamp::of(&file) == Some(*stamp) {
                     return false;
                 }
-                let (Some(kind), Ok(bytes)) = (self.kind(path), fs::read(&file)) else { return post.is_some() };
+                let (Some(kind), Ok(bytes)) = (self.kind(path), fs::read(&file)) else {
+                    return post.is_some();
+                };
                 Goalpost::of(kind, &bytes) != *post
             })
             .map(|(path, _)| path.clone())
@@ -628,6 +718,11 @@ impl WatchedGoalposts {
         if !missing.is_empty() {
             for (path, bytes) in missing.iter().zip(read_base(&missing)?) {
                 read.extend(bytes.map(|bytes| (*path, bytes)));
+            }
+        }
+        if moved.iter().any(|moved| moved.path.contains(char::REPLACEMENT_CHARACTER)) {
+            for path in walk(folder).odd.difference(&self.odd).map(|path| folder.join(path)) {
+                if path.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
             }
         }
         for moved in moved.iter().filter(|moved| !moved.path.starts_with('/')) {

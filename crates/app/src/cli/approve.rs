@@ -273,7 +273,8 @@ fn narrowed(client: &Client, id: &LoopId) -> Result<Option<NarrowedClaim>, UserE
                     RefusalReason::Tampered => claim.is_tampered_outside_alone(),
                     _ => false,
                 });
-                found = claim.map(|claim| claim.tree).map(|tree| NarrowedClaim { tree, detail, is_past: false });
+                found =
+                    claim.map(|claim| claim.tree).map(|tree| NarrowedClaim { tree, detail, is_past: false });
             }
             LoopEvent::SnapshotTaken { tree, .. } => {
                 if let Some(claim) = found.as_mut() {

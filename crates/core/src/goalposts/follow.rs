@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::{
     conventions::kind_of,
-    modules::{CHECKS, PRODUCTS, imported, is_helper},
+    modules::{CHECKS, PRODUCTS, data_of_check, imported, is_helper},
     runner::{Runner, runner_of},
 };
 use crate::judge::gate_scripts::script_runs;
@@ -135,6 +135,15 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
                     found.push(FollowedFile { path: interpreter.to_owned(), named_by: Some(path.clone()) });
                 }
                 follow_imports(&path, &text, files, &mut found);
+                for data in data_of_check(&path, &text, &dir) {
+                    let there = data.into_iter().flatten().find(|data| files.text(data).is_some());
+                    if let Some(data) = there
+                        && found.len() < MAX_FILES
+                        && !found.iter().any(|known| known.path == data)
+                    {
+                        found.push(FollowedFile { path: data, named_by: Some(path.clone()) });
+                    }
+                }
                 let above = path.rsplit_once('/').map_or("", |(above, _)| above).to_owned();
                 let file = path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
                 let reads = if file.ends_with("makefile") || file.ends_with(".mk") {

@@ -22,6 +22,7 @@ pub use conventions::{
 };
 pub use follow::{Followed, FollowedFile, Following, follow};
 pub use missed::missed_tests;
+pub use modules::helpers_of_test;
 pub use must_fail::{
     MAX_MUST_FAIL, MustFailRun, MustFailSearch, MustFailTest, Place, ends_as_its_tests_do, must_fail_name,
     must_fail_tests, must_fail_tests_of_claim, with_must_fail_tests,

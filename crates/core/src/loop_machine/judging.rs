@@ -95,7 +95,8 @@ impl Decision {
             return self.refuse(refusal);
         }
         if let Some(found) = found {
-            let is_approved = self.state.approved_outside.as_ref().is_some_and(|(tree, _)| *tree == found.tree);
+            let is_approved =
+                self.state.approved_outside.as_ref().is_some_and(|(tree, _)| *tree == found.tree);
             let refusal = refused_by_examination(&claim.by, &found, self.policy(), is_approved);
             self.record(LoopEvent::ClaimExamined { iteration: claim.iteration, found });
             if let Some(refusal) = refusal {

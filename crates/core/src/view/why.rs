@@ -45,7 +45,10 @@ pub enum RefusedBy {
 impl RefusedBy {
     pub(super) fn of_gate(result: &GateResult) -> Self {
         let has_timed_out = result.failure.as_ref().is_some_and(|failure| failure.starts_with("timed out"));
-        if result.not_started || matches!(result.exit_code, 126 | 127) || lacks_its_runner(&result.output_tail) {
+        if result.not_started
+            || matches!(result.exit_code, 126 | 127)
+            || lacks_its_runner(&result.output_tail)
+        {
             Self::BrokenGate
         } else if has_timed_out {
             Self::SlowGate

@@ -118,6 +118,7 @@ fn begins(units: &[&str]) -> Vec<(Option<UnitId>, RunEvent)> {
                 dacapo_core::judge::promise::PromiseRule::new("DONE").unwrap(),
             ),
         )),
+        tip: None,
         budget_of: "r1".parse().unwrap(),
         pid: 7,
         version: "0".to_owned(),

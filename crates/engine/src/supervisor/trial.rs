@@ -253,7 +253,9 @@ impl Supervisor<'_> {
 
     fn gate_was_tried(&mut self, code: Option<i32>) -> Result<(), SuperviseError> {
         let Some(run) = self.trial.as_mut().and_then(|trial| trial.running.take()) else { return Ok(()) };
-        let TrialRun { index, spec, report, search, tail, digest, since, is_stopped, stamps, must_fail, .. } = run;
+        let TrialRun {
+            index, spec, report, search, tail, digest, since, is_stopped, stamps, must_fail, ..
+        } = run;
         let failure = is_stopped.then(|| format!("took longer than {}s", LONGEST.as_secs()));
         let exit_code = if is_stopped { -1 } else { code.unwrap_or(-1) };
         let passed = failure.is_none() && spec.expect.refusal(exit_code, search.found()).is_none();

@@ -8,7 +8,7 @@ use std::{
 };
 
 use dacapo_core::{
-    event::{Examination, GatePlace, GateRole, Look, LoopStarted, ProtectedFile},
+    event::{Examination, ForbiddenChange, GatePlace, GateRole, Look, LoopStarted, ProtectedFile},
     goalposts::{MovedGoalpost, MustFailRun, MustFailSearch, Place},
     ids::LoopId,
     judge::{
@@ -27,7 +27,7 @@ use jiff::Timestamp;
 use super::{SuperviseError, Supervisor, answers};
 use crate::{
     git::WorkspaceError,
-    goalposts::{Stamp, is_installed, rewritten},
+    goalposts::{Stamp, WatchedGoalposts, is_installed, rewritten},
     items::{ChangedFile, marks_of},
     must_fail::{MustFailFiles, tests_of_claim},
     scratch::Scratch,
@@ -190,6 +190,9 @@ impl Supervisor<'_> {
         let scan = scan(&sources, &[old, new]);
         let judged = marks.map(|marks| marks.judge(changed_files(&watched, &contents))).unwrap_or_default();
         paths.retain(|path| !judged.only_marks.contains(path));
+        let flood = self.goalposts.as_ref().and_then(WatchedGoalposts::flood);
+        let mut forbidden = judged.forbidden;
+        forbidden.extend(flood.map(|why| ForbiddenChange { path: ".".to_owned(), why }));
         let head_moved = base.is_git.then_some(!commits.is_empty());
         let verified = verify_claim(&started.policy, &by, &words, head_moved);
         Ok(Some(Examination {
@@ -204,7 +207,7 @@ impl Supervisor<'_> {
             contradiction: verified.contradiction,
             missing_evidence: verified.missing,
             moved,
-            forbidden: judged.forbidden,
+            forbidden,
         }))
     }
 
@@ -299,7 +302,14 @@ impl Supervisor<'_> {
         // The folder within the repository that the loop works in.
         let below = started.workspace.strip_prefix(workspace.root()).unwrap_or(Path::new("")).to_owned();
         let root = match &self.checkout {
-            Some(checkout) if checkout.snapshot == snapshot && checkout.look == look => checkout.folder(),
+            // A gate that is tried again finds nothing of what it left the first time: work that is right only then is wrong.
+            Some(checkout)
+                if checkout.snapshot == snapshot
+                    && checkout.look == look
+                    && (look.must_fail || self.stream.state().gate_attempt() <= 1) =>
+            {
+                checkout.folder()
+            }
             _ => {
                 let at = |error| WorkspaceError::io("lay out a checkout for", workspace.root())(error);
                 // The one before may lie in the same place.
