@@ -116,9 +116,9 @@ impl TestCounts {
         reports.fold(None, |sum: Option<Self>, report| {
             let sum = sum.unwrap_or_default();
             Some(Self {
-                passed: sum.passed + report.passed,
-                failed: sum.failed + report.failed,
-                skipped: sum.skipped + report.skipped,
+                passed: sum.passed.saturating_add(report.passed),
+                failed: sum.failed.saturating_add(report.failed),
+                skipped: sum.skipped.saturating_add(report.skipped),
             })
         })
     }

@@ -642,3 +642,42 @@ fn helpers_fixtures_and_lists_decide_with_the_tests_that_use_them() {
     let programs = follow("cd a && pytest -q | grep x; ./run.sh $B", "", &files).programs;
     assert_eq!(programs.into_iter().collect::<Vec<_>>(), ["cd", "grep", "pytest", "python", "python3", "sh"]);
 }
+
+#[test]
+fn a_report_that_is_not_what_it_claims_to_be_is_no_more_than_its_words() {
+    let read = |output: &str| {
+        let mut reader = ReportReader::default();
+        reader.push(output.as_bytes());
+        reader.finish().map(|report| (report.passed, report.failed, report.skipped))
+    };
+    for (output, expected) in [
+        // Numbers that no runner prints.
+        ("4294967295 passed in 0.01s\n4294967295 passed in 0.01s\n", Some((u32::MAX, 0, 0))),
+        ("99999999999999999999 passed in 0.01s\n", Some((0, 0, 0))),
+        ("-3 passed in 0.01s\n", None),
+        (
+            "Ran 4294967295 tests in 0.001s\nRan 9 tests in 0.001s\nFAILED (failures=4294967295, errors=9)\n",
+            Some((0, u32::MAX, 0)),
+        ),
+        // Words that only look like a summary.
+        ("we have passed in 3 places\n", None),
+        ("test result: \n", Some((0, 0, 0))),
+        ("all 12 passed\n", None),
+        ("\u{1b}[31m\u{1b}[0m\n", None),
+        ("{\"numPassedTests\": 12}\n", None),
+        ("", None),
+    ] {
+        assert_eq!(read(output), expected, "{output:?}");
+    }
+    // Half a summary is none, and what cannot be read hides no later one.
+    assert_eq!(read("3 passed in "), None);
+    assert_eq!(read("\u{fffd}\u{0}\n3 passed in 0.01s\n"), Some((3, 0, 0)));
+    // One that claims more than before does not shrink, and one that says nothing does.
+    let before = TestReport { passed: 2, ..TestReport::default() };
+    assert!(
+        before
+            .shrunk_to(Some(&TestReport { passed: u32::MAX, failed: 9, ..TestReport::default() }))
+            .is_none()
+    );
+    assert!(before.shrunk_to(None).is_some());
+}

@@ -328,7 +328,8 @@ impl Decision {
             .filter_map(|trial| trial.tests.as_ref())
             .map(|tests| tests.ran())
             .collect();
-        let ran_before = (!reports.is_empty()).then(|| reports.iter().sum());
+        let ran_before =
+            (!reports.is_empty()).then(|| reports.iter().fold(0, |sum: u32, ran| sum.saturating_add(*ran)));
         must_pass_as_before(&self.moved(), had_tests, ran_before)
     }
 

@@ -126,7 +126,6 @@ impl StartingPoint {
                     workspace.forget()?;
                     return Err(StartError::ProtectsNothing(pattern));
                 }
-                warnings.push(format!("the pattern `{pattern}` protects nothing: no file matches it"));
             }
             let mut named: Vec<String> =
                 named.iter().map(|name| below.join(name).to_string_lossy().into_owned()).collect();
