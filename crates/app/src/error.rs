@@ -222,7 +222,8 @@ impl From<StartError> for UserError {
                 Self::usage(error).hint("it goes on when the agent of that session next stops")
             }
             StartError::ProtectsNothing(_) => Self::usage(error).hint(
-                "patterns count from the top of the repository, `*` stays in one folder and `**` does not: `--protect 'tests/**'`",
+                "patterns count from the top of the repository, `*` stays in one folder and `**` does not: `tests/**`; one that may \
+                 match nothing yet begins with `?`: `?tests/**`",
             ),
             StartError::Policy(_)
             | StartError::Glob(_)

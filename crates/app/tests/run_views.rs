@@ -77,6 +77,7 @@ fn world(owner: &Identity) -> World {
                 dacapo_core::judge::promise::PromiseRule::new("DONE").expect("right"),
             ),
         )),
+        tip: None,
         budget_of: "r1".parse().expect("right"),
         pid: 1,
         version: "0".to_owned(),

@@ -243,7 +243,8 @@ pub struct GateRules {
     pub setup: Vec<SetupCommand>,
     /// Paths the agent may not change if its claim is to count.
     pub protect: Vec<String>,
-    /// Patterns that must match a file when the loop begins: those that the user typed. Not recorded: a loop that goes on has begun.
+    /// Patterns that must match a file when the loop begins, of those that protect. Not recorded: a loop that goes on has begun, and
+    /// the loops of a run begin where others have worked.
     #[serde(skip)]
     pub must_match: Vec<String>,
     /// Files that checks name which run later on this work. They are as protected as those that the gates of this loop name.

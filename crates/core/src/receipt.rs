@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     event::{Examination, GateResult, Look, ProtectedFile, Usage},
-    goalposts::TestReport,
+    goalposts::{OutsideFile, TestReport},
     judge::{claim::RefusalReason, expectation::Expectation, signal::Signal},
     loop_machine::{GateTry, Judging, LoopState, Seal},
 };
@@ -39,6 +39,9 @@ pub struct Receipt {
     /// What became of the tests that were there before the first agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tests: Option<TestsProof>,
+    /// The programs that gates ran, which did not change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<OutsideFile>,
     /// `clean` if the gates passed in a fresh checkout, `workspace` if they did there alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked_in: Option<String>,
@@ -117,9 +120,9 @@ impl TestCounts {
         reports.fold(None, |sum: Option<Self>, report| {
             let sum = sum.unwrap_or_default();
             Some(Self {
-                passed: sum.passed + report.passed,
-                failed: sum.failed + report.failed,
-                skipped: sum.skipped + report.skipped,
+                passed: sum.passed.saturating_add(report.passed),
+                failed: sum.failed.saturating_add(report.failed),
+                skipped: sum.skipped.saturating_add(report.skipped),
             })
         })
     }
@@ -186,8 +189,10 @@ pub(crate) fn issue(
         must_fail_noticed: judging.tries.iter().any(|tried| tried.holds() && has_noticed(&tried.result)),
     });
     let is_clean = judging.has_passed(Look::CLEAN);
-    let approved_by =
-        state.approved.as_ref().filter(|(tree, _)| found.is_some_and(|found| found.tree == *tree));
+    let approved_by = [&state.approved, &state.approved_outside]
+        .into_iter()
+        .flatten()
+        .find(|(tree, _)| found.is_some_and(|found| found.tree == *tree));
     let spec = |index: usize| started.policy.gates.specs.get(index);
     let mut receipt = Receipt {
         loop_id: seal.loop_id,
@@ -222,6 +227,14 @@ pub(crate) fn issue(
             emptied_tests: tamper.map_or(0, |scan| scan.emptied_tests),
         },
         tests,
+        programs: started
+            .outside
+            .iter()
+            .filter(|file| {
+                file.program.is_some() && !found.is_some_and(|found| found.outside.contains(&file.path))
+            })
+            .cloned()
+            .collect(),
         checked_in: is_watched.then(|| if is_clean { "clean" } else { "workspace" }.to_owned()),
         sandbox: Some(seal.sandbox),
         approved_by: approved_by.map(|(_, by)| by.clone()),

@@ -5,7 +5,7 @@
 //! and its children and nothing else. Runs and units are not shown there.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     ffi::OsStr,
     fs::File,
     io::{self, Read, Seek, SeekFrom},
@@ -148,6 +148,46 @@ impl From<LoopRecord> for LoopSeen {
 
 fn seen(rows: Vec<LoopRow>) -> Vec<LoopSeen> {
     rows.into_iter().map(LoopSeen::from).collect()
+}
+
+/// Which tasks were complete when a run of units first saw them.
+#[derive(Default)]
+struct FirstSeen {
+    tasks: BTreeMap<(UnitId, u32), bool>,
+    /// The commit at which the target was before the first run; `None` if no run says so.
+    tip: Option<String>,
+}
+
+impl FirstSeen {
+    fn of(store: &Store, project: &ProjectId) -> Result<Self, ClientError> {
+        let mut seen = Self::default();
+        for run in store.runs_of(project)? {
+            let Some(started) = store.run_started(&run.view.id)? else { continue };
+            if seen.tip.is_none() {
+                seen.tip.clone_from(&started.tip);
+            }
+            for plan in &started.units {
+                for number in plan.tasks.iter().map(|(number, _)| *number) {
+                    let is_complete = plan.complete.contains(&number);
+                    seen.tasks.entry((plan.unit.clone(), number)).or_insert(is_complete);
+                }
+            }
+        }
+        Ok(seen)
+    }
+
+    /// Whether the task was complete at first sight. One that no run has seen was complete then if the target had it so before the
+    /// first run; where no run says what the target was, nothing speaks against it.
+    fn was_complete(&self, home: &Home, root: &Path, (unit, number): (&UnitId, u32), file: &str) -> bool {
+        if let Some(is_complete) = self.tasks.get(&(unit.clone(), number)) {
+            return *is_complete;
+        }
+        let Some(tip) = &self.tip else { return true };
+        let content =
+            Repository::open(root, home).ok().and_then(|repo| repo.file_at(tip, file).ok().flatten());
+        let task = content.and_then(|bytes| dacapo_core::unit::check::task(file, &bytes).ok());
+        task.is_some_and(|task| task.status == TaskStatus::Complete)
+    }
 }
 
 impl Client {
@@ -508,15 +548,17 @@ impl Client {
         Ok(self.journal().map(|store| store.unit_view(project, name)).transpose()?.unwrap_or_default())
     }
 
-    /// Tasks of `units` that are `complete` in their files, that loops of this project have worked on, and that no receipt proves:
-    /// the files say so because an agent or a user wrote it.
+    /// Tasks of `units` in the repository at `root` that are `complete` in their files and that no receipt proves: the files say so
+    /// because an agent or a user wrote it. What was complete when the user first ran units here counts as it stands.
     pub fn complete_without_proof(
         &self,
         project: &ProjectId,
+        root: &Path,
         units: &[Unit],
     ) -> Result<Vec<(UnitId, u32)>, ClientError> {
-        let Some(store) = self.journal() else { return Ok(Vec::new()) };
+        let Way::Journal { home, store } = &self.way else { return Ok(Vec::new()) };
         let mut found = Vec::new();
+        let mut first: Option<FirstSeen> = None;
         for unit in units {
             let complete = unit.tasks.iter().filter(|task| task.status == TaskStatus::Complete);
             let complete: Vec<u32> = complete.map(|task| task.spec.number).collect();
@@ -537,9 +579,20 @@ impl Client {
                     proven.extend(claimed_tasks(&receipt.claim));
                 }
             }
-            let unproven =
-                complete.into_iter().filter(|task| worked_on.contains(task) && !proven.contains(task));
-            found.extend(unproven.map(|task| (unit.id.clone(), task)));
+            for task in complete.into_iter().filter(|task| !proven.contains(task)) {
+                if !worked_on.contains(&task) {
+                    let seen = match &mut first {
+                        Some(seen) => seen,
+                        None => first.insert(FirstSeen::of(store, project)?),
+                    };
+                    let file = unit.tasks.iter().find(|known| known.spec.number == task);
+                    let file = file.map(|known| known.spec.file.as_str()).unwrap_or_default();
+                    if seen.was_complete(home, root, (&unit.id, task), file) {
+                        continue;
+                    }
+                }
+                found.push((unit.id.clone(), task));
+            }
         }
         Ok(found)
     }

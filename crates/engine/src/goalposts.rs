@@ -14,8 +14,8 @@ use std::{
 use dacapo_core::{
     goalposts::{
         ABOVE, Followed, FollowedFile, Following, Goalpost, GoalpostKind, GoalpostSeal, Goalposts, IN_HOME,
-        MAX_MUST_FAIL, Moved, MovedGoalpost, MustFailTest, Runner, SHADOW_PACKAGES, SHADOWS, follow,
-        is_left_out, kind_of, must_fail_tests,
+        MAX_MUST_FAIL, Moved, MovedGoalpost, MustFailTest, OutsideFile, Runner, SHADOW_PACKAGES, SHADOWS,
+        follow, helpers_of_test, is_discovered, is_left_out, kind_of, must_fail_tests,
     },
     judge::{gate_scripts::named_files, glob::Globs},
     policy::{GateSpec, Policy},
@@ -64,34 +64,82 @@ impl Stamp {
     }
 }
 
-/// A program on PATH, as it was at the start.
+/// A program on PATH, or a part of an installed test runner, as it was at the start.
 struct KnownProgram {
     path: PathBuf,
     stamp: Option<Stamp>,
-    /// A hash of how it begins and ends: a new hard link or another owner changes the stamp, and not the program.
-    ends: Option<String>,
+    /// What it held then. It is read again only if the stamp is another.
+    content: Content,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Content {
+    /// SHA-256 of its bytes: of a program that gates are known to run.
+    Whole(String),
+    /// A hash of how it begins and ends, of what is only looked at in case.
+    Ends(Option<String>),
 }
 
 impl KnownProgram {
     fn at(path: PathBuf) -> Self {
-        Self { stamp: Stamp::of(&path), ends: ends_of(&path).ok(), path }
+        Self { stamp: Stamp::of(&path), content: Content::Ends(ends_of(&path).ok()), path }
+    }
+
+    /// The same with all its bytes read.
+    fn read_whole(path: PathBuf) -> Self {
+        let stamp = Stamp::of(&path);
+        match whole_of(&path) {
+            Ok(sha256) => Self { stamp, content: Content::Whole(sha256), path },
+            Err(_) => Self::at(path),
+        }
+    }
+
+    /// A program of which the journal says what it held.
+    fn recorded(path: PathBuf, sha256: String) -> Self {
+        // Believed at first sight only if its bytes are those.
+        let stamp = Stamp::of(&path).filter(|_| whole_of(&path).is_ok_and(|now| now == sha256));
+        Self { path, stamp, content: Content::Whole(sha256) }
     }
 
     fn is_changed(&self) -> bool {
         let now = Stamp::of(&self.path);
-        if now == self.stamp {
+        if now == self.stamp && now.is_some() {
             return false;
         }
-        let (Some(before), Some(now)) = (self.stamp, now) else { return true };
-        Stamp { changed: before.changed, ..now } != before || ends_of(&self.path).ok() != self.ends
+        match (&self.content, self.stamp, now) {
+            (_, _, None) => true,
+            (Content::Whole(sha256), ..) => !whole_of(&self.path).is_ok_and(|now| now == *sha256),
+            (Content::Ends(_), None, _) => true,
+            // A new hard link or another owner changes the stamp, and not the program.
+            (Content::Ends(ends), Some(before), Some(now)) => {
+                Stamp { changed: before.changed, ..now } != before || ends_of(&self.path).ok() != *ends
+            }
+        }
+    }
+
+    /// Whether its content is another: what is installed anew with the same content is the same.
+    fn is_other(&self) -> bool {
+        let is_same = |ends: &Option<String>| ends_of(&self.path).ok() == *ends;
+        match &self.content {
+            Content::Ends(ends) => Stamp::of(&self.path) != self.stamp && !is_same(ends),
+            Content::Whole(_) => self.is_changed(),
+        }
     }
 }
 
-impl KnownProgram {
-    /// Whether its content is another: what is installed anew with the same content is the same.
-    fn is_other(&self) -> bool {
-        Stamp::of(&self.path) != self.stamp && ends_of(&self.path).ok() != self.ends
+fn whole_of(path: &Path) -> io::Result<String> {
+    use sha2::{Digest, Sha256};
+    use std::io::Read;
+    let mut file = fs::File::open(path)?;
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => break,
+            read => hash.update(&buffer[..read]),
+        }
     }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The hash of the first and the last bytes of a file.
@@ -127,6 +175,12 @@ pub(crate) struct WatchedGoalposts {
     programs: BTreeMap<String, KnownProgram>,
     /// Parts of test runners that are installed in the workspace or in the home folder.
     installed: BTreeMap<PathBuf, KnownProgram>,
+    /// Files and folders whose names are no text, at the start.
+    odd: BTreeSet<PathBuf>,
+    /// Whether there were too many files to look at all of them.
+    is_cut: bool,
+    /// Whether there are by now.
+    hides_files: bool,
 }
 
 /// What the workspace holds that no snapshot does, as it was at the start.
@@ -150,7 +204,16 @@ struct Walk {
     left_out: Vec<String>,
     /// Repositories within this one.
     nested: Vec<String>,
+    /// Links to folders of the workspace, and where they lead.
+    links: Vec<(String, String)>,
+    /// Files and folders whose names are no text, from the root. What lies in such a folder is not looked at.
+    odd: BTreeSet<PathBuf>,
     is_cut: bool,
+}
+
+/// Links to folders within `root`, from its top, and where they lead.
+pub(crate) fn linked_folders(root: &Path) -> Vec<(String, String)> {
+    walk(root).links
 }
 
 fn walk(root: &Path) -> Walk {
@@ -174,7 +237,10 @@ fn walk(root: &Path) -> Walk {
                 walk.is_cut = true;
                 return walk;
             }
-            let Some(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
+            let Some(name) = entry.file_name().to_str().map(str::to_owned) else {
+                walk.odd.insert(Path::new(&folder).join(entry.file_name()));
+                continue;
+            };
             // In a submodule it is a file.
             if name == ".git" {
                 continue;
@@ -182,6 +248,11 @@ fn walk(root: &Path) -> Walk {
             let below = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
             let Ok(kind) = entry.file_type() else { continue };
             let is_dir = kind.is_dir() || (kind.is_symlink() && entry.path().is_dir());
+            if is_dir && kind.is_symlink() {
+                let real = entry.path().canonicalize().ok();
+                let real = real.as_ref().and_then(|real| real.strip_prefix(root).ok()?.to_str());
+                walk.links.extend(real.map(|real| (below.clone(), real.to_owned())));
+            }
             if !is_dir {
                 // Neither pipes nor devices are read.
                 if kind.is_file() || (kind.is_symlink() && entry.path().is_file()) {
@@ -202,6 +273,28 @@ fn walk(root: &Path) -> Walk {
 /// The files below `root`, ignored ones, those behind links and those of repositories within this one included.
 pub(crate) fn files_of(root: &Path) -> Vec<String> {
     walk(root).files
+}
+
+/// The first of `patterns` that fits no file below `root`, by any of the ways in which a pattern protects.
+pub fn idle_pattern(root: &Path, patterns: &[String]) -> Option<String> {
+    if patterns.is_empty() {
+        return None;
+    }
+    let walk = walk(root);
+    let mut paths = walk.files;
+    for (link, real) in &walk.links {
+        let behind = paths.iter().filter_map(|path| path.strip_prefix(real.as_str()));
+        let aliases: Vec<String> = behind.map(|rest| format!("{link}{rest}")).collect();
+        paths.extend(aliases);
+        paths.push(link.clone());
+    }
+    let is_idle = |pattern: &&String| {
+        let meant = [(*pattern).clone(), format!("**/{pattern}")];
+        let is_name = !pattern.trim_end_matches('/').contains('/');
+        let globs = Globs::parse(&meant[..if is_name { 2 } else { 1 }]).unwrap_or_default();
+        !paths.iter().any(|path| globs.matches(path))
+    };
+    patterns.iter().find(is_idle).cloned()
 }
 
 /// Files that the workspace holds otherwise than the commit that changes count from, with what they hold there; `None`: the commit
@@ -246,14 +339,22 @@ pub struct GateReach {
     pub absent: Vec<String>,
     /// Each gate with the test runners that it starts.
     pub runners: Vec<(String, Vec<Runner>)>,
+    /// Names of the programs that gates and their scripts start.
+    pub programs: BTreeSet<String>,
 }
 
 fn reach(root: &Path, below: &str, gates: &[GateSpec], files: &[String], earlier: &Earlier) -> GateReach {
     let disk = OnDisk { root, files, earlier };
-    let mut reach =
-        GateReach { followed: Vec::new(), patterns: Vec::new(), absent: Vec::new(), runners: Vec::new() };
+    let mut reach = GateReach {
+        followed: Vec::new(),
+        patterns: Vec::new(),
+        absent: Vec::new(),
+        runners: Vec::new(),
+        programs: BTreeSet::new(),
+    };
     for gate in gates.iter().filter(|gate| gate.ask.is_none()) {
-        let Followed { files, patterns, absent, runners } = follow(&gate.script(), below, &disk);
+        let Followed { files, patterns, absent, runners, programs } = follow(&gate.script(), below, &disk);
+        reach.programs.extend(programs);
         reach.patterns.extend(patterns);
         reach.absent.extend(absent);
         for file in files {
@@ -290,14 +391,39 @@ impl WatchedGoalposts {
         let reach = reach(root, below, &policy.gates.specs, &walk.files, earlier);
         watched.followed = reach.followed.iter().map(|file| file.path.clone()).collect();
         watched.found_by = Globs::parse(&reach.patterns).unwrap_or_default();
-        watched.before = watched.read(&walk.files, Some(earlier));
-        watched.outside = outside(root);
+        // Programs may be large, and are read meanwhile.
+        let found = std::thread::scope(|scope| {
+            let programs = path.map(|path| scope.spawn(|| programs(&reach.programs, path, root)));
+            watched.before = watched.read(&walk.files, Some(earlier));
+            watched.outside = outside(root);
+            if path.is_some() {
+                watched.installed = installed_runners(root, &walk.left_out);
+            }
+            programs.and_then(|programs| programs.join().ok())
+        });
+        watched.read_helpers(&walk.files, earlier);
+        (watched.odd, watched.is_cut) = (walk.odd, walk.is_cut);
+        watched.programs = found.unwrap_or_default();
         watched.outside.extend(reach.absent.iter().map(|path| (PathBuf::from(path), None)));
-        if let Some(path) = path {
-            watched.programs = programs(policy, path, root);
-            watched.installed = installed_runners(root, &walk.left_out);
-        }
         (watched, reach)
+    }
+
+    /// Seals the modules that tests import and that serve tests by their names.
+    fn read_helpers(&mut self, files: &[String], earlier: &Earlier) {
+        let there: HashSet<&str> = files.iter().map(String::as_str).collect();
+        let tests = self.before.0.iter().filter(|(_, post)| post.kind == GoalpostKind::Test);
+        let texts =
+            tests.filter_map(|(path, _)| Some((path, std::str::from_utf8(self.contents.get(path)?).ok()?)));
+        let helpers: BTreeSet<String> = texts
+            .flat_map(|(path, text)| helpers_of_test(path, text))
+            .filter_map(|paths| paths.into_iter().find(|path| there.contains(path.as_str())))
+            .filter(|path| !self.before.0.contains_key(path))
+            .collect();
+        let more: Vec<String> = helpers.into_iter().collect();
+        self.followed.extend(more.iter().cloned());
+        // Those that lie outside were read before.
+        let helpers = self.read(&more, Some(earlier));
+        self.before.0.extend(helpers.0);
     }
 
     fn empty(root: &Path, below: &str, policy: &Policy) -> Self {
@@ -315,6 +441,9 @@ impl WatchedGoalposts {
             outside: BTreeMap::new(),
             programs: BTreeMap::new(),
             installed: BTreeMap::new(),
+            odd: BTreeSet::new(),
+            is_cut: false,
+            hides_files: false,
         }
     }
 
@@ -324,7 +453,7 @@ impl WatchedGoalposts {
         below: &str,
         policy: &Policy,
         list: &Path,
-        seal: &GoalpostSeal,
+        (seal, recorded): (&GoalpostSeal, &[OutsideFile]),
         path: Option<&std::ffi::OsStr>,
     ) -> io::Result<Self> {
         let before: Goalposts = serde_json::from_slice(&fs::read(list)?)?;
@@ -342,10 +471,49 @@ impl WatchedGoalposts {
         watched.before = before;
         watched.outside = outside(root);
         if let Some(path) = path {
-            watched.programs = programs(policy, path, root);
+            watched.programs = programs(&reach.programs, path, root);
             watched.installed = installed_runners(root, &walk.left_out);
         }
+        (watched.odd, watched.is_cut) = (walk.odd, walk.is_cut);
+        watched.remember(recorded);
         Ok(watched)
+    }
+
+    /// Takes what the journal says of the start for what was there. A journal of an earlier version says nothing.
+    fn remember(&mut self, recorded: &[OutsideFile]) {
+        if recorded.is_empty() {
+            return;
+        }
+        for hash in self.outside.values_mut() {
+            *hash = None;
+        }
+        for file in recorded {
+            let path = PathBuf::from(&file.path);
+            match &file.program {
+                Some(name) => {
+                    let known = KnownProgram::recorded(path, file.sha256.clone());
+                    self.programs.insert(name.clone(), known);
+                }
+                None => drop(self.outside.insert(path, Some(file.sha256.clone()))),
+            }
+        }
+    }
+
+    /// What of the surroundings is recorded for the receipt, and for a loop that goes on.
+    pub(crate) fn recorded(&self) -> Vec<OutsideFile> {
+        let shown = |path: &Path| path.display().to_string();
+        let programs = self.programs.iter().filter_map(|(name, known)| match &known.content {
+            Content::Whole(sha256) => Some(OutsideFile {
+                program: Some(name.clone()),
+                path: shown(&known.path),
+                sha256: sha256.clone(),
+            }),
+            Content::Ends(_) => None,
+        });
+        let settings = self.outside.iter().filter_map(|(path, hash)| {
+            Some(OutsideFile { program: None, path: shown(path), sha256: hash.clone()? })
+        });
+        programs.chain(settings).collect()
     }
 
     pub(crate) fn seal(&self) -> GoalpostSeal {
@@ -416,8 +584,27 @@ impl WatchedGoalposts {
     /// What differs from the start.
     pub(crate) fn moved(&mut self) -> Vec<MovedGoalpost> {
         let walk = walk(&self.root);
+        let there: HashSet<&String> = walk.files.iter().collect();
+        self.seen.retain(|path, _| path.starts_with('/') || there.contains(path));
         let now = self.read(&walk.files, None);
-        self.before.moved_to(&now)
+        let mut moved = self.before.moved_to(&now);
+        // No rule tells what a file without a readable name is to the gates.
+        moved.extend(walk.odd.difference(&self.odd).map(|path| MovedGoalpost {
+            path: path.to_string_lossy().into_owned(),
+            kind: GoalpostKind::Followed,
+            how: Moved::Added,
+        }));
+        self.hides_files = walk.is_cut && !self.is_cut;
+        moved
+    }
+
+    /// Why the goalposts cannot be told among the files of the workspace any more.
+    pub(crate) fn flood(&self) -> Option<String> {
+        self.hides_files.then(|| {
+            format!(
+                "there are more than {MAX_ENTRIES} files now: which of them decide about tests cannot be told"
+            )
+        })
     }
 
     /// The must-fail tests that can be put into the tests of the start; some of them, spread over the files, if there are many.
@@ -434,7 +621,8 @@ impl WatchedGoalposts {
         all.into_iter().step_by(step).collect()
     }
 
-    /// Settings above the workspace and in the home folder, and programs of gates, that are not what they were.
+    /// Settings above the workspace and in the home folder, programs of gates, and parts of installed runners that are not what they
+    /// were.
     pub(crate) fn changed_outside(&self) -> Vec<String> {
         let settings = self.outside.iter().filter(|(path, before)| hash_of(path) != **before);
         let programs = self.programs.values().filter(|program| program.is_changed());
@@ -458,6 +646,52 @@ impl WatchedGoalposts {
             .chain(shadowing)
             .map(|path| path.display().to_string())
             .collect()
+    }
+
+    /// Makes the goalposts in `folder`, a checkout that is thrown away, read-only or writable. Files that are shared with other work
+    /// stay writable, and so does what tests read: some open it for writing.
+    pub(crate) fn hold_still(&self, folder: &Path, is_held: bool) {
+        use std::os::unix::fs::PermissionsExt;
+        let decides = |(path, post): &(&String, &Goalpost)| match post.kind {
+            GoalpostKind::Keys(_) => false,
+            GoalpostKind::Test => is_discovered(path),
+            GoalpostKind::Setting | GoalpostKind::Followed | GoalpostKind::Shadow => true,
+        };
+        for (path, _) in self.before.0.iter().filter(decides).filter(|(path, _)| !path.starts_with('/')) {
+            let file = folder.join(path);
+            // A link may lead out of the checkout.
+            let Ok(data) = fs::symlink_metadata(&file) else { continue };
+            let is_inside = data.is_file() && file.canonicalize().is_ok_and(|real| real.starts_with(folder));
+            if !is_inside {
+                continue;
+            }
+            let mode = data.permissions().mode();
+            let wanted = if is_held { mode & !0o222 } else { mode | 0o200 };
+            if wanted != mode {
+                let _ = fs::set_permissions(&file, fs::Permissions::from_mode(wanted));
+            }
+        }
+    }
+
+    /// Goalposts of the workspace that are not what they were when the claim was looked at, by their bytes.
+    pub(crate) fn changed_since_look(&self) -> Vec<String> {
+        let mut paths: Vec<String> = self
+            .seen
+            .iter()
+            .filter(|(path, (stamp, post))| {
+                let file = self.root.join(path);
+                if Stamp::of(&file) == Some(*stamp) {
+                    return false;
+                }
+                let (Some(kind), Ok(bytes)) = (self.kind(path), fs::read(&file)) else {
+                    return post.is_some();
+                };
+                Goalpost::of(kind, &bytes) != *post
+            })
+            .map(|(path, _)| path.clone())
+            .collect();
+        paths.sort_unstable();
+        paths
     }
 
     /// The goalposts in `folder`, a checkout: what they are now, to be compared after a gate has run.
@@ -484,6 +718,11 @@ impl WatchedGoalposts {
         if !missing.is_empty() {
             for (path, bytes) in missing.iter().zip(read_base(&missing)?) {
                 read.extend(bytes.map(|bytes| (*path, bytes)));
+            }
+        }
+        if moved.iter().any(|moved| moved.path.contains(char::REPLACEMENT_CHARACTER)) {
+            for path in walk(folder).odd.difference(&self.odd).map(|path| folder.join(path)) {
+                if path.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
             }
         }
         for moved in moved.iter().filter(|moved| !moved.path.starts_with('/')) {
@@ -588,7 +827,7 @@ fn hash_of(path: &Path) -> Option<String> {
         // Whether it is there, and what lies in it, by name.
         let mut names: Vec<_> = fs::read_dir(path).ok()?.flatten().map(|entry| entry.file_name()).collect();
         names.sort_unstable();
-        return Some(format!("{names:?}"));
+        return Some(sha256(format!("{names:?}").as_bytes()));
     }
     data.is_file().then(|| fs::read(path).ok().map(|bytes| sha256(&bytes))).flatten()
 }
@@ -688,7 +927,8 @@ fn is_program(file: &Path) -> bool {
 }
 
 /// Programs that gates and the tools below them start, as PATH finds them now. Those in the workspace are the agent's to write.
-fn programs(policy: &Policy, path: &std::ffi::OsStr, root: &Path) -> BTreeMap<String, KnownProgram> {
+/// All bytes of those that gates are known to run are read.
+fn programs(run: &BTreeSet<String>, path: &std::ffi::OsStr, root: &Path) -> BTreeMap<String, KnownProgram> {
     const TOOLS: &[&str] = &[
         "sh",
         "bash",
@@ -730,16 +970,17 @@ fn programs(policy: &Policy, path: &std::ffi::OsStr, root: &Path) -> BTreeMap<St
         "cat",
         "git",
     ];
-    let words =
-        policy.gates.specs.iter().flat_map(|gate| dacapo_core::judge::gate_scripts::programs_of(&gate.run));
-    let names: BTreeSet<String> =
-        words.filter(|word| !word.contains('/')).chain(TOOLS.iter().map(|tool| (*tool).to_owned())).collect();
+    let names: BTreeSet<&str> = run.iter().map(String::as_str).chain(TOOLS.iter().copied()).collect();
     let folders: Vec<PathBuf> = std::env::split_paths(path).filter(|folder| folder.is_absolute()).collect();
     let mut found = BTreeMap::new();
     for name in names {
-        let file = folders.iter().map(|folder| folder.join(&name)).find(|file| is_program(file));
+        let file = folders.iter().map(|folder| folder.join(name)).find(|file| is_program(file));
         if let Some(file) = file.filter(|file| !file.starts_with(root)) {
-            found.insert(name, KnownProgram::at(file));
+            let known = match run.contains(name) {
+                true => KnownProgram::read_whole(file),
+                false => KnownProgram::at(file),
+            };
+            found.insert(name.to_owned(), known);
         }
     }
     found
@@ -854,5 +1095,34 @@ mod tests {
         assert!(known.is_changed(), "other bytes of the same size and time are another program");
         fs::remove_file(&path).unwrap();
         assert!(known.is_changed());
+    }
+
+    #[test]
+    fn a_program_that_gates_run_is_known_by_all_its_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tool");
+        let bytes = vec![b'x'; 2 << 20];
+        fs::write(&path, &bytes).unwrap();
+        let known = KnownProgram::read_whole(path.clone());
+        assert_eq!(known.content, Content::Whole(sha256(&bytes)));
+        assert!(!known.is_changed());
+        // Installed anew with the same bytes.
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, &bytes).unwrap();
+        assert!(!known.is_changed());
+        // One byte in its middle, with the same size and time.
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        let mut other = bytes.clone();
+        other[1 << 20] = b'y';
+        fs::write(&path, &other).unwrap();
+        fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+        assert!(known.is_changed());
+        // A loop that goes on takes the journal's word, and not what it finds.
+        assert!(KnownProgram::recorded(path.clone(), sha256(&bytes)).is_changed());
+        fs::write(&path, &bytes).unwrap();
+        assert!(!KnownProgram::recorded(path.clone(), sha256(&bytes)).is_changed());
+        fs::remove_file(&path).unwrap();
+        assert!(known.is_changed());
+        assert!(KnownProgram::recorded(path, sha256(&bytes)).is_changed());
     }
 }

@@ -26,8 +26,9 @@ const ID_LENGTH: usize = 10;
 
 /// Approve what a workflow or a task asks about, or a claim that was refused for its tests
 ///
-/// Of a loop whose newest claim is `narrowed`, this accepts that very tree; look at the difference first. If the workspace has moved on,
-/// nothing is approved.
+/// Of a loop whose newest claim is `narrowed`, this accepts that very tree; look at the difference first. So it does if a claim was
+/// refused because a test runner, a program or a setting outside of the workspace changed. If the workspace has moved on, nothing is
+/// approved.
 ///
 /// Of a task whose review does not come to an end, this takes the work as it is; an agent that is blocked goes on with what you
 /// say. The approval holds for the files that the question is about; if they have changed since, it does not count, the checks run
@@ -265,10 +266,15 @@ fn narrowed(client: &Client, id: &LoopId) -> Result<Option<NarrowedClaim>, UserE
     let (mut examined, mut found) = (None, None);
     for envelope in client.events_of_loop(id, 0)? {
         match envelope.event {
-            LoopEvent::ClaimExamined { found, .. } => examined = Some(found.tree),
+            LoopEvent::ClaimExamined { found, .. } => examined = Some(found),
             LoopEvent::ClaimRefused { reason, detail, .. } => {
-                let tree = examined.take().filter(|_| reason == RefusalReason::Narrowed);
-                found = tree.map(|tree| NarrowedClaim { tree, detail, is_past: false });
+                let claim = examined.take().filter(|claim| match reason {
+                    RefusalReason::Narrowed => true,
+                    RefusalReason::Tampered => claim.is_tampered_outside_alone(),
+                    _ => false,
+                });
+                found =
+                    claim.map(|claim| claim.tree).map(|tree| NarrowedClaim { tree, detail, is_past: false });
             }
             LoopEvent::SnapshotTaken { tree, .. } => {
                 if let Some(claim) = found.as_mut() {

@@ -1,5 +1,7 @@
 //! The flags that loops of `run` and of units have in common, and the policy they make with the configuration.
 
+use std::path::Path;
+
 use clap::Args;
 use dacapo_core::{
     config::{Effective, Source, Sourced, Typed},
@@ -8,7 +10,7 @@ use dacapo_core::{
     judge::{contradiction::Patterns, promise::PromiseRule},
     policy::{AgentSettings, ClaimRules, GateRules, GateSpec, Limits, Pace, Policy, SetupCommand, TestsMode},
 };
-use dacapo_engine::{config_files::ConfigFiles, process::Programs};
+use dacapo_engine::{config_files::ConfigFiles, process::Programs, supervisor::StartError};
 
 use super::{
     agents::{self, Chosen, Wanted},
@@ -253,6 +255,9 @@ impl LoopFlags {
     }
 }
 
+/// What a pattern of protected paths begins with that may match nothing.
+const OPTIONAL: char = '?';
+
 /// The gates and protected paths of the configuration and of what was typed. Each gate is tried again as often as `retries` or its
 /// own setting says.
 pub(super) fn gate_rules(
@@ -269,18 +274,29 @@ pub(super) fn gate_rules(
         .setup
         .iter()
         .map(|step| SetupCommand { run: step.value.run.clone(), only_if: step.value.condition.clone() });
+    let patterns = || effective.protect.iter().map(|glob| &glob.value).chain(protect);
     GateRules {
         specs: specs.collect(),
         run_in: effective.gate_in.value,
         from: effective.gate_from.value,
         setup: setup.collect(),
-        must_match: protect.to_vec(),
-        protect: effective.protect.iter().map(|glob| &glob.value).chain(protect).cloned().collect(),
+        must_match: patterns().filter(|pattern| !pattern.starts_with(OPTIONAL)).cloned().collect(),
+        protect: patterns()
+            .map(|pattern| pattern.strip_prefix(OPTIONAL).unwrap_or(pattern).to_owned())
+            .collect(),
         baseline: effective.baseline.value,
         tolerate_baseline: effective.tolerate_baseline.value,
         red_first: effective.red_first.value,
         feedback,
         ..GateRules::default()
+    }
+}
+
+/// Refuses patterns that protect nothing of the repository at `root`, before a run of several loops begins. One loop looks by itself.
+pub(super) fn refuse_idle_patterns(root: &Path, policy: &Policy) -> Result<(), UserError> {
+    match dacapo_engine::goalposts::idle_pattern(root, &policy.gates.must_match) {
+        Some(pattern) => Err(StartError::ProtectsNothing(pattern).into()),
+        None => Ok(()),
     }
 }
 

@@ -243,7 +243,9 @@ fn unproven(cx: &Context, folder: &std::path::Path) -> Vec<Runnable> {
     let Ok(found) = unit::RepositoryUnits::containing(folder) else { return Vec::new() };
     let units = &found.checked.units;
     let project = Context::project_of(&units::top(folder));
-    let unproven = cx.client().ok().and_then(|client| client.complete_without_proof(&project, units).ok());
+    let root = units::top(folder);
+    let unproven =
+        cx.client().ok().and_then(|client| client.complete_without_proof(&project, &root, units).ok());
     let is_meant = |unit: &Unit, task: &Task| {
         let meant = |(of, number): &(UnitId, u32)| *of == unit.id && *number == task.spec.number;
         unproven.iter().flatten().any(meant)

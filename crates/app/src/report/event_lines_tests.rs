@@ -65,6 +65,7 @@ fn loop_started() -> LoopStarted {
         outline: None,
         protected: Vec::new(),
         goalposts: None,
+        outside: Vec::new(),
         pid: 7,
         version: "0".to_owned(),
     }
@@ -106,6 +107,7 @@ fn every_event_of_a_run_of_units_has_its_line() {
             complete: Vec::new(),
         }],
         settings: Box::new(RunSettings::new(policy())),
+        tip: None,
         budget_of: "abcdefghjk".parse().unwrap(),
         pid: 7,
         version: "0".to_owned(),

@@ -1,7 +1,11 @@
 //! Tests that the agents of units change: what passes only with their own version is refused, `writes:` frees what it names, and a
 //! target that other hands moved is not what the tests of the next run start from.
 
-use crate::world::World;
+use std::time::Duration;
+
+use dacapo_testkit::{Signal, wait_until};
+
+use crate::{control::wait_for_file, world::World};
 
 const TEST: &str = "tests/a.sh";
 
@@ -94,6 +98,38 @@ fn a_weaker_test_that_an_agent_commits_to_the_target_is_said_and_not_believed() 
     // The user looks at the test and agrees to it.
     let shown = world.env.run(["trust", "--show"]);
     assert!(format!("{}{}", shown.stdout, shown.stderr).contains(TEST), "{}{}", shown.stdout, shown.stderr);
+    world.env.run(["trust", "--yes"]).assert_code(0);
+    world.run(&["--max-retries", "1", "--retry-failed"]).assert_code(0);
+}
+
+#[test]
+fn a_weaker_test_that_came_to_the_target_when_the_scheduler_was_killed_is_said_and_not_believed() {
+    const LONG: Duration = Duration::from_secs(25);
+    let world = world("", "true");
+    let checkout = world.env.workspace().display().to_string();
+    let began = world.env.root().join("began").display().to_string();
+    // The first agent commits to the target and lives until its scheduler is killed; the second does nothing of use.
+    let body = format!(
+        "echo x >> src/more.txt; test -e {began} || {{ cd {checkout}; echo true > tests/a.sh; git commit -qam weaker; \
+         touch {began}; sleep 100; }}"
+    );
+    let text = world.env.read("specs/tasks/a/01-step.md").replace("do: true", &format!("do: {body}"));
+    world.env.write("specs/tasks/a/01-step.md", text);
+    world.commit();
+    let running = world.env.spawn(world.args(&["--max-retries", "1"]));
+    wait_for_file(&world, "began");
+    running.signal(Signal::KILL);
+    running.wait(LONG);
+    wait_until("nothing is left", LONG, || world.env.survivors().is_empty());
+    let output = world.run(&["--max-retries", "1", "--retry-failed"]).assert_code(1);
+    assert!(
+        output.stderr.contains("commits while agents worked that dacapo did not make"),
+        "{}",
+        output.stderr
+    );
+    assert!(world.run_events().iter().any(|event| event["type"] == "unit.target_moved"));
+    let refused = refusals(&world);
+    assert!(refused.last().is_some_and(|refusal| refusal.starts_with("\"narrowed\"")), "{refused:?}");
     world.env.run(["trust", "--yes"]).assert_code(0);
     world.run(&["--max-retries", "1", "--retry-failed"]).assert_code(0);
 }

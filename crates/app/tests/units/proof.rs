@@ -307,3 +307,27 @@ fn a_task_that_is_complete_on_the_target_without_a_receipt_is_not_believed() {
     let output = world.run(&["-n", "1"]).assert_code(0);
     assert!(!output.stderr.contains(said), "{}", output.stderr);
 }
+
+#[test]
+fn what_became_complete_since_the_first_run_without_a_loop_is_said_and_not_believed() {
+    let world = World::new();
+    // Complete before the first run: that is how the user's work stands.
+    world.unit("old", 1, &[]);
+    let file = |unit: &str| format!("specs/tasks/{unit}/01-step.md");
+    let complete = |unit: &str| {
+        let text = std::fs::read_to_string(world.env.workspace().join(file(unit))).unwrap();
+        world.env.write(&file(unit), text.replace("status: pending", "status: complete"));
+    };
+    complete("old");
+    world.unit("a", 1, &[]).unit("later", 1, &[]).commit();
+    world.run(&["--unit", "a"]).assert_code(0);
+    let output = world.run(&["--unit", "old"]);
+    assert!(!output.stderr.contains("no receipt proves it"), "{}", output.stderr);
+    // No loop has worked on this one, and by now its file says that it is done.
+    complete("later");
+    world.commit();
+    let output = world.run(&["--unit", "later"]).assert_code(0);
+    let said = "task #1 of later is `complete` in its file, and no receipt proves it";
+    assert!(output.stderr.contains(said), "{}", output.stderr);
+    assert!(world.at("main", "src/later-1.txt").is_some(), "it was worked on");
+}

@@ -40,18 +40,25 @@ fn a_gate_that_is_no_good_refuses_and_is_told_why() {
 }
 
 #[test]
-fn a_pattern_that_protects_nothing_is_refused_if_typed_and_said_if_configured() {
+fn a_pattern_that_protects_nothing_is_refused_unless_it_says_that_it_may() {
     let env = repository();
     let typed = ["-n", "1", "--protect", "nothing/**", "--protect", "tests/**"];
     let refused = env.loop_of("true", &typed).assert_code(2);
     assert_has(&refused.stderr, "`nothing/**` protects nothing: no file matches it");
     assert_eq!(env.run(["status", "--all", "--json"]).assert_code(0).stdout.trim(), "[]", "no loop began");
-    // A file speaks for many branches, and a folder that is not there yet may be meant.
+    // So it is if a file says it, and the file is shared by branches: there it may be optional.
     env.write(".dacapo/config.yaml", "protect: [nothing/**]\n");
+    let refused = env.loop_of("true", &["-n", "1", "--protect", "tests/**"]).assert_code(2);
+    assert_has(&refused.stderr, "`nothing/**` protects nothing: no file matches it");
+    assert_has(&refused.stderr, "begins with `?`");
+    env.write(".dacapo/config.yaml", "protect: [\"?nothing/**\"]\n");
     env.loop_of("true", &["-n", "1", "--protect", "tests/**"]).assert_code(3);
     let warned: Vec<String> = env.of_type("warned").iter().map(|event| event["text"].to_string()).collect();
-    assert_eq!(warned.len(), 1, "{warned:?}");
-    assert_has(&warned[0], "the pattern `nothing/**` protects nothing");
+    assert_eq!(warned, Vec::<String>::new());
+    // It protects all the same: what is added there is tampered with.
+    let agent = format!("mkdir nothing; echo x >nothing/new\n{PROMISE}");
+    env.loop_of(&agent, &["-n", "1", "--gate", "true"]).assert_code(3);
+    assert_eq!(env.of_type("claim_refused")[0]["reason"], "tampered");
 }
 
 #[test]

@@ -359,3 +359,156 @@ fn honest_work_shows_that_its_gate_notices_a_failing_test() {
     assert_eq!(names, ["tests/test_a.py"]);
     env.run(["verify", "t"]).assert_code(0);
 }
+
+/// Puts a program into a folder of its own that PATH begins with, and gives that PATH.
+fn with_tool(env: &TestEnv, name: &str, text: &str) -> std::ffi::OsString {
+    let folder = env.root().join("tools");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(name), text).unwrap();
+    std::fs::set_permissions(folder.join(name), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::join_paths(std::iter::once(folder).chain(std::env::split_paths(&path))).unwrap()
+}
+
+#[test]
+fn the_programs_of_gates_are_in_the_receipt_by_their_hashes_and_one_that_changed_is_for_a_person() {
+    let env = tested();
+    let path = with_tool(&env, "look", "#!/bin/sh\nexit 0\n");
+    let tool = env.root().join("tools/look");
+    let agent = format!(
+        "{FIX}; [ $DACAPO_ITERATION = 1 ] && printf '#!/bin/sh\\nexit 1 || exit 0\\n' >{0} && exit 0\n{PROMISE}",
+        tool.display()
+    );
+    let mut command = env.command_of(&agent, &["-n", "1", "--gate", "look; ./run.sh"]);
+    command.env("PATH", &path);
+    env.run_command(command).assert_code(3);
+    let noted = env.of_type("loop_started")[0]["outside"].clone();
+    let of = |name: &str| {
+        let all = noted.as_array().unwrap().iter();
+        all.clone().find(|file| file["program"] == name).unwrap_or_else(|| panic!("{name}: {noted}")).clone()
+    };
+    assert_eq!(of("look")["path"], tool.display().to_string());
+    let shell = of("sh");
+    let hash = env.sh(&format!("sha256sum <{}", shell["path"].as_str().unwrap())).stdout;
+    assert_eq!(shell["sha256"], hash.split(' ').next().unwrap());
+    // A loop that goes on compares with what was there before the first agent.
+    let dacapo = |args: &[&str]| {
+        let mut command = env.command(env!("CARGO_BIN_EXE_dacapo"));
+        command.args(args).env("PATH", &path);
+        env.run_command(command)
+    };
+    dacapo(&["resume", "t", "-n", "+1"]).assert_code(3);
+    let refused = env.of_type("claim_refused");
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert_eq!(refused[0]["reason"], "tampered");
+    assert_has(refused[0]["detail"].as_str().unwrap(), &tool.display().to_string());
+    assert_has(refused[0]["detail"].as_str().unwrap(), "a person can approve it");
+    assert_has(&dacapo(&["why", "t"]).stdout, "dacapo approve");
+    dacapo(&["approve", "t"]).assert_code(0);
+    dacapo(&["resume", "t"]).assert_code(0);
+    let receipt = env.receipt();
+    assert!(receipt["approved_by"].is_string(), "{receipt}");
+    let programs = receipt["programs"].as_array().unwrap();
+    assert!(programs.iter().any(|program| program["program"] == "sh"), "{programs:?}");
+    assert!(!programs.iter().any(|program| program["program"] == "look"), "it did change: {programs:?}");
+    dacapo(&["verify", "t"]).assert_code(0);
+}
+
+#[test]
+fn an_approval_of_what_lies_outside_says_nothing_of_the_tests() {
+    let env = tested();
+    let path = with_tool(&env, "look", "#!/bin/sh\nexit 0\n");
+    let agent = format!(
+        "echo true >tests/a.sh; printf '#!/bin/sh\\ntrue\\n' >{}\n{PROMISE}",
+        env.root().join("tools/look").display()
+    );
+    let mut command = env.command_of(&agent, &[CHECKED, &["-n", "1", "--gate", "look && ./run.sh"]].concat());
+    command.env("PATH", &path);
+    env.run_command(command).assert_code(3);
+    let dacapo = |args: &[&str]| {
+        let mut command = env.command(env!("CARGO_BIN_EXE_dacapo"));
+        command.args(args).env("PATH", &path);
+        env.run_command(command)
+    };
+    let reasons = || -> Vec<String> {
+        env.of_type("claim_refused")
+            .iter()
+            .map(|event| event["reason"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(reasons(), ["tampered"]);
+    dacapo(&["approve", "t"]).assert_code(0);
+    assert_ne!(dacapo(&["resume", "t"]).code, Some(0));
+    assert_eq!(reasons(), ["tampered", "narrowed"]);
+    dacapo(&["approve", "t"]).assert_code(0);
+    dacapo(&["resume", "t"]).assert_code(0);
+    assert_eq!(env.agents(), 1, "no other agent was needed");
+}
+
+#[test]
+fn goalposts_are_read_only_while_a_gate_runs_in_a_checkout() {
+    let env = tested();
+    let modes = env.root().join("modes");
+    let gate = format!("stat -c '%a %n' tests/a.sh run.sh work.txt >>{} && ./run.sh", modes.display());
+    let agent = format!("{FIX}\n{PROMISE}");
+    env.loop_of(&agent, &[CHECKED, &["-n", "1", "--no-probe", "--gate", &gate]].concat()).assert_code(0);
+    let modes = std::fs::read_to_string(modes).unwrap();
+    let runs: Vec<&str> = modes.lines().filter(|line| line.ends_with("tests/a.sh")).collect();
+    assert_eq!(runs[0], "644 tests/a.sh", "the workspace is the user's");
+    assert!(runs.len() >= 3 && runs[1..].iter().all(|line| *line == "444 tests/a.sh"), "{modes}");
+    assert!(modes.contains("555 run.sh") && modes.contains("644 work.txt"), "{modes}");
+    assert_has(&env.sh("stat -c %a tests/a.sh run.sh").stdout, "644\n755");
+}
+
+#[test]
+fn a_gate_that_wrote_a_test_before_the_first_agent_does_so_on_purpose() {
+    let gate = "cat tests/a.sh >t && cat t >tests/a.sh && rm t && ./run.sh";
+    for (probe, code) in [("--probe", 0), ("--no-probe", 3)] {
+        let env = tested();
+        let agent = format!("{FIX}\n{PROMISE}");
+        env.loop_of(&agent, &[CHECKED, &["-n", "1", probe, "--gate", gate]].concat()).assert_code(code);
+        let refused = env.of_type("claim_refused");
+        assert_eq!(refused.len(), usize::from(code == 3), "{probe}");
+        if code == 3 {
+            assert_has(refused[0]["detail"].as_str().unwrap(), "`tests/a.sh` was rewritten while gate");
+        }
+    }
+}
+
+#[test]
+fn work_that_is_right_from_the_second_run_on_is_wrong() {
+    let env = tested();
+    env.write("tests/a.sh", "test -e built || { : >built; exit 1; }\n");
+    env.git(["commit", "-qam", "a test of the second time"]);
+    assert_eq!(run(&env, "echo x >>work.txt; : >built", CHECKED), (Some(3), vec!["gate_failed".to_owned()]));
+}
+
+/// How many git processes a loop starts whose agent does what `agent` says.
+fn calls_of_git(agent: &str, extra: &[&str]) -> usize {
+    let env = with_a_runner();
+    let log = env.root().join("calls-of-git");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let real = std::env::split_paths(&path).map(|dir| dir.join("git")).find(|git| git.is_file());
+    let real = real.expect("git is needed on PATH: `apt install git`");
+    let script = format!("#!/bin/sh\necho \"$*\" >>{}\nexec {} \"$@\"\n", log.display(), real.display());
+    let path = with_tool(&env, "git", &script);
+    let mut command = env.command_of(agent, &[&["-n", "1", "--gate", "./run.sh"], extra].concat());
+    command.env("PATH", path);
+    env.run_command(command);
+    std::fs::read_to_string(log).unwrap_or_default().lines().count()
+}
+
+#[test]
+fn a_claim_starts_at_most_six_git_processes_beyond_its_snapshot() {
+    let work = "echo fixed >work.txt; printf '\\n\\ndef test_b():\\n    assert work()\\n' >>tests/test_a.py";
+    let claim = format!("{work}\n{PROMISE}");
+    let plain = &["--tests", "free", "--gate-in", "workspace", "--no-probe"][..];
+    // What a start and an iteration cost is no part of it.
+    let checked = calls_of_git(&claim, PROBED) - calls_of_git(work, PROBED);
+    let free = calls_of_git(&claim, plain) - calls_of_git(work, plain);
+    assert!(
+        checked <= free + 6,
+        "{checked} for a claim that is checked in every way, and {free} for one that is not"
+    );
+    assert!(checked > free, "the claim was not checked");
+}

@@ -115,9 +115,45 @@ pub fn agent_environment(
     filtered(inherited, &all, is_dropped)
 }
 
-/// The environment of a gate: an agent's, less provider keys.
+/// The environment of a gate: an agent's, less provider keys, with search paths that do not begin with the folder it runs in.
 pub fn gate_environment(caller: &[Variable], own: &[(&str, &OsStr)]) -> Vec<Variable> {
-    filtered(caller, own, |name| is_nested_agent_marker(name) || is_provider_key(name))
+    let mut variables = filtered(caller, own, |name| is_nested_agent_marker(name) || is_provider_key(name));
+    for (name, value) in &mut variables {
+        if SEARCH_PATHS.iter().any(|path| name == path)
+            && let Some(ordered) = value.to_str().and_then(own_folder_last)
+        {
+            *value = ordered.into();
+        }
+    }
+    variables
+}
+
+/// Lists of folders in which shells, compilers, linkers and interpreters look for programs, headers, libraries and modules.
+const SEARCH_PATHS: [&str; 11] = [
+    "PATH",
+    "PYTHONPATH",
+    "NODE_PATH",
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "LIBRARY_PATH",
+    "LD_LIBRARY_PATH",
+    "PERL5LIB",
+    "RUBYLIB",
+    "CLASSPATH",
+];
+
+/// A search path with the folder that a program is started in, which an empty entry means as well, behind all others: a file that an
+/// agent puts there is not taken for a program, header or module of that name elsewhere. What is found there alone is still found.
+/// Folders that are named, as that of a virtual environment in the workspace, are the user's choice and stay.
+fn own_folder_last(list: &str) -> Option<String> {
+    let is_own = |entry: &&str| matches!(*entry, "" | "." | "./");
+    let (own, named): (Vec<&str>, Vec<&str>) = list.split(':').partition(is_own);
+    if own.is_empty() || named.is_empty() {
+        return None;
+    }
+    // As a dot: an empty entry at the end is not one for every program.
+    Some(format!("{}:.", named.join(":")))
 }
 
 fn filtered<'a>(
@@ -176,6 +212,30 @@ mod tests {
             names(gate_environment(&caller(), &own)),
             ["HOME=/h", "TASK_FOLDER=/t", "DACAPO_ITERATION=1"]
         );
+    }
+
+    #[test]
+    fn the_search_paths_of_a_gate_do_not_begin_with_the_folder_it_runs_in() {
+        for (list, expected) in [
+            ("PATH=.:/usr/bin:/bin", "PATH=/usr/bin:/bin:."),
+            ("PATH=/w/.venv/bin:/usr/bin", "PATH=/w/.venv/bin:/usr/bin"),
+            ("PATH=node_modules/.bin::/bin", "PATH=node_modules/.bin:/bin:."),
+            ("PYTHONPATH=:/lib/python", "PYTHONPATH=/lib/python:."),
+            ("PYTHONPATH=/lib/python:", "PYTHONPATH=/lib/python:."),
+            ("PYTHONPATH=.", "PYTHONPATH=."),
+            ("PYTHONPATH=src:.", "PYTHONPATH=src:."),
+            ("C_INCLUDE_PATH=./:/opt/include", "C_INCLUDE_PATH=/opt/include:."),
+            ("CPATH=", "CPATH="),
+            ("NODE_PATH=.:/opt/node", "NODE_PATH=/opt/node:."),
+            ("LD_LIBRARY_PATH=:/opt/lib", "LD_LIBRARY_PATH=/opt/lib:."),
+            ("WORDS=.:a", "WORDS=.:a"),
+        ] {
+            let caller = [list.split_once('=').map(|(n, v)| (n.into(), v.into())).unwrap()];
+            assert_eq!(names(gate_environment(&caller, &[])), [expected], "{list}");
+        }
+        // What dacapo itself gives is looked at as well.
+        let own: [(&str, &OsStr); 1] = [("PATH", ".:/bin:/home/bin".as_ref())];
+        assert_eq!(names(gate_environment(&[], &own)), ["PATH=/bin:/home/bin:."]);
     }
 
     #[test]

@@ -181,7 +181,7 @@ tests:
     text.push_str(
         "
 # What the agent may not change if its claim is to count.
-# protect: [\"tests/**\", \".github/**\"]
+# protect: [\"tests/**\", \"?.github/**\"]
 ",
     );
     text

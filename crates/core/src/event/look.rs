@@ -75,6 +75,9 @@ pub struct TriedGate {
     /// Must-fail tests that it notices, of those that were put into the checkout. They are asked of it again at a claim.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<MustFailTest>,
+    /// Tests and settings that it wrote while it ran: it does so on purpose, as no agent had worked yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writes: Vec<String>,
     #[serde(default)]
     pub checkout: UseOfCheckout,
     /// Files of the workspace that the checkout lacks: some of them, where that matters.

@@ -22,7 +22,7 @@ pub use workspace::{Base, Examination, ForbiddenChange, ProtectedFile};
 
 use crate::{
     duration::Millis,
-    goalposts::{GoalpostSeal, MustFailRun, TestReport},
+    goalposts::{GoalpostSeal, MustFailRun, OutsideFile, TestReport},
     ids::{LoopId, ProjectId, RunId, TaskId},
     item::ItemKey,
     judge::{
@@ -468,6 +468,9 @@ pub struct LoopStarted {
     /// What is known of the tests and of what decides which of them run; the list itself is kept beside the journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goalposts: Option<GoalpostSeal>,
+    /// Programs that gates run, and settings in the home folder and above the workspace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outside: Vec<OutsideFile>,
     pub pid: u32,
     /// The version of dacapo.
     pub version: String,

@@ -362,6 +362,9 @@ pub struct RunStarted {
     pub root: PathBuf,
     /// The branch that finished units go into.
     pub target: String,
+    /// The newest commit of the target when the run began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tip: Option<String>,
     /// What becomes of a finished unit.
     pub merge: MergeMode,
     /// How many units are worked on at once.

@@ -48,6 +48,9 @@ pub struct Examination {
     pub some: Vec<String>,
     /// Protected paths that differ from the base.
     pub tampered: Vec<String>,
+    /// Settings and programs outside of the workspace, and parts of installed test runners, that are not what they were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outside: Vec<String>,
     /// Commits on the branch since the base, oldest first.
     pub commits: Vec<String>,
     /// Tests that were deleted, skipped or emptied.
@@ -63,6 +66,13 @@ pub struct Examination {
     /// Changes that the source of the items does not allow.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forbidden: Vec<ForbiddenChange>,
+}
+
+impl Examination {
+    /// Whether nothing but what lies outside of the agent's work was tampered with, which a person may approve.
+    pub fn is_tampered_outside_alone(&self) -> bool {
+        !self.outside.is_empty() && self.tampered.is_empty() && self.forbidden.is_empty()
+    }
 }
 
 /// A change that refuses the claim, even where gates see the protected paths as they were before the agent.

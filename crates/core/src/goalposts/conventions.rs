@@ -17,6 +17,35 @@ const TEST_FOLDERS: &[&str] = &[
     "cypress",
     "testdata",
     "test_data",
+    "fixtures",
+    "__fixtures__",
+    "golden",
+    "goldens",
+    "expected",
+    "testutil",
+    "testutils",
+    "testhelpers",
+    "test-utils",
+    "test_utils",
+    "test-helpers",
+    "test_helpers",
+    "test-support",
+    "test_support",
+];
+
+/// Names of modules that serve tests, in any folder.
+const TEST_MODULES: &[&str] = &[
+    "testutil",
+    "testutils",
+    "testhelper",
+    "testhelpers",
+    "test_util",
+    "test_utils",
+    "test_helper",
+    "test_helpers",
+    "test_support",
+    "testing_helpers",
+    "testing_utils",
 ];
 
 /// Endings of files that hold code which a runner could find by itself.
@@ -367,7 +396,15 @@ fn is_test(folders: &str, name: &str) -> bool {
 fn is_test_name(name: &str) -> bool {
     let Some((stem, extension)) = name.rsplit_once('.') else { return false };
     let any_of = |endings: &[&str]| endings.iter().any(|ending| stem.ends_with(ending));
+    if CODE.contains(&extension) {
+        let module = stem.to_ascii_lowercase().replace('-', "_");
+        if TEST_MODULES.contains(&module.as_str()) {
+            return true;
+        }
+    }
     match extension {
+        "golden" | "expected" => true,
+        "txt" | "json" | "html" | "md" if stem.ends_with(".approved") => true,
         "py" => {
             stem.starts_with("test_") || stem == "test" || stem == "tests" || any_of(&["_test", "_tests"])
         }

@@ -1,11 +1,11 @@
 //! What a gate runs beyond the words of its command: the scripts it starts, what these source, include and import, the recipes
 //! of makefiles and the scripts of `package.json`, as far as their text says.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::{
     conventions::kind_of,
-    modules::{CHECKS, PRODUCTS, imported, is_helper},
+    modules::{CHECKS, PRODUCTS, data_of_check, imported, is_helper},
     runner::{Runner, runner_of},
 };
 use crate::judge::gate_scripts::script_runs;
@@ -51,6 +51,8 @@ pub struct Followed {
     pub absent: Vec<String>,
     /// The test runners among what it starts.
     pub runners: Vec<Runner>,
+    /// Names of programs that it and its scripts start and that its runners work with, for a search on PATH.
+    pub programs: BTreeSet<String>,
 }
 
 /// What `command` runs, started in `dir`. The program that a script tests is the work itself and no part of the test.
@@ -66,6 +68,7 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
         _ => text,
     };
     let mut runners: Vec<Runner> = Vec::new();
+    let mut programs: BTreeSet<String> = BTreeSet::from(["sh".to_owned()]);
     let mut commands = 0_usize;
     let first = Reads::Shell { text: command.to_owned(), dir: dir.to_owned(), own_dir: dir.to_owned() };
     let mut queue: VecDeque<(Reads, Option<String>)> = VecDeque::from([(first, None)]);
@@ -83,7 +86,9 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
             break;
         }
         for words in &runs.commands {
+            programs.extend(words.first().filter(|word| is_program_name(word)).cloned());
             if let Some(runner) = runner_of(words) {
+                programs.extend(runner.programs().iter().map(|name| (*name).to_owned()));
                 if !runners.contains(&runner) {
                     runners.push(runner);
                 }
@@ -130,6 +135,15 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
                     found.push(FollowedFile { path: interpreter.to_owned(), named_by: Some(path.clone()) });
                 }
                 follow_imports(&path, &text, files, &mut found);
+                for data in data_of_check(&path, &text, &dir) {
+                    let there = data.into_iter().flatten().find(|data| files.text(data).is_some());
+                    if let Some(data) = there
+                        && found.len() < MAX_FILES
+                        && !found.iter().any(|known| known.path == data)
+                    {
+                        found.push(FollowedFile { path: data, named_by: Some(path.clone()) });
+                    }
+                }
                 let above = path.rsplit_once('/').map_or("", |(above, _)| above).to_owned();
                 let file = path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
                 let reads = if file.ends_with("makefile") || file.ends_with(".mk") {
@@ -145,7 +159,12 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
             }
         }
     }
-    Followed { files: found, patterns, absent, runners }
+    Followed { files: found, patterns, absent, runners, programs }
+}
+
+fn is_program_name(word: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+');
+    word.starts_with(|c: char| c.is_ascii_alphanumeric()) && word.chars().all(is_part)
 }
 
 /// Adds the helpers that the check `script` imports, and those that these import.

@@ -414,6 +414,34 @@ fn a_module_of_go_that_is_new_counts_where_tests_were() {
     }
     assert_eq!(SharedFile::GoMod.as_before("", "module b"), "", "one that is new goes");
     assert_eq!(SharedFile::GoMod.as_before("module a", "module a\nrequire x v1"), "module a\nrequire x v1");
+    // What stands for a module that tests use.
+    let replaced = "module a\n\nreplace x => ./x\n";
+    assert_eq!(
+        SharedFile::GoMod
+            .as_before(replaced, "module a\nreplace (\n\tx => ./weak // better\n\ty => ./y\n)\n"),
+        "module a\n\nreplace x => ./x\n\nreplace y => ./y\n"
+    );
+    let more = "module a\n\nreplace x => ./x\n\nreplace y v1.0.0 => ./y\n";
+    assert_eq!(SharedFile::GoMod.as_before(replaced, more), more, "one that is new stays");
+    assert_eq!(
+        SharedFile::GoMod.deciding_part("module b\nreplace  x   => ./x\n"),
+        SharedFile::GoMod.deciding_part(replaced)
+    );
+    assert_eq!(
+        SharedFile::GoMod.deciding_part("module a\nrequire y v1\n"),
+        SharedFile::GoMod.deciding_part("module a\n")
+    );
+    // Where the tests of a crate have what they compare with.
+    let cargo =
+        |checks: &str| format!("[package]\nname = \"a\"\n\n[dev-dependencies]\nserde = \"1\"\n{checks}");
+    let (strict, weak) = (cargo("checks = { path = \"checks\" }\n"), cargo("checks = { path = \"weak\" }\n"));
+    assert_ne!(SharedFile::CargoToml.deciding_part(&strict), SharedFile::CargoToml.deciding_part(&weak));
+    assert_eq!(SharedFile::CargoToml.as_before(&strict, &weak), strict);
+    assert_eq!(SharedFile::CargoToml.as_before(&cargo(""), &strict), strict, "one that is new stays");
+    assert_eq!(
+        SharedFile::CargoToml.as_before(&strict, "[package]\nname = \"a\"\n").matches("checks").count(),
+        2
+    );
 }
 
 #[test]
@@ -573,4 +601,83 @@ fn a_report_that_shows_less_says_what_is_missing() {
     ] {
         assert_eq!(before.shrunk_to(now.as_ref()).as_deref(), why);
     }
+}
+
+#[test]
+fn helpers_fixtures_and_lists_decide_with_the_tests_that_use_them() {
+    for (path, is_goalpost) in [
+        ("fixtures/sums.json", true),
+        ("golden/sums.golden", true),
+        ("a/sums.golden", true),
+        ("expected/sums.txt", true),
+        ("src/report.approved.txt", true),
+        ("internal/testutil/testutil.go", true),
+        ("src/test_support.rs", true),
+        ("testing_helpers.py", true),
+        ("web/testUtils.js", true),
+        ("web/test-utils.ts", true),
+        ("src/report.txt", false),
+        ("data/sums.json", false),
+        ("src/helpers.py", false),
+        ("src/contest.py", false),
+    ] {
+        assert_eq!(kind_of(path).is_some(), is_goalpost, "{path}");
+    }
+    let text = "from calc import add\nfrom compare_helper import same\nimport src.helper\n";
+    assert_eq!(
+        helpers_of_test("tests/test_a.py", text),
+        [vec!["compare_helper.py".to_owned()]],
+        "what it imports from the top, by its name"
+    );
+    let script = "import json\njson.load(open('check.json'))\nopen('data/known-failures.txt')\nopen('data/all.json')\n";
+    let files = Files(BTreeMap::from([
+        ("tools/check.py", script),
+        ("tools/check.json", "{}"),
+        ("data/known-failures.txt", ""),
+        ("data/all.json", "{}"),
+    ]));
+    let followed: Vec<String> =
+        follow("python3 tools/check.py", "", &files).files.into_iter().map(|file| file.path).collect();
+    assert_eq!(followed, ["tools/check.py", "tools/check.json", "data/known-failures.txt"]);
+    let programs = follow("cd a && pytest -q | grep x; ./run.sh $B", "", &files).programs;
+    assert_eq!(programs.into_iter().collect::<Vec<_>>(), ["cd", "grep", "pytest", "python", "python3", "sh"]);
+}
+
+#[test]
+fn a_report_that_is_not_what_it_claims_to_be_is_no_more_than_its_words() {
+    let read = |output: &str| {
+        let mut reader = ReportReader::default();
+        reader.push(output.as_bytes());
+        reader.finish().map(|report| (report.passed, report.failed, report.skipped))
+    };
+    for (output, expected) in [
+        // Numbers that no runner prints.
+        ("4294967295 passed in 0.01s\n4294967295 passed in 0.01s\n", Some((u32::MAX, 0, 0))),
+        ("99999999999999999999 passed in 0.01s\n", Some((0, 0, 0))),
+        ("-3 passed in 0.01s\n", None),
+        (
+            "Ran 4294967295 tests in 0.001s\nRan 9 tests in 0.001s\nFAILED (failures=4294967295, errors=9)\n",
+            Some((0, u32::MAX, 0)),
+        ),
+        // Words that only look like a summary.
+        ("we have passed in 3 places\n", None),
+        ("test result: \n", Some((0, 0, 0))),
+        ("all 12 passed\n", None),
+        ("\u{1b}[31m\u{1b}[0m\n", None),
+        ("{\"numPassedTests\": 12}\n", None),
+        ("", None),
+    ] {
+        assert_eq!(read(output), expected, "{output:?}");
+    }
+    // Half a summary is none, and what cannot be read hides no later one.
+    assert_eq!(read("3 passed in "), None);
+    assert_eq!(read("\u{fffd}\u{0}\n3 passed in 0.01s\n"), Some((3, 0, 0)));
+    // One that claims more than before does not shrink, and one that says nothing does.
+    let before = TestReport { passed: 2, ..TestReport::default() };
+    assert!(
+        before
+            .shrunk_to(Some(&TestReport { passed: u32::MAX, failed: 9, ..TestReport::default() }))
+            .is_none()
+    );
+    assert!(before.shrunk_to(None).is_some());
 }

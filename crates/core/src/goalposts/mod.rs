@@ -22,6 +22,7 @@ pub use conventions::{
 };
 pub use follow::{Followed, FollowedFile, Following, follow};
 pub use missed::missed_tests;
+pub use modules::helpers_of_test;
 pub use must_fail::{
     MAX_MUST_FAIL, MustFailRun, MustFailSearch, MustFailTest, Place, ends_as_its_tests_do, must_fail_name,
     must_fail_tests, must_fail_tests_of_claim, with_must_fail_tests,
@@ -88,6 +89,17 @@ pub struct GoalpostSeal {
     /// How many of them hold tests.
     pub tests: u64,
     /// SHA-256 of the list.
+    pub sha256: String,
+}
+
+/// A file outside of the workspace that decides what gates do, as it was before the first agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutsideFile {
+    /// What gates call it, if it is a program that PATH finds; otherwise it is a setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    pub path: String,
+    /// SHA-256 of its bytes; of a folder, of the names in it.
     pub sha256: String,
 }
 

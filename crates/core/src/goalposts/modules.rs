@@ -49,6 +49,68 @@ pub(super) fn imported(path: &str, text: &str) -> Vec<Vec<String>> {
     }
 }
 
+/// The files that may be helpers of the test at `path`, which a runner starts from the top of the workspace: each import with every
+/// path by which it could be found.
+pub fn helpers_of_test(path: &str, text: &str) -> Vec<Vec<String>> {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let mut all = imported(path, text);
+    if name != path && language(path, text) == Some(Language::Python) {
+        all.extend(imported(name, text));
+    }
+    for paths in &mut all {
+        paths.retain(|module| kind_of(module).is_none() && is_helper(module, path));
+    }
+    all.retain(|paths| !paths.is_empty());
+    all
+}
+
+/// Words in the names of data files by which a check leaves something out or decides how much is enough.
+const STEERS_CHECKS: &[&str] = &[
+    "skip",
+    "ignore",
+    "allow",
+    "exclude",
+    "exempt",
+    "known",
+    "expect",
+    "threshold",
+    "baseline",
+    "golden",
+    "quarantine",
+    "flaky",
+    "disabled",
+];
+
+/// Data files that the text of the check at `path` names and that decide about its result: those beside it in a folder of checks or
+/// scripts, and those whose name says so. Each with every path by which it could be found, from `dir` or from the check's own folder.
+pub(super) fn data_of_check(path: &str, text: &str, dir: &str) -> Vec<[Option<String>; 2]> {
+    const DATA: &[&str] =
+        &["json", "yaml", "yml", "toml", "txt", "csv", "tsv", "ini", "cfg", "conf", "list", "lst"];
+    let own = path.rsplit_once('/').map_or("", |(own, _)| own);
+    let is_of_checks = own.to_ascii_lowercase().split('/').any(|folder| {
+        OF_SCRIPTS.contains(&folder) || folder == "tools" || CHECKS.iter().any(|word| folder.contains(word))
+    });
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
+    let mut all = Vec::new();
+    for word in text.split(|c: char| !is_part(c)) {
+        let word = word.trim_start_matches("./");
+        let name = word.rsplit('/').next().unwrap_or(word).to_ascii_lowercase();
+        let Some((stem, end)) = name.rsplit_once('.') else { continue };
+        if stem.is_empty() || word.starts_with('/') || !DATA.contains(&end) {
+            continue;
+        }
+        let steers = STEERS_CHECKS.iter().any(|known| stem.contains(known));
+        let found = [
+            below(dir, word).filter(|_| steers),
+            below(own, word).filter(|_| steers || (is_of_checks && !word.contains('/'))),
+        ];
+        if found.iter().any(Option::is_some) && !all.contains(&found) {
+            all.push(found);
+        }
+    }
+    all
+}
+
 /// Whether a module is a helper of the check `script` that imports it, and not the program that the check tests.
 pub(super) fn is_helper(module: &str, script: &str) -> bool {
     if kind_of(module).is_some() {

@@ -28,7 +28,7 @@ pub struct TestReport {
 impl TestReport {
     /// How many tests ran.
     pub fn ran(&self) -> u32 {
-        self.passed + self.failed
+        self.passed.saturating_add(self.failed)
     }
 
     /// Why the tests of `now` show less than these did, in words that follow the name of the gate; `None` if they do not.
@@ -131,13 +131,13 @@ impl ReportReader {
         match summary {
             Summary::Sum(counts) => self.counts.add(counts),
             Summary::OfClass(counts) => self.of_classes.add(counts),
-            Summary::Ran(ran) => self.counts.passed += ran,
+            Summary::Ran(ran) => self.counts.passed = self.counts.passed.saturating_add(ran),
             Summary::Failed(failed) => {
-                self.counts.failed += failed;
+                self.counts.failed = self.counts.failed.saturating_add(failed);
                 self.counts.passed = self.counts.passed.saturating_sub(failed);
             }
             Summary::Skipped(skipped) => {
-                self.counts.skipped += skipped;
+                self.counts.skipped = self.counts.skipped.saturating_add(skipped);
                 self.counts.passed = self.counts.passed.saturating_sub(skipped);
             }
         }
@@ -146,9 +146,9 @@ impl ReportReader {
 
 impl Counts {
     fn add(&mut self, other: Self) {
-        self.passed += other.passed;
-        self.failed += other.failed;
-        self.skipped += other.skipped;
+        self.passed = self.passed.saturating_add(other.passed);
+        self.failed = self.failed.saturating_add(other.failed);
+        self.skipped = self.skipped.saturating_add(other.skipped);
     }
 }
 

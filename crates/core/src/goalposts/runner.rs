@@ -56,6 +56,27 @@ impl Runner {
         matches!(self, Self::Cargo | Self::Nextest | Self::Go | Self::Gradle | Self::Maven | Self::Dotnet)
     }
 
+    /// The programs that do its work, as PATH finds them.
+    pub fn programs(self) -> &'static [&'static str] {
+        match self {
+            Self::Cargo => &["cargo", "rustc", "rustdoc", "cc", "ld"],
+            Self::Nextest => &["cargo", "cargo-nextest", "rustc", "cc", "ld"],
+            Self::Pytest => &["pytest", "python", "python3"],
+            Self::Unittest => &["python", "python3"],
+            Self::Tox => &["tox", "python", "python3"],
+            Self::NpmScript => &["npm", "npx", "pnpm", "yarn", "node"],
+            Self::NodeTest | Self::Jest | Self::Vitest | Self::Mocha => &["node", "npx"],
+            Self::BunTest => &["bun"],
+            Self::Go => &["go"],
+            Self::Make => &["make", "cc", "gcc", "g++", "clang", "ld"],
+            Self::Just => &["just"],
+            Self::Gradle => &["gradle", "java"],
+            Self::Maven => &["mvn", "java"],
+            Self::Dotnet => &["dotnet"],
+            Self::Ctest => &["ctest", "cmake", "cc", "g++", "ld"],
+        }
+    }
+
     /// Whether it only starts what its file names, so that what runs tests is found there.
     pub fn is_a_front(self) -> bool {
         matches!(self, Self::Make | Self::Just | Self::NpmScript | Self::Tox)

@@ -18,7 +18,7 @@ pub enum SharedFile {
     Cmake,
     Gradle,
     MavenPom,
-    /// `go.mod`, of which only that it is there decides: it takes a folder out of the module around it.
+    /// `go.mod`, which takes a folder out of the module around it, and says what stands for a module that tests use.
     GoMod,
     /// Tests among Rust sources: `#[cfg(test)] mod tests { … }`.
     RustSource,
@@ -135,7 +135,11 @@ impl SharedFile {
             Self::CargoToml => toml_part(text, CARGO_KEYS, &cargo_extra),
             Self::PyprojectToml => toml_part(text, PYPROJECT_TABLES, &|_| String::new()),
             Self::SetupCfg => sections(text).into_iter().filter(|s| s.decides).map(|s| s.text).collect(),
-            Self::GoMod => "module".to_owned(),
+            Self::GoMod => {
+                let replaced =
+                    replacements(text).into_iter().map(|(module, by)| format!("\n{module} => {by}"));
+                std::iter::once("module".to_owned()).chain(replaced).collect()
+            }
             Self::Cmake | Self::Gradle | Self::MavenPom | Self::RustSource => self
                 .blocks(text)
                 .into_iter()
@@ -157,7 +161,7 @@ impl SharedFile {
                 let before = sections(old).into_iter().filter(|section| section.decides);
                 Some(kept.chain(before).map(|section| section.text).collect())
             }
-            Self::GoMod => Some(if old.is_empty() { String::new() } else { new.to_owned() }),
+            Self::GoMod => Some(if old.is_empty() { String::new() } else { go_mod_as_before(old, new) }),
             Self::Cmake | Self::Gradle | Self::MavenPom | Self::RustSource => {
                 Some(self.blocks_as_before(old, new))
             }
@@ -323,6 +327,9 @@ fn cargo_extra(document: &DocumentMut) -> String {
     if let Some(members) = at(document, &["workspace", "members"]) {
         part.push_str(&format!("workspace.members = {}\n", canonical(members)));
     }
+    for (name, source) in dev_sources(document) {
+        part.push_str(&format!("dev-dependencies.{name} = {source}\n"));
+    }
     for kind in ["bin", "example"] {
         for table in document.get(kind).and_then(Item::as_array_of_tables).into_iter().flatten() {
             let name = table.get("name").map(canonical).unwrap_or_default();
@@ -386,6 +393,17 @@ fn cargo_lists_as_before(old: &DocumentMut, new: &mut DocumentMut) {
             }
         }
     }
+    let now = dev_sources(new);
+    for (name, _) in dev_sources(old).into_iter().filter(|entry| !now.contains(entry)) {
+        let before = at(old, &["dev-dependencies", &name]).cloned();
+        if new.get("dev-dependencies").is_none_or(|item| !item.is_table_like()) {
+            new.insert("dev-dependencies", Item::Table(Table::new()));
+        }
+        let table = new.get_mut("dev-dependencies").and_then(Item::as_table_like_mut);
+        if let (Some(table), Some(before)) = (table, before) {
+            table.insert(&name, before);
+        }
+    }
     for kind in ["bin", "example"] {
         let Some(tables) = new.get_mut(kind).and_then(Item::as_array_of_tables_mut) else { continue };
         for table in tables.iter_mut() {
@@ -402,6 +420,72 @@ fn cargo_lists_as_before(old: &DocumentMut, new: &mut DocumentMut) {
             }
         }
     }
+}
+
+/// Where the dev-dependencies come from that do not come from the registry: what tests compare with may lie there.
+fn dev_sources(document: &DocumentMut) -> Vec<(String, String)> {
+    let table = document.get("dev-dependencies").and_then(Item::as_table_like);
+    let sourced = table.into_iter().flat_map(|table| table.iter()).filter_map(|(name, item)| {
+        let dependency = item.as_table_like()?;
+        let keys = ["path", "git", "package", "registry"];
+        let source: Vec<String> = keys
+            .iter()
+            .filter_map(|key| Some(format!("{key}={}", canonical(dependency.get(key)?))))
+            .collect();
+        (!source.is_empty()).then(|| (name.to_owned(), source.join(",")))
+    });
+    sourced.collect()
+}
+
+// --- go.mod -------------------------------------------------------------------------------------------------
+
+/// The lines of `go.mod` that replace a module, alone or in a block: where they stand, and what they say.
+fn replace_lines(text: &str) -> Vec<(std::ops::Range<usize>, Option<(String, String)>)> {
+    let (mut lines, mut start, mut is_block) = (Vec::new(), 0, false);
+    for line in text.split_inclusive('\n') {
+        let range = start..start + line.len();
+        start = range.end;
+        let bare = line.split("//").next().unwrap_or_default().trim();
+        let entry = if is_block {
+            is_block = bare != ")";
+            bare
+        } else if let Some(rest) =
+            bare.strip_prefix("replace").filter(|rest| rest.starts_with([' ', '\t', '(']))
+        {
+            is_block = rest.trim() == "(";
+            rest.trim()
+        } else {
+            continue;
+        };
+        let said = entry.split_once("=>").map(|(module, by)| (squeezed(module), squeezed(by)));
+        lines.push((range, said));
+    }
+    lines
+}
+
+fn replacements(text: &str) -> Vec<(String, String)> {
+    let mut all: Vec<_> = replace_lines(text).into_iter().filter_map(|(_, said)| said).collect();
+    all.sort_unstable();
+    all
+}
+
+/// Modules that were replaced are replaced as they were; a replacement that is new stays.
+fn go_mod_as_before(old: &str, new: &str) -> String {
+    let (before, now) = (replacements(old), replacements(new));
+    if before.iter().all(|entry| now.contains(entry)) {
+        return new.to_owned();
+    }
+    let (mut text, mut at) = (String::new(), 0);
+    for (range, _) in replace_lines(new) {
+        text.push_str(&new[at..range.start]);
+        at = range.end;
+    }
+    text.push_str(&new[at..]);
+    let is_new = |(module, _): &&(String, String)| !before.iter().any(|(known, _)| known == module);
+    for (module, by) in before.iter().chain(now.iter().filter(is_new)) {
+        text.push_str(&format!("\nreplace {module} => {by}\n"));
+    }
+    text
 }
 
 // --- setup.cfg ----------------------------------------------------------------------------------------------

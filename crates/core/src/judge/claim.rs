@@ -100,7 +100,14 @@ fn malformed(by: &[Signal]) -> Option<Refusal> {
 }
 
 /// What refuses a claim after a look at the workspace, before any gate runs.
-pub fn refused_by_examination(by: &[Signal], found: &Examination, policy: &Policy) -> Option<Refusal> {
+///
+/// `is_approved` says that a person has accepted the tree although what decides about it was changed.
+pub fn refused_by_examination(
+    by: &[Signal],
+    found: &Examination,
+    policy: &Policy,
+    is_approved: bool,
+) -> Option<Refusal> {
     // Refused at once, unless dacapo was killed in between.
     if let Some(refusal) = malformed(by) {
         return Some(refusal);
@@ -116,6 +123,9 @@ pub fn refused_by_examination(by: &[Signal], found: &Examination, policy: &Polic
             n => format!(" and {n} more"),
         };
         return Some((RefusalReason::Tampered, format!("the protected path `{path}`{more} was changed")));
+    }
+    if let Some(refusal) = refused_by_outside(&found.outside).filter(|_| !is_approved) {
+        return Some(refusal);
     }
     if policy.gates.tests == TestsMode::Sealed
         && let Some(moved) = found.moved.iter().find(|moved| moved.how != Moved::Added)
@@ -134,6 +144,22 @@ pub fn refused_by_examination(by: &[Signal], found: &Examination, policy: &Polic
         return Some((RefusalReason::Contradiction, detail));
     }
     refused_for_evidence(by, found, policy)
+}
+
+/// What a refusal says of settings, programs and installed runners that were changed.
+pub const DECIDES_FROM_OUTSIDE: &str = "which decides what gates do";
+
+fn refused_by_outside(changed: &[String]) -> Option<Refusal> {
+    let path = changed.first()?;
+    let more = match changed.len() - 1 {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    let detail = format!(
+        "`{path}`{more} is not what it was before the first agent, {DECIDES_FROM_OUTSIDE}; put it back, or say \
+         <blocked>why</blocked> if the task asks for this change: a person can approve it"
+    );
+    Some((RefusalReason::Tampered, detail))
 }
 
 /// Refuses a claim of which nothing is left without the items whose evidence is missing.
@@ -167,6 +193,15 @@ pub fn refused_by_disturbance(disturbed: &[String]) -> Option<Refusal> {
          has to check them instead"
     );
     Some((RefusalReason::TreeChanged, detail))
+}
+
+/// The refusal of a claim whose gate rewrote the goalpost at `path`.
+pub fn refused_by_rewriting(path: &str, gate: &str) -> Refusal {
+    let detail = format!(
+        "`{path}` was rewritten while gate `{gate}` ran; a gate that rewrites files on purpose, as a formatter does, has to \
+         check them instead"
+    );
+    (RefusalReason::TreeChanged, detail)
 }
 
 /// Judges whether a check came to what is expected of it. What one that passed has printed is needed by nothing.

@@ -16,7 +16,7 @@ use crate::{
     judge::{
         claim::{
             Refusal, RefusalReason, judge_gate, judge_must_fail, refused_at_once, refused_by_block,
-            refused_by_disturbance, refused_by_examination,
+            refused_by_disturbance, refused_by_examination, refused_by_rewriting,
         },
         progress::failure_signature,
         signal::Signal,
@@ -95,7 +95,9 @@ impl Decision {
             return self.refuse(refusal);
         }
         if let Some(found) = found {
-            let refusal = refused_by_examination(&claim.by, &found, self.policy());
+            let is_approved =
+                self.state.approved_outside.as_ref().is_some_and(|(tree, _)| *tree == found.tree);
+            let refusal = refused_by_examination(&claim.by, &found, self.policy(), is_approved);
             self.record(LoopEvent::ClaimExamined { iteration: claim.iteration, found });
             if let Some(refusal) = refusal {
                 return self.refuse(refusal);
@@ -215,8 +217,7 @@ impl Decision {
         let retries = self.retries(&gate, look);
         let holds = self.record_check(GateRole::Gate, &gate, result, attempt, look);
         if let Some(path) = disturbed {
-            let detail = format!("`{path}` was rewritten while gate `{}` ran", gate.name);
-            return self.refuse((RefusalReason::TreeChanged, detail));
+            return self.refuse(refused_by_rewriting(&path, &gate.name));
         }
         if !holds && attempt <= retries {
             self.run_gate(index, attempt + 1, look);

@@ -338,7 +338,8 @@ impl Decision {
             .filter_map(|trial| trial.tests.as_ref())
             .map(|tests| tests.ran())
             .collect();
-        let ran_before = (!reports.is_empty()).then(|| reports.iter().sum());
+        let ran_before =
+            (!reports.is_empty()).then(|| reports.iter().fold(0, |sum: u32, ran| sum.saturating_add(*ran)));
         must_pass_as_before(&self.moved(), had_tests, ran_before)
     }
 
@@ -358,16 +359,22 @@ impl Decision {
 
     /// Whether a person has accepted the tree that the workspace has: then no agent has to claim it again.
     pub(super) fn awaits_approved_verdict(&self) -> bool {
-        let approved = self.state.approved.as_ref().map(|(tree, _)| tree);
-        approved.is_some()
-            && approved == self.state.narrowed.as_ref()
-            && approved == self.state.progress.tree.as_ref()
+        let state = &self.state;
+        let is_here = |approved: &Option<(String, String)>, refused: &Option<String>| {
+            let approved = approved.as_ref().map(|(tree, _)| tree);
+            approved.is_some() && approved == refused.as_ref() && approved == state.progress.tree.as_ref()
+        };
+        is_here(&state.approved, &state.narrowed) || is_here(&state.approved_outside, &state.tampered_outside)
     }
 
-    /// A person accepts the tree of the newest claim that was refused for its tests.
+    /// A person accepts the tree of the newest claim that was refused for its tests, or for what decides about them from outside.
     pub(super) fn approve_tree(&mut self, tree: String, by: String) {
-        if self.state.narrowed.as_ref() == Some(&tree)
-            && self.state.approved.as_ref().map(|a| &a.0) != Some(&tree)
+        let state = &self.state;
+        let is_waiting = |refused: &Option<String>, approved: &Option<(String, String)>| {
+            refused.as_ref() == Some(&tree) && approved.as_ref().map(|(tree, _)| tree) != Some(&tree)
+        };
+        if is_waiting(&state.tampered_outside, &state.approved_outside)
+            || is_waiting(&state.narrowed, &state.approved)
         {
             self.record(LoopEvent::TreeApproved { tree, by });
         }

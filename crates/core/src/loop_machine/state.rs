@@ -63,6 +63,12 @@ pub struct LoopState {
     /// The tree that a person accepts all the same, and who that is.
     #[serde(default)]
     pub approved: Option<(String, String)>,
+    /// The tree of the newest claim, if that was refused because settings, programs or installed runners changed outside of the work.
+    #[serde(default)]
+    pub tampered_outside: Option<String>,
+    /// The tree that a person accepts with those as they are, and who that is. Its tests are another matter.
+    #[serde(default)]
+    pub approved_outside: Option<(String, String)>,
 }
 
 /// The limits in force: those of the policy, and what a person has granted since.
@@ -192,6 +198,9 @@ pub struct Trial {
     /// Must-fail tests that it notices.
     #[serde(default)]
     pub notices: Vec<MustFailTest>,
+    /// Goalposts that it writes by itself.
+    #[serde(default)]
+    pub writes: Vec<String>,
     /// The exit code and the hash of the output of one that could not run at all.
     pub broken: Option<(i32, String)>,
 }
@@ -228,6 +237,14 @@ impl LoopState {
         match &self.phase {
             Phase::Judging(_, judging) => Some(judging),
             _ => None,
+        }
+    }
+
+    /// How often the gate that runs for a claim was started in its run of the gates.
+    pub fn gate_attempt(&self) -> u32 {
+        match &self.phase {
+            Phase::Judging(JudgeStep::Gate { attempt, .. }, _) => *attempt,
+            _ => 1,
         }
     }
 
@@ -356,11 +373,18 @@ impl LoopState {
                     checkout: tried.checkout,
                     tests: tried.tests.clone(),
                     notices: tried.notices.clone(),
+                    writes: tried.writes.clone(),
                     broken,
                 };
                 Arc::make_mut(&mut self.trials).insert(name.clone(), trial);
             }
-            LoopEvent::TreeApproved { tree, by } => self.approved = Some((tree.clone(), by.clone())),
+            LoopEvent::TreeApproved { tree, by } => {
+                let approved = Some((tree.clone(), by.clone()));
+                match self.tampered_outside.as_ref() == Some(tree) {
+                    true => self.approved_outside = approved,
+                    false => self.approved = approved,
+                }
+            }
             LoopEvent::GateStarted { role, index, attempt, look, .. } => match role {
                 GateRole::Gate => {
                     self.judge_on(JudgeStep::Gate { index: *index, attempt: *attempt, look: *look });
@@ -412,9 +436,16 @@ impl LoopState {
                 self.progress.unstarted_gates =
                     if is_unstarted { self.progress.unstarted_gates.saturating_add(1) } else { 0 };
                 self.approved = None;
+                let found = self.judging().and_then(|judging| judging.examined.as_ref());
+                let tree = found.map(|found| found.tree.clone());
+                let is_outside = found.is_some_and(|found| found.is_tampered_outside_alone());
+                self.tampered_outside =
+                    tree.clone().filter(|_| *reason == RefusalReason::Tampered && is_outside);
+                if self.approved_outside.as_ref().map(|(approved, _)| approved) != tree.as_ref() {
+                    self.approved_outside = None;
+                }
                 if *reason == RefusalReason::Narrowed {
-                    let found = self.judging().and_then(|judging| judging.examined.as_ref());
-                    self.narrowed = found.map(|found| found.tree.clone());
+                    self.narrowed = tree;
                 }
                 let refused = Refused { iteration: *iteration, reason: *reason, detail: detail.clone() };
                 Arc::make_mut(&mut self.refusals).push(refused);

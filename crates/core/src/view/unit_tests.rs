@@ -22,6 +22,7 @@ fn begun(merge: MergeMode) -> RunStarted {
             crate::agent::AgentCommand::parse("agent", &[]).unwrap(),
             crate::judge::promise::PromiseRule::new("DONE").unwrap(),
         ))),
+        tip: None,
         budget_of: "r1".parse().unwrap(),
         pid: 7,
         version: "0".to_owned(),

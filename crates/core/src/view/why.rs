@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::LoopView;
 use crate::{
     event::{GateResult, Reason},
-    judge::claim::RefusalReason,
+    judge::claim::{DECIDES_FROM_OUTSIDE, RefusalReason},
 };
 
 /// The answer of `dacapo why`.
@@ -38,12 +38,17 @@ pub enum RefusedBy {
     NoCommit,
     /// Tests, or what decides which of them run, are not as they were.
     ChangedTests,
+    /// The same, and a person may take them as they are.
+    ApprovableChange,
 }
 
 impl RefusedBy {
     pub(super) fn of_gate(result: &GateResult) -> Self {
         let has_timed_out = result.failure.as_ref().is_some_and(|failure| failure.starts_with("timed out"));
-        if result.not_started || matches!(result.exit_code, 126 | 127) {
+        if result.not_started
+            || matches!(result.exit_code, 126 | 127)
+            || lacks_its_runner(&result.output_tail)
+        {
             Self::BrokenGate
         } else if has_timed_out {
             Self::SlowGate
@@ -57,7 +62,9 @@ impl RefusedBy {
         match reason {
             RefusalReason::GateFailed => gate,
             RefusalReason::NoEvidence if detail.contains("No commit") => Some(Self::NoCommit),
-            RefusalReason::Tampered | RefusalReason::Narrowed => Some(Self::ChangedTests),
+            RefusalReason::Narrowed => Some(Self::ApprovableChange),
+            RefusalReason::Tampered if detail.contains(DECIDES_FROM_OUTSIDE) => Some(Self::ApprovableChange),
+            RefusalReason::Tampered => Some(Self::ChangedTests),
             RefusalReason::NoEvidence
             | RefusalReason::Contradiction
             | RefusalReason::Empty
@@ -65,6 +72,21 @@ impl RefusedBy {
             | RefusalReason::Malformed => None,
         }
     }
+}
+
+/// Whether a gate says at its end that its test runner is not installed. Python, cargo and npx end with 1 or 101 then, as they do
+/// for red tests; a module that tests import is work that may be left to do, and stands in quotes.
+fn lacks_its_runner(output: &str) -> bool {
+    output.lines().rev().take(5).any(|line| {
+        let line = line.trim();
+        let module = line.split_once(": No module named ").filter(|(program, _)| {
+            let name = program.rsplit('/').next().unwrap_or_default();
+            ["python", "pypy"].iter().any(|known| name.starts_with(known))
+        });
+        module.is_some_and(|(_, module)| !module.starts_with('\''))
+            || line.starts_with("error: no such command: `")
+            || line.starts_with("npm error could not determine executable to run")
+    })
 }
 
 /// The next step after a limit, where the newest refusal says that more of the same would end in the same way.
@@ -92,6 +114,10 @@ fn mend_first(view: &LoopView) -> Option<String> {
         RefusedBy::ChangedTests => Some(format!(
             "`dacapo diff {id}` shows what was changed; `dacapo steer {id} \"…\"` says what is to stay, then `dacapo resume \
              {id}{more}`."
+        )),
+        RefusedBy::ApprovableChange => Some(format!(
+            "`dacapo diff {id}` shows what was changed; `dacapo steer {id} \"…\"` says what is to stay, then `dacapo resume \
+             {id}{more}`. If the change is what you want, `dacapo approve {id}` takes it as it is."
         )),
     }
 }
@@ -296,6 +322,18 @@ mod tests {
             RefusedBy::of_gate(&serde_json::from_value(result).unwrap())
         };
         assert_eq!(gate(1, None, false), RefusedBy::RedGate);
+        for (output, expected) in [
+            ("/usr/bin/python3: No module named pytest", true),
+            ("/w/.venv/bin/python: No module named pytest\n", true),
+            ("python3.12: No module named pytest.__main__; 'pytest' is a package", true),
+            ("error: no such command: `nextest`\n\n\tView all installed commands with `cargo --list`", true),
+            ("ModuleNotFoundError: No module named 'calc'\n1 error in 0.05s", false),
+            ("E   ImportError: No module named calc", false),
+            ("FAILED tests/test_a.py::test_a - assert 1 == 2", false),
+            ("", false),
+        ] {
+            assert_eq!(lacks_its_runner(output), expected, "{output}");
+        }
         assert_eq!(gate(127, None, false), RefusedBy::BrokenGate);
         assert_eq!(gate(126, None, false), RefusedBy::BrokenGate);
         assert_eq!(gate(-1, Some("could not be started"), true), RefusedBy::BrokenGate);
@@ -306,7 +344,7 @@ mod tests {
             (RefusalReason::NoEvidence, "No commit detected in coder output", Some(RefusedBy::NoCommit)),
             (RefusalReason::NoEvidence, "no tests were run", None),
             (RefusalReason::Tampered, "tests/a.py was changed", Some(RefusedBy::ChangedTests)),
-            (RefusalReason::Narrowed, "fewer tests", Some(RefusedBy::ChangedTests)),
+            (RefusalReason::Narrowed, "fewer tests", Some(RefusedBy::ApprovableChange)),
             (RefusalReason::Empty, "nothing was changed", None),
         ] {
             assert_eq!(RefusedBy::of_claim(reason, detail, slow), expected, "{reason:?} {detail}");

@@ -192,13 +192,17 @@ fn run_on(
         .map_err(|source| RunError::Io { what: "cannot listen to signals", source })?;
     supervisor::reconcile(home, &mut store)?;
     // The lock says that no other scheduler runs them.
-    close_dead_runs(&mut store, &new.project)?;
+    let dead = close_dead_runs(&mut store, &new.project)?;
     tidy_up(home, &store, &repo, &new)?;
     // Before any agent can turn it elsewhere.
     let is_pushed = new.merge == MergeMode::PullRequest;
     let route = is_pushed.then(|| repo.route(&new.target)).transpose()?;
     let was_dirty = !repo.is_dirty()?.is_empty();
-    new.settings.policy.gates.doubted = target::doubted(home, &store, &repo, &new.project, &new.target)?;
+    let found = target::left_by_dead_run(&store, &repo, &dead, &new.target)?;
+    let mut watch = TargetWatch::begin(&repo, &new.target, found);
+    let moved = watch.look();
+    new.settings.policy.gates.doubted =
+        target::doubted(home, &store, &repo, &new.project, &new.target, moved.as_ref())?;
     let random = proof::fresh_id().map_err(|source| RunError::Io { what: "cannot make a name", source })?;
     let id: RunId = random
         .as_str()
@@ -207,11 +211,11 @@ fn run_on(
     repository_lock.say(id.as_str());
     let time = new.settings.max_time.map(|time| Instant::now() + time.std());
     let plans = new.units.iter().map(plan).collect();
-    let target = new.target.clone();
     let started = RunStarted {
         project: new.project,
         root: new.root,
         target: new.target,
+        tip: watch.known().map(str::to_owned),
         merge: new.merge,
         parallel: new.parallel,
         units: plans,
@@ -258,9 +262,15 @@ fn run_on(
         next_tick: observer.tick_every().map(|every| Instant::now() + every),
         next_look: None,
         has_lost_job: false,
-        target: TargetWatch::begin(&repo, &target),
+        target: watch,
         observer,
     };
+    if let (Some(event), Some(unit)) = (moved, scheduler.units.first().map(|unit| unit.id.clone())) {
+        let told = RunInput::Told { unit, event }.into();
+        let more =
+            scheduler.stream.step(&mut scheduler.store, Timestamp::now(), vec![told], scheduler.observer)?;
+        more.into_iter().try_for_each(|effect| scheduler.perform(effect))?;
+    }
     effects.into_iter().try_for_each(|effect| scheduler.perform(effect))?;
     let mut finished = scheduler.supervise()?;
     // An agent that knows the path can write there, and the user would not look for it in the morning (fault H12).
@@ -474,6 +484,7 @@ impl Scheduler<'_> {
             project,
             root,
             target,
+            tip,
             merge,
             parallel,
             units: _,
@@ -486,6 +497,7 @@ impl Scheduler<'_> {
             project: project.clone(),
             root: root.clone(),
             target: target.clone(),
+            tip: tip.clone(),
             merge: *merge,
             parallel: *parallel,
             units: Vec::new(),

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dacapo_core::{
-    event::RunEvent,
+    event::{LoopEvent, RunEvent},
     goalposts::kind_of,
-    ids::ProjectId,
+    ids::{ProjectId, RunId},
     policy::DoubtedFile,
     text::count,
     trust::{not_granted, tests_as_they_are},
@@ -36,9 +36,14 @@ pub(super) struct TargetWatch<'a> {
 }
 
 impl<'a> TargetWatch<'a> {
-    pub(super) fn begin(repo: &'a Repository, target: &str) -> Self {
-        let known = repo.branch(target).ok().flatten();
+    /// Watches the target from where it is now, or from where a run that was killed knew it.
+    pub(super) fn begin(repo: &'a Repository, target: &str, left: Option<String>) -> Self {
+        let known = left.or_else(|| repo.branch(target).ok().flatten());
         Self { repo, target: target.to_owned(), known, waiting: BTreeSet::new(), warnings: Vec::new() }
+    }
+
+    pub(super) fn known(&self) -> Option<&str> {
+        self.known.as_deref()
     }
 
     /// dacapo has merged a unit as `commit`, whose first parent is where the target was, and has moved the target there if it could.
@@ -93,6 +98,42 @@ impl<'a> TargetWatch<'a> {
     }
 }
 
+/// Where the newest of the runs that were found `dead` knew the target: what its agents did to the target since was seen by no
+/// process.
+pub(super) fn left_by_dead_run(
+    store: &Store,
+    repo: &Repository,
+    dead: &[RunId],
+    target: &str,
+) -> Result<Option<String>, RunError> {
+    let Some(newest) = dead.last() else { return Ok(None) };
+    let Some(tip) = repo.branch(target)? else { return Ok(None) };
+    let (mut known, mut proven, mut waiting) = (None, BTreeSet::new(), BTreeSet::new());
+    for envelope in store.run_events(newest, 0)? {
+        match envelope.event {
+            RunEvent::OrchStarted(started) if started.target == target => {
+                for (_, envelope) in store.loops_of_units(&started.project, envelope.seq)? {
+                    if let LoopEvent::ReceiptIssued { receipt } = envelope.event {
+                        proven.extend(receipt.tree);
+                    }
+                }
+                known = started.tip;
+            }
+            RunEvent::UnitMerged { commit, left_on: Some(_), .. } => drop(waiting.insert(commit)),
+            RunEvent::UnitMerged { commit, left_on: None, .. } if known.is_some() => known = Some(commit),
+            RunEvent::TargetMoved { to, .. } if known.is_some() => known = Some(to),
+            _ => {}
+        }
+    }
+    // It may have been killed between a merge and the word of it, and the user may have moved the target to a merge that waited.
+    if waiting.contains(&tip) || repo.tree_of(&tip).is_ok_and(|tree| proven.contains(&tree)) {
+        return Ok(None);
+    }
+    // A commit that is gone from the target is another matter: the user has turned it back.
+    let is_below = |commit: &String| repo.is_ancestor(commit, target).unwrap_or(false);
+    Ok(known.filter(is_below))
+}
+
 /// Files that other hands changed on the target while agents of this project worked, that the target still holds so, and that the
 /// user has not agreed to.
 pub(crate) fn doubted(
@@ -101,8 +142,17 @@ pub(crate) fn doubted(
     repo: &Repository,
     project: &ProjectId,
     target: &str,
+    moved: Option<&RunEvent>,
 ) -> Result<BTreeMap<String, DoubtedFile>, RunError> {
-    let all = every_doubt(store, repo, project, target)?;
+    let mut all = every_doubt(store, repo, project, target)?;
+    if let Some(RunEvent::TargetMoved { from, to, paths, .. }) = moved {
+        for path in paths {
+            let file: &mut DoubtedFile = all
+                .entry(path.clone())
+                .or_insert_with(|| DoubtedFile { since: from.clone(), seen: to.clone() });
+            file.seen.clone_from(to);
+        }
+    }
     if all.is_empty() {
         return Ok(all);
     }

@@ -465,6 +465,11 @@ impl Store {
         Ok(self.rows(which, [project.map(ProjectId::as_str)])?.pop())
     }
 
+    /// All runs of units of a project, oldest first.
+    pub fn runs_of(&self, project: &ProjectId) -> Result<Vec<RunRow>, StoreError> {
+        self.rows("s.project = ?1 ORDER BY s.key", [project.as_str()])
+    }
+
     /// The newest run that has ended.
     pub fn newest_ended_run(&self) -> Result<Option<RunRow>, StoreError> {
         Ok(self.rows("s.over = 1 ORDER BY s.key DESC LIMIT 1", [])?.pop())

@@ -119,6 +119,7 @@ fn begins(units: &[&str]) -> Vec<(Option<UnitId>, RunEvent)> {
                 dacapo_core::judge::promise::PromiseRule::new("DONE").unwrap(),
             ),
         )),
+        tip: None,
         budget_of: "r1".parse().unwrap(),
         pid: 7,
         version: "0".to_owned(),
@@ -157,6 +158,7 @@ fn loop_started(unit: &str, run: Option<RunId>) -> LoopEvent {
         outline: None,
         protected: Vec::new(),
         goalposts: None,
+        outside: Vec::new(),
         pid: 1,
         version: "0".to_owned(),
     }))

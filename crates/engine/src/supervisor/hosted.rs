@@ -181,6 +181,7 @@ impl<'a> HostedLoop<'a> {
             base: at_start.base,
             outline: at_start.outline,
             protected: at_start.protected,
+            outside: at_start.goalposts.as_ref().map(WatchedGoalposts::recorded).unwrap_or_default(),
             goalposts: at_start.goalposts.as_ref().map(WatchedGoalposts::seal),
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -72,8 +72,8 @@ pub enum StartError {
     /// The workspace is in a state that nothing can be proven in.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
-    /// A pattern that was typed and matches no file.
-    #[error("--protect: `{0}` protects nothing: no file matches it")]
+    /// A pattern that matches no file and is not said to be optional.
+    #[error("the pattern `{0}` protects nothing: no file matches it")]
     ProtectsNothing(String),
     #[error("--protect: {0}")]
     Glob(#[from] GlobError),

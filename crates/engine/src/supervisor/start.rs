@@ -189,6 +189,7 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
             base: at_start.base,
             outline: at_start.outline,
             protected: at_start.protected,
+            outside: at_start.goalposts.as_ref().map(WatchedGoalposts::recorded).unwrap_or_default(),
             goalposts: at_start.goalposts.as_ref().map(WatchedGoalposts::seal),
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -390,7 +391,8 @@ pub(super) fn reopen_goalposts(
     let root = workspace.root();
     let below = starting_point::below(root, &started.workspace);
     let path = crate::inside::child::variable("PATH");
-    let reopened = WatchedGoalposts::reopen(root, &below, &started.policy, &list, seal, path.as_deref());
+    let known = (seal, &started.outside[..]);
+    let reopened = WatchedGoalposts::reopen(root, &below, &started.policy, &list, known, path.as_deref());
     let what = "cannot know the tests of the start again from";
     reopened.map(Some).map_err(|source| StartError::Io { what, path: list, source })
 }

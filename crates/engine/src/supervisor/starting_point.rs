@@ -14,7 +14,7 @@ use dacapo_core::{
 use super::preconditions::StartError;
 use crate::{
     git::WorkspaceError,
-    goalposts::{Earlier, Extras, WatchedGoalposts, files_of},
+    goalposts::{Earlier, Extras, WatchedGoalposts, files_of, linked_folders},
     home::Home,
     snapshots::{ChangeKind, Folder, Workspace},
 };
@@ -104,8 +104,15 @@ impl StartingPoint {
                 unseen = unheld(&globs);
                 unseen.retain(|path| fits_none.matches(path) || lies_elsewhere(workspace.root(), path));
             }
-            let all: Vec<&[u8]> =
-                files.iter().map(Vec::as_slice).chain(unseen.iter().map(String::as_bytes)).collect();
+            // What lies behind a link to a folder has a second name, which a pattern may mean.
+            let aliases = aliases_of(workspace.root(), &files, &globs);
+            let is_meant = |path: &[u8]| aliases.iter().any(|(real, _)| real.as_slice() == path);
+            let all: Vec<&[u8]> = files
+                .iter()
+                .map(Vec::as_slice)
+                .chain(unseen.iter().map(String::as_bytes))
+                .chain(aliases.iter().map(|(_, alias)| alias.as_bytes()))
+                .collect();
             for pattern in globs.unmatched(all) {
                 let wider = Globs::parse(&wider_patterns(pattern, below))?;
                 let found = unheld(&wider);
@@ -119,7 +126,6 @@ impl StartingPoint {
                     workspace.forget()?;
                     return Err(StartError::ProtectsNothing(pattern));
                 }
-                warnings.push(format!("the pattern `{pattern}` protects nothing: no file matches it"));
             }
             let mut named: Vec<String> =
                 named.iter().map(|name| below.join(name).to_string_lossy().into_owned()).collect();
@@ -134,6 +140,7 @@ impl StartingPoint {
                 .map(Vec::as_slice)
                 .filter(|path| {
                     globs.matches(path)
+                        || is_meant(path)
                         || meant.iter().any(|globs| globs.matches(path))
                         || named.iter().any(|name| name.as_bytes() == *path)
                 })
@@ -288,6 +295,32 @@ fn behind_links(root: &Path, name: &str) -> Option<String> {
     let real = root.join(name).canonicalize().ok()?;
     let real = real.strip_prefix(root).ok()?.to_str()?.to_owned();
     (real != name).then_some(real)
+}
+
+/// Files of a snapshot that patterns name by another way: behind a link to a folder that matches, or below a link as the pattern
+/// writes it. Each with its other name.
+fn aliases_of(root: &Path, files: &[Vec<u8>], globs: &Globs) -> Vec<(Vec<u8>, String)> {
+    let mut found = Vec::new();
+    if globs.is_empty() {
+        return found;
+    }
+    for (link, real) in linked_folders(root) {
+        for file in files {
+            let Some(rest) = std::str::from_utf8(file).ok().and_then(|file| file.strip_prefix(&real)) else {
+                continue;
+            };
+            // The link may lead to the top.
+            let rest = if real.is_empty() { format!("/{rest}") } else { rest.to_owned() };
+            let alias = format!("{link}{rest}");
+            if rest.starts_with('/')
+                && !rest.starts_with("/.git/")
+                && (globs.matches(&alias) || globs.matches(&link))
+            {
+                found.push((file.clone(), alias));
+            }
+        }
+    }
+    found
 }
 
 /// Whether a file is reached through a link, or belongs to a repository within this one.

@@ -2,7 +2,7 @@
 //! must-fail tests, if it runs tests.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     ffi::OsString,
     fs::File,
     io,
@@ -33,6 +33,7 @@ use super::{
     work::hex,
 };
 use crate::{
+    goalposts::{Stamp, rewritten},
     must_fail::MustFailFiles,
     process::{KeeperLink, KeptCommand, Report, find_program},
     proof::fresh_id,
@@ -70,6 +71,8 @@ struct TrialRun {
     digest: Sha256,
     since: Instant,
     is_stopped: bool,
+    /// What the goalposts were when it began.
+    stamps: HashMap<String, Option<Stamp>>,
     must_fail: Option<MustFailTrial>,
 }
 
@@ -189,6 +192,11 @@ impl Supervisor<'_> {
         let Some(trial) = &self.trial else { return Ok(()) };
         let dir = trial.checkout.path().join("files").join(below);
         is_folder_inside(&dir, &spec).map_err(io::Error::other)?;
+        let folder = trial.checkout.path().join("files");
+        let stamps = match &self.goalposts {
+            Some(goalposts) if must_fail.is_none() => goalposts.stamps(&folder),
+            _ => HashMap::new(),
+        };
         let command = KeptCommand {
             program: "/bin/sh".into(),
             args: ["-c", &with_setup(&started.policy, &spec.script())].map(OsString::from).into(),
@@ -203,6 +211,7 @@ impl Supervisor<'_> {
         trial.keeper.run(&command, [stdin.as_fd(), writer.as_fd(), writer.as_fd()])?;
         let search = OutputSearch::new(&spec.expect);
         trial.running = Some(TrialRun {
+            stamps,
             index,
             spec,
             output: Some(reader),
@@ -245,7 +254,9 @@ impl Supervisor<'_> {
 
     fn gate_was_tried(&mut self, code: Option<i32>) -> Result<(), SuperviseError> {
         let Some(run) = self.trial.as_mut().and_then(|trial| trial.running.take()) else { return Ok(()) };
-        let TrialRun { index, spec, report, search, tail, digest, since, is_stopped, must_fail, .. } = run;
+        let TrialRun {
+            index, spec, report, search, tail, digest, since, is_stopped, stamps, must_fail, ..
+        } = run;
         let failure = is_stopped.then(|| format!("took longer than {}s", LONGEST.as_secs()));
         let exit_code = if is_stopped { -1 } else { code.unwrap_or(-1) };
         let passed = failure.is_none() && spec.expect.refusal(exit_code, search.found()).is_none();
@@ -253,6 +264,8 @@ impl Supervisor<'_> {
             let is_red = !passed && failure.is_none();
             return self.must_fail_was_tried(index, spec, must_fail, is_red);
         }
+        let folder = self.trial.as_ref().map(|trial| trial.checkout.path().join("files"));
+        let writes = folder.map(|folder| rewritten(&folder, &stamps)).unwrap_or_default();
         let tests = report.finish();
         let missing_program = self.missing_program(&spec, exit_code);
         let (lacks, runners) = self.known_of_checkouts(&spec);
@@ -266,6 +279,7 @@ impl Supervisor<'_> {
             failure,
             tests,
             notices: Vec::new(),
+            writes,
             checkout,
             lacks: lacks.into_iter().take(5).collect(),
             missing_program,
@@ -369,6 +383,7 @@ impl Supervisor<'_> {
                 String::new()
             },
             notices: Vec::new(),
+            writes: result.disturbed.clone(),
         };
         self.inbox.push_back(Input::GateTried { index, tried: Box::new(tried) }.into());
     }

@@ -8,8 +8,8 @@ use std::{
 };
 
 use dacapo_core::{
-    event::{Examination, GatePlace, GateRole, Look, LoopStarted, ProtectedFile},
-    goalposts::{MustFailRun, MustFailSearch, Place},
+    event::{Examination, ForbiddenChange, GatePlace, GateRole, Look, LoopStarted, ProtectedFile},
+    goalposts::{MovedGoalpost, MustFailRun, MustFailSearch, Place},
     ids::LoopId,
     judge::{
         evidence::{needs_words, verify_claim},
@@ -27,7 +27,7 @@ use jiff::Timestamp;
 use super::{SuperviseError, Supervisor, answers};
 use crate::{
     git::WorkspaceError,
-    goalposts::{Stamp, is_installed, rewritten},
+    goalposts::{Stamp, WatchedGoalposts, is_installed, rewritten},
     items::{ChangedFile, marks_of},
     must_fail::{MustFailFiles, tests_of_claim},
     scratch::Scratch,
@@ -156,14 +156,13 @@ impl Supervisor<'_> {
         let mut tampered: Vec<String> = paths.iter().filter(|path| protect.matches(path)).cloned().collect();
         tampered.extend(changed_unseen(workspace.root(), &started));
         let marks = started.policy.source.as_ref().map(marks_of);
-        let mut moved = Vec::new();
+        let (mut moved, mut outside) = (Vec::new(), Vec::new());
         if let Some(goalposts) = &mut self.goalposts {
             moved = goalposts.moved();
             // What lies outside cannot be put back in a checkout.
-            tampered.extend(
-                moved.iter().filter(|moved| moved.path.starts_with('/')).map(|moved| moved.path.clone()),
-            );
-            tampered.extend(goalposts.changed_outside());
+            let is_outside = |moved: &&MovedGoalpost| moved.path.starts_with('/');
+            outside.extend(moved.iter().filter(is_outside).map(|moved| moved.path.clone()));
+            outside.extend(goalposts.changed_outside());
             // Task files lie in a folder that may be called `specs`; what of them may change is judged by itself.
             let is_of_tasks = |path: &str| marks.as_ref().is_some_and(|marks| marks.watches(path));
             moved.retain(|moved| {
@@ -191,6 +190,9 @@ impl Supervisor<'_> {
         let scan = scan(&sources, &[old, new]);
         let judged = marks.map(|marks| marks.judge(changed_files(&watched, &contents))).unwrap_or_default();
         paths.retain(|path| !judged.only_marks.contains(path));
+        let flood = self.goalposts.as_ref().and_then(WatchedGoalposts::flood);
+        let mut forbidden = judged.forbidden;
+        forbidden.extend(flood.map(|why| ForbiddenChange { path: ".".to_owned(), why }));
         let head_moved = base.is_git.then_some(!commits.is_empty());
         let verified = verify_claim(&started.policy, &by, &words, head_moved);
         Ok(Some(Examination {
@@ -199,12 +201,13 @@ impl Supervisor<'_> {
             changed: paths.len() as u64,
             some: paths.into_iter().take(NAMED).collect(),
             tampered,
+            outside,
             commits,
             tamper: scan,
             contradiction: verified.contradiction,
             missing_evidence: verified.missing,
             moved,
-            forbidden: judged.forbidden,
+            forbidden,
         }))
     }
 
@@ -234,7 +237,10 @@ impl Supervisor<'_> {
                     .collect();
                 // What a gate changed outside of the workspace steers the gates of the next claim.
                 if let Some(goalposts) = self.goalposts.as_ref().filter(|_| snapshot.is_some()) {
-                    disturbed.extend(goalposts.changed_outside());
+                    let known = self.stream.state().judging().and_then(|judging| judging.examined.as_ref());
+                    let is_new = |path: &String| !known.is_some_and(|found| found.outside.contains(path));
+                    disturbed.extend(goalposts.changed_outside().into_iter().filter(is_new));
+                    disturbed.extend(goalposts.changed_since_look());
                 }
                 let seal = self.seal()?;
                 self.inbox.push_back(Input::Rechecked(Recheck { disturbed, seal }).into());
@@ -312,7 +318,14 @@ impl Supervisor<'_> {
         // The folder within the repository that the loop works in.
         let below = started.workspace.strip_prefix(workspace.root()).unwrap_or(Path::new("")).to_owned();
         let root = match &self.checkout {
-            Some(checkout) if checkout.snapshot == snapshot && checkout.look == look => checkout.folder(),
+            // A gate that is tried again finds nothing of what it left the first time: work that is right only then is wrong.
+            Some(checkout)
+                if checkout.snapshot == snapshot
+                    && checkout.look == look
+                    && (look.must_fail || self.stream.state().gate_attempt() <= 1) =>
+            {
+                checkout.folder()
+            }
             _ => {
                 let at = |error| WorkspaceError::io("lay out a checkout for", workspace.root())(error);
                 // The one before may lie in the same place.
@@ -327,7 +340,6 @@ impl Supervisor<'_> {
                 if let Some(extras) = &self.extras {
                     extras.lay_out(workspace.root(), &folder).map_err(at)?;
                 }
-                let mut stamps = HashMap::new();
                 if let Some(goalposts) = &self.goalposts {
                     if look.tests_as_before {
                         let moved = moved_goalposts(self.stream.state());
@@ -339,10 +351,10 @@ impl Supervisor<'_> {
                         };
                         goalposts.put_back(&folder, &moved, read).map_err(at)?;
                     }
-                    stamps = goalposts.stamps(&folder);
                 }
                 let snapshot = snapshot.to_owned();
                 let must_fail = MustFailFiles::default();
+                let stamps = HashMap::new();
                 self.checkout = Some(GateCheckout { snapshot, look, scratch, stamps, must_fail });
                 folder
             }
@@ -376,19 +388,34 @@ impl Supervisor<'_> {
             }
         };
         let folder = checkout.folder();
-        let search = checkout.must_fail.put(&folder, &tests, Place::Late)?;
-        if let Some(goalposts) = &self.goalposts {
-            checkout.stamps = goalposts.stamps(&folder);
-        }
-        Ok(Some(search))
+        Ok(Some(checkout.must_fail.put(&folder, &tests, Place::Late)?))
     }
 
-    /// Goalposts in the checkout that the gate has rewritten. One that touches files on purpose says so in its command.
-    pub(super) fn rewritten_goalposts(&self, gate: &GateSpec) -> Vec<String> {
-        match &self.checkout {
-            Some(checkout) if !gate.run.contains("touch ") => rewritten(&checkout.folder(), &checkout.stamps),
-            _ => Vec::new(),
+    /// Makes the goalposts in the checkout of a gate read-only while it runs, and notes what they are. A gate that is tried again may
+    /// write them, since one that copies them could not copy them twice: what it writes is still seen.
+    pub(super) fn hold_goalposts_still(&mut self) {
+        let attempt = self.stream.state().gate_attempt();
+        if let (Some(goalposts), Some(checkout)) = (&self.goalposts, &mut self.checkout) {
+            let folder = checkout.folder();
+            goalposts.hold_still(&folder, attempt <= 1);
+            checkout.stamps = goalposts.stamps(&folder);
         }
+    }
+
+    /// Goalposts that the gate has rewritten: in a checkout by their change times, in the workspace by their bytes. One that writes
+    /// them on purpose did so before the first agent, or says `touch` in its command.
+    pub(super) fn rewritten_goalposts(&self, gate: &GateSpec, exit_code: i32) -> Vec<String> {
+        let mut paths = match (&self.checkout, &self.goalposts) {
+            (Some(checkout), _) if !gate.run.contains("touch ") => {
+                rewritten(&checkout.folder(), &checkout.stamps)
+            }
+            // Why a gate is red is told by what it prints.
+            (None, Some(goalposts)) if exit_code == 0 => goalposts.changed_since_look(),
+            _ => Vec::new(),
+        };
+        let trial = self.stream.state().trials.get(&gate.name);
+        paths.retain(|path| !trial.is_some_and(|trial| trial.writes.contains(path)));
+        paths
     }
 
     /// Removes the checkout of a claim that has been judged.
@@ -408,7 +435,7 @@ pub(super) struct GateCheckout {
     snapshot: String,
     look: Look,
     scratch: Scratch,
-    /// What the goalposts in it were when it was laid out.
+    /// What the goalposts in it were when its newest gate began.
     stamps: HashMap<String, Option<Stamp>>,
     must_fail: MustFailFiles,
 }

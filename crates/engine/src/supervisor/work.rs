@@ -434,6 +434,7 @@ impl Supervisor<'_> {
             Ok(search) => search,
             Err(error) => return self.gate_not_started(&error.to_string()),
         };
+        self.hold_goalposts_still();
         let env = self.gate_environment(self.stream.state().counters.iterations);
         let command = KeptCommand {
             program: "/bin/sh".into(),
@@ -805,7 +806,7 @@ impl Supervisor<'_> {
                 result.tests = report.finish().filter(|_| asked.is_none() && self.goalposts.is_some());
                 result.must_fail_tests = must_fail.map(|search| Box::new(search.finish()));
                 result.missing_program = self.missing_program(&spec, result.exit_code);
-                result.disturbed = self.rewritten_goalposts(&spec);
+                result.disturbed = self.rewritten_goalposts(&spec, result.exit_code);
                 if role == GateRole::Baseline && ended_by.is_none() {
                     self.baseline_is_trial(&spec, &result);
                 }

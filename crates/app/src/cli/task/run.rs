@@ -29,7 +29,7 @@ use dacapo_engine::{
 };
 
 use super::{
-    super::{agents, consent, detach, resume::ResumeArgs, say, value, warn},
+    super::{agents, consent, detach, flags::refuse_idle_patterns, resume::ResumeArgs, say, value, warn},
     RepositoryTasks, TaskRuns, UNPROVEN,
     planned::{PAST_RUNS, PlannedStages, TaskFlags},
     require_repository,
@@ -127,6 +127,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &TaskRunArgs) -> Result<u8, UserEr
         require_consent(cx, &client, view, flags.trust, false)?;
     }
     supervisor::refuse_secrets_in(&settings.policy)?;
+    refuse_idle_patterns(&root, &settings.policy)?;
     let repo = Repository::open(&root, &cx.home)?;
     let target = target(&repo, args.target.as_deref())?;
     repo.check_identity()?;

@@ -37,7 +37,7 @@ use dacapo_engine::{
 
 use super::super::{
     agents, budget, consent, detach,
-    flags::{ChosenSettings, LoopFlags},
+    flags::{ChosenSettings, LoopFlags, refuse_idle_patterns},
     resume::ResumeArgs,
     say, say_json, value, warn,
 };
@@ -169,6 +169,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
         (ConsentScope::Units, &unit_runnables(&units)),
         args.flags.trust,
     )?;
+    refuse_idle_patterns(&root, &settings.policy)?;
     disbelieve(cx, &root, &mut units)?;
     let repo = Repository::open(&root, &cx.home)?;
     let target = match target {
@@ -209,7 +210,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
 /// Takes tasks for open that are `complete` in their files without a proof, and says so: an agent can write to the target. The user's
 /// own word for them is consent.
 fn disbelieve(cx: &Context, root: &Path, units: &mut [Unit]) -> Result<(), UserError> {
-    let unproven = cx.client()?.complete_without_proof(&Context::project_of(root), units)?;
+    let unproven = cx.client()?.complete_without_proof(&Context::project_of(root), root, units)?;
     if unproven.is_empty() {
         return Ok(());
     }

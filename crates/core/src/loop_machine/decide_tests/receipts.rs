@@ -83,6 +83,7 @@ fn a_receipt_says_what_was_claimed_checked_and_kept() {
         protected: vec![ProtectedFile { path: "tests/a.rs".into(), sha256: "ab".into(), ignored: false }],
         tamper: Tamper { deleted_tests: 1, skipped_tests: 2, emptied_tests: 3 },
         tests: None,
+        programs: vec![],
         checked_in: None,
         sandbox: Some("off".into()),
         approved_by: None,

@@ -26,6 +26,7 @@ pub(crate) fn started(units: &[(&str, &[&str])], parallel: u32, merge: MergeMode
             crate::agent::AgentCommand::parse("agent", &[]).unwrap(),
             crate::judge::promise::PromiseRule::new("DONE").unwrap(),
         ))),
+        tip: None,
         budget_of: "r1".parse().unwrap(),
         pid: 1,
         version: "0".to_owned(),
