@@ -148,7 +148,7 @@ impl App {
                         is_changed = true;
                     }
                     News::Continued => {
-                        let _ = self.own.screen.clear();
+                        let _ = self.own.draw_all_again();
                         is_changed = true;
                     }
                     News::Acted { is_bad, words } => {
@@ -228,7 +228,7 @@ impl App {
         }
         self.drawn = second;
         let totals = self.state.board.totals.clone();
-        self.own.set_title(&headline(&totals));
+        self.own.set_title(&look::plain(&headline(&totals), &self.look));
         if let Some(pane) = &mut self.pane {
             pane.tell(&totals);
         }
@@ -257,7 +257,7 @@ impl App {
                     .map_err(|error| UserError::environment(format!("cannot use the terminal: {error}")))?;
             }
             Effect::Redraw => {
-                let _ = self.own.screen.clear();
+                let _ = self.own.draw_all_again();
             }
             Effect::Look(id) => {
                 // That it cannot be remembered is no reason not to show it.

@@ -55,7 +55,14 @@ impl OwnTerminal {
         let _ = kill_process(getpid(), Signal::TSTP);
         take()?;
         self.title.clear();
-        self.screen.clear()
+        self.draw_all_again()
+    }
+
+    /// Forgets what the terminal shows, so that the next drawing draws everything.
+    pub(crate) fn draw_all_again(&mut self) -> io::Result<()> {
+        // `clear` would ask the terminal where its cursor is, and the thread that reads keys would get the answer.
+        let size = self.screen.size()?;
+        self.screen.resize(Rect::new(0, 0, size.width, size.height))
     }
 }
 

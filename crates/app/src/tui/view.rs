@@ -3,7 +3,7 @@
 use dacapo_core::{
     duration::Millis,
     text::columns::columns,
-    view::{Card, CardKind, Lane, Slot, headline},
+    view::{Action, Card, CardKind, Lane, Slot, headline},
 };
 use jiff::{Timestamp, tz::TimeZone};
 use ratatui::{
@@ -82,7 +82,7 @@ pub(crate) struct Scene {
 pub(crate) fn draw(buffer: &mut Buffer, state: &State, scene: &Scene) -> (Option<Position>, usize) {
     let area = buffer.area;
     if area.width < LEAST.0 || area.height < LEAST.1 {
-        let words = format!("{}x{} is too small; {}x{} is enough", area.width, area.height, LEAST.0, LEAST.1);
+        let words = format!("{}x{}: needs {}x{}", area.width, area.height, LEAST.0, LEAST.1);
         put(buffer, area, 0, &words, Style::default(), &scene.look);
         return (None, 0);
     }
@@ -185,55 +185,27 @@ fn footer(buffer: &mut Buffer, area: Rect, state: &State, scene: &Scene) -> Opti
         return None;
     }
     let dot = look.dot();
-    let keys: Vec<&str> = match state.screen() {
-        None if !state.filter.is_empty() => vec!["Esc shows all again"],
-        None => vec![
-            "Enter open",
-            "l log",
-            "Tab lane",
-            "/ filter",
-            "p pause",
-            "r resume",
-            "c cancel",
-            "s steer",
-            "a approve",
-            "$ costs",
-            "! needs",
-            "? help",
-            "q quit",
-        ],
-        Some(Screen::Loop { .. }) => vec![
-            "Esc back",
-            "Tab part",
-            "l log",
-            "d diff",
-            "f follow",
-            "p pause",
-            "r resume",
-            "c cancel",
-            "s steer",
-            "u restore",
-            "? help",
-        ],
-        Some(Screen::Costs { .. }) => vec!["Esc back", "Tab another time", "? help"],
-        Some(Screen::Needs) => {
-            vec!["Esc back", "Enter open", "s answer", "a approve", "x reject", "r resume", "? help"]
-        }
-        Some(Screen::Run { .. }) => {
-            vec![
-                "Esc back",
-                "Enter open",
-                "p pause",
-                "r resume",
-                "c cancel",
-                "s steer",
-                "a approve",
-                "x reject",
-                "? help",
-            ]
-        }
-        Some(Screen::Help) => vec!["Esc back"],
+    let first: &[&str] = match state.screen() {
+        None if !state.filter.is_empty() => &["Esc shows all again", "? help", "Enter open"],
+        None => &["? help", "Enter open", "l log", "Tab lane", "/ filter"],
+        Some(Screen::Loop { .. }) => &["Esc back", "? help", "Tab part", "l log", "d diff", "f follow"],
+        Some(Screen::Costs { .. }) => &["Esc back", "? help", "Tab another time"],
+        Some(Screen::Needs | Screen::Run { .. }) => &["Esc back", "? help", "Enter open"],
+        Some(Screen::Help) => &["Esc back"],
     };
+    // Only what can be asked of this card as it stands is offered.
+    let asked = [
+        (Action::Pause, "p pause"),
+        (Action::Resume, "r resume"),
+        (Action::Approve, "a approve"),
+        (Action::Reject, "x reject"),
+        (Action::Steer, "s steer"),
+        (Action::Cancel, "c cancel"),
+    ];
+    let card = state.acted_on();
+    let asked = asked.iter().filter(|(action, _)| card.is_some_and(|card| card.can(*action)));
+    let last: &[&str] = if state.screen().is_none() { &["$ costs", "! needs", "q quit"] } else { &[] };
+    let keys = first.iter().copied().chain(asked.map(|(_, words)| *words)).chain(last.iter().copied());
     let mut words = String::new();
     if !state.filter.is_empty() && state.screen().is_none() {
         words = format!("/{}  ", state.filter);
