@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     log::{Log, shown},
-    state::{Data, LoopData, Screen, State, Tab},
+    state::{Data, LoopData, Sheet, State, Tab},
 };
 use crate::error::UserError;
 
@@ -21,7 +21,7 @@ const MOST: usize = 20_000;
 /// What was read for the screen on top.
 #[derive(Default)]
 pub(crate) struct Loader {
-    screen: Option<Screen>,
+    screen: Option<Sheet>,
     /// The place in the journal of what was read.
     seq: u64,
     log: Option<Log>,
@@ -35,7 +35,7 @@ impl Loader {
     pub(crate) fn load(&mut self, client: &Client, state: &mut State) -> bool {
         let screen = state.screen().cloned();
         let is_same = match (&self.screen, &screen) {
-            (Some(Screen::Loop { id: a, .. }), Some(Screen::Loop { id: b, .. })) => a == b,
+            (Some(Sheet::Loop { id: a, .. }), Some(Sheet::Loop { id: b, .. })) => a == b,
             (a, b) => a == b,
         };
         if !is_same {
@@ -63,12 +63,12 @@ impl Loader {
         &mut self,
         client: &Client,
         state: &mut State,
-        screen: &Screen,
+        screen: &Sheet,
         is_newer: bool,
     ) -> Result<bool, UserError> {
         match screen {
-            Screen::Help | Screen::Needs => Ok(false),
-            Screen::Costs { span } => {
+            Sheet::Help | Sheet::Needs => Ok(false),
+            Sheet::Costs { span } => {
                 if !is_newer {
                     return Ok(false);
                 }
@@ -78,7 +78,7 @@ impl Loader {
                 state.data = Data::Costs(Box::new(client.costs(since, now, Millis(span.step_ms()))?));
                 Ok(true)
             }
-            Screen::Run { id, kind } => {
+            Sheet::Run { id, kind } => {
                 if !is_newer {
                     return Ok(false);
                 }
@@ -93,7 +93,7 @@ impl Loader {
                 state.data = read.unwrap_or_else(|| gone(id));
                 Ok(true)
             }
-            Screen::Loop { id, tab } => {
+            Sheet::Loop { id, tab } => {
                 let mut is_changed = false;
                 if !matches!(&state.data, Data::Loop(data) if data.view.id == *id) {
                     let Some(seen) = client.loop_of_id(id)? else {

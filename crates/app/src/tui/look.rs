@@ -51,12 +51,12 @@ pub(crate) enum Tone {
 
 /// The look of this terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct Theme {
     pub(crate) is_ascii: bool,
     pub(crate) is_coloured: bool,
 }
 
-impl Look {
+impl Theme {
     /// What the environment allows: ASCII where the locale is not UTF-8, no colours with `NO_COLOR`.
     pub(crate) fn of(is_ascii: bool, variable: impl Fn(&str) -> Option<String>) -> Self {
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
@@ -177,7 +177,7 @@ impl Look {
 }
 
 /// `text` in at most so many columns; what does not fit is told by a sign.
-pub(crate) fn cut(text: &str, room: usize, look: &Look) -> String {
+pub(crate) fn cut(text: &str, room: usize, look: &Theme) -> String {
     let text = plain(text, look);
     if columns(&text) <= room {
         return text;
@@ -188,7 +188,7 @@ pub(crate) fn cut(text: &str, room: usize, look: &Look) -> String {
 }
 
 /// Text for this terminal: letters that it does not have become question marks.
-pub(crate) fn plain(text: &str, look: &Look) -> String {
+pub(crate) fn plain(text: &str, look: &Theme) -> String {
     if !look.is_ascii || text.is_ascii() {
         return text.to_owned();
     }
@@ -249,14 +249,14 @@ mod tests {
         ] {
             let variable =
                 |name: &str| set.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned());
-            assert_eq!(Look::of(is_typed, variable), Look { is_ascii, is_coloured }, "{set:?}");
+            assert_eq!(Theme::of(is_typed, variable), Theme { is_ascii, is_coloured }, "{set:?}");
         }
     }
 
     #[test]
     fn text_is_cut_by_columns_and_a_sign_says_so() {
-        let look = Look { is_ascii: false, is_coloured: true };
-        let ascii = Look { is_ascii: true, ..look };
+        let look = Theme { is_ascii: false, is_coloured: true };
+        let ascii = Theme { is_ascii: true, ..look };
         for (text, room, look, shown) in [
             ("short", 10, look, "short"),
             ("exactly", 7, look, "exactly"),

@@ -35,7 +35,7 @@ use ratatui::{
 use self::{
     herdr::Pane,
     load::Loader,
-    look::Look,
+    look::Theme,
     state::{Act, Effect, Key, State},
     terminal::OwnTerminal,
     view::Scene,
@@ -78,7 +78,7 @@ pub(crate) fn run(cx: &Context, is_ascii: bool) -> Result<u8, UserError> {
             .hint("`dacapo status` prints what runs, `dacapo status --json` for scripts"));
     }
     let variable = |name: &str| std::env::var(name).ok();
-    let look = Look::of(is_ascii, variable);
+    let look = Theme::of(is_ascii, variable);
     let client = cx.client()?;
     let reader = client.board(ENDED)?;
     let (sender, news) = channel();
@@ -115,7 +115,7 @@ struct App {
     state: State,
     loader: Loader,
     own: OwnTerminal,
-    look: Look,
+    look: Theme,
     /// The repository that this was started in.
     here: Option<(ProjectId, PathBuf)>,
     read_files: Option<Instant>,

@@ -17,8 +17,8 @@ use ratatui::{
 };
 
 use super::{
-    look::{Look, Tone, clock, cut, money, thousands},
-    state::{Data, LoopData, Screen, Span, State, Tab},
+    look::{Theme, Tone, clock, cut, money, thousands},
+    state::{Data, LoopData, Sheet, Span, State, Tab},
     view::{Scene, line, put},
 };
 
@@ -30,19 +30,19 @@ fn one(tone: Tone, text: impl Into<String>) -> Line {
 }
 
 /// Draws a page and says how many lines it has.
-pub(super) fn draw(buffer: &mut Buffer, area: Rect, screen: &Screen, state: &State, scene: &Scene) -> usize {
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, screen: &Sheet, state: &State, scene: &Scene) -> usize {
     let (head, body): (Vec<Line>, Vec<Line>) = match (screen, &state.data) {
-        (Screen::Help, _) => (vec![one(Tone::Title, "Keys")], help(scene)),
-        (Screen::Needs, _) => needs(state, scene, area.width),
-        (Screen::Costs { span }, Data::Costs(costs)) => costs_page(costs, *span, area, scene),
+        (Sheet::Help, _) => (vec![one(Tone::Title, "Keys")], help(scene)),
+        (Sheet::Needs, _) => needs(state, scene, area.width),
+        (Sheet::Costs { span }, Data::Costs(costs)) => costs_page(costs, *span, area, scene),
         (_, Data::Gone(why)) => (vec![one(Tone::Title, "Not there")], vec![one(Tone::Alert, why.clone())]),
-        (Screen::Loop { tab, .. }, Data::Loop(data)) => loop_page(data, *tab, state, scene, area.width),
-        (Screen::Run { .. }, Data::Units(data)) => {
+        (Sheet::Loop { tab, .. }, Data::Loop(data)) => loop_page(data, *tab, state, scene, area.width),
+        (Sheet::Run { .. }, Data::Units(data)) => {
             let card = state.acted_on();
             units_page(card, &data.1, state, scene, area.width)
         }
-        (Screen::Run { .. }, Data::Workflow(data)) => workflow_page(&data.0, &data.1, state, scene),
-        (Screen::Run { .. }, Data::Task(data)) => task_page(&data.0, &data.1, state, scene),
+        (Sheet::Run { .. }, Data::Workflow(data)) => workflow_page(&data.0, &data.1, state, scene),
+        (Sheet::Run { .. }, Data::Task(data)) => task_page(&data.0, &data.1, state, scene),
         _ => (vec![one(Tone::Quiet, "reading…")], Vec::new()),
     };
     let look = &scene.look;
@@ -59,8 +59,8 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, screen: &Screen, state: &Sta
     let room = usize::from(body_area.height);
     let lines = body.len();
     let last_top = lines.saturating_sub(room);
-    let is_list = matches!(screen, Screen::Run { .. } | Screen::Needs)
-        || matches!(screen, Screen::Loop { tab: Tab::Timeline, .. });
+    let is_list = matches!(screen, Sheet::Run { .. } | Sheet::Needs)
+        || matches!(screen, Sheet::Loop { tab: Tab::Timeline, .. });
     let first = if is_list {
         // The line with the cursor is in sight.
         let chosen =
@@ -77,7 +77,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, screen: &Screen, state: &Sta
     lines
 }
 
-fn write(buffer: &mut Buffer, area: Rect, own: &Line, look: &Look) {
+fn write(buffer: &mut Buffer, area: Rect, own: &Line, look: &Theme) {
     let mut x = 0;
     for (tone, text) in own {
         x = put(buffer, area, x, text, look.style(*tone), look);
@@ -88,7 +88,7 @@ fn write(buffer: &mut Buffer, area: Rect, own: &Line, look: &Look) {
 }
 
 /// The sign in front of the line with the cursor.
-fn cursor(is_chosen: bool, look: &Look) -> String {
+fn cursor(is_chosen: bool, look: &Theme) -> String {
     if is_chosen { format!("{} ", look.cursor()) } else { "  ".to_owned() }
 }
 
@@ -184,7 +184,7 @@ fn needs(state: &State, scene: &Scene, width: u16) -> (Vec<Line>, Vec<Line>) {
     (vec![one(Tone::Title, head)], lines)
 }
 
-fn sign_of_need(need: &Need, look: &Look) -> &'static str {
+fn sign_of_need(need: &Need, look: &Theme) -> &'static str {
     use dacapo_core::view::Urgency;
     match need.urgency {
         Urgency::Question | Urgency::Approval => look.sign("asking"),
@@ -258,7 +258,7 @@ fn costs_page(costs: &Costs, span: Span, area: Rect, scene: &Scene) -> (Vec<Line
 }
 
 /// A bar of this part of the room, with eighths where the terminal has them.
-fn bar(part: f64, room: usize, look: &Look) -> String {
+fn bar(part: f64, room: usize, look: &Theme) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (part.clamp(0.0, 1.0) * room as f64 * 8.0).round() as usize;
     if look.is_ascii {
@@ -285,7 +285,7 @@ fn loop_page(data: &LoopData, tab: Tab, state: &State, scene: &Scene, width: u16
     let mut first = vec![
         (Tone::Title, format!("{} ", card.name)),
         (Tone::Quiet, format!("{} ", view.id)),
-        (Look::tone_of(&card), about.join(&format!(" {dot} "))),
+        (Theme::tone_of(&card), about.join(&format!(" {dot} "))),
     ];
     if let Some(asks) = card.asks.as_ref() {
         first.push((Tone::Alert, format!(" {dot} asks: {asks}")));
@@ -543,7 +543,7 @@ fn units_page(
         first = vec![
             (Tone::Title, format!("{} ", card.name)),
             (Tone::Quiet, format!("{} ", card.id)),
-            (Look::tone_of(card), about.join(&format!(" {dot} "))),
+            (Theme::tone_of(card), about.join(&format!(" {dot} "))),
         ];
     }
     let mut lines = Vec::new();
@@ -636,7 +636,7 @@ fn workflow_page(
         (Tone::Quiet, format!("{} ", view.id)),
     ];
     if let Some(card) = state.acted_on() {
-        first.push((Look::tone_of(card), format!("{} {}", look.sign_of(card), card.words())));
+        first.push((Theme::tone_of(card), format!("{} {}", look.sign_of(card), card.words())));
     }
     let mut lines = Vec::new();
     for (at, step) in page.steps.iter().enumerate() {
@@ -696,7 +696,7 @@ fn task_page(view: &StageTaskView, page: &TaskPage, state: &State, scene: &Scene
         (Tone::Plain, format!("{} ", cut(&shown(&view.title), 50, look))),
     ];
     if let Some(card) = state.acted_on() {
-        first.push((Look::tone_of(card), format!("{} {}", look.sign_of(card), card.words())));
+        first.push((Theme::tone_of(card), format!("{} {}", look.sign_of(card), card.words())));
     }
     let mut lines = Vec::new();
     for (at, stage) in page.stages.iter().enumerate() {

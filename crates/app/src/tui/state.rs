@@ -57,7 +57,7 @@ impl Tab {
 
 /// One screen; the board is below all others.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Screen {
+pub(crate) enum Sheet {
     /// A loop, with what of it is shown.
     Loop {
         id: LoopId,
@@ -200,7 +200,7 @@ pub(crate) enum Data {
 pub(crate) struct State {
     pub(crate) board: Board,
     /// Screens above the board, the last on top.
-    pub(crate) stack: Vec<Screen>,
+    pub(crate) stack: Vec<Sheet>,
     pub(crate) data: Data,
     /// The card that the cursor is on; the cursor stays on it wherever it goes.
     pub(crate) selected: Option<String>,
@@ -255,7 +255,7 @@ impl State {
     }
 
     /// The screen on top; nothing is the board.
-    pub(crate) fn screen(&self) -> Option<&Screen> {
+    pub(crate) fn screen(&self) -> Option<&Sheet> {
         self.stack.last()
     }
 
@@ -428,7 +428,7 @@ impl State {
         match (self.screen().cloned(), key) {
             (_, Key::Ctrl('c')) => vec![Effect::Quit],
             (None, Key::Char('q')) => vec![Effect::Quit],
-            (Some(Screen::Help), Key::Char('q' | '?')) => self.back(),
+            (Some(Sheet::Help), Key::Char('q' | '?')) => self.back(),
             (Some(_), Key::Char('q')) => vec![Effect::Quit],
             (None, Key::Esc) => {
                 self.filter.clear();
@@ -436,9 +436,9 @@ impl State {
                 Vec::new()
             }
             (Some(_), Key::Esc | Key::Backspace) => self.back(),
-            (_, Key::Char('?')) => self.open(Screen::Help),
-            (_, Key::Char('$')) => self.open(Screen::Costs { span: Span::Day }),
-            (_, Key::Char('!')) => self.open(Screen::Needs),
+            (_, Key::Char('?')) => self.open(Sheet::Help),
+            (_, Key::Char('$')) => self.open(Sheet::Costs { span: Span::Day }),
+            (_, Key::Char('!')) => self.open(Sheet::Needs),
             (_, Key::Char(':')) => {
                 self.typing = Typing::Command(String::new());
                 Vec::new()
@@ -502,10 +502,10 @@ impl State {
         }
     }
 
-    fn press_on_page(&mut self, screen: &Screen, key: Key) -> Vec<Effect> {
+    fn press_on_page(&mut self, screen: &Sheet, key: Key) -> Vec<Effect> {
         let page = self.room.saturating_sub(2).max(1);
-        let is_list = matches!(screen, Screen::Run { .. } | Screen::Needs)
-            || matches!(screen, Screen::Loop { tab: Tab::Timeline, .. });
+        let is_list = matches!(screen, Sheet::Run { .. } | Sheet::Needs)
+            || matches!(screen, Sheet::Loop { tab: Tab::Timeline, .. });
         match key {
             Key::Char('j') | Key::Down if is_list => self.move_row(1),
             Key::Char('k') | Key::Up if is_list => self.move_row(-1),
@@ -521,7 +521,7 @@ impl State {
                 self.scroll_to_end();
             }
             Key::Char('f') => match screen {
-                Screen::Loop { tab: Tab::Log | Tab::Timeline, .. } => {
+                Sheet::Loop { tab: Tab::Log | Tab::Timeline, .. } => {
                     self.is_following = !self.is_following;
                     if self.is_following {
                         self.scroll_to_end();
@@ -530,7 +530,7 @@ impl State {
                     let words = if self.is_following { "follows" } else { "stays where it is" };
                     self.message = Some((false, words.to_owned()));
                 }
-                Screen::Loop { .. } => {
+                Sheet::Loop { .. } => {
                     self.set_tab(Tab::Log);
                     self.is_following = true;
                 }
@@ -541,17 +541,17 @@ impl State {
             Key::Char('t') => self.open_tab(Tab::Timeline),
             Key::Char('o') => self.open_tab(Tab::Prompt),
             Key::Char('R') => self.open_tab(Tab::Receipt),
-            Key::Char(digit @ '1'..='5') if matches!(screen, Screen::Loop { .. }) => {
+            Key::Char(digit @ '1'..='5') if matches!(screen, Sheet::Loop { .. }) => {
                 let at = digit as usize - '1' as usize;
                 self.open_tab(Tab::ALL[at]);
             }
             Key::Tab | Key::BackTab | Key::Left | Key::Right => {
                 let by = if matches!(key, Key::Tab | Key::Right) { 1 } else { -1 };
                 match screen {
-                    Screen::Loop { tab, .. } => self.set_tab(next_of(&Tab::ALL, *tab, by)),
-                    Screen::Costs { span } => {
+                    Sheet::Loop { tab, .. } => self.set_tab(next_of(&Tab::ALL, *tab, by)),
+                    Sheet::Costs { span } => {
                         let span = next_of(&Span::ALL, *span, by);
-                        self.replace(Screen::Costs { span });
+                        self.replace(Sheet::Costs { span });
                     }
                     _ => {}
                 }
@@ -575,33 +575,33 @@ impl State {
         self.data = Data::Nothing;
     }
 
-    fn open(&mut self, screen: Screen) -> Vec<Effect> {
+    fn open(&mut self, screen: Sheet) -> Vec<Effect> {
         if self.screen() == Some(&screen) {
             return Vec::new();
         }
         let looked = match &screen {
-            Screen::Loop { id, .. } => Some(id.to_string()),
-            Screen::Run { id, .. } => Some(id.clone()),
+            Sheet::Loop { id, .. } => Some(id.to_string()),
+            Sheet::Run { id, .. } => Some(id.clone()),
             _ => None,
         };
         // The same kind of screen twice is left by one Esc.
         self.stack.retain(|known| {
             std::mem::discriminant(known) != std::mem::discriminant(&screen)
-                || matches!(known, Screen::Loop { .. } | Screen::Run { .. })
+                || matches!(known, Sheet::Loop { .. } | Sheet::Run { .. })
         });
         self.stack.push(screen);
         self.fresh_page();
         looked.map(Effect::Look).into_iter().collect()
     }
 
-    fn replace(&mut self, screen: Screen) {
+    fn replace(&mut self, screen: Sheet) {
         self.stack.pop();
         self.stack.push(screen);
         self.fresh_page();
     }
 
     fn set_tab(&mut self, tab: Tab) {
-        if let Some(Screen::Loop { tab: own, .. }) = self.stack.last_mut() {
+        if let Some(Sheet::Loop { tab: own, .. }) = self.stack.last_mut() {
             *own = tab;
             (self.scroll, self.row, self.lines) = (0, 0, 0);
             self.is_following = true;
@@ -609,10 +609,10 @@ impl State {
     }
 
     fn open_tab(&mut self, tab: Tab) {
-        if matches!(self.screen(), Some(Screen::Loop { .. })) {
+        if matches!(self.screen(), Some(Sheet::Loop { .. })) {
             // The iteration under the cursor is the one whose difference is shown.
             if tab == Tab::Diff
-                && let (Some(Screen::Loop { tab: Tab::Timeline, .. }), Data::Loop(data)) =
+                && let (Some(Sheet::Loop { tab: Tab::Timeline, .. }), Data::Loop(data)) =
                     (self.screen(), &self.data)
                 && !self.is_following
             {
@@ -658,7 +658,7 @@ impl State {
             (Data::Units(data), _) => data.1.units.len(),
             (Data::Workflow(data), _) => data.1.steps.len(),
             (Data::Task(data), _) => data.1.stages.len(),
-            (_, Some(Screen::Needs)) => self.board.needs.len(),
+            (_, Some(Sheet::Needs)) => self.board.needs.len(),
             _ => 0,
         }
     }
@@ -683,23 +683,23 @@ impl State {
         let from = if self.is_following_log() { self.last_top() } else { self.scroll };
         self.scroll = from.saturating_add_signed(by).min(self.last_top());
         // Who reads is not moved; who is at the end again follows again.
-        if matches!(self.screen(), Some(Screen::Loop { tab: Tab::Log, .. })) {
+        if matches!(self.screen(), Some(Sheet::Loop { tab: Tab::Log, .. })) {
             self.is_following = by > 0 && self.scroll == self.last_top();
         }
     }
 
     fn scroll_to_end(&mut self) {
         self.scroll = self.last_top();
-        if matches!(self.screen(), Some(Screen::Loop { tab: Tab::Log | Tab::Timeline, .. })) {
+        if matches!(self.screen(), Some(Sheet::Loop { tab: Tab::Log | Tab::Timeline, .. })) {
             self.is_following = true;
         }
     }
 
     pub(crate) fn is_following_log(&self) -> bool {
-        self.is_following && matches!(self.screen(), Some(Screen::Loop { tab: Tab::Log, .. }))
+        self.is_following && matches!(self.screen(), Some(Sheet::Loop { tab: Tab::Log, .. }))
     }
 
-    fn open_row(&mut self, screen: &Screen) -> Vec<Effect> {
+    fn open_row(&mut self, screen: &Sheet) -> Vec<Effect> {
         let opened = match (&self.data, screen) {
             (Data::Units(data), _) => {
                 data.1.units.get(self.row).map(|unit| (unit.loop_id.clone(), unit.unit.to_string()))
@@ -710,7 +710,7 @@ impl State {
             (Data::Task(data), _) => {
                 data.1.stages.get(self.row).map(|stage| (stage.loop_id.clone(), stage.stage.clone()))
             }
-            (_, Screen::Needs) => {
+            (_, Sheet::Needs) => {
                 let Some(need) = self.board.needs.get(self.row) else { return Vec::new() };
                 let (id, name) = (need.id.clone(), need.name.clone());
                 let unit = format!("{id}/{name}");
@@ -724,7 +724,7 @@ impl State {
                     None => Vec::new(),
                 };
             }
-            (Data::Loop(data), Screen::Loop { tab: Tab::Timeline, .. }) => {
+            (Data::Loop(data), Sheet::Loop { tab: Tab::Timeline, .. }) => {
                 self.iteration = data
                     .page
                     .iterations
@@ -739,7 +739,7 @@ impl State {
             _ => None,
         };
         match opened {
-            Some((Some(id), _)) => self.open(Screen::Loop { id, tab: Tab::Timeline }),
+            Some((Some(id), _)) => self.open(Sheet::Loop { id, tab: Tab::Timeline }),
             Some((None, name)) => {
                 self.message = Some((false, format!("no agent has worked on {name} yet")));
                 Vec::new()
@@ -751,14 +751,14 @@ impl State {
     /// The card that keys act on: of the page on top, else the one under the cursor.
     pub(crate) fn acted_on(&self) -> Option<&Card> {
         match self.screen() {
-            Some(Screen::Loop { id, .. }) => self.board.card(id.as_str()),
-            Some(Screen::Run { id, .. }) => self.board.card(id),
-            Some(Screen::Needs) => {
+            Some(Sheet::Loop { id, .. }) => self.board.card(id.as_str()),
+            Some(Sheet::Run { id, .. }) => self.board.card(id),
+            Some(Sheet::Needs) => {
                 let need = self.board.needs.get(self.row)?;
                 let unit = format!("{}/{}", need.id, need.name);
                 self.board.cards().find(|card| card.id == need.id || card.id == unit)
             }
-            Some(Screen::Costs { .. } | Screen::Help) => None,
+            Some(Sheet::Costs { .. } | Sheet::Help) => None,
             None => self.selected_card(),
         }
     }
@@ -822,7 +822,7 @@ impl State {
     fn ask_restore(&mut self) -> Vec<Effect> {
         let found = self.acted_on().and_then(|card| card.loop_id.clone().map(|id| (id, card.name.clone())));
         let id = match self.screen() {
-            Some(Screen::Loop { id, .. }) => Some((id.clone(), id.to_string())),
+            Some(Sheet::Loop { id, .. }) => Some((id.clone(), id.to_string())),
             _ => found,
         };
         let Some((id, name)) = id else {
@@ -940,9 +940,9 @@ impl State {
         match word {
             "" => Vec::new(),
             "q" | "quit" | "exit" => vec![Effect::Quit],
-            "help" | "h" => self.open(Screen::Help),
-            "costs" | "cost" => self.open(Screen::Costs { span: Span::Day }),
-            "attention" | "needs" | "questions" => self.open(Screen::Needs),
+            "help" | "h" => self.open(Sheet::Help),
+            "costs" | "cost" => self.open(Sheet::Costs { span: Span::Day }),
+            "attention" | "needs" | "questions" => self.open(Sheet::Needs),
             "board" => {
                 self.stack.clear();
                 self.fresh_page();
@@ -1001,7 +1001,7 @@ impl State {
     }
 
     fn open_selected_or_tab(&mut self, tab: Tab) -> Vec<Effect> {
-        if matches!(self.screen(), Some(Screen::Loop { .. })) {
+        if matches!(self.screen(), Some(Sheet::Loop { .. })) {
             self.open_tab(tab);
             return Vec::new();
         }
@@ -1015,9 +1015,9 @@ impl State {
 }
 
 /// The page of a card, or of the loop that works for it.
-fn screen_of(card: &Card, tab: Option<Tab>) -> Result<Screen, String> {
+fn screen_of(card: &Card, tab: Option<Tab>) -> Result<Sheet, String> {
     let of_loop = |tab: Tab| match &card.loop_id {
-        Some(id) => Ok(Screen::Loop { id: id.clone(), tab }),
+        Some(id) => Ok(Sheet::Loop { id: id.clone(), tab }),
         None => Err(match &card.command {
             Some(command) if card.state == "todo" => format!("{} was not run yet; `{command}`", card.name),
             _ => format!("no agent has worked on {} yet", card.name),
@@ -1028,7 +1028,7 @@ fn screen_of(card: &Card, tab: Option<Tab>) -> Result<Screen, String> {
         (CardKind::Loop | CardKind::Session | CardKind::Unit, None) => of_loop(Tab::Timeline),
         (CardKind::Task, None) if card.run.is_none() => of_loop(Tab::Timeline),
         (CardKind::Run | CardKind::Workflow | CardKind::Task, None) => {
-            Ok(Screen::Run { id: card.id.clone(), kind: card.kind })
+            Ok(Sheet::Run { id: card.id.clone(), kind: card.kind })
         }
     }
 }

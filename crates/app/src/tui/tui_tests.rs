@@ -16,12 +16,12 @@ use ratatui::{Terminal, backend::TestBackend, buffer::Buffer, style::Color};
 use serde_json::{Value, json};
 
 use super::{
-    look::Look,
-    state::{Act, Data, Effect, Key, LoopData, Screen, Span, State, Tab, Typing},
+    look::Theme,
+    state::{Act, Data, Effect, Key, LoopData, Sheet, Span, State, Tab, Typing},
     view::{self, Scene},
 };
 
-const PLAIN: Look = Look { is_ascii: false, is_coloured: true };
+const PLAIN: Theme = Theme { is_ascii: false, is_coloured: true };
 
 fn at(secs: i64) -> Timestamp {
     Timestamp::from_second(1_000_000_000 + secs).unwrap()
@@ -184,11 +184,11 @@ fn state() -> State {
     State::new(shop())
 }
 
-fn scene(look: Look) -> Scene {
+fn scene(look: Theme) -> Scene {
     Scene { look, now: at(NOW), zone: TimeZone::UTC }
 }
 
-fn buffer(state: &mut State, columns: u16, rows: u16, look: Look) -> Buffer {
+fn buffer(state: &mut State, columns: u16, rows: u16, look: Theme) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
     terminal
         .draw(|frame| {
@@ -299,7 +299,7 @@ fn loop_data() -> LoopData {
 
 fn on_loop(tab: Tab) -> State {
     let mut state = state();
-    state.stack.push(Screen::Loop { id: "aaaaaaaaaa".parse().unwrap(), tab });
+    state.stack.push(Sheet::Loop { id: "aaaaaaaaaa".parse().unwrap(), tab });
     state.data = Data::Loop(Box::new(loop_data()));
     state
 }
@@ -330,7 +330,7 @@ fn a_board_without_cards_says_how_to_begin() {
 
 #[test]
 fn ascii_and_no_colours_say_the_same() {
-    let ascii = Look { is_ascii: true, is_coloured: false };
+    let ascii = Theme { is_ascii: true, is_coloured: false };
     let drawn = buffer(&mut state(), 80, 24, ascii);
     let shown = text(&drawn);
     assert!(shown.is_ascii(), "{shown}");
@@ -339,7 +339,7 @@ fn ascii_and_no_colours_say_the_same() {
     }
     insta::assert_snapshot!("board_ascii", shown);
     // Without its colours the ordinary board says as much.
-    let dull = text(&buffer(&mut state(), 80, 24, Look { is_coloured: false, ..PLAIN }));
+    let dull = text(&buffer(&mut state(), 80, 24, Theme { is_coloured: false, ..PLAIN }));
     assert_eq!(dull, picture(&mut state(), 80, 24));
 }
 
@@ -349,17 +349,17 @@ fn a_tiny_terminal_gets_one_clear_line_and_no_size_does_harm() {
     assert_eq!(picture(&mut state(), 39, 24), "39x24: needs 40x10");
     for screen in [
         None,
-        Some(Screen::Help),
-        Some(Screen::Needs),
-        Some(Screen::Costs { span: Span::Week }),
-        Some(Screen::Loop { id: "aaaaaaaaaa".parse().unwrap(), tab: Tab::Timeline }),
+        Some(Sheet::Help),
+        Some(Sheet::Needs),
+        Some(Sheet::Costs { span: Span::Week }),
+        Some(Sheet::Loop { id: "aaaaaaaaaa".parse().unwrap(), tab: Tab::Timeline }),
     ] {
         for (columns, rows) in
             [(1, 1), (2, 40), (40, 10), (41, 11), (79, 23), (118, 12), (500, 10), (60, 120)]
         {
             let mut state = state();
             state.stack.extend(screen.clone());
-            if matches!(screen, Some(Screen::Loop { .. })) {
+            if matches!(screen, Some(Sheet::Loop { .. })) {
                 state.data = Data::Loop(Box::new(loop_data()));
             }
             picture(&mut state, columns, rows);
@@ -418,20 +418,20 @@ fn a_run_of_units_has_its_graph_and_its_train() {
         at(NOW),
     ));
     insta::assert_snapshot!("board_of_units", picture(&mut state, 120, 26));
-    state.stack.push(Screen::Run { id: "rrrrrrrrrr".into(), kind: CardKind::Run });
+    state.stack.push(Sheet::Run { id: "rrrrrrrrrr".into(), kind: CardKind::Run });
     let page = RunPage::of(&run(), &units, &[auth], &events);
     state.data = Data::Units(Box::new((run(), page)));
     insta::assert_snapshot!("run_of_units", picture(&mut state, 90, 20));
     state.press(Key::Char('j'));
     assert_eq!(state.press(Key::Enter), [Effect::Look("hhhhhhhhhh".into())]);
-    assert_eq!(state.screen(), Some(&Screen::Loop { id: "hhhhhhhhhh".parse().unwrap(), tab: Tab::Timeline }));
+    assert_eq!(state.screen(), Some(&Sheet::Loop { id: "hhhhhhhhhh".parse().unwrap(), tab: Tab::Timeline }));
 }
 
 #[test]
 fn a_workflow_has_its_steps_and_its_question_and_a_decision_is_one_that_is_offered() {
     let standing = Standing { workflows: vec![workflow()], ..Standing::default() };
     let mut state = State::new(board(&standing, &facts(), at(NOW)));
-    state.stack.push(Screen::Run { id: "wwwwwwwwww".into(), kind: CardKind::Workflow });
+    state.stack.push(Sheet::Run { id: "wwwwwwwwww".into(), kind: CardKind::Workflow });
     state.data = Data::Workflow(Box::new((workflow(), WorkflowPage::of(&workflow(), None, &[]))));
     insta::assert_snapshot!("workflow", picture(&mut state, 80, 18));
     assert_eq!(type_keys(&mut state, "ano, stop\n"), []);
@@ -451,7 +451,7 @@ fn a_task_has_its_stages() {
     ]);
     let own = task("tttttttttt", "TASK-001", "Implement authentication", json!({"stages": stages}));
     let mut state = state();
-    state.stack.push(Screen::Run { id: "tttttttttt".into(), kind: CardKind::Task });
+    state.stack.push(Sheet::Run { id: "tttttttttt".into(), kind: CardKind::Task });
     state.data = Data::Task(Box::new((own.clone(), TaskPage::of(&own, &[]))));
     insta::assert_snapshot!("task", picture(&mut state, 80, 12));
 }
@@ -568,9 +568,9 @@ fn keys_move_open_and_ask() {
         (own.press(Key::Char('d')), own.typing.clone()),
         (vec![Effect::Look("bbbbbbbbbb".into())], Typing::Nothing)
     );
-    assert!(matches!(own.screen(), Some(Screen::Loop { tab: Tab::Diff, .. })));
+    assert!(matches!(own.screen(), Some(Sheet::Loop { tab: Tab::Diff, .. })));
     own.press(Key::Char('l'));
-    assert!(matches!(own.screen(), Some(Screen::Loop { tab: Tab::Log, .. })));
+    assert!(matches!(own.screen(), Some(Sheet::Loop { tab: Tab::Log, .. })));
     own.press(Key::Esc);
     assert_eq!(own.screen(), None);
     own.press(Key::Char('/'));
@@ -663,8 +663,8 @@ fn nothing_hostile_reaches_the_terminal() {
     standing.tasks[0].title = hostile.into();
     standing.tasks[0].branch = Some(hostile.into());
     let all = board(&standing, &facts(), at(NOW));
-    let mut screens = vec![None, Some(Screen::Needs)];
-    screens.push(Some(Screen::Loop { id: "aaaaaaaaaa".parse().unwrap(), tab: Tab::Timeline }));
+    let mut screens = vec![None, Some(Sheet::Needs)];
+    screens.push(Some(Sheet::Loop { id: "aaaaaaaaaa".parse().unwrap(), tab: Tab::Timeline }));
     for screen in screens {
         let mut own = State::new(all.clone());
         own.stack.extend(screen);

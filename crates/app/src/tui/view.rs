@@ -13,9 +13,9 @@ use ratatui::{
 };
 
 use super::{
-    look::{Look, Tone, cut, money},
+    look::{Theme, Tone, cut, money},
     pages,
-    state::{Screen, State, Typing},
+    state::{Sheet, State, Typing},
 };
 
 /// The smallest terminal that the board is drawn in.
@@ -73,7 +73,7 @@ pub(crate) fn room(area: Rect, slots: usize) -> (usize, usize) {
 /// What the drawing needs to know beside the state.
 #[derive(Clone, Debug)]
 pub(crate) struct Scene {
-    pub(crate) look: Look,
+    pub(crate) look: Theme,
     pub(crate) now: Timestamp,
     pub(crate) zone: TimeZone,
 }
@@ -100,7 +100,7 @@ pub(crate) fn draw(buffer: &mut Buffer, state: &State, scene: &Scene) -> (Option
 }
 
 /// Writes one line from `x` on and gives where it ends.
-pub(crate) fn put(buffer: &mut Buffer, area: Rect, x: u16, text: &str, style: Style, look: &Look) -> u16 {
+pub(crate) fn put(buffer: &mut Buffer, area: Rect, x: u16, text: &str, style: Style, look: &Theme) -> u16 {
     if area.height == 0 || x >= area.width {
         return x;
     }
@@ -188,10 +188,10 @@ fn footer(buffer: &mut Buffer, area: Rect, state: &State, scene: &Scene) -> Opti
     let first: &[&str] = match state.screen() {
         None if !state.filter.is_empty() => &["Esc shows all again", "? help", "Enter open"],
         None => &["? help", "Enter open", "l log", "Tab lane", "/ filter"],
-        Some(Screen::Loop { .. }) => &["Esc back", "? help", "Tab part", "l log", "d diff", "f follow"],
-        Some(Screen::Costs { .. }) => &["Esc back", "? help", "Tab another time"],
-        Some(Screen::Needs | Screen::Run { .. }) => &["Esc back", "? help", "Enter open"],
-        Some(Screen::Help) => &["Esc back"],
+        Some(Sheet::Loop { .. }) => &["Esc back", "? help", "Tab part", "l log", "d diff", "f follow"],
+        Some(Sheet::Costs { .. }) => &["Esc back", "? help", "Tab another time"],
+        Some(Sheet::Needs | Sheet::Run { .. }) => &["Esc back", "? help", "Enter open"],
+        Some(Sheet::Help) => &["Esc back"],
     };
     // Only what can be asked of this card as it stands is offered.
     let asked = [
@@ -312,7 +312,7 @@ fn draw_lane(buffer: &mut Buffer, area: Rect, lane: Lane, card: u16, state: &Sta
 }
 
 /// A frame; nothing is written where it has no room.
-pub(crate) fn frame(buffer: &mut Buffer, area: Rect, style: Style, is_chosen: bool, look: &Look) {
+pub(crate) fn frame(buffer: &mut Buffer, area: Rect, style: Style, is_chosen: bool, look: &Theme) {
     if area.width < 2 || area.height < 2 {
         return;
     }
@@ -344,7 +344,7 @@ fn inside(area: Rect) -> Rect {
 /// A card as the seed draws it: its name, what it is about, a rule, and who is at it (req 195).
 fn draw_card(buffer: &mut Buffer, area: Rect, card: &Card, is_chosen: bool, has_rule: bool, scene: &Scene) {
     let look = &scene.look;
-    let tone = Look::tone_of(card);
+    let tone = Theme::tone_of(card);
     let edge =
         if is_chosen { look.style(tone).add_modifier(Modifier::BOLD) } else { look.style(Tone::Quiet) };
     frame(buffer, area, edge, is_chosen, look);
