@@ -14,7 +14,8 @@ const UNRELEASED: i64 = 3;
 /// them. `spend`, `units` and `providers` are kept for the same reason, in the same transactions. `checkpoints` has
 /// folded states of streams, see `checkpoint.rs`. `attestations` has the signed statements about receipts, by the place of the
 /// receipt's event.
-const STEPS: [&str; 3] = [
+/// `looks` says up to which event a person has looked at a stream; it is no part of the stream, whose end stays its end.
+const STEPS: [&str; 4] = [
     "
     CREATE TABLE streams (
         key INTEGER PRIMARY KEY,
@@ -113,6 +114,16 @@ const STEPS: [&str; 3] = [
         envelope TEXT NOT NULL,
         PRIMARY KEY (seq, predicate)
     ) STRICT, WITHOUT ROWID;
+",
+    "
+    CREATE TABLE looks (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        stream INTEGER NOT NULL UNIQUE REFERENCES streams (key),
+        head INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX streams_run ON streams (run) WHERE run IS NOT NULL;
+    CREATE INDEX streams_ended ON streams (head) WHERE over = 1;
+    CREATE INDEX streams_asking ON streams (head) WHERE over = 1 AND view ->> '$.exit_code' = 4;
 ",
 ];
 

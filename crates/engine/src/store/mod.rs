@@ -1,5 +1,6 @@
 //! The files of dacapo's state: the journal (SQLite), the requests in it, and append-only segments of raw output.
 
+mod board;
 mod chain;
 mod checkpoint;
 mod kind;
@@ -22,6 +23,7 @@ use crate::keys::{KeyError, Keys, MachineKey};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, config::DbConfig};
 
+pub(crate) use board::{AnyView, StreamOnBoard};
 pub use chain::{Attested, StreamAudit};
 pub use kind::{Kind, StageSource};
 pub use lock::{LockError, TaskLock};
@@ -237,6 +239,16 @@ impl Store {
                 Ok(self.machine.get_or_init(|| machine))
             }
         }
+    }
+
+    /// Runs `read` so that all it reads is of one moment, also while others write.
+    pub(crate) fn at_one_moment<T>(
+        &self,
+        read: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        // Ends when it is dropped; there is nothing to keep.
+        let _moment = self.db.unchecked_transaction().map_err(|error| self.error(&error))?;
+        read()
     }
 
     /// The file of the journal.
