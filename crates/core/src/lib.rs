@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod bus;
+pub mod chat;
 #[cfg(test)]
 mod chance_tests;
 pub mod config;
