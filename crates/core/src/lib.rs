@@ -5,9 +5,9 @@
 
 pub mod agent;
 pub mod bus;
-pub mod chat;
 #[cfg(test)]
 mod chance_tests;
+pub mod chat;
 pub mod config;
 pub mod duration;
 pub mod event;

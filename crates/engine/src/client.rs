@@ -4,6 +4,8 @@
 //! Behind it is the journal, or, for `dacapo` below an agent, the supervisor of the agent's loop, which shows that loop
 //! and its children and nothing else. Runs and units are not shown there.
 
+mod messages;
+
 use std::{
     collections::{BTreeSet, HashSet},
     ffi::OsStr,

@@ -15,6 +15,7 @@ pub mod goalposts;
 pub mod health;
 pub mod home;
 pub mod hook_files;
+pub mod http;
 pub mod import;
 pub mod inside;
 mod items;

@@ -22,6 +22,13 @@ pub(super) struct ServeArgs {
 }
 
 pub(super) fn serve(cx: &Context, args: &ServeArgs, matches: &ArgMatches) -> Result<u8, UserError> {
+    dacapo_serve::messages::check(&Context::folder(None)?).map_err(|error| {
+        let refused = UserError::usage(&error);
+        match error.hint() {
+            Some(hint) => refused.hint(hint),
+            None => refused,
+        }
+    })?;
     let own = matches.subcommand_matches("serve");
     let server = args.server.bind(cx, Parts::Messages, own.map(run_flags).unwrap_or_default())?;
     say(format!("url {}", server.url()));

@@ -83,7 +83,8 @@ mod tests {
 
     #[test]
     fn a_command_begins_with_a_slash_or_an_exclamation_mark() {
-        let workflow = |name: &str, text: &str| ChatCommand::Workflow { name: name.into(), text: text.into() };
+        let workflow =
+            |name: &str, text: &str| ChatCommand::Workflow { name: name.into(), text: text.into() };
         let unknown = |name: &str, text: &str| ChatCommand::Unknown { name: name.into(), text: text.into() };
         let words = |text: &str| ChatCommand::Words(text.into());
         for (text, expected) in [

@@ -57,7 +57,9 @@ impl ChatQuestion {
         match (fitting.next(), fitting.next()) {
             (Some(one), None) => Some(one.id.clone()),
             // Two decisions with one label: neither is meant more than the other.
-            (Some(_), Some(_)) => self.decisions.iter().find(|known| is(&known.id)).map(|known| known.id.clone()),
+            (Some(_), Some(_)) => {
+                self.decisions.iter().find(|known| is(&known.id)).map(|known| known.id.clone())
+            }
             (None, _) => None,
         }
     }
@@ -145,10 +147,8 @@ pub fn decide(text: &str, facts: &ChatFacts<'_>) -> ChatAct {
 
 fn of_words(text: &str, facts: &ChatFacts<'_>) -> ChatAct {
     let asking = nearest_runs(facts, |run| run.question.is_some());
-    let decided: Vec<(&ChatRun, String)> = asking
-        .iter()
-        .filter_map(|run| Some((*run, run.question.as_ref()?.decided_by(text)?)))
-        .collect();
+    let decided: Vec<(&ChatRun, String)> =
+        asking.iter().filter_map(|run| Some((*run, run.question.as_ref()?.decided_by(text)?))).collect();
     match (decided.as_slice(), asking.as_slice()) {
         ([(run, decision)], [_]) => {
             let (run, decision) = (run.id.clone(), decision.clone());

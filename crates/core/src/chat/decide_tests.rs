@@ -1,7 +1,9 @@
 use super::*;
 
 fn workflows() -> Vec<KnownWorkflow> {
-    ["ralph", "ship"].map(|name| KnownWorkflow { name: name.into(), description: format!("Does {name}.") }).into()
+    ["ralph", "ship"]
+        .map(|name| KnownWorkflow { name: name.into(), description: format!("Does {name}.") })
+        .into()
 }
 
 fn run(id: &str) -> ChatRun {

@@ -104,7 +104,7 @@ fn discord(text: &str) -> String {
 }
 
 /// A text as messages that are not longer than `longest` UTF-16 units, cut at the ends of lines where there are any.
-pub fn pieces(text: &str, longest: usize) -> Vec<String> {
+fn pieces(text: &str, longest: usize) -> Vec<String> {
     let mut pieces = Vec::new();
     let mut rest = text.trim_end();
     while !rest.is_empty() {
@@ -120,6 +120,20 @@ pub fn pieces(text: &str, longest: usize) -> Vec<String> {
     }
     pieces.retain(|piece| !piece.is_empty());
     pieces
+}
+
+/// A text as messages that the service takes, also when what it gives meaning to is escaped in them.
+pub fn pieces_for(service: Service, text: &str, is_ours: bool) -> Vec<String> {
+    let mut longest = service.longest();
+    loop {
+        let pieces = pieces(text, longest);
+        let is_fine =
+            pieces.iter().all(|piece| units(&outgoing(service, piece, is_ours).0) <= service.longest());
+        if is_fine || longest < 100 {
+            return pieces;
+        }
+        longest = longest * 2 / 3;
+    }
 }
 
 fn units(text: &str) -> usize {
@@ -152,11 +166,36 @@ mod tests {
     fn nothing_that_was_said_becomes_markup_or_a_mention() {
         // fault D8, fault K11
         for (service, text, is_ours, expected) in [
-            (Service::Slack, "**Question**: a < b & <!channel>", true, "*Question*: a &lt; b &amp; &lt;!channel&gt;"),
-            (Service::Slack, "<@U123> <https://evil|ok>", false, "&lt;@\u{200b}U123&gt; &lt;https://evil|ok&gt;"),
-            (Service::Discord, "**Not done**: [x](http://evil) `y`", true, "**Not done**: \\[x\\](http://evil) \\`y\\`"),
-            (Service::Discord, "@everyone **loud** <@1>", false, "@\u{200b}everyone \\*\\*loud\\*\\* \\<@\u{200b}1>"),
-            (Service::Discord, "# big\n> quote\n  - list\na - b", false, "\\# big\n\\> quote\n  \\- list\na - b"),
+            (
+                Service::Slack,
+                "**Question**: a < b & <!channel>",
+                true,
+                "*Question*: a &lt; b &amp; &lt;!channel&gt;",
+            ),
+            (
+                Service::Slack,
+                "<@U123> <https://evil|ok>",
+                false,
+                "&lt;@\u{200b}U123&gt; &lt;https://evil|ok&gt;",
+            ),
+            (
+                Service::Discord,
+                "**Not done**: [x](http://evil) `y`",
+                true,
+                "**Not done**: \\[x\\](http://evil) \\`y\\`",
+            ),
+            (
+                Service::Discord,
+                "@everyone **loud** <@1>",
+                false,
+                "@\u{200b}everyone \\*\\*loud\\*\\* \\<@\u{200b}1>",
+            ),
+            (
+                Service::Discord,
+                "# big\n> quote\n  - list\na - b",
+                false,
+                "\\# big\n\\> quote\n  \\- list\na - b",
+            ),
             (Service::Telegram, "**Iteration 1/3**", true, "Iteration 1/3"),
             (Service::Telegram, "**a** [x](tg://user?id=1)", false, "**a** [x](tg://user?id=1)"),
             (Service::Plain, "**Paused**", true, "**Paused**"),
@@ -166,7 +205,10 @@ mod tests {
         ] {
             assert_eq!(outgoing(service, text, is_ours).0, expected, "{service:?} {text:?}");
         }
-        assert_eq!(outgoing(Service::Telegram, "**Ünï 🔄**: x", true), ("Ünï 🔄: x".into(), Some(Bold { length: 6 })));
+        assert_eq!(
+            outgoing(Service::Telegram, "**Ünï 🔄**: x", true),
+            ("Ünï 🔄: x".into(), Some(Bold { length: 6 }))
+        );
         assert_eq!(outgoing(Service::Telegram, "**two\nlines** x", true).1, None);
     }
 
@@ -189,6 +231,13 @@ mod tests {
         assert_eq!(pieces("aaaaaaa\nbbbbbbb\n", 10), ["aaaaaaa", "bbbbbbb"]);
         assert_eq!(pieces("aaaaaaa bbbbbbb", 10), ["aaaaaaa", "bbbbbbb"]);
         assert_eq!(pieces("🔄🔄🔄🔄🔄🔄", 10), ["🔄🔄🔄🔄🔄", "🔄"]);
+        for service in [Service::Plain, Service::Slack, Service::Telegram, Service::Discord] {
+            for text in ["*".repeat(5000), "&<>".repeat(3000), "a line\n".repeat(2000)] {
+                let pieces = pieces_for(service, &text, false);
+                let lengths = pieces.iter().map(|piece| units(&outgoing(service, piece, false).0));
+                assert!(lengths.max().unwrap() <= service.longest(), "{service:?}");
+            }
+        }
         let long = pieces(&"x".repeat(100), 10);
         assert_eq!(long.len(), MOST_PIECES);
         assert_eq!(long[5], "… (50 more characters are left out; `dacapo logs` has them)");

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use command::{ChatCommand, parse};
 pub use decide::{ChatAct, ChatFacts, ChatQuestion, ChatRun, KnownWorkflow, decide};
 pub use delivery::{AfterSend, MAX_TRIES, SendProblem, after_send};
-pub use markup::{Bold, Service, incoming, neutral, outgoing, pieces};
+pub use markup::{Bold, Service, incoming, neutral, outgoing, pieces_for};
 pub use route::{chosen, prompt as route_prompt};
 pub use words::{held, interrupted, lost, which};
 

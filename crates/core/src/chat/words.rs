@@ -33,10 +33,9 @@ pub(super) fn workflows(known: &[KnownWorkflow]) -> String {
 pub fn which(known: &[KnownWorkflow]) -> String {
     match known.is_empty() {
         true => workflows(known),
-        false => format!(
-            "**Which workflow?** Write its name in front: `NAME what to do`.\n\n{}",
-            workflows(known)
-        ),
+        false => {
+            format!("**Which workflow?** Write its name in front: `NAME what to do`.\n\n{}", workflows(known))
+        }
     }
 }
 
@@ -49,7 +48,10 @@ pub(super) fn no_workflow(name: &str, known: &[KnownWorkflow]) -> String {
 }
 
 pub(super) fn no_command(name: &str) -> String {
-    format!("There is no command `/{}` and no workflow of that name. `/help` lists what there is.", shown(name))
+    format!(
+        "There is no command `/{}` and no workflow of that name. `/help` lists what there is.",
+        shown(name)
+    )
 }
 
 pub(super) fn status(runs: &[ChatRun]) -> String {

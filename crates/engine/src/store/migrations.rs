@@ -10,8 +10,9 @@ const UNRELEASED: i64 = 3;
 ///
 /// `streams` has a row for each loop and each run; `view` is a fold of its events, kept so that `status` need not read
 /// them. `spend`, `units` and `providers` are kept for the same reason, in the same transactions. `checkpoints` has
-/// folded states of streams, see `checkpoint.rs`.
-const STEPS: [&str; 2] = [
+/// folded states of streams, see `checkpoint.rs`. `messages` has what came from chats and what goes to them, and `channels` how far
+/// each of them was read, see `messages.rs`.
+const STEPS: [&str; 3] = [
     "
     CREATE TABLE streams (
         key INTEGER PRIMARY KEY,
@@ -91,6 +92,35 @@ const STEPS: [&str; 2] = [
         hash BLOB NOT NULL,
         state TEXT NOT NULL
     ) STRICT;
+",
+    "
+    CREATE TABLE messages (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        adapter TEXT NOT NULL,
+        conversation TEXT NOT NULL,
+        is_out INTEGER NOT NULL,
+        external TEXT,
+        run TEXT,
+        seq INTEGER,
+        part INTEGER,
+        matters INTEGER NOT NULL DEFAULT 0,
+        is_ours INTEGER NOT NULL DEFAULT 0,
+        state TEXT NOT NULL,
+        tries INTEGER NOT NULL DEFAULT 0,
+        at INTEGER NOT NULL,
+        text TEXT NOT NULL
+    ) STRICT;
+    CREATE UNIQUE INDEX messages_external ON messages (adapter, external) WHERE external IS NOT NULL;
+    CREATE UNIQUE INDEX messages_told ON messages (run, seq, part) WHERE seq IS NOT NULL;
+    CREATE INDEX messages_open ON messages (adapter, is_out, id)
+        WHERE state IN ('received', 'queued', 'sending', 'undelivered');
+    CREATE INDEX messages_conversation ON messages (adapter, conversation, id);
+    CREATE TABLE channels (
+        adapter TEXT NOT NULL,
+        channel TEXT NOT NULL,
+        position TEXT NOT NULL,
+        PRIMARY KEY (adapter, channel)
+    ) STRICT, WITHOUT ROWID;
 ",
 ];
 

@@ -4,6 +4,7 @@ mod checkpoint;
 mod kind;
 mod lock;
 mod lookup;
+mod messages;
 mod migrations;
 mod queue;
 mod read;
@@ -21,6 +22,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavio
 pub use kind::{Kind, StageSource};
 pub use lock::{LockError, TaskLock};
 pub use lookup::StreamId;
+pub use messages::{ChatState, NewMessage, StoredMessage, ToldAbout};
 pub use queue::LongWait;
 pub(crate) use queue::{LONG, changes_at, open as open_changes};
 pub use read::{Fact, Lease, LoopRow, Row, RunRow, Scope, TaskRow, WorkflowRow};
