@@ -251,7 +251,7 @@ fn a_killed_server_loses_and_doubles_nothing() {
     // The runs go on without it, and what is written meanwhile waits.
     fs::write(env.workspace().join(".git/go"), "").unwrap();
     telegram.write("42", "42", "/status");
-    let over = || env.run(["status", "--json", "--all"]).stdout.matches("\"completed\"").count() >= 2;
+    let over = || env.run(["status", "--workflows", "--json", "--all"]).stdout.matches("\"completed\"").count() >= 2;
     env.wait_until("both runs are over", SOON, over);
     let serve = Serve::start(&env);
     let said = serve.wait_for(&env, "c", "**Workflow complete**: w");
@@ -468,7 +468,7 @@ fn a_stream_sends_each_message_and_each_tool_at_once() {
     let script = format!(
         "say '{}'\nsay '{tool}'\nwait-file .git/go\nsay '{}'\nsay '{result}'",
         message("Looking."),
-        message("Done.\\n<promise>COMPLETE</promise>")
+        message("Done.\n<promise>COMPLETE</promise>")
     );
     let turns = env.turns(&[&script]);
     let telegram = ChatServer::start(ChatKind::Telegram, TOKEN);
