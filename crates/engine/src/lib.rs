@@ -6,6 +6,7 @@ compile_error!(
 );
 
 pub mod agents;
+pub mod board;
 pub mod bus;
 pub mod cleanup;
 pub mod client;
@@ -19,9 +20,11 @@ pub mod http;
 pub mod import;
 pub mod inside;
 mod items;
+pub mod log;
 mod must_fail;
 pub mod notify;
 pub mod observer;
+mod own_command;
 pub mod performer;
 pub mod process;
 pub mod proof;

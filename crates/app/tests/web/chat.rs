@@ -251,7 +251,8 @@ fn a_killed_server_loses_and_doubles_nothing() {
     // The runs go on without it, and what is written meanwhile waits.
     fs::write(env.workspace().join(".git/go"), "").unwrap();
     telegram.write("42", "42", "/status");
-    let over = || env.run(["status", "--workflows", "--json", "--all"]).stdout.matches("\"completed\"").count() >= 2;
+    let over =
+        || env.run(["status", "--workflows", "--json", "--all"]).stdout.matches("\"completed\"").count() >= 2;
     env.wait_until("both runs are over", SOON, over);
     let serve = Serve::start(&env);
     let said = serve.wait_for(&env, "c", "**Workflow complete**: w");

@@ -91,9 +91,4 @@ impl Client {
     pub fn forget_messages(&mut self, before: Timestamp) -> Result<(), ClientError> {
         Ok(self.messages()?.forget_messages(before)?)
     }
-
-    /// The place of the newest event, behind which a follower begins.
-    pub fn newest_seq(&mut self) -> Result<u64, ClientError> {
-        Ok(self.messages()?.last_seq()?)
-    }
 }

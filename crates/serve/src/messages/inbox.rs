@@ -26,6 +26,8 @@ use super::{Desk, services};
 
 /// How long a wait for messages goes without a look.
 const LOOK_ANYWAY: Duration = Duration::from_secs(5);
+/// How long a command may take before a message is answered without its end.
+const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Deals with messages until the server ends. Those of one conversation wait for each other; conversations do not.
 pub(super) fn handle_all(desk: &Arc<Desk>) -> Result<(), ClientError> {
@@ -95,7 +97,10 @@ fn handle(desk: &Desk, message: &StoredMessage) -> Result<(), ClientError> {
             Some(command(&client, ["cancel".to_owned(), "--".to_owned(), run.to_string()])?)
         }
         ChatAct::Resume { run } => {
-            Some(command(&client, ["resume", "--trust", "--", run.as_str()].map(str::to_owned))?)
+            // The commands of a repository run if the user of the server has agreed to them, and not because a message says so.
+            let trust = desk.run_flags.iter().any(|flag| flag == "--trust").then_some("--trust");
+            let args = ["resume", "--detach"].into_iter().chain(trust).chain(["--", run.as_str()]);
+            Some(command(&client, args.map(str::to_owned))?)
         }
     };
     let answers: Vec<NewMessage> = said.iter().flat_map(|said| split(desk, conversation, said)).collect();
@@ -203,22 +208,29 @@ fn route(
     let mut args: Vec<OsString> = ["workflow", "which"].map(OsString::from).into();
     args.extend(placed(desk, text));
     args.extend(desk.run_flags.iter().cloned());
-    Ok(match client.start(args)? {
-        BackgroundStart::Running(name) if workflows.iter().any(|known| known.name == name) => Ok(name),
-        BackgroundStart::Running(_) => Err(which(workflows)),
-        BackgroundStart::Ended { complaint, .. } => {
-            desk.note("routing", in_words(&complaint).lines().last().unwrap_or("the agent said nothing"));
-            Err(which(workflows))
-        }
-    })
+    let Some(end) = client.command(args, PATIENCE)? else { return Ok(Err(which(workflows))) };
+    let name = end.said.trim().to_owned();
+    if end.exit_code != Some(0) {
+        desk.note("routing", end.complaint.as_deref().unwrap_or("the agent said nothing"));
+    }
+    let is_known = workflows.iter().any(|known| known.name == name);
+    Ok(if is_known { Ok(name) } else { Err(which(workflows)) })
 }
 
-/// Runs a command of dacapo for a message, and gives what it said.
+/// Runs a command of dacapo for a message, and gives what it said first; the rest of it is for a terminal.
 fn command(client: &Client, args: impl IntoIterator<Item = String>) -> Result<String, ClientError> {
-    Ok(match client.start(args)? {
-        BackgroundStart::Running(first) => first,
-        BackgroundStart::Ended { code: Some(0), complaint } if complaint.is_empty() => "Done.".to_owned(),
-        BackgroundStart::Ended { complaint, .. } => in_words(&complaint),
+    let Some(end) = client.command(args, PATIENCE)? else {
+        return Ok("It takes longer, and goes on.".to_owned());
+    };
+    let said = end.said.lines().next().unwrap_or_default();
+    Ok(match (end.exit_code, said) {
+        (Some(0), "") => "Done.".to_owned(),
+        (Some(0), said) => said.to_owned(),
+        _ => {
+            let words = [end.complaint, end.hint];
+            let words: Vec<String> = words.into_iter().flatten().collect();
+            in_words(words.join("\n").as_bytes())
+        }
     })
 }
 

@@ -51,7 +51,7 @@ pub(super) fn tell_all(desk: &Desk, adapters: &[std::sync::Arc<dyn Adapter>]) ->
     client.forget_messages(now.checked_sub(FORGOTTEN).unwrap_or(Timestamp::MIN))?;
     let forms = adapters.iter().map(|it| (it.name().to_owned(), (it.service(), it.mode()))).collect();
     let mut teller = Teller { desk, forms, runs: BTreeMap::new(), loops: HashMap::new() };
-    let mut next = client.newest_seq()? + 1;
+    let mut next = client.last_seq()? + 1;
     let oldest = now.checked_sub(OLDEST).unwrap_or(Timestamp::MIN);
     for seen in client.workflows_to_show(RECENT)? {
         if seen.view.started_at < oldest {
