@@ -9,6 +9,7 @@ pub mod bus;
 pub mod chain;
 #[cfg(test)]
 mod chance_tests;
+pub mod chat;
 pub mod config;
 pub mod duration;
 pub mod event;

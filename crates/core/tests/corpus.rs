@@ -233,6 +233,7 @@ fn no_damage_makes_the_reader_panic_or_hang() {
                 files: Vec::new(),
                 left_out: Vec::new(),
                 message: "$plan.output $ARGUMENTS".to_owned(),
+                conversation: None,
                 parallel: 2,
                 settings: None,
             };

@@ -9,8 +9,9 @@ use std::{
 
 use dacapo_core::{
     agent::{
-        AgentCommand, AgentCommandError, EnvironmentRule, PromptDelivery, SignIn, agent_environment,
+        AgentCommand, AgentCommandError, EnvironmentRule, Format, PromptDelivery, SignIn, agent_environment,
         gate_environment,
+        transcript::{OutputEvent, Transcript},
     },
     duration::Millis,
 };
@@ -138,11 +139,22 @@ pub fn probe(
     programs: &mut Programs,
     rule: EnvironmentRule,
 ) -> Result<Probed, ProbeError> {
+    ask(home, agent, programs, rule, PROBE)
+}
+
+/// Asks `agent` something that it can answer by itself, in an empty folder that is gone afterwards.
+pub fn ask(
+    home: &Home,
+    agent: &AgentCommand,
+    programs: &mut Programs,
+    rule: EnvironmentRule,
+    question: &str,
+) -> Result<Probed, ProbeError> {
     let program = programs.find(agent.argv.first().map(String::as_str).unwrap_or_default())?;
     let scratch = Scratch::new("dacapo-probe")?;
-    scratch.write("prompt.md", PROBE)?;
+    scratch.write("prompt.md", question)?;
     let file = scratch.path().join("prompt.md");
-    let argv = agent.argv(PROBE, &file.to_string_lossy(), None)?;
+    let argv = agent.argv(question, &file.to_string_lossy(), None)?;
     let folder = scratch.path().join("workspace");
     crate::home::make_dir(&folder)?;
     let command = KeptCommand {
@@ -152,9 +164,27 @@ pub fn probe(
         dir: folder,
         grace: GRACE,
     };
-    let input = if agent.prompt == PromptDelivery::Stdin { PROBE } else { "" };
+    let input = if agent.prompt == PromptDelivery::Stdin { question } else { "" };
     let since = Instant::now();
     let answered = ask_once(&fresh_id()?, &home.database(), &command, input, PROBE_TIMEOUT)?;
     let duration = Millis(u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX));
     Ok(Probed { argv, answered, duration })
+}
+
+/// What an agent that was asked wrote itself, as its format has it.
+pub fn answer(format: Format, stdout: &[u8]) -> String {
+    if format == Format::Text {
+        return dacapo_core::text::ansi::readable(stdout);
+    }
+    let mut words = String::new();
+    let mut heard = |event: OutputEvent<'_>| {
+        if let OutputEvent::Message(text) = event {
+            words.push_str(text);
+            words.push('\n');
+        }
+    };
+    let mut transcript = Transcript::new(format);
+    transcript.push(stdout, &mut heard);
+    transcript.finish(&mut heard);
+    words
 }

@@ -8,6 +8,7 @@
 //! assert!(env.survivors().is_empty());
 //! ```
 
+mod chat_service;
 pub mod corpus;
 mod env;
 mod fake_agent;
@@ -25,6 +26,7 @@ mod variants;
 pub use rustix::process::Signal;
 
 pub use crate::{
+    chat_service::{ChatFailure, ChatKind, ChatServer, SentToChat},
     env::{LedgerEvent, LedgerLine, TestEnv, wait_until},
     fake_agent::{acp_agent, fake_agent, unit_agent, zero_agent},
     real_agent::{NotInstalled, PreparedAgent, RealAgent},

@@ -31,6 +31,7 @@ mod reference_tests;
 mod report;
 mod resume;
 mod run;
+mod serve;
 mod session;
 mod signal;
 mod snapshots;
@@ -41,6 +42,7 @@ mod tui;
 mod unit;
 mod value;
 mod verify;
+mod web;
 mod why;
 mod workflow;
 
@@ -104,6 +106,8 @@ enum Command {
     Tui(tui::TuiArgs),
     #[command(visible_alias = "watch")]
     Attach(attach::AttachArgs),
+    Web(web::WebArgs),
+    Serve(Box<serve::ServeArgs>),
     Logs(logs::LogsArgs),
     Events(events::EventsArgs),
     Why(why::WhyArgs),
@@ -154,6 +158,7 @@ impl Command {
             Self::Hook(args) => args.decides(),
             Self::Approve(_) | Self::Reject(_) => Some("answer for the user"),
             Self::Signal(_) => Some("send signals to runs"),
+            Self::Web(_) | Self::Serve(_) => Some("open a server"),
             Self::Trust(_)
             | Self::Demo(_)
             | Self::Init(_)
@@ -314,6 +319,8 @@ fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
         Command::Report(args) => report::report(&cx, args),
         Command::Tui(args) => tui::tui(&cx, args),
         Command::Attach(args) => attach::attach(&cx, args),
+        Command::Web(args) => web::web(&cx, args),
+        Command::Serve(args) => serve::serve(&cx, args, matches),
         Command::Logs(args) => logs::logs(&cx, args),
         Command::Events(args) => events::events(&cx, args),
         Command::Why(args) => why::why(&cx, args),

@@ -317,19 +317,7 @@ pub(crate) fn clock(at: Timestamp) -> String {
 
 /// What a check came to.
 pub(super) fn gate(name: &str, result: &GateResult) -> String {
-    let how = match (&result.failure, result.passed) {
-        (Some(failure), _) => failure.clone(),
-        (None, true) if result.flaky => "passed only when tried again (flaky)".to_owned(),
-        (None, true) if result.must_fail_tests.as_ref().is_some_and(|run| !run.put.is_empty()) => {
-            "failed as it had to".to_owned()
-        }
-        (None, true) => "passed".to_owned(),
-        (None, false) if result.tolerated => {
-            format!("exited {} as before the loop (tolerated)", result.exit_code)
-        }
-        (None, false) => format!("exited {}", result.exit_code),
-    };
-    format!("`{name}` {how}, {}", result.duration_ms.human())
+    result.in_words(name)
 }
 
 /// The beginning of a hash, enough for people.

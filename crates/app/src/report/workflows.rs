@@ -3,17 +3,13 @@
 use clap::ValueEnum;
 use dacapo_core::{
     agent::transcript::Said,
-    event::{Envelope, GateRole, LoopEvent, Reason},
+    event::{Envelope, LoopEvent, Reason},
     text::{ansi::readable, columns::wrapped, count},
     view::WorkflowView,
     workflow::{
-        Form, StepId, StepKind, Workflow,
-        machine::{
-            EndReason, Standing, Work, WorkflowEnd, WorkflowEnvelope, WorkflowEvent, WorkflowMachine,
-            WorkflowStarted,
-        },
-        messages,
-        template::without_promise,
+        Form, StepId, StepKind,
+        machine::{EndReason, Standing, WorkflowEnvelope, WorkflowMachine, WorkflowStarted},
+        told::{TellKind, TellMode, Told, WorkflowTeller},
     },
 };
 use dacapo_engine::{observer::Observer, performer::WorkflowLeft};
@@ -28,7 +24,6 @@ use std::{
 use super::{
     LiveView, Style,
     at_work::AtWork,
-    event_lines,
     human::since,
     jsonl::FirstWord,
     out::{Out, Unsent},
@@ -50,21 +45,19 @@ pub(crate) enum Mode {
     Batch,
 }
 
+impl From<Mode> for TellMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Stream => Self::Stream,
+            Mode::Batch => Self::Batch,
+        }
+    }
+}
+
 /// Shows a run to a person.
 pub(super) struct HumanWorkflow {
     screen: Screen,
-    mode: Mode,
-    workflow: Option<Workflow>,
-    /// The iteration that runs or ran last.
-    iteration: u32,
-    /// How many iterations of each interactive loop have ended.
-    iterated: BTreeMap<StepId, u32>,
-    /// Why the newest loop ended.
-    reason: Option<Reason>,
-    /// What an agent said in this iteration, in batch mode: its messages.
-    said: Vec<String>,
-    /// Whether the newest of them is still being printed line by line.
-    is_printing: bool,
+    teller: WorkflowTeller,
     /// Whether something was said since the last block.
     is_open: bool,
     /// Whether a person looks at a terminal, where bold words are bold.
@@ -80,18 +73,31 @@ impl HumanWorkflow {
     pub(super) fn new(mode: Mode, resumed: Option<&WorkflowStarted>) -> Self {
         Self {
             screen: Screen::new(super::is_live()),
-            mode,
-            workflow: resumed.map(|started| started.workflow.clone()),
-            iteration: 0,
-            iterated: BTreeMap::new(),
-            reason: None,
-            said: Vec::new(),
-            is_printing: false,
+            teller: WorkflowTeller::new(mode.into(), resumed.map(|started| started.workflow.clone())),
             is_open: false,
             is_terminal: std::io::stdout().is_terminal(),
             turn: 0,
             running: Vec::new(),
             loops: BTreeMap::new(),
+        }
+    }
+
+    fn show(&mut self, told: Option<Told>) {
+        let Some(Told { kind, text }) = told else { return };
+        match kind {
+            TellKind::End => {
+                let block = self.as_block(&text);
+                self.screen.block(&block, true);
+            }
+            TellKind::Progress | TellKind::Matters => self.block(&text),
+            TellKind::Said if self.teller.mode() == TellMode::Batch => self.block(&text),
+            // Shown at once, and left out if its reader is far behind.
+            TellKind::Said | TellKind::Printed | TellKind::Check => {
+                self.is_open = true;
+                let text = self.fitted(&readable(text.as_bytes()));
+                self.screen.block_if_read(format!("{text}\n").as_bytes());
+                self.draw();
+            }
         }
     }
 
@@ -105,14 +111,15 @@ impl HumanWorkflow {
     /// The lines that are drawn over: one for each step that runs.
     fn draw(&mut self) {
         let now = Timestamp::now();
-        let is_loop = self.workflow.as_ref().is_some_and(|workflow| workflow.form == Form::Loop);
+        let workflow = self.teller.workflow();
+        let is_loop = workflow.is_some_and(|workflow| workflow.form == Form::Loop);
         let mut lines: Vec<Coloured> = Vec::new();
         for (step, began) in &self.running {
             let turn = SPINNER[self.turn % SPINNER.len()];
-            let found = self.workflow.as_ref().and_then(|workflow| workflow.step(step));
+            let found = workflow.and_then(|workflow| workflow.step(step));
             let iteration = match found.map(|found| &found.kind) {
                 Some(StepKind::Loop(looped)) => {
-                    format!("iteration {}/{}", self.iteration.max(1), looped.max_iterations)
+                    format!("iteration {}/{}", self.teller.iteration().max(1), looped.max_iterations)
                 }
                 _ => String::new(),
             };
@@ -140,56 +147,10 @@ impl HumanWorkflow {
         let text = if self.is_terminal { in_bold(&text) } else { text };
         format!("{above}{text}\n\n").into_bytes()
     }
-
-    /// What is shown at once of what an agent or a check printed. If its reader is far behind, it is left out.
-    fn show(&mut self, text: &str) {
-        let shown = without_promise(text);
-        if shown.trim().is_empty() && !text.trim().is_empty() {
-            // Nothing was there but a tag.
-            return;
-        }
-        self.is_open = true;
-        let shown = self.fitted(&readable(shown.trim_end().as_bytes()));
-        self.screen.block_if_read(format!("{shown}\n").as_bytes());
-        self.draw();
-    }
-
-    fn end(&mut self, end: &WorkflowEnd) {
-        let Some(workflow) = self.workflow.take() else { return };
-        let text = match (workflow.as_loop(), end.end) {
-            (Some(_), EndReason::Completed) => messages::loop_complete(&workflow.name, self.iteration),
-            (Some(_), EndReason::Failed) if self.reason == Some(Reason::MaxIterations) => {
-                messages::loop_incomplete(&workflow.name, &end.detail)
-            }
-            (Some(_), EndReason::Failed) => {
-                let error = end.detail.strip_prefix(&format!("Iteration {}: ", self.iteration));
-                messages::loop_failed(self.iteration, error.unwrap_or(&end.detail))
-            }
-            (None, EndReason::Completed) => format!("**Workflow complete**: {}", workflow.name),
-            (None, EndReason::Failed) => format!("**Workflow failed**: {}\n\n{}", workflow.name, end.detail),
-            (_, EndReason::Cancelled) => {
-                format!("**Workflow cancelled**: {}\n\n{}", workflow.name, end.detail)
-            }
-            (_, EndReason::Blocked) => format!("**Workflow blocked**: {}\n\n{}", workflow.name, end.detail),
-        };
-        let block = self.as_block(&text);
-        self.screen.block(&block, true);
-        self.workflow = Some(workflow);
-    }
-
-    fn flush_batch(&mut self) {
-        self.is_printing = false;
-        let said = std::mem::take(&mut self.said).join("\n\n");
-        let said = without_promise(&said);
-        if !said.trim().is_empty() {
-            self.block(said.trim());
-        }
-    }
 }
 
 impl Observer<WorkflowMachine> for HumanWorkflow {
     fn event(&mut self, envelope: &WorkflowEnvelope, view: &WorkflowView) {
-        self.iterated.extend(view.steps.iter().filter_map(|step| Some((step.id.clone(), step.iterations?))));
         let at_work = view.steps.iter().filter(|step| step.state == "running" && !view.is_over);
         self.running = at_work
             .map(|step| {
@@ -197,118 +158,24 @@ impl Observer<WorkflowMachine> for HumanWorkflow {
                 (step.id.clone(), known.map_or(envelope.at, |(_, began)| *began))
             })
             .collect();
-        match &envelope.event {
-            WorkflowEvent::WorkflowStart(started) => {
-                self.workflow = Some(started.workflow.clone());
-                self.block(&messages::starting(&started.workflow));
-            }
-            WorkflowEvent::StepStart { step, work: work @ (Work::Main | Work::Check), .. } => {
-                let Some(workflow) = self.workflow.clone().filter(|known| known.form != Form::Loop) else {
-                    return;
-                };
-                let place = workflow.steps.iter().position(|known| known.id == *step);
-                if let Some((place, found)) = place.zip(workflow.step(step)) {
-                    let mut text = messages::step(&workflow, place + 1, &found.kind, step.as_str());
-                    if *work == Work::Check {
-                        text += ", its checks again";
-                    }
-                    self.block(&text);
-                }
-            }
-            WorkflowEvent::StepComplete { step, output, .. } => {
-                let workflow = self.workflow.as_ref();
-                let of = workflow.and_then(|workflow| workflow.step(step));
-                if of.is_some_and(|of| matches!(of.kind, StepKind::Bash(_))) && !output.trim().is_empty() {
-                    self.show(output);
-                }
-            }
-            WorkflowEvent::WaitStarted { step, .. } => {
-                let waits = view.steps.iter().find(|known| known.id == *step);
-                let what = waits.and_then(|known| known.waits_for.as_deref()).unwrap_or_default();
-                self.block(format!("**Waits**: {step} {what}").trim_end());
-            }
-            WorkflowEvent::StepSkipped { step, why } => self.block(&format!("**Skipped**: {step}, {why}")),
-            WorkflowEvent::StepError { step, error, retry_at: Some(_), .. } => {
-                self.block(&format!("**Failed, and is tried again**: {step}\n\n{error}"));
-            }
-            WorkflowEvent::QuestionAsked { message, decisions, .. } => {
-                let mut text = format!("**Question**: {message}");
-                for known in decisions {
-                    let label = known.label.as_deref().unwrap_or_default();
-                    text += format!("\n  {} {label}", known.id).trim_end();
-                }
-                if let Some(why) = view.question.as_ref().and_then(|question| question.again.as_ref()) {
-                    text += &format!("\n\nIt is asked again: {why}.");
-                }
-                self.block(&text);
-            }
-            WorkflowEvent::WorkflowComplete { output } => {
-                let detail = output.clone();
-                self.end(&WorkflowEnd { end: EndReason::Completed, detail, exit_code: 0 });
-            }
-            WorkflowEvent::WorkflowError(end) => self.end(end),
-            WorkflowEvent::WorkflowPaused { .. } => self.block("**Paused**"),
-            WorkflowEvent::BudgetExceeded { what } => self.block(&format!("**Budget**: {what}")),
-            _ => {}
-        }
+        let told = self.teller.event(&envelope.event, view);
+        self.show(told);
     }
 
     fn loop_event(&mut self, step: &StepId, envelope: &Envelope) {
         self.loops.entry(step.clone()).or_default().take(envelope);
-        match &envelope.event {
-            LoopEvent::LoopStarted(_) => self.reason = None,
-            LoopEvent::GateStarted { name, role: GateRole::Gate, look, .. } if !look.is_repeated() => {
-                self.show(&format!("check `{name}`:"));
-            }
-            LoopEvent::GateFinished { name, role: GateRole::Gate, result, look, .. }
-                if !result.passed || !look.is_repeated() =>
-            {
-                self.show(&format!("check {}", event_lines::gate(name, result)));
-            }
-            LoopEvent::ClaimRefused { detail, .. } => self.block(&format!("**Not done**: {detail}")),
-            LoopEvent::IterationStarted { iteration, .. } => {
-                // Each iteration of an interactive loop is a loop of its own.
-                let before = self.iterated.get(step).copied();
-                self.iteration = before.map_or(*iteration, |before| before + 1);
-                let kind = self.workflow.as_ref().and_then(|workflow| workflow.step(step)).map(|of| &of.kind);
-                if let Some(StepKind::Loop(looped)) = kind {
-                    self.block(&messages::iteration(self.iteration, looped.max_iterations));
-                }
-            }
-            LoopEvent::AgentExited { .. } => self.flush_batch(),
-            LoopEvent::LoopFinished { reason, .. } => self.reason = Some(*reason),
-            _ => {}
-        }
+        let told = self.teller.loop_event(step, &envelope.event);
+        self.show(told);
     }
 
     fn output(&mut self, _: &StepId, line: &[u8]) {
-        if self.mode == Mode::Stream {
-            self.show(&String::from_utf8_lossy(line));
-        }
+        let told = self.teller.output(&String::from_utf8_lossy(line));
+        self.show(told);
     }
 
     fn said(&mut self, _: &StepId, said: &Said) {
-        if self.mode == Mode::Stream {
-            return self.show(said.line().trim_end_matches('\n'));
-        }
-        match said {
-            Said::Assistant { text } => {
-                self.is_printing = false;
-                self.said.push(text.trim().to_owned());
-            }
-            Said::Line { text } => match self.said.last_mut() {
-                Some(message) if self.is_printing => {
-                    message.push('\n');
-                    message.push_str(text);
-                }
-                _ => {
-                    self.is_printing = true;
-                    self.said.push(text.clone());
-                }
-            },
-            // Not in a batch (req 153).
-            Said::Tool { .. } | Said::Note { .. } => {}
-        }
+        let told = self.teller.said(said);
+        self.show(told);
     }
 
     fn sees_output(&self) -> bool {

@@ -16,6 +16,7 @@ mod permissions;
 mod prices;
 mod problem;
 mod section;
+mod serve;
 mod session;
 mod snapshots;
 mod stages;
@@ -35,6 +36,7 @@ pub use permissions::PermissionsSection;
 pub use prices::PriceSetting;
 pub(crate) use problem::write_problem;
 pub use problem::{Problem, Problems};
+pub use serve::{ChatService, SecretFrom, ServeSection, WebhookService};
 pub use session::{EffectiveSession, SessionSection};
 pub use snapshots::Snapshots;
 pub use stages::{EffectiveStage, EffectiveStages, StageSection, Stages, self_review};
@@ -88,10 +90,12 @@ pub struct Config {
     pub agents: Agents,
     pub prices: Vec<At<PriceSetting>>,
     pub permissions: PermissionsSection,
+    /// `serve`.
+    pub serve: ServeSection,
 }
 
 /// The keys of a file; those from `agents` on are the user's alone.
-pub const KEYS: [&str; 25] = [
+pub const KEYS: [&str; 26] = [
     "limits",
     "agent",
     "gates",
@@ -117,12 +121,13 @@ pub const KEYS: [&str; 25] = [
     "environment",
     "permissions",
     "prices",
+    "serve",
 ];
 
 /// Every key there is, written as a path, for the documentation to be held against.
 pub fn all_keys() -> Vec<String> {
     let below = |section: &str, keys: &[&str]| keys.iter().map(|key| format!("{section}.{key}")).collect();
-    let parts: [Vec<String>; 23] = [
+    let parts: [Vec<String>; 28] = [
         KEYS.map(str::to_owned).into(),
         below("limits", &limits::KEYS),
         below("limits.per_day", &limits::BUDGET_KEYS),
@@ -146,6 +151,11 @@ pub fn all_keys() -> Vec<String> {
         below("agents.NAME", &agents::KEYS),
         below("permissions", &permissions::KEYS),
         below("prices.MODEL", &prices::KEYS),
+        below("serve", &serve::KEYS),
+        below("serve.webhook", &serve::WEBHOOK_KEYS),
+        below("serve.slack", &serve::SERVICE_KEYS),
+        below("serve.telegram", &serve::SERVICE_KEYS),
+        below("serve.discord", &serve::SERVICE_KEYS),
     ];
     parts.concat()
 }
@@ -180,6 +190,7 @@ pub fn parse(file: &str, bytes: &[u8], author: Author) -> Result<Config, Problem
         config.agents = agents::read(&mut top);
         config.prices = prices::read(&mut top);
         config.permissions = permissions::read(&mut top);
+        config.serve = serve::read(&mut top);
     }
     problems.or(config)
 }

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// What only the user may say; a repository that tries is told so instead of being corrected.
-pub(super) const USERS_OWN: [&str; 10] = [
+pub(super) const USERS_OWN: [&str; 11] = [
     "agents",
     "backoff",
     "env",
@@ -18,6 +18,7 @@ pub(super) const USERS_OWN: [&str; 10] = [
     "permissions",
     "prices",
     "sandbox",
+    "serve",
     "trust",
 ];
 

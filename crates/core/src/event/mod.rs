@@ -738,6 +738,25 @@ pub struct GateResult {
     pub output: OutputMarks,
 }
 
+impl GateResult {
+    /// What the check called `name` came to, for people.
+    pub fn in_words(&self, name: &str) -> String {
+        let how = match (&self.failure, self.passed) {
+            (Some(failure), _) => failure.clone(),
+            (None, true) if self.flaky => "passed only when tried again (flaky)".to_owned(),
+            (None, true) if self.must_fail_tests.as_ref().is_some_and(|run| !run.put.is_empty()) => {
+                "failed as it had to".to_owned()
+            }
+            (None, true) => "passed".to_owned(),
+            (None, false) if self.tolerated => {
+                format!("exited {} as before the loop (tolerated)", self.exit_code)
+            }
+            (None, false) => format!("exited {}", self.exit_code),
+        };
+        format!("`{name}` {how}, {}", self.duration_ms.human())
+    }
+}
+
 /// What an iteration came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

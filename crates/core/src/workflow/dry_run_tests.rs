@@ -12,6 +12,7 @@ fn started(yaml: &str) -> WorkflowStarted {
         files: Vec::new(),
         left_out: Vec::new(),
         message: "hello".to_owned(),
+        conversation: None,
         parallel: 4,
         settings: None,
     }

@@ -24,6 +24,7 @@ mod reader;
 pub mod schema;
 pub mod shell;
 pub mod template;
+pub mod told;
 
 use std::fmt;
 

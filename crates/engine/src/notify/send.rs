@@ -6,7 +6,7 @@ use std::{
     os::unix::{fs::OpenOptionsExt, process::CommandExt},
     path::PathBuf,
     process::{Command, Stdio},
-    sync::{Arc, mpsc::channel},
+    sync::mpsc::channel,
     thread,
     time::{Duration, Instant},
 };
@@ -21,9 +21,12 @@ use rustix::{
     termios::{LocalModes, tcgetattr},
 };
 use serde_json::{Value, json};
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
-use crate::{process::find_program, secrets::secrets};
+use crate::{
+    http::{self, HttpRequest},
+    process::find_program,
+    secrets::secrets,
+};
 
 /// How long one message may take.
 pub const SEND_TIMEOUT: Duration = Duration::from_secs(10);
@@ -212,52 +215,13 @@ fn run(mut command: Command, input: &[u8]) -> Result<(), String> {
     Err(if said.is_empty() { how } else { format!("{how}: {said}") })
 }
 
-/// Where systems keep the certificates that they trust, in one file.
-const ROOTS: [&str; 4] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
-
-/// The certificates that the user's system trusts: also those of a company, and as new as the system is.
-fn system_roots() -> Result<Vec<Certificate<'static>>, String> {
-    let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
-    let path = named.or_else(|| ROOTS.iter().map(PathBuf::from).find(|path| path.is_file()));
-    let path = path.ok_or("no certificates found (install `ca-certificates`, or set SSL_CERT_FILE)")?;
-    let shown = path.display();
-    let bytes = std::fs::read(&path).map_err(|error| format!("cannot read `{shown}`: {error}"))?;
-    let found = parse_pem(&bytes).filter_map(|item| match item {
-        Ok(PemItem::Certificate(certificate)) => Some(certificate),
-        _ => None,
-    });
-    let found: Vec<Certificate<'static>> = found.collect();
-    if found.is_empty() { Err(format!("`{shown}` holds no certificate")) } else { Ok(found) }
-}
-
 /// Sends JSON to an address. Redirections are not followed: they could lead anywhere.
 fn post(url: &WebhookUrl, value: &Value) -> Result<(), String> {
-    let is_secure = url.as_str().get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"));
-    let tls = TlsConfig::builder()
-        .root_certs(RootCerts::Specific(Arc::new(if is_secure { system_roots()? } else { Vec::new() })))
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .build();
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .tls_config(tls)
-        .timeout_global(Some(SEND_TIMEOUT))
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .http_status_as_error(false)
-        .user_agent(concat!("dacapo/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .into();
-    let answer = agent
-        .post(url.as_str())
-        .header("content-type", "application/json")
-        .send(value.to_string())
-        // What the error names may be the whole address, and that may hold a secret.
-        .map_err(|error| error.to_string().replace(url.as_str(), url.origin()))?;
-    match answer.status().as_u16() {
+    let request =
+        HttpRequest { body: Some(value.to_string()), ..HttpRequest::new(url.as_str(), SEND_TIMEOUT) };
+    // What the error names may be the whole address, and that may hold a secret.
+    let answer = http::send(&request).map_err(|why| why.replace(url.as_str(), url.origin()))?;
+    match answer.status {
         200..=299 => Ok(()),
         code => Err(format!("answered {code}")),
     }

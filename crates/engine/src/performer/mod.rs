@@ -62,6 +62,8 @@ const LOOK_FOR_FILES: Duration = Duration::from_millis(500);
 pub struct NewWorkflow {
     /// With settings; the id of the run is put in.
     pub started: WorkflowStarted,
+    /// The id of the run, if it was chosen before; else it gets a new one.
+    pub id: Option<RunId>,
     pub programs: Programs,
     /// Whether it runs without a terminal.
     pub is_detached: bool,
@@ -141,8 +143,10 @@ pub fn run(
     home.prepare()?;
     let mut store = Store::open(&home.database())?;
     let name = |source| RunError::Io { what: "cannot make a name", source };
-    let id: RunId =
-        fresh_id().map_err(name)?.as_str().parse().map_err(|error| name(io::Error::other(error)))?;
+    let id: RunId = match new.id.take() {
+        Some(id) => id,
+        None => fresh_id().map_err(name)?.as_str().parse().map_err(|error| name(io::Error::other(error)))?,
+    };
     new.started.run = id.to_string();
     let lock = take_lock(home, &id)?;
     let signals = listen(new.is_detached)?;

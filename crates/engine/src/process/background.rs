@@ -6,6 +6,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use crate::secrets::kept_from_commands;
+
 /// Set for the process that goes to the background.
 pub(crate) const MARK: &str = "DACAPO_DETACHED";
 
@@ -57,6 +59,9 @@ pub(crate) fn send_with(
 fn in_background(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.args(args).env(MARK, "1").stdout(Stdio::piped()).stderr(Stdio::piped());
+    for name in kept_from_commands() {
+        command.env_remove(name);
+    }
     command
 }
 
@@ -66,6 +71,8 @@ fn await_first_word(mut child: Child) -> io::Result<BackgroundStart> {
         BufReader::new(stdout).read_line(&mut first)?;
     }
     if !first.trim().is_empty() {
+        // A server outlives what it has started: without this its end would stay in the list of processes.
+        std::thread::spawn(move || child.wait());
         return Ok(BackgroundStart::Running(first.trim().to_owned()));
     }
     let mut complaint = Vec::new();

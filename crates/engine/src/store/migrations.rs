@@ -15,7 +15,8 @@ const UNRELEASED: i64 = 3;
 /// folded states of streams, see `checkpoint.rs`. `attestations` has the signed statements about receipts, by the place of the
 /// receipt's event.
 /// `looks` says up to which event a person has looked at a stream; it is no part of the stream, whose end stays its end.
-const STEPS: [&str; 4] = [
+/// `messages` has what came from chats and what goes to them, and `channels` how far each of them was read, see `messages.rs`.
+const STEPS: [&str; 5] = [
     "
     CREATE TABLE streams (
         key INTEGER PRIMARY KEY,
@@ -124,6 +125,35 @@ const STEPS: [&str; 4] = [
     CREATE INDEX streams_run ON streams (run) WHERE run IS NOT NULL;
     CREATE INDEX streams_ended ON streams (head) WHERE over = 1;
     CREATE INDEX streams_asking ON streams (head) WHERE over = 1 AND view ->> '$.exit_code' = 4;
+",
+    "
+    CREATE TABLE messages (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        adapter TEXT NOT NULL,
+        conversation TEXT NOT NULL,
+        is_out INTEGER NOT NULL,
+        external TEXT,
+        run TEXT,
+        seq INTEGER,
+        part INTEGER,
+        matters INTEGER NOT NULL DEFAULT 0,
+        is_ours INTEGER NOT NULL DEFAULT 0,
+        state TEXT NOT NULL,
+        tries INTEGER NOT NULL DEFAULT 0,
+        at INTEGER NOT NULL,
+        text TEXT NOT NULL
+    ) STRICT;
+    CREATE UNIQUE INDEX messages_external ON messages (adapter, external) WHERE external IS NOT NULL;
+    CREATE UNIQUE INDEX messages_told ON messages (run, seq, part) WHERE seq IS NOT NULL;
+    CREATE INDEX messages_open ON messages (adapter, is_out, id)
+        WHERE state IN ('received', 'queued', 'sending', 'undelivered');
+    CREATE INDEX messages_conversation ON messages (adapter, conversation, id);
+    CREATE TABLE channels (
+        adapter TEXT NOT NULL,
+        channel TEXT NOT NULL,
+        position TEXT NOT NULL,
+        PRIMARY KEY (adapter, channel)
+    ) STRICT, WITHOUT ROWID;
 ",
 ];
 

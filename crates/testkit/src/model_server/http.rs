@@ -9,15 +9,15 @@ const MAX_BODY: u64 = 256 << 20;
 
 /// A request, not yet understood.
 #[derive(Debug, PartialEq)]
-pub(super) struct RawRequest {
-    pub(super) method: String,
-    pub(super) path: String,
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) body: Vec<u8>,
+pub(crate) struct RawRequest {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
 /// The next request, or none once the client has gone.
-pub(super) fn read_request(from: &mut impl BufRead) -> io::Result<Option<RawRequest>> {
+pub(crate) fn read_request(from: &mut impl BufRead) -> io::Result<Option<RawRequest>> {
     let Some(first) = read_line(from)? else { return Ok(None) };
     let mut words = first.split(' ').map(str::to_owned);
     let (Some(method), Some(path)) = (words.next(), words.next()) else { return Err(invalid(&first)) };
@@ -82,7 +82,7 @@ fn head(status: u16, headers: &[(String, String)], more: &str) -> String {
 }
 
 /// The bytes of an answer that is one document.
-pub(super) fn document(status: u16, headers: &[(String, String)], body: &Value) -> Vec<u8> {
+pub(crate) fn document(status: u16, headers: &[(String, String)], body: &Value) -> Vec<u8> {
     let body = body.to_string();
     let more = format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len());
     (head(status, headers, &more) + &body).into_bytes()

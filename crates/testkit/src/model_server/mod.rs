@@ -12,7 +12,7 @@
 //! ```
 
 mod failure;
-mod http;
+pub(crate) mod http;
 mod protocol;
 mod reply;
 mod request;

@@ -5,6 +5,7 @@ mod list;
 mod planned;
 mod run;
 mod schema;
+mod which;
 
 use std::path::PathBuf;
 
@@ -37,12 +38,15 @@ enum WorkflowCommand {
     Check(check::CheckArgs),
     Run(Box<run::RunArgs>),
     Schema(schema::SchemaArgs),
+    #[command(hide = true)]
+    Which(Box<which::WhichArgs>),
 }
 
 impl WorkflowArgs {
     /// What this command would decide, if it decides something.
     pub(super) fn decides(&self) -> Option<&'static str> {
-        matches!(self.command, WorkflowCommand::Run(_)).then_some("run workflows")
+        let decides = matches!(self.command, WorkflowCommand::Run(_) | WorkflowCommand::Which(_));
+        decides.then_some("run workflows")
     }
 }
 
@@ -55,6 +59,7 @@ pub(super) fn workflow(cx: &Context, args: &WorkflowArgs) -> Result<u8, UserErro
         WorkflowCommand::Check(args) => check::check(args),
         WorkflowCommand::Run(args) => run::run(cx, args),
         WorkflowCommand::Schema(_) => schema::schema(),
+        WorkflowCommand::Which(args) => which::which(cx, args),
     }
 }
 

@@ -8,6 +8,7 @@ use std::{
 use clap::Args;
 use dacapo_core::{
     agent::AgentCommand,
+    chat::Conversation,
     config::{Effective, Source, Sourced},
     ids::RunId,
     judge::promise::PromiseRule,
@@ -63,7 +64,17 @@ pub(in crate::cli) struct RunArgs {
     /// The workflow
     name: String,
     /// What the workflow gets as `$USER_MESSAGE` and `$ARGUMENTS`
+    #[arg(conflicts_with = "said")]
     message: Option<String>,
+    /// The same for `dacapo serve`: words from a chat are never taken for a flag
+    #[arg(long, hide = true, value_name = "TEXT", allow_hyphen_values = true)]
+    said: Option<String>,
+    /// The conversation that is told what becomes of the run
+    #[arg(long, hide = true, value_name = "ADAPTER:ID")]
+    conversation: Option<Conversation>,
+    /// The id that the run gets
+    #[arg(long, hide = true, value_name = "ID")]
+    run_id: Option<RunId>,
     /// Show what agents say while they say it, or after each iteration
     #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::Stream)]
     mode: Mode,
@@ -162,7 +173,7 @@ pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
     };
     let started = started(args, FrozenWorkflow { workflow, ..found }, Some(Box::new(settings)));
     let mut observer = workflow_reporter(&args.flags.style, args.mode, None);
-    let new = NewWorkflow { started, programs, is_detached: is_background() };
+    let new = NewWorkflow { started, id: args.run_id.clone(), programs, is_detached: is_background() };
     let left = performer::run(&cx.home, new, observer.as_mut())?;
     drop(observer);
     if args.flags.style.is_human() {
@@ -259,7 +270,8 @@ fn started(
         digest: found.digest,
         files: found.files,
         left_out: found.left_out,
-        message: args.message.clone().unwrap_or_default(),
+        message: args.said.clone().or_else(|| args.message.clone()).unwrap_or_default(),
+        conversation: args.conversation.clone(),
         parallel: PARALLEL,
         settings,
     }

@@ -27,6 +27,7 @@ pub(super) fn started(yaml: &str) -> WorkflowStarted {
         files: Vec::new(),
         left_out: Vec::new(),
         message: "hello".to_owned(),
+        conversation: None,
         parallel: 2,
         settings: None,
     }

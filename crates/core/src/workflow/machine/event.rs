@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Raise;
 use crate::{
     agent::AgentCommand,
+    chat::Conversation,
     event::Reason,
     ids::{ProjectId, RunId},
     policy::{Origin, Policy},
@@ -30,6 +31,9 @@ pub struct WorkflowStarted {
     /// What the user typed behind the name of the workflow.
     #[serde(default)]
     pub message: String,
+    /// The conversation of a chat that it was started from, which is told what becomes of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<Conversation>,
     /// How many steps with worktrees may run beside each other.
     pub parallel: u32,
     /// Where and with what it runs; a walk without agents has none.
