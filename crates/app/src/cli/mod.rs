@@ -31,6 +31,7 @@ mod reference_tests;
 mod report;
 mod resume;
 mod run;
+mod serve;
 mod session;
 mod signal;
 mod snapshots;
@@ -40,6 +41,7 @@ mod trust;
 mod unit;
 mod value;
 mod verify;
+mod web;
 mod why;
 mod workflow;
 
@@ -102,6 +104,8 @@ enum Command {
     Report(report::ReportArgs),
     #[command(visible_alias = "watch")]
     Attach(attach::AttachArgs),
+    Web(web::WebArgs),
+    Serve(Box<serve::ServeArgs>),
     Logs(logs::LogsArgs),
     Events(events::EventsArgs),
     Why(why::WhyArgs),
@@ -152,6 +156,7 @@ impl Command {
             Self::Hook(args) => args.decides(),
             Self::Approve(_) | Self::Reject(_) => Some("answer for the user"),
             Self::Signal(_) => Some("send signals to runs"),
+            Self::Web(_) | Self::Serve(_) => Some("open a server"),
             Self::Trust(_)
             | Self::Demo(_)
             | Self::Init(_)
@@ -310,6 +315,8 @@ fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
         Command::Status(args) => status::status(&cx, args),
         Command::Report(args) => report::report(&cx, args),
         Command::Attach(args) => attach::attach(&cx, args),
+        Command::Web(args) => web::web(&cx, args),
+        Command::Serve(args) => serve::serve(&cx, args, matches),
         Command::Logs(args) => logs::logs(&cx, args),
         Command::Events(args) => events::events(&cx, args),
         Command::Why(args) => why::why(&cx, args),

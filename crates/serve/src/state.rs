@@ -1,0 +1,118 @@
+//! What all routes share: the settings of the server, and clients of the journal to ask.
+
+use std::{
+    ffi::OsString,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
+
+use dacapo_engine::{client::Client, home::Home};
+use tokio::sync::{Semaphore, watch};
+
+use crate::{ApiError, ServeError, auth::Auth};
+
+/// How many questions to the journal are asked beside each other.
+const READERS: usize = 4;
+
+/// Which routes a server has beside the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parts {
+    /// `dacapo web`: the pages.
+    Pages,
+    /// `dacapo serve`: messages in and out.
+    Messages,
+}
+
+/// How the user wants the server.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub home: Home,
+    pub parts: Parts,
+    pub listen: SocketAddr,
+    /// Whether loops and runs may be paused, cancelled, steered and answered from here.
+    pub allow_control: bool,
+    /// Whether an address that others reach is fine without TLS.
+    pub allow_insecure: bool,
+    /// Names that the server is called by beside its address.
+    pub names: Vec<String>,
+    /// Certificate and key, as PEM files.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// The agent and limit flags that were typed behind `serve`, for the runs it starts: as arguments of `dacapo workflow run`.
+    pub run_flags: Vec<OsString>,
+    /// The folder the server was started in, where workflows are looked for.
+    pub folder: PathBuf,
+}
+
+/// What every handler gets.
+pub type Shared = Arc<State>;
+
+/// The state of the server.
+pub struct State {
+    pub settings: Settings,
+    /// Where it listens.
+    pub address: SocketAddr,
+    pub(crate) auth: Auth,
+    clients: Mutex<Vec<Client>>,
+    readers: Semaphore,
+    ending: watch::Receiver<bool>,
+}
+
+impl State {
+    pub(crate) fn new(
+        settings: Settings,
+        address: SocketAddr,
+        auth: Auth,
+        ending: watch::Receiver<bool>,
+    ) -> Self {
+        let (clients, readers) = (Mutex::new(Vec::new()), Semaphore::new(READERS));
+        Self { settings, address, auth, clients, readers, ending }
+    }
+
+    /// Becomes true when the server ends: what would go on for ever ends then.
+    pub fn ending(&self) -> watch::Receiver<bool> {
+        self.ending.clone()
+    }
+
+    /// A link that logs one browser in, once.
+    pub(crate) fn login_link(&self) -> Result<String, ServeError> {
+        let word = self.auth.new_link()?;
+        Ok(format!("{}/login?token={word}", self.url()))
+    }
+
+    /// Asks something of the journal, on a thread that may block.
+    pub async fn ask<T, E>(
+        self: &Arc<Self>,
+        question: impl FnOnce(&mut Client) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, ApiError>
+    where
+        T: Send + 'static,
+        E: Into<ApiError> + Send + 'static,
+    {
+        let _permit = self.readers.acquire().await.map_err(ApiError::internal)?;
+        let state = Arc::clone(self);
+        let answer = tokio::task::spawn_blocking(move || {
+            let kept = state.clients.lock().ok().and_then(|mut clients| clients.pop());
+            let mut client = match kept {
+                Some(client) => client,
+                None => Client::of_journal(&state.settings.home)?,
+            };
+            let answer = question(&mut client).map_err(Into::into)?;
+            // One that failed is not used again: its journal may have been replaced.
+            if let Ok(mut clients) = state.clients.lock() {
+                clients.push(client);
+            }
+            Ok(answer)
+        });
+        answer.await.map_err(ApiError::internal)?
+    }
+
+    /// Where browsers find it.
+    pub fn url(&self) -> String {
+        format!("{}://{}", self.scheme(), self.address)
+    }
+
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.settings.tls.is_some() { "https" } else { "http" }
+    }
+}
