@@ -8,6 +8,7 @@
 //! assert!(env.survivors().is_empty());
 //! ```
 
+pub mod browser;
 pub mod corpus;
 mod env;
 mod fake_agent;
