@@ -49,6 +49,13 @@ impl Millis {
             _ => format!("{}d {}h", secs / 86_400, secs % 86_400 / 3600),
         }
     }
+    /// For a clock that ticks: whole seconds, so that it changes once a second (`0s`, `5m 23s`, `3h 2m`).
+    pub fn human_seconds(self) -> String {
+        match self.0 / 1000 {
+            secs @ 0..=59 => format!("{secs}s"),
+            _ => self.human(),
+        }
+    }
     /// How long ago, in the largest unit alone (`5m`, `2h`).
     pub fn coarse(self) -> String {
         let secs = self.0 / 1000;

@@ -25,13 +25,17 @@ use dacapo_core::{
     receipt::Receipt,
     stages::machine::{TaskEnvelope, TaskMachine, TaskStarted},
     unit::{TaskStatus, Unit, schedule::RunMachine},
-    view::{ChangedFiles, LoopView, RunView, StageTaskView, Standing, UnitView, WorkflowView},
+    view::{
+        self, ChangedFiles, Costs, LoopPage, LoopView, RunPage, RunView, StageTaskView, Standing, TaskPage,
+        UnitView, WorkflowPage, WorkflowView,
+    },
     workflow::machine::{WorkflowMachine, WorkflowStarted},
 };
 use jiff::{SignedDuration, Timestamp};
 
 pub use crate::store::StreamId;
 use crate::{
+    board::BoardReader,
     home::{Home, HomeError},
     inside::{
         Inside, InsideError, SupervisorNews,
@@ -563,6 +567,97 @@ impl Client {
     /// The units of a run.
     pub fn units_of_run(&self, run: &RunId) -> Result<Vec<UnitView>, ClientError> {
         Ok(self.journal().map(|store| store.units_of_run(run)).transpose()?.unwrap_or_default())
+    }
+
+    // --- the board ------------------------------------------------------------------------------------------
+
+    /// Everything that goes on, and the newest `most` of what has ended. It costs as much as there is to show, however long the
+    /// journal is.
+    pub fn board(&self, most: u32) -> Result<BoardReader, ClientError> {
+        match &self.way {
+            Way::Journal { store, .. } => Ok(BoardReader::read(store, most)?),
+            Way::Supervisor(inside) => Ok(BoardReader::of_loops(Self::family_views(inside)?)),
+        }
+    }
+
+    /// Takes in what was recorded since the board was last looked at; says whether anything on it has changed.
+    pub fn catch_up(&self, board: &mut BoardReader) -> Result<bool, ClientError> {
+        match &self.way {
+            Way::Journal { store, .. } => Ok(board.catch_up(store)?),
+            Way::Supervisor(inside) => Ok(board.replace_loops(Self::family_views(inside)?)),
+        }
+    }
+
+    /// Reads the next page of what has ended; says how many were found.
+    pub fn more_of_board(&self, board: &mut BoardReader) -> Result<usize, ClientError> {
+        match &self.way {
+            Way::Journal { store, .. } => Ok(board.read_more(store)?),
+            Way::Supervisor(_) => Ok(0),
+        }
+    }
+
+    fn family_views(inside: &Inside) -> Result<Vec<LoopView>, ClientError> {
+        Ok(Self::family(inside, |_| true)?.into_iter().map(|seen| seen.view).collect())
+    }
+
+    /// Remembers that a person has looked at a loop or a run as it stands; says whether that is new.
+    pub fn look_at(&mut self, id: &str) -> Result<bool, ClientError> {
+        match &mut self.way {
+            Way::Journal { store, .. } => Ok(store.look_at(id)?),
+            Way::Supervisor(_) => Ok(false),
+        }
+    }
+
+    /// The iterations of a loop and what became of each.
+    pub fn loop_page(&self, id: &LoopId) -> Result<LoopPage, ClientError> {
+        Ok(LoopPage::of(&self.events_of_loop(id, 0)?))
+    }
+
+    /// Takes in what the loop has recorded since; says whether there was anything.
+    pub fn catch_up_page(&self, id: &LoopId, page: &mut LoopPage) -> Result<bool, ClientError> {
+        let newer = self.events_of_loop(id, page.seq + 1)?;
+        newer.iter().for_each(|envelope| page.apply(envelope));
+        Ok(!newer.is_empty())
+    }
+
+    fn views_of_run(store: &Store, id: &RunId) -> Result<Vec<LoopView>, ClientError> {
+        Ok(store.loops_of_run(id)?.into_iter().map(LoopRow::current_view).collect())
+    }
+
+    /// A run of units with its graph, its merge train and its slots over time.
+    pub fn run_page(&self, id: &RunId) -> Result<Option<(RunView, RunPage)>, ClientError> {
+        let Some(store) = self.journal() else { return Ok(None) };
+        let Some(row) = store.run_row(id)? else { return Ok(None) };
+        let view = row.current_view();
+        let events = store.run_events(id, 0)?;
+        let units = store.units_of_run(id)?;
+        let page = RunPage::of(&view, &units, &Self::views_of_run(store, id)?, &events);
+        Ok(Some((view, page)))
+    }
+
+    /// A run of a workflow with its steps.
+    pub fn workflow_page(&self, id: &RunId) -> Result<Option<(WorkflowView, WorkflowPage)>, ClientError> {
+        let Some(store) = self.journal() else { return Ok(None) };
+        let Some(row) = store.workflow_row(id)? else { return Ok(None) };
+        let view = row.current_view();
+        let started = store.workflow_started(id)?;
+        let page = WorkflowPage::of(&view, started.as_ref(), &Self::views_of_run(store, id)?);
+        Ok(Some((view, page)))
+    }
+
+    /// A run of a task with its stages.
+    pub fn task_page(&self, id: &RunId) -> Result<Option<(StageTaskView, TaskPage)>, ClientError> {
+        let Some(store) = self.journal() else { return Ok(None) };
+        let Some(row) = store.task_row(id)? else { return Ok(None) };
+        let view = row.current_view();
+        let page = TaskPage::of(&view, &Self::views_of_run(store, id)?);
+        Ok(Some((view, page)))
+    }
+
+    /// What was spent from `since` to `until`, in steps of `step`.
+    pub fn costs(&self, since: Timestamp, until: Timestamp, step: Millis) -> Result<Costs, ClientError> {
+        let rows = self.journal().map(|store| store.spend_rows(since)).transpose()?.unwrap_or_default();
+        Ok(view::costs(rows, (since, until), step.0))
     }
 
     // --- what happened --------------------------------------------------------------------------------------

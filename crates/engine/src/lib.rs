@@ -6,6 +6,7 @@ compile_error!(
 );
 
 pub mod agents;
+pub mod board;
 pub mod bus;
 pub mod cleanup;
 pub mod client;

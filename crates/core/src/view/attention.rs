@@ -111,7 +111,8 @@ pub struct Need {
 }
 
 /// Who needs a person, most urgent first; among equals the newest first. What failed or was interrupted before `since`
-/// is left out, and so is a loop whose task a later one has taken up.
+/// is left out, and so is a loop whose task a later one has taken up. One whose process died stays until it goes on or is
+/// cancelled: when it died is recorded nowhere.
 pub fn attention(standing: &Standing, since: Timestamp) -> Vec<Need> {
     let mut needs: Vec<Need> = Vec::new();
     needs.extend(
@@ -127,10 +128,33 @@ pub fn attention(standing: &Standing, since: Timestamp) -> Vec<Need> {
     needs.extend(standing.workflows.iter().filter_map(of_workflow));
     needs.extend(standing.tasks.iter().filter_map(of_task));
     needs.retain(|need| {
-        !matches!(need.urgency, Urgency::Failed | Urgency::Interrupted) || need.since >= since
+        !matches!(need.urgency, Urgency::Failed | Urgency::Interrupted)
+            || need.since >= since
+            || is_dead(standing, need)
     });
     needs.sort_by(|a, b| a.urgency.cmp(&b.urgency).then(b.since.cmp(&a.since)).then(a.id.cmp(&b.id)));
     needs
+}
+
+/// Whether what needs a person has no end in the journal, and its process is gone.
+fn is_dead(standing: &Standing, need: &Need) -> bool {
+    let is_same = |id: &str| id == need.id;
+    match need.kind {
+        _ if need.urgency != Urgency::Interrupted => false,
+        StreamKind::Loop => {
+            standing.loops.iter().any(|view| is_same(view.id.as_str()) && view.ended_at.is_none())
+        }
+        StreamKind::Run => {
+            standing.runs.iter().any(|(view, _)| is_same(view.id.as_str()) && view.ended_at.is_none())
+        }
+        StreamKind::Workflow => {
+            standing.workflows.iter().any(|view| is_same(view.id.as_str()) && view.ended_at.is_none())
+        }
+        StreamKind::Task => {
+            standing.tasks.iter().any(|view| is_same(view.id.as_str()) && view.ended_at.is_none())
+        }
+        StreamKind::Unit => false,
+    }
 }
 
 /// Whether a later loop works, or worked, on the same task.

@@ -1,6 +1,7 @@
 //! What people see of a loop: folds of its journal. `status`, the live view and `why` cannot disagree.
 
 mod attention;
+mod board;
 mod report;
 mod tally;
 mod task;
@@ -16,6 +17,12 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use attention::{Need, Standing, StreamKind, Urgency, attention};
+pub use board::{
+    Action, Attempt, Board, BoardFacts, BoardTotals, Card, CardKind, CostPoint, CostShare, Costs, GateLine,
+    Interval, IterationLine, Lane, LaneCards, LoopPage, Note, Parts, RunPage, Slot, SpendRow, StageOfTask,
+    StepNode, TaskPage, TodoTask, TrainCar, UnitNode, Verdict, WorkflowPage, board, card_of_loop, costs,
+    headline,
+};
 pub use report::{Report, ReportEntry, ReportTotals, report};
 pub use tally::{BUDGET_LOW, ChangedFiles, REFUSED_OFTEN, Tally};
 pub use task::{StageRunView, StageTaskView, TaskQuestionView, task_line, why_task};
@@ -138,7 +145,7 @@ impl LoopView {
             gates: started.policy.gates.specs.len(),
             spent_ms: Millis(0),
             ledger: Ledger::default(),
-            tally: Tally::begin(started),
+            tally: Tally::begin(started, first.at),
         })
     }
 

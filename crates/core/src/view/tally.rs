@@ -9,6 +9,7 @@ use crate::{
     ids::RunId,
     judge::claim::RefusalReason,
     limits::Budget,
+    plan::{PlanStep, Purpose},
 };
 
 /// How many claims in a row have to be refused before a person should look.
@@ -23,6 +24,18 @@ pub struct Tally {
     /// The run of units, the run of a workflow or the run of a task that the loop works for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
+    /// The step of a workflow or the step of a plan that the loop is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
+    /// The beginning of what the agent is asked to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The model that its agent was told to use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// When it began, or last went on after an end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs_since: Option<Timestamp>,
     /// How many claims were refused for which reason, in the order in which the reasons first came up.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<(RefusalReason, u32)>,
@@ -68,10 +81,14 @@ impl ChangedFiles {
 }
 
 impl Tally {
-    pub(super) fn begin(started: &LoopStarted) -> Self {
+    pub(super) fn begin(started: &LoopStarted, at: Timestamp) -> Self {
         let limits = &started.policy.limits;
         Self {
             run: started.run.clone(),
+            part: started.purpose.as_ref().and_then(part_of),
+            title: title_of(&started.prompt),
+            model: started.policy.agent.command.model.clone(),
+            runs_since: Some(at),
             budget: Budget { max_cost: limits.max_cost, max_tokens: limits.max_tokens },
             ..Self::default()
         }
@@ -96,6 +113,7 @@ impl Tally {
             LoopEvent::LoopResumed { grant, .. } => {
                 self.forget_refusals();
                 self.take_grant(grant, spend);
+                self.runs_since = Some(envelope.at);
             }
             LoopEvent::QuestionAsked { .. } | LoopEvent::Parked { .. } | LoopEvent::Paused => {
                 self.waits_since = Some(envelope.at);
@@ -146,5 +164,29 @@ impl Tally {
     /// How many claims were refused.
     pub fn refused(&self) -> u32 {
         self.refusals.iter().map(|(_, times)| times).sum()
+    }
+}
+
+/// How much of a prompt is kept as a title, in characters.
+const TITLE: usize = 120;
+
+/// The first line of a prompt that says something, without the signs that make it a heading.
+fn title_of(prompt: &str) -> Option<String> {
+    let says_something = |line: &&str| line.chars().any(char::is_alphanumeric) && !line.starts_with("<!--");
+    let line = prompt.lines().map(str::trim).find(says_something)?;
+    let line = line.trim_start_matches(['#', '-', '*', '>', ' ']);
+    Some(line.chars().take(TITLE).collect::<String>().trim_end().to_owned()).filter(|line| !line.is_empty())
+}
+
+/// The name of the part of a run that a loop works for.
+fn part_of(purpose: &Purpose) -> Option<String> {
+    match purpose.step {
+        PlanStep::Workflow => purpose.as_workflow_step().map(|(step, _)| step.to_string()),
+        PlanStep::Stage => purpose.as_stage().map(|(stage, _)| stage.as_str().to_owned()),
+        PlanStep::Turn => Some("turn".to_owned()),
+        PlanStep::Baseline => Some("baseline".to_owned()),
+        PlanStep::SentBack => Some("sent back".to_owned()),
+        PlanStep::Merge | PlanStep::StageMerge => Some("merge".to_owned()),
+        PlanStep::Conflict => Some("conflict".to_owned()),
     }
 }

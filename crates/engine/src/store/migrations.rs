@@ -10,8 +10,9 @@ const UNRELEASED: i64 = 3;
 ///
 /// `streams` has a row for each loop and each run; `view` is a fold of its events, kept so that `status` need not read
 /// them. `spend`, `units` and `providers` are kept for the same reason, in the same transactions. `checkpoints` has
-/// folded states of streams, see `checkpoint.rs`.
-const STEPS: [&str; 2] = [
+/// folded states of streams, see `checkpoint.rs`. `looks` says up to which event a person has looked at a stream; it is no
+/// part of the stream, whose end stays its end.
+const STEPS: [&str; 3] = [
     "
     CREATE TABLE streams (
         key INTEGER PRIMARY KEY,
@@ -91,6 +92,16 @@ const STEPS: [&str; 2] = [
         hash BLOB NOT NULL,
         state TEXT NOT NULL
     ) STRICT;
+",
+    "
+    CREATE TABLE looks (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        stream INTEGER NOT NULL UNIQUE REFERENCES streams (key),
+        head INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX streams_run ON streams (run) WHERE run IS NOT NULL;
+    CREATE INDEX streams_ended ON streams (head) WHERE over = 1;
+    CREATE INDEX streams_asking ON streams (head) WHERE over = 1 AND view ->> '$.exit_code' = 4;
 ",
 ];
 

@@ -1,5 +1,6 @@
 //! The files of dacapo's state: the journal (SQLite), the requests in it, and append-only segments of raw output.
 
+mod board;
 mod checkpoint;
 mod kind;
 mod lock;
@@ -18,6 +19,7 @@ use self::queue::{Queue, Waited};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, config::DbConfig};
 
+pub(crate) use board::{AnyView, StreamOnBoard};
 pub use kind::{Kind, StageSource};
 pub use lock::{LockError, TaskLock};
 pub use lookup::StreamId;
@@ -205,6 +207,16 @@ impl Store {
         })()
         .map_err(|error| self.error(&error))?;
         Ok(if rows == ["ok"] { Vec::new() } else { rows })
+    }
+
+    /// Runs `read` so that all it reads is of one moment, also while others write.
+    pub(crate) fn at_one_moment<T>(
+        &self,
+        read: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        // Ends when it is dropped; there is nothing to keep.
+        let _moment = self.db.unchecked_transaction().map_err(|error| self.error(&error))?;
+        read()
     }
 
     /// The file of the journal.

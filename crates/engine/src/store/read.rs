@@ -41,7 +41,7 @@ pub struct Lease {
 impl Lease {
     /// Whether the owner holds the lease. On this machine the kernel knows whether the owner lives; for an owner on
     /// another machine only the time of the lease counts.
-    fn is_held_by(&self, owner: &Identity) -> bool {
+    pub(crate) fn is_held_by(&self, owner: &Identity) -> bool {
         if self.host == host() { owner.is_alive() } else { self.until > Timestamp::now() }
     }
 }
@@ -718,7 +718,7 @@ fn unit_views() -> impl FnMut(&SqlRow<'_>) -> rusqlite::Result<UnitView> {
     }
 }
 
-fn owner(row: &SqlRow<'_>, at: usize) -> rusqlite::Result<Identity> {
+pub(super) fn owner(row: &SqlRow<'_>, at: usize) -> rusqlite::Result<Identity> {
     Ok(Identity {
         pid: row.get(at)?,
         start: row.get::<_, i64>(at + 1)?.cast_unsigned(),
@@ -726,7 +726,7 @@ fn owner(row: &SqlRow<'_>, at: usize) -> rusqlite::Result<Identity> {
     })
 }
 
-fn lease(row: &SqlRow<'_>, at: usize) -> rusqlite::Result<Lease> {
+pub(super) fn lease(row: &SqlRow<'_>, at: usize) -> rusqlite::Result<Lease> {
     let until = Timestamp::from_microsecond(row.get(at + 2)?).unwrap_or(Timestamp::MIN);
     Ok(Lease { host: row.get(at)?, epoch: row.get(at + 1)?, until })
 }

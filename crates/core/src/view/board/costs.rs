@@ -1,0 +1,120 @@
+//! Costs over time: what was spent, in equal steps, and where it went.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::clean;
+
+/// What one agent process took, as the journal keeps it for budgets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpendRow {
+    /// When that was last known to grow.
+    pub at: Timestamp,
+    pub cost_usd: f64,
+    pub tokens: u64,
+    pub project: String,
+    /// The loop, and the task that it works on.
+    pub loop_id: String,
+    pub task: String,
+    pub run: Option<String>,
+}
+
+/// What was spent in one step of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct CostPoint {
+    /// When the step begins.
+    pub at: Timestamp,
+    pub cost_usd: f64,
+    pub tokens: u64,
+    /// How many agent processes ended in it.
+    pub agents: u32,
+}
+
+/// What one project or task took of the whole.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CostShare {
+    pub name: String,
+    pub cost_usd: f64,
+    pub tokens: u64,
+    pub agents: u32,
+}
+
+/// What was spent between two moments.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Costs {
+    pub since: Timestamp,
+    pub until: Timestamp,
+    pub step_ms: u64,
+    /// One for each step, those without any spend too.
+    pub points: Vec<CostPoint>,
+    /// The most expensive first.
+    pub projects: Vec<CostShare>,
+    pub tasks: Vec<CostShare>,
+    pub cost_usd: f64,
+    pub tokens: u64,
+    pub agents: u32,
+}
+
+/// The most steps that a series has.
+const MOST: usize = 2000;
+
+/// What was spent from `since` to `until` in steps of `step_ms`. Rows outside of that time do not count.
+pub fn costs(
+    rows: impl IntoIterator<Item = SpendRow>,
+    (since, until): (Timestamp, Timestamp),
+    step_ms: u64,
+) -> Costs {
+    let from = since.as_millisecond();
+    let span = u64::try_from(until.as_millisecond().saturating_sub(from)).unwrap_or(0);
+    let step_ms = step_ms.max(1).max(span / MOST as u64 + 1);
+    let steps = usize::try_from(span.div_ceil(step_ms)).unwrap_or(MOST).max(1);
+    let point = |step: usize| {
+        let at = i64::try_from(step as u64 * step_ms).unwrap_or(i64::MAX).saturating_add(from);
+        CostPoint { at: Timestamp::from_millisecond(at).unwrap_or(since), ..CostPoint::default() }
+    };
+    let mut points: Vec<CostPoint> = (0..steps).map(point).collect();
+    let (mut projects, mut tasks) = (HashMap::new(), HashMap::new());
+    let mut all = CostPoint::default();
+    for row in rows {
+        let Ok(after) = u64::try_from(row.at.as_millisecond().saturating_sub(from)) else { continue };
+        let step = usize::try_from(after / step_ms).unwrap_or(usize::MAX);
+        let Some(point) = points.get_mut(step).filter(|_| row.at <= until) else { continue };
+        for sum in [
+            point,
+            &mut all,
+            projects.entry(row.project.clone()).or_insert_with(CostPoint::default),
+            tasks.entry(row.task.clone()).or_insert_with(CostPoint::default),
+        ] {
+            sum.cost_usd += row.cost_usd;
+            sum.tokens = sum.tokens.saturating_add(row.tokens);
+            sum.agents += 1;
+        }
+    }
+    Costs {
+        since,
+        until,
+        step_ms,
+        points,
+        projects: shares(projects),
+        tasks: shares(tasks),
+        cost_usd: all.cost_usd,
+        tokens: all.tokens,
+        agents: all.agents,
+    }
+}
+
+fn shares(sums: HashMap<String, CostPoint>) -> Vec<CostShare> {
+    let share = |(name, sum): (String, CostPoint)| CostShare {
+        name: clean(&name),
+        cost_usd: sum.cost_usd,
+        tokens: sum.tokens,
+        agents: sum.agents,
+    };
+    let mut shares: Vec<CostShare> = sums.into_iter().map(share).collect();
+    shares.sort_by(|a, b| {
+        b.cost_usd.total_cmp(&a.cost_usd).then(b.tokens.cmp(&a.tokens)).then_with(|| a.name.cmp(&b.name))
+    });
+    shares
+}

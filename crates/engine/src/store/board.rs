@@ -1,0 +1,207 @@
+//! What the board reads: rows of streams of every kind at once, what has changed since a place in the journal, and what was
+//! looked at. No event is read for it, so that a long journal costs no more than a short one.
+
+use dacapo_core::{
+    loop_machine::LoopMachine,
+    stages::machine::TaskMachine,
+    unit::schedule::RunMachine,
+    view::{LoopView, RunView, SpendRow, StageTaskView, UnitView, WorkflowView},
+    workflow::machine::WorkflowMachine,
+};
+use jiff::Timestamp;
+use rusqlite::{Row as SqlRow, params};
+
+use super::{
+    Kind, Store, StoreError,
+    read::{Lease, Row, json, lease, owner},
+};
+use crate::process::identity::Identity;
+
+/// The view of a stream of any kind, as it stands now.
+#[derive(Clone, Debug)]
+pub(crate) enum AnyView {
+    Loop(Box<LoopView>),
+    Run(Box<RunView>, Vec<UnitView>),
+    Workflow(Box<WorkflowView>),
+    Task(Box<StageTaskView>),
+}
+
+/// A stream on the board.
+#[derive(Clone, Debug)]
+pub(crate) struct StreamOnBoard {
+    pub(crate) key: i64,
+    pub(crate) id: String,
+    /// Its newest event.
+    pub(crate) head: u64,
+    /// Whether it has come to its end in the journal.
+    pub(crate) is_over: bool,
+    pub(crate) is_looked_at: bool,
+    pub(crate) owner: Identity,
+    pub(crate) lease: Lease,
+    pub(crate) is_owned: bool,
+    pub(crate) view: AnyView,
+}
+
+/// The columns of a stream on the board; the first three are those that its view is read by.
+const STREAM: &str = "s.view, s.owner_pid, s.owner_start, s.owner_boot, s.owner_host, s.epoch, s.lease_until,
+    s.key, s.id, s.kind, s.head, s.over, k.head IS NOT NULL AND k.head >= s.head";
+
+/// Loops that work for a run are parts of its card.
+const STANDS_FOR_ITSELF: &str = "(s.kind <> 'loop' OR s.run IS NULL)";
+
+impl Store {
+    /// Streams that have no end, and the loops of runs among them.
+    pub(crate) fn open_streams(&self) -> Result<Vec<StreamOnBoard>, StoreError> {
+        self.streams("s.kind IN ('loop', 'run', 'workflow', 'task') AND s.over = 0 ORDER BY s.key", [])
+    }
+
+    /// The newest `most` streams whose end comes before event `before`, newest first.
+    pub(crate) fn ended_streams(&self, before: u64, most: u32) -> Result<Vec<StreamOnBoard>, StoreError> {
+        let before = i64::try_from(before).unwrap_or(i64::MAX);
+        let which =
+            format!("s.over = 1 AND s.head < ?1 AND {STANDS_FOR_ITSELF} ORDER BY s.head DESC LIMIT ?2");
+        self.streams(&which, params![before, most])
+    }
+
+    /// Streams that ended at event `from` or later because a person has to say or do something.
+    pub(crate) fn asking_streams(&self, from: u64) -> Result<Vec<StreamOnBoard>, StoreError> {
+        let which = format!(
+            "s.over = 1 AND s.view ->> '$.exit_code' = 4 AND s.head >= ?1 AND {STANDS_FOR_ITSELF} ORDER BY s.head"
+        );
+        self.streams(&which, [from.cast_signed()])
+    }
+
+    pub(crate) fn stream_on_board(&self, key: i64) -> Result<Option<StreamOnBoard>, StoreError> {
+        Ok(self.streams("s.key = ?1", [key])?.pop())
+    }
+
+    /// The loops of a run.
+    pub(crate) fn parts_on_board(&self, run: &str) -> Result<Vec<StreamOnBoard>, StoreError> {
+        self.streams("s.run = ?1 AND s.kind = 'loop' ORDER BY s.key", [run])
+    }
+
+    fn streams(&self, which: &str, params: impl rusqlite::Params) -> Result<Vec<StreamOnBoard>, StoreError> {
+        let sql =
+            format!("SELECT {STREAM} FROM streams s LEFT JOIN looks k ON k.stream = s.key WHERE {which}");
+        let mut streams = self.query(&sql, params, stream)?;
+        for stream in &mut streams {
+            if let AnyView::Run(view, units) = &mut stream.view {
+                *units = self.units_of_run(&view.id)?;
+            }
+        }
+        Ok(streams)
+    }
+
+    /// The streams that have recorded something after `seq`.
+    pub(crate) fn changed_streams(&self, seq: u64) -> Result<Vec<i64>, StoreError> {
+        let sql = "SELECT DISTINCT stream FROM events WHERE seq > ?1";
+        self.query(sql, [seq.cast_signed()], |row| row.get(0))
+    }
+
+    /// The first event that was recorded at `at` or later. Events are in the order of their times, as far as the clock of the
+    /// machine was never set back.
+    pub(crate) fn first_since(&self, at: Timestamp) -> Result<u64, StoreError> {
+        let at = at.as_microsecond();
+        let (mut low, mut high) = (1, self.last_seq()? + 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let sql = "SELECT seq, at FROM events WHERE seq >= ?1 ORDER BY seq LIMIT 1";
+            let found = self.query_row(sql, [middle.cast_signed()], |row| {
+                Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?))
+            })?;
+            match found {
+                Some((seq, recorded)) if recorded < at => low = seq + 1,
+                _ => high = middle,
+            }
+        }
+        Ok(low)
+    }
+
+    /// Remembers that a person has looked at a stream as it stands. Nothing is written if that is known.
+    pub(crate) fn look_at(&mut self, id: &str) -> Result<bool, StoreError> {
+        let sql = "SELECT 1 FROM streams s LEFT JOIN looks k ON k.stream = s.key
+                   WHERE s.id = ?1 AND (k.head IS NULL OR k.head < s.head)";
+        if self.query_row(sql, [id], |_| Ok(()))?.is_none() {
+            return Ok(false);
+        }
+        self.transact(|transaction| {
+            transaction.execute(
+                "INSERT OR REPLACE INTO looks (stream, head) SELECT key, head FROM streams WHERE id = ?1",
+                [id],
+            )?;
+            Ok(true)
+        })
+    }
+
+    /// The number of the newest look.
+    pub(crate) fn newest_look(&self) -> Result<i64, StoreError> {
+        let newest =
+            self.query_row("SELECT MAX(number) FROM looks", [], |row| row.get::<_, Option<i64>>(0))?;
+        Ok(newest.flatten().unwrap_or(0))
+    }
+
+    /// Streams that were looked at after look number `after`.
+    pub(crate) fn looked_at_after(&self, after: i64) -> Result<Vec<i64>, StoreError> {
+        self.query("SELECT stream FROM looks WHERE number > ?1", [after], |row| row.get(0))
+    }
+
+    /// What was spent since a moment, everywhere.
+    pub(crate) fn spent_since(&self, at: Timestamp) -> Result<f64, StoreError> {
+        let sql = "SELECT TOTAL(cost) FROM spend WHERE at >= ?1";
+        Ok(self.query_row(sql, [at.as_microsecond()], |row| row.get(0))?.unwrap_or(0.0))
+    }
+
+    /// What each agent process took since a moment, oldest first.
+    pub(crate) fn spend_rows(&self, since: Timestamp) -> Result<Vec<SpendRow>, StoreError> {
+        let sql = "SELECT p.at, p.cost, p.tokens, p.project, s.id, s.task, p.run
+                   FROM spend p JOIN streams s ON s.key = p.stream WHERE p.at >= ?1 ORDER BY p.at";
+        self.query(sql, [since.as_microsecond()], |row| {
+            Ok(SpendRow {
+                at: Timestamp::from_microsecond(row.get(0)?).unwrap_or(Timestamp::MIN),
+                cost_usd: row.get(1)?,
+                tokens: row.get::<_, i64>(2)?.cast_unsigned(),
+                project: row.get(3)?,
+                loop_id: row.get(4)?,
+                task: row.get::<_, Option<String>>(5)?.unwrap_or_default(),
+                run: row.get(6)?,
+            })
+        })
+    }
+}
+
+fn stream(row: &SqlRow<'_>) -> rusqlite::Result<StreamOnBoard> {
+    fn seen<M: Kind>(row: &SqlRow<'_>) -> rusqlite::Result<(bool, M::View)> {
+        let seen: Row<M> = Row { view: json(row, 0)?, owner: owner(row, 1)?, lease: lease(row, 4)? };
+        Ok((seen.is_owned(), seen.current_view()))
+    }
+    let kind = row.get_ref(9)?.as_str()?.to_owned();
+    let (is_owned, view) = match kind.as_str() {
+        RunMachine::NAME => {
+            let (is_owned, view) = seen::<RunMachine>(row)?;
+            (is_owned, AnyView::Run(Box::new(view), Vec::new()))
+        }
+        WorkflowMachine::NAME => {
+            let (is_owned, view) = seen::<WorkflowMachine>(row)?;
+            (is_owned, AnyView::Workflow(Box::new(view)))
+        }
+        TaskMachine::NAME => {
+            let (is_owned, view) = seen::<TaskMachine>(row)?;
+            (is_owned, AnyView::Task(Box::new(view)))
+        }
+        _ => {
+            let (is_owned, view) = seen::<LoopMachine>(row)?;
+            (is_owned, AnyView::Loop(Box::new(view)))
+        }
+    };
+    Ok(StreamOnBoard {
+        key: row.get(7)?,
+        id: row.get(8)?,
+        head: row.get::<_, i64>(10)?.cast_unsigned(),
+        is_over: row.get(11)?,
+        is_looked_at: row.get(12)?,
+        owner: owner(row, 1)?,
+        lease: lease(row, 4)?,
+        is_owned,
+        view,
+    })
+}
