@@ -116,6 +116,7 @@
       try {
         const answer = await fetch(url, { headers: { "Dacapo-Refresh": "1" }, credentials: "same-origin" });
         if (answer.status === 401) { location.reload(); return; }
+        if (answer.status === 404) toast("It is not there any more.");
         if (!answer.ok) return;
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
         const held = anchor();
@@ -283,15 +284,17 @@
   // --- acting ------------------------------------------------------------------------------------------------------
 
   async function act(form, button) {
-    const body = new URLSearchParams(new FormData(form));
-    if (button?.name) body.set(button.name, button.value);
+    const said = Object.fromEntries([...new FormData(form)].filter(([name, value]) => name !== "do" && value !== ""));
+    const url = `/api/loops/${encodeURIComponent(form.dataset.act)}/${button.value}`;
     for (const other of $$("button", form)) other.disabled = true;
     try {
-      const answer = await fetch(form.action, { method: "POST", body, headers: { Accept: "application/json" }, credentials: "same-origin" });
-      const said = await answer.json().catch(() => ({}));
-      toast(answer.ok ? said.done || "Asked." : [said.error, said.hint].filter(Boolean).join(" · ") || "The server refused.");
+      const answer = await fetch(url, {
+        method: "POST", credentials: "same-origin", headers: { "Content-Type": "application/json" }, body: JSON.stringify(said),
+      });
+      const told = await answer.json().catch(() => ({}));
+      toast(answer.ok ? told.said || "Asked." : [told.error, told.hint].filter(Boolean).join(" · ") || "The server refused.");
       if (answer.ok) {
-        for (const field of $$("input[name=text]", form)) field.value = "";
+        for (const field of $$("input[name=text]:not([type=hidden])", form)) field.value = "";
         form.closest("details")?.removeAttribute("open");
       }
     } catch { toast("The server cannot be reached."); }
@@ -303,13 +306,35 @@
 
   const LINE = 20;
   const MOST_LINES = 1000000;
+  const LONGEST = 4000;
+  const TOOL = /^\[[A-Za-z0-9_.-]+\] /;
+  const NOTHING = ["note", "Nothing was printed yet."];
+
+  /** The lines of a piece of a log, each with its kind. */
+  function linesOf(page, only) {
+    const lines = [];
+    for (const part of page.parts) {
+      if (only && part.iteration !== only) continue;
+      if (part.is_first) lines.push(["note", `── iteration ${part.iteration} ──`]);
+      const texts = part.text.split("\n");
+      if (texts.at(-1) === "") texts.pop();
+      for (const text of texts) {
+        const more = text.length - LONGEST;
+        const shown = more > 0 ? `${text.slice(0, LONGEST)}… ${more.toLocaleString("en")} more characters` : text;
+        lines.push([TOOL.test(text) ? "tool-line" : "", shown]);
+      }
+    }
+    return lines;
+  }
+
   class Log {
     constructor(box) {
       this.box = box;
       this.url = box.dataset.log;
       this.lines = [];
       this.first = 0;
-      this.from = "0";
+      this.from = box.dataset.from || "0";
+      this.only = Number(box.dataset.only || 0);
       this.hits = [];
       this.hit = -1;
       this.words = "";
@@ -320,7 +345,7 @@
       this.space.append(this.pane);
       box.classList.remove("static");
       box.replaceChildren(this.space);
-      this.follow = box.dataset.follow !== "no";
+      this.follow = true;
       this.top = 0;
       box.addEventListener("scroll", () => this.scrolled(), { passive: true });
       new ResizeObserver(() => this.draw()).observe(box);
@@ -337,18 +362,26 @@
 
     resume() {
       if (this.stream || this.isOver || document.visibilityState === "hidden") return;
-      const sep = this.url.includes("?") ? "&" : "?";
-      this.stream = new EventSource(`${this.url}${sep}from=${this.from}`);
+      this.stream = new EventSource(`${this.url}&from=${this.from}`);
       this.stream.onmessage = (event) => {
         this.from = event.lastEventId || this.from;
-        this.append(JSON.parse(event.data));
+        const page = JSON.parse(event.data);
+        this.append(linesOf(page, this.only));
+        // What comes behind the one iteration that is shown is not waited for.
+        if (this.only && page.parts.some((part) => part.iteration > this.only)) this.end();
       };
-      this.stream.addEventListener("over", () => { this.isOver = true; this.close(); });
+      this.stream.addEventListener("end", () => this.end());
       this.stream.onerror = () => {
         if (this.stream?.readyState !== EventSource.CLOSED) return;
         this.close();
         setTimeout(() => this.resume(), 2000);
       };
+    }
+
+    end() {
+      this.isOver = true;
+      this.close();
+      this.plan();
     }
 
     close() {
@@ -381,15 +414,15 @@
       const begin = Math.max(0, Math.floor(this.top / LINE) - 15);
       const end = Math.min(this.lines.length, begin + Math.ceil(this.box.clientHeight / LINE) + 30);
       const rows = [];
-      for (let at = begin; at < end; at += 1) rows.push(this.row(at));
+      for (let at = begin; at < end; at += 1) rows.push(this.row(this.lines[at], at));
+      if (this.isOver && this.lines.length === 0) rows.push(this.row(NOTHING, 0));
       this.pane.style.transform = `translateY(${begin * LINE}px)`;
       this.pane.replaceChildren(...rows);
       const count = $("[data-log-lines]");
       if (count) count.textContent = `${(this.first + this.lines.length).toLocaleString("en")} lines`;
     }
 
-    row(at) {
-      const [kind, text] = this.lines[at];
+    row([kind, text], at) {
       const row = document.createElement("p");
       row.dataset.n = String(this.first + at + 1);
       if (kind) row.className = kind;
@@ -553,7 +586,7 @@
   });
   document.addEventListener("submit", (event) => {
     const form = event.target;
-    if (form.matches("[data-act]")) { event.preventDefault(); act(form, event.submitter); }
+    if (form.matches("[data-act]")) { event.preventDefault(); act(form, event.submitter || $("button", form)); }
     if (form.matches("#notify form")) notices.choose();
     if (form.matches("[data-filter-form]")) event.preventDefault();
   });
@@ -585,4 +618,7 @@
   tick();
   setInterval(tick, 1000);
   connect();
+  // An end stays marked on the board until a person has looked at it.
+  const seen = $("[data-unseen]");
+  if (seen) fetch(`/loops/${encodeURIComponent(seen.dataset.unseen)}/seen`, { method: "POST", credentials: "same-origin" }).catch(() => {});
 })();

@@ -43,7 +43,7 @@ pub(super) fn all(card: &Card) -> Markup {
         div.actions data-controls {
             (answers(card, &stream))
             @if card.can(Action::Pause) || card.can(Action::Resume) {
-                form method="post" action=(target(&stream)) data-act {
+                form method="post" action=(target(&stream)) data-act=(&stream) {
                     @for action in [Action::Pause, Action::Resume] {
                         @if card.can(action) { (button(action, action.as_str(), word(action), false)) }
                     }
@@ -60,13 +60,13 @@ pub(super) fn answers(card: &Card, stream: &str) -> Markup {
     html! {
         @if !card.decisions.is_empty() && card.can(Action::Approve) {
             @for decision in &card.decisions {
-                form method="post" action=(target(stream)) data-act {
-                    input type="hidden" name="text" value=(decision);
+                form method="post" action=(target(stream)) data-act=(stream) {
+                    input type="hidden" name="decision" value=(decision);
                     (button(Action::Approve, "approve", decision, Some(decision) == card.decisions.first()))
                 }
             }
         } @else if card.can(Action::Approve) || card.can(Action::Reject) {
-            form method="post" action=(target(stream)) data-act {
+            form method="post" action=(target(stream)) data-act=(stream) {
                 @for (action, is_main) in [(Action::Approve, true), (Action::Reject, false)] {
                     @if card.can(action) { (button(action, action.as_str(), word(action), is_main)) }
                 }
@@ -78,7 +78,7 @@ pub(super) fn answers(card: &Card, stream: &str) -> Markup {
 /// A line to type.
 pub(super) fn say(stream: &str, action: Action, asks: &str, words: &str, is_main: bool) -> Markup {
     html! {
-        form.inline-form method="post" action=(target(stream)) data-act {
+        form.inline-form method="post" action=(target(stream)) data-act=(stream) {
             input.field name="text" aria-label=(asks) placeholder=(asks) autocomplete="off" maxlength="8000" required data-steer;
             (button(action, action.as_str(), words, is_main))
         }
@@ -89,7 +89,7 @@ pub(super) fn say(stream: &str, action: Action, asks: &str, words: &str, is_main
 pub(super) fn resume(card: &Card, stream: &str) -> Markup {
     html! {
         @if card.can(Action::Resume) {
-            form method="post" action=(target(stream)) data-act { (button(Action::Resume, "resume", "Resume", true)) }
+            form method="post" action=(target(stream)) data-act=(stream) { (button(Action::Resume, "resume", "Resume", true)) }
         }
     }
 }
@@ -99,7 +99,7 @@ fn cancel(stream: &str, name: &str) -> Markup {
     html! {
         details.more.cancel {
             summary.button.danger role="button" { "Cancel…" }
-            form method="post" action=(target(stream)) data-act {
+            form method="post" action=(target(stream)) data-act=(stream) {
                 span { "Really cancel " b.plain { (name) } "? Its agent is stopped; files stay as they are." }
                 button.button.danger type="submit" name="do" value="cancel" data-action="cancel" { "Cancel it" }
             }

@@ -53,6 +53,8 @@ pub(super) struct LoopFrame<'a> {
     pub(super) page: &'a LoopPage,
     pub(super) now: Timestamp,
     pub(super) may_act: bool,
+    /// It is shown as it once stood: its clocks stand still.
+    pub(super) is_past: bool,
     /// The user's home, which is shown as `~`.
     pub(super) home: Option<&'a std::path::Path>,
 }
@@ -69,7 +71,7 @@ pub(super) fn loop_page(frame: &LoopFrame<'_>, shown: Shown, beside: &Markup) ->
         div.split {
             section data-key="timeline" aria-labelledby="timeline-title" {
                 header { h2 #timeline-title { "Timeline" } }
-                (timeline(frame.page, Some((id, shown.iteration)), frame.view.is_over(), frame.now))
+                (timeline(frame.page, (id, shown.iteration), frame.view.is_over() || frame.is_past, frame.now))
             }
             section data-key={ "tab-" (shown.tab.name()) } {
                 nav.tabs aria-label="What is shown" {
@@ -95,7 +97,7 @@ pub(super) fn intro(frame: &LoopFrame<'_>) -> Markup {
         None => view.workspace.display().to_string(),
     };
     html! {
-        section.intro data-key="intro" data-loop=(view.id) data-state=(card.state) {
+        section.intro data-key="intro" data-loop=(view.id) data-state=(card.state) data-unseen=[card.is_unseen.then_some(view.id.as_str())] {
             a.up href="/" data-up { "Board" }
             div.title-row {
                 h1.plain { (words::line(view.task.as_str())) }
@@ -115,6 +117,7 @@ pub(super) fn intro(frame: &LoopFrame<'_>) -> Markup {
                         @let from = view.tally.runs_since.unwrap_or(view.started_at);
                         @match view.ended_at {
                             Some(at) => (words::between(from, at).human()),
+                            None if frame.is_past => (words::between(from, *now).human_seconds()),
                             None => span data-since=(words::millis(from)) { (words::between(from, *now).human_seconds()) },
                         }
                     }
@@ -147,8 +150,8 @@ fn shape_of(line: &IterationLine, is_over: bool) -> Shape {
     }
 }
 
-/// The iterations, the newest last as they came; `links` are for a page that shows more of each.
-pub(super) fn timeline(page: &LoopPage, links: Option<(&str, Option<u32>)>, is_over: bool, now: Timestamp) -> Markup {
+/// The iterations, as they came; `shown` is the one whose log, prompt or difference stands beside them.
+fn timeline(page: &LoopPage, (id, shown): (&str, Option<u32>), is_over: bool, now: Timestamp) -> Markup {
     let is_worth = |line: &&IterationLine| {
         line.iteration > 0 || !line.notes.is_empty() || !line.gates.is_empty() || page.iterations.len() == 1
     };
@@ -156,15 +159,14 @@ pub(super) fn timeline(page: &LoopPage, links: Option<(&str, Option<u32>)>, is_o
         ol.timeline {
             @for line in page.iterations.iter().filter(is_worth) {
                 @let shape = shape_of(line, is_over);
-                @let is_shown = links.is_some_and(|(_, shown)| shown == Some(line.iteration));
+                @let is_shown = shown == Some(line.iteration);
                 li class={ (shape.class()) @if is_shown { " shown" } } data-key={ "iteration-" (line.seq) } data-iteration=(line.iteration) data-verdict=(line.words()) {
                     (shape.icon())
                     div.line {
-                        @match links {
-                            Some((id, _)) if line.iteration > 0 => {
-                                a.name href=(link(id, Shown { tab: Tab::Log, iteration: Some(line.iteration) })) { "Iteration " (line.iteration) }
-                            }
-                            _ => span.name { @if line.iteration == 0 { "Before the first agent" } @else { "Iteration " (line.iteration) } },
+                        @if line.iteration > 0 {
+                            a.name href=(link(id, Shown { tab: Tab::Log, iteration: Some(line.iteration) })) { "Iteration " (line.iteration) }
+                        } @else {
+                            span.name { "Before the first agent" }
                         }
                         span.num {
                             @if line.ended_at.is_some() || is_over { (line.lasted(now).human()) }
@@ -175,7 +177,7 @@ pub(super) fn timeline(page: &LoopPage, links: Option<(&str, Option<u32>)>, is_o
                     (verdict(line))
                     @if !line.gates.is_empty() { (gates(&line.gates)) }
                     @for note in &line.notes { (self::note(note)) }
-                    @if let Some((id, _)) = links.filter(|_| line.iteration > 0) {
+                    @if line.iteration > 0 {
                         p.links {
                             @for (tab, words) in [(Tab::Log, "Log"), (Tab::Prompt, "Prompt"), (Tab::Diff, "Diff")] {
                                 @if tab != Tab::Diff || line.has_snapshot {
@@ -252,21 +254,30 @@ fn note(note: &Note) -> Markup {
     }
 }
 
-/// A log that follows, with its bar. `lines` are the newest, for a browser without scripts.
-pub(super) fn log(id: &str, shown: Shown, lines: &[super::log::LogLine], is_over: bool) -> Markup {
-    let iteration = shown.iteration.map(|number| format!("&iteration={number}")).unwrap_or_default();
+/// The channels of a log.
+const CHANNELS: [(&str, &str); 3] = [("stdout", "Output"), ("stderr", "Errors"), ("gates", "Gates")];
+
+/// A log that follows from byte `begin` of its channel on, with its bar. `lines` are the newest, for a browser without scripts.
+pub(super) fn log(id: &str, shown: Shown, (channel, begin): (&str, u64), lines: &[super::log::LogLine]) -> Markup {
+    let iteration = shown.iteration.map(|number| number.to_string());
+    let key = format!("log-{id}-{channel}-{}", iteration.as_deref().unwrap_or("all"));
     html! {
-        div.panel.log-box data-keep data-key={ "log-" (id) (iteration) } {
-            div.log-bar.needs-js {
-                button.button type="button" data-follow-button aria-pressed="true" { "Follow" }
-                input.field type="search" placeholder="Search the log" aria-label="Search the log" data-log-search;
-                span.found data-log-found aria-live="polite" {}
-                span.lines data-log-lines {}
+        div.panel.log-box data-keep data-key=(key) {
+            div.log-bar {
+                nav.spans aria-label="Which output" {
+                    @for (name, words) in CHANNELS {
+                        a.button href={ (link(id, shown)) "&channel=" (name) } aria-current=[(name == channel).then_some("page")] { (words) }
+                    }
+                }
+                button.button.needs-js type="button" data-follow-button aria-pressed="true" { "Follow" }
+                input.field.needs-js type="search" placeholder="Search the log" aria-label="Search the log" data-log-search;
+                span.found.needs-js data-log-found aria-live="polite" {}
+                span.lines.needs-js data-log-lines {}
             }
-            div.log.static data-log={ "/loops/" (encoded(id)) "/log?" (iteration.trim_start_matches('&')) } data-loop=(id)
-                data-follow=(if is_over && shown.iteration.is_some() { "no" } else { "yes" }) tabindex="0" role="log" aria-live="off" aria-label="Log" {
+            div.log.static data-log={ "/api/loops/" (encoded(id)) "/log/follow?channel=" (channel) } data-from=(begin) data-only=[iteration] data-loop=(id)
+                tabindex="0" role="log" aria-live="off" aria-label="Log" {
                 @if lines.is_empty() { p.note { "Nothing was printed yet." } }
-                @for line in lines { p class=[line.kind.class()] data-n=(line.number) { (line.text) } }
+                @for line in lines { p class=[line.kind.class()] { (line.text) } }
             }
         }
     }

@@ -86,19 +86,6 @@ fn nice_step(most: f64) -> f64 {
     step * size
 }
 
-/// A line of values without axes, as small as a word.
-pub(super) fn sparkline(values: &[f64]) -> Markup {
-    let most = values.iter().copied().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
-    let wide = 4.0;
-    html! {
-        svg.spark viewBox={ "0 0 " (values.len() as f64 * wide) " 16" } width=(values.len() as f64 * wide) height="16" aria-hidden="true" {
-            @for (i, value) in values.iter().enumerate() {
-                @let high = (14.0 * value / most).max(1.0);
-                rect.bar x=(px(i as f64 * wide)) y=(px(16.0 - high)) width="3" height=(px(high)) rx="1" {}
-            }
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 
 use dacapo_core::{
     duration::Millis,
-    judge::{claim::RefusalReason, signal::Signal},
+    judge::signal::Signal,
     receipt::{Receipt, TestCounts},
     text::count,
     view::LoopView,
@@ -178,20 +178,6 @@ fn tree(receipt: &Receipt, view: Option<&LoopView>) -> Markup {
     }
 }
 
-/// The kind of a refusal, as people say it.
-pub(super) fn refusal_words(reason: RefusalReason) -> &'static str {
-    match reason {
-        RefusalReason::GateFailed => "a gate failed",
-        RefusalReason::Tampered => "protected files were changed",
-        RefusalReason::Narrowed => "the tests were narrowed",
-        RefusalReason::Contradiction => "the agent's own words spoke against it",
-        RefusalReason::NoEvidence => "evidence was missing",
-        RefusalReason::Empty => "nothing was changed",
-        RefusalReason::TreeChanged => "files changed during the check",
-        RefusalReason::Malformed => "it was malformed",
-    }
-}
-
 fn refusals(receipt: &Receipt) -> Markup {
     html! {
         h2 { "Refused on the way" }
@@ -200,7 +186,7 @@ fn refusals(receipt: &Receipt) -> Markup {
             @for refusal in &receipt.refusals {
                 li data-refusal {
                     span.is-bad { (Shape::Refused.icon()) }
-                    span { b { (words::capital(refusal_words(refusal.reason))) } ": " span.plain { (words::line(&refusal.detail)) } }
+                    span { b { (words::capital(refusal.reason.words())) } ": " span.plain { (words::line(&refusal.detail)) } }
                     span.num.muted { "iteration " (refusal.iteration) }
                 }
             }

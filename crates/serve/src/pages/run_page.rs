@@ -101,7 +101,7 @@ fn intro(run: &Run, frame: &RunFrame<'_>, now: Timestamp) -> Markup {
     let cost: Option<f64> = run.loops().iter().filter_map(|card| card.cost_usd).reduce(|a, b| a + b);
     let link = format!("/runs/{}", encoded(run.id()));
     html! {
-        section.intro data-key="intro" data-run=(run.id()) data-state=(shown) {
+        section.intro data-key="intro" data-run=(run.id()) data-state=(shown) data-unseen=[frame.card.is_some_and(|card| card.is_unseen).then_some(run.id())] {
             a.up href="/" data-up { "Board" }
             div.title-row {
                 h1.plain { (run.name()) }
