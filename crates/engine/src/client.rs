@@ -33,7 +33,6 @@ use dacapo_core::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-pub use crate::store::StreamId;
 use crate::{
     board::BoardReader,
     home::{Home, HomeError},
@@ -42,6 +41,7 @@ use crate::{
         protocol::{Ask, AskAnswer, AskRefusal, LoopRecord, Watched},
         unexpected,
     },
+    own_command,
     process::background::{BackgroundStart, send},
     proof,
     repository::Repository,
@@ -51,6 +51,7 @@ use crate::{
     supervisor::{self, StartError, answers},
     watch::Watch,
 };
+pub use crate::{own_command::CommandEnd, store::StreamId};
 
 /// How much output is read at once.
 const CHUNK: u64 = 64 << 10;
@@ -745,6 +746,11 @@ impl Client {
         })
     }
 
+    /// The place of the newest event.
+    pub fn last_seq(&self) -> Result<u64, ClientError> {
+        Ok(self.journal().map(Store::last_seq).transpose()?.unwrap_or(0))
+    }
+
     /// The events of a loop from `from` on, all at once.
     pub fn events_of_loop(&self, id: &LoopId, from: u64) -> Result<Vec<Envelope>, ClientError> {
         match &self.way {
@@ -969,6 +975,18 @@ impl Client {
         match &self.way {
             Way::Journal { .. } => send(args).map_err(ClientError::Background),
             Way::Supervisor(_) => Err(deciding("start that").into()),
+        }
+    }
+
+    /// Runs a command that asks something of a loop or run, as a person would type it; `None` if it goes on after `patience`.
+    pub fn command(
+        &self,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        patience: Duration,
+    ) -> Result<Option<CommandEnd>, ClientError> {
+        match &self.way {
+            Way::Journal { .. } => own_command::run(args, patience).map_err(ClientError::Background),
+            Way::Supervisor(_) => Err(deciding("do that").into()),
         }
     }
 }

@@ -36,7 +36,8 @@ const HEADERS: [(HeaderName, &str); 7] = [
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     ),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (header::REFERRER_POLICY, "no-referrer"),
+    // With `no-referrer` a browser would not say where a form of our own pages comes from.
+    (header::REFERRER_POLICY, "same-origin"),
     (header::X_FRAME_OPTIONS, "DENY"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
@@ -155,6 +156,11 @@ async fn admit(guarded: &Guarded, request: Request) -> Result<Request, ApiError>
         return Err(ApiError::new(StatusCode::UNAUTHORIZED, "this needs a login").hint(
             "open the link that `dacapo web` prints, or send `Authorization: Bearer TOKEN` with the token of `web/token` in the state folder",
         ));
+    }
+    // A browser says where a form comes from. What has a cookie and does not is none that we know.
+    let says_where = headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site");
+    if guarded.verb == Verb::Post && !has_token && has_login() && !says_where {
+        return Err(ApiError::forbidden("this does not say which page it comes from"));
     }
     if guarded.access == Access::Control && !state.settings.allow_control {
         return Err(ApiError::forbidden("this server is read-only").hint(

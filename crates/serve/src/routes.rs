@@ -8,7 +8,7 @@ use axum::{
 };
 
 use crate::{
-    ApiError,
+    ApiError, api, control,
     guard::{self, Guarded},
     login, messages, pages,
     state::{Parts, Shared},
@@ -116,6 +116,8 @@ pub fn table(parts: Parts) -> Vec<Route> {
             .answers("text/plain"),
         login::route(),
     ];
+    routes.extend(api::routes());
+    routes.extend(control::routes());
     match parts {
         Parts::Pages => routes.extend(pages::routes()),
         Parts::Messages => routes.extend(messages::routes()),

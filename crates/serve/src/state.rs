@@ -4,16 +4,25 @@ use std::{
     ffi::OsString,
     net::SocketAddr,
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
 };
 
-use dacapo_engine::{client::Client, home::Home};
+use dacapo_core::{ids::ProjectId, view::Board};
+use dacapo_engine::{
+    board::{BoardReader, todo_of},
+    client::{Client, ClientError},
+    home::Home,
+};
+use jiff::Timestamp;
 use tokio::sync::{Semaphore, watch};
 
-use crate::{ApiError, ServeError, auth::Auth};
+use crate::{ApiError, ServeError, auth::Auth, live::Live, metrics::Kept};
 
 /// How many questions to the journal are asked beside each other.
 const READERS: usize = 4;
+
+/// How many ended loops and runs the board shows.
+const ENDED: u32 = 60;
 
 /// Which routes a server has beside the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +62,10 @@ pub struct State {
     /// Where it listens.
     pub address: SocketAddr,
     pub(crate) auth: Auth,
+    pub(crate) live: Live,
+    pub(crate) metrics: Kept,
+    /// The board, kept up to date from one request to the next.
+    board: Mutex<Option<BoardReader>>,
     clients: Mutex<Vec<Client>>,
     readers: Semaphore,
     ending: watch::Receiver<bool>,
@@ -66,7 +79,18 @@ impl State {
         ending: watch::Receiver<bool>,
     ) -> Self {
         let (clients, readers) = (Mutex::new(Vec::new()), Semaphore::new(READERS));
-        Self { settings, address, auth, clients, readers, ending }
+        let live = Live::new(settings.home.clone());
+        Self {
+            settings,
+            address,
+            auth,
+            live,
+            metrics: Kept::default(),
+            board: Mutex::new(None),
+            clients,
+            readers,
+            ending,
+        }
     }
 
     /// Becomes true when the server ends: what would go on for ever ends then.
@@ -105,6 +129,25 @@ impl State {
             Ok(answer)
         });
         answer.await.map_err(ApiError::internal)?
+    }
+
+    /// The board as it stands: one for the pages, the API and the metrics.
+    pub fn board(&self, client: &Client, now: Timestamp) -> Result<Board, ClientError> {
+        let mut kept = self.board.lock().unwrap_or_else(PoisonError::into_inner);
+        // Taken out, so that one that could not be brought up to date is read anew.
+        let mut reader = match kept.take() {
+            Some(mut reader) => {
+                client.catch_up(&mut reader)?;
+                reader
+            }
+            None => client.board(ENDED)?,
+        };
+        let folder = &self.settings.folder;
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        reader.set_todo(todo_of(folder, &ProjectId::of_folder(&name, folder.as_os_str().as_encoded_bytes())));
+        let board = reader.board(now);
+        *kept = Some(reader);
+        Ok(board)
     }
 
     /// Where browsers find it.

@@ -94,7 +94,7 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
         (None, None) => (Vec::new(), Vec::new()),
     };
     if args.json {
-        let all: Vec<Value> = active.iter().chain(&ended).map(shown).collect();
+        let all: Vec<Value> = active.iter().chain(&ended).map(LoopView::for_scripts).collect();
         return say_json(&all);
     }
     if args.units {
@@ -399,17 +399,6 @@ fn units(cx: &Context, client: &Client, args: &StatusArgs) -> Result<Option<u8>,
         None => unit_sections(client, false)?,
     }
     Ok(Some(0))
-}
-
-/// A loop as scripts see it: without the parts that its sums are made of.
-fn shown(view: &LoopView) -> Value {
-    let mut value = serde_json::to_value(view).unwrap_or_default();
-    if let Some(keys) = value.as_object_mut() {
-        keys.remove("ledger");
-        keys.remove("tally");
-        keys.remove("refused_by");
-    }
-    value
 }
 
 /// The loops that run, and those that do not.

@@ -149,6 +149,17 @@ impl LoopView {
         })
     }
 
+    /// A loop as scripts see it, in `status --json` and in the API: without the parts that its sums are made of.
+    pub fn for_scripts(&self) -> serde_json::Value {
+        let mut value = serde_json::to_value(self).unwrap_or_default();
+        if let Some(keys) = value.as_object_mut() {
+            keys.remove("ledger");
+            keys.remove("tally");
+            keys.remove("refused_by");
+        }
+        value
+    }
+
     /// Takes in one fact.
     pub fn apply(&mut self, envelope: &Envelope) {
         match &envelope.event {

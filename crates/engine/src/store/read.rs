@@ -131,19 +131,23 @@ impl Store {
         mut take: impl FnMut(Fact) -> Result<(), E>,
     ) -> Result<(), E> {
         loop {
-            let page = self.facts(scope, from)?;
-            let Some(last) = page.last().map(Fact::seq) else { return Ok(()) };
-            from = last + 1;
+            let (page, failed) = self.facts(scope, from)?;
+            let last = page.last().map(Fact::seq);
             let is_all = page.len() < PAGE;
             page.into_iter().try_for_each(&mut take)?;
-            if is_all {
-                return Ok(());
+            // What comes before an event that cannot be read is handed over.
+            if let Some(error) = failed {
+                return Err(error.into());
+            }
+            match last {
+                Some(last) if !is_all => from = last + 1,
+                _ => return Ok(()),
             }
         }
     }
 
-    /// The next facts of `scope`, from `from` on.
-    fn facts(&self, scope: &Scope, from: u64) -> Result<Vec<Fact>, StoreError> {
+    /// The next facts of `scope`, from `from` on, up to the first that cannot be read.
+    fn facts(&self, scope: &Scope, from: u64) -> Result<(Vec<Fact>, Option<StoreError>), StoreError> {
         let sql = |tables: &str, which: &str| {
             format!(
                 "SELECT {EVENT}, s.kind FROM {tables} WHERE e.seq >= ?1 AND s.kind IN ('loop', 'run', 'workflow', 'task') AND {which}
@@ -176,7 +180,17 @@ impl Store {
             TaskMachine::NAME => raw.envelope::<TaskMachine>().map(Fact::Task),
             _ => raw.envelope::<LoopMachine>().map(Box::new).map(Fact::Loop),
         };
-        rows.into_iter().map(read).collect()
+        let (mut facts, mut failed) = (Vec::with_capacity(rows.len()), None);
+        for fact in rows.into_iter().map(read) {
+            match fact {
+                Ok(fact) => facts.push(fact),
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
+        Ok((facts, failed))
     }
 
     /// Hands over the events of one stream from `from` on, in order, at most `limit` of them.

@@ -1,0 +1,232 @@
+//! What a person may ask of a loop or run from here: what the commands of these names do, and nothing else.
+
+use std::time::Duration;
+
+use axum::{
+    extract::{Path, Request, State as Extracted},
+    http::{StatusCode, header},
+    response::IntoResponse,
+};
+use dacapo_engine::client::{Client, ClientError, CommandEnd};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::{
+    ApiError,
+    find::Found,
+    routes::{Access, Route},
+    state::Shared,
+    text::Clean,
+};
+
+/// How long a command is waited for before the caller is told that it goes on.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// What can be asked. Each is a command of the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Cancel,
+    Pause,
+    Resume,
+    Steer,
+    Approve,
+    Reject,
+}
+
+/// The routes that ask something of a loop or run.
+pub(crate) fn routes() -> Vec<Route> {
+    const TEXT: &str = "`{\"text\": …}`: what to say";
+    let control = Access::Control;
+    vec![
+        Route::post("/api/loops/{id}/cancel", control, "Ends a loop or run for good.", cancel),
+        Route::post("/api/loops/{id}/pause", control, "Holds a loop or run after its iteration.", pause),
+        Route::post("/api/loops/{id}/resume", control, "Goes on, in the background if no process runs it.", resume),
+        Route::post("/api/loops/{id}/steer", control, "Says something to the agent, in its next prompt.", steer)
+            .body(TEXT),
+        Route::post("/api/loops/{id}/approve", control, "Answers a question with yes, or with one of its decisions.", approve)
+            .body("`{\"text\": …, \"decision\": …}`: what to say, and the decision by its name; both may be left out"),
+        Route::post("/api/loops/{id}/reject", control, "Answers a question with no.", reject).body(TEXT),
+    ]
+}
+
+async fn cancel(
+    state: Extracted<Shared>,
+    id: Path<String>,
+    request: Request,
+) -> Result<impl IntoResponse, ApiError> {
+    ask(state, id, request, Asked::Cancel).await
+}
+
+async fn pause(
+    state: Extracted<Shared>,
+    id: Path<String>,
+    request: Request,
+) -> Result<impl IntoResponse, ApiError> {
+    ask(state, id, request, Asked::Pause).await
+}
+
+async fn resume(
+    state: Extracted<Shared>,
+    id: Path<String>,
+    request: Request,
+) -> Result<impl IntoResponse, ApiError> {
+    ask(state, id, request, Asked::Resume).await
+}
+
+async fn steer(
+    state: Extracted<Shared>,
+    id: Path<String>,
+    request: Request,
+) -> Result<impl IntoResponse, ApiError> {
+    ask(state, id, request, Asked::Steer).await
+}
+
+async fn approve(
+    state: Extracted<Shared>,
+    id: Path<String>,
+    request: Request,
+) -> Result<impl IntoResponse, ApiError> {
+    ask(state, id, request, Asked::Approve).await
+}
+
+async fn reject(
+    state: Extracted<Shared>,
+    id: Path<String>,
+    request: Request,
+) -> Result<impl IntoResponse, ApiError> {
+    ask(state, id, request, Asked::Reject).await
+}
+
+#[derive(Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Said {
+    #[serde(default)]
+    text: String,
+    decision: Option<String>,
+}
+
+/// The body: JSON, because a form of another site can send none.
+async fn said(request: Request) -> Result<Said, ApiError> {
+    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let is_json =
+        kind.is_some_and(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "application/json"));
+    let has_kind = kind.is_some();
+    let bytes = axum::body::to_bytes(request.into_body(), usize::MAX).await.map_err(ApiError::bad_request)?;
+    if bytes.is_empty() && (is_json || !has_kind) {
+        return Ok(Said::default());
+    }
+    if !is_json {
+        return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be JSON")
+            .hint("send `Content-Type: application/json`"));
+    }
+    serde_json::from_slice(&bytes)
+        .map_err(|error| ApiError::bad_request(format!("the body is no such JSON: {error}")))
+}
+
+async fn ask(
+    Extracted(state): Extracted<Shared>,
+    Path(id): Path<String>,
+    request: Request,
+    asked: Asked,
+) -> Result<impl IntoResponse, ApiError> {
+    let said = said(request).await?;
+    let end = state
+        .ask(move |client| {
+            let id = target(client, &Found::of(client, &id)?, asked)?;
+            client.command(arguments(asked, &id, &said)?, PATIENCE).map_err(ApiError::from)
+        })
+        .await?;
+    match end {
+        None => {
+            Ok((StatusCode::ACCEPTED, Clean(json!({ "ok": true, "said": "It was asked for and goes on." }))))
+        }
+        Some(end) if end.exit_code == Some(0) => {
+            Ok((StatusCode::OK, Clean(json!({ "ok": true, "said": end.said }))))
+        }
+        Some(end) => Err(refusal(end)),
+    }
+}
+
+/// The id to ask: that of the run where only the run knows what an answer means.
+fn target(client: &Client, found: &Found, asked: Asked) -> Result<String, ClientError> {
+    if let (Found::Loop(view), Asked::Approve | Asked::Reject) = (found, asked) {
+        let run = client.loop_started(&view.id)?.and_then(|started| started.run);
+        if let Some(run) = run
+            && client.workflow_of_id(&run)?.is_some()
+        {
+            return Ok(run.to_string());
+        }
+    }
+    Ok(found.id().to_owned())
+}
+
+/// The command that does it. What was said comes behind `--`, so that it is never a flag.
+fn arguments(asked: Asked, id: &str, said: &Said) -> Result<Vec<String>, ApiError> {
+    if said.text.contains('\0') {
+        return Err(ApiError::bad_request("`text` holds a NUL"));
+    }
+    let has_text = !said.text.trim().is_empty();
+    if said.decision.is_some() && asked != Asked::Approve {
+        return Err(ApiError::bad_request("only `approve` takes a `decision`"));
+    }
+    let (mut words, takes_text): (Vec<String>, bool) = match asked {
+        Asked::Cancel => (vec!["cancel".into()], false),
+        Asked::Pause => (vec!["pause".into()], false),
+        Asked::Resume => (vec!["resume".into(), "--detach".into()], false),
+        Asked::Steer if !has_text => return Err(ApiError::bad_request("`text` says nothing")),
+        Asked::Steer => (vec!["steer".into()], true),
+        Asked::Approve => {
+            let decision = said.decision.as_ref().map(|name| format!("--decision={name}"));
+            (std::iter::once("approve".to_owned()).chain(decision).collect(), true)
+        }
+        Asked::Reject => (vec!["reject".into()], true),
+    };
+    if has_text && !takes_text {
+        return Err(ApiError::bad_request("this takes no `text`"));
+    }
+    words.extend(["--".to_owned(), id.to_owned()]);
+    if has_text {
+        words.push(said.text.clone());
+    }
+    Ok(words)
+}
+
+fn refusal(end: CommandEnd) -> ApiError {
+    let status = match end.exit_code {
+        Some(2) => StatusCode::BAD_REQUEST,
+        Some(1 | 3 | 4) => StatusCode::CONFLICT,
+        Some(5) => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    let message = end.complaint.unwrap_or_else(|| "the command did not say why".to_owned());
+    ApiError { hint: end.hint, ..ApiError::new(status, message) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_never_a_flag() {
+        let said = |text: &str, decision: Option<&str>| Said {
+            text: text.to_owned(),
+            decision: decision.map(str::to_owned),
+        };
+        for (asked, said, words) in [
+            (Asked::Cancel, said("", None), Some("cancel -- k3")),
+            (Asked::Cancel, said("x", None), None),
+            (Asked::Pause, said("", None), Some("pause -- k3")),
+            (Asked::Resume, said("", None), Some("resume --detach -- k3")),
+            (Asked::Steer, said("--trust", None), Some("steer -- k3 --trust")),
+            (Asked::Steer, said(" \n", None), None),
+            (Asked::Steer, said("a\0b", None), None),
+            (Asked::Approve, said("", None), Some("approve -- k3")),
+            (Asked::Approve, said("yes", Some("--all")), Some("approve --decision=--all -- k3 yes")),
+            (Asked::Reject, said("no", None), Some("reject -- k3 no")),
+            (Asked::Reject, said("no", Some("x")), None),
+        ] {
+            let got = arguments(asked, "k3", &said).ok().map(|words| words.join(" "));
+            assert_eq!(got.as_deref(), words, "{asked:?} {said:?}");
+        }
+    }
+}
