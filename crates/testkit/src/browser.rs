@@ -95,7 +95,8 @@ impl Browser {
             "pageLoadStrategy": "eager",
         }}});
         let base = format!("http://127.0.0.1:{port}/session");
-        let answer = send(&agent, "POST", &base, Some(&wanted)).unwrap_or_else(|error| panic!("no browser: {error}"));
+        let answer =
+            send(&agent, "POST", &base, Some(&wanted)).unwrap_or_else(|error| panic!("no browser: {error}"));
         let id = answer["sessionId"].as_str().unwrap_or_else(|| panic!("no session: {answer}")).to_owned();
         Self { agent, session: format!("{base}/{id}"), _driver: driver, _profile: profile }
     }
@@ -180,7 +181,9 @@ impl Browser {
                 Instant::now() < deadline,
                 "{what} did not come: `{script}` is {answer:?} at {}\n{}",
                 self.address(),
-                self.run("return document.body ? document.body.innerText.slice(0, 3000) : ''").as_str().unwrap_or_default()
+                self.run("return document.body ? document.body.innerText.slice(0, 3000) : ''")
+                    .as_str()
+                    .unwrap_or_default()
             );
             thread::sleep(LOOK);
         }
@@ -195,7 +198,11 @@ impl Browser {
     /// Waits until the first element that `css` finds says `words`.
     #[track_caller]
     pub fn wait_for_text(&self, css: &str, words: &str) {
-        let script = format!("return (document.querySelector({})?.innerText ?? '').includes({})", json!(css), json!(words));
+        let script = format!(
+            "return (document.querySelector({})?.innerText ?? '').includes({})",
+            json!(css),
+            json!(words)
+        );
         self.wait_for(&format!("`{words}` in {css}"), &script);
     }
 
@@ -277,7 +284,10 @@ impl Browser {
     /// Lets a page notify, as a person does who is asked.
     #[track_caller]
     pub fn allow_notifications(&self, origin: &str) {
-        self.devtools("Browser.grantPermissions", &json!({ "origin": origin, "permissions": ["notifications"] }));
+        self.devtools(
+            "Browser.grantPermissions",
+            &json!({ "origin": origin, "permissions": ["notifications"] }),
+        );
     }
 
     /// What pages have complained of since the last call: errors of scripts, and what the policy of the page forbade.
@@ -292,7 +302,10 @@ impl Browser {
     /// A picture of the whole page, as PNG in base64, is written to `path` as it is shown.
     #[track_caller]
     pub fn screenshot(&self, path: &Path, is_whole: bool) {
-        let picture = self.devtools("Page.captureScreenshot", &json!({ "format": "png", "captureBeyondViewport": is_whole }));
+        let picture = self.devtools(
+            "Page.captureScreenshot",
+            &json!({ "format": "png", "captureBeyondViewport": is_whole }),
+        );
         let data = picture["data"].as_str().expect("a picture");
         std::fs::write(path, decode(data)).expect("the picture can be written");
     }

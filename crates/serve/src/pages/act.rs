@@ -28,7 +28,9 @@ struct Form {
 fn form(body: &[u8]) -> Result<Form, ApiError> {
     let text = std::str::from_utf8(body).map_err(ApiError::bad_request)?;
     let address: Uri = format!("/?{text}").parse().map_err(|_| ApiError::bad_request("this is no form"))?;
-    Query::try_from_uri(&address).map(|Query(form)| form).map_err(|error| ApiError::bad_request(error.body_text()))
+    Query::try_from_uri(&address)
+        .map(|Query(form)| form)
+        .map_err(|error| ApiError::bad_request(error.body_text()))
 }
 
 /// `POST /loops/{id}/act`: asks, and goes back to the page.
@@ -57,7 +59,10 @@ pub(super) fn done_words(asked: &str) -> Option<&'static str> {
 }
 
 /// `POST /loops/{id}/seen`. It changes nothing but the mark on the board.
-pub(super) async fn seen(Extracted(state): Extracted<Shared>, Path(id): Path<String>) -> Result<StatusCode, ApiError> {
+pub(super) async fn seen(
+    Extracted(state): Extracted<Shared>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ApiError> {
     state
         .ask(move |client| {
             let id = Found::of(client, &id)?.id().to_owned();

@@ -26,5 +26,6 @@ pub(super) async fn asset(Path(name): Path<String>) -> Response {
         "icon.svg" => (ICON, "image/svg+xml"),
         _ => return ApiError::not_found("there is no such file").into_response(),
     };
-    (StatusCode::OK, [(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "no-cache")], body).into_response()
+    (StatusCode::OK, [(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "no-cache")], body)
+        .into_response()
 }

@@ -170,7 +170,8 @@ fn lanes(board: &Board, filter: &str) -> Markup {
 /// Whether the filter that a browser without scripts has sent lets a card through.
 fn is_meant(card: &Card, filter: &str) -> bool {
     let wanted = filter.trim().to_lowercase();
-    let texts = [Some(&card.name), card.title.as_ref(), card.agent.as_ref(), Some(&card.state), card.stage.as_ref()];
+    let texts =
+        [Some(&card.name), card.title.as_ref(), card.agent.as_ref(), Some(&card.state), card.stage.as_ref()];
     wanted.is_empty() || texts.into_iter().flatten().any(|text| text.to_lowercase().contains(&wanted))
 }
 
@@ -198,7 +199,11 @@ pub(super) fn card(card: &Card, now: Timestamp) -> Markup {
     if card.is_over && card.iteration > 0 {
         sub.push(dacapo_core::text::count(card.iteration, "iteration"));
     }
-    let why = card.asks.as_deref().or(card.detail.as_deref()).filter(|_| !card.is_at_work() && card.state != "completed");
+    let why = card
+        .asks
+        .as_deref()
+        .or(card.detail.as_deref())
+        .filter(|_| !card.is_at_work() && card.state != "completed");
     let right = words::cost(card.cost_usd, card.cost_estimated);
     html! {
         li class={ "card panel" @if card.is_unseen { " unseen" } } data-key={ "card-" (card.id) } data-pick data-filtered

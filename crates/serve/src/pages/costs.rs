@@ -10,8 +10,12 @@ use super::{
 };
 
 /// How far back the page can look, and how long each bar is, in hours.
-pub(super) const SPANS: [(&str, &str, i64, i64); 4] =
-    [("24h", "A day", 24, 1), ("7d", "A week", 168, 24), ("30d", "30 days", 720, 24), ("90d", "90 days", 2160, 24 * 7)];
+pub(super) const SPANS: [(&str, &str, i64, i64); 4] = [
+    ("24h", "A day", 24, 1),
+    ("7d", "A week", 168, 24),
+    ("30d", "30 days", 720, 24),
+    ("90d", "90 days", 2160, 24 * 7),
+];
 
 pub(super) fn costs(costs: &Costs, span: &str) -> Markup {
     let bar = |value: fn(&CostPoint) -> f64, says: fn(&CostPoint) -> String| -> Vec<Bar> {
@@ -28,7 +32,8 @@ pub(super) fn costs(costs: &Costs, span: &str) -> Markup {
     };
     let money = bar(|point| point.cost_usd, |point| words::dollars(point.cost_usd));
     let tokens = bar(|point| point.tokens as f64, |point| format!("{} tokens", words::tokens(point.tokens)));
-    let agents = bar(|point| f64::from(point.agents), |point| dacapo_core::text::count(point.agents, "iteration"));
+    let agents =
+        bar(|point| f64::from(point.agents), |point| dacapo_core::text::count(point.agents, "iteration"));
     html! {
         section.intro data-key="intro" {
             div.title-row {

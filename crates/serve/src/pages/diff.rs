@@ -24,7 +24,12 @@ pub(super) struct FilePatch {
 pub(super) enum PatchLine {
     Hunk(String),
     /// Numbers before and after, and the text.
-    Line { kind: Kind, before: Option<u32>, after: Option<u32>, text: String },
+    Line {
+        kind: Kind,
+        before: Option<u32>,
+        after: Option<u32>,
+        text: String,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,7 +195,12 @@ Binary files /dev/null and b/x.png differ
         assert_eq!(shown, expected);
         assert_eq!(
             files[0].lines[3],
-            PatchLine::Line { kind: Kind::Added, before: None, after: Some(13), text: "let b = 2;".to_owned() }
+            PatchLine::Line {
+                kind: Kind::Added,
+                before: None,
+                after: Some(13),
+                text: "let b = 2;".to_owned()
+            }
         );
     }
 

@@ -82,7 +82,8 @@ pub(super) fn gantt(intervals: &[Interval], now: Timestamp, cursor: Option<Times
     };
     let end = intervals.iter().map(|interval| interval.to.unwrap_or(now)).max().unwrap_or(now);
     let span = (words::millis(end) - words::millis(begin)).max(1) as f64;
-    let x = |at: Timestamp| LABELS + (words::millis(at) - words::millis(begin)) as f64 / span * (WIDE - LABELS);
+    let x =
+        |at: Timestamp| LABELS + (words::millis(at) - words::millis(begin)) as f64 / span * (WIDE - LABELS);
     let mut rows: Vec<&str> = Vec::new();
     for interval in intervals {
         if !rows.contains(&interval.row.as_str()) {
@@ -90,7 +91,9 @@ pub(super) fn gantt(intervals: &[Interval], now: Timestamp, cursor: Option<Times
         }
     }
     // Slots come first and in their order, merges last.
-    rows.sort_by_key(|row| (*row == "merge", row.strip_prefix("slot ").and_then(|number| number.parse::<u32>().ok())));
+    rows.sort_by_key(|row| {
+        (*row == "merge", row.strip_prefix("slot ").and_then(|number| number.parse::<u32>().ok()))
+    });
     let high = rows.len() as f64 * ROW + 24.0;
     html! {
         div.gantt.panel tabindex="0" {
@@ -134,6 +137,12 @@ fn span_class(interval: &Interval) -> &'static str {
 }
 
 fn clock(at: Timestamp, span: f64) -> String {
-    let form = if span < 600_000.0 { "%H:%M:%S" } else if span < 86_400_000.0 { "%H:%M" } else { "%b %-d %H:%M" };
+    let form = if span < 600_000.0 {
+        "%H:%M:%S"
+    } else if span < 86_400_000.0 {
+        "%H:%M"
+    } else {
+        "%b %-d %H:%M"
+    };
     at.to_zoned(TimeZone::system()).strftime(form).to_string()
 }

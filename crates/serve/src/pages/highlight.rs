@@ -17,50 +17,233 @@ pub(super) enum Language {
 }
 
 const RUST: &[&str] = &[
-    "as", "async", "await", "break", "const", "continue", "crate", "dyn", "else", "enum", "extern", "false", "fn", "for",
-    "if", "impl", "in", "let", "loop", "match", "mod", "move", "mut", "pub", "ref", "return", "self", "Self", "static",
-    "struct", "super", "trait", "true", "type", "unsafe", "use", "where", "while",
+    "as", "async", "await", "break", "const", "continue", "crate", "dyn", "else", "enum", "extern", "false",
+    "fn", "for", "if", "impl", "in", "let", "loop", "match", "mod", "move", "mut", "pub", "ref", "return",
+    "self", "Self", "static", "struct", "super", "trait", "true", "type", "unsafe", "use", "where", "while",
 ];
 const SCRIPT: &[&str] = &[
-    "abstract", "any", "as", "async", "await", "boolean", "break", "case", "catch", "class", "const", "continue",
-    "default", "delete", "do", "else", "enum", "export", "extends", "false", "finally", "for", "from", "function", "get",
-    "if", "implements", "import", "in", "instanceof", "interface", "let", "new", "null", "number", "of", "private",
-    "protected", "public", "readonly", "return", "set", "static", "string", "super", "switch", "this", "throw", "true",
-    "try", "type", "typeof", "undefined", "var", "void", "while", "yield",
+    "abstract",
+    "any",
+    "as",
+    "async",
+    "await",
+    "boolean",
+    "break",
+    "case",
+    "catch",
+    "class",
+    "const",
+    "continue",
+    "default",
+    "delete",
+    "do",
+    "else",
+    "enum",
+    "export",
+    "extends",
+    "false",
+    "finally",
+    "for",
+    "from",
+    "function",
+    "get",
+    "if",
+    "implements",
+    "import",
+    "in",
+    "instanceof",
+    "interface",
+    "let",
+    "new",
+    "null",
+    "number",
+    "of",
+    "private",
+    "protected",
+    "public",
+    "readonly",
+    "return",
+    "set",
+    "static",
+    "string",
+    "super",
+    "switch",
+    "this",
+    "throw",
+    "true",
+    "try",
+    "type",
+    "typeof",
+    "undefined",
+    "var",
+    "void",
+    "while",
+    "yield",
 ];
 const GO: &[&str] = &[
-    "break", "case", "chan", "const", "continue", "default", "defer", "else", "fallthrough", "false", "for", "func",
-    "go", "goto", "if", "import", "interface", "map", "nil", "package", "range", "return", "select", "struct", "switch",
-    "true", "type", "var",
+    "break",
+    "case",
+    "chan",
+    "const",
+    "continue",
+    "default",
+    "defer",
+    "else",
+    "fallthrough",
+    "false",
+    "for",
+    "func",
+    "go",
+    "goto",
+    "if",
+    "import",
+    "interface",
+    "map",
+    "nil",
+    "package",
+    "range",
+    "return",
+    "select",
+    "struct",
+    "switch",
+    "true",
+    "type",
+    "var",
 ];
 const C: &[&str] = &[
-    "abstract", "auto", "bool", "boolean", "break", "case", "catch", "char", "class", "const", "continue", "default",
-    "delete", "do", "double", "else", "enum", "extends", "extern", "false", "final", "float", "for", "fun", "goto", "if",
-    "implements", "import", "include", "inline", "int", "interface", "long", "namespace", "new", "null", "nullptr",
-    "override", "package", "private", "protected", "public", "return", "short", "signed", "sizeof", "static", "string",
-    "struct", "super", "switch", "template", "this", "throw", "true", "try", "typedef", "union", "unsigned", "using",
-    "val", "var", "virtual", "void", "volatile", "when", "while",
+    "abstract",
+    "auto",
+    "bool",
+    "boolean",
+    "break",
+    "case",
+    "catch",
+    "char",
+    "class",
+    "const",
+    "continue",
+    "default",
+    "delete",
+    "do",
+    "double",
+    "else",
+    "enum",
+    "extends",
+    "extern",
+    "false",
+    "final",
+    "float",
+    "for",
+    "fun",
+    "goto",
+    "if",
+    "implements",
+    "import",
+    "include",
+    "inline",
+    "int",
+    "interface",
+    "long",
+    "namespace",
+    "new",
+    "null",
+    "nullptr",
+    "override",
+    "package",
+    "private",
+    "protected",
+    "public",
+    "return",
+    "short",
+    "signed",
+    "sizeof",
+    "static",
+    "string",
+    "struct",
+    "super",
+    "switch",
+    "template",
+    "this",
+    "throw",
+    "true",
+    "try",
+    "typedef",
+    "union",
+    "unsigned",
+    "using",
+    "val",
+    "var",
+    "virtual",
+    "void",
+    "volatile",
+    "when",
+    "while",
 ];
 const PYTHON: &[&str] = &[
-    "and", "as", "assert", "async", "await", "break", "case", "class", "continue", "def", "del", "elif", "else",
-    "except", "False", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "match", "None",
-    "nonlocal", "not", "or", "pass", "raise", "return", "self", "True", "try", "while", "with", "yield",
+    "and", "as", "assert", "async", "await", "break", "case", "class", "continue", "def", "del", "elif",
+    "else", "except", "False", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda",
+    "match", "None", "nonlocal", "not", "or", "pass", "raise", "return", "self", "True", "try", "while",
+    "with", "yield",
 ];
 const SHELL: &[&str] = &[
-    "case", "do", "done", "elif", "else", "esac", "exit", "export", "fi", "for", "function", "if", "in", "local",
-    "return", "set", "then", "while",
+    "case", "do", "done", "elif", "else", "esac", "exit", "export", "fi", "for", "function", "if", "in",
+    "local", "return", "set", "then", "while",
 ];
 const RUBY: &[&str] = &[
-    "and", "begin", "case", "class", "def", "do", "else", "elsif", "end", "ensure", "false", "if", "in", "module", "nil",
-    "not", "or", "raise", "require", "rescue", "return", "self", "super", "then", "true", "unless", "until", "when",
-    "while", "yield",
+    "and", "begin", "case", "class", "def", "do", "else", "elsif", "end", "ensure", "false", "if", "in",
+    "module", "nil", "not", "or", "raise", "require", "rescue", "return", "self", "super", "then", "true",
+    "unless", "until", "when", "while", "yield",
 ];
 const DATA: &[&str] = &["true", "false", "null", "yes", "no"];
 const SQL: &[&str] = &[
-    "add", "alter", "and", "as", "begin", "by", "commit", "create", "default", "delete", "desc", "drop", "end", "exists",
-    "foreign", "from", "group", "having", "if", "in", "index", "insert", "into", "is", "join", "key", "left", "like",
-    "limit", "not", "null", "on", "or", "order", "primary", "references", "select", "set", "table", "then", "union",
-    "unique", "update", "values", "view", "when", "where", "with",
+    "add",
+    "alter",
+    "and",
+    "as",
+    "begin",
+    "by",
+    "commit",
+    "create",
+    "default",
+    "delete",
+    "desc",
+    "drop",
+    "end",
+    "exists",
+    "foreign",
+    "from",
+    "group",
+    "having",
+    "if",
+    "in",
+    "index",
+    "insert",
+    "into",
+    "is",
+    "join",
+    "key",
+    "left",
+    "like",
+    "limit",
+    "not",
+    "null",
+    "on",
+    "or",
+    "order",
+    "primary",
+    "references",
+    "select",
+    "set",
+    "table",
+    "then",
+    "union",
+    "unique",
+    "update",
+    "values",
+    "view",
+    "when",
+    "where",
+    "with",
 ];
 
 impl Language {
@@ -71,9 +254,8 @@ impl Language {
             "rs" => Self::Braces(RUST),
             "js" | "jsx" | "ts" | "tsx" | "mjs" | "cjs" | "vue" | "svelte" => Self::Braces(SCRIPT),
             "go" => Self::Braces(GO),
-            "c" | "h" | "cc" | "cpp" | "hpp" | "java" | "kt" | "kts" | "cs" | "swift" | "scala" | "php" | "dart" | "zig" => {
-                Self::Braces(C)
-            }
+            "c" | "h" | "cc" | "cpp" | "hpp" | "java" | "kt" | "kts" | "cs" | "swift" | "scala" | "php"
+            | "dart" | "zig" => Self::Braces(C),
             "json" | "css" | "scss" => Self::Braces(DATA),
             "py" | "pyi" => Self::Hash(PYTHON),
             "sh" | "bash" | "zsh" | "makefile" | "mk" | "dockerfile" => Self::Hash(SHELL),
@@ -127,7 +309,9 @@ pub(super) fn tokens(language: Language, line: &str) -> Vec<(Token, &str)> {
     };
     // A line in the middle of a comment of several lines.
     let start = line.trim_start();
-    if matches!(language, Language::Braces(_)) && (start == "*" || start.starts_with("* ") || start.starts_with("*/")) {
+    if matches!(language, Language::Braces(_))
+        && (start == "*" || start.starts_with("* ") || start.starts_with("*/"))
+    {
         return vec![(Token::Comment, line)];
     }
     let mut pieces: Vec<(Token, &str)> = Vec::new();
@@ -144,27 +328,33 @@ pub(super) fn tokens(language: Language, line: &str) -> Vec<(Token, &str)> {
         let rest = &line[at..];
         let first = rest.chars().next().unwrap_or(' ');
         let is_word_before = line[..at].chars().next_back().is_some_and(is_word);
-        let (token, length) = if comment.iter().any(|sign| rest.starts_with(sign)) && !is_inside_word(language, line, at) {
-            (Token::Comment, rest.find("*/").filter(|_| rest.starts_with("/*")).map_or(rest.len(), |end| end + 2))
-        } else if matches!(first, '"' | '`') || (first == '\'' && is_string_in_quotes(language, rest)) {
-            (Token::Text, string_length(rest, first))
-        } else if first.is_ascii_digit() && !is_word_before {
-            (Token::Number, word_length(rest, |c| c.is_ascii_alphanumeric() || c == '_' || c == '.'))
-        } else if is_word(first) && !is_word_before {
-            let length = word_length(rest, is_word);
-            let word = &rest[..length];
-            let is_keyword = match is_caseless {
-                true => keywords.contains(&word.to_ascii_lowercase().as_str()),
-                false => keywords.contains(&word),
+        let (token, length) =
+            if comment.iter().any(|sign| rest.starts_with(sign)) && !is_inside_word(language, line, at) {
+                (
+                    Token::Comment,
+                    rest.find("*/").filter(|_| rest.starts_with("/*")).map_or(rest.len(), |end| end + 2),
+                )
+            } else if matches!(first, '"' | '`') || (first == '\'' && is_string_in_quotes(language, rest)) {
+                (Token::Text, string_length(rest, first))
+            } else if first.is_ascii_digit() && !is_word_before {
+                (Token::Number, word_length(rest, |c| c.is_ascii_alphanumeric() || c == '_' || c == '.'))
+            } else if is_word(first) && !is_word_before {
+                let length = word_length(rest, is_word);
+                let word = &rest[..length];
+                let is_keyword = match is_caseless {
+                    true => keywords.contains(&word.to_ascii_lowercase().as_str()),
+                    false => keywords.contains(&word),
+                };
+                match () {
+                    () if is_keyword => (Token::Keyword, length),
+                    () if rest[length..].starts_with('(') || rest[length..].starts_with("!(") => {
+                        (Token::Call, length)
+                    }
+                    () => (Token::Plain, length),
+                }
+            } else {
+                (Token::Plain, first.len_utf8())
             };
-            match () {
-                () if is_keyword => (Token::Keyword, length),
-                () if rest[length..].starts_with('(') || rest[length..].starts_with("!(") => (Token::Call, length),
-                () => (Token::Plain, length),
-            }
-        } else {
-            (Token::Plain, first.len_utf8())
-        };
         push(token, &rest[..length]);
         at += length;
     }
@@ -217,7 +407,11 @@ mod tests {
             all.map(|(token, text)| format!("{token:?}={text}")).collect::<Vec<_>>().join(" ")
         };
         for (path, line, expected) in [
-            ("a.rs", "let x = call(1, \"a\\\"b\"); // why", "Keyword=let Call=call Number=1 Text=\"a\\\"b\" Comment=// why"),
+            (
+                "a.rs",
+                "let x = call(1, \"a\\\"b\"); // why",
+                "Keyword=let Call=call Number=1 Text=\"a\\\"b\" Comment=// why",
+            ),
             ("a.rs", "fn f<'a>(c: &'a str) -> char { 'x' }", "Keyword=fn Text='x'"),
             ("a.py", "return 'it' # done", "Keyword=return Text='it' Comment=# done"),
             ("a.sh", "echo $# http://x/#y", ""),

@@ -60,18 +60,24 @@ pub(super) fn tail(
 }
 
 fn of_part(part: &LogPart) -> Vec<LogLine> {
-    let head = part.is_first.then(|| LogLine {
-        kind: LineKind::Note,
-        text: format!("── iteration {} ──", part.iteration),
-    });
-    let lines = part.text.lines().map(|text| LogLine { kind: kind_of(text), text: words::output_line(text.as_bytes()) });
+    let head = part
+        .is_first
+        .then(|| LogLine {
+            kind: LineKind::Note, text: format!("── iteration {} ──", part.iteration)
+        });
+    let lines = part
+        .text
+        .lines()
+        .map(|text| LogLine { kind: kind_of(text), text: words::output_line(text.as_bytes()) });
     head.into_iter().chain(lines).collect()
 }
 
 /// `[Bash] make test` is a tool with what it is to do.
 fn kind_of(line: &str) -> LineKind {
     let name = line.strip_prefix('[').and_then(|rest| rest.split_once("] ")).map(|(name, _)| name);
-    let is_name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
+    let is_name = |name: &str| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b))
+    };
     if name.is_some_and(is_name) { LineKind::Tool } else { LineKind::Said }
 }
 

@@ -258,7 +258,12 @@ fn note(note: &Note) -> Markup {
 const CHANNELS: [(&str, &str); 3] = [("stdout", "Output"), ("stderr", "Errors"), ("gates", "Gates")];
 
 /// A log that follows from byte `begin` of its channel on, with its bar. `lines` are the newest, for a browser without scripts.
-pub(super) fn log(id: &str, shown: Shown, (channel, begin): (&str, u64), lines: &[super::log::LogLine]) -> Markup {
+pub(super) fn log(
+    id: &str,
+    shown: Shown,
+    (channel, begin): (&str, u64),
+    lines: &[super::log::LogLine],
+) -> Markup {
     let iteration = shown.iteration.map(|number| number.to_string());
     let key = format!("log-{id}-{channel}-{}", iteration.as_deref().unwrap_or("all"));
     html! {

@@ -22,7 +22,7 @@ mod run_page;
 mod shapes;
 mod words;
 
-use std::{path::PathBuf, sync::Mutex};
+use std::path::PathBuf;
 
 use axum::{
     extract::{Path, Query, State as Extracted},
@@ -31,11 +31,13 @@ use axum::{
 };
 use dacapo_core::{
     duration::Millis,
-    ids::{ProjectId, RunId},
-    view::{self, Board, Card, LoopPage, LoopView, RunPage, RunView, StageTaskView, TaskPage, UnitView, WorkflowPage, WorkflowView},
+    ids::RunId,
+    view::{
+        self, Board, Card, LoopPage, LoopView, RunPage, RunView, StageTaskView, TaskPage, UnitView,
+        WorkflowPage, WorkflowView,
+    },
 };
 use dacapo_engine::{
-    board::{BoardReader, todo_of},
     client::{Client, ClientError},
     snapshots::DiffForm,
     store::{Channel, Fact, Scope},
@@ -56,18 +58,10 @@ use crate::{
     routes::{Access, Route},
 };
 
-/// How many ended loops and runs the board shows.
-const ENDED: u32 = 60;
 /// No difference that is shown is larger, in bytes.
 const LARGEST_DIFF: usize = 4 << 20;
 /// No prompt that is shown is longer, in bytes.
 const LONGEST_PROMPT: u64 = 1 << 20;
-
-/// What the pages keep between two requests.
-#[derive(Default)]
-pub(crate) struct Kept {
-    board: Mutex<Option<BoardReader>>,
-}
 
 /// The routes of the pages.
 pub fn routes() -> Vec<Route> {
@@ -138,24 +132,6 @@ fn encoded(text: &str) -> String {
     safe
 }
 
-/// The board as it stands, kept up to date from one request to the next.
-fn board_now(state: &Shared, client: &Client, now: Timestamp) -> Result<Board, ClientError> {
-    let mut kept = state.pages.board.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let mut reader = match kept.take() {
-        Some(mut reader) => {
-            client.catch_up(&mut reader)?;
-            reader
-        }
-        None => client.board(ENDED)?,
-    };
-    let folder = &state.settings.folder;
-    let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    reader.set_todo(todo_of(folder, &ProjectId::of_folder(&name, folder.as_os_str().as_encoded_bytes())));
-    let board = reader.board(now);
-    *kept = Some(reader);
-    Ok(board)
-}
-
 fn home() -> Option<PathBuf> {
     std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute() && home.parent().is_some())
 }
@@ -166,10 +142,13 @@ struct BoardAsked {
     filter: String,
 }
 
-async fn board(Extracted(state): Extracted<Shared>, Query(asked): Query<BoardAsked>) -> Result<Response, ApiError> {
+async fn board(
+    Extracted(state): Extracted<Shared>,
+    Query(asked): Query<BoardAsked>,
+) -> Result<Response, ApiError> {
     let now = Timestamp::now();
     let asks = state.clone();
-    let board = state.ask(move |client| board_now(&asks, client, now)).await?;
+    let board = state.ask(move |client| asks.board(client, now)).await?;
     Ok(html_page(&Page {
         title: view::headline(&board.totals),
         place: Place::Board,
@@ -205,9 +184,13 @@ async fn of_loop(
         .ask(move |client| {
             let view = match Found::of(client, &id)? {
                 Found::Loop(view) => *view,
-                run => return Ok::<_, ApiError>(Redirect::to(&format!("/runs/{}", encoded(run.id()))).into_response()),
+                run => {
+                    return Ok::<_, ApiError>(
+                        Redirect::to(&format!("/runs/{}", encoded(run.id()))).into_response(),
+                    );
+                }
             };
-            let board = board_now(&asks, client, now)?;
+            let board = asks.board(client, now)?;
             let shown = Shown { tab: asked.show, iteration: asked.iteration };
             let past = match asked.show {
                 Tab::Replay => Some(replay_of_loop(client, &view, asked.at)?),
@@ -223,7 +206,9 @@ async fn of_loop(
             let beside = beside(client, &view, &page, shown, asked.channel.as_deref(), replay.as_ref())?;
             let card = match replay {
                 Some(_) => view::card_of_loop(&view),
-                None => own_card(&board, view.id.as_str()).cloned().unwrap_or_else(|| view::card_of_loop(&view)),
+                None => {
+                    own_card(&board, view.id.as_str()).cloned().unwrap_or_else(|| view::card_of_loop(&view))
+                }
             };
             let home = home();
             let frame = LoopFrame {
@@ -264,7 +249,9 @@ fn beside(
     channel: Option<&str>,
     replay: Option<&Replay>,
 ) -> Result<Markup, ApiError> {
-    let attempts = |number| page.iterations.iter().filter(move |line| line.iteration == number).flat_map(|line| &line.attempts);
+    let attempts = |number| {
+        page.iterations.iter().filter(move |line| line.iteration == number).flat_map(|line| &line.attempts)
+    };
     Ok(match shown.tab {
         Tab::Log => {
             let (channel, name) = match channel {
@@ -272,11 +259,12 @@ fn beside(
                 Some("gates") => (Channel::Gates, "gates"),
                 _ => (Channel::Stdout, "stdout"),
             };
-            let begin = shown.iteration.and_then(|number| attempts(number).next()).map_or(0, |first| match channel {
-                Channel::Stderr => first.begin.stderr,
-                Channel::Gates => first.begin.gates,
-                Channel::Stdout | Channel::Prompt => first.begin.stdout,
-            });
+            let begin =
+                shown.iteration.and_then(|number| attempts(number).next()).map_or(0, |first| match channel {
+                    Channel::Stderr => first.begin.stderr,
+                    Channel::Gates => first.begin.gates,
+                    Channel::Stdout | Channel::Prompt => first.begin.stdout,
+                });
             let lines = log::tail(client, view, channel, shown.iteration)?;
             loop_page::log(view.id.as_str(), shown, (name, begin), &lines)
         }
@@ -301,7 +289,9 @@ fn beside(
                     (diff::render(&files))
                 }
             }
-            Err(ClientError::Snapshot(error)) => html! { p.panel.empty { (words::capital(&words::line(&error.to_string()))) } },
+            Err(ClientError::Snapshot(error)) => {
+                html! { p.panel.empty { (words::capital(&words::line(&error.to_string()))) } }
+            }
             Err(error) => return Err(error.into()),
         },
         Tab::Replay => match replay {
@@ -312,7 +302,12 @@ fn beside(
 }
 
 /// What an attempt was told, from `begin` on.
-fn read_prompt(client: &Client, view: &LoopView, begin: u64, end: Option<u64>) -> Result<String, ClientError> {
+fn read_prompt(
+    client: &Client,
+    view: &LoopView,
+    begin: u64,
+    end: Option<u64>,
+) -> Result<String, ClientError> {
     let mut all = Vec::new();
     loop {
         let at = begin + all.len() as u64;
@@ -363,9 +358,11 @@ async fn of_run(
         .ask(move |client| {
             let found = Found::of(client, &id)?;
             if let Found::Loop(view) = &found {
-                return Ok::<_, ApiError>(Redirect::to(&format!("/loops/{}", encoded(view.id.as_str()))).into_response());
+                return Ok::<_, ApiError>(
+                    Redirect::to(&format!("/loops/{}", encoded(view.id.as_str()))).into_response(),
+                );
             }
-            let board = board_now(&asks, client, now)?;
+            let board = asks.board(client, now)?;
             let (run, replay) = match asked.at {
                 Some(at) => replay_of_run(client, &found, at)?,
                 None => (None, None),
@@ -411,7 +408,11 @@ fn run_now(client: &Client, found: &Found) -> Result<Run, ApiError> {
 }
 
 /// The run as it stood after the event `at` of it and its loops.
-fn replay_of_run(client: &Client, found: &Found, at: usize) -> Result<(Option<Run>, Option<Replay>), ApiError> {
+fn replay_of_run(
+    client: &Client,
+    found: &Found,
+    at: usize,
+) -> Result<(Option<Run>, Option<Replay>), ApiError> {
     let Scope::Run(id) = found.scope() else { return Ok((None, None)) };
     let mut facts: Vec<Fact> = Vec::new();
     client.read(&Scope::Run(id.clone()), 0, |fact| {
@@ -496,7 +497,8 @@ fn units_then(facts: &[Fact], loops: &[LoopView]) -> Option<Run> {
     let first = events.first()?;
     let mut view = RunView::begin(first)?;
     let dacapo_core::event::RunEvent::OrchStarted(started) = &first.event else { return None };
-    let mut units: Vec<UnitView> = started.units.iter().map(|plan| UnitView::begin(&view.id, started, plan)).collect();
+    let mut units: Vec<UnitView> =
+        started.units.iter().map(|plan| UnitView::begin(&view.id, started, plan)).collect();
     for envelope in &events {
         view.apply(envelope);
         units
@@ -524,15 +526,18 @@ async fn of_receipt(
         .ask(move |client| {
             let view = Found::of(client, &id)?.worked(client)?;
             let Some(receipt) = client.receipt(&view.id)? else {
-                return Err(ApiError::not_found(format!("loop {} has no receipt: no claim of it was accepted", view.id))
-                    .hint(format!("`dacapo why {}` says more", view.id)));
+                return Err(ApiError::not_found(format!(
+                    "loop {} has no receipt: no claim of it was accepted",
+                    view.id
+                ))
+                .hint(format!("`dacapo why {}` says more", view.id)));
             };
             if asked.save.is_some() {
                 let name = format!("attachment; filename=\"receipt-{}.html\"", encoded(view.id.as_str()));
                 let file = receipt::alone(&receipt, Some(&view)).into_string();
                 return Ok((html_type(), [(header::CONTENT_DISPOSITION, name)], file).into_response());
             }
-            let board = board_now(&asks, client, now)?;
+            let board = asks.board(client, now)?;
             Ok(html_page(&Page {
                 title: format!("Receipt of {} · dacapo", words::line(&receipt.task)),
                 place: Place::Inner,
@@ -557,14 +562,18 @@ fn hours_before(now: Timestamp, hours: i64) -> Timestamp {
     now.checked_sub(SignedDuration::from_hours(hours)).unwrap_or(Timestamp::MIN)
 }
 
-async fn of_costs(Extracted(state): Extracted<Shared>, Query(asked): Query<Since>) -> Result<Response, ApiError> {
+async fn of_costs(
+    Extracted(state): Extracted<Shared>,
+    Query(asked): Query<Since>,
+) -> Result<Response, ApiError> {
     let now = Timestamp::now();
     let wanted = asked.since.as_deref().unwrap_or("7d");
-    let (span, _, hours, step) = costs::SPANS.into_iter().find(|(name, ..)| *name == wanted).unwrap_or(costs::SPANS[1]);
+    let (span, _, hours, step) =
+        costs::SPANS.into_iter().find(|(name, ..)| *name == wanted).unwrap_or(costs::SPANS[1]);
     let asks = state.clone();
     let (board, spent) = state
         .ask(move |client| {
-            let board = board_now(&asks, client, now)?;
+            let board = asks.board(client, now)?;
             let step = Millis::from_secs(step.unsigned_abs() * 3600);
             Ok::<_, ClientError>((board, client.costs(hours_before(now, hours), now, step)?))
         })
@@ -582,14 +591,18 @@ async fn of_costs(Extracted(state): Extracted<Shared>, Query(asked): Query<Since
     }))
 }
 
-async fn of_report(Extracted(state): Extracted<Shared>, Query(asked): Query<Since>) -> Result<Response, ApiError> {
+async fn of_report(
+    Extracted(state): Extracted<Shared>,
+    Query(asked): Query<Since>,
+) -> Result<Response, ApiError> {
     let now = Timestamp::now();
     let wanted = asked.since.as_deref().unwrap_or("12h");
-    let (span, _, hours) = report::SPANS.into_iter().find(|(name, ..)| *name == wanted).unwrap_or(report::SPANS[0]);
+    let (span, _, hours) =
+        report::SPANS.into_iter().find(|(name, ..)| *name == wanted).unwrap_or(report::SPANS[0]);
     let asks = state.clone();
     let (board, told) = state
         .ask(move |client| {
-            let board = board_now(&asks, client, now)?;
+            let board = asks.board(client, now)?;
             let since = hours_before(now, hours);
             Ok::<_, ClientError>((board, view::report(&client.standing(since)?, since, now)))
         })

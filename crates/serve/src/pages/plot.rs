@@ -22,7 +22,13 @@ const BOTTOM: f64 = 22.0;
 const TOP: f64 = 26.0;
 
 /// Bars beside each other; `tick` writes a number of the axis, `second` is the class of the part on top.
-pub(super) fn bars(title: &str, sum: &str, bars: &[Bar], second: &str, tick: impl Fn(f64) -> String) -> Markup {
+pub(super) fn bars(
+    title: &str,
+    sum: &str,
+    bars: &[Bar],
+    second: &str,
+    tick: impl Fn(f64) -> String,
+) -> Markup {
     let most = bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
     let step = nice_step(most);
     let top = if most <= 0.0 { 1.0 } else { (most / step).ceil() * step };
@@ -86,7 +92,6 @@ fn nice_step(most: f64) -> f64 {
     step * size
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,7 +117,9 @@ mod tests {
             .collect();
         let drawn = bars("Cost", "$2.00", &all, "second", |value| format!("${value}")).into_string();
         for (label, value) in [("Nov 1", "2.00"), ("Nov 2", "0.00")] {
-            assert!(drawn.contains(&format!("<text x=")) && drawn.contains(&format!("{label}: ${value}</text>")));
+            assert!(
+                drawn.contains(&format!("<text x=")) && drawn.contains(&format!("{label}: ${value}</text>"))
+            );
         }
         assert_eq!(drawn.matches("class=\"bar\"").count(), 1, "nothing is drawn for nothing");
     }

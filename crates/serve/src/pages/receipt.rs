@@ -136,7 +136,11 @@ fn counts(counts: TestCounts) -> String {
 
 fn tests(receipt: &Receipt) -> Markup {
     let tamper = receipt.tamper;
-    let signs = [(tamper.deleted_tests, "deleted"), (tamper.skipped_tests, "skipped"), (tamper.emptied_tests, "emptied")];
+    let signs = [
+        (tamper.deleted_tests, "deleted"),
+        (tamper.skipped_tests, "skipped"),
+        (tamper.emptied_tests, "emptied"),
+    ];
     html! {
         h2 { "Tests and protected files" }
         dl.pairs {

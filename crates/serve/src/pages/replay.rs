@@ -26,7 +26,21 @@ impl Moment {
         let value = serde_json::to_value(event).unwrap_or(Value::Null);
         let kind = value.get("type").and_then(Value::as_str).unwrap_or("event").to_owned();
         let mut parts = vec![words::capital(&kind.replace(['_', '.'], " "))];
-        for key in ["unit", "iteration", "stage", "step", "slot", "agent", "name", "outcome", "state", "reason", "detail", "why", "text"] {
+        for key in [
+            "unit",
+            "iteration",
+            "stage",
+            "step",
+            "slot",
+            "agent",
+            "name",
+            "outcome",
+            "state",
+            "reason",
+            "detail",
+            "why",
+            "text",
+        ] {
             match value.get(key) {
                 Some(Value::String(text)) if !text.is_empty() => parts.push(words::line(text)),
                 Some(Value::Number(number)) => parts.push(format!("{key} {number}")),
@@ -37,18 +51,25 @@ impl Moment {
             parts.push(if passed { "passed" } else { "failed" }.to_owned());
         }
         let passed = value.get("passed").and_then(Value::as_bool);
-        Self { at, shape: shape(&kind, passed, value.get("state").and_then(Value::as_str)), words: parts.join(" · ") }
+        Self {
+            at,
+            shape: shape(&kind, passed, value.get("state").and_then(Value::as_str)),
+            words: parts.join(" · "),
+        }
     }
 }
 
 fn shape(kind: &str, passed: Option<bool>, state: Option<&str>) -> Option<Shape> {
     Some(match kind {
-        "claim_accepted" | "gates_passed" | "receipt_issued" | "unit.merged" | "unit.completed" | "orch.completed" => Shape::Done,
+        "claim_accepted" | "gates_passed" | "receipt_issued" | "unit.merged" | "unit.completed"
+        | "orch.completed" => Shape::Done,
         "gate_finished" if passed == Some(false) => Shape::Refused,
         "gate_finished" => Shape::Done,
         "claim_refused" | "unit.failed" | "orch.failed" | "unit.sent_back" => Shape::Refused,
         "loop_finished" => Shape::of(state.unwrap_or("stopped")),
-        "iteration_started" | "agent_started" | "unit.started" | "loop_started" | "orch.started" => Shape::Running,
+        "iteration_started" | "agent_started" | "unit.started" | "loop_started" | "orch.started" => {
+            Shape::Running
+        }
         "claim_made" => Shape::Judging,
         "question_asked" | "parked" | "paused" | "blocked" => Shape::Asks,
         _ => return None,
@@ -77,7 +98,9 @@ impl Replay {
 pub(super) fn scrubber(replay: &Replay, name: &str) -> Markup {
     let last = replay.moments.len() - 1;
     let begin = replay.moments.first().map_or(replay.at, |moment| moment.at);
-    let step = |to: usize| format!("{}{}{name}={to}", replay.base, if replay.base.contains('?') { "&" } else { "?" });
+    let step = |to: usize| {
+        format!("{}{}{name}={to}", replay.base, if replay.base.contains('?') { "&" } else { "?" })
+    };
     let (from, until) = (replay.index.saturating_sub(AROUND), (replay.index + AROUND).min(last));
     html! {
         section.panel data-key="replay" data-replay=(replay.index) aria-label="Replay" {

@@ -1,7 +1,8 @@
 //! The page of a run: of units with their graph, merge train and slots; of a workflow with its steps; of a task with its stages.
 
 use dacapo_core::view::{
-    Card, Interval, RunPage, RunView, StageTaskView, StepNode, TaskPage, TrainCar, UnitNode, WorkflowPage, WorkflowView,
+    Card, Interval, RunPage, RunView, StageTaskView, StepNode, TaskPage, TrainCar, UnitNode, WorkflowPage,
+    WorkflowView,
 };
 use jiff::Timestamp;
 use maud::{Markup, html};
@@ -149,7 +150,11 @@ fn units(view: &RunView, page: &RunPage) -> Markup {
         level: unit.level,
         after: unit.depends_on.iter().map(ToString::to_string).collect(),
         shape: Shape::of(&unit.words),
-        sub: if unit.tasks.all > 0 { format!("{} · {}/{} tasks", unit.words, unit.tasks.done, unit.tasks.all) } else { unit.words.clone() },
+        sub: if unit.tasks.all > 0 {
+            format!("{} · {}/{} tasks", unit.words, unit.tasks.done, unit.tasks.all)
+        } else {
+            unit.words.clone()
+        },
         href: unit.loop_id.as_ref().map(|id| format!("/loops/{}", encoded(id.as_str()))),
     };
     let nodes: Vec<Node> = page.units.iter().map(node).collect();

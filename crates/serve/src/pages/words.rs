@@ -160,7 +160,10 @@ mod tests {
         ] {
             assert_eq!(line(text), shown);
         }
-        assert_eq!(prose("\u{1b}[31mred\u{1b}[0m ⚠\u{fe0f} a\u{202e}b\tc".as_bytes()), "red ⚠\u{fe0f} a\\u{202e}b\tc");
+        assert_eq!(
+            prose("\u{1b}[31mred\u{1b}[0m ⚠\u{fe0f} a\u{202e}b\tc".as_bytes()),
+            "red ⚠\u{fe0f} a\\u{202e}b\tc"
+        );
         assert_eq!(prose(b"caf\xff"), "caf\u{fffd}");
     }
 
