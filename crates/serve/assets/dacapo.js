@@ -343,12 +343,12 @@
       this.pane = document.createElement("div");
       this.pane.className = "window";
       this.space.append(this.pane);
-      box.classList.remove("static");
-      box.replaceChildren(this.space);
       this.follow = true;
       this.top = 0;
       box.addEventListener("scroll", () => this.scrolled(), { passive: true });
       new ResizeObserver(() => this.draw()).observe(box);
+      // Until the first piece has come, the lines that the page came with stay.
+      box.scrollTop = box.scrollHeight;
       $("[data-follow-button]")?.addEventListener("click", () => this.setFollow(!this.follow));
       const field = $("[data-log-search]");
       field?.addEventListener("input", () => this.search(field.value));
@@ -408,6 +408,8 @@
     }
 
     draw() {
+      if (this.lines.length === 0 && !this.isOver) return;
+      if (!this.space.isConnected) this.box.replaceChildren(this.space);
       this.space.style.height = `${this.lines.length * LINE}px`;
       if (this.follow) this.box.scrollTop = this.lines.length * LINE;
       this.top = this.box.scrollTop;

@@ -39,7 +39,17 @@ impl World {
     /// Starts a loop of the fake agent in the background; gives its id.
     fn start(&self, script: &str, prompt: &str, args: &[&str]) -> String {
         let agent = self.env.agent_cmd_for(script);
-        let fixed = ["run", prompt, "--agent-cmd", &agent, "--restart-delay", "0s", "--kill-grace", "100ms", "--detach"];
+        let fixed = [
+            "run",
+            prompt,
+            "--agent-cmd",
+            &agent,
+            "--restart-delay",
+            "0s",
+            "--kill-grace",
+            "100ms",
+            "--detach",
+        ];
         self.env.run(fixed.iter().chain(args)).assert_code(0);
         self.newest()
     }
@@ -74,7 +84,8 @@ impl World {
     #[track_caller]
     fn assert_no_complaints(&self) {
         let complaints = self.browser.complaints();
-        let severe: Vec<_> = complaints.iter().filter(|line| !line.contains("ERR_CONNECTION_REFUSED")).collect();
+        let severe: Vec<_> =
+            complaints.iter().filter(|line| !line.contains("ERR_CONNECTION_REFUSED")).collect();
         assert!(severe.is_empty(), "{severe:#?}");
     }
 
@@ -140,11 +151,18 @@ fn install_paid_agent(env: &TestEnv, script: &str) {
     let ends = json!({"type": "result", "subtype": "success", "is_error": false, "session_id": "s1", "result": "",
         "usage": {"input_tokens": 0, "output_tokens": 0}});
     let file = env.root().join("bin/mine");
-    fs::write(&file, format!("#!/bin/sh\ncat > /dev/null\necho '{begins}'\n{script}\necho '{message}'\necho '{ends}'\n")).unwrap();
+    fs::write(
+        &file,
+        format!("#!/bin/sh\ncat > /dev/null\necho '{begins}'\n{script}\necho '{message}'\necho '{ends}'\n"),
+    )
+    .unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
     let folder = env.home().join(".config/dacapo");
     fs::create_dir_all(&folder).unwrap();
-    let config = format!("agents: {{mine: {{command: [\"{}\"], output: claude, provider: anthropic}}}}\n", file.display());
+    let config = format!(
+        "agents: {{mine: {{command: [\"{}\"], output: claude, provider: anthropic}}}}\n",
+        file.display()
+    );
     fs::write(folder.join("config.yaml"), config).unwrap();
 }
 
@@ -152,8 +170,14 @@ fn install_paid_agent(env: &TestEnv, script: &str) {
 fn the_board_lives_while_a_loop_runs() {
     // req 195
     let mut world = World::new(&[]);
-    assert!(world.browser.address().ends_with('/'), "the link leads to the board: {}", world.browser.address());
-    world.browser.wait_for("the stream", "return document.querySelector('.link-state').dataset.link === 'live'");
+    assert!(
+        world.browser.address().ends_with('/'),
+        "the link leads to the board: {}",
+        world.browser.address()
+    );
+    world
+        .browser
+        .wait_for("the stream", "return document.querySelector('.link-state').dataset.link === 'live'");
     world.browser.run("window.isSame = true");
     let root = world.env.root().display().to_string();
     let script = format!(
@@ -186,14 +210,22 @@ fn the_board_lives_while_a_loop_runs() {
     // The server dies, the loop goes on, and nothing is missed once it is back.
     let port = world.port().to_owned();
     world.kill_server();
-    world.browser.wait_for("the loss", "return document.querySelector('.link-state').dataset.link === 'lost'");
+    world
+        .browser
+        .wait_for("the loss", "return document.querySelector('.link-state').dataset.link === 'lost'");
     fs::write(format!("{root}/three"), "").unwrap();
     world.env.wait_until("the third iteration", PATIENCE, || {
-        world.env.events(Some(&id)).iter().any(|event| event["type"] == "iteration_started" && event["iteration"] == 3)
+        world
+            .env
+            .events(Some(&id))
+            .iter()
+            .any(|event| event["type"] == "iteration_started" && event["iteration"] == 3)
     });
     world.server = Some(serve(&world.env, &port, &[]).0);
     world.browser.wait_for_text(&format!(".slot[data-loop='{id}']"), "iteration 3/9");
-    world.browser.wait_for("the stream", "return document.querySelector('.link-state').dataset.link === 'live'");
+    world
+        .browser
+        .wait_for("the stream", "return document.querySelector('.link-state').dataset.link === 'live'");
     fs::write(format!("{root}/four"), "").unwrap();
     world.browser.wait_for_element(&format!("[data-lane='done'] {}", world.card(&id, "completed")));
     assert_eq!(world.browser.run("return window.isSame"), true);
@@ -212,7 +244,9 @@ fn the_board_lives_while_a_loop_runs() {
 fn a_log_of_100000_lines_follows_without_freezing() {
     let world = World::new(&[]);
     let root = world.env.root().display().to_string();
-    let script = format!("say begins; wait-file {root}/go; lines 100000; say the last line; wait-file {root}/end; promise");
+    let script = format!(
+        "say begins; wait-file {root}/go; lines 100000; say the last line; wait-file {root}/end; promise"
+    );
     let id = world.start(&script, "Print", &["--max-iterations", "2"]);
     world.open(&format!("/loops/{id}"));
     world.browser.wait_for_text("[data-log]", "begins");
@@ -226,14 +260,20 @@ fn a_log_of_100000_lines_follows_without_freezing() {
     let took = begin.elapsed();
     let rows = world.browser.count("[data-log] p");
     assert!(rows < 200, "{rows} rows are drawn of 100,000");
-    world.browser.wait_for("the number of lines", "return parseInt(document.querySelector('[data-log-lines]').innerText.replace(/,/g, '')) >= 100002");
+    world.browser.wait_for(
+        "the number of lines",
+        "return parseInt(document.querySelector('[data-log-lines]').innerText.replace(/,/g, '')) >= 100002",
+    );
     let longest = world.browser.run("return window.longest").as_f64().unwrap();
     assert!(longest < 1500.0, "the page stood still for {longest} ms of {took:?}");
     assert_eq!(world.browser.attribute("[data-follow-button]", "aria-pressed").as_deref(), Some("true"));
 
     // Scrolling up leaves the end; what comes then does not move the text.
     world.browser.run("document.querySelector('[data-log]').scrollTop = 1000");
-    world.browser.wait_for("the follow button", "return document.querySelector('[data-follow-button]').ariaPressed === 'false'");
+    world.browser.wait_for(
+        "the follow button",
+        "return document.querySelector('[data-follow-button]').ariaPressed === 'false'",
+    );
     let top = world.browser.run("return document.querySelector('[data-log]').scrollTop");
     // Searching, in all of it.
     world.browser.press("/");
@@ -256,15 +296,36 @@ fn pages_of_a_finished_loop_on_a_phone_and_a_desk() {
     let env = TestEnv::new(env!("CARGO_BIN_EXE_dacapo"));
     let root = env.root().display().to_string();
     env.write("src/prices.py", "def total(items):\n    return items[0]  # wrong\n").git_init();
-    install_paid_agent(&env, &format!("if [ -e {root}/tried ]; then printf 'def total(items):\\n    return sum(items)\\n' > src/prices.py; fi; touch {root}/tried"));
-    let args = ["run", "Add up <all> prices", "--agent", "mine", "--task", "prices", "--restart-delay", "0s", "--max-iterations", "5", "--gate"];
+    install_paid_agent(
+        &env,
+        &format!(
+            "if [ -e {root}/tried ]; then printf 'def total(items):\\n    return sum(items)\\n' > src/prices.py; fi; touch {root}/tried"
+        ),
+    );
+    let args = [
+        "run",
+        "Add up <all> prices",
+        "--agent",
+        "mine",
+        "--task",
+        "prices",
+        "--restart-delay",
+        "0s",
+        "--max-iterations",
+        "5",
+        "--gate",
+    ];
     env.run(args.iter().chain(&["grep -q sum src/prices.py"])).assert_code(0);
     let world = World::of(env, &[]);
     let id = world.newest();
 
     // The timeline, and a difference in the colours of its language.
     world.open(&format!("/loops/{id}?show=diff"));
-    assert!(world.browser.text("[data-iteration='1']").contains("Refused"), "{}", world.browser.text("[data-iteration='1']"));
+    assert!(
+        world.browser.text("[data-iteration='1']").contains("Refused"),
+        "{}",
+        world.browser.text("[data-iteration='1']")
+    );
     assert!(world.browser.text("[data-iteration='2']").contains("Accepted"));
     assert_eq!(world.browser.text(".file[data-file='src/prices.py'] .diff .add .t"), "    return sum(items)");
     assert_eq!(world.browser.text(".diff .add .tk-k"), "return");
@@ -295,28 +356,51 @@ fn pages_of_a_finished_loop_on_a_phone_and_a_desk() {
     world.browser.wait_for("the past", "return document.querySelector('[data-iteration=\"2\"]') === null");
     world.browser.run("document.querySelector('[data-scrub]').focus()");
     world.browser.click("[data-step='1']");
-    world.browser.wait_for("the next event", &format!("return document.querySelector('[data-replay]').dataset.replay === '{}'", refused + 1));
+    world.browser.wait_for(
+        "the next event",
+        &format!("return document.querySelector('[data-replay]').dataset.replay === '{}'", refused + 1),
+    );
     world.browser.click("[data-play]");
     world.browser.wait_for_text("[data-iteration='2']", "Iteration 2");
 
     // The receipt, and the same as one file without a server.
     world.open(&format!("/receipts/{id}"));
     for words in ["Verified", "grep -q sum src/prices.py", "Refused on the way", "a gate failed", "$0.04"] {
-        assert!(world.browser.text("[data-receipt]").to_lowercase().contains(&words.to_lowercase()), "{words}");
+        assert!(
+            world.browser.text("[data-receipt]").to_lowercase().contains(&words.to_lowercase()),
+            "{words}"
+        );
     }
-    let file = world.browser.run("return fetch(document.querySelector('[data-save]').href).then((answer) => answer.text())");
+    let file = world
+        .browser
+        .run("return fetch(document.querySelector('[data-save]').href).then((answer) => answer.text())");
     let file = file.as_str().unwrap();
-    assert!(!file.contains("<script") && !file.contains(" src=") && !file.contains("url("), "the file loads nothing");
+    assert!(
+        !file.contains("<script") && !file.contains(" src=") && !file.contains("url("),
+        "the file loads nothing"
+    );
     let saved = world.env.root().join("receipt.html");
     fs::write(&saved, file).unwrap();
     world.browser.open(&format!("file://{}", saved.display()));
     assert!(world.browser.text("[data-receipt]").contains("Verified"));
-    assert_eq!(world.browser.run("return getComputedStyle(document.querySelector('.receipt')).maxWidth"), "760px", "it carries its style");
+    assert_eq!(
+        world.browser.run("return getComputedStyle(document.querySelector('.receipt')).maxWidth"),
+        "760px",
+        "it carries its style"
+    );
     let links = world.browser.count("a[href^='/']");
     assert_eq!(links, 0, "a file has no server to lead to");
 
     // Every page fits a phone and has contrast, in the dark too; tables become cards.
-    let pages = ["/".to_owned(), format!("/loops/{id}"), format!("/loops/{id}?show=diff"), format!("/loops/{id}?show=replay&at=3"), format!("/receipts/{id}"), "/costs".to_owned(), "/report?since=7d".to_owned()];
+    let pages = [
+        "/".to_owned(),
+        format!("/loops/{id}"),
+        format!("/loops/{id}?show=diff"),
+        format!("/loops/{id}?show=replay&at=3"),
+        format!("/receipts/{id}"),
+        "/costs".to_owned(),
+        "/report?since=7d".to_owned(),
+    ];
     for screen in [Screen::PHONE, Screen::DESKTOP.dark(), Screen::DESKTOP, Screen::PHONE.dark()] {
         world.browser.set_screen(screen);
         for page in &pages {
@@ -327,8 +411,15 @@ fn pages_of_a_finished_loop_on_a_phone_and_a_desk() {
     }
     world.browser.set_screen(Screen::PHONE);
     world.open("/report?since=7d");
-    assert_eq!(world.browser.run("return getComputedStyle(document.querySelector('table.cards tr td')).display"), "block");
-    assert!(world.browser.text("[data-key='totals']").contains("False claims refused\n1"), "{}", world.browser.text("[data-key='totals']"));
+    assert_eq!(
+        world.browser.run("return getComputedStyle(document.querySelector('table.cards tr td')).display"),
+        "block"
+    );
+    assert!(
+        world.browser.text("[data-key='totals']").contains("False claims refused\n1"),
+        "{}",
+        world.browser.text("[data-key='totals']")
+    );
 
     // The theme that a person chose stays.
     world.browser.set_screen(Screen::DESKTOP);
@@ -346,7 +437,13 @@ fn pages_of_a_finished_loop_on_a_phone_and_a_desk() {
     world.browser.allow_scripts(false);
     world.open(&format!("/loops/{id}"));
     assert!(world.browser.text("[data-log]").contains("[Bash] make test"));
-    assert!(!world.browser.run("return document.querySelector('[data-follow-button]').checkVisibility()").as_bool().unwrap());
+    assert!(
+        !world
+            .browser
+            .run("return document.querySelector('[data-follow-button]').checkVisibility()")
+            .as_bool()
+            .unwrap()
+    );
     world.open(&format!("/loops/{id}?show=replay&at={refused}"));
     assert!(world.browser.text(".events .now").contains("Claim refused"));
     world.open("/?filter=nothing-like-it");
@@ -359,11 +456,14 @@ fn pages_of_a_finished_loop_on_a_phone_and_a_desk() {
 fn buttons_ask_only_where_the_user_allowed_it() {
     let mut world = World::new(&[]);
     let root = world.env.root().display().to_string();
-    let script = format!("@1: wait-file {root}/go; say one\n@2+: read-prompt; prompt-to {root}/told; wait-file {root}/never");
+    let script = format!(
+        "@1: wait-file {root}/go; say one\n@2+: read-prompt; prompt-to {root}/told; wait-file {root}/never"
+    );
     let id = world.start(&script, "Wait", &["--max-iterations", "9"]);
     world.open(&format!("/loops/{id}"));
     assert_eq!(world.browser.count("[data-action], form[method=post]"), 0, "the page is read-only");
-    let refused = "return fetch(`/api/loops/${arguments[0]}/cancel`, {method: 'POST'}).then((answer) => answer.status)";
+    let refused =
+        "return fetch(`/api/loops/${arguments[0]}/cancel`, {method: 'POST'}).then((answer) => answer.status)";
     assert_eq!(world.browser.run_with(refused, id.clone()), 403);
 
     let port = world.port().to_owned();
@@ -386,10 +486,18 @@ fn buttons_ask_only_where_the_user_allowed_it() {
         world.env.events(Some(&id)).iter().any(|event| event["type"] == "pause_requested")
     });
     // Cancelling asks first.
-    assert!(!world.browser.run("return document.querySelector('[data-action=cancel]').checkVisibility()").as_bool().unwrap());
+    assert!(
+        !world
+            .browser
+            .run("return document.querySelector('[data-action=cancel]').checkVisibility()")
+            .as_bool()
+            .unwrap()
+    );
     world.browser.run("document.activeElement.blur()");
     world.browser.press("c");
-    world.browser.wait_for("the question", "return document.querySelector('[data-action=cancel]').checkVisibility()");
+    world
+        .browser
+        .wait_for("the question", "return document.querySelector('[data-action=cancel]').checkVisibility()");
     world.browser.click("[data-action='cancel']");
     world.wait_for_end(&id);
     world.browser.wait_for_element("[data-state='cancelled']");
@@ -402,7 +510,13 @@ fn buttons_ask_only_where_the_user_allowed_it() {
     world.browser.type_into("[data-steer]", "typed without scripts");
     world.browser.click("[data-action='steer']");
     world.browser.wait_for_text(".notice", "next prompt");
-    assert!(world.env.events(Some(&id)).iter().any(|event| event["type"] == "steered" && event["text"] == "typed without scripts"));
+    assert!(
+        world
+            .env
+            .events(Some(&id))
+            .iter()
+            .any(|event| event["type"] == "steered" && event["text"] == "typed without scripts")
+    );
     world.browser.click("details.cancel > summary");
     world.browser.click("[data-action='cancel']");
     world.wait_for_end(&id);
@@ -415,7 +529,12 @@ fn hostile_output_runs_nothing_and_breaks_nothing() {
     let root = world.env.root().display().to_string();
     let evil = "<img src=x onerror=\"window.owned=1\"><script>window.owned=1</script><style>body{display:none}</style>";
     let bidi = "a\u{202e}txt.exe\u{2066}b";
-    world.env.write("page.txt", format!("{evil}\n\u{1b}]0;owned\u{7}\u{1b}[2J\u{1b}[31mred\u{1b}[0m\r\n{bidi}\n\0\u{8}\u{7f}end of page\n"));
+    world.env.write(
+        "page.txt",
+        format!(
+            "{evil}\n\u{1b}]0;owned\u{7}\u{1b}[2J\u{1b}[31mred\u{1b}[0m\r\n{bidi}\n\0\u{8}\u{7f}end of page\n"
+        ),
+    );
     world.env.git_init();
     let script = format!(
         "say hello; sh 'cat page.txt'; line 1048576; random 40000 7; say \\n'\"><svg onload=window.owned=1>'
@@ -426,8 +545,18 @@ fn hostile_output_runs_nothing_and_breaks_nothing() {
     world.open(&format!("/loops/{id}"));
     world.browser.wait_for_text("[data-log]", "tail of it");
     let clean = |what: &str| {
-        assert_eq!(world.browser.run("return window.owned === undefined && getComputedStyle(document.body).display !== 'none'"), true, "{what}");
-        assert_eq!(world.browser.count("main img, main script, main style, main [onload], main [onerror]"), 0, "{what}");
+        assert_eq!(
+            world.browser.run(
+                "return window.owned === undefined && getComputedStyle(document.body).display !== 'none'"
+            ),
+            true,
+            "{what}"
+        );
+        assert_eq!(
+            world.browser.count("main img, main script, main style, main [onload], main [onerror]"),
+            0,
+            "{what}"
+        );
         let hidden = "return /[\\u0000-\\u0008\\u000b-\\u001f\\u007f\\u202a-\\u202e\\u2066-\\u2069]/.test(document.body.innerText)";
         assert_eq!(world.browser.run(hidden), false, "{what}");
         world.assert_fits(what);
@@ -442,7 +571,13 @@ fn hostile_output_runs_nothing_and_breaks_nothing() {
     assert!(longest.as_u64().unwrap() < 5000, "a line of a megabyte is cut: {longest}");
     fs::write(format!("{root}/end"), "").unwrap();
     world.wait_for_end(&id);
-    for page in ["/".to_owned(), "/report".to_owned(), format!("/loops/{id}?show=prompt"), format!("/loops/{id}?show=diff"), format!("/loops/{id}?show=replay")] {
+    for page in [
+        "/".to_owned(),
+        "/report".to_owned(),
+        format!("/loops/{id}?show=prompt"),
+        format!("/loops/{id}?show=diff"),
+        format!("/loops/{id}?show=replay"),
+    ] {
         world.open(&page);
         clean(&page);
         world.browser.set_screen(Screen::PHONE);
@@ -450,7 +585,7 @@ fn hostile_output_runs_nothing_and_breaks_nothing() {
         world.browser.set_screen(Screen::DESKTOP);
     }
     world.open(&format!("/loops/{id}?show=diff"));
-    assert!(world.browser.text(".diff .add .t").contains("<script>") , "{}", world.browser.text(".diff"));
+    assert!(world.browser.text(".diff .add .t").contains("<script>"), "{}", world.browser.text(".diff"));
     world.assert_no_complaints();
 }
 
@@ -465,18 +600,27 @@ fn a_question_notifies_and_is_answered_in_the_page() {
     world.browser.click("[data-notify]");
     world.browser.click("#notify input[name='question']");
     world.browser.click("#notify button[type='submit']");
-    world.browser.wait_for("the choice", "return document.querySelector('[data-notify]').ariaPressed === 'true'");
+    world
+        .browser
+        .wait_for("the choice", "return document.querySelector('[data-notify]').ariaPressed === 'true'");
     let dacapo = env!("CARGO_BIN_EXE_dacapo");
-    let script = format!("@1: run {dacapo} bus post --type QUESTION 'Which colour?'; wait-file {root}/go\n@2+: promise");
+    let script = format!(
+        "@1: run {dacapo} bus post --type QUESTION 'Which colour?'; wait-file {root}/go\n@2+: promise"
+    );
     let id = world.start(&script, "Paint it", &["--max-iterations", "3"]);
     world.browser.wait_for_text(&format!("[data-need][data-loop='{id}']"), "Which colour?");
     world.browser.wait_for("the notification", "return window.told.length > 0");
     assert!(world.browser.run("return window.told[0].join(' ')").as_str().unwrap().contains("Which colour?"));
     world.browser.type_into(&format!("[data-need][data-loop='{id}'] [data-steer]"), "Blue");
     world.browser.click(&format!("[data-need][data-loop='{id}'] [data-action]"));
-    world.browser.wait_for("the answer to be taken", &format!("return document.querySelector(\"[data-need][data-loop='{id}']\") === null"));
+    world.browser.wait_for(
+        "the answer to be taken",
+        &format!("return document.querySelector(\"[data-need][data-loop='{id}']\") === null"),
+    );
     fs::write(format!("{root}/go"), "").unwrap();
     world.wait_for_end(&id);
-    assert!(world.env.events(Some(&id)).iter().any(|event| event["type"] == "steered" && event["text"] == "Blue"));
+    assert!(
+        world.env.events(Some(&id)).iter().any(|event| event["type"] == "steered" && event["text"] == "Blue")
+    );
     world.assert_no_complaints();
 }

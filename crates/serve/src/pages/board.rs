@@ -65,12 +65,22 @@ fn need(need: &Need, card: Option<&Card>, now: Timestamp, may_act: bool) -> Mark
                 p.what.plain { (words::line(&need.what)) }
                 @match card {
                     Some(card) if may_act && !card.actions.is_empty() => (help(need, card)),
-                    _ => @if !need.command.is_empty() { p.how { code.plain { (words::line(&need.command)) } } },
+                    _ => {}
+                }
+                @if !need.command.is_empty() && !(may_act && is_answered_here(need, card)) {
+                    p.how { code.plain { (words::line(&need.command)) } }
                 }
             }
             span.since.num data-since=(words::millis(need.since)) { (words::between(need.since, now).coarse()) }
         }
     }
+}
+
+/// Whether the need has a line or a button that answers it whole.
+fn is_answered_here(need: &Need, card: Option<&Card>) -> bool {
+    let is_asked =
+        matches!(need.urgency, Urgency::Question | Urgency::Approval | Urgency::Refused | Urgency::Paused);
+    is_asked && card.is_some_and(|card| !card.actions.is_empty())
 }
 
 /// The one thing that helps, to be done here.
@@ -105,7 +115,7 @@ fn slots(slots: &[Slot], now: Timestamp) -> Markup {
                     li.slot.panel data-key={ "slot-" (slot.loop_id) } data-pick data-loop=(slot.loop_id) data-state=(slot.state) data-slot=(slot.number) data-filtered {
                         div.head {
                             span.clip { "Slot " (slot.number) ": " span.plain { (slot.role) } }
-                            span.muted.clip.plain { (slot.model.as_deref().unwrap_or(&slot.agent)) }
+                            span.muted.clip.plain { @if let Some(model) = &slot.model { (model) } @else if slot.agent != slot.role { (slot.agent) } }
                         }
                         div.clip { a href={ "/loops/" (encoded(slot.loop_id.as_str())) } { b.plain { (words::line(&slot.task)) } } }
                         (pips(slot.iteration, slot.max_iterations))

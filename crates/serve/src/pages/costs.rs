@@ -1,7 +1,7 @@
 //! Costs, tokens and agents over time, and where they went.
 
 use dacapo_core::view::{CostPoint, CostShare, Costs};
-use jiff::tz::TimeZone;
+use jiff::{RoundMode, SignedDuration, Timestamp, ToSpan as _, Unit, Zoned, ZonedRound, tz::TimeZone};
 use maud::{Markup, html};
 
 use super::{
@@ -16,6 +16,19 @@ pub(super) const SPANS: [(&str, &str, i64, i64); 4] = [
     ("30d", "30 days", 720, 24),
     ("90d", "90 days", 2160, 24 * 7),
 ];
+
+/// When the first bar begins, so that bars are whole hours, days or weeks of the calendar and the last one holds `now`.
+pub(super) fn first_bar(now: &Zoned, hours: i64, step: i64) -> Timestamp {
+    let last = match step {
+        ..24 => now.round(ZonedRound::new().smallest(Unit::Hour).mode(RoundMode::Floor)),
+        24 => now.start_of_day(),
+        _ => now.start_of_day().and_then(|day| day.checked_sub(6.days())),
+    };
+    let bars = (hours + step - 1) / step;
+    let first =
+        last.and_then(|last| last.timestamp().checked_sub(SignedDuration::from_hours((bars - 1) * step)));
+    first.unwrap_or(Timestamp::MIN)
+}
 
 pub(super) fn costs(costs: &Costs, span: &str) -> Markup {
     let bar = |value: fn(&CostPoint) -> f64, says: fn(&CostPoint) -> String| -> Vec<Bar> {
@@ -52,12 +65,10 @@ pub(super) fn costs(costs: &Costs, span: &str) -> Markup {
         div.plots data-key="plots" {
             (bars("Cost", &words::dollars(costs.cost_usd), &money, "second", words::dollars))
             (bars("Tokens", &words::tokens(costs.tokens), &tokens, "second", |value| words::tokens(value as u64)))
-            (bars("Iterations", &words::thousands(u64::from(costs.agents)), &agents, "second", |value| plain(value)))
-        }
-        div.plots {
+            (bars("Iterations", &words::thousands(u64::from(costs.agents)), &agents, "second", plain))
             (shares("By project", &costs.projects, costs.cost_usd))
-            (shares("By task", &costs.tasks, costs.cost_usd))
         }
+        (shares("By task", &costs.tasks, costs.cost_usd))
     }
 }
 
@@ -94,6 +105,29 @@ fn shares(title: &str, shares: &[CostShare], all: f64) -> Markup {
                     }
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_those_of_the_calendar() {
+        let now: Zoned = "2026-11-18T07:31:00[UTC]".parse().unwrap();
+        for (name, first, bars) in [
+            ("24h", "2026-11-17T08:00:00Z", 24),
+            ("7d", "2026-11-12T00:00:00Z", 7),
+            ("30d", "2026-10-20T00:00:00Z", 30),
+            ("90d", "2026-08-20T00:00:00Z", 13),
+        ] {
+            let (_, _, hours, step) = SPANS.into_iter().find(|span| span.0 == name).unwrap();
+            let since = first_bar(&now, hours, step);
+            assert_eq!(since, first.parse().unwrap(), "{name}");
+            let spent =
+                dacapo_core::view::costs([], (since, now.timestamp()), step.unsigned_abs() * 3_600_000);
+            assert_eq!(spent.points.len(), bars, "{name}");
         }
     }
 }

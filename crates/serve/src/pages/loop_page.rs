@@ -71,9 +71,9 @@ pub(super) fn loop_page(frame: &LoopFrame<'_>, shown: Shown, beside: &Markup) ->
         div.split {
             section data-key="timeline" aria-labelledby="timeline-title" {
                 header { h2 #timeline-title { "Timeline" } }
-                (timeline(frame.page, (id, shown.iteration), frame.view.is_over() || frame.is_past, frame.now))
+                (timeline(frame, shown.iteration))
             }
-            section data-key={ "tab-" (shown.tab.name()) } {
+            section class=[(shown.tab == Tab::Log).then_some("stays")] data-key={ "tab-" (shown.tab.name()) } {
                 nav.tabs aria-label="What is shown" {
                     @for (tab, name, words) in Tab::ALL {
                         a href=(link(id, Shown { tab, ..shown })) data-tab=(name) aria-current=[(tab == shown.tab).then_some("page")] { (words) }
@@ -104,7 +104,7 @@ pub(super) fn intro(frame: &LoopFrame<'_>) -> Markup {
                 (badge(&card.state, card.words()))
             }
             @if let Some(title) = title { p.detail.plain { (words::line(title)) } }
-            @if let Some(text) = card.asks.as_deref().or(card.detail.as_deref()) {
+            @if let Some(text) = card.asks.as_deref().or(card.detail.as_deref()).filter(|_| card.state != "completed") {
                 p class={ "detail plain " (Shape::of(&card.state).class()) } { (text) }
             }
             dl.facts-row {
@@ -151,7 +151,9 @@ fn shape_of(line: &IterationLine, is_over: bool) -> Shape {
 }
 
 /// The iterations, as they came; `shown` is the one whose log, prompt or difference stands beside them.
-fn timeline(page: &LoopPage, (id, shown): (&str, Option<u32>), is_over: bool, now: Timestamp) -> Markup {
+fn timeline(frame: &LoopFrame<'_>, shown: Option<u32>) -> Markup {
+    let LoopFrame { page, now, is_past, .. } = *frame;
+    let (id, is_over) = (frame.view.id.as_str(), frame.view.is_over());
     let is_worth = |line: &&IterationLine| {
         line.iteration > 0 || !line.notes.is_empty() || !line.gates.is_empty() || page.iterations.len() == 1
     };
@@ -169,7 +171,7 @@ fn timeline(page: &LoopPage, (id, shown): (&str, Option<u32>), is_over: bool, no
                             span.name { "Before the first agent" }
                         }
                         span.num {
-                            @if line.ended_at.is_some() || is_over { (line.lasted(now).human()) }
+                            @if line.ended_at.is_some() || is_over || is_past { (line.lasted(now).human()) }
                             @else { span data-since=(words::millis(line.started_at)) { (line.lasted(now).human_seconds()) } }
                             @if let Some(cost) = words::cost(line.cost_usd, line.cost_estimated) { " · " (cost) }
                         }
@@ -207,10 +209,19 @@ fn verdict(line: &IterationLine) -> Markup {
     }
 }
 
+/// The same gate may run several times for one claim: with the agent's tests, with those of the start, in a fresh checkout.
 fn gates(gates: &[GateLine]) -> Markup {
+    let is_same = |a: &GateLine, b: &GateLine| (a.role, &a.name, a.passed) == (b.role, &b.name, b.passed);
+    let mut shown: Vec<(&GateLine, usize)> = Vec::new();
+    for gate in gates.iter().filter(|gate| gate.role != GateRole::Until || gate.passed == Some(true)) {
+        match shown.iter_mut().find(|(other, _)| is_same(gate, other)) {
+            Some((_, times)) => *times += 1,
+            None => shown.push((gate, 1)),
+        }
+    }
     html! {
         ul.gates {
-            @for gate in gates.iter().filter(|gate| gate.role != GateRole::Until || gate.passed == Some(true)) {
+            @for (gate, times) in shown {
                 @let (shape, word) = match gate.passed {
                     None => (Shape::Running, "runs"),
                     Some(true) if gate.tolerated => (Shape::Waits, "red as before, which is allowed"),
@@ -221,6 +232,7 @@ fn gates(gates: &[GateLine]) -> Markup {
                     (shape.icon())
                     span.clip.plain { (gate.name) }
                     span.sr { (word) }
+                    @if times > 1 { span.num { "×" (times) } }
                     @if gate.flaky { span.num { "flaky" } }
                     @if gate.role == GateRole::Baseline { span.num { "before" } }
                     @if let Some(code) = gate.exit_code.filter(|_| gate.passed == Some(false)) { span.num { "exit " (code) } }
@@ -279,7 +291,7 @@ pub(super) fn log(
                 span.found.needs-js data-log-found aria-live="polite" {}
                 span.lines.needs-js data-log-lines {}
             }
-            div.log.static data-log={ "/api/loops/" (encoded(id)) "/log/follow?channel=" (channel) } data-from=(begin) data-only=[iteration] data-loop=(id)
+            div.log data-log={ "/api/loops/" (encoded(id)) "/log/follow?channel=" (channel) } data-from=(begin) data-only=[iteration] data-loop=(id)
                 tabindex="0" role="log" aria-live="off" aria-label="Log" {
                 @if lines.is_empty() { p.note { "Nothing was printed yet." } }
                 @for line in lines { p class=[line.kind.class()] { (line.text) } }

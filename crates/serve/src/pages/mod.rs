@@ -42,7 +42,7 @@ use dacapo_engine::{
     snapshots::DiffForm,
     store::{Channel, Fact, Scope},
 };
-use jiff::{SignedDuration, Timestamp};
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -574,8 +574,9 @@ async fn of_costs(
     let (board, spent) = state
         .ask(move |client| {
             let board = asks.board(client, now)?;
+            let first = costs::first_bar(&now.to_zoned(TimeZone::system()), hours, step);
             let step = Millis::from_secs(step.unsigned_abs() * 3600);
-            Ok::<_, ClientError>((board, client.costs(hours_before(now, hours), now, step)?))
+            Ok::<_, ClientError>((board, client.costs(first, now, step)?))
         })
         .await?;
     Ok(html_page(&Page {

@@ -96,7 +96,10 @@ fn len(number: usize) -> u32 {
 
 fn claim(signals: &[Signal]) -> String {
     let said = signals.iter().map(|signal| match signal {
-        Signal::Promise(text) => format!("the agent promised “{}”", words::line(text)),
+        Signal::Promise(text) => {
+            let text = text.trim().trim_start_matches("<promise>").trim_end_matches("</promise>");
+            format!("the agent promised “{}”", words::line(text))
+        }
         Signal::DoneFile => "the DONE file was there".to_owned(),
         Signal::UntilCommand => "the until commands exited 0".to_owned(),
         Signal::Item(item) => format!("task {item} was marked complete"),
