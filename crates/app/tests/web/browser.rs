@@ -85,7 +85,7 @@ impl World {
     fn assert_no_complaints(&self) {
         let complaints = self.browser.complaints();
         let severe: Vec<_> =
-            complaints.iter().filter(|line| !line.contains("ERR_CONNECTION_REFUSED")).collect();
+            complaints.iter().filter(|line| !line.contains("net::ERR_")).collect();
         assert!(severe.is_empty(), "{severe:#?}");
     }
 
@@ -153,7 +153,7 @@ fn install_paid_agent(env: &TestEnv, script: &str) {
     let file = env.root().join("bin/mine");
     fs::write(
         &file,
-        format!("#!/bin/sh\ncat > /dev/null\necho '{begins}'\n{script}\necho '{message}'\necho '{ends}'\n"),
+        format!("#!/bin/sh\ncat > /dev/null\nprintf '%s\\n' '{begins}'\n{script}\nprintf '%s\\n' '{message}'\nprintf '%s\\n' '{ends}'\n"),
     )
     .unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
@@ -181,8 +181,8 @@ fn the_board_lives_while_a_loop_runs() {
     world.browser.run("window.isSame = true");
     let root = world.env.root().display().to_string();
     let script = format!(
-        "@1: say looking around; wait-file {root}/two; promise
-         @2: say second; wait-file {root}/three; promise
+        "@1: say looking around; write notes.txt first; wait-file {root}/two; promise
+         @2: say second; write notes.txt second; wait-file {root}/three; promise
          @3+: write ok.txt yes; wait-file {root}/four; promise"
     );
     let gate = "test -f ok.txt";
@@ -299,7 +299,7 @@ fn pages_of_a_finished_loop_on_a_phone_and_a_desk() {
     install_paid_agent(
         &env,
         &format!(
-            "if [ -e {root}/tried ]; then printf 'def total(items):\\n    return sum(items)\\n' > src/prices.py; fi; touch {root}/tried"
+            "if [ -e {root}/tried ]; then printf 'def total(items):\\n    return sum(items)\\n' > src/prices.py; else touch src/notes.txt; fi; touch {root}/tried"
         ),
     );
     let args = [
