@@ -144,7 +144,7 @@ impl LogReader {
                 break;
             }
         }
-        let is_over = is_over && self.next >= end;
+        let is_over = is_over && self.stretches(end).is_empty();
         Ok(LogPage { parts, next: self.next, end: all, is_over })
     }
 

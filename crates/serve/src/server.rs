@@ -3,6 +3,7 @@
 use std::{io, net::TcpListener, sync::Arc, time::Duration};
 
 use axum::Router;
+use futures_util::future::select_all;
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -11,7 +12,8 @@ use hyper_util::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener as AsyncListener,
-    signal::unix::{SignalKind, signal},
+    runtime::Runtime,
+    signal::unix::{Signal, SignalKind, signal},
     sync::{Semaphore, watch},
 };
 use tokio_rustls::TlsAcceptor;
@@ -43,6 +45,9 @@ pub struct Server {
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     ending: watch::Sender<bool>,
+    runtime: Runtime,
+    /// Heard from the beginning: a server that has said where it is ends as it should.
+    signals: Vec<Signal>,
 }
 
 impl Server {
@@ -62,7 +67,8 @@ impl Server {
         let address = listener.local_addr().map_err(cannot)?;
         let (ending, ended) = watch::channel(false);
         let state = Arc::new(State::new(settings, address, auth, ended));
-        Ok(Self { state, listener, tls, ending })
+        let (runtime, signals) = runtime().map_err(ServeError::Runtime)?;
+        Ok(Self { state, listener, tls, ending, runtime, signals })
     }
 
     pub fn url(&self) -> String {
@@ -81,52 +87,52 @@ impl Server {
 
     /// Serves until a signal says that it is over.
     pub fn run(self) -> Result<(), ServeError> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("dcp-serve")
-            .enable_io()
-            .enable_time()
-            .build()
-            .map_err(ServeError::Runtime)?;
-        let ended = runtime.block_on(self.serve());
+        let Self { state, listener, tls, ending, runtime, signals } = self;
+        let ended = runtime.block_on(serve(state, listener, tls, ending, signals));
         // A reader of the journal that is still at it is not waited for.
         runtime.shutdown_background();
         ended
     }
+}
 
-    async fn serve(self) -> Result<(), ServeError> {
-        let Self { state, listener, tls, ending } = self;
-        let mut signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
-            .into_iter()
-            .map(signal)
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(ServeError::Runtime)?
-            .into_iter();
-        let (Some(mut interrupt), Some(mut terminate), Some(mut hangup)) =
-            (signals.next(), signals.next(), signals.next())
-        else {
-            return Ok(());
-        };
-        let listener = AsyncListener::from_std(listener).map_err(ServeError::Runtime)?;
-        let router = routes::router(&state);
-        if state.settings.parts == Parts::Messages {
-            tokio::spawn(messages::run(Arc::clone(&state)));
-        }
-        let room = Arc::new(Semaphore::new(CONNECTIONS));
-        let accepting = accept(&listener, &room, &router, tls.as_ref(), &state);
-        tokio::select! {
-            () = accepting => {}
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
-        }
-        let _ = ending.send(true);
-        drop(listener);
-        // All room is free when the last connection is closed.
-        let all = u32::try_from(CONNECTIONS).unwrap_or(u32::MAX);
-        let _ = tokio::time::timeout(LAST_ANSWERS, room.acquire_many(all)).await;
-        Ok(())
+fn runtime() -> io::Result<(Runtime, Vec<Signal>)> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("dcp-serve")
+        .enable_io()
+        .enable_time()
+        .build()?;
+    let guard = runtime.enter();
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let signals = kinds.into_iter().map(signal).collect::<Result<_, _>>()?;
+    drop(guard);
+    Ok((runtime, signals))
+}
+
+async fn serve(
+    state: Shared,
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    ending: watch::Sender<bool>,
+    mut signals: Vec<Signal>,
+) -> Result<(), ServeError> {
+    let listener = AsyncListener::from_std(listener).map_err(ServeError::Runtime)?;
+    let router = routes::router(&state);
+    if state.settings.parts == Parts::Messages {
+        tokio::spawn(messages::run(Arc::clone(&state)));
     }
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let accepting = accept(&listener, &room, &router, tls.as_ref(), &state);
+    tokio::select! {
+        () = accepting => {}
+        _ = select_all(signals.iter_mut().map(|signal| Box::pin(signal.recv()))) => {}
+    }
+    let _ = ending.send(true);
+    drop(listener);
+    // All room is free when the last connection is closed.
+    let all = u32::try_from(CONNECTIONS).unwrap_or(u32::MAX);
+    let _ = tokio::time::timeout(LAST_ANSWERS, room.acquire_many(all)).await;
+    Ok(())
 }
 
 async fn accept(
