@@ -84,8 +84,7 @@ impl World {
     #[track_caller]
     fn assert_no_complaints(&self) {
         let complaints = self.browser.complaints();
-        let severe: Vec<_> =
-            complaints.iter().filter(|line| !line.contains("net::ERR_")).collect();
+        let severe: Vec<_> = complaints.iter().filter(|line| !line.contains("net::ERR_")).collect();
         assert!(severe.is_empty(), "{severe:#?}");
     }
 
@@ -140,12 +139,12 @@ fn serve(env: &TestEnv, port: &str, flags: &[&str]) -> (Running, String) {
     (server, link[begin..].trim().to_owned())
 }
 
-/// An agent that prints what Claude Code does, for two US cents: its messages are what `sh` prints between its lines.
-fn install_paid_agent(env: &TestEnv, script: &str) {
+/// An agent that prints what Claude Code does, for two US cents: it does what `script` says, and says `words`.
+fn install_paid_agent(env: &TestEnv, script: &str, words: &str) {
     let begins = json!({"type": "system", "subtype": "init", "session_id": "s1", "model": "claude-opus-5-5"});
     let message = json!({"type": "assistant", "session_id": "s1", "message": {
         "id": "m1", "model": "claude-opus-5-5", "role": "assistant",
-        "content": [{"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "make test"}}, {"type": "text", "text": "All done.\n<promise>DONE</promise>"}],
+        "content": [{"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "make test"}}, {"type": "text", "text": words}],
         "usage": {"input_tokens": 0, "output_tokens": 1000},
     }});
     let ends = json!({"type": "result", "subtype": "success", "is_error": false, "session_id": "s1", "result": "",
@@ -301,6 +300,7 @@ fn pages_of_a_finished_loop_on_a_phone_and_a_desk() {
         &format!(
             "if [ -e {root}/tried ]; then printf 'def total(items):\\n    return sum(items)\\n' > src/prices.py; else touch src/notes.txt; fi; touch {root}/tried"
         ),
+        "All done.\n<promise>DONE</promise>",
     );
     let args = [
         "run",
@@ -524,7 +524,7 @@ fn buttons_ask_only_where_the_user_allowed_it() {
 
 #[test]
 fn hostile_output_runs_nothing_and_breaks_nothing() {
-    // faults D8, K11
+    // fault D8; fault K11
     let world = World::new(&["--allow-control"]);
     let root = world.env.root().display().to_string();
     let evil = "<img src=x onerror=\"window.owned=1\"><script>window.owned=1</script><style>body{display:none}</style>";
@@ -622,5 +622,68 @@ fn a_question_notifies_and_is_answered_in_the_page() {
     assert!(
         world.env.events(Some(&id)).iter().any(|event| event["type"] == "steered" && event["text"] == "Blue")
     );
+    world.assert_no_complaints();
+}
+
+#[test]
+fn a_run_of_units_has_its_graph_its_train_and_its_slots() {
+    let env = TestEnv::new(env!("CARGO_BIN_EXE_dacapo"));
+    for (unit, after) in [("base", ""), ("cart", "base"), ("mail", "base")] {
+        let folder = format!("specs/tasks/{unit}");
+        env.write(
+            format!("{folder}/IMPLEMENTATION_PLAN.md"),
+            format!("---\ndepends_on: [{after}]\n---\n\n# {unit}\n"),
+        );
+        let task = format!(
+            "---\ntask: 1\nstatus: pending\nbackpressure: test -f {unit}.txt\n---\n\n# First\n\nWrite it.\n"
+        );
+        env.write(format!("{folder}/01-first.md"), task);
+    }
+    env.git_init();
+    let does = "touch $DACAPO_TASK.txt; sed -i 's/^status: .*/status: complete/' specs/tasks/$DACAPO_TASK/01-first.md";
+    install_paid_agent(&env, does, "Did it.");
+    let args = [
+        "unit",
+        "run",
+        "--trust",
+        "--restart-delay",
+        "0s",
+        "--agent",
+        "mine",
+        "--kill-grace",
+        "100ms",
+        "--parallel",
+        "2",
+    ];
+    env.run(args).assert_code(0);
+    let events = env.events(None);
+    let run = events.iter().find_map(|event| event["run"].as_str()).expect("a run").to_owned();
+    let world = World::of(env, &[]);
+    // The loops are a part of the run: its page is found by either id.
+    world.open(&format!("/loops/{run}"));
+    assert!(world.browser.address().contains("/runs/"), "{}", world.browser.address());
+    assert_eq!(world.browser.attribute("[data-run]", "data-state").as_deref(), Some("completed"));
+    assert_eq!(world.browser.count("[data-node]"), 3);
+    assert_eq!(world.browser.count(".graph .edge"), 2, "two units wait for one");
+    assert_eq!(world.browser.count("[data-car][data-state='merged']"), 3);
+    assert!(world.browser.count(".gantt [data-span='base']") >= 2, "it took a slot, and was merged");
+    assert!(
+        world.browser.text("[data-unit='cart']").contains("$0.02"),
+        "{}",
+        world.browser.text("[data-unit='cart']")
+    );
+    // At its first event nothing was merged; at its last everything is.
+    world.open(&format!("/runs/{run}?at=0"));
+    assert_eq!(world.browser.count("[data-car][data-state='merged']"), 0);
+    assert_eq!(world.browser.attribute("[data-run]", "data-state").as_deref(), Some("running"));
+    let last = world.browser.attribute("[data-scrub]", "max").unwrap();
+    world.open(&format!("/runs/{run}?at={last}"));
+    assert_eq!(world.browser.count("[data-car][data-state='merged']"), 3);
+    for screen in [Screen::PHONE.dark(), Screen::DESKTOP] {
+        world.browser.set_screen(screen);
+        world.open(&format!("/runs/{run}"));
+        world.assert_fits(&format!("a run on {screen:?}"));
+        world.assert_contrast(&format!("a run on {screen:?}"));
+    }
     world.assert_no_complaints();
 }

@@ -378,7 +378,7 @@ async fn of_run(
                 place: Place::Inner,
                 seq: board.seq,
                 now,
-                streams: run.id().to_owned(),
+                streams: run.streams(),
                 totals: Some(&board.totals),
                 is_text: false,
                 notice: asked.done.as_deref().and_then(act::done_words).map(|words| (true, words.to_owned())),

@@ -48,6 +48,13 @@ impl Run {
         }
     }
 
+    /// The run and its loops: an event of any of them changes the page. One that begins names its run.
+    pub(super) fn streams(&self) -> String {
+        let mut ids = vec![self.id()];
+        ids.extend(self.loops().iter().map(|card| card.id.as_str()));
+        ids.join(" ")
+    }
+
     /// State, reason or detail, beginning, end.
     fn standing(&self) -> (&str, Option<&str>, Timestamp, Option<Timestamp>) {
         match self {
