@@ -114,11 +114,20 @@ impl LogReader {
             if left == 0 {
                 break;
             }
-            let bytes = self.bytes(client, begin, stop.min(begin + left))?;
-            let is_all = begin + bytes.len() as u64 == stop;
-            // What follows another attempt, or an end, is not written any more.
-            let is_whole = is_all && (stop < all || is_over || until.is_some());
-            let (text, used) = rendered(start.map_or(Format::Text, |start| start.format), &bytes, is_whole);
+            let mut room = left;
+            let (bytes, is_all, text, used) = loop {
+                let bytes = self.bytes(client, begin, stop.min(begin + room))?;
+                let is_all = begin + bytes.len() as u64 == stop;
+                // What follows another attempt, or an end, is not written any more.
+                let is_whole = is_all && (stop < all || is_over || until.is_some());
+                let format = start.map_or(Format::Text, |start| start.format);
+                let (text, used) = rendered(format, &bytes, is_whole);
+                if used > 0 || is_all || bytes.len() >= LONG_LINE {
+                    break (bytes, is_all, text, used);
+                }
+                // A line that is longer than what was asked for: all of it, up to where it is cut.
+                room = LONG_LINE as u64;
+            };
             left = left.saturating_sub(used as u64);
             let stopped_at = begin + used as u64;
             if used > 0 {

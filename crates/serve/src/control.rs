@@ -24,13 +24,31 @@ const PATIENCE: Duration = Duration::from_secs(8);
 
 /// What can be asked. Each is a command of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+pub(crate) enum Asked {
     Cancel,
     Pause,
     Resume,
     Steer,
     Approve,
     Reject,
+}
+
+impl Asked {
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        let all = [Self::Cancel, Self::Pause, Self::Resume, Self::Steer, Self::Approve, Self::Reject];
+        all.into_iter().find(|asked| asked.as_str() == name)
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Steer => "steer",
+            Self::Approve => "approve",
+            Self::Reject => "reject",
+        }
+    }
 }
 
 /// The routes that ask something of a loop or run.
@@ -99,10 +117,10 @@ async fn reject(
 
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Said {
+pub(crate) struct Said {
     #[serde(default)]
-    text: String,
-    decision: Option<String>,
+    pub(crate) text: String,
+    pub(crate) decision: Option<String>,
 }
 
 /// The body: JSON, because a form of another site can send none.
@@ -130,6 +148,19 @@ async fn ask(
     asked: Asked,
 ) -> Result<impl IntoResponse, ApiError> {
     let said = said(request).await?;
+    Ok(match perform(&state, id, asked, said).await? {
+        Some(said) => (StatusCode::OK, Clean(json!({ "ok": true, "said": said }))),
+        None => (StatusCode::ACCEPTED, Clean(json!({ "ok": true, "said": "It was asked for and goes on." }))),
+    })
+}
+
+/// Does what was asked; gives what the command said, or nothing if it goes on.
+pub(crate) async fn perform(
+    state: &Shared,
+    id: String,
+    asked: Asked,
+    said: Said,
+) -> Result<Option<String>, ApiError> {
     let end = state
         .ask(move |client| {
             let id = target(client, &Found::of(client, &id)?, asked)?;
@@ -137,12 +168,8 @@ async fn ask(
         })
         .await?;
     match end {
-        None => {
-            Ok((StatusCode::ACCEPTED, Clean(json!({ "ok": true, "said": "It was asked for and goes on." }))))
-        }
-        Some(end) if end.exit_code == Some(0) => {
-            Ok((StatusCode::OK, Clean(json!({ "ok": true, "said": end.said }))))
-        }
+        None => Ok(None),
+        Some(end) if end.exit_code == Some(0) => Ok(Some(end.said)),
         Some(end) => Err(refusal(end)),
     }
 }

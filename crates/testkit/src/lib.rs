@@ -8,6 +8,7 @@
 //! assert!(env.survivors().is_empty());
 //! ```
 
+pub mod browser;
 mod chat_service;
 pub mod corpus;
 mod env;

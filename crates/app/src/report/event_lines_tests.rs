@@ -18,7 +18,6 @@ use dacapo_testkit::{samples_of_every_variant, values_of_every_variant};
 use serde::de::DeserializeOwned;
 
 use super::*;
-use crate::report::morning::refusal_words;
 
 /// The samples in a file of `tests/fixtures/events`, after those that are too large for it.
 fn described<T: DeserializeOwned>(large: &[String], file: &str, describe: impl Fn(&T) -> String) -> String {
@@ -149,7 +148,7 @@ fn every_kind_of_refusal_and_of_end_has_its_words() {
     fn rows<T: DeserializeOwned>(words: impl Fn(T) -> String) -> Vec<(String, String)> {
         values_of_every_variant().into_iter().map(|(name, value)| (name, words(value))).collect()
     }
-    add("RefusalReason", rows(|reason: RefusalReason| refusal_words(reason).to_owned()));
+    add("RefusalReason", rows(|reason: RefusalReason| reason.words().to_owned()));
     add("EvidenceReason", rows(|reason: EvidenceReason| reason.to_string()));
     add("MissReason", rows(|reason: MissReason| prompt::hint(reason).to_string()));
     add("FinishState", rows(|state: FinishState| state.as_str().to_owned()));

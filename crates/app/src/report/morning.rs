@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use dacapo_core::{
     duration::Millis,
-    judge::claim::RefusalReason,
     text::{ansi::readable, columns::columns, count},
     view::{Need, Report, ReportEntry, ReportTotals, StreamKind, Urgency},
 };
@@ -223,8 +222,8 @@ impl Page<'_> {
                 .refusals
                 .iter()
                 .map(|(reason, times)| match times {
-                    1 => refusal_words(*reason).to_owned(),
-                    times => format!("{} ({times} times)", refusal_words(*reason)),
+                    1 => reason.words().to_owned(),
+                    times => format!("{} ({times} times)", reason.words()),
                 })
                 .collect();
             let claims = count(refused, "claim");
@@ -314,20 +313,6 @@ fn facts(entry: &ReportEntry) -> Vec<String> {
         }
     }
     facts
-}
-
-/// Why a claim was refused, in a few words.
-pub(super) fn refusal_words(reason: RefusalReason) -> &'static str {
-    match reason {
-        RefusalReason::GateFailed => "a gate failed",
-        RefusalReason::Tampered => "protected files were changed",
-        RefusalReason::Narrowed => "the tests are narrower than they were",
-        RefusalReason::Contradiction => "the agent's own words spoke against it",
-        RefusalReason::NoEvidence => "evidence was missing",
-        RefusalReason::Empty => "nothing was changed",
-        RefusalReason::TreeChanged => "files changed during the check",
-        RefusalReason::Malformed => "it was malformed",
-    }
 }
 
 /// The text in lines of at most `width` columns, broken between words; a word that is wider has a line of its own.

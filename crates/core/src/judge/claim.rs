@@ -47,6 +47,20 @@ impl RefusalReason {
             Self::Malformed => "malformed",
         }
     }
+
+    /// Why the claim did not hold, as people say it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::GateFailed => "a gate failed",
+            Self::Tampered => "protected files were changed",
+            Self::Narrowed => "the tests are narrower than they were",
+            Self::Contradiction => "the agent's own words spoke against it",
+            Self::NoEvidence => "evidence was missing",
+            Self::Empty => "nothing was changed",
+            Self::TreeChanged => "files changed during the check",
+            Self::Malformed => "it was malformed",
+        }
+    }
 }
 
 /// A refusal in words.

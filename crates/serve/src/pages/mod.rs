@@ -1,16 +1,622 @@
-//! The pages.
+//! The pages of `dacapo web`: HTML that the server renders from the model of the board. Each page is a function of values, and
+//! the handlers here gather those values.
+//!
+//! A page reads without a script. With one it asks for itself again when an event has come, and puts in what differs.
 
-use axum::response::{IntoResponse, Response};
+mod act;
+mod assets;
+mod board;
+mod controls;
+mod costs;
+mod diff;
+mod drawing;
+mod highlight;
+mod layout;
+mod log;
+mod loop_page;
+mod plot;
+mod receipt;
+mod replay;
+mod report;
+mod run_page;
+mod shapes;
+mod words;
 
-use crate::{ApiError, routes::Route};
+use std::path::PathBuf;
+
+use axum::{
+    extract::{Path, Query, State as Extracted},
+    http::{StatusCode, header},
+    response::{IntoResponse, Redirect, Response},
+};
+use dacapo_core::{
+    duration::Millis,
+    ids::RunId,
+    view::{
+        self, Board, Card, LoopPage, LoopView, RunPage, RunView, StageTaskView, TaskPage, UnitView,
+        WorkflowPage, WorkflowView,
+    },
+};
+use dacapo_engine::{
+    client::{Client, ClientError},
+    snapshots::DiffForm,
+    store::{Channel, Fact, Scope},
+};
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use self::{
+    layout::{Page, Place},
+    loop_page::{LoopFrame, Shown, Tab},
+    replay::{Moment, Replay},
+    run_page::{Run, RunFrame},
+};
+use crate::{
+    ApiError, Shared,
+    find::Found,
+    routes::{Access, Route},
+};
+
+/// No difference that is shown is larger, in bytes.
+const LARGEST_DIFF: usize = 4 << 20;
+/// No prompt that is shown is longer, in bytes.
+const LONGEST_PROMPT: u64 = 1 << 20;
 
 /// The routes of the pages.
 pub fn routes() -> Vec<Route> {
-    Vec::new()
+    vec![
+        Route::get("/", Access::Read, "The board.", board)
+            .query(&[("filter", "show only cards with this text")])
+            .answers("text/html"),
+        Route::get("/loops/{id}", Access::Read, "A loop with its iterations.", of_loop)
+            .query(&[
+                ("show", "`log`, `prompt`, `diff` or `replay`"),
+                ("iteration", "one iteration alone"),
+                ("channel", "of the log: `stdout`, `stderr` or `gates`"),
+                ("at", "the event that the replay stands at"),
+            ])
+            .answers("text/html"),
+        Route::get("/runs/{id}", Access::Read, "A run with its units, steps or stages.", of_run)
+            .query(&[("at", "the event that the replay stands at")])
+            .answers("text/html"),
+        Route::get("/receipts/{loop}", Access::Read, "The receipt of a loop.", of_receipt)
+            .query(&[("save", "`1`: as one file that needs no server")])
+            .answers("text/html"),
+        Route::get("/costs", Access::Read, "Costs over time.", of_costs)
+            .query(&[("since", "`24h`, `7d`, `30d` or `90d`")])
+            .answers("text/html"),
+        Route::get("/report", Access::Read, "What happened while the user was away.", of_report)
+            .query(&[("since", "`12h`, `24h`, `3d` or `7d`")])
+            .answers("text/html"),
+        Route::post("/loops/{id}/act", Access::Control, "Asks something of a loop or run.", act::act)
+            .body("a form: `do` is `pause`, `resume`, `cancel`, `steer`, `approve` or `reject`; `text` is what to say")
+            .answers("text/html"),
+        Route::post("/loops/{id}/seen", Access::Read, "Remembers that a person has looked at a loop or run.", act::seen),
+        Route::get("/assets/{name}", Access::Open, "The style sheet, the scripts and the icon.", assets::asset)
+            .answers("text/css"),
+    ]
 }
 
-/// What a browser shows of an error.
+/// An error as a page, for a person who follows a link.
 pub fn error_page(error: &ApiError) -> Response {
-    let hint = error.hint.as_deref().unwrap_or_default();
-    (error.status, format!("{}\n{hint}\n", error.message)).into_response()
+    let title = match error.status {
+        StatusCode::UNAUTHORIZED => "Log in",
+        StatusCode::NOT_FOUND => "Not found",
+        StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST => "Not allowed",
+        _ => "That did not work",
+    };
+    let hint = error.hint.as_deref().map(words::line);
+    let body = layout::problem(title, &words::capital(&words::line(&error.message)), hint.as_deref());
+    (error.status, html_type(), body.into_string()).into_response()
+}
+
+fn html_type() -> [(header::HeaderName, &'static str); 1] {
+    [(header::CONTENT_TYPE, "text/html; charset=utf-8")]
+}
+
+fn html_page(page: &Page<'_>) -> Response {
+    (html_type(), layout::page(page).into_string()).into_response()
+}
+
+/// A part of an address, with what has a meaning there spelled out.
+fn encoded(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            safe.push(char::from(byte));
+        } else {
+            safe.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    safe
+}
+
+fn home() -> Option<PathBuf> {
+    std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute() && home.parent().is_some())
+}
+
+#[derive(Deserialize)]
+struct BoardAsked {
+    #[serde(default)]
+    filter: String,
+}
+
+async fn board(
+    Extracted(state): Extracted<Shared>,
+    Query(asked): Query<BoardAsked>,
+) -> Result<Response, ApiError> {
+    let now = Timestamp::now();
+    let asks = state.clone();
+    let board = state.ask(move |client| asks.board(client, now)).await?;
+    Ok(html_page(&Page {
+        title: view::headline(&board.totals),
+        place: Place::Board,
+        seq: board.seq,
+        now,
+        streams: String::new(),
+        totals: Some(&board.totals),
+        is_text: false,
+        notice: None,
+        main: board::board(&board, &asked.filter, state.settings.allow_control),
+    }))
+}
+
+#[derive(Deserialize)]
+struct LoopAsked {
+    #[serde(default)]
+    show: Tab,
+    iteration: Option<u32>,
+    channel: Option<String>,
+    at: Option<usize>,
+    done: Option<String>,
+}
+
+async fn of_loop(
+    Extracted(state): Extracted<Shared>,
+    Path(id): Path<String>,
+    Query(asked): Query<LoopAsked>,
+) -> Result<Response, ApiError> {
+    let now = Timestamp::now();
+    let asks = state.clone();
+    let may_act = state.settings.allow_control;
+    state
+        .ask(move |client| {
+            let view = match Found::of(client, &id)? {
+                Found::Loop(view) => *view,
+                run => {
+                    return Ok::<_, ApiError>(
+                        Redirect::to(&format!("/runs/{}", encoded(run.id()))).into_response(),
+                    );
+                }
+            };
+            let board = asks.board(client, now)?;
+            let shown = Shown { tab: asked.show, iteration: asked.iteration };
+            let past = match asked.show {
+                Tab::Replay => Some(replay_of_loop(client, &view, asked.at)?),
+                _ => None,
+            };
+            let (replay, view, page) = match past {
+                Some((replay, view, page)) => (replay, view, page),
+                None => {
+                    let page = client.loop_page(&view.id)?;
+                    (None, view, page)
+                }
+            };
+            let beside = beside(client, &view, &page, shown, asked.channel.as_deref(), replay.as_ref())?;
+            let card = match replay {
+                Some(_) => view::card_of_loop(&view),
+                None => {
+                    own_card(&board, view.id.as_str()).cloned().unwrap_or_else(|| view::card_of_loop(&view))
+                }
+            };
+            let home = home();
+            let frame = LoopFrame {
+                view: &view,
+                card: &card,
+                page: &page,
+                now: replay.as_ref().map_or(now, |replay| replay.at),
+                may_act: may_act && replay.is_none(),
+                is_past: replay.is_some(),
+                home: home.as_deref(),
+            };
+            Ok(html_page(&Page {
+                title: format!("{} · {} · dacapo", words::line(view.task.as_str()), card.words()),
+                place: Place::Inner,
+                seq: board.seq,
+                now,
+                streams: view.id.to_string(),
+                totals: Some(&board.totals),
+                is_text: false,
+                notice: asked.done.as_deref().and_then(act::done_words).map(|words| (true, words.to_owned())),
+                main: loop_page::loop_page(&frame, shown, &beside),
+            }))
+        })
+        .await
+}
+
+/// The card that stands for this loop itself, not for what it works for.
+fn own_card<'a>(board: &'a Board, id: &str) -> Option<&'a Card> {
+    board.cards().find(|card| card.id == id)
+}
+
+/// What stands beside the timeline.
+fn beside(
+    client: &Client,
+    view: &LoopView,
+    page: &LoopPage,
+    shown: Shown,
+    channel: Option<&str>,
+    replay: Option<&Replay>,
+) -> Result<Markup, ApiError> {
+    let attempts = |number| {
+        page.iterations.iter().filter(move |line| line.iteration == number).flat_map(|line| &line.attempts)
+    };
+    Ok(match shown.tab {
+        Tab::Log => {
+            let (channel, name) = match channel {
+                Some("stderr") => (Channel::Stderr, "stderr"),
+                Some("gates") => (Channel::Gates, "gates"),
+                _ => (Channel::Stdout, "stdout"),
+            };
+            let begin =
+                shown.iteration.and_then(|number| attempts(number).next()).map_or(0, |first| match channel {
+                    Channel::Stderr => first.begin.stderr,
+                    Channel::Gates => first.begin.gates,
+                    Channel::Stdout | Channel::Prompt => first.begin.stdout,
+                });
+            let lines = log::tail(client, view, channel, shown.iteration)?;
+            loop_page::log(view.id.as_str(), shown, (name, begin), &lines)
+        }
+        Tab::Prompt => {
+            let first = shown.iteration.and_then(|number| attempts(number).next());
+            let text = match first {
+                Some(attempt) => {
+                    let end = attempt.end.map(|end| end.prompt);
+                    read_prompt(client, view, attempt.begin.prompt, end)?
+                }
+                None => words::prose(page.prompt.as_bytes()),
+            };
+            loop_page::prompt(&text)
+        }
+        Tab::Diff => match client.difference(view, shown.iteration, DiffForm::Patch { is_coloured: false }) {
+            Ok(patch) if patch.is_empty() => html! { p.panel.empty { "No file was changed." } },
+            Ok(patch) => {
+                let is_cut = patch.len() > LARGEST_DIFF;
+                let files = diff::parse(&patch[..patch.len().min(LARGEST_DIFF)]);
+                html! {
+                    @if is_cut { p.notice { "This difference is larger than a page: " code { "dacapo diff " (view.id) } " shows all of it." } }
+                    (diff::render(&files))
+                }
+            }
+            Err(ClientError::Snapshot(error)) => {
+                html! { p.panel.empty { (words::capital(&words::line(&error.to_string()))) } }
+            }
+            Err(error) => return Err(error.into()),
+        },
+        Tab::Replay => match replay {
+            Some(replay) => replay::scrubber(replay, "at"),
+            None => html! { p.panel.empty { "Nothing has happened yet." } },
+        },
+    })
+}
+
+/// What an attempt was told, from `begin` on.
+fn read_prompt(
+    client: &Client,
+    view: &LoopView,
+    begin: u64,
+    end: Option<u64>,
+) -> Result<String, ClientError> {
+    let mut all = Vec::new();
+    loop {
+        let at = begin + all.len() as u64;
+        let (mut bytes, _) = client.output(view, Channel::Prompt, at)?;
+        if let Some(end) = end {
+            bytes.truncate(usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX));
+        }
+        if bytes.is_empty() || all.len() as u64 > LONGEST_PROMPT {
+            return Ok(words::prose(&all));
+        }
+        all.append(&mut bytes);
+    }
+}
+
+/// The loop as it stood after its event `at`, or after its last.
+fn replay_of_loop(
+    client: &Client,
+    view: &LoopView,
+    at: Option<usize>,
+) -> Result<(Option<Replay>, LoopView, LoopPage), ApiError> {
+    let events = client.events_of_loop(&view.id, 0)?;
+    let moments = events.iter().map(|envelope| Moment::of(envelope.at, &envelope.event)).collect();
+    let base = loop_page::link(view.id.as_str(), Shown { tab: Tab::Replay, iteration: None });
+    let replay = Replay::new(moments, at.unwrap_or(usize::MAX), base);
+    let until = replay.as_ref().map_or(0, |replay| replay.index + 1);
+    let Some(mut past) = events.first().and_then(LoopView::begin) else {
+        return Ok((None, view.clone(), LoopPage::default()));
+    };
+    events[..until].iter().for_each(|envelope| past.apply(envelope));
+    Ok((replay, past, LoopPage::of(&events[..until])))
+}
+
+#[derive(Deserialize)]
+struct RunAsked {
+    at: Option<usize>,
+    done: Option<String>,
+}
+
+async fn of_run(
+    Extracted(state): Extracted<Shared>,
+    Path(id): Path<String>,
+    Query(asked): Query<RunAsked>,
+) -> Result<Response, ApiError> {
+    let now = Timestamp::now();
+    let asks = state.clone();
+    let may_act = state.settings.allow_control;
+    state
+        .ask(move |client| {
+            let found = Found::of(client, &id)?;
+            if let Found::Loop(view) = &found {
+                return Ok::<_, ApiError>(
+                    Redirect::to(&format!("/loops/{}", encoded(view.id.as_str()))).into_response(),
+                );
+            }
+            let board = asks.board(client, now)?;
+            let (run, replay) = match asked.at {
+                Some(at) => replay_of_run(client, &found, at)?,
+                None => (None, None),
+            };
+            let run = match run {
+                Some(run) => run,
+                None => run_now(client, &found)?,
+            };
+            let card = board.cards().find(|card| card.id == run.id());
+            let frame = RunFrame { card, now, may_act, replay: replay.as_ref() };
+            Ok(html_page(&Page {
+                title: format!("{} · dacapo", run.name()),
+                place: Place::Inner,
+                seq: board.seq,
+                now,
+                streams: run.streams(),
+                totals: Some(&board.totals),
+                is_text: false,
+                notice: asked.done.as_deref().and_then(act::done_words).map(|words| (true, words.to_owned())),
+                main: run_page::run_page(&run, &frame),
+            }))
+        })
+        .await
+}
+
+fn run_now(client: &Client, found: &Found) -> Result<Run, ApiError> {
+    let gone = || ApiError::not_found("this run is not there any more");
+    Ok(match found {
+        Found::Loop(_) => return Err(gone()),
+        Found::Units(view) => {
+            let (view, page) = client.run_page(&view.id)?.ok_or_else(gone)?;
+            Run::Units(Box::new(view), page)
+        }
+        Found::Workflow(view) => {
+            let (view, page) = client.workflow_page(&view.id)?.ok_or_else(gone)?;
+            Run::Workflow(Box::new(view), page)
+        }
+        Found::Task(view) => {
+            let (view, page) = client.task_page(&view.id)?.ok_or_else(gone)?;
+            Run::Task(Box::new(view), page)
+        }
+    })
+}
+
+/// The run as it stood after the event `at` of it and its loops.
+fn replay_of_run(
+    client: &Client,
+    found: &Found,
+    at: usize,
+) -> Result<(Option<Run>, Option<Replay>), ApiError> {
+    let Scope::Run(id) = found.scope() else { return Ok((None, None)) };
+    let mut facts: Vec<Fact> = Vec::new();
+    client.read(&Scope::Run(id.clone()), 0, |fact| {
+        facts.push(fact);
+        Ok::<_, ClientError>(())
+    })?;
+    let moment = |fact: &Fact| match fact {
+        Fact::Loop(envelope) => Moment::of(envelope.at, &envelope.event),
+        Fact::Run(envelope) => Moment::of(envelope.at, envelope),
+        Fact::Workflow(envelope) => Moment::of(envelope.at, envelope),
+        Fact::Task(envelope) => Moment::of(envelope.at, envelope),
+    };
+    let moments: Vec<Moment> = facts.iter().map(moment).collect();
+    let Some(replay) = Replay::new(moments, at, format!("/runs/{}", encoded(id.as_str()))) else {
+        return Ok((None, None));
+    };
+    facts.truncate(replay.index + 1);
+    let loops = loops_of(&facts, &id);
+    let run = match found {
+        Found::Loop(_) => None,
+        Found::Units(_) => units_then(&facts, &loops),
+        Found::Workflow(_) => {
+            let started = client.workflow_started(&id)?;
+            let mut view: Option<WorkflowView> = None;
+            for fact in &facts {
+                if let Fact::Workflow(envelope) = fact {
+                    match &mut view {
+                        Some(view) => view.apply(envelope),
+                        None => view = WorkflowView::begin(envelope),
+                    }
+                }
+            }
+            view.map(|view| {
+                let page = WorkflowPage::of(&view, started.as_ref(), &loops);
+                Run::Workflow(Box::new(view), page)
+            })
+        }
+        Found::Task(_) => {
+            let mut view: Option<StageTaskView> = None;
+            for fact in &facts {
+                if let Fact::Task(envelope) = fact {
+                    match &mut view {
+                        Some(view) => view.apply(envelope),
+                        None => view = StageTaskView::begin(envelope),
+                    }
+                }
+            }
+            view.map(|view| {
+                let page = TaskPage::of(&view, &loops);
+                Run::Task(Box::new(view), page)
+            })
+        }
+    };
+    Ok((run, Some(replay)))
+}
+
+/// The loops as the facts tell of them.
+fn loops_of(facts: &[Fact], run: &RunId) -> Vec<LoopView> {
+    let mut loops: Vec<LoopView> = Vec::new();
+    for fact in facts {
+        let Fact::Loop(envelope) = fact else { continue };
+        match loops.iter_mut().find(|view| view.id == envelope.loop_id) {
+            Some(view) => view.apply(envelope),
+            None => loops.extend(LoopView::begin(envelope).map(|mut view| {
+                view.tally.run = Some(run.clone());
+                view
+            })),
+        }
+    }
+    loops
+}
+
+/// A run of units as the facts tell of it.
+fn units_then(facts: &[Fact], loops: &[LoopView]) -> Option<Run> {
+    let events: Vec<_> = facts
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::Run(envelope) => Some(envelope.clone()),
+            _ => None,
+        })
+        .collect();
+    let first = events.first()?;
+    let mut view = RunView::begin(first)?;
+    let dacapo_core::event::RunEvent::OrchStarted(started) = &first.event else { return None };
+    let mut units: Vec<UnitView> =
+        started.units.iter().map(|plan| UnitView::begin(&view.id, started, plan)).collect();
+    for envelope in &events {
+        view.apply(envelope);
+        units
+            .iter_mut()
+            .filter(|unit| envelope.unit.as_ref().is_none_or(|named| *named == unit.unit))
+            .for_each(|unit| unit.apply(envelope));
+    }
+    let page = RunPage::of(&view, &units, loops, &events);
+    Some(Run::Units(Box::new(view), page))
+}
+
+#[derive(Deserialize)]
+struct ReceiptAsked {
+    save: Option<String>,
+}
+
+async fn of_receipt(
+    Extracted(state): Extracted<Shared>,
+    Path(id): Path<String>,
+    Query(asked): Query<ReceiptAsked>,
+) -> Result<Response, ApiError> {
+    let now = Timestamp::now();
+    let asks = state.clone();
+    state
+        .ask(move |client| {
+            let view = Found::of(client, &id)?.worked(client)?;
+            let Some(receipt) = client.receipt(&view.id)? else {
+                return Err(ApiError::not_found(format!(
+                    "loop {} has no receipt: no claim of it was accepted",
+                    view.id
+                ))
+                .hint(format!("`dacapo why {}` says more", view.id)));
+            };
+            if asked.save.is_some() {
+                let name = format!("attachment; filename=\"receipt-{}.html\"", encoded(view.id.as_str()));
+                let file = receipt::alone(&receipt, Some(&view)).into_string();
+                return Ok((html_type(), [(header::CONTENT_DISPOSITION, name)], file).into_response());
+            }
+            let board = asks.board(client, now)?;
+            Ok(html_page(&Page {
+                title: format!("Receipt of {} · dacapo", words::line(&receipt.task)),
+                place: Place::Inner,
+                seq: board.seq,
+                now,
+                streams: view.id.to_string(),
+                totals: Some(&board.totals),
+                is_text: true,
+                notice: None,
+                main: receipt::in_frame(&receipt, Some(&view)),
+            }))
+        })
+        .await
+}
+
+#[derive(Deserialize)]
+struct Since {
+    since: Option<String>,
+}
+
+fn hours_before(now: Timestamp, hours: i64) -> Timestamp {
+    now.checked_sub(SignedDuration::from_hours(hours)).unwrap_or(Timestamp::MIN)
+}
+
+async fn of_costs(
+    Extracted(state): Extracted<Shared>,
+    Query(asked): Query<Since>,
+) -> Result<Response, ApiError> {
+    let now = Timestamp::now();
+    let wanted = asked.since.as_deref().unwrap_or("7d");
+    let (span, _, hours, step) =
+        costs::SPANS.into_iter().find(|(name, ..)| *name == wanted).unwrap_or(costs::SPANS[1]);
+    let asks = state.clone();
+    let (board, spent) = state
+        .ask(move |client| {
+            let board = asks.board(client, now)?;
+            let first = costs::first_bar(&now.to_zoned(TimeZone::system()), hours, step);
+            let step = Millis::from_secs(step.unsigned_abs() * 3600);
+            Ok::<_, ClientError>((board, client.costs(first, now, step)?))
+        })
+        .await?;
+    Ok(html_page(&Page {
+        title: "Costs · dacapo".to_owned(),
+        place: Place::Costs,
+        seq: board.seq,
+        now,
+        streams: String::new(),
+        totals: Some(&board.totals),
+        is_text: true,
+        notice: None,
+        main: costs::costs(&spent, span),
+    }))
+}
+
+async fn of_report(
+    Extracted(state): Extracted<Shared>,
+    Query(asked): Query<Since>,
+) -> Result<Response, ApiError> {
+    let now = Timestamp::now();
+    let wanted = asked.since.as_deref().unwrap_or("12h");
+    let (span, _, hours) =
+        report::SPANS.into_iter().find(|(name, ..)| *name == wanted).unwrap_or(report::SPANS[0]);
+    let asks = state.clone();
+    let (board, told) = state
+        .ask(move |client| {
+            let board = asks.board(client, now)?;
+            let since = hours_before(now, hours);
+            Ok::<_, ClientError>((board, view::report(&client.standing(since)?, since, now)))
+        })
+        .await?;
+    Ok(html_page(&Page {
+        title: "Report · dacapo".to_owned(),
+        place: Place::Report,
+        seq: board.seq,
+        now,
+        streams: String::new(),
+        totals: Some(&board.totals),
+        is_text: true,
+        notice: None,
+        main: report::report(&told, span),
+    }))
 }

@@ -1,0 +1,171 @@
+//! The frame of every page: the bar at the top, the live part, and the dialogs.
+
+use dacapo_core::view::BoardTotals;
+use jiff::Timestamp;
+use maud::{DOCTYPE, Markup, html};
+
+use super::{
+    shapes::{BELL, HALF, brand},
+    words::{dollars, millis},
+};
+
+/// Which entry of the bar is the page's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Board,
+    Report,
+    Costs,
+    /// Below one of them.
+    Inner,
+}
+
+/// A page of its own.
+pub(super) struct Page<'a> {
+    pub(super) title: String,
+    pub(super) place: Place,
+    /// The newest event it has taken in; later ones are asked for.
+    pub(super) seq: u64,
+    pub(super) now: Timestamp,
+    /// The streams whose events change it, separated by spaces; all of them if it is empty.
+    pub(super) streams: String,
+    pub(super) totals: Option<&'a BoardTotals>,
+    /// Narrow, for text to be read.
+    pub(super) is_text: bool,
+    /// What was asked for just now and what became of it.
+    pub(super) notice: Option<(bool, String)>,
+    pub(super) main: Markup,
+}
+
+/// The names of what a person can be told of in the browser: the urgencies of a need, and an end.
+const NOTICES: [(&str, &str); 8] = [
+    ("question", "An agent asks something"),
+    ("approval", "A decision is waited for"),
+    ("refused", "Three claims in a row were refused"),
+    ("sign_in", "An agent is signed out"),
+    ("parked", "A loop is parked at a limit"),
+    ("failed", "A loop or run failed"),
+    ("interrupted", "A loop or run was interrupted"),
+    ("done", "A loop is done"),
+];
+
+const KEYS: [(&str, &str); 16] = [
+    ("j k", "next and previous"),
+    ("[ ]", "previous and next lane"),
+    ("Enter", "open"),
+    ("Esc", "back"),
+    ("/", "filter the board, search the log"),
+    ("l", "log"),
+    ("d", "diff"),
+    ("f", "follow the log"),
+    ("p", "pause"),
+    ("r", "resume"),
+    ("c", "cancel (asks)"),
+    ("s", "steer: say something to the agent"),
+    ("a", "approve"),
+    ("$", "costs"),
+    ("← → Space", "step through a replay, play it"),
+    ("?", "these keys"),
+];
+
+pub(super) fn page(page: &Page<'_>) -> Markup {
+    let entry = |place: Place, href: &str, name: &str| {
+        html! { a href=(href) aria-current=[(page.place == place).then_some("page")] { (name) } }
+    };
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head(&page.title))
+            body {
+                a.skip href="#main" { "Skip to the content" }
+                header.top {
+                    a.brand href="/" { (brand()) "dacapo" }
+                    nav aria-label="Pages" {
+                        (entry(Place::Board, "/", "Board"))
+                        (entry(Place::Report, "/report", "Report"))
+                        (entry(Place::Costs, "/costs", "Costs"))
+                    }
+                    (pulse(page.totals))
+                    span.link-state.needs-js data-link="" role="status" { "connecting" }
+                    div.tools.needs-js {
+                        button.tool type="button" data-notify title="Notifications" aria-label="Notifications" aria-pressed="false" { (BELL) }
+                        button.tool type="button" data-theme-button title="Dark or light" aria-label="Dark or light" { (HALF) }
+                        button.tool type="button" data-keys title="Keys" aria-label="Keys" { "?" }
+                    }
+                }
+                main #main class=[page.is_text.then_some("page")] data-seq=(page.seq) data-now=(millis(page.now)) data-streams=[Some(&page.streams).filter(|it| !it.is_empty())] {
+                    @if let Some((is_good, words)) = &page.notice {
+                        p class={ "notice " (if *is_good { "is-good" } else { "is-bad" }) } role="status" { (words) }
+                    }
+                    (page.main)
+                }
+                (dialogs())
+            }
+        }
+    }
+}
+
+pub(super) fn head(title: &str) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            title { (title) }
+            link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
+            link rel="stylesheet" href={ "/assets/dacapo.css?" (super::assets::version()) };
+            script src={ "/assets/theme.js?" (super::assets::version()) } {}
+            script src={ "/assets/dacapo.js?" (super::assets::version()) } defer {}
+        }
+    }
+}
+
+fn pulse(totals: Option<&BoardTotals>) -> Markup {
+    let Some(totals) = totals else { return html! { p.pulse {} } };
+    html! {
+        p.pulse {
+            b { (totals.running) } " running"
+            @if totals.needs > 0 {
+                " · " b.warn { (totals.needs) @if totals.needs == 1 { " needs you" } @else { " need you" } }
+            }
+            @if totals.cost_today > 0.0 { " · " b { (dollars(totals.cost_today)) } " today" }
+        }
+    }
+}
+
+fn dialogs() -> Markup {
+    html! {
+        dialog #keys aria-labelledby="keys-title" {
+            h2 #keys-title { "Keys" }
+            div.keys { @for (key, does) in KEYS { span { @for one in key.split(' ') { kbd { (one) } " " } } span { (does) } } }
+        }
+        dialog #notify aria-labelledby="notify-title" {
+            h2 #notify-title { "Notify me in this browser" }
+            form method="dialog" {
+                ul.choices {
+                    @for (name, words) in NOTICES { li { label { input type="checkbox" name=(name); " " (words) } } }
+                }
+                div.actions { button.button.main type="submit" { "Keep" } }
+            }
+        }
+    }
+}
+
+/// A page that says what went wrong, and the way out.
+pub(super) fn problem(title: &str, message: &str, hint: Option<&str>) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head(&format!("{title} · dacapo")))
+            body {
+                main {
+                    section.gate-page.panel {
+                        a.brand href="/" { (brand()) "dacapo" }
+                        h1 { (title) }
+                        p { (message) }
+                        @if let Some(hint) = hint { p.muted { (hint) } }
+                    }
+                }
+            }
+        }
+    }
+}
