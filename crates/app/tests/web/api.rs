@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dacapo_serve::{Parts, openapi, table};
+use dacapo_serve::{Access, Parts, Route, openapi, table};
 use dacapo_testkit::wait_until;
 use serde_json::{Value, json};
 
@@ -106,15 +106,61 @@ fn the_document_is_made_from_the_routes() {
     assert!(serve.iter().all(|path| *path != "/"), "{serve:?}");
 }
 
+/// `docs/reference/http.md` is made from the tables; `DACAPO_UPDATE_DOCS=1 cargo test -p dacapo --test web reference` writes it.
+#[test]
+fn the_reference_lists_every_route() {
+    const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/http.md");
+    let mut text = "# Routes of the server\n\n<!-- Generated from the code: DACAPO_UPDATE_DOCS=1 cargo test -p dacapo --test web reference -->\n\n\
+        `dacapo web` has the API and the pages, `dacapo serve` the API and messages. How to call them: [guide](../guide/server.md).\n"
+        .to_owned();
+    let (web, serve) = (table(Parts::Pages), table(Parts::Messages));
+    let is_in = |routes: &[Route], route: &Route| {
+        routes.iter().any(|own| (own.path, own.verb) == (route.path, route.verb))
+    };
+    let sections: [(&str, Vec<&Route>); 3] = [
+        ("Both", web.iter().filter(|route| is_in(&serve, route)).collect()),
+        ("`dacapo web`", web.iter().filter(|route| !is_in(&serve, route)).collect()),
+        ("`dacapo serve`", serve.iter().filter(|route| !is_in(&web, route)).collect()),
+    ];
+    for (title, routes) in sections.iter().filter(|(_, routes)| !routes.is_empty()) {
+        text.push_str(&format!(
+            "\n## {title}\n\n| route | needs | does | answers with |\n|---|---|---|---|\n"
+        ));
+        for route in routes {
+            let needs = match route.access {
+                Access::Open => "nothing",
+                Access::Read => "login or token",
+                Access::Control => "the same, and `--allow-control`",
+                Access::Token => "token",
+                Access::Signed => "a signature",
+            };
+            let mut does = route.does.to_owned();
+            does.extend(route.query.iter().map(|(name, means)| format!("<br>`?{name}=`: {means}")));
+            does.extend(route.body.map(|body| format!("<br>Body: {body}")));
+            let (verb, path) = (route.verb.as_str(), route.path);
+            text.push_str(&format!("| `{verb} {path}` | {needs} | {does} | `{}` |\n", route.answers));
+        }
+    }
+    if std::env::var_os("DACAPO_UPDATE_DOCS").is_some() {
+        std::fs::write(FILE, &text).unwrap();
+    }
+    let kept = std::fs::read_to_string(FILE).unwrap_or_default();
+    assert!(
+        kept == text,
+        "docs/reference/http.md is not what the table says: run DACAPO_UPDATE_DOCS=1 cargo test"
+    );
+}
+
 /// Escape sequences, HTML, a line of 1 MB, characters that turn text around, and bytes that are no text.
 #[test]
 fn hostile_output_is_text() {
     let env = world();
-    let script = "say \\e[2J\\e]0\\;owned\\a<script>alert(1)</script>\\r\\b; say a\\xff\\xfeb \\xe2\\x80\\xae gnp.exe; \
+    let script = "say \\e[2J\\e]0\\;owned\\a<script>alert(1)</script>\\r\\x08; say a\\xff\\xfeb \\xe2\\x80\\xae gnp.exe; \
                   line 1048576; promise";
     let prompt = "<img src=x onerror=alert(1)> \u{202e}evil\u{1b}[31m";
     let agent = env.agent_cmd_for(script);
-    env.run(["run", prompt, "--agent-cmd", &agent, "-n", "1"]);
+    let output = env.run(["run", prompt, "--agent-cmd", &agent, "-n", "1"]);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
     let id = newest(&env);
     let server = Server::web(&env, &[]);
     let is_bad =
