@@ -39,7 +39,7 @@ pub enum ProofError {
     NoSnapshot(String),
     #[error("cannot check the files again: `{0}` is a plain folder and has changed since")]
     Changed(String),
-    #[error("an object of the snapshot is not what its name says: it was replaced. {0}")]
+    #[error("an object of the snapshot was replaced, or git cannot read all of them: {0}")]
     Replaced(WorkspaceError),
     #[error("cannot check the files again: the receipt names no snapshot")]
     NoFiles,

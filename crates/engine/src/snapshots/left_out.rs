@@ -34,6 +34,9 @@ enum Reason {
     CoreDump,
 }
 
+/// A path, and why it is left out.
+type LeftOut = (Vec<u8>, Reason);
+
 impl Shadow {
     /// Takes files out of the index again that no snapshot may hold. `printed` is what `git add` said, `began` when it began.
     /// A file that the snapshot before holds stays in it as it was. Says whether there was one.
@@ -129,7 +132,7 @@ fn added(printed: &[u8]) -> Option<Vec<Vec<u8>>> {
 }
 
 /// Those of `paths` that no snapshot may hold, and those that were not looked at because they are too large.
-fn search(top: &Path, paths: &[Vec<u8>], secrets: &Secrets) -> (Vec<(Vec<u8>, Reason)>, Vec<Vec<u8>>) {
+fn search(top: &Path, paths: &[Vec<u8>], secrets: &Secrets) -> (Vec<LeftOut>, Vec<Vec<u8>>) {
     let (mut found, mut unsearched) = (Vec::new(), Vec::new());
     let mut left = MOST_BYTES;
     for path in paths {
