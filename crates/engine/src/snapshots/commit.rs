@@ -62,11 +62,15 @@ impl Shadow {
         if head.is_some_and(|head| head.tree == tree) {
             return Ok(CommitOutcome::NothingToCommit);
         }
-        let left_out = match head {
-            Some(head) if self.state.head.as_ref().is_none_or(|(start, _)| *start != head.id) => {
-                self.left_out(&head.id, tree)?
-            }
-            _ => Vec::new(),
+        // Commits of this loop hold what was proven; what else is on the branch since it began, the agent has committed.
+        let own = format!("{}/", self.loop_id);
+        let is_of_agent = |head: &&Recent| {
+            self.state.head.as_ref().is_none_or(|(start, _)| *start != head.id)
+                && !head.marks.iter().any(|mark| mark.starts_with(&own))
+        };
+        let left_out = match head.filter(is_of_agent) {
+            Some(head) => self.left_out(&head.id, tree)?,
+            None => Vec::new(),
         };
         let head = head.map(|head| head.id.clone());
         let mut make = self.checkout.call().args(["commit-tree", tree, "-F", "-"]);
