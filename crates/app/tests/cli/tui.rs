@@ -118,8 +118,7 @@ fn a_supervisor_that_is_killed_leaves_an_interrupted_card_and_any_size_is_drawn(
 #[test]
 fn without_a_terminal_the_board_says_what_else_there_is() {
     let env = world();
-    let output = env.run(["tui"]);
-    output.assert_code(5);
+    let output = env.run(["tui"]).assert_code(5);
     assert_has(&output.stderr, "needs a terminal");
     assert_has(&output.stderr, "dacapo status");
 }
