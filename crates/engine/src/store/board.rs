@@ -94,8 +94,12 @@ impl Store {
 
     /// The streams that have recorded something after `seq`.
     pub(crate) fn changed_streams(&self, seq: u64) -> Result<Vec<i64>, StoreError> {
-        let sql = "SELECT DISTINCT stream FROM events WHERE seq > ?1";
-        self.query(sql, [seq.cast_signed()], |row| row.get(0))
+        // Without the hint the whole index of events by stream is read, which is as long as the journal.
+        let sql = "SELECT stream FROM events NOT INDEXED WHERE seq > ?1";
+        let mut changed: Vec<i64> = self.query(sql, [seq.cast_signed()], |row| row.get(0))?;
+        changed.sort_unstable();
+        changed.dedup();
+        Ok(changed)
     }
 
     /// The first event that was recorded at `at` or later. Events are in the order of their times, as far as the clock of the
