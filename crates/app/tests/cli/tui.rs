@@ -151,9 +151,9 @@ fn the_board_is_caught_up_from_a_place_in_the_journal_and_an_end_is_marked_until
     let now = Timestamp::now();
     assert_eq!(fresh.board(now), reader.board(now));
     // A question that is older than the newest page is still asked.
-    env.run_loop("exit 42", &["--task", "asks"]);
-    for task in ["one", "two", "three"] {
-        env.run_loop("promise", &["--task", task]);
+    for (task, script) in [("asks", "exit 42"), ("one", "promise"), ("two", "promise"), ("three", "promise")]
+    {
+        env.run(env.run_agent_args(script, ["--project", "p", "--task", task]));
     }
     let small = client.board(1).unwrap().board(Timestamp::now());
     assert!(small.has_more);
