@@ -73,7 +73,9 @@ fn fill(home: &Home, loops: u32) -> rusqlite::Result<()> {
             transaction.query_row("SELECT id, view FROM streams WHERE kind = 'loop' LIMIT 1", [], |row| {
                 Ok((row.get(0)?, row.get(1)?))
             })?;
-        let body: String = transaction.query_row("SELECT body FROM events ORDER BY seq DESC LIMIT 1", [], |row| row.get(0))?;
+        let body: String =
+            transaction
+                .query_row("SELECT body FROM events ORDER BY seq DESC LIMIT 1", [], |row| row.get(0))?;
         let mut seq: i64 = transaction.query_row("SELECT MAX(seq) FROM events", [], |row| row.get(0))?;
         let mut stream = transaction.prepare(
             "INSERT INTO streams (id, kind, project, task, workspace, head, over, view, owner_pid, owner_start, owner_boot,
@@ -87,7 +89,8 @@ fn fill(home: &Home, loops: u32) -> rusqlite::Result<()> {
             let own = format!("b{number:09}");
             let task = format!("task-{number}");
             let is_open = number < OPEN;
-            let mut own_view = view.replace(&id, &own).replace("\"task\":\"t\"", &format!("\"task\":\"{task}\""));
+            let mut own_view =
+                view.replace(&id, &own).replace("\"task\":\"t\"", &format!("\"task\":\"{task}\""));
             if is_open {
                 let mut value: serde_json::Value = serde_json::from_str(&own_view).unwrap_or_default();
                 for key in ["reason", "ended_at", "exit_code"] {
@@ -101,7 +104,12 @@ fn fill(home: &Home, loops: u32) -> rusqlite::Result<()> {
             let key = transaction.last_insert_rowid();
             for _ in 0..EVENTS {
                 seq += 1;
-                event.execute(params![seq, key, now - (i64::from(loops) - i64::from(number)) * 60_000_000, body])?;
+                event.execute(params![
+                    seq,
+                    key,
+                    now - (i64::from(loops) - i64::from(number)) * 60_000_000,
+                    body
+                ])?;
             }
         }
     }

@@ -4,7 +4,10 @@ use dacapo_core::{
     duration::Millis,
     event::GateRole,
     receipt::Receipt,
-    text::columns::{columns, wrapped},
+    text::{
+        columns::{columns, wrapped},
+        count,
+    },
     view::{
         Card, Costs, IterationLine, Need, RunPage, StageTaskView, TaskPage, UnitStatus, Verdict,
         WorkflowPage, WorkflowView,
@@ -199,23 +202,24 @@ fn sign_of_need(need: &Need, look: &Theme) -> &'static str {
 fn costs_page(costs: &Costs, span: Span, area: Rect, scene: &Scene) -> (Vec<Line>, Vec<Line>) {
     let look = &scene.look;
     let total = money(Some(costs.cost_usd), None, false).unwrap_or_else(|| "$0".to_owned());
-    let head =
+    let head = vec![
         vec![
-            vec![
-                (Tone::Title, format!("Costs, {}: {total}", span.words())),
-                (Tone::Quiet, format!("  {} tokens, {} agents", thousands(costs.tokens), costs.agents)),
-            ],
-            one(
-                Tone::Quiet,
-                Span::ALL
-                    .iter()
-                    .map(|own| {
+            (Tone::Title, format!("Costs, {}: {total}", span.words())),
+            (Tone::Quiet, format!("  {} tokens, {}", thousands(costs.tokens), count(costs.agents, "agent"))),
+        ],
+        one(
+            Tone::Quiet,
+            Span::ALL
+                .iter()
+                .map(
+                    |own| {
                         if *own == span { format!("[{}]", own.words()) } else { format!(" {} ", own.words()) }
-                    })
-                    .collect::<Vec<_>>()
-                    .join(" "),
-            ),
-        ];
+                    },
+                )
+                .collect::<Vec<_>>()
+                .join(" "),
+        ),
+    ];
     let mut lines = Vec::new();
     let most = costs.points.iter().map(|point| point.cost_usd).fold(0.0, f64::max);
     let by_tokens = most <= 0.0;
@@ -247,7 +251,7 @@ fn costs_page(costs: &Costs, span: Span, area: Rect, scene: &Scene) -> (Vec<Line
             lines.push(vec![
                 (Tone::Plain, format!("  {:<32}", cut(&share.name, 32, look))),
                 (Tone::Title, format!("{words:>12}")),
-                (Tone::Quiet, format!("  {} agents", share.agents)),
+                (Tone::Quiet, format!("  {}", count(share.agents, "agent"))),
             ]);
         }
         if shares.is_empty() {

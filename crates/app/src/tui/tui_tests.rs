@@ -495,7 +495,7 @@ fn what_is_typed_stands_in_the_last_line() {
     let last = |own: &mut State| picture(own, 80, 24).lines().last().unwrap_or_default().to_owned();
     for (keys, line) in [
         (":open TASK-001", ":open TASK-001"),
-        ("c", "Cancel fix-tests for good? (its agent is ended; its files stay as…y yes, any other key no"),
+        ("c", "Cancel fix-tests for good? (its agent is ended; its fil…y yes, any other key no"),
         ("suse the second approach", "steer fix-tests: use the second approach"),
         ("a", "! fix-tests is checking; it cannot be asked to approve"),
         (":nonsense\n", "! there is no command `nonsense`; `?` lists them"),

@@ -21,7 +21,7 @@ use super::{
 /// The smallest terminal that the board is drawn in.
 pub(crate) const LEAST: (u16, u16) = (40, 10);
 /// How wide a lane is at least, and at most.
-const LANE: (u16, u16) = (24, 44);
+const LANE: (u16, u16) = (20, 44);
 /// How high a card is: its frame, name, title, rule and state; without the rule where room is scarce.
 const HIGH: u16 = 6;
 const LOW: u16 = 5;
@@ -66,7 +66,8 @@ pub(crate) fn places(area: Rect, slots: usize) -> Places {
 /// How many lines a page has, and how many cards a lane.
 pub(crate) fn room(area: Rect, slots: usize) -> (usize, usize) {
     let places = places(area, slots);
-    let cards = places.lanes.height.saturating_sub(1) / places.card;
+    // One line for the names of lanes, one for those that have no room.
+    let cards = places.lanes.height.saturating_sub(2) / places.card;
     (usize::from(area.height.saturating_sub(4)), usize::from(cards).max(1))
 }
 
@@ -242,24 +243,21 @@ fn board(buffer: &mut Buffer, places: &Places, state: &State, scene: &Scene) {
         }
         return;
     }
-    let (columns_of, first) = lane_columns(places.lanes, &lanes, state);
+    let shown = usize::from((places.lanes.width / LANE.0).max(1)).min(lanes.len());
+    // Lanes that have no room are named below the others, so that none is forgotten.
+    let is_short = shown < lanes.len();
+    let area = Rect { height: places.lanes.height - u16::from(is_short), ..places.lanes };
+    let (columns_of, first) = lane_columns(area, shown, &lanes, state);
     for (lane, column) in lanes.iter().skip(first).zip(&columns_of) {
         draw_lane(buffer, *column, *lane, places.card, state, scene);
     }
-    // Lanes that have no room are named, so that none is forgotten.
-    let last = first + columns_of.len();
-    let named = |lanes: &[Lane]| lanes.iter().map(|lane| lane.words()).collect::<Vec<_>>().join(", ");
-    let hidden: Vec<Lane> = lanes[..first].iter().chain(&lanes[last.min(lanes.len())..]).copied().collect();
-    if !hidden.is_empty() {
-        let words = format!("Tab: {}", named(&hidden));
-        let wide = u16::try_from(columns(&words)).unwrap_or(0);
-        let area = line(places.lanes, 0);
-        if let Some(last) = columns_of.last()
-            && area.width > wide
-            && last.width > wide + 12
-        {
-            put(buffer, area, area.width - wide, &words, look.style(Tone::Quiet), look);
-        }
+    if is_short {
+        let hidden = lanes.iter().enumerate().filter(|(at, _)| *at < first || *at >= first + shown);
+        let hidden: Vec<String> =
+            hidden.map(|(_, lane)| format!("{} {}", lane.words(), state.cards(*lane).len())).collect();
+        let words = format!("Tab shows {}", hidden.join(", "));
+        let last = line(places.lanes, places.lanes.height.saturating_sub(1));
+        put(buffer, last, 1, &words, look.style(Tone::Quiet), look);
     }
     if places.slots.height > 0 && places.slots.width > 0 && !state.board.slots.is_empty() {
         if places.slots.x > places.lanes.x {
@@ -271,8 +269,7 @@ fn board(buffer: &mut Buffer, places: &Places, state: &State, scene: &Scene) {
 }
 
 /// The columns of the lanes that have room, and the first lane among them: the one with the cursor is in sight.
-fn lane_columns(area: Rect, lanes: &[Lane], state: &State) -> (Vec<Rect>, usize) {
-    let fitting = usize::from((area.width / LANE.0).max(1)).min(lanes.len());
+fn lane_columns(area: Rect, fitting: usize, lanes: &[Lane], state: &State) -> (Vec<Rect>, usize) {
     let chosen =
         state.selected_card().and_then(|card| lanes.iter().position(|lane| *lane == card.lane)).unwrap_or(0);
     let first = (chosen + 1).saturating_sub(fitting).min(lanes.len() - fitting);
@@ -293,7 +290,7 @@ fn draw_lane(buffer: &mut Buffer, area: Rect, lane: Lane, card: u16, state: &Sta
     let style = if is_chosen { style.add_modifier(Modifier::UNDERLINED) } else { style };
     let end = put(buffer, line(area, 0), 1, &title, style, look);
     let top = state.top(lane);
-    let room = usize::from(area.height.saturating_sub(1) / card).max(1);
+    let room = state.cards_room.min(usize::from(area.height.saturating_sub(1) / card)).max(1);
     let below = cards.len().saturating_sub(top + room);
     let mut marks = Vec::new();
     if top > 0 {
@@ -389,7 +386,10 @@ fn status_words(card: &Card, scene: &Scene) -> String {
             {
                 progress
             }
-            Some(progress) if card.kind != CardKind::Run => format!("{progress} {words}"),
+            Some(_) if card.kind != CardKind::Run && card.max_iterations > 0 => {
+                format!("{words} ({}/{})", card.iteration, card.max_iterations)
+            }
+            Some(_) if card.kind != CardKind::Run => words.to_owned(),
             _ => card.parts.clone().unwrap_or_else(|| words.to_owned()),
         },
         "parked" => match card.until {

@@ -118,8 +118,7 @@ fn a_supervisor_that_is_killed_leaves_an_interrupted_card_and_any_size_is_drawn(
 #[test]
 fn without_a_terminal_the_board_says_what_else_there_is() {
     let env = world();
-    let output = env.run(["tui"]);
-    output.assert_code(5);
+    let output = env.run(["tui"]).assert_code(5);
     assert_has(&output.stderr, "needs a terminal");
     assert_has(&output.stderr, "dacapo status");
 }
@@ -152,9 +151,9 @@ fn the_board_is_caught_up_from_a_place_in_the_journal_and_an_end_is_marked_until
     let now = Timestamp::now();
     assert_eq!(fresh.board(now), reader.board(now));
     // A question that is older than the newest page is still asked.
-    env.run_loop("exit 42", &["--task", "asks"]);
-    for task in ["one", "two", "three"] {
-        env.run_loop("promise", &["--task", task]);
+    for (task, script) in [("asks", "exit 42"), ("one", "promise"), ("two", "promise"), ("three", "promise")]
+    {
+        env.run(env.run_agent_args(script, ["--project", "p", "--task", task]));
     }
     let small = client.board(1).unwrap().board(Timestamp::now());
     assert!(small.has_more);
