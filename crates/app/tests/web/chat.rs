@@ -268,7 +268,13 @@ fn a_killed_server_loses_and_doubles_nothing() {
     for words in ["Starting workflow", "Step 1/2", "Step 2/2", "Workflow complete", "Runs"] {
         assert_eq!(count(&sent, words), 1, "{words}: {sent:#?}");
     }
-    // And once more, with nothing left to say.
+    // And once more, with nothing left to say. In the very moment of a kill Telegram could not say what it has taken.
+    let open = || {
+        let db = rusqlite::Connection::open(env.dacapo_home().join("dacapo.db")).unwrap();
+        let sql = "SELECT COUNT(*) FROM messages WHERE state IN ('queued', 'sending', 'received')";
+        db.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    env.wait_until("all of it is known to have arrived", SOON, || open() == 0);
     serve.kill();
     let serve = Serve::start(&env);
     serve.say("d", "/help");
