@@ -243,6 +243,7 @@ fn a_killed_server_loses_and_doubles_nothing() {
     let env = with(WAITS);
     let telegram = service(&env, ChatKind::Telegram, "");
     let serve = Serve::start(&env);
+    first_look(&env);
     serve.say("c", "w");
     telegram.write("42", "42", "w");
     serve.wait_for(&env, "c", "**Step 1/2**");
@@ -268,7 +269,13 @@ fn a_killed_server_loses_and_doubles_nothing() {
     for words in ["Starting workflow", "Step 1/2", "Step 2/2", "Workflow complete", "Runs"] {
         assert_eq!(count(&sent, words), 1, "{words}: {sent:#?}");
     }
-    // And once more, with nothing left to say.
+    // And once more, with nothing left to say. In the very moment of a kill Telegram could not say what it has taken.
+    let open = || {
+        let db = rusqlite::Connection::open(env.dacapo_home().join("dacapo.db")).unwrap();
+        let sql = "SELECT COUNT(*) FROM messages WHERE state IN ('queued', 'sending', 'received')";
+        db.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    env.wait_until("all of it is known to have arrived", SOON, || open() == 0);
     serve.kill();
     let serve = Serve::start(&env);
     serve.say("d", "/help");
@@ -286,7 +293,7 @@ fn a_message_that_arrived_while_the_server_was_killed_is_not_sent_again() {
         let serve = Serve::start(&env);
         // The service takes it, and the server dies before it hears so.
         chat.set_mute(true);
-        first_look(&env, &chat);
+        first_look(&env);
         chat.write(channel, "U1", "w");
         chat.wait_for("Starting workflow", SOON);
         serve.kill();
@@ -302,8 +309,8 @@ fn a_message_that_arrived_while_the_server_was_killed_is_not_sent_again() {
     }
 }
 
-/// Waits until the server knows where to begin to read.
-fn first_look(env: &TestEnv, _: &ChatServer) {
+/// Waits until the server knows where to begin to read: what was written before its first start is not answered.
+fn first_look(env: &TestEnv) {
     let db = env.dacapo_home().join("dacapo.db");
     env.wait_until("the channels have a position", SOON, || {
         let Ok(db) = rusqlite::Connection::open(&db) else { return false };
@@ -318,7 +325,7 @@ fn telegram_tells_progress_ignores_strangers_and_shows_hostile_words_as_words() 
     let env = with(ASKS);
     let telegram = service(&env, ChatKind::Telegram, "");
     let serve = Serve::start(&env);
-    first_look(&env, &telegram);
+    first_look(&env);
     telegram.write("666", "666", "w");
     telegram.write("666", "666", "w again");
     let line = serve.running.wait_for_line(|line| line.contains("is ignored"), SOON);
@@ -348,7 +355,7 @@ fn a_token_is_kept_from_agents_and_one_that_is_not_accepted_ends_the_adapter() {
     env.script("env-to .git/env; promise COMPLETE");
     let discord = service(&env, ChatKind::Discord, "");
     let serve = Serve::start(&env);
-    first_look(&env, &discord);
+    first_look(&env);
     discord.write("500", "U1", "w");
     discord.wait_for("Loop complete", SOON);
     assert!(!env.read(".git/env").contains("CHAT_TOKEN"), "{}", env.read(".git/env"));
@@ -370,7 +377,7 @@ fn discord_waits_as_long_as_it_is_told_and_nothing_becomes_a_mention() {
     env.script("say '@everyone [click](http://evil) **loud**'; promise COMPLETE");
     let discord = service(&env, ChatKind::Discord, "");
     let serve = Serve::start(&env);
-    first_look(&env, &discord);
+    first_look(&env);
     discord.fail_next([ChatFailure::TooMany(0.3), ChatFailure::TooMany(0.3)]);
     discord.write("500", "U1", "<@77> w");
     discord.wait_for("Loop complete", SOON);
@@ -395,7 +402,7 @@ fn slack_goes_on_in_a_thread_and_what_matters_is_tried_three_times() {
     let env = with(ASKS);
     let slack = service(&env, ChatKind::Slack, "");
     let serve = Serve::start(&env);
-    first_look(&env, &slack);
+    first_look(&env);
     let ts = slack.write("C1", "U1", "<@UBOT> w a &lt;b&gt;");
     slack.wait_for("*Question*: Ship it?", SOON);
     assert!(slack.sent().iter().all(|sent| sent.thread.as_deref() == Some(&ts)));
@@ -430,7 +437,7 @@ fn a_service_that_is_down_is_asked_again_until_it_is_back() {
     let env = with(WAITS);
     let slack = service(&env, ChatKind::Slack, "");
     let serve = Serve::start(&env);
-    first_look(&env, &slack);
+    first_look(&env);
     slack.write("C1", "U1", "w");
     slack.wait_for("Step 1/2", SOON);
     slack.set_down(true);
@@ -488,7 +495,7 @@ fn a_stream_sends_each_message_and_each_tool_at_once() {
     command.env("CHAT_TOKEN", TOKEN);
     let running = Running::start(command);
     running.wait_for_line(|line| line.starts_with("token "), SOON);
-    first_look(&env, &telegram);
+    first_look(&env);
     telegram.write("42", "42", "w");
     // Before the agent has ended.
     telegram.wait_for("[Bash] cargo test", SOON);

@@ -69,6 +69,14 @@ const SHOWN: u32 = 1000;
 /// The longest name of a conversation.
 const LONGEST_NAME: usize = 200;
 
+/// What a conversation may be called by a program.
+const NAME: &str = "letters, digits and `._:@#+-`, at most 200, beginning with a letter or digit";
+
+fn is_name(name: &str) -> bool {
+    let is_known = |c: char| c.is_alphanumeric() || "._:@#+-".contains(c);
+    name.len() <= LONGEST_NAME && name.starts_with(char::is_alphanumeric) && name.chars().all(is_known)
+}
+
 /// What the threads share.
 struct Desk {
     home: Home,
@@ -167,7 +175,7 @@ pub fn routes() -> Vec<Route> {
         )
         .body("`{\"conversationId\": \"…\", \"message\": \"…\"}`"),
         Route::get(
-            "/test/messages/{conversation}",
+            "/test/messages/{id}",
             Access::Token,
             "Shows what was sent to a conversation.",
             test_messages,
@@ -242,12 +250,8 @@ impl Posted {
             ApiError::bad_request(format!("the body is no message: {error}"))
                 .hint("send JSON: `{\"conversationId\": \"…\", \"message\": \"…\"}`")
         })?;
-        let is_name = |name: &str| {
-            !name.is_empty() && name.len() <= LONGEST_NAME && !name.chars().any(char::is_control)
-        };
         if !is_name(&posted.conversation_id) || posted.id.as_deref().is_some_and(|id| !is_name(id)) {
-            let what = "`conversationId` and `id` must be words of at most 200 bytes";
-            return Err(ApiError::bad_request(what));
+            return Err(ApiError::bad_request(format!("`conversationId` and `id` must be {NAME}")));
         }
         if incoming(&posted.message).trim().is_empty() {
             return Err(ApiError::bad_request("`message` must be a non-empty string"));
@@ -283,6 +287,9 @@ async fn test_messages(
     Extracted(state): Extracted<Shared>,
     Path(conversation): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
+    if !is_name(&conversation) {
+        return Err(ApiError::bad_request(format!("the name of a conversation has {NAME}")));
+    }
     let of = Conversation::new(test_adapter::NAME, conversation.clone());
     let found = state.ask(move |client| client.conversation(&of, SHOWN)).await?;
     let sent = found.iter().filter(|message| message.is_out && message.state == ChatState::Sent);
