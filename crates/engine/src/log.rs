@@ -19,9 +19,6 @@ use crate::{
     store::Channel,
 };
 
-/// A line that is longer is shown in pieces.
-const LONG_LINE: usize = 1 << 20;
-
 /// A stretch of the log that one attempt printed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LogPart {
@@ -114,20 +111,12 @@ impl LogReader {
             if left == 0 {
                 break;
             }
-            let mut room = left;
-            let (bytes, is_all, text, used) = loop {
-                let bytes = self.bytes(client, begin, stop.min(begin + room))?;
-                let is_all = begin + bytes.len() as u64 == stop;
-                // What follows another attempt, or an end, is not written any more.
-                let is_whole = is_all && (stop < all || is_over || until.is_some());
-                let format = start.map_or(Format::Text, |start| start.format);
-                let (text, used) = rendered(format, &bytes, is_whole);
-                if used > 0 || is_all || bytes.len() >= LONG_LINE {
-                    break (bytes, is_all, text, used);
-                }
-                // A line that is longer than what was asked for: all of it, up to where it is cut.
-                room = LONG_LINE as u64;
-            };
+            let bytes = self.bytes(client, begin, stop.min(begin + left))?;
+            let is_all = begin + bytes.len() as u64 == stop;
+            // What follows another attempt, or an end, is not written any more.
+            let is_whole = is_all && (stop < all || is_over || until.is_some());
+            let format = start.map_or(Format::Text, |start| start.format);
+            let (text, used) = rendered(format, &bytes, is_whole, bytes.len() as u64 >= most);
             left = left.saturating_sub(used as u64);
             let stopped_at = begin + used as u64;
             if used > 0 {
@@ -200,25 +189,36 @@ impl LogReader {
     }
 }
 
-/// The readable form of the beginning of `bytes`, and how many of them it is made of.
-fn rendered(format: Format, bytes: &[u8], is_whole: bool) -> (String, usize) {
+/// The readable form of the beginning of `bytes`, and how many of them it is made of. A line that does not fit what is wanted at
+/// once (`is_full`) is shown in pieces.
+fn rendered(format: Format, bytes: &[u8], is_whole: bool, is_full: bool) -> (String, usize) {
     let (text, used) = match format {
         Format::Text => {
             let used = match bytes.iter().rposition(|byte| *byte == b'\n') {
                 _ if is_whole => bytes.len(),
                 Some(newline) => newline + 1,
-                None if bytes.len() >= LONG_LINE => bytes.len(),
+                None if is_full => whole_characters(bytes),
                 None => 0,
             };
             (readable(&bytes[..used]), used)
         }
-        format => said(format, bytes, is_whole),
+        format => said(format, bytes, is_whole, is_full),
     };
     (secrets().redact(&text).into_owned(), used)
 }
 
+/// How many bytes there are without a character that is cut at their end.
+fn whole_characters(bytes: &[u8]) -> usize {
+    let tail = bytes.len().saturating_sub(3);
+    let cut = bytes[tail..].iter().rposition(|byte| *byte >= 0xc0).map(|at| tail + at);
+    match cut {
+        Some(at) if at > 0 && std::str::from_utf8(&bytes[at..]).is_err() => at,
+        _ => bytes.len(),
+    }
+}
+
 /// What the events of a CLI say. It ends behind an event that said something, so that no words are cut that come in pieces.
-fn said(format: Format, bytes: &[u8], is_whole: bool) -> (String, usize) {
+fn said(format: Format, bytes: &[u8], is_whole: bool, is_full: bool) -> (String, usize) {
     let mut transcript = Transcript::new(format);
     let (mut text, mut used, mut read, mut in_text) = (String::new(), 0, 0, 0);
     for line in bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
@@ -243,7 +243,7 @@ fn said(format: Format, bytes: &[u8], is_whole: bool) -> (String, usize) {
         used = bytes.len();
     } else if used > 0 {
         text.truncate(in_text);
-    } else if bytes.len() >= LONG_LINE {
+    } else if is_full {
         used = bytes.len();
     }
     (readable(text.as_bytes()), used)
@@ -262,13 +262,16 @@ mod tests {
             (b"\x1b[31mred\x1b[0m\x07\n", false, "red\n", 14),
             (b"a\xffb\n", false, "a\u{fffd}b\n", 4),
         ] {
-            assert_eq!(rendered(Format::Text, bytes, is_whole), (text.to_owned(), used), "{bytes:?}");
+            assert_eq!(rendered(Format::Text, bytes, is_whole, false), (text.to_owned(), used), "{bytes:?}");
         }
     }
 
     #[test]
     fn a_very_long_line_comes_in_pieces() {
-        let long = vec![b'x'; LONG_LINE];
-        assert_eq!(rendered(Format::Text, &long, false).1, LONG_LINE);
+        for (bytes, used) in
+            [(&b"xxxx"[..], 4), ("xxé".as_bytes(), 4), (&"xxé".as_bytes()[..3], 2), (b"\xff", 1)]
+        {
+            assert_eq!(rendered(Format::Text, bytes, false, true).1, used, "{bytes:?}");
+        }
     }
 }

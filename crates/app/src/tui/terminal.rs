@@ -15,6 +15,7 @@ use ratatui::{
         execute,
         terminal::{EnterAlternateScreen, LeaveAlternateScreen, SetTitle, disable_raw_mode, enable_raw_mode},
     },
+    layout::Rect,
 };
 use rustix::process::{Signal, getpid, kill_process};
 

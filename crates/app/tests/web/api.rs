@@ -110,11 +110,12 @@ fn the_document_is_made_from_the_routes() {
 #[test]
 fn hostile_output_is_text() {
     let env = world();
-    let script = "say \\e[2J\\e]0\\;owned\\a<script>alert(1)</script>\\r\\b; say a\\xff\\xfeb \\xe2\\x80\\xae gnp.exe; \
+    let script = "say \\e[2J\\e]0\\;owned\\a<script>alert(1)</script>\\r\\x08; say a\\xff\\xfeb \\xe2\\x80\\xae gnp.exe; \
                   line 1048576; promise";
     let prompt = "<img src=x onerror=alert(1)> \u{202e}evil\u{1b}[31m";
     let agent = env.agent_cmd_for(script);
-    env.run(["run", prompt, "--agent-cmd", &agent, "-n", "1"]);
+    let output = env.run(["run", prompt, "--agent-cmd", &agent, "-n", "1"]);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
     let id = newest(&env);
     let server = Server::web(&env, &[]);
     let is_bad =
