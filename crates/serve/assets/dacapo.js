@@ -210,28 +210,35 @@
       note.onclick = () => { focus(); location.assign(url); };
     },
     async look(data) {
+      if (data && this.wanted().includes("done")) {
+        const fact = JSON.parse(data);
+        if (fact.type === "loop_finished" && fact.state === "completed") {
+          this.say("Done", fact.detail || fact.loop, `done-${fact.loop}`, `/loops/${encodeURIComponent(fact.loop)}`);
+        }
+      }
+      // What happens while an answer is on its way is looked at behind it.
+      this.again = true;
       if (this.busy) return;
       this.busy = true;
-      try {
-        if (data && this.wanted().includes("done")) {
-          const fact = JSON.parse(data);
-          if (fact.type === "loop_finished" && fact.state === "completed") {
-            this.say("Done", fact.detail || fact.loop, `done-${fact.loop}`, `/loops/${encodeURIComponent(fact.loop)}`);
-          }
-        }
-        const answer = await fetch("/api/attention", { credentials: "same-origin" });
-        if (!answer.ok) return;
-        const needs = await answer.json();
-        for (const need of Array.isArray(needs) ? needs : needs.needs || []) {
-          const tag = `${need.id}-${need.urgency}-${need.since}`;
-          if (this.seen.has(tag)) continue;
-          this.seen.add(tag);
-          if (this.isFirst || !this.wanted().includes(need.urgency)) continue;
-          const page = need.kind === "loop" ? "loops" : "runs";
-          this.say(`${need.name}: ${need.urgency.replace("_", " ")}`, need.what, tag, `/${page}/${encodeURIComponent(need.id)}`);
-        }
-        this.isFirst = false;
-      } catch { /* the next event looks again */ } finally { this.busy = false; }
+      while (this.again) {
+        this.again = false;
+        try { await this.compare(); } catch { /* the next event looks again */ }
+      }
+      this.busy = false;
+    },
+    async compare() {
+      const answer = await fetch("/api/attention", { credentials: "same-origin" });
+      if (!answer.ok) return;
+      const needs = await answer.json();
+      for (const need of needs) {
+        const tag = `${need.id}-${need.urgency}-${need.since}`;
+        if (this.seen.has(tag)) continue;
+        this.seen.add(tag);
+        if (this.isFirst || !this.wanted().includes(need.urgency)) continue;
+        const page = need.kind === "loop" ? "loops" : "runs";
+        this.say(`${need.name}: ${need.urgency.replace("_", " ")}`, need.what, tag, `/${page}/${encodeURIComponent(need.id)}`);
+      }
+      this.isFirst = false;
     },
     show() {
       const box = $("#notify");
@@ -245,8 +252,9 @@
         await Notification.requestPermission();
       }
       if (chosen.length > 0 && !this.isOn()) toast("The browser does not allow notifications of this page.");
+      // What is known already is no news.
+      if (this.isOn()) await this.look();
       this.button();
-      this.look();
     },
     button() { $("[data-notify]")?.setAttribute("aria-pressed", String(this.isOn())); },
   };
