@@ -1,6 +1,6 @@
 //! The report as people read it, in many situations and widths.
 
-use dacapo_core::view::ChangedFiles;
+use dacapo_core::{judge::claim::RefusalReason, view::ChangedFiles};
 use jiff::SignedDuration;
 
 use super::*;

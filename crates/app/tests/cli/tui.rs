@@ -2,14 +2,11 @@
 
 use dacapo_core::view::{Lane, Urgency};
 use dacapo_engine::{client::Client, home::Home};
-use dacapo_testkit::{TestEnv, wait_until};
+use dacapo_testkit::{Terminal, TestEnv, wait_until};
 use jiff::Timestamp;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{
-    attach::Terminal,
-    support::{LONG, Task, assert_has, world},
-};
+use crate::support::{LONG, Task, assert_has, world};
 
 const DACAPO: &str = env!("CARGO_BIN_EXE_dacapo");
 
@@ -17,7 +14,6 @@ const DACAPO: &str = env!("CARGO_BIN_EXE_dacapo");
 #[track_caller]
 fn open<'a>(env: &'a TestEnv, columns: u32, rows: u32, options: &str) -> Terminal<'a> {
     let terminal = Terminal::open(env, columns, rows, &format!("LANG=C.UTF-8 {DACAPO} tui {options}"));
-    let terminal = terminal.expect("tmux is needed: `scripts/install` installs it");
     terminal.wait_for("dacapo ");
     terminal
 }
