@@ -57,7 +57,7 @@ fn consent_survives_and_covers_what_runs_and_only_that() {
     ");
     assert!(!env.workspace().join("canarY").exists());
     // With the commands that were agreed to, it goes on.
-    env.write(CONFIG, GATE.replace("tests/**", "x, tests/**"));
+    env.write(CONFIG, GATE.replace("tests/**", "'?x', tests/**"));
     run(&env, &[]).assert_code(0);
     assert!(env.run(["trust", "--revoke"]).assert_code(0).stdout.contains("withdrawn"));
     run(&env, &[]).assert_code(4);

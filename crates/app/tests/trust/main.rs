@@ -23,6 +23,12 @@ pub(crate) fn env() -> TestEnv {
 pub(crate) fn configured(config: &str) -> TestEnv {
     let env = env();
     env.write(CONFIG, config);
+    // A pattern that protects nothing is an error.
+    for (pattern, file) in [("tests/**", "tests/case.txt"), ("lib]", "lib/code.txt")] {
+        if config.contains(pattern) {
+            env.write(file, "as agreed");
+        }
+    }
     env
 }
 

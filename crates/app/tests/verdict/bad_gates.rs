@@ -52,12 +52,12 @@ fn a_pattern_that_protects_nothing_is_refused_unless_it_says_that_it_may() {
     assert_has(&refused.stderr, "`nothing/**` protects nothing: no file matches it");
     assert_has(&refused.stderr, "begins with `?`");
     env.write(".dacapo/config.yaml", "protect: [\"?nothing/**\"]\n");
-    env.loop_of("true", &["-n", "1", "--protect", "tests/**"]).assert_code(3);
+    env.loop_of("true", &["-n", "1", "--protect", "tests/**", "--trust"]).assert_code(3);
     let warned: Vec<String> = env.of_type("warned").iter().map(|event| event["text"].to_string()).collect();
     assert_eq!(warned, Vec::<String>::new());
     // It protects all the same: what is added there is tampered with.
     let agent = format!("mkdir nothing; echo x >nothing/new\n{PROMISE}");
-    env.loop_of(&agent, &["-n", "1", "--gate", "true"]).assert_code(3);
+    env.loop_of(&agent, &["-n", "1", "--gate", "true", "--trust"]).assert_code(3);
     assert_eq!(env.of_type("claim_refused")[0]["reason"], "tampered");
 }
 

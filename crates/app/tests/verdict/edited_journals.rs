@@ -123,7 +123,7 @@ fn verify_finds_every_edit_of_a_proven_loop() {
         ("the view", "UPDATE streams SET view = json_set(view, '$.iteration', 1) WHERE task = 't'".to_owned()),
         ("the parent", "UPDATE streams SET parent = (SELECT o.id FROM streams o WHERE o.task = 'f') WHERE task = 't'".to_owned()),
         ("the signature removed", "DELETE FROM attestations".to_owned()),
-        ("the signature edited", "UPDATE attestations SET envelope = json_set(envelope, '$.signatures[0].sig', replace(envelope ->> '$.signatures[0].sig', 'A', 'B'))".to_owned()),
+        ("the signature edited", "UPDATE attestations SET envelope = json_set(envelope, '$.signatures[0].sig', iif(substr(envelope ->> '$.signatures[0].sig', 1, 1) = 'A', 'B', 'A') || substr(envelope ->> '$.signatures[0].sig', 2))".to_owned()),
         ("the signed receipt edited", "UPDATE attestations SET envelope = json_set(envelope, '$.payload', replace(envelope ->> '$.payload', 'a', 'b'))".to_owned()),
         ("no signature in the envelope", "UPDATE attestations SET envelope = json_set(envelope, '$.signatures', json('[]'))".to_owned()),
         ("another statement in its place", "UPDATE attestations SET envelope = (SELECT o.envelope FROM attestations o WHERE o.predicate LIKE '%test-result%') WHERE predicate NOT LIKE '%test-result%'".to_owned()),

@@ -201,13 +201,15 @@ pub(super) fn migrate(db: &Connection, keys: &Keys) -> Result<(), MigrateError> 
     let transaction = rusqlite::Transaction::new_unchecked(db, TransactionBehavior::Immediate)?;
     let found = version(&transaction)?;
     let done = usize::try_from(found - UNRELEASED).unwrap_or(0);
+    if found < CHAINED {
+        let next: i64 = match found {
+            0 => 1,
+            _ => transaction.query_row("SELECT COALESCE(MAX(seq), 0) + 1 FROM events", [], |row| row.get(0))?,
+        };
+        keys.begin_chain(next.cast_unsigned(), found == 0)?;
+    }
     for step in STEPS.iter().skip(done) {
         transaction.execute_batch(step)?;
-    }
-    if found < CHAINED {
-        let next: i64 =
-            transaction.query_row("SELECT COALESCE(MAX(seq), 0) + 1 FROM events", [], |row| row.get(0))?;
-        keys.begin_chain(next.cast_unsigned(), found == 0)?;
     }
     transaction.pragma_update(None, "user_version", KNOWN)?;
     transaction.commit()?;
