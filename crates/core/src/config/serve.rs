@@ -115,7 +115,8 @@ fn service(serve: &mut Section<'_>, name: &str, api: &str, needs_channels: bool)
         let what = "must begin with `https://`, because the token goes there; `http://` only to this machine";
         section.wrong(at, format!("`serve.{name}.api` {what}"));
     }
-    let is_whole = !users.is_empty() && !(needs_channels && channels.is_empty()) && is_fine;
+    let has_channels = !needs_channels || !channels.is_empty();
+    let is_whole = !users.is_empty() && has_channels && is_fine;
     let token = token?;
     is_whole.then_some(ChatService { token, users, channels, mode, api, every })
 }
