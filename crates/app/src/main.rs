@@ -5,6 +5,7 @@ mod context;
 mod error;
 mod not_begun;
 mod report;
+mod tui;
 
 use std::process::ExitCode;
 
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
     // A keeper inherits from one of these, so nothing is left to it.
     dacapo_engine::process::keep_to_this_process();
     std::panic::set_hook(Box::new(|panic| {
+        tui::terminal::give_back();
         report::terminal::restore();
         error::report_bug(&panic.to_string());
         std::process::exit(if cli::is_hook() { 0 } else { 70 });

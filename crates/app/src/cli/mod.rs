@@ -38,6 +38,7 @@ mod snapshots;
 mod status;
 mod task;
 mod trust;
+mod tui;
 mod unit;
 mod value;
 mod verify;
@@ -102,6 +103,7 @@ enum Command {
     #[command(visible_aliases = ["ps", "ls", "list", "ralph-status"])]
     Status(status::StatusArgs),
     Report(report::ReportArgs),
+    Tui(tui::TuiArgs),
     #[command(visible_alias = "watch")]
     Attach(attach::AttachArgs),
     Web(web::WebArgs),
@@ -165,6 +167,7 @@ impl Command {
             | Self::Session(_)
             | Self::Status(_)
             | Self::Report(_)
+            | Self::Tui(_)
             | Self::Attach(_)
             | Self::Logs(_)
             | Self::Events(_)
@@ -314,6 +317,7 @@ fn dispatch(command: &Command, matches: &ArgMatches) -> Result<u8, UserError> {
         Command::Hook(args) => hook::hook(&cx, args),
         Command::Status(args) => status::status(&cx, args),
         Command::Report(args) => report::report(&cx, args),
+        Command::Tui(args) => tui::tui(&cx, args),
         Command::Attach(args) => attach::attach(&cx, args),
         Command::Web(args) => web::web(&cx, args),
         Command::Serve(args) => serve::serve(&cx, args, matches),

@@ -24,3 +24,4 @@ mod secrets;
 mod stopping;
 mod support;
 mod surroundings;
+mod tui;

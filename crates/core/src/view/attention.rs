@@ -1,6 +1,6 @@
 //! Who needs a person, most urgent first: one list for the report and the screens.
 
-use std::path::PathBuf;
+use std::{collections::HashMap, path::PathBuf};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     event::{Reason, UnitEnd},
-    ids::ProjectId,
+    ids::{ProjectId, TaskId},
 };
 
 /// Everything that a report or a list of needs is folded from: views as they stand now.
@@ -115,9 +115,9 @@ pub struct Need {
 /// cancelled: when it died is recorded nowhere.
 pub fn attention(standing: &Standing, since: Timestamp) -> Vec<Need> {
     let mut needs: Vec<Need> = Vec::new();
-    needs.extend(
-        standing.loops.iter().filter(|view| !is_succeeded(view, &standing.loops)).filter_map(of_loop),
-    );
+    let newest = newest_of_tasks(&standing.loops);
+    let is_newest = |view: &&LoopView| newest.get(&(&view.project, &view.task)) == Some(&view.started_at);
+    needs.extend(standing.loops.iter().filter(is_newest).filter_map(of_loop));
     for (run, units) in &standing.runs {
         let of_units: Vec<Need> = units.iter().filter_map(|unit| of_unit(run, unit)).collect();
         if of_units.is_empty() {
@@ -157,14 +157,14 @@ fn is_dead(standing: &Standing, need: &Need) -> bool {
     }
 }
 
-/// Whether a later loop works, or worked, on the same task.
-fn is_succeeded(view: &LoopView, all: &[LoopView]) -> bool {
-    all.iter().any(|other| {
-        other.project == view.project
-            && other.task == view.task
-            && other.id != view.id
-            && other.started_at > view.started_at
-    })
+/// When the newest loop of each task began: one that a later loop has taken up needs no person.
+fn newest_of_tasks(loops: &[LoopView]) -> HashMap<(&ProjectId, &TaskId), Timestamp> {
+    let mut newest = HashMap::new();
+    for view in loops {
+        let known = newest.entry((&view.project, &view.task)).or_insert(view.started_at);
+        *known = view.started_at.max(*known);
+    }
+    newest
 }
 
 fn of_loop(view: &LoopView) -> Option<Need> {

@@ -46,6 +46,9 @@ pub(crate) struct StreamOnBoard {
 const STREAM: &str = "s.view, s.owner_pid, s.owner_start, s.owner_boot, s.owner_host, s.epoch, s.lease_until,
     s.key, s.id, s.kind, s.head, s.over, k.head IS NOT NULL AND k.head >= s.head";
 
+/// How many that ask something are read: more questions are answered by no person.
+const MOST_ASKING: u32 = 500;
+
 /// Loops that work for a run are parts of its card.
 const STANDS_FOR_ITSELF: &str = "(s.kind <> 'loop' OR s.run IS NULL)";
 
@@ -63,10 +66,11 @@ impl Store {
         self.streams(&which, params![before, most])
     }
 
-    /// Streams that ended at event `from` or later because a person has to say or do something.
+    /// The newest streams that ended at event `from` or later because a person has to say or do something.
     pub(crate) fn asking_streams(&self, from: u64) -> Result<Vec<StreamOnBoard>, StoreError> {
         let which = format!(
-            "s.over = 1 AND s.view ->> '$.exit_code' = 4 AND s.head >= ?1 AND {STANDS_FOR_ITSELF} ORDER BY s.head"
+            "s.over = 1 AND s.view ->> '$.exit_code' = 4 AND s.head >= ?1 AND {STANDS_FOR_ITSELF}
+             ORDER BY s.head DESC LIMIT {MOST_ASKING}"
         );
         self.streams(&which, [from.cast_signed()])
     }
@@ -94,8 +98,12 @@ impl Store {
 
     /// The streams that have recorded something after `seq`.
     pub(crate) fn changed_streams(&self, seq: u64) -> Result<Vec<i64>, StoreError> {
-        let sql = "SELECT DISTINCT stream FROM events WHERE seq > ?1";
-        self.query(sql, [seq.cast_signed()], |row| row.get(0))
+        // Without the hint the whole index of events by stream is read, which is as long as the journal.
+        let sql = "SELECT stream FROM events NOT INDEXED WHERE seq > ?1";
+        let mut changed: Vec<i64> = self.query(sql, [seq.cast_signed()], |row| row.get(0))?;
+        changed.sort_unstable();
+        changed.dedup();
+        Ok(changed)
     }
 
     /// The first event that was recorded at `at` or later. Events are in the order of their times, as far as the clock of the

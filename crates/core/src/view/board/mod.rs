@@ -433,16 +433,14 @@ fn slots(standing: &Standing, cards: &[Card]) -> Vec<Slot> {
         units.iter().find(|unit| unit.unit.as_str() == view.task.as_str())
     };
     let card_of = |view: &LoopView| {
-        let unit = view.tally.run.as_ref().map(|run| format!("{run}/{}", view.task));
-        cards
-            .iter()
-            .find(|card| {
-                card.id == view.id.as_str()
-                    || unit.as_deref() == Some(card.id.as_str())
-                    || (card.kind != CardKind::Unit
-                        && view.tally.run.as_ref().is_some_and(|run| run.as_str() == card.id))
-            })
-            .map_or_else(|| view.id.to_string(), |card| card.id.clone())
+        let run = view.tally.run.as_ref();
+        let ids = [
+            Some(view.id.to_string()),
+            run.map(|run| format!("{run}/{}", view.task)),
+            run.map(ToString::to_string),
+        ];
+        let found = ids.into_iter().flatten().find(|id| cards.iter().any(|card| card.id == *id));
+        found.unwrap_or_else(|| view.id.to_string())
     };
     let place = |(place, view): (usize, &LoopView)| Slot {
         number: unit_of(view).and_then(|unit| unit.slot).unwrap_or(small(place + 1)),
