@@ -116,9 +116,7 @@ fn is_own_host(state: &State, host: &str) -> bool {
                 || (address.is_loopback() && is_here(state))
                 || state.address.ip().is_unspecified()
         }
-        Err(_) => {
-            (name == "localhost" && is_here(state)) || state.settings.names.iter().any(|own| *own == name)
-        }
+        Err(_) => (name == "localhost" && is_here(state)) || state.settings.names.contains(&name),
     }
 }
 
