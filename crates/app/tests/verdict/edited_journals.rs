@@ -309,7 +309,10 @@ fn an_object_that_was_replaced_is_found() {
     ))
     .assert_code(0);
     let output = env.run(["verify", "t"]).assert_code(1);
-    assert_has(&output.stdout, "NOT SOUND: an object of the snapshot was replaced, or git cannot read all of them");
+    assert_has(
+        &output.stdout,
+        "NOT SOUND: an object of the snapshot was replaced, or git cannot read all of them",
+    );
 }
 
 #[test]

@@ -653,7 +653,7 @@ fn a_report_that_is_not_what_it_claims_to_be_is_no_more_than_its_words() {
     for (output, expected) in [
         // Numbers that no runner prints.
         ("4294967295 passed in 0.01s\n4294967295 passed in 0.01s\n", Some((u32::MAX, 0, 0))),
-        ("99999999999999999999 passed in 0.01s\n", Some((0, 0, 0))),
+        ("99999999999999999999 passed in 0.01s\n", None),
         ("-3 passed in 0.01s\n", None),
         (
             "Ran 4294967295 tests in 0.001s\nRan 9 tests in 0.001s\nFAILED (failures=4294967295, errors=9)\n",

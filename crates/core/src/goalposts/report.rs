@@ -196,7 +196,8 @@ fn summary(line: &str) -> Option<Summary> {
         return after(rest, "skipped=").map(Summary::Skipped);
     }
     if let Some(rest) = line.strip_prefix("FAILED (") {
-        let failed = after(rest, "failures=").unwrap_or(0) + after(rest, "errors=").unwrap_or(0);
+        let failed =
+            after(rest, "failures=").unwrap_or(0).saturating_add(after(rest, "errors=").unwrap_or(0));
         return (failed > 0).then_some(Summary::Failed(failed));
     }
     // node --test: `# pass 3`, `ℹ fail 0`

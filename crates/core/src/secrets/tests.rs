@@ -396,7 +396,7 @@ fn keys_are_told_from_passwords_and_shapes() {
         variable("DEPLOY_TOKEN", "abcdefghij0123456789xyz"),
         variable("EDITOR", "abcdefghij0123456789edit"),
     ]);
-    let base64 = "azN5LW9mLWEtcHJvdmlkZXItMDEyMzQ1Njc4";
+    let base64 = "azN5LW9mLWEtcHJvdmlkZXItMDEyMzQ1Njc4OQ==";
     for (text, expected) in [
         (key.to_owned(), true),
         (format!("x = '{key}'"), true),

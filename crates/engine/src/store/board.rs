@@ -61,16 +61,15 @@ impl Store {
     /// The newest `most` streams whose end comes before event `before`, newest first.
     pub(crate) fn ended_streams(&self, before: u64, most: u32) -> Result<Vec<StreamOnBoard>, StoreError> {
         let before = i64::try_from(before).unwrap_or(i64::MAX);
-        let which =
-            format!("s.over = 1 AND s.head < ?1 AND {STANDS_FOR_ITSELF} ORDER BY s.head DESC LIMIT ?2");
+        let which = format!("s.ended < ?1 AND {STANDS_FOR_ITSELF} ORDER BY s.ended DESC LIMIT ?2");
         self.streams(&which, params![before, most])
     }
 
     /// The newest streams that ended at event `from` or later because a person has to say or do something.
     pub(crate) fn asking_streams(&self, from: u64) -> Result<Vec<StreamOnBoard>, StoreError> {
         let which = format!(
-            "s.over = 1 AND s.view ->> '$.exit_code' = 4 AND s.head >= ?1 AND {STANDS_FOR_ITSELF}
-             ORDER BY s.head DESC LIMIT {MOST_ASKING}"
+            "s.asks = 1 AND s.ended >= ?1 AND {STANDS_FOR_ITSELF}
+             ORDER BY s.ended DESC LIMIT {MOST_ASKING}"
         );
         self.streams(&which, [from.cast_signed()])
     }

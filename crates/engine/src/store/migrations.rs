@@ -14,7 +14,8 @@ const UNRELEASED: i64 = 3;
 /// them. `spend`, `units` and `providers` are kept for the same reason, in the same transactions. `checkpoints` has
 /// folded states of streams, see `checkpoint.rs`. `attestations` has the signed statements about receipts, by the place of the
 /// receipt's event.
-/// `looks` says up to which event a person has looked at a stream; it is no part of the stream, whose end stays its end.
+/// `ended` is the place of the event that ended a stream, and `asks` whether it ended because a person has to do something: columns
+/// that the end alone writes, since an append must not write an index. `looks` says up to which event a person has looked at a stream; it is no part of the stream, whose end stays its end.
 /// `messages` has what came from chats and what goes to them, and `channels` how far each of them was read, see `messages.rs`.
 const STEPS: [&str; 5] = [
     "
@@ -123,8 +124,11 @@ const STEPS: [&str; 5] = [
         head INTEGER NOT NULL
     ) STRICT;
     CREATE INDEX streams_run ON streams (run) WHERE run IS NOT NULL;
-    CREATE INDEX streams_ended ON streams (head) WHERE over = 1;
-    CREATE INDEX streams_asking ON streams (head) WHERE over = 1 AND view ->> '$.exit_code' = 4;
+    ALTER TABLE streams ADD COLUMN ended INTEGER;
+    ALTER TABLE streams ADD COLUMN asks INTEGER NOT NULL DEFAULT 0;
+    UPDATE streams SET ended = head, asks = coalesce(view ->> '$.exit_code' = 4, 0) WHERE over = 1;
+    CREATE INDEX streams_ended ON streams (ended) WHERE ended IS NOT NULL;
+    CREATE INDEX streams_asking ON streams (ended) WHERE asks = 1;
 ",
     "
     CREATE TABLE messages (
@@ -204,7 +208,9 @@ pub(super) fn migrate(db: &Connection, keys: &Keys) -> Result<(), MigrateError> 
     if found < CHAINED {
         let next: i64 = match found {
             0 => 1,
-            _ => transaction.query_row("SELECT COALESCE(MAX(seq), 0) + 1 FROM events", [], |row| row.get(0))?,
+            _ => {
+                transaction.query_row("SELECT COALESCE(MAX(seq), 0) + 1 FROM events", [], |row| row.get(0))?
+            }
         };
         keys.begin_chain(next.cast_unsigned(), found == 0)?;
     }

@@ -43,6 +43,10 @@ const RENEW_AFTER: Duration = Duration::from_secs(20);
 const MOVE: &str = "UPDATE streams SET head = ?4, view = ?5, lease_until = ?6, epoch = ?7, mac = ?8
     WHERE key = ?1 AND head = ?2 AND epoch = ?3";
 
+/// Updates a stream's row after its last event, or after one with which it goes on.
+const END: &str = "UPDATE streams SET over = ?2, ended = iif(?2, head, NULL),
+    asks = coalesce(?2 AND view ->> '$.exit_code' = 4, 0) WHERE key = ?1";
+
 /// A stream, as the process that writes it holds it.
 pub struct Stream<M: Kind> {
     id: M::Id,
@@ -330,6 +334,9 @@ impl<M: Notable> Stream<M> {
                     mac.as_ref().map(Mac::bytes),
                 ])?;
             let place = StreamEnd { key: transaction.last_insert_rowid(), head, epoch: 1 };
+            if M::is_over(&view) {
+                transaction.prepare_cached(END)?.execute(params![place.key, true])?;
+            }
             insert(transaction, place.key, now, &written)?;
             attest::<M>(transaction, &events, &written, || Ok((&machine, public.clone())))?;
             M::index(transaction, place.key, &view, &envelopes)?;
@@ -386,9 +393,7 @@ impl<M: Notable> Stream<M> {
                 return Err(overtaken::<M>(id));
             }
             if M::is_over(&view) != was_over {
-                transaction
-                    .prepare_cached("UPDATE streams SET over = ?2 WHERE key = ?1")?
-                    .execute(params![at.key, M::is_over(&view)])?;
+                transaction.prepare_cached(END)?.execute(params![at.key, M::is_over(&view)])?;
             }
             if since.is_due(M::is_over(&view)) {
                 since = checkpoint::write::<M>(transaction, id, at, state, (&before, link), machine.mac())?;
