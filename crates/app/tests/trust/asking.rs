@@ -39,7 +39,7 @@ fn consent_survives_and_covers_what_runs_and_only_that() {
     assert!(has_canary(&env));
     // Prose, limits and further protected paths are none of consent's business.
     let more =
-        GATE.replace("7", "8").replace("# words", "# other\n\n# words").replace("tests/**", "tests/**, x");
+        GATE.replace("7", "8").replace("# words", "# other\n\n# words").replace("tests/**", "tests/**, '?x'");
     env.write(CONFIG, more);
     run(&env, &[]).assert_code(0);
     // One byte of a command is.

@@ -13,7 +13,8 @@ fn the_end_of_a_run_says_what_there_is_now() {
     world.unit("a", 2, &[]).commit();
     let output = world.run(&[]).assert_code(0);
     let end = output.stdout.split_once("\ncompleted: ").expect("an end").1;
-    insta::assert_snapshot!(world.env.redact(end), @r"
+    let run = end.split_once("dacapo receipt ").and_then(|(_, rest)| rest.split_once('`')).expect("an id").0;
+    insta::assert_snapshot!(world.env.redact(&end.replace(run, "[RUN]")), @r"
     1 unit merged, [DURATION]
       changed  specs/tasks/a/01-step.md | 2 +-
                specs/tasks/a/02-step.md | 2 +-
@@ -21,7 +22,7 @@ fn the_end_of_a_run_says_what_there_is_now() {
                src/a-2.txt              | 1 +
                4 files changed, 4 insertions(+), 2 deletions(-); merged into main
       verified by `test -f src/a-1.txt`, `test -f src/a-2.txt`
-      next     `dacapo receipt [LOOP]` shows the proofs, `dacapo status` the units
+      next     `dacapo receipt [RUN]` shows the proofs, `dacapo status` the units
     ");
     // Every command that takes an id takes none after a run, too.
     let without_id = |command: &[&str]| {

@@ -379,7 +379,7 @@ fn the_programs_of_gates_are_in_the_receipt_by_their_hashes_and_one_that_changed
         "{FIX}; [ $DACAPO_ITERATION = 1 ] && printf '#!/bin/sh\\nexit 1 || exit 0\\n' >{0} && exit 0\n{PROMISE}",
         tool.display()
     );
-    let mut command = env.command_of(&agent, &["-n", "1", "--gate", "look; ./run.sh"]);
+    let mut command = env.command_of(&agent, &[CHECKED, &["-n", "1", "--gate", "look; ./run.sh"]].concat());
     command.env("PATH", &path);
     env.run_command(command).assert_code(3);
     let noted = env.of_type("loop_started")[0]["outside"].clone();

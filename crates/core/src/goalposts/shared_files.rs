@@ -439,8 +439,11 @@ fn dev_sources(document: &DocumentMut) -> Vec<(String, String)> {
 
 // --- go.mod -------------------------------------------------------------------------------------------------
 
+/// Where a line stands, and what it replaces by what, if it does.
+type ReplaceLine = (std::ops::Range<usize>, Option<(String, String)>);
+
 /// The lines of `go.mod` that replace a module, alone or in a block: where they stand, and what they say.
-fn replace_lines(text: &str) -> Vec<(std::ops::Range<usize>, Option<(String, String)>)> {
+fn replace_lines(text: &str) -> Vec<ReplaceLine> {
     let (mut lines, mut start, mut is_block) = (Vec::new(), 0, false);
     for line in text.split_inclusive('\n') {
         let range = start..start + line.len();

@@ -340,17 +340,16 @@ impl Supervisor<'_> {
                 if let Some(extras) = &self.extras {
                     extras.lay_out(workspace.root(), &folder).map_err(at)?;
                 }
-                if let Some(goalposts) = &self.goalposts {
-                    if look.tests_as_before {
-                        let moved = moved_goalposts(self.stream.state());
-                        let base =
-                            started.base.as_ref().map(|base| base.snapshot.clone()).unwrap_or_default();
-                        let read = |paths: &[&str]| {
-                            let paths: Vec<&[u8]> = paths.iter().map(|path| path.as_bytes()).collect();
-                            workspace.files_at(&base, &paths).map_err(std::io::Error::other)
-                        };
-                        goalposts.put_back(&folder, &moved, read).map_err(at)?;
-                    }
+                if let Some(goalposts) = &self.goalposts
+                    && look.tests_as_before
+                {
+                    let moved = moved_goalposts(self.stream.state());
+                    let base = started.base.as_ref().map(|base| base.snapshot.clone()).unwrap_or_default();
+                    let read = |paths: &[&str]| {
+                        let paths: Vec<&[u8]> = paths.iter().map(|path| path.as_bytes()).collect();
+                        workspace.files_at(&base, &paths).map_err(std::io::Error::other)
+                    };
+                    goalposts.put_back(&folder, &moved, read).map_err(at)?;
                 }
                 let snapshot = snapshot.to_owned();
                 let must_fail = MustFailFiles::default();

@@ -401,8 +401,8 @@ pub(in crate::cli) fn root_of(dir: Option<&PathBuf>) -> Result<PathBuf, UserErro
         .hint("units are worked on in worktrees; `git init` and a first commit make them possible"))
 }
 
-/// The units to work on: those that were named and what they depend on, as far as it is not complete, or was cut short
-/// before its worktree was gone.
+/// The units to work on: those that were named and what they depend on, as far as it is not complete, is so without a proof, or was
+/// cut short before its worktree was gone.
 fn selected(cx: &Context, root: &Path, dir: &str, wanted: &[UnitId]) -> Result<Vec<Unit>, UserError> {
     let CheckedUnits { units, problems, notes } = units::discover(root, dir)?;
     warn(&notes);
@@ -416,15 +416,18 @@ fn selected(cx: &Context, root: &Path, dir: &str, wanted: &[UnitId]) -> Result<V
         return Err(UserError::usage(format!("there are no units in `{dir}`"))
             .hint("a unit is a folder there with an IMPLEMENTATION_PLAN.md and task files `01-name.md`, …"));
     }
-    let views = if cx.home.path().exists() {
-        cx.client()?.units(Some(&Context::project_of(root)))?
+    let (views, unproven) = if cx.home.path().exists() {
+        let (client, project) = (cx.client()?, Context::project_of(root));
+        (client.units(Some(&project))?, client.complete_without_proof(&project, root, &units)?)
     } else {
-        Vec::new()
+        (Vec::new(), Vec::new())
     };
-    let cut_short: BTreeSet<UnitId> = views
+    let unfinished: BTreeSet<UnitId> = views
         .into_iter()
         .filter(|view| view.worktree.is_some() && !view.status.is_good())
         .map(|view| view.unit)
+        // What its files call complete may have to be done.
+        .chain(unproven.into_iter().map(|(unit, _)| unit))
         .collect();
     let by_name: BTreeMap<&UnitId, &Unit> = units.iter().map(|unit| (&unit.id, unit)).collect();
     let mut chosen: BTreeSet<UnitId> = BTreeSet::new();
@@ -446,7 +449,7 @@ fn selected(cx: &Context, root: &Path, dir: &str, wanted: &[UnitId]) -> Result<V
     }
     while let Some(id) = open.pop() {
         let Some(unit) = by_name.get(&id) else { continue };
-        if (is_complete(unit) && !cut_short.contains(&id)) || !chosen.insert(id) {
+        if (is_complete(unit) && !unfinished.contains(&id)) || !chosen.insert(id) {
             continue;
         }
         open.extend(unit.depends_on.iter().cloned());

@@ -432,7 +432,7 @@ fn of_workflow(view: &WorkflowView, loops: &[&LoopView]) -> Card {
 
 fn of_task(view: &StageTaskView, loops: &[&LoopView]) -> Card {
     let state = standing_state(&view.state, view.reason.as_deref(), view.is_over);
-    let stage = view.ralph.as_ref().map(|ralph| ralph.stage).or_else(|| match view.status {
+    let stage = view.ralph.as_ref().map(|ralph| ralph.stage).or(match view.status {
         StageTaskStatus::Implementing => Some(StageName::Coder),
         StageTaskStatus::Reviewing => Some(StageName::Reviewer),
         StageTaskStatus::Testing => Some(StageName::Tester),
