@@ -2,6 +2,7 @@
 //!
 //! `cargo bench -p dacapo --bench board [-- --quick]`; `docs/performance.md` explains the figures. The journal is filled by rows that a real loop
 //! has left, copied with other ids: 10,000 loops with 100 events each, 50 of them without an end.
+#![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 use std::{fs, io, time::Instant};
 

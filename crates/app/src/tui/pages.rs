@@ -266,7 +266,7 @@ fn bar(part: f64, room: usize, look: &Theme) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (part.clamp(0.0, 1.0) * room as f64 * 8.0).round() as usize;
     if look.is_ascii {
-        return "#".repeat((eighths + 7) / 8);
+        return "#".repeat(eighths.div_ceil(8));
     }
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }

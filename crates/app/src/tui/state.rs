@@ -874,7 +874,8 @@ impl State {
             Key::Char(c) if text.len() < 4000 => text.push(c),
             Key::Backspace => {
                 // An empty line is left by going back further.
-                if text.pop().is_none() && matches!(self.typing, Typing::Command(_)) {
+                let was_empty = text.pop().is_none();
+                if was_empty && matches!(self.typing, Typing::Command(_)) {
                     self.typing = Typing::Nothing;
                 }
             }

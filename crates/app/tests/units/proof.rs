@@ -316,7 +316,7 @@ fn what_became_complete_since_the_first_run_without_a_loop_is_said_and_not_belie
     let file = |unit: &str| format!("specs/tasks/{unit}/01-step.md");
     let complete = |unit: &str| {
         let text = std::fs::read_to_string(world.env.workspace().join(file(unit))).unwrap();
-        world.env.write(&file(unit), text.replace("status: pending", "status: complete"));
+        world.env.write(file(unit), text.replace("status: pending", "status: complete"));
     };
     complete("old");
     world.unit("a", 1, &[]).unit("later", 1, &[]).commit();

@@ -363,11 +363,12 @@ fn honest_work_shows_that_its_gate_notices_a_failing_test() {
 /// Puts a program into a folder of its own that PATH begins with, and gives that PATH.
 fn with_tool(env: &TestEnv, name: &str, text: &str) -> std::ffi::OsString {
     let folder = env.root().join("tools");
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join(name), text).unwrap();
-    std::fs::set_permissions(folder.join(name), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join(name), text).expect("a program");
+    std::fs::set_permissions(folder.join(name), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("its mode");
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::join_paths(std::iter::once(folder).chain(std::env::split_paths(&path))).unwrap()
+    std::env::join_paths(std::iter::once(folder).chain(std::env::split_paths(&path))).expect("a PATH")
 }
 
 #[test]

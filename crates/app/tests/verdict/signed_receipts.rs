@@ -1,6 +1,11 @@
 //! Signed receipts: they are verified where there is no journal, by dacapo and by a program that is not dacapo.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, process::Command};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use dacapo_testkit::TestEnv;
 use serde_json::Value;
@@ -24,7 +29,7 @@ fn text(path: &PathBuf) -> String {
 }
 
 #[track_caller]
-fn verify(env: &TestEnv, envelope: &PathBuf, key: &PathBuf) -> (i32, String) {
+fn verify(env: &TestEnv, envelope: &Path, key: &Path) -> (i32, String) {
     let output = env.run(["verify".as_ref(), envelope.as_os_str(), "--key".as_ref(), key.as_os_str()]);
     (output.code.unwrap_or(-1), output.stdout + &output.stderr)
 }

@@ -214,7 +214,8 @@ pub async fn run(state: Shared) {
         back,
         ending: AtomicBool::new(false),
     });
-    let begin = |name: &str, work: Box<dyn FnMut(&Arc<Desk>) -> Result<(), ClientError> + Send>| {
+    type DeskWork = Box<dyn FnMut(&Arc<Desk>) -> Result<(), ClientError> + Send>;
+    let begin = |name: &str, work: DeskWork| {
         let (desk, what, mut work) = (Arc::clone(&desk), name.to_owned(), work);
         let named = thread::Builder::new().name(format!("dcp-{name}"));
         if let Err(error) = named.spawn(move || listen::keep_at(&desk, &what, || work(&desk))) {

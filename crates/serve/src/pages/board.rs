@@ -67,7 +67,7 @@ fn need(need: &Need, card: Option<&Card>, now: Timestamp, may_act: bool) -> Mark
                     Some(card) if may_act && !card.actions.is_empty() => (help(need, card)),
                     _ => {}
                 }
-                @if !need.command.is_empty() && !(may_act && is_answered_here(need, card)) {
+                @if !(need.command.is_empty() || may_act && is_answered_here(need, card)) {
                     p.how { code.plain { (words::line(&need.command)) } }
                 }
             }

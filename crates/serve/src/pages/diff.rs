@@ -112,15 +112,17 @@ fn starts(hunk: &str) -> Option<(u32, u32)> {
 pub(super) fn render(files: &[FilePatch]) -> Markup {
     let (added, removed): (u32, u32) =
         files.iter().fold((0, 0), |sum, file| (sum.0 + file.added, sum.1 + file.removed));
-    let mut room = MOST_LINES;
+    let shown = files.iter().scan(MOST_LINES, |room, file| {
+        let shown = file.lines.len().min(*room);
+        *room -= shown;
+        Some(shown)
+    });
     html! {
         p.diff-sum {
             (files.len()) @if files.len() == 1 { " file, " } @else { " files, " }
             span.is-good { "+" (added) } " " span.is-bad { "−" (removed) }
         }
-        @for file in files {
-            @let shown = file.lines.len().min(room);
-            @let _ = room -= shown;
+        @for (file, shown) in files.iter().zip(shown) {
             details.file.panel data-file=(file.path) open[file.lines.len() <= FOLDED] {
                 summary {
                     span { (file.path) }

@@ -117,9 +117,7 @@ mod tests {
             .collect();
         let drawn = bars("Cost", "$2.00", &all, "second", |value| format!("${value}")).into_string();
         for (label, value) in [("Nov 1", "2.00"), ("Nov 2", "0.00")] {
-            assert!(
-                drawn.contains(&format!("<text x=")) && drawn.contains(&format!("{label}: ${value}</text>"))
-            );
+            assert!(drawn.contains("<text x=") && drawn.contains(&format!("{label}: ${value}</text>")));
         }
         assert_eq!(drawn.matches("class=\"bar\"").count(), 1, "nothing is drawn for nothing");
     }
