@@ -44,7 +44,7 @@ fn consent_survives_and_covers_what_runs_and_only_that() {
     run(&env, &[]).assert_code(0);
     // One byte of a command is.
     fs::remove_file(env.workspace().join("canary")).unwrap();
-    env.write(CONFIG, GATE.replace("touch canary", "touch canarY").replace("tests/**", "tests/**, x"));
+    env.write(CONFIG, GATE.replace("touch canary", "touch canarY").replace("tests/**", "tests/**, '?x'"));
     let output = run(&env, &[]).assert_code(4);
     insta::assert_snapshot!(env.redact(&output.stderr), @r"
     The commands of [WORKSPACE] have changed since you trusted it:
