@@ -315,7 +315,7 @@ fn watch(mut watch: ChangeWatch, sender: Sender<News>) {
     });
 }
 
-/// Hears signals: whoever ends the board gets the terminal back.
+/// Hears signals, so that a board that is ended by one gives the terminal back.
 fn listen(sender: Sender<News>) -> Result<(), UserError> {
     use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM};
     for (signal, code) in [(SIGHUP, Some(129)), (SIGINT, Some(130)), (SIGTERM, Some(143)), (SIGCONT, None)] {

@@ -1,4 +1,4 @@
-//! The terminal while the board is drawn in it: taken over, given back whatever happens.
+//! The terminal while the board is drawn in it: taken over, and given back also after a panic or a signal.
 
 use std::{
     io::{self, Write},

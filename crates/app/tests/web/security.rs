@@ -308,7 +308,7 @@ fn slow_clients_are_given_up() {
     assert_eq!(target.server.get("/healthz").body, "ok\n");
     assert!(begin.elapsed() < Duration::from_secs(2), "others are answered at once");
     for (what, mut stream) in slow {
-        // An end, whatever was said before it.
+        // An end counts also after other words.
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
         assert!(begin.elapsed() < LONG, "{what} is still open");

@@ -198,7 +198,7 @@ fn exactly(name: &str, facts: &ChatFacts<'_>) -> Option<String> {
     facts.workflows.iter().find(is).map(|known| known.name.clone())
 }
 
-/// The workflow of this name, in whatever case.
+/// The workflow of this name; upper and lower case are the same.
 fn find(name: &str, facts: &ChatFacts<'_>) -> Option<String> {
     exactly(name, facts)
 }

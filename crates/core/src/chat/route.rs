@@ -9,7 +9,7 @@ const SHOWN: usize = 4_000;
 /// How much of a description is shown.
 const DESCRIBED: usize = 600;
 
-/// What an agent is asked. The message is data in it: whatever it says, the answer can only be a name.
+/// What an agent is asked. The message is data in it: the answer can only be the name of a workflow.
 pub fn prompt(text: &str, workflows: &[KnownWorkflow]) -> String {
     let mut prompt = String::from(
         "A user of dacapo has sent a message. Choose the workflow that it asks for, by the descriptions below. Do nothing else: \

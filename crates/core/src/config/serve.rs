@@ -45,7 +45,7 @@ pub struct WebhookService {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChatService {
     pub token: SecretFrom,
-    /// Who may say something, by the ids of the service. Nobody else is listened to.
+    /// Who may say something, by the ids of the service. Messages of other users are ignored.
     pub users: Vec<String>,
     /// Where it listens; where it is empty, in every chat with one of the users.
     pub channels: Vec<String>,

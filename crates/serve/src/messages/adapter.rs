@@ -15,7 +15,7 @@ use serde_json::Value;
 /// How long a service may take to answer.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A message that somebody wrote.
+/// A message that a user of the service wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct News {
     /// Where an answer goes: a channel, or `channel/thread`.

@@ -32,7 +32,7 @@ use super::{Desk, adapter::Adapter};
 
 /// How long a wait for news goes without a look: a process that dies records nothing.
 const LOOK_ANYWAY: Duration = Duration::from_secs(2);
-/// How often what agents print is looked at, where somebody wants it at once.
+/// How often what agents print is looked at, where the conversation wants it at once.
 const LOOK_AT_OUTPUT: Duration = Duration::from_millis(300);
 /// How many runs that have ended are looked at when the server starts.
 const RECENT: u32 = 200;
