@@ -31,6 +31,7 @@ mod preset_tests;
 pub mod problem;
 pub mod prompt;
 pub mod receipt;
+pub mod sandbox;
 pub mod secrets;
 pub mod session;
 pub mod stages;

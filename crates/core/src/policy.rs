@@ -10,6 +10,7 @@ use crate::{
     item::{Item, ItemKey, ItemSource},
     judge::{contradiction::Patterns, expectation::Expectation, promise::PromiseRule},
     limits::{self, Budget, Prices},
+    sandbox::SandboxRules,
     text::shell::quoted,
 };
 
@@ -34,6 +35,9 @@ pub struct Policy {
     /// Where the marks of items stand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<ItemSource>,
+    /// What agents and gates may write and reach. A loop that began before there were sandboxes goes on without one.
+    #[serde(default = "SandboxRules::off", skip_serializing_if = "SandboxRules::is_off")]
+    pub sandbox: SandboxRules,
 }
 
 /// The agent of a loop, those that stand in for it, and how they are started.
@@ -616,6 +620,7 @@ impl Policy {
             pace: Pace::default(),
             items: Self::only_the_whole(),
             source: None,
+            sandbox: SandboxRules::default(),
         }
     }
 

@@ -10,6 +10,7 @@ use crate::{
     goalposts::{OutsideFile, TestReport},
     judge::{claim::RefusalReason, expectation::Expectation, signal::Signal},
     loop_machine::{GateTry, Judging, LoopState, Seal},
+    sandbox::{SandboxHeld, SandboxMode, SandboxTier},
 };
 
 /// A receipt. Its hash is over the canonical JSON of all other fields.
@@ -52,6 +53,15 @@ pub struct Receipt {
     /// The person who accepted the tree although its tests are narrower than they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_by: Option<String>,
+    /// What agents and gates could write: `off`, `guard` or `workspace`; not known of older loops.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxMode>,
+    /// By what means of the system that was held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_tier: Option<SandboxTier>,
+    /// What the sandbox left open on that machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sandbox_open: Vec<String>,
     /// Claims that were refused on the way.
     pub refusals: Vec<RefusalLine>,
     pub iterations: u32,
@@ -238,6 +248,9 @@ pub(crate) fn issue(
         checked_in: is_watched.then(|| if is_clean { "clean" } else { "workspace" }.to_owned()),
         sandbox: Some(seal.sandbox),
         approved_by: approved_by.map(|(_, by)| by.clone()),
+        sandbox: started.sandbox.as_ref().map(SandboxHeld::mode_held),
+        sandbox_tier: started.sandbox.as_ref().map(|held| held.tier),
+        sandbox_open: started.sandbox.as_ref().map(|held| held.open.clone()).unwrap_or_default(),
         refusals: state
             .refusals
             .iter()

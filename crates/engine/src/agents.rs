@@ -71,7 +71,7 @@ fn version(home: &Home, program: &Path) -> Option<String> {
         dir: std::env::temp_dir(),
         grace: GRACE,
     };
-    let ran = run_once(&fresh_id().ok()?, &home.database(), &command, VERSION_TIMEOUT).ok()?;
+    let ran = run_once(&fresh_id().ok()?, home, &command, VERSION_TIMEOUT).ok()?;
     if ran.exit_code != 0 {
         return None;
     }
@@ -166,7 +166,7 @@ pub fn ask(
     };
     let input = if agent.prompt == PromptDelivery::Stdin { question } else { "" };
     let since = Instant::now();
-    let answered = ask_once(&fresh_id()?, &home.database(), &command, input, PROBE_TIMEOUT)?;
+    let answered = ask_once(&fresh_id()?, home, None, &command, input, PROBE_TIMEOUT)?;
     let duration = Millis(u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX));
     Ok(Probed { argv, answered, duration })
 }

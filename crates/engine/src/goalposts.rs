@@ -22,7 +22,7 @@ use dacapo_core::{
     receipt::sha256,
 };
 
-use crate::home::write_private;
+use crate::{guard::is_held, home::write_private};
 
 /// How many entries of the workspace are looked at.
 const MAX_ENTRIES: usize = 300_000;
@@ -829,7 +829,9 @@ fn hash_of(path: &Path) -> Option<String> {
         names.sort_unstable();
         return Some(sha256(format!("{names:?}").as_bytes()));
     }
-    data.is_file().then(|| fs::read(path).ok().map(|bytes| sha256(&bytes))).flatten()
+    let bytes = data.is_file().then(|| fs::read(path).ok()).flatten()?;
+    // A name that is held by a file of dacapo's is one that is not there.
+    (!is_held(path, &bytes)).then(|| sha256(&bytes))
 }
 
 /// The settings that tools find above the workspace, above checkouts and in the home folder.

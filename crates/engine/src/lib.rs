@@ -13,6 +13,7 @@ pub mod client;
 pub mod config_files;
 pub mod git;
 pub mod goalposts;
+pub mod guard;
 pub mod health;
 pub mod home;
 pub mod hook_files;

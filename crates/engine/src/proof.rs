@@ -17,6 +17,7 @@ use dacapo_core::{
 
 use crate::{
     git::WorkspaceError,
+    guard::Guard,
     home::Home,
     process::{KeptCommand, Ran, run_expecting},
     scratch::Scratch,
@@ -152,7 +153,9 @@ pub fn check_again(
             dir,
             grace: started.policy.pace.kill_grace,
         };
-        let run = || run_expecting(&mark, &home.database(), &command, timeout, &proof.expect);
+        // What is run is what the agent wrote.
+        let guard = Guard::of_folder(&started.policy.sandbox, &folder);
+        let run = || run_expecting(&mark, home, Some(&guard), &command, timeout, &proof.expect);
         let refusal = |ran: &Ran| {
             let refusal = ran.failure.clone().or_else(|| proof.expect.refusal(ran.exit_code, ran.found));
             refusal.filter(|_| !proof.tolerated)

@@ -135,6 +135,16 @@ impl TestEnv {
         fs::read_to_string(&file).unwrap_or_else(|e| panic!("cannot read `{}`: {e}", file.display()))
     }
 
+    /// Has the user's configuration say that agents work without a sandbox: for what one would not let happen.
+    pub fn without_sandbox(&self) -> &Self {
+        let folder = self.home().join(".config/dacapo");
+        fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join("config.yaml");
+        let before = fs::read_to_string(&file).unwrap_or_default();
+        fs::write(file, format!("{before}sandbox: {{mode: off}}\n")).expect("the user's configuration");
+        self
+    }
+
     /// Runs git in the workspace and gives its standard output; panics if it fails.
     #[track_caller]
     pub fn git(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> String {
@@ -333,6 +343,20 @@ impl TestEnv {
             Err(error) if error.kind() != io::ErrorKind::PermissionDenied => Relation::Gone,
             _ => Relation::Foreign,
         }
+    }
+
+    /// The number by which this test knows a process of this world that knows itself as `inner`: in a sandbox it has another one.
+    pub fn outer_pid(&self, inner: u32) -> u32 {
+        let is_meant = |pid: &u32| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+            let numbers: Vec<&str> = numbers.split_whitespace().collect();
+            numbers.len() > 1
+                && numbers.last() == Some(&inner.to_string().as_str())
+                && self.relation(*pid) == Relation::Ours
+        };
+        let pids = fs::read_dir("/proc").expect("/proc").flatten();
+        pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_meant).unwrap_or(inner)
     }
 
     /// Stops a running dacapo by a signal that it does not see, at a moment when it does not hold the journal: a process

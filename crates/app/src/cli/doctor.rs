@@ -17,7 +17,7 @@ use dacapo_core::{
 use dacapo_engine::{
     agents::{self, PROBE_TIMEOUT, ProbeError},
     config_files::ConfigFiles,
-    health, notify,
+    guard, health, notify,
     process::{Answered, Programs},
     store::LoopRow,
 };
@@ -99,6 +99,7 @@ pub(super) fn doctor(cx: &Context, args: &DoctorArgs) -> Result<u8, UserError> {
     let containment = health::containment();
     let level = if containment.is_full { Level::Ok } else { Level::Warn };
     findings.add("containment", level, containment.words, None);
+    sandbox(cx, &mut findings);
     journal(cx, &mut findings)?;
     match health::room(cx.home.path()).map(|room| (room.shortage(), room)) {
         Ok((Some(little), _)) => {
@@ -130,6 +131,24 @@ pub(super) fn doctor(cx: &Context, args: &DoctorArgs) -> Result<u8, UserError> {
         }
     }
     Ok(if is_bad { ENVIRONMENT } else { 0 })
+}
+
+/// Which tier of the sandbox this system allows, by trying it, and what that leaves open.
+fn sandbox(cx: &Context, findings: &mut Findings) {
+    if cx.inside.is_some() {
+        return;
+    }
+    let tried = cx.home.prepare().map_err(io::Error::other).and_then(|()| guard::try_out(&cx.home));
+    let (level, detail) = match tried {
+        Ok(held) => {
+            let level = if held.is_whole() { Level::Ok } else { Level::Warn };
+            let open: String = held.open.iter().map(|open| format!("; {open}")).collect();
+            (level, format!("{}{open}", held.words()))
+        }
+        Err(error) => (Level::Warn, format!("cannot tell: {error}")),
+    };
+    let hint = "docs/guide/sandbox.md says what each tier holds and how a system is made to allow more";
+    findings.add("sandbox", level, detail, (level != Level::Ok).then_some(hint));
 }
 
 fn journal(cx: &Context, findings: &mut Findings) -> Result<(), UserError> {

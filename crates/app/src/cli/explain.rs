@@ -567,7 +567,7 @@ fn tell_step(step: &PlannedStep) {
 
 /// The settings of a policy by the names that people and scripts know them by, without its sections.
 fn by_setting(policy: &Policy) -> serde_json::Result<Map<String, Value>> {
-    const NAMES: [(&str, &str, &str); 8] = [
+    const NAMES: [(&str, &str, &str); 12] = [
         ("agent", "command", "agent"),
         ("gates", "specs", "gates"),
         ("gates", "run_in", "gate_in"),
@@ -576,6 +576,10 @@ fn by_setting(policy: &Policy) -> serde_json::Result<Map<String, Value>> {
         ("gates", "from", "gate_from"),
         ("gates", "run_all", "run_all_gates"),
         ("gates", "timeout", "gates_timeout"),
+        ("sandbox", "mode", "sandbox"),
+        ("sandbox", "tier", "sandbox_tier"),
+        ("sandbox", "write", "sandbox_write"),
+        ("sandbox", "read", "sandbox_read"),
     ];
     let mut settings = Map::new();
     if let Some(whole) = policy.whole() {
@@ -625,6 +629,8 @@ fn configured_source<'a>(effective: &'a Effective, setting: &str) -> Option<&'a 
         "tolerate_baseline" => Some(&effective.tolerate_baseline.from),
         "gate_in" => Some(&effective.gate_in.from),
         "tests" => Some(&effective.tests.from),
+        "sandbox" => Some(&effective.sandbox.mode.from),
+        "sandbox_tier" => Some(&effective.sandbox.tier.from),
         "test_paths" => effective.test_paths.first().map(|path| &path.from),
         "gate_from" => Some(&effective.gate_from.from),
         "contradictions" => Some(&effective.contradictions.from),

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use clap::Args;
 use dacapo_core::{
-    config::{Effective, Source, Sourced, Typed},
+    config::{Effective, EffectiveSandbox, Source, Sourced, Typed},
     duration::Millis,
     item::Item,
     judge::{contradiction::Patterns, promise::PromiseRule},
     policy::{AgentSettings, ClaimRules, GateRules, GateSpec, Limits, Pace, Policy, SetupCommand, TestsMode},
+    sandbox::{SandboxMode, SandboxRules},
 };
 use dacapo_engine::{config_files::ConfigFiles, process::Programs, supervisor::StartError};
 
@@ -62,6 +63,11 @@ pub(super) struct LoopFlags {
     /// Let the agent change tests freely: the same as `--tests free`
     #[arg(long, conflicts_with = "tests")]
     may_edit_tests: bool,
+    /// What the agent and the gates may write: everything; everything but dacapo's own state, your startup and tool
+    /// configuration and programs on PATH; or only the workspace, temporary files and the agent's own folders. A file may ask for
+    /// more (default: as configured, else guard)
+    #[arg(long, value_enum, value_name = "MODE")]
+    sandbox: Option<value::SandboxFlag>,
     /// How long a gate may take that has no timeout of its own
     #[arg(long, value_name = "DUR", default_value = "5m")]
     pub(super) gate_timeout: Millis,
@@ -162,6 +168,19 @@ impl LoopFlags {
             .then(|| format!("`{flag}` does not count: {} asks for stricter `tests`", configured.from))
     }
 
+    /// What agents and gates may write and reach.
+    fn sandbox_rules(&self, configured: &EffectiveSandbox) -> SandboxRules {
+        let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
+        configured.rules(self.sandbox.map(SandboxMode::from), home.as_deref())
+    }
+
+    /// What to say of `--sandbox` if the repository asks for more.
+    fn weaker_sandbox(&self, configured: &EffectiveSandbox) -> Option<String> {
+        let typed = SandboxMode::from(self.sandbox?);
+        let least = configured.least.as_ref().filter(|least| least.value > typed)?;
+        Some(format!("`--sandbox {typed}` does not count: {} asks for `{}`", least.from, least.value))
+    }
+
     /// The policy that these flags make; the caller adds what is its own. `stand_in` is the agent that takes the place of one
     /// that cannot be started, where no agent will be started.
     pub(super) fn base(
@@ -211,6 +230,7 @@ impl LoopFlags {
         });
         warnings.extend(budget.warnings);
         warnings.extend(self.weaker_tests(&effective.tests));
+        warnings.extend(self.weaker_sandbox(&effective.sandbox));
         let contradictions =
             if self.contradictions { Patterns::default() } else { effective.contradictions.value.patterns() };
         let policy = Policy {
@@ -250,6 +270,7 @@ impl LoopFlags {
             },
             items: vec![Item::whole()],
             source: None,
+            sandbox: self.sandbox_rules(&effective.sandbox),
         };
         Ok(ChosenSettings { policy, programs, effective, agent_from, obstacle, warnings })
     }

@@ -6,6 +6,7 @@ use dacapo_core::{
     duration::Millis,
     ids::LoopId,
     receipt::{Receipt, TestCounts},
+    sandbox::SandboxMode,
     text::count,
     view::{ChangedFiles, LoopView, RunView, StageRunView, StageTaskView},
 };
@@ -300,6 +301,14 @@ pub(super) fn print(receipt: &Receipt, worker: &ReceiptAuthor) {
         let more = count.saturating_sub(some.len() as u64);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         say(format!("  files       {}{more}", some.join(", ")));
+    }
+    if let Some(mode) = receipt.sandbox {
+        let tier = receipt.sandbox_tier.unwrap_or_default();
+        let words = if mode == SandboxMode::Off { mode.to_string() } else { format!("{mode} ({tier})") };
+        say(format!("  sandbox     {words}"));
+        for open in &receipt.sandbox_open {
+            say(format!("  open        {open}"));
+        }
     }
     say(format!("  decided     {}", receipt.ended_at.strftime("%Y-%m-%d %H:%M:%SZ")));
     if let Some(base) = &receipt.base {

@@ -1,6 +1,8 @@
 //! Values on the command line that need more than their type.
 
-use dacapo_core::{agent::catalog::Transport, config::is_branch, judge::evidence, policy};
+use dacapo_core::{
+    agent::catalog::Transport, config::is_branch, judge::evidence, policy, sandbox::SandboxMode,
+};
 
 /// Text that is not blank.
 pub(super) fn not_blank(text: &str) -> Result<String, String> {
@@ -120,6 +122,27 @@ impl From<TestsFlag> for policy::TestsMode {
             TestsFlag::Sealed => Self::Sealed,
             TestsFlag::Checked => Self::Checked,
             TestsFlag::Free => Self::Free,
+        }
+    }
+}
+
+/// What an agent and the gates may write.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(super) enum SandboxFlag {
+    /// Everything that you may
+    Off,
+    /// Everything but dacapo's own state, your startup and tool configuration and programs on PATH
+    Guard,
+    /// Only the workspace, temporary files and the agent's own folders; credentials of other tools cannot be read
+    Workspace,
+}
+
+impl From<SandboxFlag> for SandboxMode {
+    fn from(value: SandboxFlag) -> Self {
+        match value {
+            SandboxFlag::Off => Self::Off,
+            SandboxFlag::Guard => Self::Guard,
+            SandboxFlag::Workspace => Self::Workspace,
         }
     }
 }

@@ -64,6 +64,7 @@ fn loop_started() -> LoopStarted {
         outline: None,
         protected: Vec::new(),
         goalposts: None,
+        sandbox: None,
         outside: Vec::new(),
         pid: 7,
         version: "0".to_owned(),

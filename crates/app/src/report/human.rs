@@ -10,6 +10,7 @@ use dacapo_core::{
     duration::Millis,
     event::{AgentExit, Envelope, FinishState, GateRole, IterationOutcome, LoopEvent, Outcome},
     judge::signal::Signal,
+    sandbox::SandboxHeld,
     text::{ansi::readable, count},
     view::LoopView,
 };
@@ -189,8 +190,17 @@ impl Human {
                     ),
                 );
                 let command = &started.policy.agent.command;
-                if let Some(may) = catalog::permissions_of(command) {
-                    self.line("2", &format!("  {} · {may}", command.name));
+                let held = started.sandbox.as_ref();
+                let words = held.map_or("no sandbox".to_owned(), SandboxHeld::words);
+                match catalog::permissions_of(command) {
+                    Some(may) => self.line("2", &format!("  {} · {may} · {words}", command.name)),
+                    None if held.is_some_and(|held| !held.is_whole()) => {
+                        self.line("2", &format!("  {words}"))
+                    }
+                    None => {}
+                }
+                for open in held.iter().flat_map(|held| &held.open) {
+                    self.line("2", &format!("  left open: {open}"));
                 }
             }
             LoopEvent::LoopResumed { .. } => {

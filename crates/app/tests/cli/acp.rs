@@ -93,6 +93,8 @@ fn fresh_begins_a_session_for_each_iteration_in_the_same_process() {
 fn nothing_of_the_agent_runs_while_its_work_is_checked() {
     let env = world();
     // The gate sees that the agent is stopped, and that what it left behind in another session is gone.
+    // In a sandbox the gate could not see the agent at all.
+    env.without_sandbox();
     let gate = "state=$(cut -d')' -f2 /proc/$(cat agent.pid)/stat | cut -c2); test \"$state\" = T || exit 3; \
                 ! kill -0 $(cat left.pid) 2>/dev/null || exit 4; test -e work";
     let first = "sh echo $PPID >agent.pid; leave echo $$ >left.pid && exec sleep 600; wait left.pid; promise";
@@ -186,8 +188,6 @@ fn an_agent_that_never_answers_is_ended_by_the_timeouts_and_another_takes_up_its
 fn an_agent_that_does_not_exit_is_killed_when_the_loop_is_over() {
     let env = world();
     run(&env, &["--stay", "promise"], &["--kill-grace", "300ms"]).assert_code(0);
-    let pid = told(&env)[0]["started"].as_u64().unwrap();
-    assert!(!is_alive(pid));
     assert!(env.survivors().is_empty());
 }
 
@@ -244,10 +244,9 @@ fn a_loop_whose_supervisor_was_killed_goes_on_in_the_same_session() {
     let turns = ["sh touch ready; sh test -e go || sleep 600", "write second; promise"];
     let running = start(&env, &turns, &[]);
     env.wait_for_file("ready");
-    let pid = told(&env)[0]["started"].as_u64().unwrap();
     running.signal(Signal::KILL);
     running.wait(LONG);
-    env.wait_until("the agent has died with it", LONG, || !is_alive(pid) && env.survivors().is_empty());
+    env.wait_until("the agent has died with it", LONG, || env.survivors().is_empty());
     env.write("go", "");
     env.run(["resume", "t"]).assert_code(0);
 }
@@ -258,7 +257,7 @@ fn an_agent_at_rest_uses_no_processor() {
     let gate = "touch gating; while :; do sleep 1; done";
     let running = start(&env, &["write work; promise"], &["--gate", gate, "--kill-grace", "200ms"]);
     env.wait_for_file("gating");
-    let pid = told(&env)[0]["started"].as_u64().unwrap();
+    let pid = u64::from(env.outer_pid(told(&env)[0]["started"].as_u64().unwrap() as u32));
     let state = || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         stat.rsplit(") ").next().unwrap().chars().next()

@@ -296,7 +296,7 @@ fn ctrl_z_holds_the_agent_and_its_timers() {
     let env = world();
     let script = "pid-to pid; write ready; wait-file go; promise";
     let running = env.start_loop(script, &["-n", "1", "--iteration-timeout", "2s"]);
-    let agent = env.read("pid").trim().to_owned();
+    let agent = env.outer_pid(env.read("pid").trim().parse().unwrap()).to_string();
     let is_held = |pid: &str| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))

@@ -133,7 +133,9 @@ fn what_a_dacapo_and_its_keeper_leave_behind_is_ended_before_the_next_agent() {
         let innocents = Innocents::start(&env);
         let look = "sh 'grep -qs \") [^ZX] \" /proc/$(cat left.pid)/stat && touch overlap'";
         let script = format!("@1: {leave}\n@2: {look}\n@2: promise");
-        let running = env.spawn(agent_args(&env, &script, ["--task", "t", "-n", "5", "--kill-grace", "10s"]));
+        // In a sandbox all of it would be dead at once.
+        let options = ["--task", "t", "-n", "5", "--kill-grace", "10s", "--sandbox", "off"];
+        let running = env.spawn(agent_args(&env, &script, options));
         pid_in(&env, "left.pid");
         let keeper = keeper_of(running.pid()).expect("a keeper");
         kill_both(running, keeper);
@@ -167,7 +169,9 @@ fn a_dacapo_resumed_while_the_old_keeper_still_waits_for_an_agent_does_not_run_t
     let hide = "run env -i sh -c 'trap \"\" TERM; echo $$ > left.new; mv left.new left.pid; while :; do sleep 1; done'";
     let look = "sh 'grep -qs \") [^ZX] \" /proc/$(cat left.pid)/stat && touch overlap'";
     let script = format!("@1: {hide}\n@2: {look}\n@2: promise");
-    let running = env.spawn(agent_args(&env, &script, ["--task", "t", "-n", "5", "--kill-grace", "2s"]));
+    // In a sandbox the second agent could not see the first.
+    let options = ["--task", "t", "-n", "5", "--kill-grace", "2s", "--sandbox", "off"];
+    let running = env.spawn(agent_args(&env, &script, options));
     pid_in(&env, "left.pid");
     running.signal(Signal::KILL);
     running.wait(LONG);

@@ -101,7 +101,7 @@ pub(crate) fn keeper_of(supervisor: u32) -> Option<u32> {
 pub(crate) fn pid_in(env: &TestEnv, file: &str) -> u32 {
     let path = env.workspace().join(file);
     wait_until(&format!("`{file}` is there"), LONG, || path.exists());
-    env.read(file).trim().parse().expect("a process id")
+    env.outer_pid(env.read(file).trim().parse().expect("a process id"))
 }
 
 /// Waits until nothing of this world is alive.

@@ -17,6 +17,29 @@ pub(super) fn all() -> &'static [AgentDefinition] {
     &ALL
 }
 
+/// Where an agent keeps its sessions, settings and sign-in, below the user's home.
+pub fn own_folders(name: &str) -> &'static [&'static str] {
+    match name {
+        "claude" => &[
+            ".claude",
+            ".claude.json",
+            ".claude.json.backup",
+            ".cache/claude",
+            ".local/share/claude",
+            ".local/state/claude",
+        ],
+        "codex" => &[".codex"],
+        "gemini" => &[".gemini"],
+        "opencode" => {
+            &[".config/opencode", ".local/share/opencode", ".local/state/opencode", ".cache/opencode"]
+        }
+        "qwen" => &[".qwen"],
+        "copilot" => &[".copilot", ".config/github-copilot"],
+        "pi" => &[".pi"],
+        _ => &[],
+    }
+}
+
 fn claude() -> AgentDefinition {
     AgentDefinition {
         name: "claude".into(),

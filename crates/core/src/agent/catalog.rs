@@ -210,11 +210,7 @@ pub fn permissions_of(command: &AgentCommand) -> Option<&'static str> {
     let words = &find(&command.name)?.unattended;
     let has_all = !words.is_empty() && words.iter().all(|word| command.argv.contains(word));
     let is_allowed = command.acp.as_ref().is_some_and(|acp| acp.allows);
-    Some(if has_all || is_allowed {
-        "all permissions · no sandbox"
-    } else {
-        "permissions by its own settings"
-    })
+    Some(if has_all || is_allowed { "all permissions" } else { "permissions by its own settings" })
 }
 
 /// The name that was probably meant: one of the user's own, rather than a built-in one that is no nearer.

@@ -10,6 +10,7 @@ pub mod outcome;
 mod sign_in;
 pub mod transcript;
 
+pub use builtin::own_folders;
 pub use command::{AgentCommand, AgentCommandError, Format, PROMPT_ARGUMENT_LIMIT, PromptDelivery};
 pub use environment::{
     EnvironmentRule, agent_environment, gate_environment, is_basic, is_nested_agent_marker, is_provider_key,

@@ -6,8 +6,8 @@
 use std::fmt;
 
 use super::{
-    AgentSection, At, BudgetSetting, Config, Contradictions, EffectiveSession, EffectiveStages,
-    EffectiveUnits, PriceSetting, SetupStep, session, stages, units, workflows,
+    AgentSection, At, BudgetSetting, Config, Contradictions, EffectiveSandbox, EffectiveSession,
+    EffectiveStages, EffectiveUnits, PriceSetting, SetupStep, sandbox, session, stages, units, workflows,
 };
 use crate::{
     agent::EnvironmentRule,
@@ -144,6 +144,7 @@ pub struct Effective {
     /// What ends with a checkout.
     pub teardown: Vec<Sourced<SetupStep>>,
     pub units: EffectiveUnits,
+    pub sandbox: EffectiveSandbox,
     pub session: EffectiveSession,
     pub stages: EffectiveStages,
     /// A folder of command files beside those that are always looked into, from the top of the repository.
@@ -229,6 +230,7 @@ pub fn resolve(user: &Config, repository: &Config, typed: &Typed) -> Effective {
         setup: both.all(|c| &c.worktree.setup),
         teardown: both.all(|c| &c.worktree.teardown),
         units: units::resolve(&both),
+        sandbox: sandbox::resolve(user, repository),
         session: session::resolve(&both),
         stages: stages::resolve(&both, max_iterations.value),
         max_iterations,
@@ -369,7 +371,7 @@ impl<T: Clone> At<T> {
     }
 }
 
-fn source(config: &Config, line: u32) -> Source {
+pub(super) fn source(config: &Config, line: u32) -> Source {
     Source::File { file: config.file.clone(), line }
 }
 

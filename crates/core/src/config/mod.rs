@@ -15,6 +15,7 @@ mod paths;
 mod permissions;
 mod prices;
 mod problem;
+mod sandbox;
 mod section;
 mod serve;
 mod session;
@@ -36,6 +37,7 @@ pub use permissions::PermissionsSection;
 pub use prices::PriceSetting;
 pub(crate) use problem::write_problem;
 pub use problem::{Problem, Problems};
+pub use sandbox::{EffectiveSandbox, SandboxSection};
 pub use serve::{ChatService, SecretFrom, ServeSection, WebhookService};
 pub use session::{EffectiveSession, SessionSection};
 pub use snapshots::Snapshots;
@@ -82,6 +84,7 @@ pub struct Config {
     pub contradictions: Option<At<Contradictions>>,
     pub evidence: Vec<At<Evidence>>,
     pub session: SessionSection,
+    pub sandbox: SandboxSection,
     pub snapshots: Snapshots,
     pub notify: Vec<At<NotifyRule>>,
     /// `ralph` and `stages`.
@@ -95,7 +98,7 @@ pub struct Config {
 }
 
 /// The keys of a file; those from `agents` on are the user's alone.
-pub const KEYS: [&str; 26] = [
+pub const KEYS: [&str; 27] = [
     "limits",
     "agent",
     "gates",
@@ -113,6 +116,7 @@ pub const KEYS: [&str; 26] = [
     "tests",
     "contradictions",
     "evidence",
+    "sandbox",
     "session",
     "snapshots",
     "notify",
@@ -127,7 +131,7 @@ pub const KEYS: [&str; 26] = [
 /// Every key there is, written as a path, for the documentation to be held against.
 pub fn all_keys() -> Vec<String> {
     let below = |section: &str, keys: &[&str]| keys.iter().map(|key| format!("{section}.{key}")).collect();
-    let parts: [Vec<String>; 28] = [
+    let parts: [Vec<String>; 29] = [
         KEYS.map(str::to_owned).into(),
         below("limits", &limits::KEYS),
         below("limits.per_day", &limits::BUDGET_KEYS),
@@ -145,6 +149,7 @@ pub fn all_keys() -> Vec<String> {
         below("stages", &StageName::WORDS),
         below("stages.STAGE", &stages::STAGE_KEYS),
         below("stages.STAGE.gates[]", &gates::KEYS),
+        below("sandbox", &sandbox::KEYS),
         below("session", &session::KEYS),
         below("snapshots", &snapshots::KEYS),
         below("notify[]", &notify::KEYS),
@@ -183,6 +188,7 @@ pub fn parse(file: &str, bytes: &[u8], author: Author) -> Result<Config, Problem
         config.checks = checks::read(&mut top);
         config.contradictions = contradictions::read(&mut top);
         config.evidence = evidence::read(&mut top);
+        config.sandbox = sandbox::read(&mut top);
         config.session = session::read(&mut top);
         config.snapshots = snapshots::read(&mut top);
         config.notify = notify::read(&mut top);

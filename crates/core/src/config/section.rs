@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// What only the user may say; a repository that tries is told so instead of being corrected.
-pub(super) const USERS_OWN: [&str; 11] = [
+pub(super) const USERS_OWN: [&str; 10] = [
     "agents",
     "backoff",
     "env",
@@ -17,7 +17,6 @@ pub(super) const USERS_OWN: [&str; 11] = [
     "hooks",
     "permissions",
     "prices",
-    "sandbox",
     "serve",
     "trust",
 ];

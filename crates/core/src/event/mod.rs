@@ -34,6 +34,7 @@ use crate::{
     plan::Purpose,
     policy::Policy,
     receipt::Receipt,
+    sandbox::SandboxHeld,
     session::{HostSession, TranscriptMark, Turn},
 };
 
@@ -468,6 +469,9 @@ pub struct LoopStarted {
     /// What is known of the tests and of what decides which of them run; the list itself is kept beside the journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goalposts: Option<GoalpostSeal>,
+    /// The sandbox that its keeper holds; none is known of a loop that is older than sandboxes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxHeld>,
     /// Programs that gates run, and settings in the home folder and above the workspace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outside: Vec<OutsideFile>,

@@ -7,6 +7,7 @@ use crate::{
     item::Item,
     judge::promise::{Placement, PromiseRule},
     policy::{AgentSettings, ClaimRules, GateRules, Limits, OwnClaim, Pace, Policy, PromptForm, WaitRule},
+    sandbox::SandboxRules,
 };
 
 /// What is set for loops inside sessions (req 107).
@@ -71,6 +72,7 @@ impl Policy {
             pace: Pace { restart_delay: Millis(0), ..Pace::default() },
             items: vec![Item::whole()],
             source: None,
+            sandbox: SandboxRules::default(),
         }
     }
 

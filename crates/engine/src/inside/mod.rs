@@ -25,6 +25,7 @@ use rustix::{
 };
 
 use crate::{
+    guard,
     home::Home,
     process::{identity::Identity, keeper, leftovers},
     store::{LockError, Store, StoreError, TaskLock},
@@ -55,8 +56,11 @@ pub fn place(home: &Home) -> Whereabouts {
     let socket = std::env::var_os(SOCKET).filter(|value| !value.is_empty()).map(PathBuf::from);
     let database = home.database();
     let mut is_below_another = false;
-    for (pid, name) in ancestors().seen {
-        if name == keeper::NAME.as_bytes() {
+    let above =
+        ancestors().seen.into_iter().filter(|(_, name)| name == keeper::NAME.as_bytes()).map(|(pid, _)| pid);
+    // In a sandbox the keeper cannot be seen. The first process of its PID namespace can, and says the same of itself.
+    for pid in above.chain([1]) {
+        if pid != 1 || kept_loop(1).is_some() {
             match kept_loop(pid) {
                 Some((loop_id, kept)) if kept.is(&database) => {
                     // A check finds no variable of dacapo's, and may ask all the same.
@@ -198,7 +202,8 @@ impl KeptJournal {
 fn kept_loop(pid: u32) -> Option<(LoopId, KeptJournal)> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let mut words = line.split(|b| *b == 0).skip(1);
-    if words.next() != Some(keeper::KEEPER.as_bytes()) {
+    let word = words.next();
+    if word != Some(keeper::KEEPER.as_bytes()) && word != Some(guard::INIT.as_bytes()) {
         return None;
     }
     let loop_id = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;

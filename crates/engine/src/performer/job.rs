@@ -191,7 +191,7 @@ fn script(
         dir: spec.workspace.clone(),
         grace: SCRIPT_GRACE,
     };
-    let ran = ask_once(&mark, &home.database(), &command, "", timeout)?;
+    let ran = ask_once(&mark, home, None, &command, "", timeout)?;
     let words = |bytes: &[u8]| secrets().redact(&readable(bytes)).into_owned();
     Ok(ScriptReport {
         exit_code: ran.exit_code,

@@ -1,8 +1,10 @@
 //! Which process it is: a pid alone is reused, a pid with its start time and boot is not (fault F13).
 
-use std::{fs, io, sync::OnceLock};
+use std::{fs, io, path::PathBuf, sync::OnceLock};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::proc;
 
 /// A process, for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,9 +35,9 @@ impl Identity {
     /// Whether it runs the program that this process runs. A row of the journal can name any process; this is no matter of rows.
     pub(crate) fn runs_this_program(&self) -> bool {
         use std::os::unix::fs::MetadataExt;
-        let file = |path: String| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-        let own = file("/proc/self/exe".to_owned());
-        own.is_some() && own == file(format!("/proc/{}/exe", self.pid)) && self.is_alive()
+        let file = |path| fs::metadata::<PathBuf>(path).ok().map(|file| (file.dev(), file.ino()));
+        let own = file(proc::own("exe"));
+        own.is_some() && own == file(proc::of(self.pid, "exe")) && self.is_alive()
     }
 
     /// Sends it a signal, and never to a process that took its number.
@@ -87,12 +89,12 @@ impl Stat {
 }
 
 pub(crate) fn stat(pid: u32) -> Option<Stat> {
-    parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    parse(&fs::read(proc::of(pid, "stat")).ok()?)
 }
 
 /// As [`stat`]; an error says whether the process exists and `/proc` hides it because it is another user's.
 pub(crate) fn look(pid: u32) -> Result<Stat, IsHidden> {
-    match fs::read(format!("/proc/{pid}/stat")) {
+    match fs::read(proc::of(pid, "stat")) {
         Ok(text) => parse(&text).ok_or(IsHidden(false)),
         Err(error) => Err(IsHidden(error.kind() == io::ErrorKind::PermissionDenied)),
     }
@@ -135,7 +137,7 @@ pub(crate) fn host() -> &'static str {
 
 /// All processes there are, by number.
 pub(crate) fn all_pids() -> Vec<u32> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(proc::root()) else { return Vec::new() };
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 

@@ -21,14 +21,20 @@ use std::{
 use dacapo_core::duration::Millis;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group},
+    process::{
+        DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, kill_process_group,
+        set_dumpable_behavior, setrlimit,
+    },
 };
 
 use super::{
     identity::{self, Identity},
+    proc,
     sweep::{DescendantScan, descendants, signal_all},
     wire::{KeeperOrder, KeptCommand, KeptEnd, Report, receive_order, send_report},
 };
+
+use crate::guard::{self, GuardReport, Init};
 
 /// The word on the command line that makes this binary a keeper.
 pub const KEEPER: &str = "keeper";
@@ -69,6 +75,8 @@ struct Keeper {
     is_orphan: bool,
     /// Whether the last look found nothing and proved nothing.
     is_unsure: bool,
+    /// The first process of the namespace in which everything runs, if it is one of its own.
+    init: Option<Init>,
 }
 
 struct KeptProcess {
@@ -101,13 +109,16 @@ impl Keeper {
         // Already a leader when started by hand; a session of its own is all that matters.
         let _ = rustix::process::setsid();
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        // A core dump holds what the process knew, keys too.
+        let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
         let name = CString::new(NAME)?;
         let _ = rustix::thread::set_name(&name);
         let socket = UnixStream::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
         let (child_ended, writer) = UnixStream::pair()?;
         child_ended.set_nonblocking(true)?;
         signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, writer)?;
-        Ok(Self { socket, child_ended, work: None, grace: Millis(0), is_orphan: false, is_unsure: false })
+        let (work, init) = (None, None);
+        Ok(Self { socket, child_ended, work, grace: Millis(0), is_orphan: false, is_unsure: false, init })
     }
 
     fn serve(&mut self) -> std::io::Result<()> {
@@ -158,7 +169,23 @@ impl Keeper {
 
     fn obey(&mut self, order: KeeperOrder) -> std::io::Result<()> {
         match order {
+            KeeperOrder::Guard(spec) => {
+                let args: Vec<_> = std::env::args_os().skip(2).collect();
+                match guard::hold(&spec, &args) {
+                    Ok((init, open)) => {
+                        self.init = init;
+                        self.report(&Report::Guarded(GuardReport::Held(open)));
+                    }
+                    // Half a guard is none, and nothing may be started in it.
+                    Err(error) => {
+                        self.report(&Report::Guarded(GuardReport::NotAllowed(error.to_string())));
+                        return Err(error);
+                    }
+                }
+            }
             KeeperOrder::Run(command, fds) => {
+                // What runs below must not look at this process, which has the supervisor's environment.
+                let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
                 self.grace = command.grace;
                 match start(&command, fds) {
                     Ok(leader) => {
@@ -176,10 +203,10 @@ impl Keeper {
                 }
             }
             KeeperOrder::Stop(grace) => self.ask_to_end(grace),
-            KeeperOrder::Suspend => signal_all(below().pids(), Signal::STOP),
-            KeeperOrder::Continue => signal_all(below().pids(), Signal::CONT),
+            KeeperOrder::Suspend => signal_all(self.below().pids(), Signal::STOP),
+            KeeperOrder::Continue => signal_all(self.below().pids(), Signal::CONT),
             KeeperOrder::Wake => {
-                let below = below();
+                let below = self.below();
                 signal_all(below.pids(), Signal::CONT);
                 if let Some(work) = &mut self.work {
                     work.own = below.pids().map(identity::of).collect();
@@ -209,7 +236,7 @@ impl Keeper {
         if self.work.is_none() {
             return;
         }
-        let below = below();
+        let below = self.below();
         let Some(work) = &mut self.work else { return };
         let kill_at = Instant::now() + grace.std();
         // A second order can only hurry.
@@ -236,6 +263,10 @@ impl Keeper {
                     {
                         work.end = Some(end(status));
                     }
+                    if self.init.as_ref().is_some_and(|init| init.is(pid)) {
+                        // Everything in its namespace is dead, and nothing can be started there any more.
+                        return Err(std::io::ErrorKind::BrokenPipe.into());
+                    }
                 }
                 Ok(None) => break,
                 // No child at all: with a subreaper that means no descendant at all.
@@ -254,7 +285,18 @@ impl Keeper {
             self.put_to_rest();
             return Ok(());
         }
-        let below = below();
+        if work.end.is_some() && self.init.is_some() {
+            if guard::is_alone() {
+                self.finish();
+                return Ok(());
+            }
+            // The ends of orphans are told to the first process of the namespace alone.
+            self.is_unsure = true;
+            if work.kill_at.is_some() && !time_to_kill {
+                return Ok(());
+            }
+        }
+        let below = self.below();
         let Some(work) = &mut self.work else { return Ok(()) };
         if below.processes.is_empty() && work.end.is_some() {
             // `wait` has just said that there is a child: it ended meanwhile, or came after the look.
@@ -283,17 +325,18 @@ impl Keeper {
 
     /// Ends what a process that stays has left behind, stops the process, and reports that it rests.
     fn put_to_rest(&mut self) {
+        let init = self.init.as_ref();
         let Some(work) = &mut self.work else { return };
         let Some(rest) = &mut work.rest else { return };
         let is_own = |pid: u32| {
             let found = identity::of(pid);
             work.own.iter().any(|own| own.pid == pid && own.start == found.start)
         };
-        let strangers = || -> Vec<u32> { below().pids().filter(|pid| !is_own(*pid)).collect() };
+        let strangers = || -> Vec<u32> { below(init).pids().filter(|pid| !is_own(*pid)).collect() };
         let mut left = strangers();
         if left.is_empty() {
             // What is stopped starts nothing: only now is a look that finds nothing a proof.
-            signal_all(below().pids(), Signal::STOP);
+            signal_all(below(init).pids(), Signal::STOP);
             left = strangers();
             if left.is_empty() {
                 let leftovers = u32::try_from(rest.asked.len()).unwrap_or(u32::MAX);
@@ -332,6 +375,10 @@ impl Keeper {
         }
     }
 
+    fn below(&self) -> DescendantScan {
+        below(self.init.as_ref())
+    }
+
     fn finish(&mut self) {
         if let Some(work) = self.work.take() {
             let end = work.end.unwrap_or(KeptEnd { code: None, signal: None, leftovers: 0 });
@@ -345,16 +392,18 @@ impl Keeper {
     }
 }
 
-/// All that must end: every descendant.
-fn below() -> DescendantScan {
-    descendants(std::process::id(), &[])
+/// All that must end: every descendant but the first process of its namespace.
+fn below(init: Option<&Init>) -> DescendantScan {
+    let mut found = descendants(std::process::id(), &[]);
+    found.processes.retain(|(pid, _)| init.is_none_or(|init| init.pid != *pid));
+    found
 }
 
 /// Whether a process is a dacapo that is about to ask for a child loop: this very program, told to run one.
 fn is_starting_child(pid: u32) -> bool {
-    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let line = std::fs::read(proc::of(pid, "cmdline")).unwrap_or_default();
     let told = line.split(|b| *b == 0).nth(1).unwrap_or_default();
-    let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let name = std::fs::read(proc::of(pid, "comm")).unwrap_or_default();
     told == b"run" && name.trim_ascii_end() != ASKED.to_bytes() && identity::of(pid).runs_this_program()
 }
 

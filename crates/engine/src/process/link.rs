@@ -12,19 +12,28 @@ use std::{
 };
 
 use dacapo_core::{duration::Millis, ids::LoopId};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use super::{identity::Identity, keeper::KEEPER, sweep, wire};
-use crate::{inside::file_of, notify};
+use crate::{
+    guard::{GuardReport, GuardSpec, HeldNames},
+    inside::file_of,
+    notify,
+};
 
 /// A running keeper. Dropping it ends everything it keeps.
 pub struct KeeperLink {
     socket: Option<UnixStream>,
     keeper: Child,
+    /// Names that must not appear while it keeps something.
+    held: HeldNames,
 }
 
 impl KeeperLink {
     /// Starts the keeper of `loop_id` from this very binary.
     pub fn start(loop_id: &LoopId, database: &Path) -> io::Result<Self> {
+        // The keys of providers are in this process's environment: neither an agent nor a gate may look at it.
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         // If the keeper is killed, its orphans come to us instead of getting away.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let (ours, theirs) = UnixStream::pair()?;
@@ -40,7 +49,21 @@ impl KeeperLink {
             .current_dir("/")
             .env_remove("DACAPO_LOOP") // the mark of an agent's process, which a keeper is not
             .spawn()?;
-        Ok(Self { socket: Some(ours), keeper })
+        Ok(Self { socket: Some(ours), keeper, held: HeldNames::default() })
+    }
+
+    /// Has the keeper hold `spec` around all that it starts, and waits for its answer; these names are held with it.
+    pub(crate) fn guard(&mut self, spec: &GuardSpec) -> io::Result<GuardReport> {
+        wire::send_guard(self.socket()?, spec)?;
+        match wire::receive_report(self.socket()?)? {
+            Some(wire::Report::Guarded(report)) => Ok(report),
+            _ => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    /// Holds these names for as long as it keeps something.
+    pub(crate) fn hold(&mut self, names: HeldNames) {
+        self.held = names;
     }
 
     pub fn pid(&self) -> u32 {
@@ -76,7 +99,7 @@ impl KeeperLink {
     }
 
     /// The next report; `None` when the keeper is gone. Blocks unless the descriptor is readable.
-    pub fn receive(&mut self) -> io::Result<Option<wire::Report>> {
+    pub(crate) fn receive(&mut self) -> io::Result<Option<wire::Report>> {
         wire::receive_report(self.socket()?)
     }
 

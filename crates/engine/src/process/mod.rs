@@ -7,13 +7,16 @@ pub mod keeper;
 pub mod leftovers;
 mod link;
 mod once;
+pub(crate) mod proc;
 mod program;
 pub(crate) mod sweep;
 mod wire;
 
 pub use descriptors::keep_to_this_process;
 pub use link::KeeperLink;
-pub use once::{Answered, Ran, ask_once, run_expecting, run_once};
+pub use once::{Answered, Ran, run_once};
+pub(crate) use once::{ask_once, run_expecting};
 pub(crate) use program::find_program;
 pub use program::{ProgramError, Programs};
-pub use wire::{KeptCommand, KeptEnd, Report};
+pub(crate) use wire::Report;
+pub use wire::{KeptCommand, KeptEnd};

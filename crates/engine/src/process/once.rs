@@ -4,7 +4,6 @@ use std::{
     fs::File,
     io::{self, Read, Seek, Write},
     os::fd::{AsFd, OwnedFd},
-    path::Path,
     time::Instant,
 };
 
@@ -22,7 +21,7 @@ use rustix::{
 use sha2::{Digest, Sha256};
 
 use super::{KeeperLink, KeptCommand, Report, identity, sweep};
-use crate::secrets::secrets;
+use crate::{guard::Guard, home::Home, secrets::secrets};
 
 /// How much of the end of its output is kept.
 const TAIL: usize = 16 * 1024;
@@ -61,19 +60,20 @@ pub struct Answered {
 }
 
 /// Runs `command` to its end, but no longer than `timeout`; `mark` is a name that no loop has.
-pub fn run_once(mark: &LoopId, database: &Path, command: &KeptCommand, timeout: Millis) -> io::Result<Ran> {
-    run_expecting(mark, database, command, timeout, &Expectation::default())
+pub fn run_once(mark: &LoopId, home: &Home, command: &KeptCommand, timeout: Millis) -> io::Result<Ran> {
+    run_expecting(mark, home, None, command, timeout, &Expectation::default())
 }
 
 /// The same, with a look for the words that are expected of its output.
-pub fn run_expecting(
+pub(crate) fn run_expecting(
     mark: &LoopId,
-    database: &Path,
+    home: &Home,
+    guard: Option<&Guard>,
     command: &KeptCommand,
     timeout: Millis,
     expect: &Expectation,
 ) -> io::Result<Ran> {
-    let mut keeper = KeeperLink::start(mark, database)?;
+    let mut keeper = keeper(mark, home, guard)?;
     let (mut output, writer) = OutputReader::new(TAIL)?;
     output.search = OutputSearch::new(expect);
     let stdin = File::open("/dev/null")?;
@@ -84,14 +84,15 @@ pub fn run_expecting(
 }
 
 /// Runs `command` with `input` to read, then end of file; otherwise as [`run_once`].
-pub fn ask_once(
+pub(crate) fn ask_once(
     mark: &LoopId,
-    database: &Path,
+    home: &Home,
+    guard: Option<&Guard>,
     command: &KeptCommand,
     input: &str,
     timeout: Millis,
 ) -> io::Result<Answered> {
-    let mut keeper = KeeperLink::start(mark, database)?;
+    let mut keeper = keeper(mark, home, guard)?;
     let (stdout, out_writer) = OutputReader::new(ANSWER)?;
     let (stderr, err_writer) = OutputReader::new(TAIL)?;
     let mut stdin = File::from(memfd_create("prompt", MemfdFlags::CLOEXEC)?);
@@ -104,6 +105,13 @@ pub fn ask_once(
         wait(&mut keeper, command.grace, timeout, &mut outputs)?;
     let [stdout, stderr] = outputs.map(|output| output.tail);
     Ok(Answered { exit_code: code, signal, failure, timed_out, stdout, stderr })
+}
+
+fn keeper(mark: &LoopId, home: &Home, guard: Option<&Guard>) -> io::Result<KeeperLink> {
+    match guard {
+        Some(guard) => Ok(guard.keeper(home, mark)?.0),
+        None => KeeperLink::start(mark, &home.database()),
+    }
 }
 
 struct OnceEnd {
@@ -154,7 +162,7 @@ fn wait(
                 Some(format!("could not be started: {}", io::Error::from_raw_os_error(*errno)))
             }
             // Nothing was woken here.
-            Some(Report::Awake | Report::Rested(_)) => continue,
+            Some(Report::Awake | Report::Rested(_) | Report::Guarded(_)) => continue,
             _ if timed_out => Some(format!("timed out after {timeout}")),
             Some(Report::Ended(end)) => end.signal.map(|signal| format!("was ended by signal {signal}")),
             None => {

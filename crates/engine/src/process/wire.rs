@@ -20,6 +20,8 @@ use rustix::net::{
     SendFlags, recvmsg, sendmsg,
 };
 
+use crate::guard::{GuardReport, GuardSpec};
+
 /// A process to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptCommand {
@@ -34,6 +36,8 @@ pub struct KeptCommand {
 /// What a supervisor tells its keeper.
 #[derive(Debug)]
 pub(crate) enum KeeperOrder {
+    /// Hold this around everything that is started from now on.
+    Guard(GuardSpec),
     /// Start this, with these as standard input, output and error.
     Run(KeptCommand, [OwnedFd; 3]),
     Stop(Millis),
@@ -47,7 +51,7 @@ pub(crate) enum KeeperOrder {
 
 /// What a keeper tells its supervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Report {
+pub(crate) enum Report {
     /// It could not be started: the system's error number.
     NotStarted(i32),
     /// It ended, and so did everything it had started.
@@ -56,6 +60,8 @@ pub enum Report {
     Awake,
     /// What stays is stopped, and nothing else is left. This many processes had been left behind.
     Rested(u32),
+    /// What became of the guard.
+    Guarded(GuardReport),
 }
 
 /// How a process ended.
@@ -98,6 +104,10 @@ pub(crate) fn send_run(
     socket.write_all(&payload)
 }
 
+pub(crate) fn send_guard(socket: &mut UnixStream, spec: &GuardSpec) -> io::Result<()> {
+    send(socket, 7, &serde_json::to_vec(spec)?)
+}
+
 pub(crate) fn send_stop(socket: &mut UnixStream, grace: Millis) -> io::Result<()> {
     send(socket, 2, &grace.0.to_le_bytes())
 }
@@ -130,6 +140,7 @@ pub(crate) fn send_report(socket: &mut UnixStream, report: &Report) -> io::Resul
         }
         Report::Awake => send(socket, 3, &[]),
         Report::Rested(leftovers) => send(socket, 4, &leftovers.to_le_bytes()),
+        Report::Guarded(report) => send(socket, 5, &serde_json::to_vec(report)?),
     }
 }
 
@@ -150,6 +161,7 @@ pub(crate) fn receive_report(socket: &mut UnixStream) -> io::Result<Option<Repor
         }
         3 => Report::Awake,
         4 => Report::Rested(rest.length()? as u32),
+        5 => Report::Guarded(serde_json::from_slice(&payload)?),
         _ => return Err(malformed()),
     }))
 }
@@ -174,6 +186,7 @@ pub(crate) fn receive_order(socket: &mut UnixStream) -> io::Result<Option<Keeper
         4 => KeeperOrder::Continue,
         5 => KeeperOrder::Wake,
         6 => KeeperOrder::Rest(Millis(rest.long()?)),
+        7 => KeeperOrder::Guard(serde_json::from_slice(&payload)?),
         _ => return Err(malformed()),
     }))
 }

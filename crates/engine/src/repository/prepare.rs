@@ -50,7 +50,7 @@ pub fn prepare(
     at: WorktreeOwner<'_>,
     steps: &[SetupCommand],
 ) -> io::Result<Result<(), SetupFailed>> {
-    prepare_with(home, at, steps, |mark, command| run_once(mark, &home.database(), command, TIMEOUT))
+    prepare_with(home, at, steps, |mark, command| run_once(mark, home, command, TIMEOUT))
 }
 
 fn prepare_with(

@@ -158,6 +158,7 @@ fn loop_started(unit: &str, run: Option<RunId>) -> LoopEvent {
         outline: None,
         protected: Vec::new(),
         goalposts: None,
+        sandbox: None,
         outside: Vec::new(),
         pid: 1,
         version: "0".to_owned(),

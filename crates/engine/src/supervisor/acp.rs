@@ -205,7 +205,9 @@ impl Supervisor<'_> {
         let (talk, stdin) = Talk::begin(conversation, order.prompt).map_err(cannot)?;
         let (out, out_end) = pipe().map_err(cannot)?;
         let (err, err_end) = pipe().map_err(cannot)?;
-        let mut keeper = KeeperLink::start(&self.id, &self.home.database())
+        let (mut keeper, _) = self
+            .guard
+            .keeper(self.home, &self.id)
             .map_err(|source| SuperviseError::Io { what: "cannot start a keeper", source })?;
         // A keeper that is gone already shows up as an end of file.
         let _ = keeper.run(command, [stdin.as_fd(), out_end.as_fd(), err_end.as_fd()]);
@@ -284,6 +286,8 @@ impl Supervisor<'_> {
         let report = resident.keeper.receive();
         let is_at_work = self.work.as_ref().is_some_and(|work| work.stays);
         match report {
+            // It was guarded before anything was started.
+            Ok(Some(Report::Guarded(_))) => {}
             Ok(Some(Report::Awake)) => {
                 if let Some(work) = self.work.as_mut().filter(|work| work.stays && !work.is_being_ended()) {
                     work.opens_until = None;

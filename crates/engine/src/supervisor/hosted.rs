@@ -20,6 +20,7 @@ use dacapo_core::{
         AgentReport, Begin, Effect, Input, LoopMachine, LoopState, Phase, SessionIdle, SharedSpend, Supply,
     },
     policy::Policy,
+    sandbox::SandboxHeld,
     session::{HostSession, NewWords, TranscriptMark, hear, spend_of, task_of, unpriced},
 };
 use jiff::Timestamp;
@@ -30,7 +31,8 @@ use super::{
     observe, post,
     preconditions::{StartError, neighbours, refuse_secrets_in, take_lock},
     start::{
-        HELD_IN_PROMPT, SupervisorParts, goalposts_of, listen, random, reopen_goalposts, start_keeper,
+        HELD_IN_PROMPT, SupervisorParts, goalposts_of, guard_of, listen, random, reopen_goalposts, start_keeper,
+        write_task,
         write_task,
     },
     starting_point::{self, StartingPoint},
@@ -183,6 +185,8 @@ impl<'a> HostedLoop<'a> {
             protected: at_start.protected,
             outside: at_start.goalposts.as_ref().map(WatchedGoalposts::recorded).unwrap_or_default(),
             goalposts: at_start.goalposts.as_ref().map(WatchedGoalposts::seal),
+            // The host is the user's own, and so is what it may do.
+            sandbox: Some(SandboxHeld::off()),
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
@@ -492,7 +496,8 @@ impl<'a> HostedLoop<'a> {
         let (home, started) = (self.home, self.started.clone());
         let signals = listen(false)?;
         let goalposts = reopen_goalposts(home, &id, &started, self.workspace.as_ref())?;
-        let keeper = start_keeper(home, &id)?;
+        let guard = guard_of(home, &started);
+        let (keeper, _) = start_keeper(home, &id, &guard)?;
         if !self.store.row(&id)?.is_some_and(|row| row.is_owned()) {
             let now = Timestamp::now();
             self.stream.take_over(&mut self.store, &Identity::own(), now, std::slice::from_ref(&id))?;
@@ -506,6 +511,7 @@ impl<'a> HostedLoop<'a> {
             lock,
             segments,
             keeper,
+            guard,
             signals,
             programs,
             workspace,

@@ -66,6 +66,7 @@ use self::{
 use crate::{
     bus::Bus,
     goalposts::{Extras, WatchedGoalposts},
+    guard::Guard,
     home::Home,
     inside::server::Server,
     observer::Observer,
@@ -113,6 +114,8 @@ pub(crate) struct Supervisor<'a> {
     /// The agent that stays, if the loop has one. Like the keeper it comes before the lock.
     resident: Option<Resident>,
     keeper: KeeperLink,
+    /// What each keeper holds around what it starts.
+    guard: Guard,
     _lock: TaskLock,
     /// What the agent asks through.
     server: Server,
@@ -484,7 +487,7 @@ impl Supervisor<'_> {
             Report::NotStarted(errno) => self.work_not_started(*errno),
             Report::Ended(end) => self.work_ended(*end),
             // Only an agent that stays is woken and put to rest, by another keeper.
-            Report::Awake | Report::Rested(_) => {}
+            Report::Awake | Report::Rested(_) | Report::Guarded(_) => {}
         }
     }
 
@@ -493,7 +496,9 @@ impl Supervisor<'_> {
         let mut spared = self.children.identities();
         spared.extend(self.resident.as_ref().map(Resident::identity));
         self.keeper.sweep_after_loss(&spared);
-        self.keeper = KeeperLink::start(&self.id, &self.home.database())
+        (self.keeper, _) = self
+            .guard
+            .keeper(self.home, &self.id)
             .map_err(|source| SuperviseError::Io { what: "cannot start a keeper", source })?;
         if self.work.as_ref().is_some_and(|work| !work.stays) {
             self.work_ended(crate::process::KeptEnd {

@@ -138,7 +138,7 @@ impl SignInCheck {
                 let [stdout, stderr] = self.said.each_ref().map(|said| readable(said));
                 Some(end.code.and_then(|code| self.question.signed_out(code, &stdout, &stderr)))
             }
-            Ok(Some(Report::Awake | Report::Rested(_))) => None,
+            Ok(Some(Report::Awake | Report::Rested(_) | Report::Guarded(_))) => None,
             Ok(Some(Report::NotStarted(_)) | None) | Err(_) => Some(None),
         }
     }

@@ -14,6 +14,7 @@ use dacapo_core::{
     loop_machine::{Begin, Effect, Input, LoopMachine, Request},
     plan::Purpose,
     policy::{GateIn, Policy},
+    sandbox::SandboxHeld,
 };
 use jiff::Timestamp;
 
@@ -31,6 +32,7 @@ use super::{
 use crate::{
     bus::Bus,
     goalposts::{Extras, WatchedGoalposts},
+    guard::Guard,
     home::{Home, make_dir, write_private},
     inside::server::Server,
     observer::Observer,
@@ -90,7 +92,7 @@ pub struct ResumeLoop {
 
 /// Runs a new loop to its end.
 pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result<Finished, StartError> {
-    let new = new.into_inner();
+    let mut new = new.into_inner();
     let programs = find_agents(new.programs, &new.policy, new.policy.limits.max_iterations)?;
     home.prepare()?;
     let mut store = Store::open(&home.database())?;
@@ -126,6 +128,16 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
         }
         None => None,
     };
+    // What an agent asks for is held at least as well as the agent is.
+    let above = match &parent {
+        Some(row) => {
+            Stream::<LoopMachine>::open(&store, &row.view.id)?.and_then(|its| its.state().started.clone())
+        }
+        None => None,
+    };
+    if let Some(above) = &above {
+        new.policy.sandbox.mode = new.policy.sandbox.mode.max(above.policy.sandbox.mode);
+    }
     let ancestors = ancestors(&store, parent.as_ref())?;
     let depth = u32::try_from(ancestors.len()).unwrap_or(u32::MAX);
     if depth > DEEPEST {
@@ -170,7 +182,9 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
         let list = goalposts_of(&runs, &id);
         goalposts.keep(&list).map_err(at("cannot write", &list))?;
     }
-    let keeper = start_keeper(home, &id)?;
+    let mut guard = Guard::of_loop(&new.policy, &new.workspace, folder);
+    guard.places.parent = above.as_ref().map(|above| above.workspace.clone());
+    let (keeper, held) = start_keeper(home, &id, &guard)?;
 
     let begin = Begin {
         started: LoopStarted {
@@ -191,6 +205,7 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
             protected: at_start.protected,
             outside: at_start.goalposts.as_ref().map(WatchedGoalposts::recorded).unwrap_or_default(),
             goalposts: at_start.goalposts.as_ref().map(WatchedGoalposts::seal),
+            sandbox: Some(held),
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         },
@@ -211,6 +226,7 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
         lock,
         segments,
         keeper,
+        guard,
         signals,
         programs,
         workspace: at_start.workspace,
@@ -276,7 +292,14 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
         .as_ref()
         .filter(|workspace| workspace.is_git() && is_checked_out && started.policy.gates.watches_goalposts());
     let extras = extras.map(|workspace| Extras::again(workspace.root()));
-    let keeper = start_keeper(home, &id)?;
+    let guard = guard_of(home, &started);
+    let (keeper, held) = start_keeper(home, &id, &guard)?;
+    if let Some(before) = started.sandbox.as_ref().filter(|before| held.is_less_than(before)) {
+        // Its receipt would say more than was held.
+        let why =
+            format!("the loop began with {}, and this system now allows {}", before.words(), held.words());
+        return Err(SuperviseError::Io { what: "cannot go on", source: io::Error::other(why) }.into());
+    }
     stream.take_over(&mut store, &Identity::own(), Timestamp::now(), &kin)?;
     let input = Input::Resume { grant: wanted.grant, output: segments.marks(), pid: std::process::id() };
     let told = nearly_full(home, &started.workspace).into_iter().map(Input::Noticed);
@@ -289,6 +312,7 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
         lock,
         segments,
         keeper,
+        guard,
         signals,
         programs,
         workspace,
@@ -310,6 +334,7 @@ pub(super) struct SupervisorParts<'a> {
     pub(super) lock: TaskLock,
     pub(super) segments: Segments,
     pub(super) keeper: KeeperLink,
+    pub(super) guard: Guard,
     pub(super) signals: Signals,
     pub(super) programs: Vec<PathBuf>,
     pub(super) workspace: Option<Workspace>,
@@ -346,6 +371,7 @@ impl<'a> SupervisorParts<'a> {
             segments: self.segments,
             resident: None,
             keeper: self.keeper,
+            guard: self.guard,
             server: Server::listen(self.home, &listening),
             watch: None,
             children: Default::default(),
@@ -426,9 +452,20 @@ pub(super) fn listen(is_detached: bool) -> Result<Signals, StartError> {
         .map_err(|source| SuperviseError::Io { what: "cannot listen to signals", source }.into())
 }
 
-pub(super) fn start_keeper(home: &Home, id: &LoopId) -> Result<KeeperLink, StartError> {
-    KeeperLink::start(id, &home.database())
+pub(super) fn start_keeper(
+    home: &Home,
+    id: &LoopId,
+    guard: &Guard,
+) -> Result<(KeeperLink, SandboxHeld), StartError> {
+    guard
+        .keeper(home, id)
         .map_err(|source| SuperviseError::Io { what: "cannot start a keeper", source }.into())
+}
+
+/// The sandbox of a loop that has begun.
+pub(super) fn guard_of(home: &Home, started: &LoopStarted) -> Guard {
+    let folder = home.task_folder(&started.project, &started.task);
+    Guard::of_loop(&started.policy, &started.workspace, folder)
 }
 
 fn is_parent(pid: u32) -> bool {

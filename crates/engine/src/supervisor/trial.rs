@@ -158,7 +158,7 @@ impl Supervisor<'_> {
             extras.lay_out(workspace.root(), &folder)?;
         }
         let waiting = gates.into_iter().enumerate().filter(|(_, gate)| gate.ask.is_none()).collect();
-        let keeper = KeeperLink::start(&fresh_id()?, &self.home.database())?;
+        let (keeper, _) = self.guard.keeper(self.home, &fresh_id()?)?;
         let agent_starts = Some(Instant::now() + AGENT_WAITS);
         let must_fail_files = MustFailFiles::default();
         Ok(Some(Trial { keeper, checkout, must_fail_files, waiting, running: None, agent_starts }))
@@ -245,7 +245,7 @@ impl Supervisor<'_> {
             }
             Ok(Some(Report::NotStarted(_))) => self.gate_was_tried(None)?,
             // What a keeper says of an agent that stays.
-            Ok(Some(Report::Awake | Report::Rested(_))) => {}
+            Ok(Some(Report::Awake | Report::Rested(_) | Report::Guarded(_))) => {}
             // Nothing is known of the gates then.
             Ok(None) | Err(_) => self.end_trial(),
         }

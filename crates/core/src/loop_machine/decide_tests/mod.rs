@@ -77,6 +77,7 @@ pub(crate) fn started(policy: Policy) -> LoopStarted {
         protected: vec![],
         outside: vec![],
         goalposts: None,
+        sandbox: None,
         pid: 7,
         version: "0.1.0".to_owned(),
     }

@@ -87,6 +87,9 @@ fn a_receipt_says_what_was_claimed_checked_and_kept() {
         checked_in: None,
         sandbox: Some("off".into()),
         approved_by: None,
+        sandbox: None,
+        sandbox_tier: None,
+        sandbox_open: vec![],
         refusals: vec![RefusalLine {
             iteration: 1,
             reason: RefusalReason::Empty,

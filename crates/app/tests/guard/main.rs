@@ -1,0 +1,161 @@
+//! The guard, attacked: what an agent can do with the user's rights, tier by tier, as root and as an ordinary user.
+
+mod world;
+
+use std::fs;
+
+use world::{Attacker, GuardWorld};
+
+/// Every attack of the list, by the names of those that succeeded.
+fn achieved(attacker: Attacker, args: &[&str]) -> (GuardWorld, Vec<String>) {
+    let world = GuardWorld::new(attacker);
+    world.run_attacks(args);
+    let report = fs::read_to_string(world.workspace().join("report")).expect("the agent has worked");
+    assert!(report.lines().any(|line| line == "end"), "not all attacks were tried:\n{report}");
+    let achieved =
+        report.lines().filter_map(|line| line.strip_prefix("achieved ")).map(str::to_owned).collect();
+    (world, achieved)
+}
+
+#[test]
+fn no_attack_succeeds_in_namespaces_as_root() {
+    // faults G13, K7, R23
+    let (world, achieved) = achieved(Attacker::Root, &[]);
+    assert_eq!(achieved, Vec::<String>::new());
+    assert_eq!(world.sandbox()["tier"], "namespaces");
+}
+
+#[test]
+fn no_attack_succeeds_in_namespaces_as_a_user() {
+    // faults G13, K7, R23
+    let (world, achieved) = achieved(Attacker::User, &[]);
+    assert_eq!(achieved, Vec::<String>::new());
+    assert_eq!(world.sandbox()["tier"], "namespaces");
+}
+
+#[test]
+fn the_list_is_of_attacks_that_succeed_where_nothing_is_held() {
+    // Some that harm only this world, and never as root: these do succeed.
+    let names = [
+        "state-runs-write",
+        "state-other-task",
+        "bashrc-append",
+        "npmrc",
+        "path-replace",
+        "kill-supervisor-look",
+    ];
+    let world = GuardWorld::new(Attacker::User);
+    let work: Vec<(&str, &str)> = world::attacks().filter(|(name, _)| names.contains(name)).collect();
+    assert_eq!(work.len(), names.len());
+    let work: Vec<(&str, String)> = work
+        .into_iter()
+        .map(|(name, attack)| (name, format!("export SUP=$(cat $WS/sup); {attack}")))
+        .collect();
+    let work: Vec<(&str, &str)> = work.iter().map(|(name, attack)| (*name, attack.as_str())).collect();
+    assert_eq!(failed_work(&world, &work, &["--sandbox", "off"]), Vec::<String>::new());
+}
+
+/// Runs an agent of this world that writes each line of `work` that fails to `report`, with a gate.
+fn failed_work(world: &GuardWorld, work: &[(&str, &str)], args: &[&str]) -> Vec<String> {
+    let output = world.run_work(work, args);
+    let report = fs::read_to_string(world.workspace().join("report")).unwrap_or_default();
+    assert!(report.lines().any(|line| line == "end"), "{}\n{}\n{report}", output.stdout, output.stderr);
+    report.lines().filter_map(|line| line.strip_prefix("failed ")).map(str::to_owned).collect()
+}
+
+/// What agents do all day.
+const WORK: [(&str, &str); 12] = [
+    (
+        "git",
+        "git init -q repo && cd repo && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x",
+    ),
+    (
+        "credentials",
+        "cd repo && git config credential.helper \"store --file=$WS/creds\" && printf 'protocol=https\\nhost=h\\nusername=u\\npassword=p\\n\\n' | git credential approve && grep -q u:p $WS/creds",
+    ),
+    ("venv", "python3 -m venv v && v/bin/python -c 'import sys; assert sys.prefix != sys.base_prefix'"),
+    ("pip", "v/bin/pip --version"),
+    ("node", "node -e 'require(\"fs\").writeFileSync(\"n.txt\", \"x\")'"),
+    (
+        "npm",
+        "mkdir -p dep app && echo '{\"name\":\"dep\",\"version\":\"1.0.0\"}' >dep/package.json && cd app && echo '{\"name\":\"app\",\"version\":\"1.0.0\"}' >package.json && npm install --offline --no-audit --no-fund ../dep",
+    ),
+    (
+        "server",
+        "python3 -m http.server 0 --bind 127.0.0.1 >server.out 2>&1 & p=$!; for i in $(seq 100); do ls -l /proc/$p/fd | grep -q socket && break; sleep 0.1; done; ls -l /proc/$p/fd | grep -q socket; r=$?; kill $p; exit $r",
+    ),
+    ("tmp", "f=$(mktemp) && echo x >$f && rm $f"),
+    ("background", "sleep 0.1 & wait $!"),
+    ("ps", "ps -e >/dev/null"),
+    ("tty-less shell", "bash -c 'set -m; sleep 0.01 & wait'"),
+    ("dacapo", "dacapo status >/dev/null && dacapo bus post --type INFO hello"),
+];
+
+#[test]
+fn honest_work_is_not_hindered() {
+    for attacker in [Attacker::Root, Attacker::User] {
+        for mode in ["guard", "workspace"] {
+            let world = GuardWorld::new(attacker);
+            let failed = failed_work(&world, &WORK, &["--sandbox", mode]);
+            assert_eq!(failed, Vec::<String>::new(), "{mode}, {attacker:?}");
+        }
+    }
+}
+
+#[test]
+fn with_workspace_little_else_is_written_and_credentials_are_not_read() {
+    // fault K9
+    for attacker in [Attacker::Root, Attacker::User] {
+        let world = GuardWorld::new(attacker);
+        let work = [
+            ("home", "echo x > $HOME/file"),
+            ("new folder", "mkdir $HOME/.planted"),
+            ("cache", "mkdir -p $HOME/.cache/x"),
+            ("ssh", "cat $HOME/.ssh/authorized_keys"),
+            ("ssh folder", "test -n \"$(ls $HOME/.ssh)\""),
+            ("beside", "echo x > $STATE/../beside"),
+            ("state", "echo x > $STATE/x"),
+        ];
+        let all: Vec<String> = work.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(failed_work(&world, &work, &["--sandbox", "workspace"]), all, "{attacker:?}");
+    }
+}
+
+#[test]
+fn a_gate_sees_no_provider_key_anywhere() {
+    for attacker in [Attacker::Root, Attacker::User] {
+        let world = GuardWorld::new(attacker);
+        let gate = "echo ran >> gated; ! env | grep -q sk-ant-hidden && ! cat /proc/[0-9]*/environ 2>/dev/null | grep -aq sk-ant-hidden";
+        let work = [("key", "env | grep -q sk-ant-hidden")];
+        assert_eq!(failed_work(&world, &work, &["--gate", gate]), Vec::<String>::new());
+        assert!(world.workspace().join("gated").exists());
+        assert_eq!(world.last_event()["reason"], "done", "{attacker:?}");
+    }
+}
+
+#[test]
+fn landlock_leaves_open_what_lies_in_the_home_and_says_so() {
+    let world = GuardWorld::new(Attacker::User);
+    world.configure("sandbox: {tier: landlock}\n");
+    let work = [
+        ("state", "echo x >> $STATE/dacapo.db"),
+        ("program", "echo x > $BIN/tool"),
+        ("signal", "kill -0 $(cat $WS/sup)"),
+        ("trace", "cat /proc/$(cat $WS/sup)/environ | grep -q HOME"),
+        ("startup", "echo x >> $HOME/.bashrc"),
+    ];
+    assert_eq!(failed_work(&world, &work, &[]), ["state", "program", "signal", "trace"]);
+    let held = world.sandbox();
+    assert_eq!(held["tier"], "landlock");
+    let open = held["open"].to_string();
+    assert!(open.contains("/home/.bashrc` can be written") && !open.contains("/state`"), "{open}");
+}
+
+#[test]
+fn without_any_tier_the_banner_says_so() {
+    let world = GuardWorld::new(Attacker::User);
+    world.configure("sandbox: {tier: none}\n");
+    let output = world.run_work(&[("startup", "echo x >> $HOME/.bashrc")], &[]);
+    assert!(output.stdout.contains("no sandbox"), "{}", output.stdout);
+    assert_eq!(world.sandbox()["tier"], "none");
+}

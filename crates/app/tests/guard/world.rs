@@ -1,0 +1,256 @@
+//! A world for attacks: everything that an agent could harm, none of it of the machine's user.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, chown},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use dacapo_testkit::{Output, Running, wait_until};
+use tempfile::TempDir;
+
+const ATTACKS: &str = include_str!("attacks.txt");
+
+/// The names of all attacks, and their lines of shell.
+pub(crate) fn attacks() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let lines = ATTACKS.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    lines.map(|line| line.split_once(": ").expect("a name and an attack"))
+}
+
+const LONG: Duration = Duration::from_secs(300);
+
+/// An id that no user of the machine has.
+const OTHER: u32 = 64_123;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attacker {
+    /// As the tests run, which is root in a container.
+    Root,
+    User,
+}
+
+pub(crate) struct GuardWorld {
+    root: PathBuf,
+    attacker: Attacker,
+    _dir: TempDir,
+}
+
+impl GuardWorld {
+    pub(crate) fn new(attacker: Attacker) -> Self {
+        // Neither the home nor the temporary folder: what lies there must stay writable.
+        let dir =
+            tempfile::Builder::new().prefix("guard-").tempdir_in("/var").or_else(|_| tempfile::tempdir());
+        let dir = dir.expect("a folder");
+        let root = dir.path().canonicalize().expect("it is there");
+        let world = Self { root, attacker, _dir: dir };
+        for folder in [
+            "home/.config/dacapo",
+            "home/.config/pip",
+            "home/.config/autostart",
+            "home/.config/systemd/user",
+            "home/.cargo",
+            "home/.ssh",
+            "home/.local/lib",
+            "bin",
+            "program",
+            "tmp",
+            "tmux",
+            "run",
+            "workspace",
+            "state/keys",
+            "state/projects/other",
+            "state/locks",
+            "state/worktrees/p/other",
+        ] {
+            fs::create_dir_all(world.root.join(folder)).expect("a folder");
+        }
+        for (file, text) in [
+            ("home/.config/dacapo/config.yaml", ""),
+            ("home/.bashrc", "# mine\n"),
+            ("home/.profile", "# mine\n"),
+            ("home/.ssh/authorized_keys", ""),
+            ("gitconfig", ""),
+            ("bin/tool", "#!/bin/sh\n"),
+            ("state/keys/signing", "secret"),
+            ("state/worktrees/p/other/kept", ""),
+            ("state/projects/other/TASK.md", "x"),
+        ] {
+            fs::write(world.root.join(file), text).expect("a file");
+        }
+        let program = world.program();
+        if fs::hard_link(env!("CARGO_BIN_EXE_dacapo"), &program).is_err() {
+            fs::copy(env!("CARGO_BIN_EXE_dacapo"), &program).expect("a copy of dacapo");
+        }
+        fs::set_permissions(&world.root, fs::Permissions::from_mode(0o755)).expect("permissions");
+        fs::set_permissions(world.root.join("run"), fs::Permissions::from_mode(0o700)).expect("permissions");
+        world.write_agent();
+        if attacker == Attacker::User {
+            give(&world.root);
+        }
+        world
+    }
+
+    pub(crate) fn workspace(&self) -> PathBuf {
+        self.root.join("workspace")
+    }
+
+    fn program(&self) -> PathBuf {
+        self.root.join("program/dacapo")
+    }
+
+    /// An agent that tries every attack and says which succeeded.
+    fn write_agent(&self) {
+        let mut text = String::from("cd $WS; until test -e pids; do sleep 0.01; done; . ./pids\n");
+        for (name, attack) in attacks() {
+            let file = self.root.join("attacks").join(name);
+            fs::create_dir_all(self.root.join("attacks")).expect("a folder");
+            fs::write(&file, format!("{attack}\n")).expect("an attack");
+            let file = file.display();
+            text += &format!(
+                "timeout 20 sh {file} >{name}.out 2>&1 </dev/null && echo achieved {name} >> report\n"
+            );
+        }
+        text += "echo end >> report\necho '<promise>DONE</promise>'\n";
+        fs::write(self.root.join("agent.sh"), text).expect("the agent");
+    }
+
+    /// A program of this world, as its user.
+    pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = match self.attacker {
+            Attacker::Root => Command::new(program.as_ref()),
+            Attacker::User => {
+                let mut command = Command::new("setpriv");
+                command.args([
+                    format!("--reuid={OTHER}"),
+                    format!("--regid={OTHER}"),
+                    "--clear-groups".to_owned(),
+                ]);
+                command.arg(program.as_ref());
+                command
+            }
+        };
+        let at = |name: &str| self.root.join(name);
+        let path = format!("{}:{}", at("bin").display(), std::env::var("PATH").unwrap_or_default());
+        command
+            .env_clear()
+            .current_dir(self.workspace())
+            .stdin(Stdio::null())
+            .env("PATH", path)
+            .env("HOME", at("home"))
+            .env("XDG_CONFIG_HOME", at("home/.config"))
+            .env("XDG_RUNTIME_DIR", at("run"))
+            .env("DACAPO_HOME", at("state"))
+            .env("TMPDIR", at("tmp"))
+            .env("TMUX_TMPDIR", at("tmux"))
+            .env("GIT_CONFIG_GLOBAL", at("gitconfig"))
+            .env("GIT_CEILING_DIRECTORIES", &self.root)
+            .env("NO_COLOR", "1")
+            .env("STATE", at("state"))
+            .env("WS", self.workspace())
+            .env("BIN", at("bin"))
+            .env("OTHER", at("state/worktrees/p/other"))
+            .env("PROGRAM_OF_LOOP", self.program());
+        command
+    }
+
+    /// Runs one loop in which the agent tries everything.
+    pub(crate) fn run_attacks(&self, args: &[&str]) {
+        let mut tmux = self.command("tmux");
+        tmux.args(["-f", "/dev/null", "new-session", "-d", "sleep 600"]);
+        Running::start(tmux).wait(LONG).assert_code(0);
+        let mut tmux = self.command("tmux");
+        tmux.args(["display-message", "-p", "#{pid}"]);
+        let tmux = Running::start(tmux).wait(LONG).assert_code(0).stdout;
+        let mut dacapo = self.command(self.program());
+        let agent = format!("sh {}", self.root.join("agent.sh").display());
+        dacapo.args(["run", "do it", "--task", "t", "-n", "1", "--agent-cmd", &agent]).args(args);
+        let running = Running::start(dacapo);
+        let supervisor = running.pid();
+        let mut keeper = None;
+        wait_until("there is a keeper", LONG, || {
+            keeper = child_named(supervisor, "dcp-keeper");
+            keeper.is_some()
+        });
+        let pids = format!(
+            "export SUP={supervisor} KEEPER={} TMUX_PID={} DACAPO_PROGRAM=$PROGRAM_OF_LOOP\n",
+            keeper.expect("it was found"),
+            tmux.trim()
+        );
+        let fresh = self.workspace().join("pids.new");
+        fs::write(&fresh, pids).expect("a file");
+        fs::rename(fresh, self.workspace().join("pids")).expect("a file");
+        let output = running.wait(LONG);
+        assert!(!output.stderr.contains("bug"), "{}", output.stderr);
+        let mut tmux = self.command("tmux");
+        tmux.arg("kill-server");
+        Running::start(tmux).wait(LONG);
+    }
+
+    /// Runs one loop whose agent does this work and says what of it failed.
+    pub(crate) fn run_work(&self, work: &[(&str, &str)], args: &[&str]) -> Output {
+        let mut text = String::from("cd $WS; until test -e sup; do sleep 0.01; done\n");
+        for (name, line) in work {
+            let file = name.replace(' ', "-");
+            let path = self.root.join("attacks").join(&file);
+            fs::write(&path, format!("{line}\n")).expect("a script");
+            text += &format!(
+                "timeout 60 sh {} >'{file}.out' 2>&1 </dev/null || echo 'failed {name}' >> report\n",
+                path.display()
+            );
+        }
+        text += "echo end >> report\necho '<promise>DONE</promise>'\n";
+        let agent = self.root.join("work.sh");
+        fs::write(&agent, text).expect("the agent");
+        let mut dacapo = self.command(self.program());
+        let agent = format!("sh {}", agent.display());
+        dacapo.env("ANTHROPIC_API_KEY", "sk-ant-hidden-0123456789abcdef");
+        dacapo.args(["run", "do it", "--task", "t", "-n", "1", "--agent-cmd", &agent]).args(args);
+        let running = Running::start(dacapo);
+        let fresh = self.workspace().join("sup.new");
+        fs::write(&fresh, running.pid().to_string()).expect("a file");
+        fs::rename(fresh, self.workspace().join("sup")).expect("a file");
+        running.wait(LONG)
+    }
+
+    /// The user's configuration.
+    pub(crate) fn configure(&self, text: &str) {
+        fs::write(self.root.join("home/.config/dacapo/config.yaml"), text).expect("a file");
+    }
+
+    fn events(&self) -> Vec<serde_json::Value> {
+        let mut events = self.command(self.program());
+        events.args(["events", "t", "--json"]);
+        let output = Running::start(events).wait(LONG).assert_code(0);
+        output.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
+    pub(crate) fn last_event(&self) -> serde_json::Value {
+        self.events().pop().expect("an event")
+    }
+
+    /// What the journal says about the sandbox of the loop.
+    pub(crate) fn sandbox(&self) -> serde_json::Value {
+        self.events().remove(0)["sandbox"].clone()
+    }
+}
+
+/// Gives everything below `folder` to the other user.
+fn give(folder: &Path) {
+    chown(folder, Some(OTHER), Some(OTHER)).expect("tests of users run as root");
+    for entry in fs::read_dir(folder).expect("a folder").flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            give(&entry.path());
+        } else if entry.file_name() != "dacapo" {
+            chown(entry.path(), Some(OTHER), Some(OTHER)).expect("tests of users run as root");
+        }
+    }
+}
+
+/// The child of a process that has this name.
+fn child_named(parent: u32, name: &str) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+    let mut pids = children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok());
+    pids.find(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name))
+}

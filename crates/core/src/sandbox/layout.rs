@@ -1,0 +1,291 @@
+//! From rules about paths to mounts in an order that holds, or to what Landlock is told to allow.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+/// What may be done at a path and below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    Writable,
+    ReadOnly,
+    /// It looks empty and cannot be written.
+    Hidden,
+    /// It is empty and can be written, and nothing of it is left when the keeper ends.
+    Private,
+}
+
+/// Rules by path; the nearest one above a file counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    rules: BTreeMap<PathBuf, Access>,
+}
+
+/// What the layout needs to know about paths.
+pub trait PathFacts {
+    /// Whether the user could give this folder another name, and put another one in its place.
+    fn is_movable(&self, folder: &Path) -> bool;
+    /// What else is mounted strictly below a path.
+    fn mounts_below(&self, path: &Path) -> Vec<PathBuf>;
+    fn is_folder(&self, path: &Path) -> bool;
+    /// The names in a folder.
+    fn names_in(&self, folder: &Path) -> Vec<PathBuf>;
+}
+
+/// One mount to make, in this order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MountStep {
+    /// Mounted on itself: it cannot be moved away, and is written as before.
+    Pin(PathBuf),
+    ReadOnly(PathBuf),
+    /// What is mounted there already is not to be written.
+    Seal(PathBuf),
+    Writable(PathBuf),
+    HideFolder(PathBuf),
+    HideFile(PathBuf),
+    Private(PathBuf),
+}
+
+/// What Landlock is told to allow, and what that leaves open.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LandlockGrants {
+    /// Where everything may be written.
+    pub write: Vec<PathBuf>,
+    /// Where files may be read, unless it is everywhere.
+    pub read: Option<Vec<PathBuf>>,
+    /// Protected paths that lie in folders which must stay writable.
+    pub open: Vec<PathBuf>,
+}
+
+impl Layout {
+    /// Sets what may be done at `path`; a later rule replaces an earlier one.
+    pub fn set(&mut self, path: impl Into<PathBuf>, access: Access) {
+        self.rules.insert(path.into(), access);
+    }
+
+    /// The rules, ordered by path.
+    pub fn rules(&self) -> impl Iterator<Item = (&Path, Access)> {
+        self.rules.iter().map(|(path, access)| (path.as_path(), *access))
+    }
+
+    /// What may be done at `path`: what the nearest rule says.
+    pub fn access(&self, path: &Path) -> Access {
+        path.ancestors().find_map(|at| self.rules.get(at).copied()).unwrap_or(Access::Writable)
+    }
+
+    fn above(&self, path: &Path) -> Access {
+        path.parent().map_or(Access::Writable, |parent| self.access(parent))
+    }
+
+    /// The mounts that hold these rules, those above before those below.
+    ///
+    /// A mount on `a/b/c` alone protects nothing: `a/b` could be moved away and another one put in its place. So every folder
+    /// above a protected path that can be moved is mounted on itself, which the kernel does not let be moved.
+    pub fn mounts(&self, facts: &dyn PathFacts) -> Vec<MountStep> {
+        let mut steps: BTreeMap<PathBuf, MountStep> = BTreeMap::new();
+        let mut seals = BTreeSet::new();
+        for (path, access) in self.rules() {
+            let above = self.above(path);
+            if above == access {
+                continue;
+            }
+            let step = match access {
+                // What is mounted over the root is seen by no process that is there already.
+                _ if path.parent().is_none() => MountStep::Seal(path.to_owned()),
+                Access::Writable => MountStep::Writable(path.to_owned()),
+                Access::ReadOnly => MountStep::ReadOnly(path.to_owned()),
+                Access::Hidden if facts.is_folder(path) => MountStep::HideFolder(path.to_owned()),
+                Access::Hidden => MountStep::HideFile(path.to_owned()),
+                Access::Private => MountStep::Private(path.to_owned()),
+            };
+            steps.insert(path.to_owned(), step);
+            if access == Access::ReadOnly {
+                let below = facts.mounts_below(path);
+                seals.extend(below.into_iter().filter(|at| self.access(at) == Access::ReadOnly));
+            }
+            if access != Access::Writable && above == Access::Writable {
+                for folder in path.ancestors().skip(1).take_while(|at| at.parent().is_some()) {
+                    if self.access(folder) != Access::Writable {
+                        break;
+                    }
+                    if !facts.is_movable(folder) {
+                        continue;
+                    }
+                    steps.entry(folder.to_owned()).or_insert_with(|| MountStep::Pin(folder.to_owned()));
+                }
+            }
+        }
+        for at in seals {
+            steps.entry(at.clone()).or_insert(MountStep::Seal(at));
+        }
+        steps.into_values().collect()
+    }
+
+    /// What Landlock can hold of these rules. It allows whole folders and cannot take back what lies below them, so in a folder
+    /// where new files must be possible (`free`) nothing can be protected.
+    pub fn landlock(&self, free: &[PathBuf], facts: &dyn PathFacts) -> LandlockGrants {
+        let is_free = |path: &Path| free.iter().any(|free| path.starts_with(free));
+        let protected: BTreeSet<&Path> =
+            self.rules().filter(|(_, access)| *access != Access::Writable).map(|(path, _)| path).collect();
+        let (open, held): (BTreeSet<&Path>, BTreeSet<&Path>) =
+            protected.into_iter().partition(|path| is_free(path));
+        let mut grants =
+            LandlockGrants { open: open.into_iter().map(Path::to_owned).collect(), ..Default::default() };
+        let writable = self.rules().filter(|(_, access)| *access == Access::Writable).map(|(path, _)| path);
+        let mut write: BTreeSet<PathBuf> = writable.map(Path::to_owned).collect();
+        write.extend(free.iter().cloned());
+        if self.access(Path::new("/")) == Access::Writable {
+            spread(Path::new("/"), &held, facts, &mut write);
+        }
+        grants.write = write.into_iter().collect();
+        let hidden: BTreeSet<&Path> =
+            self.rules().filter(|(_, access)| *access == Access::Hidden).map(|(path, _)| path).collect();
+        if !hidden.is_empty() {
+            let mut read = BTreeSet::new();
+            spread(Path::new("/"), &hidden, facts, &mut read);
+            grants.read = Some(read.into_iter().collect());
+        }
+        grants
+    }
+}
+
+/// Allows everything below `folder` but what leads to one of `without`.
+fn spread(folder: &Path, without: &BTreeSet<&Path>, facts: &dyn PathFacts, into: &mut BTreeSet<PathBuf>) {
+    if !without.iter().any(|path| path.starts_with(folder)) {
+        into.insert(folder.to_owned());
+    } else if !without.contains(folder) {
+        for path in facts.names_in(folder) {
+            spread(&path, without, facts, into);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `/home/u` belongs to the user, and what is above it does not.
+    struct Facts;
+
+    impl PathFacts for Facts {
+        fn is_movable(&self, folder: &Path) -> bool {
+            folder.starts_with("/home/u") && folder != Path::new("/home/u")
+        }
+        fn mounts_below(&self, path: &Path) -> Vec<PathBuf> {
+            let all = ["/home/u/state/disk", "/home/u/state/tasks/t/disk"].map(PathBuf::from);
+            all.into_iter().filter(|at| at.starts_with(path)).collect()
+        }
+        fn is_folder(&self, path: &Path) -> bool {
+            !path.to_string_lossy().contains("file")
+        }
+        fn names_in(&self, folder: &Path) -> Vec<PathBuf> {
+            let names: &[&str] = match folder.to_str().unwrap() {
+                "/" => &["home", "tmp", "usr"],
+                "/home" => &["u", "v"],
+                "/home/u" => &["state", "work", ".ssh"],
+                "/usr" => &["bin", "share"],
+                _ => &[],
+            };
+            names.iter().map(|name| folder.join(name)).collect()
+        }
+    }
+
+    fn layout(rules: &[(&str, Access)]) -> Layout {
+        let mut layout = Layout::default();
+        rules.iter().for_each(|(path, access)| layout.set(*path, *access));
+        layout
+    }
+
+    #[test]
+    fn a_protected_path_cannot_be_moved_away_with_the_folders_above_it() {
+        use MountStep::{Pin, ReadOnly};
+        let layout = layout(&[("/home/u/.config/git/config", Access::ReadOnly)]);
+        let steps = [
+            Pin("/home/u/.config".into()),
+            Pin("/home/u/.config/git".into()),
+            ReadOnly("/home/u/.config/git/config".into()),
+        ];
+        assert_eq!(layout.mounts(&Facts), steps);
+    }
+
+    #[test]
+    fn what_is_writable_below_what_is_not_comes_after_it() {
+        use MountStep::{ReadOnly, Seal, Writable};
+        let layout = layout(&[
+            ("/home/u/state", Access::ReadOnly),
+            ("/home/u/state/tasks/t", Access::Writable),
+            ("/home/u/state/tasks/t/runs", Access::ReadOnly),
+            ("/home/u/state/keys", Access::ReadOnly),
+            ("/home/u/work", Access::Writable),
+        ]);
+        let steps = [
+            ReadOnly("/home/u/state".into()),
+            Seal("/home/u/state/disk".into()),
+            Writable("/home/u/state/tasks/t".into()),
+            ReadOnly("/home/u/state/tasks/t/runs".into()),
+        ];
+        assert_eq!(layout.mounts(&Facts), steps[..]);
+    }
+
+    #[test]
+    fn a_workspace_that_holds_something_protected_cannot_be_moved_away_either() {
+        use MountStep::{Pin, ReadOnly};
+        let layout = layout(&[("/home/u/work", Access::Writable), ("/home/u/work/file", Access::ReadOnly)]);
+        assert_eq!(layout.mounts(&Facts), [Pin("/home/u/work".into()), ReadOnly("/home/u/work/file".into())]);
+    }
+
+    #[test]
+    fn with_nothing_allowed_but_some_folders_the_root_itself_is_read_only() {
+        use MountStep::{HideFile, HideFolder, Seal, Writable};
+        let layout = layout(&[
+            ("/", Access::ReadOnly),
+            ("/home/u/work", Access::Writable),
+            ("/home/u/.ssh", Access::Hidden),
+            ("/home/u/file", Access::Hidden),
+            ("/tmp", Access::Writable),
+        ]);
+        let steps = [
+            Seal("/".into()),
+            HideFolder("/home/u/.ssh".into()),
+            HideFile("/home/u/file".into()),
+            Seal("/home/u/state/disk".into()),
+            Seal("/home/u/state/tasks/t/disk".into()),
+            Writable("/home/u/work".into()),
+            Writable("/tmp".into()),
+        ];
+        assert_eq!(layout.mounts(&Facts), steps);
+    }
+
+    #[test]
+    fn landlock_protects_what_lies_in_no_folder_that_must_stay_writable() {
+        let layout = layout(&[
+            ("/usr/bin", Access::ReadOnly),
+            ("/home/u/state", Access::ReadOnly),
+            ("/home/u/state/task", Access::Writable),
+        ]);
+        let grants = layout.landlock(&["/home/u".into(), "/tmp".into()], &Facts);
+        assert_eq!(grants.open, [PathBuf::from("/home/u/state")]);
+        let write = ["/home", "/home/u", "/home/u/state/task", "/tmp", "/usr/share"].map(PathBuf::from);
+        assert_eq!(grants.write, write);
+        assert_eq!(grants.read, None);
+    }
+
+    #[test]
+    fn landlock_hides_what_it_does_not_allow_to_read() {
+        let layout = layout(&[
+            ("/", Access::ReadOnly),
+            ("/home/u/work", Access::Writable),
+            ("/home/u/.ssh", Access::Hidden),
+        ]);
+        let grants = layout.landlock(&["/tmp".into()], &Facts);
+        assert_eq!(grants.write, ["/home/u/work", "/tmp"].map(PathBuf::from));
+        let read = ["/home/u/state", "/home/u/work", "/home/v", "/tmp", "/usr"].map(PathBuf::from);
+        assert_eq!(grants.read, Some(read.into()));
+        assert!(grants.open.is_empty());
+    }
+}

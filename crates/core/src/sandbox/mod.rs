@@ -1,0 +1,126 @@
+//! The guard: what an agent and everything below it may write, read and reach. Here is what is decided; the engine does it.
+
+mod layout;
+mod names;
+
+pub use layout::{Access, LandlockGrants, Layout, MountStep, PathFacts};
+pub use names::{Names, Surroundings, names};
+
+use std::{fmt, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// What an agent may write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxMode {
+    /// Everything that the user may.
+    #[default]
+    Off,
+    /// Everything but dacapo's state, the user's startup files and tool configuration, and programs on PATH.
+    Guard,
+    /// Only the workspace, temporary files and the agent's own folders; credentials of other tools cannot be read.
+    Workspace,
+}
+
+impl SandboxMode {
+    pub const WORDS: [(&'static str, Self); 3] =
+        [("off", Self::Off), ("guard", Self::Guard), ("workspace", Self::Workspace)];
+}
+
+impl fmt::Display for SandboxMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = Self::WORDS.iter().find(|(_, mode)| mode == self).map_or("", |(word, _)| word);
+        f.write_str(word)
+    }
+}
+
+/// By what means of the system the sandbox is held; the better one is greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxTier {
+    /// By none.
+    None,
+    /// Landlock, which can only allow.
+    Landlock,
+    /// Mount, user and PID namespaces.
+    #[default]
+    Namespaces,
+}
+
+impl SandboxTier {
+    pub const WORDS: [(&'static str, Self); 3] =
+        [("none", Self::None), ("landlock", Self::Landlock), ("namespaces", Self::Namespaces)];
+}
+
+impl fmt::Display for SandboxTier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = Self::WORDS.iter().find(|(_, tier)| tier == self).map_or("", |(word, _)| word);
+        f.write_str(word)
+    }
+}
+
+/// The sandbox that a loop was told to work in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SandboxRules {
+    pub mode: SandboxMode,
+    /// The best tier that may be used: less than the system allows only if the user says so.
+    pub tier: SandboxTier,
+    /// What may be written beside what the mode allows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub write: Vec<PathBuf>,
+    /// What may be read beside what the mode allows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub read: Vec<PathBuf>,
+}
+
+impl SandboxRules {
+    pub fn off() -> Self {
+        Self { mode: SandboxMode::Off, ..Self::default() }
+    }
+
+    pub fn is_off(&self) -> bool {
+        *self == Self::off()
+    }
+}
+
+/// The sandbox that a loop in fact had.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxHeld {
+    pub mode: SandboxMode,
+    pub tier: SandboxTier,
+    /// What the mode promises and this machine could not hold, one sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open: Vec<String>,
+}
+
+impl SandboxHeld {
+    pub fn off() -> Self {
+        Self { mode: SandboxMode::Off, tier: SandboxTier::None, open: Vec::new() }
+    }
+
+    /// The mode, if anything of it is held.
+    pub fn mode_held(&self) -> SandboxMode {
+        if self.tier == SandboxTier::None { SandboxMode::Off } else { self.mode }
+    }
+
+    /// Whether all that the mode promises is held by the best means.
+    pub fn is_whole(&self) -> bool {
+        self.tier == SandboxTier::Namespaces && self.open.is_empty()
+    }
+
+    /// Whether this holds less than `other` did.
+    pub fn is_less_than(&self, other: &Self) -> bool {
+        (self.mode_held(), self.tier) < (other.mode_held(), other.tier) || self.tier < other.tier
+    }
+
+    /// In a few words, for the line above a loop.
+    pub fn words(&self) -> String {
+        match (self.mode, self.tier) {
+            (SandboxMode::Off, _) => "no sandbox".to_owned(),
+            (mode, SandboxTier::None) => format!("no sandbox: this system allows no `{mode}`"),
+            (mode, tier) => format!("{mode} ({tier})"),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Which files and folders matter to whom, by name.
+
+use std::path::PathBuf;
+
+/// What the names depend on.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// The user's home, if there is one.
+    pub home: Option<PathBuf>,
+    /// Where configuration lies, `$XDG_CONFIG_HOME` or `~/.config`.
+    pub config: Option<PathBuf>,
+    /// `$CARGO_HOME`, `$RUSTUP_HOME` and their like, if they are set: a folder with the names below it that are protected.
+    pub moved: Vec<(PathBuf, &'static [&'static str])>,
+    /// `$GIT_CONFIG_GLOBAL` and other variables that name a file that is read.
+    pub named: Vec<PathBuf>,
+    pub is_root: bool,
+}
+
+/// Paths by what becomes of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// Must not be written.
+    pub protected: Vec<PathBuf>,
+    /// Must not appear while they are not there, and not be written if they are: each is held by a file while a loop runs.
+    pub held: Vec<PathBuf>,
+    /// Hold credentials of other tools.
+    pub credentials: Vec<PathBuf>,
+}
+
+/// What shells read when they start.
+const STARTUP: [&str; 14] = [
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_aliases",
+    ".profile",
+    ".inputrc",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".kshrc",
+    ".pam_environment",
+    ".xsessionrc",
+];
+
+/// What tools that gates run read, and what begins at a login, in the user's home.
+const TOOLS: [&str; 44] = [
+    ".gitconfig",
+    ".gitattributes_global",
+    ".npmrc",
+    ".yarnrc",
+    ".yarnrc.yml",
+    ".bunfig.toml",
+    ".pnpmrc",
+    ".nvmrc",
+    ".pip",
+    ".pydistutils.cfg",
+    ".pypirc",
+    ".condarc",
+    ".pythonrc.py",
+    ".pythonstartup",
+    ".local/lib",
+    ".cargo/config.toml",
+    ".cargo/config",
+    ".cargo/env",
+    ".cargo/bin",
+    ".rustup/settings.toml",
+    ".rustfmt.toml",
+    ".gradle/init.gradle",
+    ".gradle/init.gradle.kts",
+    ".gradle/init.d",
+    ".gradle/gradle.properties",
+    ".m2/settings.xml",
+    ".m2/settings-security.xml",
+    ".mavenrc",
+    ".sbtopts",
+    ".bazelrc",
+    ".bundle/config",
+    ".gemrc",
+    ".rspec",
+    ".irbrc",
+    ".composer/composer.json",
+    ".eslintrc",
+    ".eslintrc.json",
+    ".prettierrc",
+    ".babelrc",
+    ".editorconfig",
+    ".curlrc",
+    ".wgetrc",
+    ".ssh",
+    ".gnupg/gpg.conf",
+];
+
+/// The same in the folder of configuration.
+const CONFIGURED: [&str; 22] = [
+    "dacapo",
+    "fish",
+    "git",
+    "pip",
+    "uv",
+    "npm",
+    "yarn",
+    "pnpm",
+    "go",
+    "nextest",
+    "rustfmt",
+    "pypoetry",
+    "pycodestyle",
+    "flake8",
+    "mypy",
+    "ruff",
+    "composer",
+    "systemd",
+    "autostart",
+    "environment.d",
+    "direnv",
+    "zsh",
+];
+
+/// What must not appear: a file of this name would be read by the next shell or the next gate.
+const HELD: [&str; 7] =
+    [".bashrc", ".bash_profile", ".profile", ".zshenv", ".gitconfig", ".npmrc", ".cargo/config.toml"];
+
+const CREDENTIALS: [&str; 24] = [
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".kube",
+    ".docker/config.json",
+    ".netrc",
+    ".git-credentials",
+    ".pypirc",
+    ".npmrc",
+    ".cargo/credentials.toml",
+    ".cargo/credentials",
+    ".gem/credentials",
+    ".terraform.d/credentials.tfrc.json",
+    ".config/gh",
+    ".config/glab-cli",
+    ".config/gcloud",
+    ".config/hub",
+    ".config/doctl",
+    ".config/op",
+    ".config/rclone",
+    ".config/git/credentials",
+    ".local/share/keyrings",
+    ".password-store",
+];
+
+/// The system's programs and configuration, which only root could write anyway.
+const SYSTEM: [&str; 8] = ["/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/var/spool/cron"];
+
+/// The names that matter in these surroundings.
+pub fn names(around: &Surroundings) -> Names {
+    let mut names = Names::default();
+    if let Some(home) = &around.home {
+        let below = |all: &[&str]| all.iter().map(|name| home.join(name)).collect::<Vec<_>>();
+        names.protected.extend(below(&STARTUP));
+        names.protected.extend(below(&TOOLS));
+        names.held.extend(below(&HELD));
+        names.credentials.extend(below(&CREDENTIALS));
+    }
+    if let Some(config) = &around.config {
+        names.protected.extend(CONFIGURED.iter().map(|name| config.join(name)));
+    }
+    for (folder, below) in &around.moved {
+        names.protected.extend(below.iter().map(|name| folder.join(name)));
+    }
+    names.protected.extend(around.named.iter().cloned());
+    if around.is_root {
+        names.protected.extend(SYSTEM.iter().map(PathBuf::from));
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_matters_lies_in_the_home_in_the_configuration_and_for_root_in_the_system() {
+        let around = Surroundings {
+            home: Some("/home/u".into()),
+            config: Some("/c".into()),
+            moved: vec![("/cargo".into(), &["config.toml", "bin"])],
+            named: vec!["/my/gitconfig".into()],
+            is_root: false,
+        };
+        let found = names(&around);
+        for path in
+            ["/home/u/.bashrc", "/home/u/.cargo/config.toml", "/c/dacapo", "/cargo/bin", "/my/gitconfig"]
+        {
+            assert!(found.protected.contains(&path.into()), "{path}");
+        }
+        assert!(!found.protected.contains(&"/etc".into()), "a user cannot write there");
+        assert!(found.credentials.contains(&"/home/u/.ssh".into()));
+        assert!(found.held.contains(&"/home/u/.npmrc".into()));
+        let root = names(&Surroundings { is_root: true, ..Surroundings::default() });
+        assert!(root.protected.contains(&"/etc".into()) && root.held.is_empty());
+    }
+}

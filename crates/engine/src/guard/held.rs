@@ -1,0 +1,133 @@
+//! Names that must not appear: a file is put where there is none, for as long as loops run.
+//!
+//! A mount needs something to be mounted on. So where `~/.npmrc` is not there, a file that says why is made, and it is the file
+//! that is mounted read-only. Each supervisor locks it, and the last one takes it away again; one that was killed leaves it to the
+//! next.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{FlockOperation, flock};
+
+const TEXT: &str = "# Empty on purpose: dacapo holds this name while a loop runs, so that no agent can use it.\n\
+                    # It goes away with the last loop, and may be deleted.\n";
+
+/// What bash reads instead of `~/.profile` if it is there.
+const LOGIN: &str = "if [ -r ~/.profile ]; then . ~/.profile; fi\n";
+
+/// Names that are held; dropping this lets go of them.
+#[derive(Debug, Default)]
+pub(crate) struct HeldNames(Vec<(PathBuf, fs::File)>);
+
+impl HeldNames {
+    /// Holds those of `names` that are not there. A name that cannot be held is not.
+    pub(crate) fn hold(names: &[PathBuf]) -> Self {
+        Self(names.iter().filter_map(|path| Some((path.clone(), hold(path)?))).collect())
+    }
+
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().map(|(path, _)| path.as_path())
+    }
+}
+
+impl Drop for HeldNames {
+    fn drop(&mut self) {
+        for (path, file) in &self.0 {
+            // Another loop holds it too, or the user has put something there.
+            let is_last = flock(file, FlockOperation::NonBlockingLockExclusive).is_ok();
+            if is_last
+                && is_same(path, file)
+                && fs::read_to_string(path).is_ok_and(|text| text == text_of(path))
+            {
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+}
+
+/// Whether a file with this content is one that holds its name.
+pub(crate) fn is_held(path: &Path, content: &[u8]) -> bool {
+    content == text_of(path).as_bytes()
+}
+
+fn text_of(path: &Path) -> String {
+    let is_login = path.file_name().is_some_and(|name| name == ".bash_profile");
+    if is_login { format!("{TEXT}{LOGIN}") } else { TEXT.to_owned() }
+}
+
+fn hold(path: &Path) -> Option<fs::File> {
+    for _ in 0..100 {
+        match fs::symlink_metadata(path) {
+            Ok(found) => {
+                // One that is held already has this very length.
+                if !found.is_file() || found.len() != text_of(path).len() as u64 {
+                    return None;
+                }
+                let mut file = fs::File::open(path).ok()?;
+                flock(&file, FlockOperation::LockShared).ok()?;
+                let mut text = String::new();
+                (&mut file).take(1000).read_to_string(&mut text).ok()?;
+                if text != text_of(path) {
+                    return None;
+                }
+                if is_same(path, &file) {
+                    return Some(file);
+                }
+            }
+            Err(_) => {
+                // Made whole under another name: a name that is there is one that says so.
+                let fresh = path.with_extension(format!("dacapo-{}", std::process::id()));
+                let mut file =
+                    fs::File::options().write(true).create_new(true).mode(0o600).open(&fresh).ok()?;
+                let is_made = file.write_all(text_of(path).as_bytes()).is_ok()
+                    && flock(&file, FlockOperation::LockShared).is_ok()
+                    && fs::hard_link(&fresh, path).is_ok();
+                let _ = fs::remove_file(&fresh);
+                if is_made {
+                    return Some(file);
+                }
+                if !path.exists() {
+                    return None;
+                }
+            }
+        }
+    }
+    None
+}
+
+fn is_same(path: &Path, file: &fs::File) -> bool {
+    match (fs::symlink_metadata(path), file.metadata()) {
+        (Ok(named), Ok(open)) => (named.dev(), named.ino()) == (open.dev(), open.ino()),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_held_until_the_last_loop_lets_go_of_it_and_never_taken_from_the_user() {
+        let dir = tempfile::tempdir().unwrap();
+        let (free, own) = (dir.path().join(".npmrc"), dir.path().join(".profile"));
+        fs::write(&own, "mine").unwrap();
+        let names = [free.clone(), own.clone(), dir.path().join("nowhere/.x")];
+        let first = HeldNames::hold(&names);
+        assert_eq!(first.paths().collect::<Vec<_>>(), [free.as_path()]);
+        let second = HeldNames::hold(&names);
+        assert_eq!(second.paths().collect::<Vec<_>>(), [free.as_path()]);
+        drop(first);
+        assert!(free.exists(), "another loop holds it");
+        drop(second);
+        assert!(!free.exists());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left");
+        let third = HeldNames::hold(&names);
+        fs::write(&free, "the user's").unwrap();
+        drop(third);
+        assert_eq!(fs::read_to_string(&free).unwrap(), "the user's");
+    }
+}

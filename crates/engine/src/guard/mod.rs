@@ -1,0 +1,141 @@
+//! The guard around what a loop runs: gathers what must be protected on this machine, and has a keeper hold it.
+//!
+//! A keeper takes a [`GuardSpec`] before it starts anything. It tries the tier that it was told to try and reports; the supervisor
+//! goes on to the next lower tier only if the system did not allow that one, and what was held in the end is recorded.
+
+mod held;
+mod landlock;
+mod namespaces;
+mod plan;
+
+pub(crate) use held::{HeldNames, is_held};
+pub use namespaces::{INIT, init_main};
+pub(crate) use namespaces::{Init, is_alone};
+pub(crate) use plan::{GuardedPlaces, agent_folders};
+pub use plan::{Protected, protected};
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use dacapo_core::{
+    ids::LoopId,
+    policy::Policy,
+    sandbox::{LandlockGrants, MountStep, SandboxHeld, SandboxMode, SandboxRules, SandboxTier},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{home::Home, process::KeeperLink, proof::fresh_id};
+
+/// The sandbox of a loop, for every keeper that it starts.
+#[derive(Clone, Debug)]
+pub(crate) struct Guard {
+    pub(crate) rules: SandboxRules,
+    pub(crate) places: GuardedPlaces,
+}
+
+impl Guard {
+    /// The sandbox of the loop that works on `task_folder` in `workspace`.
+    pub(crate) fn of_loop(policy: &Policy, workspace: &Path, task_folder: PathBuf) -> Self {
+        let places = GuardedPlaces {
+            workspace: workspace.to_owned(),
+            task_folder: Some(task_folder),
+            agent_folders: agent_folders(policy),
+            parent: None,
+        };
+        Self { rules: policy.sandbox.clone(), places }
+    }
+
+    /// What is needed to run something in `workspace` that belongs to no loop.
+    pub(crate) fn of_folder(rules: &SandboxRules, workspace: &Path) -> Self {
+        let workspace = workspace.to_owned();
+        Self { rules: rules.clone(), places: GuardedPlaces { workspace, ..GuardedPlaces::default() } }
+    }
+
+    /// Starts a keeper that holds the best tier there is, and says what it holds.
+    pub(crate) fn keeper(&self, home: &Home, id: &LoopId) -> io::Result<(KeeperLink, SandboxHeld)> {
+        let database = home.database();
+        let mode = self.rules.mode;
+        if mode == SandboxMode::Off {
+            return Ok((KeeperLink::start(id, &database)?, SandboxHeld::off()));
+        }
+        let mut refused = Vec::new();
+        if self.rules.tier > SandboxTier::None {
+            let mut protected = plan::gather(home, &self.rules, &self.places, true);
+            if let Some(why) = protected.forbidden.take() {
+                return Err(io::Error::other(why));
+            }
+            for tier in [SandboxTier::Namespaces, SandboxTier::Landlock] {
+                if tier > self.rules.tier {
+                    continue;
+                }
+                let spec = match tier {
+                    SandboxTier::Namespaces => protected.for_namespaces(),
+                    _ => protected.for_landlock(),
+                };
+                let (mut keeper, report) = start(id, &database, &spec)?;
+                match report {
+                    GuardReport::Held(open) => {
+                        keeper.hold(protected.take_held());
+                        let open = std::mem::take(&mut protected.open).into_iter().chain(refused).chain(open);
+                        return Ok((keeper, SandboxHeld { mode, tier, open: open.collect() }));
+                    }
+                    GuardReport::NotAllowed(why) => refused.push(format!("{tier}: {why}")),
+                }
+            }
+        }
+        Ok((KeeperLink::start(id, &database)?, SandboxHeld { mode, tier: SandboxTier::None, open: refused }))
+    }
+}
+
+/// What a loop in the current folder would be held by.
+pub fn try_out(home: &Home) -> io::Result<SandboxHeld> {
+    let here = std::env::current_dir()?;
+    let guard = Guard::of_folder(&SandboxRules::default(), &here);
+    let (_, held) = guard.keeper(home, &fresh_id()?)?;
+    Ok(held)
+}
+
+/// Starts a keeper with this to hold. One that was killed meanwhile is no reason to hold less: another one is started.
+fn start(id: &LoopId, database: &Path, spec: &GuardSpec) -> io::Result<(KeeperLink, GuardReport)> {
+    let mut tries = 0;
+    loop {
+        let mut keeper = KeeperLink::start(id, database)?;
+        match keeper.guard(spec) {
+            Ok(report) => return Ok((keeper, report)),
+            Err(_) if tries < TRIES => tries += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// How many keepers may be killed before they hold anything.
+const TRIES: u32 = 20;
+
+/// What a keeper is to hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum GuardSpec {
+    Namespaces(Vec<MountStep>),
+    Landlock(LandlockGrants),
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum GuardReport {
+    /// It is held, but for these, one sentence each.
+    Held(Vec<String>),
+    /// The system does not allow it, and why.
+    NotAllowed(String),
+}
+
+/// Holds `spec` around this process and everything that it starts from now on.
+pub(crate) fn hold(spec: &GuardSpec, args: &[std::ffi::OsString]) -> io::Result<(Option<Init>, Vec<String>)> {
+    match spec {
+        GuardSpec::Namespaces(steps) => {
+            let (init, open) = namespaces::enter(steps, args)?;
+            Ok((Some(init), open))
+        }
+        GuardSpec::Landlock(grants) => Ok((None, landlock::restrict(grants)?)),
+    }
+}

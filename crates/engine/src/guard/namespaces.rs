@@ -1,0 +1,301 @@
+//! The best tier: a mount tree of its own, in which what is protected is read-only, and a PID namespace of its own, in which nothing
+//! but what the agent started is to be seen.
+//!
+//! As an ordinary user a keeper enters two user namespaces. In the first it may mount; the second, in which everything that it starts
+//! lives, has no right over the mounts of the first, so nothing there can be unmounted or made writable again. As root there is no
+//! user namespace, so that other users' files, low ports and the like work as before: what it starts loses the capabilities by which
+//! root changes mounts, devices, the kernel and other processes.
+//!
+//! The keeper itself stays in the PID namespace of its supervisor, whose numbers it uses. The first process of the new one ("init")
+//! mounts its `/proc`, and lives for as long as the keeper does. When it ends, the kernel kills everything in the namespace.
+
+use std::{
+    ffi::{CString, OsString},
+    fs, io,
+    io::{Read, Write},
+    os::{
+        fd::OwnedFd,
+        unix::{net::UnixStream, process::CommandExt},
+    },
+    path::Path,
+    process::{Command, ExitCode, Stdio},
+};
+
+use dacapo_core::sandbox::MountStep;
+use nix::{
+    mount::{MsFlags, mount},
+    sched::{CloneFlags, unshare},
+};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    fs::StatVfsMountFlags,
+    pipe::{PipeFlags, pipe_with},
+    process::{DumpableBehavior, WaitOptions, set_dumpable_behavior},
+    thread::{
+        CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set, set_capabilities,
+    },
+};
+
+use crate::process::proc;
+
+/// The word on the command line that makes this binary the first process of a PID namespace.
+pub const INIT: &str = "keeper-init";
+
+/// Its name.
+const NAME: &str = "dcp-init";
+
+/// What root keeps: rights over files, users and ports, none over mounts, devices, the kernel or other processes.
+const KEPT: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::KILL)
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::SETUID)
+    .union(CapabilitySet::SETPCAP)
+    .union(CapabilitySet::NET_BIND_SERVICE)
+    .union(CapabilitySet::NET_BROADCAST)
+    .union(CapabilitySet::NET_RAW)
+    .union(CapabilitySet::IPC_LOCK)
+    .union(CapabilitySet::SYS_CHROOT)
+    .union(CapabilitySet::SYS_NICE)
+    .union(CapabilitySet::SYS_RESOURCE)
+    .union(CapabilitySet::AUDIT_WRITE)
+    .union(CapabilitySet::SETFCAP)
+    .union(CapabilitySet::LEASE);
+
+/// What root could change the machine by, in a `/proc` of its own.
+const OF_THE_MACHINE: [&str; 8] =
+    ["sys", "sysrq-trigger", "irq", "bus", "acpi", "scsi", "fs", "latency_stats"];
+
+/// The first process of the namespace. While this value lives, it does.
+pub(crate) struct Init {
+    pub(crate) pid: u32,
+    lifeline: Option<OwnedFd>,
+}
+
+impl Drop for Init {
+    fn drop(&mut self) {
+        self.lifeline = None;
+        // Nothing is left of the namespace when it is gone.
+        if let Some(pid) = rustix::process::Pid::from_raw(self.pid.cast_signed()) {
+            let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
+        }
+    }
+}
+
+impl Init {
+    pub(crate) fn is(&self, pid: rustix::process::Pid) -> bool {
+        pid.as_raw_nonzero().get().cast_unsigned() == self.pid
+    }
+}
+
+/// Whether nothing is left in the namespace but its first process: its `/proc` is what is mounted at the usual place.
+pub(crate) fn is_alone() -> bool {
+    let Ok(entries) = fs::read_dir("/proc") else { return false };
+    let mut names = entries.flatten().map(|entry| entry.file_name());
+    names.all(|name| name == "1" || !name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit))
+}
+
+/// Enters namespaces of its own and mounts what `steps` say. Gives what could not be mounted, one sentence each.
+///
+/// After an error this process is in no state to go on in: another one may try something else.
+pub(super) fn enter(steps: &[MountStep], args: &[OsString]) -> io::Result<(Init, Vec<String>)> {
+    let is_root = rustix::process::geteuid().is_root();
+    let has_rights = is_root && capabilities(None)?.effective.contains(CapabilitySet::SYS_ADMIN);
+    if is_root && !has_rights {
+        return Err(not_allowed("root without CAP_SYS_ADMIN cannot mount"));
+    }
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let mut flags = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID;
+    if !is_root {
+        flags |= CloneFlags::CLONE_NEWUSER;
+    }
+    unshare(flags).map_err(|error| not_allowed(&format!("namespaces cannot be made: {}", error.desc())))?;
+    std::env::set_current_dir("/proc")?;
+    if !is_root {
+        map_ids((0, uid), (0, gid), true)?;
+    }
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_SLAVE, None::<&str>)
+        .map_err(|error| not_allowed(&format!("mounts cannot be kept apart: {}", error.desc())))?;
+    let mut open = Vec::new();
+    for step in steps {
+        if let Err((path, error)) = perform(step) {
+            // What is gone needs no protection.
+            if error != nix::Error::ENOENT {
+                open.push(format!("`{}` could not be protected: {}", path.display(), error.desc()));
+            }
+        }
+    }
+    let init = start_init(args, is_root)?;
+    proc::is_current_folder();
+    if is_root {
+        let dropped = CapabilitySet::from_bits_retain((1 << 41) - 1).difference(KEPT);
+        for bit in dropped.iter() {
+            // The kernel may not know it.
+            match remove_capability_from_bounding_set(bit) {
+                Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    } else {
+        unshare(CloneFlags::CLONE_NEWUSER).map_err(io::Error::from)?;
+        map_ids((uid, 0), (gid, 0), false)?;
+    }
+    Ok((init, open))
+}
+
+fn not_allowed(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why.to_owned())
+}
+
+/// Says which ids of the namespace above this one's are: as `(here, above)`.
+fn map_ids(uid: (u32, u32), gid: (u32, u32), forbids_groups: bool) -> io::Result<()> {
+    if forbids_groups {
+        match fs::write("self/setgroups", "deny") {
+            // A kernel that does not ask for it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            other => other?,
+        }
+    }
+    fs::write("self/uid_map", format!("{} {} 1", uid.0, uid.1))?;
+    fs::write("self/gid_map", format!("{} {} 1", gid.0, gid.1))
+}
+
+fn perform(step: &MountStep) -> Result<(), (&Path, nix::Error)> {
+    let bind = |from: &Path, to: &Path| {
+        mount(Some(from), to, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
+    };
+    match step {
+        MountStep::Pin(path) => bind(path, path).map_err(|error| (path.as_path(), error)),
+        MountStep::ReadOnly(path) => {
+            bind(path, path).and_then(|()| remount(path, true)).map_err(|error| (path.as_path(), error))
+        }
+        MountStep::Seal(path) => remount(path, true).map_err(|error| (path.as_path(), error)),
+        MountStep::Writable(path) => {
+            bind(path, path).map_err(|error| (path.as_path(), error))?;
+            // A disk that is read-only stays so.
+            let _ = remount(path, false);
+            Ok(())
+        }
+        MountStep::HideFile(path) => {
+            bind(Path::new("/dev/null"), path).map_err(|error| (path.as_path(), error))
+        }
+        MountStep::HideFolder(path) => empty(path, "mode=0555,size=4k,nr_inodes=2", MsFlags::MS_RDONLY)
+            .map_err(|error| (path.as_path(), error)),
+        MountStep::Private(path) => {
+            empty(path, "mode=0700", MsFlags::empty()).map_err(|error| (path.as_path(), error))
+        }
+    }
+}
+
+fn empty(path: &Path, how: &str, flags: MsFlags) -> nix::Result<()> {
+    let flags = flags | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    mount(Some("dacapo"), path, Some("tmpfs"), flags, Some(how))
+}
+
+/// Makes a mount read-only, or writable; its other properties stay, as they must in a user namespace.
+fn remount(path: &Path, is_read_only: bool) -> nix::Result<()> {
+    let now = rustix::fs::statvfs(path).map_err(|error| nix::Error::from_raw(error.raw_os_error()))?.f_flag;
+    let mut flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND;
+    for (known, flag) in [
+        (StatVfsMountFlags::NOSUID, MsFlags::MS_NOSUID),
+        (StatVfsMountFlags::NODEV, MsFlags::MS_NODEV),
+        (StatVfsMountFlags::NOEXEC, MsFlags::MS_NOEXEC),
+        (StatVfsMountFlags::NOATIME, MsFlags::MS_NOATIME),
+        (StatVfsMountFlags::NODIRATIME, MsFlags::MS_NODIRATIME),
+        (StatVfsMountFlags::RELATIME, MsFlags::MS_RELATIME),
+    ] {
+        if now.contains(known) {
+            flags |= flag;
+        }
+    }
+    if is_read_only {
+        flags |= MsFlags::MS_RDONLY;
+    }
+    mount(None::<&str>, path, None::<&str>, flags, None::<&str>)
+}
+
+/// Starts the first process of the new PID namespace, which mounts its `/proc`.
+fn start_init(args: &[OsString], is_root: bool) -> io::Result<Init> {
+    let (theirs, lifeline) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (ready, tells) = pipe_with(PipeFlags::CLOEXEC)?;
+    let child = Command::new("/proc/self/exe")
+        .arg0(NAME)
+        .arg(INIT)
+        .args(args)
+        .arg(if is_root { "root" } else { "user" })
+        .env_clear()
+        .stdin(theirs)
+        .stdout(tells)
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()?;
+    let mut said = String::new();
+    fs::File::from(ready).take(1000).read_to_string(&mut said)?;
+    match said.strip_prefix("ready") {
+        Some(_) => Ok(Init { pid: child.id(), lifeline: Some(lifeline) }),
+        None => Err(not_allowed(&format!("a `/proc` of its own cannot be mounted: {}", said.trim()))),
+    }
+}
+
+/// Runs the first process of a PID namespace: standard input closes when its keeper is gone.
+pub fn init_main() -> ExitCode {
+    match first_process() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = write!(io::stdout(), "{error}");
+            ExitCode::from(70)
+        }
+    }
+}
+
+fn first_process() -> io::Result<()> {
+    if let Ok(name) = CString::new(NAME) {
+        let _ = rustix::thread::set_name(&name);
+    }
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>).map_err(io::Error::from)?;
+    if std::env::args_os().next_back().is_some_and(|word| word == "root") {
+        for name in OF_THE_MACHINE {
+            let path = Path::new("/proc").join(name);
+            match perform(&MountStep::ReadOnly(path)) {
+                Ok(()) | Err((_, nix::Error::ENOENT)) => {}
+                Err((path, error)) => {
+                    return Err(io::Error::other(format!("`{}`: {}", path.display(), error.desc())));
+                }
+            }
+        }
+        let _ = perform(&MountStep::HideFile("/proc/kcore".into()));
+    }
+    // Nothing that the agent could make this process do may use a right that it has no more.
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
+    let (child_ended, writer) = UnixStream::pair()?;
+    child_ended.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, writer)?;
+    {
+        let stdout = io::stdout();
+        stdout.lock().write_all(b"ready")?;
+        stdout.lock().flush()?;
+    }
+    // The keeper reads up to the end of file.
+    let null = fs::File::options().write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&null)?;
+    let stdin = rustix::stdio::stdin();
+    loop {
+        let mut fds = [PollFd::new(&child_ended, PollFlags::IN), PollFd::new(&stdin, PollFlags::IN)];
+        match poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let is_over = !fds[1].revents().is_empty();
+        let mut bytes = [0; 64];
+        while matches!((&child_ended).read(&mut bytes), Ok(n) if n > 0) {}
+        while matches!(rustix::process::wait(WaitOptions::NOHANG), Ok(Some(_))) {}
+        if is_over {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,496 @@
+//! What there is to protect on this machine, for this user, around this workspace.
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    fs,
+    os::unix::{ffi::OsStringExt, fs::FileTypeExt},
+    path::{Path, PathBuf},
+};
+
+use dacapo_core::{
+    agent::own_folders,
+    policy::Policy,
+    sandbox::{Access, Layout, PathFacts, SandboxMode, SandboxRules, Surroundings, names},
+};
+use rustix::fs::{Access as Right, access};
+
+use super::{GuardSpec, HeldNames};
+use crate::{home::Home, inside::child, process::find_program};
+
+/// Where a loop works.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GuardedPlaces {
+    pub(crate) workspace: PathBuf,
+    /// TASK_FOLDER, if there is one.
+    pub(crate) task_folder: Option<PathBuf>,
+    /// What of the agent's own must stay writable where little else is.
+    pub(crate) agent_folders: Vec<PathBuf>,
+    /// Where the agent works that asked for this loop, if one did.
+    pub(crate) parent: Option<PathBuf>,
+}
+
+/// What is protected, and why some of it cannot be.
+pub struct Protected {
+    layout: Layout,
+    facts: Facts,
+    free: Vec<PathBuf>,
+    pub(super) held: HeldNames,
+    /// What no tier protects here, one sentence each.
+    pub open: Vec<String>,
+    /// Why nothing may be run here at all.
+    pub(super) forbidden: Option<String>,
+}
+
+impl Protected {
+    /// What a keeper is told for the best tier.
+    pub(crate) fn for_namespaces(&self) -> GuardSpec {
+        GuardSpec::Namespaces(self.layout.mounts(&self.facts))
+    }
+
+    pub(crate) fn for_landlock(&self) -> GuardSpec {
+        GuardSpec::Landlock(self.layout.landlock(&self.free, &self.facts))
+    }
+
+    /// The names that are held for as long as the loop runs.
+    pub(crate) fn take_held(&mut self) -> HeldNames {
+        std::mem::take(&mut self.held)
+    }
+
+    /// Paths and what may be done there, ordered.
+    pub fn rules(&self) -> Vec<(PathBuf, Access)> {
+        self.layout.rules().map(|(path, access)| (path.to_owned(), access)).collect()
+    }
+
+    /// What may be done at a path.
+    pub fn access(&self, path: &Path) -> Access {
+        self.layout.access(path)
+    }
+}
+
+/// The folders of the agents of a policy that hold their sessions and settings.
+pub(crate) fn agent_folders(policy: &Policy) -> Vec<PathBuf> {
+    let Some(home) = home() else { return Vec::new() };
+    let commands = std::iter::once(&policy.agent.command).chain(&policy.agent.fallback);
+    commands.flat_map(|command| own_folders(&command.name)).map(|name| home.join(name)).collect()
+}
+
+/// Looks at the machine. `holds` says whether names that are not there are held by files.
+pub fn protected(
+    home: &Home,
+    rules: &SandboxRules,
+    workspace: &Path,
+    task: Option<&Path>,
+    holds: bool,
+) -> Protected {
+    let places = GuardedPlaces {
+        workspace: workspace.to_owned(),
+        task_folder: task.map(Path::to_owned),
+        agent_folders: Vec::new(),
+        parent: None,
+    };
+    gather(home, rules, &places, holds)
+}
+
+pub(super) fn gather(home: &Home, rules: &SandboxRules, places: &GuardedPlaces, holds: bool) -> Protected {
+    let mut all = Protected {
+        layout: Layout::default(),
+        facts: Facts::look(),
+        free: free_folders(rules.mode, &places.workspace),
+        held: HeldNames::default(),
+        open: Vec::new(),
+        forbidden: None,
+    };
+    let around = surroundings();
+    let names = names(&around);
+    if rules.mode == SandboxMode::Workspace {
+        all.layout.set("/", Access::ReadOnly);
+        for path in ["/dev", "/proc"].map(PathBuf::from).into_iter().chain(temporary()) {
+            all.allow(&path);
+        }
+        for path in &places.agent_folders {
+            all.allow(path);
+        }
+        for path in &names.credentials {
+            let is_allowed = |allowed: &PathBuf| path.starts_with(allowed) || allowed.starts_with(path);
+            if !rules.read.iter().chain(&rules.write).any(is_allowed) {
+                all.hide(path);
+            }
+        }
+    } else {
+        for path in &names.protected {
+            all.protect(path);
+        }
+        for folder in path_folders() {
+            all.protect_programs(&folder, places);
+        }
+        if let Ok(program) = std::env::current_exe() {
+            all.protect(&program);
+        }
+        if holds {
+            let wanted: Vec<PathBuf> = names.held.into_iter().filter(|path| is_wanted(path)).collect();
+            all.held = HeldNames::hold(&wanted);
+            let held: Vec<PathBuf> = all.held.paths().map(Path::to_owned).collect();
+            held.iter().for_each(|path| all.protect(path));
+        }
+    }
+    if around.is_root {
+        all.protect_machine();
+    }
+    all.close_services(rules);
+    let state = real(home.path());
+    all.layout.set(&state, Access::ReadOnly);
+    let keys = state.join("keys");
+    if keys.exists() {
+        all.layout.set(keys, Access::Hidden);
+    }
+    if let Some(folder) = &places.task_folder {
+        let folder = real(folder);
+        all.layout.set(&folder, Access::Writable);
+        all.layout.set(folder.join("runs"), Access::ReadOnly);
+    }
+    let workspace = real(&places.workspace);
+    all.judge_workspace(&workspace, &state, rules.mode, places.parent.as_deref());
+    all.layout.set(&workspace, Access::Writable);
+    for folder in git_folders(&workspace) {
+        if all.layout.access(&folder) != Access::Writable {
+            all.layout.set(folder, Access::Writable);
+        }
+    }
+    for path in &rules.write {
+        all.allow(path);
+    }
+    all
+}
+
+impl Protected {
+    /// Not to be written, if it is there.
+    fn protect(&mut self, path: &Path) {
+        let Ok(found) = fs::symlink_metadata(path) else { return };
+        if found.is_symlink() {
+            if is_writable(path.parent().unwrap_or(path)) && !self.is_below_protected(path) {
+                self.open.push(format!(
+                    "`{}` is a link, which an agent can replace; what it leads to is protected",
+                    path.display()
+                ));
+            }
+        }
+        if let Ok(path) = path.canonicalize() {
+            self.layout.set(path, Access::ReadOnly);
+        }
+    }
+
+    /// Whether there may be worked in this folder, which becomes writable.
+    fn judge_workspace(&mut self, workspace: &Path, state: &Path, mode: SandboxMode, parent: Option<&Path>) {
+        let is_protected = self.layout.access(workspace) != Access::Writable;
+        let of_parent = parent.is_some_and(|parent| workspace.starts_with(real(parent)));
+        let is_own_worktree = workspace.starts_with(state.join("worktrees")) && parent.is_none();
+        if !is_protected || of_parent || is_own_worktree {
+            return;
+        }
+        if parent.is_some() {
+            let why = "is protected from the agent that asks for a loop there";
+            self.forbidden = Some(format!("`{}` {why}", workspace.display()));
+        } else if workspace.starts_with(state) {
+            self.forbidden = Some(format!("`{}` holds dacapo's own state", workspace.display()));
+        } else if mode == SandboxMode::Guard {
+            self.open.push(format!(
+                "the workspace `{}` lies in a folder that is protected otherwise",
+                workspace.display()
+            ));
+        }
+    }
+
+    fn is_below_protected(&self, path: &Path) -> bool {
+        path.parent().is_some_and(|parent| self.layout.access(&real(parent)) != Access::Writable)
+    }
+
+    fn allow(&mut self, path: &Path) {
+        if let Ok(path) = path.canonicalize() {
+            self.layout.set(path, Access::Writable);
+        }
+    }
+
+    fn hide(&mut self, path: &Path) {
+        if let Ok(path) = path.canonicalize() {
+            self.layout.set(path, Access::Hidden);
+        }
+    }
+
+    /// A folder of PATH, and the folders that links in it lead to.
+    fn protect_programs(&mut self, folder: &Path, places: &GuardedPlaces) {
+        let Ok(folder) = folder.canonicalize() else { return };
+        let workspace = real(&places.workspace);
+        if self.layout.access(&folder) != Access::Writable || !is_writable(&folder) {
+            return;
+        }
+        let temporary: Vec<PathBuf> = temporary().iter().map(|path| real(path)).collect();
+        let is_home = home().is_some_and(|home| real(&home) == folder);
+        if folder.starts_with(&workspace)
+            || workspace.starts_with(&folder)
+            || is_home
+            || temporary.contains(&folder)
+        {
+            self.open.push(format!("`{}` is on PATH and must stay writable", folder.display()));
+            return;
+        }
+        self.layout.set(&folder, Access::ReadOnly);
+        let mut behind = BTreeSet::new();
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_symlink())
+                && let Ok(program) = entry.path().canonicalize()
+                && program.parent() != Some(&folder)
+                && let Some(package) = package_of(&program)
+            {
+                behind.insert(package);
+            }
+        }
+        for package in behind {
+            let is_ours = package.starts_with(&workspace) || workspace.starts_with(&package);
+            if !is_ours && self.layout.access(&package) == Access::Writable && is_writable(&package) {
+                self.layout.set(package, Access::ReadOnly);
+            }
+        }
+    }
+
+    /// What root could change the machine by.
+    fn protect_machine(&mut self) {
+        self.protect(Path::new("/sys"));
+        for entry in fs::read_dir("/dev").into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let is_memory = ["mem", "kmem", "port"].iter().any(|word| name == *word);
+            if is_memory || entry.file_type().is_ok_and(|kind| kind.is_block_device()) {
+                self.layout.set(entry.path(), Access::Hidden);
+            }
+        }
+    }
+
+    /// What would start a process outside for the agent.
+    fn close_services(&mut self, rules: &SandboxRules) {
+        let uid = rustix::process::geteuid().as_raw();
+        let run = variable("XDG_RUNTIME_DIR").unwrap_or_else(|| format!("/run/user/{uid}").into());
+        let is_allowed = |path: &Path| rules.write.iter().any(|allowed| path.starts_with(allowed));
+        let mut hidden = vec![run.join("systemd"), run.join("bus"), PathBuf::from("/run/systemd/private")];
+        if uid == 0 {
+            hidden.extend(["/run/dbus", "/var/run/dbus", "/run/systemd"].map(PathBuf::from));
+        }
+        for path in hidden.iter().filter(|path| !is_allowed(path)) {
+            self.hide(path);
+        }
+        let of_tmux = variable("TMUX_TMPDIR").into_iter().chain(["/tmp".into()]);
+        let mut private: Vec<PathBuf> = of_tmux.map(|folder| folder.join(format!("tmux-{uid}"))).collect();
+        private.extend(["/run/screen".into(), "/var/run/screen".into()]);
+        for path in private.iter().filter(|path| !is_allowed(path)) {
+            if let Ok(path) = path.canonicalize()
+                && path.is_dir()
+            {
+                self.layout.set(path, Access::Private);
+            }
+        }
+        for socket in ["/var/run/docker.sock", "/run/podman/podman.sock", "/run/containerd/containerd.sock"] {
+            if access(socket, Right::WRITE_OK).is_ok() {
+                self.open.push(format!(
+                    "`{socket}` starts processes outside for every program that may write to it"
+                ));
+            }
+        }
+    }
+}
+
+/// The folder of a program that a link on PATH leads to, with what it needs beside it.
+fn package_of(program: &Path) -> Option<PathBuf> {
+    let at = program.components().collect::<Vec<_>>();
+    if let Some(modules) = at.iter().rposition(|part| part.as_os_str() == "node_modules") {
+        return Some(at[..=modules].iter().collect());
+    }
+    let folder = program.parent()?;
+    let is_bin = folder.file_name().is_some_and(|name| name == "bin");
+    Some(if is_bin { folder.parent()?.to_owned() } else { folder.to_owned() })
+}
+
+/// Whether the tool is there that would read such a file, and the folder that it would lie in.
+fn is_wanted(path: &Path) -> bool {
+    let text = path.to_string_lossy();
+    // A folder of its own says that the tool is used.
+    if text.ends_with(".cargo/config.toml") {
+        return path.parent().is_some_and(Path::is_dir);
+    }
+    let program = [(".npmrc", "npm"), (".gitconfig", "git"), (".zshenv", "zsh")]
+        .into_iter()
+        .find(|(end, _)| text.ends_with(end))
+        .map_or("bash", |(_, program)| program);
+    let path_variable = variable("PATH").map(PathBuf::into_os_string).unwrap_or_default();
+    path.parent().is_some_and(Path::is_dir) && find_program(program, &path_variable, Path::new("/")).is_ok()
+}
+
+/// Where new files must be possible, in the tier that can only allow.
+fn free_folders(mode: SandboxMode, workspace: &Path) -> Vec<PathBuf> {
+    let mut free: BTreeSet<PathBuf> = temporary().iter().map(|path| real(path)).collect();
+    free.insert(real(workspace));
+    if mode == SandboxMode::Guard {
+        free.extend(home().map(|home| real(&home)));
+        free.extend(variable("XDG_RUNTIME_DIR").map(|run| real(&run)));
+    }
+    free.into_iter().collect()
+}
+
+fn temporary() -> Vec<PathBuf> {
+    let mut all = vec!["/tmp".into(), "/var/tmp".into(), "/dev/shm".into(), std::env::temp_dir()];
+    all.extend(variable("TMPDIR"));
+    all
+}
+
+fn surroundings() -> Surroundings {
+    let home = home();
+    let config = variable("XDG_CONFIG_HOME").or_else(|| Some(home.as_ref()?.join(".config")));
+    let folders: [(&str, &'static [&'static str]); 5] = [
+        ("CARGO_HOME", &["config.toml", "config", "env", "bin"]),
+        ("GRADLE_USER_HOME", &["init.gradle", "init.gradle.kts", "init.d", "gradle.properties"]),
+        ("ZDOTDIR", &[".zshrc", ".zshenv", ".zprofile", ".zlogin"]),
+        ("PYTHONUSERBASE", &["lib"]),
+        ("NPM_CONFIG_PREFIX", &["etc", "bin"]),
+    ];
+    let mut moved: Vec<_> =
+        folders.into_iter().filter_map(|(name, below)| Some((variable(name)?, below))).collect();
+    let rustup = variable("RUSTUP_HOME").or_else(|| Some(home.as_ref()?.join(".rustup")));
+    // The programs of cargo and rustc lie there; a new toolchain can be installed, one that is there cannot be changed.
+    for toolchain in rustup.iter().flat_map(|folder| entries(&folder.join("toolchains"))) {
+        moved.push((toolchain, &["bin", "lib"]));
+    }
+    let files = [
+        "GIT_CONFIG_GLOBAL",
+        "GIT_CONFIG_SYSTEM",
+        "NPM_CONFIG_USERCONFIG",
+        "PIP_CONFIG_FILE",
+        "BASH_ENV",
+        "ENV",
+    ];
+    Surroundings {
+        home,
+        config,
+        moved,
+        named: files.into_iter().filter_map(variable).collect(),
+        is_root: rustix::process::geteuid().is_root(),
+    }
+}
+
+/// The folders of the PATH that programs are found by: the caller's, and this process's own.
+fn path_folders() -> Vec<PathBuf> {
+    let all = [child::variable("PATH"), std::env::var_os("PATH")];
+    let folders = all.iter().flatten().flat_map(std::env::split_paths);
+    folders.filter(|folder| folder.is_absolute()).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+fn home() -> Option<PathBuf> {
+    variable("HOME").map(|home| real(&home))
+}
+
+/// A variable of this process that names an absolute path. Not of the environment that an agent chose for its child.
+fn variable(name: &str) -> Option<PathBuf> {
+    let value = std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)?;
+    (value.is_absolute() || name == "PATH").then_some(value)
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+fn is_writable(path: &Path) -> bool {
+    access(path, Right::WRITE_OK).is_ok()
+}
+
+/// The folders with the history of the repository that `workspace` is in.
+fn git_folders(workspace: &Path) -> Vec<PathBuf> {
+    let Some(dot) = workspace.ancestors().map(|at| at.join(".git")).find(|dot| dot.exists()) else {
+        return Vec::new();
+    };
+    if dot.is_dir() {
+        return vec![real(&dot)];
+    }
+    let Ok(text) = fs::read_to_string(&dot) else { return Vec::new() };
+    let Some(folder) =
+        text.trim().strip_prefix("gitdir:").map(|path| dot.with_file_name("").join(path.trim()))
+    else {
+        return Vec::new();
+    };
+    let folder = real(&folder);
+    let common =
+        fs::read_to_string(folder.join("commondir")).ok().map(|text| real(&folder.join(text.trim())));
+    common.into_iter().chain([folder]).collect()
+}
+
+/// What is mounted, and what can be moved.
+struct Facts {
+    mounts: Vec<PathBuf>,
+}
+
+impl Facts {
+    fn look() -> Self {
+        let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
+        let lines = text.split(|byte| *byte == b'\n');
+        let points = lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4)).map(unescaped);
+        Self { mounts: points.map(|bytes| PathBuf::from(OsString::from_vec(bytes))).collect() }
+    }
+}
+
+/// Spaces and the like are written as octal numbers.
+fn unescaped(text: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((first, tail)) = rest.split_first() {
+        let digits = tail.get(..3).filter(|_| *first == b'\\');
+        let code = digits.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        match code {
+            Some(code) => {
+                bytes.push(code);
+                rest = &tail[3..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    bytes
+}
+
+impl PathFacts for Facts {
+    fn is_movable(&self, folder: &Path) -> bool {
+        folder.parent().is_some_and(is_writable)
+    }
+    fn mounts_below(&self, path: &Path) -> Vec<PathBuf> {
+        self.mounts.iter().filter(|at| at.starts_with(path) && *at != path).cloned().collect()
+    }
+    fn is_folder(&self, path: &Path) -> bool {
+        path.is_dir()
+    }
+    fn names_in(&self, folder: &Path) -> Vec<PathBuf> {
+        entries(folder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_on_path_leads_to_a_package() {
+        for (program, package) in [
+            ("/h/.npm/lib/node_modules/@a/b/cli.js", "/h/.npm/lib/node_modules"),
+            ("/h/.local/share/pipx/venvs/pytest/bin/pytest", "/h/.local/share/pipx/venvs/pytest"),
+            ("/opt/tool/run", "/opt/tool"),
+        ] {
+            assert_eq!(package_of(Path::new(program)), Some(package.into()), "{program}");
+        }
+    }
+
+    #[test]
+    fn mount_points_are_read_with_their_spaces() {
+        assert_eq!(unescaped(br"/a\040b\011c"), b"/a b\tc");
+        assert_eq!(unescaped(br"/a\"), br"/a\");
+    }
+}
