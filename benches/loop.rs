@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         ("50 loops at once", Bench::at_once),
         ("memory of 50 loops", Bench::memory_at_once),
         ("start", Bench::start),
+        ("sandbox", Bench::sandbox),
         ("many iterations", Bench::endurance),
         ("resume", Bench::resume),
         ("many loops", Bench::status),
@@ -347,6 +348,35 @@ impl Bench {
             shell.push(first_act(self.command("sh").args(["-c", &agent]).stdout(Stdio::null()), 0));
         }
         vec![Figure::at_most("start to first agent", "ms", median(dacapo), Some(median(shell)), 9.0)]
+    }
+
+    /// What the sandbox adds: to the start of a loop, and to each further attempt.
+    fn sandbox(&self) -> Vec<Figure> {
+        let stamp = self.disk.path().join("stamp");
+        let stamping = format!("{} stamp {}", self.agent, stamp.display());
+        let modes = [("off", "sandbox-off"), ("guard", "sandbox-guard")];
+        let mut starts = [Vec::new(), Vec::new()];
+        for _ in 0..self.plan.starts {
+            for ((mode, home), starts) in modes.iter().zip(&mut starts) {
+                let began = monotonic();
+                timed(self.dacapo_run(home, &stamping, 1).args(["--sandbox", mode]), 3);
+                let acted: i64 = fs::read_to_string(&stamp).expect("a stamp").parse().expect("a number");
+                starts.push((acted - began) as f64 / 1e6);
+            }
+        }
+        let n = self.plan.iterations;
+        let mut attempts = [Turns::default(), Turns::default()];
+        for _ in 0..self.plan.rounds {
+            for ((mode, home), attempts) in modes.iter().zip(&mut attempts) {
+                attempts.push(timed(self.dacapo_run(home, &self.agent, n).args(["--sandbox", mode]), 3));
+            }
+        }
+        let [off, guard] = starts.map(median);
+        let [each_off, each_guard] = attempts.map(|turns| turns.wall() * 1e3 / f64::from(n));
+        vec![
+            Figure::at_most("the guard, at the start of a loop", "ms", guard - off, None, 3.0),
+            Figure::at_most("the guard, each further attempt", "ms", each_guard - each_off, None, 0.3),
+        ]
     }
 
     /// Whether a loop slows down: the last quarter of a long run beside its first.

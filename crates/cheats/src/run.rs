@@ -183,6 +183,10 @@ impl<'a> World<'a> {
     }
 
     fn prepare(&self) -> Result<(), String> {
+        // A cheat that proofs alone must see through is not kept from cheating by the sandbox.
+        if self.case.mark == Mark::Proof && self.case.class.kind != Kind::Honest {
+            self.env.without_sandbox();
+        }
         fs::create_dir_all(self.env.home().join(".local/bin")).map_err(|error| error.to_string())?;
         if let Tool::Dacapo(program) = self.tool {
             symlink(program, self.root().join("bin/dacapo")).map_err(|error| error.to_string())?;

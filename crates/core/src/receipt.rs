@@ -46,14 +46,11 @@ pub struct Receipt {
     /// `clean` if the gates passed in a fresh checkout, `workspace` if they did there alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked_in: Option<String>,
-    /// What kept the agent from the user's other files and from dacapo, `off` if nothing did. Receipts from before there was
-    /// such a thing do not have it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sandbox: Option<String>,
     /// The person who accepted the tree although its tests are narrower than they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_by: Option<String>,
-    /// What agents and gates could write: `off`, `guard` or `workspace`; not known of older loops.
+    /// What kept agents and gates from the user's other files and from dacapo: `guard`, `workspace`, or `off` if nothing did.
+    /// Receipts from before there was such a thing do not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxMode>,
     /// By what means of the system that was held.
@@ -246,9 +243,8 @@ pub(crate) fn issue(
             .cloned()
             .collect(),
         checked_in: is_watched.then(|| if is_clean { "clean" } else { "workspace" }.to_owned()),
-        sandbox: Some(seal.sandbox),
         approved_by: approved_by.map(|(_, by)| by.clone()),
-        sandbox: started.sandbox.as_ref().map(SandboxHeld::mode_held),
+        sandbox: Some(started.sandbox.as_ref().map_or(SandboxMode::Off, SandboxHeld::mode_held)),
         sandbox_tier: started.sandbox.as_ref().map(|held| held.tier),
         sandbox_open: started.sandbox.as_ref().map(|held| held.open.clone()).unwrap_or_default(),
         refusals: state

@@ -77,15 +77,20 @@ enum Relation {
 impl TestEnv {
     /// A world for the given program, which tests name by `env!("CARGO_BIN_EXE_dacapo")`.
     pub fn new(dacapo: impl Into<PathBuf>) -> Self {
-        let dir = tempfile::Builder::new().prefix("dacapo-").tempdir().expect("a temporary folder");
+        Self::of(dacapo.into(), tempfile::Builder::new().prefix("dacapo-").tempdir())
+    }
+
+    /// A world that lies in no folder for temporary files, which agents may write to in every sandbox.
+    pub fn outside_temporary(dacapo: impl Into<PathBuf>) -> Self {
+        let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/worlds");
+        fs::create_dir_all(&beside).expect("a folder");
+        Self::of(dacapo.into(), tempfile::Builder::new().prefix("dacapo-").tempdir_in(beside))
+    }
+
+    fn of(dacapo: PathBuf, dir: std::io::Result<TempDir>) -> Self {
+        let dir = dir.expect("a temporary folder");
         let root = dir.path().canonicalize().expect("the temporary folder exists");
-        let env = Self {
-            root,
-            dacapo: dacapo.into(),
-            scripts: AtomicU32::new(0),
-            seen_loops: Mutex::default(),
-            _dir: dir,
-        };
+        let env = Self { root, dacapo, scripts: AtomicU32::new(0), seen_loops: Mutex::default(), _dir: dir };
         for folder in ["bin", "home", "tmp", "run", "workspace"] {
             fs::create_dir(env.root.join(folder)).expect("a folder");
         }

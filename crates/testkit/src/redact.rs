@@ -13,7 +13,7 @@ pub(crate) struct Known {
 /// An id that is not among the known ones is recognised by its ten letters and digits of one case, at least one of each.
 /// A word is not.
 pub(crate) fn redact(text: &str, known: &Known) -> String {
-    let mut text = text.to_owned();
+    let mut text = without_tier(text);
     for (name, replacement) in &known.names {
         text = text.replace(name, replacement);
     }
@@ -36,6 +36,19 @@ pub(crate) fn redact(text: &str, known: &Known) -> String {
         }
     }
     redacted
+}
+
+/// What a sandbox holds depends on the system that the tests run on: its tier is masked, and what it leaves open is left out.
+fn without_tier(text: &str) -> String {
+    let is_of_system = |line: &&str| {
+        let line = line.trim_start();
+        !["left open: ", "open        ", "guarded   "].iter().any(|start| line.starts_with(start))
+    };
+    let mut text: String = text.split_inclusive('\n').filter(is_of_system).collect();
+    for tier in ["namespaces", "landlock"] {
+        text = text.replace(&format!("({tier})"), "([TIER])");
+    }
+    text.replace("no sandbox: this system allows no `guard`", "guard ([TIER])")
 }
 
 fn recognise(text: &str, before: &str) -> Option<(usize, &'static str)> {

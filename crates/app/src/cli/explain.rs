@@ -10,12 +10,13 @@ use dacapo_core::{
     ids::{ProjectId, TaskId},
     item::ItemSource,
     policy::{GateIn, Policy, SetupCommand},
+    sandbox::{Access, SandboxMode},
     text::{count, visible::visible},
     unit::graph,
 };
 use dacapo_engine::{
     config_files::ConfigFiles,
-    goalposts,
+    goalposts, guard,
     process::Programs,
     trust::{self, ConsentScope, Trust},
 };
@@ -401,6 +402,7 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
             "trust": trust,
             "gates": gates,
             "sealed": sealed_json(&subject.workspace, &subject.policy),
+            "guarded": guarded_json(cx, &subject),
             "run": subject.extra,
         }));
     }
@@ -471,6 +473,7 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
         say(format!("{name:<18} {:<60} {from}", show(name, value)));
     }
     tell_sealed(&subject.workspace, &subject.policy);
+    tell_guarded(cx, &subject);
     if let Some(root) = configured.root.as_ref()
         && trust != "nothing_to_trust"
     {
@@ -708,6 +711,37 @@ fn sealed(workspace: &Path, policy: &Policy) -> Sealed {
         (gate, if names.is_empty() { "no test runner that is known".to_owned() } else { names.join(", ") })
     });
     Sealed { files: files.collect(), runners: runners.collect(), must_fail }
+}
+
+/// What agents and gates cannot write, or not even read, with the word for that; nothing without a sandbox.
+fn guarded(cx: &Context, subject: &Subject) -> Vec<(PathBuf, &'static str)> {
+    let rules = &subject.policy.sandbox;
+    if rules.mode == SandboxMode::Off {
+        return Vec::new();
+    }
+    let all = guard::protected(&cx.home, rules, &subject.workspace, None, false).rules();
+    let of = |(path, access)| match access {
+        Access::Writable => None,
+        Access::ReadOnly => Some((path, "cannot be written")),
+        Access::Hidden => Some((path, "cannot be read")),
+        Access::Private => Some((path, "looks empty")),
+    };
+    all.into_iter().filter_map(of).collect()
+}
+
+fn guarded_json(cx: &Context, subject: &Subject) -> Vec<Value> {
+    let all = guarded(cx, subject);
+    all.into_iter().map(|(path, how)| json!({ "path": path, "how": how })).collect()
+}
+
+fn tell_guarded(cx: &Context, subject: &Subject) {
+    let all = guarded(cx, subject);
+    for (path, how) in all.iter().take(SEALED) {
+        say(format!("{:<18} {:<60} {how}", "guarded", visible(&path.to_string_lossy())));
+    }
+    if all.len() > SEALED {
+        say(format!("{:<18} and {} more; `--json` lists them", "guarded", all.len() - SEALED));
+    }
 }
 
 fn sealed_json(workspace: &Path, policy: &Policy) -> Value {

@@ -360,9 +360,6 @@ pub(super) fn print(receipt: &Receipt, worker: &ReceiptAuthor) {
     if let Some(by) = &receipt.approved_by {
         say(format!("  approved    by {by}, although the tests are narrower than they were"));
     }
-    if let Some(sandbox) = &receipt.sandbox {
-        say(format!("  sandbox     {sandbox}"));
-    }
     if receipt.checked_in.as_deref() == Some("workspace") {
         say("  checked in  the workspace alone, in no fresh checkout".to_owned());
     }

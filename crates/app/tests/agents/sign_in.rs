@@ -26,7 +26,7 @@ fn an_agent_that_says_that_it_is_not_signed_in_stops_the_loop_before_it_starts()
     insta::assert_snapshot!(env.redact(&output.stdout), @r"
     dacapo: loop [LOOP] · task t · agent claude
       in [WORKSPACE] · no gate: a claim is believed · at most 1 iteration
-      claude · all permissions · no sandbox
+      claude · all permissions · guard ([TIER])
     stopped after 0 iterations, [DURATION]
       why      Stopped: claude says that it is not signed in (`loggedIn: false`); sign in to claude: run `claude`, then `/login`.
       next     Sign in, then `dacapo resume [LOOP]`.

@@ -1,5 +1,6 @@
 //! The guard, attacked: what an agent can do with the user's rights, tier by tier, as root and as an ordinary user.
 
+mod container;
 mod world;
 
 use std::fs;
@@ -21,6 +22,9 @@ fn achieved(attacker: Attacker, args: &[&str]) -> (GuardWorld, Vec<String>) {
 fn no_attack_succeeds_in_namespaces_as_root() {
     // faults G13, K7, R23
     let (world, achieved) = achieved(Attacker::Root, &[]);
+    if !world.allows_namespaces() {
+        return world.assert_says_less();
+    }
     assert_eq!(achieved, Vec::<String>::new());
     assert_eq!(world.sandbox()["tier"], "namespaces");
 }
@@ -29,6 +33,9 @@ fn no_attack_succeeds_in_namespaces_as_root() {
 fn no_attack_succeeds_in_namespaces_as_a_user() {
     // faults G13, K7, R23
     let (world, achieved) = achieved(Attacker::User, &[]);
+    if !world.allows_namespaces() {
+        return world.assert_says_less();
+    }
     assert_eq!(achieved, Vec::<String>::new());
     assert_eq!(world.sandbox()["tier"], "namespaces");
 }
@@ -117,7 +124,12 @@ fn with_workspace_little_else_is_written_and_credentials_are_not_read() {
             ("state", "echo x > $STATE/x"),
         ];
         let all: Vec<String> = work.iter().map(|(name, _)| (*name).to_owned()).collect();
-        assert_eq!(failed_work(&world, &work, &["--sandbox", "workspace"]), all, "{attacker:?}");
+        let failed = failed_work(&world, &work, &["--sandbox", "workspace"]);
+        if !world.allows_namespaces() {
+            world.assert_says_less();
+            continue;
+        }
+        assert_eq!(failed, all, "{attacker:?}");
     }
 }
 
@@ -128,6 +140,10 @@ fn a_gate_sees_no_provider_key_anywhere() {
         let gate = "echo ran >> gated; ! env | grep -q sk-ant-hidden && ! cat /proc/[0-9]*/environ 2>/dev/null | grep -aq sk-ant-hidden";
         let work = [("key", "env | grep -q sk-ant-hidden")];
         assert_eq!(failed_work(&world, &work, &["--gate", gate]), Vec::<String>::new());
+        if !world.allows_namespaces() {
+            world.assert_says_less();
+            continue;
+        }
         assert!(world.workspace().join("gated").exists());
         assert_eq!(world.last_event()["reason"], "done", "{attacker:?}");
     }
@@ -149,6 +165,66 @@ fn landlock_leaves_open_what_lies_in_the_home_and_says_so() {
     assert_eq!(held["tier"], "landlock");
     let open = held["open"].to_string();
     assert!(open.contains("/home/.bashrc` can be written") && !open.contains("/state`"), "{open}");
+}
+
+/// What Landlock leaves to an agent of an ordinary user: what lies in the home folder and in TASK_FOLDER, which must stay writable,
+/// modes and times, and what there is of other processes. Each is said by a sentence of `open`.
+const OPEN_IN_LANDLOCK: [&str; 26] = [
+    "journal-chmod",
+    "journal-utimes",
+    "state-runs-write",
+    "state-runs-remove",
+    "config-dacapo",
+    "config-dacapo-new-file",
+    "config-dacapo-move",
+    "config-folder-move",
+    "bashrc-append",
+    "bashrc-rename",
+    "bashrc-remove",
+    "bash-profile",
+    "profile",
+    "gitconfig",
+    "npmrc",
+    "cargo-config",
+    "cargo-folder-move",
+    "ssh-authorized-keys",
+    "ssh-config",
+    "user-site",
+    "systemd-unit",
+    "path-chmod",
+    "see-supervisor",
+    "see-keeper",
+    "pidfd-supervisor",
+    "tmux-server",
+];
+
+#[test]
+fn what_landlock_leaves_open_is_exactly_what_is_listed() {
+    let world = GuardWorld::new(Attacker::User);
+    world.configure("sandbox: {tier: landlock}\n");
+    world.leave_out(&["kill-keeper", "kill-by-name"]);
+    world.run_attacks(&[]);
+    let held = world.sandbox();
+    let open = held["open"].to_string();
+    if held["tier"] != "landlock" || open.contains("too old") {
+        // No Landlock here, or one without scopes, which the loop has to say.
+        return assert!(open.contains("too old") || open.contains("landlock:"), "{held}");
+    }
+    let report = fs::read_to_string(world.workspace().join("report")).expect("the agent has worked");
+    let achieved: Vec<&str> = report.lines().filter_map(|line| line.strip_prefix("achieved ")).collect();
+    assert_eq!(achieved, OPEN_IN_LANDLOCK);
+    for sentence in [
+        "/runs` can be written",
+        "/.config/dacapo` can be written",
+        "/.bashrc` can be written",
+        "/.ssh` can be written",
+        "modes and times of all files",
+        "the processes of the user can be seen",
+        "the keeper of the loop can be killed",
+        "a server of the user's, such as tmux",
+    ] {
+        assert!(open.contains(sentence), "no `{sentence}` in {open}");
+    }
 }
 
 #[test]

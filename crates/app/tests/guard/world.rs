@@ -96,7 +96,11 @@ impl GuardWorld {
         self.root.join("workspace")
     }
 
-    fn program(&self) -> PathBuf {
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn program(&self) -> PathBuf {
         self.root.join("program/dacapo")
     }
 
@@ -153,6 +157,16 @@ impl GuardWorld {
             .env("OTHER", at("state/worktrees/p/other"))
             .env("PROGRAM_OF_LOOP", self.program());
         command
+    }
+
+    /// Takes attacks off the list that would end the agent before it has tried the others.
+    pub(crate) fn leave_out(&self, names: &[&str]) {
+        let file = self.root.join("agent.sh");
+        let text = fs::read_to_string(&file).expect("the agent");
+        let is_kept =
+            |line: &&str| !names.iter().any(|name| line.ends_with(&format!("achieved {name} >> report")));
+        let kept: Vec<&str> = text.lines().filter(is_kept).collect();
+        fs::write(file, kept.join("\n") + "\n").expect("the agent");
     }
 
     /// Runs one loop in which the agent tries everything.
@@ -212,6 +226,25 @@ impl GuardWorld {
         fs::write(&fresh, running.pid().to_string()).expect("a file");
         fs::rename(fresh, self.workspace().join("sup")).expect("a file");
         running.wait(LONG)
+    }
+
+    /// Whether this system lets the attacker's user have namespaces, asked of another program. Where it does not, what is held
+    /// has to say so.
+    pub(crate) fn allows_namespaces(&self) -> bool {
+        let mut unshare = self.command("unshare");
+        unshare.args(match self.attacker {
+            Attacker::Root => &["--mount", "--pid", "--fork", "true"][..],
+            Attacker::User => &["--user", "--map-root-user", "--mount", "--pid", "--fork", "true"][..],
+        });
+        Running::start(unshare).wait(LONG).code == Some(0)
+    }
+
+    /// Says that the loop names a lesser tier and what that leaves open, for systems without namespaces.
+    #[track_caller]
+    pub(crate) fn assert_says_less(&self) {
+        let held = self.sandbox();
+        assert_ne!(held["tier"], "namespaces");
+        assert!(held["open"].as_array().is_some_and(|open| !open.is_empty()), "{held}");
     }
 
     /// The user's configuration.

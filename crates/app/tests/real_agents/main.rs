@@ -10,6 +10,7 @@ mod kills;
 mod limits;
 mod mcp;
 mod root;
+mod sandbox;
 mod session_hooks;
 mod sessions;
 mod sign_in;

@@ -26,7 +26,15 @@ impl Stage {
     /// The agent may be run by root.
     #[track_caller]
     pub(crate) fn set(agent: RealAgent, turns: impl IntoIterator<Item = ScriptedTurn>) -> Self {
-        let env = TestEnv::new(env!("CARGO_BIN_EXE_dacapo"));
+        Self::in_world(TestEnv::new(env!("CARGO_BIN_EXE_dacapo")), agent, turns)
+    }
+
+    #[track_caller]
+    pub(crate) fn in_world(
+        env: TestEnv,
+        agent: RealAgent,
+        turns: impl IntoIterator<Item = ScriptedTurn>,
+    ) -> Self {
         env.write("README.md", "A place for steps.\n").git_init();
         let server = ModelServer::start(turns);
         let prepared = agent.prepare(&env, &server).unwrap_or_else(|error| panic!("{error}"));

@@ -99,6 +99,8 @@ fn a_worktree_that_has_become_a_link_is_not_followed() {
     // Before its claim is looked at, and before the next iteration.
     for last in ["promise IMPLEMENTATION_COMPLETE", "echo more"] {
         let tasks = Tasks::new();
+        // In a sandbox it could not be moved away.
+        tasks.env.without_sandbox();
         let id = tasks.add("T", &[]);
         let root = tasks.env.workspace();
         let head = tasks.env.git(["symbolic-ref", "HEAD"]);
@@ -169,6 +171,8 @@ fn words_of_a_repository_that_take_proof_away_need_consent() {
 #[test]
 fn branches_that_an_agent_moves_are_told() {
     let tasks = Tasks::new();
+    // In a sandbox it would move a branch of its own.
+    tasks.env.without_sandbox();
     let id = tasks.add("T", &[]);
     let root = tasks.env.workspace();
     let root = root.display();
@@ -263,7 +267,16 @@ fn a_file_that_an_agent_hides_from_git_is_committed_all_the_same() {
 #[test]
 fn locks_that_a_git_of_a_killed_agent_has_left_keep_no_later_agent_from_committing() {
     // fault H4
+    for is_held in [true, false] {
+        left_locks(is_held);
+    }
+}
+
+fn left_locks(is_held: bool) {
     let tasks = Tasks::new();
+    if !is_held {
+        tasks.env.without_sandbox();
+    }
     let id = tasks.add("T", &[]);
     let locks = r#"own=$(git rev-parse --absolute-git-dir); all=$(git rev-parse --git-common-dir)
 : >"$own/index.lock"; : >"$own/HEAD.lock"; : >"$all/$(git symbolic-ref HEAD).lock""#;
@@ -279,8 +292,12 @@ fn locks_that_a_git_of_a_killed_agent_has_left_keep_no_later_agent_from_committi
             |event: &&serde_json::Value| event["text"].as_str().is_some_and(|text| text.contains(name));
         told.iter().filter(is_told).count()
     };
-    for name in ["index.lock` behind", "HEAD.lock` behind", "refs/heads/task/TASK-001.lock` behind"] {
+    for name in ["index.lock` behind", "HEAD.lock` behind"] {
         assert_eq!(of(name), 2, "{name}: {told:#?}");
+    }
+    // In a sandbox it is a lock of the agent's own ref, which the next agent does not see.
+    if !is_held {
+        assert_eq!(of("refs/heads/task/TASK-001.lock` behind"), 2, "{told:#?}");
     }
 }
 

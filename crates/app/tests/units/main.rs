@@ -17,6 +17,7 @@ mod merging;
 mod messages;
 mod moving_target;
 mod night;
+mod own_refs;
 mod pausing;
 mod proof;
 mod requirements;

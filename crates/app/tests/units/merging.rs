@@ -110,6 +110,8 @@ fn a_branch_is_pushed_to_where_the_remote_led_when_the_run_began_or_not_at_all()
     // fault K3
     for turning in ["remote set-url origin EVIL", "config url.EVIL.insteadOf GOOD"] {
         let world = World::new();
+        // In a sandbox it would be its own configuration that the agent changes.
+        world.env.without_sandbox();
         let bare = |name: &str| {
             let path = world.env.root().join(name).display().to_string();
             world.env.git(["init", "-q", "--bare", &path]);

@@ -107,7 +107,7 @@ fn verify_finds_every_edit_of_a_proven_loop() {
         ("fewer iterations", format!("UPDATE events SET body = json_set(body, '$.receipt.iterations', 1) WHERE {receipt}")),
         ("another gate in the receipt", format!("UPDATE events SET body = json_set(body, '$.receipt.gates[0].command', 'true') WHERE {receipt}")),
         ("another tree", format!("UPDATE events SET body = json_set(body, '$.receipt.tree', '4b825dc642cb6eb9a060e54bf8d69288fbee4904') WHERE {receipt}")),
-        ("a stronger sandbox", format!("UPDATE events SET body = json_set(body, '$.receipt.sandbox', 'guard') WHERE {receipt}")),
+        ("a stronger sandbox", format!("UPDATE events SET body = json_set(body, '$.receipt.sandbox', 'workspace') WHERE {receipt}")),
         ("another time", format!("UPDATE events SET at = at - 3600000000 WHERE {receipt}")),
         ("the refusal removed", format!("DELETE FROM events WHERE {}", at("claim_refused"))),
         ("a failed gate made green", format!("UPDATE events SET body = json_set(body, '$.exit_code', 0, '$.passed', json('true')) WHERE seq = (SELECT MIN(seq) FROM events WHERE {})", at("gate_finished"))),

@@ -374,6 +374,8 @@ fn with_tool(env: &TestEnv, name: &str, text: &str) -> std::ffi::OsString {
 #[test]
 fn the_programs_of_gates_are_in_the_receipt_by_their_hashes_and_one_that_changed_is_for_a_person() {
     let env = tested();
+    // In a sandbox an agent could not change a program on PATH.
+    env.without_sandbox();
     let path = with_tool(&env, "look", "#!/bin/sh\nexit 0\n");
     let tool = env.root().join("tools/look");
     let agent = format!(
@@ -418,6 +420,8 @@ fn the_programs_of_gates_are_in_the_receipt_by_their_hashes_and_one_that_changed
 #[test]
 fn an_approval_of_what_lies_outside_says_nothing_of_the_tests() {
     let env = tested();
+    // In a sandbox an agent could not change a program on PATH.
+    env.without_sandbox();
     let path = with_tool(&env, "look", "#!/bin/sh\nexit 0\n");
     let agent = format!(
         "echo true >tests/a.sh; printf '#!/bin/sh\\ntrue\\n' >{}\n{PROMISE}",

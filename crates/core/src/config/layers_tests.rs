@@ -43,6 +43,7 @@ fn without_anything_the_defaults_hold() {
             // Their defaults have tests of their own, beside them.
             session: resolved("", "", &Typed::default()).session,
             stages: resolved("", "", &Typed::default()).stages,
+            sandbox: resolved("", "", &Typed::default()).sandbox,
             commands: Sourced { value: None, from: Source::Default },
             baseline: default(false),
             red_first: default(false),

@@ -211,8 +211,6 @@ pub struct Seal {
     pub started_at: Option<Timestamp>,
     /// SHA-256 of the loop's journal so far.
     pub journal: String,
-    /// What kept the agent from the user's other files and from dacapo: `off` if nothing did.
-    pub sandbox: String,
 }
 
 /// Why an agent could not be started.

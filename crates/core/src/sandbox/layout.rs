@@ -49,6 +49,11 @@ pub enum MountStep {
     HideFolder(PathBuf),
     HideFile(PathBuf),
     Private(PathBuf),
+    /// What lies at `from` is seen at `to` as well.
+    Over {
+        from: PathBuf,
+        to: PathBuf,
+    },
 }
 
 /// What Landlock is told to allow, and what that leaves open.
@@ -136,11 +141,12 @@ impl Layout {
             protected.into_iter().partition(|path| is_free(path));
         let mut grants =
             LandlockGrants { open: open.into_iter().map(Path::to_owned).collect(), ..Default::default() };
+        let mut write: BTreeSet<PathBuf> = free.iter().cloned().collect();
+        let is_all_writable = self.access(Path::new("/")) == Access::Writable;
+        let root = is_all_writable.then_some(Path::new("/"));
         let writable = self.rules().filter(|(_, access)| *access == Access::Writable).map(|(path, _)| path);
-        let mut write: BTreeSet<PathBuf> = writable.map(Path::to_owned).collect();
-        write.extend(free.iter().cloned());
-        if self.access(Path::new("/")) == Access::Writable {
-            spread(Path::new("/"), &held, facts, &mut write);
+        for path in root.into_iter().chain(writable) {
+            spread(path, &held, facts, &mut write);
         }
         grants.write = write.into_iter().collect();
         let hidden: BTreeSet<&Path> =

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 pub enum SandboxMode {
     /// Everything that the user may.
-    #[default]
     Off,
     /// Everything but dacapo's state, the user's startup files and tool configuration, and programs on PATH.
+    #[default]
     Guard,
     /// Only the workspace, temporary files and the agent's own folders; credentials of other tools cannot be read.
     Workspace,
@@ -93,11 +93,14 @@ pub struct SandboxHeld {
     /// What the mode promises and this machine could not hold, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub open: Vec<String>,
+    /// The branch that agents move, where all the refs that they see are their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
 }
 
 impl SandboxHeld {
     pub fn off() -> Self {
-        Self { mode: SandboxMode::Off, tier: SandboxTier::None, open: Vec::new() }
+        Self { mode: SandboxMode::Off, tier: SandboxTier::None, open: Vec::new(), branch: None }
     }
 
     /// The mode, if anything of it is held.

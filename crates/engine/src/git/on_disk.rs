@@ -215,6 +215,22 @@ pub(crate) fn head_branch(git_dir: &Path, common_dir: &Path) -> Option<String> {
     (!common_dir.join("reftable").exists()).then(|| name.to_owned())
 }
 
+/// The whole name of the ref that HEAD stands for; none if it is a commit.
+pub(crate) fn head_reference(git_dir: &Path) -> Option<String> {
+    branch_in(git_dir).flatten()
+}
+
+/// Makes HEAD a commit.
+pub(crate) fn detach(git_dir: &Path, commit: &str) -> io::Result<()> {
+    // Under another name first: what is there may be a link of an agent's.
+    let fresh = git_dir.join("HEAD.lock");
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&fresh)?;
+    let written = file.write_all(format!("{commit}\n").as_bytes()).and_then(|()| file.sync_data());
+    written.and_then(|()| fs::rename(&fresh, git_dir.join("HEAD"))).inspect_err(|_| {
+        let _ = fs::remove_file(&fresh);
+    })
+}
+
 fn is_id(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|b| b.is_ascii_hexdigit())
 }

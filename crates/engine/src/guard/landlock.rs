@@ -12,6 +12,14 @@ use landlock::{
 /// The newest version of Landlock that is known here. What an older kernel lacks is left out and named.
 const NEWEST: ABI = ABI::V6;
 
+/// What Landlock knows no right for, or leaves to those in the same domain.
+const ALWAYS_OPEN: [&str; 4] = [
+    "modes and times of all files of the user can be changed",
+    "the keeper of the loop can be killed, which ends what it keeps",
+    "the processes of the user can be seen",
+    "a server of the user's, such as tmux, starts processes outside for the agent",
+];
+
 /// Restricts this process and everything that it starts. Gives what the kernel cannot hold of it, one sentence each.
 pub(super) fn restrict(grants: &LandlockGrants) -> io::Result<Vec<String>> {
     let failed =
@@ -40,6 +48,7 @@ pub(super) fn restrict(grants: &LandlockGrants) -> io::Result<Vec<String>> {
     }
     let mut open: Vec<String> =
         grants.open.iter().map(|path| format!("`{}` can be written", path.display())).collect();
+    open.extend(ALWAYS_OPEN.map(str::to_owned));
     if status.ruleset == RulesetStatus::PartiallyEnforced {
         open.push(
             "signals and abstract sockets reach processes outside: this kernel's Landlock is too old"

@@ -6,21 +6,25 @@
 mod held;
 mod landlock;
 mod namespaces;
+mod own_refs;
 mod plan;
 
 pub(crate) use held::{HeldNames, is_held};
 pub use namespaces::{INIT, init_main};
 pub(crate) use namespaces::{Init, is_alone};
+pub(crate) use own_refs::OwnRefs;
 pub(crate) use plan::{GuardedPlaces, agent_folders};
 pub use plan::{Protected, protected};
 
 use std::{
     io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use dacapo_core::{
     ids::LoopId,
+    plan::{PlanStep, Purpose},
     policy::Policy,
     sandbox::{LandlockGrants, MountStep, SandboxHeld, SandboxMode, SandboxRules, SandboxTier},
 };
@@ -43,8 +47,44 @@ impl Guard {
             task_folder: Some(task_folder),
             agent_folders: agent_folders(policy),
             parent: None,
+            own_refs: None,
         };
         Self { rules: policy.sandbox.clone(), places }
+    }
+
+    /// Gives agents that work in a worktree of dacapo's refs of their own, where the sandbox can hold them. Those of a
+    /// supervisor that was killed are taken away: what they held was brought over, or is in the worktree's files.
+    pub(crate) fn give_own_refs(
+        &mut self,
+        home: &Home,
+        branch: Option<&str>,
+        purpose: Option<&Purpose>,
+        is_child: bool,
+    ) -> io::Result<()> {
+        if self.rules.mode == SandboxMode::Off || self.rules.tier < SandboxTier::Namespaces {
+            return Ok(());
+        }
+        let Some(refs) = OwnRefs::of(home, &self.places.workspace, branch) else {
+            return Ok(());
+        };
+        let refs = if is_child && refs.is_there() {
+            refs.shared()
+        } else {
+            refs.laid_out(purpose.is_none_or(|purpose| purpose.step == PlanStep::Workflow))?
+        };
+        self.places.own_refs = Some(Arc::new(refs));
+        Ok(())
+    }
+
+    pub(crate) fn own_refs(&self) -> Option<&OwnRefs> {
+        self.places.own_refs.as_deref()
+    }
+
+    /// Takes away the refs of its own, when nothing runs any more that sees them.
+    pub(crate) fn take_own_refs(&mut self) {
+        if let Some(refs) = self.places.own_refs.take() {
+            refs.remove();
+        }
     }
 
     /// What is needed to run something in `workspace` that belongs to no loop.
@@ -70,6 +110,9 @@ impl Guard {
                 if tier > self.rules.tier {
                     continue;
                 }
+                if tier < SandboxTier::Namespaces && self.places.own_refs.is_some() {
+                    protected.open.push(SHARED_REFS.to_owned());
+                }
                 let spec = match tier {
                     SandboxTier::Namespaces => protected.for_namespaces(),
                     _ => protected.for_landlock(),
@@ -79,13 +122,18 @@ impl Guard {
                     GuardReport::Held(open) => {
                         keeper.hold(protected.take_held());
                         let open = std::mem::take(&mut protected.open).into_iter().chain(refused).chain(open);
-                        return Ok((keeper, SandboxHeld { mode, tier, open: open.collect() }));
+                        let branch = self.own_refs().map(|refs| refs.branch().to_owned());
+                        let branch = branch.filter(|_| tier == SandboxTier::Namespaces);
+                        return Ok((keeper, SandboxHeld { mode, tier, open: open.collect(), branch }));
                     }
                     GuardReport::NotAllowed(why) => refused.push(format!("{tier}: {why}")),
                 }
             }
         }
-        Ok((KeeperLink::start(id, &database)?, SandboxHeld { mode, tier: SandboxTier::None, open: refused }))
+        Ok((
+            KeeperLink::start(id, &database)?,
+            SandboxHeld { mode, tier: SandboxTier::None, open: refused, branch: None },
+        ))
     }
 }
 
@@ -96,6 +144,9 @@ pub fn try_out(home: &Home) -> io::Result<SandboxHeld> {
     let (_, held) = guard.keeper(home, &fresh_id()?)?;
     Ok(held)
 }
+
+/// What only mounts can hold.
+const SHARED_REFS: &str = "agents share the repository's branches, tags and configuration";
 
 /// Starts a keeper with this to hold. One that was killed meanwhile is no reason to hold less: another one is started.
 fn start(id: &LoopId, database: &Path, spec: &GuardSpec) -> io::Result<(KeeperLink, GuardReport)> {

@@ -167,6 +167,7 @@ fn perform(step: &MountStep) -> Result<(), (&Path, nix::Error)> {
         mount(Some(from), to, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
     };
     match step {
+        MountStep::Over { from, to } => bind(from, to).map_err(|error| (to.as_path(), error)),
         MountStep::Pin(path) => bind(path, path).map_err(|error| (path.as_path(), error)),
         MountStep::ReadOnly(path) => {
             bind(path, path).and_then(|()| remount(path, true)).map_err(|error| (path.as_path(), error))

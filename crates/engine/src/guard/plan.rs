@@ -6,6 +6,7 @@ use std::{
     fs,
     os::unix::{ffi::OsStringExt, fs::FileTypeExt},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use dacapo_core::{
@@ -15,7 +16,7 @@ use dacapo_core::{
 };
 use rustix::fs::{Access as Right, access};
 
-use super::{GuardSpec, HeldNames};
+use super::{GuardSpec, HeldNames, OwnRefs};
 use crate::{home::Home, inside::child, process::find_program};
 
 /// Where a loop works.
@@ -28,6 +29,8 @@ pub(crate) struct GuardedPlaces {
     pub(crate) agent_folders: Vec<PathBuf>,
     /// Where the agent works that asked for this loop, if one did.
     pub(crate) parent: Option<PathBuf>,
+    /// The refs that agents see in the place of the repository's, if they have their own.
+    pub(crate) own_refs: Option<Arc<OwnRefs>>,
 }
 
 /// What is protected, and why some of it cannot be.
@@ -36,6 +39,7 @@ pub struct Protected {
     facts: Facts,
     free: Vec<PathBuf>,
     pub(super) held: HeldNames,
+    own_refs: Option<Arc<OwnRefs>>,
     /// What no tier protects here, one sentence each.
     pub open: Vec<String>,
     /// Why nothing may be run here at all.
@@ -45,7 +49,8 @@ pub struct Protected {
 impl Protected {
     /// What a keeper is told for the best tier.
     pub(crate) fn for_namespaces(&self) -> GuardSpec {
-        GuardSpec::Namespaces(self.layout.mounts(&self.facts))
+        let refs = self.own_refs.iter().flat_map(|refs| refs.mounts());
+        GuardSpec::Namespaces(refs.chain(self.layout.mounts(&self.facts)).collect())
     }
 
     pub(crate) fn for_landlock(&self) -> GuardSpec {
@@ -88,6 +93,7 @@ pub fn protected(
         task_folder: task.map(Path::to_owned),
         agent_folders: Vec::new(),
         parent: None,
+        own_refs: None,
     };
     gather(home, rules, &places, holds)
 }
@@ -96,8 +102,9 @@ pub(super) fn gather(home: &Home, rules: &SandboxRules, places: &GuardedPlaces, 
     let mut all = Protected {
         layout: Layout::default(),
         facts: Facts::look(),
-        free: free_folders(rules.mode, &places.workspace),
+        free: free_folders(rules.mode, places),
         held: HeldNames::default(),
+        own_refs: places.own_refs.clone(),
         open: Vec::new(),
         forbidden: None,
     };
@@ -118,6 +125,9 @@ pub(super) fn gather(home: &Home, rules: &SandboxRules, places: &GuardedPlaces, 
             }
         }
     } else {
+        if around.is_root {
+            all.freeze_root();
+        }
         for path in &names.protected {
             all.protect(path);
         }
@@ -157,6 +167,9 @@ pub(super) fn gather(home: &Home, rules: &SandboxRules, places: &GuardedPlaces, 
             all.layout.set(folder, Access::Writable);
         }
     }
+    for remote in places.own_refs.iter().flat_map(|refs| refs.remotes()) {
+        all.protect(remote);
+    }
     for path in &rules.write {
         all.allow(path);
     }
@@ -177,6 +190,15 @@ impl Protected {
         }
         if let Ok(path) = path.canonicalize() {
             self.layout.set(path, Access::ReadOnly);
+        }
+    }
+
+    /// What lies in `/` keeps its name: on many systems `/bin` is a link, which root could replace. What lies in its folders is
+    /// written as before.
+    fn freeze_root(&mut self) {
+        self.layout.set("/", Access::ReadOnly);
+        for path in entries(Path::new("/")).into_iter().filter(|path| path.is_dir() && !path.is_symlink()) {
+            self.layout.set(path, Access::Writable);
         }
     }
 
@@ -324,9 +346,10 @@ fn is_wanted(path: &Path) -> bool {
 }
 
 /// Where new files must be possible, in the tier that can only allow.
-fn free_folders(mode: SandboxMode, workspace: &Path) -> Vec<PathBuf> {
+fn free_folders(mode: SandboxMode, places: &GuardedPlaces) -> Vec<PathBuf> {
     let mut free: BTreeSet<PathBuf> = temporary().iter().map(|path| real(path)).collect();
-    free.insert(real(workspace));
+    free.insert(real(&places.workspace));
+    free.extend(places.task_folder.as_deref().map(real));
     if mode == SandboxMode::Guard {
         free.extend(home().map(|home| real(&home)));
         free.extend(variable("XDG_RUNTIME_DIR").map(|run| real(&run)));

@@ -64,6 +64,7 @@ pub(crate) struct Stat {
     pub(crate) state: u8,
     pub(crate) parent: u32,
     pub(crate) group: u32,
+    pub(crate) session: u32,
     pub(crate) start: u64,
     flags: u32,
     /// Where its program was loaded to; nowhere yet while `execve` replaces it.
@@ -110,10 +111,11 @@ fn parse(text: &[u8]) -> Option<Stat> {
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
-    let flags = fields.nth(3)?.parse().ok()?;
+    let session = fields.next()?.parse().ok()?;
+    let flags = fields.nth(2)?.parse().ok()?;
     let start = fields.nth(12)?.parse().ok()?;
     let start_code = fields.nth(3)?.parse().ok()?;
-    Some(Stat { state, parent, group, start, flags, start_code })
+    Some(Stat { state, parent, group, session, start, flags, start_code })
 }
 
 fn boot_id() -> &'static str {

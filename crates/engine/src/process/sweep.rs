@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use super::identity::{self, Identity, IsHidden, all_pids, look, stat};
 
@@ -69,6 +69,20 @@ pub(crate) fn children_older_than(start: u64) -> Vec<Identity> {
     let own = std::process::id();
     let is_older = |pid: &u32| stat(*pid).is_some_and(|stat| stat.parent == own && stat.start < start);
     all_pids().into_iter().filter(is_older).map(identity::of).collect()
+}
+
+/// Waits for dead children that this process has not started: they came from below a keeper, which has a session of its own. The
+/// first process of a namespace does not end before all others in it were waited for.
+pub(crate) fn reap_orphans() {
+    let own = std::process::id();
+    let Some(session) = stat(own).map(|stat| stat.session) else { return };
+    for pid in all_pids() {
+        let is_orphan =
+            |stat: identity::Stat| stat.parent == own && stat.is_dead() && stat.session != session;
+        if stat(pid).is_some_and(is_orphan) {
+            let _ = waitpid(Pid::from_raw(pid.cast_signed()), WaitOptions::NOHANG);
+        }
+    }
 }
 
 /// How long looks that find nothing may stay uncertain: on a machine where processes come and go all the time, no look

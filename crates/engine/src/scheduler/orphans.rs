@@ -12,7 +12,7 @@ use crate::{
     notify,
     process::{
         identity::Identity,
-        sweep::{LONG_ENOUGH, descendants, signal_all},
+        sweep::{LONG_ENOUGH, descendants, reap_orphans, signal_all},
     },
 };
 
@@ -37,6 +37,7 @@ pub(super) fn end_all(spared: &[Identity], limit: Duration) {
     let mut last_seen = begun;
     let spared: Vec<Identity> = spared.iter().cloned().chain(notify::senders()).collect();
     loop {
+        reap_orphans();
         let below = descendants(std::process::id(), &spared);
         if !below.processes.is_empty() {
             last_seen = Instant::now();

@@ -181,7 +181,11 @@ impl Supervisor<'_> {
                 let view = self.stream.view();
                 let detail = view.detail.clone().unwrap_or_default();
                 let is_unverified = view.verified == Some(false);
-                return Ok(Finished { id: self.id, reason, detail, is_unverified });
+                self.bring_over()?;
+                let Self { id, resident, keeper, mut guard, .. } = self;
+                drop((resident, keeper));
+                guard.take_own_refs();
+                return Ok(Finished { id, reason, detail, is_unverified });
             }
             let Some(arrival) = self.inbox.pop_front() else {
                 self.wait()?;

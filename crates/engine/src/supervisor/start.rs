@@ -14,7 +14,7 @@ use dacapo_core::{
     loop_machine::{Begin, Effect, Input, LoopMachine, Request},
     plan::Purpose,
     policy::{GateIn, Policy},
-    sandbox::SandboxHeld,
+    sandbox::{SandboxHeld, SandboxTier},
 };
 use jiff::Timestamp;
 
@@ -31,12 +31,14 @@ use super::{
 };
 use crate::{
     bus::Bus,
+    git::Git,
     goalposts::{Extras, WatchedGoalposts},
-    guard::Guard,
+    guard::{Guard, OwnRefs},
     home::{Home, make_dir, write_private},
     inside::server::Server,
     observer::Observer,
     process::{KeeperLink, Programs, identity::Identity},
+    repository::Repository,
     secrets::secrets,
     signals::Signals,
     snapshots::{Folder, Workspace},
@@ -184,7 +186,8 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
     }
     let mut guard = Guard::of_loop(&new.policy, &new.workspace, folder);
     guard.places.parent = above.as_ref().map(|above| above.workspace.clone());
-    let (keeper, held) = start_keeper(home, &id, &guard)?;
+    let branch = at_start.base.as_ref().and_then(|base| base.branch.as_deref());
+    let (keeper, held) = start_keeper(home, &id, &mut guard, branch, new.purpose.as_ref())?;
 
     let begin = Begin {
         started: LoopStarted {
@@ -279,6 +282,7 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
         path: runs,
         source,
     })?;
+    bring_over_left(home, &started)?;
     let workspace = match &started.base {
         Some(base) => Some(starting_point::reopen(home, &id, &started.workspace, base)?),
         None => None,
@@ -292,8 +296,9 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
         .as_ref()
         .filter(|workspace| workspace.is_git() && is_checked_out && started.policy.gates.watches_goalposts());
     let extras = extras.map(|workspace| Extras::again(workspace.root()));
-    let guard = guard_of(home, &started);
-    let (keeper, held) = start_keeper(home, &id, &guard)?;
+    let mut guard = guard_of(home, &started);
+    let branch = started.sandbox.as_ref().and_then(|held| held.branch.as_deref());
+    let (keeper, held) = start_keeper(home, &id, &mut guard, branch, started.purpose.as_ref())?;
     if let Some(before) = started.sandbox.as_ref().filter(|before| held.is_less_than(before)) {
         // Its receipt would say more than was held.
         let why =
@@ -452,14 +457,35 @@ pub(super) fn listen(is_detached: bool) -> Result<Signals, StartError> {
         .map_err(|source| SuperviseError::Io { what: "cannot listen to signals", source }.into())
 }
 
+/// Starts the keeper of a loop whose agents work on `branch` of a repository, if they do.
 pub(super) fn start_keeper(
     home: &Home,
     id: &LoopId,
-    guard: &Guard,
+    guard: &mut Guard,
+    branch: Option<&str>,
+    purpose: Option<&Purpose>,
 ) -> Result<(KeeperLink, SandboxHeld), StartError> {
+    let is_child = guard.places.parent.is_some();
     guard
+        .give_own_refs(home, branch, purpose, is_child)
+        .map_err(|source| SuperviseError::Io { what: "cannot copy the repository's refs", source })?;
+    let (keeper, held) = guard
         .keeper(home, id)
-        .map_err(|source| SuperviseError::Io { what: "cannot start a keeper", source }.into())
+        .map_err(|source| SuperviseError::Io { what: "cannot start a keeper", source })?;
+    if held.tier < SandboxTier::Namespaces {
+        guard.take_own_refs();
+    }
+    Ok((keeper, held))
+}
+
+/// What the agent of a supervisor that was killed had committed is brought over before anything looks at the repository.
+fn bring_over_left(home: &Home, started: &LoopStarted) -> Result<(), StartError> {
+    let branch = started.sandbox.as_ref().and_then(|held| held.branch.as_deref());
+    let refs = branch.and_then(|branch| OwnRefs::of(home, &started.workspace, Some(branch)));
+    if let Some(refs) = refs.filter(OwnRefs::is_there) {
+        refs.bring_over(|| Repository::find(&Git::find()?, &started.workspace, home))?;
+    }
+    Ok(())
 }
 
 /// The sandbox of a loop that has begun.

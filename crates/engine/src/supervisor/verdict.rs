@@ -26,10 +26,11 @@ use jiff::Timestamp;
 
 use super::{SuperviseError, Supervisor, answers};
 use crate::{
-    git::WorkspaceError,
+    git::{Git, WorkspaceError},
     goalposts::{Stamp, WatchedGoalposts, is_installed, rewritten},
     items::{ChangedFile, marks_of},
     must_fail::{MustFailFiles, tests_of_claim},
+    repository::Repository,
     scratch::Scratch,
     snapshots::{Change, ChangeKind, CommitOutcome, Workspace, listed},
 };
@@ -82,9 +83,20 @@ impl Supervisor<'_> {
         outline
     }
 
+    /// Moves the worktree's branch to where the agent left it among the refs that it sees.
+    pub(super) fn bring_over(&mut self) -> Result<(), SuperviseError> {
+        let Some(refs) = self.guard.own_refs() else { return Ok(()) };
+        let workspace = &self.started.workspace;
+        match refs.bring_over(|| Repository::find(&Git::find()?, workspace, self.home)) {
+            Ok(()) => Ok(()),
+            Err(error) => self.notice(format!("what the agent committed is on no branch: {error}")),
+        }
+    }
+
     /// Puts back the branch that commits go to, if the agent left it or took accepted commits off it. Locks that a check, or the
     /// git of a dacapo that was killed, has left are removed before.
     pub(super) fn recover_branch(&mut self) -> Result<Result<(), String>, SuperviseError> {
+        self.bring_over()?;
         for told in self.remove_left_locks() {
             self.notice(told)?;
         }
@@ -294,7 +306,6 @@ impl Supervisor<'_> {
             loop_id: self.id.to_string(),
             started_at: Some(self.stream.view().started_at),
             journal: self.stream.journal_hash(),
-            sandbox: "off".to_owned(),
         })
     }
 

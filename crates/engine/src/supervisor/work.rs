@@ -36,6 +36,7 @@ use super::{
     verdict::is_folder_inside,
 };
 use crate::{
+    guard::OwnRefs,
     home::write_private,
     inside::child,
     observer::Observer,
@@ -298,6 +299,9 @@ impl Supervisor<'_> {
         // Those of an agent that died with the dacapo that ran it.
         for told in self.remove_left_locks() {
             self.notice(told)?;
+        }
+        if let Some(Err(error)) = self.guard.own_refs().map(OwnRefs::refresh) {
+            return self.disk_failed(&error);
         }
         if let Err(error) = self.segments.prompt.append(prompt.as_bytes()) {
             return self.disk_failed(&error);

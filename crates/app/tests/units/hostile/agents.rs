@@ -4,7 +4,7 @@ use std::fs;
 
 use dacapo_testkit::Output;
 
-use super::{HOSTILE, Hostile, canary, face};
+use super::{HOSTILE, Hostile, canary, face, face_openly};
 use crate::world::World;
 
 /// The good unit's task, done like this; and another unit `v` that is none of its business.
@@ -345,5 +345,5 @@ fn agents_that_change_the_repository_change_nothing_that_counts() {
 
 #[test]
 fn agents_that_plant_something_in_the_repository_get_nothing_run() {
-    face(&REPOSITORY[6..]);
+    face_openly(&REPOSITORY[6..]);
 }

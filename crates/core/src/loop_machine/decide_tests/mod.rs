@@ -113,7 +113,6 @@ pub(crate) fn seal() -> Seal {
         loop_id: "abcdefghjk".into(),
         started_at: Some(Timestamp::UNIX_EPOCH),
         journal: "0".repeat(64),
-        sandbox: "off".into(),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::{
     event::{ProtectedFile, Usage},
     judge::tamper::TamperScan,
     receipt::{GateProof, Receipt, RefusalLine, Tamper, Versions, canonical, sha256},
+    sandbox::SandboxMode,
 };
 
 /// The receipt in a journal.
@@ -85,9 +86,8 @@ fn a_receipt_says_what_was_claimed_checked_and_kept() {
         tests: None,
         programs: vec![],
         checked_in: None,
-        sandbox: Some("off".into()),
         approved_by: None,
-        sandbox: None,
+        sandbox: Some(SandboxMode::Off),
         sandbox_tier: None,
         sandbox_open: vec![],
         refusals: vec![RefusalLine {
@@ -159,6 +159,7 @@ fn a_changed_field_is_found_and_named() {
 fn spoil(value: &mut Value) {
     match value {
         Value::String(text) if text == "1970-01-01T00:00:00Z" => *text = "1970-01-01T00:00:01Z".into(),
+        Value::String(text) if text == "off" => *text = "guard".into(),
         Value::String(text) if text == "empty" => *text = "tampered".into(),
         Value::String(text) if text == "promise" => *text = "wait_message".into(),
         Value::String(text) => text.push('x'),

@@ -1,0 +1,83 @@
+//! Agents of units have refs of their own: what they do to other branches, tags, remotes and settings stays with them.
+//!
+//! Only mounts can hold that. Where the system allows none, the journal has to say that the refs are shared.
+
+use std::fs;
+
+use crate::world::World;
+
+/// What an agent does to the repository beside its work, in a script that says what failed.
+const MEDDLING: &str = r#"do: touch done.txt
+do: git tag planted && git branch -f other HEAD && git update-ref refs/heads/main HEAD && git config diff.external /bin/false && git remote add evil /nowhere && echo planted > "$(git rev-parse --git-common-dir)/config.worktree"; true
+do: git branch -D kept; true
+do: git push -q origin HEAD:refs/heads/pushed 2> push.txt; git push -q "$BARE" HEAD:refs/heads/pushed; git gc -q --prune=now; true
+do: git add -A && git -c user.name=a -c user.email=a@b commit -q -m "the agent's own"
+"#;
+
+fn is_held(world: &World) -> bool {
+    let loops = world.env.run(["events", "--json"]).stdout;
+    loops.lines().any(|line| line.contains(r#""tier":"namespaces""#))
+}
+
+fn config_of_git(world: &World) -> String {
+    fs::read_to_string(world.env.workspace().join(".git/config")).unwrap()
+}
+
+#[test]
+fn what_an_agent_does_to_other_refs_and_settings_stays_with_it_and_its_commits_are_brought_over() {
+    let world = World::new();
+    let bare = world.env.root().join("bare.git");
+    world.plan("auth", &[]);
+    let meddling = MEDDLING.replace("$BARE", &bare.display().to_string());
+    world.task("auth", 1, &[], "test -f done.txt", &meddling);
+    world.task(
+        "auth",
+        2,
+        &[1],
+        "git status --short && test -f seen.txt",
+        "do: git log --format=%s > seen.txt",
+    );
+    world.commit();
+    world.env.git(["init", "-q", "--bare", bare.to_str().unwrap()]);
+    world.env.git(["remote", "add", "origin", bare.to_str().unwrap()]);
+    world.env.git(["branch", "kept"]);
+    let (main, config) = (world.env.git(["rev-parse", "main"]), config_of_git(&world));
+    world.run(&[]).assert_code(0);
+    if !is_held(&world) {
+        let events = world.env.run(["events", "--json"]).stdout;
+        assert!(events.contains("agents share the repository's branches"), "{events}");
+        return;
+    }
+    let branches = world.env.git(["for-each-ref", "--format=%(refname)", "refs/heads", "refs/tags"]);
+    assert_eq!(branches, "refs/heads/kept\nrefs/heads/main\n");
+    assert_eq!(config_of_git(&world), config);
+    let pushed = fs::read_dir(bare.join("refs/heads")).unwrap().count();
+    assert_eq!(pushed, 0, "nothing was pushed");
+    // Its commit is in the history of the target, below dacapo's own.
+    let subjects = world.env.git(["log", "--format=%s", "main", &format!("^{}", main.trim())]);
+    assert!(subjects.contains("the agent's own"), "{subjects}");
+    let told = world.env.git(["show", "main:push.txt"]);
+    assert!(told.contains("an agent of a unit or a task pushes nothing"), "{told}");
+    let seen = world.env.git(["show", "main:seen.txt"]);
+    assert!(seen.starts_with("feat(auth): complete task #1"), "dacapo's commit is seen next: {seen}");
+    // Snapshots of other loops lie in no ref that the agent's git saw.
+    world.env.git(["fsck", "--no-dangling"]);
+    let left = fs::read_dir(world.env.dacapo_home().join("refs")).map(Iterator::count).unwrap_or(0);
+    assert_eq!(left, 0, "the agents' refs are gone with their loops");
+}
+
+#[test]
+fn an_agent_on_another_branch_is_brought_back_with_what_it_committed() {
+    let world = World::new();
+    world.plan("auth", &[]);
+    let elsewhere = "do: git switch -q -c mine && touch done.txt && git add -A && git -c user.name=a -c user.email=a@b commit -q -m elsewhere\n";
+    world.task("auth", 1, &[], "test -f done.txt", elsewhere);
+    world.commit();
+    world.run(&[]).assert_code(0);
+    let subjects = world.env.git(["log", "--format=%s", "main"]);
+    assert!(subjects.contains("elsewhere"), "{subjects}");
+    if is_held(&world) {
+        let branches = world.env.git(["for-each-ref", "--format=%(refname)", "refs/heads"]);
+        assert_eq!(branches, "refs/heads/main\n");
+    }
+}

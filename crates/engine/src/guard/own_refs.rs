@@ -1,0 +1,367 @@
+//! Refs of their own for agents in worktrees of dacapo's: what they do to other branches, tags, remotes and settings has no effect
+//! on the user's repository.
+//!
+//! A worktree shares refs, configuration and hooks with the repository it belongs to. In the sandbox another folder is mounted in
+//! the place of that repository's git folder. It has copies of refs and configuration; objects and what belongs to the worktree
+//! alone (HEAD, index) are those of the repository. When an attempt is over, dacapo brings the worktree's own branch over.
+
+use std::{
+    ffi::OsStr,
+    fs, io,
+    os::unix::{ffi::OsStrExt, fs::FileTypeExt},
+    path::{Path, PathBuf},
+};
+
+use dacapo_core::{receipt::sha256, sandbox::MountStep};
+
+use crate::{
+    git::{WorkspaceError, on_disk},
+    home::{Home, make_dir},
+    repository::{RefSwap, Repository},
+};
+
+/// Where dacapo's own refs lie, which no agent needs.
+const OF_DACAPO: &str = "refs/dacapo";
+
+/// What is copied; the repository's own is not changed by what becomes of the copy.
+const COPIED: [&str; 3] = ["HEAD", "packed-refs", "shallow"];
+
+/// What is made anew instead of being shown.
+const NOT_SHOWN: [&str; 2] = ["refs", "logs"];
+
+/// What can be read and not written: of `worktrees` only what belongs to the agent's own can. Gates look at others, which are made
+/// while the loop runs.
+const READ_ONLY: [&str; 4] = ["hooks", "info", "worktrees", INDEX];
+
+/// The index of the user's own checkout.
+const INDEX: &str = "index";
+
+/// Files of a worktree that say which repository it belongs to.
+const LINKS: [&str; 2] = ["commondir", "gitdir"];
+
+/// How much of the hash of a worktree's path names its folder.
+const KEY: usize = 20;
+
+/// What stands in the place of an address to push to.
+const NO_PUSH: &str = "/dacapo merges what is accepted, an agent of a unit or a task pushes nothing";
+
+/// The refs that the agents of a loop see.
+#[derive(Debug)]
+pub(crate) struct OwnRefs {
+    /// The git folder that all worktrees of the repository share.
+    common: PathBuf,
+    /// What belongs to the worktree alone.
+    git_dir: PathBuf,
+    /// The branch that the worktree is for.
+    branch: String,
+    /// What is mounted over `common`.
+    folder: PathBuf,
+    /// Repositories on this machine that are remotes of this one.
+    remotes: Vec<PathBuf>,
+    /// Whether they are those of the loop above, which takes them away.
+    is_shared: bool,
+}
+
+impl OwnRefs {
+    /// The refs of the agents that work in a worktree of dacapo's; none if its refs are not files, or it is on no branch.
+    /// Without a `branch` it is the one that the worktree is on.
+    pub(crate) fn of(home: &Home, worktree: &Path, branch: Option<&str>) -> Option<Self> {
+        let worktree = worktree.canonicalize().ok()?;
+        if !worktree.starts_with(home.path().canonicalize().ok()?.join("worktrees")) {
+            return None;
+        }
+        let (git_dir, common) = on_disk::folders_of_checkout(&worktree)?;
+        if git_dir == common || common.join("reftable").exists() {
+            return None;
+        }
+        let key = sha256(worktree.as_os_str().as_bytes());
+        let folder = home.path().join("refs").join(&key[..KEY]);
+        let branch = branch.map(str::to_owned).or_else(|| on_disk::head_branch(&git_dir, &common))?;
+        Some(Self { common, git_dir, branch, folder, remotes: Vec::new(), is_shared: false })
+    }
+
+    /// Whether there is such a folder already: of a loop above, or of a supervisor that was killed.
+    pub(crate) fn is_there(&self) -> bool {
+        self.folder.is_dir()
+    }
+
+    /// The refs of the loop above, whose agent works in the same worktree.
+    pub(crate) fn shared(self) -> Self {
+        Self { is_shared: true, ..self }
+    }
+
+    /// Copies what the agents of a loop are to see.
+    pub(crate) fn laid_out(mut self, may_push: bool) -> io::Result<Self> {
+        if self.is_there() {
+            fs::remove_dir_all(&self.folder)?;
+        }
+        self.make(may_push)?;
+        Ok(self)
+    }
+
+    fn make(&mut self, may_push: bool) -> io::Result<()> {
+        make_dir(&self.folder)?;
+        for name in NOT_SHOWN {
+            make_dir(&self.folder.join(name))?;
+        }
+        for name in COPIED {
+            copy_if_there(&self.common.join(name), &self.folder.join(name))?;
+        }
+        copy_refs(&self.common, &self.folder, Path::new("refs"))?;
+        let config = fs::read_to_string(self.common.join("config"))?;
+        self.remotes = local_remotes(&config, self.common.parent().unwrap_or(&self.common));
+        fs::write(self.folder.join("config"), config_of_agents(&config, may_push))?;
+        for (_, to) in self.shown()? {
+            match to.file_name() == Some(OsStr::new(INDEX)) {
+                true => drop(fs::File::create(to)?),
+                false => make_dir(&to)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What of the repository's folder is shown as it is, and where in ours.
+    fn shown(&self) -> io::Result<Vec<(PathBuf, PathBuf)>> {
+        let mut shown = Vec::new();
+        for entry in fs::read_dir(&self.common)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let kind = entry.file_type()?;
+            let is_shown = kind.is_dir() && !NOT_SHOWN.iter().any(|other| name == *other);
+            if is_shown || (name == INDEX && kind.is_file()) {
+                shown.push((entry.path(), self.folder.join(name)));
+            }
+        }
+        Ok(shown)
+    }
+
+    /// Where the worktree's own folder is in ours.
+    fn seen_git_dir(&self) -> PathBuf {
+        self.folder.join("worktrees").join(self.git_dir.file_name().unwrap_or_default())
+    }
+
+    /// The mounts that put this in the place of the repository's folder; they come before all others.
+    pub(crate) fn mounts(&self) -> Vec<MountStep> {
+        let mut steps = Vec::new();
+        for (from, to) in self.shown().unwrap_or_default() {
+            let is_read_only = READ_ONLY.iter().any(|name| to.file_name() == Some(OsStr::new(name)));
+            steps.push(MountStep::Over { from, to: to.clone() });
+            if is_read_only {
+                steps.push(MountStep::ReadOnly(to));
+            }
+        }
+        let seen = self.seen_git_dir();
+        steps.push(MountStep::Writable(seen.clone()));
+        steps.extend(LINKS.map(|name| MountStep::ReadOnly(seen.join(name))));
+        steps.push(MountStep::Over { from: self.folder.clone(), to: self.common.clone() });
+        steps
+    }
+
+    /// Remotes on this machine, which are not to be written.
+    pub(crate) fn remotes(&self) -> &[PathBuf] {
+        &self.remotes
+    }
+
+    pub(crate) fn branch(&self) -> &str {
+        &self.branch
+    }
+
+    fn name(&self) -> String {
+        format!("refs/heads/{}", self.branch)
+    }
+
+    /// Shows the next attempt where the branch is by now, without the locks of a git that was killed.
+    pub(crate) fn refresh(&self) -> io::Result<()> {
+        let name = self.name();
+        if !self.has_plain_folders(&name) {
+            // A link of the agent's would lead out of the sandbox.
+            let refs = self.folder.join("refs");
+            if refs.is_symlink() || refs.is_file() {
+                fs::remove_file(&refs)?;
+            } else {
+                fs::remove_dir_all(&refs)?;
+            }
+            copy_refs(&self.common, &self.folder, Path::new("refs"))?;
+        }
+        for lock in ["HEAD.lock", "config.lock", "packed-refs.lock", &format!("{name}.lock")] {
+            let _ = fs::remove_file(self.folder.join(lock));
+        }
+        let Some(tip) = on_disk::reference(&self.common, &name) else { return Ok(()) };
+        if on_disk::reference(&self.folder, &name).as_ref() == Some(&tip) {
+            return Ok(());
+        }
+        let path = self.folder.join(&name);
+        if let Some(above) = path.parent() {
+            make_dir(above)?;
+        }
+        // Under another name first: what is there may be a link of the agent's.
+        let fresh = self.folder.join("dacapo-ref");
+        let _ = fs::remove_file(&fresh);
+        fs::write(&fresh, format!("{tip}\n"))?;
+        fs::rename(fresh, path)
+    }
+
+    /// Whether the folders above a ref are folders, as far as they are there.
+    fn has_plain_folders(&self, name: &str) -> bool {
+        let above = Path::new(name).ancestors().skip(1).filter(|at| !at.as_os_str().is_empty());
+        above.map(|at| fs::symlink_metadata(self.folder.join(at))).all(|found| match found {
+            Ok(found) => found.is_dir(),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        })
+    }
+
+    /// Moves the worktree's branch in the repository to where the agent left its own. If the agent went to another branch, the
+    /// worktree's HEAD becomes the commit that it stood on, because the repository has no such branch.
+    pub(crate) fn bring_over(
+        &self,
+        repository: impl FnOnce() -> Result<Repository, WorkspaceError>,
+    ) -> Result<(), WorkspaceError> {
+        let seen = on_disk::reference(&self.folder, &self.name());
+        let tip = on_disk::reference(&self.common, &self.name());
+        if let Some(new) = seen.filter(|seen| Some(seen) != tip.as_ref()) {
+            let repository = repository()?;
+            let tip = if tip.is_some() { tip } else { repository.branch(&self.branch)? };
+            // dacapo's own commits are ahead of what the agent saw last.
+            let is_behind = tip.as_ref().map_or(Ok(false), |tip| repository.is_ancestor(&new, tip))?;
+            if !is_behind && let RefSwap::Not { now } = repository.swap(&self.branch, &new, tip.as_deref())? {
+                return Err(WorkspaceError::BranchMoved { branch: self.branch.clone(), now });
+            }
+        }
+        let head = on_disk::head_reference(&self.git_dir).filter(|name| *name != self.name());
+        if let Some(commit) = head.and_then(|name| on_disk::reference(&self.folder, &name)) {
+            on_disk::detach(&self.git_dir, &commit).map_err(|source| WorkspaceError::Io {
+                what: "cannot write",
+                path: self.git_dir.join("HEAD"),
+                source,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Takes the folder away; only when nothing runs that sees it.
+    pub(crate) fn remove(&self) {
+        if !self.is_shared {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+fn copy_if_there(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::copy(from, to) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+/// Copies refs that are files, without links, locks and dacapo's own.
+fn copy_refs(common: &Path, folder: &Path, below: &Path) -> io::Result<()> {
+    if below == Path::new(OF_DACAPO) {
+        return Ok(());
+    }
+    make_dir(&folder.join(below))?;
+    for entry in fs::read_dir(common.join(below))? {
+        let entry = entry?;
+        let (name, kind) = (below.join(entry.file_name()), entry.file_type()?);
+        if kind.is_dir() {
+            copy_refs(common, folder, &name)?;
+        } else if kind.is_file() && !kind.is_fifo() && name.extension() != Some(OsStr::new("lock")) {
+            // It may have been packed or deleted meanwhile.
+            copy_if_there(&common.join(&name), &folder.join(&name))?;
+        }
+    }
+    Ok(())
+}
+
+/// The configuration that agents see: objects are not pruned by refs that lack some of the repository's, and, unless agents may,
+/// nothing is pushed.
+fn config_of_agents(config: &str, may_push: bool) -> String {
+    let mut seen = String::new();
+    for line in config.lines() {
+        let is_address = line.trim_start().to_ascii_lowercase().starts_with("pushurl");
+        if may_push || !is_address {
+            seen.push_str(line);
+            seen.push('\n');
+        }
+    }
+    seen.push_str(
+        "[extensions]\n\tpreciousObjects = true\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n",
+    );
+    if !may_push {
+        for section in remotes(config) {
+            seen.push_str(&format!("{section}\n\tpushurl = \"{NO_PUSH}\"\n"));
+        }
+    }
+    seen
+}
+
+/// The lines that begin the sections of remotes.
+fn remotes(config: &str) -> impl Iterator<Item = &str> {
+    config.lines().map(str::trim).filter(|line| {
+        let lower = line.to_ascii_lowercase();
+        lower.starts_with("[remote \"") && lower.ends_with("\"]")
+    })
+}
+
+/// Remotes that are folders of this machine.
+fn local_remotes(config: &str, above: &Path) -> Vec<PathBuf> {
+    let addresses = config.lines().filter_map(|line| {
+        let (key, value) = line.split_once('=')?;
+        let key = key.trim().to_ascii_lowercase();
+        (key == "url" || key == "pushurl").then(|| value.trim().trim_matches('"'))
+    });
+    let folders = addresses.map(|address| address.strip_prefix("file://").unwrap_or(address));
+    folders.map(|folder| above.join(folder)).filter(|folder| folder.is_dir()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_in_the_place_of_folders_of_refs_are_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (common, folder, outside) =
+            (dir.path().join("common"), dir.path().join("own"), dir.path().join("outside"));
+        for made in [common.join("refs/heads/u"), folder.join("refs"), outside.clone()] {
+            fs::create_dir_all(made).unwrap();
+        }
+        let id = "1".repeat(40);
+        fs::write(common.join("refs/heads/u/a"), format!("{id}\n")).unwrap();
+        let own = OwnRefs {
+            git_dir: common.join("worktrees/a"),
+            common,
+            branch: "u/a".to_owned(),
+            folder: folder.clone(),
+            remotes: Vec::new(),
+            is_shared: false,
+        };
+        std::os::unix::fs::symlink(&outside, folder.join("refs/heads")).unwrap();
+        own.refresh().unwrap();
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+        assert_eq!(fs::read_to_string(folder.join("refs/heads/u/a")).unwrap().trim(), id);
+    }
+
+    #[test]
+    fn agents_of_units_push_nothing_by_a_remote_s_name_and_prune_nothing() {
+        let config = "[core]\n\tbare = false\n[remote \"origin\"]\n\turl = /r\n\tPushUrl = /s\n";
+        let seen = config_of_agents(config, false);
+        assert!(!seen.contains("/s"), "{seen}");
+        assert!(seen.ends_with(&format!("[remote \"origin\"]\n\tpushurl = \"{NO_PUSH}\"\n")), "{seen}");
+        assert!(seen.contains("preciousObjects = true"), "{seen}");
+        let seen = config_of_agents(config, true);
+        assert!(seen.contains("PushUrl = /s") && !seen.contains(NO_PUSH), "{seen}");
+    }
+
+    #[test]
+    fn remotes_on_this_machine_are_known_by_their_addresses() {
+        let dir = tempfile::tempdir().unwrap();
+        let (project, beside) = (dir.path().join("project"), dir.path().join("bare.git"));
+        fs::create_dir_all(&project).unwrap();
+        fs::create_dir_all(&beside).unwrap();
+        let config = format!(
+            "url = ../bare.git\nurl = file://{}\nurl = https://host/x.git\nurl = git@host:x.git\n",
+            beside.display()
+        );
+        assert_eq!(local_remotes(&config, &project), [project.join("../bare.git"), beside]);
+    }
+}
