@@ -5,7 +5,10 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use dacapo_core::{duration::Millis, view};
+use dacapo_core::{
+    duration::Millis,
+    view::{self, Board},
+};
 use dacapo_engine::{
     client::{Client, ClientError},
     log::LogReader,
@@ -346,13 +349,13 @@ impl Since {
 }
 
 async fn attention(Extracted(state): Extracted<Shared>) -> Result<impl IntoResponse, ApiError> {
-    let asking = state.clone();
-    state.ask(move |client| asking.board(client, Timestamp::now()).map(|board| Clean(board.needs))).await
+    let needs = |_: &mut Client, board: &Board| Ok::<_, ApiError>(Clean(board.needs.clone()));
+    state.ask_with_board(Timestamp::now(), needs).await
 }
 
 async fn board(Extracted(state): Extracted<Shared>) -> Result<impl IntoResponse, ApiError> {
-    let asking = state.clone();
-    state.ask(move |client| asking.board(client, Timestamp::now()).map(Clean)).await
+    let whole = |_: &mut Client, board: &Board| Ok::<_, ApiError>(Clean(board.clone()));
+    state.ask_with_board(Timestamp::now(), whole).await
 }
 
 async fn report(
