@@ -115,7 +115,8 @@ impl Store {
     /// How many streams there are up to `key`, and how many units. Keys grow, so the first number changes only if streams are
     /// removed.
     pub(crate) fn count_up_to(&self, key: i64) -> Result<(i64, i64), StoreError> {
-        let sql = "SELECT (SELECT COUNT(*) FROM streams WHERE key <= ?1), (SELECT COUNT(*) FROM units)";
+        // The plus has an index counted, which is a tenth of the work: the rows hold the views.
+        let sql = "SELECT (SELECT COUNT(*) FROM streams WHERE +key <= ?1), (SELECT COUNT(*) FROM units)";
         Ok(self.query_row(sql, [key], |row| Ok((row.get(0)?, row.get(1)?)))?.unwrap_or_default())
     }
 
