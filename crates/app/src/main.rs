@@ -20,12 +20,7 @@ fn main() -> ExitCode {
     }
     // A keeper inherits from one of these, so nothing is left to it.
     dacapo_engine::process::keep_to_this_process();
-    std::panic::set_hook(Box::new(|panic| {
-        tui::terminal::give_back();
-        report::terminal::restore();
-        error::report_bug(&panic.to_string());
-        std::process::exit(if cli::is_hook() { 0 } else { 70 });
-    }));
+    set_panic_hook();
     if word.as_ref().is_some_and(|word| word == dacapo_engine::notify::NOTIFY) {
         return dacapo_engine::notify::main();
     }
@@ -37,4 +32,14 @@ fn main() -> ExitCode {
         return cli::child_main();
     }
     cli::main()
+}
+
+/// A panic ends the process with the terminal as it was, and says that it is our fault.
+fn set_panic_hook() {
+    std::panic::set_hook(Box::new(|panic| {
+        tui::terminal::give_back();
+        report::terminal::restore();
+        error::report_bug(&panic.to_string());
+        std::process::exit(if cli::is_hook() { 0 } else { 70 });
+    }));
 }

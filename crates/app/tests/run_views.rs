@@ -110,8 +110,12 @@ fn gone() -> Identity {
 fn status_shows_units_below_the_loops() {
     // req 58
     let mut world = world(&Identity::own());
-    insta::assert_snapshot!(world.says(&["status"]), @"
+    insta::assert_snapshot!(world.env.redact(&world.says(&["status"])), @"
     No active Ralph loops.
+
+    Needs you:
+      unit core failed, [DURATION] ago: the baseline checks stay red
+        dacapo unit run --unit core
 
     Units of /repository (run abcdefghjk, target main): 0 of 3 merged
       auth  working  tasks 1/2  slot 1  dacapo/auth-1a2b3c

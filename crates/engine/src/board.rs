@@ -21,6 +21,8 @@ use crate::{
 
 /// What failed or was interrupted longer ago than this needs no person any more.
 const NEEDS_FOR: SignedDuration = SignedDuration::from_hours(24);
+/// What failed before so many others ended needs no person any more, either: it costs time to find, and is read by no person.
+const NEEDS_AMONG: u32 = 300;
 /// An end longer ago than this is not marked any more, and a question then is not asked any more.
 const MARKED_FOR: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// How often it is asked whether owners live and what was spent: neither is told by the journal in time.
@@ -37,6 +39,9 @@ pub struct BoardReader {
     most: u32,
     /// The number of the newest look that is taken in.
     looks: i64,
+    /// The newest stream when all was read, and how many streams up to it, and how many units, there were.
+    newest: i64,
+    counted: (i64, i64),
     /// The oldest end that was read on purpose.
     oldest: u64,
     looked_again: Instant,
@@ -59,7 +64,7 @@ impl BoardReader {
     pub(crate) fn of_loops(loops: Vec<LoopView>) -> Self {
         let mut reader = Self::empty(0);
         reader.standing.loops = loops;
-        reader.set_times(Timestamp::now());
+        reader.set_times(Timestamp::now(), Timestamp::MIN);
         reader
     }
 
@@ -76,6 +81,8 @@ impl BoardReader {
             streams: HashMap::new(),
             most,
             looks: 0,
+            newest: 0,
+            counted: (0, 0),
             oldest: u64::MAX,
             looked_again: Instant::now(),
         }
@@ -93,16 +100,20 @@ impl BoardReader {
         let todo = std::mem::take(&mut self.facts.todo);
         *self = Self::empty(self.most);
         self.facts.todo = todo;
-        self.set_times(now);
         // All of it as of one moment: what is recorded meanwhile comes with the next look.
         store.at_one_moment(|| {
             self.facts.seq = store.last_seq()?;
             self.looks = store.newest_look()?;
+            self.newest = store.newest_key()?;
+            self.counted = store.count_up_to(self.newest)?;
+            let (ends_from, ended_at) = store.end_before(NEEDS_AMONG)?;
+            self.set_times(now, ended_at);
             let asking_from = store.first_since(self.facts.marked_since)?;
+            let failed_from = store.first_since(self.facts.since)?.max(ends_from);
             for stream in store.open_streams()? {
                 self.put(store, stream, true)?;
             }
-            for stream in store.asking_streams(asking_from)? {
+            for stream in store.needing_streams(asking_from, failed_from)? {
                 self.put(store, stream, true)?;
             }
             self.read_ended(store)?;
@@ -160,8 +171,15 @@ impl BoardReader {
         }
         if self.looked_again.elapsed() >= LOOK_AGAIN {
             self.looked_again = Instant::now();
+            let counted = store.count_up_to(self.newest)?;
+            if counted.0 != self.counted.0 || counted.1 < self.counted.1 {
+                // No event tells that streams or units were removed.
+                self.reload(store)?;
+                return Ok(true);
+            }
+            self.counted = counted;
             let now = Timestamp::now();
-            self.set_times(now);
+            self.set_times(now, store.end_before(NEEDS_AMONG)?.1);
             let is_otherwise =
                 |known: &Known| !known.is_over && known.lease.is_held_by(&known.owner) != known.is_owned;
             again.extend(self.streams.iter().filter(|(_, known)| is_otherwise(known)).map(|(key, _)| *key));
@@ -181,8 +199,8 @@ impl BoardReader {
         Ok(is_changed)
     }
 
-    fn set_times(&mut self, now: Timestamp) {
-        self.facts.since = now.checked_sub(NEEDS_FOR).unwrap_or(Timestamp::MIN);
+    fn set_times(&mut self, now: Timestamp, ended_at: Timestamp) {
+        self.facts.since = now.checked_sub(NEEDS_FOR).unwrap_or(Timestamp::MIN).max(ended_at);
         self.facts.marked_since = now.checked_sub(MARKED_FOR).unwrap_or(Timestamp::MIN);
     }
 

@@ -53,7 +53,10 @@ use crate::{
     supervisor::{self, StartError, answers},
     watch::Watch,
 };
-pub use crate::{own_command::CommandEnd, store::StreamId};
+pub use crate::{
+    own_command::CommandEnd,
+    store::{AnyView, StreamId},
+};
 
 /// How much output is read at once.
 const CHUNK: u64 = 64 << 10;
@@ -539,6 +542,11 @@ impl Client {
         };
         runs.extend(ended.map(RunSeen::from));
         Ok(runs)
+    }
+
+    /// Runs of every kind: those that have no end in the journal, then the newest `most` of those that have one; newest first.
+    pub fn runs_of_any_kind(&self, most: u32) -> Result<Vec<AnyView>, ClientError> {
+        Ok(self.journal().map(|store| store.runs_of_any_kind(most)).transpose()?.unwrap_or_default())
     }
 
     /// Units of one project or of all.

@@ -63,12 +63,23 @@ pub struct LogReader {
     starts: Vec<Start>,
     formats: BTreeMap<String, Format>,
     only: Option<u32>,
+    /// Iterations whose agent printed on standard error alone.
+    silent: Vec<u32>,
 }
 
 impl LogReader {
     /// Reads from byte `from` on, which must be the beginning or a place that a [`LogPage`] named.
     pub fn new(view: LoopView, channel: Channel, from: u64) -> Self {
-        Self { view, channel, next: from, seq: 0, starts: Vec::new(), formats: BTreeMap::new(), only: None }
+        Self {
+            view,
+            channel,
+            next: from,
+            seq: 0,
+            starts: Vec::new(),
+            formats: BTreeMap::new(),
+            only: None,
+            silent: Vec::new(),
+        }
     }
 
     /// Leaves out what other iterations printed.
@@ -95,8 +106,18 @@ impl LogReader {
         Ok(())
     }
 
-    /// The next of it: about `most` bytes of what was printed, and nothing at or behind `until`.
-    pub fn read(&mut self, client: &Client, most: u64, until: Option<u64>) -> Result<LogPage, ClientError> {
+    /// Whether an agent was started for this iteration, as far as was read.
+    pub fn has_iteration(&self, iteration: u32) -> bool {
+        self.starts.iter().any(|start| start.iteration == iteration)
+    }
+
+    /// The newest iteration whose agent printed on standard error alone.
+    pub fn newest_silent(&self) -> Option<u32> {
+        self.silent.iter().rev().copied().find(|own| self.only.is_none_or(|only| only == *own))
+    }
+
+    /// Takes in which attempts there were; says whether nothing is printed any more, and how much there is.
+    fn look(&mut self, client: &Client) -> Result<(bool, u64), ClientError> {
         // Asked before the look: what is printed between the two is read by the next call.
         let is_over = client.loop_of_id(&self.view.id)?.is_none_or(|seen| !seen.is_running);
         for envelope in client.events_of_loop(&self.view.id, self.seq)? {
@@ -104,6 +125,31 @@ impl LogReader {
             self.take_in(&envelope);
         }
         let (_, all) = client.output(&self.view, self.channel, u64::MAX)?;
+        Ok((is_over, all))
+    }
+
+    /// The next of it as it came, at most `most` bytes and nothing at or behind `until`, and whether nothing follows.
+    pub fn read_raw(
+        &mut self,
+        client: &Client,
+        most: u64,
+        until: Option<u64>,
+    ) -> Result<(Vec<u8>, bool), ClientError> {
+        let (is_over, all) = self.look(client)?;
+        let end = until.map_or(all, |until| until.min(all));
+        let Some((begin, stop, _)) = self.stretches(end).into_iter().next() else {
+            return Ok((Vec::new(), is_over));
+        };
+        let bytes = self.bytes(client, begin, stop.min(begin + most))?;
+        self.next = begin + bytes.len() as u64;
+        // A file that was cut off meanwhile has no more.
+        let is_over = is_over && (bytes.is_empty() || self.stretches(end).is_empty());
+        Ok((bytes, is_over))
+    }
+
+    /// The next of it: about `most` bytes of what was printed, and nothing at or behind `until`.
+    pub fn read(&mut self, client: &Client, most: u64, until: Option<u64>) -> Result<LogPage, ClientError> {
+        let (is_over, all) = self.look(client)?;
         let end = until.map_or(all, |until| until.min(all));
         let mut parts = Vec::new();
         let mut left = most;
@@ -153,6 +199,11 @@ impl LogReader {
                     Channel::Gates => (gates, Format::Text),
                 };
                 self.starts.push(Start { at: *at, iteration: *iteration, format });
+            }
+            LoopEvent::AgentExited { iteration, exit, .. }
+                if self.channel == Channel::Stdout && exit.stdout_bytes == 0 && exit.stderr_bytes > 0 =>
+            {
+                self.silent.push(*iteration);
             }
             _ => {}
         }

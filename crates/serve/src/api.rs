@@ -5,7 +5,10 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use dacapo_core::{duration::Millis, view};
+use dacapo_core::{
+    duration::Millis,
+    view::{self, Board},
+};
 use dacapo_engine::{
     client::{Client, ClientError},
     log::LogReader,
@@ -42,8 +45,8 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::get("/api/loops", read, "Loops as `status --json` has them: those that go on, then those that ended, newest first.", loops)
             .query(&[("limit", "how many that have ended; 100 if not given"), ("all", "`true`: all of them")]),
-        Route::get("/api/runs", read, "Runs of units, of workflows and of tasks, each with its `kind`.", runs)
-            .query(&[("limit", "how many that have ended, of each kind; 100 if not given"), ("all", "`true`: all of them")]),
+        Route::get("/api/runs", read, "Runs of units, of workflows and of tasks, each with its `kind`: those that go on, then those that ended, newest first.", runs)
+            .query(&[("limit", "how many that have ended; 100 if not given"), ("all", "`true`: all of them")]),
         Route::get("/api/loops/{id}", read, "One loop or run.", one),
         Route::get("/api/loops/{id}/events", read, "What a loop, or a run and its loops, recorded, in order.", events_of)
             .query(&[("from", "the first sequence number"), ("limit", "how many; at most 10000")]),
@@ -131,14 +134,8 @@ async fn runs(
     let most = given(query)?.number();
     state
         .ask(move |client| {
-            let mut all: Vec<Found> = Vec::new();
-            let units = client.runs_to_show(None)?.into_iter();
-            all.extend(units.map(|seen| Found::Units(Box::new(seen.view))));
-            let workflows = client.workflows_to_show(most)?.into_iter();
-            all.extend(workflows.map(|seen| Found::Workflow(Box::new(seen.view))));
-            let tasks = client.newest_tasks(None)?.into_iter().rev();
-            all.extend(tasks.map(|seen| Found::Task(Box::new(seen.view))));
-            Ok::<_, ClientError>(Clean(all.iter().map(Found::for_scripts).collect::<Vec<_>>()))
+            let all = client.runs_of_any_kind(most)?.into_iter();
+            Ok::<_, ClientError>(Clean(all.map(|view| Found::from(view).for_scripts()).collect::<Vec<_>>()))
         })
         .await
 }
@@ -352,13 +349,13 @@ impl Since {
 }
 
 async fn attention(Extracted(state): Extracted<Shared>) -> Result<impl IntoResponse, ApiError> {
-    let asking = state.clone();
-    state.ask(move |client| asking.board(client, Timestamp::now()).map(|board| Clean(board.needs))).await
+    let needs = |_: &mut Client, board: &Board| Ok::<_, ApiError>(Clean(board.needs.clone()));
+    state.ask_with_board(Timestamp::now(), needs).await
 }
 
 async fn board(Extracted(state): Extracted<Shared>) -> Result<impl IntoResponse, ApiError> {
-    let asking = state.clone();
-    state.ask(move |client| asking.board(client, Timestamp::now()).map(Clean)).await
+    let whole = |_: &mut Client, board: &Board| Ok::<_, ApiError>(Clean(board.clone()));
+    state.ask_with_board(Timestamp::now(), whole).await
 }
 
 async fn report(

@@ -94,7 +94,6 @@ pub enum ServeError {
 }
 
 impl ServeError {
-    /// The way out.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Home(_) => Some("set DACAPO_HOME to a folder you can write to".to_owned()),

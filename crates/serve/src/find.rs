@@ -5,7 +5,7 @@ use dacapo_core::{
     view::{LoopView, RunView, StageTaskView, WorkflowView},
 };
 use dacapo_engine::{
-    client::{Client, ClientError},
+    client::{AnyView, Client, ClientError},
     store::Scope,
 };
 use serde_json::{Value, json};
@@ -20,6 +20,17 @@ pub enum Found {
     Workflow(Box<WorkflowView>),
     /// A run of a task through its stages.
     Task(Box<StageTaskView>),
+}
+
+impl From<AnyView> for Found {
+    fn from(view: AnyView) -> Self {
+        match view {
+            AnyView::Loop(view) => Self::Loop(view),
+            AnyView::Run(view, _) => Self::Units(view),
+            AnyView::Workflow(view) => Self::Workflow(view),
+            AnyView::Task(view) => Self::Task(view),
+        }
+    }
 }
 
 impl Found {

@@ -56,7 +56,6 @@ pub struct Settings {
 /// What every handler gets.
 pub type Shared = Arc<State>;
 
-/// The state of the server.
 pub struct State {
     pub settings: Settings,
     /// Where it listens.
@@ -129,6 +128,24 @@ impl State {
             Ok(answer)
         });
         answer.await.map_err(ApiError::internal)?
+    }
+
+    /// As [`Self::ask`], with the board as it stands at `now`.
+    pub async fn ask_with_board<T, E>(
+        self: &Arc<Self>,
+        now: Timestamp,
+        question: impl FnOnce(&mut Client, &Board) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, ApiError>
+    where
+        T: Send + 'static,
+        E: Into<ApiError> + Send + 'static,
+    {
+        let state = Arc::clone(self);
+        self.ask(move |client| {
+            let board = state.board(client, now)?;
+            question(client, &board).map_err(Into::into)
+        })
+        .await
     }
 
     /// The board as it stands: one for the pages, the API and the metrics.

@@ -8,7 +8,7 @@ use dacapo_core::{
     receipt::{Receipt, TestCounts},
     sandbox::SandboxMode,
     text::count,
-    view::{ChangedFiles, LoopView, RunView, StageRunView, StageTaskView},
+    view::{ChangedFiles, LoopView, RunView, StageRunView, StageTaskView, Told},
 };
 use dacapo_engine::{
     client::Client,
@@ -70,21 +70,25 @@ pub(super) fn receipt(cx: &Context, args: &ReceiptArgs) -> Result<u8, UserError>
         say(text.trim_end());
         return Ok(0);
     }
-    let client = cx.client()?;
+    let mut client = cx.client()?;
     if let Some(kind) = args.in_toto {
         return in_toto(cx, &client, args.id.as_deref(), kind);
     }
     let name = cx.name(&client, args.id.as_deref())?;
+    let told = Told::Asked { is_json: args.json };
     if let Some(seen) = cx.find_task(&client, &name)? {
+        Context::remember_look(&mut client, seen.view.id.as_str(), told);
         return of_task(&client, &seen.view, args.json);
     }
     if let Some(run) = cx.find_run(&client, &name)? {
+        Context::remember_look(&mut client, run.view.id.as_str(), told);
         return of_run(&client, &run.view, args.json);
     }
     let view = cx.find_worked(&client, &name)?.view;
     let Some(receipt) = client.receipt(&view.id)? else {
         return Err(no_receipt(&view));
     };
+    Context::remember_look(&mut client, view.id.as_str(), told);
     if args.json {
         return say_json(&receipt);
     }

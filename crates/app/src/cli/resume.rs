@@ -192,7 +192,7 @@ pub(super) fn resume(cx: &Context, args: &ResumeArgs) -> Result<u8, UserError> {
     drop(observer);
     let is_told = args.style.is_human();
     if is_told {
-        crate::report::ending(&client, &finished.id)?;
+        crate::report::ending(&mut cx.client()?, &finished.id)?;
     }
     Ok(crate::report::last_line(&finished, is_told))
 }

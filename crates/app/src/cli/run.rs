@@ -339,7 +339,7 @@ pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
     drop(observer);
     let is_told = args.flags.style.is_human();
     if is_told {
-        crate::report::ending(&cx.client()?, &finished.id)?;
+        crate::report::ending(&mut cx.client()?, &finished.id)?;
     }
     Ok(crate::report::last_line(&finished, is_told))
 }

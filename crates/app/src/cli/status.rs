@@ -6,8 +6,8 @@ use dacapo_core::{
     event::{MergeMode, Reason},
     text::count,
     view::{
-        LoopView, RunView, StageTaskView, UnitView, WorkflowView, status_line, task_line, unit_line,
-        why_task, workflow_line,
+        LoopView, Need, RunView, StageTaskView, Told, UnitView, WorkflowView, status_line, task_line,
+        unit_line, why_task, workflow_line,
     },
 };
 use dacapo_engine::client::{Client, LoopSeen};
@@ -54,7 +54,7 @@ pub(super) struct StatusArgs {
 pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
     // Looking makes nothing: no journal means no loops.
     let nothing_there = cx.inside.is_none() && !cx.home.path().exists();
-    let client = if nothing_there { None } else { Some(cx.client()?) };
+    let mut client = if nothing_there { None } else { Some(cx.client()?) };
     let mut args = args.clone();
     if let (Some(client), Some("-")) = (&client, args.id.as_deref()) {
         args.id = Some(cx.name(client, Some("-"))?);
@@ -67,24 +67,27 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
         return task_not_begun(&task, args.json);
     }
     if args.tasks {
-        return tasks(cx, client.as_ref(), args);
+        return tasks(cx, client.as_mut(), args);
     }
-    if let Some(client) = &client
+    if let Some(client) = &mut client
         && let Some(code) = units(cx, client, args)?
     {
         return Ok(code);
     }
-    if let (Some(client), Some(id)) = (&client, &args.id)
+    let told = Told::Asked { is_json: args.json };
+    if let (Some(client), Some(id)) = (&mut client, &args.id)
         && let Some(seen) = cx.find_workflow(client, id)?
     {
+        Context::remember_look(client, seen.view.id.as_str(), told);
         return workflow(client, &seen.view, args.json);
     }
     if args.workflows {
         return workflows(client.as_ref(), args);
     }
-    if let (Some(client), Some(id)) = (&client, &args.id)
+    if let (Some(client), Some(id)) = (&mut client, &args.id)
         && let Some(seen) = cx.find_task(client, id)?
     {
+        Context::remember_look(client, seen.view.id.as_str(), told);
         return task(&seen.view, args.json);
     }
     let (active, ended) = match (&client, &args.id) {
@@ -115,6 +118,9 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
     if args.id.is_some() {
         for view in &active {
             loop_detail(view, now);
+            if let Some(client) = &mut client {
+                Context::remember_look(client, view.id.as_str(), told);
+            }
         }
         return Ok(0);
     }
@@ -132,6 +138,10 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
                 say(format!("    asks: {question}"));
             }
         }
+    }
+    if let Some(client) = &client {
+        // The list of the board, which needs nothing of what has ended but that which needs a person.
+        needs(&client.board(0)?.board(now).needs, if args.all { usize::MAX } else { RECENT as usize }, now);
     }
     let shown_tasks = match &client {
         Some(client) => tasks_to_show(client, if args.all { usize::MAX } else { RECENT_RUNS as usize })?,
@@ -185,6 +195,22 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
     Ok(0)
 }
 
+/// Who needs a person, most urgent first, each with the command that helps.
+fn needs(needs: &[Need], most: usize, now: Timestamp) {
+    if needs.is_empty() {
+        return;
+    }
+    say("\nNeeds you:");
+    for need in needs.iter().take(most) {
+        let what = if need.what.is_empty() { String::new() } else { format!(": {}", need.what) };
+        say(format!("  {}, {} ago{what}", need.headline(), age(need.since, now)));
+        say(format!("    {}", need.command));
+    }
+    if needs.len() > most {
+        say(format!("  and {} more: `dacapo status --all`", needs.len() - most));
+    }
+}
+
 /// The tasks that are not over, and the newest `most` of those that are.
 fn tasks_to_show(client: &Client, most: usize) -> Result<Vec<StageTaskView>, UserError> {
     let all = client.newest_tasks(None)?.into_iter().map(|seen| seen.view);
@@ -196,11 +222,15 @@ fn tasks_to_show(client: &Client, most: usize) -> Result<Vec<StageTaskView>, Use
 }
 
 /// Tasks and nothing else.
-fn tasks(cx: &Context, client: Option<&Client>, args: &StatusArgs) -> Result<u8, UserError> {
+fn tasks(cx: &Context, client: Option<&mut Client>, args: &StatusArgs) -> Result<u8, UserError> {
     let most = if args.all { usize::MAX } else { RECENT as usize };
     let views = match (client, &args.id) {
         (Some(client), Some(id)) => match cx.find_task(client, id)? {
-            Some(seen) => return task(&seen.view, args.json),
+            Some(seen) => {
+                let told = Told::Asked { is_json: args.json };
+                Context::remember_look(client, seen.view.id.as_str(), told);
+                return task(&seen.view, args.json);
+            }
             None => return Err(no_task(id)),
         },
         (None, Some(id)) => return Err(no_task(id)),
@@ -368,10 +398,11 @@ fn workflow(client: &Client, view: &WorkflowView, is_json: bool) -> Result<u8, U
 }
 
 /// Answers where units are asked for; `None` if loops are.
-fn units(cx: &Context, client: &Client, args: &StatusArgs) -> Result<Option<u8>, UserError> {
+fn units(cx: &Context, client: &mut Client, args: &StatusArgs) -> Result<Option<u8>, UserError> {
     if let Some(name) = &args.id
         && let Some(run) = cx.find_run(client, name)?
     {
+        Context::remember_look(client, run.view.id.as_str(), Told::Asked { is_json: args.json });
         let units = client.units_of_run(&run.view.id)?;
         if args.json {
             return say_json(&units).map(Some);

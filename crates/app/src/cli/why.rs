@@ -4,7 +4,7 @@ use clap::Args;
 use dacapo_core::{
     event::{GateRole, LoopEvent},
     ids::LoopId,
-    view::{UnitStatus, Why, why_run, why_task, why_unit, why_workflow},
+    view::{Told, UnitStatus, Why, why_run, why_task, why_unit, why_workflow},
 };
 use dacapo_engine::client::Client;
 
@@ -23,8 +23,9 @@ pub(super) struct WhyArgs {
 }
 
 pub(super) fn why(cx: &Context, args: &WhyArgs) -> Result<u8, UserError> {
-    let client = cx.client()?;
+    let mut client = cx.client()?;
     let name = cx.name(&client, args.id.as_deref())?;
+    let told = Told::Asked { is_json: args.json };
     if let Some(task) = TaskNotBegun::find(cx, Some(&client), &name)? {
         return shown(args, task.why());
     }
@@ -34,15 +35,23 @@ pub(super) fn why(cx: &Context, args: &WhyArgs) -> Result<u8, UserError> {
     let run = if unit.is_none() { cx.find_run(&client, &name)? } else { None };
     let task = if unit.is_none() && run.is_none() { cx.find_task(&client, &name)? } else { None };
     if let Some(seen) = task {
+        Context::remember_look(&mut client, seen.view.id.as_str(), told);
         return shown(args, why_task(&seen.view));
     }
     let workflow = if unit.is_none() && run.is_none() { cx.find_workflow(&client, &name)? } else { None };
     let why = match (unit, run, workflow) {
         (Some(view), ..) => why_unit(&view),
-        (None, Some(run), _) => why_run(&run.view),
-        (None, None, Some(seen)) => why_workflow(&seen.view),
+        (None, Some(run), _) => {
+            Context::remember_look(&mut client, run.view.id.as_str(), told);
+            why_run(&run.view)
+        }
+        (None, None, Some(seen)) => {
+            Context::remember_look(&mut client, seen.view.id.as_str(), told);
+            why_workflow(&seen.view)
+        }
         (None, None, None) => {
             let view = cx.find(&client, &name)?.view;
+            Context::remember_look(&mut client, view.id.as_str(), told);
             shown(args, dacapo_core::view::why(&view))?;
             if !args.json && view.refused.is_some() && view.verified.is_none() {
                 quote_gate(&client, &view.id)?;

@@ -1,12 +1,15 @@
 //! What a loop leaves behind, told once when it ends: what changed, whether it is committed, what checked it, what to type next.
 
-use std::{collections::BTreeSet, io::Write};
+use std::{
+    collections::BTreeSet,
+    io::{IsTerminal, Write},
+};
 
 use dacapo_core::{
     event::{MergeMode, Reason, Spend},
     ids::{LoopId, RunId},
     text::{ansi::readable, columns::wrapped},
-    view::{LoopView, StageTaskView, WorkflowView, after_run, why, why_task},
+    view::{LoopView, StageTaskView, Told, WorkflowView, after_run, why, why_task},
 };
 use dacapo_engine::{
     client::Client,
@@ -17,7 +20,7 @@ use dacapo_engine::{
 use jiff::Timestamp;
 
 use super::{human::since, money, terminal};
-use crate::error::UserError;
+use crate::{context::Context, error::UserError};
 
 /// How many lines of changed files are listed; `dacapo diff --stat` has all.
 const FILES: usize = 12;
@@ -26,7 +29,7 @@ const FILES: usize = 12;
 const VERIFIED: &str = "  verified by";
 
 /// Tells what the loop has come to, below what the live view has shown of it.
-pub(crate) fn ending(client: &Client, id: &LoopId) -> Result<(), UserError> {
+pub(crate) fn ending(client: &mut Client, id: &LoopId) -> Result<(), UserError> {
     let Some(seen) = client.loop_of_id(id)? else { return Ok(()) };
     let width = if super::is_live() { terminal::width() } else { 100 };
     // What a loop came to is known without the list of its files.
@@ -40,7 +43,14 @@ pub(crate) fn ending(client: &Client, id: &LoopId) -> Result<(), UserError> {
         let parts = if super::is_live() { wrapped(&line, width) } else { vec![line] };
         parts.iter().for_each(|part| say_if_read(part));
     }
+    remember(client, id.as_str());
     Ok(())
+}
+
+/// A person who sits in front of the terminal has seen how it ended.
+fn remember(client: &mut Client, id: &str) {
+    let is_terminal = std::io::stdout().is_terminal() || std::io::stderr().is_terminal();
+    Context::remember_look(client, id, Told::AtItsEnd { is_terminal });
 }
 
 fn lines(view: &LoopView, done: Option<&WorkDone>, gates: &[String]) -> Vec<String> {
@@ -198,7 +208,7 @@ fn tell(lines: Vec<String>, width: usize, mut print: impl FnMut(&str)) {
 }
 
 /// Tells what a run of units has come to, below what the live view has shown of it.
-pub(crate) fn ending_of_units(client: &Client, id: &RunId) -> Result<(), UserError> {
+pub(crate) fn ending_of_units(client: &mut Client, id: &RunId) -> Result<(), UserError> {
     let Some(seen) = client.run_of_id(id)? else { return Ok(()) };
     let is_done = seen.view.exit_code == Some(0);
     let detail = seen.view.detail.clone().unwrap_or_default();
@@ -222,11 +232,12 @@ pub(crate) fn ending_of_units(client: &Client, id: &RunId) -> Result<(), UserErr
         }
     ));
     tell(lines, width, say_if_read);
+    remember(client, id.as_str());
     Ok(())
 }
 
 /// Tells what tasks have come to, below what the live view has shown of them.
-pub(crate) fn ending_of_tasks(client: &Client, views: &[StageTaskView]) -> Result<(), UserError> {
+pub(crate) fn ending_of_tasks(client: &mut Client, views: &[StageTaskView]) -> Result<(), UserError> {
     let width = columns_for_people();
     let (done, open): (Vec<&StageTaskView>, Vec<&StageTaskView>) =
         views.iter().partition(|view| view.state == "completed");
@@ -255,6 +266,7 @@ pub(crate) fn ending_of_tasks(client: &Client, views: &[StageTaskView]) -> Resul
         ));
     }
     tell(lines, width, say_if_read);
+    views.iter().for_each(|view| remember(client, view.id.as_str()));
     Ok(())
 }
 
@@ -264,7 +276,7 @@ fn time(began: Option<Timestamp>, ended: Option<Timestamp>) -> Option<String> {
 }
 
 /// Tells what a run of a workflow has come to. Its messages are what standard output holds, so this goes to standard error.
-pub(crate) fn ending_of_workflow(client: &Client, view: &WorkflowView) -> Result<(), UserError> {
+pub(crate) fn ending_of_workflow(client: &mut Client, view: &WorkflowView) -> Result<(), UserError> {
     let width = columns_for_people();
     let id = &view.id;
     let is_committed = client
@@ -282,6 +294,7 @@ pub(crate) fn ending_of_workflow(client: &Client, view: &WorkflowView) -> Result
     tell(lines, width, |line| {
         let _ = writeln!(std::io::stderr().lock(), "{line}");
     });
+    remember(client, id.as_str());
     Ok(())
 }
 
@@ -291,7 +304,7 @@ fn one_line(command: &str) -> String {
 }
 
 /// What `dacapo attach` says at the end of a loop, which is what `run` says there.
-pub(crate) fn last_line_of_view(client: &Client, view: &LoopView) -> Result<(), UserError> {
+pub(crate) fn last_line_of_view(client: &mut Client, view: &LoopView) -> Result<(), UserError> {
     // An owner that died has recorded no end.
     if let (Some(reason @ Reason::Interrupted), None) = (view.reason, view.ended_at) {
         let cost = money(&view.ledger.total()).map(|cost| format!(", {cost}")).unwrap_or_default();

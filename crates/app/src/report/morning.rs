@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use dacapo_core::{
     duration::Millis,
     text::{ansi::readable, columns::columns, count},
-    view::{Need, Report, ReportEntry, ReportTotals, StreamKind, Urgency},
+    view::{Report, ReportEntry, ReportTotals, Urgency},
 };
 use dacapo_engine::secrets::secrets;
 use jiff::{Timestamp, tz::TimeZone};
@@ -127,11 +127,7 @@ impl Page<'_> {
         self.text(0, Tone::Bold, &format!("Needs you ({})", self.report.needs.len()));
         for need in &self.report.needs {
             self.gap();
-            let what = match need.urgency {
-                Urgency::Approval if need.kind == StreamKind::Unit => "is merged, but not into its target",
-                urgency => urgency.words(),
-            };
-            let head = format!("{} {what}, {}{}", name(need), self.ago(need.since), self.place(&need.folder));
+            let head = format!("{}, {}{}", need.headline(), self.ago(need.since), self.place(&need.folder));
             self.text(2, if need.urgency < Urgency::Parked { Tone::Waiting } else { Tone::Plain }, &head);
             if !need.what.is_empty() {
                 self.text(4, Tone::Plain, &need.what);
@@ -249,14 +245,6 @@ impl Page<'_> {
             Some(below) => format!(", in ~/{}", below.display()),
             None => format!(", in {}", folder.display()),
         }
-    }
-}
-
-fn name(need: &Need) -> String {
-    match need.kind {
-        StreamKind::Unit => format!("unit {}", need.name),
-        StreamKind::Workflow => format!("workflow {}", need.name),
-        StreamKind::Run | StreamKind::Loop | StreamKind::Task => need.name.clone(),
     }
 }
 

@@ -1,6 +1,9 @@
 //! The report as people read it, in many situations and widths.
 
-use dacapo_core::{judge::claim::RefusalReason, view::ChangedFiles};
+use dacapo_core::{
+    judge::claim::RefusalReason,
+    view::{ChangedFiles, Need, StreamKind},
+};
 use jiff::SignedDuration;
 
 use super::*;

@@ -677,3 +677,48 @@ fn nothing_hostile_reaches_the_terminal() {
         assert_eq!(bad, None, "{shown}");
     }
 }
+
+/// Says that the process of a test is to panic while the board is drawn.
+const PANICS: &str = "DACAPO_TEST_PANICS_WHILE_IT_DRAWS";
+
+/// What the test below runs in a terminal of its own: this process draws a board and panics in the middle of it.
+#[test]
+fn panics_while_it_draws() {
+    if std::env::var_os(PANICS).is_none() {
+        return;
+    }
+    crate::set_panic_hook();
+    let mut own = super::terminal::OwnTerminal::take().expect("a terminal");
+    own.set_title("a board");
+    let half = |frame: &mut ratatui::Frame<'_>| {
+        frame.buffer_mut().set_string(0, 0, "half a board", ratatui::style::Style::new());
+    };
+    own.screen.draw(half).expect("drawn");
+    // A place outside of the screen is a panic of the library.
+    let outside = |frame: &mut ratatui::Frame<'_>| {
+        let area = frame.area();
+        frame.buffer_mut()[(area.width, area.height)].set_symbol("x");
+    };
+    own.screen.draw(outside).expect("never");
+}
+
+#[test]
+fn a_panic_while_the_board_is_drawn_leaves_the_terminal_as_it_was() {
+    let program = std::env::current_exe().unwrap();
+    let env = dacapo_testkit::TestEnv::new(&program);
+    let test = "tui::tui_tests::panics_while_it_draws";
+    let line = format!(
+        "echo the line before; stty -a >before; {PANICS}=1 {} --exact {test} --nocapture; code=$?; stty -a >after; \
+         cmp before after && echo the same settings; (exit $code)",
+        program.display()
+    );
+    let terminal = dacapo_testkit::Terminal::open(&env, 120, 30, &line);
+    let screen = terminal.wait_for("left with 70");
+    for words in ["the line before", "this is a bug in dacapo", "the same settings"] {
+        assert!(screen.contains(words), "{screen}");
+    }
+    assert!(!screen.contains("half a board"), "{screen}");
+    let shown =
+        terminal.tmux().args(["display-message", "-p", "#{alternate_on} #{cursor_flag}"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&shown.stdout).trim(), "0 1", "the shell's screen, with a cursor");
+}

@@ -159,3 +159,75 @@ fn the_board_is_caught_up_from_a_place_in_the_journal_and_an_end_is_marked_until
     let all = paged.board(Timestamp::now());
     assert_eq!((all.lane(Lane::Done).len(), all.lane(Lane::Waiting).len(), all.has_more), (4, 1, false));
 }
+
+#[test]
+fn ctrl_z_gives_the_terminal_to_the_shell_and_fg_draws_the_board_again() {
+    let env = world();
+    let running = env.start_loop("write ready; wait-file go; promise", &[]);
+    let terminal = Terminal::open(&env, 100, 30, "LANG=C.UTF-8 PS1='shell> ' bash --norc --noprofile -i");
+    let typed = |line: &str| terminal.press(&[line, "Enter"]);
+    terminal.wait_for("shell>");
+    typed("stty -a >before");
+    typed(&format!("{DACAPO} tui"));
+    terminal.wait_for("Running 1");
+    terminal.press(&["C-z"]);
+    let screen = terminal.wait_for("Stopped");
+    assert!(!screen.contains("Running 1"), "{screen}");
+    // The shell has a line to type in, and its cursor.
+    typed("stty -a >during; cmp before during && echo the same settings");
+    terminal.wait_for("\nthe same settings");
+    let flags =
+        terminal.tmux().args(["display-message", "-p", "#{alternate_on} #{cursor_flag}"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&flags.stdout).trim(), "0 1");
+    // What has happened meanwhile is on the board when it comes back.
+    env.write("go", "");
+    running.wait(LONG);
+    typed("fg");
+    let screen = terminal.wait_for("Done 1");
+    assert_has(&screen, "dacapo 0 running");
+    assert!(!screen.contains("shell>"), "{screen}");
+    terminal.press(&["Enter"]);
+    terminal.wait_for("iteration 1");
+    terminal.press(&["q"]);
+    terminal.wait_for("same settings");
+    typed("exit");
+    terminal.wait_for("left with ");
+}
+
+#[test]
+fn what_is_removed_from_the_journal_leaves_an_open_board() {
+    let env = world();
+    env.run_loop("promise", &[]).assert_code(0);
+    for unit in ["a", "b"] {
+        let folder = format!("specs/tasks/{unit}");
+        env.write(format!("{folder}/IMPLEMENTATION_PLAN.md"), format!("# {unit}\n"));
+        let task = "---\ntask: 1\nstatus: pending\nbackpressure: 'false'\n---\n\n# First\n\nWrite it.\n";
+        env.write(format!("{folder}/01-first.md"), task);
+    }
+    env.git_init();
+    let agent = env.agent_cmd_for("exit 3");
+    env.run(["unit", "run", "--trust", "--restart-delay", "0s", "-n", "1", "--agent-cmd", &agent]);
+    let home = Home::at(env.dacapo_home());
+    let client = Client::of_journal(&home).unwrap();
+    let mut reader = client.board(100).unwrap();
+    let units = |reader: &dacapo_engine::board::BoardReader| {
+        let board = reader.board(Timestamp::now());
+        board.cards().filter(|card| card.unit.is_some()).count()
+    };
+    assert_eq!(units(&reader), 2);
+    env.run(["clean", "--reset", "a", "--reset", "b", "--force"]).assert_code(0);
+    wait_until("the units leave the board", LONG, || {
+        client.catch_up(&mut reader).unwrap();
+        units(&reader) == 0
+    });
+    // A stream that is not in the journal any more leaves the board, too, without an event that says so.
+    let cards = |reader: &dacapo_engine::board::BoardReader| reader.board(Timestamp::now()).cards().count();
+    let before = cards(&reader);
+    let journal = rusqlite::Connection::open(home.database()).unwrap();
+    journal.pragma_update(None, "foreign_keys", false).unwrap();
+    journal.execute("DELETE FROM streams WHERE task = 't' AND kind = 'loop'", []).unwrap();
+    wait_until("the loop leaves the board", LONG, || {
+        client.catch_up(&mut reader).unwrap();
+        cards(&reader) == before - 1
+    });
+}

@@ -75,6 +75,36 @@ fn runs_are_listed_and_asked_for_by_their_id() {
     let events = server.json(&format!("/api/loops/{id}/events"));
     assert_eq!(events, json!(env.events(Some(id))), "the events of a run are those of `events RUN`");
     assert_eq!(server.json("/api/attention")[0]["urgency"], "approval");
+    // Those that ended come after those that go on, all kinds together, the newest first.
+    env.write("specs/tasks/a/IMPLEMENTATION_PLAN.md", "# a\n");
+    env.write(
+        "specs/tasks/a/01-first.md",
+        "---\ntask: 1\nstatus: pending\nbackpressure: 'false'\n---\n\n# First\n\nWrite it.\n",
+    );
+    env.write(
+        ".dacapo/workflows/one.yaml",
+        "name: one\ndescription: one step\nsteps: [{id: one, bash: 'true'}]\n",
+    );
+    env.git(["add", "-A"]);
+    env.git(["commit", "-qm", "units"]);
+    let agent = env.agent_cmd_for("exit 3");
+    let units = ["unit", "run", "--trust", "--restart-delay", "0s", "-n", "1", "--agent-cmd", &agent];
+    env.run(units);
+    env.run(["workflow", "run", "one", "--trust"]).assert_code(0);
+    env.run(units);
+    let listed = |path: &str| -> Vec<(String, String)> {
+        let runs = server.json(path);
+        let word = |run: &Value, key: &str| run[key].as_str().unwrap_or_default().to_owned();
+        runs.as_array().unwrap().iter().map(|run| (word(run, "kind"), word(run, "state"))).collect()
+    };
+    let kinds: Vec<(String, String)> =
+        [("workflow", "stopped"), ("units", "failed"), ("workflow", "completed"), ("units", "failed")]
+            .map(|(kind, state)| (kind.to_owned(), state.to_owned()))
+            .into();
+    assert_eq!(listed("/api/runs"), kinds);
+    assert_eq!(listed("/api/runs?limit=1"), kinds[..2]);
+    assert_eq!(listed("/api/runs?limit=0"), kinds[..1]);
+    assert_eq!(listed("/api/runs?limit=1&all=true"), kinds);
 }
 
 #[test]

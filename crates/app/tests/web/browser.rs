@@ -687,3 +687,125 @@ fn a_run_of_units_has_its_graph_its_train_and_its_slots() {
     }
     world.assert_no_complaints();
 }
+
+#[test]
+fn a_workflow_is_followed_step_by_step_and_its_question_is_answered() {
+    let env = TestEnv::new(env!("CARGO_BIN_EXE_dacapo"));
+    let steps = "steps:
+  - {id: plan, bash: 'echo planned'}
+  - {id: left, bash: 'echo left', depends_on: [plan]}
+  - {id: right, bash: 'echo right', depends_on: [plan]}
+  - {id: ask, approval: {message: 'Ship <b>it</b>?'}, depends_on: [left, right]}
+  - {id: ship, bash: 'touch shipped', depends_on: [ask]}
+";
+    env.write(".dacapo/workflows/ship.yaml", format!("name: ship\ndescription: ships\n{steps}"));
+    env.git_init();
+    env.run(["workflow", "run", "ship", "--trust"]).assert_code(4);
+    let events = env.events(None);
+    let run = events.iter().find_map(|event| event["run"].as_str()).expect("a run").to_owned();
+    let world = World::of(env, &["--allow-control"]);
+    // From the board, where its card asks, by the keyboard to its page.
+    world.browser.wait_for_text("[data-lane='waiting'] .card", "ship");
+    world.browser.click(&format!("[data-lane='waiting'] .card[data-run='{run}'] a"));
+    world.browser.wait_for_element(&format!("section.intro[data-run='{run}'][data-state='waiting']"));
+    assert!(world.browser.address().contains("/runs/"), "{}", world.browser.address());
+    let state = |step: &str| world.browser.attribute(&format!("[data-step-id='{step}']"), "data-state");
+    assert_eq!(world.browser.count("[data-node]"), 5);
+    assert_eq!(world.browser.count(".graph .edge"), 5);
+    assert_eq!(state("plan").as_deref(), Some("completed"));
+    assert_eq!(state("ship").as_deref(), Some("pending"));
+    assert!(world.browser.text("main").contains("Ship <b>it</b>?"), "what is asked is text");
+    for screen in [Screen::PHONE.dark(), Screen::PHONE, Screen::DESKTOP.dark(), Screen::DESKTOP] {
+        world.browser.set_screen(screen);
+        world.open(&format!("/runs/{run}"));
+        world.assert_fits(&format!("a workflow on {screen:?}"));
+        world.assert_contrast(&format!("a workflow on {screen:?}"));
+    }
+    // It is answered here, and the page follows the run to its end without being loaded again.
+    world
+        .browser
+        .wait_for("the stream", "return document.querySelector('.link-state').dataset.link === 'live'");
+    world.browser.run("window.isSame = true");
+    world.browser.click("section.intro [data-action='approve']");
+    world.browser.wait_for_element("[data-step-id='ship'][data-state='completed']");
+    world.browser.wait_for_element(&format!("section.intro[data-run='{run}'][data-state='completed']"));
+    assert_eq!(world.browser.run("return window.isSame"), true);
+    assert!(world.env.workspace().join("shipped").exists());
+    // At its first event no step has begun.
+    world.open(&format!("/runs/{run}?at=0"));
+    assert_eq!(world.browser.count("[data-step-id][data-state='completed']"), 0);
+    world.open("/");
+    world.browser.wait_for_text("[data-lane='done'] .card", "ship");
+    world.browser.wait_for("the mark to go", "return document.querySelector('.card.unseen') === null");
+    world.assert_no_complaints();
+}
+
+#[test]
+fn a_task_goes_through_its_lanes_and_its_stages_are_on_its_page() {
+    let env = TestEnv::new(env!("CARGO_BIN_EXE_dacapo"));
+    env.git_init();
+    env.run(["task", "add", "--title", "Add a login page"]).assert_code(0);
+    env.git(["add", "-A"]);
+    env.git(["commit", "-qm", "a task"]);
+    // One agent for all stages: it reads its stage in the prompt, and waits until it may go on.
+    let root = env.root().display().to_string();
+    let agent = env.root().join("bin/roles");
+    let script = format!(
+        "#!/bin/sh
+stage=$(sed -n 's/^- \\*\\*Stage\\*\\*: //p' | head -1)
+while [ ! -e \"{root}/go-$stage\" ]; do sleep 0.05; done
+case \"$stage\" in
+Implementation) echo work >>work.txt; git add -A; git commit -qm work; echo '<promise>IMPLEMENTATION_COMPLETE</promise>' ;;
+Review) echo 'REVIEW PASSED'; echo '<promise>REVIEW_COMPLETE</promise>' ;;
+Testing) echo '3 passed'; echo '<promise>TESTS_COMPLETE</promise>' ;;
+QA) echo '<promise>QA_PASSED</promise>' ;;
+esac
+"
+    );
+    fs::write(&agent, script).unwrap();
+    fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();
+    let world = World::of(env, &[]);
+    world.browser.wait_for_text("[data-lane='todo'] .card", "Add a login page");
+    let command = agent.display().to_string();
+    let args = ["task", "run", "--agent-cmd", &command, "--restart-delay", "0s", "--kill-grace", "100ms"];
+    let running = world.env.spawn(args);
+    world.browser.wait_for_text("[data-lane='coder'] .card", "Coder (1/");
+    assert_eq!(world.browser.count("[data-lane='todo'] .card"), 0);
+    let run = world.browser.attribute("[data-lane='coder'] .card", "data-run").expect("a run");
+    let board = world.browser.tab();
+    let page = world.browser.new_tab();
+    world.open(&format!("/runs/{run}"));
+    world.browser.wait_for_element("[data-stage='coder'][data-state='running']");
+    for (stage, lane, next) in [
+        ("Implementation", "coder", "reviewer"),
+        ("Review", "reviewer", "tester"),
+        ("Testing", "tester", "qa"),
+    ] {
+        fs::write(format!("{root}/go-{stage}"), "").unwrap();
+        world.browser.switch_to(&page);
+        world.browser.wait_for_element(&format!("[data-stage='{next}'][data-state='running']"));
+        let is_over = world.browser.attribute(&format!("[data-stage='{lane}']"), "data-state");
+        assert_eq!(is_over.as_deref(), Some("passed"), "{lane}");
+        world.browser.switch_to(&board);
+        world.browser.wait_for_element(&format!("[data-lane='{next}'] .card[data-run='{run}']"));
+    }
+    fs::write(format!("{root}/go-QA"), "").unwrap();
+    world
+        .browser
+        .wait_for_element(&format!("[data-lane='done'] .card[data-run='{run}'][data-state='completed']"));
+    running.wait(PATIENCE).assert_code(0);
+    world.browser.switch_to(&page);
+    world.browser.wait_for_element(&format!("section.intro[data-run='{run}'][data-state='completed']"));
+    assert_eq!(world.browser.count("[data-stage][data-state='passed']"), 4);
+    for screen in [Screen::PHONE.dark(), Screen::DESKTOP] {
+        world.browser.set_screen(screen);
+        world.open(&format!("/runs/{run}"));
+        world.assert_fits(&format!("a task on {screen:?}"));
+        world.assert_contrast(&format!("a task on {screen:?}"));
+    }
+    // A stage leads to its loop, and that to what its agent printed.
+    world.browser.click("[data-stage='tester'] a");
+    world.browser.wait_for_element("[data-iteration='1']");
+    assert!(world.browser.address().contains("/loops/"), "{}", world.browser.address());
+    world.assert_no_complaints();
+}

@@ -67,7 +67,7 @@ fn an_event_is_heard_soon_after_it_was_recorded() {
     let late = heard.duration_since(recorded).as_millis();
     assert!(
         late < 1000,
-        "{late} ms; on a quiet machine it is below 200 ms, which `benches/serve.rs` measures"
+        "{late} ms; on a quiet machine it is below 200 ms, which `benches/board.rs` measures"
     );
     running.wait(LONG);
 }

@@ -75,6 +75,67 @@ fn what_others_reach_needs_tls_or_a_word() {
 }
 
 #[test]
+fn a_certificate_is_shown_to_those_who_know_it_and_plain_words_are_not_answered() {
+    let env = world();
+    let files = ["cert.pem", "key.pem"].map(|name| env.root().join(name).display().to_string());
+    let [cert, key] = files.each_ref().map(String::as_str);
+    let mut openssl = env.command("openssl");
+    openssl.args([
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "2",
+    ]);
+    openssl.args([
+        "-subj",
+        "/CN=dacapo",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+        "-out",
+        cert,
+        "-keyout",
+        key,
+    ]);
+    env.run_command(openssl).assert_code(0);
+    let running = env.spawn(["web", "--port", "0", "--tls-cert", cert, "--tls-key", key]);
+    let line = running.wait_for_line(|line| line.starts_with("https://127.0.0.1:"), LONG);
+    let url = line.split("/login").next().unwrap().to_owned();
+    let curl = |extra: &[&str]| {
+        let mut curl = env.command("curl");
+        curl.args(["--silent", "--show-error", "--max-time", "20", "--noproxy", "*"]).args(extra);
+        env.run_command(curl)
+    };
+    // The whole chain is checked, and both versions of the protocol that are safe are spoken.
+    for version in [&["--tlsv1.2", "--tls-max", "1.2"][..], &["--tlsv1.3"]] {
+        let health = format!("{url}/healthz");
+        let reply = curl(&[version, &["--cacert", cert, "--write-out", "%{http_code}", &health]].concat());
+        assert_eq!(reply.clone().assert_code(0).stdout, "ok\n200", "{}", reply.stderr);
+    }
+    let reply = curl(&["--cacert", cert, "--dump-header", "-", &line]).assert_code(0);
+    let cookie = reply.stdout.lines().find(|line| line.to_ascii_lowercase().starts_with("set-cookie:"));
+    let cookie = cookie.unwrap_or_else(|| panic!("no cookie: {}", reply.stdout));
+    for words in ["HttpOnly", "SameSite=Strict", "Secure"] {
+        assert!(cookie.contains(words), "{cookie}");
+    }
+    // Without the certificate the server is a stranger; 60 is what curl says then.
+    curl(&[&format!("{url}/healthz")]).assert_code(60);
+    let plain = curl(&[&format!("{}/healthz", url.replace("https:", "http:"))]);
+    assert_ne!(plain.code, Some(0), "{}", plain.stdout);
+    // One who connects and says nothing sensible keeps no other client from its answer.
+    let port = url.rsplit(':').next().unwrap();
+    let mut mute = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    std::io::Write::write_all(&mut mute, b"\x16\x03\x01\xff\xffnonsense").unwrap();
+    assert_eq!(curl(&["--cacert", cert, &format!("{url}/healthz")]).assert_code(0).stdout, "ok\n");
+    running.signal(Signal::TERM);
+    running.wait(LONG).assert_code(0);
+}
+
+#[test]
 fn an_agent_cannot_open_a_server() {
     let env = world();
     env.run_agent("sh 'dacapo web --port 0 > out 2>&1; echo $? >> out'; promise", ["-n", "1"]);

@@ -110,12 +110,29 @@ pub struct Need {
     pub command: String,
 }
 
+impl Need {
+    /// Who needs the person, and why: `unit auth failed`.
+    pub fn headline(&self) -> String {
+        let kind = match self.kind {
+            StreamKind::Unit => "unit ",
+            StreamKind::Workflow => "workflow ",
+            StreamKind::Run | StreamKind::Loop | StreamKind::Task => "",
+        };
+        let words = match self.urgency {
+            Urgency::Approval if self.kind == StreamKind::Unit => "is merged, but not into its target",
+            urgency => urgency.words(),
+        };
+        format!("{kind}{} {words}", self.name)
+    }
+}
+
 /// Who needs a person, most urgent first; among equals the newest first. What failed or was interrupted before `since`
-/// is left out, and so is a loop whose task a later one has taken up. One whose process died stays until it goes on or is
+/// is left out, and so is a loop or a run of a task whose task a later one has taken up. One whose process died stays until it goes on or is
 /// cancelled: when it died is recorded nowhere.
 pub fn attention(standing: &Standing, since: Timestamp) -> Vec<Need> {
     let mut needs: Vec<Need> = Vec::new();
-    let newest = newest_of_tasks(&standing.loops);
+    let newest =
+        newest_of_tasks(standing.loops.iter().map(|view| (&view.project, &view.task, view.started_at)));
     let is_newest = |view: &&LoopView| newest.get(&(&view.project, &view.task)) == Some(&view.started_at);
     needs.extend(standing.loops.iter().filter(is_newest).filter_map(of_loop));
     for (run, units) in &standing.runs {
@@ -126,7 +143,11 @@ pub fn attention(standing: &Standing, since: Timestamp) -> Vec<Need> {
         needs.extend(of_units);
     }
     needs.extend(standing.workflows.iter().filter_map(of_workflow));
-    needs.extend(standing.tasks.iter().filter_map(of_task));
+    let newest =
+        newest_of_tasks(standing.tasks.iter().map(|view| (&view.project, &view.task, view.started_at)));
+    let is_newest =
+        |view: &&StageTaskView| newest.get(&(&view.project, &view.task)) == Some(&view.started_at);
+    needs.extend(standing.tasks.iter().filter(is_newest).filter_map(of_task));
     needs.retain(|need| {
         !matches!(need.urgency, Urgency::Failed | Urgency::Interrupted)
             || need.since >= since
@@ -157,12 +178,14 @@ fn is_dead(standing: &Standing, need: &Need) -> bool {
     }
 }
 
-/// When the newest loop of each task began: one that a later loop has taken up needs no person.
-fn newest_of_tasks(loops: &[LoopView]) -> HashMap<(&ProjectId, &TaskId), Timestamp> {
+/// When the newest loop or run of each task began: one that a later one has taken up needs no person.
+fn newest_of_tasks<'a>(
+    all: impl Iterator<Item = (&'a ProjectId, &'a TaskId, Timestamp)>,
+) -> HashMap<(&'a ProjectId, &'a TaskId), Timestamp> {
     let mut newest = HashMap::new();
-    for view in loops {
-        let known = newest.entry((&view.project, &view.task)).or_insert(view.started_at);
-        *known = view.started_at.max(*known);
+    for (project, task, started_at) in all {
+        let known = newest.entry((project, task)).or_insert(started_at);
+        *known = started_at.max(*known);
     }
     newest
 }

@@ -19,7 +19,7 @@ use crate::process::identity::Identity;
 
 /// The view of a stream of any kind, as it stands now.
 #[derive(Clone, Debug)]
-pub(crate) enum AnyView {
+pub enum AnyView {
     Loop(Box<LoopView>),
     Run(Box<RunView>, Vec<UnitView>),
     Workflow(Box<WorkflowView>),
@@ -46,8 +46,8 @@ pub(crate) struct StreamOnBoard {
 const STREAM: &str = "s.view, s.owner_pid, s.owner_start, s.owner_boot, s.owner_host, s.epoch, s.lease_until,
     s.key, s.id, s.kind, s.head, s.over, k.head IS NOT NULL AND k.head >= s.head";
 
-/// How many that ask something are read: more questions are answered by no person.
-const MOST_ASKING: u32 = 500;
+/// How many that ask something, and how many that failed, are read: no person answers more.
+const MOST_NEEDING: u32 = 500;
 
 /// Loops that work for a run are parts of its card.
 const STANDS_FOR_ITSELF: &str = "(s.kind <> 'loop' OR s.run IS NULL)";
@@ -65,13 +65,66 @@ impl Store {
         self.streams(&which, params![before, most])
     }
 
-    /// The newest streams that ended at event `from` or later because a person has to say or do something.
-    pub(crate) fn asking_streams(&self, from: u64) -> Result<Vec<StreamOnBoard>, StoreError> {
-        let which = format!(
-            "s.asks = 1 AND s.ended >= ?1 AND {STANDS_FOR_ITSELF}
-             ORDER BY s.ended DESC LIMIT {MOST_ASKING}"
+    /// Runs of units, of workflows and of tasks: those without an end, then the newest `most` of those that have one; newest
+    /// first.
+    pub(crate) fn runs_of_any_kind(&self, most: u32) -> Result<Vec<AnyView>, StoreError> {
+        const RUNS: &str = "kind IN ('run', 'workflow', 'task')";
+        let mut runs = self.streams(&format!("s.{RUNS} AND s.over = 0 ORDER BY s.key DESC"), [])?;
+        // The plus keeps it from walking over the ends of all loops.
+        let ended = format!(
+            "s.key IN (SELECT key FROM streams WHERE {RUNS} AND over = 1 ORDER BY +ended DESC LIMIT ?1)
+             ORDER BY s.ended DESC"
         );
-        self.streams(&which, [from.cast_signed()])
+        runs.extend(self.streams(&ended, [most])?);
+        Ok(runs.into_iter().map(|run| run.view).collect())
+    }
+
+    /// The newest streams that ended because a person has to say or do something, at event `asking_from` or later, and those that
+    /// came to no good end at event `failed_from` or later. Whether they need a person does not depend on how many that have ended
+    /// are shown. A loop or a run of a task that a later one has taken up is left out.
+    pub(crate) fn needing_streams(
+        &self,
+        asking_from: u64,
+        failed_from: u64,
+    ) -> Result<Vec<StreamOnBoard>, StoreError> {
+        let newest = format!(
+            "{STANDS_FOR_ITSELF} AND NOT EXISTS (SELECT 1 FROM streams n WHERE s.kind IN ('loop', 'task') AND n.kind = s.kind
+             AND n.project = s.project AND n.task = s.task AND n.key > s.key)
+             ORDER BY s.ended DESC LIMIT {MOST_NEEDING}"
+        );
+        let asking = format!("s.asks = 1 AND s.ended >= ?1 AND {newest}");
+        let mut needing = self.streams(&asking, [asking_from.cast_signed()])?;
+        let failed = format!(
+            "s.asks = 0 AND s.ended >= ?1 AND s.view ->> '$.state' NOT IN ('completed', 'cancelled') AND {newest}"
+        );
+        needing.extend(self.streams(&failed, [failed_from.cast_signed()])?);
+        Ok(needing)
+    }
+
+    /// The event and the time of the end before which there are `number` newer ones; the beginning of all if there are not as many.
+    pub(crate) fn end_before(&self, number: u32) -> Result<(u64, Timestamp), StoreError> {
+        let sql = "SELECT s.ended, e.at FROM streams s JOIN events e ON e.seq = s.ended
+                   WHERE s.ended IS NOT NULL ORDER BY s.ended DESC LIMIT 1 OFFSET ?1";
+        let found =
+            self.query_row(sql, [number], |row| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?)))?;
+        Ok(found.map_or((0, Timestamp::MIN), |(seq, at)| {
+            (seq, Timestamp::from_microsecond(at).unwrap_or(Timestamp::MIN))
+        }))
+    }
+
+    /// How many streams there are up to `key`, and how many units. Keys grow, so the first number changes only if streams are
+    /// removed.
+    pub(crate) fn count_up_to(&self, key: i64) -> Result<(i64, i64), StoreError> {
+        // The plus has an index counted, which is a tenth of the work: the rows hold the views.
+        let sql = "SELECT (SELECT COUNT(*) FROM streams WHERE +key <= ?1), (SELECT COUNT(*) FROM units)";
+        Ok(self.query_row(sql, [key], |row| Ok((row.get(0)?, row.get(1)?)))?.unwrap_or_default())
+    }
+
+    /// The key of the newest stream.
+    pub(crate) fn newest_key(&self) -> Result<i64, StoreError> {
+        let newest =
+            self.query_row("SELECT MAX(key) FROM streams", [], |row| row.get::<_, Option<i64>>(0))?;
+        Ok(newest.flatten().unwrap_or(0))
     }
 
     pub(crate) fn stream_on_board(&self, key: i64) -> Result<Option<StreamOnBoard>, StoreError> {
@@ -124,10 +177,10 @@ impl Store {
         Ok(low)
     }
 
-    /// Remembers that a person has looked at a stream as it stands. Nothing is written if that is known.
+    /// Remembers that a person has looked at the end of a stream. Nothing is written if that is known, or if it goes on.
     pub(crate) fn look_at(&mut self, id: &str) -> Result<bool, StoreError> {
         let sql = "SELECT 1 FROM streams s LEFT JOIN looks k ON k.stream = s.key
-                   WHERE s.id = ?1 AND (k.head IS NULL OR k.head < s.head)";
+                   WHERE s.id = ?1 AND s.over = 1 AND (k.head IS NULL OR k.head < s.head)";
         if self.query_row(sql, [id], |_| Ok(()))?.is_none() {
             return Ok(false);
         }

@@ -24,7 +24,8 @@ use crate::keys::{KeyError, Keys, MachineKey};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, config::DbConfig};
 
-pub(crate) use board::{AnyView, StreamOnBoard};
+pub use board::AnyView;
+pub(crate) use board::StreamOnBoard;
 pub use chain::{Attested, StreamAudit};
 pub use kind::{Kind, StageSource};
 pub use lock::{LockError, TaskLock};

@@ -1,14 +1,12 @@
 //! The adapter for tests and scripts: messages are posted to the server, and what it would send is kept to be read.
 
-use std::time::Duration;
-
 use dacapo_core::{
     chat::{SendProblem, Service},
     workflow::told::TellMode,
 };
 use dacapo_engine::store::StoredMessage;
 
-use super::adapter::{Adapter, AfterCrash, News, Page};
+use super::adapter::{Adapter, AfterCrash, News};
 
 pub(super) const NAME: &str = "test";
 
@@ -25,18 +23,6 @@ impl Adapter for TestAdapter {
 
     fn service(&self) -> Service {
         Service::Plain
-    }
-
-    fn channels(&self, _: &[String]) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn every(&self) -> Duration {
-        Duration::MAX
-    }
-
-    fn poll(&self, _: &str, _: Option<&str>) -> Result<Page, SendProblem> {
-        Ok(Page::default())
     }
 
     fn is_allowed(&self, _: &News) -> bool {

@@ -1,7 +1,5 @@
 //! A program as a chat: it posts signed messages here, and signed answers are posted to it.
 
-use std::time::Duration;
-
 use dacapo_core::{
     chat::{SendProblem, Service},
     config::WebhookService,
@@ -12,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::{
-    adapter::{Adapter, AfterCrash, News, Page, TIMEOUT, Token, call, text_for},
+    adapter::{Adapter, AfterCrash, News, TIMEOUT, Token, call, text_for},
     signature::sign,
 };
 
@@ -32,18 +30,6 @@ impl Adapter for Webhook {
 
     fn service(&self) -> Service {
         Service::Plain
-    }
-
-    fn channels(&self, _: &[String]) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn every(&self) -> Duration {
-        Duration::MAX
-    }
-
-    fn poll(&self, _: &str, _: Option<&str>) -> Result<Page, SendProblem> {
-        Ok(Page::default())
     }
 
     fn is_allowed(&self, _: &News) -> bool {

@@ -1,7 +1,6 @@
 //! The frame of every page: the bar at the top, the live part, and the dialogs.
 
-use dacapo_core::view::BoardTotals;
-use jiff::Timestamp;
+use dacapo_core::view::{Board, BoardTotals};
 use maud::{DOCTYPE, Markup, html};
 
 use super::{
@@ -23,17 +22,22 @@ pub(super) enum Place {
 pub(super) struct Page<'a> {
     pub(super) title: String,
     pub(super) place: Place,
-    /// The newest event it has taken in; later ones are asked for.
-    pub(super) seq: u64,
-    pub(super) now: Timestamp,
+    /// The board it was made beside: what is recorded after that is asked for.
+    pub(super) board: &'a Board,
     /// The streams whose events change it, separated by spaces; all of them if it is empty.
     pub(super) streams: String,
-    pub(super) totals: Option<&'a BoardTotals>,
     /// Narrow, for text to be read.
     pub(super) is_text: bool,
     /// What was asked for just now and what became of it.
     pub(super) notice: Option<(bool, String)>,
     pub(super) main: Markup,
+}
+
+impl<'a> Page<'a> {
+    /// A wide page without a notice that every event may change.
+    pub(super) fn new(board: &'a Board, place: Place, title: String, main: Markup) -> Self {
+        Self { title, place, board, streams: String::new(), is_text: false, notice: None, main }
+    }
 }
 
 /// The names of what a person can be told of in the browser: the urgencies of a need, and an end.
@@ -84,7 +88,7 @@ pub(super) fn page(page: &Page<'_>) -> Markup {
                         (entry(Place::Report, "/report", "Report"))
                         (entry(Place::Costs, "/costs", "Costs"))
                     }
-                    (pulse(page.totals))
+                    (pulse(&page.board.totals))
                     span.link-state.needs-js data-link="" role="status" { "connecting" }
                     div.tools.needs-js {
                         button.tool type="button" data-notify title="Notifications" aria-label="Notifications" aria-pressed="false" { (BELL) }
@@ -92,7 +96,7 @@ pub(super) fn page(page: &Page<'_>) -> Markup {
                         button.tool type="button" data-keys title="Keys" aria-label="Keys" { "?" }
                     }
                 }
-                main #main class=[page.is_text.then_some("page")] data-seq=(page.seq) data-now=(millis(page.now)) data-streams=[Some(&page.streams).filter(|it| !it.is_empty())] {
+                main #main class=[page.is_text.then_some("page")] data-seq=(page.board.seq) data-now=(millis(page.board.at)) data-streams=[Some(&page.streams).filter(|it| !it.is_empty())] {
                     @if let Some((is_good, words)) = &page.notice {
                         p class={ "notice " (if *is_good { "is-good" } else { "is-bad" }) } role="status" { (words) }
                     }
@@ -119,8 +123,7 @@ pub(super) fn head(title: &str) -> Markup {
     }
 }
 
-fn pulse(totals: Option<&BoardTotals>) -> Markup {
-    let Some(totals) = totals else { return html! { p.pulse {} } };
+fn pulse(totals: &BoardTotals) -> Markup {
     html! {
         p.pulse {
             b { (totals.running) } " running"

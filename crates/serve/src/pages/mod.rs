@@ -146,20 +146,12 @@ async fn board(
     Extracted(state): Extracted<Shared>,
     Query(asked): Query<BoardAsked>,
 ) -> Result<Response, ApiError> {
-    let now = Timestamp::now();
-    let asks = state.clone();
-    let board = state.ask(move |client| asks.board(client, now)).await?;
-    Ok(html_page(&Page {
-        title: view::headline(&board.totals),
-        place: Place::Board,
-        seq: board.seq,
-        now,
-        streams: String::new(),
-        totals: Some(&board.totals),
-        is_text: false,
-        notice: None,
-        main: board::board(&board, &asked.filter, state.settings.allow_control),
-    }))
+    let may_act = state.settings.allow_control;
+    let page = move |_: &mut Client, board: &Board| {
+        let main = board::board(board, &asked.filter, may_act);
+        Ok::<_, ApiError>(html_page(&Page::new(board, Place::Board, view::headline(&board.totals), main)))
+    };
+    state.ask_with_board(Timestamp::now(), page).await
 }
 
 #[derive(Deserialize)]
@@ -178,10 +170,9 @@ async fn of_loop(
     Query(asked): Query<LoopAsked>,
 ) -> Result<Response, ApiError> {
     let now = Timestamp::now();
-    let asks = state.clone();
     let may_act = state.settings.allow_control;
     state
-        .ask(move |client| {
+        .ask_with_board(now, move |client, board| {
             let view = match Found::of(client, &id)? {
                 Found::Loop(view) => *view,
                 run => {
@@ -190,7 +181,6 @@ async fn of_loop(
                     );
                 }
             };
-            let board = asks.board(client, now)?;
             let shown = Shown { tab: asked.show, iteration: asked.iteration };
             let past = match asked.show {
                 Tab::Replay => Some(replay_of_loop(client, &view, asked.at)?),
@@ -207,7 +197,7 @@ async fn of_loop(
             let card = match replay {
                 Some(_) => view::card_of_loop(&view),
                 None => {
-                    own_card(&board, view.id.as_str()).cloned().unwrap_or_else(|| view::card_of_loop(&view))
+                    own_card(board, view.id.as_str()).cloned().unwrap_or_else(|| view::card_of_loop(&view))
                 }
             };
             let home = home();
@@ -220,19 +210,20 @@ async fn of_loop(
                 is_past: replay.is_some(),
                 home: home.as_deref(),
             };
+            let title = format!("{} · {} · dacapo", words::line(view.task.as_str()), card.words());
+            let main = loop_page::loop_page(&frame, shown, &beside);
             Ok(html_page(&Page {
-                title: format!("{} · {} · dacapo", words::line(view.task.as_str()), card.words()),
-                place: Place::Inner,
-                seq: board.seq,
-                now,
                 streams: view.id.to_string(),
-                totals: Some(&board.totals),
-                is_text: false,
-                notice: asked.done.as_deref().and_then(act::done_words).map(|words| (true, words.to_owned())),
-                main: loop_page::loop_page(&frame, shown, &beside),
+                notice: notice(asked.done.as_deref()),
+                ..Page::new(board, Place::Inner, title, main)
             }))
         })
         .await
+}
+
+/// What became of what a button asked for.
+fn notice(done: Option<&str>) -> Option<(bool, String)> {
+    done.and_then(act::done_words).map(|words| (true, words.to_owned()))
 }
 
 /// The card that stands for this loop itself, not for what it works for.
@@ -352,17 +343,15 @@ async fn of_run(
     Query(asked): Query<RunAsked>,
 ) -> Result<Response, ApiError> {
     let now = Timestamp::now();
-    let asks = state.clone();
     let may_act = state.settings.allow_control;
     state
-        .ask(move |client| {
+        .ask_with_board(now, move |client, board| {
             let found = Found::of(client, &id)?;
             if let Found::Loop(view) = &found {
                 return Ok::<_, ApiError>(
                     Redirect::to(&format!("/loops/{}", encoded(view.id.as_str()))).into_response(),
                 );
             }
-            let board = asks.board(client, now)?;
             let (run, replay) = match asked.at {
                 Some(at) => replay_of_run(client, &found, at)?,
                 None => (None, None),
@@ -373,16 +362,11 @@ async fn of_run(
             };
             let card = board.cards().find(|card| card.id == run.id());
             let frame = RunFrame { card, now, may_act, replay: replay.as_ref() };
+            let (title, main) = (format!("{} · dacapo", run.name()), run_page::run_page(&run, &frame));
             Ok(html_page(&Page {
-                title: format!("{} · dacapo", run.name()),
-                place: Place::Inner,
-                seq: board.seq,
-                now,
                 streams: run.streams(),
-                totals: Some(&board.totals),
-                is_text: false,
-                notice: asked.done.as_deref().and_then(act::done_words).map(|words| (true, words.to_owned())),
-                main: run_page::run_page(&run, &frame),
+                notice: notice(asked.done.as_deref()),
+                ..Page::new(board, Place::Inner, title, main)
             }))
         })
         .await
@@ -520,10 +504,8 @@ async fn of_receipt(
     Path(id): Path<String>,
     Query(asked): Query<ReceiptAsked>,
 ) -> Result<Response, ApiError> {
-    let now = Timestamp::now();
-    let asks = state.clone();
     state
-        .ask(move |client| {
+        .ask_with_board(Timestamp::now(), move |client, board| {
             let view = Found::of(client, &id)?.worked(client)?;
             let Some(receipt) = client.receipt(&view.id)? else {
                 return Err(ApiError::not_found(format!(
@@ -537,17 +519,12 @@ async fn of_receipt(
                 let file = receipt::alone(&receipt, Some(&view)).into_string();
                 return Ok((html_type(), [(header::CONTENT_DISPOSITION, name)], file).into_response());
             }
-            let board = asks.board(client, now)?;
+            let title = format!("Receipt of {} · dacapo", words::line(&receipt.task));
+            let main = receipt::in_frame(&receipt, Some(&view));
             Ok(html_page(&Page {
-                title: format!("Receipt of {} · dacapo", words::line(&receipt.task)),
-                place: Place::Inner,
-                seq: board.seq,
-                now,
                 streams: view.id.to_string(),
-                totals: Some(&board.totals),
                 is_text: true,
-                notice: None,
-                main: receipt::in_frame(&receipt, Some(&view)),
+                ..Page::new(board, Place::Inner, title, main)
             }))
         })
         .await
@@ -570,26 +547,14 @@ async fn of_costs(
     let wanted = asked.since.as_deref().unwrap_or("7d");
     let (span, _, hours, step) =
         costs::SPANS.into_iter().find(|(name, ..)| *name == wanted).unwrap_or(costs::SPANS[1]);
-    let asks = state.clone();
-    let (board, spent) = state
-        .ask(move |client| {
-            let board = asks.board(client, now)?;
-            let first = costs::first_bar(&now.to_zoned(TimeZone::system()), hours, step);
-            let step = Millis::from_secs(step.unsigned_abs() * 3600);
-            Ok::<_, ClientError>((board, client.costs(first, now, step)?))
-        })
-        .await?;
-    Ok(html_page(&Page {
-        title: "Costs · dacapo".to_owned(),
-        place: Place::Costs,
-        seq: board.seq,
-        now,
-        streams: String::new(),
-        totals: Some(&board.totals),
-        is_text: true,
-        notice: None,
-        main: costs::costs(&spent, span),
-    }))
+    let page = move |client: &mut Client, board: &Board| {
+        let first = costs::first_bar(&now.to_zoned(TimeZone::system()), hours, step);
+        let step = Millis::from_secs(step.unsigned_abs() * 3600);
+        let main = costs::costs(&client.costs(first, now, step)?, span);
+        let page = Page::new(board, Place::Costs, "Costs · dacapo".to_owned(), main);
+        Ok::<_, ClientError>(html_page(&Page { is_text: true, ..page }))
+    };
+    state.ask_with_board(now, page).await
 }
 
 async fn of_report(
@@ -600,23 +565,11 @@ async fn of_report(
     let wanted = asked.since.as_deref().unwrap_or("12h");
     let (span, _, hours) =
         report::SPANS.into_iter().find(|(name, ..)| *name == wanted).unwrap_or(report::SPANS[0]);
-    let asks = state.clone();
-    let (board, told) = state
-        .ask(move |client| {
-            let board = asks.board(client, now)?;
-            let since = hours_before(now, hours);
-            Ok::<_, ClientError>((board, view::report(&client.standing(since)?, since, now)))
-        })
-        .await?;
-    Ok(html_page(&Page {
-        title: "Report · dacapo".to_owned(),
-        place: Place::Report,
-        seq: board.seq,
-        now,
-        streams: String::new(),
-        totals: Some(&board.totals),
-        is_text: true,
-        notice: None,
-        main: report::report(&told, span),
-    }))
+    let page = move |client: &mut Client, board: &Board| {
+        let since = hours_before(now, hours);
+        let main = report::report(&view::report(&client.standing(since)?, since, now), span);
+        let page = Page::new(board, Place::Report, "Report · dacapo".to_owned(), main);
+        Ok::<_, ClientError>(html_page(&Page { is_text: true, ..page }))
+    };
+    state.ask_with_board(now, page).await
 }

@@ -52,7 +52,7 @@ pub(super) trait Feed {
     /// Takes the view off the screen.
     fn close(&mut self);
     /// Says how the stream stands at last; gives the exit code.
-    fn end(&mut self, client: &Client) -> Result<u8, UserError>;
+    fn end(&mut self, client: &mut Client) -> Result<u8, UserError>;
 }
 
 /// What the agents and gates of one loop print, read from where it is kept.
@@ -244,7 +244,7 @@ impl Feed for LoopFeed {
         self.shown.screen().close();
     }
 
-    fn end(&mut self, client: &Client) -> Result<u8, UserError> {
+    fn end(&mut self, client: &mut Client) -> Result<u8, UserError> {
         self.close();
         let view = client.loop_of_id(&self.id)?.map(|seen| seen.view);
         let Some(view) = view else { return Ok(0) };
@@ -268,7 +268,7 @@ pub(super) trait RunKind: Kind<Source: Sized + Clone, View: Clone> {
     /// Whether a process runs it, whether it is paused, and how it ended, in one line with its exit code.
     fn standing(client: &Client, id: &RunId) -> Result<RunStanding, UserError>;
     /// Says what the run has come to, as the command does that began it.
-    fn ending(client: &Client, id: &RunId) -> Result<(), UserError>;
+    fn ending(client: &mut Client, id: &RunId) -> Result<(), UserError>;
 }
 
 /// How a run stands.
@@ -317,7 +317,7 @@ impl RunKind for RunMachine {
         Ok(RunStanding { is_running: seen.is_running, is_paused: seen.view.state == "paused", words, exit })
     }
 
-    fn ending(client: &Client, id: &RunId) -> Result<(), UserError> {
+    fn ending(client: &mut Client, id: &RunId) -> Result<(), UserError> {
         report::ending_of_units(client, id)
     }
 }
@@ -343,7 +343,7 @@ impl RunKind for WorkflowMachine {
         Ok(RunStanding { is_running: seen.is_running, is_paused: seen.view.is_paused, words, exit })
     }
 
-    fn ending(client: &Client, id: &RunId) -> Result<(), UserError> {
+    fn ending(client: &mut Client, id: &RunId) -> Result<(), UserError> {
         let Some(seen) = client.workflow_of_id(id)? else { return Ok(()) };
         report::ending_of_workflow(client, &seen.view)
     }
@@ -372,7 +372,7 @@ impl RunKind for TaskMachine {
         Ok(RunStanding { is_running, is_paused: seen.view.state == "paused", words, exit })
     }
 
-    fn ending(client: &Client, id: &RunId) -> Result<(), UserError> {
+    fn ending(client: &mut Client, id: &RunId) -> Result<(), UserError> {
         let Some(seen) = client.task_of_id(id)? else { return Ok(()) };
         report::ending_of_tasks(client, &[seen.view])
     }
@@ -530,7 +530,7 @@ impl<M: RunKind> Feed for RunFeed<M> {
         self.shown.screen().close();
     }
 
-    fn end(&mut self, client: &Client) -> Result<u8, UserError> {
+    fn end(&mut self, client: &mut Client) -> Result<u8, UserError> {
         self.close();
         let RunStanding { words, exit, .. } = M::standing(client, &self.id)?;
         M::ending(client, &self.id)?;

@@ -153,7 +153,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &TaskRunArgs) -> Result<u8, UserEr
     let wanted = TasksToRun { tasks, slots, programs, is_detached: is_background() };
     let left = stage_performer::run(&cx.home, wanted, observer.as_mut())?;
     drop(observer);
-    told(&client, &left, &flags.style)
+    told(cx, &left, &flags.style)
 }
 
 /// Says why no task can be worked on, and exits as if the run had come to that.
@@ -393,16 +393,16 @@ pub(in crate::cli) fn require_consent_to_answer(
     require_consent(cx, client, view, false, true)
 }
 
-/// Goes on with a task that no process performs.
 /// Tells a person what the tasks have come to; gives the exit code.
-fn told(client: &Client, left: &TasksLeft, style: &Style) -> Result<u8, UserError> {
+fn told(cx: &Context, left: &TasksLeft, style: &Style) -> Result<u8, UserError> {
     let is_told = style.is_human();
     if is_told {
-        ending_of_tasks(client, &left.views)?;
+        ending_of_tasks(&mut cx.client()?, &left.views)?;
     }
     Ok(last_line_of_tasks(left, is_told))
 }
 
+/// Goes on with a task that no process performs.
 pub(in crate::cli) fn resume(
     cx: &Context,
     client: &Client,
@@ -417,7 +417,7 @@ pub(in crate::cli) fn resume(
     let mut observer = task_reporter(&flags.style);
     let left = take_up(cx, view, !flags.is_answer, observer.as_mut())?;
     drop(observer);
-    told(client, &left, &flags.style)
+    told(cx, &left, &flags.style)
 }
 
 /// Takes up what was asked of a task that no process performs, as far as it goes.

@@ -379,7 +379,7 @@ fn start(cx: &Context, new: NewRun, style: &Style) -> Result<u8, UserError> {
     drop(observer);
     let is_told = style.is_human();
     if is_told {
-        ending_of_units(&cx.client()?, &finished.id)?;
+        ending_of_units(&mut cx.client()?, &finished.id)?;
     }
     Ok(last_line_of_run(&finished, is_told))
 }

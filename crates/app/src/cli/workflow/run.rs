@@ -177,7 +177,7 @@ pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
     let left = performer::run(&cx.home, new, observer.as_mut())?;
     drop(observer);
     if args.flags.style.is_human() {
-        ending_of_workflow(&cx.client()?, &left.view)?;
+        ending_of_workflow(&mut cx.client()?, &left.view)?;
     }
     Ok(last_line_of_workflow(&left))
 }
@@ -254,7 +254,7 @@ pub(in crate::cli) fn resume(
     let left = performer::resume(&cx.home, wanted, observer.as_mut())?;
     drop(observer);
     if flags.style.is_human() {
-        ending_of_workflow(&cx.client()?, &left.view)?;
+        ending_of_workflow(&mut cx.client()?, &left.view)?;
     }
     Ok(last_line_of_workflow(&left))
 }

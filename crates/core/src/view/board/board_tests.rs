@@ -585,3 +585,15 @@ fn costs_fall_into_equal_steps_and_their_shares_are_ordered() {
     assert_eq!(costs([], (at(0), at(0)), 0).points.len(), 1);
     assert_eq!(costs([], (at(9), at(0)), 5).points.len(), 1);
 }
+
+#[test]
+fn what_a_person_has_looked_at() {
+    for (told, is_look) in [
+        (Told::Asked { is_json: false }, true),
+        (Told::Asked { is_json: true }, false),
+        (Told::AtItsEnd { is_terminal: true }, true),
+        (Told::AtItsEnd { is_terminal: false }, false),
+    ] {
+        assert_eq!(told.is_look(), is_look, "{told:?}");
+    }
+}

@@ -27,11 +27,16 @@ pub(super) fn cards(standing: &Standing, facts: &BoardFacts, needs: &[Need]) -> 
             need.kind == kind && need.id == id && (kind != StreamKind::Unit || need.name == name)
         })
     };
+    // A person looks at a run with its units.
+    let is_looked_at = |card: &Card| match (&card.kind, &card.run) {
+        (CardKind::Unit, Some(run)) => facts.looked_at.contains(run.as_str()),
+        _ => facts.looked_at.contains(&card.id),
+    };
     let is_new = |card: &Card| {
         card.is_over
             && card.ended_at.is_some_and(|at| at >= facts.marked_since)
             && matches!(card.state.as_str(), "completed" | "failed" | "blocked" | "stopped")
-            && !facts.looked_at.contains(&card.id)
+            && !is_looked_at(card)
     };
     let mut cards = Vec::new();
     for view in standing.loops.iter().filter(|view| view.tally.run.is_none()) {

@@ -378,6 +378,26 @@ pub struct TodoTask {
     pub waits_for: Vec<TaskId>,
 }
 
+/// How a command has said how a loop or a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A command was asked about this one: `status ID`, `why ID`, `receipt ID`.
+    Asked { is_json: bool },
+    /// The command that ran it, or that followed it, says how it has ended.
+    AtItsEnd { is_terminal: bool },
+}
+
+impl Told {
+    /// Whether a person has looked at it by that. JSON is read by programs, and the words of a command that ended alone, in a
+    /// pipe or in the background, may have been read by no person.
+    pub fn is_look(self) -> bool {
+        match self {
+            Self::Asked { is_json } => !is_json,
+            Self::AtItsEnd { is_terminal } => is_terminal,
+        }
+    }
+}
+
 /// The facts of a board beside the streams.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BoardFacts {
