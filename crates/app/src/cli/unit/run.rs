@@ -169,7 +169,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
         (ConsentScope::Units, &unit_runnables(&units)),
         args.flags.trust,
     )?;
-    refuse_idle_patterns(&root, &settings.policy)?;
+    refuse_idle_patterns(&root, &settings.policy, &configured)?;
     disbelieve(cx, &root, &mut units)?;
     let repo = Repository::open(&root, &cx.home)?;
     let target = match target {
