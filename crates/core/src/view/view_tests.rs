@@ -253,14 +253,14 @@ fn why_gives_one_reason_and_one_next_step_for_every_end() {
             vec![accepted(true)],
             Reason::Done,
             "task completed",
-            "Completed: the claim of iteration 3 passed 1 gate(s). task completed.".to_owned(),
+            "Completed: the claim of iteration 3 passed 1 gate.".to_owned(),
             "Nothing is left to do.",
         ),
         (
             vec![accepted(false)],
             Reason::Done,
             "task completed",
-            "Completed, unverified: no gate stood behind the claim. task completed.".to_owned(),
+            "Completed, unverified: no gate stood behind the claim.".to_owned(),
             "Check the work yourself; next time give `--gate CMD`.",
         ),
         (vec![], Reason::Error, "DONE is a directory", "Failed: DONE is a directory.".to_owned(), {

@@ -6,6 +6,7 @@ use super::LoopView;
 use crate::{
     event::{GateResult, Reason},
     judge::claim::{DECIDES_FROM_OUTSIDE, RefusalReason},
+    text::count,
 };
 
 /// The answer of `dacapo why`.
@@ -137,13 +138,14 @@ pub fn why(view: &LoopView) -> Why {
         Some(Reason::Done) => match view.verified {
             Some(true) => (
                 format!(
-                    "Completed: the claim of iteration {} passed {} gate(s). {detail}.",
-                    view.iteration, view.gates
+                    "Completed: the claim of iteration {} passed {}.",
+                    view.iteration,
+                    count(u32::try_from(view.gates).unwrap_or(u32::MAX), "gate")
                 ),
                 "Nothing is left to do.".to_owned(),
             ),
             _ => (
-                format!("Completed, unverified: no gate stood behind the claim. {detail}."),
+                "Completed, unverified: no gate stood behind the claim.".to_owned(),
                 "Check the work yourself; next time give `--gate CMD`.".to_owned(),
             ),
         },
