@@ -286,6 +286,19 @@ fn why_gives_one_reason_and_one_next_step_for_every_end() {
             format!("Failed: 3 iterations used.{refusal}"),
             "`dacapo resume abcdefghjk -n +10` grants ten more; `dacapo logs abcdefghjk` shows what the agent said.",
         ),
+        (
+            vec![LoopEvent::ClaimRefused {
+                iteration: 3,
+                reason: RefusalReason::TreeChanged,
+                detail: "`a` was changed while the claim was being checked".into(),
+            }],
+            Reason::MaxIterations,
+            "3 iterations used",
+            "Failed: 3 iterations used. The last claim was refused in iteration 3: `a` was changed while the claim was being checked."
+                .to_owned(),
+            "If the gate rewrites files, begin anew with one that only checks them; if something else does, end that, then \
+             `dacapo resume abcdefghjk -n +1`.",
+        ),
         (vec![refused()], Reason::MaxTime, "8h used", format!("Failed: 8h used.{refusal}"), {
             "`dacapo resume abcdefghjk --max-time 8h` sets a new limit."
         }),

@@ -41,6 +41,8 @@ pub enum RefusedBy {
     ChangedTests,
     /// The same, and a person may take them as they are.
     ApprovableChange,
+    /// Files changed while gates ran.
+    RestlessFiles,
 }
 
 impl RefusedBy {
@@ -66,10 +68,10 @@ impl RefusedBy {
             RefusalReason::Narrowed => Some(Self::ApprovableChange),
             RefusalReason::Tampered if detail.contains(DECIDES_FROM_OUTSIDE) => Some(Self::ApprovableChange),
             RefusalReason::Tampered => Some(Self::ChangedTests),
+            RefusalReason::TreeChanged => Some(Self::RestlessFiles),
             RefusalReason::NoEvidence
             | RefusalReason::Contradiction
             | RefusalReason::Empty
-            | RefusalReason::TreeChanged
             | RefusalReason::Malformed => None,
         }
     }
@@ -119,6 +121,10 @@ fn mend_first(view: &LoopView) -> Option<String> {
         RefusedBy::ApprovableChange => Some(format!(
             "`dacapo diff {id}` shows what was changed; `dacapo steer {id} \"…\"` says what is to stay, then `dacapo resume \
              {id}{more}`. If the change is what you want, `dacapo approve {id}` takes it as it is."
+        )),
+        RefusedBy::RestlessFiles => Some(format!(
+            "If the gate rewrites files, begin anew with one that only checks them; if something else does, end that, then `dacapo \
+             resume {id}{more}`."
         )),
     }
 }
