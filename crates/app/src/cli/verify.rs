@@ -236,12 +236,11 @@ impl Verified {
             say(format!("NOT SOUND: {line}"));
         }
         if let Some(why) = &self.unchecked {
-            say(format!("NOT CHECKED: {why}"));
-            if self.problems.is_empty() {
-                say(
-                    "The receipt itself is as it was issued, and so is its journal; its gates could not run again.",
-                );
-            }
+            let rest = match self.problems.is_empty() {
+                true => "; the receipt itself and its journal are as they were issued",
+                false => "",
+            };
+            say(format!("NOT CHECKED: {why}{rest}"));
         }
     }
 }

@@ -330,7 +330,7 @@ fn the_demo_shows_a_refused_promise_and_needs_nothing() {
     std::fs::remove_dir_all(env.dacapo_home().join("demo")).unwrap();
     let unchecked = env.run(["verify"]).assert_code(1).stdout;
     assert_has(&unchecked, "NOT CHECKED: cannot check the files again: the workspace");
-    assert_has(&unchecked, "The receipt itself is as it was issued");
+    assert_has(&unchecked, "; the receipt itself and its journal are as they were issued");
     assert!(!unchecked.contains("NOT SOUND"), "{unchecked}");
     assert_eq!(std::fs::read_dir(env.root().join("tmp")).unwrap().count(), 0);
     assert_eq!(env.survivors(), Vec::<u32>::new());
