@@ -5,7 +5,7 @@ use std::{
     io::{IsTerminal, Write},
 };
 
-use dacapo_core::text::columns::wrapped;
+use dacapo_core::{problem::Problem, text::columns::wrapped};
 use dacapo_engine::{
     bus::BusError,
     client::ClientError,
@@ -165,6 +165,14 @@ impl From<UnitsError> for UserError {
             }
             UnitsError::Io { .. } | UnitsError::Write { .. } => Self::environment(error),
         }
+    }
+}
+
+impl UserError {
+    /// A mistake in a file, shown with its line.
+    pub(crate) fn mistake(problem: &Problem) -> Self {
+        let message = format!("a mistake in `{}`; nothing was started", problem.file);
+        Self { details: Some(problem.to_string()), ..Self::usage(message) }
     }
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    config::{At, Config, Gate, SetupStep},
+    config::{At, Config, Gate, SetupStep, optional_pattern},
     duration::Millis,
     policy::{GateFrom, GateIn, GateSpec, Origin, TestsMode},
     stages::{StageName, StageTask, Verify},
@@ -39,6 +39,7 @@ const GATE: &str = "gate";
 const BASELINE: &str = "baseline";
 /// What a demand says that is a switch.
 const FLAG_ON: &str = "true";
+const PROTECT: &str = "protect";
 const SETUP: &str = "setup";
 const TEARDOWN: &str = "teardown";
 
@@ -224,7 +225,7 @@ pub fn demands(repository: &Config) -> Vec<Runnable> {
     };
     let checks = &repository.checks;
     for pattern in &repository.protect {
-        ask("protect", &pattern.value, pattern.line);
+        ask(PROTECT, &pattern.value, pattern.line);
     }
     for path in &checks.test_paths {
         ask("tests.paths", &path.value, path.line);
@@ -270,8 +271,19 @@ pub fn demands(repository: &Config) -> Vec<Runnable> {
 }
 
 /// What `old` asked for and `new` does not.
+///
+/// A pattern that may match nothing protects what one does that has to match: files that are there, and those that are added later.
 pub fn no_longer_asked(old: &[Runnable], new: &[Runnable]) -> Vec<Runnable> {
-    Changes::between(old, new).removed.into_iter().cloned().collect()
+    let plain = |demand: &Runnable| match demand.what == PROTECT {
+        true => {
+            let pattern = optional_pattern(&demand.command).unwrap_or(&demand.command).to_owned();
+            Runnable { name: pattern.clone(), command: pattern, ..demand.clone() }
+        }
+        false => demand.clone(),
+    };
+    let (old, new): (Vec<Runnable>, Vec<Runnable>) =
+        (old.iter().map(plain).collect(), new.iter().map(plain).collect());
+    not_granted(&old, &new).into_iter().cloned().collect()
 }
 
 /// The commands that prove the tasks of units, in the order of the units.

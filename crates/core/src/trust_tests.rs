@@ -278,6 +278,7 @@ worktree: {setup: [{run: npm ci}]}
         // More than before, another order, and what proves nothing.
         ("Makefile]", "Makefile, more/**]", &[]),
         ("[tests/**, Makefile]", "[Makefile, tests/**]", &[]),
+        ("[tests/**, Makefile]", "['?tests/**', Makefile]", &[]),
         ("max_iterations: 5", "max_iterations: 50", &[]),
         ("npm ci", "npm install", &[]),
         // Less.
@@ -306,4 +307,9 @@ worktree: {setup: [{run: npm ci}]}
         assert_eq!(found, dropped, "{from} -> {to}");
     }
     assert_eq!(asks(""), []);
+    // Neither is less: what has to match, and what may match nothing.
+    let (must, may) = (asks("protect: [x]\n"), asks("protect: ['?x']\n"));
+    assert_eq!((no_longer_asked(&must, &may), no_longer_asked(&may, &must)), (vec![], vec![]));
+    let dropped: Vec<String> = no_longer_asked(&may, &asks("")).into_iter().map(|r| r.name).collect();
+    assert_eq!(dropped, ["x"]);
 }

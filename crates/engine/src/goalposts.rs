@@ -85,9 +85,14 @@ impl KnownProgram {
         Self { stamp: Stamp::of(&path), content: Content::Ends(ends_of(&path).ok()), path }
     }
 
-    /// The same with all its bytes read.
-    fn read_whole(path: PathBuf) -> Self {
+    /// The same with all its bytes read, if `room` has room for them, which is then less.
+    fn read_whole(path: PathBuf, room: &mut u64) -> Self {
         let stamp = Stamp::of(&path);
+        let size = stamp.map_or(0, |stamp| stamp.size);
+        if size > *room {
+            return Self::at(path);
+        }
+        *room -= size;
         match whole_of(&path) {
             Ok(sha256) => Self { stamp, content: Content::Whole(sha256), path },
             Err(_) => Self::at(path),
@@ -126,6 +131,9 @@ impl KnownProgram {
         }
     }
 }
+
+/// How many bytes of programs are read before the first agent, which waits for it: about a second's worth.
+const PROGRAMS_READ: u64 = 384 << 20;
 
 fn whole_of(path: &Path) -> io::Result<String> {
     use sha2::{Digest, Sha256};
@@ -514,6 +522,14 @@ impl WatchedGoalposts {
             Some(OutsideFile { program: None, path: shown(path), sha256: hash.clone()? })
         });
         programs.chain(settings).collect()
+    }
+
+    /// Programs among those that gates run that were not read whole.
+    pub(crate) fn not_read_whole(&self, run: &BTreeSet<String>) -> Vec<String> {
+        let is_partly = |name: &&String| {
+            self.programs.get(name.as_str()).is_some_and(|known| matches!(known.content, Content::Ends(_)))
+        };
+        run.iter().filter(is_partly).cloned().collect()
     }
 
     pub(crate) fn seal(&self) -> GoalpostSeal {
@@ -974,12 +990,13 @@ fn programs(run: &BTreeSet<String>, path: &std::ffi::OsStr, root: &Path) -> BTre
     ];
     let names: BTreeSet<&str> = run.iter().map(String::as_str).chain(TOOLS.iter().copied()).collect();
     let folders: Vec<PathBuf> = std::env::split_paths(path).filter(|folder| folder.is_absolute()).collect();
+    let mut room = PROGRAMS_READ;
     let mut found = BTreeMap::new();
     for name in names {
         let file = folders.iter().map(|folder| folder.join(name)).find(|file| is_program(file));
         if let Some(file) = file.filter(|file| !file.starts_with(root)) {
             let known = match run.contains(name) {
-                true => KnownProgram::read_whole(file),
+                true => KnownProgram::read_whole(file, &mut room),
                 false => KnownProgram::at(file),
             };
             found.insert(name.to_owned(), known);
@@ -1105,7 +1122,12 @@ mod tests {
         let path = folder.path().join("tool");
         let bytes = vec![b'x'; 2 << 20];
         fs::write(&path, &bytes).unwrap();
-        let known = KnownProgram::read_whole(path.clone());
+        // Too large for the time that the first agent waits.
+        let mut room = (2 << 20) - 1;
+        assert!(matches!(KnownProgram::read_whole(path.clone(), &mut room).content, Content::Ends(Some(_))));
+        let mut room = 3 << 20;
+        let known = KnownProgram::read_whole(path.clone(), &mut room);
+        assert_eq!(room, 1 << 20);
         assert_eq!(known.content, Content::Whole(sha256(&bytes)));
         assert!(!known.is_changed());
         // Installed anew with the same bytes.

@@ -52,6 +52,13 @@ pub enum ProofError {
     Io { what: &'static str, source: io::Error },
 }
 
+impl ProofError {
+    /// Whether the files are not there any more that were judged: that says nothing about the receipt.
+    pub fn is_about_files_that_are_gone(&self) -> bool {
+        matches!(self, Self::Snapshot(SnapshotError::Gone(_)) | Self::Changed(_))
+    }
+}
+
 /// What came of doing it again.
 #[derive(Debug)]
 pub struct Reverified {

@@ -13,9 +13,14 @@ pub struct Scratch {
 impl Scratch {
     /// A new one, named `name` and something random.
     pub fn new(name: &str) -> io::Result<Self> {
+        Self::below(&std::env::temp_dir(), name)
+    }
+
+    /// A new one in `folder`, which is made if it is not there.
+    pub fn below(folder: &Path, name: &str) -> io::Result<Self> {
         let mut random = [0; 8];
         rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())?;
-        let path = std::env::temp_dir().join(format!("{name}-{}", dacapo_core::ids::base32(&random)));
+        let path = folder.join(format!("{name}-{}", dacapo_core::ids::base32(&random)));
         crate::home::make_dir(&path)?;
         Ok(Self { path: path.canonicalize()?, is_kept: false })
     }

@@ -1,6 +1,6 @@
 //! `dacapo demo`.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use clap::Args;
 use dacapo_core::{
@@ -29,12 +29,13 @@ use crate::{
 
 /// Watch a whole loop: an honest iteration, a false promise that a gate refuses, the fix
 ///
-/// Everything happens in a throw-away folder with a scripted agent: no network, no key, a few seconds. The record of the loop
-/// stays, so that `dacapo receipt`, `why`, `events` and `logs` show it afterwards.
+/// Everything happens in a throw-away repository with a scripted agent: no network, no key, a few seconds. The repository and the
+/// record of the loop stay in the state folder until a demo of another day, so that `dacapo receipt`, `verify`, `diff`, `why` and
+/// `logs` show it afterwards.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo demo --keep")]
 pub(super) struct DemoArgs {
-    /// Keep the folder, to look around in it
+    /// Keep it in a folder of its own, with its state, to look around in it
     #[arg(long)]
     keep: bool,
     #[command(flatten)]
@@ -48,15 +49,24 @@ const PROMPT: &str = include_str!("../demo/PROMPT.md");
 pub(super) fn demo(args: &DemoArgs) -> Result<u8, UserError> {
     let cannot =
         |error: std::io::Error| UserError::environment(format!("cannot make a folder for the demo: {error}"));
-    let scratch = Scratch::new("dacapo-demo").map_err(cannot)?;
+    let lasting = lasting_home(args);
+    let scratch = match &lasting {
+        Some(home) => {
+            let folder = home.path().join("demo");
+            remove_earlier(&folder);
+            Scratch::below(&folder, "dacapo-demo")
+        }
+        None => Scratch::new("dacapo-demo"),
+    };
+    let scratch = scratch.map_err(cannot)?;
     let workspace = scratch.path().join("greeter");
     for (name, text) in [("greeter/check.sh", CHECK), ("agent.sh", AGENT)] {
         scratch.write(name, text).map_err(cannot)?;
     }
-    let (home, is_readable) = match lasting_home(args) {
-        Some(home) => (home, true),
-        None => (Home::at(scratch.path().join("state")), false),
-    };
+    // Where git is missing, the demo shows what a plain folder can.
+    let _ = dacapo_engine::git::init(&workspace, "The check of a greeter");
+    let is_readable = lasting.is_some();
+    let home = lasting.unwrap_or_else(|| Home::at(scratch.path().join("state")));
     let agent = scratch.path().join("agent.sh");
     if !args.style.json && !args.style.quiet {
         say("A scripted agent is asked for a program that greets; `sh check.sh` is the gate.");
@@ -75,13 +85,15 @@ pub(super) fn demo(args: &DemoArgs) -> Result<u8, UserError> {
         say("Many tasks that depend on each other, in parallel: `dacapo unit --help`");
         if is_readable {
             say(
-                "Look back at this loop, from here: `dacapo why`, `dacapo receipt`, `dacapo events`, `dacapo logs`",
+                "Look back at this loop, from here: `dacapo why`, `dacapo receipt`, `dacapo verify`, `dacapo diff`, `dacapo logs`",
             );
         }
     }
     if args.keep {
         let kept = scratch.keep();
         say(format!("\nKept: {}\n  DACAPO_HOME={} dacapo events", kept.display(), home.path().display()));
+    } else if is_readable {
+        scratch.keep();
     }
     Ok(last_line(&finished, args.style.is_human()))
 }
@@ -92,6 +104,17 @@ fn lasting_home(args: &DemoArgs) -> Option<Home> {
     let home = Home::locate().ok().filter(|_| !args.keep)?;
     let is_outside = place(&home) == Whereabouts::Outside;
     (is_outside && home.prepare().is_ok()).then_some(home)
+}
+
+/// Removes the repositories of demos that ended on another day.
+fn remove_earlier(folder: &Path) {
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let made = entry.metadata().and_then(|found| found.modified()).ok();
+        if made.and_then(|made| made.elapsed().ok()).is_some_and(|age| age > DAY) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 fn play(

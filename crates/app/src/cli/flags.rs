@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use dacapo_core::{
-    config::{Effective, EffectiveSandbox, Source, Sourced, Typed},
+    config::{Effective, EffectiveSandbox, Source, Sourced, Typed, optional_pattern},
     duration::Millis,
     item::Item,
     judge::{contradiction::Patterns, promise::PromiseRule},
@@ -276,9 +276,6 @@ impl LoopFlags {
     }
 }
 
-/// What a pattern of protected paths begins with that may match nothing.
-const OPTIONAL: char = '?';
-
 /// The gates and protected paths of the configuration and of what was typed. Each gate is tried again as often as `retries` or its
 /// own setting says.
 pub(super) fn gate_rules(
@@ -301,10 +298,8 @@ pub(super) fn gate_rules(
         run_in: effective.gate_in.value,
         from: effective.gate_from.value,
         setup: setup.collect(),
-        must_match: patterns().filter(|pattern| !pattern.starts_with(OPTIONAL)).cloned().collect(),
-        protect: patterns()
-            .map(|pattern| pattern.strip_prefix(OPTIONAL).unwrap_or(pattern).to_owned())
-            .collect(),
+        must_match: patterns().filter(|pattern| optional_pattern(pattern).is_none()).cloned().collect(),
+        protect: patterns().map(|pattern| optional_pattern(pattern).unwrap_or(pattern).to_owned()).collect(),
         baseline: effective.baseline.value,
         tolerate_baseline: effective.tolerate_baseline.value,
         red_first: effective.red_first.value,
@@ -314,10 +309,29 @@ pub(super) fn gate_rules(
 }
 
 /// Refuses patterns that protect nothing of the repository at `root`, before a run of several loops begins. One loop looks by itself.
-pub(super) fn refuse_idle_patterns(root: &Path, policy: &Policy) -> Result<(), UserError> {
+pub(super) fn refuse_idle_patterns(
+    root: &Path,
+    policy: &Policy,
+    configured: &ConfigFiles,
+) -> Result<(), UserError> {
     match dacapo_engine::goalposts::idle_pattern(root, &policy.gates.must_match) {
-        Some(pattern) => Err(StartError::ProtectsNothing(pattern).into()),
+        Some(pattern) => Err(not_started(StartError::ProtectsNothing(pattern), configured)),
         None => Ok(()),
+    }
+}
+
+/// Why no loop began. A mistake that stands in a configuration file is shown there.
+pub(super) fn not_started(error: StartError, configured: &ConfigFiles) -> UserError {
+    let problem = match &error {
+        StartError::ProtectsNothing(pattern) => {
+            let files = [&configured.repository, &configured.user];
+            files.into_iter().find_map(|file| file.protects_nothing(pattern))
+        }
+        _ => None,
+    };
+    match problem {
+        Some(problem) => UserError::mistake(&problem),
+        None => error.into(),
     }
 }
 

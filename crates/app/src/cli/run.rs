@@ -23,7 +23,7 @@ use dacapo_engine::supervisor::{self, CheckedLoop, NewLoop};
 
 use super::{
     consent, detach,
-    flags::{ChosenSettings, LoopFlags},
+    flags::{ChosenSettings, LoopFlags, not_started},
     value, warn,
 };
 use crate::{context::Context, error::UserError, report::reporter};
@@ -335,7 +335,8 @@ pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
         }
     }
     let mut observer = reporter(&args.flags.style);
-    let finished = supervisor::run(&cx.home, new, observer.as_mut())?;
+    let finished =
+        supervisor::run(&cx.home, new, observer.as_mut()).map_err(|error| not_started(error, &configured))?;
     drop(observer);
     let is_told = args.flags.style.is_human();
     if is_told {

@@ -68,6 +68,9 @@ struct Verified {
     altered: Vec<String>,
     /// Everything that speaks against it, in words.
     problems: Vec<String>,
+    /// Why its files could not be checked again, which says nothing against it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unchecked: Option<String>,
     /// What a person should know besides.
     notes: Vec<String>,
     gates: Vec<GateJson>,
@@ -220,7 +223,7 @@ fn check(cx: &Context, store: &Store, handed_in: &Value, is_json: bool) -> Resul
             .notes
             .push("the journal of this loop is not here: only the receipt's own hash was checked".to_owned()),
     }
-    verified.sound = verified.problems.is_empty();
+    verified.sound = verified.problems.is_empty() && verified.unchecked.is_none();
     Ok(verified)
 }
 
@@ -231,6 +234,13 @@ impl Verified {
         }
         for line in &self.problems {
             say(format!("NOT SOUND: {line}"));
+        }
+        if let Some(why) = &self.unchecked {
+            let rest = match self.problems.is_empty() {
+                true => "; the receipt itself and its journal are as they were issued",
+                false => "",
+            };
+            say(format!("NOT CHECKED: {why}{rest}"));
         }
     }
 }
@@ -388,6 +398,10 @@ fn check_gates(
     };
     let again = match proof::check_again(&cx.home, store, id, kept, before) {
         Ok(again) => again,
+        Err(error) if error.is_about_files_that_are_gone() => {
+            verified.unchecked = Some(error.to_string());
+            return;
+        }
         Err(error) => return verified.problems.push(error.to_string()),
     };
     if let Some(tree) = &again.other_tree {

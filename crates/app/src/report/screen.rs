@@ -40,6 +40,36 @@ fn rows(drawn: &[usize], width: usize, reflows: bool) -> usize {
     }
 }
 
+/// How many rows a line may take that is drawn over.
+const ROWS_OF_LINE: usize = 3;
+
+/// What is drawn over in a terminal of this width and height: `lines` and then the `footer`, broken between words.
+///
+/// A row that is wider than the terminal would be broken by it, and its first part would never be taken away. Where there is little
+/// room the footer goes first: what is typed into it is its last row.
+fn laid_out(lines: &[Coloured], footer: &[Coloured], (width, height): (usize, usize)) -> Vec<Coloured> {
+    let room = width.saturating_sub(1);
+    let rows = |text: &str| -> Vec<String> {
+        let rows = wrapped(&readable(text.as_bytes()), room);
+        rows.iter().map(|row| fitting(row, room).to_owned()).collect()
+    };
+    let of_line = |(colour, text): &Coloured| -> Vec<Coloured> {
+        let mut rows = rows(text);
+        if rows.len() > ROWS_OF_LINE {
+            rows.truncate(ROWS_OF_LINE);
+            rows[ROWS_OF_LINE - 1] = format!("{}…", fitting(&rows[ROWS_OF_LINE - 1], room.saturating_sub(1)));
+        }
+        rows.into_iter().map(|row| (*colour, row)).collect()
+    };
+    let footer: Vec<Coloured> =
+        footer.iter().flat_map(|(colour, text)| rows(text).into_iter().map(|row| (*colour, row))).collect();
+    let kept = footer.len().min(height.saturating_sub(2));
+    let mut all: Vec<Coloured> = lines.iter().flat_map(of_line).collect();
+    all.truncate(height.saturating_sub(1 + kept));
+    all.extend(footer.into_iter().rev().take(kept).rev());
+    all
+}
+
 impl Screen {
     pub(super) fn new(is_live: bool) -> Self {
         Self {
@@ -172,17 +202,8 @@ impl Screen {
         if !self.is_live || self.past.is_some() {
             return;
         }
-        let (width, height) = terminal::size();
-        let mut lines: Vec<Coloured> = lines;
-        // The footer goes first where there is little room: what is typed into it is its last line.
-        let footer = self.footer.len().min(height.saturating_sub(2));
-        lines.truncate(height.saturating_sub(1 + footer));
-        lines.extend(self.footer.iter().rev().take(footer).rev().cloned());
         let mut all = self.rub_out();
-        for (at, (colour, line)) in lines.iter().enumerate() {
-            // A line that is wider than the terminal would be broken, and its first part would never be taken away.
-            let line = readable(line.as_bytes());
-            let line = fitting(&line, width.saturating_sub(1));
+        for (at, (colour, line)) in laid_out(&lines, &self.footer, terminal::size()).iter().enumerate() {
             if at > 0 {
                 all.push('\n');
             }
@@ -227,7 +248,30 @@ impl Drop for Screen {
 
 #[cfg(test)]
 mod tests {
-    use super::rows;
+    use super::{Coloured, columns, laid_out, rows};
+
+    #[test]
+    fn what_is_drawn_over_is_broken_between_words_and_never_wider_than_the_terminal() {
+        let lines: Vec<Coloured> = vec![
+            ("", "⠋ iteration 1/3 · 3.8s · claude sonnet · $0.16 of $5".to_owned()),
+            ("2", format!("  I am reading the files of this repository{}", " and more".repeat(20))),
+        ];
+        let footer: Vec<Coloured> =
+            vec![("", "p pause  s steer  d detach  c cancel  l log  ? help".to_owned())];
+        let shown = |size| {
+            let rows = laid_out(&lines, &footer, size);
+            assert!(rows.iter().all(|(_, row)| columns(row) < size.0.max(1)), "{size:?}: {rows:?}");
+            assert!(rows.len() < size.1.max(2), "{size:?}: {rows:?}");
+            rows.into_iter().map(|(_, row)| row).collect::<Vec<_>>().join("\n")
+        };
+        insta::assert_snapshot!("live_lines_40", shown((40, 30)));
+        insta::assert_snapshot!("live_lines_80", shown((80, 30)));
+        // The keys stay where there is little room.
+        insta::assert_snapshot!("live_lines_20_5", shown((20, 5)));
+        for size in [(0, 0), (1, 1), (2, 3), (160, 2)] {
+            shown(size);
+        }
+    }
 
     #[test]
     fn a_narrower_terminal_breaks_lines_or_cuts_them_off() {

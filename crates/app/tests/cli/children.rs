@@ -160,7 +160,10 @@ fn a_claim_waits_for_child_loops() {
     assert_eq!(env.status("c")["state"], "running");
     env.write("go", "");
     let output = running.wait(LONG).assert_code(0);
-    assert_has(last_line(&output), "task completed (all children finished)");
+    assert_has(
+        last_line(&output),
+        "the claim was accepted (DONE marker present); its child loops have ended",
+    );
     env.assert_on_bus("INFO", "task completed (all children finished)");
     assert_eq!(env.status("c")["state"], "completed");
 }

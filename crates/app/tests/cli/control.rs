@@ -247,7 +247,7 @@ fn why_names_the_reason_and_one_next_step() {
             "promise",
             vec!["--gate", "true", "--allow-empty"],
             0,
-            "Completed: the claim of iteration 1 passed 1 gate(s)",
+            "Completed: the claim of iteration 1 passed 1 gate",
         ),
         ("promise", vec!["--gate", "false", "--allow-empty", "-n", "1"], 3, "gate `false` exited 1"),
         ("exit 42", vec![], 4, "the agent waits"),

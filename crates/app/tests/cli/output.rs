@@ -30,7 +30,7 @@ fn a_short_loop_in_a_pipe_is_a_few_plain_lines() {
     ");
     insta::assert_snapshot!(
         env.redact(&output.stderr),
-        @"dacapo: completed (done): task completed (promise, no active children) [loop [LOOP]]"
+        @"dacapo: completed (done): the claim was accepted (promise) [loop [LOOP]]"
     );
 }
 
@@ -299,7 +299,7 @@ fn the_demo_shows_a_refused_promise_and_needs_nothing() {
     In its second iteration it will promise more than it did.
 
     dacapo: loop [LOOP] · task write-a-greeter · agent scripted-agent
-      in [ROOT]/tmp/[FOLDER]/greeter · 1 gate · at most 5 iterations
+      in [DACAPO_HOME]/demo/[FOLDER]/greeter · 1 gate · at most 5 iterations
     iteration 1/5  exit 0, [DURATION] · no claim
     iteration 2/5  exit 0, [DURATION] · claims to be done (promise)
       gate `sh check.sh` exited 1, [DURATION]
@@ -313,10 +313,25 @@ fn the_demo_shows_a_refused_promise_and_needs_nothing() {
     completed after 3 iterations, [DURATION]
     "#);
     assert_has(last_line(&output), "completed (done)");
-    // Its files are gone; what happened can be read.
+    // What happened can be read and checked again: its repository stays.
     let again = env.run(["receipt"]).assert_code(0).stdout;
     assert!(output.stdout.contains(again.trim_end()), "{again}");
-    env.run(["why"]).assert_code(0);
+    for (command, words) in [
+        ("why", "Completed: the claim of iteration 3 passed 1 gate."),
+        ("verify", "is sound."),
+        ("diff", "+echo \"Hello, ${1:-world}!\""),
+        ("status", "completed (done) after 3 iterations"),
+        ("logs", "── iteration 3 ──"),
+        ("snapshots", "before the first iteration"),
+    ] {
+        assert_has(&env.run([command]).assert_code(0).stdout, words);
+    }
+    // Without it the receipt is still what was issued, and no gate can say so again.
+    std::fs::remove_dir_all(env.dacapo_home().join("demo")).unwrap();
+    let unchecked = env.run(["verify"]).assert_code(1).stdout;
+    assert_has(&unchecked, "NOT CHECKED: cannot check the files again: the workspace");
+    assert_has(&unchecked, "; the receipt itself and its journal are as they were issued");
+    assert!(!unchecked.contains("NOT SOUND"), "{unchecked}");
     assert_eq!(std::fs::read_dir(env.root().join("tmp")).unwrap().count(), 0);
     assert_eq!(env.survivors(), Vec::<u32>::new());
 }

@@ -59,6 +59,11 @@ fn consent_survives_and_covers_what_runs_and_only_that() {
     // With the commands that were agreed to, it goes on.
     env.write(CONFIG, GATE.replace("tests/**", "'?x', tests/**"));
     run(&env, &[]).assert_code(0);
+    // A pattern that may match nothing asks for as much as one that has to match.
+    for protect in ["'?x', '?tests/**'", "tests/**, '?x'"] {
+        env.write(CONFIG, GATE.replace("tests/**", protect));
+        run(&env, &[]).assert_code(0);
+    }
     assert!(env.run(["trust", "--revoke"]).assert_code(0).stdout.contains("withdrawn"));
     run(&env, &[]).assert_code(4);
 }

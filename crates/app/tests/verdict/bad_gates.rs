@@ -49,15 +49,23 @@ fn a_pattern_that_protects_nothing_is_refused_unless_it_says_that_it_may() {
     // So it is if a file says it, and the file is shared by branches: there it may be optional.
     env.write(".dacapo/config.yaml", "protect: [nothing/**]\n");
     let refused = env.loop_of("true", &["-n", "1", "--protect", "tests/**"]).assert_code(2);
-    assert_has(&refused.stderr, "`nothing/**` protects nothing: no file matches it");
-    assert_has(&refused.stderr, "begins with `?`");
+    insta::assert_snapshot!(refused.stderr, @r"
+    .dacapo/config.yaml:1:11: the pattern `nothing/**` protects nothing: no file matches it
+      1 | protect: [nothing/**]
+        |           ^
+      fix: name files that are there, or write `?nothing/**`, which may match nothing yet
+    dacapo: a mistake in `.dacapo/config.yaml`; nothing was started
+    ");
+    let is_left =
+        |folder: &str| env.dacapo_home().join(folder).read_dir().is_ok_and(|mut all| all.next().is_some());
+    assert!(!is_left("projects"), "the name of its task stays free");
     env.write(".dacapo/config.yaml", "protect: [\"?nothing/**\"]\n");
-    env.loop_of("true", &["-n", "1", "--protect", "tests/**", "--trust"]).assert_code(3);
+    env.loop_of("true", &["-n", "1", "--protect", "tests/**"]).assert_code(3);
     let warned: Vec<String> = env.of_type("warned").iter().map(|event| event["text"].to_string()).collect();
     assert_eq!(warned, Vec::<String>::new());
     // It protects all the same: what is added there is tampered with.
     let agent = format!("mkdir nothing; echo x >nothing/new\n{PROMISE}");
-    env.loop_of(&agent, &["-n", "1", "--gate", "true", "--trust"]).assert_code(3);
+    env.loop_of(&agent, &["-n", "1", "--gate", "true"]).assert_code(3);
     assert_eq!(env.of_type("claim_refused")[0]["reason"], "tampered");
 }
 

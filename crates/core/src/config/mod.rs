@@ -33,6 +33,7 @@ pub use contradictions::Contradictions;
 pub use gates::Gate;
 pub use layers::{Allowance, Effective, EffectiveGate, Source, Sourced, Typed, resolve};
 pub use limits::{BudgetSetting, LimitsSection};
+pub use paths::optional_pattern;
 pub use permissions::PermissionsSection;
 pub use prices::PriceSetting;
 pub(crate) use problem::write_problem;
@@ -50,7 +51,7 @@ pub use worktree::{SetupStep, WorktreeSection};
 use layers::Both;
 use section::Section;
 
-use crate::{judge::evidence::Evidence, notify::NotifyRule, stages::StageName};
+use crate::{judge::evidence::Evidence, notify::NotifyRule, problem::Spot, stages::StageName};
 
 /// Whose file it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +77,8 @@ pub struct Config {
     pub limits: LimitsSection,
     pub gates: Vec<At<Gate>>,
     pub protect: Vec<At<String>>,
+    /// Where each pattern of `protect` stands.
+    protect_spots: Vec<Spot>,
     pub worktree: WorktreeSection,
     pub units: Units,
     pub workflows: Workflows,
@@ -181,7 +184,8 @@ pub fn parse(file: &str, bytes: &[u8], author: Author) -> Result<Config, Problem
     {
         config.limits = limits::read(&mut top);
         config.gates = gates::read(&mut top);
-        config.protect = paths::read_protect(&mut top);
+        let source = crate::problem::Source { file, bytes };
+        (config.protect, config.protect_spots) = paths::read_protect(&mut top, source);
         config.worktree = worktree::read(&mut top);
         config.units = units::read(&mut top);
         config.workflows = workflows::read(&mut top);

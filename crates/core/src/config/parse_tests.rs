@@ -118,6 +118,9 @@ fn every_key_is_read() {
         agents: Agents { agent: Some(At { value: "codex".to_owned(), line: 20 }), ..Agents::default() },
         ..Config::default()
     };
+    let read = repository(WHOLE).unwrap_or_default();
+    assert_eq!(read.protect_spots.len(), read.protect.len());
+    let expected = Config { protect_spots: read.protect_spots, ..expected };
     assert_eq!(repository(WHOLE), Ok(expected.clone()));
     // fault I7: a mark at the start and other line ends change nothing, not even in a command.
     assert_eq!(repository(format!("\u{feff}{}", WHOLE.replace('\n', "\r\n"))), Ok(expected));
@@ -274,4 +277,19 @@ fn all_problems_are_told_at_once_with_their_lines() {
     // An error shows a file's text without escape sequences, which could fool the user's terminal.
     let told = repository("a: \u{1b}[2Jx\n").unwrap_err().to_string();
     assert!(!told.contains('\u{1b}'), "{told:?}");
+}
+
+#[test]
+fn a_pattern_that_protects_nothing_is_shown_where_it_stands() {
+    let config =
+        repository("gates: [make]\nprotect: [Makefile, \"?new/**\",\n  tests/**]\n").unwrap_or_default();
+    let shown = |pattern| config.protects_nothing(pattern).map(|problem| problem.to_string());
+    insta::assert_snapshot!(shown("tests/**").unwrap_or_default(), @r"
+    .dacapo/config.yaml:3:3: the pattern `tests/**` protects nothing: no file matches it
+      3 |   tests/**]
+        |   ^
+      fix: name files that are there, or write `?tests/**`, which may match nothing yet
+    ");
+    assert!(shown("Makefile").unwrap_or_default().starts_with(".dacapo/config.yaml:2:11: "));
+    assert_eq!(shown("elsewhere"), None, "typed");
 }

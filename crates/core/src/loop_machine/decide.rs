@@ -421,6 +421,16 @@ impl Decision {
     }
 
     pub(super) fn finish(&mut self, reason: Reason, detail: String) {
+        // The restart preset fixes the first words of this message.
+        let posted = match reason {
+            Reason::MaxIterations => format!("max restarts exceeded: {detail}"),
+            _ => detail.clone(),
+        };
+        self.finish_saying(reason, detail, posted);
+    }
+
+    /// Ends the loop. `posted` is what the bus says, where other words are fixed than people are told.
+    pub(super) fn finish_saying(&mut self, reason: Reason, detail: String, posted: String) {
         let kind = match reason {
             Reason::Done => "INFO",
             Reason::Waiting
@@ -442,13 +452,7 @@ impl Decision {
             | Reason::Budget
             | Reason::Stuck => "ERROR",
         };
-        // The restart preset fixes the first words of this message.
-        let body = if reason == Reason::MaxIterations {
-            format!("max restarts exceeded: {detail}")
-        } else {
-            detail.clone()
-        };
-        self.post(kind, body);
+        self.post(kind, posted);
         // Only an accepted claim leaves an item marked as done. A claim that `resume` judges again does not need the
         // marks.
         if !matches!(reason, Reason::Done | Reason::Disk) {

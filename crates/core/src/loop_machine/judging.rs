@@ -371,11 +371,20 @@ impl Decision {
             Some(Signal::Item(_)) => self.named(&by),
             first => first.map_or("", Signal::name).to_owned(),
         };
-        let detail = match judging.children {
-            Children::None => format!("task completed ({marker}, no active children)"),
-            Children::Finished => "task completed (all children finished)".to_owned(),
-            Children::Cancelled => format!("task completed ({marker}, child loops were cancelled)"),
-            Children::Running => format!("task completed ({marker}, child loops still running)"),
+        // The restart preset fixes the words on the bus.
+        let (posted, children) = match judging.children {
+            Children::None => (format!("task completed ({marker}, no active children)"), ""),
+            Children::Finished => {
+                ("task completed (all children finished)".to_owned(), "; its child loops have ended")
+            }
+            Children::Cancelled => (
+                format!("task completed ({marker}, child loops were cancelled)"),
+                "; its child loops were cancelled",
+            ),
+            Children::Running => (
+                format!("task completed ({marker}, child loops still running)"),
+                "; its child loops still run",
+            ),
         };
         let fact = BusPost {
             to: BusTarget::Project,
@@ -387,7 +396,7 @@ impl Decision {
             ),
         };
         self.perform(Effect::Post(fact));
-        self.finish(Reason::Done, detail);
+        self.finish_saying(Reason::Done, format!("the claim was accepted ({marker}){children}"), posted);
     }
 
     /// The items of a claim for people: `tasks #1, #3`.

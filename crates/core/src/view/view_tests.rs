@@ -253,14 +253,14 @@ fn why_gives_one_reason_and_one_next_step_for_every_end() {
             vec![accepted(true)],
             Reason::Done,
             "task completed",
-            "Completed: the claim of iteration 3 passed 1 gate(s). task completed.".to_owned(),
+            "Completed: the claim of iteration 3 passed 1 gate.".to_owned(),
             "Nothing is left to do.",
         ),
         (
             vec![accepted(false)],
             Reason::Done,
             "task completed",
-            "Completed, unverified: no gate stood behind the claim. task completed.".to_owned(),
+            "Completed, unverified: no gate stood behind the claim.".to_owned(),
             "Check the work yourself; next time give `--gate CMD`.",
         ),
         (vec![], Reason::Error, "DONE is a directory", "Failed: DONE is a directory.".to_owned(), {
@@ -285,6 +285,19 @@ fn why_gives_one_reason_and_one_next_step_for_every_end() {
             "3 iterations used",
             format!("Failed: 3 iterations used.{refusal}"),
             "`dacapo resume abcdefghjk -n +10` grants ten more; `dacapo logs abcdefghjk` shows what the agent said.",
+        ),
+        (
+            vec![LoopEvent::ClaimRefused {
+                iteration: 3,
+                reason: RefusalReason::TreeChanged,
+                detail: "`a` was changed while the claim was being checked".into(),
+            }],
+            Reason::MaxIterations,
+            "3 iterations used",
+            "Failed: 3 iterations used. The last claim was refused in iteration 3: `a` was changed while the claim was being checked."
+                .to_owned(),
+            "If the gate rewrites files, begin anew with one that only checks them; if something else does, end that, then \
+             `dacapo resume abcdefghjk -n +1`.",
         ),
         (vec![refused()], Reason::MaxTime, "8h used", format!("Failed: 8h used.{refusal}"), {
             "`dacapo resume abcdefghjk --max-time 8h` sets a new limit."

@@ -6,6 +6,7 @@ use super::LoopView;
 use crate::{
     event::{GateResult, Reason},
     judge::claim::{DECIDES_FROM_OUTSIDE, RefusalReason},
+    text::count,
 };
 
 /// The answer of `dacapo why`.
@@ -40,6 +41,8 @@ pub enum RefusedBy {
     ChangedTests,
     /// The same, and a person may take them as they are.
     ApprovableChange,
+    /// Files changed while gates ran.
+    RestlessFiles,
 }
 
 impl RefusedBy {
@@ -65,10 +68,10 @@ impl RefusedBy {
             RefusalReason::Narrowed => Some(Self::ApprovableChange),
             RefusalReason::Tampered if detail.contains(DECIDES_FROM_OUTSIDE) => Some(Self::ApprovableChange),
             RefusalReason::Tampered => Some(Self::ChangedTests),
+            RefusalReason::TreeChanged => Some(Self::RestlessFiles),
             RefusalReason::NoEvidence
             | RefusalReason::Contradiction
             | RefusalReason::Empty
-            | RefusalReason::TreeChanged
             | RefusalReason::Malformed => None,
         }
     }
@@ -119,6 +122,10 @@ fn mend_first(view: &LoopView) -> Option<String> {
             "`dacapo diff {id}` shows what was changed; `dacapo steer {id} \"…\"` says what is to stay, then `dacapo resume \
              {id}{more}`. If the change is what you want, `dacapo approve {id}` takes it as it is."
         )),
+        RefusedBy::RestlessFiles => Some(format!(
+            "If the gate rewrites files, begin anew with one that only checks them; if something else does, end that, then `dacapo \
+             resume {id}{more}`."
+        )),
     }
 }
 
@@ -137,13 +144,14 @@ pub fn why(view: &LoopView) -> Why {
         Some(Reason::Done) => match view.verified {
             Some(true) => (
                 format!(
-                    "Completed: the claim of iteration {} passed {} gate(s). {detail}.",
-                    view.iteration, view.gates
+                    "Completed: the claim of iteration {} passed {}.",
+                    view.iteration,
+                    count(u32::try_from(view.gates).unwrap_or(u32::MAX), "gate")
                 ),
                 "Nothing is left to do.".to_owned(),
             ),
             _ => (
-                format!("Completed, unverified: no gate stood behind the claim. {detail}."),
+                "Completed, unverified: no gate stood behind the claim.".to_owned(),
                 "Check the work yourself; next time give `--gate CMD`.".to_owned(),
             ),
         },

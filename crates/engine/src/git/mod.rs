@@ -28,6 +28,16 @@ pub fn is_dirty(dir: &std::path::Path) -> bool {
     look().unwrap_or(false)
 }
 
+/// Makes `dir` a repository whose first commit has all of its files.
+pub fn init(dir: &std::path::Path, message: &str) -> Result<(), GitError> {
+    let git = Git::find()?;
+    git.call(dir).args(["init", "-q", "--template="]).ok()?;
+    git.call(dir).args(["add", "-A"]).ok()?;
+    let commit = git.call(dir).config("user.name=dacapo").config("user.email=dacapo@localhost");
+    commit.config("commit.gpgsign=false").args(["commit", "-q", "-m", message]).ok()?;
+    Ok(())
+}
+
 pub(crate) use checkout::Checkout;
 pub(crate) use files::{escaped, replace};
 pub(crate) use listed_config::{ListedConfig, without_scopes};

@@ -206,7 +206,9 @@ impl Protected {
     fn judge_workspace(&mut self, workspace: &Path, state: &Path, mode: SandboxMode, parent: Option<&Path>) {
         let is_protected = self.layout.access(workspace) != Access::Writable;
         let of_parent = parent.is_some_and(|parent| workspace.starts_with(real(parent)));
-        let is_own_worktree = workspace.starts_with(state.join("worktrees")) && parent.is_none();
+        let is_made_by_dacapo =
+            ["worktrees", "demo"].iter().any(|folder| workspace.starts_with(state.join(folder)));
+        let is_own_worktree = is_made_by_dacapo && parent.is_none();
         if !is_protected || of_parent || is_own_worktree {
             return;
         }

@@ -173,12 +173,13 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
         let path = path.clone();
         move |source| StartError::Io { what, path, source }
     };
+    // Before its folder is made: the name of a task that is refused here stays free.
+    let at_start = StartingPoint::prepare(home, &id, &new.policy, &new.workspace, new.base, new.filters)?;
     make_dir(&folder).map_err(at("cannot make the task folder", &folder))?;
     write_task(&folder, &prompt).map_err(at("cannot write", &folder.join("TASK.md")))?;
     home.keep_reserve();
     let runs = home.runs(&new.project, &task);
     let segments = Segments::open(&runs, &id).map_err(at("cannot make the folder", &runs))?;
-    let at_start = StartingPoint::prepare(home, &id, &new.policy, &new.workspace, new.base, new.filters)?;
     warnings.extend(at_start.warnings);
     if let Some(goalposts) = &at_start.goalposts {
         let list = goalposts_of(&runs, &id);

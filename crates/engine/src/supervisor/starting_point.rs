@@ -189,6 +189,12 @@ impl StartingPoint {
             }
             let (goalposts, reach) =
                 WatchedGoalposts::begin(&root, &below(&root, dir), policy, path.as_deref(), &earlier);
+            for program in goalposts.not_read_whole(&reach.programs) {
+                at_start.warnings.push(format!(
+                    "the program `{program}` of a gate is too large to be read whole before the first agent: it is compared by its size, \
+                     its times, its beginning and its end"
+                ));
+            }
             (at_start.goalposts, at_start.gate_runners) = (Some(goalposts), reach.runners);
             if workspace.is_git() && policy.gates.run_in != GateIn::Clean {
                 let tracked: HashSet<Vec<u8>> = workspace.files(&base.snapshot)?.into_iter().collect();

@@ -127,7 +127,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &TaskRunArgs) -> Result<u8, UserEr
         require_consent(cx, &client, view, flags.trust, false)?;
     }
     supervisor::refuse_secrets_in(&settings.policy)?;
-    refuse_idle_patterns(&root, &settings.policy)?;
+    refuse_idle_patterns(&root, &settings.policy, &configured)?;
     let repo = Repository::open(&root, &cx.home)?;
     let target = target(&repo, args.target.as_deref())?;
     repo.check_identity()?;

@@ -169,7 +169,7 @@ pub(in crate::cli) fn run(cx: &Context, args: &UnitRunArgs) -> Result<u8, UserEr
         (ConsentScope::Units, &unit_runnables(&units)),
         args.flags.trust,
     )?;
-    refuse_idle_patterns(&root, &settings.policy)?;
+    refuse_idle_patterns(&root, &settings.policy, &configured)?;
     disbelieve(cx, &root, &mut units)?;
     let repo = Repository::open(&root, &cx.home)?;
     let target = match target {
@@ -224,7 +224,7 @@ fn disbelieve(cx: &Context, root: &Path, units: &mut [Unit]) -> Result<(), UserE
             if is_meant && !not_granted(&[taken_as_complete(&unit_now, task)], &granted).is_empty() {
                 task.status = TaskStatus::Pending;
                 told.push(format!(
-                    "task #{number} of {} is `complete` in its file, and no receipt proves it: it does not count; \
+                    "task #{number} of {} is `complete` in its file, and no receipt proves it: it is worked on again; \
                      `dacapo trust` takes it as done",
                     unit_now.id
                 ));

@@ -140,7 +140,7 @@ pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
     let runnables = if found.is_builtin { Vec::new() } else { workflow_runnables(&workflow) };
     let scoped = (ConsentScope::Workflows, &runnables[..]);
     consent::require_all(&cx.home, &configured, &root, scoped, args.flags.trust)?;
-    refuse_idle_patterns(&root, &policy)?;
+    refuse_idle_patterns(&root, &policy, &configured)?;
     let policy = as_one_budget(policy, &mut workflow);
     let used = workflow.steps.iter().filter(|step| step.kind.has_agent());
     let mut used = used.map(|step| agents.get(&step.id).unwrap_or(&policy.agent.command));

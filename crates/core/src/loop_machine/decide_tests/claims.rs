@@ -33,7 +33,8 @@ fn a_claim_without_gates_is_believed_once_children_have_ended() {
         ]
     );
     assert_eq!(names(&step.events[5..]), ["receipt_issued", "loop_finished"]);
-    assert_eq!(step.events.last(), Some(&finished(Reason::Done, done, 1)));
+    let accepted = finished(Reason::Done, "the claim was accepted (DONE marker present)", 1);
+    assert_eq!(step.events.last(), Some(&accepted));
     assert_eq!(posts(&step), [("FACT", "task TASK-001 completed after 1 iteration"), ("INFO", done)]);
     let to_project = |e: &Effect| matches!(e, Effect::Post(post) if post.to == BusTarget::Project);
     assert_eq!(step.effects.iter().map(to_project).collect::<Vec<_>>(), [true, false]);
@@ -51,7 +52,10 @@ fn children_that_end_in_time_are_waited_for() {
         step.events[0],
         LoopEvent::ChildrenFinished { left: vec![], cancelled: false, waited_ms: Millis(3000) }
     );
-    assert_eq!((sim.over(), sim.detail()), (Some(Reason::Done), "task completed (all children finished)"));
+    assert_eq!(
+        (sim.over(), sim.detail()),
+        (Some(Reason::Done), "the claim was accepted (promise); its child loops have ended")
+    );
 }
 
 #[test]
@@ -74,7 +78,7 @@ fn children_that_outlast_the_wait_are_left_alone_without_gates() {
     assert_eq!(work(&step), []);
     assert_eq!(
         (sim.over(), sim.detail()),
-        (Some(Reason::Done), "task completed (promise, child loops still running)")
+        (Some(Reason::Done), "the claim was accepted (promise); its child loops still run")
     );
 }
 
@@ -220,10 +224,7 @@ fn until_commands_make_a_claim_when_all_exit_zero() {
     assert_eq!(work(&step), [AWAIT_CHILDREN]);
     assert_eq!(sim.work(no_children()), [runs_gate("g")]);
     sim.feed(gate(0));
-    assert_eq!(
-        (sim.over(), sim.detail()),
-        (Some(Reason::Done), "task completed (until command, no active children)")
-    );
+    assert_eq!((sim.over(), sim.detail()), (Some(Reason::Done), "the claim was accepted (until command)"));
     // Without gates it is believed; beside an agent's claim it is not asked; a wait still counts if it is red.
     let all_green = Sim::running(until(&[])).after([exits(1), gate(0), gate(0), no_children()]);
     assert_eq!(all_green.over(), Some(Reason::Done));

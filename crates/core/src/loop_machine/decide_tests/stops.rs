@@ -9,10 +9,10 @@ fn every_reason_to_stop_is_recorded_once_and_last() {
     let facts = |bend: Bend| vec![exits_with(1, bend)];
     let broken =
         |is_fatal| Input::AgentNotStarted(StartFailure { detail: "no `x` on PATH".into(), is_fatal });
-    let done = "task completed (DONE marker present, no active children)";
+    let done = "the claim was accepted (DONE marker present)";
     for (inputs, reason, detail) in [
         (vec![writes_done(1), no_children()], Reason::Done, done),
-        (vec![promises(1), no_children()], Reason::Done, "task completed (promise, no active children)"),
+        (vec![promises(1), no_children()], Reason::Done, "the claim was accepted (promise)"),
         (facts(|r| r.facts.done = DoneFact::Directory), Reason::Error, "DONE is a directory"),
         (facts(|r| r.facts.done = DoneFact::Unreadable("denied".into())), Reason::Error, "stat DONE: denied"),
         (vec![broken(true)], Reason::Agent, "no `x` on PATH"),

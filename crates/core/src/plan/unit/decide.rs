@@ -82,16 +82,8 @@ impl Decision {
             (At::LookingAtBranch(next), In::BranchSeen(branch)) => self.branch_seen(next, branch),
             (At::ReadingTasks, In::TasksRead(tasks)) => self.tasks_read(tasks),
             (At::FindingProofs { new }, In::ProofsFound(proven)) => {
-                match new.iter().find(|task| !proven.contains(task)) {
-                    None => self.start_work(),
-                    Some(task) => self.end(
-                        UnitEnd::Error,
-                        format!(
-                            "`{}` says since the run began that task #{task} is complete, and nothing proves it",
-                            self.brief.target
-                        ),
-                    ),
-                }
+                self.reopen(new.into_iter().filter(|task| !proven.contains(task)).collect());
+                self.start_work();
             }
             (At::TakingTargetBack { red }, In::TargetTaken(taken)) => self.target_taken_back(red, taken),
             (At::FindingMustHold { red }, In::MustHoldFound(must_hold)) => self.fix_merge(&red, &must_hold),
@@ -330,6 +322,19 @@ impl Decision {
             let commit = self.state.base.clone();
             self.go(UnitStage::FindingProofs { new }, UnitEffect::FindProofs { commit });
         }
+    }
+
+    /// Takes these tasks for open, whatever the target says of them: no receipt proves them.
+    fn reopen(&mut self, unproven: Vec<u32>) {
+        if unproven.is_empty() {
+            return;
+        }
+        self.warn(Some(rules::said_without_proof(&self.brief.target, &unproven)));
+        let mut tasks = self.state.tasks.clone();
+        for task in tasks.iter_mut().filter(|task| unproven.contains(&task.spec.number)) {
+            task.status = TaskStatus::Pending;
+        }
+        self.note(UnitNote::Tasks(tasks));
     }
 
     fn start_work(&mut self) {

@@ -299,9 +299,16 @@ fn a_target_that_says_more_than_before_has_to_prove_it() {
     let effects = sim.feed(UnitInput::ProofsFound(BTreeSet::from([2])));
     assert_eq!(effects[1..], restores("t1"));
     let mut sim = begun();
-    assert_eq!(sim.feed(UnitInput::ProofsFound(BTreeSet::from([1]))), NOTHING);
-    let said = "`main` says since the run began that task #2 is complete, and nothing proves it";
-    assert_eq!(sim.told, [failed(UnitEnd::Error, said)]);
+    let effects = sim.feed(UnitInput::ProofsFound(BTreeSet::from([1])));
+    let text =
+        "`main` says that task #2 is complete, and no receipt proves it: it is worked on again".to_owned();
+    assert_eq!(sim.told, [RunEvent::UnitWarned { text }]);
+    // It is worked on as if its file said so.
+    assert_eq!(effects[1..], restores("t1"));
+    let tasks = vec![task(1, Complete), task(2, Pending), task(3, Pending)];
+    sim.feed(UnitInput::BranchRestored(None));
+    let effects = sim.sees(&[Complete, Complete, Pending]);
+    assert_eq!(effects, [UnitEffect::SetStatuses { tasks, statuses: vec![(2, Pending)] }]);
 }
 
 // --- from loop to loop -------------------------------------------------------------------------------------------

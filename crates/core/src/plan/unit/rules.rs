@@ -181,6 +181,18 @@ pub(super) fn newly_complete(brief: &UnitBrief, tasks: &[Task]) -> Vec<u32> {
     tasks.iter().filter(is_new).map(|task| task.spec.number).collect()
 }
 
+/// What the user is told of tasks that the target calls complete and no receipt proves.
+pub(super) fn said_without_proof(target: &str, tasks: &[u32]) -> String {
+    let (noun, verb, they) = match tasks {
+        [_] => ("task", "is", "it is"),
+        _ => ("tasks", "are", "they are"),
+    };
+    format!(
+        "`{target}` says that {noun} {} {verb} complete, and no receipt proves it: {they} worked on again",
+        numbers(tasks)
+    )
+}
+
 /// The file that a merge would change in a way that it may not: nothing but the status of this unit's proven tasks.
 pub(super) fn foreign_change(view: &MergeView) -> Option<String> {
     let MergeView { proven, tasks, changes } = view;
