@@ -180,13 +180,12 @@ impl Protected {
     /// Not to be written, if it is there.
     fn protect(&mut self, path: &Path) {
         let Ok(found) = fs::symlink_metadata(path) else { return };
-        if found.is_symlink() {
-            if is_writable(path.parent().unwrap_or(path)) && !self.is_below_protected(path) {
-                self.open.push(format!(
-                    "`{}` is a link, which an agent can replace; what it leads to is protected",
-                    path.display()
-                ));
-            }
+        let is_replaceable = || is_writable(path.parent().unwrap_or(path)) && !self.is_below_protected(path);
+        if found.is_symlink() && is_replaceable() {
+            self.open.push(format!(
+                "`{}` is a link, which an agent can replace; what it leads to is protected",
+                path.display()
+            ));
         }
         if let Ok(path) = path.canonicalize() {
             self.layout.set(path, Access::ReadOnly);
