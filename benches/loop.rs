@@ -463,7 +463,7 @@ impl Bench {
 
     fn size(&self) -> Vec<Figure> {
         let bytes = fs::metadata(DACAPO).expect("the binary").len();
-        vec![Figure::at_most("size of the binary", "MB", bytes as f64 / 1e6, None, 12.0)]
+        vec![Figure::at_most("size of the binary", "MB", bytes as f64 / 1e6, None, 18.0)]
     }
 
     // --- what is run ----------------------------------------------------------------------------------------
