@@ -12,6 +12,7 @@ use dacapo_core::{
     },
     config::Typed,
     event::Outcome,
+    sandbox::SandboxMode,
     text::ansi::readable,
 };
 use dacapo_engine::{
@@ -26,6 +27,7 @@ use serde::Serialize;
 use super::{
     agents::{AgentFinding, Wanted, missing},
     asking::while_asking,
+    flags::sandbox_rules,
     say, say_json, value,
 };
 use crate::{
@@ -138,10 +140,15 @@ fn sandbox(cx: &Context, findings: &mut Findings) {
     if cx.inside.is_some() {
         return;
     }
-    let tried = cx.home.prepare().map_err(io::Error::other).and_then(|()| guard::try_out(&cx.home));
+    // A configuration that cannot be read is told by another finding.
+    let configured = Context::folder(None).ok().and_then(|folder| ConfigFiles::load(&folder).ok());
+    let rules = configured.map(|files| sandbox_rules(&files.effective(&Typed::default()).sandbox, None));
+    let rules = rules.unwrap_or_default();
+    let tried = cx.home.prepare().map_err(io::Error::other).and_then(|()| guard::try_out(&cx.home, &rules));
     let (level, detail) = match tried {
         Ok(held) => {
-            let level = if held.is_whole() { Level::Ok } else { Level::Warn };
+            let is_wanted = rules.mode == SandboxMode::Off;
+            let level = if held.is_whole() || is_wanted { Level::Ok } else { Level::Warn };
             let open: String = held.open.iter().map(|open| format!("; {open}")).collect();
             (level, format!("{}{open}", held.words()))
         }

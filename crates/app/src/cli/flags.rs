@@ -170,8 +170,7 @@ impl LoopFlags {
 
     /// What agents and gates may write and reach.
     fn sandbox_rules(&self, configured: &EffectiveSandbox) -> SandboxRules {
-        let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
-        configured.rules(self.sandbox.map(SandboxMode::from), home.as_deref())
+        sandbox_rules(configured, self.sandbox.map(SandboxMode::from))
     }
 
     /// What to say of `--sandbox` if the repository asks for more.
@@ -274,6 +273,12 @@ impl LoopFlags {
         };
         Ok(ChosenSettings { policy, programs, effective, agent_from, obstacle, warnings })
     }
+}
+
+/// What agents and gates may write and reach, by the configuration and by the mode that was typed.
+pub(super) fn sandbox_rules(configured: &EffectiveSandbox, typed: Option<SandboxMode>) -> SandboxRules {
+    let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
+    configured.rules(typed, home.as_deref())
 }
 
 /// The gates and protected paths of the configuration and of what was typed. Each gate is tried again as often as `retries` or its

@@ -2,7 +2,7 @@
 //!
 //! Only mounts can hold that. Where the system allows none, the journal has to say that the refs are shared.
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt};
 
 use crate::world::World;
 
@@ -80,4 +80,32 @@ fn an_agent_on_another_branch_is_brought_back_with_what_it_committed() {
         let branches = world.env.git(["for-each-ref", "--format=%(refname)", "refs/heads"]);
         assert_eq!(branches, "refs/heads/main\n");
     }
+}
+
+#[test]
+fn commits_of_an_attempt_without_a_claim_and_hooks_that_are_a_link_stay() {
+    let world = World::new();
+    world.plan("auth", &[]);
+    let began = world.env.root().join("began").display().to_string();
+    // The first attempt commits and claims nothing; the second makes a pipe of its branch, which nothing may wait for.
+    let body = format!(
+        "do: if test -e {began}; then git log --format=%s > seen.txt; ref=$(git symbolic-ref HEAD); rm \"$(git rev-parse --git-common-dir)/$ref\"; mkfifo \"$(git rev-parse --git-common-dir)/$ref\"; fi\n\
+         do: touch {began} done.txt\n\
+         do: test -e seen.txt || {{ git add -A && git -c user.name=a -c user.email=a@b commit -q -m first && exit 1; }}\n"
+    );
+    world.task("auth", 1, &[], "test -f seen.txt", &body);
+    world.commit();
+    let hooks = world.env.workspace().join(".git/hooks");
+    let elsewhere = world.env.root().join("hooks");
+    let _ = fs::remove_dir_all(&hooks);
+    fs::create_dir_all(&elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &hooks).unwrap();
+    let hook = elsewhere.join("post-commit");
+    fs::write(&hook, "#!/bin/sh\necho hooked >> hooked.txt\n").unwrap();
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
+    world.run(&[]).assert_code(0);
+    let seen = world.env.git(["show", "main:seen.txt"]);
+    assert!(seen.starts_with("first\n"), "the second attempt sees what the first committed: {seen}");
+    assert!(world.env.git(["log", "--format=%s", "main"]).contains("first"));
+    assert_eq!(world.env.git(["show", "main:hooked.txt"]), "hooked\n");
 }

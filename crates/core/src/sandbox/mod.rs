@@ -2,9 +2,11 @@
 
 mod layout;
 mod names;
+mod own_branch;
 
 pub use layout::{Access, LandlockGrants, Layout, MountStep, PathFacts};
 pub use names::{Names, Surroundings, names};
+pub use own_branch::{BranchStep, branch_step};
 
 use std::{fmt, path::PathBuf};
 
@@ -122,6 +124,9 @@ impl SandboxHeld {
     pub fn words(&self) -> String {
         match (self.mode, self.tier) {
             (SandboxMode::Off, _) => "no sandbox".to_owned(),
+            (_, SandboxTier::None) if self.open.is_empty() => {
+                "no sandbox: `sandbox.tier` says `none`".to_owned()
+            }
             (mode, SandboxTier::None) => format!("no sandbox: this system allows no `{mode}`"),
             (mode, tier) => format!("{mode} ({tier})"),
         }

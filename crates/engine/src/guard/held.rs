@@ -17,7 +17,8 @@ const TEXT: &str = "# Empty on purpose: dacapo holds this name while a loop runs
                     # It goes away with the last loop, and may be deleted.\n";
 
 /// What bash reads instead of `~/.profile` if it is there.
-const LOGIN: &str = "if [ -r ~/.profile ]; then . ~/.profile; fi\n";
+const LOGIN: &str =
+    "if [ -r ~/.bash_login ]; then . ~/.bash_login; elif [ -r ~/.profile ]; then . ~/.profile; fi\n";
 
 /// Names that are held; dropping this lets go of them.
 #[derive(Debug, Default)]

@@ -12,14 +12,15 @@ mod plan;
 pub(crate) use held::{HeldNames, is_held};
 pub use namespaces::{INIT, init_main};
 pub(crate) use namespaces::{Init, is_alone};
-pub(crate) use own_refs::OwnRefs;
+pub(crate) use own_refs::{OwnRefs, is_of_dacapo};
 pub(crate) use plan::{GuardedPlaces, agent_folders};
 pub use plan::{Protected, protected};
 
 use std::{
+    cell::OnceCell,
     io,
     path::{Path, PathBuf},
-    sync::Arc,
+    rc::Rc,
 };
 
 use dacapo_core::{
@@ -37,6 +38,8 @@ use crate::{home::Home, process::KeeperLink, proof::fresh_id};
 pub(crate) struct Guard {
     pub(crate) rules: SandboxRules,
     pub(crate) places: GuardedPlaces,
+    /// What its first keeper held. The journal and the receipt say that, so no later one may hold less.
+    first: OnceCell<SandboxHeld>,
 }
 
 impl Guard {
@@ -48,31 +51,31 @@ impl Guard {
             agent_folders: agent_folders(policy),
             parent: None,
             own_refs: None,
+            shares_refs: false,
         };
-        Self { rules: policy.sandbox.clone(), places }
+        Self { rules: policy.sandbox.clone(), places, first: OnceCell::new() }
     }
 
     /// Gives agents that work in a worktree of dacapo's refs of their own, where the sandbox can hold them. Those of a
-    /// supervisor that was killed are taken away: what they held was brought over, or is in the worktree's files.
+    /// supervisor that was killed are set aside: what they held was brought over, or is in the worktree's files.
     pub(crate) fn give_own_refs(
         &mut self,
         home: &Home,
         branch: Option<&str>,
         purpose: Option<&Purpose>,
-        is_child: bool,
     ) -> io::Result<()> {
-        if self.rules.mode == SandboxMode::Off || self.rules.tier < SandboxTier::Namespaces {
+        let is_worktree =
+            self.places.workspace.canonicalize().is_ok_and(|folder| is_of_dacapo(home, &folder));
+        if self.rules.mode == SandboxMode::Off || !is_worktree {
             return Ok(());
         }
-        let Some(refs) = OwnRefs::of(home, &self.places.workspace, branch) else {
-            return Ok(());
-        };
-        let refs = if is_child && refs.is_there() {
-            refs.shared()
-        } else {
-            refs.laid_out(purpose.is_none_or(|purpose| purpose.step == PlanStep::Workflow))?
-        };
-        self.places.own_refs = Some(Arc::new(refs));
+        self.places.shares_refs = true;
+        if self.rules.tier == SandboxTier::Namespaces
+            && let Some(refs) = OwnRefs::of(home, &self.places.workspace, branch)
+        {
+            let may_push = purpose.is_none_or(|purpose| purpose.step == PlanStep::Workflow);
+            self.places.own_refs = Some(Rc::new(refs.laid_out(may_push)?));
+        }
         Ok(())
     }
 
@@ -90,11 +93,26 @@ impl Guard {
     /// What is needed to run something in `workspace` that belongs to no loop.
     pub(crate) fn of_folder(rules: &SandboxRules, workspace: &Path) -> Self {
         let workspace = workspace.to_owned();
-        Self { rules: rules.clone(), places: GuardedPlaces { workspace, ..GuardedPlaces::default() } }
+        Self {
+            rules: rules.clone(),
+            places: GuardedPlaces { workspace, ..GuardedPlaces::default() },
+            first: OnceCell::new(),
+        }
     }
 
-    /// Starts a keeper that holds the best tier there is, and says what it holds.
+    /// Starts a keeper that holds the best tier there is, and says what it holds. None holds less than the first did.
     pub(crate) fn keeper(&self, home: &Home, id: &LoopId) -> io::Result<(KeeperLink, SandboxHeld)> {
+        let (keeper, held) = self.try_tiers(home, id)?;
+        let first = self.first.get_or_init(|| held.clone());
+        if held.is_less_than(first) {
+            let why =
+                format!("the loop began with {}, and this system now allows {}", first.words(), held.words());
+            return Err(io::Error::other(why));
+        }
+        Ok((keeper, held))
+    }
+
+    fn try_tiers(&self, home: &Home, id: &LoopId) -> io::Result<(KeeperLink, SandboxHeld)> {
         let database = home.database();
         let mode = self.rules.mode;
         if mode == SandboxMode::Off {
@@ -110,7 +128,9 @@ impl Guard {
                 if tier > self.rules.tier {
                     continue;
                 }
-                if tier < SandboxTier::Namespaces && self.places.own_refs.is_some() {
+                if self.places.shares_refs
+                    && (tier < SandboxTier::Namespaces || self.places.own_refs.is_none())
+                {
                     protected.open.push(SHARED_REFS.to_owned());
                 }
                 let spec = match tier {
@@ -138,9 +158,9 @@ impl Guard {
 }
 
 /// What a loop in the current folder would be held by.
-pub fn try_out(home: &Home) -> io::Result<SandboxHeld> {
+pub fn try_out(home: &Home, rules: &SandboxRules) -> io::Result<SandboxHeld> {
     let here = std::env::current_dir()?;
-    let guard = Guard::of_folder(&SandboxRules::default(), &here);
+    let guard = Guard::of_folder(rules, &here);
     let (_, held) = guard.keeper(home, &fresh_id()?)?;
     Ok(held)
 }

@@ -6,13 +6,18 @@
 //! alone (HEAD, index) are those of the repository. When an attempt is over, dacapo brings the worktree's own branch over.
 
 use std::{
+    cell::RefCell,
     ffi::OsStr,
     fs, io,
-    os::unix::{ffi::OsStrExt, fs::FileTypeExt},
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
 };
 
-use dacapo_core::{receipt::sha256, sandbox::MountStep};
+use dacapo_core::{
+    receipt::sha256,
+    sandbox::{BranchStep, MountStep, branch_step},
+};
+use rustix::fs::{FlockOperation, flock};
 
 use crate::{
     git::{WorkspaceError, on_disk},
@@ -39,6 +44,10 @@ const INDEX: &str = "index";
 /// Files of a worktree that say which repository it belongs to.
 const LINKS: [&str; 2] = ["commondir", "gitdir"];
 
+/// How long the file of a ref may be, and that of many.
+const LONGEST_REF: u64 = 1 << 10;
+const LONGEST_LIST: u64 = 1 << 27;
+
 /// How much of the hash of a worktree's path names its folder.
 const KEY: usize = 20;
 
@@ -58,18 +67,17 @@ pub(crate) struct OwnRefs {
     folder: PathBuf,
     /// Repositories on this machine that are remotes of this one.
     remotes: Vec<PathBuf>,
-    /// Whether they are those of the loop above, which takes them away.
-    is_shared: bool,
+    /// Where the branch was when the copy was last brought up to date; not known of what a killed supervisor left.
+    shown: RefCell<Option<String>>,
+    /// Held by the loop that made the folder; the others that work in the worktree share it, and leave it where it is.
+    lock: Option<fs::File>,
 }
 
 impl OwnRefs {
     /// The refs of the agents that work in a worktree of dacapo's; none if its refs are not files, or it is on no branch.
     /// Without a `branch` it is the one that the worktree is on.
     pub(crate) fn of(home: &Home, worktree: &Path, branch: Option<&str>) -> Option<Self> {
-        let worktree = worktree.canonicalize().ok()?;
-        if !worktree.starts_with(home.path().canonicalize().ok()?.join("worktrees")) {
-            return None;
-        }
+        let worktree = worktree.canonicalize().ok().filter(|path| is_of_dacapo(home, path))?;
         let (git_dir, common) = on_disk::folders_of_checkout(&worktree)?;
         if git_dir == common || common.join("reftable").exists() {
             return None;
@@ -77,29 +85,55 @@ impl OwnRefs {
         let key = sha256(worktree.as_os_str().as_bytes());
         let folder = home.path().join("refs").join(&key[..KEY]);
         let branch = branch.map(str::to_owned).or_else(|| on_disk::head_branch(&git_dir, &common))?;
-        Some(Self { common, git_dir, branch, folder, remotes: Vec::new(), is_shared: false })
+        let config = fs::read_to_string(common.join("config")).ok()?;
+        let remotes = local_remotes(&config, common.parent().unwrap_or(&common));
+        Some(Self { common, git_dir, branch, folder, remotes, shown: RefCell::default(), lock: None })
     }
 
-    /// Whether there is such a folder already: of a loop above, or of a supervisor that was killed.
+    /// Whether there is such a folder already: of a loop that works in the same worktree, or of a supervisor that was killed.
     pub(crate) fn is_there(&self) -> bool {
         self.folder.is_dir()
     }
 
-    /// The refs of the loop above, whose agent works in the same worktree.
-    pub(crate) fn shared(self) -> Self {
-        Self { is_shared: true, ..self }
-    }
-
-    /// Copies what the agents of a loop are to see.
+    /// Copies what the agents of a loop are to see. If another loop works in the worktree, they see what its agents do.
     pub(crate) fn laid_out(mut self, may_push: bool) -> io::Result<Self> {
-        if self.is_there() {
-            fs::remove_dir_all(&self.folder)?;
+        make_dir(self.folder.parent().unwrap_or(&self.folder))?;
+        self.lock = self.lock()?;
+        if self.lock.is_some() {
+            if self.is_there() {
+                self.set_aside()?;
+            }
+            self.make(may_push)?;
         }
-        self.make(may_push)?;
+        self.shown.replace(self.seen());
         Ok(self)
     }
 
-    fn make(&mut self, may_push: bool) -> io::Result<()> {
+    /// The right to make and remove the folder, unless another loop has it.
+    fn lock(&self) -> io::Result<Option<fs::File>> {
+        let path = self.folder.with_extension("lock");
+        loop {
+            let file = fs::File::options().create(true).append(true).open(&path)?;
+            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+                return Ok(None);
+            }
+            // One that was removed meanwhile locks nothing.
+            if fs::symlink_metadata(&path)
+                .is_ok_and(|named| file.metadata().is_ok_and(|open| named.ino() == open.ino()))
+            {
+                return Ok(Some(file));
+            }
+        }
+    }
+
+    /// Keeps refs that were not brought over, beside where they were.
+    pub(crate) fn set_aside(&self) -> io::Result<()> {
+        let aside = self.folder.with_extension("left");
+        let _ = fs::remove_dir_all(&aside);
+        fs::rename(&self.folder, aside)
+    }
+
+    fn make(&self, may_push: bool) -> io::Result<()> {
         make_dir(&self.folder)?;
         for name in NOT_SHOWN {
             make_dir(&self.folder.join(name))?;
@@ -109,7 +143,6 @@ impl OwnRefs {
         }
         copy_refs(&self.common, &self.folder, Path::new("refs"))?;
         let config = fs::read_to_string(self.common.join("config"))?;
-        self.remotes = local_remotes(&config, self.common.parent().unwrap_or(&self.common));
         fs::write(self.folder.join("config"), config_of_agents(&config, may_push))?;
         for (_, to) in self.shown()? {
             match to.file_name() == Some(OsStr::new(INDEX)) {
@@ -126,10 +159,13 @@ impl OwnRefs {
         for entry in fs::read_dir(&self.common)? {
             let entry = entry?;
             let name = entry.file_name();
-            let kind = entry.file_type()?;
-            let is_shown = kind.is_dir() && !NOT_SHOWN.iter().any(|other| name == *other);
-            if is_shown || (name == INDEX && kind.is_file()) {
-                shown.push((entry.path(), self.folder.join(name)));
+            // Hooks, or all objects, may be a link to a folder elsewhere.
+            let (Ok(found), Ok(from)) = (fs::metadata(entry.path()), entry.path().canonicalize()) else {
+                continue;
+            };
+            let is_shown = found.is_dir() && !NOT_SHOWN.iter().any(|other| name == *other);
+            if is_shown || (name == INDEX && found.is_file()) {
+                shown.push((from, self.folder.join(name)));
             }
         }
         Ok(shown)
@@ -170,35 +206,60 @@ impl OwnRefs {
         format!("refs/heads/{}", self.branch)
     }
 
-    /// Shows the next attempt where the branch is by now, without the locks of a git that was killed.
-    pub(crate) fn refresh(&self) -> io::Result<()> {
+    /// Where the agents have their branch.
+    fn seen(&self) -> Option<String> {
+        self.seen_at(&self.name())
+    }
+
+    /// Where the agents have a ref, if that can be told without waiting for them: each is a file, or none.
+    fn seen_at(&self, name: &str) -> Option<String> {
+        let is_file = |name: &str, longest: u64| match fs::symlink_metadata(self.folder.join(name)) {
+            Ok(found) => found.is_file() && found.len() <= longest,
+            Err(_) => true,
+        };
+        let is_readable = is_file(name, LONGEST_REF) && is_file("packed-refs", LONGEST_LIST);
+        is_readable.then(|| on_disk::reference(&self.folder, name)).flatten()
+    }
+
+    /// Shows the next attempt where the branch is by now, unless an agent has moved its copy since. Locks of a git that was killed
+    /// go, if `is_alone` says that no loop below works here.
+    pub(crate) fn refresh(&self, is_alone: bool) -> io::Result<()> {
         let name = self.name();
-        if !self.has_plain_folders(&name) {
-            // A link of the agent's would lead out of the sandbox.
-            let refs = self.folder.join("refs");
-            if refs.is_symlink() || refs.is_file() {
-                fs::remove_file(&refs)?;
-            } else {
-                fs::remove_dir_all(&refs)?;
+        if self.lock.is_some() && is_alone {
+            if !self.has_plain_folders(&name) {
+                // A link of the agent's would lead out of the sandbox.
+                remove(&self.folder.join("refs"))?;
+                copy_refs(&self.common, &self.folder, Path::new("refs"))?;
             }
-            copy_refs(&self.common, &self.folder, Path::new("refs"))?;
+            for lock in ["HEAD.lock", "config.lock", "packed-refs.lock", &format!("{name}.lock")] {
+                let _ = fs::remove_file(self.folder.join(lock));
+            }
+        } else if !self.has_plain_folders(&name) {
+            return Ok(());
         }
-        for lock in ["HEAD.lock", "config.lock", "packed-refs.lock", &format!("{name}.lock")] {
-            let _ = fs::remove_file(self.folder.join(lock));
+        let (seen, Some(tip)) = (self.seen(), on_disk::reference(&self.common, &name)) else { return Ok(()) };
+        if seen.as_ref() == Some(&tip) {
+            self.shown.replace(Some(tip));
+            return Ok(());
         }
-        let Some(tip) = on_disk::reference(&self.common, &name) else { return Ok(()) };
-        if on_disk::reference(&self.folder, &name).as_ref() == Some(&tip) {
+        if seen != *self.shown.borrow() && seen.is_some() {
             return Ok(());
         }
         let path = self.folder.join(&name);
         if let Some(above) = path.parent() {
             make_dir(above)?;
         }
+        if path.is_dir() && !path.is_symlink() {
+            // The agent has branches below this name.
+            fs::remove_dir_all(&path)?;
+        }
         // Under another name first: what is there may be a link of the agent's.
         let fresh = self.folder.join("dacapo-ref");
-        let _ = fs::remove_file(&fresh);
+        remove(&fresh)?;
         fs::write(&fresh, format!("{tip}\n"))?;
-        fs::rename(fresh, path)
+        fs::rename(fresh, path)?;
+        self.shown.replace(Some(tip));
+        Ok(())
     }
 
     /// Whether the folders above a ref are folders, as far as they are there.
@@ -216,19 +277,20 @@ impl OwnRefs {
         &self,
         repository: impl FnOnce() -> Result<Repository, WorkspaceError>,
     ) -> Result<(), WorkspaceError> {
-        let seen = on_disk::reference(&self.folder, &self.name());
-        let tip = on_disk::reference(&self.common, &self.name());
-        if let Some(new) = seen.filter(|seen| Some(seen) != tip.as_ref()) {
+        let (seen, tip) = (self.seen(), on_disk::reference(&self.common, &self.name()));
+        let step = branch_step(seen.as_deref(), tip.as_deref(), self.shown.borrow().as_deref());
+        if let (Some(new), BranchStep::Follow | BranchStep::FollowUnlessHeld) = (&seen, step) {
             let repository = repository()?;
             let tip = if tip.is_some() { tip } else { repository.branch(&self.branch)? };
-            // dacapo's own commits are ahead of what the agent saw last.
-            let is_behind = tip.as_ref().map_or(Ok(false), |tip| repository.is_ancestor(&new, tip))?;
-            if !is_behind && let RefSwap::Not { now } = repository.swap(&self.branch, &new, tip.as_deref())? {
+            let is_held = step == BranchStep::FollowUnlessHeld
+                && tip.as_ref().map_or(Ok(false), |tip| repository.is_ancestor(new, tip))?;
+            if !is_held && let RefSwap::Not { now } = repository.swap(&self.branch, new, tip.as_deref())? {
                 return Err(WorkspaceError::BranchMoved { branch: self.branch.clone(), now });
             }
+            self.shown.replace(seen.clone());
         }
         let head = on_disk::head_reference(&self.git_dir).filter(|name| *name != self.name());
-        if let Some(commit) = head.and_then(|name| on_disk::reference(&self.folder, &name)) {
+        if let Some(commit) = head.and_then(|name| self.seen_at(&name)) {
             on_disk::detach(&self.git_dir, &commit).map_err(|source| WorkspaceError::Io {
                 what: "cannot write",
                 path: self.git_dir.join("HEAD"),
@@ -238,11 +300,26 @@ impl OwnRefs {
         Ok(())
     }
 
-    /// Takes the folder away; only when nothing runs that sees it.
+    /// Takes the folder away, if it is this loop's; only when nothing runs that sees it.
     pub(crate) fn remove(&self) {
-        if !self.is_shared {
+        if self.lock.is_some() {
             let _ = fs::remove_dir_all(&self.folder);
+            let _ = fs::remove_file(self.folder.with_extension("lock"));
         }
+    }
+}
+
+/// Whether a folder is a worktree that dacapo made.
+pub(crate) fn is_of_dacapo(home: &Home, folder: &Path) -> bool {
+    home.path().canonicalize().is_ok_and(|home| folder.starts_with(home.join("worktrees")))
+}
+
+/// Removes what is there, whatever it is.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(_) => Ok(()),
     }
 }
 
@@ -264,7 +341,7 @@ fn copy_refs(common: &Path, folder: &Path, below: &Path) -> io::Result<()> {
         let (name, kind) = (below.join(entry.file_name()), entry.file_type()?);
         if kind.is_dir() {
             copy_refs(common, folder, &name)?;
-        } else if kind.is_file() && !kind.is_fifo() && name.extension() != Some(OsStr::new("lock")) {
+        } else if kind.is_file() && name.extension() != Some(OsStr::new("lock")) {
             // It may have been packed or deleted meanwhile.
             copy_if_there(&common.join(&name), &folder.join(&name))?;
         }
@@ -333,10 +410,11 @@ mod tests {
             branch: "u/a".to_owned(),
             folder: folder.clone(),
             remotes: Vec::new(),
-            is_shared: false,
+            shown: RefCell::default(),
+            lock: Some(tempfile::tempfile().unwrap()),
         };
         std::os::unix::fs::symlink(&outside, folder.join("refs/heads")).unwrap();
-        own.refresh().unwrap();
+        own.refresh(true).unwrap();
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
         assert_eq!(fs::read_to_string(folder.join("refs/heads/u/a")).unwrap().trim(), id);
     }

@@ -6,7 +6,7 @@ use std::{
     fs,
     os::unix::{ffi::OsStringExt, fs::FileTypeExt},
     path::{Path, PathBuf},
-    sync::Arc,
+    rc::Rc,
 };
 
 use dacapo_core::{
@@ -30,7 +30,9 @@ pub(crate) struct GuardedPlaces {
     /// Where the agent works that asked for this loop, if one did.
     pub(crate) parent: Option<PathBuf>,
     /// The refs that agents see in the place of the repository's, if they have their own.
-    pub(crate) own_refs: Option<Arc<OwnRefs>>,
+    pub(crate) own_refs: Option<Rc<OwnRefs>>,
+    /// Whether agents work in a worktree that belongs to the user's repository.
+    pub(crate) shares_refs: bool,
 }
 
 /// What is protected, and why some of it cannot be.
@@ -39,7 +41,7 @@ pub struct Protected {
     facts: Facts,
     free: Vec<PathBuf>,
     pub(super) held: HeldNames,
-    own_refs: Option<Arc<OwnRefs>>,
+    own_refs: Option<Rc<OwnRefs>>,
     /// What no tier protects here, one sentence each.
     pub open: Vec<String>,
     /// Why nothing may be run here at all.
@@ -94,6 +96,7 @@ pub fn protected(
         agent_folders: Vec::new(),
         parent: None,
         own_refs: None,
+        shares_refs: false,
     };
     gather(home, rules, &places, holds)
 }
@@ -142,6 +145,9 @@ pub(super) fn gather(home: &Home, rules: &SandboxRules, places: &GuardedPlaces, 
             all.held = HeldNames::hold(&wanted);
             let held: Vec<PathBuf> = all.held.paths().map(Path::to_owned).collect();
             held.iter().for_each(|path| all.protect(path));
+            for path in wanted.iter().filter(|path| !path.exists()) {
+                all.open.push(format!("`{}` can appear: its name could not be held", path.display()));
+            }
         }
     }
     if around.is_root {
@@ -187,7 +193,10 @@ impl Protected {
                 path.display()
             ));
         }
-        if let Ok(path) = path.canonicalize() {
+        // A variable may name `/dev/null`, which everything writes to.
+        if let Ok(path) = path.canonicalize()
+            && (path.is_file() || path.is_dir())
+        {
             self.layout.set(path, Access::ReadOnly);
         }
     }
@@ -269,6 +278,11 @@ impl Protected {
             }
         }
         for package in behind {
+            // A link on PATH to a script in the home folder is no reason to close that.
+            let is_wide = home().iter().chain(&temporary).any(|folder| real(folder).starts_with(&package));
+            if is_wide {
+                continue;
+            }
             let is_ours = package.starts_with(&workspace) || workspace.starts_with(&package);
             if !is_ours && self.layout.access(&package) == Access::Writable && is_writable(&package) {
                 self.layout.set(package, Access::ReadOnly);
@@ -295,7 +309,10 @@ impl Protected {
         let is_allowed = |path: &Path| rules.write.iter().any(|allowed| path.starts_with(allowed));
         let mut hidden = vec![run.join("systemd"), run.join("bus"), PathBuf::from("/run/systemd/private")];
         if uid == 0 {
-            hidden.extend(["/run/dbus", "/var/run/dbus", "/run/systemd"].map(PathBuf::from));
+            hidden.extend(["/run/dbus", "/var/run/dbus"].map(PathBuf::from));
+            // The addresses of name servers are often in `resolve`.
+            let of_systemd = entries(Path::new("/run/systemd"));
+            hidden.extend(of_systemd.into_iter().filter(|path| !path.ends_with("resolve")));
         }
         for path in hidden.iter().filter(|path| !is_allowed(path)) {
             self.hide(path);
@@ -327,8 +344,11 @@ fn package_of(program: &Path) -> Option<PathBuf> {
         return Some(at[..=modules].iter().collect());
     }
     let folder = program.parent()?;
-    let is_bin = folder.file_name().is_some_and(|name| name == "bin");
-    Some(if is_bin { folder.parent()?.to_owned() } else { folder.to_owned() })
+    let is_named = |folder: &Path, wanted: &str| folder.file_name().is_some_and(|name| name == wanted);
+    let above = folder.parent()?;
+    // What lies in `~/.local/bin` shares `~/.local` with data of all kinds.
+    let is_package = is_named(folder, "bin") && !is_named(above, ".local");
+    Some(if is_package { above.to_owned() } else { folder.to_owned() })
 }
 
 /// Whether the tool is there that would read such a file, and the folder that it would lie in.
@@ -507,6 +527,7 @@ mod tests {
             ("/h/.npm/lib/node_modules/@a/b/cli.js", "/h/.npm/lib/node_modules"),
             ("/h/.local/share/pipx/venvs/pytest/bin/pytest", "/h/.local/share/pipx/venvs/pytest"),
             ("/opt/tool/run", "/opt/tool"),
+            ("/h/.local/bin/mise", "/h/.local/bin"),
         ] {
             assert_eq!(package_of(Path::new(program)), Some(package.into()), "{program}");
         }

@@ -35,9 +35,23 @@ impl Identity {
     /// Whether it runs the program that this process runs. A row of the journal can name any process; this is no matter of rows.
     pub(crate) fn runs_this_program(&self) -> bool {
         use std::os::unix::fs::MetadataExt;
-        let file = |path| fs::metadata::<PathBuf>(path).ok().map(|file| (file.dev(), file.ino()));
-        let own = file(proc::own("exe"));
-        own.is_some() && own == file(proc::of(self.pid, "exe")) && self.is_alive()
+        let file = |path| fs::metadata::<PathBuf>(path).map(|file| (file.dev(), file.ino()));
+        let Ok(own) = file(proc::own("exe")) else { return false };
+        let is_this = match file(proc::of(self.pid, "exe")) {
+            Ok(its) => own == its,
+            // An ordinary user may not look at a supervisor, which nothing may trace: it tells itself by how it was started.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.is_told_to_run(),
+            Err(_) => false,
+        };
+        is_this && self.is_alive()
+    }
+
+    /// Whether it leads a session and was told to run a loop.
+    fn is_told_to_run(&self) -> bool {
+        let line = fs::read(proc::of(self.pid, "cmdline")).unwrap_or_default();
+        let word = line.split(|byte| *byte == 0).nth(1);
+        let leads = stat(self.pid).is_some_and(|stat| stat.session == self.pid);
+        leads && word.is_some_and(|word| word == b"run" || word == b"resume")
     }
 
     /// Sends it a signal, and never to a process that took its number.

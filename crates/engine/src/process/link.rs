@@ -52,7 +52,7 @@ impl KeeperLink {
         Ok(Self { socket: Some(ours), keeper, held: HeldNames::default() })
     }
 
-    /// Has the keeper hold `spec` around all that it starts, and waits for its answer; these names are held with it.
+    /// Has the keeper hold `spec` around all that it starts, and waits for its answer.
     pub(crate) fn guard(&mut self, spec: &GuardSpec) -> io::Result<GuardReport> {
         wire::send_guard(self.socket()?, spec)?;
         match wire::receive_report(self.socket()?)? {

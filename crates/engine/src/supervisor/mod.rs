@@ -181,10 +181,12 @@ impl Supervisor<'_> {
                 let view = self.stream.view();
                 let detail = view.detail.clone().unwrap_or_default();
                 let is_unverified = view.verified == Some(false);
-                self.bring_over()?;
+                let is_over = self.bring_over()?;
                 let Self { id, resident, keeper, mut guard, .. } = self;
                 drop((resident, keeper));
-                guard.take_own_refs();
+                if is_over {
+                    guard.take_own_refs();
+                }
                 return Ok(Finished { id, reason, detail, is_unverified });
             }
             let Some(arrival) = self.inbox.pop_front() else {

@@ -132,11 +132,12 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
     };
     // What an agent asks for is held at least as well as the agent is.
     let above = match &parent {
-        Some(row) => {
-            Stream::<LoopMachine>::open(&store, &row.view.id)?.and_then(|its| its.state().started.clone())
-        }
+        Some(row) => started_of(&store, &row.view.id)?,
         None => None,
     };
+    // The agent above may have committed: that is what its child begins with.
+    let is_beside = |above: &&Arc<LoopStarted>| above.workspace == new.workspace;
+    let not_brought = above.as_ref().filter(is_beside).and_then(|above| bring_over_left(home, above));
     if let Some(above) = &above {
         new.policy.sandbox.mode = new.policy.sandbox.mode.max(above.policy.sandbox.mode);
     }
@@ -156,6 +157,7 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
         is_first.then(|| SignInCheck::begin(home, &new.policy, &programs, &new.workspace, &caller)).flatten();
     check_cycle(&store, &new.project, &task, &new.after)?;
     let mut warnings = neighbours(&store, &new.workspace, &ancestors)?;
+    warnings.extend(not_brought);
     if is_first {
         warnings.extend(nearly_full(home, &new.workspace));
     }
@@ -283,7 +285,7 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
         path: runs,
         source,
     })?;
-    bring_over_left(home, &started)?;
+    let not_brought = bring_over_left(home, &started);
     let workspace = match &started.base {
         Some(base) => Some(starting_point::reopen(home, &id, &started.workspace, base)?),
         None => None,
@@ -298,6 +300,10 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
         .filter(|workspace| workspace.is_git() && is_checked_out && started.policy.gates.watches_goalposts());
     let extras = extras.map(|workspace| Extras::again(workspace.root()));
     let mut guard = guard_of(home, &started);
+    guard.places.parent = match &started.parent {
+        Some(parent) => started_of(&store, parent)?.map(|above| above.workspace.clone()),
+        None => None,
+    };
     let branch = started.sandbox.as_ref().and_then(|held| held.branch.as_deref());
     let (keeper, held) = start_keeper(home, &id, &mut guard, branch, started.purpose.as_ref())?;
     if let Some(before) = started.sandbox.as_ref().filter(|before| held.is_less_than(before)) {
@@ -308,7 +314,7 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
     }
     stream.take_over(&mut store, &Identity::own(), Timestamp::now(), &kin)?;
     let input = Input::Resume { grant: wanted.grant, output: segments.marks(), pid: std::process::id() };
-    let told = nearly_full(home, &started.workspace).into_iter().map(Input::Noticed);
+    let told = nearly_full(home, &started.workspace).into_iter().chain(not_brought).map(Input::Noticed);
     let inputs = std::iter::once(input).chain(told).map(Into::into);
     let effects = stream.step(&mut store, Timestamp::now(), inputs, observer)?;
     let parts = SupervisorParts {
@@ -466,9 +472,8 @@ pub(super) fn start_keeper(
     branch: Option<&str>,
     purpose: Option<&Purpose>,
 ) -> Result<(KeeperLink, SandboxHeld), StartError> {
-    let is_child = guard.places.parent.is_some();
     guard
-        .give_own_refs(home, branch, purpose, is_child)
+        .give_own_refs(home, branch, purpose)
         .map_err(|source| SuperviseError::Io { what: "cannot copy the repository's refs", source })?;
     let (keeper, held) = guard
         .keeper(home, id)
@@ -480,13 +485,18 @@ pub(super) fn start_keeper(
 }
 
 /// What the agent of a supervisor that was killed had committed is brought over before anything looks at the repository.
-fn bring_over_left(home: &Home, started: &LoopStarted) -> Result<(), StartError> {
-    let branch = started.sandbox.as_ref().and_then(|held| held.branch.as_deref());
-    let refs = branch.and_then(|branch| OwnRefs::of(home, &started.workspace, Some(branch)));
-    if let Some(refs) = refs.filter(OwnRefs::is_there) {
-        refs.bring_over(|| Repository::find(&Git::find()?, &started.workspace, home))?;
-    }
-    Ok(())
+/// Says so if that cannot be done; the refs are kept then.
+fn bring_over_left(home: &Home, started: &LoopStarted) -> Option<String> {
+    let of_base = started.base.as_ref().and_then(|base| base.branch.as_deref());
+    let branch = started.sandbox.as_ref().and_then(|held| held.branch.as_deref()).or(of_base)?;
+    let refs = OwnRefs::of(home, &started.workspace, Some(branch)).filter(OwnRefs::is_there)?;
+    let brought = refs.bring_over(|| Repository::find(&Git::find()?, &started.workspace, home));
+    brought.err().map(|error| format!("what an agent committed before is on no branch: {error}"))
+}
+
+/// What is known of how a loop began.
+fn started_of(store: &Store, id: &LoopId) -> Result<Option<Arc<LoopStarted>>, StartError> {
+    Ok(Stream::<LoopMachine>::open(store, id)?.and_then(|its| its.state().started.clone()))
 }
 
 /// The sandbox of a loop that has begun.

@@ -83,23 +83,42 @@ impl Supervisor<'_> {
         outline
     }
 
-    /// Moves the worktree's branch to where the agent left it among the refs that it sees.
-    pub(super) fn bring_over(&mut self) -> Result<(), SuperviseError> {
-        let Some(refs) = self.guard.own_refs() else { return Ok(()) };
+    /// Moves the worktree's branch to where the agent left it among the refs that it sees, and says whether that could be done.
+    pub(super) fn bring_over(&mut self) -> Result<bool, SuperviseError> {
+        let Some(refs) = self.guard.own_refs() else { return Ok(true) };
         let workspace = &self.started.workspace;
         match refs.bring_over(|| Repository::find(&Git::find()?, workspace, self.home)) {
-            Ok(()) => Ok(()),
-            Err(error) => self.notice(format!("what the agent committed is on no branch: {error}")),
+            Ok(()) => Ok(true),
+            Err(error) => {
+                self.notice(format!("what the agent committed is on no branch: {error}"))?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Shows the next attempt the branch as it is. If that fails, the agent sees it as it was.
+    pub(super) fn refresh_own_refs(&mut self) {
+        let is_alone = self.store.running_children(&self.id).is_ok_and(|children| children.is_empty());
+        if let Some(refs) = self.guard.own_refs() {
+            let _ = refs.refresh(is_alone);
         }
     }
 
     /// Puts back the branch that commits go to, if the agent left it or took accepted commits off it. Locks that a check, or the
     /// git of a dacapo that was killed, has left are removed before.
     pub(super) fn recover_branch(&mut self) -> Result<Result<(), String>, SuperviseError> {
-        self.bring_over()?;
         for told in self.remove_left_locks() {
             self.notice(told)?;
         }
+        let is_over = self.bring_over()?;
+        let back = self.recover_own_branch()?;
+        if is_over && back.is_ok() {
+            self.refresh_own_refs();
+        }
+        Ok(back)
+    }
+
+    fn recover_own_branch(&mut self) -> Result<Result<(), String>, SuperviseError> {
         let base = self.started.base.as_ref();
         let wanted = base.and_then(|base| Some((base.branch.as_deref()?, base.head.as_deref()?)));
         let (Some((branch, head)), Some(workspace)) = (wanted, &self.workspace) else { return Ok(Ok(())) };

@@ -36,7 +36,6 @@ use super::{
     verdict::is_folder_inside,
 };
 use crate::{
-    guard::OwnRefs,
     home::write_private,
     inside::child,
     observer::Observer,
@@ -300,8 +299,8 @@ impl Supervisor<'_> {
         for told in self.remove_left_locks() {
             self.notice(told)?;
         }
-        if let Some(Err(error)) = self.guard.own_refs().map(OwnRefs::refresh) {
-            return self.disk_failed(&error);
+        if self.bring_over()? {
+            self.refresh_own_refs();
         }
         if let Err(error) = self.segments.prompt.append(prompt.as_bytes()) {
             return self.disk_failed(&error);

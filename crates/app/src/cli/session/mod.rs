@@ -212,6 +212,8 @@ fn gates_of(effective: &Effective) -> GateRules {
 fn with_budgets(policy: Policy, effective: &Effective) -> Policy {
     policy.with(|policy| {
         policy.agent.prices = effective.own_prices();
+        // The host is not held; what its agent wrote is, when a gate runs it.
+        policy.sandbox = flags::sandbox_rules(&effective.sandbox, None);
         policy.limits.max_time = effective.max_time.value;
         policy.limits.max_cost = effective.budget.max_cost.value;
         policy.limits.max_tokens = effective.budget.max_tokens.value;
