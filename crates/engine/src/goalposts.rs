@@ -22,7 +22,11 @@ use dacapo_core::{
     receipt::sha256,
 };
 
-use crate::{guard::is_held, home::write_private};
+use crate::{
+    guard::{IN_FOLDER, is_held},
+    home::write_private,
+    safe_open::{leads_elsewhere, untie},
+};
 
 /// How many entries of the workspace are looked at.
 const MAX_ENTRIES: usize = 300_000;
@@ -742,6 +746,7 @@ impl WatchedGoalposts {
             }
         }
         for moved in moved.iter().filter(|moved| !moved.path.starts_with('/')) {
+            untie(folder, Path::new(&moved.path))?;
             let file = folder.join(&moved.path);
             let before = self.contents.get(&moved.path).or_else(|| read.get(moved.path.as_str()));
             match (moved.how, moved.kind) {
@@ -809,12 +814,13 @@ fn is_below(path: &str, folder: &str) -> bool {
 }
 
 /// Lays out the files of a repository within this one, as they are, without what git keeps of it.
-fn copy_nested(from: &Path, to: &Path) -> io::Result<()> {
+fn copy_nested(from: &Path, folder: &Path, nested: &Path) -> io::Result<()> {
     let mut room = EXTRA_ALL;
     for path in walk(from).files {
-        let (source, file) = (from.join(&path), to.join(&path));
+        let below = nested.join(&path);
+        let (source, file) = (from.join(&path), folder.join(&below));
         let Ok(data) = fs::metadata(&source) else { continue };
-        if data.len() > room || fs::symlink_metadata(&file).is_ok() {
+        if data.len() > room || fs::symlink_metadata(&file).is_ok() || leads_elsewhere(folder, &below) {
             continue;
         }
         room -= data.len();
@@ -843,7 +849,9 @@ fn hash_of(path: &Path) -> Option<String> {
         // Whether it is there, and what lies in it, by name.
         let mut names: Vec<_> = fs::read_dir(path).ok()?.flatten().map(|entry| entry.file_name()).collect();
         names.sort_unstable();
-        return Some(sha256(format!("{names:?}").as_bytes()));
+        // A folder that is held by a file of dacapo's is one that is not there.
+        let is_held = names == [IN_FOLDER];
+        return (!is_held).then(|| sha256(format!("{names:?}").as_bytes()));
     }
     let bytes = data.is_file().then(|| fs::read(path).ok()).flatten()?;
     // A name that is held by a file of dacapo's is one that is not there.
@@ -1060,8 +1068,8 @@ impl Extras {
     pub(crate) fn lay_out(&self, root: &Path, folder: &Path) -> io::Result<()> {
         for (path, bytes, mode, modified) in &self.files {
             let file = folder.join(path);
-            // What the agent has made part of its work is its own by now.
-            if fs::symlink_metadata(&file).is_ok() {
+            // What the agent has made part of its work is its own by now. A link of its work may lead anywhere.
+            if fs::symlink_metadata(&file).is_ok() || leads_elsewhere(folder, Path::new(path)) {
                 continue;
             }
             if let Some(above) = file.parent()
@@ -1077,11 +1085,12 @@ impl Extras {
             let _ = fs::set_permissions(&file, mode.clone());
         }
         for nested in &self.nested {
-            copy_nested(&root.join(nested), &folder.join(nested))?;
+            copy_nested(&root.join(nested), folder, Path::new(nested))?;
         }
         for path in &self.installed {
             let link = folder.join(path);
-            if fs::symlink_metadata(&link).is_err() && root.join(path).is_dir() {
+            let is_free = fs::symlink_metadata(&link).is_err() && !leads_elsewhere(folder, Path::new(path));
+            if is_free && root.join(path).is_dir() {
                 if let Some(above) = link.parent() {
                     fs::create_dir_all(above)?;
                 }

@@ -37,6 +37,20 @@ impl From<Unread> for io::Error {
     }
 }
 
+/// Whether a folder on the way from `root` to `below` is a link, which leads elsewhere.
+pub(crate) fn leads_elsewhere(root: &Path, below: &Path) -> bool {
+    below.ancestors().skip(1).any(|above| !above.as_os_str().is_empty() && root.join(above).is_symlink())
+}
+
+/// Removes the links on the way from `root` to `below`.
+pub(crate) fn untie(root: &Path, below: &Path) -> io::Result<()> {
+    let above: Vec<&Path> = below.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()).collect();
+    for path in above.into_iter().rev().map(|above| root.join(above)).filter(|path| path.is_symlink()) {
+        std::fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
 /// The folder below which files are opened. The folder itself may be reached by links.
 pub(crate) fn root(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY, Mode::empty())

@@ -169,7 +169,7 @@ fn landlock_leaves_open_what_lies_in_the_home_and_says_so() {
 
 /// What Landlock leaves to an agent of an ordinary user: what lies in the home folder and in TASK_FOLDER, which must stay writable,
 /// modes and times, and what there is of other processes. Each is said by a sentence of `open`.
-const OPEN_IN_LANDLOCK: [&str; 26] = [
+const OPEN_IN_LANDLOCK: [&str; 31] = [
     "journal-chmod",
     "journal-utimes",
     "state-runs-write",
@@ -196,6 +196,11 @@ const OPEN_IN_LANDLOCK: [&str; 26] = [
     "see-keeper",
     "pidfd-supervisor",
     "tmux-server",
+    "config-git-new",
+    "config-fish-new",
+    "environment-new",
+    "bash-login",
+    "bash-aliases",
 ];
 
 #[test]

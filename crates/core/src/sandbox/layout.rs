@@ -83,6 +83,11 @@ impl Layout {
         path.ancestors().find_map(|at| self.rules.get(at).copied()).unwrap_or(Access::Writable)
     }
 
+    /// The path whose rule counts at `path`.
+    pub fn rule_at(&self, path: &Path) -> Option<&Path> {
+        path.ancestors().find_map(|at| self.rules.get_key_value(at)).map(|(at, _)| at.as_path())
+    }
+
     fn above(&self, path: &Path) -> Access {
         path.parent().map_or(Access::Writable, |parent| self.access(parent))
     }

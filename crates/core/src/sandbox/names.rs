@@ -23,6 +23,8 @@ pub struct Names {
     pub protected: Vec<PathBuf>,
     /// Must not appear while they are not there, and not be written if they are: each is held by a file while a loop runs.
     pub held: Vec<PathBuf>,
+    /// Folders that must not appear, as above.
+    pub held_folders: Vec<PathBuf>,
     /// Hold credentials of other tools.
     pub credentials: Vec<PathBuf>,
 }
@@ -119,9 +121,14 @@ const CONFIGURED: [&str; 22] = [
     "zsh",
 ];
 
-/// What must not appear: a file of this name would be read by the next shell or the next gate.
-const HELD: [&str; 7] =
-    [".bashrc", ".bash_profile", ".profile", ".zshenv", ".gitconfig", ".npmrc", ".cargo/config.toml"];
+/// What must not appear beside what shells read when they start: a file of this name would be read by the next gate.
+const HELD: [&str; 3] = [".gitconfig", ".npmrc", ".cargo/config.toml"];
+
+/// Folders that must not appear: what lies in them is read or run by the next shell, the next gate, or at the next login.
+const HELD_FOLDERS: [&str; 2] = [".ssh", ".local/lib"];
+
+/// The same in the folder of configuration.
+const HELD_CONFIGURED: [&str; 7] = ["dacapo", "git", "systemd", "autostart", "environment.d", "fish", "pip"];
 
 const CREDENTIALS: [&str; 24] = [
     ".ssh",
@@ -151,7 +158,19 @@ const CREDENTIALS: [&str; 24] = [
 ];
 
 /// The system's programs and configuration, which only root could write anyway.
-const SYSTEM: [&str; 8] = ["/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/var/spool/cron"];
+const SYSTEM: [&str; 11] = [
+    "/etc",
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib64",
+    "/boot",
+    "/var/spool/cron",
+    "/var/lib/dpkg",
+    "/run/udev",
+    "/lib/modules",
+];
 
 /// The names that matter in these surroundings.
 pub fn names(around: &Surroundings) -> Names {
@@ -160,11 +179,14 @@ pub fn names(around: &Surroundings) -> Names {
         let below = |all: &[&str]| all.iter().map(|name| home.join(name)).collect::<Vec<_>>();
         names.protected.extend(below(&STARTUP));
         names.protected.extend(below(&TOOLS));
+        names.held.extend(below(&STARTUP));
         names.held.extend(below(&HELD));
+        names.held_folders.extend(below(&HELD_FOLDERS));
         names.credentials.extend(below(&CREDENTIALS));
     }
     if let Some(config) = &around.config {
         names.protected.extend(CONFIGURED.iter().map(|name| config.join(name)));
+        names.held_folders.extend(HELD_CONFIGURED.iter().map(|name| config.join(name)));
     }
     for (folder, below) in &around.moved {
         names.protected.extend(below.iter().map(|name| folder.join(name)));

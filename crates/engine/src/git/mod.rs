@@ -8,6 +8,7 @@ mod error;
 mod files;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod links;
 mod listed_config;
 mod locks;
 pub(crate) mod on_disk;
@@ -40,6 +41,7 @@ pub fn init(dir: &std::path::Path, message: &str) -> Result<(), GitError> {
 
 pub(crate) use checkout::Checkout;
 pub(crate) use files::{escaped, replace};
+pub(crate) use links::LinksAtStart;
 pub(crate) use listed_config::{ListedConfig, without_scopes};
 pub(crate) use locks::{RunLock, RunLockHeld, remove_left_locks, remove_stale_lock};
 pub(crate) use runner::{GitCall, GitOutput, failed_call, run_bounded, split_nul};

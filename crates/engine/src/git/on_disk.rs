@@ -5,8 +5,11 @@
 use std::{
     ffi::OsStr,
     fs,
-    io::{self, Write as _},
-    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    io::{self, Read as _, Write as _},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{MetadataExt, OpenOptionsExt},
+    },
     path::{Path, PathBuf},
 };
 
@@ -17,7 +20,7 @@ pub(crate) const STORED: &str = "core.looseCompression=0";
 /// so that a commit which an agent has had the time to overwrite is asked of git.
 pub(crate) fn tree_of_commit(common_dir: &Path, id: &str) -> Option<String> {
     let (folder, name) = id.split_at_checked(2)?;
-    let bytes = fs::read(common_dir.join("objects").join(folder).join(name)).ok()?;
+    let bytes = read_bytes(common_dir.join("objects").join(folder).join(name)).ok()?;
     tree_in(&bytes).filter(|tree| tree.len() == id.len())
 }
 
@@ -38,10 +41,10 @@ fn tree_in(bytes: &[u8]) -> Option<String> {
 
 /// Where a ref points, from its file or the packed ones; none if it is stored in another way, or not at all.
 pub(crate) fn reference(common_dir: &Path, name: &str) -> Option<String> {
-    if let Ok(text) = fs::read_to_string(common_dir.join(name)) {
+    if let Ok(text) = read_text(common_dir.join(name)) {
         return Some(text.trim().to_owned()).filter(|id| is_id(id));
     }
-    let packed = fs::read_to_string(common_dir.join("packed-refs")).ok()?;
+    let packed = read_text(common_dir.join("packed-refs")).ok()?;
     let line = packed.lines().find(|line| line.split_once(' ').is_some_and(|(_, found)| found == name))?;
     line.split_once(' ').map(|(id, _)| id.to_owned()).filter(|id| is_id(id))
 }
@@ -70,7 +73,7 @@ pub(crate) fn has_no_reference(common_dir: &Path, name: &str) -> bool {
         fs::symlink_metadata(path).is_err_and(|error| missing.contains(&error.kind()))
     };
     let end = format!(" {name}");
-    let is_unpacked = match fs::read_to_string(common_dir.join("packed-refs")) {
+    let is_unpacked = match read_text(common_dir.join("packed-refs")) {
         Ok(packed) => !packed.lines().any(|line| line.ends_with(&end)),
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     };
@@ -102,11 +105,11 @@ pub(crate) fn folders_of_checkout(dir: &Path) -> Option<(PathBuf, PathBuf)> {
     if ![dir, &entry, &git_dir, &common_dir].into_iter().all(is_own) {
         return None;
     }
-    let head = fs::read(git_dir.join("HEAD")).ok()?;
+    let head = read_bytes(git_dir.join("HEAD")).ok()?;
     let head = std::str::from_utf8(&head).ok()?.trim_end();
     let is_head = head.starts_with("ref: refs/") || is_id(head);
     let has_parts = ["objects", "refs"].iter().all(|part| common_dir.join(part).is_dir());
-    let is_plain = has_plain_format(&fs::read_to_string(common_dir.join("config")).ok()?);
+    let is_plain = has_plain_format(&read_text(common_dir.join("config")).ok()?);
     (is_head && has_parts && is_plain).then_some((git_dir, common_dir))
 }
 
@@ -175,7 +178,7 @@ pub(crate) fn worktrees(common_dir: &Path) -> Option<Vec<RegisteredOnDisk>> {
 
 /// The whole name of the branch that HEAD is on; `Some(None)` if it is at a commit.
 fn branch_in(git_dir: &Path) -> Option<Option<String>> {
-    let head = fs::read_to_string(git_dir.join("HEAD")).ok()?;
+    let head = read_text(git_dir.join("HEAD")).ok()?;
     let head = head.trim_end();
     match head.strip_prefix("ref: ") {
         Some(name) => Some(Some(name.trim_start().to_owned())),
@@ -185,14 +188,14 @@ fn branch_in(git_dir: &Path) -> Option<Option<String>> {
 
 /// The path that a file of git holds behind `start`.
 fn path_in(file: &Path, start: &[u8]) -> Option<PathBuf> {
-    let bytes = fs::read(file).ok()?;
+    let bytes = read_bytes(file).ok()?;
     let path = bytes.strip_prefix(start)?.trim_ascii_end();
     (!path.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(path)))
 }
 
 /// The commit that HEAD names, on a branch or not; `Some(None)` on an unborn one.
 pub(crate) fn head(git_dir: &Path, common_dir: &Path) -> Option<Option<String>> {
-    let head = fs::read_to_string(git_dir.join("HEAD")).ok()?;
+    let head = read_text(git_dir.join("HEAD")).ok()?;
     let head = head.trim_end();
     let Some(name) = head.strip_prefix("ref: ") else {
         return is_id(head).then(|| Some(head.to_owned()));
@@ -210,7 +213,7 @@ pub(crate) fn head(git_dir: &Path, common_dir: &Path) -> Option<Option<String>> 
 
 /// The branch that HEAD is on; none if it is on none, or is stored in another way.
 pub(crate) fn head_branch(git_dir: &Path, common_dir: &Path) -> Option<String> {
-    let head = fs::read_to_string(git_dir.join("HEAD")).ok()?;
+    let head = read_text(git_dir.join("HEAD")).ok()?;
     let name = head.trim_end().strip_prefix("ref: refs/heads/")?;
     (!common_dir.join("reftable").exists()).then(|| name.to_owned())
 }
@@ -233,6 +236,25 @@ pub(crate) fn detach(git_dir: &Path, commit: &str) -> io::Result<()> {
 
 fn is_id(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// How much of a file of git's is read.
+const LONGEST: u64 = 1 << 27;
+
+/// A regular file. What an agent has put in its place holds nothing up: neither a pipe nor a device.
+fn read_bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = fs::File::options().read(true).custom_flags(nonblocking).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut bytes = Vec::new();
+    file.take(LONGEST).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
+    String::from_utf8(read_bytes(path)?).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
 #[cfg(test)]

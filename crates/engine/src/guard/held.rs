@@ -16,18 +16,31 @@ use rustix::fs::{FlockOperation, flock};
 const TEXT: &str = "# Empty on purpose: dacapo holds this name while a loop runs, so that no agent can use it.\n\
                     # It goes away with the last loop, and may be deleted.\n";
 
+/// The file by which a folder is held.
+pub(crate) const IN_FOLDER: &str = ".held-by-dacapo";
+
 /// What bash reads instead of `~/.profile` if it is there.
 const LOGIN: &str =
     "if [ -r ~/.bash_login ]; then . ~/.bash_login; elif [ -r ~/.profile ]; then . ~/.profile; fi\n";
+
+/// What it reads instead if that is not there.
+const PROFILE: &str = "if [ -r ~/.profile ]; then . ~/.profile; fi\n";
 
 /// Names that are held; dropping this lets go of them.
 #[derive(Debug, Default)]
 pub(crate) struct HeldNames(Vec<(PathBuf, fs::File)>);
 
 impl HeldNames {
-    /// Holds those of `names` that are not there. A name that cannot be held is not.
-    pub(crate) fn hold(names: &[PathBuf]) -> Self {
-        Self(names.iter().filter_map(|path| Some((path.clone(), hold(path)?))).collect())
+    /// Holds those of `names` that are not there, and by a file in it each of `folders` that is not. A name that cannot be held is
+    /// not.
+    pub(crate) fn hold(names: &[PathBuf], folders: &[PathBuf]) -> Self {
+        let in_folders = folders.iter().map(|folder| folder.join(IN_FOLDER)).filter(|file| {
+            let folder = file.parent().unwrap_or(file);
+            let is_free = fs::symlink_metadata(folder).is_err();
+            (is_free && fs::create_dir_all(folder).is_ok()) || file.exists()
+        });
+        let all = names.iter().cloned().chain(in_folders);
+        Self(all.filter_map(|path| hold(&path).map(|file| (path, file))).collect())
     }
 
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
@@ -45,6 +58,10 @@ impl Drop for HeldNames {
                 && fs::read_to_string(path).is_ok_and(|text| text == text_of(path))
             {
                 let _ = fs::remove_file(path);
+                if let (true, Some(folder)) = (path.ends_with(IN_FOLDER), path.parent()) {
+                    // Only if it is empty.
+                    let _ = fs::remove_dir(folder);
+                }
             }
         }
     }
@@ -56,8 +73,14 @@ pub(crate) fn is_held(path: &Path, content: &[u8]) -> bool {
 }
 
 fn text_of(path: &Path) -> String {
-    let is_login = path.file_name().is_some_and(|name| name == ".bash_profile");
-    if is_login { format!("{TEXT}{LOGIN}") } else { TEXT.to_owned() }
+    let is_named = |wanted: &str| path.file_name().is_some_and(|name| name == wanted);
+    if is_named(".bash_profile") {
+        format!("{TEXT}{LOGIN}")
+    } else if is_named(".bash_login") {
+        format!("{TEXT}{PROFILE}")
+    } else {
+        TEXT.to_owned()
+    }
 }
 
 fn hold(path: &Path) -> Option<fs::File> {
@@ -117,16 +140,22 @@ mod tests {
         let (free, own) = (dir.path().join(".npmrc"), dir.path().join(".profile"));
         fs::write(&own, "mine").unwrap();
         let names = [free.clone(), own.clone(), dir.path().join("nowhere/.x")];
-        let first = HeldNames::hold(&names);
-        assert_eq!(first.paths().collect::<Vec<_>>(), [free.as_path()]);
-        let second = HeldNames::hold(&names);
-        assert_eq!(second.paths().collect::<Vec<_>>(), [free.as_path()]);
+        let folders = [dir.path().join(".config/git")];
+        let first = HeldNames::hold(&names, &folders);
+        let inside = folders[0].join(IN_FOLDER);
+        assert_eq!(first.paths().collect::<Vec<_>>(), [free.as_path(), inside.as_path()]);
+        let second = HeldNames::hold(&names, &folders);
+        assert_eq!(second.paths().collect::<Vec<_>>(), [free.as_path(), inside.as_path()]);
         drop(first);
-        assert!(free.exists(), "another loop holds it");
+        assert!(free.exists() && inside.exists(), "another loop holds them");
         drop(second);
-        assert!(!free.exists());
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left");
-        let third = HeldNames::hold(&names);
+        assert!(!free.exists() && !folders[0].exists());
+        assert_eq!(
+            fs::read_dir(dir.path()).unwrap().count(),
+            2,
+            "the user's file, and the folder above the held one"
+        );
+        let third = HeldNames::hold(&names, &[]);
         fs::write(&free, "the user's").unwrap();
         drop(third);
         assert_eq!(fs::read_to_string(&free).unwrap(), "the user's");

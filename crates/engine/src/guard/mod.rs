@@ -9,7 +9,7 @@ mod namespaces;
 mod own_refs;
 mod plan;
 
-pub(crate) use held::{HeldNames, is_held};
+pub(crate) use held::{HeldNames, IN_FOLDER, is_held};
 pub use namespaces::{INIT, init_main};
 pub(crate) use namespaces::{Init, is_alone};
 pub(crate) use own_refs::{OwnRefs, is_of_dacapo};

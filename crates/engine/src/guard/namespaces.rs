@@ -14,10 +14,10 @@ use std::{
     fs, io,
     io::{Read, Write},
     os::{
-        fd::OwnedFd,
+        fd::{AsRawFd, OwnedFd},
         unix::{net::UnixStream, process::CommandExt},
     },
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
 };
 
@@ -28,7 +28,7 @@ use nix::{
 };
 use rustix::{
     event::{PollFd, PollFlags, poll},
-    fs::StatVfsMountFlags,
+    fs::{CWD, Mode, OFlags, ResolveFlags, StatVfsMountFlags, openat2},
     pipe::{PipeFlags, pipe_with},
     process::{DumpableBehavior, WaitOptions, set_dumpable_behavior},
     thread::{
@@ -121,6 +121,11 @@ pub(super) fn enter(steps: &[MountStep], args: &[OsString]) -> io::Result<(Init,
     let mut open = Vec::new();
     for step in steps {
         if let Err((path, error)) = perform(step) {
+            // A path without links has got one: an agent is at it just now.
+            if error == nix::Error::ELOOP {
+                let why = format!("`{}` was replaced meanwhile", path.display());
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+            }
             // What is gone needs no protection.
             if error != nix::Error::ENOENT {
                 open.push(format!("`{}` could not be protected: {}", path.display(), error.desc()));
@@ -163,22 +168,12 @@ fn map_ids(uid: (u32, u32), gid: (u32, u32), forbids_groups: bool) -> io::Result
 }
 
 fn perform(step: &MountStep) -> Result<(), (&Path, nix::Error)> {
-    let bind = |from: &Path, to: &Path| {
-        mount(Some(from), to, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
-    };
     match step {
         MountStep::Over { from, to } => bind(from, to).map_err(|error| (to.as_path(), error)),
         MountStep::Pin(path) => bind(path, path).map_err(|error| (path.as_path(), error)),
-        MountStep::ReadOnly(path) => {
-            bind(path, path).and_then(|()| remount(path, true)).map_err(|error| (path.as_path(), error))
-        }
+        MountStep::ReadOnly(path) => bind_as(path, true).map_err(|error| (path.as_path(), error)),
         MountStep::Seal(path) => remount(path, true).map_err(|error| (path.as_path(), error)),
-        MountStep::Writable(path) => {
-            bind(path, path).map_err(|error| (path.as_path(), error))?;
-            // A disk that is read-only stays so.
-            let _ = remount(path, false);
-            Ok(())
-        }
+        MountStep::Writable(path) => bind_as(path, false).map_err(|error| (path.as_path(), error)),
         MountStep::HideFile(path) => {
             bind(Path::new("/dev/null"), path).map_err(|error| (path.as_path(), error))
         }
@@ -190,9 +185,44 @@ fn perform(step: &MountStep) -> Result<(), (&Path, nix::Error)> {
     }
 }
 
+/// A path without a link in it, held, and a name for what is held. What an agent puts into its place meanwhile is not meant.
+fn pinned(path: &Path) -> nix::Result<(OwnedFd, PathBuf)> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let open = || openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+    let again = |opened: &Result<OwnedFd, rustix::io::Errno>| {
+        !matches!(opened, Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR))
+    };
+    let opened = (0..100).map(|_| open()).find(again).unwrap_or_else(open);
+    let held = opened.map_err(|error| nix::Error::from_raw(error.raw_os_error()))?;
+    let name = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
+    Ok((held, name))
+}
+
+fn bind(from: &Path, to: &Path) -> nix::Result<()> {
+    let ((_held, from), (_too, to)) = (pinned(from)?, pinned(to)?);
+    mount(Some(&from), &to, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
+}
+
 fn empty(path: &Path, how: &str, flags: MsFlags) -> nix::Result<()> {
     let flags = flags | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
-    mount(Some("dacapo"), path, Some("tmpfs"), flags, Some(how))
+    let (_held, path) = pinned(path)?;
+    mount(Some("dacapo"), &path, Some("tmpfs"), flags, Some(how))
+}
+
+/// Mounts a path on itself and makes that read-only or writable. If another path has taken its place meanwhile, nothing is.
+fn bind_as(path: &Path, is_read_only: bool) -> nix::Result<()> {
+    let identity = |held: &OwnedFd| rustix::fs::fstat(held).map(|stat| (stat.st_dev, stat.st_ino));
+    let (before, name) = pinned(path)?;
+    mount(Some(&name), &name, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)?;
+    let (after, name) = pinned(path)?;
+    if identity(&before).ok() != identity(&after).ok() {
+        return Err(nix::Error::ELOOP);
+    }
+    match remount(&name, is_read_only) {
+        // A disk that is read-only stays so.
+        Err(_) if !is_read_only => Ok(()),
+        done => done,
+    }
 }
 
 /// Makes a mount read-only, or writable; its other properties stay, as they must in a user namespace.

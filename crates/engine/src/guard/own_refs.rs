@@ -34,9 +34,9 @@ const COPIED: [&str; 3] = ["HEAD", "packed-refs", "shallow"];
 /// What is made anew instead of being shown.
 const NOT_SHOWN: [&str; 2] = ["refs", "logs"];
 
-/// What can be read and not written: of `worktrees` only what belongs to the agent's own can. Gates look at others, which are made
-/// while the loop runs.
-const READ_ONLY: [&str; 4] = ["hooks", "info", "worktrees", INDEX];
+/// What can be written, beside what belongs to the worktree alone. All else can only be read: hooks, modules, and the worktrees of
+/// others, which gates look at.
+const WRITABLE: [&str; 2] = ["objects", "lfs"];
 
 /// The index of the user's own checkout.
 const INDEX: &str = "index";
@@ -180,9 +180,9 @@ impl OwnRefs {
     pub(crate) fn mounts(&self) -> Vec<MountStep> {
         let mut steps = Vec::new();
         for (from, to) in self.shown().unwrap_or_default() {
-            let is_read_only = READ_ONLY.iter().any(|name| to.file_name() == Some(OsStr::new(name)));
+            let is_writable = WRITABLE.iter().any(|name| to.file_name() == Some(OsStr::new(name)));
             steps.push(MountStep::Over { from, to: to.clone() });
-            if is_read_only {
+            if !is_writable {
                 steps.push(MountStep::ReadOnly(to));
             }
         }

@@ -142,9 +142,15 @@ pub(super) fn gather(home: &Home, rules: &SandboxRules, places: &GuardedPlaces, 
         }
         if holds {
             let wanted: Vec<PathBuf> = names.held.into_iter().filter(|path| is_wanted(path)).collect();
-            all.held = HeldNames::hold(&wanted);
+            let of_path = path_folders().into_iter().filter(|folder| {
+                folder.symlink_metadata().is_err()
+                    && folder.parent().is_some_and(|above| above.is_dir() && is_writable(above))
+            });
+            let folders: Vec<PathBuf> = names.held_folders.into_iter().chain(of_path).collect();
+            all.held = HeldNames::hold(&wanted, &folders);
             let held: Vec<PathBuf> = all.held.paths().map(Path::to_owned).collect();
             held.iter().for_each(|path| all.protect(path));
+            folders.iter().for_each(|folder| all.protect(folder));
             for path in wanted.iter().filter(|path| !path.exists()) {
                 all.open.push(format!("`{}` can appear: its name could not be held", path.display()));
             }
@@ -169,7 +175,8 @@ pub(super) fn gather(home: &Home, rules: &SandboxRules, places: &GuardedPlaces, 
     all.judge_workspace(&workspace, &state, rules.mode, places.parent.as_deref());
     all.layout.set(&workspace, Access::Writable);
     for folder in git_folders(&workspace) {
-        if all.layout.access(&folder) != Access::Writable {
+        // A `.git` that an agent has made leads where it likes: nothing that is protected becomes writable by it.
+        if rules.mode == SandboxMode::Workspace && all.layout.rule_at(&folder) == Some(Path::new("/")) {
             all.layout.set(folder, Access::Writable);
         }
     }
@@ -295,8 +302,13 @@ impl Protected {
         self.protect(Path::new("/sys"));
         for entry in fs::read_dir("/dev").into_iter().flatten().flatten() {
             let name = entry.file_name();
-            let is_memory = ["mem", "kmem", "port"].iter().any(|word| name == *word);
-            if is_memory || entry.file_type().is_ok_and(|kind| kind.is_block_device()) {
+            let is_of_kernel = ["mem", "kmem", "port", "kmsg", "loop-control", "uinput", "vsock"]
+                .iter()
+                .any(|word| name == *word)
+                || ["sg", "watchdog", "nvme"]
+                    .iter()
+                    .any(|start| name.as_encoded_bytes().starts_with(start.as_bytes()));
+            if is_of_kernel || entry.file_type().is_ok_and(|kind| kind.is_block_device()) {
                 self.layout.set(entry.path(), Access::Hidden);
             }
         }
@@ -353,17 +365,24 @@ fn package_of(program: &Path) -> Option<PathBuf> {
 
 /// Whether the tool is there that would read such a file, and the folder that it would lie in.
 fn is_wanted(path: &Path) -> bool {
-    let text = path.to_string_lossy();
-    // A folder of its own says that the tool is used.
-    if text.ends_with(".cargo/config.toml") {
-        return path.parent().is_some_and(Path::is_dir);
-    }
-    let program = [(".npmrc", "npm"), (".gitconfig", "git"), (".zshenv", "zsh")]
-        .into_iter()
-        .find(|(end, _)| text.ends_with(end))
-        .map_or("bash", |(_, program)| program);
+    let Some((folder, name)) = path.parent().zip(path.file_name()) else { return false };
+    let name = name.to_string_lossy();
+    let of_name = [
+        (".npmrc", "npm"),
+        (".gitconfig", "git"),
+        ("config.toml", "cargo"),
+        (".kshrc", "ksh"),
+        (".z", "zsh"),
+    ];
+    let program = of_name.into_iter().find(|(start, _)| name.starts_with(start));
+    let program = program.map_or("bash", |(_, program)| program);
     let path_variable = variable("PATH").map(PathBuf::into_os_string).unwrap_or_default();
-    path.parent().is_some_and(Path::is_dir) && find_program(program, &path_variable, Path::new("/")).is_ok()
+    let is_used = find_program(program, &path_variable, Path::new("/")).is_ok();
+    match program {
+        // A folder of its own says that the tool is used; without one the file would lie nowhere.
+        "cargo" => folder.is_dir() || (is_used && fs::create_dir(folder).is_ok()),
+        _ => folder.is_dir() && is_used,
+    }
 }
 
 /// Where new files must be possible, in the tier that can only allow.
@@ -447,27 +466,36 @@ fn is_writable(path: &Path) -> bool {
     access(path, Right::WRITE_OK).is_ok()
 }
 
-/// The folders with the history of the repository that `workspace` is in.
+/// The folders with the history of the repository that `workspace` is in, as far as the repository says the same: a file or a link of
+/// an agent's may name any folder.
 fn git_folders(workspace: &Path) -> Vec<PathBuf> {
-    let Some(dot) = workspace.ancestors().map(|at| at.join(".git")).find(|dot| dot.exists()) else {
+    let found = |dot: &PathBuf| fs::symlink_metadata(dot).is_ok();
+    let Some(dot) = workspace.ancestors().map(|at| at.join(".git")).find(found) else { return Vec::new() };
+    if dot.is_symlink() {
         return Vec::new();
-    };
-    if dot.is_dir() {
-        return vec![real(&dot)];
     }
-    let Ok(text) = fs::read_to_string(&dot) else { return Vec::new() };
-    let Some(folder) =
-        text.trim().strip_prefix("gitdir:").map(|path| dot.with_file_name("").join(path.trim()))
+    if dot.is_dir() {
+        return vec![dot];
+    }
+    let words = |path: &Path| fs::read_to_string(path).map(|text| text.trim().to_owned());
+    let Ok(text) = words(&dot) else { return Vec::new() };
+    let Some(folder) = text.strip_prefix("gitdir:").map(|path| dot.with_file_name("").join(path.trim()))
     else {
         return Vec::new();
     };
     let folder = real(&folder);
-    let common =
-        fs::read_to_string(folder.join("commondir")).ok().map(|text| real(&folder.join(text.trim())));
-    common.into_iter().chain([folder]).collect()
+    let points_back = words(&folder.join("gitdir")).is_ok_and(|back| Path::new(&back) == dot);
+    let is_module = workspace.ancestors().any(|above| folder.starts_with(above.join(".git/modules")));
+    let common = words(&folder.join("commondir")).map(|text| real(&folder.join(text)));
+    let common = common.ok().filter(|common| folder.starts_with(common.join("worktrees")));
+    match common {
+        Some(common) if points_back => vec![common, folder],
+        None if is_module => vec![folder],
+        _ => Vec::new(),
+    }
 }
 
-/// What is mounted, and what can be moved.
+/// What is mounted.
 struct Facts {
     mounts: Vec<PathBuf>,
 }

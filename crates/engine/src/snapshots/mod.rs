@@ -53,7 +53,10 @@ pub use of_run::{RunChange, changes_of_runs, difference_of_change};
 pub use plain::Folder;
 
 use crate::{
-    git::{Checkout, Git, RepositoryLock, WorkspaceError, on_disk, remove_left_locks, without_scopes},
+    git::{
+        Checkout, Git, LinksAtStart, RepositoryLock, WorkspaceError, on_disk, remove_left_locks,
+        without_scopes,
+    },
     repository::{RecoveredBranch, Repository},
 };
 use plain::PlainFolder;
@@ -549,6 +552,16 @@ impl Workspace {
         let recovered = repo.recover_branch(self.root(), branch, commit, false)?;
         *shadow.last_seen_head.borrow_mut() = repo.branch(branch)?;
         Ok(recovered)
+    }
+
+    /// What in git's folders is no plain file or folder now.
+    pub(crate) fn links(&self, is_users: bool) -> Option<LinksAtStart> {
+        match &self.kind {
+            WorkspaceKind::Git(shadow) => {
+                Some(LinksAtStart::look(&shadow.checkout.git_dir, &shadow.checkout.common_dir, is_users))
+            }
+            WorkspaceKind::Plain(_) => None,
+        }
     }
 
     /// Removes locks of git that a git killed since `since` left, and names them; only when nothing of the iteration runs any more.

@@ -65,6 +65,7 @@ use self::{
 };
 use crate::{
     bus::Bus,
+    git::LinksAtStart,
     goalposts::{Extras, WatchedGoalposts},
     guard::Guard,
     home::Home,
@@ -116,6 +117,8 @@ pub(crate) struct Supervisor<'a> {
     keeper: KeeperLink,
     /// What each keeper holds around what it starts.
     guard: Guard,
+    /// What in git's folders was a link when this process took over.
+    links: Option<LinksAtStart>,
     _lock: TaskLock,
     /// What the agent asks through.
     server: Server,

@@ -14,7 +14,7 @@ use dacapo_core::{
     loop_machine::{Begin, Effect, Input, LoopMachine, Request},
     plan::Purpose,
     policy::{GateIn, Policy},
-    sandbox::{SandboxHeld, SandboxTier},
+    sandbox::{SandboxHeld, SandboxRules, SandboxTier},
 };
 use jiff::Timestamp;
 
@@ -139,7 +139,9 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
     let is_beside = |above: &&Arc<LoopStarted>| above.workspace == new.workspace;
     let not_brought = above.as_ref().filter(is_beside).and_then(|above| bring_over_left(home, above));
     if let Some(above) = &above {
-        new.policy.sandbox.mode = new.policy.sandbox.mode.max(above.policy.sandbox.mode);
+        // The configuration is read by a process that the agent started: it adds nothing to what the agent may do.
+        let mode = new.policy.sandbox.mode.max(above.policy.sandbox.mode);
+        new.policy.sandbox = SandboxRules { mode, ..above.policy.sandbox.clone() };
     }
     let ancestors = ancestors(&store, parent.as_ref())?;
     let depth = u32::try_from(ancestors.len()).unwrap_or(u32::MAX);
@@ -383,6 +385,10 @@ impl<'a> SupervisorParts<'a> {
             segments: self.segments,
             resident: None,
             keeper: self.keeper,
+            links: self.workspace.as_ref().and_then(|workspace| {
+                let parent = self.guard.places.parent.as_ref();
+                workspace.links(parent.is_none_or(|parent| *parent == started.workspace))
+            }),
             guard: self.guard,
             server: Server::listen(self.home, &listening),
             watch: None,

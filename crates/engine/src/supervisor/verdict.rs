@@ -26,11 +26,12 @@ use jiff::Timestamp;
 
 use super::{SuperviseError, Supervisor, answers};
 use crate::{
-    git::{Git, WorkspaceError},
+    git::{Git, LinksAtStart, WorkspaceError},
     goalposts::{Stamp, WatchedGoalposts, is_installed, rewritten},
     items::{ChangedFile, marks_of},
     must_fail::{MustFailFiles, tests_of_claim},
     repository::Repository,
+    safe_open::leads_elsewhere,
     scratch::Scratch,
     snapshots::{Change, ChangeKind, CommitOutcome, Workspace, listed},
 };
@@ -85,6 +86,18 @@ impl Supervisor<'_> {
 
     /// Moves the worktree's branch to where the agent left it among the refs that it sees, and says whether that could be done.
     pub(super) fn bring_over(&mut self) -> Result<bool, SuperviseError> {
+        match self.links.as_ref().map_or(Ok(Vec::new()), LinksAtStart::remove_new) {
+            Ok(removed) => {
+                for path in removed {
+                    let path = path.display();
+                    self.notice(format!("an agent or a person made `{path}` a link, which was removed"))?;
+                }
+            }
+            Err(error) => {
+                self.notice(format!("a link in git's folder cannot be removed: {error}"))?;
+                return Ok(false);
+            }
+        }
         let Some(refs) = self.guard.own_refs() else { return Ok(true) };
         let workspace = &self.started.workspace;
         match refs.bring_over(|| Repository::find(&Git::find()?, workspace, self.home)) {
@@ -364,7 +377,7 @@ impl Supervisor<'_> {
                 let scratch = Scratch::new(&checkout_name(&self.id)).map_err(at)?;
                 let folder = scratch.path().join("files");
                 lay_out(workspace, &started, snapshot, &folder)?;
-                for path in &self.hidden {
+                for path in self.hidden.iter().filter(|path| !leads_elsewhere(&folder, Path::new(path))) {
                     let _ = fs::remove_file(folder.join(path));
                 }
                 if let Some(extras) = &self.extras {
@@ -611,7 +624,10 @@ fn as_at_start(
     let mut back = Vec::new();
     for change in protected {
         if change.kind == ChangeKind::Added {
-            let _ = fs::remove_file(folder.join(std::ffi::OsStr::from_bytes(&change.path)));
+            let path = Path::new(std::ffi::OsStr::from_bytes(&change.path));
+            if !leads_elsewhere(folder, path) {
+                let _ = fs::remove_file(folder.join(path));
+            }
         } else {
             back.push(&change.path[..]);
         }
