@@ -71,7 +71,7 @@ fn failed_work(world: &GuardWorld, work: &[(&str, &str)], args: &[&str]) -> Vec<
 }
 
 /// What agents do all day.
-const WORK: [(&str, &str); 12] = [
+const WORK: [(&str, &str); 13] = [
     (
         "git",
         "git init -q repo && cd repo && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x",
@@ -90,6 +90,10 @@ const WORK: [(&str, &str); 12] = [
     (
         "server",
         "python3 -m http.server 0 --bind 127.0.0.1 >server.out 2>&1 & p=$!; for i in $(seq 100); do ls -l /proc/$p/fd | grep -q socket && break; sleep 0.1; done; ls -l /proc/$p/fd | grep -q socket; r=$?; kill $p; exit $r",
+    ),
+    (
+        "browser",
+        "chromium --headless --no-sandbox --disable-gpu --user-data-dir=$WS/browser --dump-dom 'data:text/html,<p>seen</p>' 2>/dev/null | grep -q seen",
     ),
     ("tmp", "f=$(mktemp) && echo x >$f && rm $f"),
     ("background", "sleep 0.1 & wait $!"),

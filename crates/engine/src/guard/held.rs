@@ -58,13 +58,21 @@ impl Drop for HeldNames {
                 && fs::read_to_string(path).is_ok_and(|text| text == text_of(path))
             {
                 let _ = fs::remove_file(path);
-                if let (true, Some(folder)) = (path.ends_with(IN_FOLDER), path.parent()) {
+                for folder in path.ancestors().skip(1).take_while(|folder| may_be_ours(path, folder)) {
                     // Only if it is empty.
-                    let _ = fs::remove_dir(folder);
+                    if fs::remove_dir(folder).is_err() {
+                        break;
+                    }
                 }
             }
         }
     }
+}
+
+/// Whether a folder above a held name may have been made to hold it: never the home folder itself.
+fn may_be_ours(held: &Path, folder: &Path) -> bool {
+    let is_held = held.ends_with(IN_FOLDER) && held.parent() == Some(folder);
+    is_held || [".cargo", ".config", ".local"].iter().any(|name| folder.ends_with(name))
 }
 
 /// Whether a file with this content is one that holds its name.
@@ -150,11 +158,7 @@ mod tests {
         assert!(free.exists() && inside.exists(), "another loop holds them");
         drop(second);
         assert!(!free.exists() && !folders[0].exists());
-        assert_eq!(
-            fs::read_dir(dir.path()).unwrap().count(),
-            2,
-            "the user's file, and the folder above the held one"
-        );
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left");
         let third = HeldNames::hold(&names, &[]);
         fs::write(&free, "the user's").unwrap();
         drop(third);
