@@ -1,6 +1,6 @@
 //! The guard around what a loop runs: gathers what must be protected on this machine, and has a keeper hold it.
 //!
-//! A keeper takes a [`GuardSpec`] before it starts anything. It tries the tier that it was told to try and reports; the supervisor
+//! A keeper takes a `GuardSpec` before it starts anything. It tries the tier that it was told to try and reports; the supervisor
 //! goes on to the next lower tier only if the system did not allow that one, and what was held in the end is recorded.
 
 mod held;
