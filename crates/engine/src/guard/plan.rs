@@ -329,6 +329,9 @@ impl Protected {
         for path in hidden.iter().filter(|path| !is_allowed(path)) {
             self.hide(path);
         }
+        for socket in terminal_servers().iter().filter(|path| !is_allowed(path)) {
+            self.hide(socket);
+        }
         let of_tmux = variable("TMUX_TMPDIR").into_iter().chain(["/tmp".into()]);
         let mut private: Vec<PathBuf> = of_tmux.map(|folder| folder.join(format!("tmux-{uid}"))).collect();
         private.extend(["/run/screen".into(), "/var/run/screen".into()]);
@@ -347,6 +350,20 @@ impl Protected {
             }
         }
     }
+}
+
+/// Sockets of tmux and screen servers that lie elsewhere than usual, by their names.
+fn terminal_servers() -> Vec<PathBuf> {
+    let text = fs::read("/proc/net/unix").unwrap_or_default();
+    let paths = text.split(|byte| *byte == b'\n').filter_map(|line| {
+        let at = memchr::memchr(b'/', line)?;
+        Some(PathBuf::from(OsString::from_vec(line[at..].to_vec())))
+    });
+    let is_one = |path: &PathBuf| {
+        let text = path.to_string_lossy();
+        (text.contains("tmux") || text.contains("screen")) && path.exists()
+    };
+    paths.filter(is_one).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// The folder of a program that a link on PATH leads to, with what it needs beside it.
