@@ -10,7 +10,7 @@ use dacapo_core::{
     ids::{ProjectId, TaskId},
     item::ItemSource,
     policy::{GateIn, Policy, SetupCommand},
-    sandbox::{Access, SandboxMode},
+    sandbox::{PathAccess, SandboxMode},
     text::{count, visible::visible},
     unit::graph,
 };
@@ -721,10 +721,10 @@ fn guarded(cx: &Context, subject: &Subject) -> Vec<(PathBuf, &'static str)> {
     }
     let all = guard::protected(&cx.home, rules, &subject.workspace, None, false).rules();
     let of = |(path, access)| match access {
-        Access::Writable => None,
-        Access::ReadOnly => Some((path, "cannot be written")),
-        Access::Hidden => Some((path, "cannot be read")),
-        Access::Private => Some((path, "looks empty")),
+        PathAccess::Writable => None,
+        PathAccess::ReadOnly => Some((path, "cannot be written")),
+        PathAccess::Hidden => Some((path, "cannot be read")),
+        PathAccess::Private => Some((path, "looks empty")),
     };
     all.into_iter().filter_map(of).collect()
 }

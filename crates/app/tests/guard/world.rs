@@ -133,7 +133,7 @@ impl GuardWorld {
                 command.arg(program.as_ref());
                 command
             }
-            // Whoever runs the tests: root in a container, or an ordinary user.
+            // The user who runs the tests: root in a container, or an ordinary one.
             _ => Command::new(program.as_ref()),
         };
         let at = |name: &str| self.root.join(name);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// What may be done at a path and below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Access {
+pub enum PathAccess {
     Writable,
     ReadOnly,
     /// It looks empty and cannot be written.
@@ -22,7 +22,7 @@ pub enum Access {
 /// Rules by path; the nearest one above a file counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    rules: BTreeMap<PathBuf, Access>,
+    rules: BTreeMap<PathBuf, PathAccess>,
 }
 
 /// What the layout needs to know about paths.
@@ -69,18 +69,18 @@ pub struct LandlockGrants {
 
 impl Layout {
     /// Sets what may be done at `path`; a later rule replaces an earlier one.
-    pub fn set(&mut self, path: impl Into<PathBuf>, access: Access) {
+    pub fn set(&mut self, path: impl Into<PathBuf>, access: PathAccess) {
         self.rules.insert(path.into(), access);
     }
 
     /// The rules, ordered by path.
-    pub fn rules(&self) -> impl Iterator<Item = (&Path, Access)> {
+    pub fn rules(&self) -> impl Iterator<Item = (&Path, PathAccess)> {
         self.rules.iter().map(|(path, access)| (path.as_path(), *access))
     }
 
     /// What may be done at `path`: what the nearest rule says.
-    pub fn access(&self, path: &Path) -> Access {
-        path.ancestors().find_map(|at| self.rules.get(at).copied()).unwrap_or(Access::Writable)
+    pub fn access(&self, path: &Path) -> PathAccess {
+        path.ancestors().find_map(|at| self.rules.get(at).copied()).unwrap_or(PathAccess::Writable)
     }
 
     /// The path whose rule counts at `path`.
@@ -88,8 +88,8 @@ impl Layout {
         path.ancestors().find_map(|at| self.rules.get_key_value(at)).map(|(at, _)| at.as_path())
     }
 
-    fn above(&self, path: &Path) -> Access {
-        path.parent().map_or(Access::Writable, |parent| self.access(parent))
+    fn above(&self, path: &Path) -> PathAccess {
+        path.parent().map_or(PathAccess::Writable, |parent| self.access(parent))
     }
 
     /// The mounts that hold these rules, those above before those below.
@@ -107,20 +107,20 @@ impl Layout {
             let step = match access {
                 // What is mounted over the root is seen by no process that is there already.
                 _ if path.parent().is_none() => MountStep::Seal(path.to_owned()),
-                Access::Writable => MountStep::Writable(path.to_owned()),
-                Access::ReadOnly => MountStep::ReadOnly(path.to_owned()),
-                Access::Hidden if facts.is_folder(path) => MountStep::HideFolder(path.to_owned()),
-                Access::Hidden => MountStep::HideFile(path.to_owned()),
-                Access::Private => MountStep::Private(path.to_owned()),
+                PathAccess::Writable => MountStep::Writable(path.to_owned()),
+                PathAccess::ReadOnly => MountStep::ReadOnly(path.to_owned()),
+                PathAccess::Hidden if facts.is_folder(path) => MountStep::HideFolder(path.to_owned()),
+                PathAccess::Hidden => MountStep::HideFile(path.to_owned()),
+                PathAccess::Private => MountStep::Private(path.to_owned()),
             };
             steps.insert(path.to_owned(), step);
-            if access == Access::ReadOnly {
+            if access == PathAccess::ReadOnly {
                 let below = facts.mounts_below(path);
-                seals.extend(below.into_iter().filter(|at| self.access(at) == Access::ReadOnly));
+                seals.extend(below.into_iter().filter(|at| self.access(at) == PathAccess::ReadOnly));
             }
-            if access != Access::Writable && above == Access::Writable {
+            if access != PathAccess::Writable && above == PathAccess::Writable {
                 for folder in path.ancestors().skip(1).take_while(|at| at.parent().is_some()) {
-                    if self.access(folder) != Access::Writable {
+                    if self.access(folder) != PathAccess::Writable {
                         break;
                     }
                     if !facts.is_movable(folder) {
@@ -140,22 +140,26 @@ impl Layout {
     /// where new files must be possible (`free`) nothing can be protected.
     pub fn landlock(&self, free: &[PathBuf], facts: &dyn PathFacts) -> LandlockGrants {
         let is_free = |path: &Path| free.iter().any(|free| path.starts_with(free));
-        let protected: BTreeSet<&Path> =
-            self.rules().filter(|(_, access)| *access != Access::Writable).map(|(path, _)| path).collect();
+        let protected: BTreeSet<&Path> = self
+            .rules()
+            .filter(|(_, access)| *access != PathAccess::Writable)
+            .map(|(path, _)| path)
+            .collect();
         let (open, held): (BTreeSet<&Path>, BTreeSet<&Path>) =
             protected.into_iter().partition(|path| is_free(path));
         let mut grants =
             LandlockGrants { open: open.into_iter().map(Path::to_owned).collect(), ..Default::default() };
         let mut write: BTreeSet<PathBuf> = free.iter().cloned().collect();
-        let is_all_writable = self.access(Path::new("/")) == Access::Writable;
+        let is_all_writable = self.access(Path::new("/")) == PathAccess::Writable;
         let root = is_all_writable.then_some(Path::new("/"));
-        let writable = self.rules().filter(|(_, access)| *access == Access::Writable).map(|(path, _)| path);
+        let writable =
+            self.rules().filter(|(_, access)| *access == PathAccess::Writable).map(|(path, _)| path);
         for path in root.into_iter().chain(writable) {
             spread(path, &held, facts, &mut write);
         }
         grants.write = write.into_iter().collect();
         let hidden: BTreeSet<&Path> =
-            self.rules().filter(|(_, access)| *access == Access::Hidden).map(|(path, _)| path).collect();
+            self.rules().filter(|(_, access)| *access == PathAccess::Hidden).map(|(path, _)| path).collect();
         if !hidden.is_empty() {
             let mut read = BTreeSet::new();
             spread(Path::new("/"), &hidden, facts, &mut read);
@@ -206,7 +210,7 @@ mod tests {
         }
     }
 
-    fn layout(rules: &[(&str, Access)]) -> Layout {
+    fn layout(rules: &[(&str, PathAccess)]) -> Layout {
         let mut layout = Layout::default();
         rules.iter().for_each(|(path, access)| layout.set(*path, *access));
         layout
@@ -215,7 +219,7 @@ mod tests {
     #[test]
     fn a_protected_path_cannot_be_moved_away_with_the_folders_above_it() {
         use MountStep::{Pin, ReadOnly};
-        let layout = layout(&[("/home/u/.config/git/config", Access::ReadOnly)]);
+        let layout = layout(&[("/home/u/.config/git/config", PathAccess::ReadOnly)]);
         let steps = [
             Pin("/home/u/.config".into()),
             Pin("/home/u/.config/git".into()),
@@ -228,11 +232,11 @@ mod tests {
     fn what_is_writable_below_what_is_not_comes_after_it() {
         use MountStep::{ReadOnly, Seal, Writable};
         let layout = layout(&[
-            ("/home/u/state", Access::ReadOnly),
-            ("/home/u/state/tasks/t", Access::Writable),
-            ("/home/u/state/tasks/t/runs", Access::ReadOnly),
-            ("/home/u/state/keys", Access::ReadOnly),
-            ("/home/u/work", Access::Writable),
+            ("/home/u/state", PathAccess::ReadOnly),
+            ("/home/u/state/tasks/t", PathAccess::Writable),
+            ("/home/u/state/tasks/t/runs", PathAccess::ReadOnly),
+            ("/home/u/state/keys", PathAccess::ReadOnly),
+            ("/home/u/work", PathAccess::Writable),
         ]);
         let steps = [
             ReadOnly("/home/u/state".into()),
@@ -246,7 +250,8 @@ mod tests {
     #[test]
     fn a_workspace_that_holds_something_protected_cannot_be_moved_away_either() {
         use MountStep::{Pin, ReadOnly};
-        let layout = layout(&[("/home/u/work", Access::Writable), ("/home/u/work/file", Access::ReadOnly)]);
+        let layout =
+            layout(&[("/home/u/work", PathAccess::Writable), ("/home/u/work/file", PathAccess::ReadOnly)]);
         assert_eq!(layout.mounts(&Facts), [Pin("/home/u/work".into()), ReadOnly("/home/u/work/file".into())]);
     }
 
@@ -254,11 +259,11 @@ mod tests {
     fn with_nothing_allowed_but_some_folders_the_root_itself_is_read_only() {
         use MountStep::{HideFile, HideFolder, Seal, Writable};
         let layout = layout(&[
-            ("/", Access::ReadOnly),
-            ("/home/u/work", Access::Writable),
-            ("/home/u/.ssh", Access::Hidden),
-            ("/home/u/file", Access::Hidden),
-            ("/tmp", Access::Writable),
+            ("/", PathAccess::ReadOnly),
+            ("/home/u/work", PathAccess::Writable),
+            ("/home/u/.ssh", PathAccess::Hidden),
+            ("/home/u/file", PathAccess::Hidden),
+            ("/tmp", PathAccess::Writable),
         ]);
         let steps = [
             Seal("/".into()),
@@ -275,9 +280,9 @@ mod tests {
     #[test]
     fn landlock_protects_what_lies_in_no_folder_that_must_stay_writable() {
         let layout = layout(&[
-            ("/usr/bin", Access::ReadOnly),
-            ("/home/u/state", Access::ReadOnly),
-            ("/home/u/state/task", Access::Writable),
+            ("/usr/bin", PathAccess::ReadOnly),
+            ("/home/u/state", PathAccess::ReadOnly),
+            ("/home/u/state/task", PathAccess::Writable),
         ]);
         let grants = layout.landlock(&["/home/u".into(), "/tmp".into()], &Facts);
         assert_eq!(grants.open, [PathBuf::from("/home/u/state")]);
@@ -289,9 +294,9 @@ mod tests {
     #[test]
     fn landlock_hides_what_it_does_not_allow_to_read() {
         let layout = layout(&[
-            ("/", Access::ReadOnly),
-            ("/home/u/work", Access::Writable),
-            ("/home/u/.ssh", Access::Hidden),
+            ("/", PathAccess::ReadOnly),
+            ("/home/u/work", PathAccess::Writable),
+            ("/home/u/.ssh", PathAccess::Hidden),
         ]);
         let grants = layout.landlock(&["/tmp".into()], &Facts);
         assert_eq!(grants.write, ["/home/u/work", "/tmp"].map(PathBuf::from));

@@ -4,7 +4,7 @@ mod layout;
 mod names;
 mod own_branch;
 
-pub use layout::{Access, LandlockGrants, Layout, MountStep, PathFacts};
+pub use layout::{LandlockGrants, Layout, MountStep, PathAccess, PathFacts};
 pub use names::{Names, Surroundings, names};
 pub use own_branch::{BranchStep, branch_step};
 
@@ -41,7 +41,6 @@ impl fmt::Display for SandboxMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxTier {
-    /// By none.
     None,
     /// Landlock, which can only allow.
     Landlock,

@@ -223,7 +223,7 @@ pub(crate) fn head_reference(git_dir: &Path) -> Option<String> {
     branch_in(git_dir).flatten()
 }
 
-/// Makes HEAD a commit.
+/// Makes HEAD name a commit instead of a branch.
 pub(crate) fn detach(git_dir: &Path, commit: &str) -> io::Result<()> {
     // Under another name first: what is there may be a link of an agent's.
     let fresh = git_dir.join("HEAD.lock");

@@ -41,7 +41,6 @@ use crate::process::proc;
 /// The word on the command line that makes this binary the first process of a PID namespace.
 pub const INIT: &str = "keeper-init";
 
-/// Its name.
 const NAME: &str = "dcp-init";
 
 /// What root keeps: rights over files, users and ports, none over mounts, devices, the kernel or other processes.

@@ -314,7 +314,7 @@ pub(crate) fn is_of_dacapo(home: &Home, folder: &Path) -> bool {
     home.path().canonicalize().is_ok_and(|home| folder.starts_with(home.join("worktrees")))
 }
 
-/// Removes what is there, whatever it is.
+/// Removes a file, a link, or a folder with all that is in it.
 fn remove(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path),

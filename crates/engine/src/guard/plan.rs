@@ -12,14 +12,14 @@ use std::{
 use dacapo_core::{
     agent::own_folders,
     policy::Policy,
-    sandbox::{Access, Layout, PathFacts, SandboxMode, SandboxRules, Surroundings, names},
+    sandbox::{Layout, PathAccess, PathFacts, SandboxMode, SandboxRules, Surroundings, names},
 };
 use rustix::fs::{Access as Right, access};
 
 use super::{GuardSpec, HeldNames, OwnRefs};
 use crate::{home::Home, inside::child, process::find_program};
 
-/// Where a loop works.
+/// What of the machine a loop works with: its workspace, its folders, its refs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GuardedPlaces {
     pub(crate) workspace: PathBuf,
@@ -65,12 +65,12 @@ impl Protected {
     }
 
     /// Paths and what may be done there, ordered.
-    pub fn rules(&self) -> Vec<(PathBuf, Access)> {
+    pub fn rules(&self) -> Vec<(PathBuf, PathAccess)> {
         self.layout.rules().map(|(path, access)| (path.to_owned(), access)).collect()
     }
 
     /// What may be done at a path.
-    pub fn access(&self, path: &Path) -> Access {
+    pub fn access(&self, path: &Path) -> PathAccess {
         self.layout.access(path)
     }
 }
@@ -114,7 +114,7 @@ pub(super) fn gather(home: &Home, rules: &SandboxRules, places: &GuardedPlaces, 
     let around = surroundings();
     let names = names(&around);
     if rules.mode == SandboxMode::Workspace {
-        all.layout.set("/", Access::ReadOnly);
+        all.layout.set("/", PathAccess::ReadOnly);
         for path in ["/dev", "/proc"].map(PathBuf::from).into_iter().chain(temporary()) {
             all.allow(&path);
         }
@@ -161,23 +161,23 @@ pub(super) fn gather(home: &Home, rules: &SandboxRules, places: &GuardedPlaces, 
     }
     all.close_services(rules);
     let state = real(home.path());
-    all.layout.set(&state, Access::ReadOnly);
+    all.layout.set(&state, PathAccess::ReadOnly);
     let keys = state.join("keys");
     if keys.exists() {
-        all.layout.set(keys, Access::Hidden);
+        all.layout.set(keys, PathAccess::Hidden);
     }
     if let Some(folder) = &places.task_folder {
         let folder = real(folder);
-        all.layout.set(&folder, Access::Writable);
-        all.layout.set(folder.join("runs"), Access::ReadOnly);
+        all.layout.set(&folder, PathAccess::Writable);
+        all.layout.set(folder.join("runs"), PathAccess::ReadOnly);
     }
     let workspace = real(&places.workspace);
     all.judge_workspace(&workspace, &state, rules.mode, places.parent.as_deref());
-    all.layout.set(&workspace, Access::Writable);
+    all.layout.set(&workspace, PathAccess::Writable);
     for folder in git_folders(&workspace) {
         // A `.git` that an agent has made leads where it likes: nothing that is protected becomes writable by it.
         if rules.mode == SandboxMode::Workspace && all.layout.rule_at(&folder) == Some(Path::new("/")) {
-            all.layout.set(folder, Access::Writable);
+            all.layout.set(folder, PathAccess::Writable);
         }
     }
     for remote in places.own_refs.iter().flat_map(|refs| refs.remotes()) {
@@ -204,22 +204,22 @@ impl Protected {
         if let Ok(path) = path.canonicalize()
             && (path.is_file() || path.is_dir())
         {
-            self.layout.set(path, Access::ReadOnly);
+            self.layout.set(path, PathAccess::ReadOnly);
         }
     }
 
     /// What lies in `/` keeps its name: on many systems `/bin` is a link, which root could replace. What lies in its folders is
     /// written as before.
     fn freeze_root(&mut self) {
-        self.layout.set("/", Access::ReadOnly);
+        self.layout.set("/", PathAccess::ReadOnly);
         for path in entries(Path::new("/")).into_iter().filter(|path| path.is_dir() && !path.is_symlink()) {
-            self.layout.set(path, Access::Writable);
+            self.layout.set(path, PathAccess::Writable);
         }
     }
 
     /// Whether there may be worked in this folder, which becomes writable.
     fn judge_workspace(&mut self, workspace: &Path, state: &Path, mode: SandboxMode, parent: Option<&Path>) {
-        let is_protected = self.layout.access(workspace) != Access::Writable;
+        let is_protected = self.layout.access(workspace) != PathAccess::Writable;
         let of_parent = parent.is_some_and(|parent| workspace.starts_with(real(parent)));
         let is_made_by_dacapo =
             ["worktrees", "demo"].iter().any(|folder| workspace.starts_with(state.join(folder)));
@@ -241,18 +241,18 @@ impl Protected {
     }
 
     fn is_below_protected(&self, path: &Path) -> bool {
-        path.parent().is_some_and(|parent| self.layout.access(&real(parent)) != Access::Writable)
+        path.parent().is_some_and(|parent| self.layout.access(&real(parent)) != PathAccess::Writable)
     }
 
     fn allow(&mut self, path: &Path) {
         if let Ok(path) = path.canonicalize() {
-            self.layout.set(path, Access::Writable);
+            self.layout.set(path, PathAccess::Writable);
         }
     }
 
     fn hide(&mut self, path: &Path) {
         if let Ok(path) = path.canonicalize() {
-            self.layout.set(path, Access::Hidden);
+            self.layout.set(path, PathAccess::Hidden);
         }
     }
 
@@ -260,7 +260,7 @@ impl Protected {
     fn protect_programs(&mut self, folder: &Path, places: &GuardedPlaces) {
         let Ok(folder) = folder.canonicalize() else { return };
         let workspace = real(&places.workspace);
-        if self.layout.access(&folder) != Access::Writable || !is_writable(&folder) {
+        if self.layout.access(&folder) != PathAccess::Writable || !is_writable(&folder) {
             return;
         }
         let temporary: Vec<PathBuf> = temporary().iter().map(|path| real(path)).collect();
@@ -273,7 +273,7 @@ impl Protected {
             self.open.push(format!("`{}` is on PATH and must stay writable", folder.display()));
             return;
         }
-        self.layout.set(&folder, Access::ReadOnly);
+        self.layout.set(&folder, PathAccess::ReadOnly);
         let mut behind = BTreeSet::new();
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_symlink())
@@ -291,8 +291,8 @@ impl Protected {
                 continue;
             }
             let is_ours = package.starts_with(&workspace) || workspace.starts_with(&package);
-            if !is_ours && self.layout.access(&package) == Access::Writable && is_writable(&package) {
-                self.layout.set(package, Access::ReadOnly);
+            if !is_ours && self.layout.access(&package) == PathAccess::Writable && is_writable(&package) {
+                self.layout.set(package, PathAccess::ReadOnly);
             }
         }
     }
@@ -309,7 +309,7 @@ impl Protected {
                     .iter()
                     .any(|start| name.as_encoded_bytes().starts_with(start.as_bytes()));
             if is_of_kernel || entry.file_type().is_ok_and(|kind| kind.is_block_device()) {
-                self.layout.set(entry.path(), Access::Hidden);
+                self.layout.set(entry.path(), PathAccess::Hidden);
             }
         }
     }
@@ -339,7 +339,7 @@ impl Protected {
             if let Ok(path) = path.canonicalize()
                 && path.is_dir()
             {
-                self.layout.set(path, Access::Private);
+                self.layout.set(path, PathAccess::Private);
             }
         }
         for socket in ["/var/run/docker.sock", "/run/podman/podman.sock", "/run/containerd/containerd.sock"] {
@@ -512,7 +512,7 @@ fn git_folders(workspace: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// What is mounted.
+/// What this machine says about paths, looked up once.
 struct Facts {
     mounts: Vec<PathBuf>,
 }
