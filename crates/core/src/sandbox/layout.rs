@@ -98,22 +98,30 @@ impl Layout {
     /// above a protected path that can be moved is mounted on itself, which the kernel does not let be moved.
     pub fn mounts(&self, facts: &dyn PathFacts) -> Vec<MountStep> {
         let mut steps: BTreeMap<PathBuf, MountStep> = BTreeMap::new();
-        let mut seals = BTreeSet::new();
+        let mut seals: BTreeSet<PathBuf> = BTreeSet::new();
+        let mut root = None;
         for (path, access) in self.rules() {
             let above = self.above(path);
             if above == access {
                 continue;
             }
+            let is_on_root = self.rule_at(path.parent().unwrap_or(path)) == Some(Path::new("/"))
+                && !seals.iter().any(|at| path.starts_with(at));
             let step = match access {
                 // What is mounted over the root is seen by no process that is there already.
                 _ if path.parent().is_none() => MountStep::Seal(path.to_owned()),
+                // The root becomes read-only at last, and what was mounted before stays writable.
+                PathAccess::Writable if is_on_root => MountStep::Pin(path.to_owned()),
                 PathAccess::Writable => MountStep::Writable(path.to_owned()),
                 PathAccess::ReadOnly => MountStep::ReadOnly(path.to_owned()),
                 PathAccess::Hidden if facts.is_folder(path) => MountStep::HideFolder(path.to_owned()),
                 PathAccess::Hidden => MountStep::HideFile(path.to_owned()),
                 PathAccess::Private => MountStep::Private(path.to_owned()),
             };
-            steps.insert(path.to_owned(), step);
+            match path.parent() {
+                None => root = Some(step),
+                Some(_) => drop(steps.insert(path.to_owned(), step)),
+            }
             if access == PathAccess::ReadOnly {
                 let below = facts.mounts_below(path);
                 seals.extend(below.into_iter().filter(|at| self.access(at) == PathAccess::ReadOnly));
@@ -133,7 +141,7 @@ impl Layout {
         for at in seals {
             steps.entry(at.clone()).or_insert(MountStep::Seal(at));
         }
-        steps.into_values().collect()
+        steps.into_values().chain(root).collect()
     }
 
     /// What Landlock can hold of these rules. It allows whole folders and cannot take back what lies below them, so in a folder
@@ -257,22 +265,24 @@ mod tests {
 
     #[test]
     fn with_nothing_allowed_but_some_folders_the_root_itself_is_read_only() {
-        use MountStep::{HideFile, HideFolder, Seal, Writable};
+        use MountStep::{HideFile, HideFolder, Pin, Seal, Writable};
         let layout = layout(&[
             ("/", PathAccess::ReadOnly),
             ("/home/u/work", PathAccess::Writable),
             ("/home/u/.ssh", PathAccess::Hidden),
             ("/home/u/file", PathAccess::Hidden),
+            ("/home/u/state/disk/folder", PathAccess::Writable),
             ("/tmp", PathAccess::Writable),
         ]);
         let steps = [
-            Seal("/".into()),
             HideFolder("/home/u/.ssh".into()),
             HideFile("/home/u/file".into()),
             Seal("/home/u/state/disk".into()),
+            Writable("/home/u/state/disk/folder".into()),
             Seal("/home/u/state/tasks/t/disk".into()),
-            Writable("/home/u/work".into()),
-            Writable("/tmp".into()),
+            Pin("/home/u/work".into()),
+            Pin("/tmp".into()),
+            Seal("/".into()),
         ];
         assert_eq!(layout.mounts(&Facts), steps);
     }

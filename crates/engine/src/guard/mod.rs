@@ -10,8 +10,8 @@ mod own_refs;
 mod plan;
 
 pub(crate) use held::{HeldNames, IN_FOLDER, is_held};
+pub(crate) use namespaces::{EnteredNamespaces, Init, enter, is_alone};
 pub use namespaces::{INIT, init_main};
-pub(crate) use namespaces::{Init, is_alone};
 pub(crate) use own_refs::{OwnRefs, is_of_dacapo};
 pub(crate) use plan::{GuardedPlaces, agent_folders};
 pub use plan::{Protected, protected};
@@ -19,8 +19,9 @@ pub use plan::{Protected, protected};
 use std::{
     cell::OnceCell,
     io,
-    path::{Path, PathBuf},
+    path::Path,
     rc::Rc,
+    thread::{self, JoinHandle},
 };
 
 use dacapo_core::{
@@ -43,15 +44,12 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// The sandbox of the loop that works on `task_folder` in `workspace`.
-    pub(crate) fn of_loop(policy: &Policy, workspace: &Path, task_folder: PathBuf) -> Self {
+    /// The sandbox of a loop that works in `workspace`.
+    pub(crate) fn of_loop(policy: &Policy, workspace: &Path) -> Self {
         let places = GuardedPlaces {
             workspace: workspace.to_owned(),
-            task_folder: Some(task_folder),
             agent_folders: agent_folders(policy),
-            parent: None,
-            own_refs: None,
-            shares_refs: false,
+            ..GuardedPlaces::default()
         };
         Self { rules: policy.sandbox.clone(), places, first: OnceCell::new() }
     }
@@ -100,9 +98,34 @@ impl Guard {
         }
     }
 
+    /// Begins to start a keeper, which the caller waits for by `finish`.
+    pub(crate) fn begin(&self, home: &Home, id: &LoopId) -> io::Result<StartingKeeper> {
+        let mut keeper = KeeperLink::start(id, &home.database())?;
+        if self.rules.mode != SandboxMode::Off && self.rules.tier == SandboxTier::Namespaces {
+            keeper.enter_namespaces()?;
+        }
+        let is_wanted = self.rules.mode != SandboxMode::Off && self.rules.tier > SandboxTier::None;
+        let look = is_wanted.then(|| {
+            let (rules, workspace) = (self.rules.clone(), self.places.workspace.clone());
+            let folders = self.places.agent_folders.clone();
+            thread::spawn(move || plan::look_at_machine(&rules, &workspace, &folders, true))
+        });
+        Ok(StartingKeeper { keeper: Some(keeper), look })
+    }
+
     /// Starts a keeper that holds the best tier there is, and says what it holds. None holds less than the first did.
     pub(crate) fn keeper(&self, home: &Home, id: &LoopId) -> io::Result<(KeeperLink, SandboxHeld)> {
-        let (keeper, held) = self.try_tiers(home, id)?;
+        self.finish(self.begin(home, id)?, home, id)
+    }
+
+    /// Has the keeper that was begun hold the best tier there is.
+    pub(crate) fn finish(
+        &self,
+        starting: StartingKeeper,
+        home: &Home,
+        id: &LoopId,
+    ) -> io::Result<(KeeperLink, SandboxHeld)> {
+        let (keeper, held) = self.try_tiers(starting, home, id)?;
         let first = self.first.get_or_init(|| held.clone());
         if held.is_less_than(first) {
             let why =
@@ -112,15 +135,20 @@ impl Guard {
         Ok((keeper, held))
     }
 
-    fn try_tiers(&self, home: &Home, id: &LoopId) -> io::Result<(KeeperLink, SandboxHeld)> {
+    fn try_tiers(
+        &self,
+        mut starting: StartingKeeper,
+        home: &Home,
+        id: &LoopId,
+    ) -> io::Result<(KeeperLink, SandboxHeld)> {
         let database = home.database();
         let mode = self.rules.mode;
         if mode == SandboxMode::Off {
-            return Ok((KeeperLink::start(id, &database)?, SandboxHeld::off()));
+            return Ok((starting.keeper(id, &database)?, SandboxHeld::off()));
         }
         let mut refused = Vec::new();
-        if self.rules.tier > SandboxTier::None {
-            let mut protected = plan::gather(home, &self.rules, &self.places, true);
+        if let Some(mut protected) = starting.look()? {
+            protected.make_room(home, &self.rules, &self.places);
             if let Some(why) = protected.forbidden.take() {
                 return Err(io::Error::other(why));
             }
@@ -134,10 +162,10 @@ impl Guard {
                     protected.open.push(SHARED_REFS.to_owned());
                 }
                 let spec = match tier {
-                    SandboxTier::Namespaces => protected.for_namespaces(),
+                    SandboxTier::Namespaces => protected.for_namespaces(self.own_refs()),
                     _ => protected.for_landlock(),
                 };
-                let (mut keeper, report) = start(id, &database, &spec)?;
+                let (mut keeper, report) = starting.hold(id, &database, &spec)?;
                 match report {
                     GuardReport::Held(open) => {
                         keeper.hold(protected.take_held());
@@ -151,9 +179,53 @@ impl Guard {
             }
         }
         Ok((
-            KeeperLink::start(id, &database)?,
+            starting.keeper(id, &database)?,
             SandboxHeld { mode, tier: SandboxTier::None, open: refused, branch: None },
         ))
+    }
+}
+
+/// A keeper that starts, and a thread that looks at what must be protected, while the supervisor prepares its loop.
+pub(crate) struct StartingKeeper {
+    keeper: Option<KeeperLink>,
+    look: Option<JoinHandle<Protected>>,
+}
+
+impl StartingKeeper {
+    /// What must be protected, if anything.
+    fn look(&mut self) -> io::Result<Option<Protected>> {
+        let looked = self.look.take().map(JoinHandle::join).transpose();
+        looked.map_err(|_| io::Error::other("the look at what must be protected failed"))
+    }
+
+    /// The keeper that was begun, or another one.
+    fn keeper(&mut self, id: &LoopId, database: &Path) -> io::Result<KeeperLink> {
+        self.keeper.take().map_or_else(|| KeeperLink::start(id, database), Ok)
+    }
+
+    /// Has a keeper hold this. One that was killed meanwhile is no reason to hold less: another one is started.
+    fn hold(
+        &mut self,
+        id: &LoopId,
+        database: &Path,
+        spec: &GuardSpec,
+    ) -> io::Result<(KeeperLink, GuardReport)> {
+        let mut tries = 0;
+        loop {
+            let mut keeper = self.keeper(id, database)?;
+            match keeper.guard(spec) {
+                Ok(report) => return Ok((keeper, report)),
+                Err(_) if tries < TRIES => tries += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for StartingKeeper {
+    fn drop(&mut self) {
+        // Names that the thread holds are let go of before this process ends.
+        let _ = self.look();
     }
 }
 
@@ -167,19 +239,6 @@ pub fn try_out(home: &Home, rules: &SandboxRules) -> io::Result<SandboxHeld> {
 
 /// What only mounts can hold.
 const SHARED_REFS: &str = "agents share the repository's branches, tags and configuration";
-
-/// Starts a keeper with this to hold. One that was killed meanwhile is no reason to hold less: another one is started.
-fn start(id: &LoopId, database: &Path, spec: &GuardSpec) -> io::Result<(KeeperLink, GuardReport)> {
-    let mut tries = 0;
-    loop {
-        let mut keeper = KeeperLink::start(id, database)?;
-        match keeper.guard(spec) {
-            Ok(report) => return Ok((keeper, report)),
-            Err(_) if tries < TRIES => tries += 1,
-            Err(error) => return Err(error),
-        }
-    }
-}
 
 /// How many keepers may be killed before they hold anything.
 const TRIES: u32 = 20;
@@ -200,11 +259,14 @@ pub(crate) enum GuardReport {
     NotAllowed(String),
 }
 
-/// Holds `spec` around this process and everything that it starts from now on.
-pub(crate) fn hold(spec: &GuardSpec, args: &[std::ffi::OsString]) -> io::Result<(Option<Init>, Vec<String>)> {
+/// Holds `spec` around this process and everything that it starts from now on; in the namespaces that `enter` gives, if it needs some.
+pub(crate) fn hold(
+    spec: &GuardSpec,
+    enter: impl FnOnce() -> io::Result<EnteredNamespaces>,
+) -> io::Result<(Option<Init>, Vec<String>)> {
     match spec {
         GuardSpec::Namespaces(steps) => {
-            let (init, open) = namespaces::enter(steps, args)?;
+            let (init, open) = enter()?.hold(steps)?;
             Ok((Some(init), open))
         }
         GuardSpec::Landlock(grants) => Ok((None, landlock::restrict(grants)?)),

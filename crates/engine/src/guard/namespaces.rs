@@ -13,6 +13,7 @@ use std::{
     ffi::{CString, OsString},
     fs, io,
     io::{Read, Write},
+    mem::MaybeUninit,
     os::{
         fd::{AsRawFd, OwnedFd},
         unix::{net::UnixStream, process::CommandExt},
@@ -28,7 +29,7 @@ use nix::{
 };
 use rustix::{
     event::{PollFd, PollFlags, poll},
-    fs::{CWD, Mode, OFlags, ResolveFlags, StatVfsMountFlags, openat2},
+    fs::{CWD, Mode, OFlags, RawDir, ResolveFlags, StatVfsMountFlags, open, openat2},
     pipe::{PipeFlags, pipe_with},
     process::{DumpableBehavior, WaitOptions, set_dumpable_behavior},
     thread::{
@@ -91,15 +92,33 @@ impl Init {
 
 /// Whether nothing is left in the namespace but its first process: its `/proc` is what is mounted at the usual place.
 pub(crate) fn is_alone() -> bool {
-    let Ok(entries) = fs::read_dir("/proc") else { return false };
-    let mut names = entries.flatten().map(|entry| entry.file_name());
-    names.all(|name| name == "1" || !name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit))
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(folder) = open("/proc", flags, Mode::empty()) else { return false };
+    // On the stack: this is asked after every attempt, and the allocator tidies up each time it gets a large buffer back.
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut entries = RawDir::new(folder, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let Ok(entry) = entry else { return false };
+        let name = entry.file_name().to_bytes();
+        if name != b"1" && name.first().is_some_and(u8::is_ascii_digit) {
+            return false;
+        }
+    }
+    true
 }
 
-/// Enters namespaces of its own and mounts what `steps` say. Gives what could not be mounted, one sentence each.
+/// Namespaces of its own in which everything is as it was outside. The first process of the PID namespace starts.
+pub(crate) struct EnteredNamespaces {
+    init: StartingInit,
+    is_root: bool,
+    uid: u32,
+    gid: u32,
+}
+
+/// Enters namespaces of its own.
 ///
 /// After an error this process is in no state to go on in: another one may try something else.
-pub(super) fn enter(steps: &[MountStep], args: &[OsString]) -> io::Result<(Init, Vec<String>)> {
+pub(crate) fn enter(args: &[OsString]) -> io::Result<EnteredNamespaces> {
     let is_root = rustix::process::geteuid().is_root();
     let has_rights = is_root && capabilities(None)?.effective.contains(CapabilitySet::SYS_ADMIN);
     if is_root && !has_rights {
@@ -117,36 +136,43 @@ pub(super) fn enter(steps: &[MountStep], args: &[OsString]) -> io::Result<(Init,
     }
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_SLAVE, None::<&str>)
         .map_err(|error| not_allowed(&format!("mounts cannot be kept apart: {}", error.desc())))?;
-    let mut open = Vec::new();
-    for step in steps {
-        if let Err((path, error)) = perform(step) {
-            // A path without links has got one: an agent is at it just now.
-            if error == nix::Error::ELOOP {
-                let why = format!("`{}` was replaced meanwhile", path.display());
-                return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
-            }
-            // What is gone needs no protection.
-            if error != nix::Error::ENOENT {
-                open.push(format!("`{}` could not be protected: {}", path.display(), error.desc()));
-            }
-        }
-    }
-    let init = start_init(args, is_root)?;
-    proc::is_current_folder();
-    if is_root {
-        let dropped = CapabilitySet::from_bits_retain((1 << 41) - 1).difference(KEPT);
-        for bit in dropped.iter() {
-            // The kernel may not know it.
-            match remove_capability_from_bounding_set(bit) {
-                Ok(()) | Err(rustix::io::Errno::INVAL) => {}
-                Err(error) => return Err(error.into()),
+    Ok(EnteredNamespaces { init: StartingInit::start(args, is_root)?, is_root, uid, gid })
+}
+
+impl EnteredNamespaces {
+    /// Mounts what `steps` say, and gives up the right to undo it. Gives what could not be mounted, one sentence each.
+    pub(super) fn hold(self, steps: &[MountStep]) -> io::Result<(Init, Vec<String>)> {
+        let mut open = Vec::new();
+        for step in steps {
+            if let Err((path, error)) = perform(step) {
+                // A path without links has got one: an agent is at it just now.
+                if error == nix::Error::ELOOP {
+                    let why = format!("`{}` was replaced meanwhile", path.display());
+                    return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+                }
+                // What is gone needs no protection.
+                if error != nix::Error::ENOENT {
+                    open.push(format!("`{}` could not be protected: {}", path.display(), error.desc()));
+                }
             }
         }
-    } else {
-        unshare(CloneFlags::CLONE_NEWUSER).map_err(io::Error::from)?;
-        map_ids((uid, 0), (gid, 0), false)?;
+        let init = self.init.mount_proc()?;
+        proc::is_current_folder();
+        if self.is_root {
+            let dropped = CapabilitySet::from_bits_retain((1 << 41) - 1).difference(KEPT);
+            for bit in dropped.iter() {
+                // The kernel may not know it.
+                match remove_capability_from_bounding_set(bit) {
+                    Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        } else {
+            unshare(CloneFlags::CLONE_NEWUSER).map_err(io::Error::from)?;
+            map_ids((self.uid, 0), (self.gid, 0), false)?;
+        }
+        Ok((init, open))
     }
-    Ok((init, open))
 }
 
 fn not_allowed(why: &str) -> io::Error {
@@ -246,26 +272,43 @@ fn remount(path: &Path, is_read_only: bool) -> nix::Result<()> {
     mount(None::<&str>, path, None::<&str>, flags, None::<&str>)
 }
 
-/// Starts the first process of the new PID namespace, which mounts its `/proc`.
-fn start_init(args: &[OsString], is_root: bool) -> io::Result<Init> {
-    let (theirs, lifeline) = pipe_with(PipeFlags::CLOEXEC)?;
-    let (ready, tells) = pipe_with(PipeFlags::CLOEXEC)?;
-    let child = Command::new("/proc/self/exe")
-        .arg0(NAME)
-        .arg(INIT)
-        .args(args)
-        .arg(if is_root { "root" } else { "user" })
-        .env_clear()
-        .stdin(theirs)
-        .stdout(tells)
-        .stderr(Stdio::null())
-        .process_group(0)
-        .spawn()?;
-    let mut said = String::new();
-    fs::File::from(ready).take(1000).read_to_string(&mut said)?;
-    match said.strip_prefix("ready") {
-        Some(_) => Ok(Init { pid: child.id(), lifeline: Some(lifeline) }),
-        None => Err(not_allowed(&format!("a `/proc` of its own cannot be mounted: {}", said.trim()))),
+/// The first process of the new PID namespace, which waits for the mounts of its keeper before it mounts its `/proc` over them.
+struct StartingInit {
+    init: Init,
+    ready: OwnedFd,
+}
+
+impl StartingInit {
+    fn start(args: &[OsString], is_root: bool) -> io::Result<Self> {
+        let (theirs, lifeline) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (ready, tells) = pipe_with(PipeFlags::CLOEXEC)?;
+        let child = Command::new("/proc/self/exe")
+            .arg0(NAME)
+            .arg(INIT)
+            .args(args)
+            .arg(if is_root { "root" } else { "user" })
+            .env_clear()
+            .stdin(theirs)
+            .stdout(tells)
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        Ok(Self { init: Init { pid: child.id(), lifeline: Some(lifeline) }, ready })
+    }
+
+    fn mount_proc(self) -> io::Result<Init> {
+        if let Some(lifeline) = &self.init.lifeline {
+            // If it is dead, it says nothing.
+            let _ = rustix::io::write(lifeline, b"m");
+        }
+        let mut said = String::new();
+        fs::File::from(self.ready).take(1000).read_to_string(&mut said)?;
+        match said.trim() {
+            "ready" => Ok(self.init),
+            // It was killed, which is no reason to hold less.
+            "" => Err(io::Error::new(io::ErrorKind::ResourceBusy, "the first process was killed")),
+            why => Err(not_allowed(&format!("a `/proc` of its own cannot be mounted: {why}"))),
+        }
     }
 }
 
@@ -285,6 +328,10 @@ fn first_process() -> io::Result<()> {
         let _ = rustix::thread::set_name(&name);
     }
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    // The keeper has mounted everything else.
+    if rustix::io::read(rustix::stdio::stdin(), &mut [0; 1])? == 0 {
+        return Ok(());
+    }
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>).map_err(io::Error::from)?;
     if std::env::args_os().next_back().is_some_and(|word| word == "root") {

@@ -1,7 +1,8 @@
 //! What there is to protect on this machine, for this user, around this workspace.
 
 use std::{
-    collections::BTreeSet,
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     fs,
     os::unix::{ffi::OsStringExt, fs::FileTypeExt},
@@ -41,7 +42,7 @@ pub struct Protected {
     facts: Facts,
     free: Vec<PathBuf>,
     pub(super) held: HeldNames,
-    own_refs: Option<Rc<OwnRefs>>,
+    real_folders: RealFolders,
     /// What no tier protects here, one sentence each.
     pub open: Vec<String>,
     /// Why nothing may be run here at all.
@@ -50,8 +51,8 @@ pub struct Protected {
 
 impl Protected {
     /// What a keeper is told for the best tier.
-    pub(crate) fn for_namespaces(&self) -> GuardSpec {
-        let refs = self.own_refs.iter().flat_map(|refs| refs.mounts());
+    pub(crate) fn for_namespaces(&self, own_refs: Option<&OwnRefs>) -> GuardSpec {
+        let refs = own_refs.into_iter().flat_map(OwnRefs::mounts);
         GuardSpec::Namespaces(refs.chain(self.layout.mounts(&self.facts)).collect())
     }
 
@@ -98,16 +99,25 @@ pub fn protected(
         own_refs: None,
         shares_refs: false,
     };
-    gather(home, rules, &places, holds)
+    let mut all = look_at_machine(rules, &places.workspace, &places.agent_folders, holds);
+    all.make_room(home, rules, &places);
+    all
 }
 
-pub(super) fn gather(home: &Home, rules: &SandboxRules, places: &GuardedPlaces, holds: bool) -> Protected {
+/// What is protected on this machine, whatever loop works in the workspace. It takes long, so a thread does it while its supervisor
+/// prepares the loop.
+pub(super) fn look_at_machine(
+    rules: &SandboxRules,
+    workspace: &Path,
+    agent_folders: &[PathBuf],
+    holds: bool,
+) -> Protected {
     let mut all = Protected {
         layout: Layout::default(),
         facts: Facts::look(),
-        free: free_folders(rules.mode, places),
+        free: Vec::new(),
         held: HeldNames::default(),
-        own_refs: places.own_refs.clone(),
+        real_folders: RealFolders::default(),
         open: Vec::new(),
         forbidden: None,
     };
@@ -118,7 +128,7 @@ pub(super) fn gather(home: &Home, rules: &SandboxRules, places: &GuardedPlaces, 
         for path in ["/dev", "/proc"].map(PathBuf::from).into_iter().chain(temporary()) {
             all.allow(&path);
         }
-        for path in &places.agent_folders {
+        for path in agent_folders {
             all.allow(path);
         }
         for path in &names.credentials {
@@ -135,13 +145,15 @@ pub(super) fn gather(home: &Home, rules: &SandboxRules, places: &GuardedPlaces, 
             all.protect(path);
         }
         for folder in path_folders() {
-            all.protect_programs(&folder, places);
+            all.protect_programs(&folder, workspace);
         }
         if let Ok(program) = std::env::current_exe() {
             all.protect(&program);
         }
         if holds {
-            let wanted: Vec<PathBuf> = names.held.into_iter().filter(|path| is_wanted(path)).collect();
+            let mut tools = InstalledTools::default();
+            let wanted: Vec<PathBuf> =
+                names.held.into_iter().filter(|path| is_wanted(path, &mut tools)).collect();
             let of_path = path_folders().into_iter().filter(|folder| {
                 folder.symlink_metadata().is_err()
                     && folder.parent().is_some_and(|above| above.is_dir() && is_writable(above))
@@ -160,36 +172,41 @@ pub(super) fn gather(home: &Home, rules: &SandboxRules, places: &GuardedPlaces, 
         all.protect_machine();
     }
     all.close_services(rules);
-    let state = real(home.path());
-    all.layout.set(&state, PathAccess::ReadOnly);
-    let keys = state.join("keys");
-    if keys.exists() {
-        all.layout.set(keys, PathAccess::Hidden);
-    }
-    if let Some(folder) = &places.task_folder {
-        let folder = real(folder);
-        all.layout.set(&folder, PathAccess::Writable);
-        all.layout.set(folder.join("runs"), PathAccess::ReadOnly);
-    }
-    let workspace = real(&places.workspace);
-    all.judge_workspace(&workspace, &state, rules.mode, places.parent.as_deref());
-    all.layout.set(&workspace, PathAccess::Writable);
-    for folder in git_folders(&workspace) {
-        // A `.git` that an agent has made leads where it likes: nothing that is protected becomes writable by it.
-        if rules.mode == SandboxMode::Workspace && all.layout.rule_at(&folder) == Some(Path::new("/")) {
-            all.layout.set(folder, PathAccess::Writable);
-        }
-    }
-    for remote in places.own_refs.iter().flat_map(|refs| refs.remotes()) {
-        all.protect(remote);
-    }
-    for path in &rules.write {
-        all.allow(path);
-    }
     all
 }
 
 impl Protected {
+    /// Lets a loop write where it works, and nowhere in dacapo's state.
+    pub(super) fn make_room(&mut self, home: &Home, rules: &SandboxRules, places: &GuardedPlaces) {
+        self.free = free_folders(rules.mode, places);
+        let state = real(home.path());
+        self.layout.set(&state, PathAccess::ReadOnly);
+        let keys = state.join("keys");
+        if keys.exists() {
+            self.layout.set(keys, PathAccess::Hidden);
+        }
+        if let Some(folder) = &places.task_folder {
+            let folder = real(folder);
+            self.layout.set(&folder, PathAccess::Writable);
+            self.layout.set(folder.join("runs"), PathAccess::ReadOnly);
+        }
+        let workspace = real(&places.workspace);
+        self.judge_workspace(&workspace, &state, rules.mode, places.parent.as_deref());
+        self.layout.set(&workspace, PathAccess::Writable);
+        for folder in git_folders(&workspace) {
+            // A `.git` that an agent has made leads where it likes: nothing that is protected becomes writable by it.
+            if rules.mode == SandboxMode::Workspace && self.layout.rule_at(&folder) == Some(Path::new("/")) {
+                self.layout.set(folder, PathAccess::Writable);
+            }
+        }
+        for remote in places.own_refs.iter().flat_map(|refs| refs.remotes()) {
+            self.protect(remote);
+        }
+        for path in &rules.write {
+            self.allow(path);
+        }
+    }
+
     /// Not to be written, if it is there.
     fn protect(&mut self, path: &Path) {
         let Ok(found) = fs::symlink_metadata(path) else { return };
@@ -200,9 +217,14 @@ impl Protected {
                 path.display()
             ));
         }
+        let target = if found.is_symlink() {
+            path.canonicalize().ok().and_then(|path| Some((path.symlink_metadata().ok()?, path)))
+        } else {
+            self.real_folders.of_entry(path).map(|path| (found, path))
+        };
         // A variable may name `/dev/null`, which everything writes to.
-        if let Ok(path) = path.canonicalize()
-            && (path.is_file() || path.is_dir())
+        if let Some((found, path)) = target
+            && (found.is_file() || found.is_dir())
         {
             self.layout.set(path, PathAccess::ReadOnly);
         }
@@ -257,9 +279,9 @@ impl Protected {
     }
 
     /// A folder of PATH, and the folders that links in it lead to.
-    fn protect_programs(&mut self, folder: &Path, places: &GuardedPlaces) {
+    fn protect_programs(&mut self, folder: &Path, workspace: &Path) {
         let Ok(folder) = folder.canonicalize() else { return };
-        let workspace = real(&places.workspace);
+        let workspace = real(workspace);
         if self.layout.access(&folder) != PathAccess::Writable || !is_writable(&folder) {
             return;
         }
@@ -380,8 +402,38 @@ fn package_of(program: &Path) -> Option<PathBuf> {
     Some(if is_package { above.to_owned() } else { folder.to_owned() })
 }
 
+/// Folders without links in their paths, each looked up once: most protected names lie in a few folders.
+#[derive(Default)]
+struct RealFolders(BTreeMap<PathBuf, Option<PathBuf>>);
+
+impl RealFolders {
+    /// The path of something that is itself no link, without links above it.
+    fn of_entry(&mut self, path: &Path) -> Option<PathBuf> {
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+            return path.canonicalize().ok();
+        };
+        if !self.0.contains_key(folder) {
+            self.0.insert(folder.to_owned(), folder.canonicalize().ok());
+        }
+        self.0.get(folder)?.as_ref().map(|folder| folder.join(name))
+    }
+}
+
+/// Whether programs are on PATH, each looked for once.
+#[derive(Default)]
+struct InstalledTools(BTreeMap<&'static str, bool>);
+
+impl InstalledTools {
+    fn has(&mut self, program: &'static str) -> bool {
+        *self.0.entry(program).or_insert_with(|| {
+            let path = variable("PATH").map(PathBuf::into_os_string).unwrap_or_default();
+            find_program(program, &path, Path::new("/")).is_ok()
+        })
+    }
+}
+
 /// Whether the tool is there that would read such a file, and the folder that it would lie in.
-fn is_wanted(path: &Path) -> bool {
+fn is_wanted(path: &Path, tools: &mut InstalledTools) -> bool {
     let Some((folder, name)) = path.parent().zip(path.file_name()) else { return false };
     let name = name.to_string_lossy();
     let of_name = [
@@ -393,8 +445,7 @@ fn is_wanted(path: &Path) -> bool {
     ];
     let program = of_name.into_iter().find(|(start, _)| name.starts_with(start));
     let program = program.map_or("bash", |(_, program)| program);
-    let path_variable = variable("PATH").map(PathBuf::into_os_string).unwrap_or_default();
-    let is_used = find_program(program, &path_variable, Path::new("/")).is_ok();
+    let is_used = tools.has(program);
     match program {
         // A folder of its own says that the tool is used; without one the file would lie nowhere.
         "cargo" => folder.is_dir() || (is_used && fs::create_dir(folder).is_ok()),
@@ -515,6 +566,8 @@ fn git_folders(workspace: &Path) -> Vec<PathBuf> {
 /// What this machine says about paths, looked up once.
 struct Facts {
     mounts: Vec<PathBuf>,
+    /// Folders that were asked about, and whether this user may write there.
+    writable: RefCell<BTreeMap<PathBuf, bool>>,
 }
 
 impl Facts {
@@ -522,7 +575,8 @@ impl Facts {
         let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
         let lines = text.split(|byte| *byte == b'\n');
         let points = lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4)).map(unescaped);
-        Self { mounts: points.map(|bytes| PathBuf::from(OsString::from_vec(bytes))).collect() }
+        let mounts = points.map(|bytes| PathBuf::from(OsString::from_vec(bytes))).collect();
+        Self { mounts, writable: RefCell::default() }
     }
 }
 
@@ -549,7 +603,13 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
 
 impl PathFacts for Facts {
     fn is_movable(&self, folder: &Path) -> bool {
-        folder.parent().is_some_and(is_writable)
+        let Some(above) = folder.parent() else { return false };
+        let mut known = self.writable.borrow_mut();
+        known.get(above).copied().unwrap_or_else(|| {
+            let is_writable = is_writable(above);
+            known.insert(above.to_owned(), is_writable);
+            is_writable
+        })
     }
     fn mounts_below(&self, path: &Path) -> Vec<PathBuf> {
         self.mounts.iter().filter(|at| at.starts_with(path) && *at != path).cloned().collect()

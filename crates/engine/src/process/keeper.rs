@@ -34,7 +34,7 @@ use super::{
     wire::{KeeperOrder, KeptCommand, KeptEnd, Report, receive_order, send_report},
 };
 
-use crate::guard::{self, GuardReport, Init};
+use crate::guard::{self, EnteredNamespaces, GuardReport, Init};
 
 /// The word on the command line that makes this binary a keeper.
 pub const KEEPER: &str = "keeper";
@@ -75,6 +75,8 @@ struct Keeper {
     is_orphan: bool,
     /// Whether the last look found nothing and proved nothing.
     is_unsure: bool,
+    /// Namespaces that were entered, until it is told what they hold.
+    entered: Option<std::io::Result<EnteredNamespaces>>,
     /// The first process of the namespace in which everything runs, if it is one of its own.
     init: Option<Init>,
 }
@@ -117,8 +119,16 @@ impl Keeper {
         let (child_ended, writer) = UnixStream::pair()?;
         child_ended.set_nonblocking(true)?;
         signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, writer)?;
-        let (work, init) = (None, None);
-        Ok(Self { socket, child_ended, work, grace: Millis(0), is_orphan: false, is_unsure: false, init })
+        Ok(Self {
+            socket,
+            child_ended,
+            work: None,
+            grace: Millis(0),
+            is_orphan: false,
+            is_unsure: false,
+            entered: None,
+            init: None,
+        })
     }
 
     fn serve(&mut self) -> std::io::Result<()> {
@@ -169,9 +179,10 @@ impl Keeper {
 
     fn obey(&mut self, order: KeeperOrder) -> std::io::Result<()> {
         match order {
+            KeeperOrder::Enter => self.entered = Some(enter_namespaces()),
             KeeperOrder::Guard(spec) => {
-                let args: Vec<_> = std::env::args_os().skip(2).collect();
-                match guard::hold(&spec, &args) {
+                let entered = self.entered.take();
+                match guard::hold(&spec, || entered.unwrap_or_else(enter_namespaces)) {
                     Ok((init, open)) => {
                         self.init = init;
                         self.report(&Report::Guarded(GuardReport::Held(open)));
@@ -392,6 +403,11 @@ impl Keeper {
         // A supervisor that does not listen any more shows up as an end of file.
         let _ = send_report(&mut self.socket, report);
     }
+}
+
+fn enter_namespaces() -> std::io::Result<EnteredNamespaces> {
+    let args: Vec<_> = std::env::args_os().skip(2).collect();
+    guard::enter(&args)
 }
 
 /// All that must end: every descendant but the first process of its namespace.

@@ -52,6 +52,11 @@ impl KeeperLink {
         Ok(Self { socket: Some(ours), keeper, held: HeldNames::default() })
     }
 
+    /// Lets the keeper enter namespaces while it is found out what they must hold.
+    pub(crate) fn enter_namespaces(&mut self) -> io::Result<()> {
+        wire::send_enter(self.socket()?)
+    }
+
     /// Has the keeper hold `spec` around all that it starts, and waits for its answer.
     pub(crate) fn guard(&mut self, spec: &GuardSpec) -> io::Result<GuardReport> {
         wire::send_guard(self.socket()?, spec)?;

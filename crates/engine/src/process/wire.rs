@@ -36,6 +36,8 @@ pub struct KeptCommand {
 /// What a supervisor tells its keeper.
 #[derive(Debug)]
 pub(crate) enum KeeperOrder {
+    /// Enter namespaces; what they hold is told later.
+    Enter,
     /// Hold this around everything that is started from now on.
     Guard(GuardSpec),
     /// Start this, with these as standard input, output and error.
@@ -106,6 +108,10 @@ pub(crate) fn send_run(
 
 pub(crate) fn send_guard(socket: &mut UnixStream, spec: &GuardSpec) -> io::Result<()> {
     send(socket, 7, &serde_json::to_vec(spec)?)
+}
+
+pub(crate) fn send_enter(socket: &mut UnixStream) -> io::Result<()> {
+    send(socket, 8, &[])
 }
 
 pub(crate) fn send_stop(socket: &mut UnixStream, grace: Millis) -> io::Result<()> {
@@ -187,6 +193,7 @@ pub(crate) fn receive_order(socket: &mut UnixStream) -> io::Result<Option<Keeper
         5 => KeeperOrder::Wake,
         6 => KeeperOrder::Rest(Millis(rest.long()?)),
         7 => KeeperOrder::Guard(serde_json::from_slice(&payload)?),
+        8 => KeeperOrder::Enter,
         _ => return Err(malformed()),
     }))
 }

@@ -31,8 +31,8 @@ use super::{
     observe, post,
     preconditions::{StartError, neighbours, refuse_secrets_in, take_lock},
     start::{
-        HELD_IN_PROMPT, SupervisorParts, goalposts_of, guard_of, listen, random, reopen_goalposts,
-        start_keeper, write_task,
+        HELD_IN_PROMPT, SupervisorParts, begin_keeper, finish_keeper, goalposts_of, guard_of, listen, random,
+        reopen_goalposts, write_task,
     },
     starting_point::{self, StartingPoint},
     supply::midnight,
@@ -494,9 +494,10 @@ impl<'a> HostedLoop<'a> {
         let id = self.id().clone();
         let (home, started) = (self.home, self.started.clone());
         let signals = listen(false)?;
-        let goalposts = reopen_goalposts(home, &id, &started, self.workspace.as_ref())?;
         let mut guard = guard_of(home, &started);
-        let (keeper, _) = start_keeper(home, &id, &mut guard, None, None)?;
+        let keeper = begin_keeper(home, &id, &guard)?;
+        let goalposts = reopen_goalposts(home, &id, &started, self.workspace.as_ref())?;
+        let (keeper, _) = finish_keeper(keeper, home, &id, &mut guard, None, None)?;
         if !self.store.row(&id)?.is_some_and(|row| row.is_owned()) {
             let now = Timestamp::now();
             self.stream.take_over(&mut self.store, &Identity::own(), now, std::slice::from_ref(&id))?;

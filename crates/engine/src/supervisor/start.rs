@@ -33,7 +33,7 @@ use crate::{
     bus::Bus,
     git::Git,
     goalposts::{Extras, WatchedGoalposts},
-    guard::{Guard, OwnRefs},
+    guard::{Guard, OwnRefs, StartingKeeper},
     home::{Home, make_dir, write_private},
     inside::server::Server,
     observer::Observer,
@@ -100,6 +100,30 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
     let mut store = Store::open(&home.database())?;
     let random = random();
     let id = LoopId::from_random(random[..10].try_into().unwrap_or_default());
+    let parent = match &new.parent {
+        // That it says so is not enough: the kernel must say that its supervisor is our parent.
+        Some(parent) => {
+            // No process runs the loop of a chat session: the host's agent is what started this.
+            let is_our_parent =
+                |row: &LoopRow| row.is_running() && (is_parent(row.owner.pid) || !row.view.needs_owner());
+            let row = store.row(parent)?.filter(is_our_parent);
+            Some(row.ok_or_else(|| StartError::ParentGone(parent.clone()))?)
+        }
+        None => None,
+    };
+    // What an agent asks for is held at least as well as the agent is.
+    let above = match &parent {
+        Some(row) => started_of(&store, &row.view.id)?,
+        None => None,
+    };
+    if let Some(above) = &above {
+        // The configuration is read by a process that the agent started: it adds nothing to what the agent may do.
+        let mode = new.policy.sandbox.mode.max(above.policy.sandbox.mode);
+        new.policy.sandbox = SandboxRules { mode, ..above.policy.sandbox.clone() };
+    }
+    let mut guard = Guard::of_loop(&new.policy, &new.workspace);
+    guard.places.parent = above.as_ref().map(|above| above.workspace.clone());
+    let keeper = begin_keeper(home, &id, &guard)?;
     let task = match (&new.task, &new.prompt) {
         (Some(task), _) => task.clone(),
         (None, prompt) => TaskId::for_prompt(
@@ -119,30 +143,9 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
     let lock = take_lock(home, &store, &new.project, &task)?;
     let signals = listen(new.is_detached)?;
     reconcile_holding(home, &mut store, Some((&new.project, &task)))?;
-    let parent = match &new.parent {
-        // That it says so is not enough: the kernel must say that its supervisor is our parent.
-        Some(parent) => {
-            // No process runs the loop of a chat session: the host's agent is what started this.
-            let is_our_parent =
-                |row: &LoopRow| row.is_running() && (is_parent(row.owner.pid) || !row.view.needs_owner());
-            let row = store.row(parent)?.filter(is_our_parent);
-            Some(row.ok_or_else(|| StartError::ParentGone(parent.clone()))?)
-        }
-        None => None,
-    };
-    // What an agent asks for is held at least as well as the agent is.
-    let above = match &parent {
-        Some(row) => started_of(&store, &row.view.id)?,
-        None => None,
-    };
     // The agent above may have committed: that is what its child begins with.
     let is_beside = |above: &&Arc<LoopStarted>| above.workspace == new.workspace;
     let not_brought = above.as_ref().filter(is_beside).and_then(|above| bring_over_left(home, above));
-    if let Some(above) = &above {
-        // The configuration is read by a process that the agent started: it adds nothing to what the agent may do.
-        let mode = new.policy.sandbox.mode.max(above.policy.sandbox.mode);
-        new.policy.sandbox = SandboxRules { mode, ..above.policy.sandbox.clone() };
-    }
     let ancestors = ancestors(&store, parent.as_ref())?;
     let depth = u32::try_from(ancestors.len()).unwrap_or(u32::MAX);
     if depth > DEEPEST {
@@ -189,10 +192,9 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
         let list = goalposts_of(&runs, &id);
         goalposts.keep(&list).map_err(at("cannot write", &list))?;
     }
-    let mut guard = Guard::of_loop(&new.policy, &new.workspace, folder);
-    guard.places.parent = above.as_ref().map(|above| above.workspace.clone());
+    guard.places.task_folder = Some(folder);
     let branch = at_start.base.as_ref().and_then(|base| base.branch.as_deref());
-    let (keeper, held) = start_keeper(home, &id, &mut guard, branch, new.purpose.as_ref())?;
+    let (keeper, held) = finish_keeper(keeper, home, &id, &mut guard, branch, new.purpose.as_ref())?;
 
     let begin = Begin {
         started: LoopStarted {
@@ -272,6 +274,12 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
         return Err(StartError::NotResumable { id, state: stream.view().state.clone() });
     }
     let iterations = state.limits.max_iterations.saturating_add(wanted.grant.extra_iterations);
+    let mut guard = guard_of(home, &started);
+    guard.places.parent = match &started.parent {
+        Some(parent) => started_of(&store, parent)?.map(|above| above.workspace.clone()),
+        None => None,
+    };
+    let keeper = begin_keeper(home, &id, &guard)?;
     let programs = find_agents(wanted.programs, &started.policy, iterations)?;
     let caller = crate::inside::child::environment();
     let sign_in = SignInCheck::begin(home, &started.policy, &programs, &started.workspace, &caller);
@@ -301,13 +309,8 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
         .as_ref()
         .filter(|workspace| workspace.is_git() && is_checked_out && started.policy.gates.watches_goalposts());
     let extras = extras.map(|workspace| Extras::again(workspace.root()));
-    let mut guard = guard_of(home, &started);
-    guard.places.parent = match &started.parent {
-        Some(parent) => started_of(&store, parent)?.map(|above| above.workspace.clone()),
-        None => None,
-    };
     let branch = started.sandbox.as_ref().and_then(|held| held.branch.as_deref());
-    let (keeper, held) = start_keeper(home, &id, &mut guard, branch, started.purpose.as_ref())?;
+    let (keeper, held) = finish_keeper(keeper, home, &id, &mut guard, branch, started.purpose.as_ref())?;
     if let Some(before) = started.sandbox.as_ref().filter(|before| held.is_less_than(before)) {
         // Its receipt would say more than was held.
         let why =
@@ -470,8 +473,16 @@ pub(super) fn listen(is_detached: bool) -> Result<Signals, StartError> {
         .map_err(|source| SuperviseError::Io { what: "cannot listen to signals", source }.into())
 }
 
-/// Starts the keeper of a loop whose agents work on `branch` of a repository, if they do.
-pub(super) fn start_keeper(
+/// Begins to start the keeper of a loop: it gets ready while the loop is prepared.
+pub(super) fn begin_keeper(home: &Home, id: &LoopId, guard: &Guard) -> Result<StartingKeeper, StartError> {
+    Ok(guard
+        .begin(home, id)
+        .map_err(|source| SuperviseError::Io { what: "cannot start a keeper", source })?)
+}
+
+/// Waits for the keeper of a loop whose agents work on `branch` of a repository, if they do.
+pub(super) fn finish_keeper(
+    starting: StartingKeeper,
     home: &Home,
     id: &LoopId,
     guard: &mut Guard,
@@ -482,7 +493,7 @@ pub(super) fn start_keeper(
         .give_own_refs(home, branch, purpose)
         .map_err(|source| SuperviseError::Io { what: "cannot copy the repository's refs", source })?;
     let (keeper, held) = guard
-        .keeper(home, id)
+        .finish(starting, home, id)
         .map_err(|source| SuperviseError::Io { what: "cannot start a keeper", source })?;
     if held.tier < SandboxTier::Namespaces {
         guard.take_own_refs();
@@ -507,8 +518,9 @@ fn started_of(store: &Store, id: &LoopId) -> Result<Option<Arc<LoopStarted>>, St
 
 /// The sandbox of a loop that has begun.
 pub(super) fn guard_of(home: &Home, started: &LoopStarted) -> Guard {
-    let folder = home.task_folder(&started.project, &started.task);
-    Guard::of_loop(&started.policy, &started.workspace, folder)
+    let mut guard = Guard::of_loop(&started.policy, &started.workspace);
+    guard.places.task_folder = Some(home.task_folder(&started.project, &started.task));
+    guard
 }
 
 fn is_parent(pid: u32) -> bool {
