@@ -77,8 +77,6 @@ fn odd(git_dir: &Path, common_dir: &Path) -> BTreeSet<PathBuf> {
         |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir());
     let mut all: BTreeSet<PathBuf> =
         [git_dir, common_dir].iter().flat_map(|folder| WRITTEN.map(|name| folder.join(name))).collect();
-    let objects = fs::read_dir(common_dir.join("objects")).into_iter().flatten().flatten();
-    all.extend(objects.map(|entry| entry.path()));
     // The branch that is checked out, as far as a plain HEAD says.
     for folder in [git_dir, common_dir] {
         let head = folder.join("HEAD");
@@ -91,6 +89,10 @@ fn odd(git_dir: &Path, common_dir: &Path) -> BTreeSet<PathBuf> {
         }
     }
     all.retain(is_odd);
+    // There are up to 256 folders of objects, and the list of their names says what each one is.
+    let objects = fs::read_dir(common_dir.join("objects")).into_iter().flatten().flatten();
+    let is_plain = |kind: fs::FileType| kind.is_file() || kind.is_dir();
+    all.extend(objects.filter(|entry| !entry.file_type().is_ok_and(is_plain)).map(|entry| entry.path()));
     all
 }
 

@@ -20,8 +20,7 @@ const MOST_DIGITS: usize = 18;
 
 /// What `line` holds, if it is as agents print it.
 pub(super) fn read<'a, T: QuickValue<'a> + Default>(line: &'a [u8]) -> Option<T> {
-    // A look at every byte, without a way out, is one at many bytes at a time.
-    if line.iter().fold(false, |found, byte| found | (*byte < b' ')) {
+    if has_control(line) {
         return None;
     }
     let mut reader = QuickReader { text: std::str::from_utf8(line).ok()?, at: 0, depth: 0 };
@@ -252,6 +251,17 @@ fn end_or_escape(bytes: &[u8]) -> Option<usize> {
     memchr2(b'"', b'\\', &bytes[seen..]).map(|at| seen + at)
 }
 
+/// Whether a control character is among these bytes. The release build is made to be small, and looks at one byte after the other
+/// unless it is told to take eight.
+fn has_control(bytes: &[u8]) -> bool {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let found = words.iter().fold(0, |found, word| {
+        let word = u64::from_le_bytes(*word);
+        found | (word.wrapping_sub(all_bytes(b' ')) & !word & all_bytes(0x80))
+    });
+    found != 0 || rest.iter().any(|byte| *byte < b' ')
+}
+
 const fn all_bytes(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
 }
@@ -315,6 +325,17 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+
+    #[test]
+    fn a_control_character_is_found_wherever_it_stands() {
+        for byte in 0..=u8::MAX {
+            for at in 0..20 {
+                let mut text = [b'\x7f'; 20];
+                text[at] = byte;
+                assert_eq!(has_control(&text), byte < b' ', "{byte} at {at}");
+            }
+        }
+    }
 
     /// Every kind of field that a line has.
     #[derive(Debug, Default, PartialEq, Deserialize)]
