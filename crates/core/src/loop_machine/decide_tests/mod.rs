@@ -10,6 +10,7 @@ mod looks;
 mod outages;
 mod progress;
 pub(crate) mod receipts;
+mod stages;
 mod stops;
 mod turns;
 mod verdict;
