@@ -37,144 +37,125 @@ pub(super) struct Acp {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Line<'a> {
-    #[serde(borrow)]
     id: Leaf<'a>,
-    #[serde(borrow)]
     method: Leaf<'a>,
-    #[serde(borrow)]
     params: Maybe<Params<'a>>,
-    #[serde(borrow)]
     result: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Params<'a> {
-    #[serde(rename = "sessionId", borrow)]
+    #[serde(rename = "sessionId")]
     session: Leaf<'a>,
-    #[serde(borrow)]
     update: Maybe<Update<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Update<'a> {
-    #[serde(rename = "sessionUpdate", borrow)]
+    #[serde(rename = "sessionUpdate")]
     kind: Leaf<'a>,
     /// A block of a message; of a tool it is a list, and says nothing here.
-    #[serde(borrow)]
     content: Maybe<Block<'a>>,
-    #[serde(rename = "messageId", borrow)]
+    #[serde(rename = "messageId")]
     message: Leaf<'a>,
-    #[serde(rename = "toolCallId", borrow)]
+    #[serde(rename = "toolCallId")]
     tool: Leaf<'a>,
-    #[serde(borrow)]
     name: Leaf<'a>,
-    #[serde(borrow)]
     title: Leaf<'a>,
-    #[serde(rename = "kind", borrow)]
+    #[serde(rename = "kind")]
     tool_kind: Leaf<'a>,
-    #[serde(borrow)]
     status: Leaf<'a>,
     #[serde(rename = "rawInput")]
     input: ToolInput,
-    #[serde(borrow)]
     cost: Maybe<Cost<'a>>,
-    #[serde(rename = "_meta", borrow)]
+    #[serde(rename = "_meta")]
     meta: Maybe<Meta<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Block<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: Leaf<'a>,
-    #[serde(borrow)]
     text: Leaf<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Cost<'a> {
-    #[serde(borrow)]
     amount: Leaf<'a>,
-    #[serde(borrow)]
     currency: Leaf<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Meta<'a> {
-    #[serde(rename = "_claude/model", borrow)]
+    #[serde(rename = "_claude/model")]
     model: Leaf<'a>,
-    #[serde(rename = "claudeCode", borrow)]
+    #[serde(rename = "claudeCode")]
     claude: Maybe<ClaudeMeta<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct ClaudeMeta<'a> {
-    #[serde(rename = "parentToolUseId", borrow)]
+    #[serde(rename = "parentToolUseId")]
     parent: Leaf<'a>,
 }
 
 /// The answer to a prompt, or to the opening of a session.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Answer<'a> {
-    #[serde(rename = "protocolVersion", borrow)]
+    #[serde(rename = "protocolVersion")]
     version: Leaf<'a>,
-    #[serde(rename = "sessionId", borrow)]
+    #[serde(rename = "sessionId")]
     session: Leaf<'a>,
-    #[serde(rename = "stopReason", borrow)]
+    #[serde(rename = "stopReason")]
     stop: Leaf<'a>,
-    #[serde(borrow)]
     usage: Maybe<Tokens<'a>>,
-    #[serde(rename = "_meta", borrow)]
+    #[serde(rename = "_meta")]
     meta: Maybe<AnswerMeta<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct AnswerMeta<'a> {
-    #[serde(borrow)]
     quota: Maybe<Quota<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Quota<'a> {
-    #[serde(borrow)]
     token_count: Maybe<Tokens<'a>>,
-    #[serde(borrow)]
     model_usage: Many<OfModel<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct OfModel<'a> {
-    #[serde(borrow)]
     model: Leaf<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Tokens<'a> {
-    #[serde(rename = "inputTokens", alias = "input_tokens", borrow)]
+    #[serde(rename = "inputTokens", alias = "input_tokens")]
     input: Leaf<'a>,
-    #[serde(rename = "outputTokens", alias = "output_tokens", borrow)]
+    #[serde(rename = "outputTokens", alias = "output_tokens")]
     output: Leaf<'a>,
-    #[serde(rename = "cachedReadTokens", alias = "cachedInputTokens", alias = "cached_tokens", borrow)]
+    #[serde(rename = "cachedReadTokens", alias = "cachedInputTokens", alias = "cached_tokens")]
     cache_read: Leaf<'a>,
-    #[serde(rename = "cachedWriteTokens", borrow)]
+    #[serde(rename = "cachedWriteTokens")]
     cache_write: Leaf<'a>,
-    #[serde(rename = "thoughtTokens", alias = "reasoningOutputTokens", borrow)]
+    #[serde(rename = "thoughtTokens", alias = "reasoningOutputTokens")]
     thought: Leaf<'a>,
-    #[serde(rename = "totalTokens", borrow)]
+    #[serde(rename = "totalTokens")]
     total: Leaf<'a>,
 }
 

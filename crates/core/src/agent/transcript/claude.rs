@@ -30,182 +30,128 @@ pub(super) struct Claude {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Line<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: Leaf<'a>,
-    #[serde(borrow)]
     subtype: Leaf<'a>,
-    #[serde(borrow)]
     session_id: Leaf<'a>,
-    #[serde(borrow)]
     model: Leaf<'a>,
-    #[serde(borrow, rename = "apiKeySource")]
+    #[serde(rename = "apiKeySource")]
     key_source: Leaf<'a>,
-    #[serde(borrow)]
     event: Maybe<StreamEvent<'a>>,
     // Notices.
-    #[serde(borrow)]
     key: Leaf<'a>,
-    #[serde(borrow)]
     text: Leaf<'a>,
-    #[serde(borrow)]
     rate_limit_info: Maybe<RateLimit<'a>>,
     // Errors and retries.
-    #[serde(borrow)]
     error: Leaf<'a>,
-    #[serde(borrow)]
     error_status: Leaf<'a>,
-    #[serde(borrow)]
     attempt: Leaf<'a>,
-    #[serde(borrow)]
     max_retries: Leaf<'a>,
     // The result.
-    #[serde(borrow)]
     is_error: Leaf<'a>,
-    #[serde(borrow)]
     api_error: Leaf<'a>,
-    #[serde(borrow)]
     api_error_status: Leaf<'a>,
-    #[serde(borrow)]
     terminal_reason: Leaf<'a>,
-    #[serde(borrow)]
     result: Leaf<'a>,
-    #[serde(borrow)]
     errors: Many<Leaf<'a>>,
-    #[serde(borrow)]
     usage: Maybe<Tokens<'a>>,
-    #[serde(borrow)]
     total_cost_usd: Leaf<'a>,
-    #[serde(borrow)]
     model_usage_since_last_result: Maybe<BTreeMap<Cow<'a, str>, Maybe<ModelTokens<'a>>>>,
-    #[serde(borrow)]
     permission_denials: Many<Maybe<Denial<'a>>>,
 }
 
 /// What matters of a line with a message. Nearly all lines of a long run have one, and few fields are read sooner than all
 /// that a line may have.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct AssistantLine<'a> {
-    #[serde(borrow)]
     session_id: Leaf<'a>,
-    #[serde(borrow)]
     parent_tool_use_id: Leaf<'a>,
-    #[serde(borrow)]
     message: Maybe<Message<'a>>,
-    #[serde(borrow)]
     error: Leaf<'a>,
-    #[serde(borrow)]
     is_api_error_message: Leaf<'a>,
-    #[serde(borrow)]
     api_error_status: Leaf<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Message<'a> {
-    #[serde(borrow)]
     pub(super) id: Leaf<'a>,
-    #[serde(borrow)]
     pub(super) model: Leaf<'a>,
-    #[serde(borrow)]
     pub(super) content: Many<Maybe<Block<'a>>>,
-    #[serde(borrow)]
     pub(super) usage: Maybe<Tokens<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Block<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: Leaf<'a>,
-    #[serde(borrow)]
     text: Leaf<'a>,
-    #[serde(borrow)]
     thinking: Leaf<'a>,
-    #[serde(borrow)]
     name: Leaf<'a>,
     input: ToolInput,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Tokens<'a> {
-    #[serde(borrow)]
     input_tokens: Leaf<'a>,
-    #[serde(borrow)]
     output_tokens: Leaf<'a>,
-    #[serde(borrow)]
     cache_read_input_tokens: Leaf<'a>,
-    #[serde(borrow)]
     cache_creation_input_tokens: Leaf<'a>,
-    #[serde(borrow)]
     output_tokens_details: Maybe<Details<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Details<'a> {
-    #[serde(borrow)]
     thinking_tokens: Leaf<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct ModelTokens<'a> {
-    #[serde(borrow)]
     input_tokens: Leaf<'a>,
-    #[serde(borrow)]
     output_tokens: Leaf<'a>,
-    #[serde(borrow)]
     cache_read_input_tokens: Leaf<'a>,
-    #[serde(borrow)]
     cache_creation_input_tokens: Leaf<'a>,
-    #[serde(borrow)]
     thinking_tokens: Leaf<'a>,
-    #[serde(rename = "costUSD", borrow)]
+    #[serde(rename = "costUSD")]
     cost_usd: Leaf<'a>,
 }
 
 /// A piece of a message, with `--include-partial-messages`.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct StreamEvent<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: Leaf<'a>,
-    #[serde(borrow)]
     message: Maybe<Message<'a>>,
-    #[serde(borrow)]
     delta: Maybe<Delta<'a>>,
-    #[serde(borrow)]
     usage: Maybe<Tokens<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Delta<'a> {
-    #[serde(borrow)]
     text: Leaf<'a>,
-    #[serde(borrow)]
     thinking: Leaf<'a>,
-    #[serde(borrow)]
     partial_json: Leaf<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct RateLimit<'a> {
-    #[serde(borrow)]
     status: Leaf<'a>,
-    #[serde(borrow)]
     resets_at: Leaf<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Denial<'a> {
-    #[serde(borrow)]
     tool_name: Leaf<'a>,
 }
 

@@ -18,70 +18,51 @@ pub(super) struct Codex {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Line<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: Leaf<'a>,
-    #[serde(borrow)]
     thread_id: Leaf<'a>,
-    #[serde(borrow)]
     item: Maybe<Item<'a>>,
-    #[serde(borrow)]
     message: Leaf<'a>,
-    #[serde(borrow)]
     error: Maybe<Failure<'a>>,
-    #[serde(borrow)]
     usage: Maybe<Tokens<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Item<'a> {
-    #[serde(borrow)]
     id: Leaf<'a>,
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: Leaf<'a>,
-    #[serde(borrow)]
     text: Leaf<'a>,
-    #[serde(borrow)]
     message: Leaf<'a>,
-    #[serde(borrow)]
     command: Leaf<'a>,
-    #[serde(borrow)]
     tool: Leaf<'a>,
-    #[serde(borrow)]
     query: Leaf<'a>,
     arguments: ToolInput,
-    #[serde(borrow)]
     changes: Many<Maybe<Change<'a>>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Change<'a> {
-    #[serde(borrow)]
     path: Leaf<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Failure<'a> {
-    #[serde(borrow)]
     message: Leaf<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Tokens<'a> {
-    #[serde(borrow)]
     input_tokens: Leaf<'a>,
-    #[serde(borrow)]
     cached_input_tokens: Leaf<'a>,
-    #[serde(borrow)]
     cache_write_input_tokens: Leaf<'a>,
-    #[serde(borrow)]
     output_tokens: Leaf<'a>,
-    #[serde(borrow)]
     reasoning_output_tokens: Leaf<'a>,
 }
 

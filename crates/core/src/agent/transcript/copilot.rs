@@ -16,49 +16,36 @@ pub(super) struct Copilot {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Line<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: Leaf<'a>,
-    #[serde(borrow)]
     data: Maybe<Data<'a>>,
-    #[serde(rename = "sessionId", borrow)]
+    #[serde(rename = "sessionId")]
     session_id: Leaf<'a>,
-    #[serde(rename = "exitCode", borrow)]
+    #[serde(rename = "exitCode")]
     exit_code: Leaf<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Data<'a> {
-    #[serde(borrow)]
     content: Leaf<'a>,
-    #[serde(borrow)]
     delta_content: Leaf<'a>,
-    #[serde(borrow)]
     model: Leaf<'a>,
-    #[serde(borrow)]
     parent_tool_call_id: Leaf<'a>,
-    #[serde(borrow)]
     tool_requests: Many<Maybe<Request<'a>>>,
-    #[serde(borrow)]
     error_type: Leaf<'a>,
-    #[serde(borrow)]
     message: Leaf<'a>,
-    #[serde(borrow)]
     error_message: Leaf<'a>,
-    #[serde(borrow)]
     status_code: Leaf<'a>,
-    #[serde(borrow)]
     failure_kind: Leaf<'a>,
-    #[serde(borrow)]
     reason: Leaf<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Request<'a> {
-    #[serde(borrow)]
     name: Leaf<'a>,
     arguments: ToolInput,
 }

@@ -20,54 +20,38 @@ pub(super) struct Gemini {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Line<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: Leaf<'a>,
-    #[serde(borrow)]
     session_id: Leaf<'a>,
-    #[serde(borrow)]
     model: Leaf<'a>,
-    #[serde(borrow)]
     role: Leaf<'a>,
-    #[serde(borrow)]
     content: Leaf<'a>,
-    #[serde(borrow)]
     delta: Leaf<'a>,
-    #[serde(borrow)]
     tool_name: Leaf<'a>,
     parameters: ToolInput,
-    #[serde(borrow)]
     severity: Leaf<'a>,
-    #[serde(borrow)]
     message: Leaf<'a>,
-    #[serde(borrow)]
     status: Leaf<'a>,
-    #[serde(borrow)]
     error: Maybe<Failure<'a>>,
-    #[serde(borrow)]
     stats: Maybe<Stats<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Failure<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: Leaf<'a>,
-    #[serde(borrow)]
     message: Leaf<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Stats<'a> {
-    #[serde(borrow)]
     total_tokens: Leaf<'a>,
-    #[serde(borrow)]
     input_tokens: Leaf<'a>,
-    #[serde(borrow)]
     output_tokens: Leaf<'a>,
-    #[serde(borrow)]
     cached: Leaf<'a>,
 }
 

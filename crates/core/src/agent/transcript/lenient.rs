@@ -297,19 +297,15 @@ mod tests {
     fn a_field_of_another_type_is_as_if_it_were_not_there() {
         // fault C13
         #[derive(Debug, Default, Deserialize)]
-        #[serde(default)]
+        #[serde(default, bound(deserialize = "'de: 'a"))]
         struct Event<'a> {
-            #[serde(borrow)]
             name: Leaf<'a>,
-            #[serde(borrow)]
             inner: Maybe<Inner<'a>>,
-            #[serde(borrow)]
             list: Many<Leaf<'a>>,
         }
         #[derive(Debug, Default, Deserialize)]
-        #[serde(default)]
+        #[serde(default, bound(deserialize = "'de: 'a"))]
         struct Inner<'a> {
-            #[serde(borrow)]
             count: Leaf<'a>,
         }
         for (json, expected) in [

@@ -14,31 +14,24 @@ use crate::{duration::Millis, event::Usage};
 pub(super) struct Opencode;
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Line<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: Leaf<'a>,
-    #[serde(rename = "sessionID", borrow)]
+    #[serde(rename = "sessionID")]
     session_id: Leaf<'a>,
-    #[serde(borrow)]
     part: Maybe<Part<'a>>,
-    #[serde(borrow)]
     error: Maybe<Failure<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Part<'a> {
-    #[serde(borrow)]
     text: Leaf<'a>,
-    #[serde(borrow)]
     tool: Leaf<'a>,
     state: Maybe<Call>,
-    #[serde(borrow)]
     reason: Leaf<'a>,
-    #[serde(borrow)]
     tokens: Maybe<Tokens<'a>>,
-    #[serde(borrow)]
     cost: Leaf<'a>,
 }
 
@@ -49,74 +42,57 @@ struct Call {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Tokens<'a> {
-    #[serde(borrow)]
     input: Leaf<'a>,
-    #[serde(borrow)]
     output: Leaf<'a>,
-    #[serde(borrow)]
     reasoning: Leaf<'a>,
-    #[serde(borrow)]
     cache: Maybe<Cache<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Cache<'a> {
-    #[serde(borrow)]
     read: Leaf<'a>,
-    #[serde(borrow)]
     write: Leaf<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Failure<'a> {
-    #[serde(borrow)]
     name: Leaf<'a>,
-    #[serde(borrow)]
     data: Maybe<FailureData<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct FailureData<'a> {
-    #[serde(borrow)]
     message: Leaf<'a>,
-    #[serde(borrow)]
     status_code: Leaf<'a>,
-    #[serde(borrow)]
     response_body: Leaf<'a>,
-    #[serde(borrow)]
     response_headers: Maybe<Headers<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
+#[serde(default, rename_all = "kebab-case", bound(deserialize = "'de: 'a"))]
 struct Headers<'a> {
-    #[serde(borrow)]
     retry_after: Leaf<'a>,
 }
 
 /// What a provider wrote about its error.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Body<'a> {
-    #[serde(borrow)]
     error: Maybe<BodyError<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct BodyError<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: Leaf<'a>,
-    #[serde(borrow)]
     code: Leaf<'a>,
-    #[serde(borrow)]
     resets_at: Leaf<'a>,
-    #[serde(borrow)]
     resets_in_seconds: Leaf<'a>,
 }
 

@@ -15,77 +15,60 @@ pub(super) struct Pi {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Line<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: Leaf<'a>,
-    #[serde(borrow)]
     id: Leaf<'a>,
-    #[serde(borrow)]
     message: Maybe<Message<'a>>,
-    #[serde(rename = "assistantMessageEvent", borrow)]
+    #[serde(rename = "assistantMessageEvent")]
     piece: Maybe<Piece<'a>>,
-    #[serde(rename = "errorMessage", borrow)]
+    #[serde(rename = "errorMessage")]
     error_message: Leaf<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Message<'a> {
-    #[serde(borrow)]
     role: Leaf<'a>,
-    #[serde(borrow)]
     model: Leaf<'a>,
-    #[serde(borrow)]
     content: Many<Maybe<Block<'a>>>,
-    #[serde(borrow)]
     usage: Maybe<Tokens<'a>>,
-    #[serde(borrow)]
     stop_reason: Leaf<'a>,
-    #[serde(borrow)]
     error_message: Leaf<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Block<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: Leaf<'a>,
-    #[serde(borrow)]
     text: Leaf<'a>,
-    #[serde(borrow)]
     name: Leaf<'a>,
     arguments: ToolInput,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Piece<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: Leaf<'a>,
-    #[serde(borrow)]
     delta: Leaf<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Tokens<'a> {
-    #[serde(borrow)]
     input: Leaf<'a>,
-    #[serde(borrow)]
     output: Leaf<'a>,
-    #[serde(borrow)]
     cache_read: Leaf<'a>,
-    #[serde(borrow)]
     cache_write: Leaf<'a>,
-    #[serde(borrow)]
     cost: Maybe<Cost<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Cost<'a> {
-    #[serde(borrow)]
     total: Leaf<'a>,
 }
 

@@ -339,25 +339,20 @@ mod tests {
 
     /// Every kind of field that a line has.
     #[derive(Debug, Default, PartialEq, Deserialize)]
-    #[serde(default)]
+    #[serde(default, bound(deserialize = "'de: 'a"))]
     struct Sample<'a> {
-        #[serde(borrow)]
         a: Leaf<'a>,
-        #[serde(borrow, rename = "type")]
+        #[serde(rename = "type")]
         kind: Leaf<'a>,
-        #[serde(borrow)]
         list: Many<Maybe<Part<'a>>>,
-        #[serde(borrow)]
         part: Maybe<Part<'a>>,
         input: ToolInput,
     }
 
     #[derive(Debug, Default, PartialEq, Deserialize)]
-    #[serde(default)]
+    #[serde(default, bound(deserialize = "'de: 'a"))]
     struct Part<'a> {
-        #[serde(borrow)]
         a: Leaf<'a>,
-        #[serde(borrow)]
         list: Many<Leaf<'a>>,
     }
 

@@ -17,47 +17,33 @@ use crate::event::Usage;
 pub(super) struct Qwen;
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Line<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: Leaf<'a>,
-    #[serde(borrow)]
     subtype: Leaf<'a>,
-    #[serde(borrow)]
     session_id: Leaf<'a>,
-    #[serde(borrow)]
     parent_tool_use_id: Leaf<'a>,
-    #[serde(borrow)]
     model: Leaf<'a>,
-    #[serde(borrow)]
     message: Maybe<Message<'a>>,
-    #[serde(borrow)]
     data: Maybe<RetryData<'a>>,
-    #[serde(borrow)]
     is_error: Leaf<'a>,
-    #[serde(borrow)]
     error: Maybe<Failure<'a>>,
-    #[serde(borrow)]
     result: Leaf<'a>,
-    #[serde(borrow)]
     usage: Maybe<Tokens<'a>>,
-    #[serde(borrow)]
     permission_denials: Many<Maybe<Denial<'a>>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct RetryData<'a> {
-    #[serde(borrow)]
     attempt: Leaf<'a>,
-    #[serde(borrow)]
     max_retries: Leaf<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Failure<'a> {
-    #[serde(borrow)]
     message: Leaf<'a>,
 }
 
