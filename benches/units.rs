@@ -160,9 +160,12 @@ fn repository(root: &Path) {
     }
 }
 
-/// A folder where builds go: on a disk whose syncs are real, which `/tmp` may not be.
+/// A folder where builds go, on a disk whose syncs are real, which `/tmp` may not be; or where `DACAPO_BENCH_DISK` says, to measure
+/// another file system. Repositories lie in `TMPDIR`.
 fn disk() -> io::Result<TempDir> {
-    tempfile::Builder::new().prefix("bench-").tempdir_in(env!("CARGO_TARGET_TMPDIR"))
+    let chosen = std::env::var_os("DACAPO_BENCH_DISK");
+    let folder = chosen.unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
+    tempfile::Builder::new().prefix("bench-").tempdir_in(folder)
 }
 
 fn dacapo(home: &Path) -> Command {

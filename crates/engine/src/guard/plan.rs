@@ -4,10 +4,11 @@ use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
-    fs,
+    fs, mem,
     os::unix::{ffi::OsStringExt, fs::FileTypeExt},
     path::{Path, PathBuf},
     rc::Rc,
+    thread,
 };
 
 use dacapo_core::{
@@ -122,7 +123,12 @@ pub(super) fn look_at_machine(
         forbidden: None,
     };
     let around = surroundings();
-    let names = names(&around);
+    let mut names = names(&around);
+    // Making files takes as long as all the looks below.
+    let holding = (holds && rules.mode != SandboxMode::Workspace).then(|| {
+        let (held, folders) = (mem::take(&mut names.held), mem::take(&mut names.held_folders));
+        thread::spawn(|| hold_names(held, folders))
+    });
     if rules.mode == SandboxMode::Workspace {
         all.layout.set("/", PathAccess::ReadOnly);
         for path in ["/dev", "/proc"].map(PathBuf::from).into_iter().chain(temporary()) {
@@ -150,22 +156,16 @@ pub(super) fn look_at_machine(
         if let Ok(program) = std::env::current_exe() {
             all.protect(&program);
         }
-        if holds {
-            let mut tools = InstalledTools::default();
-            let wanted: Vec<PathBuf> =
-                names.held.into_iter().filter(|path| is_wanted(path, &mut tools)).collect();
-            let of_path = path_folders().into_iter().filter(|folder| {
-                folder.symlink_metadata().is_err()
-                    && folder.parent().is_some_and(|above| above.is_dir() && is_writable(above))
-            });
-            let folders: Vec<PathBuf> = names.held_folders.into_iter().chain(of_path).collect();
-            all.held = HeldNames::hold(&wanted, &folders);
-            let held: Vec<PathBuf> = all.held.paths().map(Path::to_owned).collect();
-            held.iter().for_each(|path| all.protect(path));
+        if let Some(holding) = holding {
+            let joined = holding.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let NamesHeld { held, folders, not_held } = joined;
+            held.paths().map(Path::to_owned).collect::<Vec<_>>().iter().for_each(|path| all.protect(path));
             folders.iter().for_each(|folder| all.protect(folder));
-            for path in wanted.iter().filter(|path| !path.exists()) {
-                all.open.push(format!("`{}` can appear: its name could not be held", path.display()));
-            }
+            let open = not_held
+                .iter()
+                .map(|path| format!("`{}` can appear: its name could not be held", path.display()));
+            all.open.extend(open);
+            all.held = held;
         }
     }
     if around.is_root {
@@ -173,6 +173,27 @@ pub(super) fn look_at_machine(
     }
     all.close_services(rules);
     all
+}
+
+/// What became of names that must not appear.
+struct NamesHeld {
+    held: HeldNames,
+    /// The folders among them, and folders of PATH that are not there.
+    folders: Vec<PathBuf>,
+    not_held: Vec<PathBuf>,
+}
+
+fn hold_names(names: Vec<PathBuf>, folders: Vec<PathBuf>) -> NamesHeld {
+    let mut tools = InstalledTools::default();
+    let wanted: Vec<PathBuf> = names.into_iter().filter(|path| is_wanted(path, &mut tools)).collect();
+    let of_path = path_folders().into_iter().filter(|folder| {
+        folder.symlink_metadata().is_err()
+            && folder.parent().is_some_and(|above| above.is_dir() && is_writable(above))
+    });
+    let folders: Vec<PathBuf> = folders.into_iter().chain(of_path).collect();
+    let held = HeldNames::hold(&wanted, &folders);
+    let not_held = wanted.into_iter().filter(|path| !path.exists()).collect();
+    NamesHeld { held, folders, not_held }
 }
 
 impl Protected {
