@@ -6,7 +6,7 @@ use maud::{DOCTYPE, Markup, html};
 use super::{
     assets::address,
     shapes::{BELL, HALF, brand},
-    words::{dollars, millis},
+    words::{dollars, millis, with_code},
 };
 
 /// Which entry of the bar is the page's own.
@@ -166,8 +166,8 @@ pub(super) fn problem(title: &str, message: &str, hint: Option<&str>) -> Markup 
                     section.gate-page.panel {
                         a.brand href="/" { (brand()) "dacapo" }
                         h1 { (title) }
-                        p { (message) }
-                        @if let Some(hint) = hint { p.muted { (hint) } }
+                        p { (with_code(message)) }
+                        @if let Some(hint) = hint { p.muted { (with_code(hint)) } }
                     }
                 }
             }
