@@ -43,3 +43,21 @@ pub(super) async fn asset(Path(name): Path<String>, RawQuery(query): RawQuery) -
     (StatusCode::OK, [(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, keep)], body)
         .into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_an_address_that_says_what_it_holds_is_kept() {
+        let kept = async |query: Option<String>| {
+            let answer = asset(Path("dacapo.css".to_owned()), RawQuery(query)).await;
+            answer.headers()[header::CACHE_CONTROL].to_str().unwrap().to_owned()
+        };
+        let own = address("dacapo.css").split_once('?').map(|(_, version)| version.to_owned());
+        assert!(kept(own).await.contains("immutable"));
+        for other in [None, Some("v0.1.0".to_owned())] {
+            assert_eq!(kept(other).await, "no-cache");
+        }
+    }
+}
