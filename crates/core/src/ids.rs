@@ -142,6 +142,18 @@ impl ProjectId {
         let name = if name.is_empty() { "root".to_owned() } else { name };
         Self(format!("{name}-{:06x}", fingerprint(path) & 0xff_ffff))
     }
+
+    /// What people call it: the name of its folder, without the digits that tell it from another folder of that name.
+    pub fn name(&self) -> &str {
+        match self.0.rsplit_once('-') {
+            Some((name, digits))
+                if digits.len() == 6 && digits.bytes().all(|b| b.is_ascii_hexdigit()) && !name.is_empty() =>
+            {
+                name
+            }
+            _ => &self.0,
+        }
+    }
 }
 
 impl TaskId {
@@ -174,6 +186,15 @@ fn slug(text: &str, longest: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_project_is_called_as_its_folder() {
+        let own = ProjectId::of_folder("My shop", b"/src/My shop");
+        assert_eq!(own.name(), "My-shop", "{own}");
+        for (id, name) in [("shop", "shop"), ("shop-12345g", "shop-12345g"), ("a-b-00ff00", "a-b")] {
+            assert_eq!(id.parse::<ProjectId>().unwrap().name(), name);
+        }
+    }
 
     #[test]
     fn a_refusal_names_the_rule_that_was_broken() {

@@ -53,6 +53,31 @@ struct Start {
     format: Format,
 }
 
+/// No prompt that is shown is longer, in bytes.
+const LONGEST_PROMPT: usize = 1 << 20;
+
+/// What an attempt was given, as it came: from byte `begin` of the channel on, up to `end` or to what there is.
+pub fn read_prompt(
+    client: &Client,
+    view: &LoopView,
+    begin: u64,
+    end: Option<u64>,
+) -> Result<Vec<u8>, ClientError> {
+    let mut all = Vec::new();
+    while all.len() < LONGEST_PROMPT {
+        let at = begin + all.len() as u64;
+        let (mut bytes, _) = client.output(view, Channel::Prompt, at)?;
+        if let Some(end) = end {
+            bytes.truncate(usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX));
+        }
+        if bytes.is_empty() {
+            break;
+        }
+        all.append(&mut bytes);
+    }
+    Ok(all)
+}
+
 /// Reads the log of one loop.
 pub struct LogReader {
     view: LoopView,

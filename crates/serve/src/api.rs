@@ -21,11 +21,11 @@ use serde_json::json;
 
 use crate::{
     ApiError,
-    find::Found,
+    find::{Found, receipt_of},
     live, metrics, openapi,
     routes::{Access, Route},
     state::Shared,
-    text::{Clean, plain},
+    text::{self, Clean, plain},
 };
 
 /// How many loops that have ended are listed.
@@ -113,31 +113,36 @@ impl Most {
     }
 }
 
+/// An answer that lists things: those that go on, and so many of those that ended.
+async fn listed<T: Serialize + Send + 'static>(
+    state: &Shared,
+    query: Given<Most>,
+    list: impl FnOnce(&Client, u32) -> Result<Vec<T>, ClientError> + Send + 'static,
+) -> Result<Clean<Vec<T>>, ApiError> {
+    let most = given(query)?.number();
+    state.ask(move |client| list(client, most).map(Clean)).await
+}
+
 async fn loops(
     Extracted(state): Extracted<Shared>,
     query: Given<Most>,
 ) -> Result<impl IntoResponse, ApiError> {
-    let most = given(query)?.number();
-    state
-        .ask(move |client| {
-            let active = client.active()?.into_iter().rev();
-            let all = active.chain(client.recent(most)?);
-            Ok::<_, ClientError>(Clean(all.map(|seen| seen.view.for_scripts()).collect::<Vec<_>>()))
-        })
-        .await
+    listed(&state, query, |client, most| {
+        let all = client.active()?.into_iter().rev().chain(client.recent(most)?);
+        Ok(all.map(|seen| seen.view.for_scripts()).collect())
+    })
+    .await
 }
 
 async fn runs(
     Extracted(state): Extracted<Shared>,
     query: Given<Most>,
 ) -> Result<impl IntoResponse, ApiError> {
-    let most = given(query)?.number();
-    state
-        .ask(move |client| {
-            let all = client.runs_of_any_kind(most)?.into_iter();
-            Ok::<_, ClientError>(Clean(all.map(|view| Found::from(view).for_scripts()).collect::<Vec<_>>()))
-        })
-        .await
+    listed(&state, query, |client, most| {
+        let all = client.runs_of_any_kind(most)?.into_iter();
+        Ok(all.map(|view| Found::from(view).for_scripts()).collect())
+    })
+    .await
 }
 
 async fn one(
@@ -235,8 +240,7 @@ async fn log(
     let asked = given(query)?;
     let channel = channel(asked.channel.as_deref())?;
     state
-        .ask(move |client| {
-            let view = Found::of(client, &id)?.worked(client)?;
+        .ask_of_loop(id, move |client, view| {
             let mut reader = LogReader::new(view, channel, asked.from);
             if let Some(last) = asked.last {
                 reader.seek_back(client, asked.before, last.min(LOG))?;
@@ -245,10 +249,8 @@ async fn log(
                 reader.only(iteration);
             }
             let mut page = reader.read(client, LOG, asked.before)?;
-            for part in &mut page.parts {
-                part.text = plain(part.text.as_bytes());
-            }
-            Ok::<_, ApiError>(Clean(page))
+            text::plain_page(&mut page);
+            Ok::<_, ClientError>(Clean(page))
         })
         .await
 }
@@ -267,8 +269,7 @@ async fn diff(
 ) -> Result<Response, ApiError> {
     let DiffAsked { iteration, stat } = given(query)?;
     let patch = state
-        .ask(move |client| {
-            let view = Found::of(client, &id)?.worked(client)?;
+        .ask_of_loop(id, move |client, view| {
             let form =
                 if stat { DiffForm::Stat { columns: 100 } } else { DiffForm::Patch { is_coloured: false } };
             client.difference(&view, iteration, form).map_err(not_kept)
@@ -300,15 +301,7 @@ async fn receipt(
     Extracted(state): Extracted<Shared>,
     Path(id): Path<String>,
 ) -> Result<impl IntoResponse, ApiError> {
-    let receipt = state
-        .ask(move |client| {
-            let view = Found::of(client, &id)?.worked(client)?;
-            let receipt = client.receipt(&view.id)?;
-            receipt.ok_or_else(|| {
-                ApiError::not_found(format!("loop {} has no receipt: no claim of it was accepted", view.id))
-            })
-        })
-        .await?;
+    let receipt = state.ask_of_loop(id, |client, view| receipt_of(client, &view)).await?;
     // Not cleaned: it would not fit its hash.
     Ok(axum::Json(receipt))
 }
@@ -318,8 +311,7 @@ async fn snapshots(
     Path(id): Path<String>,
 ) -> Result<impl IntoResponse, ApiError> {
     state
-        .ask(move |client| {
-            let view = Found::of(client, &id)?.worked(client)?;
+        .ask_of_loop(id, move |client, view| {
             let kept = client.snapshots(&view.id).map_err(not_kept)?;
             let lines = kept.into_iter().map(|kept| {
                 json!({

@@ -2,6 +2,7 @@
 
 use dacapo_core::{
     ids::{LoopId, RunId},
+    receipt::Receipt,
     view::{LoopView, RunView, StageTaskView, WorkflowView},
 };
 use dacapo_engine::{
@@ -133,6 +134,14 @@ impl Found {
             Self::Task(view) => of_kind("task", json!(view)),
         }
     }
+}
+
+/// The proof of a loop.
+pub(crate) fn receipt_of(client: &Client, view: &LoopView) -> Result<Receipt, ApiError> {
+    client.receipt(&view.id)?.ok_or_else(|| {
+        ApiError::not_found(format!("loop {} has no receipt: no claim of it was accepted", view.id))
+            .hint(format!("`dacapo why {}` says more", view.id))
+    })
 }
 
 fn of_kind(kind: &str, mut value: Value) -> Value {

@@ -32,7 +32,6 @@ use tokio_stream::wrappers::ReceiverStream;
 use crate::{
     ApiError,
     api::{self, Given, Printed, Stopped, given},
-    find::Found,
     state::Shared,
     text,
 };
@@ -302,7 +301,7 @@ pub(crate) async fn follow_log(
     let channel = api::channel(asked.channel.as_deref())?;
     let from = last_event_id(&headers)?.unwrap_or(asked.from);
     let place = state.live.place()?;
-    let view = state.ask(move |client| Found::of(client, &id)?.worked(client)).await?;
+    let view = state.ask_of_loop(id, |_, view| Ok::<_, ApiError>(view)).await?;
     let (sender, messages) = mpsc::channel(UNSENT);
     let home = state.settings.home.clone();
     // It waits for the files of one loop, so it has a thread of its own.
@@ -331,9 +330,7 @@ fn tell_log(
     loop {
         let mut page = reader.read(&client, LOG, None)?;
         let is_over = page.is_over;
-        for part in &mut page.parts {
-            part.text = text::plain(part.text.as_bytes());
-        }
+        text::plain_page(&mut page);
         let is_news = !page.parts.is_empty();
         let sent = if is_news {
             quiet = Duration::ZERO;

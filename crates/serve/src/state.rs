@@ -7,7 +7,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use dacapo_core::{ids::ProjectId, view::Board};
+use dacapo_core::{
+    ids::ProjectId,
+    view::{Board, LoopView},
+};
 use dacapo_engine::{
     board::{BoardReader, todo_of},
     client::{Client, ClientError},
@@ -16,7 +19,7 @@ use dacapo_engine::{
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, watch};
 
-use crate::{ApiError, ServeError, auth::Auth, live::Live, metrics::Kept};
+use crate::{ApiError, ServeError, auth::Auth, find::Found, live::Live, metrics::Kept};
 
 /// How many questions to the journal are asked beside each other.
 const READERS: usize = 4;
@@ -128,6 +131,23 @@ impl State {
             Ok(answer)
         });
         answer.await.map_err(ApiError::internal)?
+    }
+
+    /// As [`Self::ask`], about the loop that `id` means, or the newest loop of the run in which an agent worked.
+    pub async fn ask_of_loop<T, E>(
+        self: &Arc<Self>,
+        id: String,
+        question: impl FnOnce(&mut Client, LoopView) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, ApiError>
+    where
+        T: Send + 'static,
+        E: Into<ApiError> + Send + 'static,
+    {
+        self.ask(move |client| {
+            let view = Found::of(client, &id)?.worked(client)?;
+            question(client, view).map_err(Into::into)
+        })
+        .await
     }
 
     /// As [`Self::ask`], with the board as it stands at `now`.

@@ -5,7 +5,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use dacapo_core::text::{ansi::readable, visible::is_deceptive};
-use dacapo_engine::secrets::secrets;
+use dacapo_engine::{log::LogPage, secrets::secrets};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -20,6 +20,13 @@ impl<T: Serialize> IntoResponse for Clean<T> {
             Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
             Err(error) => error.into_response(),
         }
+    }
+}
+
+/// Leaves out of a log what people do not see and machines obey.
+pub fn plain_page(page: &mut LogPage) {
+    for part in &mut page.parts {
+        part.text = plain(part.text.as_bytes());
     }
 }
 

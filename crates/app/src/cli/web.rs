@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Args;
+use dacapo_engine::client::Client;
 use dacapo_serve::{Parts, ServeError, Server, Settings};
 
 use super::{say, value};
@@ -56,6 +57,12 @@ impl ServerFlags {
         parts: Parts,
         run_flags: Vec<std::ffi::OsString>,
     ) -> Result<Server, UserError> {
+        // The server stays and reads the journal once it can; the person who starts it hears of it here.
+        if let Err(error) = Client::of_journal(&cx.home) {
+            let error = UserError::from(error);
+            let hint = error.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+            super::warn(&[format!("{}{hint}", error.message)]);
+        }
         let settings = Settings {
             home: cx.home.clone(),
             parts,

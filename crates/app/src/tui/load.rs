@@ -4,10 +4,10 @@ use dacapo_core::{
     duration::Millis,
     ids::RunId,
     text::ansi::readable,
-    view::{CardKind, LoopView},
+    view::{CardKind, LoopView, first_step},
 };
-use dacapo_engine::{client::Client, snapshots::DiffForm, store::Channel};
-use jiff::{SignedDuration, Timestamp};
+use dacapo_engine::{client::Client, log::read_prompt, snapshots::DiffForm};
+use jiff::{Timestamp, tz::TimeZone};
 
 use super::{
     log::{Log, shown},
@@ -73,9 +73,10 @@ impl Loader {
                     return Ok(false);
                 }
                 let now = Timestamp::now();
-                let since =
-                    now.checked_sub(SignedDuration::from_hours(span.hours())).unwrap_or(Timestamp::MIN);
-                state.data = Data::Costs(Box::new(client.costs(since, now, Millis(span.step_ms()))?));
+                let step = span.step_hours();
+                let since = first_step(&now.to_zoned(TimeZone::system()), span.hours(), step);
+                let step = Millis::from_secs(step.unsigned_abs() * 3600);
+                state.data = Data::Costs(Box::new(client.costs(since, now, step)?));
                 Ok(true)
             }
             Sheet::Run { id, kind } => {
@@ -130,7 +131,7 @@ impl Loader {
                             self.log = Some(Log::new(client, &data.view)?);
                         }
                         if let Some(log) = &mut self.log
-                            && log.read_on(client, &data.view, &data.page)?
+                            && log.read_on(client)?
                         {
                             (data.log, data.log_dropped) = (log.lines(), log.dropped());
                             is_changed = true;
@@ -173,20 +174,10 @@ fn prompt(
     begin: Option<u64>,
     typed: &str,
 ) -> Result<Vec<String>, UserError> {
-    let mut bytes = Vec::new();
-    if let Some(mut at) = begin {
-        loop {
-            let (part, end) = client.output(view, Channel::Prompt, at)?;
-            if part.is_empty() || bytes.len() > 1 << 20 {
-                break;
-            }
-            at += part.len() as u64;
-            bytes.extend(part);
-            if at >= end {
-                break;
-            }
-        }
-    }
+    let bytes = match begin {
+        Some(begin) => read_prompt(client, view, begin, None)?,
+        None => Vec::new(),
+    };
     let text = if bytes.is_empty() { typed.as_bytes().to_vec() } else { bytes };
     Ok(text.split(|byte| *byte == b'\n').take(MOST).map(shown).collect())
 }

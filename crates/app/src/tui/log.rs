@@ -1,17 +1,13 @@
 //! What an agent prints, as lines that can be shown: read on from where the last look ended, without anything that a terminal
 //! would obey, and never more than a person would read back through.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use dacapo_core::{
-    agent::{
-        Format,
-        transcript::{self, OutputEvent, Transcript},
-    },
     text::{ansi::readable, visible::is_deceptive},
-    view::{LoopPage, LoopView},
+    view::LoopView,
 };
-use dacapo_engine::{client::Client, secrets::secrets, store::Channel};
+use dacapo_engine::{client::Client, log::LogReader, store::Channel};
 
 use crate::error::UserError;
 
@@ -20,115 +16,41 @@ const LINES: usize = 20_000;
 /// How much output before its end is read when a log is opened.
 const BACK: u64 = 2 << 20;
 /// How much is read in one look, so that keys are answered while an agent floods.
-const AT_ONCE: u64 = 4 << 20;
+const AT_ONCE: u64 = 1 << 20;
 /// How many characters of a line are kept.
 const WIDEST: usize = 2_000;
 
-/// The log of one loop.
+/// The log of one loop, read as `dacapo logs` reads it.
 pub(crate) struct Log {
+    reader: LogReader,
     lines: VecDeque<String>,
     dropped: usize,
-    /// Where in the output to go on.
-    at: u64,
-    formats: BTreeMap<String, Format>,
     /// A line that is not whole yet.
     partial: Vec<u8>,
-    transcript: Option<Box<Transcript>>,
-    /// The attempt that is being read.
-    attempt: u32,
     is_begun: bool,
 }
 
 impl Log {
     pub(crate) fn new(client: &Client, view: &LoopView) -> Result<Self, UserError> {
-        let started = client.loop_started(&view.id)?;
-        let formats = started.map_or_else(BTreeMap::new, |started| {
-            let agent = &started.policy.agent;
-            let all = (0..=agent.fallback.len()).map(|index| agent.at(index));
-            all.map(|agent| (agent.name.clone(), agent.format)).collect()
-        });
-        Ok(Self {
-            lines: VecDeque::new(),
-            dropped: 0,
-            at: 0,
-            formats,
-            partial: Vec::new(),
-            transcript: None,
-            attempt: 0,
-            is_begun: false,
-        })
+        let mut reader = LogReader::new(view.clone(), Channel::Stdout, 0);
+        reader.seek_back(client, None, BACK)?;
+        Ok(Self { reader, lines: VecDeque::new(), dropped: 0, partial: Vec::new(), is_begun: false })
     }
 
     /// Reads on; says whether there was anything.
-    pub(crate) fn read_on(
-        &mut self,
-        client: &Client,
-        view: &LoopView,
-        page: &LoopPage,
-    ) -> Result<bool, UserError> {
-        let (_, end) = client.output(view, Channel::Stdout, u64::MAX)?;
-        let starts: Vec<(u64, u32, u32, Format)> = page
-            .iterations
-            .iter()
-            .flat_map(|line| line.attempts.iter().map(|attempt| (line.iteration, attempt)))
-            .map(|(iteration, attempt)| {
-                let format = self.formats.get(&attempt.agent).copied().unwrap_or_default();
-                (attempt.begin.stdout, attempt.attempt, iteration, format)
-            })
-            .collect();
-        if !self.is_begun {
-            self.is_begun = true;
-            // From the beginning of an attempt, so that what it printed is understood.
-            let from = end.saturating_sub(BACK);
-            let first = starts.iter().find(|(at, ..)| *at >= from).or(starts.last());
-            self.at = first.map_or(0, |(at, ..)| *at).max(end.saturating_sub(8 * BACK));
-            self.dropped = usize::from(self.at > 0);
-        }
-        let mut left = AT_ONCE;
-        let mut is_new = false;
-        while self.at < end && left > 0 {
-            let at = self.at;
-            let own = starts.iter().rposition(|(begin, ..)| *begin <= at);
-            let until = match own {
-                Some(own) => starts.get(own + 1).map_or(end, |(next, ..)| *next),
-                None => starts.first().map_or(end, |(next, ..)| *next),
-            };
-            // Attempts that printed nothing share their beginning with the next one.
-            let until = if until <= at { end } else { until.min(end) };
-            if let Some((_, attempt, iteration, format)) = own.map(|own| starts[own])
-                && attempt != self.attempt
-            {
+    pub(crate) fn read_on(&mut self, client: &Client) -> Result<bool, UserError> {
+        let page = self.reader.read(client, AT_ONCE, None)?;
+        for part in &page.parts {
+            if !std::mem::replace(&mut self.is_begun, true) {
+                self.dropped = usize::from(part.begin > 0);
+            }
+            if part.is_first {
                 self.finish();
-                self.attempt = attempt;
-                self.push(format!("── iteration {iteration} ──"));
-                self.transcript = (format != Format::Text).then(|| Box::new(Transcript::new(format)));
+                self.push(format!("── iteration {} ──", part.iteration));
             }
-            let (mut bytes, _) = client.output(view, Channel::Stdout, at)?;
-            bytes.truncate(usize::try_from(until - at).unwrap_or(usize::MAX));
-            if bytes.is_empty() {
-                break;
-            }
-            is_new = true;
-            self.at += bytes.len() as u64;
-            left = left.saturating_sub(bytes.len() as u64);
-            self.take(&bytes);
+            self.take_text(part.text.as_bytes());
         }
-        Ok(is_new)
-    }
-
-    fn take(&mut self, bytes: &[u8]) {
-        if let Some(mut transcript) = self.transcript.take() {
-            let mut text = String::new();
-            transcript.push(bytes, &mut |heard: OutputEvent<'_>| {
-                if let Some(line) = transcript::readable(heard) {
-                    text.push_str(&secrets().redact(&line));
-                }
-            });
-            self.transcript = Some(transcript);
-            self.take_text(text.as_bytes());
-            return;
-        }
-        self.take_text(bytes);
+        Ok(!page.parts.is_empty())
     }
 
     fn take_text(&mut self, bytes: &[u8]) {
@@ -150,7 +72,6 @@ impl Log {
             let line = std::mem::take(&mut self.partial);
             self.push(shown(&line));
         }
-        self.transcript = None;
     }
 
     fn push(&mut self, line: String) {

@@ -2,8 +2,10 @@
 //! colour alone.
 
 use dacapo_core::{
-    event::Spend,
-    text::columns::{columns, fitting},
+    text::{
+        amount::{dollars, tokens},
+        columns::{columns, fitting},
+    },
     view::{Card, Urgency},
 };
 use jiff::{Timestamp, tz::TimeZone};
@@ -205,24 +207,13 @@ pub(crate) fn plain(text: &str, look: &Theme) -> String {
     text.chars().map(letter).collect()
 }
 
-/// An amount of money, or of tokens where no price is known.
-pub(crate) fn money(cost: Option<f64>, tokens: Option<u64>, is_estimate: bool) -> Option<String> {
+/// What something cost, or how many tokens it took where that is not known; an estimate begins with `~`.
+pub(crate) fn money(cost: Option<f64>, spent: Option<u64>, is_estimate: bool) -> Option<String> {
     match cost {
-        Some(cost) => {
-            let spend = Spend { usage: None, cost_usd: Some(cost), estimated: is_estimate };
-            crate::report::money(&spend)
+        Some(cost) if cost >= 0.000_05 => {
+            Some(format!("{}{}", if is_estimate { "~" } else { "" }, dollars(cost)))
         }
-        None => tokens.filter(|tokens| *tokens > 0).map(|tokens| format!("{} tok", thousands(tokens))),
-    }
-}
-
-/// A number that can be read at a glance: `950`, `12.3k`, `4.5M`.
-pub(crate) fn thousands(number: u64) -> String {
-    match number {
-        0..=9_999 => number.to_string(),
-        10_000..=999_999 => format!("{:.1}k", number as f64 / 1e3),
-        1_000_000..=999_999_999 => format!("{:.1}M", number as f64 / 1e6),
-        _ => format!("{:.1}G", number as f64 / 1e9),
+        _ => spent.filter(|spent| *spent > 0).map(|spent| format!("{} tok", tokens(spent))),
     }
 }
 
@@ -271,11 +262,15 @@ mod tests {
     }
 
     #[test]
-    fn large_numbers_are_short() {
-        for (number, words) in
-            [(0, "0"), (9999, "9999"), (12_345, "12.3k"), (4_500_000, "4.5M"), (7_000_000_000, "7.0G")]
-        {
-            assert_eq!(thousands(number), words);
+    fn an_amount_is_that_of_the_pages_and_of_tokens_where_no_price_is_known() {
+        for (cost, spent, is_estimate, words) in [
+            (Some(2.1), Some(9), false, Some("$2.10")),
+            (Some(0.0292), None, true, Some("~$0.03")),
+            (Some(0.0), Some(12_345), false, Some("12k tok")),
+            (None, Some(940), false, Some("940 tok")),
+            (None, None, false, None),
+        ] {
+            assert_eq!(money(cost, spent, is_estimate).as_deref(), words);
         }
     }
 }

@@ -5,6 +5,7 @@ use dacapo_core::{
     event::GateRole,
     receipt::Receipt,
     text::{
+        amount::tokens,
         columns::{columns, wrapped},
         count,
     },
@@ -20,7 +21,7 @@ use ratatui::{
 };
 
 use super::{
-    look::{Theme, Tone, clock, cut, money, thousands},
+    look::{Theme, Tone, clock, cut, money},
     state::{Data, LoopData, Sheet, Span, State, Tab},
     view::{Scene, line, put},
 };
@@ -169,7 +170,7 @@ fn needs(state: &State, scene: &Scene, width: u16) -> (Vec<Line>, Vec<Line>) {
         lines.push(vec![
             (Tone::Title, format!("{}{}", cursor(is_chosen, look), need.name)),
             (Tone::Alert, format!("  {words}")),
-            (Tone::Quiet, format!("  {}", need.project)),
+            (Tone::Quiet, format!("  {}", need.project.name())),
         ]);
         if !need.what.is_empty() {
             let shown = dacapo_core::text::visible::visible(&need.what);
@@ -202,24 +203,23 @@ fn sign_of_need(need: &Need, look: &Theme) -> &'static str {
 fn costs_page(costs: &Costs, span: Span, area: Rect, scene: &Scene) -> (Vec<Line>, Vec<Line>) {
     let look = &scene.look;
     let total = money(Some(costs.cost_usd), None, false).unwrap_or_else(|| "$0".to_owned());
-    let head = vec![
+    let head =
         vec![
-            (Tone::Title, format!("Costs, {}: {total}", span.words())),
-            (Tone::Quiet, format!("  {} tokens, {}", thousands(costs.tokens), count(costs.agents, "agent"))),
-        ],
-        one(
-            Tone::Quiet,
-            Span::ALL
-                .iter()
-                .map(
-                    |own| {
+            vec![
+                (Tone::Title, format!("Costs, {}: {total}", span.words())),
+                (Tone::Quiet, format!("  {} tokens, {}", tokens(costs.tokens), count(costs.agents, "agent"))),
+            ],
+            one(
+                Tone::Quiet,
+                Span::ALL
+                    .iter()
+                    .map(|own| {
                         if *own == span { format!("[{}]", own.words()) } else { format!(" {} ", own.words()) }
-                    },
-                )
-                .collect::<Vec<_>>()
-                .join(" "),
-        ),
-    ];
+                    })
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            ),
+        ];
     let mut lines = Vec::new();
     let most = costs.points.iter().map(|point| point.cost_usd).fold(0.0, f64::max);
     let by_tokens = most <= 0.0;
@@ -228,10 +228,11 @@ fn costs_page(costs: &Costs, span: Span, area: Rect, scene: &Scene) -> (Vec<Line
     let room = usize::from(area.width).saturating_sub(28).max(10);
     let form = match span {
         Span::Day => "%H:%M",
-        Span::Week => "%a %H:%M",
+        Span::Week => "%a %b %d",
         Span::Month => "%b %d",
     };
-    for point in &costs.points {
+    // The newest first: it is what a person asks for, and the first that is in sight.
+    for point in costs.points.iter().rev() {
         let part = if most > 0.0 { value(point.cost_usd, point.tokens) / most } else { 0.0 };
         let at = point.at.to_zoned(scene.zone.clone()).strftime(form).to_string();
         let words = money(Some(point.cost_usd).filter(|cost| *cost > 0.0), Some(point.tokens), false)
@@ -405,8 +406,8 @@ fn timeline(data: &LoopData, state: &State, scene: &Scene, width: u16) -> Vec<Li
                 ),
             );
         }
-        if let Some(Verdict::Refused { reason, detail }) = &own.verdict {
-            push(Tone::Bad, &format!("refused ({}): {detail}", reason.as_str()));
+        if let Some(Verdict::Refused { detail, .. }) = &own.verdict {
+            push(Tone::Bad, &format!("refused: {detail}"));
         }
         for note in &own.notes {
             let tone = match note.kind.as_str() {
@@ -516,9 +517,9 @@ fn receipt_lines(receipt: &Receipt, scene: &Scene) -> Vec<Line> {
         lines.push(one(
             Tone::Bad,
             format!(
-                "refused     iteration {} ({}): {}",
+                "refused     iteration {}, {}: {}",
                 refusal.iteration,
-                refusal.reason.as_str(),
+                refusal.reason.words(),
                 dacapo_core::text::visible::visible(&refusal.detail)
             ),
         ));
@@ -577,7 +578,10 @@ fn units_page(
         words.extend(unit.slot.map(|slot| format!("slot {slot}")));
         words.extend(money(unit.cost_usd, None, false));
         lines.push(vec![
-            (Tone::Title, format!("{}{indent}{:<20}", cursor(at == state.row, look), unit.unit.as_str())),
+            (
+                Tone::Title,
+                format!("{}{:<26}", cursor(at == state.row, look), format!("{indent}{}", unit.unit.as_str())),
+            ),
             (tone, format!(" {}", words.join(&format!(" {dot} ")))),
             (Tone::Quiet, after),
         ]);
@@ -658,7 +662,14 @@ fn workflow_page(
             _ => Tone::Quiet,
         };
         lines.push(vec![
-            (Tone::Title, format!("{}{indent}{:<20}", cursor(at == state.row, look), step.view.id.as_str())),
+            (
+                Tone::Title,
+                format!(
+                    "{}{:<26}",
+                    cursor(at == state.row, look),
+                    format!("{indent}{}", step.view.id.as_str())
+                ),
+            ),
             (Tone::Quiet, format!(" {:<10}", step.view.kind)),
             (tone, format!(" {}", words.join(&format!(" {dot} ")))),
         ]);
@@ -705,7 +716,9 @@ fn task_page(view: &StageTaskView, page: &TaskPage, state: &State, scene: &Scene
     let mut lines = Vec::new();
     for (at, stage) in page.stages.iter().enumerate() {
         let mut words = vec![format!("{} {}", look.sign(&stage.state), stage.state)];
-        words.push(format!("{}/{} iterations", stage.iterations, stage.max_iterations));
+        if stage.max_iterations > 0 {
+            words.push(format!("{}/{} iterations", stage.iterations, stage.max_iterations));
+        }
         words.extend(money(stage.cost_usd, None, false));
         let tone = match stage.state.as_str() {
             "running" => Tone::Busy,

@@ -103,12 +103,11 @@ impl Span {
         }
     }
 
-    /// The length of one bar.
-    pub(crate) fn step_ms(self) -> u64 {
+    /// The length of one bar, in hours.
+    pub(crate) fn step_hours(self) -> i64 {
         match self {
-            Self::Day => 3_600_000,
-            Self::Week => 6 * 3_600_000,
-            Self::Month => 24 * 3_600_000,
+            Self::Day => 1,
+            Self::Week | Self::Month => 24,
         }
     }
 }
@@ -771,7 +770,10 @@ impl State {
         };
         let (target, name) = (card.target.clone(), card.name.clone());
         if !card.can(action) {
-            let why = format!("{name} is {}; it cannot be asked to {}", card.words(), action.as_str());
+            let why = match &card.command {
+                Some(command) if action == Action::Resume => format!("{name} is {}: {command}", card.words()),
+                _ => format!("{name} is {}; it cannot be asked to {}", card.words(), action.as_str()),
+            };
             self.message = Some((true, why));
             return Vec::new();
         }

@@ -305,6 +305,18 @@ fn on_loop(tab: Tab) -> State {
 }
 
 #[test]
+fn a_long_name_gives_way_to_how_far_an_agent_has_come() {
+    let mut state = state();
+    let name = "refactor-the-whole-of-the-payment-and-invoicing-subsystem-and-its-tests";
+    state.board.slots[0].task = name.to_owned();
+    let shown = picture(&mut state, 80, 24);
+    let line = shown.lines().find(|line| line.starts_with(" Slot 1:")).unwrap();
+    assert!(line.contains("Task: refactor-the-") && line.contains('…'), "{line}");
+    let told = [state.board.slots[0].iteration_line(), state.board.slots[0].time_line(at(1000))];
+    assert!(line.contains(&told[0]) && line.contains("Running: "), "{line} without {told:?}");
+}
+
+#[test]
 fn the_board_fits_an_ordinary_terminal() {
     // req 195
     insta::assert_snapshot!("board_80x24", picture(&mut state(), 80, 24));

@@ -30,6 +30,8 @@ const ROOMY: u16 = 34;
 /// From this width on the agents stand beside the lanes.
 const WIDE: u16 = 118;
 const PANEL: u16 = 36;
+/// How much of a name is shown where room is scarce, in columns.
+const SHORTEST_NAME: usize = 10;
 
 /// Where the parts of the board stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -449,13 +451,12 @@ fn strip(buffer: &mut Buffer, area: Rect, slots: &[Slot], scene: &Scene) {
         let line = line(area, at);
         let head = format!(" Slot {}: {}", slot.number, slot.role);
         let end = put(buffer, line, 0, &head, look.style(Tone::Title), look);
-        let rest = format!(
-            " {dot} Task: {} {dot} {} {dot} {}",
-            slot.task,
-            slot.iteration_line(),
-            slot.time_line(scene.now)
-        );
-        put(buffer, line, end, &rest, Style::default(), look);
+        // A long name gives way to how far it has come.
+        let told = format!(" {dot} {} {dot} {}", slot.iteration_line(), slot.time_line(scene.now));
+        let before = format!(" {dot} Task: ");
+        let taken = usize::from(end) + columns(&before) + columns(&told);
+        let task = cut(&slot.task, usize::from(line.width).saturating_sub(taken).max(SHORTEST_NAME), look);
+        put(buffer, line, end, &format!("{before}{task}{told}"), Style::default(), look);
     }
     if slots.len() > shown {
         let at = u16::try_from(shown + 1).unwrap_or(1);

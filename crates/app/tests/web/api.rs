@@ -245,6 +245,8 @@ fn a_journal_of_a_newer_version_is_named_and_the_server_stays() {
     let known: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
     db.pragma_update(None, "user_version", known + 1).unwrap();
     let fresh = Server::web(&env, &[]);
+    let is_warning = |line: &str| line.starts_with("WARNING: the journal") && line.contains("upgrade dacapo");
+    fresh.running.wait_for_line(is_warning, LONG);
     let reply = fresh.get("/api/loops");
     assert_eq!(reply.status, 503, "{}", reply.body);
     let said = reply.json();

@@ -1,5 +1,6 @@
 //! Turning the bytes a program writes into text, and text into what can safely be shown.
 
+pub mod amount;
 pub mod ansi;
 pub mod columns;
 pub mod nearest;

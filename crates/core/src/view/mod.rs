@@ -21,7 +21,7 @@ pub use board::{
     Action, Attempt, Board, BoardFacts, BoardTotals, Card, CardKind, CostPoint, CostShare, Costs, GateLine,
     Interval, IterationLine, Lane, LaneCards, LoopPage, Note, Parts, RunPage, Slot, SpendRow, StageOfTask,
     StepNode, TaskPage, TodoTask, Told, TrainCar, UnitNode, Verdict, WorkflowPage, board, card_of_loop,
-    costs, headline,
+    costs, first_step, headline,
 };
 pub use report::{Report, ReportEntry, ReportTotals, report};
 pub use tally::{BUDGET_LOW, ChangedFiles, REFUSED_OFTEN, Tally};

@@ -1,6 +1,11 @@
 //! Which process it is: a pid alone is reused, a pid with its start time and boot is not (fault F13).
 
-use std::{fs, io, path::PathBuf, sync::OnceLock};
+use std::{
+    fs,
+    io::{self, Read},
+    path::PathBuf,
+    sync::OnceLock,
+};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -104,12 +109,29 @@ impl Stat {
 }
 
 pub(crate) fn stat(pid: u32) -> Option<Stat> {
-    parse(&fs::read(proc::of(pid, "stat")).ok()?)
+    parse(&read_stat(pid).ok()?)
+}
+
+/// The line of a process: 50 numbers and a name. It is read at once, since its file does not say how long it is, and whether
+/// owners live is asked for every loop that a board shows.
+fn read_stat(pid: u32) -> io::Result<Vec<u8>> {
+    let mut file = fs::File::open(proc::of(pid, "stat"))?;
+    let mut line = vec![0; 2048];
+    loop {
+        match file.read(&mut line) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+            Ok(length) => {
+                line.truncate(length);
+                return Ok(line);
+            }
+        }
+    }
 }
 
 /// As [`stat`]; an error says whether the process exists and `/proc` hides it because it is another user's.
 pub(crate) fn look(pid: u32) -> Result<Stat, IsHidden> {
-    match fs::read(proc::of(pid, "stat")) {
+    match read_stat(pid) {
         Ok(text) => parse(&text).ok_or(IsHidden(false)),
         Err(error) => Err(IsHidden(error.kind() == io::ErrorKind::PermissionDenied)),
     }

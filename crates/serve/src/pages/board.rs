@@ -63,12 +63,10 @@ fn need(need: &Need, card: Option<&Card>, now: Timestamp, may_act: bool) -> Mark
             div {
                 p.who { a.plain href=(href) { (words::line(&need.name)) } span.muted { (words::folder_name(&need.folder)) } }
                 p.what.plain { (words::line(&need.what)) }
+                @let command = (!(need.command.is_empty() || may_act && is_answered_here(need, card))).then_some(&need.command);
                 @match card {
-                    Some(card) if may_act && !card.actions.is_empty() => (help(need, card)),
-                    _ => {}
-                }
-                @if !(need.command.is_empty() || may_act && is_answered_here(need, card)) {
-                    p.how { code.plain { (words::line(&need.command)) } }
+                    Some(card) if may_act && !card.actions.is_empty() => (help(need, card, command)),
+                    _ => @if let Some(command) = command { p.how { code.plain { (words::line(command)) } } },
                 }
             }
             span.since.num data-since=(words::millis(need.since)) { (words::between(need.since, now).coarse()) }
@@ -83,8 +81,8 @@ fn is_answered_here(need: &Need, card: Option<&Card>) -> bool {
     is_asked && card.is_some_and(|card| !card.actions.is_empty())
 }
 
-/// The one thing that helps, to be done here.
-fn help(need: &Need, card: &Card) -> Markup {
+/// The one thing that helps, to be done here; and the command that does more than a button.
+fn help(need: &Need, card: &Card, command: Option<&String>) -> Markup {
     let stream = controls::stream_of(card);
     html! {
         div.actions {
@@ -102,6 +100,7 @@ fn help(need: &Need, card: &Card) -> Markup {
                 }
                 _ => (controls::resume(card, &stream)),
             }
+            @if let Some(command) = command { span.how { code.plain { (words::line(command)) } } }
         }
     }
 }
@@ -114,10 +113,11 @@ fn slots(slots: &[Slot], now: Timestamp) -> Markup {
                 @for slot in slots {
                     li.slot.panel data-key={ "slot-" (slot.loop_id) } data-pick data-loop=(slot.loop_id) data-state=(slot.state) data-slot=(slot.number) data-filtered {
                         div.head {
-                            span.clip { "Slot " (slot.number) ": " span.plain { (slot.role) } }
-                            span.muted.clip.plain { @if let Some(model) = &slot.model { (model) } @else if slot.agent != slot.role { (slot.agent) } }
+                            a.clip.plain href={ "/loops/" (encoded(slot.loop_id.as_str())) } { (words::line(&slot.task)) }
+                            span.who.muted title=[slot.model.as_deref().or((slot.agent != slot.role).then_some(slot.agent.as_str()))] {
+                                "Slot " (slot.number) ": " span.plain { (slot.role) }
+                            }
                         }
-                        div.clip { a href={ "/loops/" (encoded(slot.loop_id.as_str())) } { b.plain { (words::line(&slot.task)) } } }
                         (pips(slot.iteration, slot.max_iterations))
                         div.facts {
                             span { (slot.iteration_line()) }
@@ -204,11 +204,12 @@ pub(super) fn card(card: &Card, now: Timestamp) -> Markup {
         None => Shape::of(&card.state),
     };
     let at_work = card.is_at_work().then(|| card.progress()).flatten();
-    let mut sub = vec![words::folder_name(&card.workspace)];
+    let mut sub = vec![words::line(card.project.name())];
     sub.extend(card.agent.as_ref().filter(|_| at_work.is_none() || card.stage.is_some()).cloned());
     if card.is_over && card.iteration > 0 {
         sub.push(dacapo_core::text::count(card.iteration, "iteration"));
     }
+    sub.extend(card.parts.clone());
     let why = card
         .asks
         .as_deref()
@@ -225,7 +226,6 @@ pub(super) fn card(card: &Card, now: Timestamp) -> Markup {
             @if let Some(title) = card.title.as_ref().filter(|title| **title != card.name) { p.what.plain { (title) } }
             p.sub.plain.clip { (sub.join(" · ")) }
             @if let Some(why) = why { p.why.plain { (why) } }
-            @if let Some(parts) = &card.parts { p.sub { (parts) } }
             div.facts {
                 @match at_work {
                     // The sign of the card that screens without pictures have.

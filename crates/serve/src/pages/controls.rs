@@ -59,10 +59,10 @@ pub(super) fn all(card: &Card) -> Markup {
 pub(super) fn answers(card: &Card, stream: &str) -> Markup {
     html! {
         @if !card.decisions.is_empty() && card.can(Action::Approve) {
-            @for decision in &card.decisions {
+            @for (decision, label) in card.decisions.iter().zip(&card.decision_labels) {
                 form method="post" action=(target(stream)) data-act=(stream) {
                     input type="hidden" name="decision" value=(decision);
-                    (button(Action::Approve, "approve", decision, Some(decision) == card.decisions.first()))
+                    (button(Action::Approve, "approve", label, Some(decision) == card.decisions.first()))
                 }
             }
         } @else if card.can(Action::Approve) || card.can(Action::Reject) {

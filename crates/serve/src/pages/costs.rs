@@ -1,11 +1,11 @@
 //! Costs, tokens and agents over time, and where they went.
 
 use dacapo_core::view::{CostPoint, CostShare, Costs};
-use jiff::{RoundMode, SignedDuration, Timestamp, ToSpan as _, Unit, Zoned, ZonedRound, tz::TimeZone};
+use jiff::tz::TimeZone;
 use maud::{Markup, html};
 
 use super::{
-    plot::{Bar, bars},
+    plot::{Bar, Width, bars},
     words,
 };
 
@@ -17,19 +17,6 @@ pub(super) const SPANS: [(&str, &str, i64, i64); 4] = [
     ("90d", "90 days", 2160, 24 * 7),
 ];
 
-/// When the first bar begins, so that bars are whole hours, days or weeks of the calendar and the last one holds `now`.
-pub(super) fn first_bar(now: &Zoned, hours: i64, step: i64) -> Timestamp {
-    let last = match step {
-        ..24 => now.round(ZonedRound::new().smallest(Unit::Hour).mode(RoundMode::Floor)),
-        24 => now.start_of_day(),
-        _ => now.start_of_day().and_then(|day| day.checked_sub(6.days())),
-    };
-    let bars = (hours + step - 1) / step;
-    let first =
-        last.and_then(|last| last.timestamp().checked_sub(SignedDuration::from_hours((bars - 1) * step)));
-    first.unwrap_or(Timestamp::MIN)
-}
-
 pub(super) fn costs(costs: &Costs, span: &str) -> Markup {
     let bar = |value: fn(&CostPoint) -> f64, says: fn(&CostPoint) -> String| -> Vec<Bar> {
         costs
@@ -38,7 +25,6 @@ pub(super) fn costs(costs: &Costs, span: &str) -> Markup {
             .map(|point| Bar {
                 label: label(point, costs.step_ms),
                 value: value(point),
-                second: 0.0,
                 says: format!("{}: {}", label(point, costs.step_ms), says(point)),
             })
             .collect()
@@ -46,7 +32,7 @@ pub(super) fn costs(costs: &Costs, span: &str) -> Markup {
     let money = bar(|point| point.cost_usd, |point| words::dollars(point.cost_usd));
     let tokens = bar(|point| point.tokens as f64, |point| format!("{} tokens", words::tokens(point.tokens)));
     let agents =
-        bar(|point| f64::from(point.agents), |point| dacapo_core::text::count(point.agents, "iteration"));
+        bar(|point| f64::from(point.agents), |point| dacapo_core::text::count(point.agents, "agent"));
     html! {
         section.intro data-key="intro" {
             div.title-row {
@@ -59,16 +45,18 @@ pub(super) fn costs(costs: &Costs, span: &str) -> Markup {
         dl.totals data-key="totals" {
             div { dt { "Spent" } dd data-total="cost" { (words::dollars(costs.cost_usd)) } }
             div { dt { "Tokens" } dd data-total="tokens" { (words::tokens(costs.tokens)) } }
-            div { dt { "Iterations" } dd data-total="iterations" { (words::thousands(u64::from(costs.agents))) } }
-            div { dt { "Each" } dd { @if costs.agents > 0 { (words::dollars(costs.cost_usd / f64::from(costs.agents))) } @else { "–" } } }
+            div { dt { "Agents started" } dd data-total="agents" { (words::thousands(u64::from(costs.agents))) } }
+            div { dt { "Cost of each" } dd { @if costs.agents > 0 { (words::dollars(costs.cost_usd / f64::from(costs.agents))) } @else { "–" } } }
         }
         div.plots data-key="plots" {
-            (bars("Cost", &words::dollars(costs.cost_usd), &money, "second", words::dollars))
-            (bars("Tokens", &words::tokens(costs.tokens), &tokens, "second", |value| words::tokens(value as u64)))
-            (bars("Iterations", &words::thousands(u64::from(costs.agents)), &agents, "second", plain))
-            (shares("By project", &costs.projects, costs.cost_usd))
+            (bars("Cost", &words::dollars(costs.cost_usd), &money, Width::Whole, words::dollars))
+            (bars("Tokens", &words::tokens(costs.tokens), &tokens, Width::Half, |value| words::tokens(value as u64)))
+            (bars("Agents started", &words::thousands(u64::from(costs.agents)), &agents, Width::Half, plain))
         }
-        (shares("By task", &costs.tasks, costs.cost_usd))
+        div.plots data-key="shares" {
+            (shares("By project", &costs.projects, costs.cost_usd))
+            (shares("By task", &costs.tasks, costs.cost_usd))
+        }
     }
 }
 
@@ -92,14 +80,14 @@ fn shares(title: &str, shares: &[CostShare], all: f64) -> Markup {
             @if shares.is_empty() { p.panel.empty { "Nothing was spent." } }
             @else {
                 table.cards.panel {
-                    thead { tr { th { "Name" } th.num { "Cost" } th.num { "Tokens" } th.num { "Iterations" } } }
+                    thead { tr { th { "Name" } th.num { "Cost" } th.num { "Tokens" } th.num { "Agents" } } }
                     tbody {
                         @for share in shares.iter().take(NAMED) {
                             tr data-key={ "share-" (share.name) } {
                                 td { span.row-title.plain { (share.name) } meter.share max=(all.max(f64::MIN_POSITIVE)) value=(share.cost_usd) aria-hidden="true" {} }
                                 td.num data-label="Cost" { (words::dollars(share.cost_usd)) }
                                 td.num data-label="Tokens" { (words::tokens(share.tokens)) }
-                                td.num data-label="Iterations" { (share.agents) }
+                                td.num data-label="Agents" { (share.agents) }
                             }
                         }
                     }
@@ -111,6 +99,9 @@ fn shares(title: &str, shares: &[CostShare], all: f64) -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use dacapo_core::view::first_step;
+    use jiff::Zoned;
+
     use super::*;
 
     #[test]
@@ -123,7 +114,7 @@ mod tests {
             ("90d", "2026-08-20T00:00:00Z", 13),
         ] {
             let (_, _, hours, step) = SPANS.into_iter().find(|span| span.0 == name).unwrap();
-            let since = first_bar(&now, hours, step);
+            let since = first_step(&now, hours, step);
             assert_eq!(since, first.parse().unwrap(), "{name}");
             let spent =
                 dacapo_core::view::costs([], (since, now.timestamp()), step.unsigned_abs() * 3_600_000);

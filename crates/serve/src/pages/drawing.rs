@@ -19,7 +19,10 @@ pub(super) struct Node {
 const BOX: (f64, f64) = (190.0, 50.0);
 const GAP: (f64, f64) = (54.0, 16.0);
 
-/// Boxes in columns by their level, with lines from what comes first.
+/// How high the way is that a line has below the boxes of a column which it passes.
+const WAY: f64 = 14.0;
+
+/// Boxes in columns by their level, with lines from what comes first. A line that passes a column goes below its boxes.
 pub(super) fn graph(nodes: &[Node], label: &str) -> Markup {
     let mut rows: Vec<usize> = Vec::new();
     let mut places: Vec<(f64, f64)> = Vec::new();
@@ -30,21 +33,54 @@ pub(super) fn graph(nodes: &[Node], label: &str) -> Markup {
         rows[level] += 1;
     }
     let wide = rows.len() as f64 * (BOX.0 + GAP.0) - GAP.0;
-    let high = rows.iter().copied().max().unwrap_or(0) as f64 * (BOX.1 + GAP.1) - GAP.1;
-    let place = |id: &str| nodes.iter().position(|node| node.id == id).map(|at| places[at]);
+    let mut depths: Vec<f64> = rows.iter().map(|rows| *rows as f64 * (BOX.1 + GAP.1) - GAP.1).collect();
+    let mut edges: Vec<String> = Vec::new();
+    for (node, (_, y)) in nodes.iter().zip(&places) {
+        for id in &node.after {
+            let Some(from) = nodes.iter().position(|node| node.id == *id) else { continue };
+            let (x, at) = (places[from].0 + BOX.0, places[from].1 + BOX.1 / 2.0);
+            let mut line = Line { path: format!("M{} {}", px(x), px(at)), x, y: at };
+            for (level, depth) in
+                depths.iter_mut().enumerate().take(node.level as usize).skip(nodes[from].level as usize + 1)
+            {
+                *depth += WAY;
+                let left = level as f64 * (BOX.0 + GAP.0);
+                line.curve(left, *depth);
+                line.straight(left + BOX.0);
+            }
+            line.curve(f64::from(node.level) * (BOX.0 + GAP.0), y + BOX.1 / 2.0);
+            edges.push(line.path);
+        }
+    }
+    let high = depths.into_iter().fold(0.0, f64::max);
     html! {
         div.graph.panel tabindex="0" {
             svg viewBox={ "-1 -1 " (px(wide + 2.0)) " " (px(high + 2.0)) } width=(px(wide + 2.0)) height=(px(high + 2.0)) role="group" aria-label=(label) {
-                @for (node, (x, y)) in nodes.iter().zip(&places) {
-                    @for (from_x, from_y) in node.after.iter().filter_map(|id| place(id)) {
-                        @let (x1, y1, y2) = (from_x + BOX.0, from_y + BOX.1 / 2.0, y + BOX.1 / 2.0);
-                        @let middle = (x1 + x) / 2.0;
-                        path.edge d={ "M" (px(x1)) " " (px(y1)) "C" (px(middle)) " " (px(y1)) " " (px(middle)) " " (px(y2)) " " (px(*x)) " " (px(y2)) } {}
-                    }
-                }
+                @for edge in &edges { path.edge d=(edge) {} }
                 @for (node, (x, y)) in nodes.iter().zip(&places) { (linked(node.href.as_deref(), &node_box(node, *x, *y))) }
             }
         }
+    }
+}
+
+/// A line that is being drawn.
+struct Line {
+    path: String,
+    x: f64,
+    y: f64,
+}
+
+impl Line {
+    /// Goes on to a place, and leaves and arrives level.
+    fn curve(&mut self, x: f64, y: f64) {
+        let middle = px((self.x + x) / 2.0);
+        self.path.push_str(&format!("C{middle} {} {middle} {} {} {}", px(self.y), px(y), px(x), px(y)));
+        (self.x, self.y) = (x, y);
+    }
+
+    fn straight(&mut self, x: f64) {
+        self.path.push_str(&format!("H{}", px(x)));
+        self.x = x;
     }
 }
 
@@ -77,9 +113,7 @@ const ROW: f64 = 30.0;
 
 /// Who had which slot when. `cursor` is the moment that a replay stands at.
 pub(super) fn gantt(intervals: &[Interval], now: Timestamp, cursor: Option<Timestamp>) -> Markup {
-    let Some(begin) = intervals.iter().map(|interval| interval.from).min() else {
-        return html! { p.panel.empty { "Nothing has taken a slot yet." } };
-    };
+    let Some(begin) = intervals.iter().map(|interval| interval.from).min() else { return html! {} };
     let end = intervals.iter().map(|interval| interval.to.unwrap_or(now)).max().unwrap_or(now);
     let span = (words::millis(end) - words::millis(begin)).max(1) as f64;
     let x =
@@ -145,4 +179,29 @@ fn clock(at: Timestamp, span: f64) -> String {
         "%b %-d %H:%M"
     };
     at.to_zoned(TimeZone::system()).strftime(form).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(id: &str, level: u32, after: &[&str]) -> Node {
+        let after = after.iter().map(|id| (*id).to_owned()).collect();
+        Node { id: id.to_owned(), level, after, shape: Shape::Queued, sub: String::new(), href: None }
+    }
+
+    #[test]
+    fn a_line_that_passes_a_column_goes_below_its_boxes() {
+        let nodes = [node("a", 0, &[]), node("b", 1, &["a"]), node("c", 2, &["a", "b"])];
+        let drawn = graph(&nodes, "Units").into_string();
+        let edges: Vec<&str> = drawn.split("path class=\"edge\" d=\"").skip(1).collect();
+        assert_eq!(edges.len(), 3);
+        let passing = edges.iter().find(|edge| edge.contains('H')).unwrap();
+        let below = BOX.1 + WAY;
+        assert!(
+            passing.contains(&format!(" {} {}H{}", BOX.0 + GAP.0, below, 2.0 * BOX.0 + GAP.0)),
+            "{passing}"
+        );
+        assert!(drawn.contains(&format!("height=\"{}\"", below + 2.0)), "there is room for it: {drawn}");
+    }
 }

@@ -4,8 +4,9 @@ use dacapo_core::view::{Board, BoardTotals};
 use maud::{DOCTYPE, Markup, html};
 
 use super::{
+    assets::address,
     shapes::{BELL, HALF, brand},
-    words::{dollars, millis},
+    words::{dollars, millis, with_code},
 };
 
 /// Which entry of the bar is the page's own.
@@ -115,10 +116,11 @@ pub(super) fn head(title: &str) -> Markup {
             meta name="viewport" content="width=device-width, initial-scale=1";
             meta name="color-scheme" content="light dark";
             title { (title) }
-            link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
-            link rel="stylesheet" href={ "/assets/dacapo.css?" (super::assets::version()) };
-            script src={ "/assets/theme.js?" (super::assets::version()) } {}
-            script src={ "/assets/dacapo.js?" (super::assets::version()) } defer {}
+            // Before the style sheet, which scripts behind it would wait for.
+            script src=(address("theme.js")) {}
+            link rel="stylesheet" href=(address("dacapo.css"));
+            link rel="icon" href=(address("icon.svg")) type="image/svg+xml";
+            script src=(address("dacapo.js")) defer {}
         }
     }
 }
@@ -164,8 +166,8 @@ pub(super) fn problem(title: &str, message: &str, hint: Option<&str>) -> Markup 
                     section.gate-page.panel {
                         a.brand href="/" { (brand()) "dacapo" }
                         h1 { (title) }
-                        p { (message) }
-                        @if let Some(hint) = hint { p.muted { (hint) } }
+                        p { (with_code(message)) }
+                        @if let Some(hint) = hint { p.muted { (with_code(hint)) } }
                     }
                 }
             }

@@ -197,10 +197,10 @@ fn timeline(frame: &LoopFrame<'_>, shown: Option<u32>) -> Markup {
 fn verdict(line: &IterationLine) -> Markup {
     let failed = line.attempts.iter().rev().find_map(|attempt| attempt.detail.as_deref());
     html! {
-        @if !line.claim.is_empty() { p.claim { "Claims to be done: " span.plain { (line.claim.join(", ")) } } }
+        @if !line.claim.is_empty() { p.claim { "Claims to be done: " span.plain { (words::with_code(&line.claim.join(", "))) } } }
         p.verdict {
             @match &line.verdict {
-                Some(Verdict::Refused { detail, .. }) => { b { "Refused" } ": " span.plain { (detail) } }
+                Some(Verdict::Refused { detail, .. }) => { b { "Refused" } ": " span.plain { (words::with_code(detail)) } }
                 _ if line.iteration > 0 => (words::capital(line.words())),
                 _ => {}
             }

@@ -39,6 +39,7 @@ use dacapo_core::{
 };
 use dacapo_engine::{
     client::{Client, ClientError},
+    log::read_prompt,
     snapshots::DiffForm,
     store::{Channel, Fact, Scope},
 };
@@ -54,14 +55,12 @@ use self::{
 };
 use crate::{
     ApiError, Shared,
-    find::Found,
+    find::{Found, receipt_of},
     routes::{Access, Route},
 };
 
 /// No difference that is shown is larger, in bytes.
 const LARGEST_DIFF: usize = 4 << 20;
-/// No prompt that is shown is longer, in bytes.
-const LONGEST_PROMPT: u64 = 1 << 20;
 
 /// The routes of the pages.
 pub fn routes() -> Vec<Route> {
@@ -264,7 +263,7 @@ fn beside(
             let text = match first {
                 Some(attempt) => {
                     let end = attempt.end.map(|end| end.prompt);
-                    read_prompt(client, view, attempt.begin.prompt, end)?
+                    words::prose(&read_prompt(client, view, attempt.begin.prompt, end)?)
                 }
                 None => words::prose(page.prompt.as_bytes()),
             };
@@ -290,27 +289,6 @@ fn beside(
             None => html! { p.panel.empty { "Nothing has happened yet." } },
         },
     })
-}
-
-/// What an attempt was told, from `begin` on.
-fn read_prompt(
-    client: &Client,
-    view: &LoopView,
-    begin: u64,
-    end: Option<u64>,
-) -> Result<String, ClientError> {
-    let mut all = Vec::new();
-    loop {
-        let at = begin + all.len() as u64;
-        let (mut bytes, _) = client.output(view, Channel::Prompt, at)?;
-        if let Some(end) = end {
-            bytes.truncate(usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX));
-        }
-        if bytes.is_empty() || all.len() as u64 > LONGEST_PROMPT {
-            return Ok(words::prose(&all));
-        }
-        all.append(&mut bytes);
-    }
 }
 
 /// The loop as it stood after its event `at`, or after its last.
@@ -420,37 +398,43 @@ fn replay_of_run(
         Found::Units(_) => units_then(&facts, &loops),
         Found::Workflow(_) => {
             let started = client.workflow_started(&id)?;
-            let mut view: Option<WorkflowView> = None;
-            for fact in &facts {
-                if let Fact::Workflow(envelope) = fact {
-                    match &mut view {
-                        Some(view) => view.apply(envelope),
-                        None => view = WorkflowView::begin(envelope),
-                    }
-                }
-            }
-            view.map(|view| {
+            let own = facts.iter().filter_map(|fact| match fact {
+                Fact::Workflow(envelope) => Some(envelope),
+                _ => None,
+            });
+            folded(own, WorkflowView::begin, WorkflowView::apply).map(|view| {
                 let page = WorkflowPage::of(&view, started.as_ref(), &loops);
                 Run::Workflow(Box::new(view), page)
             })
         }
         Found::Task(_) => {
-            let mut view: Option<StageTaskView> = None;
-            for fact in &facts {
-                if let Fact::Task(envelope) = fact {
-                    match &mut view {
-                        Some(view) => view.apply(envelope),
-                        None => view = StageTaskView::begin(envelope),
-                    }
-                }
-            }
-            view.map(|view| {
+            let own = facts.iter().filter_map(|fact| match fact {
+                Fact::Task(envelope) => Some(envelope),
+                _ => None,
+            });
+            folded(own, StageTaskView::begin, StageTaskView::apply).map(|view| {
                 let page = TaskPage::of(&view, &loops);
                 Run::Task(Box::new(view), page)
             })
         }
     };
     Ok((run, Some(replay)))
+}
+
+/// A view of events, which the first of them begins.
+fn folded<'a, E: 'a, V>(
+    events: impl Iterator<Item = &'a E>,
+    begin: impl Fn(&E) -> Option<V>,
+    apply: impl Fn(&mut V, &E),
+) -> Option<V> {
+    let mut view = None;
+    for event in events {
+        match &mut view {
+            Some(view) => apply(view, event),
+            None => view = begin(event),
+        }
+    }
+    view
 }
 
 /// The loops as the facts tell of them.
@@ -507,17 +491,13 @@ async fn of_receipt(
     state
         .ask_with_board(Timestamp::now(), move |client, board| {
             let view = Found::of(client, &id)?.worked(client)?;
-            let Some(receipt) = client.receipt(&view.id)? else {
-                return Err(ApiError::not_found(format!(
-                    "loop {} has no receipt: no claim of it was accepted",
-                    view.id
-                ))
-                .hint(format!("`dacapo why {}` says more", view.id)));
-            };
+            let receipt = receipt_of(client, &view)?;
             if asked.save.is_some() {
                 let name = format!("attachment; filename=\"receipt-{}.html\"", encoded(view.id.as_str()));
                 let file = receipt::alone(&receipt, Some(&view)).into_string();
-                return Ok((html_type(), [(header::CONTENT_DISPOSITION, name)], file).into_response());
+                return Ok::<_, ApiError>(
+                    (html_type(), [(header::CONTENT_DISPOSITION, name)], file).into_response(),
+                );
             }
             let title = format!("Receipt of {} · dacapo", words::line(&receipt.task));
             let main = receipt::in_frame(&receipt, Some(&view));
@@ -539,6 +519,19 @@ fn hours_before(now: Timestamp, hours: i64) -> Timestamp {
     now.checked_sub(SignedDuration::from_hours(hours)).unwrap_or(Timestamp::MIN)
 }
 
+/// A page to be read about the time since the moment that was asked for.
+async fn of_time(
+    state: Shared,
+    (now, place, title): (Timestamp, Place, &'static str),
+    main: impl FnOnce(&mut Client) -> Result<Markup, ClientError> + Send + 'static,
+) -> Result<Response, ApiError> {
+    let page = move |client: &mut Client, board: &Board| {
+        let page = Page::new(board, place, title.to_owned(), main(client)?);
+        Ok::<_, ClientError>(html_page(&Page { is_text: true, ..page }))
+    };
+    state.ask_with_board(now, page).await
+}
+
 async fn of_costs(
     Extracted(state): Extracted<Shared>,
     Query(asked): Query<Since>,
@@ -547,14 +540,12 @@ async fn of_costs(
     let wanted = asked.since.as_deref().unwrap_or("7d");
     let (span, _, hours, step) =
         costs::SPANS.into_iter().find(|(name, ..)| *name == wanted).unwrap_or(costs::SPANS[1]);
-    let page = move |client: &mut Client, board: &Board| {
-        let first = costs::first_bar(&now.to_zoned(TimeZone::system()), hours, step);
+    of_time(state, (now, Place::Costs, "Costs · dacapo"), move |client| {
+        let first = view::first_step(&now.to_zoned(TimeZone::system()), hours, step);
         let step = Millis::from_secs(step.unsigned_abs() * 3600);
-        let main = costs::costs(&client.costs(first, now, step)?, span);
-        let page = Page::new(board, Place::Costs, "Costs · dacapo".to_owned(), main);
-        Ok::<_, ClientError>(html_page(&Page { is_text: true, ..page }))
-    };
-    state.ask_with_board(now, page).await
+        Ok(costs::costs(&client.costs(first, now, step)?, span))
+    })
+    .await
 }
 
 async fn of_report(
@@ -565,11 +556,9 @@ async fn of_report(
     let wanted = asked.since.as_deref().unwrap_or("12h");
     let (span, _, hours) =
         report::SPANS.into_iter().find(|(name, ..)| *name == wanted).unwrap_or(report::SPANS[0]);
-    let page = move |client: &mut Client, board: &Board| {
+    of_time(state, (now, Place::Report, "Report · dacapo"), move |client| {
         let since = hours_before(now, hours);
-        let main = report::report(&view::report(&client.standing(since)?, since, now), span);
-        let page = Page::new(board, Place::Report, "Report · dacapo".to_owned(), main);
-        Ok::<_, ClientError>(html_page(&Page { is_text: true, ..page }))
-    };
-    state.ask_with_board(now, page).await
+        Ok(report::report(&view::report(&client.standing(since)?, since, now), span))
+    })
+    .await
 }

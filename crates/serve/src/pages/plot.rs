@@ -8,58 +8,63 @@ use maud::{Markup, html};
 pub(super) struct Bar {
     /// Below the axis, where there is room.
     pub(super) label: String,
-    /// The value, and the part of it that is drawn in another colour on top.
     pub(super) value: f64,
-    pub(super) second: f64,
     /// What is said about it.
     pub(super) says: String,
 }
 
-const WIDTH: f64 = 520.0;
+/// How much of a row of the page a plot takes; its text has the same size in both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Width {
+    Whole,
+    Half,
+}
+
 const HEIGHT: f64 = 180.0;
 const LEFT: f64 = 44.0;
 const BOTTOM: f64 = 22.0;
 const TOP: f64 = 26.0;
 
-/// Bars beside each other; `tick` writes a number of the axis, `second` is the class of the part on top.
+/// Bars beside each other; `tick` writes a number of the axis.
 pub(super) fn bars(
     title: &str,
     sum: &str,
     bars: &[Bar],
-    second: &str,
+    width: Width,
     tick: impl Fn(f64) -> String,
 ) -> Markup {
+    let (wide, class) = match width {
+        Width::Whole => (1064.0, "plot panel whole"),
+        Width::Half => (520.0, "plot panel"),
+    };
     let most = bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
     let step = nice_step(most);
     let top = if most <= 0.0 { 1.0 } else { (most / step).ceil() * step };
-    let room = (WIDTH - LEFT) / bars.len().max(1) as f64;
+    let room = (wide - LEFT) / bars.len().max(1) as f64;
     let high = |value: f64| (HEIGHT - BOTTOM - TOP) * value / top;
     let floor = HEIGHT - BOTTOM;
     let every = (56.0 / room).ceil().max(1.0) as usize;
     let lines = if most <= 0.0 { 0 } else { (top / step).round() as usize };
     html! {
-        figure.plot.panel data-plot=(title.to_lowercase()) {
+        figure class=(class) data-plot=(title.to_lowercase()) {
             figcaption { (title) span.muted { (sum) } }
-            svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="group" aria-label={ (title) ": " (sum) } {
+            svg viewBox={ "0 0 " (wide) " " (HEIGHT) } role="group" aria-label={ (title) ": " (sum) } {
                 @for line in 0..=lines {
                     @let y = floor - high(step * line as f64);
-                    line.axis x1=(LEFT) x2=(WIDTH) y1=(px(y)) y2=(px(y)) {}
+                    line.axis x1=(LEFT) x2=(wide) y1=(px(y)) y2=(px(y)) {}
                     text.tick x=(LEFT - 8.0) y=(px(y + 4.0)) text-anchor="end" { (tick(step * line as f64)) }
                 }
                 @for (i, bar) in bars.iter().enumerate() {
                     @let x = LEFT + room * i as f64;
-                    @let (whole, part) = (high(bar.value), high(bar.second.min(bar.value)));
-                    @let wide = (room * 0.72).min(36.0);
-                    @let left = x + (room - wide) / 2.0;
-                    @let says = (bar.says.chars().count() as f64 * 6.3 + 16.0).min(WIDTH - LEFT);
-                    @let tip = (x + room / 2.0 - says / 2.0).clamp(LEFT, (WIDTH - says).max(LEFT));
+                    @let whole = high(bar.value);
+                    @let thick = (room * 0.72).min(36.0);
+                    @let left = x + (room - thick) / 2.0;
+                    @let says = (bar.says.chars().count() as f64 * 6.3 + 16.0).min(wide - LEFT);
+                    @let tip = (x + room / 2.0 - says / 2.0).clamp(LEFT, (wide - says).max(LEFT));
                     g.col tabindex="0" role="img" aria-label=(bar.says) {
                         rect.hit x=(px(x)) y=(px(TOP)) width=(px(room)) height=(px(floor - TOP)) {}
                         @if bar.value > 0.0 {
-                            rect.bar x=(px(left)) y=(px(floor - whole)) width=(px(wide)) height=(px((whole - part).max(0.0))) rx="2" {}
-                            @if part > 0.0 {
-                                rect class={ "bar " (second) } x=(px(left)) y=(px(floor - part)) width=(px(wide)) height=(px(part)) rx="2" {}
-                            }
+                            rect.bar x=(px(left)) y=(px(floor - whole)) width=(px(thick)) height=(px(whole)) rx="2" {}
                         }
                         @if (bars.len() - 1 - i).is_multiple_of(every) {
                             text.tick x=(px(x + room / 2.0)) y=(px(HEIGHT - 6.0)) text-anchor="middle" { (bar.label) }
@@ -111,11 +116,10 @@ mod tests {
             .map(|(label, value)| Bar {
                 label: (*label).to_owned(),
                 value: *value,
-                second: 0.0,
                 says: format!("{label}: ${value:.2}"),
             })
             .collect();
-        let drawn = bars("Cost", "$2.00", &all, "second", |value| format!("${value}")).into_string();
+        let drawn = bars("Cost", "$2.00", &all, Width::Half, |value| format!("${value}")).into_string();
         for (label, value) in [("Nov 1", "2.00"), ("Nov 2", "0.00")] {
             assert!(drawn.contains("<text x=") && drawn.contains(&format!("{label}: ${value}</text>")));
         }

@@ -193,7 +193,7 @@ fn refusals(receipt: &Receipt) -> Markup {
             @for refusal in &receipt.refusals {
                 li data-refusal {
                     span.is-bad { (Shape::Refused.icon()) }
-                    span { b { (words::capital(refusal.reason.words())) } ": " span.plain { (words::line(&refusal.detail)) } }
+                    span { b { (words::capital(refusal.reason.words())) } ": " span.plain { (words::with_code(&words::line(&refusal.detail))) } }
                     span.num.muted { "iteration " (refusal.iteration) }
                 }
             }

@@ -42,6 +42,8 @@ impl Moment {
             "text",
         ] {
             match value.get(key) {
+                // A word for programs; what stands behind it says the same.
+                Some(Value::String(_)) if key == "reason" && value.get("detail").is_some() => {}
                 Some(Value::String(text)) if !text.is_empty() => parts.push(words::line(text)),
                 Some(Value::Number(number)) => parts.push(format!("{key} {number}")),
                 _ => {}
@@ -122,7 +124,8 @@ pub(super) fn scrubber(replay: &Replay, name: &str) -> Markup {
                 @for (at, moment) in replay.moments.iter().enumerate().take(until + 1).skip(from) {
                     li class=[(at == replay.index).then_some("now")] data-event=(at) aria-current=[(at == replay.index).then_some("step")] {
                         span.num { (clock(moment.at)) }
-                        span class={ "state wraps " (moment.shape.map_or("", Shape::class)) } { @if let Some(shape) = moment.shape { (shape.icon()) } span.plain { (moment.words) } }
+                        span class={ "state " (moment.shape.map_or("", Shape::class)) } { @if let Some(shape) = moment.shape { (shape.icon()) } }
+                        span.plain { (words::with_code(&moment.words)) }
                     }
                 }
             }

@@ -35,7 +35,7 @@ pub(super) fn report(report: &Report, span: &str) -> Markup {
             @if totals.stopped + totals.cancelled > 0 { div { dt { "Stopped" } dd { (totals.stopped + totals.cancelled) } } }
             div { dt { "Going on" } dd { (totals.running) } }
             div { dt { "Iterations" } dd { (totals.iterations) } }
-            div { dt { "False claims refused" } dd { (totals.refusals) } }
+            div { dt { "Refused claims" } dd { (totals.refusals) } }
             div { dt { "Cost" } dd { (words::cost(totals.cost_usd, totals.cost_estimated).unwrap_or_else(|| "–".to_owned())) } }
             @if let Some(tokens) = &totals.tokens { div { dt { "Tokens" } dd { (words::tokens(tokens.total())) } } }
         }

@@ -55,6 +55,15 @@ impl Run {
         ids.join(" ")
     }
 
+    /// What a person is asked, whole; a card has only the beginning of it.
+    fn question(&self) -> Option<&str> {
+        match self {
+            Self::Units(..) => None,
+            Self::Workflow(view, _) => view.question.as_ref().map(|question| question.message.as_str()),
+            Self::Task(view, _) => view.question.as_ref().map(|question| question.text.as_str()),
+        }
+    }
+
     /// State, reason or detail, beginning, end.
     fn standing(&self) -> (&str, Option<&str>, Timestamp, Option<Timestamp>) {
         match self {
@@ -89,12 +98,14 @@ pub(super) fn run_page(run: &Run, frame: &RunFrame<'_>) -> Markup {
         @if let Some(replay) = frame.replay { (scrubber(replay, "at")) }
         @match run {
             Run::Units(view, page) => (units(view, page)),
-            Run::Workflow(view, page) => (workflow(view, page)),
-            Run::Task(view, page) => (task(view, page)),
+            Run::Workflow(_, page) => (workflow(page)),
+            Run::Task(_, page) => (task(page)),
         }
-        section data-key="gantt" {
-            header { h2 { @if matches!(run, Run::Units(..)) { "Slots over time" } @else { "Over time" } } }
-            (gantt(run.intervals(), now, frame.replay.map(|replay| replay.at)))
+        @if !run.intervals().is_empty() {
+            section data-key="gantt" {
+                header { h2 { @if matches!(run, Run::Units(..)) { "Slots over time" } @else { "Over time" } } }
+                (gantt(run.intervals(), now, frame.replay.map(|replay| replay.at)))
+            }
         }
         (loops(run.loops(), now))
     }
@@ -117,7 +128,8 @@ fn intro(run: &Run, frame: &RunFrame<'_>, now: Timestamp) -> Markup {
                 @if frame.replay.is_some() { a.button href=(link) { "Back to now" } }
                 @else { a.button href={ (link) "?at=0" } data-tab="replay" { "Replay" } }
             }
-            @if let Some(text) = frame.card.and_then(|card| card.asks.as_deref()).filter(|_| frame.replay.is_none()).or(detail) { p.detail.plain { (words::line(text)) } }
+            @let asks = frame.card.and_then(|card| card.asks.as_deref()).filter(|_| frame.replay.is_none());
+            @if let Some(text) = run.question().or(asks).or(detail) { p.detail.plain { (words::line(text)) } }
             dl.facts-row {
                 @if let Run::Units(view, page) = run {
                     div { dt { "Units" } dd.num { (page.units.iter().filter(|unit| unit.status.is_good()).count()) " of " (page.units.len()) " done" } }
@@ -129,7 +141,7 @@ fn intro(run: &Run, frame: &RunFrame<'_>, now: Timestamp) -> Markup {
                     @if let Some(branch) = &view.branch { div { dt { "Branch" } dd.mono.plain { (words::line(branch)) } } }
                 }
                 div {
-                    dt { @if ended.is_some() { "Lasted" } @else { "Running" } }
+                    dt { @if ended.is_some() { "Lasted" } @else if own_state == "running" { "Running" } @else { "Open for" } }
                     dd.num {
                         @match ended {
                             Some(at) => (words::between(began, at).human()),
@@ -139,7 +151,7 @@ fn intro(run: &Run, frame: &RunFrame<'_>, now: Timestamp) -> Markup {
                     }
                 }
                 @if let Some(cost) = cost { div { dt { "Cost" } dd.num { (words::dollars(cost)) } } }
-                div { dt { "Loops" } dd.num { (run.loops().len()) } }
+                @if !run.loops().is_empty() { div { dt { "Loops" } dd.num { (run.loops().len()) } } }
                 div { dt { "Run" } dd.mono { (run.id()) } }
             }
             @match frame.card {
@@ -219,7 +231,7 @@ fn wagon(car: &TrainCar) -> Markup {
     }
 }
 
-fn workflow(view: &WorkflowView, page: &WorkflowPage) -> Markup {
+fn workflow(page: &WorkflowPage) -> Markup {
     let node = |step: &StepNode| Node {
         id: step.view.id.to_string(),
         level: step.level,
@@ -230,7 +242,6 @@ fn workflow(view: &WorkflowView, page: &WorkflowPage) -> Markup {
     };
     let nodes: Vec<Node> = page.steps.iter().map(node).collect();
     html! {
-        @if let Some(question) = &view.question { p.notice.plain { (words::line(&question.message)) } }
         section data-key="graph" { header { h2 { "Steps" } span.count { (page.steps.len()) } } (drawing::graph(&nodes, "Steps and what they wait for")) }
         section data-key="steps" {
             ol.steps.panel {
@@ -257,9 +268,13 @@ fn workflow(view: &WorkflowView, page: &WorkflowPage) -> Markup {
     }
 }
 
-fn task(view: &StageTaskView, page: &TaskPage) -> Markup {
+/// The stage as people write it.
+fn stage_name(stage: &str) -> String {
+    if stage == "qa" { "QA".to_owned() } else { words::capital(&words::line(stage)) }
+}
+
+fn task(page: &TaskPage) -> Markup {
     html! {
-        @if let Some(question) = &view.question { p.notice.plain { (words::line(&question.text)) } }
         section data-key="stages" {
             header { h2 { "Stages" } span.count { (page.stages.len()) } }
             @if page.stages.is_empty() { p.panel.empty { "No stage has begun." } }
@@ -269,11 +284,11 @@ fn task(view: &StageTaskView, page: &TaskPage) -> Markup {
                         @let shape = Shape::of(&stage.state);
                         li class={ "stage " (shape.class()) } data-key={ "stage-" (at) } data-stage=(stage.stage) data-state=(stage.state) data-pick data-loop=[stage.loop_id.as_ref().map(|id| id.as_str())] {
                             @match &stage.loop_id {
-                                Some(id) => a.row-title href={ "/loops/" (encoded(id.as_str())) } { (words::capital(&words::line(&stage.stage))) @if stage.run > 1 { span.muted { " run " (stage.run) } } },
-                                None => span.row-title { (words::capital(&words::line(&stage.stage))) },
+                                Some(id) => a.row-title href={ "/loops/" (encoded(id.as_str())) } { (stage_name(&stage.stage)) @if stage.run > 1 { span.muted { " run " (stage.run) } } },
+                                None => span.row-title { (stage_name(&stage.stage)) },
                             }
                             (state(shape, &words::capital(&stage.state)))
-                            span.num.muted { (stage.iterations) "/" (stage.max_iterations) @if let Some(cost) = stage.cost_usd { " · " (words::dollars(cost)) } }
+                            @if stage.max_iterations > 0 { span.num.muted { (stage.iterations) "/" (stage.max_iterations) @if let Some(cost) = stage.cost_usd { " · " (words::dollars(cost)) } } }
                             @if let Some(detail) = &stage.detail { span.muted.plain { (detail) } }
                         }
                     }

@@ -1,5 +1,6 @@
 //! Text, times and amounts as the pages show them. All text that an agent, a file or a person wrote comes by here.
 
+pub(super) use dacapo_core::text::amount::{dollars, thousands, tokens};
 use dacapo_core::{
     duration::Millis,
     event::Usage,
@@ -9,6 +10,7 @@ use dacapo_core::{
     },
 };
 use jiff::{Timestamp, tz::TimeZone};
+use maud::{Markup, html};
 
 /// A name, a title or a sentence: one line in which everything is seen that would hide or turn around the rest.
 pub(super) fn line(text: &str) -> String {
@@ -66,42 +68,9 @@ pub(super) fn output_line(bytes: &[u8]) -> String {
     text
 }
 
-pub(super) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// Money: cents, or more digits where a cent is too much.
-pub(super) fn dollars(amount: f64) -> String {
-    match amount {
-        0.0 => "$0".to_owned(),
-        small if small.abs() < 0.01 => format!("${small:.4}"),
-        large if large.abs() >= 1000.0 => format!("${}", thousands(large.round() as u64)),
-        amount => format!("${amount:.2}"),
-    }
-}
-
 /// What something cost, and whether that is an estimate; nothing where it cannot be told.
 pub(super) fn cost(amount: Option<f64>, is_estimate: bool) -> Option<String> {
     amount.map(|amount| format!("{}{}", if is_estimate { "~" } else { "" }, dollars(amount)))
-}
-
-/// A number of tokens: `940`, `182k`, `1.2M`.
-pub(super) fn tokens(number: u64) -> String {
-    match number {
-        0..1000 => number.to_string(),
-        1000..10_000 => format!("{:.1}k", number as f64 / 1e3),
-        10_000..1_000_000 => format!("{}k", number / 1000),
-        1_000_000..100_000_000 => format!("{:.1}M", number as f64 / 1e6),
-        _ => format!("{}M", number / 1_000_000),
-    }
 }
 
 pub(super) fn usage(usage: &Usage) -> String {
@@ -141,6 +110,18 @@ pub(super) fn capital(text: &str) -> String {
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
+/// A sentence of dacapo: what stands between backticks is a command, a file or a claim, and is set as such.
+pub(super) fn with_code(text: &str) -> Markup {
+    let parts: Vec<&str> = text.split('`').collect();
+    // Without its second half a backtick is no more than that.
+    let is_paired = parts.len() % 2 == 1;
+    html! {
+        @if is_paired {
+            @for (at, part) in parts.iter().enumerate() { @if at % 2 == 0 { (part) } @else { code { (part) } } }
+        } @else { (text) }
+    }
+}
+
 /// What people call the folder: its last part.
 pub(super) fn folder_name(path: &std::path::Path) -> String {
     line(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy())
@@ -167,6 +148,17 @@ mod tests {
         assert_eq!(prose(b"caf\xff"), "caf\u{fffd}");
     }
 
+    #[test]
+    fn what_stands_between_backticks_is_set_as_code() {
+        for (text, shown) in [
+            ("gate `make <x>` exited 2", "gate <code>make &lt;x&gt;</code> exited 2"),
+            ("a lone ` stays", "a lone ` stays"),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(with_code(text).into_string(), shown);
+        }
+    }
+
     /// fault D8
     #[test]
     fn a_line_of_a_megabyte_is_cut() {
@@ -175,16 +167,5 @@ mod tests {
         assert!(shown.ends_with("… 1,044,576 more characters"), "{}", &shown[LONGEST_LINE..]);
         assert_eq!(output_line(b"short"), "short");
         assert!(line(&"é".repeat(9000)).len() < LONGEST_LINE + 60);
-    }
-
-    #[test]
-    fn amounts_are_short() {
-        for (amount, shown) in [(0.0, "$0"), (0.0042, "$0.0042"), (2.1, "$2.10"), (12345.6, "$12,346")] {
-            assert_eq!(dollars(amount), shown);
-        }
-        for (number, shown) in [(940, "940"), (1240, "1.2k"), (182_400, "182k"), (1_250_000, "1.2M")] {
-            assert_eq!(tokens(number), shown);
-        }
-        assert_eq!(thousands(1_234_567), "1,234,567");
     }
 }

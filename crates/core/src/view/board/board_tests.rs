@@ -283,7 +283,7 @@ fn tasks_stand_in_the_lane_of_their_stage_and_failed_ones_are_to_be_done_again()
 
 #[test]
 fn workflows_that_wait_for_a_person_or_a_time_keep_their_state_without_a_process() {
-    let question = json!({"question": 1, "step": "build", "message": "Ship it?", "tree": "t", "decisions": [{"id": "ship"}, {"id": "hold"}]});
+    let question = json!({"question": 1, "step": "build", "message": "Ship it?", "tree": "t", "decisions": [{"id": "ship", "label": "Ship it"}, {"id": "hold"}]});
     for (changes, lane, state, need) in [
         (json!({}), Lane::Running, "running", None),
         (
@@ -314,7 +314,12 @@ fn workflows_that_wait_for_a_person_or_a_time_keep_their_state_without_a_process
         assert_eq!((card.lane, card.state.as_str(), card.need), (lane, state, need), "{changes}");
         if need == Some(Urgency::Approval) {
             assert_eq!(card.decisions, ["ship", "hold"]);
-            assert!(card.can(Action::Approve) && card.can(Action::Reject));
+            assert_eq!(card.decision_labels, ["Ship it", "hold"]);
+            assert_eq!(
+                card.actions,
+                [Action::Cancel, Action::Approve, Action::Reject],
+                "what commands refuse is not offered"
+            );
         }
     }
     let dead = workflow_view(json!({})).with_dead_owner();
@@ -354,8 +359,9 @@ fn units_of_a_run_that_goes_on_are_cards_and_those_of_one_that_is_over_are_told_
             ("core", Lane::Done, "completed"),
         ]
     );
+    // Two runs may each have a first slot; on the board every number is there once.
     let slot = &all.slots[0];
-    assert_eq!((slot.number, slot.card.as_str()), (2, "rrrrrrrrrr/auth"));
+    assert_eq!((slot.number, slot.card.as_str()), (1, "rrrrrrrrrr/auth"));
     assert_eq!(all.card("aaaaaaaaaa").unwrap().name, "auth", "found by its loop");
     let (_, units) = standing.runs.into_iter().next().unwrap();
     let over = run_view(json!({"state": "failed", "reason": "failed", "ended_at": at(70)}));
@@ -580,10 +586,55 @@ fn costs_fall_into_equal_steps_and_their_shares_are_ordered() {
     let shares: Vec<(&str, f64)> =
         found.projects.iter().map(|share| (share.name.as_str(), share.cost_usd)).collect();
     assert_eq!(shares, [("b", 2.5), ("a", 1.0)]);
+    let rows = [
+        row(0, 4.0, "shop-00ff00"),
+        row(0, 3.0, "shop-00ff01"),
+        row(0, 2.0, "api-123456"),
+        row(0, 1.0, "own-name"),
+    ];
+    let names: Vec<String> =
+        costs(rows, (at(0), at(180)), 60_000).projects.into_iter().map(|share| share.name).collect();
+    assert_eq!(names, ["shop-00ff00", "shop-00ff01", "api", "own-name"], "short where no other is called so");
     // A step that is too fine, or none at all, does no harm.
     assert!(costs([], (Timestamp::MIN, Timestamp::MAX), 1).points.len() <= 2001);
     assert_eq!(costs([], (at(0), at(0)), 0).points.len(), 1);
     assert_eq!(costs([], (at(9), at(0)), 5).points.len(), 1);
+}
+
+#[test]
+fn a_loop_whose_limit_is_used_up_is_not_offered_to_go_on_as_it_is() {
+    for (reason, can_resume) in [
+        (Reason::MaxIterations, false),
+        (Reason::MaxTime, false),
+        (Reason::Budget, true),
+        (Reason::Disk, true),
+    ] {
+        let board = board_of(vec![named("aaaaaaaaaa", view([iteration(1), over(reason, "x")]))]);
+        assert_eq!(board.card("aaaaaaaaaa").unwrap().can(Action::Resume), can_resume, "{reason:?}");
+    }
+}
+
+#[test]
+fn the_page_of_a_task_shows_the_stages_that_are_still_to_come() {
+    let stages = |changes: Value| -> Vec<(String, String)> {
+        let page = TaskPage::of(&task_view(changes), &[]);
+        page.stages.into_iter().map(|own| (own.stage, own.state)).collect()
+    };
+    let pair = |stage: &str, state: &str| (stage.to_owned(), state.to_owned());
+    let run = |stage: &str, state: &str| json!({"stage": stage, "run": 1, "state": state, "iterations": 1, "max_iterations": 5});
+    let sent_back = json!([run("coder", "passed"), run("reviewer", "refused"), run("coder", "running")]);
+    assert_eq!(
+        stages(json!({"stages": sent_back})),
+        [
+            pair("coder", "passed"),
+            pair("reviewer", "refused"),
+            pair("coder", "running"),
+            pair("tester", "todo"),
+            pair("qa", "todo"),
+        ]
+    );
+    let ended = json!({"stages": [run("coder", "failed")], "is_over": true});
+    assert_eq!(stages(ended), [pair("coder", "failed")]);
 }
 
 #[test]

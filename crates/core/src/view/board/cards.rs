@@ -189,6 +189,7 @@ fn blank(kind: CardKind, id: &str, project: &ProjectId) -> Card {
         asks: None,
         command: None,
         decisions: Vec::new(),
+        decision_labels: Vec::new(),
         actions: Vec::new(),
         loop_id: None,
         run: None,
@@ -230,6 +231,12 @@ fn actions_of(state: &str, is_over: bool) -> Vec<Action> {
     }
 }
 
+/// Of a run that asks a person nothing helps but an answer: no agent is there to read other words.
+fn wait_for_an_answer(actions: &mut Vec<Action>) {
+    actions.retain(|action| !matches!(action, Action::Resume | Action::Steer));
+    actions.extend([Action::Approve, Action::Reject]);
+}
+
 /// The card of a loop that stands for itself.
 pub fn card_of_loop(view: &LoopView) -> Card {
     let reason = view.reason.map(Reason::as_str);
@@ -244,6 +251,10 @@ pub fn card_of_loop(view: &LoopView) -> Card {
     }
     if kind == CardKind::Session {
         actions.retain(|action| !matches!(action, Action::Pause | Action::Resume));
+    }
+    if matches!(view.reason, Some(Reason::MaxIterations | Reason::MaxTime)) {
+        // It would end again at once: more has to be granted, and only a command that is typed says how much.
+        actions.retain(|action| *action != Action::Resume);
     }
     if state == "stopped" && is_over {
         // What has ended is not cancelled any more.
@@ -405,7 +416,7 @@ fn of_workflow(view: &WorkflowView, loops: &[&LoopView]) -> Card {
         (state, is_over) => actions_of(state, is_over),
     };
     if view.question.is_some() {
-        actions.extend([Action::Approve, Action::Reject]);
+        wait_for_an_answer(&mut actions);
     }
     let decisions = view.question.iter().flat_map(|question| &question.decisions);
     let mut card = Card {
@@ -423,7 +434,10 @@ fn of_workflow(view: &WorkflowView, loops: &[&LoopView]) -> Card {
         run: Some(view.id.clone()),
         workspace: view.root.clone(),
         parts: (all > 1).then(|| format!("{} of {} done", done.count(), count(all, "step"))),
-        decisions: decisions.map(|decision| clean(&decision.id)).collect(),
+        decisions: decisions.clone().map(|decision| clean(&decision.id)).collect(),
+        decision_labels: decisions
+            .map(|decision| clean(decision.label.as_deref().unwrap_or(&decision.id)))
+            .collect(),
         actions,
         state,
         ..blank(CardKind::Workflow, view.id.as_str(), &view.project)
@@ -461,8 +475,7 @@ fn of_task(view: &StageTaskView, loops: &[&LoopView]) -> Card {
         false => actions_of(&state, false),
     };
     if view.question.is_some() {
-        actions.retain(|action| *action != Action::Resume);
-        actions.extend([Action::Approve, Action::Reject]);
+        wait_for_an_answer(&mut actions);
     }
     let passed = view.stages.iter().filter(|own| own.state == "passed").count();
     let mut card = Card {
@@ -479,7 +492,7 @@ fn of_task(view: &StageTaskView, loops: &[&LoopView]) -> Card {
         run: Some(view.id.clone()),
         workspace: view.worktree.clone().unwrap_or_else(|| view.root.clone()),
         branch: view.branch.as_deref().map(clean),
-        parts: (!view.stages.is_empty()).then(|| format!("{} passed", count(super::small(passed), "stage"))),
+        parts: (passed > 0).then(|| format!("{} passed", count(super::small(passed), "stage"))),
         actions,
         state: if view.is_merging && !view.is_over && state == "running" {
             "merging".to_owned()

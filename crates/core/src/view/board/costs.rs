@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use jiff::Timestamp;
+use jiff::{RoundMode, SignedDuration, Timestamp, ToSpan as _, Unit, Zoned, ZonedRound};
 use serde::Serialize;
 
 use super::clean;
+use crate::ids::ProjectId;
 
 /// What one agent process took, as the journal keeps it for budgets.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +29,8 @@ pub struct CostPoint {
     pub at: Timestamp,
     pub cost_usd: f64,
     pub tokens: u64,
-    /// How many agent processes ended in it.
+    /// How many agents were started whose last known spend falls into it. An iteration starts one, or more where one failed and
+    /// was tried again.
     pub agents: u32,
 }
 
@@ -97,12 +99,43 @@ pub fn costs(
         until,
         step_ms,
         points,
-        projects: shares(projects),
+        projects: named(shares(projects)),
         tasks: shares(tasks),
         cost_usd: all.cost_usd,
         tokens: all.tokens,
         agents: all.agents,
     }
+}
+
+/// When the first step begins, so that steps are whole hours, days or weeks of the calendar and the last one holds `now`.
+pub fn first_step(now: &Zoned, hours: i64, step_hours: i64) -> Timestamp {
+    let last = match step_hours {
+        ..24 => now.round(ZonedRound::new().smallest(Unit::Hour).mode(RoundMode::Floor)),
+        24 => now.start_of_day(),
+        _ => now.start_of_day().and_then(|day| day.checked_sub(6.days())),
+    };
+    let steps = (hours + step_hours - 1) / step_hours;
+    let first = last
+        .and_then(|last| last.timestamp().checked_sub(SignedDuration::from_hours((steps - 1) * step_hours)));
+    first.unwrap_or(Timestamp::MIN)
+}
+
+/// Projects by the names that people know, where two of them do not share one.
+fn named(mut shares: Vec<CostShare>) -> Vec<CostShare> {
+    let name = |share: &CostShare| {
+        share.name.parse::<ProjectId>().map_or_else(|_| share.name.clone(), |id| id.name().to_owned())
+    };
+    let mut times: HashMap<String, usize> = HashMap::new();
+    for share in &shares {
+        *times.entry(name(share)).or_default() += 1;
+    }
+    for share in &mut shares {
+        let short = name(share);
+        if times.get(&short) == Some(&1) {
+            share.name = short;
+        }
+    }
+    shares
 }
 
 fn shares(sums: HashMap<String, CostPoint>) -> Vec<CostShare> {

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 pub use cards::card_of_loop;
-pub use costs::{CostPoint, CostShare, Costs, SpendRow, costs};
+pub use costs::{CostPoint, CostShare, Costs, SpendRow, costs, first_step};
 pub use loop_page::{Attempt, GateLine, IterationLine, LoopPage, Note, Verdict};
 pub use run_page::{
     Interval, Parts, RunPage, StageOfTask, StepNode, TaskPage, TrainCar, UnitNode, WorkflowPage,
@@ -191,6 +191,8 @@ pub struct Card {
     pub command: Option<String>,
     /// The decisions that answer the question, where it is not a plain yes or no.
     pub decisions: Vec<String>,
+    /// What each of them is called on a button, in the same order.
+    pub decision_labels: Vec<String>,
     pub actions: Vec<Action>,
     /// The loop that works for it now, or worked for it last.
     #[serde(rename = "loop")]
@@ -279,7 +281,7 @@ impl Card {
 /// One agent at work.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Slot {
-    /// The slot of its run if that counts them, else its place in the list, from 1.
+    /// Its place in the list, from 1. A run counts its own slots on its page.
     pub number: u32,
     /// The stage, else the agent.
     pub role: String,
@@ -447,11 +449,6 @@ fn slots(standing: &Standing, cards: &[Card]) -> Vec<Slot> {
     };
     let mut at_work: Vec<&LoopView> = standing.loops.iter().filter(is_at_work).collect();
     at_work.sort_by(|a, b| a.started_at.cmp(&b.started_at).then_with(|| a.id.cmp(&b.id)));
-    let unit_of = |view: &LoopView| {
-        let run = view.tally.run.as_ref()?;
-        let (_, units) = standing.runs.iter().find(|(own, _)| own.id == *run)?;
-        units.iter().find(|unit| unit.unit.as_str() == view.task.as_str())
-    };
     let card_of = |view: &LoopView| {
         let run = view.tally.run.as_ref();
         let ids = [
@@ -463,7 +460,7 @@ fn slots(standing: &Standing, cards: &[Card]) -> Vec<Slot> {
         found.unwrap_or_else(|| view.id.to_string())
     };
     let place = |(place, view): (usize, &LoopView)| Slot {
-        number: unit_of(view).and_then(|unit| unit.slot).unwrap_or(small(place + 1)),
+        number: small(place + 1),
         role: clean(view.role()),
         agent: clean(&view.agent),
         model: view.tally.model.as_deref().map(clean),

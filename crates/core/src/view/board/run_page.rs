@@ -10,6 +10,7 @@ use super::{Card, card_of_loop, clean, small};
 use crate::{
     event::{RunEnvelope, RunEvent, Spend},
     ids::{LoopId, UnitId},
+    stages::StageName,
     unit::TaskStatus,
     view::{LoopView, RunView, StageTaskView, StepView, UnitStatus, UnitView, WorkflowView},
     workflow::machine::WorkflowStarted,
@@ -348,7 +349,23 @@ impl TaskPage {
                 cost_usd: newest.and_then(|view| view.cost_usd),
             }
         });
-        let stages = stages.collect();
+        let mut stages: Vec<StageOfTask> = stages.collect();
+        // What is still to come, so that the whole way is seen.
+        if !view.is_over {
+            let is_begun = |stage: &&StageName| view.stages.iter().any(|own| own.stage == **stage);
+            let coming: Vec<StageName> =
+                StageName::ALL.iter().rev().take_while(|stage| !is_begun(stage)).copied().collect();
+            stages.extend(coming.into_iter().rev().map(|stage| StageOfTask {
+                stage: stage.as_str().to_owned(),
+                run: 0,
+                state: "todo".to_owned(),
+                iterations: 0,
+                max_iterations: 0,
+                detail: None,
+                loop_id: None,
+                cost_usd: None,
+            }));
+        }
         let findings = view.ledger.findings.iter();
         let findings = findings
             .map(|finding| (finding.number, finding.state.as_str().to_owned(), clean(&finding.text)))
