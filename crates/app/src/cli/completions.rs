@@ -18,6 +18,6 @@ pub(super) struct CompletionsArgs {
 pub(super) fn completions(args: &CompletionsArgs, command: &mut clap::Command) -> Result<u8, UserError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, command, "dacapo", &mut script);
-    super::say(String::from_utf8_lossy(&script).trim_end());
+    super::say_whole(String::from_utf8_lossy(&script).trim_end());
     Ok(0)
 }

@@ -17,7 +17,7 @@ use dacapo_engine::{
 };
 use serde_json::{Value, json};
 
-use super::{say, say_json};
+use super::{say, say_json, say_whole};
 use crate::{
     context::Context,
     error::UserError,
@@ -67,7 +67,7 @@ impl StatementKind {
 pub(super) fn receipt(cx: &Context, args: &ReceiptArgs) -> Result<u8, UserError> {
     if args.public_key {
         let (_, text) = cx.store()?.keys().public().map_err(StoreError::from)?;
-        say(text.trim_end());
+        say_whole(text.trim_end());
         return Ok(0);
     }
     let mut client = cx.client()?;

@@ -12,7 +12,7 @@ use dacapo_core::{
 use serde::Serialize;
 
 use super::{
-    super::{say, say_json, value, warn},
+    super::{say_json, say_whole, value, warn},
     RepositoryUnits, UnitsPlace,
 };
 use crate::error::UserError;
@@ -75,7 +75,7 @@ pub(super) fn prompt(args: &PromptArgs) -> Result<u8, UserError> {
     if args.json {
         return say_json(&PromptJson { unit: &set.unit, tasks: &set.ready, prompt: &text });
     }
-    say(text.trim_end());
+    say_whole(text.trim_end());
     Ok(0)
 }
 
