@@ -254,7 +254,7 @@ fn why_gives_one_reason_and_one_next_step_for_every_end() {
             Reason::Done,
             "task completed",
             "Completed: the claim of iteration 3 passed 1 gate.".to_owned(),
-            "Nothing is left to do.",
+            "`dacapo receipt abcdefghjk` shows the proof, and in a git repository `dacapo diff abcdefghjk` what was changed.",
         ),
         (
             vec![accepted(false)],
