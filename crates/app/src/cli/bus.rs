@@ -45,7 +45,7 @@ enum BusCommand {
     Read {
         #[command(flatten)]
         target: Target,
-        /// As JSON lines
+        /// Print JSON lines instead of text
         #[arg(long)]
         json: bool,
     },
@@ -53,7 +53,7 @@ enum BusCommand {
     Follow {
         #[command(flatten)]
         target: Target,
-        /// As JSON lines
+        /// Print JSON lines instead of text
         #[arg(long)]
         json: bool,
     },

@@ -11,7 +11,7 @@ use crate::error::UserError;
     after_help = "Example:\n  dacapo completions bash > ~/.local/share/bash-completion/completions/dacapo"
 )]
 pub(super) struct CompletionsArgs {
-    /// Which shell
+    /// The shell that reads the completions
     shell: Shell,
 }
 

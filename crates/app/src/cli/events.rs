@@ -32,7 +32,7 @@ pub(super) struct EventsArgs {
     /// Go on printing as events happen; with ID, until it is over
     #[arg(short, long)]
     follow: bool,
-    /// As JSON lines
+    /// Print JSON lines instead of text
     #[arg(long)]
     json: bool,
     /// Begin with this sequence number

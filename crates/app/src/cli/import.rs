@@ -55,7 +55,7 @@ pub(super) struct ImportArgs {
     /// The repository to write to (default: the one we are in)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }

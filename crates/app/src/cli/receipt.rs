@@ -36,7 +36,7 @@ use crate::{
 pub(super) struct ReceiptArgs {
     /// The loop: its id, the beginning of it, or its task; or a run of units, or a task of `dacapo task` (default: the one here)
     id: Option<String>,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
     /// As a signed in-toto statement in a DSSE envelope, a line for each loop: the receipt, or `test-result` for tools that know

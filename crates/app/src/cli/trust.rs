@@ -44,7 +44,7 @@ pub(super) struct TrustArgs {
     /// The repository (default: the one we are in)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// As JSON; with --show
+    /// Print JSON instead of text; with --show
     #[arg(long, requires = "show")]
     json: bool,
 }

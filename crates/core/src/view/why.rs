@@ -210,7 +210,7 @@ pub fn why(view: &LoopView) -> Why {
             format!("Mend that, then `dacapo resume {id}`; `dacapo doctor` lists the agents that are there."),
         ),
         Some(Reason::Disk) => {
-            (format!("Failed: {detail}."), format!("Make room, then `dacapo resume {id}`."))
+            (format!("Failed: {detail}."), format!("Make room (`df -h` shows which disk is full), then `dacapo resume {id}`."))
         }
         Some(Reason::Lock) => {
             (format!("Failed: {detail}."), "`dacapo status` shows who holds it.".to_owned())

@@ -24,14 +24,14 @@ use crate::error::UserError;
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo unit prompt app-shell\n  dacapo unit prompt app-shell --task 2")]
 pub(super) struct PromptArgs {
-    /// The unit
+    /// The unit, by its name
     unit: String,
     /// Only this task, ready or not
     #[arg(long, value_name = "N", value_parser = value::at_least_one, allow_hyphen_values = true)]
     task: Option<u32>,
     #[command(flatten)]
     place: UnitsPlace,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }
