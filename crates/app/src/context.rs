@@ -299,10 +299,22 @@ impl Context {
             return Ok(row);
         }
         let here = Self::here();
+        let is_prefix = text.len() >= PREFIX && text.bytes().all(|b| b.is_ascii_alphanumeric());
         let mut candidates = match &here {
             Some(project) => client.newest_of_task(Some(project), text)?,
             None => Vec::new(),
         };
+        if let ([row], true) = (candidates.as_slice(), is_prefix) {
+            let others = client.loops_with_prefix(text)?;
+            if let Some(other) = others.iter().find(|other| other.view.task != row.view.task) {
+                let _ = writeln!(
+                    std::io::stderr().lock(),
+                    "(loop {} of task {text}; loop {}, whose id begins with `{text}`, is not meant)",
+                    row.view.id,
+                    other.view.id
+                );
+            }
+        }
         if candidates.is_empty() {
             // Another project may have a loop of that name, and a user in this folder does not mean it.
             if let Some(project) = &here
@@ -312,7 +324,7 @@ impl Context {
                     .hint("`dacapo status` shows how units stand; `dacapo cancel RUN` ends a whole run"));
             }
             candidates = client.newest_of_task(None, text)?;
-            if text.len() >= PREFIX && text.bytes().all(|b| b.is_ascii_alphanumeric()) {
+            if is_prefix {
                 candidates.extend(client.loops_with_prefix(text)?);
             }
             if candidates.is_empty() && text.len() >= PREFIX {

@@ -13,6 +13,7 @@ use dacapo_engine::{
     git::WorkspaceError,
     home::HomeError,
     inside::InsideError,
+    process::ProgramError,
     reset::ResetError,
     scheduler::RunError,
     secrets::secrets,
@@ -204,6 +205,9 @@ impl From<StartError> for UserError {
             StartError::Store(error) | StartError::Supervise(SuperviseError::Store(error)) => error.into(),
             StartError::Supervise(SuperviseError::Io { .. }) | StartError::Io { .. } => {
                 Self::environment(error)
+            }
+            StartError::Program(ProgramError::NotExecutable(_)) => {
+                Self::environment(error).hint("`chmod +x FILE` makes a script of yours executable")
             }
             StartError::Program(_) => Self::environment(error)
                 .hint("`dacapo doctor` lists the agents found; `--agent-cmd CMD` names any program"),

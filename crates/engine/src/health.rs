@@ -17,9 +17,9 @@ pub fn containment() -> Containment {
     let can_reap = rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_ok();
     let can_look = Path::new("/proc/self/stat").exists();
     let words = if can_reap && can_look {
-        "full: a keeper per loop is subreaper of everything its agent starts, daemons included"
+        "full: whatever an agent starts is ended with it, daemons included"
     } else {
-        "reduced: process groups only; what leaves its group may outlive a loop"
+        "reduced: only the agent's process group is ended; a daemon that leaves it may outlive the loop"
     };
     Containment { is_full: can_reap && can_look, words: words.to_owned() }
 }

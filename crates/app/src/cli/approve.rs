@@ -41,7 +41,7 @@ pub(super) struct ApproveArgs {
     /// The task, or the run of a workflow: its id or the beginning of it (default: what asks here); if it names none, it is what
     /// to say
     id: Option<String>,
-    /// What to say
+    /// Words for the agent that goes on
     text: Option<String>,
     /// One of the decisions of the question, by its name
     #[arg(long, value_name = "NAME", value_parser = value::not_blank)]
@@ -60,7 +60,7 @@ pub(super) struct RejectArgs {
     /// The task, or the run of a workflow: its id or the beginning of it (default: what asks here); if it names none, it is what
     /// to say
     id: Option<String>,
-    /// What is wrong
+    /// What is wrong: the agent that goes on reads it
     text: Option<String>,
 }
 
@@ -100,7 +100,8 @@ fn answer(cx: &Context, id: Option<&str>, text: Option<&str>, decision: &str) ->
         }
     };
     let Some(run) = run else {
-        return Err(UserError::failed("no task and no run of a workflow asks anything here"));
+        return Err(UserError::failed("no task and no run of a workflow asks anything here")
+            .hint("`dacapo status` lists what needs you, each with its command"));
     };
     let view = run.view;
     let id = view.id.clone();

@@ -149,10 +149,6 @@ fn is_left(
             feed.screen().line("2", words);
             return Ok(false);
         }
-        KeyAction::Help => {
-            keys::HELP.iter().for_each(|line| feed.screen().line("2", line));
-            return Ok(false);
-        }
         KeyAction::Pause if feed.is_paused(client)? => Request::Unpause { grant: Default::default() },
         KeyAction::Pause => Request::Pause { now: false },
         KeyAction::Steer(text) => Request::Steer { text: text.clone() },
@@ -161,6 +157,8 @@ fn is_left(
     let is_told = client.request(stream, &request)?;
     let words = match (&request, is_told) {
         (_, false) => "no process runs it any more",
+        // What was typed is shown as soon as the loop has recorded it.
+        (Request::Steer { .. }, _) if matches!(stream, StreamId::Loop(_)) => return Ok(false),
         (Request::Steer { .. }, _) => "the next prompt has it",
         (Request::Cancel, _) => "is being cancelled",
         (Request::Unpause { .. }, _) => "goes on",

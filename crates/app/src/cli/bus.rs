@@ -14,7 +14,7 @@ use dacapo_engine::{
 };
 use jiff::Timestamp;
 
-use super::{say, value};
+use super::{say_whole, value};
 use crate::{context::Context, error::UserError};
 
 /// Post to, read and follow the message bus of a project or a task
@@ -45,7 +45,7 @@ enum BusCommand {
     Read {
         #[command(flatten)]
         target: Target,
-        /// As JSON lines
+        /// Print JSON lines instead of text
         #[arg(long)]
         json: bool,
     },
@@ -53,7 +53,7 @@ enum BusCommand {
     Follow {
         #[command(flatten)]
         target: Target,
-        /// As JSON lines
+        /// Print JSON lines instead of text
         #[arg(long)]
         json: bool,
     },
@@ -139,7 +139,7 @@ pub(super) fn bus(cx: &Context, args: &BusArgs) -> Result<u8, UserError> {
                 let body = secrets().redact(&body).into_owned();
                 let ask = Ask::Post { kind: kind.clone(), body, bus: target.name()? };
                 if let AskAnswer::Posted { id } = inside.ask(&ask)? {
-                    say(id);
+                    say_whole(id);
                 }
                 return Ok(0);
             }
@@ -154,7 +154,7 @@ pub(super) fn bus(cx: &Context, args: &BusArgs) -> Result<u8, UserError> {
             draft.check().map_err(UserError::usage)?;
             cx.home.prepare()?;
             for message in target.bus(cx)?.post(&[draft], Timestamp::now())? {
-                say(message.id);
+                say_whole(message.id);
             }
         }
         BusCommand::Read { target, json } if cx.inside.is_some() => {
@@ -213,10 +213,10 @@ fn from_supervisor(
 
 fn print(message: &Message, json: bool) -> Result<(), UserError> {
     if json {
-        say(serde_json::to_string(message).map_err(UserError::failed)?);
+        say_whole(serde_json::to_string(message).map_err(UserError::failed)?);
     } else {
         let task = message.task.as_ref().map(|task| format!(" {task}")).unwrap_or_default();
-        say(format!("{} {}{task}: {}", message.at, message.kind, message.body));
+        say_whole(format!("{} {}{task}: {}", message.at, message.kind, message.body));
     }
     Ok(())
 }

@@ -50,7 +50,7 @@ pub(super) struct CleanArgs {
     /// Reset a unit although its worktree has uncommitted changes; they are committed to `dacapo/old/…` first
     #[arg(long, requires = "reset")]
     force: bool,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }
@@ -142,7 +142,8 @@ pub(super) fn clean(cx: &Context, args: &CleanArgs) -> Result<u8, UserError> {
         return say_json(&cleaned);
     }
     let verb = if args.dry_run { "Would remove" } else { "Removed" };
-    say(format!("{verb} the output of {} loops, {} KiB.", cleaned.loops.len(), cleaned.bytes.div_ceil(1024)));
+    let loops = u32::try_from(cleaned.loops.len()).unwrap_or(u32::MAX);
+    say(format!("{verb} the output of {}, {} KiB.", count(loops, "loop"), cleaned.bytes.div_ceil(1024)));
     if !cleaned.snapshots.is_empty() {
         let loops = u32::try_from(cleaned.snapshots.len()).unwrap_or(u32::MAX);
         say(format!("{verb} the snapshots of {}.", count(loops, "loop")));

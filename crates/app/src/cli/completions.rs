@@ -11,13 +11,13 @@ use crate::error::UserError;
     after_help = "Example:\n  dacapo completions bash > ~/.local/share/bash-completion/completions/dacapo"
 )]
 pub(super) struct CompletionsArgs {
-    /// Which shell
+    /// The shell that reads the completions
     shell: Shell,
 }
 
 pub(super) fn completions(args: &CompletionsArgs, command: &mut clap::Command) -> Result<u8, UserError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, command, "dacapo", &mut script);
-    super::say(String::from_utf8_lossy(&script).trim_end());
+    super::say_whole(String::from_utf8_lossy(&script).trim_end());
     Ok(0)
 }

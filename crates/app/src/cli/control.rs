@@ -63,7 +63,7 @@ pub(super) struct SteerArgs {
     /// The loop: its id, the beginning of it, or its task; or a task of `dacapo task`; left out, the one here is meant
     #[arg(value_name = "ID", value_parser = value::not_blank)]
     id: String,
-    /// What to say
+    /// What the agent is to read in its next prompt
     #[arg(value_parser = value::not_blank)]
     text: Option<String>,
 }

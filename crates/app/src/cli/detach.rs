@@ -57,7 +57,7 @@ pub(super) fn start_run(
 ) -> Result<u8, UserError> {
     report(client.start(args)?, |id| {
         format!(
-            "Run {id} goes on in the background.\n  dacapo status\n  dacapo events {id} -f\n  dacapo cancel {id}"
+            "Run {id} goes on in the background.\n  dacapo status\n  dacapo attach {id}\n  dacapo events {id} -f\n  dacapo cancel {id}"
         )
     })
 }
@@ -71,7 +71,9 @@ pub(super) fn start(
 }
 
 fn loop_words(id: &str) -> String {
-    format!("Loop {id} runs in the background.\n  dacapo status\n  dacapo logs {id} -f\n  dacapo cancel {id}")
+    format!(
+        "Loop {id} runs in the background.\n  dacapo status\n  dacapo attach {id}\n  dacapo logs {id} -f\n  dacapo cancel {id}"
+    )
 }
 
 /// Below an agent: has the supervisor start a child in the background and says how to follow it.

@@ -45,7 +45,7 @@ pub(super) struct DoctorArgs {
     /// Send AGENT one tiny prompt, in an empty folder, and say what came of it; this costs a few tokens
     #[arg(long, value_name = "AGENT", value_parser = value::not_blank)]
     probe: Option<String>,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }

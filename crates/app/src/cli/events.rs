@@ -14,7 +14,7 @@ use dacapo_engine::{
     store::{Fact, Scope},
 };
 
-use super::say;
+use super::say_whole;
 use crate::{
     context::Context,
     error::UserError,
@@ -32,7 +32,7 @@ pub(super) struct EventsArgs {
     /// Go on printing as events happen; with ID, until it is over
     #[arg(short, long)]
     follow: bool,
-    /// As JSON lines
+    /// Print JSON lines instead of text
     #[arg(long)]
     json: bool,
     /// Begin with this sequence number
@@ -57,7 +57,7 @@ pub(super) fn events(cx: &Context, args: &EventsArgs) -> Result<u8, UserError> {
             if let Some(agents) = &mut agents {
                 agents.follow(envelope)?;
             }
-            say(with_run(envelope, run.as_str()));
+            say_whole(with_run(envelope, run.as_str()));
             Ok(())
         }
         _ => print(&fact, args.json),
@@ -127,7 +127,7 @@ impl<'a> Agents<'a> {
         for said in self.client.said(id, &agent.name, agent.begin, end)? {
             let step = self.steps.get(id);
             if let Some(line) = said_line(envelope.at, self.run.as_str(), step, agent.iteration, &said) {
-                say(line);
+                say_whole(line);
             }
         }
         Ok(())
@@ -151,7 +151,7 @@ fn scope(cx: &Context, client: &Client, text: &str) -> Result<Scope, UserError> 
 }
 
 fn print(fact: &Fact, json: bool) -> Result<(), UserError> {
-    say(match fact {
+    say_whole(match fact {
         Fact::Loop(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
         Fact::Run(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
         Fact::Workflow(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,

@@ -25,7 +25,7 @@ use serde_json::{Map, Value, json};
 use super::{
     flags::ChosenSettings,
     run::{self, RunArgs},
-    say, say_json,
+    say, say_json, say_whole,
     session::{ExplainSessionArgs, PlannedSession},
     task::{ExplainTaskArgs, PlannedTask},
     unit::{self, UnitRunArgs},
@@ -290,7 +290,7 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
         ExplainCommand::Task(args) => {
             let planned = args.plan(cx)?;
             if let Some(prompt) = args.prompt(&planned) {
-                say(prompt.trim_end());
+                say_whole(prompt.trim_end());
                 return Ok(0);
             }
             Subject::of_task(args, planned)?

@@ -15,7 +15,7 @@ use dacapo_engine::{
 };
 use serde_json::json;
 
-use super::{say, say_json, value, warn};
+use super::{say, say_json, say_whole, value, warn};
 use crate::{
     context::Context,
     error::{USAGE, UserError},
@@ -55,7 +55,7 @@ pub(super) struct ImportArgs {
     /// The repository to write to (default: the one we are in)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }
@@ -204,8 +204,10 @@ impl Outcome<'_> {
         for (file, state) in self.imported.files.iter().zip(self.states) {
             match (self.args.dry_run, state) {
                 (_, FileState::Same) => say(format!("kept     {}: it says the same already", file.path)),
-                (true, FileState::New) => say(format!("--- {} (new)\n{}", file.path, file.text)),
-                (true, FileState::Changed) => say(format!("--- {} (overwritten)\n{}", file.path, file.text)),
+                (true, FileState::New) => say_whole(format!("--- {} (new)\n{}", file.path, file.text)),
+                (true, FileState::Changed) => {
+                    say_whole(format!("--- {} (overwritten)\n{}", file.path, file.text))
+                }
                 (false, FileState::New) => say(format!("wrote    {}", file.path)),
                 (false, FileState::Changed) => say(format!("overwrote {}", file.path)),
             }

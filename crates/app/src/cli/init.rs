@@ -26,7 +26,7 @@ pub(super) struct InitArgs {
     /// Write an example unit of this name, too: a folder of two small tasks in specs/tasks, or where `units.dir` says
     #[arg(long, value_name = "NAME")]
     unit: Option<UnitId>,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }

@@ -52,13 +52,17 @@ use dacapo_engine::{
     process::background::leave_terminal,
     secrets::secrets,
 };
-use std::{ffi::OsString, io::Write, process::ExitCode};
+use std::{
+    ffi::OsString,
+    io::{IsTerminal, Write},
+    process::ExitCode,
+};
 
 use clap::{
     ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand,
     error::{ContextKind, ContextValue},
 };
-use dacapo_core::text::ansi::readable;
+use dacapo_core::text::{ansi::readable, columns::wrapped};
 
 use crate::{
     context::Context,
@@ -359,9 +363,25 @@ fn may_be_an_agent(what: &str, why: &Unseen) -> UserError {
         .hint("call dacapo where that process runs, outside of the container or of `unshare`")
 }
 
-/// Prints to standard output, without what an agent's words could do to a terminal.
+/// Prints words for a person to standard output, without what an agent's words could do to a terminal. A terminal gets long lines
+/// broken between words.
 pub(crate) fn say(text: impl std::fmt::Display) {
-    say_styled(&readable(secrets().redact(&text.to_string()).as_bytes()));
+    let text = clean(text);
+    if !std::io::stdout().is_terminal() {
+        return say_styled(&text);
+    }
+    let width = crate::report::width();
+    let lines: Vec<String> = text.split('\n').flat_map(|line| wrapped(line, width)).collect();
+    say_styled(&lines.join("\n"));
+}
+
+/// Prints what is copied or read by programs: the same as [`say`], but every line stays whole.
+pub(crate) fn say_whole(text: impl std::fmt::Display) {
+    say_styled(&clean(text));
+}
+
+fn clean(text: impl std::fmt::Display) -> String {
+    readable(secrets().redact(&text.to_string()).as_bytes())
 }
 
 /// Prints text that holds nothing but what may go to a terminal: its colours are dacapo's own.
@@ -387,6 +407,6 @@ pub(crate) fn warn(warnings: &[String]) {
 /// Prints a value as JSON.
 pub(crate) fn say_json(value: &impl serde::Serialize) -> Result<u8, UserError> {
     let text = serde_json::to_string(value).map_err(UserError::failed)?;
-    say(text);
+    say_whole(text);
     Ok(0)
 }

@@ -34,7 +34,7 @@ enum NotifyCommand {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo notify test --json")]
 struct TestArgs {
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }

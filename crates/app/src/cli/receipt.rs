@@ -17,7 +17,7 @@ use dacapo_engine::{
 };
 use serde_json::{Value, json};
 
-use super::{say, say_json};
+use super::{say, say_json, say_whole};
 use crate::{
     context::Context,
     error::UserError,
@@ -36,7 +36,7 @@ use crate::{
 pub(super) struct ReceiptArgs {
     /// The loop: its id, the beginning of it, or its task; or a run of units, or a task of `dacapo task` (default: the one here)
     id: Option<String>,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
     /// As a signed in-toto statement in a DSSE envelope, a line for each loop: the receipt, or `test-result` for tools that know
@@ -67,7 +67,7 @@ impl StatementKind {
 pub(super) fn receipt(cx: &Context, args: &ReceiptArgs) -> Result<u8, UserError> {
     if args.public_key {
         let (_, text) = cx.store()?.keys().public().map_err(StoreError::from)?;
-        say(text.trim_end());
+        say_whole(text.trim_end());
         return Ok(0);
     }
     let mut client = cx.client()?;

@@ -27,7 +27,7 @@ pub(super) struct ReportArgs {
     /// How far to look back
     #[arg(long, value_name = "DUR", default_value = "12h")]
     since: Millis,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }

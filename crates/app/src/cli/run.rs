@@ -209,14 +209,16 @@ impl RunArgs {
         match read {
             Ok(bytes) => match String::from_utf8(bytes) {
                 Ok(text) if text.trim().is_empty() => {
-                    Err(UserError::usage(format!("the prompt in `{}` is blank", file.display())))
+                    Err(UserError::usage(format!("the prompt in `{}` is blank", file.display()))
+                        .hint("write into it what the agent is to do, or give that as an argument"))
                 }
                 Ok(text) => Ok(Some(text)),
                 Err(error) => Err(UserError::usage(format!(
                     "the prompt in `{}` is not UTF-8 (at byte {})",
                     file.display(),
                     error.utf8_error().valid_up_to()
-                ))),
+                ))
+                .hint("save it as UTF-8; `iconv -t UTF-8 FILE` converts it")),
             },
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_named => {
                 if self.task.is_some() {
@@ -308,17 +310,15 @@ pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
     let mut args = args.clone();
     let mut prepared = args.plan()?;
     let mut proposed = None;
-    if !is_background()
-        && child::parent().is_none()
-        && prepared.obstacle.is_none()
-        && consent::can_ask()
-        && args.has_no_check(&prepared)
-    {
+    let is_typed = !is_background() && child::parent().is_none();
+    if is_typed && prepared.obstacle.is_none() && args.has_no_check(&prepared) {
         let tests = starter::tests_of(&Context::folder(args.dir.as_ref())?);
-        proposed = args.propose_gate(tests.first())?;
+        if consent::can_ask() {
+            proposed = args.propose_gate(tests.first())?;
+        }
         if proposed.is_some() {
             prepared = args.plan()?;
-        } else if args.has_no_budget(&prepared) {
+        } else if args.has_no_budget(&prepared) && !args.flags.style.quiet {
             prepared.warnings.push(no_gate_no_budget(tests.first()));
         }
     }

@@ -18,7 +18,7 @@ use crate::{context::Context, error::UserError};
 pub(super) struct SnapshotsArgs {
     /// The loop: its id, the beginning of it, or its task; of a task of `dacapo task`, all its stages (default: the one here)
     id: Option<String>,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }
@@ -95,7 +95,7 @@ pub(super) struct RestoreArgs {
     /// The loop, and after which iteration; `@N` is of the one here
     #[arg(value_name = "ID@N")]
     what: String,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }

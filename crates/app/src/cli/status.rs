@@ -46,7 +46,7 @@ pub(super) struct StatusArgs {
     /// All that ended, not only the newest, and the loops of the stages of tasks
     #[arg(long)]
     all: bool,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }

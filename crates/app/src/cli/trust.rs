@@ -22,7 +22,7 @@ use dacapo_engine::{
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{consent, say, say_json, unit, warn};
+use super::{consent, say, say_json, say_whole, unit, warn};
 use crate::{context::Context, error::UserError};
 
 /// Agree to the commands that a repository defines
@@ -44,7 +44,7 @@ pub(super) struct TrustArgs {
     /// The repository (default: the one we are in)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// As JSON; with --show
+    /// Print JSON instead of text; with --show
     #[arg(long, requires = "show")]
     json: bool,
 }
@@ -184,7 +184,7 @@ pub(super) fn trust(cx: &Context, args: &TrustArgs) -> Result<u8, UserError> {
         return Ok(0);
     }
     for list in &lists {
-        say(list.text().trim_end());
+        say_whole(list.text().trim_end());
     }
     if !less.is_empty() {
         say(consent::of_less(&less).trim_end());

@@ -48,7 +48,7 @@ pub(super) struct VerifyArgs {
     /// The public key of the machine that signed the receipts in FILE; no journal is needed then
     #[arg(long, value_name = "FILE", requires = "what")]
     key: Option<PathBuf>,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use dacapo_engine::client::Client;
 use dacapo_serve::{Parts, ServeError, Server, Settings};
 
-use super::{say, value};
+use super::{say_whole, value};
 use crate::{
     context::Context,
     error::{ENVIRONMENT, USAGE, UserError},
@@ -91,7 +91,7 @@ impl From<ServeError> for UserError {
 
 pub(super) fn web(cx: &Context, args: &WebArgs) -> Result<u8, UserError> {
     let server = args.server.bind(cx, Parts::Pages, Vec::new())?;
-    say(server.login_link()?);
+    say_whole(server.login_link()?);
     server.run()?;
     Ok(0)
 }

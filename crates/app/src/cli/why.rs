@@ -17,7 +17,7 @@ use crate::{context::Context, error::UserError, not_begun::TaskNotBegun, report:
 pub(super) struct WhyArgs {
     /// The loop: its id, the beginning of it, or its task; or a task of `dacapo task`, a unit, or a run (default: the one here)
     id: Option<String>,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }

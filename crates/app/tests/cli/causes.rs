@@ -19,17 +19,21 @@ fn next_step(script: &str, flags: &[&str], code: i32) -> String {
 #[test]
 fn a_gate_that_cannot_run_is_mended_and_not_given_more_iterations() {
     let script = "append notes.txt two; promise";
-    insta::assert_snapshot!(next_step(script, &["-n", "2", "--no-probe", "--gate", "no-such-program"], 3), @"The gate itself cannot run. Put there what it needs, then `dacapo resume [LOOP] -n +1`; if its command is wrong, begin anew with another `--gate`.");
-    insta::assert_snapshot!(next_step(script, &["-n", "2", "--gate", "./later.sh"], 3), @"The gate itself cannot run. Put there what it needs, then `dacapo resume [LOOP] -n +1`; if its command is wrong, begin anew with another `--gate`.");
+    insta::assert_snapshot!(next_step(script, &["-n", "2", "--no-probe", "--gate", "no-such-program"], 3), @"The gate itself cannot run. Install or write what it needs, then `dacapo resume [LOOP] -n +1`; if its command is wrong, correct it and begin anew with `dacapo run`.");
+    insta::assert_snapshot!(next_step(script, &["-n", "2", "--gate", "./later.sh"], 3), @"The gate itself cannot run. Install or write what it needs, then `dacapo resume [LOOP] -n +1`; if its command is wrong, correct it and begin anew with `dacapo run`.");
     insta::assert_snapshot!(next_step(script, &["-n", "1", "--no-probe", "--gate", "sleep 9", "--gate-timeout", "100ms"], 3), @"The gate needs more time than it has. Make it faster, then `dacapo resume [LOOP] -n +1`; or begin anew with a longer `--gate-timeout`.");
-    insta::assert_snapshot!(next_step(script, &["-n", "2", "--gate", "no-such-program"], 5), @"Install what the gate needs, or correct its command; then `dacapo resume [LOOP]`.");
+    insta::assert_snapshot!(next_step(script, &["-n", "2", "--gate", "no-such-program"], 5), @"Install what the gate needs, then `dacapo resume [LOOP]`; if its command is wrong, correct it and begin anew with `dacapo run`.");
 }
 
 #[test]
-fn a_missing_commit_and_changed_tests_are_told_as_such() {
+fn a_missing_commit_changed_tests_and_work_that_was_done_before_are_told_as_such() {
     let script = "append notes.txt two; promise";
     insta::assert_snapshot!(next_step(script, &["-n", "1", "--gate", "true", "--evidence", "commit"], 3), @r#"`dacapo steer [LOOP] "commit your work"`, then `dacapo resume [LOOP] -n +1`; or begin anew with `--commit`: then dacapo commits."#);
     insta::assert_snapshot!(next_step(script, &["-n", "1", "--gate", "true", "--protect", "notes.txt"], 3), @r#"`dacapo diff [LOOP]` shows what was changed; `dacapo steer [LOOP] "…"` says what is to stay, then `dacapo resume [LOOP] -n +1`."#);
+    let empty = "If the work was done before the loop began, run it with `--allow-empty`: then the gates alone decide. Else \
+                 `dacapo logs [LOOP]` shows what the agent said.";
+    assert_eq!(next_step("promise", &["-n", "1", "--gate", "true"], 3), empty);
+    assert_eq!(next_step("promise", &["--stuck-after", "2", "--gate", "true"], 3), empty);
     // A red gate means that there is work left, and an agent that never claims may need more time.
     let more =
         "`dacapo resume [LOOP] -n +10` grants ten more; `dacapo logs [LOOP]` shows what the agent said.";

@@ -88,3 +88,28 @@ fn a_task_is_called_by_its_first_words_while_that_name_is_free() {
         &format!(" ago, in {}", env.workspace().display()),
     );
 }
+
+#[test]
+fn a_start_without_a_gate_and_a_budget_is_warned_once_where_it_was_typed() {
+    let env = world();
+    env.write("Makefile", "test:\n\ttrue\n").git_init();
+    let warnings = |flags: &[&str]| {
+        let output = env.run_loop("write work; promise", flags).assert_code(0);
+        let is_warning = |line: &&str| line.starts_with("WARNING: no gate checks what the agent claims");
+        output.stderr.lines().filter(is_warning).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        warnings(&[]),
+        [
+            "WARNING: no gate checks what the agent claims, and nothing limits what it may cost: `--gate \"make test\"` and \
+          `--max-cost USD` or `--max-time 8h` do; `dacapo init` writes them down"
+        ]
+    );
+    assert_eq!(warnings(&["--detach"]).len(), 1);
+    env.run(["attach", "t"]).assert_code(0);
+    for flags in
+        [vec!["-q"], vec!["--max-time", "1h"], vec!["-n", "2"], vec!["--gate", "true", "--allow-empty"]]
+    {
+        assert_eq!(warnings(&flags), [""; 0], "{flags:?}");
+    }
+}

@@ -92,3 +92,24 @@ fn a_state_without_a_loop_is_one_of_the_loop_here() {
     env.run(["restore", "@0"]).assert_code(0);
     assert_eq!(env.read("file"), "before");
 }
+
+#[test]
+fn a_task_that_is_called_as_the_id_of_another_loop_begins_is_meant_and_that_is_said() {
+    let env = world();
+    env.run_agent("promise", ["--task", "first"]).assert_code(0);
+    let id = |task: &str| env.status(task)["id"].as_str().unwrap().to_owned();
+    let first = id("first");
+    let name = &first[..4];
+    env.run_agent("promise", ["--task", name]).assert_code(0);
+    let output = env.run(["status", name, "--json"]).assert_code(0);
+    let status: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(status[0]["task"], name);
+    let second = status[0]["id"].as_str().unwrap();
+    assert_eq!(
+        output.stderr,
+        format!(
+            "(loop {second} of task {name}; loop {first}, whose id begins with `{name}`, is not meant)\n"
+        )
+    );
+    assert_eq!(env.run(["status", "first", "--json"]).assert_code(0).stderr, "");
+}

@@ -54,6 +54,26 @@ fn what_commands_say_about_a_loop_that_is_done() {
 }
 
 #[test]
+fn a_narrow_terminal_gets_sentences_broken_between_words_and_json_whole() {
+    let env = after_a_loop();
+    let dacapo = env!("CARGO_BIN_EXE_dacapo");
+    for (columns, command) in
+        [(40, format!("{dacapo} why t")), (80, format!("{dacapo} why t; {dacapo} receipt t"))]
+    {
+        let terminal = Terminal::open(&env, columns, 60, &command);
+        terminal.wait_for("left with 0");
+        insta::assert_snapshot!(format!("broken_between_words_{columns}"), masked(&env, &terminal.screen()));
+    }
+    // tmux joins what it had to break itself: a line that dacapo broke stays broken.
+    let terminal = Terminal::open_as(&env, "json", 40, 100, &format!("{dacapo} why t --json"));
+    terminal.wait_for("left with 0");
+    let output = terminal.tmux().args(["capture-pane", "-p", "-J"]).output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    let line = shown.lines().next().unwrap_or_default();
+    assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "{shown}");
+}
+
+#[test]
 fn what_explain_and_doctor_say_before_a_loop() {
     let env = world();
     env.git_init();

@@ -136,7 +136,15 @@ pub fn refused_by_examination(
             0 => String::new(),
             n => format!(" and {n} more"),
         };
-        return Some((RefusalReason::Tampered, format!("the protected path `{path}`{more} was changed")));
+        // The user protected nothing by a pattern then, and needs to know why it is protected.
+        let why = match policy.gates.specs.iter().find(|gate| names(&gate.run, path)) {
+            Some(gate) => format!("; gate `{}` runs it", gate.name),
+            None => String::new(),
+        };
+        return Some((
+            RefusalReason::Tampered,
+            format!("the protected path `{path}`{more} was changed{why}"),
+        ));
     }
     if let Some(refusal) = refused_by_outside(&found.outside).filter(|_| !is_approved) {
         return Some(refusal);
@@ -162,6 +170,12 @@ pub fn refused_by_examination(
 
 /// What a refusal says of settings, programs and installed runners that were changed.
 pub const DECIDES_FROM_OUTSIDE: &str = "which decides what gates do";
+
+/// Whether one of the words of `command` is the file `path`.
+fn names(command: &str, path: &str) -> bool {
+    let is_between = |c: char| c.is_whitespace() || "|&;<>()'\"=".contains(c);
+    command.split(is_between).any(|word| word.strip_prefix("./").unwrap_or(word) == path)
+}
 
 fn refused_by_outside(changed: &[String]) -> Option<Refusal> {
     let path = changed.first()?;
@@ -297,4 +311,22 @@ pub fn refused_by_gate(name: &str, result: &GateResult) -> Option<Refusal> {
         None => format!("gate `{name}` exited {}", result.exit_code),
     };
     Some((RefusalReason::GateFailed, detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names;
+
+    #[test]
+    fn a_gate_names_a_file_by_a_whole_word() {
+        for (gate, path, expected) in [
+            ("sh greet.sh Ada | grep Ada", "greet.sh", true),
+            ("cd x && ./tests/a.sh;true", "tests/a.sh", true),
+            ("bash 'tests/a.sh'", "tests/a.sh", true),
+            ("cargo test", "tests/a.sh", false),
+            ("sh not-greet.sh", "greet.sh", false),
+        ] {
+            assert_eq!(names(gate, path), expected, "{gate}");
+        }
+    }
 }

@@ -254,7 +254,7 @@ fn why_gives_one_reason_and_one_next_step_for_every_end() {
             Reason::Done,
             "task completed",
             "Completed: the claim of iteration 3 passed 1 gate.".to_owned(),
-            "Nothing is left to do.",
+            "`dacapo receipt abcdefghjk` shows the proof, and in a git repository `dacapo diff abcdefghjk` what was changed.",
         ),
         (
             vec![accepted(false)],
@@ -274,7 +274,7 @@ fn why_gives_one_reason_and_one_next_step_for_every_end() {
             "Mend that, then `dacapo resume abcdefghjk`; `dacapo doctor` lists the agents that are there.",
         ),
         (vec![], Reason::Disk, "no space", "Failed: no space.".to_owned(), {
-            "Make room, then `dacapo resume abcdefghjk`."
+            "Make room (`df -h` shows which disk is full), then `dacapo resume abcdefghjk`."
         }),
         (vec![], Reason::Lock, "held by x", "Failed: held by x.".to_owned(), {
             "`dacapo status` shows who holds it."

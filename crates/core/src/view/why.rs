@@ -103,8 +103,8 @@ fn mend_first(view: &LoopView) -> Option<String> {
     match view.refused_by? {
         RefusedBy::RedGate => None,
         RefusedBy::BrokenGate => Some(format!(
-            "The gate itself cannot run. Put there what it needs, then `dacapo resume {id}{more}`; if its command is wrong, \
-             begin anew with another `--gate`."
+            "The gate itself cannot run. Install or write what it needs, then `dacapo resume {id}{more}`; if its command is wrong, \
+             correct it and begin anew with `dacapo run`."
         )),
         RefusedBy::SlowGate => Some(format!(
             "The gate needs more time than it has. Make it faster, then `dacapo resume {id}{more}`; or begin anew with a longer \
@@ -148,7 +148,9 @@ pub fn why(view: &LoopView) -> Why {
                     view.iteration,
                     count(u32::try_from(view.gates).unwrap_or(u32::MAX), "gate")
                 ),
-                "Nothing is left to do.".to_owned(),
+                format!(
+                    "`dacapo receipt {id}` shows the proof, and in a git repository `dacapo diff {id}` what was changed."
+                ),
             ),
             _ => (
                 "Completed, unverified: no gate stood behind the claim.".to_owned(),
@@ -157,17 +159,22 @@ pub fn why(view: &LoopView) -> Why {
         },
         Some(Reason::Gate) => (
             format!("Failed: {detail}."),
-            format!("Install what the gate needs, or correct its command; then `dacapo resume {id}`."),
+            format!(
+                "Install what the gate needs, then `dacapo resume {id}`; if its command is wrong, correct it and begin anew with \
+                 `dacapo run`."
+            ),
         ),
         // It has no agent that more iterations could help.
         Some(Reason::MaxIterations) if view.max_iterations == 0 => (
             format!("Failed: {detail}."),
             format!("`dacapo events {id}` shows what each check came to."),
         ),
-        Some(Reason::MaxIterations) if is_empty(view) => (
+        Some(Reason::MaxIterations | Reason::Stuck) if is_empty(view) => (
             format!("Failed: {detail}.{refused}"),
-            "If the work was done before the loop began, run it with `--allow-empty`: then the gates alone decide."
-                .to_owned(),
+            format!(
+                "If the work was done before the loop began, run it with `--allow-empty`: then the gates alone decide. Else \
+                 `dacapo logs {id}` shows what the agent said."
+            ),
         ),
         Some(Reason::MaxIterations) => (
             format!("Failed: {detail}.{refused}"),
@@ -203,7 +210,7 @@ pub fn why(view: &LoopView) -> Why {
             format!("Mend that, then `dacapo resume {id}`; `dacapo doctor` lists the agents that are there."),
         ),
         Some(Reason::Disk) => {
-            (format!("Failed: {detail}."), format!("Make room, then `dacapo resume {id}`."))
+            (format!("Failed: {detail}."), format!("Make room (`df -h` shows which disk is full), then `dacapo resume {id}`."))
         }
         Some(Reason::Lock) => {
             (format!("Failed: {detail}."), "`dacapo status` shows who holds it.".to_owned())

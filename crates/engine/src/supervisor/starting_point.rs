@@ -59,7 +59,9 @@ impl StartingPoint {
         let mut workspace = Workspace::open(dir, home, id)?;
         workspace.hold_filters(filters);
         if policy.commits() && !workspace.is_git() {
-            return Err(StartError::NoCommit("the workspace is not a git repository"));
+            return Err(StartError::NoCommit(
+                "the folder is not in a git repository; `git init` makes it one, or leave `--commit` out",
+            ));
         }
         // Hashing a plain folder costs what reading it costs: only where a verdict will need it.
         let is_believed =

@@ -4,13 +4,13 @@ use std::io::Read;
 
 use crate::report::screen::Coloured;
 
-pub(super) const HELP: [&str; 7] = [
+const HELP: [&str; 7] = [
     "  p  pause after this iteration, or go on",
     "  s  steer: type a line for the next prompt, Enter sends it",
     "  l  show what the agent prints, or no longer",
     "  c  cancel for good; asks first",
     "  d  detach: it goes on, `dacapo attach` comes back (Ctrl-C does the same)",
-    "  ?  this list",
+    "  ?  this list, or no longer",
     "  Ctrl-Z stops only the view",
 ];
 
@@ -27,7 +27,6 @@ pub(super) enum KeyAction {
     Detach,
     Suspend,
     Log,
-    Help,
 }
 
 /// What the next key means.
@@ -39,6 +38,8 @@ pub(super) enum Keyboard {
     Steering(Vec<u8>),
     /// Whether to cancel was asked.
     Cancelling,
+    /// The list of keys is shown; the next key works as ever, and hides it.
+    Helping,
 }
 
 const CTRL_C: u8 = 3;
@@ -91,7 +92,12 @@ impl Keyboard {
             }
             (Self::Commands, b'd' | b'q' | CTRL_C | CTRL_D) => Some(KeyAction::Detach),
             (Self::Commands, b'l') => Some(KeyAction::Log),
-            (Self::Commands, b'?' | b'h') => Some(KeyAction::Help),
+            (Self::Commands, b'?' | b'h') => {
+                *self = Self::Helping;
+                None
+            }
+            (Self::Helping, b'?' | b'h') => None,
+            (Self::Helping, byte) => self.press_one(byte),
             (Self::Commands, CTRL_Z) => Some(KeyAction::Suspend),
             (Self::Commands, _) => None,
         }
@@ -100,7 +106,8 @@ impl Keyboard {
     /// What stands below everything else.
     pub(super) fn footer(&self) -> Vec<Coloured> {
         vec![match self {
-            Self::Commands => ("2", "p pause · s steer · d detach · c cancel · ? help".to_owned()),
+            Self::Commands => ("2", "p pause · s steer · l log · d detach · c cancel · ? help".to_owned()),
+            Self::Helping => return HELP.iter().map(|line| ("2", (*line).to_owned())).collect(),
             Self::Steering(typed) => ("", format!("steer: {}▏", tail(&String::from_utf8_lossy(typed)))),
             Self::Cancelling => ("33", "Cancel it for good? y cancels, any other key does not".to_owned()),
         }]
@@ -137,7 +144,7 @@ mod tests {
 
     #[test]
     fn keys_ask_for_things_and_lines_are_typed() {
-        use KeyAction::{Cancel, Detach, Help, Log, Pause, Steer, Suspend};
+        use KeyAction::{Cancel, Detach, Log, Pause, Steer, Suspend};
         for (typed, asked) in [
             ("p", vec![Pause]),
             ("\n", vec![]),
@@ -148,7 +155,9 @@ mod tests {
             ("q", vec![Detach]),
             ("\u{3}", vec![Detach]),
             ("\u{1a}", vec![Suspend]),
-            ("l?", vec![Log, Help]),
+            ("l??", vec![Log]),
+            ("?p", vec![Pause]),
+            ("?cy", vec![Cancel]),
             ("cy", vec![Cancel]),
             ("cn", vec![]),
             ("c\u{3}p", vec![Pause]),

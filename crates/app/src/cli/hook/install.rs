@@ -40,7 +40,7 @@ pub(super) struct InstallArgs {
     /// Write a plugin for Claude Code into this folder and change no settings
     #[arg(long, value_name = "DIR", conflicts_with_all = ["user", "project", "verify"])]
     plugin: Option<PathBuf>,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }

@@ -13,7 +13,7 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo hook list --json")]
 pub(super) struct HookListArgs {
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }

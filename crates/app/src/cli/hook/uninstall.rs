@@ -34,7 +34,7 @@ pub(super) struct UninstallArgs {
     /// Remove the plugin for Claude Code from this folder
     #[arg(long, value_name = "DIR", conflicts_with_all = ["user", "project", "verify"])]
     plugin: Option<PathBuf>,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }

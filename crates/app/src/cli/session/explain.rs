@@ -22,7 +22,7 @@ pub(in crate::cli) struct ExplainSessionArgs {
     /// Where the agent works (default: here)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     pub(in crate::cli) json: bool,
 }

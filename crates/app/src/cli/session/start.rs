@@ -8,7 +8,7 @@ use dacapo_engine::session::{SessionHost, Sessions};
 
 use super::{Configured, Wanted, prepare};
 use crate::{
-    cli::{say, value},
+    cli::{say, say_whole, value},
     context::Context,
     error::UserError,
 };
@@ -59,7 +59,7 @@ struct Printed;
 
 impl SessionHost for Printed {
     fn inject(&mut self, prompt: &str) -> Result<(), String> {
-        say(format!("\n{}", prompt.trim_end()));
+        say_whole(format!("\n{}", prompt.trim_end()));
         Ok(())
     }
 

@@ -18,7 +18,7 @@ pub(super) struct StateArgs {
     /// The id of the session
     #[arg(long, value_name = "ID", value_parser = value::one_line)]
     session: Option<String>,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }

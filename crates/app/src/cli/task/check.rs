@@ -27,7 +27,7 @@ use crate::error::{USAGE, UserError};
 pub(super) struct TaskCheckArgs {
     #[command(flatten)]
     place: TasksPlace,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }

@@ -16,7 +16,7 @@ use crate::{context::Context, error::UserError};
 pub(super) struct TaskListArgs {
     #[command(flatten)]
     place: TasksPlace,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }

@@ -22,7 +22,7 @@ pub(super) struct ShowArgs {
     task: String,
     #[command(flatten)]
     place: TasksPlace,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }

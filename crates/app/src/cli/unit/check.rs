@@ -17,7 +17,7 @@ use crate::error::{USAGE, UserError};
 pub(super) struct UnitCheckArgs {
     #[command(flatten)]
     place: UnitsPlace,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }

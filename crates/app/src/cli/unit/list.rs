@@ -23,7 +23,7 @@ use crate::{context::Context, error::UserError};
 pub(super) struct UnitListArgs {
     #[command(flatten)]
     place: UnitsPlace,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }

@@ -12,7 +12,7 @@ use dacapo_core::{
 use serde::Serialize;
 
 use super::{
-    super::{say, say_json, value, warn},
+    super::{say_json, say_whole, value, warn},
     RepositoryUnits, UnitsPlace,
 };
 use crate::error::UserError;
@@ -24,14 +24,14 @@ use crate::error::UserError;
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo unit prompt app-shell\n  dacapo unit prompt app-shell --task 2")]
 pub(super) struct PromptArgs {
-    /// The unit
+    /// The unit, by its name
     unit: String,
     /// Only this task, ready or not
     #[arg(long, value_name = "N", value_parser = value::at_least_one, allow_hyphen_values = true)]
     task: Option<u32>,
     #[command(flatten)]
     place: UnitsPlace,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }
@@ -75,7 +75,7 @@ pub(super) fn prompt(args: &PromptArgs) -> Result<u8, UserError> {
     if args.json {
         return say_json(&PromptJson { unit: &set.unit, tasks: &set.ready, prompt: &text });
     }
-    say(text.trim_end());
+    say_whole(text.trim_end());
     Ok(0)
 }
 

@@ -28,7 +28,7 @@ pub(super) struct CheckArgs {
     lenient: bool,
     #[command(flatten)]
     place: Place,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }

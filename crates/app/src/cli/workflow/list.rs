@@ -19,7 +19,7 @@ use crate::error::UserError;
 pub(super) struct ListArgs {
     #[command(flatten)]
     place: Place,
-    /// As JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }

@@ -61,7 +61,7 @@ const PARALLEL: u32 = 4;
     after_help = "Examples:\n  dacapo workflow run ralph\n  dacapo workflow run fix-issue \"issue 12\" --agent codex --max-cost 5\n  dacapo workflow run ship --dry-run --stubs stubs.yaml"
 )]
 pub(in crate::cli) struct RunArgs {
-    /// The workflow
+    /// The workflow, by its name as `dacapo workflow list` shows it
     name: String,
     /// What the workflow gets as `$USER_MESSAGE` and `$ARGUMENTS`
     #[arg(conflicts_with = "said")]

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::super::say;
+use super::super::say_whole;
 use crate::error::UserError;
 
 /// Print the JSON Schema of workflow files, for editors
@@ -18,6 +18,6 @@ pub(super) struct SchemaArgs {
 
 pub(super) fn schema() -> Result<u8, UserError> {
     let schema = dacapo_core::workflow::schema::schema();
-    say(serde_json::to_string_pretty(&schema).map_err(UserError::failed)?);
+    say_whole(serde_json::to_string_pretty(&schema).map_err(UserError::failed)?);
     Ok(0)
 }

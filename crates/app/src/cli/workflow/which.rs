@@ -14,7 +14,7 @@ use crate::{context::Context, error::UserError};
 /// Print the name of the workflow that a message asks for, or `-`
 #[derive(Args, Debug, Clone)]
 pub(super) struct WhichArgs {
-    /// The message
+    /// The message that a workflow is chosen for
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     said: String,
     #[command(flatten)]
