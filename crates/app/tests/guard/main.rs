@@ -5,8 +5,9 @@ mod container;
 mod work;
 mod world;
 
-use std::fs;
+use std::{fs, time::Duration};
 
+use dacapo_testkit::{Running, wait_until};
 use world::{Attacker, GuardWorld};
 
 /// Every attack of the list, by the names of those that succeeded.
@@ -62,6 +63,35 @@ fn what_is_mounted_in_two_places_is_protected_in_both() {
         assert_eq!(failed_work_after(&world, &twice, &attacks, &[]), all, "{attacker:?}");
         assert_eq!(world.sandbox()["tier"], "namespaces");
     }
+}
+
+#[test]
+fn a_terminal_server_that_the_user_starts_later_is_out_of_reach_too() {
+    let world = GuardWorld::new(Attacker::User);
+    if !world.allows_namespaces() {
+        return;
+    }
+    let long = Duration::from_secs(60);
+    let agent = "sh -c 'until test -e go; do sleep 0.01; done; tmux ls && touch reached; touch tried'";
+    let mut command = world.command(world.program());
+    command.args(["run", "do it", "--task", "t", "-n", "1", "--agent-cmd", agent]);
+    let running = Running::start(command);
+    wait_until("the loop has begun", long, || world.root().join("state/sockets").is_dir());
+    wait_until("the agent runs", long, || {
+        let mut events = world.command(world.program());
+        events.args(["events", "t", "--json"]);
+        Running::start(events).wait(long).stdout.contains("agent_started")
+    });
+    let tmux = |args: &[&str]| {
+        let mut tmux = world.command("tmux");
+        tmux.args(["-f", "/dev/null"]).args(args);
+        Running::start(tmux).wait(long)
+    };
+    tmux(&["new-session", "-d", "sleep 600"]).assert_code(0);
+    fs::write(world.workspace().join("go"), "").expect("a file");
+    running.wait(long);
+    tmux(&["kill-server"]);
+    assert!(world.workspace().join("tried").exists() && !world.workspace().join("reached").exists());
 }
 
 #[test]
