@@ -222,6 +222,7 @@ impl From<StartError> for UserError {
             }
             StartError::WorkspaceHeld { .. } => Self::environment(error)
                 .hint("a loop with gates needs its folder for itself; choose another with `--dir`"),
+            StartError::TaskOfUser(_) => Self::usage(error).hint("give it another `--task`, or none"),
             StartError::NoPrompt(_) => Self::usage(error)
                 .hint("`dacapo run \"what to do\"`, `-P FILE`, or a PROMPT.md in the folder"),
             StartError::Secret(_) => Self::usage(error).hint(

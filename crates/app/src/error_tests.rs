@@ -283,6 +283,7 @@ fn start_errors() -> Vec<StartError> {
         StartError::WorkspaceHeld { .. } => {
             StartError::WorkspaceHeld { holder: loop_id(), task: id("fix-tests"), workspace: "/shop".into() }
         },
+        StartError::TaskOfUser(_) => StartError::TaskOfUser(id("fix-tests")),
         StartError::Cycle(_) => StartError::Cycle(text("a, b, a")),
         StartError::TooDeep => StartError::TooDeep,
         StartError::ParentGone(_) => StartError::ParentGone(loop_id()),

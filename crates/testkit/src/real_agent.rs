@@ -100,7 +100,7 @@ impl RealAgent {
             Self::Opencode => &["run", "--format", "json"],
             Self::Qwen => &["--output-format", "stream-json", "--yolo"],
             Self::Copilot => &["--allow-all-tools", "--output-format", "json", "-s"],
-            Self::Pi => &["--mode", "json", "--provider", "scripted", "--model", "scripted-model"],
+            Self::Pi => &["--mode", "json", "--provider", "tests", "--model", "scripted-model"],
         }
     }
 
@@ -284,7 +284,7 @@ fn pi_models(url: &str) -> String {
         "baseUrl": format!("{url}/v1"), "api": "openai-completions", "apiKey": "OPENAI_API_KEY",
         "models": [{"id": "scripted-model", "name": "scripted", "contextWindow": 200_000}],
     });
-    json!({"providers": {"scripted": provider}}).to_string()
+    json!({"providers": {"tests": provider}}).to_string()
 }
 
 impl PreparedAgent {

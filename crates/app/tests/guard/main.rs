@@ -1,10 +1,13 @@
 //! The guard, attacked: what an agent can do with the user's rights, tier by tier, as root and as an ordinary user.
 
+mod bad_input;
 mod container;
+mod work;
 mod world;
 
-use std::fs;
+use std::{fs, time::Duration};
 
+use dacapo_testkit::{Running, wait_until};
 use world::{Attacker, GuardWorld};
 
 /// Every attack of the list, by the names of those that succeeded.
@@ -41,6 +44,57 @@ fn no_attack_succeeds_in_namespaces_as_a_user() {
 }
 
 #[test]
+fn what_is_mounted_in_two_places_is_protected_in_both() {
+    for attacker in [Attacker::Root, Attacker::User] {
+        let world = GuardWorld::new(attacker);
+        if !world::is_root() || !world.allows_namespaces() {
+            return;
+        }
+        fs::create_dir(world.root().join("again")).expect("a folder");
+        let attacks = [
+            ("startup", "echo x >> $W/again/home/.bashrc"),
+            ("journal", "echo x >> $W/again/state/dacapo.db"),
+            ("key", "cat $W/again/state/keys/signing"),
+            ("program", "echo x >> $W/again/bin/tool"),
+            ("moved", "mv $W/again/home $W/again/away"),
+        ];
+        let all: Vec<String> = attacks.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let twice = format!("mount --bind '{0}' '{0}/again'", world.root().display());
+        assert_eq!(failed_work_after(&world, &twice, &attacks, &[]), all, "{attacker:?}");
+        assert_eq!(world.sandbox()["tier"], "namespaces");
+    }
+}
+
+#[test]
+fn a_terminal_server_that_the_user_starts_later_is_out_of_reach_too() {
+    let world = GuardWorld::new(Attacker::User);
+    if !world.allows_namespaces() {
+        return;
+    }
+    let long = Duration::from_secs(60);
+    let agent = "sh -c 'until test -e go; do sleep 0.01; done; tmux ls && touch reached; touch tried'";
+    let mut command = world.command(world.program());
+    command.args(["run", "do it", "--task", "t", "-n", "1", "--agent-cmd", agent]);
+    let running = Running::start(command);
+    wait_until("the loop has begun", long, || world.root().join("state/sockets").is_dir());
+    wait_until("the agent runs", long, || {
+        let mut events = world.command(world.program());
+        events.args(["events", "t", "--json"]);
+        Running::start(events).wait(long).stdout.contains("agent_started")
+    });
+    let tmux = |args: &[&str]| {
+        let mut tmux = world.command("tmux");
+        tmux.args(["-f", "/dev/null"]).args(args);
+        Running::start(tmux).wait(long)
+    };
+    tmux(&["new-session", "-d", "sleep 600"]).assert_code(0);
+    fs::write(world.workspace().join("go"), "").expect("a file");
+    running.wait(long);
+    tmux(&["kill-server"]);
+    assert!(world.workspace().join("tried").exists() && !world.workspace().join("reached").exists());
+}
+
+#[test]
 fn the_list_is_of_attacks_that_succeed_where_nothing_is_held() {
     // Some that harm only this world, and never as root: these do succeed.
     let names = [
@@ -63,54 +117,21 @@ fn the_list_is_of_attacks_that_succeed_where_nothing_is_held() {
 }
 
 /// Runs an agent of this world that writes each line of `work` that fails to `report`, with a gate.
-fn failed_work(world: &GuardWorld, work: &[(&str, &str)], args: &[&str]) -> Vec<String> {
-    let output = world.run_work(work, args);
+pub(crate) fn failed_work(world: &GuardWorld, work: &[(&str, &str)], args: &[&str]) -> Vec<String> {
+    failed_work_after(world, "", work, args)
+}
+
+/// The same after a line of shell, which runs in mounts of its own, as who runs the tests.
+pub(crate) fn failed_work_after(
+    world: &GuardWorld,
+    first: &str,
+    work: &[(&str, &str)],
+    args: &[&str],
+) -> Vec<String> {
+    let output = world.run_work_after(first, work, args);
     let report = fs::read_to_string(world.workspace().join("report")).unwrap_or_default();
     assert!(report.lines().any(|line| line == "end"), "{}\n{}\n{report}", output.stdout, output.stderr);
     report.lines().filter_map(|line| line.strip_prefix("failed ")).map(str::to_owned).collect()
-}
-
-/// What agents do all day.
-const WORK: [(&str, &str); 13] = [
-    (
-        "git",
-        "git init -q repo && cd repo && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x",
-    ),
-    (
-        "credentials",
-        "cd repo && git config credential.helper \"store --file=$WS/creds\" && printf 'protocol=https\\nhost=h\\nusername=u\\npassword=p\\n\\n' | git credential approve && grep -q u:p $WS/creds",
-    ),
-    ("venv", "python3 -m venv v && v/bin/python -c 'import sys; assert sys.prefix != sys.base_prefix'"),
-    ("pip", "v/bin/pip --version"),
-    ("node", "node -e 'require(\"fs\").writeFileSync(\"n.txt\", \"x\")'"),
-    (
-        "npm",
-        "mkdir -p dep app && echo '{\"name\":\"dep\",\"version\":\"1.0.0\"}' >dep/package.json && cd app && echo '{\"name\":\"app\",\"version\":\"1.0.0\"}' >package.json && npm install --offline --no-audit --no-fund ../dep",
-    ),
-    (
-        "server",
-        "python3 -m http.server 0 --bind 127.0.0.1 >server.out 2>&1 & p=$!; for i in $(seq 100); do ls -l /proc/$p/fd | grep -q socket && break; sleep 0.1; done; ls -l /proc/$p/fd | grep -q socket; r=$?; kill $p; exit $r",
-    ),
-    (
-        "browser",
-        "chromium --headless --no-sandbox --disable-gpu --user-data-dir=$WS/browser --dump-dom 'data:text/html,<p>seen</p>' 2>/dev/null | grep -q seen",
-    ),
-    ("tmp", "f=$(mktemp) && echo x >$f && rm $f"),
-    ("background", "sleep 0.1 & wait $!"),
-    ("ps", "ps -e >/dev/null"),
-    ("tty-less shell", "bash -c 'set -m; sleep 0.01 & wait'"),
-    ("dacapo", "dacapo status >/dev/null && dacapo bus post --type INFO hello"),
-];
-
-#[test]
-fn honest_work_is_not_hindered() {
-    for attacker in [Attacker::Root, Attacker::User] {
-        for mode in ["guard", "workspace"] {
-            let world = GuardWorld::new(attacker);
-            let failed = failed_work(&world, &WORK, &["--sandbox", mode]);
-            assert_eq!(failed, Vec::<String>::new(), "{mode}, {attacker:?}");
-        }
-    }
 }
 
 #[test]
@@ -173,7 +194,9 @@ fn landlock_leaves_open_what_lies_in_the_home_and_says_so() {
 
 /// What Landlock leaves to an agent of an ordinary user: what lies in the home folder and in TASK_FOLDER, which must stay writable,
 /// modes and times, and what there is of other processes. Each is said by a sentence of `open`.
-const OPEN_IN_LANDLOCK: [&str; 31] = [
+const OPEN_IN_LANDLOCK: [&str; 40] = [
+    "tty-write",
+    "tty-read",
     "journal-chmod",
     "journal-utimes",
     "state-runs-write",
@@ -205,6 +228,13 @@ const OPEN_IN_LANDLOCK: [&str; 31] = [
     "environment-new",
     "bash-login",
     "bash-aliases",
+    "bash-completion",
+    "child-in-root",
+    "child-in-proc",
+    "xprofile",
+    "service-bus",
+    "service-terminal",
+    "service-editor",
 ];
 
 #[test]
@@ -231,6 +261,7 @@ fn what_landlock_leaves_open_is_exactly_what_is_listed() {
         "the processes of the user can be seen",
         "the keeper of the loop can be killed",
         "a server of the user's, such as tmux",
+        "the terminals of the user can be read and written",
     ] {
         assert!(open.contains(sentence), "no `{sentence}` in {open}");
     }

@@ -1,8 +1,15 @@
 //! A world for attacks: everything that an agent could harm, none of it of the machine's user.
 
 use std::{
+    ffi::OsString,
     fs,
-    os::unix::fs::{PermissionsExt, chown},
+    os::{
+        linux::net::SocketAddrExt,
+        unix::{
+            fs::{PermissionsExt, chown},
+            net::{SocketAddr, UnixListener},
+        },
+    },
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
@@ -60,7 +67,7 @@ impl GuardWorld {
             "run",
             "workspace",
             "state/keys",
-            "state/projects/other",
+            "state/projects/other/users",
             "state/locks",
             "state/worktrees/p/other",
         ] {
@@ -76,6 +83,7 @@ impl GuardWorld {
             ("state/keys/signing", "secret"),
             ("state/worktrees/p/other/kept", ""),
             ("state/projects/other/TASK.md", "x"),
+            ("state/projects/other/users/TASK.md", "mine"),
         ] {
             fs::write(world.root.join(file), text).expect("a file");
         }
@@ -90,6 +98,15 @@ impl GuardWorld {
             give(&world.root);
         }
         world
+    }
+
+    /// Puts the language server where the world's user may read it.
+    pub(crate) fn install_language_server(&self) {
+        let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/language-server");
+        assert!(installed.join("node_modules").is_dir(), "no language server: run `scripts/install` first");
+        let mut copy = Command::new("cp");
+        copy.args(["-r"]).arg(installed).arg(&self.root);
+        assert!(copy.status().expect("cp").success());
     }
 
     pub(crate) fn workspace(&self) -> PathBuf {
@@ -122,20 +139,26 @@ impl GuardWorld {
 
     /// A program of this world, as its user.
     pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
-        let mut command = match self.attacker {
-            Attacker::User if is_root() => {
-                let mut command = Command::new("setpriv");
-                command.args([
-                    format!("--reuid={OTHER}"),
-                    format!("--regid={OTHER}"),
-                    "--clear-groups".to_owned(),
-                ]);
-                command.arg(program.as_ref());
-                command
-            }
-            // The user who runs the tests: root in a container, or an ordinary one.
-            _ => Command::new(program.as_ref()),
-        };
+        self.command_after("", program)
+    }
+
+    /// The same after a line of shell, which runs in mounts of its own, as who runs the tests.
+    pub(crate) fn command_after(&self, first: &str, program: impl AsRef<Path>) -> Command {
+        let mut words: Vec<OsString> = Vec::new();
+        if !first.is_empty() {
+            let script = format!("set -e; {first}; exec \"$@\"");
+            words.extend(["unshare", "--mount", "sh", "-c", &script, "sh"].map(OsString::from));
+        }
+        // Else the user who runs the tests: root in a container, or an ordinary one.
+        if self.attacker == Attacker::User && is_root() {
+            let ids = [format!("--reuid={OTHER}"), format!("--regid={OTHER}")];
+            words.push("setpriv".into());
+            words.extend(ids.map(OsString::from));
+            words.push("--clear-groups".into());
+        }
+        words.push(program.as_ref().into());
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
         let at = |name: &str| self.root.join(name);
         let path = format!("{}:{}", at("bin").display(), std::env::var("PATH").unwrap_or_default());
         command
@@ -152,11 +175,20 @@ impl GuardWorld {
             .env("GIT_CONFIG_GLOBAL", at("gitconfig"))
             .env("GIT_CEILING_DIRECTORIES", &self.root)
             .env("NO_COLOR", "1")
+            .env("W", &self.root)
             .env("STATE", at("state"))
             .env("WS", self.workspace())
             .env("BIN", at("bin"))
             .env("OTHER", at("state/worktrees/p/other"))
-            .env("PROGRAM_OF_LOOP", self.program());
+            .env("PROGRAM_OF_LOOP", self.program())
+            .env(
+                "LANGUAGE_SERVER",
+                self.root.join("language-server/node_modules/typescript-language-server/lib/cli.mjs"),
+            );
+        // The toolchains of who runs the tests, whose home is not this world's.
+        let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+        let toolchains = std::env::var_os("RUSTUP_HOME").map_or_else(|| home.join(".rustup"), PathBuf::from);
+        command.env("TOOLCHAINS", toolchains);
         command
     }
 
@@ -178,6 +210,7 @@ impl GuardWorld {
         let mut tmux = self.command("tmux");
         tmux.args(["display-message", "-p", "#{pid}"]);
         let tmux = Running::start(tmux).wait(LONG).assert_code(0).stdout;
+        let _servers = self.servers();
         let mut dacapo = self.command(self.program());
         let agent = format!("sh {}", self.root.join("agent.sh").display());
         dacapo.args(["run", "do it", "--task", "t", "-n", "1", "--agent-cmd", &agent]).args(args);
@@ -203,8 +236,24 @@ impl GuardWorld {
         Running::start(tmux).wait(LONG);
     }
 
+    /// Servers of the user's that start processes for those who ask, at a name that no file has and in files.
+    fn servers(&self) -> Vec<UnixListener> {
+        let name = SocketAddr::from_abstract_name(self.root.as_os_str().as_encoded_bytes()).expect("a name");
+        let mut servers = vec![UnixListener::bind_addr(&name).expect("a server")];
+        for path in ["tmp/dbus-AbCd", "tmp/kitty-1", "run/nvim.1.0"].map(|path| self.root.join(path)) {
+            servers.push(UnixListener::bind(&path).expect("a server"));
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("permissions");
+        }
+        servers
+    }
+
     /// Runs one loop whose agent does this work and says what of it failed.
     pub(crate) fn run_work(&self, work: &[(&str, &str)], args: &[&str]) -> Output {
+        self.run_work_after("", work, args)
+    }
+
+    /// The same after a line of shell, which runs in mounts of its own, as who runs the tests.
+    pub(crate) fn run_work_after(&self, first: &str, work: &[(&str, &str)], args: &[&str]) -> Output {
         let mut text = String::from("cd $WS; until test -e sup; do sleep 0.01; done\n");
         for (name, line) in work {
             let file = name.replace(' ', "-");
@@ -218,7 +267,7 @@ impl GuardWorld {
         text += "echo end >> report\necho '<promise>DONE</promise>'\n";
         let agent = self.root.join("work.sh");
         fs::write(&agent, text).expect("the agent");
-        let mut dacapo = self.command(self.program());
+        let mut dacapo = self.command_after(first, self.program());
         let agent = format!("sh {}", agent.display());
         dacapo.env("ANTHROPIC_API_KEY", "sk-ant-hidden-0123456789abcdef");
         dacapo.args(["run", "do it", "--task", "t", "-n", "1", "--agent-cmd", &agent]).args(args);

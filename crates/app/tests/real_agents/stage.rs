@@ -65,7 +65,7 @@ impl Stage {
         let own: &[&str] = match self.name {
             // Left to itself, it asks another model first which one to ask.
             "gemini" => &["--model", "gemini-2.5-pro"],
-            "pi" => &["--model", "scripted-model", "--", "--provider", "scripted"],
+            "pi" => &["--model", "scripted-model", "--", "--provider", "tests"],
             _ => &[],
         };
         Running::start(self.dacapo(&[&fixed, extra, own].concat()))

@@ -35,6 +35,38 @@ pub trait PathFacts {
     fn names_in(&self, folder: &Path) -> Vec<PathBuf>;
 }
 
+/// Something that is mounted already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountPoint {
+    /// What names the file system.
+    pub disk: String,
+    /// The folder of it that is shown.
+    pub shown: PathBuf,
+    pub at: PathBuf,
+}
+
+/// Other paths of what lies at `path`, or of what lies below it: a file system may be mounted in more than one place.
+pub fn aliases(path: &Path, mounts: &[MountPoint]) -> Vec<PathBuf> {
+    // Of two at one place the later one is seen.
+    let seen_at = |path: &Path| {
+        let above = mounts.iter().enumerate().filter(|(_, mount)| path.starts_with(&mount.at));
+        above.max_by_key(|(number, mount)| (mount.at.components().count(), *number)).map(|(_, mount)| mount)
+    };
+    let Some(own) = seen_at(path) else { return Vec::new() };
+    let Ok(below) = path.strip_prefix(&own.at) else { return Vec::new() };
+    let inside = own.shown.join(below);
+    let others = mounts.iter().filter(|mount| mount.disk == own.disk && !std::ptr::eq(*mount, own));
+    let found = others.filter_map(|mount| {
+        let alias = match inside.strip_prefix(&mount.shown) {
+            Ok(rest) => mount.at.join(rest),
+            Err(_) => mount.shown.starts_with(&inside).then(|| mount.at.clone())?,
+        };
+        let is_seen = seen_at(&alias).is_some_and(|seen| std::ptr::eq(seen, mount));
+        (is_seen && !alias.starts_with(path)).then_some(alias)
+    });
+    found.collect()
+}
+
 /// One mount to make, in this order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -48,6 +80,8 @@ pub enum MountStep {
     HideFolder(PathBuf),
     HideFile(PathBuf),
     Private(PathBuf),
+    /// A folder of terminals of its own.
+    Terminals(PathBuf),
     /// What lies at `from` is seen at `to` as well.
     Over {
         from: PathBuf,
@@ -252,6 +286,29 @@ mod tests {
             ReadOnly("/home/u/state/tasks/t/runs".into()),
         ];
         assert_eq!(layout.mounts(&Facts), steps[..]);
+    }
+
+    #[test]
+    fn what_is_mounted_twice_has_two_paths() {
+        let mount = |disk: &str, shown: &str, at: &str| MountPoint {
+            disk: disk.into(),
+            shown: shown.into(),
+            at: at.into(),
+        };
+        let mounts = [
+            mount("1:1", "/", "/"),
+            mount("1:1", "/@home", "/home"),
+            mount("1:1", "/@home/u/.config", "/mnt/config"),
+            mount("1:1", "/@home/u/.config/git/hooks", "/mnt/hooks"),
+            mount("1:1", "/@home", "/hidden"),
+            mount("1:2", "/", "/hidden"),
+            mount("1:2", "/@home", "/other"),
+        ];
+        let of = |path: &str| aliases(Path::new(path), &mounts);
+        let paths = ["/@home/u/.config/git", "/mnt/config/git", "/mnt/hooks"].map(PathBuf::from);
+        assert_eq!(of("/home/u/.config/git"), paths);
+        assert_eq!(of("/home/u/.bashrc"), [PathBuf::from("/@home/u/.bashrc")]);
+        assert_eq!(of("/usr/bin"), Vec::<PathBuf>::new());
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod layout;
 mod names;
 mod own_branch;
 
-pub use layout::{LandlockGrants, Layout, MountStep, PathAccess, PathFacts};
+pub use layout::{LandlockGrants, Layout, MountPoint, MountStep, PathAccess, PathFacts, aliases};
 pub use names::{Names, Surroundings, names};
 pub use own_branch::{BranchStep, branch_step};
 

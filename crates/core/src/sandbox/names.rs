@@ -30,7 +30,7 @@ pub struct Names {
 }
 
 /// What shells read when they start.
-const STARTUP: [&str; 14] = [
+const STARTUP: [&str; 20] = [
     ".bashrc",
     ".bash_profile",
     ".bash_login",
@@ -42,13 +42,19 @@ const STARTUP: [&str; 14] = [
     ".zshenv",
     ".zprofile",
     ".zlogin",
+    ".zlogout",
     ".kshrc",
+    ".cshrc",
+    ".tcshrc",
+    ".login",
+    ".bash_completion",
     ".pam_environment",
     ".xsessionrc",
+    ".xprofile",
 ];
 
 /// What tools that gates run read, and what begins at a login, in the user's home.
-const TOOLS: [&str; 44] = [
+const TOOLS: [&str; 61] = [
     ".gitconfig",
     ".gitattributes_global",
     ".npmrc",
@@ -93,10 +99,27 @@ const TOOLS: [&str; 44] = [
     ".wgetrc",
     ".ssh",
     ".gnupg/gpg.conf",
+    ".pylintrc",
+    ".mypy.ini",
+    ".gdbinit",
+    ".lldbinit",
+    ".sqliterc",
+    ".psqlrc",
+    ".tmux.conf",
+    ".screenrc",
+    ".vimrc",
+    ".emacs",
+    ".xinitrc",
+    ".xsession",
+    ".nvm/nvm.sh",
+    ".oh-my-zsh",
+    ".local/share/fish/vendor_conf.d",
+    ".local/share/bash-completion",
+    ".local/share/applications",
 ];
 
 /// The same in the folder of configuration.
-const CONFIGURED: [&str; 22] = [
+const CONFIGURED: [&str; 29] = [
     "dacapo",
     "fish",
     "git",
@@ -119,6 +142,13 @@ const CONFIGURED: [&str; 22] = [
     "environment.d",
     "direnv",
     "zsh",
+    "nushell",
+    "elvish",
+    "powershell",
+    "pylintrc",
+    "mise",
+    "tmux",
+    "nvim",
 ];
 
 /// What must not appear beside what shells read when they start: a file of this name would be read by the next gate.

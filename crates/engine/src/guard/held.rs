@@ -7,7 +7,7 @@
 use std::{
     fs,
     io::{Read, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -26,6 +26,9 @@ const LOGIN: &str =
 /// What it reads instead if that is not there.
 const PROFILE: &str = "if [ -r ~/.profile ]; then . ~/.profile; fi\n";
 
+/// What tcsh reads instead of `~/.cshrc` if it is there.
+const TCSH: &str = "if ( -r ~/.cshrc ) source ~/.cshrc\n";
+
 /// Names that are held; dropping this lets go of them.
 #[derive(Debug, Default)]
 pub(crate) struct HeldNames(Vec<(PathBuf, fs::File)>);
@@ -37,10 +40,16 @@ impl HeldNames {
         let in_folders = folders.iter().map(|folder| folder.join(IN_FOLDER)).filter(|file| {
             let folder = file.parent().unwrap_or(file);
             let is_free = fs::symlink_metadata(folder).is_err();
-            (is_free && fs::create_dir_all(folder).is_ok()) || file.exists()
+            (is_free && make(folder).is_ok()) || file.exists()
         });
         let all = names.iter().cloned().chain(in_folders);
         Self(all.filter_map(|path| hold(&path).map(|file| (path, file))).collect())
+    }
+
+    /// Holds these as well.
+    pub(crate) fn more(&mut self, others: Self) {
+        let mut others = others;
+        self.0.append(&mut others.0);
     }
 
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
@@ -69,6 +78,11 @@ impl Drop for HeldNames {
     }
 }
 
+/// Makes a folder that is this user's alone, as tmux and ssh want theirs.
+fn make(folder: &Path) -> std::io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
 /// Whether a folder above a held name may have been made to hold it: never the home folder itself.
 fn may_be_ours(held: &Path, folder: &Path) -> bool {
     let is_held = held.ends_with(IN_FOLDER) && held.parent() == Some(folder);
@@ -86,6 +100,8 @@ fn text_of(path: &Path) -> String {
         format!("{TEXT}{LOGIN}")
     } else if is_named(".bash_login") {
         format!("{TEXT}{PROFILE}")
+    } else if is_named(".tcshrc") {
+        format!("{TEXT}{TCSH}")
     } else {
         TEXT.to_owned()
     }

@@ -13,10 +13,11 @@ use landlock::{
 const NEWEST: ABI = ABI::V6;
 
 /// What Landlock knows no right for, or leaves to those in the same domain.
-const ALWAYS_OPEN: [&str; 4] = [
+const ALWAYS_OPEN: [&str; 5] = [
     "modes and times of all files of the user can be changed",
     "the keeper of the loop can be killed, which ends what it keeps",
     "the processes of the user can be seen",
+    "the terminals of the user can be read and written",
     "a server of the user's, such as tmux, starts processes outside for the agent",
 ];
 
@@ -56,6 +57,16 @@ pub(super) fn restrict(grants: &LandlockGrants) -> io::Result<Vec<String>> {
         );
     }
     Ok(open)
+}
+
+/// Keeps this process and everything that it starts from servers outside that listen at a name which no file has: mounts hide none of
+/// them. Says whether the kernel can. The right to mount takes the place of giving up all rights of other programs.
+pub(super) fn keep_names_of_sockets_apart() -> io::Result<bool> {
+    let failed = |error: landlock::RulesetError| io::Error::other(error.to_string());
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
+    let ruleset = ruleset.scope(Scope::AbstractUnixSocket).map_err(failed)?.create().map_err(failed)?;
+    let status = ruleset.no_new_privs(false).restrict_self().map_err(failed)?;
+    Ok(status.ruleset == RulesetStatus::FullyEnforced)
 }
 
 fn rule(path: &Path, access: BitFlags<AccessFs>) -> Option<PathBeneath<PathFd>> {

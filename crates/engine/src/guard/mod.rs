@@ -106,9 +106,9 @@ impl Guard {
         }
         let is_wanted = self.rules.mode != SandboxMode::Off && self.rules.tier > SandboxTier::None;
         let look = is_wanted.then(|| {
-            let (rules, workspace) = (self.rules.clone(), self.places.workspace.clone());
-            let folders = self.places.agent_folders.clone();
-            thread::spawn(move || plan::look_at_machine(&rules, &workspace, &folders, true))
+            let (rules, folders) = (self.rules.clone(), self.places.agent_folders.clone());
+            let allowed = self.places.allowed().to_owned();
+            thread::spawn(move || plan::look_at_machine(&rules, &allowed, &folders, true))
         });
         Ok(StartingKeeper { keeper: Some(keeper), look })
     }
@@ -174,7 +174,9 @@ impl Guard {
                         let branch = branch.filter(|_| tier == SandboxTier::Namespaces);
                         return Ok((keeper, SandboxHeld { mode, tier, open: open.collect(), branch }));
                     }
-                    GuardReport::NotAllowed(why) => refused.push(format!("{tier}: {why}")),
+                    GuardReport::NotAllowed(why) | GuardReport::NotNow(why) => {
+                        refused.push(format!("{tier}: {why}"));
+                    }
                 }
             }
         }
@@ -214,6 +216,11 @@ impl StartingKeeper {
         loop {
             let mut keeper = self.keeper(id, database)?;
             match keeper.guard(spec) {
+                Ok(GuardReport::NotNow(why)) if tries >= TRIES => {
+                    let next = "no loop starts with less; end what takes up the system, and try again";
+                    return Err(io::Error::other(format!("its sandbox could not be made: {why}; {next}")));
+                }
+                Ok(GuardReport::NotNow(_)) => tries += 1,
                 Ok(report) => return Ok((keeper, report)),
                 Err(_) if tries < TRIES => tries += 1,
                 Err(error) => return Err(error),
@@ -240,6 +247,9 @@ pub fn try_out(home: &Home, rules: &SandboxRules) -> io::Result<SandboxHeld> {
 /// What only mounts can hold.
 const SHARED_REFS: &str = "agents share the repository's branches, tags and configuration";
 
+/// What Landlock alone can hold, in every tier.
+const ABSTRACT_SOCKETS: &str = "servers of other programs that listen at abstract names can be reached";
+
 /// How many keepers may be killed before they hold anything.
 const TRIES: u32 = 20;
 
@@ -257,6 +267,20 @@ pub(crate) enum GuardReport {
     Held(Vec<String>),
     /// The system does not allow it, and why.
     NotAllowed(String),
+    /// It did not come about this time, and why: an agent of another loop may have seen to that.
+    NotNow(String),
+}
+
+impl GuardReport {
+    /// Only what the system forbids is a reason to hold less.
+    pub(crate) fn of_error(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported => {
+                Self::NotAllowed(error.to_string())
+            }
+            _ => Self::NotNow(error.to_string()),
+        }
+    }
 }
 
 /// Holds `spec` around this process and everything that it starts from now on; in the namespaces that `enter` gives, if it needs some.

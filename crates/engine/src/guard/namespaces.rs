@@ -37,6 +37,7 @@ use rustix::{
     },
 };
 
+use super::landlock;
 use crate::process::proc;
 
 /// The word on the command line that makes this binary the first process of a PID namespace.
@@ -129,7 +130,17 @@ pub(crate) fn enter(args: &[OsString]) -> io::Result<EnteredNamespaces> {
     if !is_root {
         flags |= CloneFlags::CLONE_NEWUSER;
     }
-    unshare(flags).map_err(|error| not_allowed(&format!("namespaces cannot be made: {}", error.desc())))?;
+    unshare(flags).map_err(|error| {
+        let why = format!("namespaces cannot be made: {}", error.desc());
+        match error {
+            // All are in use, which an agent can bring about, unless there are to be none.
+            nix::Error::ENOSPC | nix::Error::EUSERS if !are_none_allowed() => {
+                io::Error::new(io::ErrorKind::ResourceBusy, why)
+            }
+            nix::Error::EAGAIN | nix::Error::ENOMEM => io::Error::new(io::ErrorKind::ResourceBusy, why),
+            _ => not_allowed(&why),
+        }
+    })?;
     std::env::set_current_dir("/proc")?;
     if !is_root {
         map_ids((0, uid), (0, gid), true)?;
@@ -158,6 +169,9 @@ impl EnteredNamespaces {
         }
         let init = self.init.mount_proc()?;
         proc::is_current_folder();
+        if !landlock::keep_names_of_sockets_apart()? && has_abstract_servers() {
+            open.push(format!("{}: this kernel's Landlock is too old", super::ABSTRACT_SOCKETS));
+        }
         if self.is_root {
             let dropped = CapabilitySet::from_bits_retain((1 << 41) - 1).difference(KEPT);
             for bit in dropped.iter() {
@@ -173,6 +187,24 @@ impl EnteredNamespaces {
         }
         Ok((init, open))
     }
+}
+
+/// Whether the administrator allows no namespace of a kind that is needed.
+fn are_none_allowed() -> bool {
+    ["user", "mnt", "pid"].iter().any(|kind| {
+        let limit = fs::read_to_string(format!("/proc/sys/user/max_{kind}_namespaces"));
+        limit.is_ok_and(|limit| limit.trim() == "0")
+    })
+}
+
+/// Whether a server listens at a name that no file has.
+fn has_abstract_servers() -> bool {
+    // The outer `/proc` is the current folder.
+    let text = fs::read_to_string("self/net/unix").unwrap_or_default();
+    text.lines().any(|line| {
+        let mut words = line.split_whitespace().skip(3);
+        words.next() == Some("00010000") && words.nth(3).is_some_and(|name| name.starts_with('@'))
+    })
 }
 
 fn not_allowed(why: &str) -> io::Error {
@@ -204,6 +236,7 @@ fn perform(step: &MountStep) -> Result<(), (&Path, nix::Error)> {
         }
         MountStep::HideFolder(path) => empty(path, "mode=0555,size=4k,nr_inodes=2", MsFlags::MS_RDONLY)
             .map_err(|error| (path.as_path(), error)),
+        MountStep::Terminals(path) => terminals(path).map_err(|error| (path.as_path(), error)),
         MountStep::Private(path) => {
             empty(path, "mode=0700", MsFlags::empty()).map_err(|error| (path.as_path(), error))
         }
@@ -232,6 +265,13 @@ fn empty(path: &Path, how: &str, flags: MsFlags) -> nix::Result<()> {
     let flags = flags | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     let (_held, path) = pinned(path)?;
     mount(Some("dacapo"), &path, Some("tmpfs"), flags, Some(how))
+}
+
+/// Terminals of its own: those of the user can be neither read nor written.
+fn terminals(path: &Path) -> nix::Result<()> {
+    let (_held, path) = pinned(path)?;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
+    mount(Some("devpts"), &path, Some("devpts"), flags, Some("newinstance,ptmxmode=0666,mode=0620"))
 }
 
 /// Mounts a path on itself and makes that read-only or writable. If another path has taken its place meanwhile, nothing is.

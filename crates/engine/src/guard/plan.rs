@@ -14,7 +14,10 @@ use std::{
 use dacapo_core::{
     agent::own_folders,
     policy::Policy,
-    sandbox::{Layout, PathAccess, PathFacts, SandboxMode, SandboxRules, Surroundings, names},
+    sandbox::{
+        Layout, MountPoint, MountStep, PathAccess, PathFacts, SandboxMode, SandboxRules, Surroundings,
+        aliases, names,
+    },
 };
 use rustix::fs::{Access as Right, access};
 
@@ -37,6 +40,13 @@ pub(crate) struct GuardedPlaces {
     pub(crate) shares_refs: bool,
 }
 
+impl GuardedPlaces {
+    /// The folder that the user chose: an agent that asks for a loop chooses none of those that are protected from itself.
+    pub(crate) fn allowed(&self) -> &Path {
+        self.parent.as_deref().unwrap_or(&self.workspace)
+    }
+}
+
 /// What is protected, and why some of it cannot be.
 pub struct Protected {
     layout: Layout,
@@ -54,7 +64,15 @@ impl Protected {
     /// What a keeper is told for the best tier.
     pub(crate) fn for_namespaces(&self, own_refs: Option<&OwnRefs>) -> GuardSpec {
         let refs = own_refs.into_iter().flat_map(OwnRefs::mounts);
-        GuardSpec::Namespaces(refs.chain(self.layout.mounts(&self.facts)).collect())
+        let mut steps: Vec<MountStep> = refs.chain(self.layout.mounts(&self.facts)).collect();
+        if Path::new("/dev/pts/ptmx").exists() {
+            steps.push(MountStep::Terminals("/dev/pts".into()));
+            // Elsewhere it is a link, or a device that looks for the folder beside it.
+            if self.facts.mounts.iter().any(|mount| mount.at == Path::new("/dev/ptmx")) {
+                steps.push(MountStep::Over { from: "/dev/pts/ptmx".into(), to: "/dev/ptmx".into() });
+            }
+        }
+        GuardSpec::Namespaces(steps)
     }
 
     pub(crate) fn for_landlock(&self) -> GuardSpec {
@@ -100,16 +118,16 @@ pub fn protected(
         own_refs: None,
         shares_refs: false,
     };
-    let mut all = look_at_machine(rules, &places.workspace, &places.agent_folders, holds);
+    let mut all = look_at_machine(rules, places.allowed(), &places.agent_folders, holds);
     all.make_room(home, rules, &places);
     all
 }
 
-/// What is protected on this machine, whatever loop works in the workspace. It takes long, so a thread does it while its supervisor
-/// prepares the loop.
+/// What is protected on this machine, whatever loop works in the folder that the user chose. It takes long, so a thread does it while
+/// its supervisor prepares the loop.
 pub(super) fn look_at_machine(
     rules: &SandboxRules,
-    workspace: &Path,
+    chosen: &Path,
     agent_folders: &[PathBuf],
     holds: bool,
 ) -> Protected {
@@ -151,7 +169,7 @@ pub(super) fn look_at_machine(
             all.protect(path);
         }
         for folder in path_folders() {
-            all.protect_programs(&folder, workspace);
+            all.protect_programs(&folder, chosen);
         }
         if let Ok(program) = std::env::current_exe() {
             all.protect(&program);
@@ -171,7 +189,15 @@ pub(super) fn look_at_machine(
     if around.is_root {
         all.protect_machine();
     }
+    if holds {
+        // A server that the user starts later puts its socket there.
+        let folders: Vec<PathBuf> = folders_of_tmux().into_iter().filter(|path| !path.exists()).collect();
+        if !folders.is_empty() && InstalledTools::default().has("tmux") {
+            all.held.more(HeldNames::hold(&[], &folders));
+        }
+    }
     all.close_services(rules);
+    all.close_terminals();
     all
 }
 
@@ -223,8 +249,27 @@ impl Protected {
         for remote in places.own_refs.iter().flat_map(|refs| refs.remotes()) {
             self.protect(remote);
         }
+        self.protect_aliases();
         for path in &rules.write {
             self.allow(path);
+        }
+    }
+
+    /// A disk that is mounted in two places shows what is protected in both.
+    fn protect_aliases(&mut self) {
+        let rules: Vec<(PathBuf, PathAccess)> = self
+            .layout
+            .rules()
+            .filter(|(path, access)| *access != PathAccess::Writable && path.parent().is_some())
+            .map(|(path, access)| (path.to_owned(), access))
+            .collect();
+        for (path, access) in rules {
+            for alias in aliases(&path, &self.facts.mounts) {
+                let is_ruled = self.layout.rule_at(&alias) == Some(&alias);
+                if !is_ruled && self.layout.access(&alias) != access && alias.symlink_metadata().is_ok() {
+                    self.layout.set(alias, access);
+                }
+            }
         }
     }
 
@@ -357,6 +402,14 @@ impl Protected {
         }
     }
 
+    /// The console of a container is the terminal of who started it. Other terminals are kept apart as a whole.
+    fn close_terminals(&mut self) {
+        let console = Path::new("/dev/console");
+        if is_writable(console) {
+            self.layout.set(console, PathAccess::Hidden);
+        }
+    }
+
     /// What would start a process outside for the agent.
     fn close_services(&mut self, rules: &SandboxRules) {
         let uid = rustix::process::geteuid().as_raw();
@@ -372,11 +425,10 @@ impl Protected {
         for path in hidden.iter().filter(|path| !is_allowed(path)) {
             self.hide(path);
         }
-        for socket in terminal_servers().iter().filter(|path| !is_allowed(path)) {
+        for socket in servers().iter().filter(|path| !is_allowed(path)) {
             self.hide(socket);
         }
-        let of_tmux = variable("TMUX_TMPDIR").into_iter().chain(["/tmp".into()]);
-        let mut private: Vec<PathBuf> = of_tmux.map(|folder| folder.join(format!("tmux-{uid}"))).collect();
+        let mut private = folders_of_tmux();
         private.extend(["/run/screen".into(), "/var/run/screen".into()]);
         for path in private.iter().filter(|path| !is_allowed(path)) {
             if let Ok(path) = path.canonicalize()
@@ -395,18 +447,39 @@ impl Protected {
     }
 }
 
-/// Sockets of tmux and screen servers that lie elsewhere than usual, by their names.
-fn terminal_servers() -> Vec<PathBuf> {
+/// Where the servers of tmux have their sockets.
+fn folders_of_tmux() -> Vec<PathBuf> {
+    let uid = rustix::process::geteuid().as_raw();
+    let folders = variable("TMUX_TMPDIR").into_iter().chain(["/tmp".into()]);
+    folders.map(|folder| folder.join(format!("tmux-{uid}"))).collect()
+}
+
+/// Sockets of servers that start processes for those who ask them, wherever they lie: by their names, and the session's bus by its
+/// address.
+fn servers() -> BTreeSet<PathBuf> {
     let text = fs::read("/proc/net/unix").unwrap_or_default();
     let paths = text.split(|byte| *byte == b'\n').filter_map(|line| {
         let at = memchr::memchr(b'/', line)?;
-        Some(PathBuf::from(OsString::from_vec(line[at..].to_vec())))
+        // What has an `@` before it is the name of no file.
+        (line.get(at.wrapping_sub(1)) != Some(&b'@'))
+            .then(|| PathBuf::from(OsString::from_vec(line[at..].to_vec())))
     });
-    let is_one = |path: &PathBuf| {
-        let text = path.to_string_lossy();
-        (text.contains("tmux") || text.contains("screen")) && path.exists()
-    };
-    paths.filter(is_one).collect::<BTreeSet<_>>().into_iter().collect()
+    let address = std::env::var("DBUS_SESSION_BUS_ADDRESS").unwrap_or_default();
+    let buses =
+        address.split([';', ',']).filter_map(|part| part.split_once("path=")).map(|(_, path)| path.into());
+    let is_there = |path: &PathBuf| path.is_absolute() && path.exists();
+    paths.filter(|path| starts_processes(path)).chain(buses).filter(is_there).collect()
+}
+
+/// Whether a socket is known by its name as one of a server that starts processes for those who ask: terminals, editors, buses.
+fn starts_processes(socket: &Path) -> bool {
+    let text = socket.to_string_lossy();
+    let ends: Vec<_> = socket.iter().rev().take(2).map(|name| name.to_string_lossy()).collect();
+    let known = ["zellij", "kitty", "wezterm", "nvim", "emacs", "vscode-ipc", "dtach", "abduco", "herdr"];
+    text.contains("tmux")
+        || text.contains("screen")
+        || ends.first().is_some_and(|name| name.starts_with("dbus-"))
+        || known.iter().any(|word| ends.iter().any(|name| name.contains(word)))
 }
 
 /// The folder of a program that a link on PATH leads to, with what it needs beside it.
@@ -462,6 +535,9 @@ fn is_wanted(path: &Path, tools: &mut InstalledTools) -> bool {
         (".gitconfig", "git"),
         ("config.toml", "cargo"),
         (".kshrc", "ksh"),
+        (".cshrc", "csh"),
+        (".login", "csh"),
+        (".tcshrc", "tcsh"),
         (".z", "zsh"),
     ];
     let program = of_name.into_iter().find(|(start, _)| name.starts_with(start));
@@ -586,7 +662,7 @@ fn git_folders(workspace: &Path) -> Vec<PathBuf> {
 
 /// What this machine says about paths, looked up once.
 struct Facts {
-    mounts: Vec<PathBuf>,
+    mounts: Vec<MountPoint>,
     /// Folders that were asked about, and whether this user may write there.
     writable: RefCell<BTreeMap<PathBuf, bool>>,
 }
@@ -595,8 +671,13 @@ impl Facts {
     fn look() -> Self {
         let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
         let lines = text.split(|byte| *byte == b'\n');
-        let points = lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4)).map(unescaped);
-        let mounts = points.map(|bytes| PathBuf::from(OsString::from_vec(bytes))).collect();
+        let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(unescaped(bytes)));
+        let mounts = lines.filter_map(|line| {
+            let mut words = line.split(|byte| *byte == b' ').skip(2);
+            let disk = String::from_utf8_lossy(words.next()?).into_owned();
+            Some(MountPoint { disk, shown: path(words.next()?), at: path(words.next()?) })
+        });
+        let mounts = mounts.collect();
         Self { mounts, writable: RefCell::default() }
     }
 }
@@ -633,7 +714,8 @@ impl PathFacts for Facts {
         })
     }
     fn mounts_below(&self, path: &Path) -> Vec<PathBuf> {
-        self.mounts.iter().filter(|at| at.starts_with(path) && *at != path).cloned().collect()
+        let points = self.mounts.iter().map(|mount| &mount.at);
+        points.filter(|at| at.starts_with(path) && *at != path).cloned().collect()
     }
     fn is_folder(&self, path: &Path) -> bool {
         path.is_dir()
@@ -656,6 +738,19 @@ mod tests {
             ("/h/.local/bin/mise", "/h/.local/bin"),
         ] {
             assert_eq!(package_of(Path::new(program)), Some(package.into()), "{program}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_starts_processes_is_known_by_the_name_of_its_socket() {
+        for socket in
+            ["/tmp/x/tmux-1/default", "/r/emacs/server", "/tmp/dbus-Ab1", "/tmp/kitty-7", "/r/nvim.1.0"]
+        {
+            assert!(starts_processes(Path::new(socket)), "{socket}");
+        }
+        for socket in ["/run/dbus/system_bus_socket", "/h/emacs/x/state/sockets/a", "/tmp/vscode-git-1.sock"]
+        {
+            assert!(!starts_processes(Path::new(socket)), "{socket}");
         }
     }
 

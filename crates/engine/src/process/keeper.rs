@@ -187,11 +187,10 @@ impl Keeper {
                         self.init = init;
                         self.report(&Report::Guarded(GuardReport::Held(open)));
                     }
-                    // No lesser tier is a way out: the next keeper tries the same.
-                    Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => return Err(error),
                     // Half a guard is none, and nothing may be started in it.
                     Err(error) => {
-                        self.report(&Report::Guarded(GuardReport::NotAllowed(error.to_string())));
+                        let report = GuardReport::of_error(&error);
+                        self.report(&Report::Guarded(report));
                         return Err(error);
                     }
                 }

@@ -56,9 +56,9 @@ impl Shadow {
 
     /// The filters that hold while the loop lasts, and the print of a configuration that needs nothing undone for them.
     ///
-    /// What the user has set up counts: in a run of several loops, what was set up when the run began. In a worktree of ours the configuration is one that agents of other loops could
-    /// write to before: there, as everywhere in the work on units, the repository's own filters count only if they are
-    /// well known.
+    /// What the user has set up counts: in a run of several loops, what was set up when the run began. In a worktree of ours, and in a
+    /// repository that an agent chose for a child loop, the configuration is one that agents could write to before: there, as
+    /// everywhere in the work on units, the repository's own filters count only if they are well known.
     pub(crate) fn filters_to_keep(
         &self,
         config: &GitConfig,
@@ -68,7 +68,7 @@ impl Shadow {
             // No configuration has the other print, so that each call looks.
             return Ok((given.clone(), if *given == filters { print } else { !print }));
         }
-        if !self.checkout.toplevel.starts_with(self.home.join("worktrees")) {
+        if !self.is_chosen_by_agent && !self.checkout.toplevel.starts_with(self.home.join("worktrees")) {
             return Ok((filters, print));
         }
         let listed = self.checkout.listed_config()?;

@@ -61,6 +61,7 @@ use crate::{
 };
 use plain::PlainFolder;
 use shadow::Shadow;
+use state::ShadowState;
 
 /// How long another dacapo may hold a repository's lock: longer than it takes to fetch submodules.
 const LOCK_LIMIT: Duration = Duration::from_secs(11 * 60);
@@ -298,6 +299,21 @@ impl Workspace {
         if let WorkspaceKind::Git(shadow) = &mut self.kind {
             shadow.given_filters = filters;
         }
+    }
+
+    /// Lets files go through no filter that the agent of the loop `above` may have set up: those of that loop hold in its repository,
+    /// and in every other one those that are well known.
+    pub(crate) fn distrust_filters(&mut self, above: &LoopId) -> Result<(), WorkspaceError> {
+        let WorkspaceKind::Git(shadow) = &mut self.kind else { return Ok(()) };
+        let of_above = shadows(&self.home).join(above.as_str());
+        let common = std::fs::read(of_above.join("commondir")).unwrap_or_default();
+        let is_same = common.trim_ascii_end() == shadow.checkout.common_dir.as_os_str().as_encoded_bytes();
+        shadow.given_filters = match is_same {
+            true => ShadowState::read(&of_above.join("dacapo.json"))?.map(|state| state.filters),
+            false => None,
+        };
+        shadow.is_chosen_by_agent = true;
+        Ok(())
     }
 
     /// Snapshot 0, before the first agent starts. Asked for again, also by another dacapo, it is the same one.

@@ -51,6 +51,8 @@ pub(crate) struct Shadow {
     pub(crate) files_of_head: Option<(String, Vec<Vec<u8>>)>,
     /// The filters that hold although others may be set up by now.
     pub(crate) given_filters: Option<Vec<(String, String)>>,
+    /// Whether an agent said that there is to be worked in this repository.
+    pub(crate) is_chosen_by_agent: bool,
     /// The repository's configuration that was looked at last, as a number, and what undoes its filters.
     pub(crate) undone: RefCell<Option<(u64, Vec<String>)>>,
     /// What HEAD named when it was last found where commits of the loop may go.
@@ -82,6 +84,7 @@ impl Shadow {
             known_tree: None,
             files_of_head: None,
             given_filters: None,
+            is_chosen_by_agent: false,
             undone: RefCell::default(),
             last_seen_head: RefCell::default(),
         };

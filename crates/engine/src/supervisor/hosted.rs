@@ -157,7 +157,7 @@ impl<'a> HostedLoop<'a> {
         write_task(&folder, &new.prompt).map_err(at("cannot write", folder.join("TASK.md")))?;
         // A claim that an earlier loop of the session left behind is none of this one.
         let _ = std::fs::remove_file(folder.join("DONE"));
-        let at_start = StartingPoint::prepare(home, &id, &new.policy, &new.workspace, None, None)?;
+        let at_start = StartingPoint::prepare(home, &id, &new.policy, &new.workspace, None, None, None)?;
         warnings.extend(at_start.warnings);
         let seal = at_start.workspace.as_ref().and_then(Workspace::seal);
         if let Some(goalposts) = &at_start.goalposts {

@@ -51,6 +51,9 @@ pub enum StartError {
         /// Who runs it, once it is in the journal.
         holder: Option<LoopId>,
     },
+    /// An agent asks for a loop of a task that is not its own.
+    #[error("task {0} is the user's: a loop that an agent starts has a task of its own")]
+    TaskOfUser(TaskId),
     #[error("loop {holder} (task {task}) works in `{}`", workspace.display())]
     WorkspaceHeld { holder: LoopId, task: TaskId, workspace: PathBuf },
     #[error("tasks would wait for each other: {0}")]
@@ -166,6 +169,26 @@ pub(super) fn ancestors(store: &Store, parent: Option<&LoopRow>) -> Result<Vec<L
         };
     }
     Ok(chain)
+}
+
+/// Whether an agent may give a loop this task, whose folder the loop's own agent can write: one that no loop had before, or that began
+/// below the agent's own task. What the user has written for it is not replaced.
+pub(super) fn check_task_of_agent(
+    store: &Store,
+    (project, task): (&ProjectId, &TaskId),
+    ancestors: &[LoopId],
+    replaces_words: bool,
+) -> Result<(), StartError> {
+    let root_of = |chain: &[LoopId]| -> Result<Option<(ProjectId, TaskId)>, StartError> {
+        let root = chain.last().map(|id| store.row(id)).transpose()?.flatten();
+        Ok(root.map(|row| (row.view.project, row.view.task)))
+    };
+    let first = store.loops_of_task(project, task.as_str())?.into_iter().next();
+    let is_own = match &first {
+        Some(first) => root_of(&self::ancestors(store, Some(first))?)? == root_of(ancestors)?,
+        None => !replaces_words,
+    };
+    if is_own { Ok(()) } else { Err(StartError::TaskOfUser(task.clone())) }
 }
 
 /// A warning for each running loop in the same folder that is no ancestor or sibling. Whether it may work there at all is

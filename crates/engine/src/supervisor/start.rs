@@ -21,8 +21,8 @@ use jiff::Timestamp;
 use super::{
     Finished, PATIENCE, SuperviseError, Supervisor,
     preconditions::{
-        CheckedLoop, DEEPEST, StartError, ancestors, check_cycle, find_agents, nearly_full, neighbours,
-        take_lock,
+        CheckedLoop, DEEPEST, StartError, ancestors, check_cycle, check_task_of_agent, find_agents,
+        nearly_full, neighbours, take_lock,
     },
     sign_in::SignInCheck,
     starting_point::{self, StartingPoint},
@@ -139,6 +139,12 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
         ),
     };
     let folder = home.task_folder(&new.project, &task);
+    let ancestors = ancestors(&store, parent.as_ref())?;
+    // The agent of a chat session is the user's own, and no sandbox is around it.
+    if parent.as_ref().is_some_and(|row| row.view.needs_owner()) {
+        let replaces_words = new.prompt.is_some() && folder.join("TASK.md").exists();
+        check_task_of_agent(&store, (&new.project, &task), &ancestors, replaces_words)?;
+    }
     let prompt = read_prompt(new.prompt, &folder, &task)?;
     let lock = take_lock(home, &store, &new.project, &task)?;
     let signals = listen(new.is_detached)?;
@@ -146,7 +152,6 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
     // The agent above may have committed: that is what its child begins with.
     let is_beside = |above: &&Arc<LoopStarted>| above.workspace == new.workspace;
     let not_brought = above.as_ref().filter(is_beside).and_then(|above| bring_over_left(home, above));
-    let ancestors = ancestors(&store, parent.as_ref())?;
     let depth = u32::try_from(ancestors.len()).unwrap_or(u32::MAX);
     if depth > DEEPEST {
         return Err(StartError::TooDeep);
@@ -181,7 +186,15 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
         move |source| StartError::Io { what, path, source }
     };
     // Before its folder is made: the name of a task that is refused here stays free.
-    let at_start = StartingPoint::prepare(home, &id, &new.policy, &new.workspace, new.base, new.filters)?;
+    let at_start = StartingPoint::prepare(
+        home,
+        &id,
+        &new.policy,
+        &new.workspace,
+        new.base,
+        new.filters,
+        parent.as_ref().map(|row| &row.view.id),
+    )?;
     make_dir(&folder).map_err(at("cannot make the task folder", &folder))?;
     write_task(&folder, &prompt).map_err(at("cannot write", &folder.join("TASK.md")))?;
     home.keep_reserve();

@@ -42,7 +42,8 @@ pub(super) struct StartingPoint {
 
 impl StartingPoint {
     /// Looks at `dir`, keeps it as snapshot 0, and finds what is protected in it. Changes count from there, or from the
-    /// commit `since`, where the files hold work that no verdict has accepted. Files go through `filters`, if some are given.
+    /// commit `since`, where the files hold work that no verdict has accepted. Files go through `filters`, if some are given;
+    /// through none that the agent of the loop `above`, which asked for this one, may have set up.
     pub(super) fn prepare(
         home: &Home,
         id: &LoopId,
@@ -50,6 +51,7 @@ impl StartingPoint {
         dir: &Path,
         since: Option<String>,
         filters: Option<Vec<(String, String)>>,
+        above: Option<&LoopId>,
     ) -> Result<Self, StartError> {
         Globs::parse(&policy.gates.protect)?;
         // Whether all files, or those of dacapo, have changed is told by their tree: a list of them would prove nothing more.
@@ -58,6 +60,9 @@ impl StartingPoint {
         let globs = Globs::parse(&listed)?;
         let mut workspace = Workspace::open(dir, home, id)?;
         workspace.hold_filters(filters);
+        if let Some(above) = above {
+            workspace.distrust_filters(above)?;
+        }
         if policy.commits() && !workspace.is_git() {
             return Err(StartError::NoCommit(
                 "the folder is not in a git repository; `git init` makes it one, or leave `--commit` out",
