@@ -356,7 +356,6 @@ impl Pace {
 /// How an agent says that it waits and must not be restarted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WaitRule {
-    /// By this exit code.
     pub exit_code: Option<i32>,
     /// By the file `$TASK_FOLDER/WAIT_WITHOUT_RESTART`.
     pub marker: bool,
@@ -644,7 +643,6 @@ impl Policy {
         self.items.iter().any(|item| item.key.is_some())
     }
 
-    /// The item of this key.
     pub fn item(&self, key: ItemKey) -> Option<&Item> {
         self.items.iter().find(|item| item.key == Some(key))
     }
@@ -750,7 +748,7 @@ mod tests {
 
     #[test]
     fn the_restart_preset_has_its_defaults() {
-        // req 61: 300 s, 1 s, 100, 1 s; req 16 of the rules: silence 30 min, no wall clock limit.
+        // req 61: 300 s, 1 s, 100, 1 s; rule 16 of the second part of the list: silence 30 min, no wall clock limit.
         let p = policy();
         assert_eq!(
             (

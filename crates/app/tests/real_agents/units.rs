@@ -48,7 +48,7 @@ fn works_a_unit_off(agent: RealAgent) {
 
 #[test]
 fn claude_works_a_unit_off() {
-    // req 18, req 20, req 40
+    // req 20, req 40
     works_a_unit_off(RealAgent::Claude);
 }
 

@@ -70,7 +70,7 @@ fn does_it_in_three(agent: RealAgent) -> (Stage, Value) {
 
 #[test]
 fn claude_does_it_in_three() {
-    // req 20, req 22, req 25, req 150
+    // req 20
     let (stage, status) = does_it_in_three(RealAgent::Claude);
     let tokens = &status["tokens"];
     assert_eq!((&tokens["input"], &tokens["output"]), (&json!(7200), &json!(204)));
@@ -82,7 +82,7 @@ fn claude_does_it_in_three() {
 
 #[test]
 fn codex_does_it_in_three() {
-    // req 20, req 22, req 25
+    // req 20
     let (_, status) = does_it_in_three(RealAgent::Codex);
     let tokens = &status["tokens"];
     assert_eq!((&tokens["input"], &tokens["output"]), (&json!(7200), &json!(204)));
@@ -91,7 +91,7 @@ fn codex_does_it_in_three() {
 
 #[test]
 fn gemini_does_it_in_three() {
-    // req 20, req 22, req 25; its events hold the prompt, and with it the promise.
+    // req 20; its events hold the prompt, and with it the promise.
     let (stage, status) = does_it_in_three(RealAgent::Gemini);
     let tokens = &status["tokens"];
     assert_eq!((&tokens["input"], &tokens["output"]), (&json!(7200), &json!(204)));

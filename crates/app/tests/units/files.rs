@@ -164,7 +164,6 @@ fn the_prompt_of_a_unit_is_printed() {
         let output = env.run(args).assert_code(code);
         assert!(output.stderr.contains(says), "{}", output.stderr);
     }
-    // req 16, req 17
     task(&env, "store", 1, "status: failed\nbackpressure: make store");
     let output = env.run(["unit", "prompt", "store"]).assert_code(1);
     assert!(output.stderr.contains("is ready: #1 failed"), "{}", output.stderr);
