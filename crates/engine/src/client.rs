@@ -473,7 +473,6 @@ impl Client {
         Ok(self.journal().map(|store| store.task_started(id)).transpose()?.flatten())
     }
 
-    /// The newest loop of a run.
     pub fn newest_loop_of_run(&self, id: &RunId) -> Result<Option<LoopSeen>, ClientError> {
         let rows = self.journal().map(|store| store.loops_of_run(id)).transpose()?;
         Ok(rows.unwrap_or_default().pop().map(LoopSeen::from))
@@ -629,7 +628,6 @@ impl Client {
         Ok(tests.map(|(path, file)| (path, file.seen)).collect())
     }
 
-    /// The units of a run.
     pub fn units_of_run(&self, run: &RunId) -> Result<Vec<UnitView>, ClientError> {
         Ok(self.journal().map(|store| store.units_of_run(run)).transpose()?.unwrap_or_default())
     }

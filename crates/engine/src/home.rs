@@ -66,7 +66,6 @@ impl Home {
         self.0.join("dacapo.db")
     }
 
-    /// TASK_FOLDER of a task.
     pub fn task_folder(&self, project: &ProjectId, task: &TaskId) -> PathBuf {
         self.0.join("projects").join(project.as_str()).join(task.as_str())
     }

@@ -81,7 +81,6 @@ pub trait SessionHost {
         None
     }
 
-    /// A line for the log.
     fn log(&mut self, line: &str) {
         let _ = line;
     }

@@ -216,7 +216,6 @@ struct LogAsked {
     iteration: Option<u32>,
 }
 
-/// The channel of this name.
 pub(crate) fn channel(name: Option<&str>) -> Result<Channel, ApiError> {
     match name.unwrap_or("stdout") {
         "stdout" => Ok(Channel::Stdout),

@@ -15,7 +15,6 @@ use crate::ApiError;
 /// A loop or a run, as it stands now.
 pub enum Found {
     Loop(Box<LoopView>),
-    /// A run of units.
     Units(Box<RunView>),
     Workflow(Box<WorkflowView>),
     /// A run of a task through its stages.

@@ -127,7 +127,6 @@ impl ChatServer {
         self.inner.name(id)
     }
 
-    /// What was sent to it.
     pub fn sent(&self) -> Vec<SentToChat> {
         self.inner.lock().sent.clone()
     }

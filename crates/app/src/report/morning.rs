@@ -77,7 +77,6 @@ const NARROW: usize = 60;
 /// How wide the column of states is.
 const STATES: usize = 11;
 
-/// The report, line by line.
 pub(crate) fn lines(report: &Report, look: &MorningLook) -> Vec<MorningLine> {
     let mut page = Page { look, report, lines: Vec::new() };
     page.headline();

@@ -37,7 +37,6 @@ pub(super) struct HumanRun {
     widest: usize,
 }
 
-/// What is shown of a unit.
 #[derive(Default)]
 struct ShownUnit {
     titles: BTreeMap<u32, String>,

@@ -15,7 +15,6 @@ use crate::{
     limits::{reset::bounded, reset_at},
 };
 
-/// How a process ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessEnd {
     /// Its exit code, unless a signal ended it.

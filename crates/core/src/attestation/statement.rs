@@ -134,7 +134,6 @@ pub enum StatementFault {
     Contradiction(&'static str),
 }
 
-/// The type of the predicate of a statement.
 pub fn predicate_type(payload: &[u8]) -> Result<(Value, String), StatementFault> {
     let statement: Value =
         serde_json::from_slice(payload).map_err(|error| StatementFault::NoStatement(error.to_string()))?;

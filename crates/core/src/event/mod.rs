@@ -224,7 +224,6 @@ pub enum LoopEvent {
         /// Counts tries of a red one, 1-based.
         #[serde(default = "one")]
         attempt: u32,
-        /// The item that it is for.
         #[serde(default, rename = "task", skip_serializing_if = "Option::is_none")]
         item: Option<ItemKey>,
         /// What it must come to.
@@ -245,7 +244,6 @@ pub enum LoopEvent {
         /// What people call it.
         name: String,
         command: String,
-        /// The item that it was for.
         #[serde(default, rename = "task", skip_serializing_if = "Option::is_none")]
         item: Option<ItemKey>,
         /// What it came to.

@@ -33,7 +33,6 @@ pub use shared_files::SharedFile;
 
 use crate::{event::UseOfCheckout, receipt::sha256};
 
-/// What a goalpost is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GoalpostKind {

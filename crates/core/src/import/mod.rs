@@ -32,7 +32,6 @@ pub const MAX_BYTES: usize = 1024 * 1024;
 pub const WORKFLOWS: &str = ".dacapo/workflows";
 pub const COMMANDS: &str = ".dacapo/commands";
 
-/// What a source is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceKind {

@@ -103,7 +103,6 @@ pub enum Effect {
     Post(BusPost),
 }
 
-/// The commit of one item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemCommit {
     pub item: ItemKey,

@@ -195,7 +195,6 @@ pub struct Trial {
     pub checkout: UseOfCheckout,
     /// What its test runner reported then.
     pub tests: Option<TestReport>,
-    /// Must-fail tests that it notices.
     #[serde(default)]
     pub notices: Vec<MustFailTest>,
     /// Goalposts that it writes by itself.

@@ -26,7 +26,6 @@ use crate::{
 /// What a loop was started for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Purpose {
-    /// The step of its plan.
     pub step: PlanStep,
     /// SHA-256 of what must not have changed if the loop is to go on.
     pub key: String,

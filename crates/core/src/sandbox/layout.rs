@@ -32,7 +32,6 @@ pub trait PathFacts {
     /// What else is mounted strictly below a path.
     fn mounts_below(&self, path: &Path) -> Vec<PathBuf>;
     fn is_folder(&self, path: &Path) -> bool;
-    /// The names in a folder.
     fn names_in(&self, folder: &Path) -> Vec<PathBuf>;
 }
 

@@ -24,7 +24,6 @@ pub const BASELINE_TIMEOUT: Millis = Millis::from_mins(10);
 /// The pause between two tries at a conflict, at first and at most (req 54).
 const CONFLICT_DELAY: (Millis, Millis) = (Millis::from_secs(1), Millis::from_secs(30));
 
-/// The settings of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSettings {
     /// What all its loops have in common; its gates come before those of tasks.

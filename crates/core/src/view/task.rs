@@ -20,7 +20,6 @@ use crate::{
 /// One run of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageTaskView {
-    /// The id of the run.
     pub id: RunId,
     pub task: TaskId,
     pub title: String,
@@ -71,7 +70,6 @@ pub struct StageTaskView {
     pub waits_since: Option<Timestamp>,
 }
 
-/// One run of a stage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageRunView {
     pub stage: StageName,
@@ -93,7 +91,6 @@ pub struct StageRunView {
     /// Those of them that no role has reviewed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreviewed: Vec<String>,
-    /// Tests that it deleted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deleted_tests: Vec<String>,
 }

@@ -189,7 +189,6 @@ pub struct UnitView {
     pub ended_at: Option<Timestamp>,
     /// What becomes of it when its work is done.
     pub merge: MergeMode,
-    /// The target that was typed for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub typed_target: Option<String>,
 }

@@ -100,7 +100,6 @@ impl Checkout {
         Ok(Some(Self { git: git.clone(), toplevel, git_dir, common_dir }))
     }
 
-    /// A call in it.
     pub(crate) fn call(&self) -> GitCall<'_> {
         self.git.call(&self.toplevel).at(&self.git_dir, &self.toplevel)
     }

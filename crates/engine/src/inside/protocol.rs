@@ -367,7 +367,6 @@ pub(crate) fn line(said: &impl Serialize) -> Vec<u8> {
     line
 }
 
-/// What a line asks.
 pub(crate) fn question(line: &[u8]) -> Result<Ask, AskRefusal> {
     #[derive(Deserialize)]
     struct Version {
@@ -383,7 +382,6 @@ pub(crate) fn question(line: &[u8]) -> Result<Ask, AskRefusal> {
     serde_json::from_slice::<Versioned<Ask>>(line).map(|asked| asked.said).map_err(nonsense)
 }
 
-/// What a line answers.
 pub(crate) fn answer(line: &[u8]) -> Result<AskAnswer, serde_json::Error> {
     serde_json::from_slice::<Versioned<AskAnswer>>(line).map(|answered| answered.said)
 }

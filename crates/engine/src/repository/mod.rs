@@ -532,7 +532,6 @@ pub(crate) enum RefSwap {
     Not { now: String },
 }
 
-/// A file in a tree.
 struct TreeFile {
     id: String,
     size: u64,

@@ -32,7 +32,6 @@ pub struct KnownWorktree {
     pub branch: String,
 }
 
-/// What a worktree is for.
 #[derive(Clone, Copy, Debug)]
 pub enum WorktreeFor<'a> {
     Unit(&'a UnitId),

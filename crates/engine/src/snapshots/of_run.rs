@@ -44,7 +44,6 @@ struct LoopStates {
     workspace: PathBuf,
 }
 
-/// Work that was merged.
 struct MergedWork {
     part: String,
     target: String,

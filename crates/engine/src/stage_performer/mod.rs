@@ -115,7 +115,6 @@ struct TaskPerformer<'a> {
 /// Programs that git sends files through, as they are set up in a repository.
 type Filters = Option<Vec<(String, String)>>;
 
-/// A task of the list.
 struct ListedTask {
     id: TaskId,
     depends_on: Vec<TaskId>,
@@ -138,7 +137,6 @@ enum ListedState {
     Refused,
 }
 
-/// A job that runs, and what for.
 struct StageJobRun {
     at: usize,
     what: JobFor,

@@ -26,7 +26,6 @@ pub enum AnyView {
     Task(Box<StageTaskView>),
 }
 
-/// A stream on the board.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamOnBoard {
     pub(crate) key: i64,

@@ -44,7 +44,6 @@ pub trait Kind: Machine<State: Serialize + DeserializeOwned> + Sized {
     /// Other streams that a new one may share its folder with.
     type Kin: ?Sized;
 
-    /// The event without secrets.
     fn without_secrets(event: Self::Event) -> Result<Self::Event, serde_json::Error>;
 
     /// The event as it is written: the unit that it is about, if it is not about the whole stream, and its

@@ -9,7 +9,6 @@ const MOST_LINES: usize = 20_000;
 /// A file of more lines is folded.
 const FOLDED: usize = 600;
 
-/// One file of a patch.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct FilePatch {
     pub(super) path: String,

@@ -3,7 +3,6 @@
 
 use maud::{Markup, html};
 
-/// One bar.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Bar {
     /// Below the axis, where there is room.

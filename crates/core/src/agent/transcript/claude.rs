@@ -267,7 +267,6 @@ impl Message<'_> {
         self.content.0.iter().filter_map(|block| block.0.as_ref())
     }
 
-    /// The tools it calls.
     pub(super) fn calls(&self) -> impl Iterator<Item = (&str, &ToolInput)> {
         self.blocks()
             .filter(|block| block.kind.text().is_some_and(|kind| kind.ends_with("tool_use")))

@@ -42,7 +42,6 @@ pub(crate) fn task_set() -> TaskSet {
     }
 }
 
-/// A gate of a task.
 pub(crate) fn proof(task: u32) -> GateSpec {
     GateSpec { item: Some(ItemKey(task)), ..GateSpec::of_command(&format!("prove {task}")) }
 }

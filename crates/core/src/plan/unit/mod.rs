@@ -373,7 +373,6 @@ pub enum UnitEffect {
     /// Go on with a loop that was cut short.
     ResumeLoop {
         id: LoopId,
-        /// What it is granted.
         grant: Grant,
     },
     /// Merge the branch and the target, without changing either.

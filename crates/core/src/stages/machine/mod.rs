@@ -152,7 +152,6 @@ pub struct StageEnd {
 /// How often the coder is asked to bring the task and its target together before the task fails.
 pub(super) const MAX_CONFLICTS: u32 = 3;
 
-/// How a merge ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MergeEnd {
     Merged {

@@ -70,7 +70,6 @@ pub struct Note {
     pub text: String,
 }
 
-/// One iteration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IterationLine {
     /// 0 is what came before the first agent.

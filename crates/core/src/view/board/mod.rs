@@ -314,7 +314,6 @@ impl Slot {
     }
 }
 
-/// The cards of one lane.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LaneCards {
     pub lane: Lane,

@@ -10,7 +10,6 @@ use crate::{
     },
 };
 
-/// A loop for a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepLoop {
     pub step: StepId,
@@ -41,7 +40,6 @@ pub struct StepLoop {
     steps: Vec<StepId>,
 }
 
-/// A script for a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepScript {
     pub step: StepId,
