@@ -97,7 +97,7 @@ const STATES: &[State] = &[
         name: "commit in a plain folder",
         make: "rm -rf .git",
         extra: &["--commit"],
-        expected: Err((2, "not a git repository")),
+        expected: Err((2, "not in a git repository; `git init` makes it one")),
     },
     State {
         name: "commit with files that are not committed",
