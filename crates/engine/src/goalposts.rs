@@ -733,12 +733,18 @@ impl WatchedGoalposts {
             let post = match known {
                 Some(post) => post,
                 None => {
-                    let Ok(bytes) = fs::read(&file) else { continue };
-                    let post = Goalpost::of(kind, &bytes);
-                    if is_start && post.is_some() && stamp.size <= KEPT_FILE && bytes.len() <= room {
-                        room -= bytes.len();
-                        self.contents.insert(path.clone(), bytes);
-                    }
+                    let post = if is_read_in_parts(kind, stamp.size) {
+                        let Ok(sha256) = whole_of(&file) else { continue };
+                        Some(Goalpost { kind, sha256 })
+                    } else {
+                        let Ok(bytes) = fs::read(&file) else { continue };
+                        let post = Goalpost::of(kind, &bytes);
+                        if is_start && post.is_some() && stamp.size <= KEPT_FILE && bytes.len() <= room {
+                            room -= bytes.len();
+                            self.contents.insert(path.clone(), bytes);
+                        }
+                        post
+                    };
                     self.seen.insert(path.clone(), (stamp, post.clone()));
                     post
                 }
@@ -883,9 +889,11 @@ impl WatchedGoalposts {
                 if Stamp::of(&file) == Some(*stamp) {
                     return false;
                 }
-                let (Some(kind), Ok(bytes)) = (self.kind(path), fs::read(&file)) else {
-                    return post.is_some();
-                };
+                let Some(kind) = self.kind(path) else { return post.is_some() };
+                if let Some(post) = post.as_ref().filter(|_| is_read_in_parts(kind, stamp.size)) {
+                    return whole_of(&file).map_or(true, |sha256| sha256 != post.sha256);
+                }
+                let Ok(bytes) = fs::read(&file) else { return post.is_some() };
                 Goalpost::of(kind, &bytes) != *post
             })
             .map(|(path, _)| path.clone())
@@ -993,6 +1001,11 @@ pub(crate) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
         fs::set_permissions(file, mode)?;
     }
     Ok(())
+}
+
+/// Whether a goalpost is too large to be held in memory while it is hashed.
+fn is_read_in_parts(kind: GoalpostKind, size: u64) -> bool {
+    size > KEPT_FILE && !matches!(kind, GoalpostKind::Keys(_))
 }
 
 fn hash_of_path(path: &str) -> u64 {

@@ -206,8 +206,7 @@ fn runs_what_it_computes(script: &str, commands: &[Vec<String>]) -> bool {
     let is_given = |words: &Vec<String>| {
         let name = words[0].rsplit('/').next().unwrap_or_default();
         let script = words.iter().skip(1).find(|word| !word.starts_with('-'));
-        words[0].starts_with('$')
-            || (RUNS.contains(&name) && script.is_some_and(|script| script.contains('$')))
+        RUNS.contains(&name) && script.is_some_and(|script| script.contains('$'))
     };
     let to_shell = ["| sh", "|sh", "| bash", "|bash"].iter().any(|pipe| {
         squeezed.match_indices(pipe).any(|(at, _)| {
@@ -269,7 +268,11 @@ fn named_checks(script: &str, dir: &str, is_followed: bool, files: &dyn Followin
         }
         if files.text(&path).is_some() {
             let is_list = path.rsplit_once('.').is_some_and(|(_, end)| LISTS.contains(&end));
-            if is_list || (is_script(&path) && path.contains(['/', '.'])) {
+            // One that is only searched is often the work.
+            let is_handed_on = ["cat ", "<", "< "].iter().any(|by| {
+                script.contains(&format!("{by}{word}")) || script.contains(&format!("{by}./{word}"))
+            });
+            if (is_list && is_handed_on) || (is_script(&path) && path.contains(['/', '.'])) {
                 all.push(path);
             }
             continue;

@@ -112,7 +112,6 @@ fn in_cargo_toml_what_is_tested_decides_and_dependencies_do_not() {
     for (added, is_equal) in [
         ("y = \"2\"\n", true),
         ("\n[dev-dependencies]\nz = \"1\"\n", true),
-        ("\n[features]\nfast = []\n", true),
         ("\n[[bin]]\nname = \"b\"\npath = \"src/b.rs\"\n", true),
         ("\n[lib]\ntest = false\n", false),
         ("\n[[test]]\nname = \"a\"\nharness = false\n", false),
@@ -722,6 +721,7 @@ fn what_a_script_runs_without_naming_it_there_is_what_it_names_anywhere() {
         ("package/a.py", "x = 1"),
         ("src/b.sh", "true"),
         ("NOTES.md", "done"),
+        ("words.sh", "n=$(grep -c x steps.txt)\necho \"$n failed, $m passed\"\n"),
         ("optional.sh", "if [ -f ./local.env ]; then . ./local.env; fi\n"),
     ]));
     for (command, followed) in [
@@ -736,6 +736,8 @@ fn what_a_script_runs_without_naming_it_there_is_what_it_names_anywhere() {
         ("for f in $(ls src); do sh -n src/$f; done", vec![]),
         ("find src -name '*.sh' | xargs sh", vec![]),
         ("cat NOTES.md | grep -q done", vec![]),
+        ("eval x; grep -q done steps.txt", vec![]),
+        ("sh words.sh", vec!["words.sh"]),
         ("grep -q done NOTES.md && cat steps.txt", vec![]),
     ] {
         let found: Vec<String> =
