@@ -1368,4 +1368,28 @@ mod tests {
         assert!(known.is_changed());
         assert!(KnownProgram::recorded(path, sha256(&bytes)).is_changed());
     }
+
+    #[test]
+    fn a_checkout_is_what_a_clone_elsewhere_would_be() {
+        use dacapo_core::{judge::promise::PromiseRule, policy::GateRules, session::Host};
+        use std::os::unix::fs::symlink;
+        let (start, checkout) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let policy =
+            Policy::session(Host::Claude, PromiseRule::new("DONE").unwrap(), 1, GateRules::default());
+        for folder in [start.path(), checkout.path()] {
+            symlink("/srv/data", folder.join("old")).unwrap();
+            fs::write(folder.join("old.o"), "x").unwrap();
+        }
+        let (watched, _) = WatchedGoalposts::begin(start.path(), "", &policy, None, &Earlier::new());
+        let file = |name: &str| checkout.path().join(name);
+        symlink("/srv/right.py", file("calc.py")).unwrap();
+        symlink("/usr/bin/env", file("tool")).unwrap();
+        symlink("old.o", file("inside")).unwrap();
+        fs::write(file("new.o"), "x").unwrap();
+        watched.as_elsewhere(checkout.path());
+        let there = ["old", "calc.py", "tool", "inside"].map(|name| fs::symlink_metadata(file(name)).is_ok());
+        assert_eq!(there, [true, false, true, true], "a new link by an absolute path is gone");
+        let is_aged = ["old.o", "new.o"].map(|name| fs::metadata(file(name)).unwrap().mtime() == 1);
+        assert_eq!(is_aged, [false, true], "what is compiled since is older than every source");
+    }
 }
