@@ -15,9 +15,13 @@ use dacapo_core::{
     goalposts::{
         ABOVE, Followed, FollowedFile, Following, Goalpost, GoalpostKind, GoalpostSeal, Goalposts, IN_HOME,
         MAX_MUST_FAIL, Moved, MovedGoalpost, MustFailTest, OutsideFile, Runner, SHADOW_PACKAGES, SHADOWS,
-        follow, helpers_of_test, is_discovered, is_left_out, kind_of, must_fail_tests,
+        follow, imported_by_test, is_data_of_tests, is_discovered, is_helper_of_test, is_left_out,
+        is_loaded_by_unittest, kind_of, kind_of_work, must_fail_tests, packages_of_test,
     },
-    judge::{gate_scripts::named_files, glob::Globs},
+    judge::{
+        gate_scripts::{is_found_by_itself, named_files, role},
+        glob::Globs,
+    },
     policy::{GateSpec, Policy},
     receipt::sha256,
 };
@@ -41,6 +45,12 @@ const MAX_SCRIPT: u64 = 1 << 20;
 /// Files that no snapshot holds are laid out in a checkout up to this size, each and together.
 const EXTRA_FILE: u64 = 256 << 10;
 const EXTRA_ALL: u64 = 16 << 20;
+
+/// Endings of files that compilers make of sources.
+const COMPILED: &[&str] = &["o", "a", "so", "lo", "obj", "pyc", "class"];
+
+/// How many modules are looked at for who imports a new one.
+const MAX_LOOKED_AT: usize = 2000;
 
 /// Folders that tools install into: a checkout gets a link to them.
 const INSTALLED: &[&str] = &["node_modules", ".venv", "venv"];
@@ -189,6 +199,17 @@ pub(crate) struct WatchedGoalposts {
     installed: BTreeMap<PathBuf, KnownProgram>,
     /// Files and folders whose names are no text, at the start.
     odd: BTreeSet<PathBuf>,
+    /// The files of the start, by hashes of their paths.
+    at_start: HashSet<u64>,
+    /// Links with an absolute target, and what compilers make, at the start.
+    ties: BTreeSet<String>,
+    compiled: BTreeSet<String>,
+    /// Whether a gate finds its tests by unittest's discovery.
+    has_unittest: bool,
+    /// Whether a gate says where programs are looked for, so that a new one in the workspace may take the place of another.
+    sets_path: bool,
+    /// Whether packages of Go lay in the workspace at the start.
+    has_vendor: bool,
     /// Whether there were too many files to look at all of them.
     is_cut: bool,
     /// Whether there are by now.
@@ -220,6 +241,10 @@ struct Walk {
     links: Vec<(String, String)>,
     /// Files and folders whose names are no text, from the root. What lies in such a folder is not looked at.
     odd: BTreeSet<PathBuf>,
+    /// Links with an absolute target.
+    ties: BTreeSet<String>,
+    /// Files that compilers make, by their names.
+    compiled: BTreeSet<String>,
     is_cut: bool,
 }
 
@@ -260,6 +285,9 @@ fn walk(root: &Path) -> Walk {
             let below = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
             let Ok(kind) = entry.file_type() else { continue };
             let is_dir = kind.is_dir() || (kind.is_symlink() && entry.path().is_dir());
+            if kind.is_symlink() && fs::read_link(entry.path()).is_ok_and(|target| target.is_absolute()) {
+                walk.ties.insert(below.clone());
+            }
             if is_dir && kind.is_symlink() {
                 let real = entry.path().canonicalize().ok();
                 let real = real.as_ref().and_then(|real| real.strip_prefix(root).ok()?.to_str());
@@ -268,6 +296,10 @@ fn walk(root: &Path) -> Walk {
             if !is_dir {
                 // Neither pipes nor devices are read.
                 if kind.is_file() || (kind.is_symlink() && entry.path().is_file()) {
+                    if kind.is_file() && name.rsplit_once('.').is_some_and(|(_, end)| COMPILED.contains(&end))
+                    {
+                        walk.compiled.insert(below.clone());
+                    }
                     walk.files.push(below);
                 }
             } else if is_left_out(&name)
@@ -353,6 +385,8 @@ pub struct GateReach {
     pub runners: Vec<(String, Vec<Runner>)>,
     /// Names of the programs that gates and their scripts start.
     pub programs: BTreeSet<String>,
+    /// Whether one of them says where programs are looked for.
+    pub sets_path: bool,
 }
 
 fn reach(root: &Path, below: &str, gates: &[GateSpec], files: &[String], earlier: &Earlier) -> GateReach {
@@ -363,9 +397,12 @@ fn reach(root: &Path, below: &str, gates: &[GateSpec], files: &[String], earlier
         absent: Vec::new(),
         runners: Vec::new(),
         programs: BTreeSet::new(),
+        sets_path: false,
     };
     for gate in gates.iter().filter(|gate| gate.ask.is_none()) {
-        let Followed { files, patterns, absent, runners, programs } = follow(&gate.script(), below, &disk);
+        let Followed { files, patterns, absent, runners, programs, sets_path } =
+            follow(&gate.script(), below, &disk);
+        reach.sets_path |= sets_path;
         reach.programs.extend(programs);
         reach.patterns.extend(patterns);
         reach.absent.extend(absent);
@@ -413,29 +450,92 @@ impl WatchedGoalposts {
             }
             programs.and_then(|programs| programs.join().ok())
         });
+        watched.learn(&reach);
         watched.read_helpers(&walk.files, earlier);
-        (watched.odd, watched.is_cut) = (walk.odd, walk.is_cut);
+        if path.is_some() {
+            watched.read_packages(&walk.left_out);
+        }
+        watched.note(walk);
         watched.programs = found.unwrap_or_default();
         watched.outside.extend(reach.absent.iter().map(|path| (PathBuf::from(path), None)));
         (watched, reach)
     }
 
-    /// Seals the modules that tests import and that serve tests by their names.
+    /// Keeps what the first look at the workspace found beside goalposts.
+    fn note(&mut self, walk: Walk) {
+        self.at_start = walk.files.iter().map(|path| hash_of_path(path)).collect();
+        (self.odd, self.is_cut) = (walk.odd, walk.is_cut);
+        (self.ties, self.compiled) = (walk.ties, walk.compiled);
+    }
+
+    /// Takes in what the commands of gates say of what they do.
+    fn learn(&mut self, reach: &GateReach) {
+        self.has_unittest = reach.runners.iter().any(|(_, runners)| runners.contains(&Runner::Unittest));
+        self.sets_path = reach.sets_path;
+    }
+
+    /// The tests of the start with their text.
+    fn test_texts(&self) -> impl Iterator<Item = (&String, &str)> {
+        let tests = self.before.0.iter().filter(|(_, post)| post.kind == GoalpostKind::Test);
+        tests.filter_map(|(path, _)| Some((path, std::str::from_utf8(self.contents.get(path)?).ok()?)))
+    }
+
+    /// Seals the modules that tests import and that serve tests, and the data that tests name and whose name says that they compare
+    /// with it.
     fn read_helpers(&mut self, files: &[String], earlier: &Earlier) {
         let there: HashSet<&str> = files.iter().map(String::as_str).collect();
-        let tests = self.before.0.iter().filter(|(_, post)| post.kind == GoalpostKind::Test);
-        let texts =
-            tests.filter_map(|(path, _)| Some((path, std::str::from_utf8(self.contents.get(path)?).ok()?)));
-        let helpers: BTreeSet<String> = texts
-            .flat_map(|(path, text)| helpers_of_test(path, text))
-            .filter_map(|paths| paths.into_iter().find(|path| there.contains(path.as_str())))
-            .filter(|path| !self.before.0.contains_key(path))
+        let disk = OnDisk { root: &self.root, files, earlier };
+        let data: Vec<(&String, &str)> = files
+            .iter()
+            .filter(|path| is_data_of_tests(path) && !self.before.0.contains_key(*path))
+            .map(|path| (path, path.rsplit('/').next().unwrap_or(path)))
             .collect();
-        let more: Vec<String> = helpers.into_iter().collect();
+        let mut more: BTreeSet<String> = BTreeSet::new();
+        let mut looked_at: HashSet<String> = HashSet::new();
+        for (path, text) in self.test_texts() {
+            let named = data.iter().filter(|(_, name)| text.contains(name));
+            more.extend(named.map(|(path, _)| (*path).clone()));
+            for paths in imported_by_test(path, text) {
+                let module = paths.into_iter().find(|path| there.contains(path.as_str()));
+                let Some(module) = module.filter(|module| !self.before.0.contains_key(module)) else {
+                    continue;
+                };
+                let is_new = looked_at.insert(module.clone());
+                let text = if is_new { disk.text(&module) } else { None };
+                if is_helper_of_test(&module, text.as_deref(), path) {
+                    more.insert(module);
+                }
+            }
+        }
+        let more: Vec<String> = more.into_iter().collect();
         self.followed.extend(more.iter().cloned());
+        // They were looked at as work like any other.
+        self.seen.retain(|path, _| !more.contains(path));
         // Those that lie outside were read before.
         let helpers = self.read(&more, Some(earlier));
         self.before.0.extend(helpers.0);
+    }
+
+    /// Takes in the packages in `node_modules` that tests import and that are there for development alone: tests compare by them.
+    fn read_packages(&mut self, left_out: &[String]) {
+        let mut files: Vec<PathBuf> = Vec::new();
+        for folder in left_out.iter().filter(|folder| folder.ends_with("node_modules")) {
+            let package = self.root.join(folder).with_file_name("package.json");
+            let Ok(package) = fs::read(package) else { continue };
+            let Ok(package) = serde_json::from_slice::<serde_json::Value>(&package) else { continue };
+            let Some(names) = package.get("devDependencies").and_then(|names| names.as_object()) else {
+                continue;
+            };
+            let imported: BTreeSet<String> =
+                self.test_texts().flat_map(|(path, text)| packages_of_test(path, text)).collect();
+            for name in imported.iter().filter(|name| names.contains_key(*name)) {
+                files_below(&self.root.join(folder).join(name), &mut files);
+            }
+        }
+        files.truncate(MAX_INSTALLED.saturating_sub(self.installed.len()));
+        let new = files.into_iter().map(|file| (file.clone(), KnownProgram::at(file)));
+        let new: Vec<_> = new.filter(|(file, _)| !self.installed.contains_key(file)).collect();
+        self.installed.extend(new);
     }
 
     fn empty(root: &Path, below: &str, policy: &Policy) -> Self {
@@ -454,6 +554,12 @@ impl WatchedGoalposts {
             programs: BTreeMap::new(),
             installed: BTreeMap::new(),
             odd: BTreeSet::new(),
+            at_start: HashSet::new(),
+            ties: BTreeSet::new(),
+            compiled: BTreeSet::new(),
+            has_unittest: false,
+            sets_path: false,
+            has_vendor: root.join("vendor/modules.txt").exists() || !root.join("go.mod").exists(),
             is_cut: false,
             hides_files: false,
         }
@@ -474,7 +580,9 @@ impl WatchedGoalposts {
         }
         let mut watched = Self::empty(root, below, policy);
         let is_followed = |(path, post): (&String, &Goalpost)| {
-            (post.kind == GoalpostKind::Followed || kind_of(path).is_none()).then(|| path.clone())
+            let is_followed = post.kind == GoalpostKind::Followed
+                || (kind_of(path).is_none() && !matches!(post.kind, GoalpostKind::Keys(_)));
+            is_followed.then(|| path.clone())
         };
         watched.followed = before.0.iter().filter_map(is_followed).collect();
         let walk = walk(root);
@@ -486,7 +594,8 @@ impl WatchedGoalposts {
             watched.programs = programs(&reach.programs, path, root);
             watched.installed = installed_runners(root, &walk.left_out);
         }
-        (watched.odd, watched.is_cut) = (walk.odd, walk.is_cut);
+        watched.learn(&reach);
+        watched.note(walk);
         watched.remember(recorded);
         Ok(watched)
     }
@@ -549,12 +658,52 @@ impl WatchedGoalposts {
         if self.test_paths.matches(path) {
             return Some(GoalpostKind::Test);
         }
-        kind_of(path).or_else(|| self.followed.contains(path).then_some(GoalpostKind::Followed))
+        kind_of(path)
+            .or_else(|| self.followed.contains(path).then_some(GoalpostKind::Followed))
+            .or_else(|| kind_of_work(path))
     }
 
     /// What a file is that was not there: one that a script finds by a pattern runs with those that were.
     fn kind_of_new(&self, path: &str) -> Option<GoalpostKind> {
-        if self.found_by.matches(path) { Some(GoalpostKind::Followed) } else { self.kind(path) }
+        if self.found_by.matches(path) {
+            return Some(GoalpostKind::Followed);
+        }
+        // Work of the start that was changed is work.
+        if self.at_start.contains(&hash_of_path(path)) {
+            return self.kind(path);
+        }
+        if self.has_unittest && self.is_loaded_by_unittest(path) {
+            return Some(GoalpostKind::Followed);
+        }
+        if (self.sets_path && self.is_rival_program(path))
+            || (!self.has_vendor && path.starts_with("vendor/"))
+        {
+            return Some(GoalpostKind::Shadow);
+        }
+        self.kind(path)
+    }
+
+    /// Whether discovery loads a new module that no other module of the workspace names.
+    fn is_loaded_by_unittest(&self, path: &str) -> bool {
+        if !is_loaded_by_unittest(path) || kind_of(path).is_some() {
+            return false;
+        }
+        let module = path.rsplit('/').next().unwrap_or(path).trim_end_matches(".py");
+        let others = walk(&self.root).files.into_iter().filter(|file| file.ends_with(".py") && file != path);
+        let mut texts =
+            others.take(MAX_LOOKED_AT).filter_map(|file| fs::read_to_string(self.root.join(file)).ok());
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        !texts.any(|text| {
+            text.lines()
+                .filter(|line| line.contains("import"))
+                .any(|line| line.split(|c| !is_word(c)).any(|word| word == module))
+        })
+    }
+
+    /// Whether a new file is a program under the name of one that gates found elsewhere at the start.
+    fn is_rival_program(&self, path: &str) -> bool {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        self.programs.contains_key(name) && is_program(&self.root.join(path))
     }
 
     /// Reads the goalposts among `files`; at the start those of `at_start` are not read from the workspace.
@@ -584,12 +733,18 @@ impl WatchedGoalposts {
             let post = match known {
                 Some(post) => post,
                 None => {
-                    let Ok(bytes) = fs::read(&file) else { continue };
-                    let post = Goalpost::of(kind, &bytes);
-                    if is_start && post.is_some() && stamp.size <= KEPT_FILE && bytes.len() <= room {
-                        room -= bytes.len();
-                        self.contents.insert(path.clone(), bytes);
-                    }
+                    let post = if is_read_in_parts(kind, stamp.size) {
+                        let Ok(sha256) = whole_of(&file) else { continue };
+                        Some(Goalpost { kind, sha256 })
+                    } else {
+                        let Ok(bytes) = fs::read(&file) else { continue };
+                        let post = Goalpost::of(kind, &bytes);
+                        if is_start && post.is_some() && stamp.size <= KEPT_FILE && bytes.len() <= room {
+                            room -= bytes.len();
+                            self.contents.insert(path.clone(), bytes);
+                        }
+                        post
+                    };
                     self.seen.insert(path.clone(), (stamp, post.clone()));
                     post
                 }
@@ -693,6 +848,37 @@ impl WatchedGoalposts {
         }
     }
 
+    /// Whether a new file would be taken instead of one that was there: a `GNUmakefile` beside a `Makefile`.
+    fn is_rival(&self, path: &str) -> bool {
+        let known = || self.before.0.keys().filter(|known| is_found_by_itself(known));
+        is_found_by_itself(path) && known().any(|known| role(known) == role(path))
+    }
+
+    /// Makes `folder`, a checkout, what a clone elsewhere would be. Links that are new and lead by an absolute path to what is neither
+    /// in it nor the system's are taken out; what a compiler made since the start is older than every source, so that it is made again.
+    pub(crate) fn as_elsewhere(&self, folder: &Path) {
+        const OF_SYSTEM: &[&str] =
+            &["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/nix", "/dev", "/proc"];
+        let found = walk(folder);
+        for tie in found.ties.difference(&self.ties) {
+            let link = folder.join(tie);
+            let Ok(target) = fs::read_link(&link) else { continue };
+            let is_known = target.starts_with(folder)
+                || OF_SYSTEM.iter().any(|top| target.starts_with(top))
+                || is_installed(tie);
+            if !is_known {
+                let _ = fs::remove_file(link);
+            }
+        }
+        for path in
+            found.compiled.difference(&self.compiled).filter(|path| !leads_elsewhere(folder, Path::new(path)))
+        {
+            if let Ok(file) = fs::File::options().write(true).open(folder.join(path)) {
+                let _ = file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1));
+            }
+        }
+    }
+
     /// Goalposts of the workspace that are not what they were when the claim was looked at, by their bytes.
     pub(crate) fn changed_since_look(&self) -> Vec<String> {
         let mut paths: Vec<String> = self
@@ -703,9 +889,11 @@ impl WatchedGoalposts {
                 if Stamp::of(&file) == Some(*stamp) {
                     return false;
                 }
-                let (Some(kind), Ok(bytes)) = (self.kind(path), fs::read(&file)) else {
-                    return post.is_some();
-                };
+                let Some(kind) = self.kind(path) else { return post.is_some() };
+                if let Some(post) = post.as_ref().filter(|_| is_read_in_parts(kind, stamp.size)) {
+                    return whole_of(&file).map_or(true, |sha256| sha256 != post.sha256);
+                }
+                let Ok(bytes) = fs::read(&file) else { return post.is_some() };
                 Goalpost::of(kind, &bytes) != *post
             })
             .map(|(path, _)| path.clone())
@@ -759,10 +947,16 @@ impl WatchedGoalposts {
                         replace(&file, before.as_bytes())?;
                     }
                 }
-                // What a gate names by itself is to be written.
-                (Moved::Added, _) if self.named.contains(&moved.path) => {}
+                // What a gate names by itself is to be written, unless it would be taken instead of what was there.
+                (Moved::Added, _) if self.named.contains(&moved.path) && !self.is_rival(&moved.path) => {}
                 (Moved::Added, _) => {
                     let _ = fs::remove_file(&file);
+                    // A folder that is left empty is none in git, and tools ask whether it is there.
+                    for above in file.ancestors().skip(1).take_while(|above| *above != folder) {
+                        if fs::remove_dir(above).is_err() {
+                            break;
+                        }
+                    }
                 }
                 (_, kind) => {
                     let Some(before) = before else {
@@ -807,6 +1001,18 @@ pub(crate) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
         fs::set_permissions(file, mode)?;
     }
     Ok(())
+}
+
+/// Whether a goalpost is too large to be held in memory while it is hashed.
+fn is_read_in_parts(kind: GoalpostKind, size: u64) -> bool {
+    size > KEPT_FILE && !matches!(kind, GoalpostKind::Keys(_))
+}
+
+fn hash_of_path(path: &str) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn is_below(path: &str, folder: &str) -> bool {
@@ -1087,7 +1293,11 @@ impl Extras {
         for nested in &self.nested {
             copy_nested(&root.join(nested), folder, Path::new(nested))?;
         }
-        for path in &self.installed {
+        // What was installed since, for dependencies that the work lists.
+        let lists_some =
+            fs::read_to_string(folder.join("package.json")).is_ok_and(|text| text.contains("ependencies\""));
+        let new = Some("node_modules".to_owned()).filter(|new| lists_some && !self.installed.contains(new));
+        for path in self.installed.iter().chain(&new) {
             let link = folder.join(path);
             let is_free = fs::symlink_metadata(&link).is_err() && !leads_elsewhere(folder, Path::new(path));
             if is_free && root.join(path).is_dir() {
@@ -1157,5 +1367,29 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert!(known.is_changed());
         assert!(KnownProgram::recorded(path, sha256(&bytes)).is_changed());
+    }
+
+    #[test]
+    fn a_checkout_is_what_a_clone_elsewhere_would_be() {
+        use dacapo_core::{judge::promise::PromiseRule, policy::GateRules, session::Host};
+        use std::os::unix::fs::symlink;
+        let (start, checkout) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let policy =
+            Policy::session(Host::Claude, PromiseRule::new("DONE").unwrap(), 1, GateRules::default());
+        for folder in [start.path(), checkout.path()] {
+            symlink("/srv/data", folder.join("old")).unwrap();
+            fs::write(folder.join("old.o"), "x").unwrap();
+        }
+        let (watched, _) = WatchedGoalposts::begin(start.path(), "", &policy, None, &Earlier::new());
+        let file = |name: &str| checkout.path().join(name);
+        symlink("/srv/right.py", file("calc.py")).unwrap();
+        symlink("/usr/bin/env", file("tool")).unwrap();
+        symlink("old.o", file("inside")).unwrap();
+        fs::write(file("new.o"), "x").unwrap();
+        watched.as_elsewhere(checkout.path());
+        let there = ["old", "calc.py", "tool", "inside"].map(|name| fs::symlink_metadata(file(name)).is_ok());
+        assert_eq!(there, [true, false, true, true], "a new link by an absolute path is gone");
+        let is_aged = ["old.o", "new.o"].map(|name| fs::metadata(file(name)).unwrap().mtime() == 1);
+        assert_eq!(is_aged, [false, true], "what is compiled since is older than every source");
     }
 }

@@ -701,7 +701,7 @@ fn sealed(workspace: &Path, policy: &Policy) -> Sealed {
             GoalpostKind::Setting => "decides what a runner does",
             GoalpostKind::Followed => "a gate runs it",
             GoalpostKind::Shadow => "stands in for a part of a runner",
-            GoalpostKind::Keys(SharedFile::RustSource) => "holds tests",
+            GoalpostKind::Keys(SharedFile::RustSource | SharedFile::PythonSource) => "holds tests",
             GoalpostKind::Keys(_) => "some of its keys decide what a runner does",
         };
         (path, why)

@@ -152,10 +152,12 @@ impl LoopFlags {
         typed.unwrap_or_default().max(configured.value)
     }
 
-    /// What an agent may do with tests where nothing was typed or configured: the gates have to pass with them as they were.
+    /// What an agent may do with tests of a loop with gates.
     fn tests_of_gates(&self, configured: &Sourced<TestsMode>) -> TestsMode {
-        let is_open = self.tests.is_none() && !self.may_edit_tests && configured.from == Source::Default;
-        if is_open { TestsMode::Checked } else { self.tests_mode(configured) }
+        if self.tests.is_none() && !self.may_edit_tests {
+            return tests_where_nothing_is_typed(configured);
+        }
+        self.tests_mode(configured)
     }
 
     /// What to say of a flag that asks for less than a file does, and so does not count.
@@ -273,6 +275,11 @@ impl LoopFlags {
         };
         Ok(ChosenSettings { policy, programs, effective, agent_from, obstacle, warnings })
     }
+}
+
+/// What an agent may do with tests where no flag says so. Where no file does, either, the gates have to pass with them as they were.
+pub(super) fn tests_where_nothing_is_typed(configured: &Sourced<TestsMode>) -> TestsMode {
+    if configured.from == Source::Default { TestsMode::Checked } else { configured.value }
 }
 
 /// What agents and gates may write and reach, by the configuration and by the mode that was typed.

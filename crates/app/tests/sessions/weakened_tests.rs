@@ -11,7 +11,7 @@ fn tested(mode: &str) -> Host {
     host.env.write("tests/a.sh", "grep -q fixed work\n").write("work", "broken\n");
     host.env.git(["add", "-A"]);
     host.env.git(["commit", "-qm", "tests"]);
-    host.user(&format!("gates: [{{name: tests, run: sh run.sh}}]\ntests: {{mode: {mode}}}\n"));
+    host.user(&format!("gates: [{{name: tests, run: sh run.sh}}]\n{mode}\n"));
     host.start("s1", &["--max-iterations", "9"]).assert_code(0);
     host
 }
@@ -23,7 +23,7 @@ fn refusal(host: &Host) -> String {
 
 #[test]
 fn work_that_passes_only_with_the_agents_own_tests_is_refused() {
-    let host = tested("checked");
+    let host = tested("tests: {mode: checked}");
     host.env.write("tests/a.sh", "true\n");
     let answer = host.stop("s1", "<promise>DONE</promise>");
     assert_eq!((&answer["decision"], refusal(&host).as_str()), (&json!("block"), "narrowed"), "{answer}");
@@ -38,9 +38,17 @@ fn work_that_passes_only_with_the_agents_own_tests_is_refused() {
 }
 
 #[test]
+fn tests_are_checked_where_the_configuration_says_nothing_of_them() {
+    let host = tested("");
+    host.env.write("tests/a.sh", "true\n");
+    let answer = host.stop("s1", "<promise>DONE</promise>");
+    assert_eq!((&answer["decision"], refusal(&host).as_str()), (&json!("block"), "narrowed"), "{answer}");
+}
+
+#[test]
 fn sealed_tests_may_not_change_at_all_and_free_ones_may() {
     for (mode, reason) in [("sealed", Some("tampered")), ("free", None)] {
-        let host = tested(mode);
+        let host = tested(&format!("tests: {{mode: {mode}}}"));
         host.env.write("tests/a.sh", "grep -q fixed work # more\n").write("work", "fixed\n");
         let answer = host.stop("s1", "<promise>DONE</promise>");
         match reason {

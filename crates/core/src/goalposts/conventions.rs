@@ -11,6 +11,7 @@ const TEST_FOLDERS: &[&str] = &[
     "test",
     "__tests__",
     "__snapshots__",
+    "__mocks__",
     "spec",
     "specs",
     "e2e",
@@ -323,6 +324,9 @@ const SHADOW_HEADERS: &[&str] = &[
     "signal.h",
     "unistd.h",
     "features.h",
+    "features-time64.h",
+    "stdc-predef.h",
+    "cdefs.h",
     "cassert",
     "check.h",
     "cmocka.h",
@@ -371,6 +375,17 @@ pub fn kind_of(path: &str) -> Option<GoalpostKind> {
         return Some(GoalpostKind::Shadow);
     }
     name.ends_with(".rs").then_some(GoalpostKind::Keys(SharedFile::RustSource))
+}
+
+/// What decides in a file that is work: the examples in its documentation, which runners may run.
+pub fn kind_of_work(path: &str) -> Option<GoalpostKind> {
+    path.ends_with(".py").then_some(GoalpostKind::Keys(SharedFile::PythonSource))
+}
+
+/// Whether discovery of unittest loads the file at `path`, which is no test by its name: `testall.py`.
+pub fn is_loaded_by_unittest(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.strip_suffix(".py").is_some_and(|stem| stem.starts_with("test"))
 }
 
 fn is_setting(folders: &str, name: &str) -> bool {
@@ -432,7 +447,9 @@ fn is_test_name(name: &str) -> bool {
 
 /// Whether a file would be taken instead of a part of the test runner.
 fn is_shadow(folders: &str, name: &str) -> bool {
-    if SHADOW_HEADERS.contains(&name) {
+    // Headers of the system include those below `bits` and `gnu`.
+    let folder = folders.rsplit('/').next().unwrap_or_default();
+    if SHADOW_HEADERS.contains(&name) || (matches!(folder, "bits" | "gnu") && name.ends_with(".h")) {
         return true;
     }
     // Python looks at the top of the workspace first. Deeper, a module of such a name is a part of its package.

@@ -53,6 +53,8 @@ pub struct Followed {
     pub runners: Vec<Runner>,
     /// Names of programs that it and its scripts start and that its runners work with, for a search on PATH.
     pub programs: BTreeSet<String>,
+    /// Whether it says where programs are looked for.
+    pub sets_path: bool,
 }
 
 /// What `command` runs, started in `dir`. The program that a script tests is the work itself and no part of the test.
@@ -70,6 +72,7 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
     let mut runners: Vec<Runner> = Vec::new();
     let mut programs: BTreeSet<String> = BTreeSet::from(["sh".to_owned()]);
     let mut commands = 0_usize;
+    let mut sets_path = false;
     let first = Reads::Shell { text: command.to_owned(), dir: dir.to_owned(), own_dir: dir.to_owned() };
     let mut queue: VecDeque<(Reads, Option<String>)> = VecDeque::from([(first, None)]);
     while let Some((reads, named_by)) = queue.pop_front() {
@@ -102,7 +105,21 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
                 }
             }
         }
-        for name in runs.files.iter().cloned().chain(included) {
+        // What is sourced or included if it is there takes part as soon as it is there.
+        let optional: BTreeSet<String> =
+            sourced(&runs.commands, &dir).chain(included.iter().cloned()).collect();
+        for path in optional.into_iter().filter(|path| !path.contains('$') && !path.starts_with('/')) {
+            if files.text(&path).is_none() && !patterns.contains(&path) {
+                patterns.push(path);
+            }
+        }
+        let unread = if runs_what_it_computes(&script, &runs.commands) {
+            named_checks(&script, &dir, named_by.is_some(), files)
+        } else {
+            Vec::new()
+        };
+        sets_path |= script.contains("PATH=");
+        for name in runs.files.iter().cloned().chain(included).chain(unread) {
             let is_pattern = name.contains(['*', '?', '[']);
             let paths = if is_pattern { files.matching(&name) } else { vec![name.clone()] };
             if is_pattern && !paths.is_empty() && !patterns.contains(&name) {
@@ -144,6 +161,13 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
                         found.push(FollowedFile { path: data, named_by: Some(path.clone()) });
                     }
                 }
+                if loads_what_it_computes(&path, &text) {
+                    for named in named_checks(&text, &dir, true, files) {
+                        if found.len() < MAX_FILES && !found.iter().any(|known| known.path == named) {
+                            found.push(FollowedFile { path: named, named_by: Some(path.clone()) });
+                        }
+                    }
+                }
                 let above = path.rsplit_once('/').map_or("", |(above, _)| above).to_owned();
                 let file = path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
                 let reads = if file.ends_with("makefile") || file.ends_with(".mk") {
@@ -159,7 +183,107 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
             }
         }
     }
-    Followed { files: found, patterns, absent, runners, programs }
+    Followed { files: found, patterns, absent, runners, programs, sets_path }
+}
+
+/// The files that commands source.
+fn sourced<'a>(commands: &'a [Vec<String>], dir: &'a str) -> impl Iterator<Item = String> + 'a {
+    commands.iter().filter(|words| matches!(words[0].as_str(), "." | "source")).filter_map(move |words| {
+        let path = words.get(1)?.trim_start_matches("./");
+        Some(if dir.is_empty() || path.starts_with('/') { path.to_owned() } else { format!("{dir}/{path}") })
+    })
+}
+
+/// Whether a script runs something that its text does not name where it runs it: what a pipe, a variable or another command says.
+fn runs_what_it_computes(script: &str, commands: &[Vec<String>]) -> bool {
+    const RUNS: &[&str] =
+        &["sh", "bash", "dash", "zsh", "ksh", "python", "python3", "node", "perl", ".", "source"];
+    let squeezed = script.split_whitespace().collect::<Vec<_>>().join(" ");
+    // `sh -n` and `python -m` do not run the file that they are given.
+    if ["sh -n ", "bash -n ", " -m ", "--check"].iter().any(|look| squeezed.contains(look)) {
+        return false;
+    }
+    let is_given = |words: &Vec<String>| {
+        let name = words[0].rsplit('/').next().unwrap_or_default();
+        let script = words.iter().skip(1).find(|word| !word.starts_with('-'));
+        RUNS.contains(&name) && script.is_some_and(|script| script.contains('$'))
+    };
+    let to_shell = ["| sh", "|sh", "| bash", "|bash"].iter().any(|pipe| {
+        squeezed.match_indices(pipe).any(|(at, _)| {
+            let next = squeezed[at + pipe.len()..].chars().next();
+            !next.is_some_and(|c| c.is_alphanumeric() || matches!(c, '/' | '.' | '_'))
+        })
+    });
+    let computes = ["eval ", "xargs ", " -exec ", "$(shell ", "$(ls", "$(find", "`ls", "`find"];
+    to_shell || computes.iter().any(|word| squeezed.contains(word)) || commands.iter().any(is_given)
+}
+
+/// Whether a check in Python or JavaScript runs other files that it does not import by name.
+fn loads_what_it_computes(path: &str, text: &str) -> bool {
+    const LOADS: &[&str] = &[
+        "runpy",
+        "importlib",
+        "exec(",
+        "__import__",
+        "subprocess",
+        "child_process",
+        "import(",
+        "os.system",
+        "require(path",
+        "require(file",
+        "require(name",
+    ];
+    path.rsplit_once('.').is_some_and(|(_, end)| matches!(end, "py" | "js" | "mjs" | "cjs" | "ts"))
+        && LOADS.iter().any(|word| text.contains(word))
+}
+
+/// The files that a script names in any way and that may be what it runs: scripts, lists, and what lies in folders of checks. Sources
+/// and documents are the work.
+fn named_checks(script: &str, dir: &str, is_followed: bool, files: &dyn Following) -> Vec<String> {
+    const OF_CHECKS: &[&str] =
+        &["qa", "ci", "steps", "step", "suite", "suites", "scenarios", "cases", "acceptance"];
+    const LISTS: &[&str] = &["txt", "list", "lst", "tsv", "csv"];
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | '+');
+    let is_script = |path: &str| {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        match name.rsplit_once('.') {
+            Some((_, end)) => matches!(end, "sh" | "bash"),
+            None => true,
+        }
+    };
+    let is_of_checks = |folder: &str| {
+        let name = folder.rsplit('/').next().unwrap_or(folder).to_ascii_lowercase();
+        OF_CHECKS.contains(&name.as_str()) || CHECKS.iter().any(|word| name.contains(word))
+    };
+    let mut all: Vec<String> = Vec::new();
+    for word in script.split(|c: char| !is_part(c)) {
+        let word = word.trim_start_matches("./").trim_end_matches('/');
+        if word.is_empty() || word.starts_with(['/', '-', '.']) || word.split('/').any(|part| part == "..") {
+            continue;
+        }
+        let path = if dir.is_empty() { word.to_owned() } else { format!("{dir}/{word}") };
+        let is_product = path.to_ascii_lowercase().split('/').any(|part| PRODUCTS.contains(&part));
+        if is_product || (is_followed && is_subject(&path, false)) {
+            continue;
+        }
+        if files.text(&path).is_some() {
+            let is_list = path.rsplit_once('.').is_some_and(|(_, end)| LISTS.contains(&end));
+            // One that is only searched is often the work.
+            let is_handed_on = ["cat ", "<", "< "].iter().any(|by| {
+                script.contains(&format!("{by}{word}")) || script.contains(&format!("{by}./{word}"))
+            });
+            if (is_list && is_handed_on) || (is_script(&path) && path.contains(['/', '.'])) {
+                all.push(path);
+            }
+            continue;
+        }
+        let inside = files.matching(&format!("{path}/**"));
+        let is_all_scripts = !inside.is_empty() && inside.iter().all(|path| is_script(path));
+        if is_of_checks(&path) || is_all_scripts {
+            all.extend(inside);
+        }
+    }
+    all
 }
 
 fn is_program_name(word: &str) -> bool {

@@ -112,7 +112,6 @@ fn in_cargo_toml_what_is_tested_decides_and_dependencies_do_not() {
     for (added, is_equal) in [
         ("y = \"2\"\n", true),
         ("\n[dev-dependencies]\nz = \"1\"\n", true),
-        ("\n[features]\nfast = []\n", true),
         ("\n[[bin]]\nname = \"b\"\npath = \"src/b.rs\"\n", true),
         ("\n[lib]\ntest = false\n", false),
         ("\n[[test]]\nname = \"a\"\nharness = false\n", false),
@@ -624,10 +623,39 @@ fn helpers_fixtures_and_lists_decide_with_the_tests_that_use_them() {
         assert_eq!(kind_of(path).is_some(), is_goalpost, "{path}");
     }
     let text = "from calc import add\nfrom compare_helper import same\nimport src.helper\n";
+    let helpers: Vec<Vec<String>> = imported_by_test("tests/test_a.py", text)
+        .into_iter()
+        .map(|paths| {
+            paths.into_iter().filter(|path| is_helper_of_test(path, None, "tests/test_a.py")).collect()
+        })
+        .filter(|paths: &Vec<String>| !paths.is_empty())
+        .collect();
+    assert_eq!(helpers, [["compare_helper.py"]], "what it imports from the top, by its name");
+    for (module, text, is) in [
+        ("base.py", "import unittest\n\nclass Case(unittest.TestCase):\n    pass\n", true),
+        ("base.py", "# import unittest\nx = 1\n", false),
+        ("lib/same.js", "const test = require('node:test');\n", true),
+        ("lib/same.js", "const assert = require('node:assert');\n", false),
+    ] {
+        assert_eq!(is_helper_of_test(module, Some(text), "tests/a.py"), is, "{module}: {text}");
+    }
+    for (path, is) in [
+        ("expected.json", true),
+        ("data/add_cases.csv", true),
+        ("vectors/add.txt", true),
+        ("recorded/sums.json", true),
+        ("data/capitals.json", false),
+        ("src/cases.py", false),
+        ("cases", false),
+    ] {
+        assert_eq!(is_data_of_tests(path), is, "{path}");
+    }
     assert_eq!(
-        helpers_of_test("tests/test_a.py", text),
-        [vec!["compare_helper.py".to_owned()]],
-        "what it imports from the top, by its name"
+        packages_of_test(
+            "test/a.js",
+            "import x from '@a/b/c'; const y = require('should/as-function'); require('./z')"
+        ),
+        ["@a/b", "should"]
     );
     let script = "import json\njson.load(open('check.json'))\nopen('data/known-failures.txt')\nopen('data/all.json')\n";
     let files = Files(BTreeMap::from([
@@ -680,4 +708,92 @@ fn a_report_that_is_not_what_it_claims_to_be_is_no_more_than_its_words() {
             .is_none()
     );
     assert!(before.shrunk_to(None).is_some());
+}
+
+#[test]
+fn what_a_script_runs_without_naming_it_there_is_what_it_names_anywhere() {
+    let files = Files(BTreeMap::from([
+        ("qa/a.sh", "test 1 = 1"),
+        ("qa/b.sh", "true"),
+        ("steps.txt", "true"),
+        ("steps/add.py", "assert True"),
+        ("ci/all.py", "import runpy\nfor p in pathlib.Path('steps').glob('*.py'):\n    runpy.run_path(p)\n"),
+        ("package/a.py", "x = 1"),
+        ("src/b.sh", "true"),
+        ("NOTES.md", "done"),
+        ("words.sh", "n=$(grep -c x steps.txt)\necho \"$n failed, $m passed\"\n"),
+        ("optional.sh", "if [ -f ./local.env ]; then . ./local.env; fi\n"),
+    ]));
+    for (command, followed) in [
+        ("find qa -name '*.sh' | sort | xargs -n1 sh", vec!["qa/a.sh", "qa/b.sh"]),
+        ("for f in $(ls qa); do sh qa/$f || exit 1; done", vec!["qa/a.sh", "qa/b.sh"]),
+        ("eval \"$(cat steps.txt)\"", vec!["steps.txt"]),
+        ("cat steps.txt | sh", vec!["steps.txt"]),
+        ("while read name; do sh \"$name\"; done <steps.txt", vec!["steps.txt"]),
+        ("python3 ci/all.py", vec!["ci/all.py", "steps/add.py"]),
+        // The work is looked at, and not run.
+        ("for f in $(find package -name '*.py'); do python3 -m py_compile $f; done", vec![]),
+        ("for f in $(ls src); do sh -n src/$f; done", vec![]),
+        ("find src -name '*.sh' | xargs sh", vec![]),
+        ("cat NOTES.md | grep -q done", vec![]),
+        ("eval x; grep -q done steps.txt", vec![]),
+        ("sh words.sh", vec!["words.sh"]),
+        ("grep -q done NOTES.md && cat steps.txt", vec![]),
+    ] {
+        let found: Vec<String> =
+            follow(command, "", &files).files.into_iter().map(|file| file.path).collect();
+        assert_eq!(found, followed, "{command}");
+    }
+    assert_eq!(
+        follow("sh optional.sh", "", &files).patterns,
+        ["local.env"],
+        "it takes part as soon as it is there"
+    );
+    assert!(follow("PATH=\"$PWD/bin:$PATH\" sh optional.sh", "", &files).sets_path);
+    assert!(!follow("sh optional.sh", "", &files).sets_path);
+}
+
+#[test]
+fn profiles_features_and_imports_that_tests_rest_on_are_put_back() {
+    let cargo = |features: &str| format!("[package]\nname = \"a\"\n\n[features]\n{features}offline = []\n");
+    let (equal, before) =
+        compared(SharedFile::CargoToml, &cargo(""), &cargo("default = [\"offline\", \"new\"]\nnew = []\n"));
+    assert!(!equal);
+    assert_eq!(before, cargo("default = [\"new\"]\nnew = []\n"), "a feature that is new stays");
+    let (equal, before) = compared(
+        SharedFile::CargoToml,
+        "[package]\nname = \"a\"\n",
+        "[package]\nname = \"a\"\n\n[profile.dev]\ndebug-assertions = false\n",
+    );
+    assert!(!equal && !before.contains("debug-assertions"), "{before}");
+    let old = r##"{"imports": {"#same": "./test/same.js", "#calc": "./src/calc.js"}}"##;
+    let new = r##"{"imports": {"#same": "./src/same.js", "#calc": "./lib/calc.js", "#x": "./x.js"}}"##;
+    let (equal, before) = compared(SharedFile::PackageJson, old, new);
+    assert!(!equal);
+    for kept in [r##""#same": "./test/same.js""##, r##""#calc": "./lib/calc.js""##, r##""#x": "./x.js""##] {
+        assert!(before.contains(kept), "{kept} in {before}");
+    }
+}
+
+#[test]
+fn examples_in_documentation_are_put_back() {
+    let rust = |sum: i32, code: &str| {
+        format!(
+            "/// Adds.\n///\n/// ```\n/// assert_eq!(a::add(2, 2), {sum});\n/// ```\npub fn add() {{ {code} }}\n"
+        )
+    };
+    let (equal, before) = compared(SharedFile::RustSource, &rust(4, "1"), &rust(0, "2"));
+    assert_eq!((equal, before), (false, rust(4, "2")));
+    assert!(compared(SharedFile::RustSource, &rust(4, "1"), &rust(4, "2")).0);
+    let (_, before) = compared(SharedFile::RustSource, &rust(4, "1"), "pub fn add() {}\n");
+    assert!(
+        before.contains("/// assert_eq!(a::add(2, 2), 4);\n/// ```\n#[allow(dead_code)]\nfn "),
+        "{before}"
+    );
+    let python = |sum: i32, code: &str| {
+        format!("def add(a, b):\n    \"\"\"\n    >>> add(2, 2)\n    {sum}\n    \"\"\"\n    {code}\n")
+    };
+    let (equal, before) = compared(SharedFile::PythonSource, &python(4, "x"), &python(0, "y"));
+    assert_eq!((equal, before), (false, python(4, "y")));
+    assert_eq!(SharedFile::PythonSource.deciding_part("def add(a, b):\n    return a\n"), None);
 }

@@ -5,6 +5,7 @@
 //! where it was ([`SharedFile::as_before`] puts the parts of shared files back).
 
 mod conventions;
+mod doc_tests;
 mod follow;
 mod missed;
 mod modules;
@@ -18,11 +19,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use conventions::{
-    ABOVE, IN_HOME, SHADOW_PACKAGES, SHADOWS, is_discovered, is_left_out, kind_of, test_of_snapshots,
+    ABOVE, IN_HOME, SHADOW_PACKAGES, SHADOWS, is_discovered, is_left_out, is_loaded_by_unittest, kind_of,
+    kind_of_work, test_of_snapshots,
 };
 pub use follow::{Followed, FollowedFile, Following, follow};
 pub use missed::missed_tests;
-pub use modules::helpers_of_test;
+pub use modules::{imported_by_test, is_data_of_tests, is_helper_of_test, packages_of_test};
 pub use must_fail::{
     MAX_MUST_FAIL, MustFailRun, MustFailSearch, MustFailTest, Place, ends_as_its_tests_do, must_fail_name,
     must_fail_tests, must_fail_tests_of_claim, with_must_fail_tests,
@@ -195,9 +197,10 @@ pub fn use_of_checkout(
 pub fn must_pass_as_before(moved: &[MovedGoalpost], had_tests: bool, ran_before: Option<u32>) -> bool {
     moved.iter().any(|moved| match (moved.how, moved.kind) {
         (Moved::Changed | Moved::Removed, _) => true,
-        (Moved::Added, GoalpostKind::Test | GoalpostKind::Keys(SharedFile::RustSource)) => {
-            ran_before.is_some_and(|ran| ran > 0)
-        }
+        (
+            Moved::Added,
+            GoalpostKind::Test | GoalpostKind::Keys(SharedFile::RustSource | SharedFile::PythonSource),
+        ) => ran_before.is_some_and(|ran| ran > 0),
         (Moved::Added, _) => ran_before.map_or(had_tests, |ran| ran > 0),
     })
 }

@@ -49,19 +49,89 @@ pub(super) fn imported(path: &str, text: &str) -> Vec<Vec<String>> {
     }
 }
 
-/// The files that may be helpers of the test at `path`, which a runner starts from the top of the workspace: each import with every
-/// path by which it could be found.
-pub fn helpers_of_test(path: &str, text: &str) -> Vec<Vec<String>> {
+/// What the test at `path`, which a runner starts from the top of the workspace, imports: each import with every path by which it could
+/// be found.
+pub fn imported_by_test(path: &str, text: &str) -> Vec<Vec<String>> {
     let name = path.rsplit('/').next().unwrap_or(path);
     let mut all = imported(path, text);
     if name != path && language(path, text) == Some(Language::Python) {
         all.extend(imported(name, text));
     }
     for paths in &mut all {
-        paths.retain(|module| kind_of(module).is_none() && is_helper(module, path));
+        paths.retain(|module| kind_of(module).is_none());
     }
     all.retain(|paths| !paths.is_empty());
     all
+}
+
+/// Whether the module that the test at `path` imports serves tests and is not what they test: by where it lies, by its name, or since
+/// it uses a library of tests itself.
+pub fn is_helper_of_test(module: &str, text: Option<&str>, path: &str) -> bool {
+    const LIBRARIES: &[&str] = &[
+        "import unittest",
+        "from unittest",
+        "import pytest",
+        "from pytest",
+        "'node:test'",
+        "\"node:test\"",
+        "'vitest'",
+        "\"vitest\"",
+        "@jest/globals",
+        "'chai'",
+        "\"chai\"",
+    ];
+    let uses_library = |text: &str| {
+        text.lines().any(|line| {
+            let line = line.trim_start();
+            !line.starts_with(['#', '*', '/']) && LIBRARIES.iter().any(|library| line.contains(library))
+        })
+    };
+    is_helper(module, path) || text.is_some_and(uses_library)
+}
+
+/// The packages that the test at `path` imports by their names: `chai`, `@scope/name`.
+pub fn packages_of_test(path: &str, text: &str) -> Vec<String> {
+    if language(path, text) != Some(Language::JavaScript) {
+        return Vec::new();
+    }
+    let mut all: Vec<String> = Vec::new();
+    for name in quoted_modules(text).filter(|name| !name.starts_with(['.', '/', '#']) && !name.contains(':'))
+    {
+        let parts = if name.starts_with('@') { 2 } else { 1 };
+        let package = name.split('/').take(parts).collect::<Vec<_>>().join("/");
+        if !package.is_empty() && !package.split('/').any(|part| part == "..") && !all.contains(&package) {
+            all.push(package);
+        }
+    }
+    all
+}
+
+/// Endings of files that hold data.
+const DATA: &[&str] =
+    &["json", "yaml", "yml", "toml", "txt", "csv", "tsv", "ini", "cfg", "conf", "list", "lst"];
+
+/// Whether the name of a data file, or of the folder it lies in, says that tests compare with what it holds.
+pub fn is_data_of_tests(path: &str) -> bool {
+    const HOLDS_RESULTS: &[&str] = &[
+        "expect",
+        "golden",
+        "cases",
+        "vector",
+        "record",
+        "snapshot",
+        "baseline",
+        "approved",
+        "reference",
+        "oracle",
+        "truth",
+        "cassette",
+        "fixture",
+    ];
+    let lower = path.to_ascii_lowercase();
+    let mut parts = lower.rsplit('/');
+    let Some((stem, end)) = parts.next().and_then(|name| name.rsplit_once('.')) else { return false };
+    let folder = parts.next().unwrap_or_default();
+    DATA.contains(&end) && HOLDS_RESULTS.iter().any(|word| stem.contains(word) || folder.contains(word))
 }
 
 /// Words in the names of data files by which a check leaves something out or decides how much is enough.
@@ -84,8 +154,6 @@ const STEERS_CHECKS: &[&str] = &[
 /// Data files that the text of the check at `path` names and that decide about its result: those beside it in a folder of checks or
 /// scripts, and those whose name says so. Each with every path by which it could be found, from `dir` or from the check's own folder.
 pub(super) fn data_of_check(path: &str, text: &str, dir: &str) -> Vec<[Option<String>; 2]> {
-    const DATA: &[&str] =
-        &["json", "yaml", "yml", "toml", "txt", "csv", "tsv", "ini", "cfg", "conf", "list", "lst"];
     let own = path.rsplit_once('/').map_or("", |(own, _)| own);
     let is_of_checks = own.to_ascii_lowercase().split('/').any(|folder| {
         OF_SCRIPTS.contains(&folder) || folder == "tools" || CHECKS.iter().any(|word| folder.contains(word))
@@ -199,26 +267,35 @@ fn javascript(folder: &str, text: &str) -> Vec<Vec<String>> {
     const ENDS: &[&str] =
         &["", ".js", ".cjs", ".mjs", ".ts", ".mts", ".cts", ".json", "/index.js", "/index.mjs", "/index.ts"];
     let mut all: Vec<Vec<String>> = Vec::new();
-    for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
-        for quote in ['\'', '"', '`'] {
-            // Every odd part lies between two quotes; what stands before it says whether it is a module.
-            let parts: Vec<&str> = line.split(quote).collect();
-            for at in (1..parts.len()).step_by(2) {
-                let (before, name) = (parts[at - 1].trim_end(), parts[at]);
-                let before = before.strip_suffix('(').map_or(before, str::trim_end);
-                let is_import = ["require", "import", "from"].iter().any(|word| before.ends_with(word));
-                if !is_import || !(name.starts_with("./") || name.starts_with("../")) {
-                    continue;
-                }
-                let found: Vec<String> =
-                    ENDS.iter().filter_map(|end| below(folder, &format!("{name}{end}"))).collect();
-                if !found.is_empty() && !all.contains(&found) {
-                    all.push(found);
-                }
-            }
+    for name in quoted_modules(text).filter(|name| name.starts_with("./") || name.starts_with("../")) {
+        let found: Vec<String> =
+            ENDS.iter().filter_map(|end| below(folder, &format!("{name}{end}"))).collect();
+        if !found.is_empty() && !all.contains(&found) {
+            all.push(found);
         }
     }
     all
+}
+
+/// The names of modules that a file of JavaScript loads, as they are written.
+fn quoted_modules(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.flat_map(|line| {
+        ['\'', '"', '`'].into_iter().flat_map(move |quote| {
+            // Every odd part lies between two quotes; what stands before it says whether it is a module.
+            let parts: Vec<&str> = line.split(quote).collect();
+            let modules: Vec<&str> = (1..parts.len())
+                .step_by(2)
+                .filter(|at| {
+                    let before = parts[at - 1].trim_end();
+                    let before = before.strip_suffix('(').map_or(before, str::trim_end);
+                    ["require", "import", "from"].iter().any(|word| before.ends_with(word))
+                })
+                .map(|at| parts[at])
+                .collect();
+            modules
+        })
+    })
 }
 
 #[cfg(test)]

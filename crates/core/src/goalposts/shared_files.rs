@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toml_edit::{DocumentMut, Item, Table};
 
+use super::{GoalpostKind, conventions::kind_of, doc_tests};
 use crate::judge::tamper::rust_test_items;
 
 /// A kind of file that is shared with other work.
@@ -20,8 +21,10 @@ pub enum SharedFile {
     MavenPom,
     /// `go.mod`, which takes a folder out of the module around it, and says what stands for a module that tests use.
     GoMod,
-    /// Tests among Rust sources: `#[cfg(test)] mod tests { … }`.
+    /// Tests among Rust sources: `#[cfg(test)] mod tests { … }`, and the examples in their documentation.
     RustSource,
+    /// The examples in the documentation of Python sources: `>>> add(2, 2)`.
+    PythonSource,
 }
 
 /// The keys of `package.json` that decide as a whole.
@@ -73,6 +76,8 @@ const CARGO_KEYS: &[&[&str]] = &[
     &["lib", "doctest"],
     &["lib", "harness"],
     &["profile", "test"],
+    // The profile of tests rests on this one.
+    &["profile", "dev"],
 ];
 
 /// The sections of `setup.cfg` that decide, by their beginnings.
@@ -140,7 +145,7 @@ impl SharedFile {
                     replacements(text).into_iter().map(|(module, by)| format!("\n{module} => {by}"));
                 std::iter::once("module".to_owned()).chain(replaced).collect()
             }
-            Self::Cmake | Self::Gradle | Self::MavenPom | Self::RustSource => self
+            Self::Cmake | Self::Gradle | Self::MavenPom | Self::RustSource | Self::PythonSource => self
                 .blocks(text)
                 .into_iter()
                 .map(|block| squeezed(&text[block.start..block.end]) + "\n")
@@ -162,7 +167,7 @@ impl SharedFile {
                 Some(kept.chain(before).map(|section| section.text).collect())
             }
             Self::GoMod => Some(if old.is_empty() { String::new() } else { go_mod_as_before(old, new) }),
-            Self::Cmake | Self::Gradle | Self::MavenPom | Self::RustSource => {
+            Self::Cmake | Self::Gradle | Self::MavenPom | Self::RustSource | Self::PythonSource => {
                 Some(self.blocks_as_before(old, new))
             }
         };
@@ -174,15 +179,25 @@ impl SharedFile {
             Self::Cmake => cmake_blocks(text),
             Self::Gradle => gradle_blocks(text),
             Self::MavenPom => pom_blocks(text),
-            Self::RustSource => rust_test_items(text)
-                .into_iter()
-                .map(|item| Block {
+            Self::RustSource => {
+                let items = rust_test_items(text).into_iter().map(|item| Block {
                     start: item.start,
                     end: item.end,
                     name: item.name,
                     is_nested: item.is_nested,
-                })
-                .collect(),
+                });
+                let mut blocks: Vec<Block> = items.collect();
+                let examples = doc_tests::rust(text).into_iter().map(Block::of_example);
+                let apart: Vec<Block> = examples
+                    .filter(|example| {
+                        !blocks.iter().any(|block| example.start < block.end && block.start < example.end)
+                    })
+                    .collect();
+                blocks.extend(apart);
+                blocks.sort_by_key(|block| block.start);
+                blocks
+            }
+            Self::PythonSource => doc_tests::python(text).into_iter().map(Block::of_example).collect(),
             Self::PackageJson | Self::CargoToml | Self::PyprojectToml | Self::SetupCfg | Self::GoMod => {
                 Vec::new()
             }
@@ -211,7 +226,8 @@ impl SharedFile {
         let lost: String = before
             .iter()
             .filter(|(_, is_placed)| !is_placed)
-            .map(|(block, _)| format!("\n{}\n", &old[block.start..block.end]))
+            .enumerate()
+            .map(|(number, (block, _))| self.lost_block(block, &old[block.start..block.end], number))
             .collect();
         if lost.is_empty() {
             return text;
@@ -225,6 +241,17 @@ impl SharedFile {
     }
 }
 
+impl SharedFile {
+    /// A block that the agent took away, for the end of the file. An example needs something that it documents.
+    fn lost_block(self, block: &Block, text: &str, number: usize) -> String {
+        match self {
+            Self::RustSource if block.is_example() => doc_tests::rust_alone(text, number),
+            Self::PythonSource => doc_tests::python_alone(text, number),
+            _ => format!("\n{text}\n"),
+        }
+    }
+}
+
 /// A part of a text that decides.
 struct Block {
     start: usize,
@@ -233,6 +260,16 @@ struct Block {
     name: String,
     /// Whether it lies within another item.
     is_nested: bool,
+}
+
+impl Block {
+    fn of_example(example: doc_tests::Example) -> Self {
+        Self { start: example.start, end: example.end, name: example.name, is_nested: false }
+    }
+
+    fn is_example(&self) -> bool {
+        self.name.starts_with(doc_tests::EXAMPLE)
+    }
 }
 
 fn squeezed(text: &str) -> String {
@@ -252,8 +289,26 @@ fn deciding_keys_of_package(package: &Map<String, Value>) -> Map<String, Value> 
         .filter(|(key, _)| PACKAGE_KEYS.contains(&key.as_str()) || *key == "scripts")
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
+    let imports = imports_of_tests(package);
+    if !imports.is_empty() {
+        keys.insert("imports".to_owned(), Value::Object(imports));
+    }
     keys.retain(|_, value| *value != Value::Object(Map::new()));
     keys
+}
+
+/// The names in `imports` that lead to what belongs to tests.
+fn imports_of_tests(package: &Map<String, Value>) -> Map<String, Value> {
+    let imports = package.get("imports").and_then(Value::as_object);
+    let is_of_tests = |target: &Value| {
+        let target = target.as_str().or_else(|| target.get("default").and_then(Value::as_str));
+        target.is_some_and(|path| {
+            let kind = kind_of(path.trim_start_matches("./"));
+            matches!(kind, Some(GoalpostKind::Test | GoalpostKind::Setting))
+        })
+    };
+    let all = imports.into_iter().flatten().filter(|(_, target)| is_of_tests(target));
+    all.map(|(name, target)| (name.clone(), target.clone())).collect()
 }
 
 /// Scripts that were there are as they were; a new one stays, unless npm would run it beside another.
@@ -265,6 +320,13 @@ fn package_as_before(old: &str, new: &str) -> Option<String> {
             Some(value) => new.insert((*key).to_owned(), value.clone()),
             None => new.remove(*key),
         };
+    }
+    let imports = imports_of_tests(&old);
+    if !imports.is_empty() {
+        let now = new.entry("imports").or_insert_with(|| Value::Object(Map::new()));
+        if let Some(now) = now.as_object_mut() {
+            now.extend(imports);
+        }
     }
     let mut scripts = match new.remove("scripts") {
         Some(Value::Object(scripts)) => scripts,
@@ -326,6 +388,10 @@ fn cargo_extra(document: &DocumentMut) -> String {
     let mut part = String::new();
     if let Some(members) = at(document, &["workspace", "members"]) {
         part.push_str(&format!("workspace.members = {}\n", canonical(members)));
+    }
+    if at(document, &["features"]).is_some() {
+        let default = at(document, &["features", "default"]).map(canonical).unwrap_or_default();
+        part.push_str(&format!("features.default = {default}\n"));
     }
     for (name, source) in dev_sources(document) {
         part.push_str(&format!("dev-dependencies.{name} = {source}\n"));
@@ -393,6 +459,7 @@ fn cargo_lists_as_before(old: &DocumentMut, new: &mut DocumentMut) {
             }
         }
     }
+    default_features_as_before(old, new);
     let now = dev_sources(new);
     for (name, _) in dev_sources(old).into_iter().filter(|entry| !now.contains(entry)) {
         let before = at(old, &["dev-dependencies", &name]).cloned();
@@ -419,6 +486,29 @@ fn cargo_lists_as_before(old: &DocumentMut, new: &mut DocumentMut) {
                 };
             }
         }
+    }
+}
+
+/// A feature that was there is on by default if it was; tests may ask for it. One that is new is the work's own.
+fn default_features_as_before(old: &DocumentMut, new: &mut DocumentMut) {
+    let names = |document: &DocumentMut| -> Vec<String> {
+        let list = at(document, &["features", "default"]).and_then(Item::as_array);
+        let names = list.into_iter().flatten().filter_map(toml_edit::Value::as_str);
+        names.map(str::to_owned).collect()
+    };
+    let (before, now) = (names(old), names(new));
+    let stays = |name: &&String| before.contains(name) || at(old, &["features", name.as_str()]).is_none();
+    let mut wanted: Vec<&String> = now.iter().filter(stays).collect();
+    // One that is gone altogether cannot be on.
+    let is_there =
+        |name: &&String| name.contains(['/', ':']) || at(new, &["features", name.as_str()]).is_some();
+    wanted.extend(before.iter().filter(|name| !now.contains(name)).filter(is_there));
+    if wanted.len() == now.len() && wanted.iter().all(|name| now.contains(name)) {
+        return;
+    }
+    let list: toml_edit::Array = wanted.into_iter().map(String::as_str).collect();
+    if let Some(features) = new.get_mut("features").and_then(Item::as_table_like_mut) {
+        features.insert("default", toml_edit::value(list));
     }
 }
 

@@ -30,6 +30,24 @@ pub fn named_files(command: &str) -> Vec<String> {
     reader.files
 }
 
+/// Whether `file` is one that a builder finds without being told: the makefile behind `make`.
+pub fn is_found_by_itself(file: &str) -> bool {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    ["make", "just", "task", "rake"].into_iter().any(|builder| match programs::program(builder) {
+        Program::Builder { files, .. } => files.contains(&name),
+        _ => false,
+    })
+}
+
+/// The folder of a file and what it is to a program that knows it under several names: a `GNUmakefile` is a `Makefile`.
+pub fn role(path: &str) -> (String, String) {
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let name = name.to_ascii_lowercase();
+    let name = name.trim_start_matches('.');
+    let name = name.strip_prefix("gnu").unwrap_or(name);
+    (folder.to_owned(), name.split('.').next().unwrap_or(name).to_owned())
+}
+
 /// The programs that the simple commands of `command` start, without what a shell does by itself.
 pub fn programs_of(command: &str) -> Vec<String> {
     const OF_THE_SHELL: &[&str] = &[
@@ -255,9 +273,12 @@ impl Reader {
                     return;
                 }
                 if flag == "-m" {
-                    // A module. `python -m pytest tests/a.py` names a file after it all the same.
-                    arguments.next();
-                    self.test_runner(arguments.as_slice());
+                    // A module. `python -m pytest tests/a.py` names a file after it all the same; what other modules look at
+                    // (`python -m doctest calc.py`) is the work.
+                    let module = arguments.next().map(|word| word.text.as_str());
+                    if module.is_some_and(programs::is_test_module) {
+                        self.test_runner(arguments.as_slice());
+                    }
                     return;
                 }
                 if flag == "--test" {

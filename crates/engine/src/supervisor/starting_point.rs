@@ -6,7 +6,12 @@ use dacapo_core::{
     event::{Base, ProtectedFile},
     goalposts::Runner,
     ids::LoopId,
-    judge::{evidence::needs_words, gate_scripts::named_files, glob::Globs, progress::TOO_MANY},
+    judge::{
+        evidence::needs_words,
+        gate_scripts::{is_found_by_itself, named_files},
+        glob::Globs,
+        progress::TOO_MANY,
+    },
     policy::{EVERY_FILE, GateIn, GateSpec, OWN_FILES, Policy, TestsMode},
     receipt::sha256,
 };
@@ -92,6 +97,8 @@ impl StartingPoint {
                 named_files(&gate.script()).into_iter().filter(|file| !is_asked_for(policy, gate, file))
             })
             .chain(policy.gates.named_later.iter().cloned())
+            // Makefiles get targets that are new: they are compared as settings are, and the gates have to pass with the old one.
+            .filter(|file| policy.gates.tests != TestsMode::Checked || !is_found_by_itself(file))
             .collect();
         let mut protected = Vec::new();
         if !listed.is_empty() || !named.is_empty() {

@@ -13,7 +13,7 @@ use dacapo_core::{
     ids::LoopId,
     judge::{
         evidence::{needs_words, verify_claim},
-        gate_scripts::named_files,
+        gate_scripts::{named_files, role},
         glob::Globs,
         tamper::{self, FileChange},
     },
@@ -383,6 +383,9 @@ impl Supervisor<'_> {
                 if let Some(extras) = &self.extras {
                     extras.lay_out(workspace.root(), &folder).map_err(at)?;
                 }
+                if let Some(goalposts) = &self.goalposts {
+                    goalposts.as_elsewhere(&folder);
+                }
                 if let Some(goalposts) = &self.goalposts
                     && look.tests_as_before
                 {
@@ -589,15 +592,6 @@ impl<'a> Protection<'a> {
     fn matches(&self, path: &str) -> bool {
         self.files.contains(path) || self.rivals.contains(path) || self.globs.matches(path)
     }
-}
-
-/// The folder of a file and what it is to a program that knows it under several names.
-fn role(path: &str) -> (String, String) {
-    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-    let name = name.to_ascii_lowercase();
-    let name = name.trim_start_matches('.');
-    let name = name.strip_prefix("gnu").unwrap_or(name);
-    (folder.to_owned(), name.split('.').next().unwrap_or(name).to_owned())
 }
 
 /// Protected files that no snapshot holds because git ignores them, and that are not what they were.

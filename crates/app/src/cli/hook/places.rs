@@ -10,7 +10,7 @@ use dacapo_core::{
 };
 use dacapo_engine::{config_files::ConfigFiles, health, hook_files::HookFileError, units::top};
 
-use crate::{context::Context, error::UserError};
+use crate::{cli::flags::tests_where_nothing_is_typed, context::Context, error::UserError};
 
 /// For which sessions.
 #[derive(Args, Debug, Clone, Copy)]
@@ -61,7 +61,8 @@ pub(super) fn gate_timeouts() -> Vec<dacapo_core::duration::Millis> {
     let configured = Context::folder(None).ok().and_then(|folder| ConfigFiles::load(&folder).ok());
     let effective = configured.map(|configured| configured.effective(&dacapo_core::config::Typed::default()));
     let Some(effective) = effective else { return Vec::new() };
-    let (gates, times) = (effective.gates, if effective.tests.value == TestsMode::Free { 1 } else { 2 });
+    let tests = tests_where_nothing_is_typed(&effective.tests);
+    let (gates, times) = (effective.gates, if tests == TestsMode::Free { 1 } else { 2 });
     let with_retries = |timeout: u64, retries: u32| timeout.saturating_mul((u64::from(retries) + 1) * times);
     gates
         .iter()

@@ -202,7 +202,7 @@ fn policy_of(
 /// The gates of the configuration, and what it says about tests.
 fn gates_of(effective: &Effective) -> GateRules {
     GateRules {
-        tests: effective.tests.value,
+        tests: flags::tests_where_nothing_is_typed(&effective.tests),
         test_paths: effective.test_paths.iter().map(|path| path.value.clone()).collect(),
         ..flags::gate_rules(effective, 0, &[], true)
     }

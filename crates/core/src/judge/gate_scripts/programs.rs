@@ -19,6 +19,11 @@ pub(super) enum Program {
     Other,
 }
 
+/// Whether a module of Python that is run by `-m` is given files of tests.
+pub(super) fn is_test_module(name: &str) -> bool {
+    matches!(name, "pytest" | "unittest" | "nose" | "nose2" | "green" | "ward" | "twisted.trial")
+}
+
 /// What the program called `name` does.
 pub(super) fn program(name: &str) -> Program {
     // `python3.12` is `python`.
