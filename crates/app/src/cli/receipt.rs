@@ -174,11 +174,14 @@ pub(super) struct ReceiptAuthor {
 
 impl ReceiptAuthor {
     pub(super) fn of(client: &Client, view: &LoopView) -> Result<Self, UserError> {
-        let model = client.loop_started(&view.id)?.and_then(|started| {
-            let agent = &started.policy.agent;
-            let mut agents = (0..=agent.fallback.len()).map(|index| agent.at(index));
-            agents.find(|agent| agent.name == view.agent).and_then(|agent| agent.model.clone())
-        });
+        let model = match &view.model {
+            Some(model) => Some(model.clone()),
+            None => client.loop_started(&view.id)?.and_then(|started| {
+                let agent = &started.policy.agent;
+                let mut agents = (0..=agent.fallback.len()).map(|index| agent.at(index));
+                agents.find(|agent| agent.name == view.agent).and_then(|agent| agent.model.clone())
+            }),
+        };
         let model = model.map(|model| format!(", model {model}")).unwrap_or_default();
         Ok(Self {
             // A check of a merge has no agent.

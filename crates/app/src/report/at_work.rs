@@ -43,8 +43,10 @@ impl AtWork {
                 (self.worker, self.gate, self.parked) = (Some(worker), None, None);
                 self.last.clear();
             }
-            LoopEvent::AgentExited { .. } => {
+            LoopEvent::AgentExited { exit, .. } => {
                 self.worker = None;
+                let agent = self.view.as_ref().map(|view| view.agent.clone());
+                self.models.extend(agent.zip(exit.model.clone()));
                 self.last.clear();
             }
             LoopEvent::GateStarted { name, .. } => {

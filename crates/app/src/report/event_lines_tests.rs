@@ -172,6 +172,7 @@ fn agent_exit() -> AgentExit {
         dropped_bytes: 0,
         leftovers: 0,
         session: None,
+        model: None,
         usage: None,
         cost_usd: None,
         estimated: false,

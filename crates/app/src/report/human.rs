@@ -153,6 +153,7 @@ impl Human {
     fn show(&mut self, envelope: &Envelope, view: &LoopView) {
         if let LoopEvent::AgentExited { exit, .. } = &envelope.event {
             self.said = exit.detail.clone().unwrap_or_default();
+            self.models.extend(exit.model.clone().map(|model| (view.agent.clone(), model)));
         }
         match &envelope.event {
             LoopEvent::LoopStarted(started) => {

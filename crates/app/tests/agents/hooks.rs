@@ -210,7 +210,7 @@ fn doctor_names_hooks_and_what_keeps_them_from_working() {
         "they run `/gone/dacapo`, which is not there",
         "hooks are switched off in these settings",
         "lets its agent go after 3 refusals in a row",
-        "the host ends them after 1h0m0s, and the gates of this folder may take 4h1m0s",
+        "the host ends them after 1h0m0s, and the gates of this folder may take 8h1m0s",
     ]) {
         assert_has(text, words);
     }
@@ -220,7 +220,7 @@ fn doctor_names_hooks_and_what_keeps_them_from_working() {
     assert_has(&output.stdout, "lets its agent go after 3 refusals in a row");
     let value: Value = serde_json::from_str(&fs::read_to_string(&settings).unwrap()).unwrap();
     assert_eq!(value["env"]["CLAUDE_CODE_STOP_HOOK_BLOCK_CAP"], "3", "the user's value stays");
-    assert_eq!(value["hooks"]["Stop"][0]["hooks"][0]["timeout"], 4 * 3600 + 60);
+    assert_eq!(value["hooks"]["Stop"][0]["hooks"][0]["timeout"], 8 * 3600 + 60);
 }
 
 #[test]

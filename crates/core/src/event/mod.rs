@@ -511,6 +511,9 @@ pub struct AgentExit {
     pub leftovers: u32,
     /// The session, where the agent names one.
     pub session: Option<String>,
+    /// The model that answered, where the agent names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// Tokens, where the agent reports them.
     pub usage: Option<Usage>,
     /// Money, where it can be told.

@@ -183,6 +183,7 @@ mod tests {
                 dropped_bytes: 0,
                 leftovers: 0,
                 session: None,
+                model: None,
                 usage: None,
                 cost_usd: Some(0.25),
                 estimated: false,

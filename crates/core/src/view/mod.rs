@@ -47,6 +47,9 @@ pub struct LoopView {
     /// The role it plays, in a pipeline.
     pub stage: Option<String>,
     pub agent: String,
+    /// The model that answered last, where the agent names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// `running`, `gating`, `parked`, `paused`, or how it ended.
     pub state: String,
     pub reason: Option<Reason>,
@@ -118,6 +121,7 @@ impl LoopView {
                 .and_then(Purpose::as_stage)
                 .map(|(stage, _)| stage.as_str().to_owned()),
             agent: started.policy.agent.command.name.clone(),
+            model: None,
             state: "running".to_owned(),
             reason: None,
             iteration: 0,
@@ -195,11 +199,15 @@ impl LoopView {
             }
             LoopEvent::AgentStarted { agent, .. } => {
                 self.set_state("running");
-                self.agent.clone_from(agent);
+                self.works_by(agent);
                 self.take_spend(&envelope.event);
             }
-            LoopEvent::UsageSeen { .. } | LoopEvent::AgentExited { .. } => self.take_spend(&envelope.event),
-            LoopEvent::AgentSwitched { agent, .. } => self.agent.clone_from(agent),
+            LoopEvent::UsageSeen { .. } => self.take_spend(&envelope.event),
+            LoopEvent::AgentExited { exit, .. } => {
+                self.take_spend(&envelope.event);
+                self.model = exit.model.clone().or(self.model.take());
+            }
+            LoopEvent::AgentSwitched { agent, .. } => self.works_by(agent),
             LoopEvent::BudgetReached { detail } => self.detail = Some(detail.clone()),
             LoopEvent::BudgetLow { .. } => {}
             // No claim is checked before the first agent.
@@ -317,6 +325,12 @@ impl LoopView {
     /// Whether a process must run it. The loop of a chat session goes on when a hook of its host does.
     pub fn needs_owner(&self) -> bool {
         self.session.is_none()
+    }
+
+    fn works_by(&mut self, agent: &str) {
+        if self.agent != agent {
+            (self.agent, self.model) = (agent.to_owned(), None);
+        }
     }
 
     fn set_state(&mut self, state: &str) {

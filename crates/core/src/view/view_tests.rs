@@ -216,6 +216,26 @@ fn a_life_is_folded_into_its_states() {
 }
 
 #[test]
+fn the_model_is_the_one_that_the_agent_named_last_and_goes_with_its_agent() {
+    let exited = |model: Option<&str>| LoopEvent::AgentExited {
+        iteration: 1,
+        attempt: 1,
+        exit: AgentExit { model: model.map(str::to_owned), ..agent_exit(0) },
+        judged: crate::event::AttemptJudgement::default(),
+    };
+    let switched = || LoopEvent::AgentSwitched { agent: "other".into(), index: 1, why: "a limit".into() };
+    for (events, model) in [
+        (vec![exited(None)], None),
+        (vec![exited(Some("m1")), exited(None)], Some("m1")),
+        (vec![exited(Some("m1")), exited(Some("m2"))], Some("m2")),
+        (vec![exited(Some("m1")), switched()], None),
+        (vec![exited(Some("m1")), switched(), exited(Some("m2"))], Some("m2")),
+    ] {
+        assert_eq!(view(events).model.as_deref(), model);
+    }
+}
+
+#[test]
 fn every_event_is_taken_and_nothing_else_begins_a_view() {
     let mut events = every_event().into_iter().map(|event| envelope(0, event));
     let mut view = LoopView::begin(&events.next().unwrap()).unwrap();

@@ -331,6 +331,7 @@ impl<'a> HostedLoop<'a> {
             dropped_bytes: 0,
             leftovers: 0,
             session: None,
+            model: None,
             usage: None,
             cost_usd: None,
             estimated: false,

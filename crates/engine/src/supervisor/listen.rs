@@ -44,6 +44,7 @@ pub(super) struct HeardOutput {
     pub(super) detail: Option<String>,
     pub(super) reset_at: Option<Timestamp>,
     pub(super) session: Option<String>,
+    pub(super) model: Option<String>,
     pub(super) spend: Spend,
     pub(super) warnings: Vec<String>,
     /// Whether the agent said anything to which its provider must have answered.
@@ -171,6 +172,7 @@ impl Listener {
                 detail: None,
                 reset_at: None,
                 session: None,
+                model: None,
                 spend: Spend::default(),
                 warnings: Vec::new(),
                 has_answered: true,
@@ -198,6 +200,7 @@ impl Listener {
             detail,
             reset_at: reset_at.filter(|_| is_ours.is_none()),
             session: told.session.filter(|_| !judged.is_session_lost),
+            model: told.model,
             spend: spend(&self.meter, told.is_subscription),
             warnings: told.warnings,
             has_answered: self.has_answered,

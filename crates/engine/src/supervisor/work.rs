@@ -867,6 +867,7 @@ impl Supervisor<'_> {
                     dropped_bytes: work.dropped,
                     leftovers: end.leftovers,
                     session: heard.session.or(open_session),
+                    model: heard.model,
                     usage: heard.spend.usage,
                     cost_usd: heard.spend.cost_usd,
                     estimated: heard.spend.estimated,

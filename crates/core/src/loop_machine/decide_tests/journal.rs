@@ -48,6 +48,7 @@ pub(crate) fn every_event() -> Vec<LoopEvent> {
         usage: Some(crate::event::Usage { input: 1, output: 2, cache_read: 3, cache_write: 4, reasoning: 5 }),
         cost_usd: Some(0.25),
         session: Some("s".into()),
+        model: Some("m".into()),
         reset_at: Some(Timestamp::UNIX_EPOCH),
         output: OutputMarks { stdout: 1, stderr: 2, prompt: 3, gates: 4 },
         ..agent_exit(0)

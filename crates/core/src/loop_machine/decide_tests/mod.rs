@@ -163,6 +163,7 @@ pub(crate) fn agent_exit(code: i32) -> AgentExit {
         dropped_bytes: 0,
         leftovers: 0,
         session: None,
+        model: None,
         usage: None,
         cost_usd: None,
         estimated: false,
