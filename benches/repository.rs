@@ -96,7 +96,7 @@ impl Bench {
         vec![
             Figure::at_most("processes, nothing changed", "git", unchanged, None, 1.0),
             Figure::at_most("processes, something changed", "git", changed, None, 2.0),
-            Figure::at_most("processes of a claim beyond", "git", claim, None, 3.0),
+            Figure::at_most("processes of a claim beyond", "git", claim, None, 6.0),
         ]
     }
 

@@ -518,4 +518,7 @@ fn a_claim_starts_at_most_six_git_processes_beyond_its_snapshot() {
         "{checked} for a claim that is checked in every way, and {free} for one that is not"
     );
     assert!(checked > free, "the claim was not checked");
+    let fixes = "echo fixed >work.txt";
+    let usual = calls_of_git(&format!("{fixes}\n{PROMISE}"), PROBED) - calls_of_git(fixes, PROBED);
+    assert!(usual <= 6, "{usual} for a claim that has changed no test");
 }

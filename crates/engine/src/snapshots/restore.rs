@@ -3,7 +3,10 @@
 use std::{fs, path::Path};
 
 use super::{Snapshot, shadow::Shadow};
-use crate::{git::WorkspaceError, scratch::Scratch};
+use crate::{
+    git::{GitCall, WorkspaceError},
+    scratch::Scratch,
+};
 
 impl Shadow {
     /// All files of the snapshot in a fresh folder, with links and execute bits.
@@ -13,7 +16,14 @@ impl Shadow {
         if entries.next().is_some() {
             return Err(WorkspaceError::NotEmpty(into.to_owned()));
         }
-        self.write_out(id, into, &["--all"], None)
+        // Index and files at once, since the folder is empty.
+        self.with_index_for(into, |call| {
+            let tree = self.tree_of(id)?;
+            let all =
+                ["read-tree", "--reset", "-u", "--no-sparse-checkout", "--no-recurse-submodules", &tree];
+            call()?.args(all).ok()?;
+            Ok(())
+        })
     }
 
     /// Some files of the snapshot in a folder, over what is there; paths it does not hold are passed over.
@@ -22,31 +32,27 @@ impl Shadow {
         let is_there = self.files_at(id, paths)?;
         let wanted = paths.iter().zip(is_there).filter(|(_, file)| file.is_some());
         let input: Vec<u8> = wanted.flat_map(|(path, _)| [path, &b"\0"[..]].concat()).collect();
-        if input.is_empty() { Ok(()) } else { self.write_out(id, into, &["-z", "--stdin"], Some(input)) }
+        if input.is_empty() {
+            return Ok(());
+        }
+        self.with_index_for(into, |call| {
+            call()?.args(["read-tree", &self.tree_of(id)?]).ok()?;
+            call()?.args(["checkout-index", "--force", "--quiet", "-z", "--stdin"]).input(input).ok()?;
+            Ok(())
+        })
     }
 
-    fn write_out(
-        &self,
-        id: &str,
+    /// Lets `write` call git with an index of its own, for files in the folder `into`.
+    fn with_index_for<'g>(
+        &'g self,
         into: &Path,
-        which: &[&str],
-        input: Option<Vec<u8>>,
+        write: impl FnOnce(&dyn Fn() -> Result<GitCall<'g>, WorkspaceError>) -> Result<(), WorkspaceError>,
     ) -> Result<(), WorkspaceError> {
         let into = into.canonicalize().map_err(WorkspaceError::io("enter", into))?;
         let scratch = Scratch::new("dacapo-index")
             .map_err(WorkspaceError::io("make a folder in", std::env::temp_dir()))?;
         let index = scratch.path().join("index");
-        let call = || -> Result<_, WorkspaceError> {
-            Ok(self.call()?.env("GIT_INDEX_FILE", &index).env("GIT_WORK_TREE", &into).in_dir(&into))
-        };
-        let tree = self.tree_of(id)?;
-        call()?.args(["read-tree", &tree]).ok()?;
-        let mut write = call()?.args(["checkout-index", "--force", "--quiet"]).args(which);
-        if let Some(input) = input {
-            write = write.input(input);
-        }
-        write.ok()?;
-        Ok(())
+        write(&|| Ok(self.call()?.env("GIT_INDEX_FILE", &index).env("GIT_WORK_TREE", &into).in_dir(&into)))
     }
 
     /// Makes the files those of snapshot `id`. What they were before is a snapshot of its own, held by
