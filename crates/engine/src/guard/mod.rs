@@ -98,18 +98,25 @@ impl Guard {
         }
     }
 
+    /// Whether a keeper may be begun before the workspace is looked at for the first time.
+    pub(crate) fn may_begin_early(&self) -> bool {
+        self.rules.mode == SandboxMode::Off || !self.places.holds_home()
+    }
+
     /// Begins to start a keeper, which the caller waits for by `finish`.
     pub(crate) fn begin(&self, home: &Home, id: &LoopId) -> io::Result<StartingKeeper> {
         let mut keeper = KeeperLink::start(id, &home.database())?;
         if self.rules.mode != SandboxMode::Off && self.rules.tier == SandboxTier::Namespaces {
-            keeper.enter_namespaces()?;
+            // If it was killed, it is found out when it is to hold something.
+            let _ = keeper.enter_namespaces();
         }
         let is_wanted = self.rules.mode != SandboxMode::Off && self.rules.tier > SandboxTier::None;
-        let look = is_wanted.then(|| {
+        let begin_look = || {
             let (rules, folders) = (self.rules.clone(), self.places.agent_folders.clone());
             let allowed = self.places.allowed().to_owned();
-            thread::spawn(move || plan::look_at_machine(&rules, &allowed, &folders, true))
-        });
+            thread::Builder::new().spawn(move || plan::look_at_machine(&rules, &allowed, &folders, true))
+        };
+        let look = is_wanted.then(begin_look).transpose()?;
         Ok(StartingKeeper { keeper: Some(keeper), look })
     }
 

@@ -161,6 +161,13 @@ impl EnteredNamespaces {
                     let why = format!("`{}` was replaced meanwhile", path.display());
                     return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
                 }
+                // An agent can use up what the system has.
+                if let nix::Error::ENOMEM | nix::Error::ENOSPC | nix::Error::ENFILE | nix::Error::EMFILE =
+                    error
+                {
+                    let why = format!("`{}` cannot be protected now: {}", path.display(), error.desc());
+                    return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+                }
                 // What is gone needs no protection.
                 if error != nix::Error::ENOENT {
                     open.push(format!("`{}` could not be protected: {}", path.display(), error.desc()));

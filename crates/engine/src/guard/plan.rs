@@ -95,6 +95,15 @@ impl Protected {
     }
 }
 
+impl GuardedPlaces {
+    /// Whether names that are held lie in the workspace: a look at its files finds them there, or not.
+    pub(super) fn holds_home(&self) -> bool {
+        let workspace = real(&self.workspace);
+        let folders = home().into_iter().chain(variable("XDG_CONFIG_HOME").map(|folder| real(&folder)));
+        folders.into_iter().any(|folder| folder.starts_with(&workspace))
+    }
+}
+
 /// The folders of the agents of a policy that hold their sessions and settings.
 pub(crate) fn agent_folders(policy: &Policy) -> Vec<PathBuf> {
     let Some(home) = home() else { return Vec::new() };
@@ -145,7 +154,8 @@ pub(super) fn look_at_machine(
     // Making files takes as long as all the looks below.
     let holding = (holds && rules.mode != SandboxMode::Workspace).then(|| {
         let (held, folders) = (mem::take(&mut names.held), mem::take(&mut names.held_folders));
-        thread::spawn(|| hold_names(held, folders))
+        let here = (held.clone(), folders.clone());
+        thread::Builder::new().spawn(|| hold_names(held, folders)).map_err(|_| here)
     });
     if rules.mode == SandboxMode::Workspace {
         all.layout.set("/", PathAccess::ReadOnly);
@@ -175,8 +185,11 @@ pub(super) fn look_at_machine(
             all.protect(&program);
         }
         if let Some(holding) = holding {
-            let joined = holding.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            let NamesHeld { held, folders, not_held } = joined;
+            let NamesHeld { held, folders, not_held } = match holding {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                // No thread could be made.
+                Err((names, folders)) => hold_names(names, folders),
+            };
             held.paths().map(Path::to_owned).collect::<Vec<_>>().iter().for_each(|path| all.protect(path));
             folders.iter().for_each(|folder| all.protect(folder));
             let open = not_held
@@ -191,9 +204,9 @@ pub(super) fn look_at_machine(
     }
     if holds {
         // A server that the user starts later puts its socket there.
-        let folders: Vec<PathBuf> = folders_of_tmux().into_iter().filter(|path| !path.exists()).collect();
-        if !folders.is_empty() && InstalledTools::default().has("tmux") {
-            all.held.more(HeldNames::hold(&[], &folders));
+        // One that another loop holds is held by this one, too, or it would go with that loop.
+        if InstalledTools::default().has("tmux") {
+            all.held.more(HeldNames::hold(&[], &folders_of_tmux()));
         }
     }
     all.close_services(rules);
