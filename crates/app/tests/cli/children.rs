@@ -80,7 +80,9 @@ fn a_child_that_is_just_being_started_is_waited_for() {
     // req 69: the agent has ended before the child is in the journal.
     let env = world();
     let line = env.shell_line("c", "promise", "-n 1 -P fifo").replace("'a part of it'", "");
-    env.write("child.sh", format!("mkfifo fifo\n{line} >child.out 2>&1 &\n"));
+    // A shell that has not become dacapo yet is a process like any other, and is ended with the agent.
+    let is_there = "until [ \"$(cat /proc/$!/comm)\" = dacapo ]; do :; done";
+    env.write("child.sh", format!("mkfifo fifo\n{line} >child.out 2>&1 &\n{is_there}\n"));
     let running =
         env.spawn(env.loop_args("sh sh child.sh; promise", &["-n", "1", "--poll-interval", "20ms"]));
     env.wait_for_event("t", "claim_made");
