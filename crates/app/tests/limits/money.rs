@@ -4,7 +4,7 @@ use dacapo_testkit::{Signal, TestEnv};
 use serde_json::json;
 
 use crate::{
-    events::{begins, done, ends, event, message, says, script},
+    events::{MODEL, begins, done, ends, event, message, says, script},
     support::{LONG, Limits, assert_has, last_line, world, world_of},
 };
 
@@ -60,6 +60,15 @@ fn what_it_costs_is_known_while_it_runs_and_corrected_by_its_own_figure() {
     let usage = json!({"input": 500, "output": 2000, "cache_read": 10_000, "cache_write": 0, "reasoning": 0});
     assert_eq!(exited["usage"], usage);
     assert_eq!((cost(&env), env.status("t")["tokens"].clone()), (Some(0.07), usage));
+}
+
+#[test]
+fn the_model_that_an_agent_names_is_recorded_and_stands_in_the_receipt() {
+    let env = world_of(&[&script(&[begins("s1"), says("<promise>DONE</promise>"), done()])]);
+    env.run_mine(&["-n", "1", "--gate", "true", "--allow-empty"]).assert_code(0);
+    assert_eq!(env.status("t")["model"], MODEL);
+    assert_eq!(env.events_of("t", "agent_exited")[0]["model"], MODEL);
+    assert_has(&env.run(["receipt", "t"]).assert_code(0).stdout, &format!("mine, model {MODEL}"));
 }
 
 #[test]
