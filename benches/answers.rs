@@ -1,6 +1,6 @@
 //! How long `status`, `why` and `receipt` take in a folder where no loop runs, beside `--version`, which only starts the binary.
 //!
-//! `cargo bench -p dacapo --bench answers [-- --quick] [-- --binary DACAPO]`; `docs/performance.md` explains the figures.
+//! `cargo bench -p dacapo --bench answers [-- --quick]`; `docs/performance.md` explains the figures.
 
 use std::{
     ffi::OsString,
@@ -11,6 +11,7 @@ use std::{
     time::Instant,
 };
 
+use dacapo_testkit::measured_dacapo;
 use tempfile::TempDir;
 
 /// How many loops have ended in the folder before.
@@ -19,8 +20,7 @@ const LOOPS: usize = 20;
 fn main() -> io::Result<()> {
     let words: Vec<OsString> = std::env::args_os().collect();
     let rounds = if words.iter().any(|word| word == "--quick") { 5 } else { 101 };
-    let named = words.iter().position(|word| word == "--binary").and_then(|at| words.get(at + 1));
-    let world = World::new(named.map_or_else(|| env!("CARGO_BIN_EXE_dacapo").into(), PathBuf::from))?;
+    let world = World::new(measured_dacapo(env!("CARGO_BIN_EXE_dacapo")))?;
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     say(&format!("load before the run: {}", load.split(' ').next().unwrap_or("unknown")));
     let commands = ["--version", "status", "why", "receipt"];

@@ -1,7 +1,7 @@
 //! What the board costs with a long journal, in the terminal and in a real browser.
 //!
 //! `cargo bench -p dacapo --bench board [-- [--quick] [WORD…]]`; `docs/performance.md` explains the figures. Words say which
-//! measurements are wanted, and the variable `DACAPO_BIN` names another binary to measure. The journal is filled by rows that a real
+//! measurements are wanted. The journal is filled by rows that a real
 //! loop has left, copied with other ids: 10,000 loops with 100 events each, 50 of them without an end.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on has failed")]
@@ -20,7 +20,7 @@ use dacapo_engine::{client::Client, home::Home};
 use dacapo_testkit::{
     Running, Signal, Terminal, TestEnv,
     browser::{Browser, Screen},
-    wait_until,
+    measured_dacapo, wait_until,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -30,7 +30,7 @@ const OPEN: u32 = 50;
 const LONG: Duration = Duration::from_secs(60);
 
 fn dacapo() -> PathBuf {
-    std::env::var_os("DACAPO_BIN").map_or_else(|| env!("CARGO_BIN_EXE_dacapo").into(), PathBuf::from)
+    measured_dacapo(env!("CARGO_BIN_EXE_dacapo"))
 }
 
 fn load() -> String {

@@ -6,6 +6,7 @@
 mod repository;
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
@@ -14,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dacapo_testkit::{wait_until, zero_agent};
+use dacapo_testkit::{measured_dacapo, wait_until, zero_agent};
 use jiff::Timestamp;
 use rustix::{
     process::{Pid, Signal, kill_process},
@@ -23,7 +24,9 @@ use rustix::{
 use serde::Serialize;
 use tempfile::TempDir;
 
-const DACAPO: &str = env!("CARGO_BIN_EXE_dacapo");
+fn dacapo_binary() -> PathBuf {
+    measured_dacapo(env!("CARGO_BIN_EXE_dacapo"))
+}
 const FLOOD: usize = 100_000_000;
 
 fn main() -> ExitCode {
@@ -462,7 +465,7 @@ impl Bench {
     }
 
     fn size(&self) -> Vec<Figure> {
-        let bytes = fs::metadata(DACAPO).expect("the binary").len();
+        let bytes = fs::metadata(dacapo_binary()).expect("the binary").len();
         vec![Figure::at_most("size of the binary", "MB", bytes as f64 / 1e6, None, 18.0)]
     }
 
@@ -477,7 +480,7 @@ impl Bench {
     }
 
     /// A program with nothing of a loop that this benchmark may itself run in.
-    fn command(&self, program: &str) -> Command {
+    fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
             if name.to_str().is_some_and(|name| name.starts_with("DACAPO_")) {
@@ -489,7 +492,7 @@ impl Bench {
     }
 
     fn dacapo(&self, home: &str) -> Command {
-        let mut command = self.command(DACAPO);
+        let mut command = self.command(dacapo_binary());
         command.env("DACAPO_HOME", self.home(home)).stdout(Stdio::null()).stderr(Stdio::null());
         command
     }

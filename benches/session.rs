@@ -10,9 +10,12 @@ use std::{
     time::Instant,
 };
 
+use dacapo_testkit::measured_dacapo;
 use tempfile::TempDir;
 
-const DACAPO: &str = env!("CARGO_BIN_EXE_dacapo");
+fn dacapo_binary() -> PathBuf {
+    measured_dacapo(env!("CARGO_BIN_EXE_dacapo"))
+}
 /// The size of the transcript before the loop begins.
 const TRANSCRIPT: usize = 20 << 20;
 
@@ -75,7 +78,7 @@ impl World {
     }
 
     fn dacapo(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(DACAPO);
+        let mut command = Command::new(dacapo_binary());
         command.args(args).current_dir(self.folder()).env("DACAPO_HOME", self.root.path().join("state"));
         command
             .env("HOME", self.root.path())

@@ -6,18 +6,21 @@ mod stages;
 mod turns;
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{self, BufRead as _, BufReader, Write as _},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Instant,
 };
 
-use dacapo_testkit::zero_agent;
+use dacapo_testkit::{measured_dacapo, zero_agent};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-const DACAPO: &str = env!("CARGO_BIN_EXE_dacapo");
+fn dacapo_binary() -> PathBuf {
+    measured_dacapo(env!("CARGO_BIN_EXE_dacapo"))
+}
 const TASKS: u32 = 10;
 /// Units of the small and the large repository.
 const SIZES: [u32; 2] = [500, 1_000];
@@ -169,13 +172,13 @@ fn disk() -> io::Result<TempDir> {
 }
 
 fn dacapo(home: &Path) -> Command {
-    let mut command = command(DACAPO);
+    let mut command = command(dacapo_binary());
     command.env("DACAPO_HOME", home).env("XDG_CONFIG_HOME", home);
     command
 }
 
 /// A program with nothing of a loop that this benchmark may itself run in.
-fn command(program: &str) -> Command {
+fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("DACAPO_")) {

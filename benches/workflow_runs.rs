@@ -4,6 +4,7 @@
 //! figures.
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
@@ -11,11 +12,13 @@ use std::{
     time::Instant,
 };
 
-use dacapo_testkit::zero_agent;
+use dacapo_testkit::{measured_dacapo, zero_agent};
 use rustix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
 
-const DACAPO: &str = env!("CARGO_BIN_EXE_dacapo");
+fn dacapo_binary() -> PathBuf {
+    measured_dacapo(env!("CARGO_BIN_EXE_dacapo"))
+}
 /// Steps of the long workflow beyond the first.
 const STEPS: usize = 10;
 const FILES: usize = 500;
@@ -176,13 +179,13 @@ fn disk() -> io::Result<TempDir> {
 }
 
 fn dacapo(home: &Path) -> Command {
-    let mut command = command(DACAPO);
+    let mut command = command(dacapo_binary());
     command.env("DACAPO_HOME", home).env("XDG_CONFIG_HOME", home);
     command
 }
 
 /// A program with nothing of a loop that this benchmark may itself run in.
-fn command(program: &str) -> Command {
+fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("DACAPO_")) {

@@ -28,6 +28,14 @@ pub fn zero_agent() -> PathBuf {
     FOUND.get_or_init(|| find("zero-agent").expect("the zero-work agent can be found or built")).clone()
 }
 
+/// The `dacapo` that a bench measures: the one that `DACAPO_BIN` names, or `built`, which cargo built for the bench.
+///
+/// What cargo builds for a bench unwinds on panic and starts more slowly than what people install.
+pub fn measured_dacapo(built: &str) -> PathBuf {
+    let Some(named) = env::var_os("DACAPO_BIN") else { return built.into() };
+    fs::canonicalize(&named).unwrap_or_else(|error| panic!("DACAPO_BIN names {}: {error}", named.display()))
+}
+
 /// The agent that does what task files tell it to.
 pub fn unit_agent() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();

@@ -29,7 +29,7 @@ pub use rustix::process::Signal;
 pub use crate::{
     chat_service::{ChatFailure, ChatKind, ChatServer, SentToChat},
     env::{LedgerEvent, LedgerLine, TestEnv, wait_until},
-    fake_agent::{acp_agent, fake_agent, unit_agent, zero_agent},
+    fake_agent::{acp_agent, fake_agent, measured_dacapo, unit_agent, zero_agent},
     real_agent::{NotInstalled, PreparedAgent, RealAgent},
     running::{Output, Running},
     terminal::{Terminal, live_part},
