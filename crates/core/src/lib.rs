@@ -13,6 +13,7 @@ pub mod chat;
 pub mod config;
 pub mod duration;
 pub mod event;
+pub mod file_system;
 pub mod goalposts;
 pub mod hook_files;
 pub mod ids;

@@ -60,6 +60,14 @@ impl Room {
     }
 }
 
+/// What people call the file system of `path`, if a machine elsewhere or a process serves it.
+pub fn served_elsewhere(path: &Path) -> Option<&'static str> {
+    // What cannot be told is no reason to warn.
+    let number = rustix::fs::statfs(path).ok()?.f_type;
+    // The kernel has 32 bits for it, and some systems give them a sign.
+    dacapo_core::file_system::served_elsewhere(u64::try_from(number).ok()? & u64::from(u32::MAX))
+}
+
 /// Where a program on PATH lies.
 pub fn find(program: &str) -> Option<PathBuf> {
     find_program(program, &std::env::var_os("PATH")?, Path::new("/")).ok()

@@ -108,7 +108,18 @@ pub(super) fn doctor(cx: &Context, args: &DoctorArgs) -> Result<u8, UserError> {
             let detail = format!("{little} at {}", cx.home.path().display());
             findings.add("disk", Level::Bad, detail, Some("make room"));
         }
-        Ok((None, room)) => findings.add("disk", Level::Ok, format!("{} GiB free", room.bytes >> 30), None),
+        Ok((None, room)) => {
+            let free = format!("{} GiB free", room.bytes >> 30);
+            match health::served_elsewhere(cx.home.path()) {
+                Some(kind) => {
+                    let path = cx.home.path().display();
+                    let detail = format!("{free} at {path}, on {kind}, where locks and syncs may not hold");
+                    let hint = Some("set DACAPO_HOME to a folder on a local disk");
+                    findings.add("disk", Level::Warn, detail, hint);
+                }
+                None => findings.add("disk", Level::Ok, free, None),
+            }
+        }
         Err(error) => findings.add("disk", Level::Warn, format!("cannot tell: {error}"), None),
     }
     match health::find("git") {

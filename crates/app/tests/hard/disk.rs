@@ -16,21 +16,36 @@ use crate::world::{
     Account, Dice, LONG, agent_args, all_gone, assert_nothing_left, count, keeper_of, text, world,
 };
 
-/// A small disk of its own for `DACAPO_HOME`, in a mount namespace that goes with this value.
-struct SmallDisk<'a> {
+/// A disk of its own for `DACAPO_HOME`, in a mount namespace that goes with this value.
+struct OwnDisk<'a> {
     env: &'a TestEnv,
     holder: Running,
     enter: Vec<String>,
 }
 
-impl<'a> SmallDisk<'a> {
-    fn mount(env: &'a TestEnv, size: &str) -> Self {
+impl<'a> OwnDisk<'a> {
+    /// One of this size.
+    fn small(env: &'a TestEnv, size: &str) -> Self {
+        let home = env.dacapo_home().display().to_string();
+        Self::mount(env, &format!("mount -t tmpfs -o size={size},mode=700 small {home} && exec sleep 600"))
+    }
+
+    /// One that a process serves, as another machine serves one with NFS.
+    fn served(env: &'a TestEnv) -> Self {
+        let (home, files) = (env.dacapo_home(), env.root().join("served"));
+        fs::create_dir_all(&files).expect("a folder to serve");
+        Self::mount(env, &format!("exec bindfs -f {} {}", files.display(), home.display()))
+    }
+
+    /// `mount` is a script that stays after it has mounted.
+    fn mount(env: &'a TestEnv, mount: &str) -> Self {
         let home = env.dacapo_home();
         fs::create_dir_all(&home).expect("a folder to mount on");
-        let mount = format!(
-            "mount --make-rprivate / && mount -t tmpfs -o size={size},mode=700 small {} && echo mounted && exec sleep 600",
-            home.display()
-        );
+        let mount = format!("mount --make-rprivate / && {mount}");
+        let is_mounted = |pid: u32| {
+            let mounts = fs::read_to_string(format!("/proc/{pid}/mounts")).unwrap_or_default();
+            mounts.contains(&format!(" {} ", home.display()))
+        };
         // As root a mount namespace is enough; others need one for users around it.
         for (make, enter) in
             [(vec!["-m"], vec!["-m"]), (vec!["-r", "-m"], vec!["--preserve-credentials", "-U", "-m"])]
@@ -39,7 +54,7 @@ impl<'a> SmallDisk<'a> {
             unshare.args(&make).args(["sh", "-c", &mount]);
             let mut holder = Running::start(unshare);
             wait_until("the disk is mounted or refused", LONG, || {
-                holder.stdout().contains("mounted") || !holder.is_running()
+                is_mounted(holder.pid()) || !holder.is_running()
             });
             if holder.is_running() {
                 let target = holder.pid().to_string();
@@ -48,7 +63,9 @@ impl<'a> SmallDisk<'a> {
                 return Self { env, holder, enter };
             }
         }
-        panic!("this test mounts a tmpfs: run it as root, or allow unprivileged user namespaces");
+        panic!(
+            "`{mount}` failed: run this test as root or allow unprivileged user namespaces, with the programs of scripts/install"
+        );
     }
 
     /// dacapo as it sees this disk.
@@ -110,7 +127,7 @@ fn a_disk_that_fills_up_ends_the_loop_with_a_reason_and_room_lets_it_go_on() {
         ["exit 0", "say words that cannot be kept; exit 0", "flood-out 1000000; hang", "promise"]
     {
         let env = world();
-        let disk = SmallDisk::mount(&env, "2m");
+        let disk = OwnDisk::small(&env, "2m");
         let script = format!("@2: touch ready; wait-file full; {afterwards}\n@3+: promise");
         let args = agent_args(&env, &script, ["--task", "t", "-n", "9", "--kill-grace", "50ms"]);
         let running = Running::start(disk.dacapo(&args));
@@ -142,7 +159,7 @@ fn a_disk_that_fills_up_ends_the_loop_with_a_reason_and_room_lets_it_go_on() {
 fn no_agent_starts_where_nothing_can_be_recorded() {
     // fault G6
     let env = world();
-    let disk = SmallDisk::mount(&env, "2m");
+    let disk = OwnDisk::small(&env, "2m");
     let args = agent_args(&env, "@1: exit 0\n@2: touch ran; promise", ["--task", "t", "-n", "1"]);
     env.run_command(disk.dacapo(&args)).assert_code(3);
     disk.remount("ro");
@@ -315,7 +332,7 @@ fn a_disk_that_fills_up_is_named_as_the_reason_of_a_workflow() {
         ".dacapo/workflows/w.yaml",
         "name: w\ndescription: d\nloop: {until: COMPLETE, max_iterations: 9}\nprompt: p\n",
     );
-    let disk = SmallDisk::mount(&env, "2m");
+    let disk = OwnDisk::small(&env, "2m");
     let agent = env.agent_cmd_for("@2: touch ready; wait-file full; exit 0\n@3+: promise COMPLETE");
     let args = ["workflow", "run", "w", "--trust", "--restart-delay", "0s", "--agent-cmd", &agent];
     let running = Running::start(disk.dacapo(&args.map(str::to_owned)));
@@ -335,7 +352,7 @@ fn a_disk_that_fills_up_is_named_as_the_reason_of_a_workflow() {
 #[test]
 fn a_disk_that_is_nearly_full_is_told_before_the_first_agent() {
     let env = world();
-    let disk = SmallDisk::mount(&env, "3m");
+    let disk = OwnDisk::small(&env, "3m");
     let args = agent_args(&env, "promise", ["--task", "t"]);
     let output = Running::start(disk.dacapo(&args)).wait(LONG).assert_code(0);
     let told: Vec<&str> = output.stdout.lines().take_while(|line| !line.starts_with("iteration")).collect();
@@ -347,6 +364,27 @@ fn a_disk_that_is_nearly_full_is_told_before_the_first_agent() {
     let events = disk.events();
     let first = |kind: &str| events.iter().position(|event| text(event, "type") == kind).expect(kind);
     assert!(first("warned") < first("agent_started"));
+    drop(disk);
+    all_gone(&env, LONG);
+}
+
+#[test]
+fn a_state_folder_on_a_disk_that_is_served_is_told_before_the_first_agent() {
+    // fault G14
+    let env = world();
+    let disk = OwnDisk::served(&env);
+    let args = agent_args(&env, "promise", ["--task", "t"]);
+    let output = Running::start(disk.dacapo(&args)).wait(LONG).assert_code(0);
+    let told: Vec<&str> = output.stdout.lines().take_while(|line| !line.starts_with("iteration")).collect();
+    let home = env.dacapo_home();
+    let warning = format!(
+        "  warning: dacapo's state at `{}` is on FUSE, where locks and syncs may not hold; set DACAPO_HOME to a folder on a local disk",
+        home.display()
+    );
+    assert!(told.contains(&warning.as_str()), "{}", output.stdout);
+    let doctor = disk.run(&["doctor"]).stdout;
+    let line = doctor.lines().find(|line| line.contains(" disk ")).expect("a line about the disk");
+    assert!(line.starts_with("warn ") && line.contains("on FUSE"), "{doctor}");
     drop(disk);
     all_gone(&env, LONG);
 }

@@ -210,8 +210,9 @@ pub(super) fn neighbours(
     Ok(warnings)
 }
 
-/// A warning for each file system that has so little room left that a loop would soon fill it.
-pub(super) fn nearly_full(home: &Home, workspace: &Path) -> Vec<String> {
+/// A warning for each file system that has so little room left that a loop would soon fill it, and for a state folder whose file
+/// system may have neither locks nor syncs.
+pub(super) fn doubtful_disks(home: &Home, workspace: &Path) -> Vec<String> {
     let mut rooms = Vec::new();
     for (what, path) in [("dacapo's state", home.path()), ("the workspace", workspace)] {
         // What cannot be told is no reason to warn.
@@ -222,11 +223,14 @@ pub(super) fn nearly_full(home: &Home, workspace: &Path) -> Vec<String> {
         }
     }
     let words = rooms.iter().filter_map(|(what, path, room)| Some((what, path, room.shortage()?)));
-    words
-        .map(|(what, path, left)| {
-            format!("the disk of {what} is nearly full: {left} at `{}`", path.display())
-        })
-        .collect()
+    let full = words.map(|(what, path, left)| {
+        format!("the disk of {what} is nearly full: {left} at `{}`", path.display())
+    });
+    let served = health::served_elsewhere(home.path()).map(|kind| {
+        let path = home.path().display();
+        format!("dacapo's state at `{path}` is on {kind}, where locks and syncs may not hold; set DACAPO_HOME to a folder on a local disk")
+    });
+    full.chain(served).collect()
 }
 
 /// Refuses tasks that would wait for each other for ever (req 99).

@@ -21,8 +21,8 @@ use jiff::Timestamp;
 use super::{
     Finished, PATIENCE, SuperviseError, Supervisor,
     preconditions::{
-        CheckedLoop, DEEPEST, StartError, ancestors, check_cycle, check_task_of_agent, find_agents,
-        nearly_full, neighbours, take_lock,
+        CheckedLoop, DEEPEST, StartError, ancestors, check_cycle, check_task_of_agent, doubtful_disks,
+        find_agents, neighbours, take_lock,
     },
     sign_in::SignInCheck,
     starting_point::{self, StartingPoint},
@@ -169,7 +169,7 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
     let mut warnings = neighbours(&store, &new.workspace, &ancestors)?;
     warnings.extend(not_brought);
     if is_first {
-        warnings.extend(nearly_full(home, &new.workspace));
+        warnings.extend(doubtful_disks(home, &new.workspace));
     }
     for awaited in &new.after {
         if store.newest_of_task(Some(&new.project), awaited.as_str())?.is_empty() {
@@ -336,7 +336,7 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
     }
     stream.take_over(&mut store, &Identity::own(), Timestamp::now(), &kin)?;
     let input = Input::Resume { grant: wanted.grant, output: segments.marks(), pid: std::process::id() };
-    let told = nearly_full(home, &started.workspace).into_iter().chain(not_brought).map(Input::Noticed);
+    let told = doubtful_disks(home, &started.workspace).into_iter().chain(not_brought).map(Input::Noticed);
     let inputs = std::iter::once(input).chain(told).map(Into::into);
     let effects = stream.step(&mut store, Timestamp::now(), inputs, observer)?;
     let parts = SupervisorParts {
