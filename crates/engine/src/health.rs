@@ -68,7 +68,35 @@ pub fn served_elsewhere(path: &Path) -> Option<&'static str> {
     dacapo_core::file_system::served_elsewhere(u64::try_from(number).ok()? & u64::from(u32::MAX))
 }
 
+/// How many processes the system has ended for want of memory since it was started; nothing if it does not say.
+pub(crate) fn ended_for_memory() -> Option<u64> {
+    ended_for_memory_in(&std::fs::read_to_string("/proc/vmstat").ok()?)
+}
+
+fn ended_for_memory_in(vmstat: &str) -> Option<u64> {
+    vmstat.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
+}
+
 /// Where a program on PATH lies.
 pub fn find(program: &str) -> Option<PathBuf> {
     find_program(program, &std::env::var_os("PATH")?, Path::new("/")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_ended_for_memory_is_read_by_its_own_name_alone() {
+        let cases = [
+            ("nr_free_pages 7\noom_kill 3\nnuma_hit 9\n", Some(3)),
+            ("oom_kill 0\n", Some(0)),
+            ("oom_kill_other 4\n", None),
+            ("oom_kill many\n", None),
+            ("", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(ended_for_memory_in(text), expected, "{text:?}");
+        }
+    }
 }

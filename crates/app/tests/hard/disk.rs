@@ -26,8 +26,14 @@ struct OwnDisk<'a> {
 impl<'a> OwnDisk<'a> {
     /// One of this size.
     fn small(env: &'a TestEnv, size: &str) -> Self {
+        Self::small_after(env, size, "true")
+    }
+
+    /// One of this size, after `first` has mounted something else.
+    fn small_after(env: &'a TestEnv, size: &str, first: &str) -> Self {
         let home = env.dacapo_home().display().to_string();
-        Self::mount(env, &format!("mount -t tmpfs -o size={size},mode=700 small {home} && exec sleep 600"))
+        let small = format!("mount -t tmpfs -o size={size},mode=700 small {home} && exec sleep 600");
+        Self::mount(env, &format!("{first} && {small}"))
     }
 
     /// One that a process serves, as another machine serves one with NFS.
@@ -385,6 +391,27 @@ fn a_state_folder_on_a_disk_that_is_served_is_told_before_the_first_agent() {
     let doctor = disk.run(&["doctor"]).stdout;
     let line = doctor.lines().find(|line| line.contains(" disk ")).expect("a line about the disk");
     assert!(line.starts_with("warn ") && line.contains("on FUSE"), "{doctor}");
+    drop(disk);
+    all_gone(&env, LONG);
+}
+
+#[test]
+fn an_agent_that_is_killed_while_memory_runs_out_is_told_so() {
+    // fault F11: the kernel's count of such ends is a file of the test.
+    let env = world();
+    env.write("vmstat", "nr_free_pages 1\noom_kill 4\n");
+    env.write("killed.sh", "echo \"oom_kill $1\" >vmstat; kill -9 $$\n");
+    let vmstat = env.workspace().join("vmstat");
+    let mount = format!("mount --bind {} /proc/vmstat", vmstat.display());
+    let disk = OwnDisk::small_after(&env, "64m", &mount);
+    for (count, is_told) in [(5, true), (4, false)] {
+        env.write("vmstat", "nr_free_pages 1\noom_kill 4\n");
+        let agent = format!("sh killed.sh {count}");
+        let args = ["run", "do it", "--agent-cmd", &agent, "--restart-delay", "0s", "-n", "1"];
+        let output = disk.run(&args);
+        let told = "warning: the agent was killed, and the system ends processes for want of memory";
+        assert_eq!(output.stdout.contains(told), is_told, "{count}: {}", output.stdout);
+    }
     drop(disk);
     all_gone(&env, LONG);
 }

@@ -169,6 +169,8 @@ pub(crate) struct Supervisor<'a> {
     next_tick: Option<Instant>,
     /// When the journal may be told again what the running agent uses.
     next_stock: Option<Instant>,
+    /// How many processes the system had ended for want of memory when it was last looked at.
+    ended_for_memory: Option<u64>,
     buffer: Vec<u8>,
     /// The prompt that the host of the loop's chat session is to be given. The supervisor ends then.
     handed: Option<String>,

@@ -25,6 +25,7 @@ use sha2::{Digest, Sha256};
 use rustix::{
     fs::MemfdFlags,
     pipe::{PipeFlags, pipe_with},
+    process::Signal,
 };
 
 use super::{
@@ -36,6 +37,7 @@ use super::{
     verdict::is_folder_inside,
 };
 use crate::{
+    health,
     home::write_private,
     inside::child,
     observer::Observer,
@@ -775,6 +777,19 @@ impl Supervisor<'_> {
         }
     }
 
+    /// What is told of an agent that was killed, and not by dacapo, if the system has ended processes for want of memory (fault F11).
+    fn want_of_memory(&mut self, end: KeptEnd, ended_by: Option<Outcome>) -> Option<String> {
+        if end.signal != Some(Signal::KILL.as_raw()) || ended_by.is_some() {
+            return None;
+        }
+        let ended = health::ended_for_memory()?;
+        let before = self.ended_for_memory.replace(ended)?;
+        (ended > before).then(|| {
+            "the agent was killed, and the system ends processes for want of memory: it needs more memory or fewer loops at once"
+                .to_owned()
+        })
+    }
+
     pub(super) fn work_ended(&mut self, end: KeptEnd) {
         // The agent and its leftovers are dead: what the pipes hold now is all they wrote. A child loop may write on, into a
         // pipe that the supervisor no longer reads.
@@ -877,6 +892,7 @@ impl Supervisor<'_> {
                 };
                 let (snapshot, mut warnings) = self.keep_workspace();
                 warnings.extend(self.remove_left_locks());
+                warnings.extend(self.want_of_memory(end, ended_by));
                 warnings.extend(heard.warnings);
                 warnings.extend(said_over_acp.into_iter().flatten());
                 let stderr = heard.stderr;
