@@ -3,10 +3,12 @@
 mod layout;
 mod names;
 mod own_branch;
+mod packed_refs;
 
 pub use layout::{LandlockGrants, Layout, MountPoint, MountStep, PathAccess, PathFacts, aliases};
 pub use names::{Names, Surroundings, names};
 pub use own_branch::{BranchStep, branch_step};
+pub use packed_refs::packed_refs;
 
 use std::{fmt, path::PathBuf};
 

@@ -234,7 +234,7 @@ pub(crate) fn detach(git_dir: &Path, commit: &str) -> io::Result<()> {
     })
 }
 
-fn is_id(text: &str) -> bool {
+pub(crate) fn is_id(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 

@@ -15,7 +15,7 @@ use std::{
 
 use dacapo_core::{
     receipt::sha256,
-    sandbox::{BranchStep, MountStep, branch_step},
+    sandbox::{BranchStep, MountStep, branch_step, packed_refs},
 };
 use rustix::fs::{FlockOperation, flock};
 
@@ -29,7 +29,10 @@ use crate::{
 const OF_DACAPO: &str = "refs/dacapo";
 
 /// What is copied; the repository's own is not changed by what becomes of the copy.
-const COPIED: [&str; 3] = ["HEAD", "packed-refs", "shallow"];
+const COPIED: [&str; 2] = ["HEAD", "shallow"];
+
+/// The list of refs that are not files of their own.
+const PACKED: &str = "packed-refs";
 
 /// What is made anew instead of being shown.
 const NOT_SHOWN: [&str; 2] = ["refs", "logs"];
@@ -141,7 +144,7 @@ impl OwnRefs {
         for name in COPIED {
             copy_if_there(&self.common.join(name), &self.folder.join(name))?;
         }
-        copy_refs(&self.common, &self.folder, Path::new("refs"))?;
+        self.copy_refs()?;
         let config = fs::read_to_string(self.common.join("config"))?;
         fs::write(self.folder.join("config"), config_of_agents(&config, may_push))?;
         for (_, to) in self.shown()? {
@@ -217,7 +220,7 @@ impl OwnRefs {
             Ok(found) => found.is_file() && found.len() <= longest,
             Err(_) => true,
         };
-        let is_readable = is_file(name, LONGEST_REF) && is_file("packed-refs", LONGEST_LIST);
+        let is_readable = is_file(name, LONGEST_REF) && is_file(PACKED, LONGEST_LIST);
         is_readable.then(|| on_disk::reference(&self.folder, name)).flatten()
     }
 
@@ -229,7 +232,8 @@ impl OwnRefs {
             if !self.has_plain_folders(&name) {
                 // A link of the agent's would lead out of the sandbox.
                 remove(&self.folder.join("refs"))?;
-                copy_refs(&self.common, &self.folder, Path::new("refs"))?;
+                make_dir(&self.folder.join("refs"))?;
+                self.copy_refs()?;
             }
             for lock in ["HEAD.lock", "config.lock", "packed-refs.lock", &format!("{name}.lock")] {
                 let _ = fs::remove_file(self.folder.join(lock));
@@ -253,12 +257,41 @@ impl OwnRefs {
             // The agent has branches below this name.
             fs::remove_dir_all(&path)?;
         }
-        // Under another name first: what is there may be a link of the agent's.
+        self.put(&name, format!("{tip}\n").as_bytes())?;
+        self.shown.replace(Some(tip));
+        Ok(())
+    }
+
+    /// Writes a file of the agents' git folder, under another name first: what is there may be a link of an agent's.
+    fn put(&self, name: &str, text: &[u8]) -> io::Result<()> {
         let fresh = self.folder.join("dacapo-ref");
         remove(&fresh)?;
-        fs::write(&fresh, format!("{tip}\n"))?;
-        fs::rename(fresh, path)?;
-        self.shown.replace(Some(tip));
+        fs::write(&fresh, text)?;
+        fs::rename(fresh, self.folder.join(name))
+    }
+
+    /// Shows the agents the refs of the repository: all in one list, but those that name another ref, for which git has files alone,
+    /// and the branch of the worktree, whose file some tools read themselves.
+    fn copy_refs(&self) -> io::Result<()> {
+        // Files first: git writes the list before it removes a file whose ref it has packed.
+        let (own, mut ids, mut others) = (self.name(), Vec::new(), Vec::new());
+        loose_refs(&self.common, Path::new("refs"), &mut |name, text| {
+            let id = text.trim_ascii();
+            match on_disk::is_id(&String::from_utf8_lossy(id)) && name != Path::new(&own) {
+                true => ids.push((name.as_os_str().as_bytes().to_vec(), id.to_vec())),
+                false => others.push((name.to_owned(), text)),
+            }
+        })?;
+        let packed = match fs::read(self.common.join(PACKED)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            read => read?,
+        };
+        self.put(PACKED, &packed_refs(&packed, ids))?;
+        for (name, text) in others {
+            let path = self.folder.join(name);
+            make_dir(path.parent().unwrap_or(&self.folder))?;
+            fs::write(path, text)?;
+        }
         Ok(())
     }
 
@@ -330,20 +363,22 @@ fn copy_if_there(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Copies refs that are files, without links, locks and dacapo's own.
-fn copy_refs(common: &Path, folder: &Path, below: &Path) -> io::Result<()> {
+/// Tells of each ref that is a file what the file holds, without links, locks and dacapo's own.
+fn loose_refs(common: &Path, below: &Path, tell: &mut impl FnMut(&Path, Vec<u8>)) -> io::Result<()> {
     if below == Path::new(OF_DACAPO) {
         return Ok(());
     }
-    make_dir(&folder.join(below))?;
     for entry in fs::read_dir(common.join(below))? {
         let entry = entry?;
         let (name, kind) = (below.join(entry.file_name()), entry.file_type()?);
         if kind.is_dir() {
-            copy_refs(common, folder, &name)?;
+            loose_refs(common, &name, tell)?;
         } else if kind.is_file() && name.extension() != Some(OsStr::new("lock")) {
-            // It may have been packed or deleted meanwhile.
-            copy_if_there(&common.join(&name), &folder.join(&name))?;
+            match fs::read(common.join(&name)) {
+                // It was packed or deleted meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                read => tell(&name, read?),
+            }
         }
     }
     Ok(())
@@ -394,6 +429,18 @@ fn local_remotes(config: &str, above: &Path) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
+    fn own_refs(common: &Path, folder: &Path) -> OwnRefs {
+        OwnRefs {
+            git_dir: common.join("worktrees/a"),
+            common: common.to_owned(),
+            branch: "u/a".to_owned(),
+            folder: folder.to_owned(),
+            remotes: Vec::new(),
+            shown: RefCell::default(),
+            lock: Some(tempfile::tempfile().unwrap()),
+        }
+    }
+
     #[test]
     fn links_in_the_place_of_folders_of_refs_are_not_followed() {
         let dir = tempfile::tempdir().unwrap();
@@ -404,19 +451,43 @@ mod tests {
         }
         let id = "1".repeat(40);
         fs::write(common.join("refs/heads/u/a"), format!("{id}\n")).unwrap();
-        let own = OwnRefs {
-            git_dir: common.join("worktrees/a"),
-            common,
-            branch: "u/a".to_owned(),
-            folder: folder.clone(),
-            remotes: Vec::new(),
-            shown: RefCell::default(),
-            lock: Some(tempfile::tempfile().unwrap()),
-        };
+        let own = own_refs(&common, &folder);
         std::os::unix::fs::symlink(&outside, folder.join("refs/heads")).unwrap();
         own.refresh(true).unwrap();
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
-        assert_eq!(fs::read_to_string(folder.join("refs/heads/u/a")).unwrap().trim(), id);
+        assert_eq!(on_disk::reference(&folder, "refs/heads/u/a"), Some(id));
+    }
+
+    #[test]
+    fn agents_see_the_refs_of_the_repository_in_one_list() {
+        let dir = tempfile::tempdir().unwrap();
+        let (common, folder) = (dir.path().join("common"), dir.path().join("own"));
+        for made in ["refs/heads/u", "refs/remotes/origin", "refs/dacapo"] {
+            fs::create_dir_all(common.join(made)).unwrap();
+        }
+        fs::create_dir_all(folder.join("refs")).unwrap();
+        let (old, new) = ("1".repeat(40), "2".repeat(40));
+        for (name, text) in [
+            ("packed-refs", format!("{old} refs/heads/main\n{old} refs/heads/u/a\n")),
+            ("refs/heads/u/a", format!("{new}\n")),
+            ("refs/heads/u/b", format!("{new}\n")),
+            ("refs/heads/u/b.lock", String::new()),
+            ("refs/remotes/origin/HEAD", "ref: refs/remotes/origin/main\n".to_owned()),
+            ("refs/dacapo/x", format!("{new}\n")),
+        ] {
+            fs::write(common.join(name), text).unwrap();
+        }
+        // A link in the place of the list is not followed.
+        std::os::unix::fs::symlink(common.join("packed-refs"), folder.join(PACKED)).unwrap();
+        own_refs(&common, &folder).copy_refs().unwrap();
+        let expected = format!(
+            "# pack-refs with: sorted \n{old} refs/heads/main\n{old} refs/heads/u/a\n{new} refs/heads/u/b\n"
+        );
+        assert_eq!(fs::read_to_string(folder.join(PACKED)).unwrap(), expected);
+        assert!(!folder.join(PACKED).is_symlink() && !folder.join("refs/heads/u/b").exists());
+        assert_eq!(on_disk::reference(&folder, "refs/heads/u/a"), Some(new));
+        let head = fs::read_to_string(folder.join("refs/remotes/origin/HEAD")).unwrap();
+        assert_eq!(head, "ref: refs/remotes/origin/main\n");
     }
 
     #[test]
