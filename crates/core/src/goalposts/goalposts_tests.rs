@@ -828,15 +828,3 @@ fn compiled_modules_beside_tests_and_parts_of_the_runner_take_part_by_themselves
         assert_eq!(kind_of(path), None, "{path}");
     }
 }
-
-#[test]
-fn the_name_of_a_library_stays_with_its_tests() {
-    let old = "[package]\nname = \"calc\"\n\n[dependencies]\n";
-    let new =
-        "[package]\nname = \"calc\"\n\n[lib]\nname = \"other\"\npath = \"src/calc.rs\"\n\n[dependencies]\n";
-    let shared = SharedFile::CargoToml;
-    assert_ne!(shared.deciding_part(old), shared.deciding_part(new));
-    let before = shared.as_before(old, new);
-    assert!(!before.contains("other") && before.contains("src/calc.rs"), "{before}");
-    assert!(shared.as_before("", new).contains("other"), "a crate that is new has a name of its own");
-}

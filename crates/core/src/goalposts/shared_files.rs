@@ -72,7 +72,6 @@ const CARGO_KEYS: &[&[&str]] = &[
     &["workspace", "exclude"],
     &["workspace", "default-members"],
     &["package", "autotests"],
-    NAME_OF_LIBRARY,
     &["lib", "test"],
     &["lib", "doctest"],
     &["lib", "harness"],
@@ -80,9 +79,6 @@ const CARGO_KEYS: &[&[&str]] = &[
     // The profile of tests rests on this one.
     &["profile", "dev"],
 ];
-
-/// Tests name the library by it: another crate could take that name.
-const NAME_OF_LIBRARY: &[&str] = &["lib", "name"];
 
 /// The sections of `setup.cfg` that decide, by their beginnings.
 const CFG_SECTIONS: &[&str] = &[
@@ -163,12 +159,6 @@ impl SharedFile {
     pub fn as_before(self, old: &str, new: &str) -> String {
         let merged = match self {
             Self::PackageJson => package_as_before(old, new),
-            // A crate that is new has a name of its own.
-            Self::CargoToml if old.is_empty() => {
-                let keys: Vec<&[&str]> =
-                    CARGO_KEYS.iter().copied().filter(|key| *key != NAME_OF_LIBRARY).collect();
-                toml_as_before(old, new, &keys, true)
-            }
             Self::CargoToml => toml_as_before(old, new, CARGO_KEYS, true),
             Self::PyprojectToml => toml_as_before(old, new, PYPROJECT_TABLES, false),
             Self::SetupCfg => {
