@@ -193,6 +193,9 @@ fn ends_of(path: &Path) -> io::Result<String> {
 /// How long the first agent waits for goalposts to be read. What takes longer is read beside it.
 const READ_FOR: Duration = Duration::from_secs(1);
 
+/// A larger file is read beside the agent in any case, since reading it is not broken off.
+const READ_AT_ONCE: u64 = 128 << 20;
+
 /// A goalpost that was not read before the first agent is listed by its stamp, which begins with this.
 const BY_STAMP: &str = "stamp ";
 
@@ -846,7 +849,10 @@ impl WatchedGoalposts {
             let Some(stamp) = Stamp::of(&file) else { continue };
             let known = self.seen.get(path).filter(|(seen, _)| *seen == stamp).map(|(_, post)| post.clone());
             let known = known.or_else(|| self.as_listed(path, stamp).filter(|_| !is_start).map(Some));
-            let is_late = || is_start && self.read_until.is_some_and(|until| Instant::now() >= until);
+            let is_late = || {
+                let is_over = |until| Instant::now() >= until || stamp.size > READ_AT_ONCE;
+                is_start && self.read_until.is_some_and(is_over)
+            };
             let post = match known {
                 Some(post) => post,
                 None if is_late() => {
