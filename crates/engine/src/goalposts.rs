@@ -9,14 +9,21 @@ use std::{
     fs, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
 };
 
 use dacapo_core::{
     goalposts::{
         ABOVE, Followed, FollowedFile, Following, Goalpost, GoalpostKind, GoalpostSeal, Goalposts, IN_HOME,
-        MAX_MUST_FAIL, Moved, MovedGoalpost, MustFailTest, OutsideFile, Runner, SHADOW_PACKAGES, SHADOWS,
-        follow, imported_by_test, is_data_of_tests, is_discovered, is_helper_of_test, is_left_out,
-        is_loaded_by_unittest, kind_of, kind_of_work, must_fail_tests, packages_of_test,
+        MAX_MUST_FAIL, Moved, MovedGoalpost, MustFailTest, OutsideFile, PROFILES, RUNNER_PARTS, Runner,
+        SHADOW_PACKAGES, SHADOWS, follow, holds_results, imported_by_test, is_data, is_data_of_tests,
+        is_discovered, is_helper_of_test, is_left_out, is_link_to_system, is_loaded_by_unittest, kind_of,
+        kind_of_work, must_fail_tests, packages_of_test, starts_with_profiles,
     },
     judge::{
         gate_scripts::{is_found_by_itself, named_files, role},
@@ -66,6 +73,12 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
+    /// In words, for a list.
+    fn described(&self) -> String {
+        let Self { device, inode, size, modified, changed } = self;
+        format!("{BY_STAMP}{device} {inode} {size} {}.{} {}.{}", modified.0, modified.1, changed.0, changed.1)
+    }
+
     fn of(path: &Path) -> Option<Self> {
         let data = fs::metadata(path).ok()?;
         Some(Self {
@@ -177,10 +190,78 @@ fn ends_of(path: &Path) -> io::Result<String> {
     Ok(sha256(&bytes))
 }
 
+/// How long the first agent waits for goalposts to be read. What takes longer is read beside it.
+const READ_FOR: Duration = Duration::from_secs(1);
+
+/// A larger file is read beside the agent in any case, since reading it is not broken off.
+const READ_AT_ONCE: u64 = 128 << 20;
+
+/// A goalpost that was not read before the first agent is listed by its stamp, which begins with this.
+const BY_STAMP: &str = "stamp ";
+
+/// Goalposts that are read beside the first agent. Only the content of a file whose stamp is that of the start counts: no process can
+/// set the change time back, so that content is what was there before the agent.
+#[derive(Default)]
+struct ReadLater {
+    wanted: Vec<(String, GoalpostKind, Stamp)>,
+    thread: Option<JoinHandle<Vec<Found>>>,
+    is_over: Arc<AtomicBool>,
+}
+
+/// A goalpost with what it was at the start; the last is `None` if no part of the file decides.
+type Found = (String, Stamp, Option<Goalpost>);
+
+impl ReadLater {
+    /// Begins to read in a thread of its own.
+    fn begin(&mut self, root: &Path) {
+        if self.wanted.is_empty() {
+            return;
+        }
+        let (root, wanted, is_over) =
+            (root.to_owned(), std::mem::take(&mut self.wanted), self.is_over.clone());
+        self.thread = Some(std::thread::spawn(move || {
+            let unless_over = wanted.into_iter().take_while(|_| !is_over.load(Ordering::Relaxed));
+            unless_over
+                .filter_map(|(path, kind, stamp)| read_if_untouched(&root, path, kind, stamp))
+                .collect()
+        }));
+    }
+
+    /// What was read, once all of it is.
+    fn end(&mut self) -> Vec<Found> {
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for ReadLater {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The goalpost in a file that is what it was when `stamp` was taken, and still is after it was read.
+fn read_if_untouched(root: &Path, path: String, kind: GoalpostKind, stamp: Stamp) -> Option<Found> {
+    let file = root.join(&path);
+    let post = read_post(&file, kind, stamp.size).ok()?.0;
+    (Stamp::of(&file) == Some(stamp)).then_some((path, stamp, post))
+}
+
+/// The goalpost in a file of this size, with its bytes if it is small.
+fn read_post(file: &Path, kind: GoalpostKind, size: u64) -> io::Result<(Option<Goalpost>, Option<Vec<u8>>)> {
+    if is_read_in_parts(kind, size) {
+        return Ok((Some(Goalpost { kind, sha256: whole_of(file)? }), None));
+    }
+    let bytes = fs::read(file)?;
+    Ok((Goalpost::of(kind, &bytes), Some(bytes)))
+}
+
 /// The goalposts of a loop's workspace.
 pub(crate) struct WatchedGoalposts {
     root: PathBuf,
     before: Goalposts,
+    /// Until when goalposts are read before the first agent.
+    read_until: Option<Instant>,
+    later: ReadLater,
     /// What was seen of each file last, so that one that was not touched is not read again.
     seen: HashMap<String, (Stamp, Option<Goalpost>)>,
     /// What goalposts held at the start, as far as there is room.
@@ -433,10 +514,24 @@ impl WatchedGoalposts {
         path: Option<&std::ffi::OsStr>,
         earlier: &Earlier,
     ) -> (Self, GateReach) {
+        // Where no agent waits, all is read.
+        let read_until = path.is_some().then(|| Instant::now() + READ_FOR);
+        Self::begin_within(root, below, policy, path, earlier, read_until)
+    }
+
+    fn begin_within(
+        root: &Path,
+        below: &str,
+        policy: &Policy,
+        path: Option<&std::ffi::OsStr>,
+        earlier: &Earlier,
+        read_until: Option<Instant>,
+    ) -> (Self, GateReach) {
         let mut walk = walk(root);
         walk.files.retain(|path| !earlier.contains_key(path));
         walk.files.extend(earlier.iter().filter(|(_, bytes)| bytes.is_some()).map(|(path, _)| path.clone()));
         let mut watched = Self::empty(root, below, policy);
+        watched.read_until = read_until;
         let reach = reach(root, below, &policy.gates.specs, &walk.files, earlier);
         watched.followed = reach.followed.iter().map(|file| file.path.clone()).collect();
         watched.found_by = Globs::parse(&reach.patterns).unwrap_or_default();
@@ -458,6 +553,8 @@ impl WatchedGoalposts {
         watched.note(walk);
         watched.programs = found.unwrap_or_default();
         watched.outside.extend(reach.absent.iter().map(|path| (PathBuf::from(path), None)));
+        watched.outside.extend(profiles(root, policy));
+        watched.later.begin(root);
         (watched, reach)
     }
 
@@ -487,14 +584,24 @@ impl WatchedGoalposts {
         let disk = OnDisk { root: &self.root, files, earlier };
         let data: Vec<(&String, &str)> = files
             .iter()
-            .filter(|path| is_data_of_tests(path) && !self.before.0.contains_key(*path))
+            .filter(|path| is_data(path) && !self.before.0.contains_key(*path))
             .map(|path| (path, path.rsplit('/').next().unwrap_or(path)))
             .collect();
+        // Beyond so many only names tell.
+        let data: Vec<(&String, &str)> = match data.len() {
+            0..=MAX_LOOKED_AT => data,
+            _ => data.into_iter().filter(|(path, _)| is_data_of_tests(path)).collect(),
+        };
+        let holds_results = |path: &str| disk.text(path).is_some_and(|text| holds_results(&text));
         let mut more: BTreeSet<String> = BTreeSet::new();
         let mut looked_at: HashSet<String> = HashSet::new();
         for (path, text) in self.test_texts() {
-            let named = data.iter().filter(|(_, name)| text.contains(name));
-            more.extend(named.map(|(path, _)| (*path).clone()));
+            for (path, _) in data.iter().filter(|(_, name)| text.contains(name)) {
+                let is_new = looked_at.insert((*path).clone());
+                if is_data_of_tests(path) || (is_new && holds_results(path)) {
+                    more.insert((*path).clone());
+                }
+            }
             for paths in imported_by_test(path, text) {
                 let module = paths.into_iter().find(|path| there.contains(path.as_str()));
                 let Some(module) = module.filter(|module| !self.before.0.contains_key(module)) else {
@@ -544,6 +651,8 @@ impl WatchedGoalposts {
         Self {
             root: root.to_owned(),
             before: Goalposts::default(),
+            read_until: None,
+            later: ReadLater::default(),
             seen: HashMap::new(),
             contents: HashMap::new(),
             test_paths: Globs::parse(&policy.gates.test_paths).unwrap_or_default(),
@@ -590,6 +699,7 @@ impl WatchedGoalposts {
         watched.found_by = Globs::parse(&reach.patterns).unwrap_or_default();
         watched.before = before;
         watched.outside = outside(root);
+        watched.outside.extend(profiles(root, policy));
         if let Some(path) = path {
             watched.programs = programs(&reach.programs, path, root);
             watched.installed = installed_runners(root, &walk.left_out);
@@ -713,7 +823,15 @@ impl WatchedGoalposts {
         let mut room = KEPT_ALL;
         let outside: Vec<String> =
             self.followed.iter().filter(|path| path.starts_with('/')).cloned().collect();
-        for path in files.iter().chain(&outside) {
+        let mut paths: Vec<&String> = files.iter().chain(&outside).collect();
+        if self.read_until.is_some() && is_start {
+            // Tests, which are small, are read before the data that they rest on.
+            paths.sort_by_cached_key(|path| {
+                let kind = self.kind(path);
+                kind.map(|_| fs::metadata(self.root.join(path)).map_or(0, |data| data.len() / KEPT_FILE))
+            });
+        }
+        for path in paths {
             let is_new = !is_start && !self.before.0.contains_key(path);
             let kind = if is_new { self.kind_of_new(path) } else { self.kind(path) };
             let Some(kind) = kind else { continue };
@@ -730,21 +848,25 @@ impl WatchedGoalposts {
             let file = self.root.join(path);
             let Some(stamp) = Stamp::of(&file) else { continue };
             let known = self.seen.get(path).filter(|(seen, _)| *seen == stamp).map(|(_, post)| post.clone());
+            let known = known.or_else(|| self.as_listed(path, stamp).filter(|_| !is_start).map(Some));
+            let is_late = || {
+                let is_over = |until| Instant::now() >= until || stamp.size > READ_AT_ONCE;
+                is_start && self.read_until.is_some_and(is_over)
+            };
             let post = match known {
                 Some(post) => post,
+                None if is_late() => {
+                    self.later.wanted.push((path.clone(), kind, stamp));
+                    Some(Goalpost { kind, sha256: stamp.described() })
+                }
                 None => {
-                    let post = if is_read_in_parts(kind, stamp.size) {
-                        let Ok(sha256) = whole_of(&file) else { continue };
-                        Some(Goalpost { kind, sha256 })
-                    } else {
-                        let Ok(bytes) = fs::read(&file) else { continue };
-                        let post = Goalpost::of(kind, &bytes);
-                        if is_start && post.is_some() && stamp.size <= KEPT_FILE && bytes.len() <= room {
-                            room -= bytes.len();
-                            self.contents.insert(path.clone(), bytes);
-                        }
-                        post
-                    };
+                    let Ok((post, bytes)) = read_post(&file, kind, stamp.size) else { continue };
+                    if let Some(bytes) = bytes.filter(|bytes| {
+                        is_start && post.is_some() && stamp.size <= KEPT_FILE && bytes.len() <= room
+                    }) {
+                        room -= bytes.len();
+                        self.contents.insert(path.clone(), bytes);
+                    }
                     self.seen.insert(path.clone(), (stamp, post.clone()));
                     post
                 }
@@ -756,8 +878,27 @@ impl WatchedGoalposts {
         Goalposts(posts)
     }
 
+    /// Takes in what was read beside the agent. What the agent changed before it was read stays known by its stamp alone, and so
+    /// counts as changed.
+    fn take_in_late(&mut self) {
+        for (path, stamp, post) in self.later.end() {
+            match post.clone() {
+                Some(post) => drop(self.before.0.insert(path.clone(), post)),
+                None => drop(self.before.0.remove(&path)),
+            }
+            self.seen.insert(path, (stamp, post));
+        }
+    }
+
+    /// A goalpost that is listed by its stamp, with that stamp: one of a loop that goes on, or one that was changed too early.
+    fn as_listed(&self, path: &str, stamp: Stamp) -> Option<Goalpost> {
+        let listed = self.before.0.get(path).filter(|post| post.sha256.starts_with(BY_STAMP))?;
+        (listed.sha256 == stamp.described()).then(|| listed.clone())
+    }
+
     /// What differs from the start.
     pub(crate) fn moved(&mut self) -> Vec<MovedGoalpost> {
+        self.take_in_late();
         let walk = walk(&self.root);
         let there: HashSet<&String> = walk.files.iter().collect();
         self.seen.retain(|path, _| path.starts_with('/') || there.contains(path));
@@ -857,15 +998,11 @@ impl WatchedGoalposts {
     /// Makes `folder`, a checkout, what a clone elsewhere would be. Links that are new and lead by an absolute path to what is neither
     /// in it nor the system's are taken out; what a compiler made since the start is older than every source, so that it is made again.
     pub(crate) fn as_elsewhere(&self, folder: &Path) {
-        const OF_SYSTEM: &[&str] =
-            &["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/nix", "/dev", "/proc"];
         let found = walk(folder);
         for tie in found.ties.difference(&self.ties) {
             let link = folder.join(tie);
             let Ok(target) = fs::read_link(&link) else { continue };
-            let is_known = target.starts_with(folder)
-                || OF_SYSTEM.iter().any(|top| target.starts_with(top))
-                || is_installed(tie);
+            let is_known = target.starts_with(folder) || is_link_to_system(&target) || is_installed(tie);
             if !is_known {
                 let _ = fs::remove_file(link);
             }
@@ -874,7 +1011,7 @@ impl WatchedGoalposts {
             found.compiled.difference(&self.compiled).filter(|path| !leads_elsewhere(folder, Path::new(path)))
         {
             if let Ok(file) = fs::File::options().write(true).open(folder.join(path)) {
-                let _ = file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1));
+                let _ = file.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(1));
             }
         }
     }
@@ -963,6 +1100,12 @@ impl WatchedGoalposts {
                         return Err(io::Error::other(format!("`{}` cannot be put back", moved.path)));
                     };
                     let expected = self.before.0.get(&moved.path).map(|post| &post.sha256);
+                    if expected.is_some_and(|sha256| sha256.starts_with(BY_STAMP)) {
+                        return Err(io::Error::other(format!(
+                            "`{}` was changed before dacapo had read it, so what it was is not known",
+                            moved.path
+                        )));
+                    }
                     if Goalpost::of(kind, before).as_ref().map(|post| &post.sha256) != expected {
                         return Err(io::Error::other(format!(
                             "the snapshot of `{}` is not what it was",
@@ -1087,6 +1230,17 @@ fn outside(root: &Path) -> BTreeMap<PathBuf, Option<String>> {
     paths.into_iter().map(|path| (path.clone(), hash_of(&path))).collect()
 }
 
+/// The profiles of the user's shell, if a gate starts one that reads them.
+fn profiles(root: &Path, policy: &Policy) -> BTreeMap<PathBuf, Option<String>> {
+    let mut gates = policy.gates.specs.iter().filter(|gate| gate.ask.is_none());
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let Some(home) = home.filter(|_| gates.any(|gate| starts_with_profiles(&gate.script()))) else {
+        return BTreeMap::new();
+    };
+    let paths = PROFILES.iter().map(|name| home.join(name)).filter(|path| !path.starts_with(root));
+    paths.map(|path| (path.clone(), hash_of(&path))).collect()
+}
+
 /// How many files of installed runners are looked at.
 const MAX_INSTALLED: usize = 5000;
 
@@ -1136,7 +1290,18 @@ fn plugins_at_home() -> Vec<PathBuf> {
         for entry in fs::read_dir(&packages).into_iter().flatten().flatten() {
             let path = entry.path();
             let name = entry.file_name().to_string_lossy().into_owned();
-            if name.ends_with(".pth") || matches!(name.as_str(), "sitecustomize.py" | "usercustomize.py") {
+            let module = name.split('.').next().unwrap_or_default();
+            if RUNNER_PARTS.contains(&module) && !name.ends_with("-info") {
+                if path.is_dir() {
+                    files_below(&path, &mut found)
+                } else {
+                    found.push(path)
+                }
+                // Python writes these by itself.
+                found.retain(|file| !file.components().any(|part| part.as_os_str() == "__pycache__"));
+            } else if name.ends_with(".pth")
+                || matches!(name.as_str(), "sitecustomize.py" | "usercustomize.py")
+            {
                 found.push(path);
             } else if name.ends_with(".dist-info") || name.ends_with(".egg-info") {
                 let points = path.join("entry_points.txt");
@@ -1367,6 +1532,58 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert!(known.is_changed());
         assert!(KnownProgram::recorded(path, sha256(&bytes)).is_changed());
+    }
+
+    #[test]
+    fn what_is_read_beside_the_agent_is_believed_only_untouched() {
+        use dacapo_core::{judge::promise::PromiseRule, policy::GateRules, session::Host};
+        let folder = tempfile::tempdir().unwrap();
+        let policy =
+            Policy::session(Host::Claude, PromiseRule::new("DONE").unwrap(), 1, GateRules::default());
+        let file = |name: &str| folder.path().join(name);
+        fs::create_dir(file("tests")).unwrap();
+        let names = ["tests/kept.py", "tests/touched.py", "tests/early.py", "tests/late.py"];
+        for name in names {
+            fs::write(file(name), "assert add(2, 2) == 4\n").unwrap();
+        }
+        fs::write(file("lib.rs"), "pub fn work() {}\n").unwrap();
+        // No time at all: everything is read later.
+        let now = Some(Instant::now());
+        let begin =
+            || WatchedGoalposts::begin_within(folder.path(), "", &policy, None, &Earlier::new(), now).0;
+        let mut watched = begin();
+        assert!(watched.before.0.values().all(|post| post.sha256.starts_with(BY_STAMP)));
+        assert_eq!(watched.seal(), begin().seal(), "the list is the same again while nothing changes");
+        // What the thread would have found of a file that an agent weakens before it is read.
+        let stamp = Stamp::of(&file("tests/early.py")).unwrap();
+        let early = ("tests/early.py".to_owned(), GoalpostKind::Test, stamp);
+        let all = watched.later.end();
+        assert_eq!(all.len(), 5);
+        let modified = fs::metadata(file("tests/early.py")).unwrap().modified().unwrap();
+        for name in ["tests/early.py", "tests/late.py"] {
+            fs::write(file(name), "assert add(2, 2) == 0\n").unwrap();
+            let open = fs::File::options().write(true).open(file(name)).unwrap();
+            open.set_modified(modified).unwrap();
+        }
+        assert!(read_if_untouched(folder.path(), early.0, early.1, early.2).is_none());
+        // The same bytes with another time.
+        fs::write(file("tests/touched.py"), "assert add(2, 2) == 4\n").unwrap();
+        let found: Vec<Found> = all.into_iter().filter(|(path, ..)| path != "tests/early.py").collect();
+        watched.later.thread = Some(std::thread::spawn(move || found));
+        let moved: Vec<String> = watched.moved().into_iter().map(|moved| moved.path).collect();
+        assert_eq!(moved, ["tests/early.py", "tests/late.py"]);
+        assert!(!watched.before.0.contains_key("lib.rs"), "no part of it decides");
+        // One of them can be put back as it was; of the other that is not known.
+        let checkout = tempfile::tempdir().unwrap();
+        let strict = |paths: &[&str]| Ok(vec![Some(b"assert add(2, 2) == 4\n".to_vec()); paths.len()]);
+        let moved = |path: &str| MovedGoalpost {
+            path: path.to_owned(),
+            kind: GoalpostKind::Test,
+            how: Moved::Changed,
+        };
+        watched.put_back(checkout.path(), &[moved("tests/late.py")], strict).unwrap();
+        let error = watched.put_back(checkout.path(), &[moved("tests/early.py")], strict).unwrap_err();
+        assert!(error.to_string().contains("before dacapo had read it"), "{error}");
     }
 
     #[test]

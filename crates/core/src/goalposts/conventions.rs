@@ -56,6 +56,9 @@ const CODE: &[&str] = &[
     "bats", "lua", "pl", "t", "ex", "exs", "dart", "feature", "zig",
 ];
 
+/// Endings of compiled modules, which a test that imports one by its name finds beside it.
+const LOADED: &[&str] = &["pyc", "pyo", "so", "pyd", "node", "class", "jar"];
+
 /// Files that decide as a whole what a runner or a linter does, by name.
 const SETTINGS: &[&str] = &[
     // Python
@@ -191,15 +194,47 @@ pub const SHADOWS: &[&str] = &[
     "tomli",
     "traceback",
     "_pytest_assertion",
+    "packaging",
+    "attr",
+    "attrs",
+    "pygments",
+];
+/// Modules that pytest is made of: among the packages in the home folder they come before those of the system.
+pub const RUNNER_PARTS: &[&str] = &[
+    "pytest",
+    "_pytest",
+    "py",
+    "pluggy",
+    "iniconfig",
+    "packaging",
+    "exceptiongroup",
+    "tomli",
+    "attr",
+    "attrs",
+    "pygments",
 ];
 /// Modules of Python's standard library, on which its test runners rest.
 const STANDARD_MODULES: &[&str] = &[
+    "__future__",
+    "_bisect",
+    "_bz2",
+    "_collections_abc",
+    "_compression",
+    "_heapq",
+    "_lzma",
+    "_opcode",
+    "_random",
+    "_sitebuiltins",
+    "_struct",
+    "_typing",
+    "_weakrefset",
     "abc",
     "argparse",
     "ast",
     "atexit",
     "base64",
     "bdb",
+    "binascii",
     "bisect",
     "builtins",
     "bz2",
@@ -245,17 +280,21 @@ const STANDARD_MODULES: &[&str] = &[
     "importlib",
     "inspect",
     "io",
+    "ipaddress",
     "itertools",
     "json",
     "keyword",
     "linecache",
     "locale",
     "logging",
+    "lzma",
     "marshal",
     "math",
     "mimetypes",
     "multiprocessing",
     "ntpath",
+    "numbers",
+    "opcode",
     "operator",
     "optparse",
     "os",
@@ -278,6 +317,7 @@ const STANDARD_MODULES: &[&str] = &[
     "site",
     "socket",
     "sre_compile",
+    "sre_constants",
     "sre_parse",
     "ssl",
     "stat",
@@ -316,6 +356,26 @@ const SHADOW_HEADERS: &[&str] = &[
     "stddef.h",
     "stdint.h",
     "stdbool.h",
+    "stdarg.h",
+    "stdalign.h",
+    "stdatomic.h",
+    "stdnoreturn.h",
+    "alloca.h",
+    "complex.h",
+    "endian.h",
+    "fenv.h",
+    "float.h",
+    "inttypes.h",
+    "iso646.h",
+    "locale.h",
+    "math.h",
+    "strings.h",
+    "tgmath.h",
+    "threads.h",
+    "time.h",
+    "uchar.h",
+    "wchar.h",
+    "wctype.h",
     "string.h",
     "errno.h",
     "limits.h",
@@ -476,7 +536,7 @@ pub fn is_discovered(path: &str) -> bool {
             let mut parts = folders.split('/');
             parts.clone().any(|folder| folder == "tests") && !parts.any(|folder| folder == "src")
         }
-        Some((_, extension)) => CODE.contains(&extension),
+        Some((_, extension)) => CODE.contains(&extension) || LOADED.contains(&extension),
         None => false,
     }
 }
@@ -615,3 +675,35 @@ pub const IN_HOME: &[&str] = &[
     ".config/flake8",
     ".config/mypy/config",
 ];
+
+/// Files in the user's home folder that a shell reads first, if it is one of a login or of a terminal.
+pub const PROFILES: &[&str] = &[
+    ".profile",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".bashrc",
+    ".zshenv",
+    ".zprofile",
+    ".zshrc",
+    ".zlogin",
+    ".kshrc",
+];
+
+/// Whether a command starts a shell that reads the user's profiles: `bash -lc 'make test'`.
+pub fn starts_with_profiles(command: &str) -> bool {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    words.windows(2).any(|pair| {
+        let name = pair[0].rsplit('/').next().unwrap_or_default();
+        match name {
+            // It reads one whatever its options are.
+            "zsh" => true,
+            "sh" | "bash" | "dash" | "ksh" => {
+                let option = pair[1];
+                matches!(option, "--login" | "--rcfile" | "--init-file")
+                    || (option.starts_with('-') && !option.starts_with("--") && option.contains(['l', 'i']))
+            }
+            _ => false,
+        }
+    })
+}

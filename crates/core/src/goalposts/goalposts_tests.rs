@@ -797,3 +797,34 @@ fn examples_in_documentation_are_put_back() {
     assert_eq!((equal, before), (false, python(4, "y")));
     assert_eq!(SharedFile::PythonSource.deciding_part("def add(a, b):\n    return a\n"), None);
 }
+
+#[test]
+fn a_shell_of_a_login_reads_the_profiles_of_the_user() {
+    let table = [
+        ("bash -lc 'make test'", true),
+        ("/bin/bash --login -c x", true),
+        ("sh -i -c x", true),
+        ("zsh -c x", true),
+        ("sh -c 'ls -l'", false),
+        ("bash -ec x", false),
+        ("sh tests/run.sh -l", false),
+        ("make bash", false),
+    ];
+    for (command, expected) in table {
+        assert_eq!(starts_with_profiles(command), expected, "{command}");
+    }
+}
+
+#[test]
+fn compiled_modules_beside_tests_and_parts_of_the_runner_take_part_by_themselves() {
+    for path in ["tests/calc.pyc", "tests/calc.cpython-311.so", "test/native.node"] {
+        assert!(is_discovered(path), "{path}");
+    }
+    assert!(!is_discovered("tests/expected.json"));
+    for path in ["opcode.py", "attr.py", "packaging/version.py", "stdarg.h", "include/time.h"] {
+        assert_eq!(kind_of(path), Some(GoalpostKind::Shadow), "{path}");
+    }
+    for path in ["opcodes.py", "calc/attr.py", "limits_of_calc.h"] {
+        assert_eq!(kind_of(path), None, "{path}");
+    }
+}

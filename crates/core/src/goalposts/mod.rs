@@ -7,6 +7,7 @@
 mod conventions;
 mod doc_tests;
 mod follow;
+mod links;
 mod missed;
 mod modules;
 mod must_fail;
@@ -19,12 +20,15 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use conventions::{
-    ABOVE, IN_HOME, SHADOW_PACKAGES, SHADOWS, is_discovered, is_left_out, is_loaded_by_unittest, kind_of,
-    kind_of_work, test_of_snapshots,
+    ABOVE, IN_HOME, PROFILES, RUNNER_PARTS, SHADOW_PACKAGES, SHADOWS, is_discovered, is_left_out,
+    is_loaded_by_unittest, kind_of, kind_of_work, starts_with_profiles, test_of_snapshots,
 };
 pub use follow::{Followed, FollowedFile, Following, follow};
+pub use links::is_link_to_system;
 pub use missed::missed_tests;
-pub use modules::{imported_by_test, is_data_of_tests, is_helper_of_test, packages_of_test};
+pub use modules::{
+    holds_results, imported_by_test, is_data, is_data_of_tests, is_helper_of_test, packages_of_test,
+};
 pub use must_fail::{
     MAX_MUST_FAIL, MustFailRun, MustFailSearch, MustFailTest, Place, ends_as_its_tests_do, must_fail_name,
     must_fail_tests, must_fail_tests_of_claim, with_must_fail_tests,

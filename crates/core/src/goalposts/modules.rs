@@ -110,6 +110,28 @@ pub fn packages_of_test(path: &str, text: &str) -> Vec<String> {
 const DATA: &[&str] =
     &["json", "yaml", "yml", "toml", "txt", "csv", "tsv", "ini", "cfg", "conf", "list", "lst"];
 
+/// Whether a file holds data, by its ending.
+pub fn is_data(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.rsplit_once('.').is_some_and(|(_, end)| DATA.contains(&end.to_ascii_lowercase().as_str()))
+}
+
+/// Whether a key or a column of a data file says that something is compared with it.
+pub fn holds_results(text: &str) -> bool {
+    const KEYS: &[&str] = &["expected", "expect", "want", "wanted", "golden"];
+    let is_key = |word: &str| KEYS.contains(&word.to_ascii_lowercase().as_str());
+    // JSON, YAML and TOML: a name before `:` or `=`.
+    let before_mark = text.match_indices([':', '=']).any(|(at, _)| {
+        let name = text[..at].trim_end().trim_end_matches(['"', '\'']);
+        is_key(name.rsplit(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default())
+    });
+    // Tables: the names of the columns are in the first line.
+    let first = text.lines().next().unwrap_or_default();
+    let columns: Vec<&str> =
+        first.split([',', ';', '\t']).map(|name| name.trim().trim_matches('"')).collect();
+    before_mark || (columns.len() > 1 && columns.into_iter().any(is_key))
+}
+
 /// Whether the name of a data file, or of the folder it lies in, says that tests compare with what it holds.
 pub fn is_data_of_tests(path: &str) -> bool {
     const HOLDS_RESULTS: &[&str] = &[
@@ -325,6 +347,28 @@ mod tests {
             assert_eq!(found(path, text), modules, "{path}: {text}");
         }
         assert_eq!(imported("check.py", "import a"), [["a/__init__.py", "a.py"]]);
+    }
+
+    #[test]
+    fn data_holds_results_if_a_key_or_a_column_says_so() {
+        let table = [
+            (r#"[{"a": 2, "expected": 4}]"#, true),
+            ("- a: 2\n  want: 4\n", true),
+            ("[[sum]]\na = 2\nexpected = 4\n", true),
+            ("a,b,want\n2,2,4\n", true),
+            ("a;b;\"Expected\"\n", true),
+            (r#"{"signs": {"add": "+"}}"#, false),
+            (r#"{"text": "what we expected"}"#, false),
+            (r#"{"expected_users": 4}"#, false),
+            ("name,want_ads\n", false),
+            ("we want more\n", false),
+            ("want\n", false),
+            ("", false),
+        ];
+        for (text, expected) in table {
+            assert_eq!(holds_results(text), expected, "{text}");
+        }
+        assert!(is_data("data/sums.JSON") && !is_data("src/json") && !is_data("json/sums.py"));
     }
 
     #[test]
