@@ -229,6 +229,10 @@ impl From<StartError> for UserError {
                 "put it into an environment variable, which agents and commands inherit: gates write `$NAME`; \
                  the environment is not recorded",
             ),
+            StartError::Prompt(ref why) => {
+                let hint = why.hint();
+                Self { hint, ..Self::usage(error) }
+            }
             StartError::NotResumable { .. } => Self::failed(error).hint("a new `dacapo run` starts over"),
             StartError::ParentGone(_) => Self::environment(error),
             StartError::InSession(_) => {
