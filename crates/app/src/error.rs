@@ -229,10 +229,6 @@ impl From<StartError> for UserError {
                 "put it into an environment variable, which agents and commands inherit: gates write `$NAME`; \
                  the environment is not recorded",
             ),
-            StartError::Prompt(ref why) => {
-                let hint = why.hint();
-                Self { hint, ..Self::usage(error) }
-            }
             StartError::NotResumable { .. } => Self::failed(error).hint("a new `dacapo run` starts over"),
             StartError::ParentGone(_) => Self::environment(error),
             StartError::InSession(_) => {
@@ -246,6 +242,7 @@ impl From<StartError> for UserError {
             | StartError::Glob(_)
             | StartError::NoCommit(_)
             | StartError::BlankPrompt
+            | StartError::Prompt(_)
             | StartError::Cycle(_)
             | StartError::TooDeep
             | StartError::Unknown(_) => Self::usage(error),

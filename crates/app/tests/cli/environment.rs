@@ -145,7 +145,7 @@ fn a_huge_prompt_goes_by_standard_input_and_is_refused_as_an_argument() {
             &output.stderr,
             "the prompt has 204800 bytes, and `{prompt}` in the command line of `fake-agent` takes at most 102400",
         );
-        assert_has(&output.stderr, "`{prompt_file}` in place of `{prompt}` in its command hands it a file");
+        assert_has(&output.stderr, "`{prompt_file}` in its place hands over a file");
     }
     assert_eq!(env.starts(), 1);
     assert!(!env.folder("u").exists(), "a loop that is refused leaves no task");

@@ -91,27 +91,22 @@ pub enum AgentCommandError {
     Unbalanced(String),
     #[error("the agent command has both {{prompt}} and {{prompt_file}}; one of them is enough")]
     TwoPlaceholders,
-    /// The prompt does not fit on a command line.
+    /// The prompt does not fit on a command line. What helps is part of the words, so that it is told wherever they are.
     #[error(
-        "the prompt has {bytes} bytes, and `{{prompt}}` in the command line of `{agent}` takes at most {limit}"
+        "the prompt has {bytes} bytes, and `{{prompt}}` in the command line of `{agent}` takes at most {limit}; {}",
+        other_way(agent)
     )]
     PromptTooLong { agent: String, bytes: usize, limit: usize },
 }
 
-impl AgentCommandError {
-    /// What helps.
-    pub fn hint(&self) -> Option<String> {
-        let Self::PromptTooLong { agent, .. } = self else { return None };
-        let other_command = "`{prompt_file}` in place of `{prompt}` in its command hands it a file";
-        Some(if catalog::find(agent).is_some() {
-            format!(
-                "`agents.{agent}.prompt: stdin` in the configuration sends it by standard input; in an `--agent-cmd`, {other_command}"
-            )
-        } else {
-            format!(
-                "{other_command}, and with neither it gets the prompt on standard input; the command is `--agent-cmd`, or `agents.{agent}.command` in the configuration"
-            )
-        })
+/// How a long prompt reaches this agent all the same.
+fn other_way(agent: &str) -> String {
+    let by_file =
+        "`{prompt_file}` in its place hands over a file, and with neither it goes by standard input";
+    if catalog::find(agent).is_some() {
+        format!("`agents.{agent}.prompt: stdin` sends it by standard input (in an `--agent-cmd`, {by_file})")
+    } else {
+        format!("{by_file} (`--agent-cmd` or `agents.{agent}.command`)")
     }
 }
 
@@ -269,15 +264,11 @@ mod tests {
             assert_eq!(taken.is_ok(), is_taken, "{line} {bytes}");
         }
         for (agent, way) in
-            [("a", "`{prompt_file}` in place of `{prompt}`"), ("claude", "`agents.claude.prompt: stdin`")]
+            [("a", "; `{prompt_file}` in its place"), ("claude", "; `agents.claude.prompt: stdin`")]
         {
-            let error = AgentCommand::parse(&format!("{agent} {{prompt}}"), &[])
-                .unwrap()
-                .takes(&"x".repeat(3_000_000));
-            let error = error.unwrap_err();
-            assert!(error.to_string().contains("3000000 bytes"), "{error}");
-            let hint = error.hint().unwrap();
-            assert!(hint.starts_with(way), "{hint}");
+            let command = AgentCommand::parse(&format!("{agent} {{prompt}}"), &[]).unwrap();
+            let told = command.takes(&"x".repeat(3_000_000)).unwrap_err().to_string();
+            assert!(told.contains("3000000 bytes") && told.contains(way), "{told}");
         }
     }
 }
