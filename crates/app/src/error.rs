@@ -242,6 +242,7 @@ impl From<StartError> for UserError {
             | StartError::Glob(_)
             | StartError::NoCommit(_)
             | StartError::BlankPrompt
+            | StartError::Prompt(_)
             | StartError::Cycle(_)
             | StartError::TooDeep
             | StartError::Unknown(_) => Self::usage(error),

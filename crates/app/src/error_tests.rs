@@ -276,6 +276,10 @@ fn start_errors() -> Vec<StartError> {
         StartError::Policy(_) => StartError::Policy(PolicyProblem::Blank { setting: "--gate" }),
         StartError::NoPrompt(_) => StartError::NoPrompt(id("fix-tests")),
         StartError::BlankPrompt => StartError::BlankPrompt,
+        StartError::Prompt(_) => {
+            let (bytes, limit) = (3_000_000, 102_400);
+            StartError::Prompt(AgentCommandError::PromptTooLong { agent: text("my-agent"), bytes, limit })
+        },
         StartError::TaskHeld { holder: Some(_), .. } => {
             StartError::TaskHeld { task: id("fix-tests"), holder: Some(loop_id()) }
         },
@@ -481,7 +485,9 @@ fn words_of_errors() -> String {
         AgentCommandError::Blank => AgentCommandError::Blank,
         AgentCommandError::Unbalanced(_) => AgentCommandError::Unbalanced(text("claude -p 'x")),
         AgentCommandError::TwoPlaceholders => AgentCommandError::TwoPlaceholders,
-        AgentCommandError::PromptTooLong(_) => AgentCommandError::PromptTooLong(3_000_000),
+        AgentCommandError::PromptTooLong { .. } => {
+            AgentCommandError::PromptTooLong { agent: agent(), bytes: 3_000_000, limit: 102_400 }
+        },
     });
     let choices = every_variant!(ChoiceError {
         ChoiceError::Unknown { nearest: Some(_), .. } => {

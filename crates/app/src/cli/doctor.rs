@@ -155,8 +155,12 @@ fn sandbox(cx: &Context, findings: &mut Findings) {
     let configured = Context::folder(None).ok().and_then(|folder| ConfigFiles::load(&folder).ok());
     let rules = configured.map(|files| sandbox_rules(&files.effective(&Typed::default()).sandbox, None));
     let rules = rules.unwrap_or_default();
-    let tried = cx.home.prepare().map_err(io::Error::other).and_then(|()| guard::try_out(&cx.home, &rules));
-    let (level, detail) = match tried {
+    // Where the state cannot be written nothing can be tried, and no other system would help.
+    if let Err(error) = cx.home.prepare() {
+        let hint = "dacapo needs a folder that it can write; `DACAPO_HOME=FOLDER` names another";
+        return findings.add("sandbox", Level::Warn, format!("not tried: {error}"), Some(hint));
+    }
+    let (level, detail) = match guard::try_out(&cx.home, &rules) {
         Ok(held) => {
             let is_wanted = rules.mode == SandboxMode::Off;
             let level = if held.is_whole() || is_wanted { Level::Ok } else { Level::Warn };

@@ -279,8 +279,8 @@ fn time(began: Option<Timestamp>, ended: Option<Timestamp>) -> Option<String> {
 pub(crate) fn ending_of_workflow(client: &mut Client, view: &WorkflowView) -> Result<(), UserError> {
     let width = columns_for_people();
     let id = &view.id;
-    let is_committed = client
-        .loops_of_run(id)?
+    let loops = client.loops_of_run(id)?;
+    let is_committed = loops
         .iter()
         .filter_map(|seen| client.work_done(&seen.view.id, 80).ok().flatten())
         .all(|done| done.is_committed);
@@ -288,8 +288,11 @@ pub(crate) fn ending_of_workflow(client: &mut Client, view: &WorkflowView) -> Re
     let mut lines = work_of_runs(client, std::slice::from_ref(id), fate, width)?;
     lines.extend(time(Some(view.started_at), view.ended_at).filter(|_| !lines.is_empty()));
     if !lines.is_empty() && view.state == "completed" {
-        lines
-            .push(format!("  next     `dacapo diff {id}` shows the change, `dacapo receipt {id}` the proof"));
+        lines.push(if loops.iter().all(|seen| seen.view.is_plain) {
+            format!("  next     `dacapo receipt {id}` shows the proof")
+        } else {
+            format!("  next     `dacapo diff {id}` shows the change, `dacapo receipt {id}` the proof")
+        });
     }
     tell(lines, width, |line| {
         let _ = writeln!(std::io::stderr().lock(), "{line}");

@@ -138,9 +138,43 @@ fn a_huge_prompt_goes_by_standard_input_and_is_refused_as_an_argument() {
 
     env.write("long.md", &huge[..200 * 1024]);
     let agent = format!("{agent} {{prompt}}");
-    let output = env.run(["run", "-P", "long.md", "--agent-cmd", &agent, "--task", "u"]).assert_code(5);
-    assert_has(last_line(&output), "too many for a command line");
+    for mode in [&[][..], &["--detach"]] {
+        let args = ["run", "-P", "long.md", "--agent-cmd", &agent, "--task", "u"];
+        let output = env.run(args.iter().chain(mode)).assert_code(2);
+        assert_has(
+            &output.stderr,
+            "the prompt has 204800 bytes, and `{prompt}` in the command line of `fake-agent` takes at most 102400",
+        );
+        assert_has(&output.stderr, "`{prompt_file}` in its place hands over a file");
+    }
     assert_eq!(env.starts(), 1);
+    assert!(!env.folder("u").exists(), "a loop that is refused leaves no task");
+
+    // The way that is named works.
+    let agent = agent.replace("{prompt}", "{prompt_file}");
+    env.run(["run", "-P", "long.md", "--agent-cmd", &agent, "--task", "u"]).assert_code(0);
+}
+
+#[test]
+fn in_a_plain_folder_the_end_of_a_loop_offers_no_difference() {
+    let env = world();
+    env.write("kept.txt", "1");
+    let args = ["--protect", "kept.txt", "--gate", "true", "-n", "1"];
+    let output = env.run_loop("write kept.txt; promise", &args);
+    let next = output.stdout.lines().find(|line| line.starts_with("  next")).unwrap_or_default();
+    assert!(next.contains("`dacapo logs ") && !output.stdout.contains("dacapo diff"), "{}", output.stdout);
+}
+
+#[test]
+fn where_the_state_cannot_be_written_doctor_says_that_of_the_sandbox_too() {
+    let env = world();
+    env.write("file", "");
+    let mut command = env.dacapo(["doctor"]);
+    command.env("DACAPO_HOME", env.workspace().join("file/home"));
+    let output = env.run_command(command).assert_code(5);
+    assert_has(&output.stdout, "warn sandbox      not tried: ");
+    assert_has(&output.stdout, "`DACAPO_HOME=FOLDER` names another");
+    assert!(!output.stdout.contains("made to allow more"), "{}", output.stdout);
 }
 
 #[test]

@@ -165,9 +165,9 @@ fn a_prompt_of_three_megabytes_goes_by_standard_input_and_fills_no_screen() {
         );
     }
     let agent = format!("{agent} {{prompt}}");
-    let output = env.run(["run", "--agent-cmd", &agent, "--project", "p", "--task", "u"]).assert_code(5);
-    assert_has(last_line(&output), "too many for a command line");
-    assert_has(last_line(&output), "without `{prompt}` in the agent's command it goes by standard input");
+    let output = env.run(["run", "--agent-cmd", &agent, "--project", "p", "--task", "u"]).assert_code(2);
+    assert_has(last_line(&output), "the prompt has 3072000 bytes, and `{prompt}` in the command line");
+    assert_has(last_line(&output), "with neither it goes by standard input");
     assert_eq!(env.starts(), 1);
 }
 

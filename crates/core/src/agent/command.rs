@@ -4,10 +4,17 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::acp::{AcpSettings, AcpUsage};
+use super::{
+    acp::{AcpSettings, AcpUsage},
+    catalog,
+};
 
-/// A prompt longer than this never goes on a command line: the kernel's limit is near, and `ps` shows it to all.
-pub const PROMPT_ARGUMENT_LIMIT: usize = 100 * 1024;
+/// A prompt longer than this never goes on a command line: the kernel takes no argument of 128 KiB.
+pub const PROMPT_ARGUMENT_LIMIT: usize = 124 * 1024;
+
+/// How long a user's own words may be that go on a command line: what is said beside them, such as the output of gates, needs
+/// room too.
+const OWN_WORDS_ARGUMENT_LIMIT: usize = 100 * 1024;
 
 /// The command that is started in each iteration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,15 +91,38 @@ pub enum AgentCommandError {
     Unbalanced(String),
     #[error("the agent command has both {{prompt}} and {{prompt_file}}; one of them is enough")]
     TwoPlaceholders,
-    /// The prompt does not fit on a command line.
+    /// The prompt does not fit on a command line. What helps is part of the words, so that it is told wherever they are.
     #[error(
-        "the prompt has {0} bytes, too many for a command line (at most {PROMPT_ARGUMENT_LIMIT}); without `{{prompt}}` in the \
-         agent's command it goes by standard input"
+        "the prompt has {bytes} bytes, and `{{prompt}}` in the command line of `{agent}` takes at most {limit}; {}",
+        other_way(agent)
     )]
-    PromptTooLong(usize),
+    PromptTooLong { agent: String, bytes: usize, limit: usize },
+}
+
+/// How a long prompt reaches this agent all the same.
+fn other_way(agent: &str) -> String {
+    let by_file =
+        "`{prompt_file}` in its place hands over a file, and with neither it goes by standard input";
+    if catalog::find(agent).is_some() {
+        format!("`agents.{agent}.prompt: stdin` sends it by standard input (in an `--agent-cmd`, {by_file})")
+    } else {
+        format!("{by_file} (`--agent-cmd` or `agents.{agent}.command`)")
+    }
 }
 
 impl AgentCommand {
+    /// Whether what a user asks for can reach it, with room for what is said beside it.
+    pub fn takes(&self, own_words: &str) -> Result<(), AgentCommandError> {
+        self.fits(own_words.len(), OWN_WORDS_ARGUMENT_LIMIT)
+    }
+
+    fn fits(&self, bytes: usize, limit: usize) -> Result<(), AgentCommandError> {
+        if self.prompt == PromptDelivery::Argument && bytes > limit {
+            return Err(AgentCommandError::PromptTooLong { agent: self.name.clone(), bytes, limit });
+        }
+        Ok(())
+    }
+
     /// The agent that `line` names, with `extra` arguments behind its own.
     pub fn parse(line: &str, extra: &[String]) -> Result<Self, AgentCommandError> {
         if line.trim().is_empty() {
@@ -152,6 +182,7 @@ impl AgentCommand {
         file: &str,
         session: Option<&str>,
     ) -> Result<Vec<String>, AgentCommandError> {
+        self.fits(prompt.len(), PROMPT_ARGUMENT_LIMIT)?;
         let mut argv = Vec::with_capacity(self.argv.len() + self.resume.len());
         for arg in &self.argv {
             if arg != RESUME {
@@ -163,9 +194,6 @@ impl AgentCommand {
         let (placeholder, value) = match self.prompt {
             PromptDelivery::Stdin => return Ok(argv),
             PromptDelivery::File => ("{prompt_file}", file),
-            PromptDelivery::Argument if prompt.len() > PROMPT_ARGUMENT_LIMIT => {
-                return Err(AgentCommandError::PromptTooLong(prompt.len()));
-            }
             PromptDelivery::Argument => ("{prompt}", prompt),
         };
         for arg in argv.iter_mut().skip(1) {
@@ -217,11 +245,30 @@ mod tests {
         assert_eq!(command.argv("say {prompt}", "/f", None).unwrap(), ["a", "say {prompt}"]);
         let fits = "x".repeat(PROMPT_ARGUMENT_LIMIT);
         assert!(command.argv(&fits, "/f", None).is_ok());
-        assert_eq!(
-            command.argv(&format!("{fits}x"), "/f", None),
-            Err(AgentCommandError::PromptTooLong(PROMPT_ARGUMENT_LIMIT + 1))
-        );
+        let (bytes, limit) = (PROMPT_ARGUMENT_LIMIT + 1, PROMPT_ARGUMENT_LIMIT);
+        let too_long = |limit| AgentCommandError::PromptTooLong { agent: "a".into(), bytes, limit };
+        assert_eq!(command.argv(&format!("{fits}x"), "/f", None), Err(too_long(limit)));
         let command = AgentCommand::parse("a {prompt_file}", &[]).unwrap();
         assert_eq!(command.argv("p", "/f/{prompt}", None).unwrap(), ["a", "/f/{prompt}"]);
+    }
+
+    #[test]
+    fn words_that_are_too_long_for_an_argument_are_refused_with_a_way_that_works() {
+        for (line, bytes, is_taken) in [
+            ("a {prompt}", OWN_WORDS_ARGUMENT_LIMIT, true),
+            ("a {prompt}", OWN_WORDS_ARGUMENT_LIMIT + 1, false),
+            ("a {prompt_file}", 3_000_000, true),
+            ("a", 3_000_000, true),
+        ] {
+            let taken = AgentCommand::parse(line, &[]).unwrap().takes(&"x".repeat(bytes));
+            assert_eq!(taken.is_ok(), is_taken, "{line} {bytes}");
+        }
+        for (agent, way) in
+            [("a", "; `{prompt_file}` in its place"), ("claude", "; `agents.claude.prompt: stdin`")]
+        {
+            let command = AgentCommand::parse(&format!("{agent} {{prompt}}"), &[]).unwrap();
+            let told = command.takes(&"x".repeat(3_000_000)).unwrap_err().to_string();
+            assert!(told.contains("3000000 bytes") && told.contains(way), "{told}");
+        }
     }
 }

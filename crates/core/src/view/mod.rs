@@ -95,6 +95,9 @@ pub struct LoopView {
     /// The chat session that it lives in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// Whether its files are in no git repository: then no difference can be shown, and nothing can be put back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_plain: bool,
     /// How many gates a claim must pass.
     pub gates: usize,
     /// How long agents, checks and delays took.
@@ -146,6 +149,7 @@ impl LoopView {
             after: started.after.clone(),
             pausing: false,
             session: started.session.as_ref().map(|session| session.id.clone()),
+            is_plain: !started.base.as_ref().is_some_and(|base| base.is_git),
             gates: started.policy.gates.specs.len(),
             spent_ms: Millis(0),
             ledger: Ledger::default(),
@@ -160,6 +164,7 @@ impl LoopView {
             keys.remove("ledger");
             keys.remove("tally");
             keys.remove("refused_by");
+            keys.remove("is_plain");
         }
         value
     }

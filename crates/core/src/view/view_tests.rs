@@ -216,6 +216,20 @@ fn a_life_is_folded_into_its_states() {
 }
 
 #[test]
+fn a_change_that_was_refused_is_shown_by_what_works_in_its_folder() {
+    for (is_plain, shows) in
+        [(true, "`dacapo logs abcdefghjk` shows"), (false, "`dacapo diff abcdefghjk` shows")]
+    {
+        for refused_by in [RefusedBy::ChangedTests, RefusedBy::ApprovableChange] {
+            let (reason, refused_by) = (Some(Reason::MaxIterations), Some(refused_by));
+            let failed = LoopView { state: "failed".into(), reason, refused_by, is_plain, ..view([]) };
+            let next = why(&failed).next;
+            assert!(next.starts_with(shows), "{next}");
+        }
+    }
+}
+
+#[test]
 fn the_model_is_the_one_that_the_agent_named_last_and_goes_with_its_agent() {
     let exited = |model: Option<&str>| LoopEvent::AgentExited {
         iteration: 1,

@@ -100,6 +100,11 @@ fn mend_first(view: &LoopView) -> Option<String> {
         Some(Reason::MaxTime) => " --max-time 1h",
         _ => "",
     };
+    let change = if view.is_plain {
+        format!("`dacapo logs {id}` shows what the agent did")
+    } else {
+        format!("`dacapo diff {id}` shows what was changed")
+    };
     match view.refused_by? {
         RefusedBy::RedGate => None,
         RefusedBy::BrokenGate => Some(format!(
@@ -115,11 +120,11 @@ fn mend_first(view: &LoopView) -> Option<String> {
              dacapo commits."
         )),
         RefusedBy::ChangedTests => Some(format!(
-            "`dacapo diff {id}` shows what was changed; `dacapo steer {id} \"…\"` says what is to stay, then `dacapo resume \
+            "{change}; `dacapo steer {id} \"…\"` says what is to stay, then `dacapo resume \
              {id}{more}`."
         )),
         RefusedBy::ApprovableChange => Some(format!(
-            "`dacapo diff {id}` shows what was changed; `dacapo steer {id} \"…\"` says what is to stay, then `dacapo resume \
+            "{change}; `dacapo steer {id} \"…\"` says what is to stay, then `dacapo resume \
              {id}{more}`. If the change is what you want, `dacapo approve {id}` takes it as it is."
         )),
         RefusedBy::RestlessFiles => Some(format!(

@@ -9,6 +9,7 @@ use std::{
 };
 
 use dacapo_core::{
+    agent::AgentCommandError,
     event::Reason,
     ids::{LoopId, ProjectId, TaskId},
     judge::glob::GlobError,
@@ -45,6 +46,9 @@ pub enum StartError {
     NoPrompt(TaskId),
     #[error("the prompt is blank")]
     BlankPrompt,
+    /// The prompt cannot reach an agent.
+    #[error(transparent)]
+    Prompt(#[from] AgentCommandError),
     #[error("task {task} is already run by {}", holder.as_ref().map_or("a dacapo that is just starting".to_owned(), |id| format!("loop {id}")))]
     TaskHeld {
         task: TaskId,
@@ -263,14 +267,24 @@ pub(super) fn check_cycle(
 }
 
 impl NewLoop {
-    /// The same loop, if its policy makes sense and none of its settings holds a secret.
+    /// The same loop, if its policy makes sense, none of its settings holds a secret, and its prompt can reach its agents.
     pub fn check(self) -> Result<CheckedLoop, StartError> {
         if let Some(problem) = self.policy.problems().into_iter().next() {
             return Err(problem.into());
         }
         refuse_secrets(&self)?;
+        check_prompt(&self.policy, self.prompt.as_deref().unwrap_or_default())?;
         Ok(CheckedLoop(self))
     }
+}
+
+/// Refuses a prompt that is too long for the command line of an agent, or of one that takes its place at a limit.
+pub(super) fn check_prompt(policy: &Policy, prompt: &str) -> Result<(), StartError> {
+    if policy.limits.max_iterations == 0 {
+        return Ok(());
+    }
+    (0..=policy.agent.fallback.len()).try_for_each(|index| policy.agent.at(index).takes(prompt))?;
+    Ok(())
 }
 
 /// A loop that may begin as far as its settings go. [`NewLoop::check`] alone makes one, so that the command line can refuse

@@ -23,6 +23,8 @@ use super::{
     preconditions::{
         CheckedLoop, DEEPEST, StartError, ancestors, check_cycle, check_task_of_agent, doubtful_disks,
         find_agents, neighbours, take_lock,
+        CheckedLoop, DEEPEST, StartError, ancestors, check_cycle, check_prompt, check_task_of_agent,
+        find_agents, nearly_full, neighbours, take_lock,
     },
     sign_in::SignInCheck,
     starting_point::{self, StartingPoint},
@@ -144,6 +146,7 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
         check_task_of_agent(&store, (&new.project, &task), &ancestors, replaces_words)?;
     }
     let prompt = read_prompt(new.prompt, &folder, &task)?;
+    check_prompt(&new.policy, &prompt)?;
     let lock = take_lock(home, &store, &new.project, &task)?;
     let signals = listen(new.is_detached)?;
     let mut guard = Guard::of_loop(&new.policy, &new.workspace);
