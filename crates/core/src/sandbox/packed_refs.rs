@@ -58,7 +58,8 @@ mod tests {
     fn loose_refs_count_before_packed_ones_and_all_are_in_the_order_of_names() {
         let head = "# pack-refs with: sorted \n";
         let old = "# pack-refs with: peeled fully-peeled sorted \n";
-        let cases: [(&str, &[(&str, &str)], &str); 7] = [
+        type Loose = &'static [(&'static str, &'static str)];
+        let cases: [(&str, Loose, &str); 7] = [
             ("", &[], ""),
             ("", &[("refs/heads/b", "2"), ("refs/heads/a", "1")], "1 refs/heads/a\n2 refs/heads/b\n"),
             ("1 refs/heads/a\n", &[("refs/heads/a", "9")], "9 refs/heads/a\n"),

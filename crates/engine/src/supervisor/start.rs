@@ -21,10 +21,8 @@ use jiff::Timestamp;
 use super::{
     Finished, PATIENCE, SuperviseError, Supervisor,
     preconditions::{
-        CheckedLoop, DEEPEST, StartError, ancestors, check_cycle, check_task_of_agent, doubtful_disks,
-        find_agents, neighbours, take_lock,
         CheckedLoop, DEEPEST, StartError, ancestors, check_cycle, check_prompt, check_task_of_agent,
-        find_agents, nearly_full, neighbours, take_lock,
+        doubtful_disks, find_agents, neighbours, take_lock,
     },
     sign_in::SignInCheck,
     starting_point::{self, StartingPoint},
