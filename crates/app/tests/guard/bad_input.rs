@@ -219,6 +219,41 @@ fn a_workspace_in_a_protected_folder_is_worked_in_and_said_and_one_in_the_state_
 }
 
 #[test]
+fn in_a_home_as_the_workspace_no_name_is_held_and_the_banner_says_so() {
+    for has_git in [true, false] {
+        let world = GuardWorld::new(Attacker::User);
+        let home = world.root().join("home");
+        let in_home = |args: &[&str]| {
+            let mut command = world.command(world.program());
+            command.current_dir(&home);
+            said(command, args)
+        };
+        if has_git {
+            let mut git = world.command("git");
+            git.current_dir(&home).args(["init", "-q"]);
+            Running::start(git).wait(LONG).assert_code(0);
+        }
+        let agent = "sh -c 'ls -A . .config > seen; echo x >> .bashrc; true'";
+        let output = in_home(&["run", "do it", "--task", "t", "-n", "1", "--agent-cmd", agent]);
+        let seen = fs::read_to_string(home.join("seen")).expect("the agent has worked");
+        for name in [".bash_profile", ".npmrc", "\ngit\n"] {
+            assert!(!seen.contains(name), "{name} is held:\n{seen}");
+        }
+        if has_git {
+            let diff = in_home(&["diff", "t"]).assert_code(0).stdout;
+            let files: Vec<&str> = diff.lines().filter(|line| line.starts_with("diff ")).collect();
+            assert_eq!(files, ["diff --git a/seen b/seen"], "{diff}");
+        }
+        if !world.allows_namespaces() {
+            continue;
+        }
+        assert_eq!(fs::read_to_string(home.join(".bashrc")).expect("a file"), "# mine\n");
+        let why = "more names can appear: no name is held in the workspace";
+        assert!(output.stdout.contains(why), "{}", output.stdout);
+    }
+}
+
+#[test]
 fn a_key_that_others_can_read_or_that_is_gone_keeps_every_loop_from_starting() {
     let world = GuardWorld::new(Attacker::User);
     let run = || {
