@@ -5,7 +5,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     fs, mem,
-    os::unix::{ffi::OsStringExt, fs::FileTypeExt},
+    os::unix::{
+        ffi::OsStringExt,
+        fs::{DirBuilderExt, FileTypeExt},
+    },
     path::{Path, PathBuf},
     rc::Rc,
     thread,
@@ -158,6 +161,10 @@ pub(super) fn look_at_machine(
             all.allow(&path);
         }
         for path in agent_folders {
+            // An agent that has never run makes its folders when it starts, which it could not do then.
+            if holds && path.extension().is_none() {
+                let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+            }
             all.allow(path);
         }
         for path in &names.credentials {
