@@ -219,7 +219,7 @@ impl StartingKeeper {
             let mut keeper = self.keeper(id, database)?;
             match keeper.guard(spec) {
                 Ok(GuardReport::NotNow(why)) if tries >= TRIES => {
-                    let next = "no loop starts with less; end what takes up the system, and try again";
+                    let next = "no loop starts with less by itself: end what takes up the system and try again, or set `sandbox: {tier: landlock}`";
                     return Err(io::Error::other(format!("its sandbox could not be made: {why}; {next}")));
                 }
                 Ok(GuardReport::NotNow(_)) => tries += 1,
