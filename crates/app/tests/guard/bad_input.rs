@@ -7,11 +7,11 @@ use std::{
     time::Duration,
 };
 
-use dacapo_testkit::{Output, Running};
+use dacapo_testkit::{Output, Running, wait_until};
 
 use crate::{
     failed_work, failed_work_after,
-    world::{Attacker, GuardWorld, is_root},
+    world::{Attacker, GuardWorld, child_named, is_root},
 };
 
 const LONG: Duration = Duration::from_secs(300);
@@ -123,6 +123,89 @@ fn namespaces_that_are_all_in_use_are_no_reason_to_hold_less() {
     assert!(output.stdout.contains("namespaces: namespaces cannot be made"), "{}", output.stdout);
 }
 
+/// What the first process of the namespaces meets when it mounts its `/proc`: an error, or once a pause in which it can be killed.
+const FIRST_PROCESS: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int mount(const char *from, const char *to, const char *type, unsigned long flags, const void *how) {
+    if (type && !strcmp(type, "proc")) {
+        if (FAILS) { errno = FAILS; return -1; }
+        if (open(MARK, O_CREAT | O_EXCL | O_WRONLY, 0666) >= 0) for (;;) pause();
+    }
+    return syscall(SYS_mount, from, to, type, flags, how);
+}
+"#;
+
+/// A world whose first processes meet this, and the line of shell that sees to it: they have no environment, so that every program
+/// there gets the library.
+fn with_first_process(attacker: Attacker, fails: i32) -> (GuardWorld, String) {
+    let world = GuardWorld::new(attacker);
+    let at = |name: &str| world.root().join(name);
+    fs::write(at("first.c"), FIRST_PROCESS).expect("a file");
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", &format!("-DFAILS={fails}")]);
+    cc.arg(format!("-DMARK=\"{}\"", at("tmp/paused").display()));
+    let made = cc.arg("-o").arg(at("first.so")).arg(at("first.c")).status();
+    assert!(made.expect("cc: `scripts/install` installs it").success());
+    let first = format!(
+        "cp -a /etc '{0}/etc'; echo '{0}/first.so' > '{0}/etc/ld.so.preload'; mount --bind '{0}/etc' /etc",
+        world.root().display()
+    );
+    (world, first)
+}
+
+const ONE_LOOP: [&str; 8] = ["run", "do it", "--task", "t", "-n", "1", "--agent-cmd", "touch made"];
+
+#[test]
+fn only_what_the_system_forbids_the_first_process_leads_to_a_lesser_tier() {
+    for attacker in [Attacker::Root, Attacker::User] {
+        for (errno, is_forbidden) in [(rustix::io::Errno::PERM, true), (rustix::io::Errno::NOMEM, false)] {
+            let (world, first) = with_first_process(attacker, errno.raw_os_error());
+            if !is_root() || !world.allows_namespaces() {
+                return;
+            }
+            let output = said(world.command_after(&first, world.program()), &ONE_LOOP);
+            let made = world.workspace().join("made");
+            if is_forbidden {
+                assert_ne!(world.sandbox()["tier"], "namespaces");
+                let why = "namespaces: a `/proc` of its own cannot be mounted: ";
+                assert!(output.stdout.contains(why) && made.exists(), "{}", output.stdout);
+            } else {
+                let why = "its sandbox could not be made: a `/proc` of its own cannot be mounted: ";
+                assert!(output.stderr.contains(why), "{attacker:?} {}", output.stderr);
+                assert!(output.stderr.contains("end what takes up the system"), "{}", output.stderr);
+                assert!(!made.exists(), "nothing was run with less");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_first_process_that_is_killed_before_it_said_anything_leads_to_another_keeper() {
+    for attacker in [Attacker::Root, Attacker::User] {
+        let (world, first) = with_first_process(attacker, 0);
+        if !is_root() || !world.allows_namespaces() {
+            return;
+        }
+        let mut command = world.command_after(&first, world.program());
+        command.args(ONE_LOOP);
+        let running = Running::start(command);
+        wait_until("the first process mounts", LONG, || world.root().join("tmp/paused").exists());
+        let keeper = child_named(running.pid(), "dcp-keeper").expect("a keeper");
+        let init = child_named(keeper, "dcp-init").expect("a first process");
+        let init = rustix::process::Pid::from_raw(init.cast_signed()).expect("a number");
+        rustix::process::kill_process(init, rustix::process::Signal::KILL).expect("it is there");
+        let output = running.wait(LONG);
+        assert!(world.workspace().join("made").exists(), "{}", output.stderr);
+        let held = world.sandbox();
+        assert_eq!((held["tier"].as_str(), held.get("open")), (Some("namespaces"), None), "{attacker:?}");
+    }
+}
+
 #[test]
 fn a_home_on_an_overlay_is_protected_like_any_other() {
     for attacker in [Attacker::Root, Attacker::User] {
@@ -216,6 +299,41 @@ fn a_workspace_in_a_protected_folder_is_worked_in_and_said_and_one_in_the_state_
     let output = said(command, &run);
     assert!(output.stderr.contains("holds dacapo's own state"), "{}", output.stderr);
     assert_ne!(output.code, Some(0));
+}
+
+#[test]
+fn in_a_home_as_the_workspace_no_name_is_held_and_the_banner_says_so() {
+    for has_git in [true, false] {
+        let world = GuardWorld::new(Attacker::User);
+        let home = world.root().join("home");
+        let in_home = |args: &[&str]| {
+            let mut command = world.command(world.program());
+            command.current_dir(&home);
+            said(command, args)
+        };
+        if has_git {
+            let mut git = world.command("git");
+            git.current_dir(&home).args(["init", "-q"]);
+            Running::start(git).wait(LONG).assert_code(0);
+        }
+        let agent = "sh -c 'ls -A . .config > seen; echo x >> .bashrc; true'";
+        let output = in_home(&["run", "do it", "--task", "t", "-n", "1", "--agent-cmd", agent]);
+        let seen = fs::read_to_string(home.join("seen")).expect("the agent has worked");
+        for name in [".bash_profile", ".npmrc", "\ngit\n"] {
+            assert!(!seen.contains(name), "{name} is held:\n{seen}");
+        }
+        if has_git {
+            let diff = in_home(&["diff", "t"]).assert_code(0).stdout;
+            let files: Vec<&str> = diff.lines().filter(|line| line.starts_with("diff ")).collect();
+            assert_eq!(files, ["diff --git a/seen b/seen"], "{diff}");
+        }
+        if !world.allows_namespaces() {
+            continue;
+        }
+        assert_eq!(fs::read_to_string(home.join(".bashrc")).expect("a file"), "# mine\n");
+        let why = "more names can appear: no name is held in the workspace";
+        assert!(output.stdout.contains(why), "{}", output.stdout);
+    }
 }
 
 #[test]

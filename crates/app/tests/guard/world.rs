@@ -336,7 +336,7 @@ fn give(folder: &Path) {
 }
 
 /// The child of a process that has this name.
-fn child_named(parent: u32, name: &str) -> Option<u32> {
+pub(crate) fn child_named(parent: u32, name: &str) -> Option<u32> {
     let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
     let mut pids = children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok());
     pids.find(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name))

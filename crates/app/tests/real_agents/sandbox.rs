@@ -16,10 +16,12 @@ fn works_in_its_workspace(agent: RealAgent) {
     let home = stage.env.home();
     fs::create_dir_all(home.join(".ssh")).expect("a folder");
     fs::write(home.join(".ssh/id_ed25519"), "a secret").expect("a key");
-    let meddling = format!("cat '{0}/.ssh/id_ed25519' > got; echo x > '{0}/planted'; true", home.display());
+    // In a script: some agents refuse a command line that names a path outside by themselves.
+    let meddling = format!("cat '{0}/.ssh/id_ed25519' > got; echo x > '{0}/planted'; true\n", home.display());
+    fs::write(stage.env.workspace().join("meddle.sh"), meddling).expect("a script");
     stage.server.set_turns([
         Stage::step("one"),
-        ScriptedTurn::call(ToolCall::shell(meddling)),
+        ScriptedTurn::call(ToolCall::shell("sh meddle.sh")),
         ScriptedTurn::say("It is written.\n\n<promise>DONE</promise>"),
     ]);
     let gate = "test \"$(cat steps)\" = one";
@@ -46,4 +48,28 @@ fn codex_works_where_little_else_can_be_written() {
 #[test]
 fn gemini_works_where_little_else_can_be_written() {
     works_in_its_workspace(RealAgent::Gemini);
+}
+
+#[test]
+#[ignore = "scripts/test --more"]
+fn opencode_works_where_little_else_can_be_written() {
+    works_in_its_workspace(RealAgent::Opencode);
+}
+
+#[test]
+#[ignore = "scripts/test --more"]
+fn qwen_works_where_little_else_can_be_written() {
+    works_in_its_workspace(RealAgent::Qwen);
+}
+
+#[test]
+#[ignore = "scripts/test --more"]
+fn copilot_works_where_little_else_can_be_written() {
+    works_in_its_workspace(RealAgent::Copilot);
+}
+
+#[test]
+#[ignore = "scripts/test --more"]
+fn pi_works_where_little_else_can_be_written() {
+    works_in_its_workspace(RealAgent::Pi);
 }

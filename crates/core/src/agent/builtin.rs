@@ -17,7 +17,7 @@ pub(super) fn all() -> &'static [AgentDefinition] {
     &ALL
 }
 
-/// Where an agent keeps its sessions, settings and sign-in, below the user's home.
+/// Where an agent keeps its sessions, settings and sign-in, below the user's home. A name with an extension is a file's.
 pub fn own_folders(name: &str) -> &'static [&'static str] {
     match name {
         "claude" => &[
@@ -34,7 +34,7 @@ pub fn own_folders(name: &str) -> &'static [&'static str] {
             &[".config/opencode", ".local/share/opencode", ".local/state/opencode", ".cache/opencode"]
         }
         "qwen" => &[".qwen"],
-        "copilot" => &[".copilot", ".config/github-copilot"],
+        "copilot" => &[".copilot", ".config/github-copilot", ".cache/copilot"],
         "pi" => &[".pi"],
         _ => &[],
     }

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 const TEXT: &str = "# Empty on purpose: dacapo holds this name while a loop runs, so that no agent can use it.\n\
                     # It goes away with the last loop, and may be deleted.\n";
@@ -92,6 +92,18 @@ fn may_be_ours(held: &Path, folder: &Path) -> bool {
 /// Whether a file with this content is one that holds its name.
 pub(crate) fn is_held(path: &Path, content: &[u8]) -> bool {
     content == text_of(path).as_bytes()
+}
+
+/// Whether a regular file of this length holds its name.
+pub(crate) fn holds_name(path: &Path, length: u64) -> bool {
+    let read = || {
+        // A pipe that took its place would never end.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        let mut content = Vec::new();
+        let file = fs::File::options().read(true).custom_flags(flags).open(path)?;
+        file.take(length).read_to_end(&mut content).map(|_| content)
+    };
+    length == text_of(path).len() as u64 && read().is_ok_and(|content| is_held(path, &content))
 }
 
 fn text_of(path: &Path) -> String {

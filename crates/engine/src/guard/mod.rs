@@ -9,7 +9,7 @@ mod namespaces;
 mod own_refs;
 mod plan;
 
-pub(crate) use held::{HeldNames, IN_FOLDER, is_held};
+pub(crate) use held::{HeldNames, IN_FOLDER, holds_name, is_held};
 pub(crate) use namespaces::{EnteredNamespaces, Init, enter, is_alone};
 pub use namespaces::{INIT, init_main};
 pub(crate) use own_refs::{OwnRefs, is_of_dacapo};
@@ -96,11 +96,6 @@ impl Guard {
             places: GuardedPlaces { workspace, ..GuardedPlaces::default() },
             first: OnceCell::new(),
         }
-    }
-
-    /// Whether a keeper may be begun before the workspace is looked at for the first time.
-    pub(crate) fn may_begin_early(&self) -> bool {
-        self.rules.mode == SandboxMode::Off || !self.places.holds_home()
     }
 
     /// Begins to start a keeper, which the caller waits for by `finish`.
@@ -224,7 +219,7 @@ impl StartingKeeper {
             let mut keeper = self.keeper(id, database)?;
             match keeper.guard(spec) {
                 Ok(GuardReport::NotNow(why)) if tries >= TRIES => {
-                    let next = "no loop starts with less; end what takes up the system, and try again";
+                    let next = "no loop starts with less by itself: end what takes up the system and try again, or set `sandbox: {tier: landlock}`";
                     return Err(io::Error::other(format!("its sandbox could not be made: {why}; {next}")));
                 }
                 Ok(GuardReport::NotNow(_)) => tries += 1,

@@ -37,7 +37,7 @@ use rustix::{
     },
 };
 
-use super::landlock;
+use super::{GuardReport, landlock};
 use crate::process::proc;
 
 /// The word on the command line that makes this binary the first process of a PID namespace.
@@ -145,8 +145,15 @@ pub(crate) fn enter(args: &[OsString]) -> io::Result<EnteredNamespaces> {
     if !is_root {
         map_ids((0, uid), (0, gid), true)?;
     }
-    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_SLAVE, None::<&str>)
-        .map_err(|error| not_allowed(&format!("mounts cannot be kept apart: {}", error.desc())))?;
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_SLAVE, None::<&str>).map_err(
+        |error| {
+            let why = format!("mounts cannot be kept apart: {}", error.desc());
+            match error {
+                nix::Error::ENOMEM | nix::Error::ENOSPC => io::Error::new(io::ErrorKind::ResourceBusy, why),
+                _ => not_allowed(&why),
+            }
+        },
+    )?;
     Ok(EnteredNamespaces { init: StartingInit::start(args, is_root)?, is_root, uid, gid })
 }
 
@@ -350,12 +357,34 @@ impl StartingInit {
         }
         let mut said = String::new();
         fs::File::from(self.ready).take(1000).read_to_string(&mut said)?;
-        match said.trim() {
-            "ready" => Ok(self.init),
-            // It was killed, which is no reason to hold less.
-            "" => Err(io::Error::new(io::ErrorKind::ResourceBusy, "the first process was killed")),
-            why => Err(not_allowed(&format!("a `/proc` of its own cannot be mounted: {why}"))),
-        }
+        understood(&said).map(|()| self.init)
+    }
+}
+
+/// What the first process says when all of it is done.
+const READY: &str = "ready";
+
+/// How an answer of the first process begins if the system forbids what it needs.
+const FORBIDDEN: &str = "forbidden: ";
+
+/// What the first process says to its keeper when it cannot go on.
+fn told(error: &io::Error) -> String {
+    match GuardReport::of_error(error) {
+        GuardReport::NotAllowed(why) => format!("{FORBIDDEN}{why}"),
+        _ => error.to_string(),
+    }
+}
+
+/// What the keeper makes of the answer: only what the system forbids may lead to less.
+fn understood(said: &str) -> io::Result<()> {
+    let failed = |why: &str| format!("a `/proc` of its own cannot be mounted: {why}");
+    match said.trim() {
+        READY => Ok(()),
+        "" => Err(io::Error::new(io::ErrorKind::ResourceBusy, "the first process was killed")),
+        said => Err(match said.strip_prefix(FORBIDDEN) {
+            Some(why) => not_allowed(&failed(why)),
+            None => io::Error::new(io::ErrorKind::ResourceBusy, failed(said)),
+        }),
     }
 }
 
@@ -364,7 +393,7 @@ pub fn init_main() -> ExitCode {
     match first_process() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = write!(io::stdout(), "{error}");
+            let _ = write!(io::stdout(), "{}", told(&error));
             ExitCode::from(70)
         }
     }
@@ -387,7 +416,8 @@ fn first_process() -> io::Result<()> {
             match perform(&MountStep::ReadOnly(path)) {
                 Ok(()) | Err((_, nix::Error::ENOENT)) => {}
                 Err((path, error)) => {
-                    return Err(io::Error::other(format!("`{}`: {}", path.display(), error.desc())));
+                    let why = format!("`{}`: {}", path.display(), error.desc());
+                    return Err(io::Error::new(io::Error::from(error).kind(), why));
                 }
             }
         }
@@ -401,7 +431,7 @@ fn first_process() -> io::Result<()> {
     signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, writer)?;
     {
         let stdout = io::stdout();
-        stdout.lock().write_all(b"ready")?;
+        stdout.lock().write_all(READY.as_bytes())?;
         stdout.lock().flush()?;
     }
     // The keeper reads up to the end of file.
@@ -421,5 +451,32 @@ fn first_process() -> io::Result<()> {
         if is_over {
             return Ok(());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_system_forbids_the_first_process_leads_to_less() {
+        use rustix::io::Errno;
+        let report = |said: &str| understood(said).map_err(|error| GuardReport::of_error(&error));
+        for (errno, is_forbidden) in [
+            (Errno::PERM, true),
+            (Errno::ACCESS, true),
+            (Errno::NOSYS, true),
+            (Errno::NOMEM, false),
+            (Errno::MFILE, false),
+            (Errno::NOSPC, false),
+            (Errno::BUSY, false),
+            (Errno::INVAL, false),
+            (Errno::IO, false),
+        ] {
+            let report = report(&told(&errno.into())).unwrap_err();
+            assert_eq!(matches!(report, GuardReport::NotAllowed(_)), is_forbidden, "{errno:?}: {report:?}");
+        }
+        assert_eq!(report(READY), Ok(()));
+        assert_eq!(report(""), Err(GuardReport::NotNow("the first process was killed".into())));
     }
 }

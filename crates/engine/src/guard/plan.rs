@@ -5,7 +5,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     fs, mem,
-    os::unix::{ffi::OsStringExt, fs::FileTypeExt},
+    os::unix::{
+        ffi::OsStringExt,
+        fs::{DirBuilderExt, FileTypeExt},
+    },
     path::{Path, PathBuf},
     rc::Rc,
     thread,
@@ -95,15 +98,6 @@ impl Protected {
     }
 }
 
-impl GuardedPlaces {
-    /// Whether names that are held lie in the workspace: a look at its files finds them there, or not.
-    pub(super) fn holds_home(&self) -> bool {
-        let workspace = real(&self.workspace);
-        let folders = home().into_iter().chain(variable("XDG_CONFIG_HOME").map(|folder| real(&folder)));
-        folders.into_iter().any(|folder| folder.starts_with(&workspace))
-    }
-}
-
 /// The folders of the agents of a policy that hold their sessions and settings.
 pub(crate) fn agent_folders(policy: &Policy) -> Vec<PathBuf> {
     let Some(home) = home() else { return Vec::new() };
@@ -153,7 +147,11 @@ pub(super) fn look_at_machine(
     let mut names = names(&around);
     // Making files takes as long as all the looks below.
     let holding = (holds && rules.mode != SandboxMode::Workspace).then(|| {
-        let (held, folders) = (mem::take(&mut names.held), mem::take(&mut names.held_folders));
+        let folders = mem::take(&mut names.held_folders).into_iter().chain(path_folders_to_come());
+        let (in_workspace, folders): (Vec<_>, Vec<_>) = folders.partition(|path| lies_in(path, chosen));
+        let (more, held): (Vec<_>, Vec<_>) =
+            mem::take(&mut names.held).into_iter().partition(|path| lies_in(path, chosen));
+        all.open.extend(not_held_in_workspace(in_workspace.iter().chain(&more)));
         let here = (held.clone(), folders.clone());
         thread::Builder::new().spawn(|| hold_names(held, folders)).map_err(|_| here)
     });
@@ -163,6 +161,10 @@ pub(super) fn look_at_machine(
             all.allow(&path);
         }
         for path in agent_folders {
+            // An agent that has never run makes its folders when it starts, which it could not do then.
+            if holds && path.extension().is_none() {
+                let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+            }
             all.allow(path);
         }
         for path in &names.credentials {
@@ -225,14 +227,35 @@ struct NamesHeld {
 fn hold_names(names: Vec<PathBuf>, folders: Vec<PathBuf>) -> NamesHeld {
     let mut tools = InstalledTools::default();
     let wanted: Vec<PathBuf> = names.into_iter().filter(|path| is_wanted(path, &mut tools)).collect();
-    let of_path = path_folders().into_iter().filter(|folder| {
-        folder.symlink_metadata().is_err()
-            && folder.parent().is_some_and(|above| above.is_dir() && is_writable(above))
-    });
-    let folders: Vec<PathBuf> = folders.into_iter().chain(of_path).collect();
     let held = HeldNames::hold(&wanted, &folders);
     let not_held = wanted.into_iter().filter(|path| !path.exists()).collect();
     NamesHeld { held, folders, not_held }
+}
+
+/// Folders of PATH that are not there and that the user could make.
+fn path_folders_to_come() -> impl Iterator<Item = PathBuf> {
+    path_folders().into_iter().filter(|folder| {
+        folder.symlink_metadata().is_err()
+            && folder.parent().is_some_and(|above| above.is_dir() && is_writable(above))
+    })
+}
+
+/// Whether a path, which need not be there, lies in a folder.
+fn lies_in(path: &Path, folder: &Path) -> bool {
+    let there = path.ancestors().find_map(|above| above.canonicalize().ok());
+    there.is_some_and(|there| there.starts_with(real(folder)))
+}
+
+/// What an agent can plant in its workspace, because a file that holds a name there would be in snapshots and count as a change.
+fn not_held_in_workspace<'a>(names: impl Iterator<Item = &'a PathBuf>) -> Option<String> {
+    let free: Vec<&PathBuf> = names.filter(|path| path.symlink_metadata().is_err()).collect();
+    let first = free.first()?.display();
+    let names = match free.len() {
+        1 => format!("`{first}`"),
+        2 => format!("`{first}` and one more name"),
+        many => format!("`{first}` and {} more names", many - 1),
+    };
+    Some(format!("{names} can appear: no name is held in the workspace"))
 }
 
 impl Protected {

@@ -1,4 +1,5 @@
-//! What an agent has written and no snapshot may hold: keys that it found in its environment, and dumps of its memory.
+//! What lies in a workspace and no snapshot may hold: keys that an agent found in its environment, dumps of its memory, and files by
+//! which another loop holds names.
 //!
 //! Only files that changed are looked at, after git has told which: one more git process for every snapshot would be the price of
 //! looking before. The copy that git has made by then is removed again, unless it may be from before.
@@ -19,6 +20,7 @@ use rustix::fs::OFlags;
 use super::{Warning, shadow::Shadow};
 use crate::{
     git::{WorkspaceError, split_nul},
+    guard::holds_name,
     secrets::secrets,
 };
 
@@ -32,6 +34,8 @@ const PIECE: usize = 1 << 20;
 enum Reason {
     Key,
     CoreDump,
+    /// It holds a name while a loop runs that works elsewhere.
+    HeldName,
 }
 
 /// A path, and why it is left out.
@@ -77,15 +81,20 @@ impl Shadow {
             None => Vec::new(),
         };
         for (path, reason) in &found {
-            let kept = split_nul(&before).find(|entry| entry.ends_with(&[b"\t", &path[..]].concat()));
+            let is_before = |entry: &&[u8]| entry.ends_with(&[b"\t", &path[..]].concat());
+            // A name can be held only where no file is.
+            let kept = split_nul(&before).find(is_before).filter(|_| *reason != Reason::HeldName);
             match kept {
                 Some(entry) => entries.extend([entry, b"\0"].concat()),
                 None => entries.extend([b"0 ", &[b'0'; 40][..], b"\t", &path[..], b"\0"].concat()),
             }
-            self.warn_once(match reason {
-                Reason::Key => Warning::HoldsKey { path: path.clone(), is_kept: kept.is_some() },
-                Reason::CoreDump => Warning::CoreDump(path.clone()),
-            });
+            match reason {
+                Reason::Key => {
+                    self.warn_once(Warning::HoldsKey { path: path.clone(), is_kept: kept.is_some() });
+                }
+                Reason::CoreDump => self.warn_once(Warning::CoreDump(path.clone())),
+                Reason::HeldName => {}
+            }
         }
         self.call()?.args(["update-index", "-z", "--index-info"]).input(entries).ok()?;
         for entry in split_nul(&listed) {
@@ -145,6 +154,10 @@ fn search(top: &Path, paths: &[Vec<u8>], secrets: &Secrets) -> (Vec<LeftOut>, Ve
             continue;
         }
         if !metadata.is_file() {
+            continue;
+        }
+        if holds_name(&file, metadata.len()) {
+            found.push((path.clone(), Reason::HeldName));
             continue;
         }
         if is_named_like_dump(path) && is_dump(&file).unwrap_or(false) {

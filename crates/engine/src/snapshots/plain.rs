@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 use super::{Change, ChangeKind, Snapshot};
 use crate::{
     git::{WorkspaceError, replace, split_nul},
+    guard::holds_name,
     home::Home,
 };
 
@@ -71,6 +72,9 @@ impl Folder {
                     if entry.file_name() != ".git" && path != self.home {
                         folders.push(path);
                     }
+                    continue;
+                }
+                if metadata.is_file() && holds_name(&path, metadata.len()) {
                     continue;
                 }
                 if outline.files() >= most {
@@ -237,6 +241,10 @@ impl PlainFolder {
                 }
                 // A pipe or a socket has no content, and reading it may never end.
                 if !metadata.is_file() && !metadata.is_symlink() {
+                    continue;
+                }
+                // Another loop, which works elsewhere, holds names while it runs.
+                if metadata.is_file() && holds_name(&path, metadata.len()) {
                     continue;
                 }
                 if found.len() >= most {

@@ -149,7 +149,7 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
     let signals = listen(new.is_detached)?;
     let mut guard = Guard::of_loop(&new.policy, &new.workspace);
     guard.places.parent = above.as_ref().map(|above| above.workspace.clone());
-    let early = guard.may_begin_early().then(|| begin_keeper(home, &id, &guard)).transpose()?;
+    let keeper = begin_keeper(home, &id, &guard)?;
     reconcile_holding(home, &mut store, Some((&new.project, &task)))?;
     // The agent above may have committed: that is what its child begins with.
     let is_beside = |above: &&Arc<LoopStarted>| above.workspace == new.workspace;
@@ -209,10 +209,6 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
     }
     guard.places.task_folder = Some(folder);
     let branch = at_start.base.as_ref().and_then(|base| base.branch.as_deref());
-    let keeper = match early {
-        Some(keeper) => keeper,
-        None => begin_keeper(home, &id, &guard)?,
-    };
     let (keeper, held) = finish_keeper(keeper, home, &id, &mut guard, branch, new.purpose.as_ref())?;
 
     let begin = Begin {

@@ -159,3 +159,24 @@ fn state_inside_a_plain_folder_is_no_part_of_its_outline() {
     fixture.write("state/dacapo.db", "12");
     assert_eq!(folder.outline(), before);
 }
+
+#[test]
+fn a_file_by_which_another_loop_holds_a_name_is_no_change() {
+    for has_git in [false, true] {
+        let fixture = if has_git { Fixture::new() } else { Fixture::empty() };
+        let (free, folder) = (fixture.path(".npmrc"), fixture.path(".config/git"));
+        let (mut workspace, start) = fixture.begun();
+        let names = crate::guard::HeldNames::hold(&[free], std::slice::from_ref(&folder));
+        assert!(folder.exists());
+        let held = workspace.snapshot(1).unwrap();
+        assert!(!held.changed, "has git: {has_git}");
+        fixture.write("made", "by the agent");
+        let more = workspace.snapshot(2).unwrap();
+        assert_eq!(
+            told(&workspace.changes(&start.id, &more.id).unwrap()),
+            [(ChangeKind::Added, "made".into())]
+        );
+        drop(names);
+        assert!(!workspace.snapshot(3).unwrap().changed, "has git: {has_git}");
+    }
+}
