@@ -52,6 +52,8 @@
 
   /** Makes `old` like `next`. What has a key is moved, not made anew; what is `data-keep` is left alone. */
   function morph(old, next) {
+    // Most cards are as they were, and the browser sees that sooner than a walk through all that is in them.
+    if (keyOf(old) && old.isEqualNode(next)) return;
     if (old.nodeType !== next.nodeType || old.nodeName !== next.nodeName || keyOf(old) !== keyOf(next)) {
       old.replaceWith(next);
       return;
@@ -108,6 +110,9 @@
     return null;
   }
 
+  // With an answer and a frame this is below the 200 ms in which an event is to be seen, also while many loops work.
+  const BETWEEN = 150;
+
   let asking = null;
   let askAgain = false;
   async function refresh(url = location.href) {
@@ -138,7 +143,7 @@
     asking = null;
     if (askAgain) {
       askAgain = false;
-      setTimeout(refresh, 100);
+      setTimeout(refresh, BETWEEN);
     }
   }
 
@@ -265,7 +270,8 @@
     const field = $("[data-filter]");
     if (!field) return;
     const words = field.value.trim().toLowerCase();
-    for (const node of $$("[data-filtered]")) node.hidden = words !== "" && !node.textContent.toLowerCase().includes(words);
+    const concerned = words === "" ? $$("[data-filtered][hidden]") : $$("[data-filtered]");
+    for (const node of concerned) node.hidden = words !== "" && !node.textContent.toLowerCase().includes(words);
   }
 
   const picks = () => $$("[data-pick]").filter((node) => node.offsetParent !== null);
