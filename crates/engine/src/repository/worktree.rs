@@ -5,7 +5,7 @@ use std::{
     fs, io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use dacapo_core::ids::{ProjectId, TaskId, UnitId};
@@ -22,6 +22,8 @@ const MOST_NAMES: u32 = 100;
 const UNFILLED: &str = "dacapo-new";
 /// How the folder of a worktree is called from the moment on at which its removal is decided.
 const REMOVED: &str = ".removed-";
+/// By how much the files of a new worktree are made older than its index: git compares whole seconds.
+const OLDER: Duration = Duration::from_secs(2);
 /// How deep submodules are looked into.
 pub(super) const MOST_DEPTH: u32 = 5;
 
@@ -193,6 +195,24 @@ fn only_git(mut entries: fs::ReadDir) -> bool {
     entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == ".git"))
 }
 
+/// Gives all files in a folder the same time of change. Links and what cannot be changed stay as they are.
+fn make_older(folder: &Path, seconds: i64) {
+    use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT, utimensat};
+    let times = Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec: seconds, tv_nsec: 0 },
+    };
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => make_older(&entry.path(), seconds),
+            Ok(kind) if kind.is_file() && entry.file_name() != ".git" => {
+                let _ = utimensat(CWD, entry.path(), &times, AtFlags::SYMLINK_NOFOLLOW);
+            }
+            _ => {}
+        }
+    }
+}
+
 /// A worktree for a look at a merge: on no branch, gone when dropped.
 #[derive(Debug)]
 pub struct MergeWorktree<'a> {
@@ -268,7 +288,12 @@ impl Repository {
                 }
                 Err(error)
             }
-            filled => filled.map(|()| found),
+            filled => {
+                if filled? {
+                    self.settle(&found.path);
+                }
+                Ok(found)
+            }
         }
     }
 
@@ -495,15 +520,15 @@ impl Repository {
     }
 
     /// Writes the files of a worktree that was made and never filled, also by a dacapo that is dead. A branch that does not exist
-    /// yet begins at `commit`.
-    fn fill(&self, path: &Path, commit: &str) -> Result<(), WorkspaceError> {
+    /// yet begins at `commit`. Says whether it did.
+    fn fill(&self, path: &Path, commit: &str) -> Result<bool, WorkspaceError> {
         let worktree = self.at(path)?;
         // No agent works there yet, so the lock was left behind by a git that was killed (fault H4).
         remove_stale_lock(&worktree, SystemTime::UNIX_EPOCH)?;
         let mark = worktree.git_dir.join(UNFILLED);
         let is_bare = !worktree.git_dir.join("index").exists() && fs::read_dir(path).is_ok_and(only_git);
         if !is_bare && !mark.exists() {
-            return Ok(());
+            return Ok(false);
         }
         let is_unborn = match branch_of(&worktree)? {
             Some(branch) => self.branch(&branch)?.is_none(),
@@ -520,7 +545,21 @@ impl Repository {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(WorkspaceError::io("remove", mark)(error))
             }
-            _ => Ok(()),
+            _ => Ok(true),
+        }
+    }
+
+    /// Makes the files of a worktree that was just filled older than its index. Git cannot tell whether a file that is as recent as the
+    /// index was changed since, and would read all of them at every snapshot. An agent's change is later than both.
+    ///
+    /// It only saves time, so what fails is left as it is.
+    fn settle(&self, path: &Path) {
+        let Ok(since) = (SystemTime::now() - OLDER).duration_since(SystemTime::UNIX_EPOCH) else { return };
+        let Ok(seconds) = i64::try_from(since.as_secs()) else { return };
+        make_older(path, seconds);
+        let Ok(worktree) = self.at(path) else { return };
+        if let Ok(call) = self.guarded(&worktree) {
+            let _ = call.args(["update-index", "-q", "--refresh"]).ok();
         }
     }
 

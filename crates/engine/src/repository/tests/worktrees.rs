@@ -21,6 +21,26 @@ fn kept(removal: WorktreeRemoval) -> String {
 }
 
 #[test]
+fn git_need_not_read_the_files_of_a_new_worktree_to_know_that_none_has_changed() {
+    use std::os::unix::fs::MetadataExt as _;
+    let fixture = Fixture::new();
+    let worktree = made(&fixture, "web");
+    let git_dir = fixture.git_in(&worktree.path, &["rev-parse", "--absolute-git-dir"]);
+    let index = fs::metadata(Path::new(git_dir.trim()).join("index")).unwrap().mtime();
+    let listed = fixture.git_in(&worktree.path, &["ls-files", "--debug"]);
+    let times: Vec<i64> = listed
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("mtime: ")?.split(':').next()?.parse().ok())
+        .collect();
+    // A link is read in any case, and keeps its time.
+    let recent = times.iter().filter(|time| **time >= index).count();
+    assert!(times.len() == 5 && recent <= 1, "{index}: {listed}");
+    // A change of the same size that comes at once is seen all the same.
+    fs::write(worktree.path.join("a"), "eno\n").unwrap();
+    assert_eq!(fixture.git_in(&worktree.path, &["status", "--porcelain"]), " M a");
+}
+
+#[test]
 fn a_unit_has_a_worktree_outside_the_repository_on_a_branch_of_its_own() {
     // req 50, fault H13
     let fixture = Fixture::new();
