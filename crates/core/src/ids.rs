@@ -158,7 +158,7 @@ impl ProjectId {
 
 impl TaskId {
     /// A task id for a prompt that came without one: its first words, and something random if another task is called so.
-    pub fn for_prompt(prompt: &str, random: [u8; 4], is_free: impl Fn(&Self) -> bool) -> Self {
+    pub fn for_prompt(prompt: &str, random: [u8; 4], is_free: impl FnOnce(&Self) -> bool) -> Self {
         let words =
             slug(prompt.lines().find(|l| !l.trim().is_empty()).unwrap_or_default(), 28).to_lowercase();
         let words = if words.is_empty() { "task".to_owned() } else { words };

@@ -1,5 +1,7 @@
 //! What a command means by an id, the beginning of one, `-`, or nothing at all.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::support::{LONG, Task, assert_has, last_line, world};
@@ -37,6 +39,23 @@ fn without_an_id_the_only_running_loop_of_this_folder_is_meant_else_the_newest()
         let output = env.run_command(command).assert_code(code);
         assert_eq!(output.stderr.contains(&id("second")), code == 0, "{}", output.stderr);
     }
+}
+
+#[test]
+fn loops_that_start_at_once_from_one_prompt_get_a_name_each() {
+    let env = world();
+    // None ends before all of them have started.
+    let args = env.run_agent_args("sh 'touch started.$DACAPO_TASK'; wait-file go; promise", [] as [&str; 0]);
+    let running: Vec<_> = (0..6).map(|_| env.spawn(&args)).collect();
+    let started = || {
+        let names = std::fs::read_dir(env.workspace()).unwrap().map(|file| file.unwrap().file_name());
+        let tasks = names.filter_map(|name| Some(name.to_str()?.strip_prefix("started.")?.to_owned()));
+        tasks.collect::<BTreeSet<String>>()
+    };
+    env.wait_until("six agents", LONG, || started().len() == 6);
+    env.write("go", "");
+    running.into_iter().for_each(|run| drop(run.wait(LONG).assert_code(0)));
+    assert!(started().contains("do-it"), "{:?}", started());
 }
 
 #[test]

@@ -43,7 +43,7 @@ use crate::{
     secrets::secrets,
     signals::Signals,
     snapshots::{Folder, Workspace},
-    store::{LoopRow, Segments, Store, Stream, TaskLock},
+    store::{LockError, LoopRow, Segments, Store, Stream, TaskLock},
 };
 
 /// The warning about a prompt that holds a secret.
@@ -122,19 +122,14 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
         let mode = new.policy.sandbox.mode.max(above.policy.sandbox.mode);
         new.policy.sandbox = SandboxRules { mode, ..above.policy.sandbox.clone() };
     }
-    let task = match (&new.task, &new.prompt) {
-        (Some(task), _) => task.clone(),
-        (None, prompt) => TaskId::for_prompt(
-            // The name of a folder.
-            &secrets().redact(prompt.as_deref().unwrap_or_default()),
+    let (task, lock) = match &new.task {
+        Some(task) => (task.clone(), None),
+        None => named_after_prompt(
+            home,
+            &store,
+            (&new.project, new.prompt.as_deref()),
             random[10..14].try_into().unwrap_or_default(),
-            // A name that could be the beginning of a loop's id, or of a unit, would be taken for it.
-            |task| {
-                !home.task_folder(&new.project, task).exists()
-                    && store.with_prefix(task.as_str()).is_ok_and(|rows| rows.is_empty())
-                    && store.unit_view(None, task.as_str()).is_ok_and(|units| units.is_empty())
-            },
-        ),
+        )?,
     };
     let folder = home.task_folder(&new.project, &task);
     let ancestors = ancestors(&store, parent.as_ref())?;
@@ -145,7 +140,10 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
     }
     let prompt = read_prompt(new.prompt, &folder, &task)?;
     check_prompt(&new.policy, &prompt)?;
-    let lock = take_lock(home, &store, &new.project, &task)?;
+    let lock = match lock {
+        Some(lock) => lock,
+        None => take_lock(home, &store, &new.project, &task)?,
+    };
     let signals = listen(new.is_detached)?;
     let mut guard = Guard::of_loop(&new.policy, &new.workspace);
     guard.places.parent = above.as_ref().map(|above| above.workspace.clone());
@@ -463,6 +461,40 @@ pub(super) fn reopen_goalposts(
 /// Where the list of a loop's goalposts is kept.
 pub(super) fn goalposts_of(runs: &Path, id: &LoopId) -> PathBuf {
     runs.join(format!("{id}.goalposts.json"))
+}
+
+/// The task of a loop that was given none. The name without a suffix comes with its lock: two loops that start at once from
+/// the same prompt both find the name free, and only one of them can lock it.
+fn named_after_prompt(
+    home: &Home,
+    store: &Store,
+    (project, prompt): (&ProjectId, Option<&str>),
+    random: [u8; 4],
+) -> Result<(TaskId, Option<TaskLock>), StartError> {
+    // A name that could be the beginning of a loop's id, or of a unit, would be taken for it.
+    let is_unused = |task: &TaskId| {
+        !home.task_folder(project, task).exists()
+            && store.with_prefix(task.as_str()).is_ok_and(|rows| rows.is_empty())
+            && store.unit_view(None, task.as_str()).is_ok_and(|units| units.is_empty())
+    };
+    let mut lock = Ok(None);
+    // The name of a folder.
+    let words = secrets().redact(prompt.unwrap_or_default());
+    let task = TaskId::for_prompt(&words, random, |task| {
+        if !is_unused(task) {
+            return false;
+        }
+        match TaskLock::take(&home.lock(project, task)) {
+            // Another loop may have had the lock, and the name, since it was found unused.
+            Ok(taken) if is_unused(task) => lock = Ok(Some(taken)),
+            Ok(_) | Err(LockError::Held) => return false,
+            Err(LockError::Io { path, source }) => {
+                lock = Err(StartError::Io { what: "cannot lock", path, source });
+            }
+        }
+        true
+    });
+    Ok((task, lock?))
 }
 
 /// The prompt that was given, else the one that the task's folder has kept.
