@@ -15,9 +15,6 @@ fn main() -> ExitCode {
     if word.as_ref().is_some_and(|word| word == dacapo_engine::process::keeper::KEEPER) {
         return dacapo_engine::process::keeper::main();
     }
-    if word.as_ref().is_some_and(|word| word == dacapo_engine::guard::INIT) {
-        return dacapo_engine::guard::init_main();
-    }
     // A keeper inherits from one of these, so nothing is left to it.
     dacapo_engine::process::keep_to_this_process();
     set_panic_hook();

@@ -83,6 +83,11 @@ impl Home {
         self.task_folder(project, task).join("runs")
     }
 
+    /// Files that hold names while loops run wait here meanwhile.
+    pub(crate) fn held_names(&self) -> PathBuf {
+        self.0.join("held")
+    }
+
     /// The lock that makes one supervisor the owner of a task.
     pub fn lock(&self, project: &ProjectId, task: &TaskId) -> PathBuf {
         self.0.join("locks").join(project.as_str()).join(task.as_str())

@@ -11,7 +11,6 @@ mod plan;
 
 pub(crate) use held::{HeldNames, IN_FOLDER, holds_name, is_held};
 pub(crate) use namespaces::{EnteredNamespaces, Init, enter, is_alone};
-pub use namespaces::{INIT, init_main};
 pub(crate) use own_refs::{OwnRefs, is_of_dacapo};
 pub(crate) use plan::{GuardedPlaces, agent_folders};
 pub use plan::{Protected, protected};
@@ -108,8 +107,9 @@ impl Guard {
         let is_wanted = self.rules.mode != SandboxMode::Off && self.rules.tier > SandboxTier::None;
         let begin_look = || {
             let (rules, folders) = (self.rules.clone(), self.places.agent_folders.clone());
-            let allowed = self.places.allowed().to_owned();
-            thread::Builder::new().spawn(move || plan::look_at_machine(&rules, &allowed, &folders, true))
+            let (allowed, store) = (self.places.allowed().to_owned(), home.held_names());
+            let look = move || plan::look_at_machine(&rules, &allowed, &folders, Some(&store));
+            thread::Builder::new().spawn(look)
         };
         let look = is_wanted.then(begin_look).transpose()?;
         Ok(StartingKeeper { keeper: Some(keeper), look })

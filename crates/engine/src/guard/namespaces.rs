@@ -10,19 +10,19 @@
 //! mounts its `/proc`, and lives for as long as the keeper does. When it ends, the kernel kills everything in the namespace.
 
 use std::{
-    ffi::{CString, OsString},
+    ffi::CString,
     fs, io,
-    io::{Read, Write},
+    io::Read,
     mem::MaybeUninit,
     os::{
         fd::{AsRawFd, OwnedFd},
-        unix::{net::UnixStream, process::CommandExt},
+        unix::net::UnixStream,
     },
     path::{Path, PathBuf},
-    process::{Command, ExitCode, Stdio},
 };
 
 use dacapo_core::sandbox::MountStep;
+use fork::{Fork, fork};
 use nix::{
     mount::{MsFlags, mount},
     sched::{CloneFlags, unshare},
@@ -40,9 +40,7 @@ use rustix::{
 use super::{GuardReport, landlock};
 use crate::process::proc;
 
-/// The word on the command line that makes this binary the first process of a PID namespace.
-pub const INIT: &str = "keeper-init";
-
+/// The name of the first process of a PID namespace.
 const NAME: &str = "dcp-init";
 
 /// What root keeps: rights over files, users and ports, none over mounts, devices, the kernel or other processes.
@@ -116,10 +114,11 @@ pub(crate) struct EnteredNamespaces {
     gid: u32,
 }
 
-/// Enters namespaces of its own.
+/// Enters namespaces of its own. The first process in them is a copy of this one, which has to be of one thread; there `let_go`
+/// closes what belongs to this process alone.
 ///
 /// After an error this process is in no state to go on in: another one may try something else.
-pub(crate) fn enter(args: &[OsString]) -> io::Result<EnteredNamespaces> {
+pub(crate) fn enter(let_go: impl FnOnce()) -> io::Result<EnteredNamespaces> {
     let is_root = rustix::process::geteuid().is_root();
     let has_rights = is_root && capabilities(None)?.effective.contains(CapabilitySet::SYS_ADMIN);
     if is_root && !has_rights {
@@ -154,7 +153,7 @@ pub(crate) fn enter(args: &[OsString]) -> io::Result<EnteredNamespaces> {
             }
         },
     )?;
-    Ok(EnteredNamespaces { init: StartingInit::start(args, is_root)?, is_root, uid, gid })
+    Ok(EnteredNamespaces { init: StartingInit::start(is_root, let_go)?, is_root, uid, gid })
 }
 
 impl EnteredNamespaces {
@@ -333,21 +332,19 @@ struct StartingInit {
 }
 
 impl StartingInit {
-    fn start(args: &[OsString], is_root: bool) -> io::Result<Self> {
+    fn start(is_root: bool, let_go: impl FnOnce()) -> io::Result<Self> {
         let (theirs, lifeline) = pipe_with(PipeFlags::CLOEXEC)?;
         let (ready, tells) = pipe_with(PipeFlags::CLOEXEC)?;
-        let child = Command::new("/proc/self/exe")
-            .arg0(NAME)
-            .arg(INIT)
-            .args(args)
-            .arg(if is_root { "root" } else { "user" })
-            .env_clear()
-            .stdin(theirs)
-            .stdout(tells)
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()?;
-        Ok(Self { init: Init { pid: child.id(), lifeline: Some(lifeline) }, ready })
+        match fork()? {
+            Fork::Child => {
+                drop((lifeline, ready));
+                let_go();
+                std::process::exit(run_first_process(&theirs, tells, is_root))
+            }
+            Fork::Parent(pid) => {
+                Ok(Self { init: Init { pid: pid.cast_unsigned(), lifeline: Some(lifeline) }, ready })
+            }
+        }
     }
 
     fn mount_proc(self) -> io::Result<Init> {
@@ -388,29 +385,40 @@ fn understood(said: &str) -> io::Result<()> {
     }
 }
 
-/// Runs the first process of a PID namespace: standard input closes when its keeper is gone.
-pub fn init_main() -> ExitCode {
-    match first_process() {
-        Ok(()) => ExitCode::SUCCESS,
+/// Is the first process of a PID namespace until `lifeline` closes, because its keeper is gone. Gives its exit code.
+fn run_first_process(lifeline: &OwnedFd, tells: OwnedFd, is_root: bool) -> i32 {
+    match begin_as_first(lifeline, is_root) {
+        Ok(child_ended) => {
+            let is_told = rustix::io::write(&tells, READY.as_bytes()).is_ok();
+            // The keeper reads up to the end of file.
+            drop(tells);
+            if is_told && reap(lifeline, &child_ended).is_ok() { 0 } else { 70 }
+        }
         Err(error) => {
-            let _ = write!(io::stdout(), "{}", told(&error));
-            ExitCode::from(70)
+            let _ = rustix::io::write(&tells, told(&error).as_bytes());
+            70
         }
     }
 }
 
-fn first_process() -> io::Result<()> {
+/// Waits for the mounts of the keeper and mounts its own. Gives what tells of processes that end.
+fn begin_as_first(lifeline: &OwnedFd, is_root: bool) -> io::Result<UnixStream> {
+    let _ = rustix::process::setpgid(None, None);
     if let Ok(name) = CString::new(NAME) {
         let _ = rustix::thread::set_name(&name);
     }
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    // Not the outer `/proc`, which is its keeper's.
+    std::env::set_current_dir("/")?;
+    let null = fs::File::open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
     // The keeper has mounted everything else.
-    if rustix::io::read(rustix::stdio::stdin(), &mut [0; 1])? == 0 {
-        return Ok(());
+    if rustix::io::read(lifeline, &mut [0; 1])? == 0 {
+        return Err(io::ErrorKind::BrokenPipe.into());
     }
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>).map_err(io::Error::from)?;
-    if std::env::args_os().next_back().is_some_and(|word| word == "root") {
+    if is_root {
         for name in OF_THE_MACHINE {
             let path = Path::new("/proc").join(name);
             match perform(&MountStep::ReadOnly(path)) {
@@ -429,24 +437,20 @@ fn first_process() -> io::Result<()> {
     let (child_ended, writer) = UnixStream::pair()?;
     child_ended.set_nonblocking(true)?;
     signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, writer)?;
-    {
-        let stdout = io::stdout();
-        stdout.lock().write_all(READY.as_bytes())?;
-        stdout.lock().flush()?;
-    }
-    // The keeper reads up to the end of file.
-    let null = fs::File::options().write(true).open("/dev/null")?;
-    rustix::stdio::dup2_stdout(&null)?;
-    let stdin = rustix::stdio::stdin();
+    Ok(child_ended)
+}
+
+/// Waits for what ends in the namespace, until the keeper is gone.
+fn reap(lifeline: &OwnedFd, mut child_ended: &UnixStream) -> io::Result<()> {
     loop {
-        let mut fds = [PollFd::new(&child_ended, PollFlags::IN), PollFd::new(&stdin, PollFlags::IN)];
+        let mut fds = [PollFd::new(child_ended, PollFlags::IN), PollFd::new(lifeline, PollFlags::IN)];
         match poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         let is_over = !fds[1].revents().is_empty();
         let mut bytes = [0; 64];
-        while matches!((&child_ended).read(&mut bytes), Ok(n) if n > 0) {}
+        while matches!(child_ended.read(&mut bytes), Ok(n) if n > 0) {}
         while matches!(rustix::process::wait(WaitOptions::NOHANG), Ok(Some(_))) {}
         if is_over {
             return Ok(());

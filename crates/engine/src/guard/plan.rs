@@ -121,18 +121,19 @@ pub fn protected(
         own_refs: None,
         shares_refs: false,
     };
-    let mut all = look_at_machine(rules, places.allowed(), &places.agent_folders, holds);
+    let store = holds.then(|| home.held_names());
+    let mut all = look_at_machine(rules, places.allowed(), &places.agent_folders, store.as_deref());
     all.make_room(home, rules, &places);
     all
 }
 
 /// What is protected on this machine, whatever loop works in the folder that the user chose. It takes long, so a thread does it while
-/// its supervisor prepares the loop.
+/// its supervisor prepares the loop. Names that are not there are held by files of the store, if there is one.
 pub(super) fn look_at_machine(
     rules: &SandboxRules,
     chosen: &Path,
     agent_folders: &[PathBuf],
-    holds: bool,
+    store: Option<&Path>,
 ) -> Protected {
     let mut all = Protected {
         layout: Layout::default(),
@@ -146,14 +147,15 @@ pub(super) fn look_at_machine(
     let around = surroundings();
     let mut names = names(&around);
     // Making files takes as long as all the looks below.
-    let holding = (holds && rules.mode != SandboxMode::Workspace).then(|| {
+    let holding = store.filter(|_| rules.mode != SandboxMode::Workspace).map(|store| {
         let folders = mem::take(&mut names.held_folders).into_iter().chain(path_folders_to_come());
         let (in_workspace, folders): (Vec<_>, Vec<_>) = folders.partition(|path| lies_in(path, chosen));
         let (more, held): (Vec<_>, Vec<_>) =
             mem::take(&mut names.held).into_iter().partition(|path| lies_in(path, chosen));
         all.open.extend(not_held_in_workspace(in_workspace.iter().chain(&more)));
-        let here = (held.clone(), folders.clone());
-        thread::Builder::new().spawn(|| hold_names(held, folders)).map_err(|_| here)
+        let here = (store.to_owned(), held, folders);
+        let there = here.clone();
+        thread::Builder::new().spawn(move || hold_names(&there.0, there.1, there.2)).map_err(|_| here)
     });
     if rules.mode == SandboxMode::Workspace {
         all.layout.set("/", PathAccess::ReadOnly);
@@ -162,7 +164,7 @@ pub(super) fn look_at_machine(
         }
         for path in agent_folders {
             // An agent that has never run makes its folders when it starts, which it could not do then.
-            if holds && path.extension().is_none() {
+            if store.is_some() && path.extension().is_none() {
                 let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
             }
             all.allow(path);
@@ -190,7 +192,7 @@ pub(super) fn look_at_machine(
             let NamesHeld { held, folders, not_held } = match holding {
                 Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
                 // No thread could be made.
-                Err((names, folders)) => hold_names(names, folders),
+                Err((store, names, folders)) => hold_names(&store, names, folders),
             };
             held.paths().map(Path::to_owned).collect::<Vec<_>>().iter().for_each(|path| all.protect(path));
             folders.iter().for_each(|folder| all.protect(folder));
@@ -204,11 +206,11 @@ pub(super) fn look_at_machine(
     if around.is_root {
         all.protect_machine();
     }
-    if holds {
+    if let Some(store) = store {
         // A server that the user starts later puts its socket there.
         // One that another loop holds is held by this one, too, or it would go with that loop.
         if InstalledTools::default().has("tmux") {
-            all.held.more(HeldNames::hold(&[], &folders_of_tmux()));
+            all.held.more(HeldNames::hold(store, &[], &folders_of_tmux()));
         }
     }
     all.close_services(rules);
@@ -224,10 +226,10 @@ struct NamesHeld {
     not_held: Vec<PathBuf>,
 }
 
-fn hold_names(names: Vec<PathBuf>, folders: Vec<PathBuf>) -> NamesHeld {
+fn hold_names(store: &Path, names: Vec<PathBuf>, folders: Vec<PathBuf>) -> NamesHeld {
     let mut tools = InstalledTools::default();
     let wanted: Vec<PathBuf> = names.into_iter().filter(|path| is_wanted(path, &mut tools)).collect();
-    let held = HeldNames::hold(&wanted, &folders);
+    let held = HeldNames::hold(store, &wanted, &folders);
     let not_held = wanted.into_iter().filter(|path| !path.exists()).collect();
     NamesHeld { held, folders, not_held }
 }

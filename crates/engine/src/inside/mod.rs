@@ -25,7 +25,6 @@ use rustix::{
 };
 
 use crate::{
-    guard,
     home::Home,
     process::{identity::Identity, keeper, leftovers},
     store::{LockError, Store, StoreError, TaskLock},
@@ -58,7 +57,7 @@ pub fn place(home: &Home) -> Whereabouts {
     let mut is_below_another = false;
     let above =
         ancestors().seen.into_iter().filter(|(_, name)| name == keeper::NAME.as_bytes()).map(|(pid, _)| pid);
-    // In a sandbox the keeper cannot be seen. The first process of its PID namespace can, and says the same of itself.
+    // In a sandbox the keeper cannot be seen. The first process of its PID namespace can, a copy of it with the same arguments.
     for pid in above.chain([1]) {
         if pid != 1 || kept_loop(1).is_some() {
             match kept_loop(pid) {
@@ -202,8 +201,7 @@ impl KeptJournal {
 fn kept_loop(pid: u32) -> Option<(LoopId, KeptJournal)> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let mut words = line.split(|b| *b == 0).skip(1);
-    let word = words.next();
-    if word != Some(keeper::KEEPER.as_bytes()) && word != Some(guard::INIT.as_bytes()) {
+    if words.next() != Some(keeper::KEEPER.as_bytes()) {
         return None;
     }
     let loop_id = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;

@@ -26,6 +26,7 @@ use rustix::{
         set_dumpable_behavior, setrlimit,
     },
 };
+use signal_hook::SigId;
 
 use super::{
     identity::{self, Identity},
@@ -70,6 +71,8 @@ pub fn main() -> ExitCode {
 struct Keeper {
     socket: UnixStream,
     child_ended: UnixStream,
+    /// What writes to it.
+    on_child_ended: SigId,
     work: Option<KeptProcess>,
     grace: Millis,
     is_orphan: bool,
@@ -118,10 +121,11 @@ impl Keeper {
         let socket = UnixStream::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
         let (child_ended, writer) = UnixStream::pair()?;
         child_ended.set_nonblocking(true)?;
-        signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, writer)?;
+        let on_child_ended = signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, writer)?;
         Ok(Self {
             socket,
             child_ended,
+            on_child_ended,
             work: None,
             grace: Millis(0),
             is_orphan: false,
@@ -179,10 +183,10 @@ impl Keeper {
 
     fn obey(&mut self, order: KeeperOrder) -> std::io::Result<()> {
         match order {
-            KeeperOrder::Enter => self.entered = Some(enter_namespaces()),
+            KeeperOrder::Enter => self.entered = Some(self.enter_namespaces()),
             KeeperOrder::Guard(spec) => {
                 let entered = self.entered.take();
-                match guard::hold(&spec, || entered.unwrap_or_else(enter_namespaces)) {
+                match guard::hold(&spec, || entered.unwrap_or_else(|| self.enter_namespaces())) {
                     Ok((init, open)) => {
                         self.init = init;
                         self.report(&Report::Guarded(GuardReport::Held(open)));
@@ -387,6 +391,18 @@ impl Keeper {
         }
     }
 
+    fn enter_namespaces(&mut self) -> std::io::Result<EnteredNamespaces> {
+        guard::enter(|| {
+            signal_hook::low_level::unregister(self.on_child_ended);
+            for socket in [&mut self.socket, &mut self.child_ended] {
+                // A socket cannot be closed that a value stands for: one that leads nowhere takes its place.
+                if let Ok((nowhere, _)) = UnixStream::pair() {
+                    *socket = nowhere;
+                }
+            }
+        })
+    }
+
     fn below(&self) -> DescendantScan {
         below(self.init.as_ref())
     }
@@ -402,11 +418,6 @@ impl Keeper {
         // A supervisor that does not listen any more shows up as an end of file.
         let _ = send_report(&mut self.socket, report);
     }
-}
-
-fn enter_namespaces() -> std::io::Result<EnteredNamespaces> {
-    let args: Vec<_> = std::env::args_os().skip(2).collect();
-    guard::enter(&args)
 }
 
 /// All that must end: every descendant but the first process of its namespace.

@@ -47,7 +47,9 @@ impl KeeperLink {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .current_dir("/")
-            .env_remove("DACAPO_LOOP") // the mark of an agent's process, which a keeper is not
+            // Neither the marks of agents' processes nor the keys of providers are for it; the system may need to find its libraries.
+            .env_clear()
+            .envs(std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"LD_")))
             .spawn()?;
         Ok(Self { socket: Some(ours), keeper, held: HeldNames::default() })
     }

@@ -15,7 +15,7 @@ mod world;
 
 use std::{panic, process::ExitCode};
 
-use dacapo_engine::{guard, process::keeper};
+use dacapo_engine::process::keeper;
 
 const TESTS: &[(&str, fn())] = &[
     ("several_tasks_of_one_turn_have_a_commit_each", proofs::several_tasks_of_one_turn_have_a_commit_each),
@@ -67,7 +67,6 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words[..] {
         [keeper::KEEPER, ..] => keeper::main(),
-        [guard::INIT, ..] => guard::init_main(),
         [world::LOOP, order] => world::obey(order),
         [world::CHECK_AGAIN, id] => world::check_again(id),
         _ if words.contains(&"--list") => {

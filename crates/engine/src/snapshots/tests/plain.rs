@@ -166,7 +166,11 @@ fn a_file_by_which_another_loop_holds_a_name_is_no_change() {
         let fixture = if has_git { Fixture::new() } else { Fixture::empty() };
         let (free, folder) = (fixture.path(".npmrc"), fixture.path(".config/git"));
         let (mut workspace, start) = fixture.begun();
-        let names = crate::guard::HeldNames::hold(&[free], std::slice::from_ref(&folder));
+        let names = crate::guard::HeldNames::hold(
+            &fixture.path("state/held"),
+            &[free],
+            std::slice::from_ref(&folder),
+        );
         assert!(folder.exists());
         let held = workspace.snapshot(1).unwrap();
         assert!(!held.changed, "has git: {has_git}");
