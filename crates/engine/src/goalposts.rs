@@ -21,9 +21,9 @@ use dacapo_core::{
     goalposts::{
         ABOVE, Followed, FollowedFile, Following, Goalpost, GoalpostKind, GoalpostSeal, Goalposts, IN_HOME,
         MAX_MUST_FAIL, Moved, MovedGoalpost, MustFailTest, OutsideFile, PROFILES, RUNNER_PARTS, Runner,
-        SHADOW_PACKAGES, SHADOWS, follow, holds_results, imported_by_test, is_data, is_data_of_tests,
-        is_discovered, is_helper_of_test, is_left_out, is_link_to_system, is_loaded_by_unittest, kind_of,
-        kind_of_work, must_fail_tests, packages_of_test, starts_with_profiles,
+        SHADOW_PACKAGES, SHADOWS, SharedFile, follow, is_discovered, is_left_out, is_link_to_system,
+        is_loaded_by_unittest, kind_of, kind_of_work, makefile_as_before, must_fail_tests, packages_of_test,
+        rests_on, starts_with_profiles,
     },
     judge::{
         gate_scripts::{is_found_by_itself, named_files, role},
@@ -268,6 +268,8 @@ pub(crate) struct WatchedGoalposts {
     contents: HashMap<String, Vec<u8>>,
     test_paths: Globs,
     followed: BTreeSet<String>,
+    /// Files that decide as a whole since checks rest on them, whatever their names say.
+    rested_on: BTreeSet<String>,
     /// Patterns by which scripts of gates find files.
     found_by: Globs,
     /// New files that gates name: they are to be written, and stay where they are.
@@ -532,7 +534,7 @@ impl WatchedGoalposts {
         walk.files.extend(earlier.iter().filter(|(_, bytes)| bytes.is_some()).map(|(path, _)| path.clone()));
         let mut watched = Self::empty(root, below, policy);
         watched.read_until = read_until;
-        let reach = reach(root, below, &policy.gates.specs, &walk.files, earlier);
+        let mut reach = reach(root, below, &policy.gates.specs, &walk.files, earlier);
         watched.followed = reach.followed.iter().map(|file| file.path.clone()).collect();
         watched.found_by = Globs::parse(&reach.patterns).unwrap_or_default();
         // Programs may be large, and are read meanwhile.
@@ -546,7 +548,11 @@ impl WatchedGoalposts {
             programs.and_then(|programs| programs.join().ok())
         });
         watched.learn(&reach);
-        watched.read_helpers(&walk.files, earlier);
+        let rested_on = watched.read_what_checks_rest_on(policy, &walk.files, earlier);
+        reach.followed.extend(rested_on.into_iter().map(|(path, check)| {
+            let named_by = Some(check).filter(|check| !check.is_empty());
+            FollowedFile { path, named_by }
+        }));
         if path.is_some() {
             watched.read_packages(&walk.left_out);
         }
@@ -577,50 +583,50 @@ impl WatchedGoalposts {
         tests.filter_map(|(path, _)| Some((path, std::str::from_utf8(self.contents.get(path)?).ok()?)))
     }
 
-    /// Seals the modules that tests import and that serve tests, and the data that tests name and whose name says that they compare
-    /// with it.
-    fn read_helpers(&mut self, files: &[String], earlier: &Earlier) {
-        let there: HashSet<&str> = files.iter().map(String::as_str).collect();
+    /// Seals what the checks of the start rest on beyond their names, and answers with the check that names each.
+    fn read_what_checks_rest_on(
+        &mut self,
+        policy: &Policy,
+        files: &[String],
+        earlier: &Earlier,
+    ) -> BTreeMap<String, String> {
+        let text_of = |path: &String| std::str::from_utf8(self.contents.get(path)?).ok().map(str::to_owned);
+        let posts = self.before.0.iter().filter_map(|(path, post)| {
+            let text = text_of(path)?;
+            let text = match post.kind {
+                GoalpostKind::Keys(shared) => shared.deciding_part(&text)?,
+                _ => text,
+            };
+            Some((path.clone(), text))
+        });
+        let commands = policy.gates.specs.iter().filter(|gate| gate.ask.is_none());
+        let commands = commands.map(|gate| (String::new(), gate.script().to_string()));
+        let checks: Vec<(String, String)> = commands.chain(posts).collect();
         let disk = OnDisk { root: &self.root, files, earlier };
-        let data: Vec<(&String, &str)> = files
-            .iter()
-            .filter(|path| is_data(path) && !self.before.0.contains_key(*path))
-            .map(|path| (path, path.rsplit('/').next().unwrap_or(path)))
-            .collect();
-        // Beyond so many only names tell.
-        let data: Vec<(&String, &str)> = match data.len() {
-            0..=MAX_LOOKED_AT => data,
-            _ => data.into_iter().filter(|(path, _)| is_data_of_tests(path)).collect(),
+        let is_known = |path: &str| {
+            let post = self.before.0.get(path);
+            post.is_some_and(|post| {
+                !matches!(post.kind, GoalpostKind::Keys(SharedFile::RustSource | SharedFile::PythonSource))
+            })
         };
-        let holds_results = |path: &str| disk.text(path).is_some_and(|text| holds_results(&text));
-        let mut more: BTreeSet<String> = BTreeSet::new();
-        let mut looked_at: HashSet<String> = HashSet::new();
-        for (path, text) in self.test_texts() {
-            for (path, _) in data.iter().filter(|(_, name)| text.contains(name)) {
-                let is_new = looked_at.insert((*path).clone());
-                if is_data_of_tests(path) || (is_new && holds_results(path)) {
-                    more.insert((*path).clone());
-                }
-            }
-            for paths in imported_by_test(path, text) {
-                let module = paths.into_iter().find(|path| there.contains(path.as_str()));
-                let Some(module) = module.filter(|module| !self.before.0.contains_key(module)) else {
-                    continue;
-                };
-                let is_new = looked_at.insert(module.clone());
-                let text = if is_new { disk.text(&module) } else { None };
-                if is_helper_of_test(&module, text.as_deref(), path) {
-                    more.insert(module);
-                }
-            }
-        }
-        let more: Vec<String> = more.into_iter().collect();
-        self.followed.extend(more.iter().cloned());
+        let found = rests_on(checks, files, &is_known, &|path| disk.text(path));
+        self.rested_on = found.keys().cloned().collect();
         // They were looked at as work like any other.
-        self.seen.retain(|path, _| !more.contains(path));
-        // Those that lie outside were read before.
-        let helpers = self.read(&more, Some(earlier));
-        self.before.0.extend(helpers.0);
+        self.seen.retain(|path, _| !self.rested_on.contains(path));
+        self.later.wanted.retain(|(path, ..)| !self.rested_on.contains(path));
+        let more: Vec<String> = self.rested_on.iter().cloned().collect();
+        let posts = self.read(&more, Some(earlier));
+        self.before.0.extend(posts.0);
+        found
+    }
+
+    /// Whether a test of the start names something in quotes.
+    fn is_named_by_tests(&self, name: &str) -> bool {
+        let quoted = format!("\"{name}\"");
+        let tests = self.before.0.iter().filter(|(_, post)| post.kind.holds_tests());
+        tests
+            .filter_map(|(path, _)| std::str::from_utf8(self.contents.get(path)?).ok())
+            .any(|text| text.contains(&quoted))
     }
 
     /// Takes in the packages in `node_modules` that tests import and that are there for development alone: tests compare by them.
@@ -657,6 +663,7 @@ impl WatchedGoalposts {
             contents: HashMap::new(),
             test_paths: Globs::parse(&policy.gates.test_paths).unwrap_or_default(),
             followed: BTreeSet::new(),
+            rested_on: BTreeSet::new(),
             found_by: Globs::default(),
             named: named.collect(),
             outside: BTreeMap::new(),
@@ -694,6 +701,8 @@ impl WatchedGoalposts {
             is_followed.then(|| path.clone())
         };
         watched.followed = before.0.iter().filter_map(is_followed).collect();
+        let decides = before.0.iter().filter(|(_, post)| post.kind == GoalpostKind::Followed);
+        watched.rested_on = decides.map(|(path, _)| path.clone()).collect();
         let walk = walk(root);
         let reach = reach(root, below, &policy.gates.specs, &walk.files, &Earlier::new());
         watched.found_by = Globs::parse(&reach.patterns).unwrap_or_default();
@@ -767,6 +776,9 @@ impl WatchedGoalposts {
     fn kind(&self, path: &str) -> Option<GoalpostKind> {
         if self.test_paths.matches(path) {
             return Some(GoalpostKind::Test);
+        }
+        if self.rested_on.contains(path) {
+            return Some(GoalpostKind::Followed);
         }
         kind_of(path)
             .or_else(|| self.followed.contains(path).then_some(GoalpostKind::Followed))
@@ -1114,7 +1126,12 @@ impl WatchedGoalposts {
                     }
                     match (kind, std::str::from_utf8(before), fs::read_to_string(&file)) {
                         (GoalpostKind::Keys(shared), Ok(old), Ok(new)) => {
-                            replace(&file, shared.as_before(old, &new).as_bytes())?;
+                            let is_asked_for = |feature: &str| self.is_named_by_tests(feature);
+                            replace(&file, shared.as_before_for(old, &new, &is_asked_for).as_bytes())?;
+                        }
+                        // A new source has to stand in the makefile.
+                        (GoalpostKind::Setting, Ok(old), Ok(new)) if is_found_by_itself(&moved.path) => {
+                            replace(&file, makefile_as_before(old, &new).as_bytes())?;
                         }
                         _ => replace(&file, before)?,
                     }

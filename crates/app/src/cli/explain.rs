@@ -684,7 +684,7 @@ const SEALED: usize = 10;
 /// What is sealed for the gates.
 struct Sealed {
     /// Files, each with the reason.
-    files: Vec<(String, &'static str)>,
+    files: Vec<(String, String)>,
     /// Gates, each with the test runners that it starts.
     runners: Vec<(String, String)>,
     /// How many files can get a test that has to fail.
@@ -696,6 +696,11 @@ fn sealed(workspace: &Path, policy: &Policy) -> Sealed {
     let below = workspace.strip_prefix(root).unwrap_or(Path::new("")).to_string_lossy().into_owned();
     let (posts, reach, must_fail) = goalposts::explain(root, &below, policy);
     let files = posts.0.into_iter().map(|(path, post)| {
+        let named_by = reach.followed.iter().find(|file| file.path == path);
+        let named_by = named_by.and_then(|file| file.named_by.as_deref());
+        if let (GoalpostKind::Followed, Some(check)) = (post.kind, named_by) {
+            return (path, format!("`{}` names it", visible(check)));
+        }
         let why = match post.kind {
             GoalpostKind::Test => "a test",
             GoalpostKind::Setting => "decides what a runner does",
@@ -704,13 +709,14 @@ fn sealed(workspace: &Path, policy: &Policy) -> Sealed {
             GoalpostKind::Keys(SharedFile::RustSource | SharedFile::PythonSource) => "holds tests",
             GoalpostKind::Keys(_) => "some of its keys decide what a runner does",
         };
-        (path, why)
+        (path, why.to_owned())
     });
+    let files = files.collect();
     let runners = reach.runners.into_iter().map(|(gate, runners)| {
         let names: Vec<&str> = runners.iter().map(|runner| runner.name()).collect();
         (gate, if names.is_empty() { "no test runner that is known".to_owned() } else { names.join(", ") })
     });
-    Sealed { files: files.collect(), runners: runners.collect(), must_fail }
+    Sealed { files, runners: runners.collect(), must_fail }
 }
 
 /// What agents and gates cannot write, or not even read, with the word for that; nothing without a sandbox.

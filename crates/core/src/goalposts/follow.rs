@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::{
     conventions::kind_of,
-    modules::{CHECKS, PRODUCTS, data_of_check, imported, is_helper},
+    modules::{CHECKS, PRODUCTS, imported},
+    references::{asserts, judges_others},
     runner::{Runner, runner_of},
 };
 use crate::judge::gate_scripts::script_runs;
@@ -119,7 +120,14 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
             Vec::new()
         };
         sets_path |= script.contains("PATH=");
-        for name in runs.files.iter().cloned().chain(included).chain(unread) {
+        let judging = judging_modules(&runs.expressions, files);
+        let commands_found = if script.contains("PATH=") {
+            commands_of_workspace(&script, &runs.commands, files)
+        } else {
+            Vec::new()
+        };
+        let named = runs.files.iter().cloned().chain(included).chain(unread);
+        for name in named.chain(judging).chain(commands_found) {
             let is_pattern = name.contains(['*', '?', '[']);
             let paths = if is_pattern { files.matching(&name) } else { vec![name.clone()] };
             if is_pattern && !paths.is_empty() && !patterns.contains(&name) {
@@ -127,7 +135,8 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
             }
             let is_printing = runs.printing.contains(&name);
             for path in paths {
-                if named_by.is_some() && is_subject(&path, is_printing) {
+                let is_module = runs.modules.contains(&path);
+                if (named_by.is_some() || is_module) && is_subject(&path, is_printing) {
                     continue;
                 }
                 if found.len() >= MAX_FILES || found.iter().any(|known| known.path == path) {
@@ -139,6 +148,10 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
                     }
                     continue;
                 };
+                // A module that judges no other may be the work.
+                if is_module && !judges_others(&path, &text, &|path| files.text(path).is_some()) {
+                    continue;
+                }
                 // What a build has made is made again from its sources.
                 if text.contains('\0') && !path.starts_with('/') {
                     continue;
@@ -150,16 +163,6 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
                     && files.text(interpreter).is_some()
                 {
                     found.push(FollowedFile { path: interpreter.to_owned(), named_by: Some(path.clone()) });
-                }
-                follow_imports(&path, &text, files, &mut found);
-                for data in data_of_check(&path, &text, &dir) {
-                    let there = data.into_iter().flatten().find(|data| files.text(data).is_some());
-                    if let Some(data) = there
-                        && found.len() < MAX_FILES
-                        && !found.iter().any(|known| known.path == data)
-                    {
-                        found.push(FollowedFile { path: data, named_by: Some(path.clone()) });
-                    }
                 }
                 if loads_what_it_computes(&path, &text) {
                     for named in named_checks(&text, &dir, true, files) {
@@ -184,6 +187,39 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
         }
     }
     Followed { files: found, patterns, absent, runners, programs, sets_path }
+}
+
+/// The modules that expressions load which do not compare by themselves: `python -c "import judge; judge.main()"`.
+fn judging_modules(expressions: &[(&'static str, String)], files: &dyn Following) -> Vec<String> {
+    let is_there = |path: &str| files.text(path).is_some();
+    let silent =
+        expressions.iter().filter(|(_, code)| !asserts(code) && !code.contains("==") && !code.contains("!="));
+    let loaded = silent.flat_map(|(file, code)| imported(file, &code.replace(';', "\n")));
+    let modules = loaded.filter_map(|paths| paths.into_iter().find(|path| is_there(path)));
+    let judges = |path: &String| files.text(path).is_some_and(|text| judges_others(path, &text, &is_there));
+    modules.filter(judges).collect()
+}
+
+/// The commands that a script runs for how they end, and that it finds in a folder of the workspace which it puts on PATH.
+fn commands_of_workspace(script: &str, commands: &[Vec<String>], files: &dyn Following) -> Vec<String> {
+    let lines: Vec<&str> = script.lines().map(str::trim_start).collect();
+    let folders: Vec<&str> = lines
+        .iter()
+        .filter_map(|line| line.split_once("PATH=").map(|(_, value)| value))
+        .flat_map(|value| value.split(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))))
+        .filter(|word| !word.is_empty())
+        .collect();
+    let names: BTreeSet<&String> = commands.iter().filter_map(|words| words.first()).collect();
+    let decides = |name: &&&String| {
+        is_program_name(name) && lines.iter().any(|line| line.starts_with(&format!("{name} ")))
+    };
+    let found = names.iter().filter(decides).flat_map(|name| files.matching(&format!("**/{name}")));
+    found
+        .filter(|path| {
+            let folder = path.rsplit_once('/').map(|(above, _)| above.rsplit('/').next().unwrap_or(above));
+            folder.is_some_and(|folder| folders.contains(&folder)) && !is_subject(path, false)
+        })
+        .collect()
 }
 
 /// The files that commands source.
@@ -289,24 +325,6 @@ fn named_checks(script: &str, dir: &str, is_followed: bool, files: &dyn Followin
 fn is_program_name(word: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+');
     word.starts_with(|c: char| c.is_ascii_alphanumeric()) && word.chars().all(is_part)
-}
-
-/// Adds the helpers that the check `script` imports, and those that these import.
-fn follow_imports(script: &str, text: &str, files: &dyn Following, found: &mut Vec<FollowedFile>) {
-    let mut queue = VecDeque::from([(script.to_owned(), text.to_owned())]);
-    while let Some((importer, text)) = queue.pop_front() {
-        for paths in imported(&importer, &text) {
-            let module = paths.into_iter().find_map(|path| files.text(&path).map(|text| (path, text)));
-            let Some((module, text)) = module.filter(|(module, _)| is_helper(module, &importer)) else {
-                continue;
-            };
-            if found.len() >= MAX_FILES || found.iter().any(|known| known.path == module) {
-                continue;
-            }
-            found.push(FollowedFile { path: module.clone(), named_by: Some(importer.clone()) });
-            queue.push_back((module, text));
-        }
-    }
 }
 
 /// Whether a program that a script runs is what the script tests: the script looks at what it prints, or it lies where products

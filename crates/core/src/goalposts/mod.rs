@@ -11,6 +11,7 @@ mod links;
 mod missed;
 mod modules;
 mod must_fail;
+mod references;
 mod report;
 mod runner;
 mod shared_files;
@@ -26,16 +27,15 @@ pub use conventions::{
 pub use follow::{Followed, FollowedFile, Following, follow};
 pub use links::is_link_to_system;
 pub use missed::missed_tests;
-pub use modules::{
-    holds_results, imported_by_test, is_data, is_data_of_tests, is_helper_of_test, packages_of_test,
-};
+pub use modules::packages_of_test;
 pub use must_fail::{
     MAX_MUST_FAIL, MustFailRun, MustFailSearch, MustFailTest, Place, ends_as_its_tests_do, must_fail_name,
     must_fail_tests, must_fail_tests_of_claim, with_must_fail_tests,
 };
+pub use references::rests_on;
 pub use report::{ReportReader, TestReport};
 pub use runner::{Runner, runners};
-pub use shared_files::SharedFile;
+pub use shared_files::{SharedFile, makefile_as_before};
 
 use crate::{event::UseOfCheckout, receipt::sha256};
 

@@ -51,7 +51,7 @@ pub(super) fn imported(path: &str, text: &str) -> Vec<Vec<String>> {
 
 /// What the test at `path`, which a runner starts from the top of the workspace, imports: each import with every path by which it could
 /// be found.
-pub fn imported_by_test(path: &str, text: &str) -> Vec<Vec<String>> {
+pub(super) fn imported_by_test(path: &str, text: &str) -> Vec<Vec<String>> {
     let name = path.rsplit('/').next().unwrap_or(path);
     let mut all = imported(path, text);
     if name != path && language(path, text) == Some(Language::Python) {
@@ -66,7 +66,7 @@ pub fn imported_by_test(path: &str, text: &str) -> Vec<Vec<String>> {
 
 /// Whether the module that the test at `path` imports serves tests and is not what they test: by where it lies, by its name, or since
 /// it uses a library of tests itself.
-pub fn is_helper_of_test(module: &str, text: Option<&str>, path: &str) -> bool {
+pub(super) fn is_helper_of_test(module: &str, text: Option<&str>, path: &str) -> bool {
     const LIBRARIES: &[&str] = &[
         "import unittest",
         "from unittest",
@@ -111,13 +111,13 @@ const DATA: &[&str] =
     &["json", "yaml", "yml", "toml", "txt", "csv", "tsv", "ini", "cfg", "conf", "list", "lst"];
 
 /// Whether a file holds data, by its ending.
-pub fn is_data(path: &str) -> bool {
+pub(super) fn is_data(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     name.rsplit_once('.').is_some_and(|(_, end)| DATA.contains(&end.to_ascii_lowercase().as_str()))
 }
 
 /// Whether a key or a column of a data file says that something is compared with it.
-pub fn holds_results(text: &str) -> bool {
+pub(super) fn holds_results(text: &str) -> bool {
     const KEYS: &[&str] = &["expected", "expect", "want", "wanted", "golden"];
     let is_key = |word: &str| KEYS.contains(&word.to_ascii_lowercase().as_str());
     // JSON, YAML and TOML: a name before `:` or `=`.
@@ -133,7 +133,7 @@ pub fn holds_results(text: &str) -> bool {
 }
 
 /// Whether the name of a data file, or of the folder it lies in, says that tests compare with what it holds.
-pub fn is_data_of_tests(path: &str) -> bool {
+pub(super) fn is_data_of_tests(path: &str) -> bool {
     const HOLDS_RESULTS: &[&str] = &[
         "expect",
         "golden",
@@ -173,32 +173,21 @@ const STEERS_CHECKS: &[&str] = &[
     "disabled",
 ];
 
-/// Data files that the text of the check at `path` names and that decide about its result: those beside it in a folder of checks or
-/// scripts, and those whose name says so. Each with every path by which it could be found, from `dir` or from the check's own folder.
-pub(super) fn data_of_check(path: &str, text: &str, dir: &str) -> Vec<[Option<String>; 2]> {
-    let own = path.rsplit_once('/').map_or("", |(own, _)| own);
-    let is_of_checks = own.to_ascii_lowercase().split('/').any(|folder| {
+/// Whether a data file that the check at `check` names says by its name, or by where it lies, that it steers the check: a list of what
+/// is left out, or what lies beside the check in a folder of checks or scripts.
+pub(super) fn steers_check(path: &str, check: &str) -> bool {
+    let folder_of =
+        |path: &str| path.rsplit_once('/').map_or(String::new(), |(folder, _)| folder.to_ascii_lowercase());
+    let own = folder_of(check);
+    let is_of_checks = own.split('/').any(|folder| {
         OF_SCRIPTS.contains(&folder) || folder == "tools" || CHECKS.iter().any(|word| folder.contains(word))
     });
-    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
-    let mut all = Vec::new();
-    for word in text.split(|c: char| !is_part(c)) {
-        let word = word.trim_start_matches("./");
-        let name = word.rsplit('/').next().unwrap_or(word).to_ascii_lowercase();
-        let Some((stem, end)) = name.rsplit_once('.') else { continue };
-        if stem.is_empty() || word.starts_with('/') || !DATA.contains(&end) {
-            continue;
-        }
-        let steers = STEERS_CHECKS.iter().any(|known| stem.contains(known));
-        let found = [
-            below(dir, word).filter(|_| steers),
-            below(own, word).filter(|_| steers || (is_of_checks && !word.contains('/'))),
-        ];
-        if found.iter().any(Option::is_some) && !all.contains(&found) {
-            all.push(found);
-        }
-    }
-    all
+    let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
+    let stem = name.rsplit_once('.').map_or("", |(stem, _)| stem);
+    is_data(path)
+        && !stem.is_empty()
+        && (STEERS_CHECKS.iter().any(|known| stem.contains(known))
+            || (is_of_checks && folder_of(path) == own))
 }
 
 /// Whether a module is a helper of the check `script` that imports it, and not the program that the check tests.
@@ -221,7 +210,7 @@ pub(super) fn is_helper(module: &str, script: &str) -> bool {
 }
 
 /// A path below `folder`, without `.` and `..`; `None` if it leads out of the workspace.
-fn below(folder: &str, path: &str) -> Option<String> {
+pub(super) fn below(folder: &str, path: &str) -> Option<String> {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in path.split('/') {
         match part {

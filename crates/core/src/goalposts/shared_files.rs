@@ -157,10 +157,15 @@ impl SharedFile {
     /// `new` with the deciding part of `old`: the file as it would be if the agent had left the goalposts alone. Where one of
     /// them cannot be read as what it is, that is `old`, as a whole.
     pub fn as_before(self, old: &str, new: &str) -> String {
+        self.as_before_for(old, new, &|_| true)
+    }
+
+    /// The same where `is_asked_for` says whether a test asks for the feature of this name.
+    pub fn as_before_for(self, old: &str, new: &str, is_asked_for: &dyn Fn(&str) -> bool) -> String {
         let merged = match self {
             Self::PackageJson => package_as_before(old, new),
-            Self::CargoToml => toml_as_before(old, new, CARGO_KEYS, true),
-            Self::PyprojectToml => toml_as_before(old, new, PYPROJECT_TABLES, false),
+            Self::CargoToml => toml_as_before(old, new, CARGO_KEYS, Some(is_asked_for)),
+            Self::PyprojectToml => toml_as_before(old, new, PYPROJECT_TABLES, None),
             Self::SetupCfg => {
                 let kept = sections(new).into_iter().filter(|section| !section.decides);
                 let before = sections(old).into_iter().filter(|section| section.decides);
@@ -274,6 +279,35 @@ impl Block {
 
 fn squeezed(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A makefile as it was, but for the names of sources that are new: they stand in the lines where the new one has them.
+pub fn makefile_as_before(old: &str, new: &str) -> String {
+    const SOURCES: &[&str] = &[".c", ".cc", ".cpp", ".cxx", ".o", ".h", ".hpp", ".s", ".S"];
+    let words = |line: &str| -> Vec<String> { line.split_whitespace().map(str::to_owned).collect() };
+    let known = words(old);
+    let is_new_source = |word: &String| {
+        let is_path = word.chars().all(|c| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+'));
+        is_path
+            && !word.starts_with('-')
+            && SOURCES.iter().any(|end| word.ends_with(end))
+            && !known.contains(word)
+    };
+    let mut extended: Vec<(Vec<String>, &str)> = new
+        .lines()
+        .filter(|line| words(line).iter().any(is_new_source))
+        .map(|line| (words(line).into_iter().filter(|word| !is_new_source(word)).collect(), line))
+        .collect();
+    let as_before = old.split_inclusive('\n').map(|line| {
+        let at = extended.iter().position(|(reduced, new)| {
+            *reduced == words(line) && new.starts_with('\t') == line.starts_with('\t')
+        });
+        match at {
+            Some(at) => format!("{}\n", extended.remove(at).1),
+            None => line.to_owned(),
+        }
+    });
+    as_before.collect()
 }
 
 // --- package.json -------------------------------------------------------------------------------------------
@@ -409,7 +443,12 @@ fn cargo_extra(document: &DocumentMut) -> String {
     part
 }
 
-fn toml_as_before(old: &str, new: &str, keys: &[&[&str]], is_cargo: bool) -> Option<String> {
+fn toml_as_before(
+    old: &str,
+    new: &str,
+    keys: &[&[&str]],
+    of_cargo: Option<&dyn Fn(&str) -> bool>,
+) -> Option<String> {
     let old = old.parse::<DocumentMut>().ok()?;
     let mut new = new.parse::<DocumentMut>().ok()?;
     for path in keys {
@@ -438,14 +477,14 @@ fn toml_as_before(old: &str, new: &str, keys: &[&[&str]], is_cargo: bool) -> Opt
             }
         }
     }
-    if is_cargo {
-        cargo_lists_as_before(&old, &mut new);
+    if let Some(is_asked_for) = of_cargo {
+        cargo_lists_as_before(&old, &mut new, is_asked_for);
     }
     Some(new.to_string())
 }
 
 /// Members that were there are members again, and binaries are tested as they were.
-fn cargo_lists_as_before(old: &DocumentMut, new: &mut DocumentMut) {
+fn cargo_lists_as_before(old: &DocumentMut, new: &mut DocumentMut, is_asked_for: &dyn Fn(&str) -> bool) {
     let before: Vec<toml_edit::Value> = at(old, &["workspace", "members"])
         .and_then(Item::as_array)
         .map(|members| members.iter().cloned().collect())
@@ -459,7 +498,7 @@ fn cargo_lists_as_before(old: &DocumentMut, new: &mut DocumentMut) {
             }
         }
     }
-    default_features_as_before(old, new);
+    default_features_as_before(old, new, is_asked_for);
     let now = dev_sources(new);
     for (name, _) in dev_sources(old).into_iter().filter(|entry| !now.contains(entry)) {
         let before = at(old, &["dev-dependencies", &name]).cloned();
@@ -489,15 +528,16 @@ fn cargo_lists_as_before(old: &DocumentMut, new: &mut DocumentMut) {
     }
 }
 
-/// A feature that was there is on by default if it was; tests may ask for it. One that is new is the work's own.
-fn default_features_as_before(old: &DocumentMut, new: &mut DocumentMut) {
+/// A feature that was there and that a test may ask for is on by default if it was. One that is new is the work's own.
+fn default_features_as_before(old: &DocumentMut, new: &mut DocumentMut, is_asked_for: &dyn Fn(&str) -> bool) {
     let names = |document: &DocumentMut| -> Vec<String> {
         let list = at(document, &["features", "default"]).and_then(Item::as_array);
         let names = list.into_iter().flatten().filter_map(toml_edit::Value::as_str);
         names.map(str::to_owned).collect()
     };
     let (before, now) = (names(old), names(new));
-    let stays = |name: &&String| before.contains(name) || at(old, &["features", name.as_str()]).is_none();
+    let is_new = |name: &str| at(old, &["features", name]).is_none();
+    let stays = |name: &&String| before.contains(name) || is_new(name) || !is_asked_for(name);
     let mut wanted: Vec<&String> = now.iter().filter(stays).collect();
     // One that is gone altogether cannot be on.
     let is_there =

@@ -78,6 +78,10 @@ pub(crate) struct ScriptRuns {
     pub(crate) printing: BTreeSet<String>,
     /// Simple commands, each as its words, with variables put in as far as they are known.
     pub(crate) commands: Vec<Vec<String>>,
+    /// Those among the files that may be modules, which an interpreter is given by their names.
+    pub(crate) modules: BTreeSet<String>,
+    /// The expressions that interpreters are given, each with a name of a file that it could stand in.
+    pub(crate) expressions: Vec<(&'static str, String)>,
 }
 
 /// What a script runs that is started in `dir`, from the root; `own_dir` is the folder of the script itself.
@@ -86,7 +90,13 @@ pub(crate) fn script_runs(script: &str, dir: &str, own_dir: &str) -> ScriptRuns 
         Reader { dir: dir.to_owned(), own_dir: own_dir.to_owned(), is_wide: true, ..Reader::default() };
     reader.read(script, 0);
     let printing = reader.printing.difference(&reader.deciding).cloned().collect();
-    ScriptRuns { files: reader.files, printing, commands: reader.commands }
+    ScriptRuns {
+        files: reader.files,
+        printing,
+        commands: reader.commands,
+        modules: reader.modules,
+        expressions: reader.expressions,
+    }
 }
 
 #[derive(Default)]
@@ -106,6 +116,8 @@ struct Reader {
     /// Files that are run for what they print, and files that are run for how they end.
     printing: BTreeSet<String>,
     deciding: BTreeSet<String>,
+    modules: BTreeSet<String>,
+    expressions: Vec<(&'static str, String)>,
 }
 
 impl Reader {
@@ -265,10 +277,13 @@ impl Reader {
                 let is_code = matches!(flag, "-e" | "--eval" | "-p" | "--print" | "-E")
                     || (flag.starts_with('-') && !flag.starts_with("--") && flag.ends_with('c'));
                 if is_code {
-                    if let Some(code) = arguments.next()
-                        && is_shell
-                    {
-                        self.read_aside(&code.text, depth);
+                    match arguments.next() {
+                        Some(code) if is_shell => self.read_aside(&code.text, depth),
+                        Some(code) if !self.is_read => {
+                            let file = if flag.ends_with('c') { "expression.py" } else { "expression.js" };
+                            self.expressions.push((file, code.text.clone()));
+                        }
+                        _ => {}
                     }
                     return;
                 }
@@ -276,8 +291,12 @@ impl Reader {
                     // A module. `python -m pytest tests/a.py` names a file after it all the same; what other modules look at
                     // (`python -m doctest calc.py`) is the work.
                     let module = arguments.next().map(|word| word.text.as_str());
-                    if module.is_some_and(programs::is_test_module) {
-                        self.test_runner(arguments.as_slice());
+                    match module {
+                        Some(module) if programs::is_test_module(module) => {
+                            self.test_runner(arguments.as_slice());
+                        }
+                        Some(module) if self.is_wide => self.add_module(module),
+                        _ => {}
                     }
                     return;
                 }
@@ -299,6 +318,14 @@ impl Reader {
                 return;
             }
         }
+    }
+
+    fn add_module(&mut self, module: &str) {
+        let before = self.files.len();
+        let path = module.replace('.', "/");
+        self.add_path(&format!("{path}.py"));
+        self.add_path(&format!("{path}/__main__.py"));
+        self.modules.extend(self.files[before..].iter().cloned());
     }
 
     fn test_runner(&mut self, arguments: &[Word]) {
