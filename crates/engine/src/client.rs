@@ -717,10 +717,12 @@ impl Client {
         Ok(Some((view, page)))
     }
 
-    /// What was spent from `since` to `until`, in steps of `step`.
+    /// What was spent from `since` to `until`, and which iterations began, in steps of `step`.
     pub fn costs(&self, since: Timestamp, until: Timestamp, step: Millis) -> Result<Costs, ClientError> {
-        let rows = self.journal().map(|store| store.spend_rows(since)).transpose()?.unwrap_or_default();
-        Ok(view::costs(rows, (since, until), step.0))
+        let Some(store) = self.journal() else {
+            return Ok(view::costs([], [], (since, until), step.0));
+        };
+        Ok(view::costs(store.spend_rows(since)?, store.iteration_rows(since)?, (since, until), step.0))
     }
 
     // --- what happened --------------------------------------------------------------------------------------

@@ -53,6 +53,9 @@ struct Start {
     format: Format,
 }
 
+/// What a CLI prints as one event is read whole up to this many bytes, however little was asked for: a piece of it says nothing.
+const LONGEST_EVENT: u64 = 16 << 20;
+
 /// No prompt that is shown is longer, in bytes.
 const LONGEST_PROMPT: usize = 1 << 20;
 
@@ -182,12 +185,21 @@ impl LogReader {
             if left == 0 {
                 break;
             }
-            let bytes = self.bytes(client, begin, stop.min(begin + left))?;
+            let format = start.map_or(Format::Text, |start| start.format);
+            let mut wanted = left;
+            let mut bytes = self.bytes(client, begin, stop.min(begin + wanted))?;
+            while format != Format::Text
+                && !bytes.contains(&b'\n')
+                && begin + (bytes.len() as u64) < stop
+                && wanted < LONGEST_EVENT
+            {
+                wanted = (wanted * 4).min(LONGEST_EVENT);
+                bytes = self.bytes(client, begin, stop.min(begin + wanted))?;
+            }
             let is_all = begin + bytes.len() as u64 == stop;
             // What follows another attempt, or an end, is not written any more.
             let is_whole = is_all && (stop < all || is_over || until.is_some());
-            let format = start.map_or(Format::Text, |start| start.format);
-            let (text, used) = rendered(format, &bytes, is_whole, bytes.len() as u64 >= most);
+            let (text, used) = rendered(format, &bytes, is_whole, bytes.len() as u64 >= wanted.max(most));
             left = left.saturating_sub(used as u64);
             let stopped_at = begin + used as u64;
             if used > 0 {

@@ -32,9 +32,9 @@
 
   // The clocks of the page and of the server may differ.
   let ahead = 0;
-  function tick() {
+  function tick(from = document) {
     const now = Date.now() - ahead;
-    for (const node of $$("[data-since]")) {
+    for (const node of $$("[data-since]", from)) {
       const text = lasted(now - Number(node.dataset.since));
       if (node.textContent !== text) node.textContent = text;
     }
@@ -53,6 +53,7 @@
   /** Makes `old` like `next`. What has a key is moved, not made anew; what is `data-keep` is left alone. */
   function morph(old, next) {
     // Most cards are as they were, and the browser sees that sooner than a walk through all that is in them.
+    if (next.nodeType === 1 && next.hasAttribute("data-same")) return;
     if (keyOf(old) && old.isEqualNode(next)) return;
     if (old.nodeType !== next.nodeType || old.nodeName !== next.nodeName || keyOf(old) !== keyOf(next)) {
       old.replaceWith(next);
@@ -64,12 +65,12 @@
     }
     if (old.hasAttribute("data-keep") && next.hasAttribute("data-keep")) return;
     for (const { name } of [...old.attributes]) {
-      const isOwn = name === "open" || (name === "class" && old.classList.contains("picked")) || name === "hidden";
+      const isOwn = name === "open" || (name === "class" && old.classList.contains("picked")) || name === "hidden" || name === "aria-pressed";
       if (!next.hasAttribute(name) && !isOwn) old.removeAttribute(name);
     }
     const picked = old.classList.contains("picked");
     for (const { name, value } of [...next.attributes]) {
-      if (name !== "open" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+      if (name !== "open" && name !== "aria-pressed" && old.getAttribute(name) !== value) old.setAttribute(name, value);
     }
     if (picked) old.classList.add("picked");
     if (old.nodeName === "INPUT" || old.nodeName === "TEXTAREA") return;
@@ -110,40 +111,63 @@
     return null;
   }
 
-  // With an answer and a frame this is below the 200 ms in which an event is to be seen, also while many loops work.
+  // With an answer and a frame this is below the 200 ms in which an event is to be seen. Where the browser itself takes long, because
+  // the agents need the cores, it waits as many times longer.
   const BETWEEN = 150;
+  const SHARE = 4;
+  // No header of a request is longer than the server takes.
+  const MOST_HELD = 600;
 
   let asking = null;
   let askAgain = false;
+  let due = 0;
+  let later = null;
+
+  /** Asks for the page again, at once if it was not asked for just now. */
+  function soon() {
+    if (asking) askAgain = true;
+    if (asking || later) return;
+    const wait = due - performance.now();
+    if (wait <= 0) refresh();
+    else later = setTimeout(() => { later = null; refresh(); }, wait);
+  }
+
   async function refresh(url = location.href) {
     if (asking) { askAgain = true; return asking; }
     asking = (async () => {
       try {
-        const answer = await fetch(url, { headers: { "Dacapo-Refresh": "1" }, credentials: "same-origin" });
+        // What the page holds already comes without what is in it.
+        const held = $$("main [data-part]").slice(0, MOST_HELD).map((node) => node.dataset.part).join(" ") || "1";
+        const answer = await fetch(url, { headers: { "Dacapo-Refresh": held }, credentials: "same-origin" });
         if (answer.status === 401) { location.reload(); return; }
         if (answer.status === 404) toast("It is not there any more.");
         if (!answer.ok) return;
-        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-        const held = anchor();
+        const text = await answer.text();
+        const begin = performance.now();
+        const page = new DOMParser().parseFromString(text, "text/html");
+        if ($("main", page)?.dataset.now) ahead = Date.now() - Number($("main", page).dataset.now);
+        // Clocks say the same here and there, so that a card whose clock alone has moved is left alone.
+        tick();
+        tick(page);
+        const stays = anchor();
         for (const name of ["main", ".pulse"]) {
           const [old, next] = [$(name), $(name, page)];
           if (old && next && !old.isEqualNode(next)) morph(old, document.adoptNode(next));
         }
         document.title = page.title;
-        if (held) {
-          const node = $(`main [data-key="${CSS.escape(held.key)}"]`);
-          if (node) scrollBy(0, node.getBoundingClientRect().top - held.top);
+        if (stays) {
+          const node = $(`main [data-key="${CSS.escape(stays.key)}"]`);
+          if (node) scrollBy(0, node.getBoundingClientRect().top - stays.top);
         }
-        if ($("main")?.dataset.now) ahead = Date.now() - Number($("main").dataset.now);
         filter();
-        tick();
+        due = performance.now() + Math.min(500, Math.max(BETWEEN, (performance.now() - begin) * SHARE));
       } catch { /* the server is gone; the stream says so */ }
     })();
     await asking;
     asking = null;
     if (askAgain) {
       askAgain = false;
-      setTimeout(refresh, BETWEEN);
+      soon();
     }
   }
 
@@ -160,16 +184,16 @@
     node.textContent = words;
   }
 
-  function concerns(data) {
+  function concerns(streams) {
     const wanted = $("main")?.dataset.streams;
     if (!wanted) return true;
-    return wanted.split(" ").some((id) => id && data.includes(id));
+    return wanted.split(" ").some((id) => streams.includes(id));
   }
 
   function connect() {
     clearTimeout(retry);
-    if (stream || !$("main[data-seq]")) return;
-    stream = new EventSource(`/api/events?from=${last + 1}`);
+    if (stream || !$("main[data-seq]") || (document.visibilityState === "hidden" && !notices.isOn())) return;
+    stream = new EventSource(`/api/events?from=${last + 1}&brief=true`);
     stream.onopen = () => {
       wait = 500;
       const wasLost = $(".link-state")?.dataset.link === "lost";
@@ -198,8 +222,9 @@
   function heard(event) {
     const seq = Number(event.lastEventId);
     if (seq) last = Math.max(last, seq);
-    if (concerns(event.data)) refresh();
-    if (notices.isOn()) notices.look(event.data);
+    const news = JSON.parse(event.data);
+    if (concerns(news.streams)) soon();
+    if (notices.isOn()) notices.look(news.done);
   }
 
   // --- notifications -----------------------------------------------------------------------------------------------
@@ -214,12 +239,9 @@
       const note = new Notification(title, { body, tag });
       note.onclick = () => { focus(); location.assign(url); };
     },
-    async look(data) {
-      if (data && this.wanted().includes("done")) {
-        const fact = JSON.parse(data);
-        if (fact.type === "loop_finished" && fact.state === "completed") {
-          this.say("Done", fact.detail || fact.loop, `done-${fact.loop}`, `/loops/${encodeURIComponent(fact.loop)}`);
-        }
+    async look(done = []) {
+      if (this.wanted().includes("done")) {
+        for (const own of done) this.say("Done", own.detail || own.loop, `done-${own.loop}`, `/loops/${encodeURIComponent(own.loop)}`);
       }
       // What happens while an answer is on its way is looked at behind it.
       this.again = true;
@@ -272,6 +294,8 @@
     const words = field.value.trim().toLowerCase();
     const concerned = words === "" ? $$("[data-filtered][hidden]") : $$("[data-filtered]");
     for (const node of concerned) node.hidden = words !== "" && !node.textContent.toLowerCase().includes(words);
+    const none = $("[data-no-match]");
+    if (none) none.hidden = words === "" || $$(".card[data-filtered]:not([hidden])").length > 0;
   }
 
   const picks = () => $$("[data-pick]").filter((node) => node.offsetParent !== null);
@@ -461,7 +485,8 @@
     scrolled() {
       const { box } = this;
       const atEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - LINE * 2;
-      if (this.follow && box.scrollTop < this.top - 2) this.setFollow(false);
+      // A window that became larger moves the text too; a person who reads further up is not at the end.
+      if (this.follow && box.scrollTop < this.top - 2 && !atEnd) this.setFollow(false);
       else if (!this.follow && atEnd && box.scrollTop > this.top) this.setFollow(true);
       this.plan();
     }
@@ -632,7 +657,7 @@
   if (notices.isOn()) notices.look();
   filter();
   tick();
-  setInterval(tick, 1000);
+  setInterval(() => tick(), 1000);
   connect();
   // An end stays marked on the board until a person has looked at it.
   const seen = $("[data-unseen]");

@@ -68,7 +68,10 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/api/report", read, "What ended, waits and needs a person, as `report --json`.", report)
             .query(&[("since", "how far to look back; 12h if not given")]),
         Route::get("/api/events", read, "All events as they are recorded, as a stream: `id` is the sequence number.", live::events)
-            .query(&[("from", "the first sequence number; the header `Last-Event-ID` counts before it; what comes next if neither is given")])
+            .query(&[
+                ("from", "the first sequence number; the header `Last-Event-ID` counts before it; what comes next if neither is given"),
+                ("brief", "`true`: one message for all that was recorded together, with the streams that it concerns and the loops that are done"),
+            ])
             .answers("text/event-stream"),
         Route::get("/api/openapi.json", read, "This interface as an OpenAPI document.", openapi::document),
         Route::get("/metrics", read, "Numbers for Prometheus.", metrics::metrics).answers("text/plain"),
@@ -87,7 +90,11 @@ pub(crate) type Given<T> = Result<Query<T>, QueryRejection>;
 
 /// What stands behind `?`, or what is wrong with it.
 pub(crate) fn given<T>(query: Given<T>) -> Result<T, ApiError> {
-    query.map(|Query(given)| given).map_err(ApiError::bad_request)
+    query.map(|Query(given)| given).map_err(|refused| {
+        let text = refused.body_text();
+        let why = text.rsplit_once("query string: ").map_or(text.as_str(), |(_, why)| why);
+        ApiError::bad_request(format!("what stands behind `?` in the address is not understood: {why}"))
+    })
 }
 
 /// A flag in a query: `?all`, `?all=true` and `?all=1` set it.

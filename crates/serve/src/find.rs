@@ -50,7 +50,7 @@ impl Found {
         match (found.pop(), found.len()) {
             (Some(one), 0) => Ok(one),
             (None, _) => Err(ApiError::not_found("no loop and no run is called that")
-                .hint("`GET /api/loops?all=true` lists loops, `GET /api/runs` runs")),
+                .hint("`dacapo status --all` lists them")),
             (Some(_), _) => {
                 Err(ApiError::not_found("several loops or runs are called that").hint("give the whole id"))
             }

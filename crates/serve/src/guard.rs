@@ -52,7 +52,7 @@ pub(crate) async fn every_request(
 ) -> Response {
     let accepted = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let wants_page = accepted.is_some_and(|accepted| accepted.contains("text/html"));
-    let mut response = match may_come(&state, request.headers(), request.method().is_safe()) {
+    let mut response = match may_come(&state, &request) {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     };
@@ -66,9 +66,12 @@ pub(crate) async fn every_request(
 }
 
 /// Refuses what a page of another site could have sent.
-fn may_come(state: &State, headers: &HeaderMap, is_safe: bool) -> Result<(), ApiError> {
+fn may_come(state: &State, request: &Request) -> Result<(), ApiError> {
+    let (headers, is_safe) = (request.headers(), request.method().is_safe());
     let host = single(headers, &header::HOST)?;
-    if !host.is_some_and(|host| is_own_host(state, host)) {
+    // A whole address in the place of a path names a host, too.
+    let named = request.uri().authority().is_none_or(|named| is_own_host(state, named.as_str()));
+    if !named || !host.is_some_and(|host| is_own_host(state, host)) {
         return Err(ApiError::new(StatusCode::MISDIRECTED_REQUEST, "this server has another name")
             .hint(format!("call it as {}", state.url())));
     }

@@ -2,6 +2,7 @@
 //! each. A listener that has fallen behind reads the journal itself, so nothing is missed and nothing is kept for it.
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, OnceLock},
     thread,
     time::Duration,
@@ -13,18 +14,24 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use dacapo_core::view::LoopView;
+use dacapo_core::{
+    event::{FinishState, LoopEvent},
+    view::LoopView,
+};
 use dacapo_engine::{
     client::{Client, ClientError},
     home::Home,
     log::LogReader,
     store::{Channel, Fact, Scope},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::{
     OwnedSemaphorePermit, Semaphore,
-    broadcast::{self, error::RecvError},
+    broadcast::{
+        self,
+        error::{RecvError, TryRecvError},
+    },
     mpsc,
 };
 use tokio_stream::wrappers::ReceiverStream;
@@ -55,11 +62,85 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 /// How much of a log one message holds.
 const LOG: u64 = 64 << 10;
 
-/// One event, ready to be sent.
+/// One event, or nothing in the place of one that only a newer dacapo understands.
 #[derive(Clone)]
 struct News {
     seq: u64,
-    message: Bytes,
+    fact: Option<Arc<Printed>>,
+}
+
+impl News {
+    fn of(fact: Fact) -> Self {
+        Self { seq: fact.seq(), fact: Some(Arc::new(Printed(fact))) }
+    }
+
+    /// Adds it to `message` as one server-sent event. Its data is JSON, which has no line breaks.
+    fn write(&self, message: &mut Vec<u8>) {
+        let data = match &self.fact {
+            Some(fact) => text::json(fact.as_ref()).unwrap_or_default(),
+            None => json!({ "seq": self.seq, "type": "unreadable" }).to_string(),
+        };
+        message.extend(sse(self.seq, &data));
+    }
+}
+
+/// What a page has to know of several events: whose they are, and which loops are done.
+#[derive(Default, Serialize)]
+struct Brief {
+    streams: BTreeSet<String>,
+    done: Vec<Done>,
+}
+
+#[derive(Serialize)]
+struct Done {
+    #[serde(rename = "loop")]
+    id: String,
+    detail: String,
+}
+
+impl Brief {
+    fn of(all: &[News]) -> Self {
+        let mut brief = Self::default();
+        for fact in all.iter().filter_map(|news| news.fact.as_deref()) {
+            brief.streams.insert(match &fact.0 {
+                Fact::Loop(envelope) => envelope.loop_id.to_string(),
+                Fact::Run(envelope) => envelope.run.to_string(),
+                Fact::Workflow(envelope) => envelope.run.to_string(),
+                Fact::Task(envelope) => envelope.run.to_string(),
+            });
+            if let Fact::Loop(envelope) = &fact.0
+                && let LoopEvent::LoopFinished { state: FinishState::Completed, detail, .. } = &envelope.event
+            {
+                brief.done.push(Done { id: envelope.loop_id.to_string(), detail: detail.clone() });
+            }
+        }
+        brief
+    }
+}
+
+/// The form in which a listener wants to hear of events.
+#[derive(Clone, Copy)]
+enum Form {
+    /// Each event by itself, whole.
+    Whole,
+    /// One message for all that came together: a page asks for itself again anyway, and thousands of events a second would keep
+    /// its browser busy.
+    Brief,
+}
+
+impl Form {
+    /// `all` in the order of the journal, as one piece to be sent.
+    fn write(self, all: &[News]) -> Bytes {
+        let mut message = Vec::new();
+        match (self, all.last()) {
+            (Self::Whole, _) => all.iter().for_each(|news| news.write(&mut message)),
+            (Self::Brief, Some(last)) => {
+                message = sse(last.seq, &text::json(&Brief::of(all)).unwrap_or_default());
+            }
+            (Self::Brief, None) => {}
+        }
+        message.into()
+    }
 }
 
 /// The listeners, and the thread that follows the journal for them.
@@ -118,29 +199,20 @@ fn follow_once(home: &Home, news: &broadcast::Sender<News>) -> Result<(), Client
         let read = client.read(&Scope::All, next, |fact| {
             next = fact.seq() + 1;
             // Without a listener it is read by the next one.
-            let _ = news.send(News { seq: fact.seq(), message: message_of(fact) });
+            let _ = news.send(News::of(fact));
             Ok::<(), ClientError>(())
         });
         if let Err(error) = read {
             let seq = api::unreadable(&error).ok_or(error)?;
             next = seq + 1;
-            let _ = news.send(News { seq, message: unreadable(seq) });
+            let _ = news.send(News { seq, fact: None });
         }
     }
 }
 
-fn message_of(fact: Fact) -> Bytes {
-    message(fact.seq(), &text::json(&Printed(fact)).unwrap_or_default())
-}
-
-/// What stands for an event that only a newer dacapo understands.
-fn unreadable(seq: u64) -> Bytes {
-    message(seq, &json!({ "seq": seq, "type": "unreadable" }).to_string())
-}
-
 /// One server-sent event. `data` is JSON, which has no line breaks.
-fn message(id: u64, data: &str) -> Bytes {
-    format!("id: {id}\ndata: {data}\n\n").into()
+fn sse(id: u64, data: &str) -> Vec<u8> {
+    format!("id: {id}\ndata: {data}\n\n").into_bytes()
 }
 
 fn stream_of(messages: mpsc::Receiver<Bytes>) -> Response {
@@ -165,6 +237,8 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
 #[derive(Deserialize)]
 pub(crate) struct From {
     from: Option<u64>,
+    #[serde(default)]
+    brief: bool,
 }
 
 /// `GET /api/events`.
@@ -173,7 +247,8 @@ pub(crate) async fn events(
     headers: HeaderMap,
     query: Given<From>,
 ) -> Result<Response, ApiError> {
-    let asked = given(query)?.from;
+    let From { from: asked, brief } = given(query)?;
+    let form = if brief { Form::Brief } else { Form::Whole };
     let place = state.live.place()?;
     // Listens before it looks, so that nothing falls in between.
     let listener = state.live.listen();
@@ -186,7 +261,7 @@ pub(crate) async fn events(
         let _place = place;
         let mut ending = state.ending();
         tokio::select! {
-            _ = tell(&state, next, listener, &sender) => {}
+            _ = tell(&state, next, listener, form, &sender) => {}
             _ = ending.wait_for(|is_over| *is_over) => {}
         }
     });
@@ -200,21 +275,36 @@ async fn tell(
     state: &Shared,
     mut next: u64,
     mut listener: broadcast::Receiver<News>,
+    form: Form,
     sender: &mpsc::Sender<Bytes>,
 ) -> Result<(), Gone> {
     send(sender, Bytes::from_static(b"retry: 1000\n\n: dacapo\n\n")).await?;
     let mut is_behind = true;
     loop {
         if is_behind {
-            next = catch_up(state, next, sender).await?;
+            next = catch_up(state, next, form, sender).await?;
         }
         is_behind = false;
         match tokio::time::timeout(SIGN_OF_LIFE, listener.recv()).await {
-            Ok(Ok(news)) if news.seq >= next => {
-                next = news.seq + 1;
-                send(sender, news.message).await?;
+            Ok(Ok(news)) => {
+                // What was recorded together is sent together.
+                let mut all = vec![news];
+                while all.len() < PAGE {
+                    match listener.try_recv() {
+                        Ok(news) => all.push(news),
+                        Err(TryRecvError::Lagged(_)) => {
+                            is_behind = true;
+                            break;
+                        }
+                        Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+                    }
+                }
+                all.retain(|news| news.seq >= next);
+                if let Some(last) = all.last() {
+                    next = last.seq + 1;
+                    send(sender, form.write(&all)).await?;
+                }
             }
-            Ok(Ok(_)) => {}
             Ok(Err(RecvError::Lagged(_))) => is_behind = true,
             Ok(Err(RecvError::Closed)) => return Ok(()),
             Err(_) => {
@@ -231,17 +321,22 @@ async fn send(sender: &mpsc::Sender<Bytes>, message: Bytes) -> Result<(), Gone> 
 }
 
 /// Sends everything that is recorded from `next` on; gives where to go on.
-async fn catch_up(state: &Shared, mut next: u64, sender: &mpsc::Sender<Bytes>) -> Result<u64, Gone> {
+async fn catch_up(
+    state: &Shared,
+    mut next: u64,
+    form: Form,
+    sender: &mpsc::Sender<Bytes>,
+) -> Result<u64, Gone> {
     loop {
         let read = state.ask(move |client| page(client, next)).await;
-        let Ok((messages, reached, is_all)) = read else {
+        let Ok((all, reached, is_all)) = read else {
             // The journal is away. The client hears nothing until it is back.
             tokio::time::sleep(TRY_AGAIN).await;
             send(sender, Bytes::from_static(b": \n\n")).await?;
             continue;
         };
-        for message in messages {
-            send(sender, message).await?;
+        if !all.is_empty() {
+            send(sender, form.write(&all)).await?;
         }
         next = reached;
         if is_all {
@@ -250,15 +345,15 @@ async fn catch_up(state: &Shared, mut next: u64, sender: &mpsc::Sender<Bytes>) -
     }
 }
 
-fn page(client: &mut Client, mut next: u64) -> Result<(Vec<Bytes>, u64, bool), ApiError> {
-    let mut messages = Vec::new();
+fn page(client: &mut Client, mut next: u64) -> Result<(Vec<News>, u64, bool), ApiError> {
+    let mut all = Vec::new();
     let mut failed = None;
     let read = client.read(&Scope::All, next, |fact| {
-        if messages.len() >= PAGE {
+        if all.len() >= PAGE {
             return Err(Stopped::Enough);
         }
         next = fact.seq() + 1;
-        messages.push(message_of(fact));
+        all.push(News::of(fact));
         Ok(())
     });
     let is_all = match read {
@@ -267,7 +362,7 @@ fn page(client: &mut Client, mut next: u64) -> Result<(Vec<Bytes>, u64, bool), A
         Err(Stopped::Failed(error)) => match api::unreadable(&error) {
             Some(seq) => {
                 next = seq + 1;
-                messages.push(unreadable(seq));
+                all.push(News { seq, fact: None });
                 false
             }
             None => {
@@ -277,8 +372,8 @@ fn page(client: &mut Client, mut next: u64) -> Result<(Vec<Bytes>, u64, bool), A
         },
     };
     match failed {
-        Some(error) if messages.is_empty() => Err(error.into()),
-        _ => Ok((messages, next, is_all)),
+        Some(error) if all.is_empty() => Err(error.into()),
+        _ => Ok((all, next, is_all)),
     }
 }
 
@@ -334,7 +429,7 @@ fn tell_log(
         let is_news = !page.parts.is_empty();
         let sent = if is_news {
             quiet = Duration::ZERO;
-            sender.blocking_send(message(page.next, &text::json(&page).unwrap_or_default()))
+            sender.blocking_send(sse(page.next, &text::json(&page).unwrap_or_default()).into())
         } else if is_over {
             sender.blocking_send(format!("event: end\nid: {}\ndata: {{}}\n\n", page.next).into())
         } else if quiet > SIGN_OF_LIFE {

@@ -207,7 +207,10 @@ fn costs_page(costs: &Costs, span: Span, area: Rect, scene: &Scene) -> (Vec<Line
         vec![
             vec![
                 (Tone::Title, format!("Costs, {}: {total}", span.words())),
-                (Tone::Quiet, format!("  {} tokens, {}", tokens(costs.tokens), count(costs.agents, "agent"))),
+                (
+                    Tone::Quiet,
+                    format!("  {} tokens, {}", tokens(costs.tokens), count(costs.iterations, "iteration")),
+                ),
             ],
             one(
                 Tone::Quiet,
@@ -252,7 +255,7 @@ fn costs_page(costs: &Costs, span: Span, area: Rect, scene: &Scene) -> (Vec<Line
             lines.push(vec![
                 (Tone::Plain, format!("  {:<32}", cut(&share.name, 32, look))),
                 (Tone::Title, format!("{words:>12}")),
-                (Tone::Quiet, format!("  {}", count(share.agents, "agent"))),
+                (Tone::Quiet, format!("  {}", count(share.iterations, "iteration"))),
             ]);
         }
         if shares.is_empty() {

@@ -264,13 +264,17 @@ impl State {
         self.keep_selection();
     }
 
-    /// Whether a card is shown with the filter in force.
-    fn is_shown(&self, card: &Card) -> bool {
-        let filter = match &self.typing {
+    /// The filter in force: the one that is typed just now, or the one that was.
+    pub(crate) fn filter_in_force(&self) -> &str {
+        match &self.typing {
             Typing::Filter(text) => text,
             _ => &self.filter,
-        };
-        let filter = filter.to_lowercase();
+        }
+    }
+
+    /// Whether a card is shown with the filter in force.
+    fn is_shown(&self, card: &Card) -> bool {
+        let filter = self.filter_in_force().to_lowercase();
         filter.split_whitespace().all(|word| {
             [
                 card.id.as_str(),

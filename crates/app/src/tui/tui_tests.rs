@@ -7,8 +7,9 @@ use dacapo_core::{
     event::Envelope,
     text::columns::columns,
     view::{
-        Board, BoardFacts, CardKind, Costs, Lane, LoopPage, LoopView, RunPage, RunView, SpendRow,
-        StageTaskView, Standing, TaskPage, TodoTask, UnitView, WorkflowPage, WorkflowView, board, costs,
+        Board, BoardFacts, CardKind, Costs, IterationRow, Lane, LoopPage, LoopView, RunPage, RunView,
+        SpendRow, StageTaskView, Standing, TaskPage, TodoTask, UnitView, WorkflowPage, WorkflowView, board,
+        costs,
     },
 };
 use jiff::{Timestamp, tz::TimeZone};
@@ -478,8 +479,16 @@ fn day() -> Costs {
         task: task.into(),
         run: None,
     };
+    let iteration = |secs: i64, task: &str| IterationRow {
+        at: at(secs),
+        number: 1,
+        project: "shop".into(),
+        loop_id: task.into(),
+        task: task.into(),
+    };
     costs(
         [row(-3600 * 5, 0.5, "login"), row(-3600 * 2, 2.0, "fix-tests"), row(-10, 0.25, "docs")],
+        [iteration(-3600 * 5, "login"), iteration(-3600 * 2, "fix-tests"), iteration(-10, "docs")],
         (at(-86_400), at(0)),
         Millis::from_secs(4 * 3600).0,
     )

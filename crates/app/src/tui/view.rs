@@ -13,7 +13,7 @@ use ratatui::{
 };
 
 use super::{
-    look::{Theme, Tone, cut, money},
+    look::{Theme, Tone, cut, money, plain},
     pages,
     state::{Sheet, State, Typing},
 };
@@ -107,9 +107,13 @@ pub(crate) fn put(buffer: &mut Buffer, area: Rect, x: u16, text: &str, style: St
     if area.height == 0 || x >= area.width {
         return x;
     }
-    let text = cut(text, usize::from(area.width - x), look);
-    buffer.set_string(area.x + x, area.y, &text, style);
-    x + u16::try_from(columns(&text)).unwrap_or(0)
+    let shown = cut(text, usize::from(area.width - x), look);
+    buffer.set_string(area.x + x, area.y, &shown, style);
+    // Behind what was cut nothing follows, though a letter may have room.
+    if columns(&plain(text, look)) > usize::from(area.width - x) {
+        return area.width;
+    }
+    x + u16::try_from(columns(&shown)).unwrap_or(0)
 }
 
 /// A line of `area`.
@@ -230,7 +234,7 @@ fn board(buffer: &mut Buffer, places: &Places, state: &State, scene: &Scene) {
     let look = &scene.look;
     let lanes = state.lanes();
     if lanes.is_empty() {
-        let words: &[&str] = match state.filter.is_empty() {
+        let words: &[&str] = match state.filter_in_force().trim().is_empty() {
             false => &["No card matches the filter.", "Esc shows all again."],
             true => &[
                 "Nothing runs, and nothing has ended yet.",

@@ -338,7 +338,7 @@ fn pages_of_a_finished_loop_on_a_phone_and_a_desk() {
     // Two claims, so two agents: four cents.
     world.open("/costs");
     assert_eq!(world.browser.text("[data-total='cost']"), "$0.04");
-    assert_eq!(world.browser.text("[data-total='agents']"), "2");
+    assert_eq!(world.browser.text("[data-total='iterations']"), "2");
     assert_eq!(world.browser.count("[data-plot='cost'] .col"), 7, "a bar for each day of a week");
     let says = "return [...document.querySelectorAll('[data-plot=cost] .col')].map((bar) => bar.ariaLabel).filter((words) => words.endsWith('$0.04')).length";
     assert_eq!(world.browser.run(says), 1);

@@ -1,12 +1,13 @@
 //! Events as they happen, and after the server was away.
 
 use std::{
+    fs,
     io::Write,
     time::{Duration, Instant},
 };
 
 use dacapo_testkit::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{LONG, Server, head, looped, newest, world};
 
@@ -99,6 +100,70 @@ fn a_log_follows_its_loop() {
     let mut again = server.listen(&format!("/api/loops/{id}/log/follow"), Some(first.id));
     assert!(again.next().unwrap().data["parts"][0]["text"].as_str().unwrap().starts_with("two\n"));
     assert!(end.id > first.id);
+}
+
+/// A page hears of many events in one message: whose they are, and what is done.
+#[test]
+fn a_page_hears_of_what_was_recorded_together_in_one_message() {
+    let env = world();
+    let id = looped(&env, "promise", &[]);
+    let all = env.events(None);
+    let server = Server::web(&env, &[]);
+    let mut events = server.listen("/api/events?from=0&brief=true", None);
+    let heard = events.next().expect("a message");
+    assert_eq!(heard.id, all[all.len() - 1]["seq"].as_u64().unwrap(), "the number of the last of them");
+    assert_eq!(heard.data["streams"], json!([id]));
+    assert_eq!(heard.data["done"][0]["loop"], id.as_str());
+    // What comes later is in later messages, and one that comes back misses nothing.
+    let second = looped(&env, "@3: promise", &["-n", "1"]);
+    let mut streams = Vec::new();
+    while streams.is_empty() {
+        let heard = events.next().expect("a message");
+        streams.extend(heard.data["streams"].as_array().unwrap().iter().cloned());
+        assert_eq!(heard.data["done"], json!([]), "it failed");
+    }
+    assert_eq!(streams, [second.as_str()]);
+    let again = server.listen("/api/events?brief=true", Some(heard.id)).next().expect("what was missed");
+    assert_eq!(again.data["streams"], json!([second]));
+}
+
+/// What a CLI prints as one event is shown whole, however long it is.
+#[test]
+fn an_event_of_a_cli_that_is_longer_than_a_message_is_shown() {
+    let env = world();
+    let long = "x".repeat(300_000);
+    let said = |text: &str| {
+        json!({ "type": "assistant", "session_id": "s", "message": { "id": text.len().to_string(), "model": "m",
+            "role": "assistant", "content": [{ "type": "text", "text": text }] } })
+    };
+    let lines = [
+        said("before"),
+        said(&long),
+        said("behind"),
+        json!({ "type": "result", "subtype": "success",
+        "is_error": false, "session_id": "s", "result": "" }),
+    ];
+    let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    env.write("said.jsonl", &lines);
+    let printed = env.workspace().join("said.jsonl");
+    let folder = env.home().join(".config/dacapo");
+    fs::create_dir_all(&folder).unwrap();
+    let agent = format!("agents: {{mine: {{command: [cat, \"{}\"], output: claude}}}}\n", printed.display());
+    fs::write(folder.join("config.yaml"), agent).unwrap();
+    env.run(["run", "x", "--agent", "mine", "-n", "1", "--restart-delay", "0s"]);
+    let server = Server::web(&env, &[]);
+    let mut log = server.listen(&format!("/api/loops/{}/log/follow", newest(&env)), None);
+    let mut text = String::new();
+    while let Some(heard) = log.next().filter(|heard| heard.kind != "end") {
+        for part in heard.data["parts"].as_array().unwrap() {
+            text.push_str(part["text"].as_str().unwrap());
+        }
+    }
+    assert!(
+        text.contains("before\n") && text.contains("behind\n") && text.contains(&long),
+        "{} bytes",
+        text.len()
+    );
 }
 
 /// An event that this version cannot read is named, and does not stop the stream.

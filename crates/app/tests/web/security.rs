@@ -116,6 +116,9 @@ impl Target {
                     assert_eq!(reply.status, 421, "{what} as {host}: {}", reply.body);
                 }
                 assert_eq!(self.send(verb, &path, &[("Host", "")], b"").status, 421, "{what} without a host");
+                // A whole address in the place of a path names another host than the header does.
+                let whole = format!("http://evil.example{path}");
+                assert_eq!(self.send(verb, &whole, &[], b"").status, 421, "{what} as a whole address");
             }
             Attack::ForeignOrigin => {
                 let port = self.server.port;

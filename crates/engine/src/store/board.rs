@@ -1,11 +1,12 @@
 //! What the board reads: rows of streams of every kind at once, what has changed since a place in the journal, and what was
-//! looked at. No event is read for it, so that a long journal costs no more than a short one.
+//! looked at. No event is read for it, so that a long journal costs no more than a short one. The page of costs alone reads events:
+//! the beginnings of iterations, by an index.
 
 use dacapo_core::{
     loop_machine::LoopMachine,
     stages::machine::TaskMachine,
     unit::schedule::RunMachine,
-    view::{LoopView, RunView, SpendRow, StageTaskView, UnitView, WorkflowView},
+    view::{IterationRow, LoopView, RunView, SpendRow, StageTaskView, UnitView, WorkflowView},
     workflow::machine::WorkflowMachine,
 };
 use jiff::Timestamp;
@@ -223,6 +224,23 @@ impl Store {
                 loop_id: row.get(4)?,
                 task: row.get::<_, Option<String>>(5)?.unwrap_or_default(),
                 run: row.get(6)?,
+            })
+        })
+    }
+
+    /// The iterations that began since a moment, oldest first.
+    pub(crate) fn iteration_rows(&self, since: Timestamp) -> Result<Vec<IterationRow>, StoreError> {
+        // The words of the index `events_iterations`, without which all events would be read.
+        let sql = "SELECT e.at, e.body ->> '$.iteration', s.project, s.id, s.task
+                   FROM events e JOIN streams s ON s.key = e.stream
+                   WHERE substr(e.body, 1, 27) = '{\"type\":\"iteration_started\"' AND e.at >= ?1 ORDER BY e.at";
+        self.query(sql, [since.as_microsecond()], |row| {
+            Ok(IterationRow {
+                at: Timestamp::from_microsecond(row.get(0)?).unwrap_or(Timestamp::MIN),
+                number: row.get(1)?,
+                project: row.get(2)?,
+                loop_id: row.get(3)?,
+                task: row.get::<_, Option<String>>(4)?.unwrap_or_default(),
             })
         })
     }

@@ -16,8 +16,10 @@ const UNRELEASED: i64 = 3;
 /// receipt's event.
 /// `ended` is the place of the event that ended a stream, and `asks` whether it ended because a person has to do something: columns
 /// that the end alone writes, since an append must not write an index. `looks` says up to which event a person has looked at a stream; it is no part of the stream, whose end stays its end.
+/// `events_iterations` finds the iterations that began in a stretch of time. It compares the first letters of an event, since reading it as
+/// JSON would cost every append, and fail for an event that was edited.
 /// `messages` has what came from chats and what goes to them, and `channels` how far each of them was read, see `messages.rs`.
-const STEPS: [&str; 5] = [
+const STEPS: [&str; 6] = [
     "
     CREATE TABLE streams (
         key INTEGER PRIMARY KEY,
@@ -158,6 +160,10 @@ const STEPS: [&str; 5] = [
         position TEXT NOT NULL,
         PRIMARY KEY (adapter, channel)
     ) STRICT, WITHOUT ROWID;
+",
+    "
+    CREATE INDEX events_iterations ON events (at, stream)
+        WHERE substr(body, 1, 27) = '{\"type\":\"iteration_started\"';
 ",
 ];
 

@@ -156,7 +156,7 @@ impl Store {
             )
         };
         // For all streams the query begins at the events, because there are few new ones and maybe many streams. For
-        // one stream it begins at the stream.
+        // one stream, or those of one run, it begins at the streams.
         const ALL: &str = "events e CROSS JOIN streams s ON s.key = e.stream";
         const ONE: &str = "streams s CROSS JOIN events e ON e.stream = s.key";
         let (sql, one, unit) = match scope {
@@ -165,7 +165,7 @@ impl Store {
                 (sql(ONE, "s.id = ?2 AND s.kind = 'loop' AND ?3 IS NULL"), Some(id.as_str()), None)
             }
             Scope::Run(run) => {
-                (sql(ALL, "(s.id = ?2 OR s.run = ?2) AND ?3 IS NULL"), Some(run.as_str()), None)
+                (sql(ONE, "(s.id = ?2 OR s.run = ?2) AND ?3 IS NULL"), Some(run.as_str()), None)
             }
             Scope::Unit(run, unit) => (
                 sql(ALL, "((s.id = ?2 AND e.subject = ?3) OR (s.run = ?2 AND s.task = ?3))"),
@@ -174,7 +174,7 @@ impl Store {
             ),
         };
         let rows: Vec<(Raw, String)> =
-            self.query(&sql, params![from.cast_signed(), one, unit], |row| Ok((Raw::of(row)?, row.get(5)?)))?;
+            self.query(&sql, params![place(from), one, unit], |row| Ok((Raw::of(row)?, row.get(5)?)))?;
         let read = |(raw, kind): (Raw, String)| match kind.as_str() {
             RunMachine::NAME => raw.envelope::<RunMachine>().map(Fact::Run),
             WorkflowMachine::NAME => raw.envelope::<WorkflowMachine>().map(Fact::Workflow),
@@ -219,8 +219,7 @@ impl Store {
         );
         let failed = |error: rusqlite::Error| self.error(&error);
         let mut statement = self.db.prepare_cached(&sql).map_err(failed)?;
-        let mut rows =
-            statement.query(params![id.as_ref(), M::NAME, from.cast_signed(), limit]).map_err(failed)?;
+        let mut rows = statement.query(params![id.as_ref(), M::NAME, place(from), limit]).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
             let raw = Raw::of(row).map_err(failed)?;
             let carried = row.get_ref(5).map_err(failed)?;
@@ -309,10 +308,8 @@ impl Store {
              WHERE e.seq > ?2 AND s.kind = 'loop' AND s.run IS NOT NULL AND s.project = ?1
              AND NOT EXISTS (SELECT 1 FROM streams w WHERE w.id = s.run AND w.kind IN ('workflow', 'task')) ORDER BY e.seq"
         );
-        let rows: Vec<(Raw, String)> =
-            self.query(&sql, params![project.as_str(), after.cast_signed()], |row| {
-                Ok((Raw::of(row)?, row.get(5)?))
-            })?;
+        let rows: Vec<(Raw, String)> = self
+            .query(&sql, params![project.as_str(), place(after)], |row| Ok((Raw::of(row)?, row.get(5)?)))?;
         let read = |(raw, unit): (Raw, String)| {
             let seq = raw.seq;
             let envelope = raw.envelope::<LoopMachine>()?;
@@ -336,7 +333,7 @@ impl Store {
             "SELECT {EVENT} FROM events e CROSS JOIN streams s ON s.key = e.stream
              WHERE e.seq > ?2 AND e.seq <= ?3 AND s.kind = 'loop' AND s.run = ?1 ORDER BY e.seq"
         );
-        let rows: Vec<Raw> = self.query(&sql, params![run.as_str(), after.cast_signed(), up_to], Raw::of)?;
+        let rows: Vec<Raw> = self.query(&sql, params![run.as_str(), place(after), up_to], Raw::of)?;
         rows.iter().map(Raw::envelope::<LoopMachine>).collect()
     }
 
@@ -733,6 +730,11 @@ fn unit_views() -> impl FnMut(&SqlRow<'_>) -> rusqlite::Result<UnitView> {
         };
         Ok(if is_alive { view } else { view.with_dead_owner() })
     }
+}
+
+/// A place in the journal as the database knows it; one behind all places stays behind them.
+fn place(seq: u64) -> i64 {
+    i64::try_from(seq).unwrap_or(i64::MAX)
 }
 
 pub(super) fn owner(row: &SqlRow<'_>, at: usize) -> rusqlite::Result<Identity> {

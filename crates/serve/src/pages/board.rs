@@ -6,6 +6,7 @@ use maud::{Markup, html};
 
 use super::{
     controls, encoded,
+    held::Held,
     shapes::{Shape, state},
     words,
 };
@@ -13,17 +14,23 @@ use super::{
 /// More pips than this are not told apart.
 const MOST_PIPS: u32 = 40;
 
-pub(super) fn board(board: &Board, filter: &str, may_act: bool) -> Markup {
+pub(super) fn board(board: &Board, filter: &str, may_act: bool, held: &Held) -> Markup {
     let is_empty = board.cards().next().is_none();
     html! {
-        (needs(&board.needs, Some(board), board.at, may_act))
-        @if !board.slots.is_empty() { (slots(&board.slots, board.at)) }
-        @if is_empty { (first_steps()) } @else { (lanes(board, filter)) }
+        (needs(&board.needs, Some(board), board.at, may_act, held))
+        @if !board.slots.is_empty() { (slots(&board.slots, board.at, held)) }
+        @if is_empty { (first_steps()) } @else { (lanes(board, filter, held)) }
     }
 }
 
 /// Who needs a person, most urgent first.
-pub(super) fn needs(needs: &[Need], board: Option<&Board>, now: Timestamp, may_act: bool) -> Markup {
+pub(super) fn needs(
+    needs: &[Need],
+    board: Option<&Board>,
+    now: Timestamp,
+    may_act: bool,
+    held: &Held,
+) -> Markup {
     html! {
         section data-key="needs" aria-labelledby="needs-title" {
             header { h2 #needs-title { "Needs you" } span.count { (needs.len()) } }
@@ -31,7 +38,10 @@ pub(super) fn needs(needs: &[Need], board: Option<&Board>, now: Timestamp, may_a
                 p.all-well.panel { (state(Shape::Done, "Nothing needs you.")) }
             } @else {
                 ul.needs.panel {
-                    @for need in needs { (self::need(need, board.and_then(|board| board.card(&need.id)), now, may_act)) }
+                    @for need in needs {
+                        @let whole = self::need(need, board.and_then(|board| board.card(&need.id)), now, may_act);
+                        (held.part("needs", &need_key(need), &whole))
+                    }
                 }
             }
         }
@@ -51,13 +61,16 @@ fn urgency_words(urgency: Urgency) -> (&'static str, &'static str) {
     }
 }
 
+fn need_key(need: &Need) -> String {
+    format!("need-{}-{}-{}", need.id, need.name, urgency_words(need.urgency).0)
+}
+
 fn need(need: &Need, card: Option<&Card>, now: Timestamp, may_act: bool) -> Markup {
     let (name, word) = urgency_words(need.urgency);
     let is_loop = need.kind == StreamKind::Loop;
     let href = format!("/{}/{}", if is_loop { "loops" } else { "runs" }, encoded(&need.id));
-    let key = format!("need-{}-{}-{name}", need.id, need.name);
     html! {
-        li data-key=(key) data-pick data-need=(name) data-loop=[is_loop.then_some(&need.id)] data-run=[(!is_loop).then_some(&need.id)]
+        li data-key=(need_key(need)) data-pick data-need=(name) data-loop=[is_loop.then_some(&need.id)] data-run=[(!is_loop).then_some(&need.id)]
             data-state=(card.map_or(name, |card| card.state.as_str())) {
             (state(Shape::of(name), word))
             div {
@@ -87,9 +100,7 @@ fn help(need: &Need, card: &Card, command: Option<&String>) -> Markup {
     html! {
         div.actions {
             @match need.urgency {
-                Urgency::Question if card.can(Action::Steer) && card.decisions.is_empty() => {
-                    (controls::say(&stream, Action::Steer, "Answer the agent", "Answer", true))
-                }
+                Urgency::Question if card.can(Action::Steer) && card.decisions.is_empty() => (controls::steer(card, &stream)),
                 Urgency::Question if card.can(Action::Approve) && card.decisions.is_empty() => {
                     (controls::say(&stream, Action::Approve, "Answer the agent", "Answer", true))
                     (controls::answers(card, &stream))
@@ -105,26 +116,30 @@ fn help(need: &Need, card: &Card, command: Option<&String>) -> Markup {
     }
 }
 
-fn slots(slots: &[Slot], now: Timestamp) -> Markup {
+fn slots(slots: &[Slot], now: Timestamp, held: &Held) -> Markup {
     html! {
         section data-key="slots" aria-labelledby="slots-title" {
             header { h2 #slots-title { "At work" } span.count { (slots.len()) } }
             ul.slots {
-                @for slot in slots {
-                    li.slot.panel data-key={ "slot-" (slot.loop_id) } data-pick data-loop=(slot.loop_id) data-state=(slot.state) data-slot=(slot.number) data-filtered {
-                        div.head {
-                            a.clip.plain href={ "/loops/" (encoded(slot.loop_id.as_str())) } { (words::line(&slot.task)) }
-                            span.who.muted title=[slot.model.as_deref().or((slot.agent != slot.role).then_some(slot.agent.as_str()))] {
-                                "Slot " (slot.number) ": " span.plain { (slot.role) }
-                            }
-                        }
-                        (pips(slot.iteration, slot.max_iterations))
-                        div.facts {
-                            span { (slot.iteration_line()) }
-                            span.num { (time_word(slot)) ": " span data-since=(words::millis(slot.since)) { (words::between(slot.since, now).human_seconds()) } }
-                        }
-                    }
+                @for slot in slots { (held.part("slots", &format!("slot-{}", slot.loop_id), &self::slot(slot, now))) }
+            }
+        }
+    }
+}
+
+fn slot(slot: &Slot, now: Timestamp) -> Markup {
+    html! {
+        li.slot.panel data-key={ "slot-" (slot.loop_id) } data-pick data-loop=(slot.loop_id) data-state=(slot.state) data-slot=(slot.number) data-filtered {
+            div.head {
+                a.clip.plain href={ "/loops/" (encoded(slot.loop_id.as_str())) } { (words::line(&slot.task)) }
+                span.who.muted title=[slot.model.as_deref().or((slot.agent != slot.role).then_some(slot.agent.as_str()))] {
+                    "Slot " (slot.number) ": " span.plain { (slot.role) }
                 }
+            }
+            (pips(slot.iteration, slot.max_iterations))
+            div.facts {
+                span { (slot.iteration_line()) }
+                span.num { (time_word(slot)) ": " span data-since=(words::millis(slot.since)) { (words::between(slot.since, now).human_seconds()) } }
             }
         }
     }
@@ -149,7 +164,7 @@ pub(super) fn pips(iteration: u32, most: u32) -> Markup {
     }
 }
 
-fn lanes(board: &Board, filter: &str) -> Markup {
+fn lanes(board: &Board, filter: &str, held: &Held) -> Markup {
     let is_shown = |lane: &&LaneCards| {
         !lane.cards.is_empty() || matches!(lane.lane, Lane::Running | Lane::Waiting | Lane::Done)
     };
@@ -161,13 +176,17 @@ fn lanes(board: &Board, filter: &str) -> Markup {
                     input.field.quiet type="search" name="filter" value=(filter) placeholder="Filter" aria-label="Filter the board" data-filter;
                 }
             }
+            @let has_match = filter.trim().is_empty() || board.cards().any(|card| is_meant(card, filter));
+            p.panel.empty data-no-match hidden[has_match] { "No card matches the filter." }
             div.lanes {
                 @for lane in board.lanes.iter().filter(is_shown) {
                     section.lane data-lane=(lane.lane.as_str()) data-key={ "lane-" (lane.lane.as_str()) } aria-label=(lane.lane.words()) {
                         header { h2 { (lane.lane.words()) } span.count { (lane.cards.len()) } }
                         @if lane.cards.is_empty() { p.nothing { "Nothing" } }
                         ol {
-                            @for card in lane.cards.iter().filter(|card| is_meant(card, filter)) { (self::card(card, board.at)) }
+                            @for card in lane.cards.iter().filter(|card| is_meant(card, filter)) {
+                                (held.part(lane.lane.as_str(), &format!("card-{}", card.id), &self::card(card, board.at)))
+                            }
                         }
                         @if lane.lane == Lane::Done && board.has_more { p.rest.muted { a.link href="/report" { "Older ones are in the report" } } }
                     }
@@ -194,15 +213,20 @@ pub(super) fn href(card: &Card) -> Option<String> {
     }
 }
 
+/// The shape of a card: what it needs a person for says more than its state.
+pub(super) fn shape_of(card: &Card) -> Shape {
+    match card.need {
+        Some(urgency) => Shape::of(urgency_words(urgency).0),
+        None => Shape::of(&card.state),
+    }
+}
+
 pub(super) fn card(card: &Card, now: Timestamp) -> Markup {
     let own_loop = match card.kind {
         CardKind::Loop | CardKind::Session => Some(card.id.as_str()),
         _ => card.loop_id.as_ref().map(|id| id.as_str()),
     };
-    let shape = match card.need {
-        Some(urgency) => Shape::of(urgency_words(urgency).0),
-        None => Shape::of(&card.state),
-    };
+    let shape = shape_of(card);
     let at_work = card.is_at_work().then(|| card.progress()).flatten();
     let mut sub = vec![words::line(card.project.name())];
     sub.extend(card.agent.as_ref().filter(|_| at_work.is_none() || card.stage.is_some()).cloned());

@@ -1,7 +1,7 @@
 //! Buttons that ask something of a loop or run. They are forms, so they work without a script; where the server is read-only
 //! there are none, and the command to type is shown instead.
 
-use dacapo_core::view::{Action, Card, CardKind};
+use dacapo_core::view::{Action, Card, CardKind, Urgency};
 use maud::{Markup, html};
 
 /// Where the forms of a card go: the loop, or the run that it is or is a part of.
@@ -49,7 +49,7 @@ pub(super) fn all(card: &Card) -> Markup {
                     }
                 }
             }
-            @if card.can(Action::Steer) { (say(&stream, Action::Steer, "Say something to the agent", "Steer", false)) }
+            @if card.can(Action::Steer) { (steer(card, &stream)) }
             @if card.can(Action::Cancel) { (cancel(&stream, &card.name)) }
         }
     }
@@ -72,6 +72,14 @@ pub(super) fn answers(card: &Card, stream: &str) -> Markup {
                 }
             }
         }
+    }
+}
+
+/// The line that the agent gets, called an answer while it asks something.
+pub(super) fn steer(card: &Card, stream: &str) -> Markup {
+    match card.need {
+        Some(Urgency::Question) => say(stream, Action::Steer, "Answer the agent", "Answer", true),
+        _ => say(stream, Action::Steer, "Say something to the agent", "Steer", false),
     }
 }
 

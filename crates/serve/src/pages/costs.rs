@@ -1,4 +1,4 @@
-//! Costs, tokens and agents over time, and where they went.
+//! Costs, tokens and iterations over time, and where they went.
 
 use dacapo_core::view::{CostPoint, CostShare, Costs};
 use jiff::tz::TimeZone;
@@ -31,8 +31,10 @@ pub(super) fn costs(costs: &Costs, span: &str) -> Markup {
     };
     let money = bar(|point| point.cost_usd, |point| words::dollars(point.cost_usd));
     let tokens = bar(|point| point.tokens as f64, |point| format!("{} tokens", words::tokens(point.tokens)));
-    let agents =
-        bar(|point| f64::from(point.agents), |point| dacapo_core::text::count(point.agents, "agent"));
+    let iterations = bar(
+        |point| f64::from(point.iterations),
+        |point| dacapo_core::text::count(point.iterations, "iteration"),
+    );
     html! {
         section.intro data-key="intro" {
             div.title-row {
@@ -45,13 +47,13 @@ pub(super) fn costs(costs: &Costs, span: &str) -> Markup {
         dl.totals data-key="totals" {
             div { dt { "Spent" } dd data-total="cost" { (words::dollars(costs.cost_usd)) } }
             div { dt { "Tokens" } dd data-total="tokens" { (words::tokens(costs.tokens)) } }
-            div { dt { "Agents started" } dd data-total="agents" { (words::thousands(u64::from(costs.agents))) } }
-            div { dt { "Cost of each" } dd { @if costs.agents > 0 { (words::dollars(costs.cost_usd / f64::from(costs.agents))) } @else { "–" } } }
+            div { dt { "Iterations" } dd data-total="iterations" { (words::thousands(u64::from(costs.iterations))) } }
+            div { dt { "Cost of each" } dd { @if costs.iterations > 0 { (words::dollars(costs.cost_usd / f64::from(costs.iterations))) } @else { "–" } } }
         }
         div.plots data-key="plots" {
             (bars("Cost", &words::dollars(costs.cost_usd), &money, Width::Whole, words::dollars))
             (bars("Tokens", &words::tokens(costs.tokens), &tokens, Width::Half, |value| words::tokens(value as u64)))
-            (bars("Agents started", &words::thousands(u64::from(costs.agents)), &agents, Width::Half, plain))
+            (bars("Iterations", &words::thousands(u64::from(costs.iterations)), &iterations, Width::Half, plain))
         }
         div.plots data-key="shares" {
             (shares("By project", &costs.projects, costs.cost_usd))
@@ -80,15 +82,18 @@ fn shares(title: &str, shares: &[CostShare], all: f64) -> Markup {
             @if shares.is_empty() { p.panel.empty { "Nothing was spent." } }
             @else {
                 table.cards.panel {
-                    thead { tr { th { "Name" } th.num { "Cost" } th.num { "Tokens" } th.num { "Agents" } } }
+                    thead { tr { th { "Name" } th.num { "Cost" } th.num { "Tokens" } th.num { "Iterations" } } }
                     tbody {
                         @for share in shares.iter().take(NAMED) {
                             tr data-key={ "share-" (share.name) } {
                                 td { span.row-title.plain { (share.name) } meter.share max=(all.max(f64::MIN_POSITIVE)) value=(share.cost_usd) aria-hidden="true" {} }
                                 td.num data-label="Cost" { (words::dollars(share.cost_usd)) }
                                 td.num data-label="Tokens" { (words::tokens(share.tokens)) }
-                                td.num data-label="Agents" { (share.agents) }
+                                td.num data-label="Iterations" { (share.iterations) }
                             }
+                        }
+                        @if let Some(more) = shares.len().checked_sub(NAMED).filter(|more| *more > 0) {
+                            tr data-key="more" { td.muted colspan="4" { "and " (more) " more" } }
                         }
                     }
                 }
@@ -117,7 +122,7 @@ mod tests {
             let since = first_step(&now, hours, step);
             assert_eq!(since, first.parse().unwrap(), "{name}");
             let spent =
-                dacapo_core::view::costs([], (since, now.timestamp()), step.unsigned_abs() * 3_600_000);
+                dacapo_core::view::costs([], [], (since, now.timestamp()), step.unsigned_abs() * 3_600_000);
             assert_eq!(spent.points.len(), bars, "{name}");
         }
     }

@@ -156,7 +156,7 @@ fn dialogs() -> Markup {
 }
 
 /// A page that says what went wrong, and the way out.
-pub(super) fn problem(title: &str, message: &str, hint: Option<&str>) -> Markup {
+pub(super) fn problem(title: &str, message: &str, hint: Option<&str>, has_board: bool) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -168,6 +168,7 @@ pub(super) fn problem(title: &str, message: &str, hint: Option<&str>) -> Markup 
                         h1 { (title) }
                         p { (with_code(message)) }
                         @if let Some(hint) = hint { p.muted { (with_code(hint)) } }
+                        @if has_board { p { a.button href="/" { "To the board" } } }
                     }
                 }
             }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::{
-    board::pips,
+    board::{pips, shape_of as shape_of_card},
     controls, encoded,
     shapes::{Shape, badge},
     words,
@@ -101,11 +101,11 @@ pub(super) fn intro(frame: &LoopFrame<'_>) -> Markup {
             a.up href="/" data-up { "Board" }
             div.title-row {
                 h1.plain { (words::line(view.task.as_str())) }
-                (badge(&card.state, card.words()))
+                (badge(shape_of_card(card), card.words()))
             }
             @if let Some(title) = title { p.detail.plain { (words::line(title)) } }
             @if let Some(text) = card.asks.as_deref().or(card.detail.as_deref()).filter(|_| card.state != "completed") {
-                p class={ "detail plain " (Shape::of(&card.state).class()) } { (text) }
+                p class={ "detail plain " (shape_of_card(card).class()) } { (text) }
             }
             dl.facts-row {
                 div { dt { "Iteration" } dd.num { (view.iteration) " of " (view.max_iterations) } }
@@ -132,7 +132,7 @@ pub(super) fn intro(frame: &LoopFrame<'_>) -> Markup {
             }
             @if !view.is_over() { (pips(view.iteration, view.max_iterations)) }
             @if frame.may_act && !card.actions.is_empty() { (controls::all(card)) }
-            @else if let Some(command) = card.command.as_ref().filter(|_| card.need.is_some()) { p.how { code.plain { (words::line(command)) } } }
+            @else if let Some(command) = card.command.as_ref() { p.how { code.plain { (words::line(command)) } } }
         }
     }
 }

@@ -10,6 +10,7 @@ mod controls;
 mod costs;
 mod diff;
 mod drawing;
+mod held;
 mod highlight;
 mod layout;
 mod log;
@@ -25,8 +26,8 @@ mod words;
 use std::path::PathBuf;
 
 use axum::{
-    extract::{Path, Query, State as Extracted},
-    http::{StatusCode, header},
+    extract::{Path, State as Extracted},
+    http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Redirect, Response},
 };
 use dacapo_core::{
@@ -48,6 +49,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use self::{
+    held::Held,
     layout::{Page, Place},
     loop_page::{LoopFrame, Shown, Tab},
     replay::{Moment, Replay},
@@ -55,6 +57,7 @@ use self::{
 };
 use crate::{
     ApiError, Shared,
+    api::{Given, given},
     find::{Found, receipt_of},
     routes::{Access, Route},
 };
@@ -105,8 +108,11 @@ pub fn error_page(error: &ApiError) -> Response {
         StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST => "Not allowed",
         _ => "That did not work",
     };
-    let hint = error.hint.as_deref().map(words::line);
-    let body = layout::problem(title, &words::capital(&words::line(&error.message)), hint.as_deref());
+    let sentence = |text: &str| format!("{}.", words::capital(&words::line(text)));
+    let hint = error.hint.as_deref().map(sentence);
+    // Without a login the board is as closed as this page.
+    let has_board = error.status != StatusCode::UNAUTHORIZED;
+    let body = layout::problem(title, &sentence(&error.message), hint.as_deref(), has_board);
     (error.status, html_type(), body.into_string()).into_response()
 }
 
@@ -143,11 +149,14 @@ struct BoardAsked {
 
 async fn board(
     Extracted(state): Extracted<Shared>,
-    Query(asked): Query<BoardAsked>,
+    asked: Given<BoardAsked>,
+    headers: HeaderMap,
 ) -> Result<Response, ApiError> {
+    let asked = given(asked)?;
     let may_act = state.settings.allow_control;
+    let held = Held::of(&headers);
     let page = move |_: &mut Client, board: &Board| {
-        let main = board::board(board, &asked.filter, may_act);
+        let main = board::board(board, &asked.filter, may_act, &held);
         Ok::<_, ApiError>(html_page(&Page::new(board, Place::Board, view::headline(&board.totals), main)))
     };
     state.ask_with_board(Timestamp::now(), page).await
@@ -166,8 +175,9 @@ struct LoopAsked {
 async fn of_loop(
     Extracted(state): Extracted<Shared>,
     Path(id): Path<String>,
-    Query(asked): Query<LoopAsked>,
+    asked: Given<LoopAsked>,
 ) -> Result<Response, ApiError> {
+    let asked = given(asked)?;
     let now = Timestamp::now();
     let may_act = state.settings.allow_control;
     state
@@ -318,8 +328,9 @@ struct RunAsked {
 async fn of_run(
     Extracted(state): Extracted<Shared>,
     Path(id): Path<String>,
-    Query(asked): Query<RunAsked>,
+    asked: Given<RunAsked>,
 ) -> Result<Response, ApiError> {
+    let asked = given(asked)?;
     let now = Timestamp::now();
     let may_act = state.settings.allow_control;
     state
@@ -486,8 +497,9 @@ struct ReceiptAsked {
 async fn of_receipt(
     Extracted(state): Extracted<Shared>,
     Path(id): Path<String>,
-    Query(asked): Query<ReceiptAsked>,
+    asked: Given<ReceiptAsked>,
 ) -> Result<Response, ApiError> {
+    let asked = given(asked)?;
     state
         .ask_with_board(Timestamp::now(), move |client, board| {
             let view = Found::of(client, &id)?.worked(client)?;
@@ -523,24 +535,22 @@ fn hours_before(now: Timestamp, hours: i64) -> Timestamp {
 async fn of_time(
     state: Shared,
     (now, place, title): (Timestamp, Place, &'static str),
-    main: impl FnOnce(&mut Client) -> Result<Markup, ClientError> + Send + 'static,
+    main: impl FnOnce(&mut Client, &Board) -> Result<Markup, ClientError> + Send + 'static,
 ) -> Result<Response, ApiError> {
     let page = move |client: &mut Client, board: &Board| {
-        let page = Page::new(board, place, title.to_owned(), main(client)?);
+        let page = Page::new(board, place, title.to_owned(), main(client, board)?);
         Ok::<_, ClientError>(html_page(&Page { is_text: true, ..page }))
     };
     state.ask_with_board(now, page).await
 }
 
-async fn of_costs(
-    Extracted(state): Extracted<Shared>,
-    Query(asked): Query<Since>,
-) -> Result<Response, ApiError> {
+async fn of_costs(Extracted(state): Extracted<Shared>, asked: Given<Since>) -> Result<Response, ApiError> {
+    let asked = given(asked)?;
     let now = Timestamp::now();
     let wanted = asked.since.as_deref().unwrap_or("7d");
     let (span, _, hours, step) =
         costs::SPANS.into_iter().find(|(name, ..)| *name == wanted).unwrap_or(costs::SPANS[1]);
-    of_time(state, (now, Place::Costs, "Costs · dacapo"), move |client| {
+    of_time(state, (now, Place::Costs, "Costs · dacapo"), move |client, _| {
         let first = view::first_step(&now.to_zoned(TimeZone::system()), hours, step);
         let step = Millis::from_secs(step.unsigned_abs() * 3600);
         Ok(costs::costs(&client.costs(first, now, step)?, span))
@@ -548,17 +558,16 @@ async fn of_costs(
     .await
 }
 
-async fn of_report(
-    Extracted(state): Extracted<Shared>,
-    Query(asked): Query<Since>,
-) -> Result<Response, ApiError> {
+async fn of_report(Extracted(state): Extracted<Shared>, asked: Given<Since>) -> Result<Response, ApiError> {
+    let asked = given(asked)?;
     let now = Timestamp::now();
     let wanted = asked.since.as_deref().unwrap_or("12h");
     let (span, _, hours) =
         report::SPANS.into_iter().find(|(name, ..)| *name == wanted).unwrap_or(report::SPANS[0]);
-    of_time(state, (now, Place::Report, "Report · dacapo"), move |client| {
+    of_time(state, (now, Place::Report, "Report · dacapo"), move |client, board| {
         let since = hours_before(now, hours);
-        Ok(report::report(&view::report(&client.standing(since)?, since, now), span))
+        let told = view::report(&client.standing(since)?, since, now);
+        Ok(report::report(&told, &board.needs, span))
     })
     .await
 }

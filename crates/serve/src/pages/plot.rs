@@ -24,7 +24,11 @@ const LEFT: f64 = 44.0;
 const BOTTOM: f64 = 22.0;
 const TOP: f64 = 26.0;
 
-/// Bars beside each other; `tick` writes a number of the axis.
+/// How wide the drawing is beside which its text has the size that people read.
+const WIDE: f64 = 1064.0;
+const NARROW: f64 = 520.0;
+
+/// Bars beside each other; `tick` writes a number of the axis. A phone has the narrow drawing in both.
 pub(super) fn bars(
     title: &str,
     sum: &str,
@@ -32,10 +36,21 @@ pub(super) fn bars(
     width: Width,
     tick: impl Fn(f64) -> String,
 ) -> Markup {
-    let (wide, class) = match width {
-        Width::Whole => (1064.0, "plot panel whole"),
-        Width::Half => (520.0, "plot panel"),
-    };
+    html! {
+        figure class={ "plot panel" @if width == Width::Whole { " whole" } } data-plot=(title.to_lowercase()) {
+            figcaption { (title) span.muted { (sum) } }
+            @if width == Width::Whole { (drawing((title, sum), bars, (WIDE, "wide", "col"), &tick)) }
+            (drawing((title, sum), bars, (NARROW, "narrow", if width == Width::Whole { "column" } else { "col" }), &tick))
+        }
+    }
+}
+
+fn drawing(
+    (title, sum): (&str, &str),
+    bars: &[Bar],
+    (wide, class, column): (f64, &str, &str),
+    tick: impl Fn(f64) -> String,
+) -> Markup {
     let most = bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
     let step = nice_step(most);
     let top = if most <= 0.0 { 1.0 } else { (most / step).ceil() * step };
@@ -45,33 +60,30 @@ pub(super) fn bars(
     let every = (56.0 / room).ceil().max(1.0) as usize;
     let lines = if most <= 0.0 { 0 } else { (top / step).round() as usize };
     html! {
-        figure class=(class) data-plot=(title.to_lowercase()) {
-            figcaption { (title) span.muted { (sum) } }
-            svg viewBox={ "0 0 " (wide) " " (HEIGHT) } role="group" aria-label={ (title) ": " (sum) } {
-                @for line in 0..=lines {
-                    @let y = floor - high(step * line as f64);
-                    line.axis x1=(LEFT) x2=(wide) y1=(px(y)) y2=(px(y)) {}
-                    text.tick x=(LEFT - 8.0) y=(px(y + 4.0)) text-anchor="end" { (tick(step * line as f64)) }
-                }
-                @for (i, bar) in bars.iter().enumerate() {
-                    @let x = LEFT + room * i as f64;
-                    @let whole = high(bar.value);
-                    @let thick = (room * 0.72).min(36.0);
-                    @let left = x + (room - thick) / 2.0;
-                    @let says = (bar.says.chars().count() as f64 * 6.3 + 16.0).min(wide - LEFT);
-                    @let tip = (x + room / 2.0 - says / 2.0).clamp(LEFT, (wide - says).max(LEFT));
-                    g.col tabindex="0" role="img" aria-label=(bar.says) {
-                        rect.hit x=(px(x)) y=(px(TOP)) width=(px(room)) height=(px(floor - TOP)) {}
-                        @if bar.value > 0.0 {
-                            rect.bar x=(px(left)) y=(px(floor - whole)) width=(px(thick)) height=(px(whole)) rx="2" {}
-                        }
-                        @if (bars.len() - 1 - i).is_multiple_of(every) {
-                            text.tick x=(px(x + room / 2.0)) y=(px(HEIGHT - 6.0)) text-anchor="middle" { (bar.label) }
-                        }
-                        g.tip {
-                            rect x=(px(tip)) y="0" width=(px(says)) height="20" rx="5" {}
-                            text x=(px(tip + 8.0)) y="14" { (bar.says) }
-                        }
+        svg class=(class) viewBox={ "0 0 " (wide) " " (HEIGHT) } role="group" aria-label={ (title) ": " (sum) } {
+            @for line in 0..=lines {
+                @let y = floor - high(step * line as f64);
+                line.axis x1=(LEFT) x2=(wide) y1=(px(y)) y2=(px(y)) {}
+                text.tick x=(LEFT - 8.0) y=(px(y + 4.0)) text-anchor="end" { (tick(step * line as f64)) }
+            }
+            @for (i, bar) in bars.iter().enumerate() {
+                @let x = LEFT + room * i as f64;
+                @let whole = high(bar.value);
+                @let thick = (room * 0.72).min(36.0);
+                @let left = x + (room - thick) / 2.0;
+                @let says = (bar.says.chars().count() as f64 * 6.3 + 16.0).min(wide - LEFT);
+                @let tip = (x + room / 2.0 - says / 2.0).clamp(LEFT, (wide - says).max(LEFT));
+                g class=(column) tabindex="0" role="img" aria-label=(bar.says) {
+                    rect.hit x=(px(x)) y=(px(TOP)) width=(px(room)) height=(px(floor - TOP)) {}
+                    @if bar.value > 0.0 {
+                        rect.bar x=(px(left)) y=(px(floor - whole)) width=(px(thick)) height=(px(whole)) rx="2" {}
+                    }
+                    @if (bars.len() - 1 - i).is_multiple_of(every) {
+                        text.tick x=(px(x + room / 2.0)) y=(px(HEIGHT - 6.0)) text-anchor="middle" { (bar.label) }
+                    }
+                    g.tip {
+                        rect x=(px(tip)) y="0" width=(px(says)) height="20" rx="5" {}
+                        text x=(px(tip + 8.0)) y="14" { (bar.says) }
                     }
                 }
             }

@@ -2,13 +2,14 @@
 
 use dacapo_core::{
     text::count,
-    view::{Report, ReportEntry, StreamKind},
+    view::{Need, Report, ReportEntry, StreamKind},
 };
 use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::{
     board, encoded,
+    held::Held,
     shapes::{Shape, state},
     words,
 };
@@ -17,17 +18,20 @@ use super::{
 pub(super) const SPANS: [(&str, &str, i64); 4] =
     [("12h", "12 hours", 12), ("24h", "A day", 24), ("3d", "3 days", 72), ("7d", "A week", 168)];
 
-pub(super) fn report(report: &Report, span: &str) -> Markup {
+/// `needs` is the list that every screen shows: a failure that was looked at meanwhile is not in it.
+pub(super) fn report(report: &Report, needs: &[Need], span: &str) -> Markup {
     let totals = &report.totals;
     html! {
         section.intro data-key="intro" {
             div.title-row {
-                h1 { "While you were away" }
+                div {
+                    h1 { "While you were away" }
+                    p.muted { "Since " (words::moment(report.since, report.at)) }
+                }
                 nav.spans aria-label="Since when" {
                     @for (name, words, _) in SPANS { a.button href={ "/report?since=" (name) } aria-current=[(name == span).then_some("page")] { (words) } }
                 }
             }
-            p.muted { "Since " (words::moment(report.since, report.at)) }
         }
         dl.totals data-key="totals" {
             div { dt { "Done" } dd { (totals.completed) } }
@@ -39,7 +43,7 @@ pub(super) fn report(report: &Report, span: &str) -> Markup {
             div { dt { "Cost" } dd { (words::cost(totals.cost_usd, totals.cost_estimated).unwrap_or_else(|| "–".to_owned())) } }
             @if let Some(tokens) = &totals.tokens { div { dt { "Tokens" } dd { (words::tokens(tokens.total())) } } }
         }
-        (board::needs(&report.needs, None, report.at, false))
+        (board::needs(needs, None, report.at, false, &Held::default()))
         (entries("Ended", &report.ended, report.at))
         (entries("Going on", &report.open, report.at))
     }
@@ -92,7 +96,7 @@ fn row(entry: &ReportEntry, now: Timestamp) -> Markup {
             td.num data-label="Iterations" { (entry.iterations) }
             td.num data-label="Time" { (entry.lasted_ms.human()) }
             td.num data-label="Cost" { (words::cost(entry.cost_usd, entry.cost_estimated).unwrap_or_default()) }
-            td.num data-label="" { (words::moment(entry.ended_at.unwrap_or(entry.started_at), now)) }
+            td.num data-label="When" { (words::moment(entry.ended_at.unwrap_or(entry.started_at), now)) }
         }
     }
 }

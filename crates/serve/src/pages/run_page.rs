@@ -113,9 +113,9 @@ pub(super) fn run_page(run: &Run, frame: &RunFrame<'_>) -> Markup {
 
 fn intro(run: &Run, frame: &RunFrame<'_>, now: Timestamp) -> Markup {
     let (own_state, detail, began, ended) = run.standing();
-    let (shown, word) = match frame.card.filter(|_| frame.replay.is_none()) {
-        Some(card) => (card.state.as_str(), card.words()),
-        None => (own_state, own_state),
+    let (shown, shape, word) = match frame.card.filter(|_| frame.replay.is_none()) {
+        Some(card) => (card.state.as_str(), board::shape_of(card), card.words()),
+        None => (own_state, Shape::of(own_state), own_state),
     };
     let cost: Option<f64> = run.loops().iter().filter_map(|card| card.cost_usd).reduce(|a, b| a + b);
     let link = format!("/runs/{}", encoded(run.id()));
@@ -124,7 +124,7 @@ fn intro(run: &Run, frame: &RunFrame<'_>, now: Timestamp) -> Markup {
             a.up href="/" data-up { "Board" }
             div.title-row {
                 h1.plain { (run.name()) }
-                (badge(shown, word))
+                (badge(shape, word))
                 @if frame.replay.is_some() { a.button href=(link) { "Back to now" } }
                 @else { a.button href={ (link) "?at=0" } data-tab="replay" { "Replay" } }
             }
@@ -156,7 +156,7 @@ fn intro(run: &Run, frame: &RunFrame<'_>, now: Timestamp) -> Markup {
             }
             @match frame.card {
                 Some(card) if frame.may_act && frame.replay.is_none() && !card.actions.is_empty() => (controls::all(card)),
-                Some(card) if card.need.is_some() => @if let Some(command) = &card.command { p.how { code.plain { (words::line(command)) } } },
+                Some(card) if frame.replay.is_none() => @if let Some(command) = &card.command { p.how { code.plain { (words::line(command)) } } },
                 _ => {}
             }
         }
@@ -188,7 +188,7 @@ fn units(view: &RunView, page: &RunPage) -> Markup {
                 ol.train.panel tabindex="0" { @for car in &page.train { (wagon(car)) } li.wagon.engine { (words::line(&view.target)) } }
             }
         }
-        section data-key="units" {
+        section data-key="units" aria-label="Units" {
             table.cards.panel {
                 thead { tr { th { "Unit" } th { "State" } th.num { "Tasks" } th.num { "Slot" } th.num { "Iteration" } th.num { "Cost" } } }
                 tbody { @for unit in &page.units { (unit_row(unit)) } }

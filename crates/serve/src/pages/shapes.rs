@@ -52,7 +52,7 @@ impl Shape {
     pub(super) fn icon(self) -> Markup {
         let drawn = match self {
             Self::Running => {
-                r#"<g fill="none" stroke="currentColor" stroke-width="2"><circle cx="8" cy="8" r="6" opacity=".25"/><path class="turning" d="M8 2a6 6 0 0 1 6 6" stroke-linecap="round"/></g>"#
+                r#"<g fill="none" stroke="currentColor" stroke-width="2"><circle cx="8" cy="8" r="6" opacity=".25"/><path d="M8 2a6 6 0 0 1 6 6" stroke-linecap="round"/></g>"#
             }
             Self::Judging => {
                 r#"<circle cx="8" cy="8" r="6" fill="none" stroke="currentColor" stroke-width="2"/><path d="M8 2a6 6 0 0 1 0 12z" fill="currentColor"/>"#
@@ -95,8 +95,7 @@ pub(super) fn state(shape: Shape, word: &str) -> Markup {
 }
 
 /// The same as a badge beside a title.
-pub(super) fn badge(state: &str, word: &str) -> Markup {
-    let shape = Shape::of(state);
+pub(super) fn badge(shape: Shape, word: &str) -> Markup {
     html! { span class={ "state badge " (shape.class()) } { (shape.icon()) span { (capital(word)) } } }
 }
 

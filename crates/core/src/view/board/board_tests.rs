@@ -578,14 +578,33 @@ fn costs_fall_into_equal_steps_and_their_shares_are_ordered() {
         row(60, 2.0, "b"),
         row(500, 100.0, "late"),
     ];
-    let found = costs(rows, (at(0), at(180)), 60_000);
+    let iteration = |secs: i64, loop_id: &str, number: u32| IterationRow {
+        at: at(secs),
+        number,
+        project: if loop_id == "l" { "a" } else { "silent" }.to_owned(),
+        loop_id: loop_id.to_owned(),
+        task: "t".to_owned(),
+    };
+    // The second of `l` was begun again by a resumed loop. An agent that says nothing of its spend counts too.
+    let iterations = [
+        iteration(-1, "l", 1),
+        iteration(1, "l", 2),
+        iteration(61, "l", 2),
+        iteration(62, "l", 3),
+        iteration(179, "m", 2),
+        iteration(500, "m", 3),
+    ];
+    let found = costs(rows, iterations, (at(0), at(180)), 60_000);
     let series: Vec<(Timestamp, f64, u32)> =
-        found.points.iter().map(|p| (p.at, p.cost_usd, p.agents)).collect();
-    assert_eq!(series, [(at(0), 1.5, 2), (at(60), 2.0, 1), (at(120), 0.0, 0)]);
-    assert_eq!((found.cost_usd, found.tokens, found.agents), (3.5, 30, 3));
+        found.points.iter().map(|p| (p.at, p.cost_usd, p.iterations)).collect();
+    assert_eq!(series, [(at(0), 1.5, 1), (at(60), 2.0, 1), (at(120), 0.0, 1)]);
+    assert_eq!((found.cost_usd, found.tokens, found.iterations), (3.5, 30, 3));
+    let iterations: Vec<(&str, u32)> =
+        found.projects.iter().map(|share| (share.name.as_str(), share.iterations)).collect();
+    assert_eq!(iterations, [("b", 0), ("a", 2), ("silent", 1)]);
     let shares: Vec<(&str, f64)> =
         found.projects.iter().map(|share| (share.name.as_str(), share.cost_usd)).collect();
-    assert_eq!(shares, [("b", 2.5), ("a", 1.0)]);
+    assert_eq!(shares, [("b", 2.5), ("a", 1.0), ("silent", 0.0)]);
     let rows = [
         row(0, 4.0, "shop-00ff00"),
         row(0, 3.0, "shop-00ff01"),
@@ -593,12 +612,12 @@ fn costs_fall_into_equal_steps_and_their_shares_are_ordered() {
         row(0, 1.0, "own-name"),
     ];
     let names: Vec<String> =
-        costs(rows, (at(0), at(180)), 60_000).projects.into_iter().map(|share| share.name).collect();
+        costs(rows, [], (at(0), at(180)), 60_000).projects.into_iter().map(|share| share.name).collect();
     assert_eq!(names, ["shop-00ff00", "shop-00ff01", "api", "own-name"], "short where no other is called so");
     // A step that is too fine, or none at all, does no harm.
-    assert!(costs([], (Timestamp::MIN, Timestamp::MAX), 1).points.len() <= 2001);
-    assert_eq!(costs([], (at(0), at(0)), 0).points.len(), 1);
-    assert_eq!(costs([], (at(9), at(0)), 5).points.len(), 1);
+    assert!(costs([], [], (Timestamp::MIN, Timestamp::MAX), 1).points.len() <= 2001);
+    assert_eq!(costs([], [], (at(0), at(0)), 0).points.len(), 1);
+    assert_eq!(costs([], [], (at(9), at(0)), 5).points.len(), 1);
 }
 
 #[test]

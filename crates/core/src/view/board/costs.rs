@@ -1,6 +1,6 @@
 //! Costs over time: what was spent, in equal steps, and where it went.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use jiff::{RoundMode, SignedDuration, Timestamp, ToSpan as _, Unit, Zoned, ZonedRound};
 use serde::Serialize;
@@ -22,6 +22,17 @@ pub struct SpendRow {
     pub run: Option<String>,
 }
 
+/// One iteration, as the journal has its beginning.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IterationRow {
+    pub at: Timestamp,
+    pub number: u32,
+    pub project: String,
+    /// The loop, and the task that it works on.
+    pub loop_id: String,
+    pub task: String,
+}
+
 /// What was spent in one step of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct CostPoint {
@@ -29,9 +40,8 @@ pub struct CostPoint {
     pub at: Timestamp,
     pub cost_usd: f64,
     pub tokens: u64,
-    /// How many agents were started whose last known spend falls into it. An iteration starts one, or more where one failed and
-    /// was tried again.
-    pub agents: u32,
+    /// How many iterations began in it. One that a resumed loop took up again counts once.
+    pub iterations: u32,
 }
 
 /// What one project or task took of the whole.
@@ -40,7 +50,7 @@ pub struct CostShare {
     pub name: String,
     pub cost_usd: f64,
     pub tokens: u64,
-    pub agents: u32,
+    pub iterations: u32,
 }
 
 /// What was spent between two moments.
@@ -56,15 +66,17 @@ pub struct Costs {
     pub tasks: Vec<CostShare>,
     pub cost_usd: f64,
     pub tokens: u64,
-    pub agents: u32,
+    pub iterations: u32,
 }
 
 /// The most steps that a series has.
 const MOST: usize = 2000;
 
-/// What was spent from `since` to `until` in steps of `step_ms`. Rows outside of that time do not count.
+/// What was spent from `since` to `until`, and which iterations began then, in steps of `step_ms`. Rows outside of that time do
+/// not count.
 pub fn costs(
     rows: impl IntoIterator<Item = SpendRow>,
+    iterations: impl IntoIterator<Item = IterationRow>,
     (since, until): (Timestamp, Timestamp),
     step_ms: u64,
 ) -> Costs {
@@ -79,10 +91,12 @@ pub fn costs(
     let mut points: Vec<CostPoint> = (0..steps).map(point).collect();
     let (mut projects, mut tasks) = (HashMap::new(), HashMap::new());
     let mut all = CostPoint::default();
+    let step_of = |at: Timestamp| {
+        let after = u64::try_from(at.as_millisecond().saturating_sub(from)).ok()?;
+        usize::try_from(after / step_ms).ok().filter(|step| *step < steps && at <= until)
+    };
     for row in rows {
-        let Ok(after) = u64::try_from(row.at.as_millisecond().saturating_sub(from)) else { continue };
-        let step = usize::try_from(after / step_ms).unwrap_or(usize::MAX);
-        let Some(point) = points.get_mut(step).filter(|_| row.at <= until) else { continue };
+        let Some(point) = step_of(row.at).and_then(|step| points.get_mut(step)) else { continue };
         for sum in [
             point,
             &mut all,
@@ -91,7 +105,21 @@ pub fn costs(
         ] {
             sum.cost_usd += row.cost_usd;
             sum.tokens = sum.tokens.saturating_add(row.tokens);
-            sum.agents += 1;
+        }
+    }
+    let mut counted = HashSet::new();
+    for row in iterations {
+        let Some(point) = step_of(row.at).and_then(|step| points.get_mut(step)) else { continue };
+        if !counted.insert((row.loop_id, row.number)) {
+            continue;
+        }
+        for sum in [
+            point,
+            &mut all,
+            projects.entry(row.project).or_insert_with(CostPoint::default),
+            tasks.entry(row.task).or_insert_with(CostPoint::default),
+        ] {
+            sum.iterations += 1;
         }
     }
     Costs {
@@ -103,7 +131,7 @@ pub fn costs(
         tasks: shares(tasks),
         cost_usd: all.cost_usd,
         tokens: all.tokens,
-        agents: all.agents,
+        iterations: all.iterations,
     }
 }
 
@@ -143,7 +171,7 @@ fn shares(sums: HashMap<String, CostPoint>) -> Vec<CostShare> {
         name: clean(&name),
         cost_usd: sum.cost_usd,
         tokens: sum.tokens,
-        agents: sum.agents,
+        iterations: sum.iterations,
     };
     let mut shares: Vec<CostShare> = sums.into_iter().map(share).collect();
     shares.sort_by(|a, b| {

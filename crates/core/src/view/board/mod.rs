@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 pub use cards::card_of_loop;
-pub use costs::{CostPoint, CostShare, Costs, SpendRow, costs, first_step};
+pub use costs::{CostPoint, CostShare, Costs, IterationRow, SpendRow, costs, first_step};
 pub use loop_page::{Attempt, GateLine, IterationLine, LoopPage, Note, Verdict};
 pub use run_page::{
     Interval, Parts, RunPage, StageOfTask, StepNode, TaskPage, TrainCar, UnitNode, WorkflowPage,
@@ -416,9 +416,16 @@ pub struct BoardFacts {
 
 /// The board of what stands at `now`.
 pub fn board(standing: &Standing, facts: &BoardFacts, now: Timestamp) -> Board {
-    let mut needs = attention(standing, facts.since);
-    needs.retain(|need| need.urgency != Urgency::Failed || !facts.looked_at.contains(&need.id));
+    let is_open = |need: &Need| need.urgency != Urgency::Failed || !facts.looked_at.contains(&need.id);
+    let (needs, looked_at): (Vec<Need>, Vec<Need>) =
+        attention(standing, facts.since).into_iter().partition(is_open);
     let mut cards = cards::cards(standing, facts, &needs);
+    for need in looked_at {
+        // It needs no person any more, and what would help still helps.
+        if let Some(card) = cards.iter_mut().find(|card| card.id == need.id) {
+            card.command = Some(need.command);
+        }
+    }
     let slots = slots(standing, &cards);
     let at_work_without_agent = cards
         .iter()
