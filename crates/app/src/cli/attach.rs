@@ -104,10 +104,10 @@ fn show(client: &mut Client, stream: &StreamId, mut feed: impl Feed) -> Result<u
             match news.recv_timeout(TICK) {
                 Ok(News::Change) => break,
                 Ok(News::Key(typed)) => {
-                    if let Some(asked) = keyboard.press(&typed)
-                        && is_left(client, stream, &mut feed, &asked)?
-                    {
-                        return Ok(0);
+                    for asked in keyboard.press(&typed) {
+                        if is_left(client, stream, &mut feed, &asked)? {
+                            return Ok(0);
+                        }
                     }
                     feed.screen().set_footer(keyboard.footer());
                     feed.tick();
