@@ -40,7 +40,7 @@ const LOOK_ANYWAY: Duration = Duration::from_secs(2);
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo attach\n  dacapo watch fix-tests")]
 pub(super) struct AttachArgs {
-    /// The loop, task or run: its id, the beginning of it, a loop's task or a unit's name (default: the one here)
+    /// The loop, task or run: its id, the beginning of it, a loop's task or a unit's name (default: the only one that runs in this folder, else its newest; `-` is the newest anywhere)
     id: Option<String>,
     /// Print what the agent prints, too
     #[arg(short, long)]
