@@ -157,7 +157,7 @@ fn statement_faults() -> Vec<StatementFault> {
 fn home_errors() -> Vec<HomeError> {
     every_variant!(HomeError {
         HomeError::Nowhere => HomeError::Nowhere,
-        HomeError::Relative(_) => HomeError::Relative("state".into()),
+        HomeError::Relative { .. } => HomeError::Relative { variable: "HOME", value: "state".into() },
         HomeError::Unwritable { .. } => HomeError::Unwritable { path: "/state".into(), source: denied() },
     })
 }

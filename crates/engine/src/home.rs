@@ -26,8 +26,8 @@ pub enum HomeError {
     #[error("no place for state: neither DACAPO_HOME, XDG_STATE_HOME nor HOME is set")]
     Nowhere,
     /// A relative path would mean another place in every folder.
-    #[error("DACAPO_HOME is not an absolute path: `{}`", .0.display())]
-    Relative(PathBuf),
+    #[error("{variable} is not an absolute path: `{}`", value.display())]
+    Relative { variable: &'static str, value: PathBuf },
     #[error("cannot write to the state folder `{}`: {source}", path.display())]
     Unwritable { path: PathBuf, source: io::Error },
 }
@@ -36,13 +36,24 @@ impl Home {
     /// The place that the environment names: `DACAPO_HOME`, else that of the loop whose check this is, else a folder in
     /// `XDG_STATE_HOME`, else in `HOME`.
     pub fn locate() -> Result<Self, HomeError> {
-        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let path = set("DACAPO_HOME")
-            .or_else(crate::process::leftovers::home_of_check)
-            .or_else(|| set("XDG_STATE_HOME").map(|state| state.join("dacapo")))
-            .or_else(|| set("HOME").map(|home| home.join(".local/state/dacapo")))
+        let set = |variable| {
+            let value = std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)?;
+            Some((variable, value))
+        };
+        let of_check = || Some(("DACAPO_HOME", crate::process::leftovers::home_of_check()?));
+        let (variable, value) = set("DACAPO_HOME")
+            .or_else(of_check)
+            .or_else(|| set("XDG_STATE_HOME"))
+            .or_else(|| set("HOME"))
             .ok_or(HomeError::Nowhere)?;
-        if path.is_absolute() { Ok(Self(path)) } else { Err(HomeError::Relative(path)) }
+        if !value.is_absolute() {
+            return Err(HomeError::Relative { variable, value });
+        }
+        Ok(Self(match variable {
+            "XDG_STATE_HOME" => value.join("dacapo"),
+            "HOME" => value.join(".local/state/dacapo"),
+            _ => value,
+        }))
     }
 
     /// The state at `path`.

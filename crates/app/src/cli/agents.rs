@@ -266,8 +266,8 @@ impl AgentFinding {
         let mut words = self.name.clone();
         if let Some(version) = &self.version {
             // Most say their name themselves.
-            let version = version.strip_prefix(&self.name).unwrap_or(version).trim_start();
-            words.push_str(&format!(" {version}"));
+            let own = version.strip_prefix(&self.name).filter(|rest| rest.starts_with(' '));
+            words.push_str(&format!(" {}", own.unwrap_or(version).trim_start()));
         }
         match (self.signed_in, &self.by) {
             (Some(true), Some(by)) => words.push_str(&format!(", signed in by {by}")),

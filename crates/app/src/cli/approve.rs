@@ -38,8 +38,8 @@ const ID_LENGTH: usize = 10;
     after_help = "Example:\n  dacapo approve\n  dacapo approve k3f9x2 \"also update the docs\"\n  dacapo approve TASK-001 \"use postgres\""
 )]
 pub(super) struct ApproveArgs {
-    /// The task, or the run of a workflow: its id or the beginning of it (default: what asks here); if it names none, it is what
-    /// to say
+    /// The task, or the run of a workflow: its id or the beginning of it (default: the one in this folder that asks). A word that
+    /// names none of them is taken for TEXT
     id: Option<String>,
     /// Words for the agent that goes on
     text: Option<String>,
@@ -57,8 +57,8 @@ pub(super) struct ApproveArgs {
     after_help = "Example:\n  dacapo reject k3f9x2 \"the tests are missing\"\n  dacapo reject TASK-001 \"keep the old route\""
 )]
 pub(super) struct RejectArgs {
-    /// The task, or the run of a workflow: its id or the beginning of it (default: what asks here); if it names none, it is what
-    /// to say
+    /// The task, or the run of a workflow: its id or the beginning of it (default: the one in this folder that asks). A word that
+    /// names none of them is taken for TEXT
     id: Option<String>,
     /// What is wrong: the agent that goes on reads it
     text: Option<String>,

@@ -40,7 +40,7 @@ const LOOK_ANYWAY: Duration = Duration::from_secs(2);
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo attach\n  dacapo watch fix-tests")]
 pub(super) struct AttachArgs {
-    /// The loop, task or run: its id, the beginning of it, a loop's task or a unit's name (default: the one here)
+    /// The loop, task or run: its id, the beginning of it, a loop's task or a unit's name (default: the only one that runs in this folder, else its newest; `-` is the newest anywhere)
     id: Option<String>,
     /// Print what the agent prints, too
     #[arg(short, long)]
@@ -104,10 +104,10 @@ fn show(client: &mut Client, stream: &StreamId, mut feed: impl Feed) -> Result<u
             match news.recv_timeout(TICK) {
                 Ok(News::Change) => break,
                 Ok(News::Key(typed)) => {
-                    if let Some(asked) = keyboard.press(&typed)
-                        && is_left(client, stream, &mut feed, &asked)?
-                    {
-                        return Ok(0);
+                    for asked in keyboard.press(&typed) {
+                        if is_left(client, stream, &mut feed, &asked)? {
+                            return Ok(0);
+                        }
                     }
                     feed.screen().set_footer(keyboard.footer());
                     feed.tick();

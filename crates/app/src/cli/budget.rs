@@ -43,7 +43,7 @@ pub(super) fn allow(effective: &Effective, agent: &AgentCommand) -> Result<LoopB
             // A repository that asks for less than the user can have is told so, no more.
             if is_users(cost) || is_users(tokens) {
                 return Err(UserError::usage(message)
-                    .hint("`--max-time` and `-n` limit every agent (of tasks, `max_iterations` in `ralph`); claude, codex, gemini, opencode, qwen and pi say what they use"));
+                    .hint("limit its time with `--max-time 8h`, or take an agent that says what it uses: claude, codex, gemini, opencode, qwen or pi"));
             }
             budget.warnings.push(message);
             (budget.max_cost, budget.max_tokens) = (None, None);

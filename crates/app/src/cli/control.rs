@@ -45,7 +45,7 @@ pub(super) struct CancelArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo pause fix-tests --now\n  dacapo pause TASK-001")]
 pub(super) struct PauseArgs {
-    /// The loop: its id, the beginning of it, its task or its unit; or a task of `dacapo task` (default: the one here)
+    /// The loop: its id, the beginning of it, its task or its unit; or a task of `dacapo task` (default: the only one that runs in this folder, else its newest; `-` is the newest anywhere)
     id: Option<String>,
     /// Stop the agent instead of waiting for it
     #[arg(long)]
@@ -60,7 +60,7 @@ pub(super) struct PauseArgs {
     after_help = "Example:\n  dacapo steer fix-tests \"use the second approach\"\n  dacapo steer TASK-001 \"write it in French\""
 )]
 pub(super) struct SteerArgs {
-    /// The loop: its id, the beginning of it, or its task; or a task of `dacapo task`; left out, the one here is meant
+    /// The loop: its id, the beginning of it, or its task; or a task of `dacapo task` (default: the only one that runs in this folder, else its newest; `-` is the newest anywhere)
     #[arg(value_name = "ID", value_parser = value::not_blank)]
     id: String,
     /// What the agent is to read in its next prompt

@@ -21,7 +21,7 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo diff\n  dacapo diff fix-tests@2\n  dacapo diff @3 --stat")]
 pub(super) struct DiffArgs {
-    /// The loop or run: its id, the beginning of it, its task or unit; `ID@N` is iteration N of a loop, `@N` of the one here (default: the one here)
+    /// The loop or run: its id, the beginning of it, its task or unit; `ID@N` is iteration N of a loop, `@N` of the default (default: the only one that runs in this folder, else its newest; `-` is the newest anywhere)
     #[arg(value_name = "ID[@N]")]
     what: Option<String>,
     /// A line for each file

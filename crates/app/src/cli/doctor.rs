@@ -103,16 +103,18 @@ pub(super) fn doctor(cx: &Context, args: &DoctorArgs) -> Result<u8, UserError> {
     findings.add("containment", level, containment.words, None);
     sandbox(cx, &mut findings);
     journal(cx, &mut findings)?;
-    match health::room(cx.home.path()).map(|room| (room.shortage(), room)) {
+    // The state folder need not be there yet, or cannot be made.
+    let there = cx.home.path().ancestors().find(|folder| folder.exists()).unwrap_or(cx.home.path());
+    match health::room(there).map(|room| (room.shortage(), room)) {
         Ok((Some(little), _)) => {
-            let detail = format!("{little} at {}", cx.home.path().display());
+            let detail = format!("{little} at {}", there.display());
             findings.add("disk", Level::Bad, detail, Some("make room"));
         }
         Ok((None, room)) => {
             let free = format!("{} GiB free", room.bytes >> 30);
-            match health::served_elsewhere(cx.home.path()) {
+            match health::served_elsewhere(there) {
                 Some(kind) => {
-                    let path = cx.home.path().display();
+                    let path = there.display();
                     let detail = format!("{free} at {path}, on {kind}, where locks and syncs may not hold");
                     let hint = Some("set DACAPO_HOME to a folder on a local disk");
                     findings.add("disk", Level::Warn, detail, hint);
@@ -155,10 +157,14 @@ fn sandbox(cx: &Context, findings: &mut Findings) {
     let configured = Context::folder(None).ok().and_then(|folder| ConfigFiles::load(&folder).ok());
     let rules = configured.map(|files| sandbox_rules(&files.effective(&Typed::default()).sandbox, None));
     let rules = rules.unwrap_or_default();
-    // Where the state cannot be written nothing can be tried, and no other system would help.
-    if let Err(error) = cx.home.prepare() {
-        let hint = "dacapo needs a folder that it can write; `DACAPO_HOME=FOLDER` names another";
-        return findings.add("sandbox", Level::Warn, format!("not tried: {error}"), Some(hint));
+    // The finding about the journal says why, and what helps.
+    if cx.home.prepare().is_err() {
+        return findings.add(
+            "sandbox",
+            Level::Warn,
+            "not tried, because the state folder cannot be written",
+            None,
+        );
     }
     let (level, detail) = match guard::try_out(&cx.home, &rules) {
         Ok(held) => {

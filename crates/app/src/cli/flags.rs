@@ -43,7 +43,7 @@ pub(super) struct LoopFlags {
     /// Client Protocol (claude and codex by their adapters, gemini, opencode, qwen and copilot by themselves)
     #[arg(long, value_enum, value_name = "HOW", default_value_t = value::TransportFlag::Stdio)]
     pub(super) transport: value::TransportFlag,
-    /// Give the agent the tools of `dacapo mcp`, where it can be told on its command line (claude, codex) or over ACP
+    /// Give the agent the tools of `dacapo mcp`, where the agent takes them on its command line (claude, codex) or over ACP
     #[arg(long)]
     pub(super) mcp: bool,
     /// Arguments appended to the agent's own
@@ -95,7 +95,7 @@ pub(super) struct LoopFlags {
     /// How long a claim waits for child loops
     #[arg(long, value_name = "DUR", default_value = "300s")]
     wait_timeout: Millis,
-    /// How often it looks whether they ended
+    /// How often dacapo looks whether the child loops have ended
     #[arg(long, value_name = "DUR", default_value = "1s")]
     poll_interval: Millis,
     /// Time between asking a process to end and killing it

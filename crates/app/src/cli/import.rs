@@ -52,7 +52,7 @@ pub(super) struct ImportArgs {
     /// Print what would be written, and write nothing
     #[arg(long)]
     dry_run: bool,
-    /// The repository to write to (default: the one we are in)
+    /// The repository to write to (default: the one that this folder lies in)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Print JSON instead of text

@@ -94,14 +94,19 @@ pub(super) fn init(cx: &Context, args: &InitArgs) -> Result<u8, UserError> {
     if agents.is_empty() {
         let all = AgentFinding::all(cx, &effective);
         let install = all.iter().find_map(|agent| agent.install.as_deref()).unwrap_or_default();
-        say(format!("agents   none is installed; for example `{install}`"));
+        say(format!(
+            "agents   none is installed: `{install}` installs one, and `--agent-cmd CMD` takes any program"
+        ));
     }
     for agent in &agents {
         say(format!("agent    {}", agent.words()));
+        if let (Some(false), Some(sign_in)) = (agent.signed_in, &agent.sign_in) {
+            say(format!("         to sign in, {sign_in}"));
+        }
     }
     match (begun.is_new, gates.as_slice()) {
         (true, []) => say(
-            "gates    none: how the tests are run could not be guessed; add one there, or type `--gate CMD`",
+            "gates    none: dacapo could not guess how the tests are run; add `gates` to that file, or type `--gate CMD`",
         ),
         (true, _) => {
             for test in &begun.tests {
@@ -123,9 +128,11 @@ pub(super) fn init(cx: &Context, args: &InitArgs) -> Result<u8, UserError> {
         say(format!("tests    {} (`tests.paths`: their names do not tell)", paths.join(", ")));
     }
     let consent = match (&unit, gates.as_slice()) {
-        (Some(_), _) => "; it asks before it runs the tasks' commands, `dacapo trust` agrees now",
+        (Some(_), _) => {
+            ". It asks before it runs the commands of the tasks; `dacapo trust` agrees to them now."
+        }
         (None, []) => "",
-        (None, _) => "; it asks before it runs the gates, `dacapo trust` agrees now",
+        (None, _) => ". It asks before it runs the gates; `dacapo trust` agrees to them now.",
     };
     let next: Vec<String> = next.iter().map(|command| format!("`{command}`")).collect();
     say(format!("next     {}{consent}", next.join(", then ")));

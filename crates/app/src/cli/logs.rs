@@ -27,7 +27,7 @@ const AT_ONCE: u64 = 1 << 20;
     after_help = "Example:\n  dacapo logs fix-tests --iteration 3 --stderr\n  dacapo logs TASK-001 --stage coder"
 )]
 pub(super) struct LogsArgs {
-    /// The loop: its id, the beginning of it, or its task; or a task of `dacapo task` (default: the one here)
+    /// The loop: its id, the beginning of it, or its task; or a task of `dacapo task` (default: the only one that runs in this folder, else its newest; `-` is the newest anywhere)
     id: Option<String>,
     /// Of a task, the newest run of this stage (default: of the stage that was run last)
     #[arg(long, value_name = "STAGE", value_parser = StageName::WORDS)]
@@ -38,16 +38,16 @@ pub(super) struct LogsArgs {
     /// Only this iteration
     #[arg(long, value_name = "N")]
     iteration: Option<u32>,
-    /// What it printed on standard error
+    /// What the agent printed on standard error
     #[arg(long)]
     stderr: bool,
-    /// What the checks printed
+    /// What the gates printed
     #[arg(long, conflicts_with_all = ["stderr", "prompt", "iteration"])]
     gates: bool,
-    /// What it was given
+    /// The prompt that the agent was given
     #[arg(long, conflicts_with = "stderr")]
     prompt: bool,
-    /// Its bytes as they came
+    /// The bytes of the agent as they came, without making them readable
     #[arg(long)]
     raw: bool,
 }

@@ -277,6 +277,9 @@ fn refuse(error: &mut clap::Error) -> ! {
         // The nearest comes last.
         if let Some(word) = words.last().filter(|word| !NEVER_SUGGESTED.contains(&word.as_str())) {
             error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![word.clone()]));
+        } else {
+            let tip = ContextValue::StyledStrs(vec!["`--help` lists the commands".into()]);
+            error.insert(ContextKind::Suggested, tip);
         }
     }
     let text = error.render().to_string();

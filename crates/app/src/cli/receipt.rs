@@ -34,7 +34,7 @@ use crate::{
     after_help = "Example:\n  dacapo receipt fix-tests --json >receipt.json\n  dacapo receipt TASK-001\n  dacapo receipt fix-tests --in-toto >receipt.jsonl\n  dacapo receipt --public-key >machine.pub\n  dacapo verify receipt.jsonl --key machine.pub"
 )]
 pub(super) struct ReceiptArgs {
-    /// The loop: its id, the beginning of it, or its task; or a run of units, or a task of `dacapo task` (default: the one here)
+    /// The loop: its id, the beginning of it, or its task; or a run of units, or a task of `dacapo task` (default: the only one that runs in this folder, else its newest; `-` is the newest anywhere)
     id: Option<String>,
     /// Print JSON instead of text
     #[arg(long)]

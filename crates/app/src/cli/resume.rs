@@ -23,7 +23,7 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo resume fix-tests -n +10\n  dacapo resume TASK-001")]
 pub(super) struct ResumeArgs {
-    /// The loop: its id, the beginning of it, or its task; or a task of `dacapo task`, a unit, or a run (default: the one here)
+    /// The loop: its id, the beginning of it, or its task; or a task of `dacapo task`, a unit, or a run (default: the only one that runs in this folder, else its newest; `-` is the newest anywhere)
     pub(super) id: Option<String>,
     /// Grant N more iterations
     #[arg(short = 'n', long, value_name = "+N", value_parser = value::extra, allow_hyphen_values = true)]

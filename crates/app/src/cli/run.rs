@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{context::Context, error::UserError, report::reporter};
 
-/// Run one loop: an agent, from the top, until the work is done
+/// Run one loop: start an agent again and again until the work is done
 ///
 /// The agent is started again and again with the same prompt until it claims to be done and every gate agrees, or a
 /// limit is reached. Ctrl-C stops it; `dacapo resume` goes on.
@@ -256,7 +256,10 @@ impl RunArgs {
     /// Asks whether the tests of the repository are to be the gate; gives the flag that says so.
     fn propose_gate(&mut self, tests: Option<&Tests>) -> Result<Option<String>, UserError> {
         let Some(tests) = tests.filter(|_| self.flags.agent_args.is_empty()) else { return Ok(None) };
-        let question = format!("No gate is set. Check claims with `{}` (from {})?", tests.run, tests.from);
+        let question = format!(
+            "No gate is set. Believe that the work is done only if `{}` passes (found in {})?",
+            tests.run, tests.from
+        );
         if !consent::ask_or_yes(&question)? {
             return Ok(None);
         }

@@ -18,7 +18,7 @@ use crate::{context::Context, error::UserError};
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo signal deployed\n  dacapo signal k3f9x2 deployed")]
 pub(super) struct SignalArgs {
-    /// The run: its id or the beginning of it; left out, the one here is meant
+    /// The run: its id or the beginning of it (default: the only one that runs in this folder, else its newest; `-` is the newest anywhere)
     #[arg(value_name = "ID", value_parser = value::not_blank)]
     id: String,
     /// The name of the signal

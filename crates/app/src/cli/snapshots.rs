@@ -16,7 +16,7 @@ use crate::{context::Context, error::UserError};
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo snapshots fix-tests\n  dacapo snapshots TASK-001 --json")]
 pub(super) struct SnapshotsArgs {
-    /// The loop: its id, the beginning of it, or its task; of a task of `dacapo task`, all its stages (default: the one here)
+    /// The loop: its id, the beginning of it, or its task; of a task of `dacapo task`, all its stages (default: the only one that runs in this folder, else its newest; `-` is the newest anywhere)
     id: Option<String>,
     /// Print JSON instead of text
     #[arg(long)]
@@ -92,7 +92,7 @@ pub(super) fn list(cx: &Context, args: &SnapshotsArgs) -> Result<u8, UserError> 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo restore fix-tests@2\n  dacapo restore fix-tests@undo")]
 pub(super) struct RestoreArgs {
-    /// The loop, and after which iteration; `@N` is of the one here
+    /// The loop, and after which iteration; `@N` alone means the only loop that runs in this folder, else its newest
     #[arg(value_name = "ID@N")]
     what: String,
     /// Print JSON instead of text

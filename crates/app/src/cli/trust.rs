@@ -41,7 +41,7 @@ pub(super) struct TrustArgs {
     /// Withdraw consent
     #[arg(long)]
     revoke: bool,
-    /// The repository (default: the one we are in)
+    /// The repository (default: the one that this folder lies in)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Print JSON instead of text; with --show

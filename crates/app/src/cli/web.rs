@@ -32,16 +32,16 @@ pub(super) struct ServerFlags {
     /// Let loops and runs be paused, cancelled, steered and answered from there
     #[arg(long)]
     allow_control: bool,
-    /// Where to listen: what is not of this machine alone needs TLS
+    /// The address to listen on; one that other machines can reach needs TLS
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     listen: std::net::IpAddr,
     /// A name that others call this machine by (with `--listen`)
     #[arg(long, value_name = "NAME", value_parser = value::not_blank)]
     host: Vec<String>,
-    /// A certificate, as PEM, with those that vouch for it
+    /// The certificate and its chain, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// The key of the certificate, as PEM
+    /// The key of the certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// Listen where others reach it although nothing is encrypted: behind a proxy that has TLS, or in a network of your own

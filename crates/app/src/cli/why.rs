@@ -15,7 +15,7 @@ use crate::{context::Context, error::UserError, not_begun::TaskNotBegun, report:
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo why fix-tests\n  dacapo why TASK-001")]
 pub(super) struct WhyArgs {
-    /// The loop: its id, the beginning of it, or its task; or a task of `dacapo task`, a unit, or a run (default: the one here)
+    /// The loop: its id, the beginning of it, or its task; or a task of `dacapo task`, a unit, or a run (default: the only one that runs in this folder, else its newest; `-` is the newest anywhere)
     id: Option<String>,
     /// Print JSON instead of text
     #[arg(long)]

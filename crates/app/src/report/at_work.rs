@@ -43,6 +43,12 @@ impl AtWork {
                 (self.worker, self.gate, self.parked) = (Some(worker), None, None);
                 self.last.clear();
             }
+            LoopEvent::UsageSeen { model: Some(model), .. } => {
+                if let Some(view) = &self.view {
+                    self.worker = Some(format!("{} {model}", view.agent));
+                    self.models.insert(view.agent.clone(), model.clone());
+                }
+            }
             LoopEvent::AgentExited { exit, .. } => {
                 self.worker = None;
                 let agent = self.view.as_ref().map(|view| view.agent.clone());

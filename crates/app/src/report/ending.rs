@@ -8,8 +8,8 @@ use std::{
 use dacapo_core::{
     event::{MergeMode, Reason, Spend},
     ids::{LoopId, RunId},
-    text::{ansi::readable, columns::wrapped},
-    view::{LoopView, StageTaskView, Told, WorkflowView, after_run, why, why_task},
+    text::{ansi::readable, columns::wrapped, count},
+    view::{LoopView, StageTaskView, Told, WorkflowView, after_run, until_passed, why, why_task},
 };
 use dacapo_engine::{
     client::Client,
@@ -68,12 +68,25 @@ fn lines(view: &LoopView, done: Option<&WorkDone>, gates: &[String]) -> Vec<Stri
             lines.push(format!("  {:<9}{line}", if at == 0 { "changed" } else { "" }));
         }
     }
+    // The files of a plain folder are known by their names and hashes.
+    if let Some(changed) = view.tally.changed.as_ref().filter(|changed| view.is_plain && changed.count > 0) {
+        let files = count(u32::try_from(changed.count).unwrap_or(u32::MAX), "file");
+        let more = changed.count.saturating_sub(changed.some.len() as u64);
+        let more = (more > 0).then(|| format!("… and {more} more files"));
+        let sum = format!("{files} changed; in no git repository, so nothing can be put back");
+        for (at, line) in changed.some.iter().cloned().chain(more).chain([sum]).enumerate() {
+            lines.push(format!("  {:<9}{line}", if at == 0 { "changed" } else { "" }));
+        }
+    }
     let why = why(view);
     match view.verified {
         Some(true) if is_done => {
             let gates = gates.iter().map(|gate| format!("`{}`", one_line(gate))).collect::<Vec<_>>();
             let by = if gates.is_empty() { "the gates".to_owned() } else { gates.join(", ") };
             lines.push(format!("  verified by {by}"));
+        }
+        _ if until_passed(view) => {
+            lines.push("  verified by the until command alone: no gate stood behind it".to_owned());
         }
         _ if is_done => lines.push("  verified by nothing: no gate checked it".to_owned()),
         _ => lines.push(format!("  why      {}", why.because)),
@@ -90,7 +103,7 @@ fn lines(view: &LoopView, done: Option<&WorkDone>, gates: &[String]) -> Vec<Stri
                  `dacapo restore {id}@0` takes it back"
             ),
             (true, None) if view.verified == Some(true) => format!("`dacapo receipt {id}` shows the proof"),
-            (true, None) => "check the work yourself; next time give `--gate CMD`".to_owned(),
+            (true, None) => why.next,
         }
     ));
     lines

@@ -483,8 +483,9 @@ fn describe(event: &LoopEvent) -> String {
             let rest: String = [time, cost, tokens].into_iter().flatten().collect();
             format!("limits raised: {} more iterations{rest}", grant.extra_iterations)
         }
-        LoopEvent::UsageSeen { spend, .. } => {
-            format!("used so far: {}", money(spend).unwrap_or_else(|| "nothing".to_owned()))
+        LoopEvent::UsageSeen { spend, model, .. } => {
+            let by = model.as_ref().map(|model| format!(", by {model}")).unwrap_or_default();
+            format!("used so far: {}{by}", money(spend).unwrap_or_else(|| "nothing".to_owned()))
         }
         LoopEvent::BudgetLow { detail, .. } => format!("most of a shared budget is used: {detail}"),
         LoopEvent::BudgetReached { detail } => format!("budget reached: {detail}"),

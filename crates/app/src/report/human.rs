@@ -151,6 +151,12 @@ impl Human {
     }
 
     fn show(&mut self, envelope: &Envelope, view: &LoopView) {
+        if let LoopEvent::UsageSeen { model: Some(model), .. } = &envelope.event
+            && self.models.get(&view.agent) != Some(model)
+        {
+            self.models.insert(view.agent.clone(), model.clone());
+            self.worker = format!("{} {model}", view.agent);
+        }
         if let LoopEvent::AgentExited { exit, .. } = &envelope.event {
             self.said = exit.detail.clone().unwrap_or_default();
             self.models.extend(exit.model.clone().map(|model| (view.agent.clone(), model)));
@@ -304,12 +310,15 @@ impl Human {
                     }
                 }
             }
-            // It ends the loop: what it printed says why.
-            LoopEvent::GateTried { name, tried, .. } if tried.missing_program.is_some() => {
-                self.line(
-                    "31",
-                    &format!("  gate `{name}` exited {} before the first agent", tried.exit_code),
-                );
+            // Said before the agent costs anything: the user may want to end the loop and correct the command.
+            LoopEvent::GateTried { name, tried, .. } if matches!(tried.exit_code, 126 | 127) => {
+                if tried.awaits_program {
+                    return self
+                        .line("2", &format!("  gate `{name}` has no program yet: the agent may write it"));
+                }
+                let colour = if tried.missing_program.is_some() { "31" } else { "33" };
+                let line = format!("  gate `{name}` exited {} before the first agent", tried.exit_code);
+                self.line(colour, &line);
                 for line in event_lines::last_lines(&tried.output_tail, LINES_SHOWN) {
                     self.line("2", &format!("  │ {line}"));
                 }

@@ -14,17 +14,17 @@ fn a_budget_that_nobody_can_hold_is_refused() {
         (
             vec!["--agent-cmd", "true", "--max-cost", "5"],
             "`--max-cost` cannot be held: `true` does not say what it used",
-            "`--max-time` and `-n` limit every agent",
+            "limit its time with `--max-time 8h`",
         ),
         (
             vec!["--agent-cmd", "true", "--max-tokens", "5"],
             "`--max-tokens` cannot be held: `true` does not say what it used",
-            "`--max-time`",
+            "`--max-time 8h`",
         ),
         (
             vec!["-a", "copilot", "--max-tokens", "5"],
             "`--max-tokens` cannot be held: `copilot` does not say what it used",
-            "`--max-time`",
+            "`--max-time 8h`",
         ),
         (
             vec!["-a", "claude", "--model", "no-such-model", "--max-cost", "5"],

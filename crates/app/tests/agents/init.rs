@@ -38,7 +38,10 @@ fn what_is_there_is_told_and_left_alone() {
     assert_has(&output.stdout, "is there already; it was left as it is");
     assert_has(&output.stdout, "gate     ./check.sh");
     assert_has(&output.stdout, "tests    go test ./... (guessed from go.mod) is no gate there");
-    assert_has(&output.stdout, "agents   none is installed; for example `npm install -g");
+    assert_has(
+        &output.stdout,
+        "agents   none is installed: `npm install -g @anthropic-ai/claude-code` installs one",
+    );
     let told = json(&env, ["init", "--json"]);
     assert_eq!((&told["written"], &told["kept"]), (&json!([]), &json!([".dacapo/config.yaml"])));
     assert_eq!(told["tests"], json!([{"run": "go test ./...", "from": "go.mod"}]));

@@ -108,7 +108,7 @@ fn a_pipe_is_told_the_whole_of_a_loop_that_is_over() {
       receipt [SHA] · `dacapo receipt [LOOP]`
     completed after 1 iteration, [DURATION]
       verified by nothing: no gate checked it
-      next     check the work yourself; next time give `--gate CMD`
+      next     Check the work yourself; next time give `--gate CMD`.
     ");
     env.run_loop("exit 1", &["-n", "1"]).assert_code(3);
     env.run(["attach", "t"]).assert_code(3);

@@ -146,6 +146,10 @@ fn a_state_folder_that_cannot_be_used_is_named_with_a_way_out() {
         assert_has(last_line(&output), words);
         assert_has(&output.stderr, "hint: set DACAPO_HOME");
     }
+    let mut command = env.dacapo(["status"]);
+    command.env_remove("DACAPO_HOME").env_remove("XDG_STATE_HOME").env("HOME", "relative");
+    let output = env.run_command(command).assert_code(5);
+    assert_has(&output.stderr, "dacapo: HOME is not an absolute path: `relative`\nhint: set DACAPO_HOME");
     assert!(!env.workspace().join("relative").exists());
     assert_eq!(env.starts(), 0);
 }

@@ -39,7 +39,52 @@ fn a_missing_commit_changed_tests_and_work_that_was_done_before_are_told_as_such
     let more =
         "`dacapo resume [LOOP] -n +10` grants ten more; `dacapo logs [LOOP]` shows what the agent said.";
     assert_eq!(next_step(script, &["-n", "1", "--gate", "grep -q three notes.txt"], 3), more);
-    assert_eq!(next_step("say hm", &["-n", "1"], 3), more);
+    let never = format!("{more} An agent that is done has to print `<promise>DONE</promise>`.");
+    assert_eq!(next_step("say hm", &["-n", "1"], 3), never);
+}
+
+#[test]
+fn a_gate_that_cannot_run_yet_is_told_before_the_first_agent() {
+    let env = world();
+    env.git_init();
+    env.write("check.sh", "exit 0\n").write("a", "a\n");
+    env.git(["add", "-A"]);
+    env.git(["commit", "-q", "-m", "start"]);
+    let output = env.run_loop("append a b; promise", &["--gate", "./check.sh"]).assert_code(5);
+    insta::assert_snapshot!(env.redact(&output.stdout), @r"
+    dacapo: loop [LOOP] · task t · agent fake-agent
+      in [WORKSPACE] · 1 gate · at most 100 iterations
+      gate `./check.sh` exited 126 before the first agent
+      │ /bin/sh: 1: ./check.sh: Permission denied
+    iteration 1/100  exit 0, [DURATION] · claims to be done (promise)
+      gate `./check.sh` exited 126, [DURATION]
+      │ /bin/sh: 1: ./check.sh: Permission denied
+    failed after 1 iteration, [DURATION]
+      changed  a | 1 +
+               1 file changed, 1 insertion(+); not committed
+      why      Failed: gate `./check.sh` cannot run: it exits 126 with the same words as before the first agent.
+      next     Make the gate's program executable (`chmod +x`), then `dacapo resume [LOOP]`; if its command is wrong, correct it and begin anew with `dacapo run`.
+    ");
+    // The agent may be about to write it.
+    let output = env.run_loop("append a c; promise", &["-n", "1", "--gate", "./later.sh"]).assert_code(3);
+    assert_has(
+        &output.stdout,
+        "  gate `./later.sh` has no program yet: the agent may write it\niteration 1/1",
+    );
+}
+
+#[test]
+fn the_end_of_a_loop_in_a_plain_folder_offers_nothing_that_cannot_work_there() {
+    let env = world();
+    let output = env.run_loop("write new.txt x; promise", &["--gate", "true"]).assert_code(0);
+    let end = output.stdout.find("  changed").expect("what changed is told");
+    insta::assert_snapshot!(env.redact(&output.stdout[end..]), @r"
+      changed  new.txt
+               1 file changed; in no git repository, so nothing can be put back
+      verified by `true`
+      next     `dacapo receipt [LOOP]` shows the proof
+    ");
+    assert!(!env.run(["why", "t"]).assert_code(0).stdout.contains("dacapo diff"));
 }
 
 #[test]

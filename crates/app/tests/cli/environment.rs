@@ -172,8 +172,10 @@ fn where_the_state_cannot_be_written_doctor_says_that_of_the_sandbox_too() {
     let mut command = env.dacapo(["doctor"]);
     command.env("DACAPO_HOME", env.workspace().join("file/home"));
     let output = env.run_command(command).assert_code(5);
-    assert_has(&output.stdout, "warn sandbox      not tried: ");
-    assert_has(&output.stdout, "`DACAPO_HOME=FOLDER` names another");
+    assert_has(&output.stdout, "warn sandbox      not tried, because the state folder cannot be written\n");
+    assert_eq!(output.stdout.matches("cannot write to the state folder").count(), 1, "{}", output.stdout);
+    assert_eq!(output.stdout.matches("hint: set DACAPO_HOME to a folder").count(), 1, "{}", output.stdout);
+    assert_has(&output.stdout, " GiB free");
     assert!(!output.stdout.contains("made to allow more"), "{}", output.stdout);
 }
 

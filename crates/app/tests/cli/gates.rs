@@ -167,6 +167,6 @@ fn a_gate_that_does_not_know_its_target_is_told_before_the_first_agent_and_ends_
     );
     assert_eq!(env.starts(), 1);
     let why = env.run(["why", "t"]).assert_code(0).stdout;
-    assert_has(&why, "prints the same as before the first agent");
+    assert_has(&why, "with the same words as before the first agent");
     assert_has(&why, "Next: Install what the gate needs, then `dacapo resume ");
 }

@@ -25,6 +25,8 @@ fn a_short_loop_in_a_pipe_is_a_few_plain_lines() {
       accepted
       receipt [SHA] · `dacapo receipt [LOOP]`
     completed after 3 iterations, [DURATION]
+      changed  fixed
+               1 file changed; in no git repository, so nothing can be put back
       verified by `test -e fixed`
       next     `dacapo receipt [LOOP]` shows the proof
     ");
@@ -54,6 +56,8 @@ fn a_red_gate_and_a_failed_agent_are_quoted_on_the_screen() {
       │ line 7
       refused: gate `for i in 1 2 3 4 5 6 7; do echo line $i; done; echo; exit 1` exited 1
     failed after 2 iterations, [DURATION]
+      changed  work
+               1 file changed; in no git repository, so nothing can be put back
       why      Failed: 2 iterations used without an accepted claim. The last claim was refused in iteration 2: gate `for i in 1 2 3 4 5 6 7; do echo line $i; done; echo; exit 1` exited 1.
       next     `dacapo resume [LOOP] -n +10` grants ten more; `dacapo logs [LOOP]` shows what the agent said.
     ");
@@ -351,7 +355,10 @@ fn every_way_to_ask_for_help_says_what_each_command_does() {
     for args in [&["--help"][..], &["-h"], &["help"], &[]] {
         let output = env.run(args);
         let text = format!("{}{}", output.stdout, output.stderr);
-        assert_has(&text, "  run          Run one loop: an agent, from the top, until the work is done");
+        assert_has(
+            &text,
+            "  run          Run one loop: start an agent again and again until the work is done",
+        );
         assert_has(&text, "  completions  Print the completion script of a shell");
     }
     assert_has(&env.run(["unit", "--help"]).assert_code(0).stdout, "Show units, how far they are");

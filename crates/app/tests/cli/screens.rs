@@ -151,6 +151,7 @@ fn what_the_first_commands_say_in_a_repository() {
         ("report_of_nothing", vec!["report"]),
         ("clean", vec!["clean", "--dry-run"]),
         ("wrong_word", vec!["stauts"]),
+        ("wrong_word_for_a_command_that_changes_files", vec!["runn"]),
     ] {
         let mut command = env.dacapo(&args);
         command.env("PATH", &empty);

@@ -1,6 +1,6 @@
 //! What agents cost, while they run and after; and where that ends a loop.
 
-use dacapo_testkit::{Signal, TestEnv};
+use dacapo_testkit::{Signal, Terminal, TestEnv, live_part};
 use serde_json::json;
 
 use crate::{
@@ -47,6 +47,7 @@ fn what_it_costs_is_known_while_it_runs_and_corrected_by_its_own_figure() {
     env.wait_until("the first message is counted", LONG, || cost(&env) == Some(0.02));
     let status = env.status("t");
     assert_eq!((&status["tokens"]["output"], &status["cost_estimated"]), (&json!(1000), &json!(false)));
+    assert_eq!(status["model"], MODEL, "also while the first agent works");
     take_steps(&env, 2..=2);
     env.wait_until("the second message is counted", LONG, || cost(&env) == Some(0.04));
     assert_has(&env.run(["status", "t"]).stdout, "used so far: $0.0400");
@@ -54,7 +55,7 @@ fn what_it_costs_is_known_while_it_runs_and_corrected_by_its_own_figure() {
     let output = running.wait(LONG).assert_code(0);
     assert_has(&output.stdout, "$0.0700");
     let seen = env.events_of("t", "usage_seen");
-    assert_eq!(seen[0]["cost_usd"], 0.02, "{seen:?}");
+    assert_eq!((&seen[0]["cost_usd"], &seen[0]["model"]), (&json!(0.02), &json!(MODEL)), "{seen:?}");
     let exited = &env.events_of("t", "agent_exited")[0];
     assert_eq!(exited["cost_usd"], 0.07);
     let usage = json!({"input": 500, "output": 2000, "cache_read": 10_000, "cache_write": 0, "reasoning": 0});
@@ -69,6 +70,24 @@ fn the_model_that_an_agent_names_is_recorded_and_stands_in_the_receipt() {
     assert_eq!(env.status("t")["model"], MODEL);
     assert_eq!(env.events_of("t", "agent_exited")[0]["model"], MODEL);
     assert_has(&env.run(["receipt", "t"]).assert_code(0).stdout, &format!("mine, model {MODEL}"));
+}
+
+#[test]
+fn the_live_view_names_the_model_while_the_first_agent_works() {
+    let env = world_of(&[&script(&[steps(1), "wait-file go".to_owned(), done()])]);
+    let running = env.start_mine(&["-n", "1", "--max-cost", "5"]);
+    take_steps(&env, 1..=1);
+    env.wait_until("the first message is counted", LONG, || cost(&env) == Some(0.02));
+    let attach = format!("{} attach t", env!("CARGO_BIN_EXE_dacapo"));
+    let mut views = Vec::new();
+    for columns in [40, 80, 160] {
+        let terminal = Terminal::open(&env, columns, 30, &attach);
+        terminal.wait_for("p pause");
+        views.push(format!("{columns} columns:\n{}", live_part(&env, &terminal.wait_for("of $5"))));
+    }
+    insta::assert_snapshot!(views.join("\n\n"));
+    env.write("go", "");
+    running.wait(LONG).assert_code(0);
 }
 
 #[test]

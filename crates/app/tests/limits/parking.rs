@@ -57,7 +57,10 @@ fn everybody_can_see_that_it_waits_and_until_when() {
     let why = env.why("t");
     assert_has(
         &why,
-        &format!("Parked until {}: You've hit your 5-hour limit", status["until"].as_str().unwrap()),
+        &format!(
+            "Parked until {}: You've hit your 5-hour limit",
+            time(&status["until"]).strftime("%Y-%m-%d %H:%M:%SZ")
+        ),
     );
     assert_has(&why, "Next: It goes on by itself.");
     let event = &env.events_of("t", "parked")[0];

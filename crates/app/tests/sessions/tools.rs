@@ -18,7 +18,6 @@ fn call(host: &Host, session: &str, tool: &str, arguments: Value) -> (String, bo
 
 #[test]
 fn done_is_judged_when_the_agent_stops_and_its_refusal_can_be_read() {
-    // req 133
     let host = Host::new();
     host.user("gates: [{name: made, run: test -e made}]\n");
     host.start("s1", &["--max-iterations", "5"]).assert_code(0);

@@ -37,8 +37,8 @@ fn the_example_is_worked_off_by_the_commands_that_are_printed() {
     Wrote [WORKSPACE]/specs/tasks/hello/01-greet.md
     Wrote [WORKSPACE]/specs/tasks/hello/02-guests.md
     Wrote [WORKSPACE]/specs/tasks/hello/IMPLEMENTATION_PLAN.md
-    gates    none: how the tests are run could not be guessed; add one there, or type `--gate CMD`
-    next     `git add .dacapo/config.yaml specs/tasks/hello && git commit -m "Add unit hello"`, then `dacapo unit run --unit hello`; it asks before it runs the tasks' commands, `dacapo trust` agrees now
+    gates    none: dacapo could not guess how the tests are run; add `gates` to that file, or type `--gate CMD`
+    next     `git add .dacapo/config.yaml specs/tasks/hello && git commit -m "Add unit hello"`, then `dacapo unit run --unit hello`. It asks before it runs the commands of the tasks; `dacapo trust` agrees to them now.
     "#
     );
     let output = world.env.run(["unit", "check"]).assert_code(0);

@@ -58,8 +58,10 @@ pub fn guess_tests(files: &[String], read: impl Fn(&str) -> Option<String>) -> V
     if has("deno.json") || has("deno.jsonc") {
         let from = if has("deno.json") { "deno.json" } else { "deno.jsonc" };
         found.push(Tests { run: "deno test", from });
-    } else if has("bunfig.toml") && found.iter().all(|test| test.from != "package.json") {
-        found.push(Tests { run: "bun test", from: "bunfig.toml" });
+    } else if found.iter().all(|test| test.from != "package.json")
+        && let Some(from) = ["bunfig.toml", "bun.lock", "bun.lockb"].into_iter().find(|name| has(name))
+    {
+        found.push(Tests { run: "bun test", from });
     }
     if let Some(from) = ["build.gradle.kts", "build.gradle"].into_iter().find(|name| has(name)) {
         let run = if has("gradlew") { "./gradlew test" } else { "gradle test" };
@@ -180,7 +182,7 @@ tests:
     }
     text.push_str(
         "
-# What the agent may not change if its claim is to count.
+# What the agent may not change if its claim is to count. A pattern has to fit a file, unless it begins with `?`.
 # protect: [\"tests/**\", \"?.github/**\"]
 ",
     );
@@ -195,7 +197,7 @@ mod tests {
     #[test]
     fn tests_are_guessed_from_what_is_there() {
         type Files = &'static [(&'static str, &'static str)];
-        let table: [(Files, &[&str]); 30] = [
+        let table: [(Files, &[&str]); 32] = [
             (&[], &[]),
             (&[("Cargo.toml", "[package]")], &["cargo test < Cargo.toml"]),
             (&[("package.json", r#"{"scripts": {"test": "vitest"}}"#)], &["npm test < package.json"]),
@@ -238,6 +240,11 @@ mod tests {
             ),
             (&[("deno.json", "{}")], &["deno test < deno.json"]),
             (&[("bunfig.toml", "")], &["bun test < bunfig.toml"]),
+            (&[("package.json", r#"{"name": "x"}"#), ("bun.lock", "")], &["bun test < bun.lock"]),
+            (
+                &[("package.json", r#"{"scripts": {"test": "vitest"}}"#), ("bun.lock", "")],
+                &["bun run test < package.json"],
+            ),
             (&[("justfile", "test filter='':\n  cargo test\n")], &["just test < justfile"]),
             (&[("Makefile", "test:\n"), ("justfile", "test:\n")], &["make test < Makefile"]),
             (

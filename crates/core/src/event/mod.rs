@@ -106,6 +106,9 @@ pub enum LoopEvent {
         /// All of this process so far.
         #[serde(flatten)]
         spend: Spend,
+        /// The model that answers, where the agent names it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
     },
     /// A budget is used up; what runs is being stopped.
     BudgetReached {

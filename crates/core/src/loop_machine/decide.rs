@@ -53,7 +53,9 @@ impl Decision {
             }
             (Delaying, In::DelayOver) | (Parked(_), In::ParkOver) => self.perform(Effect::ReadMarkers),
 
-            (Running, In::UsageSeen { spend, shared, unpriced }) => self.usage_seen(spend, &shared, unpriced),
+            (Running, In::UsageSeen { spend, shared, model, is_unpriced }) => {
+                self.usage_seen(spend, &shared, model, is_unpriced);
+            }
             (Running, In::AgentExited(report)) => self.agent_exited(*report),
             (Running, In::AgentNotStarted(failure)) => self.agent_not_started(failure),
 

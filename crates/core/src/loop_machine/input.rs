@@ -44,8 +44,10 @@ pub enum Input {
         spend: Spend,
         /// What all loops have used together, this one included.
         shared: SharedSpend,
-        /// The model of the agent, if dacapo knows no price for it.
-        unpriced: Option<String>,
+        /// The model of the agent, as far as it is known.
+        model: Option<String>,
+        /// Whether dacapo knows no price for that model.
+        is_unpriced: bool,
     },
     /// The time a parked loop waited for has come.
     ParkOver,

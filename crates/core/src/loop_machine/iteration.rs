@@ -309,8 +309,7 @@ impl Decision {
                 self.finish(Reason::Error, error);
             }
             AfterAgent::FailsAtOnce => {
-                let said =
-                    stderr.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+                let said = complaint(stderr);
                 let times = self.state.counters.failed_at_once;
                 self.finish_iteration(IterationOutcome::NoClaim);
                 self.finish(
@@ -451,5 +450,42 @@ impl Decision {
         };
         let iteration = self.state.counters.iterations;
         self.record(LoopEvent::IterationFinished { iteration, outcome, spent_ms, progress });
+    }
+}
+
+/// The line of `stderr` that says what is wrong: the last that speaks of an error, for hints and usage may follow it and calls stand
+/// around it, else the last.
+fn complaint(stderr: &str) -> &str {
+    let mut lines = stderr.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+    let last = lines.clone().next().unwrap_or_default();
+    let speaks_of_error = |line: &&str| line.to_lowercase().contains("error") && !line.starts_with("at ");
+    lines.find(speaks_of_error).unwrap_or(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_that_says_what_is_wrong_is_found_among_others() {
+        for (stderr, line) in [
+            ("", ""),
+            ("unknown option --yolo\n\n", "unknown option --yolo"),
+            ("Error: model not found: gpt-nope\nTry one of: a, b\n", "Error: model not found: gpt-nope"),
+            (
+                "error: unexpected argument '--x' found\n\nUsage: agent [OPTIONS]\n\nFor more information, try '--help'.\n",
+                "error: unexpected argument '--x' found",
+            ),
+            (
+                "Traceback (most recent call last):\n  File \"a.py\", line 1\nModuleNotFoundError: No module named 'x'\n",
+                "ModuleNotFoundError: No module named 'x'",
+            ),
+            (
+                "Error: Cannot find module 'x'\n    at node:internal/errors:541\n    at main (a.js:1)\n",
+                "Error: Cannot find module 'x'",
+            ),
+        ] {
+            assert_eq!(complaint(stderr), line, "{stderr:?}");
+        }
     }
 }

@@ -103,7 +103,7 @@ impl Decision {
         let broken = self.state.trials.get(&gate.name).and_then(|trial| trial.broken.as_ref())?;
         (broken.0 == result.exit_code && broken.1 == result.output_sha256).then(|| {
             format!(
-                "gate `{}` cannot run: it exits {} and prints the same as before the first agent",
+                "gate `{}` cannot run: it exits {} with the same words as before the first agent",
                 gate.name, result.exit_code
             )
         })

@@ -156,9 +156,15 @@ impl Decision {
     }
 
     /// The running agent has used `spend` so far.
-    pub(super) fn usage_seen(&mut self, spend: Spend, shared: &SharedSpend, unpriced: Option<String>) {
+    pub(super) fn usage_seen(
+        &mut self,
+        spend: Spend,
+        shared: &SharedSpend,
+        model: Option<String>,
+        is_unpriced: bool,
+    ) {
         let (iteration, attempt) = (self.state.counters.iterations, self.state.counters.attempts);
-        self.record(LoopEvent::UsageSeen { iteration, attempt, spend });
+        self.record(LoopEvent::UsageSeen { iteration, attempt, spend, model: model.clone() });
         if self.state.spending.exhausted.is_some() || self.state.orders.stop.is_some() {
             return;
         }
@@ -169,8 +175,8 @@ impl Decision {
         let accounts = accounts(&self.state, self.state.spending.ledger.total(), shared);
         let detail = match first_exceeded(&accounts) {
             Some(refusal) => Some(refusal.to_string()),
-            None => unpriced
-                .filter(|_| is_fiction)
+            None => model
+                .filter(|_| is_unpriced && is_fiction)
                 .map(|model| format!("model `{model}` has no price, so `--max-cost` cannot be held")),
         };
         if let Some(detail) = detail {

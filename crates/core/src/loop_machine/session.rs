@@ -47,7 +47,7 @@ impl Decision {
         let spend = report.exit.spend();
         if self.state.phase == Phase::Running {
             if unpriced.is_some() {
-                self.usage_seen(spend, &SharedSpend::default(), unpriced);
+                self.usage_seen(spend, &SharedSpend::default(), unpriced, true);
             }
             return self.agent_exited(report);
         }
@@ -55,7 +55,8 @@ impl Decision {
         // attempt, and may all the same hold a claim. That a turn ended says that the provider answers.
         if spend != Spend::default() {
             let attempt = self.state.counters.attempts;
-            self.record(LoopEvent::UsageSeen { iteration, attempt, spend });
+            let model = report.exit.model.clone();
+            self.record(LoopEvent::UsageSeen { iteration, attempt, spend, model });
         }
         if let Some((id, tree)) = report.snapshot {
             self.record(LoopEvent::SnapshotTaken { iteration, id, tree });

@@ -26,6 +26,7 @@ fn spending(cost: f64) -> LoopEvent {
         iteration: 1,
         attempt: 1,
         spend: Spend { cost_usd: Some(cost), ..Spend::default() },
+        model: None,
     }
 }
 

@@ -27,7 +27,7 @@ pub use report::{Report, ReportEntry, ReportTotals, report};
 pub use tally::{BUDGET_LOW, ChangedFiles, REFUSED_OFTEN, Tally};
 pub use task::{StageRunView, StageTaskView, TaskQuestionView, task_line, why_task};
 pub use unit::{RunView, TaskView, UnitStatus, UnitView, after_run, run_again, unit_line, why_run, why_unit};
-pub use why::{RefusedBy, Why, why};
+pub use why::{RefusedBy, Why, until_passed, why};
 pub use workflow::{QuestionView, StepView, WorkflowView, refused_answer, why_workflow, workflow_line};
 
 use crate::{
@@ -207,7 +207,10 @@ impl LoopView {
                 self.works_by(agent);
                 self.take_spend(&envelope.event);
             }
-            LoopEvent::UsageSeen { .. } => self.take_spend(&envelope.event),
+            LoopEvent::UsageSeen { model, .. } => {
+                self.take_spend(&envelope.event);
+                self.model = model.clone().or(self.model.take());
+            }
             LoopEvent::AgentExited { exit, .. } => {
                 self.take_spend(&envelope.event);
                 self.model = exit.model.clone().or(self.model.take());

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    event::{AgentExit, Grant, IterationOutcome, LoopStarted, OutputMarks, StopCause},
+    event::{AgentExit, Grant, IterationOutcome, LoopStarted, OutputMarks, Spend, StopCause},
     judge::{claim::RefusalReason, signal::Signal},
     loop_machine::decide_tests::{agent_exit, every_event, gate_result, policy, receipts, started},
     policy::GateSpec,
@@ -226,6 +226,9 @@ fn a_change_that_was_refused_is_shown_by_what_works_in_its_folder() {
             let next = why(&failed).next;
             assert!(next.starts_with(shows), "{next}");
         }
+        let (reason, verified) = (Some(Reason::Done), Some(true));
+        let done = LoopView { state: "completed".into(), reason, verified, is_plain, ..view([]) };
+        assert_eq!(why(&done).next.contains("dacapo diff"), !is_plain);
     }
 }
 
@@ -237,10 +240,18 @@ fn the_model_is_the_one_that_the_agent_named_last_and_goes_with_its_agent() {
         exit: AgentExit { model: model.map(str::to_owned), ..agent_exit(0) },
         judged: crate::event::AttemptJudgement::default(),
     };
+    let used = |model: Option<&str>| LoopEvent::UsageSeen {
+        iteration: 1,
+        attempt: 1,
+        spend: Spend::default(),
+        model: model.map(str::to_owned),
+    };
     let switched = || LoopEvent::AgentSwitched { agent: "other".into(), index: 1, why: "a limit".into() };
     for (events, model) in [
         (vec![exited(None)], None),
         (vec![exited(Some("m1")), exited(None)], Some("m1")),
+        (vec![used(Some("m1"))], Some("m1")),
+        (vec![exited(Some("m1")), used(None)], Some("m1")),
         (vec![exited(Some("m1")), exited(Some("m2"))], Some("m2")),
         (vec![exited(Some("m1")), switched()], None),
         (vec![exited(Some("m1")), switched(), exited(Some("m2"))], Some("m2")),
@@ -288,7 +299,7 @@ fn why_gives_one_reason_and_one_next_step_for_every_end() {
             Reason::Done,
             "task completed",
             "Completed: the claim of iteration 3 passed 1 gate.".to_owned(),
-            "`dacapo receipt abcdefghjk` shows the proof, and in a git repository `dacapo diff abcdefghjk` what was changed.",
+            "`dacapo receipt abcdefghjk` shows the proof, `dacapo diff abcdefghjk` what was changed.",
         ),
         (
             vec![accepted(false)],
@@ -296,6 +307,13 @@ fn why_gives_one_reason_and_one_next_step_for_every_end() {
             "task completed",
             "Completed, unverified: no gate stood behind the claim.".to_owned(),
             "Check the work yourself; next time give `--gate CMD`.",
+        ),
+        (
+            vec![accepted(false)],
+            Reason::Done,
+            "the claim was accepted (until command)",
+            "Completed: the until command passed, and no gate stood behind it.".to_owned(),
+            "Look at what was changed; a `--gate CMD` also looks whether tests were weakened.",
         ),
         (vec![], Reason::Error, "DONE is a directory", "Failed: DONE is a directory.".to_owned(), {
             "Mend that, then `dacapo resume abcdefghjk`."
@@ -313,6 +331,22 @@ fn why_gives_one_reason_and_one_next_step_for_every_end() {
         (vec![], Reason::Lock, "held by x", "Failed: held by x.".to_owned(), {
             "`dacapo status` shows who holds it."
         }),
+        (
+            vec![],
+            Reason::MaxIterations,
+            "3 iterations used",
+            "Failed: 3 iterations used. The agent never claimed to be done.".to_owned(),
+            "`dacapo resume abcdefghjk -n +10` grants ten more; `dacapo logs abcdefghjk` shows what the agent said. An agent that is \
+             done has to print `<promise>DONE</promise>`.",
+        ),
+        (
+            vec![],
+            Reason::Gate,
+            "gate `./c.sh` cannot run: it exits 126 with the same words as before the first agent",
+            "Failed: gate `./c.sh` cannot run: it exits 126 with the same words as before the first agent.".to_owned(),
+            "Make the gate's program executable (`chmod +x`), then `dacapo resume abcdefghjk`; if its command is wrong, correct it \
+             and begin anew with `dacapo run`.",
+        ),
         (
             vec![refused()],
             Reason::MaxIterations,
@@ -433,7 +467,7 @@ fn why_gives_one_reason_and_one_next_step_for_every_live_state() {
         (vec![LoopEvent::Paused], "Paused by a person.", "`dacapo resume abcdefghjk` goes on."),
         (
             vec![LoopEvent::Parked { until: at(0), why: "rate limit".into() }],
-            "Parked until 2001-09-09T01:46:40Z: rate limit.",
+            "Parked until 2001-09-09 01:46:40Z: rate limit.",
             "It goes on by itself. `dacapo resume abcdefghjk --now` asks at once; another agent (`dacapo run --agent codex …`) need not wait.",
         ),
         (

@@ -153,22 +153,34 @@ pub fn why(view: &LoopView) -> Why {
                     view.iteration,
                     count(u32::try_from(view.gates).unwrap_or(u32::MAX), "gate")
                 ),
-                format!(
-                    "`dacapo receipt {id}` shows the proof, and in a git repository `dacapo diff {id}` what was changed."
-                ),
+                match view.is_plain {
+                    // The files of a plain folder are known by their hashes only.
+                    true => format!("`dacapo receipt {id}` shows the proof."),
+                    false => format!("`dacapo receipt {id}` shows the proof, `dacapo diff {id}` what was changed."),
+                },
+            ),
+            _ if until_passed(view) => (
+                "Completed: the until command passed, and no gate stood behind it.".to_owned(),
+                "Look at what was changed; a `--gate CMD` also looks whether tests were weakened.".to_owned(),
             ),
             _ => (
                 "Completed, unverified: no gate stood behind the claim.".to_owned(),
                 "Check the work yourself; next time give `--gate CMD`.".to_owned(),
             ),
         },
-        Some(Reason::Gate) => (
-            format!("Failed: {detail}."),
-            format!(
-                "Install what the gate needs, then `dacapo resume {id}`; if its command is wrong, correct it and begin anew with \
-                 `dacapo run`."
-            ),
-        ),
+        Some(Reason::Gate) => {
+            let mend = if detail.contains(" it exits 126 ") {
+                "Make the gate's program executable (`chmod +x`)"
+            } else {
+                "Install what the gate needs"
+            };
+            (
+                format!("Failed: {detail}."),
+                format!(
+                    "{mend}, then `dacapo resume {id}`; if its command is wrong, correct it and begin anew with `dacapo run`."
+                ),
+            )
+        }
         // It has no agent that more iterations could help.
         Some(Reason::MaxIterations) if view.max_iterations == 0 => (
             format!("Failed: {detail}."),
@@ -179,6 +191,15 @@ pub fn why(view: &LoopView) -> Why {
             format!(
                 "If the work was done before the loop began, run it with `--allow-empty`: then the gates alone decide. Else \
                  `dacapo logs {id}` shows what the agent said."
+            ),
+        ),
+        // In a run, its files say how an agent claims.
+        Some(Reason::MaxIterations) if never_claimed(view) && view.tally.run.is_none() => (
+            format!("Failed: {detail}. The agent never claimed to be done."),
+            format!(
+                "`dacapo resume {id} -n +10` grants ten more; `dacapo logs {id}` shows what the agent said. An agent that is done has \
+                 to print `<promise>{}</promise>`.",
+                view.completion_promise
             ),
         ),
         Some(Reason::MaxIterations) => (
@@ -254,6 +275,17 @@ pub fn why(view: &LoopView) -> Why {
     Why { because, next }
 }
 
+/// Whether the claim that was accepted is dacapo's own: the command of `--until-cmd` exited 0.
+pub fn until_passed(view: &LoopView) -> bool {
+    view.reason == Some(Reason::Done)
+        && view.detail.as_ref().is_some_and(|detail| detail.contains("(until command"))
+}
+
+/// Whether all iterations are over and no claim of theirs was refused.
+fn never_claimed(view: &LoopView) -> bool {
+    view.refused.is_none() && view.refused_by.is_none()
+}
+
 /// Whether the newest claim was refused because nothing had changed.
 fn is_empty(view: &LoopView) -> bool {
     view.refused.as_ref().is_some_and(|(_, line)| line.starts_with("nothing was changed"))
@@ -282,7 +314,8 @@ fn live(view: &LoopView, detail: &str, refused: &str) -> (String, String) {
     let id = &view.id;
     match view.state.as_str() {
         "parked" if view.session.is_some() => {
-            let until = view.until.map(|t| format!(" until {t}")).unwrap_or_default();
+            let until = view.until.map(|at| at.strftime(" until %Y-%m-%d %H:%M:%SZ").to_string());
+            let until = until.unwrap_or_default();
             (
                 format!("Parked{until}: {detail}."),
                 "Send the session any prompt after that: the loop goes on when its agent stops.".to_owned(),
@@ -297,7 +330,8 @@ fn live(view: &LoopView, detail: &str, refused: &str) -> (String, String) {
         ),
         "paused" => ("Paused by a person.".to_owned(), format!("`dacapo resume {id}` goes on.")),
         "parked" => {
-            let until = view.until.map(|t| format!(" until {t}")).unwrap_or_default();
+            let until = view.until.map(|at| at.strftime(" until %Y-%m-%d %H:%M:%SZ").to_string());
+            let until = until.unwrap_or_default();
             (
                 format!("Parked{until}: {detail}."),
                 match view.until {

@@ -147,10 +147,16 @@ impl Listener {
         self.told = news;
     }
 
-    /// The model, if what it has used so far cannot be turned into money.
-    pub(super) fn unpriced(&self) -> Option<String> {
-        let model = self.model.as_ref().filter(|model| self.prices.price_of(model).is_none());
-        model.filter(|_| self.told.usage.is_some() && self.told.cost_usd.is_none()).cloned()
+    /// The model that was asked for, or that the agent says it uses.
+    pub(super) fn model(&self) -> Option<String> {
+        self.model.clone()
+    }
+
+    /// Whether what the model has used so far cannot be turned into money.
+    pub(super) fn is_unpriced(&self) -> bool {
+        self.model.as_ref().is_some_and(|model| self.prices.price_of(model).is_none())
+            && self.told.usage.is_some()
+            && self.told.cost_usd.is_none()
     }
 
     /// The process has ended; `ended_by` is why, where dacapo ended it.

@@ -675,8 +675,8 @@ impl Supervisor<'_> {
                 && let Some(Work { job: WorkKind::Agent { listener, .. }, .. }) = &mut self.work
             {
                 listener.told(spend);
-                let unpriced = listener.unpriced();
-                self.inbox.push_back(Input::UsageSeen { spend, shared, unpriced }.into());
+                let (model, is_unpriced) = (listener.model(), listener.is_unpriced());
+                self.inbox.push_back(Input::UsageSeen { spend, shared, model, is_unpriced }.into());
                 self.next_stock = Some(now + TAKE_STOCK);
             }
         }

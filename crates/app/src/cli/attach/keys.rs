@@ -51,12 +51,21 @@ const ESCAPE: u8 = 27;
 const DELETE: u8 = 127;
 
 impl Keyboard {
-    pub(super) fn press(&mut self, KeyPress(bytes): &KeyPress) -> Option<KeyAction> {
+    /// What the user asks for, in order: keys that are typed quickly come at once.
+    pub(super) fn press(&mut self, KeyPress(bytes): &KeyPress) -> Vec<KeyAction> {
         // Arrows and their like come as one sequence, of which no part is a key.
         if bytes.first() == Some(&ESCAPE) && bytes.len() > 1 {
-            return None;
+            return Vec::new();
         }
-        bytes.iter().find_map(|byte| self.press_one(*byte))
+        let mut asked = Vec::new();
+        for byte in bytes {
+            asked.extend(self.press_one(*byte));
+            // What follows the end of a line is the next line of a text that the user pasted, and no key.
+            if matches!(asked.last(), Some(KeyAction::Steer(_))) {
+                break;
+            }
+        }
+        asked
     }
 
     fn press_one(&mut self, byte: u8) -> Option<KeyAction> {
@@ -174,8 +183,22 @@ mod tests {
                 true => vec![KeyPress(typed.into())],
                 false => typed.bytes().map(|byte| KeyPress(vec![byte])).collect(),
             };
-            let heard: Vec<KeyAction> = keys.iter().filter_map(|key| keyboard.press(key)).collect();
+            let heard: Vec<KeyAction> = keys.iter().flat_map(|key| keyboard.press(key)).collect();
             assert_eq!((heard, keyboard), (asked, Keyboard::Commands), "{typed:?}");
+        }
+    }
+
+    #[test]
+    fn keys_that_come_at_once_all_count_and_a_pasted_text_holds_none() {
+        use KeyAction::{Detach, Log, Pause, Steer};
+        for (typed, asked) in [
+            ("lp", vec![Log, Pause]),
+            ("pld", vec![Pause, Log, Detach]),
+            ("suse pnpm\rcy", vec![Steer("use pnpm".to_owned())]),
+            ("lsone\ntwo\n", vec![Log, Steer("one".to_owned())]),
+        ] {
+            let heard = Keyboard::default().press(&KeyPress(typed.into()));
+            assert_eq!(heard, asked, "{typed:?}");
         }
     }
 }

@@ -80,7 +80,7 @@ pub(super) fn task(cx: &Context, args: &TaskArgs) -> Result<u8, UserError> {
 /// The repository that a command works on.
 #[derive(Args, Debug, Clone)]
 struct TasksPlace {
-    /// The repository (default: the one we are in)
+    /// The repository (default: the one that this folder lies in)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }

@@ -64,7 +64,7 @@ pub(super) fn unit(cx: &Context, args: &UnitArgs) -> Result<u8, UserError> {
 /// The repository and the folder of units that a command works on.
 #[derive(Args, Debug)]
 struct UnitsPlace {
-    /// The repository (default: the one we are in)
+    /// The repository (default: the one that this folder lies in)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }

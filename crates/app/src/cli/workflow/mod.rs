@@ -66,7 +66,7 @@ pub(super) fn workflow(cx: &Context, args: &WorkflowArgs) -> Result<u8, UserErro
 /// Where to look.
 #[derive(Args, Debug, Clone)]
 struct Place {
-    /// The repository (default: the one we are in)
+    /// The repository (default: the one that this folder lies in)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }

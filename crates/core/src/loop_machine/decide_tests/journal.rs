@@ -105,6 +105,7 @@ pub(crate) fn every_event() -> Vec<LoopEvent> {
             iteration: 1,
             attempt: 1,
             spend: Spend { usage: exit.usage, cost_usd: Some(0.1), estimated: true },
+            model: None,
         },
         LoopEvent::BudgetReached { detail: "cost 5.03 of 5.00 USD".into() },
         LoopEvent::QuestionAsked { text: "q".into() },

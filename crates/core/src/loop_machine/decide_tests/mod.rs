@@ -202,7 +202,7 @@ pub(super) fn ends_by(outcome: Outcome) -> Input {
 /// The running agent has cost this much so far.
 pub(super) fn uses(cost: f64) -> Input {
     let spend = Spend { usage: None, cost_usd: Some(cost), estimated: false };
-    Input::UsageSeen { spend, shared: SharedSpend::default(), unpriced: None }
+    Input::UsageSeen { spend, shared: SharedSpend::default(), model: None, is_unpriced: false }
 }
 
 pub(super) fn promises(code: i32) -> Input {

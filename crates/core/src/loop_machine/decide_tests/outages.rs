@@ -392,7 +392,7 @@ fn tokens_days_projects_and_runs_are_budgets_too() {
             is_over,
             "told at once: {spend:?} {shared:?}"
         );
-        let stops = running.work(Input::UsageSeen { spend, shared, unpriced: None });
+        let stops = running.work(Input::UsageSeen { spend, shared, model: None, is_unpriced: false });
         assert_eq!(!stops.is_empty(), is_over, "{spend:?} {shared:?}");
         let mut next = sim.after([supplied(Supply { shared, ..Supply::default() })]);
         let is_shared = is_over && shared != SharedSpend::default();
@@ -412,7 +412,7 @@ fn the_loop_by_which_80_percent_of_a_shared_budget_are_used_says_so_once() {
         let mut sim = Sim::new(policy(|p| p.limits.per_day = day)).after([no_markers()]);
         for _ in 0..2 {
             let shared = SharedSpend { day: spent(all), ..SharedSpend::default() };
-            sim.feed(Input::UsageSeen { spend: spend(own), shared, unpriced: None });
+            sim.feed(Input::UsageSeen { spend: spend(own), shared, model: None, is_unpriced: false });
         }
         let told = &sim.state.spending.told_low;
         assert_eq!(told.as_slice(), if is_told { &[Share::Day][..] } else { &[] }, "{own} of {all}");
@@ -431,7 +431,7 @@ fn the_budget_of_a_run_rises_by_what_a_person_grants_the_run() {
     for (run, is_over) in [(1.5, false), (2.0, true)] {
         let shared = SharedSpend { run: spent(run), ..SharedSpend::default() };
         let spend = Spend { cost_usd: Some(0.1), ..Spend::default() };
-        let stops = sim.work(Input::UsageSeen { spend, shared, unpriced: None });
+        let stops = sim.work(Input::UsageSeen { spend, shared, model: None, is_unpriced: false });
         assert_eq!(!stops.is_empty(), is_over, "{run}");
     }
 }
@@ -503,7 +503,8 @@ fn a_model_that_nobody_has_a_price_of_makes_a_budget_of_money_fiction() {
     let used = || Input::UsageSeen {
         spend: Spend { usage: Some(Usage { output: 5, ..Usage::default() }), ..Spend::default() },
         shared: SharedSpend::default(),
-        unpriced: Some("nobody-1".to_owned()),
+        model: Some("nobody-1".to_owned()),
+        is_unpriced: true,
     };
     for (cost, tokens, stops) in [
         (None, None, false),

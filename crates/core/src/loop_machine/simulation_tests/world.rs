@@ -471,7 +471,7 @@ impl World {
     fn usage_seen(&mut self) -> Input {
         self.attempt_cost += self.chance.of(&[0.25, 1.0]);
         let spend = Spend { usage: None, cost_usd: Some(self.attempt_cost), estimated: false };
-        Input::UsageSeen { spend, shared: SharedSpend::default(), unpriced: None }
+        Input::UsageSeen { spend, shared: SharedSpend::default(), model: None, is_unpriced: false }
     }
 
     fn agent_ends(&mut self, stopped: bool) -> Input {

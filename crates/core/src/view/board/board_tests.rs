@@ -457,6 +457,7 @@ fn a_page_tells_each_iteration_with_its_claim_gates_verdict_and_cost() {
             iteration: 1,
             attempt: 1,
             spend: Spend { cost_usd: Some(0.1), ..Spend::default() },
+            model: None,
         },
         LoopEvent::AgentExited { iteration: 1, attempt: 1, exit, judged: Default::default() },
         LoopEvent::ClaimMade { iteration: 1, by: vec![Signal::Promise("DONE".into())] },
