@@ -11,7 +11,6 @@ use std::{
     },
     path::{Path, PathBuf},
     rc::Rc,
-    thread,
 };
 
 use dacapo_core::{
@@ -147,18 +146,24 @@ pub(super) fn look_at_machine(
         open: Vec::new(),
         forbidden: None,
     };
+    // What lies below is named without it.
+    if let Some(home) = variable("HOME") {
+        all.follow(&home);
+    }
     let around = surroundings();
     let mut names = names(&around);
-    // Making files takes as long as all the looks below.
     let holding = store.filter(|_| rules.mode != SandboxMode::Workspace).map(|store| {
         let folders = mem::take(&mut names.held_folders).into_iter().chain(path_folders_to_come());
-        let (in_workspace, folders): (Vec<_>, Vec<_>) = folders.partition(|path| lies_in(path, chosen));
-        let (more, held): (Vec<_>, Vec<_>) =
-            mem::take(&mut names.held).into_iter().partition(|path| lies_in(path, chosen));
+        let chosen = real(chosen);
+        let mut lies_there = |path: &PathBuf| {
+            path.ancestors()
+                .find_map(|above| all.links.follow(above).1)
+                .is_some_and(|at| at.starts_with(&chosen))
+        };
+        let (in_workspace, folders): (Vec<_>, Vec<_>) = folders.partition(&mut lies_there);
+        let (more, held): (Vec<_>, Vec<_>) = mem::take(&mut names.held).into_iter().partition(lies_there);
         all.open.extend(not_held_in_workspace(in_workspace.iter().chain(&more)));
-        let here = (store.to_owned(), held, folders);
-        let there = here.clone();
-        thread::Builder::new().spawn(move || hold_names(&there.0, there.1, there.2)).map_err(|_| here)
+        hold_names(store, held, folders)
     });
     if rules.mode == SandboxMode::Workspace {
         all.layout.set("/", PathAccess::ReadOnly);
@@ -191,12 +196,7 @@ pub(super) fn look_at_machine(
         if let Ok(program) = std::env::current_exe() {
             all.protect(&program);
         }
-        if let Some(holding) = holding {
-            let NamesHeld { held, folders, not_held } = match holding {
-                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                // No thread could be made.
-                Err((store, names, folders)) => hold_names(&store, names, folders),
-            };
+        if let Some(NamesHeld { held, folders, not_held }) = holding {
             held.paths().map(Path::to_owned).collect::<Vec<_>>().iter().for_each(|path| all.protect(path));
             folders.iter().for_each(|folder| all.protect(folder));
             let open = not_held
@@ -243,12 +243,6 @@ fn path_folders_to_come() -> impl Iterator<Item = PathBuf> {
         folder.symlink_metadata().is_err()
             && folder.parent().is_some_and(|above| above.is_dir() && is_writable(above))
     })
-}
-
-/// Whether a path, which need not be there, lies in a folder.
-fn lies_in(path: &Path, folder: &Path) -> bool {
-    let there = path.ancestors().find_map(|above| above.canonicalize().ok());
-    there.is_some_and(|there| there.starts_with(real(folder)))
 }
 
 /// What an agent can plant in its workspace, because a file that holds a name there would be in snapshots and count as a change.
