@@ -501,16 +501,17 @@ fn reach(root: &Path, below: &str, gates: &[GateSpec], files: &[String], earlier
 
 /// What is sealed for these gates and why, and how many files can get a must-fail test, for people.
 pub fn explain(root: &Path, below: &str, policy: &Policy) -> (Goalposts, GateReach, usize) {
-    let (watched, reach) = WatchedGoalposts::begin(root, below, policy, None, &Earlier::new());
+    let (watched, reach) = WatchedGoalposts::begin((root, root), below, policy, None, &Earlier::new());
     let files: BTreeSet<String> = watched.must_fail_tests().into_iter().map(|test| test.path).collect();
     (watched.before, reach, files.len())
 }
 
 impl WatchedGoalposts {
-    /// Reads the goalposts of the workspace at `root`, in whose folder `below` gates run. Where the workspace holds work that no
+    /// Reads the goalposts of the workspace at `root`, in whose folder `below` gates run, and the settings above it and above the folder
+    /// with checkouts. Where the workspace holds work that no
     /// verdict has accepted, `earlier` says what the files were before it.
     pub(crate) fn begin(
-        root: &Path,
+        roots: (&Path, &Path),
         below: &str,
         policy: &Policy,
         path: Option<&std::ffi::OsStr>,
@@ -518,11 +519,11 @@ impl WatchedGoalposts {
     ) -> (Self, GateReach) {
         // Where no agent waits, all is read.
         let read_until = path.is_some().then(|| Instant::now() + READ_FOR);
-        Self::begin_within(root, below, policy, path, earlier, read_until)
+        Self::begin_within(roots, below, policy, path, earlier, read_until)
     }
 
     fn begin_within(
-        root: &Path,
+        (root, checkouts): (&Path, &Path),
         below: &str,
         policy: &Policy,
         path: Option<&std::ffi::OsStr>,
@@ -541,7 +542,7 @@ impl WatchedGoalposts {
         let found = std::thread::scope(|scope| {
             let programs = path.map(|path| scope.spawn(|| programs(&reach.programs, path, root)));
             watched.before = watched.read(&walk.files, Some(earlier));
-            watched.outside = outside(root);
+            watched.outside = outside(root, checkouts);
             if path.is_some() {
                 watched.installed = installed_runners(root, &walk.left_out);
             }
@@ -683,7 +684,7 @@ impl WatchedGoalposts {
 
     /// The goalposts of a loop that goes on: the list that was kept, if it is the one that the journal names.
     pub(crate) fn reopen(
-        root: &Path,
+        (root, checkouts): (&Path, &Path),
         below: &str,
         policy: &Policy,
         list: &Path,
@@ -707,7 +708,7 @@ impl WatchedGoalposts {
         let reach = reach(root, below, &policy.gates.specs, &walk.files, &Earlier::new());
         watched.found_by = Globs::parse(&reach.patterns).unwrap_or_default();
         watched.before = before;
-        watched.outside = outside(root);
+        watched.outside = outside(root, checkouts);
         watched.outside.extend(profiles(root, policy));
         if let Some(path) = path {
             watched.programs = programs(&reach.programs, path, root);
@@ -1225,11 +1226,12 @@ fn hash_of(path: &Path) -> Option<String> {
 }
 
 /// The settings that tools find above the workspace, above checkouts and in the home folder.
-fn outside(root: &Path) -> BTreeMap<PathBuf, Option<String>> {
+fn outside(root: &Path, checkouts: &Path) -> BTreeMap<PathBuf, Option<String>> {
     let mut paths: BTreeSet<PathBuf> = BTreeSet::new();
     let scratch = std::env::temp_dir();
     let scratch = scratch.canonicalize().unwrap_or(scratch);
-    for folder in root.ancestors().skip(1).chain(scratch.ancestors()) {
+    let checkouts = checkouts.canonicalize().unwrap_or_else(|_| checkouts.to_owned());
+    for folder in root.ancestors().skip(1).chain(scratch.ancestors()).chain(checkouts.ancestors()) {
         paths.extend(ABOVE.iter().map(|name| folder.join(name)));
     }
     if let Some(home) = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute()) {
@@ -1566,8 +1568,17 @@ mod tests {
         fs::write(file("lib.rs"), "pub fn work() {}\n").unwrap();
         // No time at all: everything is read later.
         let now = Some(Instant::now());
-        let begin =
-            || WatchedGoalposts::begin_within(folder.path(), "", &policy, None, &Earlier::new(), now).0;
+        let begin = || {
+            WatchedGoalposts::begin_within(
+                (folder.path(), folder.path()),
+                "",
+                &policy,
+                None,
+                &Earlier::new(),
+                now,
+            )
+            .0
+        };
         let mut watched = begin();
         assert!(watched.before.0.values().all(|post| post.sha256.starts_with(BY_STAMP)));
         assert_eq!(watched.seal(), begin().seal(), "the list is the same again while nothing changes");
@@ -1614,7 +1625,8 @@ mod tests {
             symlink("/srv/data", folder.join("old")).unwrap();
             fs::write(folder.join("old.o"), "x").unwrap();
         }
-        let (watched, _) = WatchedGoalposts::begin(start.path(), "", &policy, None, &Earlier::new());
+        let (watched, _) =
+            WatchedGoalposts::begin((start.path(), start.path()), "", &policy, None, &Earlier::new());
         let file = |name: &str| checkout.path().join(name);
         symlink("/srv/right.py", file("calc.py")).unwrap();
         symlink("/usr/bin/env", file("tool")).unwrap();

@@ -99,6 +99,11 @@ impl Home {
         self.0.join("held")
     }
 
+    /// Where files are laid out that gates judge.
+    pub fn checkouts(&self) -> PathBuf {
+        self.0.join("checkouts")
+    }
+
     /// The lock that makes one supervisor the owner of a task.
     pub fn lock(&self, project: &ProjectId, task: &TaskId) -> PathBuf {
         self.0.join("locks").join(project.as_str()).join(task.as_str())

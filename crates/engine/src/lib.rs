@@ -8,6 +8,7 @@ compile_error!(
 pub mod agents;
 pub mod board;
 pub mod bus;
+mod checkouts;
 pub mod cleanup;
 pub mod client;
 pub mod config_files;

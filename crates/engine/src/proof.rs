@@ -16,6 +16,7 @@ use dacapo_core::{
 };
 
 use crate::{
+    checkouts,
     git::WorkspaceError,
     guard::Guard,
     home::Home,
@@ -126,8 +127,13 @@ pub fn check_again(
     if workspace.is_git() != started.base.as_ref().is_some_and(|base| base.is_git) {
         return Err(SnapshotError::Gone(format!("{}/.git", started.workspace.display())).into());
     }
-    let scratch = Scratch::new("dacapo-verify")
-        .map_err(|source| ProofError::Io { what: "cannot make a scratch folder", source })?;
+    // By the side of checkouts of loops: no agent can write there.
+    let scratch = match checkouts::folder(home, workspace.root(), "verify") {
+        Some(folder) => Scratch::below(&folder, "tmp"),
+        None => Scratch::new("dacapo-verify"),
+    };
+    let scratch =
+        scratch.map_err(|source| ProofError::Io { what: "cannot make a scratch folder", source })?;
     let folder = scratch.path().join("files");
     let other_tree = lay_out_judged_files(&mut workspace, started, receipt, snapshot, &folder)?;
     let unlike = unlike(&workspace, started, receipt, snapshot, &folder)?;

@@ -249,7 +249,11 @@ fn a_home_that_is_a_link_is_protected_where_it_leads() {
         }
         fs::rename(world.root().join("home"), world.root().join("real")).expect("a folder");
         symlink("real", world.root().join("home")).expect("a link");
-        let attacks = [&ATTACKS[..], &[("where it leads", "echo x >> $W/real/.bashrc")]].concat();
+        let others = [
+            ("where it leads", "echo x >> $W/real/.bashrc"),
+            ("the link itself", "ln -sfn $WS $W/home && test $(readlink $W/home) = $WS"),
+        ];
+        let attacks = [&ATTACKS[..], &others].concat();
         assert_eq!(failed_work(&world, &attacks, &[]), names(&attacks), "{attacker:?}");
     }
 }

@@ -5,7 +5,7 @@ mod container;
 mod work;
 mod world;
 
-use std::{fs, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use dacapo_testkit::{Running, wait_until};
 use world::{Attacker, GuardWorld};
@@ -95,6 +95,55 @@ fn a_terminal_server_that_the_user_starts_later_is_out_of_reach_too() {
 }
 
 #[test]
+fn no_agent_of_another_loop_writes_in_a_fresh_checkout() {
+    let world = GuardWorld::new(Attacker::User);
+    if !world.allows_namespaces() {
+        return;
+    }
+    let long = Duration::from_secs(60);
+    let at = |name: &str| world.root().join(name).display().to_string();
+    let mut prepare = world.command("sh");
+    prepare.args(["-c", "git init -q . && echo a >a && git add a && git -c user.name=a -c user.email=a@b commit -qm i && mkdir $W/second"]);
+    Running::start(prepare).wait(long).assert_code(0);
+    let (place, tried, reached) = (at("tmp/place"), at("tmp/tried"), at("tmp/reached"));
+    // A gate that is red gets a second try in another checkout: what it found is said in a file.
+    let gate = format!(
+        "case $PWD in {}) exit 0;; esac; pwd >{place}.new; mv {place}.new {place}; until test -e {tried}; do sleep 0.01; done; \
+         test -e a && test ! -e planted && test ! -e ../planted && test ! -e ../../planted || touch {reached}",
+        at("workspace")
+    );
+    let mut first = world.command(world.program());
+    let agent = "sh -c 'echo n >n; echo \"<promise>DONE</promise>\"'";
+    first.args([
+        "run",
+        "do it",
+        "--task",
+        "t",
+        "-n",
+        "1",
+        "--no-probe",
+        "--agent-cmd",
+        agent,
+        "--gate",
+        &gate,
+    ]);
+    let first = Running::start(first);
+    wait_until("the gate runs in a checkout", long, || world.root().join("tmp/place").exists());
+    let attack = format!(
+        "sh -c 'cd /; f=$(cat {place}); touch $f/planted; touch $f/../planted; touch $f/../../planted; rm -f $f/a; \
+         mv $f $f.away; mkdir -p $f; touch $f/planted; touch {tried}'"
+    );
+    let mut second = world.command(world.program());
+    second.current_dir(world.root().join("second"));
+    second.args(["run", "attack", "--task", "second", "-n", "1", "--agent-cmd", &attack]);
+    Running::start(second).wait(long);
+    let output = first.wait(long);
+    assert_eq!(world.last_event()["reason"], "done", "{}\n{}", output.stdout, output.stderr);
+    assert!(!Path::new(&reached).exists(), "an agent of another loop has written in the checkout");
+    assert_eq!(fs::read_dir(at("state/checkouts")).expect("a folder").count(), 0, "nothing is left");
+}
+
+#[test]
 fn the_list_is_of_attacks_that_succeed_where_nothing_is_held() {
     // Some that harm only this world, and never as root: these do succeed.
     let names = [
@@ -104,6 +153,12 @@ fn the_list_is_of_attacks_that_succeed_where_nothing_is_held() {
         "npmrc",
         "path-replace",
         "kill-supervisor-look",
+        "held-named",
+        "checkouts-plant",
+        "link-replace",
+        "link-above",
+        "link-of-path",
+        "user-units",
     ];
     let world = GuardWorld::new(Attacker::User);
     let work: Vec<(&str, &str)> = world::attacks().filter(|(name, _)| names.contains(name)).collect();
@@ -193,8 +248,8 @@ fn landlock_leaves_open_what_lies_in_the_home_and_says_so() {
 }
 
 /// What Landlock leaves to an agent of an ordinary user: what lies in the home folder and in TASK_FOLDER, which must stay writable,
-/// modes and times, and what there is of other processes. Each is said by a sentence of `open`.
-const OPEN_IN_LANDLOCK: [&str; 40] = [
+/// modes, times and attributes, and what there is of other processes. Each is said by a sentence of `open`.
+const OPEN_IN_LANDLOCK: [&str; 56] = [
     "tty-write",
     "tty-read",
     "journal-chmod",
@@ -235,6 +290,22 @@ const OPEN_IN_LANDLOCK: [&str; 40] = [
     "service-bus",
     "service-terminal",
     "service-editor",
+    "held-write",
+    "held-replace",
+    "held-remove",
+    "held-folder-remove",
+    "held-named",
+    "link-replace",
+    "link-rename-over",
+    "link-remove",
+    "link-target",
+    "link-target-move",
+    "link-above",
+    "link-above-move",
+    "link-folder",
+    "user-units",
+    "dbus-services",
+    "journal-xattr",
 ];
 
 #[test]
@@ -257,7 +328,8 @@ fn what_landlock_leaves_open_is_exactly_what_is_listed() {
         "/.config/dacapo` can be written",
         "/.bashrc` can be written",
         "/.ssh` can be written",
-        "modes and times of all files",
+        "/.inputrc` can be written",
+        "modes, times and attributes of all files",
         "the processes of the user can be seen",
         "the keeper of the loop can be killed",
         "a server of the user's, such as tmux",

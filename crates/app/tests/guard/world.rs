@@ -6,7 +6,7 @@ use std::{
     os::{
         linux::net::SocketAddrExt,
         unix::{
-            fs::{PermissionsExt, chown},
+            fs::{PermissionsExt, chown, symlink},
             net::{SocketAddr, UnixListener},
         },
     },
@@ -70,6 +70,10 @@ impl GuardWorld {
             "state/projects/other/users",
             "state/locks",
             "state/worktrees/p/other",
+            "home/dots/ruff",
+            "home/dots/m2",
+            "behind",
+            "versions/1/bin",
         ] {
             fs::create_dir_all(world.root.join(folder)).expect("a folder");
         }
@@ -84,8 +88,22 @@ impl GuardWorld {
             ("state/worktrees/p/other/kept", ""),
             ("state/projects/other/TASK.md", "x"),
             ("state/projects/other/users/TASK.md", "mine"),
+            ("home/dots/inputrc", "# mine\n"),
+            ("home/dots/m2/settings.xml", "<settings/>"),
+            ("versions/1/bin/versioned", "#!/bin/sh\n"),
         ] {
             fs::write(world.root.join(file), text).expect("a file");
+        }
+        // Dotfiles that are links, a folder of PATH that is one, and a program whose way leads through another one.
+        for (link, target) in [
+            ("home/.inputrc", "dots/inputrc"),
+            ("home/.m2", "dots/m2"),
+            ("home/.config/ruff", "../dots/ruff"),
+            ("link", "behind"),
+            ("versions/current", "1"),
+            ("bin/versioned", "../versions/current/bin/versioned"),
+        ] {
+            symlink(target, world.root.join(link)).expect("a link");
         }
         let program = world.program();
         if fs::hard_link(env!("CARGO_BIN_EXE_dacapo"), &program).is_err() {
@@ -160,7 +178,8 @@ impl GuardWorld {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
         let at = |name: &str| self.root.join(name);
-        let path = format!("{}:{}", at("bin").display(), std::env::var("PATH").unwrap_or_default());
+        let own = [at("bin"), at("link")].map(|folder| folder.display().to_string()).join(":");
+        let path = format!("{own}:{}", std::env::var("PATH").unwrap_or_default());
         command
             .env_clear()
             .current_dir(self.workspace())
@@ -173,6 +192,7 @@ impl GuardWorld {
             .env("TMPDIR", at("tmp"))
             .env("TMUX_TMPDIR", at("tmux"))
             .env("GIT_CONFIG_GLOBAL", at("gitconfig"))
+            .env("PIP_CONFIG_FILE", at("home/pip.conf"))
             .env("GIT_CEILING_DIRECTORIES", &self.root)
             .env("NO_COLOR", "1")
             .env("W", &self.root)

@@ -83,6 +83,12 @@ fn what_passes_only_with_the_agents_own_goalposts_is_refused() {
             &["tampered"],
         ),
         (
+            "a setting above the checkouts",
+            "echo x >$DACAPO_HOME/pytest.ini; echo fixed >work.txt",
+            CHECKED,
+            &["tampered"],
+        ),
+        (
             "a setting in HOME",
             "mkdir -p $HOME/.cargo; echo x >$HOME/.cargo/config.toml; echo fixed >work.txt",
             CHECKED,
@@ -181,21 +187,16 @@ fn a_gate_that_runs_before_the_first_agent_anyway_is_not_tried() {
 #[test]
 fn a_trial_that_was_killed_leaves_no_checkout_once_its_loop_is_met_again() {
     let env = tested();
-    let temporary = env.root().join("temporary");
-    std::fs::create_dir(&temporary).unwrap();
+    let checkouts = env.dacapo_home().join("checkouts");
     let trying = env.root().join("trying");
     let gate = format!("touch {}; sleep 60", trying.display());
-    let mut command = env.command_of(PROMISE, &[CHECKED, &["-n", "1", "--gate", &gate]].concat());
-    command.env("TMPDIR", &temporary);
-    let running = Running::start(command);
+    let running = Running::start(env.command_of(PROMISE, &[CHECKED, &["-n", "1", "--gate", &gate]].concat()));
     wait_until("the gate is tried", LONG, || trying.exists());
-    let left = || std::fs::read_dir(&temporary).unwrap().count();
+    let left = || std::fs::read_dir(&checkouts).unwrap().count();
     assert!(left() > 0);
     running.signal(Signal::KILL);
     running.wait(LONG);
-    let mut clean = env.dacapo(["clean"]);
-    clean.env("TMPDIR", &temporary);
-    env.run_command(clean).assert_code(0);
+    env.run(["clean"]).assert_code(0);
     assert_eq!(left(), 0);
     assert_eq!(env.survivors(), Vec::<u32>::new());
 }

@@ -23,6 +23,8 @@ pub enum PathAccess {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     rules: BTreeMap<PathBuf, PathAccess>,
+    /// Links that lead to what has a rule.
+    links: BTreeSet<PathBuf>,
 }
 
 /// What the layout needs to know about paths.
@@ -73,6 +75,8 @@ pub fn aliases(path: &Path, mounts: &[MountPoint]) -> Vec<PathBuf> {
 pub enum MountStep {
     /// Mounted on itself: it cannot be moved away, and is written as before.
     Pin(PathBuf),
+    /// The same with a link, which leads where it led.
+    PinLink(PathBuf),
     ReadOnly(PathBuf),
     /// What is mounted there already is not to be written.
     Seal(PathBuf),
@@ -104,6 +108,11 @@ impl Layout {
     /// Sets what may be done at `path`; a later rule replaces an earlier one.
     pub fn set(&mut self, path: impl Into<PathBuf>, access: PathAccess) {
         self.rules.insert(path.into(), access);
+    }
+
+    /// Keeps a link that leads to something with a rule from being replaced.
+    pub fn keep_link(&mut self, link: impl Into<PathBuf>) {
+        self.links.insert(link.into());
     }
 
     /// The rules, ordered by path.
@@ -160,16 +169,14 @@ impl Layout {
                 seals.extend(below.into_iter().filter(|at| self.access(at) == PathAccess::ReadOnly));
             }
             if access != PathAccess::Writable && above == PathAccess::Writable {
-                for folder in path.ancestors().skip(1).take_while(|at| at.parent().is_some()) {
-                    if self.access(folder) != PathAccess::Writable {
-                        break;
-                    }
-                    if !facts.is_movable(folder) {
-                        continue;
-                    }
-                    steps.entry(folder.to_owned()).or_insert_with(|| MountStep::Pin(folder.to_owned()));
-                }
+                self.pin_above(path, facts, &mut steps);
             }
+        }
+        for link in self.links.iter().filter(|link| self.above(link) == PathAccess::Writable) {
+            if facts.is_movable(link) {
+                steps.insert(link.clone(), MountStep::PinLink(link.clone()));
+            }
+            self.pin_above(link, facts, &mut steps);
         }
         for at in seals {
             steps.entry(at.clone()).or_insert(MountStep::Seal(at));
@@ -177,15 +184,25 @@ impl Layout {
         steps.into_values().chain(root).collect()
     }
 
+    fn pin_above(&self, path: &Path, facts: &dyn PathFacts, steps: &mut BTreeMap<PathBuf, MountStep>) {
+        for folder in path.ancestors().skip(1).take_while(|at| at.parent().is_some()) {
+            if self.access(folder) != PathAccess::Writable {
+                break;
+            }
+            if !facts.is_movable(folder) {
+                continue;
+            }
+            steps.entry(folder.to_owned()).or_insert_with(|| MountStep::Pin(folder.to_owned()));
+        }
+    }
+
     /// What Landlock can hold of these rules. It allows whole folders and cannot take back what lies below them, so in a folder
     /// where new files must be possible (`free`) nothing can be protected.
     pub fn landlock(&self, free: &[PathBuf], facts: &dyn PathFacts) -> LandlockGrants {
         let is_free = |path: &Path| free.iter().any(|free| path.starts_with(free));
-        let protected: BTreeSet<&Path> = self
-            .rules()
-            .filter(|(_, access)| *access != PathAccess::Writable)
-            .map(|(path, _)| path)
-            .collect();
+        let rules = self.rules().filter(|(_, access)| *access != PathAccess::Writable).map(|(path, _)| path);
+        // What is not allowed for a link is not allowed for its name.
+        let protected: BTreeSet<&Path> = rules.chain(self.links.iter().map(PathBuf::as_path)).collect();
         let (open, held): (BTreeSet<&Path>, BTreeSet<&Path>) =
             protected.into_iter().partition(|path| is_free(path));
         let mut grants =
@@ -267,6 +284,30 @@ mod tests {
             ReadOnly("/home/u/.config/git/config".into()),
         ];
         assert_eq!(layout.mounts(&Facts), steps);
+    }
+
+    #[test]
+    fn a_link_to_what_is_protected_cannot_be_replaced_either() {
+        use MountStep::{Pin, PinLink, ReadOnly, Seal};
+        let mut layout =
+            layout(&[("/home/u/dots/bashrc", PathAccess::ReadOnly), ("/home/u/state", PathAccess::ReadOnly)]);
+        // What lies in a protected folder, or in one of another user's, cannot be replaced anyway.
+        for link in ["/home/u/.bashrc", "/home/u/a/b", "/home/u/state/link", "/home/link"] {
+            layout.keep_link(link);
+        }
+        let steps = [
+            PinLink("/home/u/.bashrc".into()),
+            Pin("/home/u/a".into()),
+            PinLink("/home/u/a/b".into()),
+            Pin("/home/u/dots".into()),
+            ReadOnly("/home/u/dots/bashrc".into()),
+            ReadOnly("/home/u/state".into()),
+            Seal("/home/u/state/disk".into()),
+            Seal("/home/u/state/tasks/t/disk".into()),
+        ];
+        assert_eq!(layout.mounts(&Facts), steps);
+        let open = layout.landlock(&["/home/u".into()], &Facts).open;
+        assert!(open.contains(&"/home/u/.bashrc".into()), "{open:?}");
     }
 
     #[test]

@@ -54,7 +54,7 @@ const STARTUP: [&str; 20] = [
 ];
 
 /// What tools that gates run read, and what begins at a login, in the user's home.
-const TOOLS: [&str; 61] = [
+const TOOLS: [&str; 88] = [
     ".gitconfig",
     ".gitattributes_global",
     ".npmrc",
@@ -116,10 +116,37 @@ const TOOLS: [&str; 61] = [
     ".local/share/fish/vendor_conf.d",
     ".local/share/bash-completion",
     ".local/share/applications",
+    ".local/share/systemd",
+    ".local/share/dbus-1",
+    ".asdfrc",
+    ".tool-versions",
+    ".node_modules",
+    ".node_libraries",
+    ".Rprofile",
+    ".Renviron",
+    ".julia/config",
+    ".ipython/profile_default/startup",
+    ".pdbrc",
+    ".hgrc",
+    ".lein/profiles.clj",
+    ".clojure/deps.edn",
+    ".sbt",
+    ".stack/config.yaml",
+    ".cabal/config",
+    ".ghci",
+    ".iex.exs",
+    ".ccache/ccache.conf",
+    ".terraformrc",
+    ".ansible.cfg",
+    ".docker/cli-plugins",
+    ".kube/config",
+    ".aws/config",
+    ".gnupg/gpg-agent.conf",
+    ".forward",
 ];
 
 /// The same in the folder of configuration.
-const CONFIGURED: [&str; 29] = [
+const CONFIGURED: [&str; 40] = [
     "dacapo",
     "fish",
     "git",
@@ -149,13 +176,27 @@ const CONFIGURED: [&str; 29] = [
     "mise",
     "tmux",
     "nvim",
+    "plasma-workspace",
+    "hg",
+    "ccache",
+    "sccache",
+    "nix",
+    "containers",
+    "jj",
+    "sway",
+    "i3",
+    "hypr",
+    "openbox",
 ];
 
 /// What must not appear beside what shells read when they start: a file of this name would be read by the next gate.
 const HELD: [&str; 3] = [".gitconfig", ".npmrc", ".cargo/config.toml"];
 
+/// The same in folders that variables name.
+const HELD_MOVED: [&str; 5] = ["config.toml", ".zshrc", ".zshenv", ".zprofile", ".zlogin"];
+
 /// Folders that must not appear: what lies in them is read or run by the next shell, the next gate, or at the next login.
-const HELD_FOLDERS: [&str; 2] = [".ssh", ".local/lib"];
+const HELD_FOLDERS: [&str; 4] = [".ssh", ".local/lib", ".local/share/systemd", ".local/share/dbus-1"];
 
 /// The same in the folder of configuration.
 const HELD_CONFIGURED: [&str; 7] = ["dacapo", "git", "systemd", "autostart", "environment.d", "fish", "pip"];
@@ -220,8 +261,12 @@ pub fn names(around: &Surroundings) -> Names {
     }
     for (folder, below) in &around.moved {
         names.protected.extend(below.iter().map(|name| folder.join(name)));
+        names
+            .held
+            .extend(below.iter().filter(|name| HELD_MOVED.contains(name)).map(|name| folder.join(name)));
     }
     names.protected.extend(around.named.iter().cloned());
+    names.held.extend(around.named.iter().cloned());
     if around.is_root {
         names.protected.extend(SYSTEM.iter().map(PathBuf::from));
     }
@@ -247,6 +292,10 @@ mod tests {
         {
             assert!(found.protected.contains(&path.into()), "{path}");
         }
+        for path in ["/my/gitconfig", "/cargo/config.toml"] {
+            assert!(found.held.contains(&path.into()), "{path}");
+        }
+        assert!(!found.held.contains(&"/cargo/bin".into()));
         assert!(!found.protected.contains(&"/etc".into()), "a user cannot write there");
         assert!(found.credentials.contains(&"/home/u/.ssh".into()));
         assert!(found.held.contains(&"/home/u/.npmrc".into()));

@@ -14,7 +14,7 @@ const NEWEST: ABI = ABI::V6;
 
 /// What Landlock knows no right for, or leaves to those in the same domain.
 const ALWAYS_OPEN: [&str; 5] = [
-    "modes and times of all files of the user can be changed",
+    "modes, times and attributes of all files of the user can be changed",
     "the keeper of the loop can be killed, which ends what it keeps",
     "the processes of the user can be seen",
     "the terminals of the user can be read and written",

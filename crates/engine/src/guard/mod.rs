@@ -31,13 +31,15 @@ use dacapo_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{home::Home, process::KeeperLink, proof::fresh_id};
+use crate::{checkouts, home::Home, process::KeeperLink, proof::fresh_id};
 
 /// The sandbox of a loop, for every keeper that it starts.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
     pub(crate) rules: SandboxRules,
     pub(crate) places: GuardedPlaces,
+    /// Whether gates judge what its agents do.
+    pub(crate) judges: bool,
     /// What its first keeper held. The journal and the receipt say that, so no later one may hold less.
     first: OnceCell<SandboxHeld>,
 }
@@ -50,7 +52,8 @@ impl Guard {
             agent_folders: agent_folders(policy),
             ..GuardedPlaces::default()
         };
-        Self { rules: policy.sandbox.clone(), places, first: OnceCell::new() }
+        let judges = policy.gates.specs.iter().any(|gate| gate.ask.is_none());
+        Self { rules: policy.sandbox.clone(), places, judges, first: OnceCell::new() }
     }
 
     /// Gives agents that work in a worktree of dacapo's refs of their own, where the sandbox can hold them. Those of a
@@ -76,6 +79,11 @@ impl Guard {
         Ok(())
     }
 
+    /// Gives gates that judge a fresh checkout a folder for it, which only keepers of this guard can write.
+    pub(crate) fn give_checkouts(&mut self, home: &Home, name: &str) {
+        self.places.checkouts = checkouts::folder(home, &self.places.workspace, name);
+    }
+
     pub(crate) fn own_refs(&self) -> Option<&OwnRefs> {
         self.places.own_refs.as_deref()
     }
@@ -93,6 +101,7 @@ impl Guard {
         Self {
             rules: rules.clone(),
             places: GuardedPlaces { workspace, ..GuardedPlaces::default() },
+            judges: false,
             first: OnceCell::new(),
         }
     }

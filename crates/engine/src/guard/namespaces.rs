@@ -241,6 +241,7 @@ fn perform(step: &MountStep) -> Result<(), (&Path, nix::Error)> {
     match step {
         MountStep::Over { from, to } => bind(from, to).map_err(|error| (to.as_path(), error)),
         MountStep::Pin(path) => bind(path, path).map_err(|error| (path.as_path(), error)),
+        MountStep::PinLink(path) => pin_link(path).map_err(|error| (path.as_path(), error)),
         MountStep::ReadOnly(path) => bind_as(path, true).map_err(|error| (path.as_path(), error)),
         MountStep::Seal(path) => remount(path, true).map_err(|error| (path.as_path(), error)),
         MountStep::Writable(path) => bind_as(path, false).map_err(|error| (path.as_path(), error)),
@@ -258,7 +259,11 @@ fn perform(step: &MountStep) -> Result<(), (&Path, nix::Error)> {
 
 /// A path without a link in it, held, and a name for what is held. What an agent puts into its place meanwhile is not meant.
 fn pinned(path: &Path) -> nix::Result<(OwnedFd, PathBuf)> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    pinned_as(path, OFlags::empty())
+}
+
+fn pinned_as(path: &Path, more: OFlags) -> nix::Result<(OwnedFd, PathBuf)> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC | more;
     let open = || openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
     let again = |opened: &Result<OwnedFd, rustix::io::Errno>| {
         !matches!(opened, Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR))
@@ -272,6 +277,12 @@ fn pinned(path: &Path) -> nix::Result<(OwnedFd, PathBuf)> {
 fn bind(from: &Path, to: &Path) -> nix::Result<()> {
     let ((_held, from), (_too, to)) = (pinned(from)?, pinned(to)?);
     mount(Some(&from), &to, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
+}
+
+/// Mounts a link on itself. It is followed as before, and the kernel lets nobody remove or replace it.
+fn pin_link(path: &Path) -> nix::Result<()> {
+    let (_held, link) = pinned_as(path, OFlags::NOFOLLOW)?;
+    mount(Some(&link), &link, None::<&str>, MsFlags::MS_BIND, None::<&str>)
 }
 
 fn empty(path: &Path, how: &str, flags: MsFlags) -> nix::Result<()> {

@@ -3,15 +3,14 @@
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
-    ffi::OsString,
-    fs, mem,
+    ffi::{OsStr, OsString},
+    fs, io, mem,
     os::unix::{
         ffi::OsStringExt,
         fs::{DirBuilderExt, FileTypeExt},
     },
     path::{Path, PathBuf},
     rc::Rc,
-    thread,
 };
 
 use dacapo_core::{
@@ -25,7 +24,11 @@ use dacapo_core::{
 use rustix::fs::{Access as Right, access};
 
 use super::{GuardSpec, HeldNames, OwnRefs};
-use crate::{home::Home, inside::child, process::find_program};
+use crate::{
+    home::{Home, make_dir},
+    inside::child,
+    process::find_program,
+};
 
 /// What of the machine a loop works with: its workspace, its folders, its refs.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +36,8 @@ pub(crate) struct GuardedPlaces {
     pub(crate) workspace: PathBuf,
     /// TASK_FOLDER, if there is one.
     pub(crate) task_folder: Option<PathBuf>,
+    /// Where files are laid out that gates of this loop judge.
+    pub(crate) checkouts: Option<PathBuf>,
     /// What of the agent's own must stay writable where little else is.
     pub(crate) agent_folders: Vec<PathBuf>,
     /// Where the agent works that asked for this loop, if one did.
@@ -56,7 +61,7 @@ pub struct Protected {
     facts: Facts,
     free: Vec<PathBuf>,
     pub(super) held: HeldNames,
-    real_folders: RealFolders,
+    links: FollowedLinks,
     /// What no tier protects here, one sentence each.
     pub open: Vec<String>,
     /// Why nothing may be run here at all.
@@ -116,10 +121,7 @@ pub fn protected(
     let places = GuardedPlaces {
         workspace: workspace.to_owned(),
         task_folder: task.map(Path::to_owned),
-        agent_folders: Vec::new(),
-        parent: None,
-        own_refs: None,
-        shares_refs: false,
+        ..GuardedPlaces::default()
     };
     let store = holds.then(|| home.held_names());
     let mut all = look_at_machine(rules, places.allowed(), &places.agent_folders, store.as_deref());
@@ -140,22 +142,28 @@ pub(super) fn look_at_machine(
         facts: Facts::look(),
         free: Vec::new(),
         held: HeldNames::default(),
-        real_folders: RealFolders::default(),
+        links: FollowedLinks::default(),
         open: Vec::new(),
         forbidden: None,
     };
+    // What lies below is named without it.
+    if let Some(home) = variable("HOME") {
+        all.follow(&home);
+    }
     let around = surroundings();
     let mut names = names(&around);
-    // Making files takes as long as all the looks below.
     let holding = store.filter(|_| rules.mode != SandboxMode::Workspace).map(|store| {
         let folders = mem::take(&mut names.held_folders).into_iter().chain(path_folders_to_come());
-        let (in_workspace, folders): (Vec<_>, Vec<_>) = folders.partition(|path| lies_in(path, chosen));
-        let (more, held): (Vec<_>, Vec<_>) =
-            mem::take(&mut names.held).into_iter().partition(|path| lies_in(path, chosen));
+        let chosen = real(chosen);
+        let mut lies_there = |path: &PathBuf| {
+            path.ancestors()
+                .find_map(|above| all.links.follow(above).1)
+                .is_some_and(|at| at.starts_with(&chosen))
+        };
+        let (in_workspace, folders): (Vec<_>, Vec<_>) = folders.partition(&mut lies_there);
+        let (more, held): (Vec<_>, Vec<_>) = mem::take(&mut names.held).into_iter().partition(lies_there);
         all.open.extend(not_held_in_workspace(in_workspace.iter().chain(&more)));
-        let here = (store.to_owned(), held, folders);
-        let there = here.clone();
-        thread::Builder::new().spawn(move || hold_names(&there.0, there.1, there.2)).map_err(|_| here)
+        hold_names(store, held, folders)
     });
     if rules.mode == SandboxMode::Workspace {
         all.layout.set("/", PathAccess::ReadOnly);
@@ -188,12 +196,7 @@ pub(super) fn look_at_machine(
         if let Ok(program) = std::env::current_exe() {
             all.protect(&program);
         }
-        if let Some(holding) = holding {
-            let NamesHeld { held, folders, not_held } = match holding {
-                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                // No thread could be made.
-                Err((store, names, folders)) => hold_names(&store, names, folders),
-            };
+        if let Some(NamesHeld { held, folders, not_held }) = holding {
             held.paths().map(Path::to_owned).collect::<Vec<_>>().iter().for_each(|path| all.protect(path));
             folders.iter().for_each(|folder| all.protect(folder));
             let open = not_held
@@ -242,12 +245,6 @@ fn path_folders_to_come() -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Whether a path, which need not be there, lies in a folder.
-fn lies_in(path: &Path, folder: &Path) -> bool {
-    let there = path.ancestors().find_map(|above| above.canonicalize().ok());
-    there.is_some_and(|there| there.starts_with(real(folder)))
-}
-
 /// What an agent can plant in its workspace, because a file that holds a name there would be in snapshots and count as a change.
 fn not_held_in_workspace<'a>(names: impl Iterator<Item = &'a PathBuf>) -> Option<String> {
     let free: Vec<&PathBuf> = names.filter(|path| path.symlink_metadata().is_err()).collect();
@@ -264,7 +261,7 @@ impl Protected {
     /// Lets a loop write where it works, and nowhere in dacapo's state.
     pub(super) fn make_room(&mut self, home: &Home, rules: &SandboxRules, places: &GuardedPlaces) {
         self.free = free_folders(rules.mode, places);
-        let state = real(home.path());
+        let state = self.follow(home.path()).unwrap_or_else(|| real(home.path()));
         self.layout.set(&state, PathAccess::ReadOnly);
         let keys = state.join("keys");
         if keys.exists() {
@@ -274,6 +271,12 @@ impl Protected {
             let folder = real(folder);
             self.layout.set(&folder, PathAccess::Writable);
             self.layout.set(folder.join("runs"), PathAccess::ReadOnly);
+        }
+        // What cannot be made is said when a gate is to run there.
+        if let Some(folder) = &places.checkouts
+            && make_dir(folder).is_ok()
+        {
+            self.layout.set(real(folder), PathAccess::Writable);
         }
         let workspace = real(&places.workspace);
         self.judge_workspace(&workspace, &state, rules.mode, places.parent.as_deref());
@@ -313,25 +316,21 @@ impl Protected {
 
     /// Not to be written, if it is there.
     fn protect(&mut self, path: &Path) {
-        let Ok(found) = fs::symlink_metadata(path) else { return };
-        let is_replaceable = || is_writable(path.parent().unwrap_or(path)) && !self.is_below_protected(path);
-        if found.is_symlink() && is_replaceable() {
-            self.open.push(format!(
-                "`{}` is a link, which an agent can replace; what it leads to is protected",
-                path.display()
-            ));
-        }
-        let target = if found.is_symlink() {
-            path.canonicalize().ok().and_then(|path| Some((path.symlink_metadata().ok()?, path)))
-        } else {
-            self.real_folders.of_entry(path).map(|path| (found, path))
-        };
+        let Some(path) = self.follow(path) else { return };
         // A variable may name `/dev/null`, which everything writes to.
-        if let Some((found, path)) = target
-            && (found.is_file() || found.is_dir())
-        {
+        if fs::symlink_metadata(&path).is_ok_and(|found| found.is_file() || found.is_dir()) {
             self.layout.set(path, PathAccess::ReadOnly);
         }
+    }
+
+    /// Where a path leads, if anything is there. The links on the way are kept.
+    fn follow(&mut self, path: &Path) -> Option<PathBuf> {
+        let (links, end) = self.links.follow(path);
+        if end.is_none() && fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+            self.open.push(format!("`{}` is a link to what is not there and can appear", path.display()));
+        }
+        links.into_iter().for_each(|link| self.layout.keep_link(link));
+        end
     }
 
     /// What lies in `/` keeps its name: on many systems `/bin` is a link, which root could replace. What lies in its folders is
@@ -348,7 +347,7 @@ impl Protected {
         let is_protected = self.layout.access(workspace) != PathAccess::Writable;
         let of_parent = parent.is_some_and(|parent| workspace.starts_with(real(parent)));
         let is_made_by_dacapo =
-            ["worktrees", "demo"].iter().any(|folder| workspace.starts_with(state.join(folder)));
+            ["worktrees", "demo", "checkouts"].iter().any(|folder| workspace.starts_with(state.join(folder)));
         let is_own_worktree = is_made_by_dacapo && parent.is_none();
         if !is_protected || of_parent || is_own_worktree {
             return;
@@ -366,10 +365,6 @@ impl Protected {
         }
     }
 
-    fn is_below_protected(&self, path: &Path) -> bool {
-        path.parent().is_some_and(|parent| self.layout.access(&real(parent)) != PathAccess::Writable)
-    }
-
     fn allow(&mut self, path: &Path) {
         if let Ok(path) = path.canonicalize() {
             self.layout.set(path, PathAccess::Writable);
@@ -377,15 +372,16 @@ impl Protected {
     }
 
     fn hide(&mut self, path: &Path) {
-        if let Ok(path) = path.canonicalize() {
+        if let Some(path) = self.follow(path) {
             self.layout.set(path, PathAccess::Hidden);
         }
     }
 
     /// A folder of PATH, and the folders that links in it lead to.
     fn protect_programs(&mut self, folder: &Path, workspace: &Path) {
-        let Ok(folder) = folder.canonicalize() else { return };
+        let (links, Some(folder)) = self.links.follow(folder) else { return };
         let workspace = real(workspace);
+        let mut ways = links;
         if self.layout.access(&folder) != PathAccess::Writable || !is_writable(&folder) {
             return;
         }
@@ -403,17 +399,21 @@ impl Protected {
         let mut behind = BTreeSet::new();
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_symlink())
-                && let Ok(program) = entry.path().canonicalize()
+                && let (links, Some(program)) = self.links.follow(&entry.path())
                 && program.parent() != Some(&folder)
                 && let Some(package) = package_of(&program)
             {
                 behind.insert(package);
+                ways.extend(links);
             }
         }
+        // A link in the workspace is the agent's.
+        let is_ours = |link: &PathBuf| link.starts_with(&workspace);
+        ways.into_iter().filter(|link| !is_ours(link)).for_each(|link| self.layout.keep_link(link));
+        let wide: Vec<PathBuf> = home().into_iter().chain(temporary).collect();
         for package in behind {
             // A link on PATH to a script in the home folder is no reason to close that.
-            let is_wide = home().iter().chain(&temporary).any(|folder| real(folder).starts_with(&package));
-            if is_wide {
+            if wide.iter().any(|folder| folder.starts_with(&package)) {
                 continue;
             }
             let is_ours = package.starts_with(&workspace) || workspace.starts_with(&package);
@@ -534,20 +534,57 @@ fn package_of(program: &Path) -> Option<PathBuf> {
     Some(if is_package { above.to_owned() } else { folder.to_owned() })
 }
 
-/// Folders without links in their paths, each looked up once: most protected names lie in a few folders.
+/// What is known of paths: each name is looked at once, since most protected names lie in a few folders.
 #[derive(Default)]
-struct RealFolders(BTreeMap<PathBuf, Option<PathBuf>>);
+struct FollowedLinks(BTreeMap<PathBuf, Option<PathBuf>>);
 
-impl RealFolders {
-    /// The path of something that is itself no link, without links above it.
-    fn of_entry(&mut self, path: &Path) -> Option<PathBuf> {
-        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-            return path.canonicalize().ok();
-        };
-        if !self.0.contains_key(folder) {
-            self.0.insert(folder.to_owned(), folder.canonicalize().ok());
+/// As many links on one way as the kernel follows.
+const MOST_LINKS: usize = 40;
+
+impl FollowedLinks {
+    /// The links on the way to what a path names, and the path without them if anything is there.
+    fn follow(&mut self, path: &Path) -> (Vec<PathBuf>, Option<PathBuf>) {
+        let parts = |path: &Path| path.iter().rev().map(OsStr::to_owned).collect::<Vec<_>>();
+        let (mut links, mut real, mut to_go) = (Vec::new(), PathBuf::from("/"), parts(path));
+        while let Some(name) = to_go.pop() {
+            if name == "." || name == "/" {
+                continue;
+            }
+            if name == ".." {
+                real.pop();
+                continue;
+            }
+            let next = real.join(&name);
+            match self.look(&next) {
+                Err(_) => return (links, None),
+                Ok(None) => real = next,
+                Ok(Some(target)) => {
+                    links.push(next);
+                    if links.len() > MOST_LINKS {
+                        return (links, None);
+                    }
+                    if target.is_absolute() {
+                        real = "/".into();
+                    }
+                    to_go.extend(parts(&target));
+                }
+            }
         }
-        self.0.get(folder)?.as_ref().map(|folder| folder.join(name))
+        (links, Some(real))
+    }
+
+    /// Where a link leads; `None` for what is none.
+    fn look(&mut self, path: &Path) -> io::Result<Option<PathBuf>> {
+        if let Some(known) = self.0.get(path) {
+            return Ok(known.clone());
+        }
+        let target = match fs::read_link(path) {
+            Ok(target) => Some(target),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => None,
+            Err(error) => return Err(error),
+        };
+        self.0.insert(path.to_owned(), target.clone());
+        Ok(target)
     }
 }
 
@@ -583,7 +620,9 @@ fn is_wanted(path: &Path, tools: &mut InstalledTools) -> bool {
     let is_used = tools.has(program);
     match program {
         // A folder of its own says that the tool is used; without one the file would lie nowhere.
-        "cargo" => folder.is_dir() || (is_used && fs::create_dir(folder).is_ok()),
+        "cargo" if folder.ends_with(".cargo") => {
+            folder.is_dir() || (is_used && fs::create_dir(folder).is_ok())
+        }
         _ => folder.is_dir() && is_used,
     }
 }
@@ -777,6 +816,37 @@ mod tests {
         ] {
             assert_eq!(package_of(Path::new(program)), Some(package.into()), "{program}");
         }
+    }
+
+    #[test]
+    fn all_links_on_the_way_to_a_path_are_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("dots/config")).unwrap();
+        fs::write(root.join("dots/config/rc"), "").unwrap();
+        for (link, target) in [
+            ("config", "dots/config"),
+            ("dots/config/link", "../../config/rc"),
+            ("gone", "x"),
+            ("round", "round"),
+        ] {
+            std::os::unix::fs::symlink(target, root.join(link)).unwrap();
+        }
+        let mut links = FollowedLinks::default();
+        let mut follow = |path: &str| {
+            let (links, end) = links.follow(&root.join(path));
+            let short = |path: &PathBuf| path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+            (links.iter().map(short).collect::<Vec<_>>(), end.as_ref().map(short))
+        };
+        let found = |links: &[&str], end: &str| {
+            (links.iter().map(|link| (*link).to_owned()).collect(), Some(end.to_owned()))
+        };
+        assert_eq!(follow("config/rc"), found(&["config"], "dots/config/rc"));
+        assert_eq!(follow("config/link"), found(&["config", "dots/config/link", "config"], "dots/config/rc"));
+        assert_eq!(follow("dots/../dots/./config/rc"), found(&[], "dots/config/rc"));
+        assert_eq!(follow("gone"), (vec!["gone".into()], None));
+        assert_eq!(follow("nothing"), (vec![], None));
+        assert_eq!(follow("round").1, None);
     }
 
     #[test]

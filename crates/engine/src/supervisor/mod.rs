@@ -65,6 +65,7 @@ use self::{
 };
 use crate::{
     bus::Bus,
+    checkouts,
     git::LinksAtStart,
     goalposts::{Extras, WatchedGoalposts},
     guard::Guard,
@@ -187,8 +188,11 @@ impl Supervisor<'_> {
                 let detail = view.detail.clone().unwrap_or_default();
                 let is_unverified = view.verified == Some(false);
                 let is_over = self.bring_over()?;
-                let Self { id, resident, keeper, mut guard, .. } = self;
-                drop((resident, keeper));
+                let Self { id, home, resident, keeper, trial, mut guard, .. } = self;
+                drop((resident, keeper, trial));
+                if guard.judges {
+                    checkouts::remove_left(home, &id);
+                }
                 if is_over {
                     guard.take_own_refs();
                 }

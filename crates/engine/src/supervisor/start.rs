@@ -453,7 +453,8 @@ pub(super) fn reopen_goalposts(
     let below = starting_point::below(root, &started.workspace);
     let path = crate::inside::child::variable("PATH");
     let known = (seal, &started.outside[..]);
-    let reopened = WatchedGoalposts::reopen(root, &below, &started.policy, &list, known, path.as_deref());
+    let (roots, path) = ((root, &*home.checkouts()), path.as_deref());
+    let reopened = WatchedGoalposts::reopen(roots, &below, &started.policy, &list, known, path);
     let what = "cannot know the tests of the start again from";
     reopened.map(Some).map_err(|source| StartError::Io { what, path: list, source })
 }
@@ -537,6 +538,9 @@ pub(super) fn finish_keeper(
     branch: Option<&str>,
     purpose: Option<&Purpose>,
 ) -> Result<(KeeperLink, SandboxHeld), StartError> {
+    if guard.judges {
+        guard.give_checkouts(home, id.as_str());
+    }
     guard
         .give_own_refs(home, branch, purpose)
         .map_err(|source| SuperviseError::Io { what: "cannot copy the repository's refs", source })?;

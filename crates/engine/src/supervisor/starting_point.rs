@@ -201,8 +201,13 @@ impl StartingPoint {
                 let content = workspace.files_at(&file.since, &[path.as_bytes()])?.pop().flatten();
                 earlier.insert(path.clone(), content);
             }
-            let (goalposts, reach) =
-                WatchedGoalposts::begin(&root, &below(&root, dir), policy, path.as_deref(), &earlier);
+            let (goalposts, reach) = WatchedGoalposts::begin(
+                (&root, &home.checkouts()),
+                &below(&root, dir),
+                policy,
+                path.as_deref(),
+                &earlier,
+            );
             for program in goalposts.not_read_whole(&reach.programs) {
                 at_start.warnings.push(format!(
                     "the program `{program}` of a gate is too large to be read whole before the first agent: it is compared by its size, \

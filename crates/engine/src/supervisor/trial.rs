@@ -33,6 +33,7 @@ use super::{
     work::hex,
 };
 use crate::{
+    checkouts,
     goalposts::{Stamp, rewritten},
     must_fail::MustFailFiles,
     process::{KeeperLink, KeptCommand, Report, find_program},
@@ -151,14 +152,16 @@ impl Supervisor<'_> {
         let started = self.started.clone();
         let (Some(base), Some(workspace)) = (&started.base, &self.workspace) else { return Ok(None) };
         // By this name the next dacapo finds what a killed one has left.
-        let checkout = Scratch::new(&checkout_name(&self.id))?;
+        let mut guard = self.guard.clone();
+        guard.give_checkouts(self.home, &checkouts::name_of_trial(&self.id));
+        let checkout = checkouts::begin(guard.places.checkouts.as_deref(), &checkout_name(&self.id))?;
         let folder = checkout.path().join("files");
         lay_out(workspace, &started, &base.snapshot, &folder).map_err(io::Error::other)?;
         if let Some(extras) = &self.extras {
             extras.lay_out(workspace.root(), &folder)?;
         }
         let waiting = gates.into_iter().enumerate().filter(|(_, gate)| gate.ask.is_none()).collect();
-        let (keeper, _) = self.guard.keeper(self.home, &fresh_id()?)?;
+        let (keeper, _) = guard.keeper(self.home, &fresh_id()?)?;
         let agent_starts = Some(Instant::now() + AGENT_WAITS);
         let must_fail_files = MustFailFiles::default();
         Ok(Some(Trial { keeper, checkout, must_fail_files, waiting, running: None, agent_starts }))

@@ -14,6 +14,7 @@ use super::{
     preconditions::{StartError, take_lock},
 };
 use crate::{
+    checkouts,
     home::Home,
     inside::server::Server,
     observer::NoObserver,
@@ -133,6 +134,7 @@ pub(super) fn bury(
         })?;
     // Now that no gate writes there any more.
     Scratch::remove_left(&super::verdict::checkout_name(&id));
+    checkouts::remove_left(home, &id);
     stream.shut_out_owner();
     let effects = stream.step(store, Timestamp::now(), [Input::OwnerDied.into()], &mut NoObserver)?;
     perform_without_supervisor(store, &id, &effects)

@@ -26,6 +26,7 @@ use jiff::Timestamp;
 
 use super::{SuperviseError, Supervisor, answers};
 use crate::{
+    checkouts,
     git::{Git, LinksAtStart, WorkspaceError},
     goalposts::{Stamp, WatchedGoalposts, is_installed, rewritten},
     items::{ChangedFile, marks_of},
@@ -373,8 +374,8 @@ impl Supervisor<'_> {
                 let at = |error| WorkspaceError::io("lay out a checkout for", workspace.root())(error);
                 // The one before may lie in the same place.
                 self.checkout = None;
-                // Not below the state folder: settings that an agent puts there would steer the gates, and are not looked for.
-                let scratch = Scratch::new(&checkout_name(&self.id)).map_err(at)?;
+                let above = self.guard.places.checkouts.as_deref();
+                let scratch = checkouts::begin(above, &checkout_name(&self.id)).map_err(at)?;
                 let folder = scratch.path().join("files");
                 lay_out(workspace, &started, snapshot, &folder)?;
                 for path in self.hidden.iter().filter(|path| !leads_elsewhere(&folder, Path::new(path))) {
